@@ -1,0 +1,92 @@
+"""What every accountant looks like: one algorithm in one file, the same exports.
+
+An accountant's module ends with ``ACCOUNTANT = Accountant(...)``; its analyses map a type of pair to a function from
+the pair to one profile for each direction. ``docs/how-to/add-an-accountant.md`` has a skeleton and a checklist.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hockeystick.bounds import Bound, Profile
+from hockeystick.errors import UnsupportedError
+from hockeystick.laws.grid import Resolution
+from hockeystick.pairs.base import DominatingPair
+from hockeystick.types import Direction, Kind, Side
+from hockeystick.watch import Watch
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How hard to work. Nothing here can make a bound wrong, only loose or slow.
+
+    Attributes:
+        resolution: grids of the law engine; its ``smallest_delta`` also tells every accountant where the bound
+            has to be good.
+        watch: the time that is left and the place to report progress.
+    """
+
+    resolution: Resolution = field(default_factory=Resolution)
+    watch: Watch = field(default_factory=Watch)
+
+
+Analysis = Callable[[Any, Side, Settings], Mapping[Direction, Profile]]
+"""From a pair of the registered type to its profiles on the asked side; may raise UnsupportedError."""
+
+
+def _no_refusal(pair: Any, side: Side) -> str | None:
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accountant:
+    """One algorithm that bounds privacy profiles.
+
+    Attributes:
+        name: how ``method=`` calls it.
+        summary: one line for tables.
+        sides: the sides it can bound.
+        errs: which side it errs on and why, in a sentence.
+        reference: paper and theorem, or the page of docs/theory with the proof.
+        analyses: the algorithm for each type of pair (a base class stands for all its subclasses).
+        refusal: why the proof does not cover a pair of a registered type on a side, or None.
+        cost: rough seconds for one side; certify runs the cheap ones first.
+        kind: deterministic or Monte Carlo.
+    """
+
+    name: str
+    summary: str
+    sides: tuple[Side, ...]
+    errs: str
+    reference: str
+    analyses: Mapping[type[DominatingPair], Analysis]
+    refusal: Callable[[Any, Side], str | None] = _no_refusal
+    cost: Callable[[Any], float] = lambda pair: 1e-3
+    kind: Kind = Kind.DETERMINISTIC
+
+    def analysis(self, pair: DominatingPair) -> Analysis | None:
+        """The registered analysis for this type of pair, or None."""
+        for ancestor in type(pair).__mro__:
+            if ancestor in self.analyses:
+                return self.analyses[ancestor]
+        return None
+
+    def why_not(self, pair: DominatingPair, side: Side) -> str | None:
+        """Why this accountant cannot bound the pair on this side, or None if it can."""
+        if self.analysis(pair) is None:
+            return f"it has no analysis of {type(pair).__name__}"
+        if side not in self.sides:
+            return f"it gives no {side.value} bounds"
+        return self.refusal(pair, side)
+
+    def bound(self, pair: DominatingPair, side: Side, settings: Settings | None = None) -> Bound:
+        """The bound of this accountant on the pair's profile.
+
+        Raises: UnsupportedError when the proof does not cover the pair; BudgetExceededError when time runs out.
+        """
+        reason = self.why_not(pair, side)
+        analyse = self.analysis(pair)
+        if reason is not None or analyse is None:
+            raise UnsupportedError(f"The method {self.name!r} does not apply here: {reason}.")
+        profiles = dict(analyse(pair, side, settings or Settings()))
+        return Bound(self.name, side, self.kind, 1.0, self.reference, profiles, pair.slack)

@@ -1,0 +1,73 @@
+"""Direct accounting by likelihood-ratio laws: two-sided and numerically near exact.
+
+Poisson sampling is ``power(T)`` of the thinned Gaussian law, random allocation ``average(t)`` of the Gaussian law,
+independent epochs a further ``power``. k-of-t allocation is bounded from above by splitting the steps at random into
+k blocks and visiting each block once (feldman-shenfeld-2025, Lemma 3.11, with blocks that differ by one step when k
+does not divide t), and from below by 1-of-t (more visits are worse, Lemma 4.2).
+
+Upper laws are spreads of the true likelihood ratio and lower laws contractions, so both directions err on the asked
+side (docs/theory/laws.md). Cost: O(log(steps)) projections of O(nodes^2) each.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from math import log2
+
+from hockeystick.accountants.base import Accountant, Settings
+from hockeystick.bounds import Profile
+from hockeystick.laws.discretise import gaussian_law
+from hockeystick.laws.law import Law
+from hockeystick.laws.operations import average, compose, power, thin
+from hockeystick.laws.profile import law_delta
+from hockeystick.pairs.averaged_steps import AveragedSteps
+from hockeystick.pairs.independent_steps import IndependentSteps
+from hockeystick.types import Direction, Side
+
+
+def independent_steps_law(pair: IndependentSteps, side: Side, settings: Settings) -> Law:
+    """The law of Poisson-subsampled steps (chua-2024, section 3)."""
+    step = thin(gaussian_law(pair.noise_multiplier, 1.0, side, settings.resolution), pair.sampling_prob)
+    return power(step, pair.steps, settings.resolution, tick=settings.watch.tick)
+
+
+def averaged_steps_law(pair: AveragedSteps, side: Side, settings: Settings) -> Law:
+    """The law of random allocation; for k-of-t a bound on the asked side, exact for k = 1."""
+    resolution, tick = settings.resolution, settings.watch.tick
+    step = gaussian_law(pair.noise_multiplier, 1.0, side, resolution)
+    if side is Side.LOWER:
+        epoch = average(step, pair.bins, resolution, tick=tick)
+    else:
+        size, longer = divmod(pair.bins, pair.participations)
+        epoch = power(average(step, size, resolution, tick=tick), pair.participations - longer, resolution, tick=tick)
+        if longer:
+            block = average(step, size + 1, resolution, tick=tick)
+            epoch = compose(epoch, power(block, longer, resolution, tick=tick), resolution, tick=tick)
+    return power(epoch, pair.epochs, resolution, tick=tick)
+
+
+def law_profiles(law: Law) -> Mapping[Direction, Profile]:
+    """Both directions of a law's profile."""
+    return {direction: partial(law_delta, law, direction=direction) for direction in Direction}
+
+
+def _independent(pair: IndependentSteps, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    return law_profiles(independent_steps_law(pair, side, settings))
+
+
+def _averaged(pair: AveragedSteps, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    return law_profiles(averaged_steps_law(pair, side, settings))
+
+
+def _cost(pair: IndependentSteps | AveragedSteps) -> float:
+    return 0.03 * (1.0 + 1.5 * log2(max(pair.full_sensitivity, 1.0) ** 2 * getattr(pair, "bins", 1)))
+
+
+ACCOUNTANT = Accountant(
+    name="direct",
+    summary="likelihood-ratio laws, near exact for Poisson and for 1-of-t allocation",
+    sides=(Side.UPPER, Side.LOWER),
+    errs="upper laws are mean-preserving spreads of the likelihood ratio, lower laws contractions",
+    reference="docs/theory/laws.md; feldman-shenfeld-2025, Lemmas 3.1, 3.11 and 4.2; chua-2024, section 3",
+    analyses={IndependentSteps: _independent, AveragedSteps: _averaged},
+    cost=_cost,
+)

@@ -1,0 +1,39 @@
+"""The unamplified Gaussian: whatever the batches, the noise alone gives this much privacy.
+
+Revealing all batches only helps the adversary (joint convexity of the hockey-stick divergence, chua-2024,
+Lemma B.1), and what remains is one Gaussian with the pair's full sensitivity. Costs nothing and is always valid, so
+certify always has an answer. Exact when the batches are public anyway: then it is the lower bound too.
+"""
+
+from collections.abc import Mapping
+
+from hockeystick.accountants.base import Accountant, Settings
+from hockeystick.bounds import Profile
+from hockeystick.laws.gaussian import gaussian_delta
+from hockeystick.pairs.base import DominatingPair
+from hockeystick.types import Direction, Side
+
+
+def _analyse(pair: DominatingPair, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    def profile(epsilon: float) -> float:
+        return gaussian_delta(pair.noise_multiplier, pair.full_sensitivity, epsilon, side)
+
+    return dict.fromkeys(Direction, profile)
+
+
+def _refusal(pair: DominatingPair, side: Side) -> str | None:
+    if side is Side.LOWER and not pair.batches_are_public:
+        return "it is a lower bound only when the batches are public"
+    return None
+
+
+ACCOUNTANT = Accountant(
+    name="gaussian",
+    summary="closed form without amplification; exact when the batches are public",
+    sides=(Side.UPPER, Side.LOWER),
+    errs="upward by revealing the batches; the closed form is rounded to the asked side",
+    reference="Balle and Wang 2018, Theorem 8; chua-2024, Theorem 4.1",
+    analyses={DominatingPair: _analyse},
+    refusal=_refusal,
+    cost=lambda pair: 1e-6,
+)

@@ -1,0 +1,60 @@
+"""A bound on a privacy profile that knows its side, its kind and where it comes from."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import exp
+
+from hockeystick.errors import InvalidInputError
+from hockeystick.laws.profile import MAX_EPSILON, smallest_epsilon
+from hockeystick.types import Direction, Kind, Side
+
+Profile = Callable[[float], float]
+"""delta as a function of epsilon >= 0, for one direction, on the side of its bound."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """One side of a privacy profile delta(epsilon), for both directions together.
+
+    An UPPER bound is at least the true profile everywhere, a LOWER one at most. ``slack`` is the total-variation
+    distance between the run and the pair that was analysed; it costs ``(1 + e^epsilon) slack`` on either side.
+
+    Attributes:
+        method: name of the accountant.
+        side, kind, confidence: what is claimed; the confidence of a deterministic bound is 1.
+        reference: where the proof stands.
+        profiles: one profile for each direction. The profile of a mechanism is the larger of its two directions, so
+            an upper bound needs both; a lower bound may leave one out.
+    """
+
+    method: str
+    side: Side
+    kind: Kind
+    confidence: float
+    reference: str
+    profiles: dict[Direction, Profile]
+    slack: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.side is Side.UPPER and set(self.profiles) != set(Direction):
+            raise InvalidInputError("An upper bound must cover both directions, remove and add.")
+
+    def delta(self, epsilon: float) -> float:
+        """delta at ``epsilon`` >= 0, in [0, 1], on the side of the bound."""
+        if not 0.0 <= epsilon <= MAX_EPSILON:
+            raise InvalidInputError(f"The 'epsilon' field must be from 0 to {MAX_EPSILON:g}. Got {epsilon!r} instead.")
+        value = max(profile(epsilon) for profile in self.profiles.values())
+        if self.slack:
+            change = (1.0 + exp(epsilon)) * self.slack
+            value += change if self.side is Side.UPPER else -change
+        return min(max(value, 0.0), 1.0)
+
+    def epsilon(self, delta: float) -> float:
+        """The epsilon at which the profile reaches ``delta`` in (0, 1), on the side of the bound.
+
+        Upper: an epsilon with ``self.delta(epsilon) <= delta``, or infinity. Lower: one with
+        ``self.delta(epsilon) > delta``, or 0.
+        """
+        if not 0.0 < delta < 1.0:
+            raise InvalidInputError(f"The 'delta' field must be between 0 and 1, both excluded. Got {delta!r} instead.")
+        return smallest_epsilon(self.delta, delta, self.side)

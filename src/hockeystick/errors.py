@@ -1,0 +1,37 @@
+"""Exceptions whose messages say what to change.
+
+Every message is one sentence that names the field, the value and what is allowed. The command line
+prints it as it stands and exits with the class's ``exit_code``.
+"""
+
+
+class HockeystickError(Exception):
+    """Base of every error that hockeystick raises on purpose."""
+
+    exit_code = 2
+
+
+class InvalidInputError(HockeystickError, ValueError):
+    """A value is outside what is allowed (exit code 2)."""
+
+
+class UnsupportedError(HockeystickError):
+    """A combination that nobody has analysed, or a method whose proof does not cover the case (exit code 2)."""
+
+
+class CannotCertifyError(HockeystickError):
+    """No certified bound meets the request (exit code 1)."""
+
+    exit_code = 1
+
+
+class VerificationError(HockeystickError):
+    """A certificate does not follow from what it says (exit code 1)."""
+
+    exit_code = 1
+
+
+class BudgetExceededError(HockeystickError):
+    """The time budget ran out inside an accountant (exit code 1)."""
+
+    exit_code = 1

@@ -1,0 +1,132 @@
+"""From a continuous pair to a discrete law: exact up to quadrature that is exact to rounding.
+
+The pair is a mixture of Gaussians against its centre: ``P = sum_k w_k N(mu_k, sigma^2)`` with ``mu_k >= 0`` and
+``Q = N(0, sigma^2)``. Then ``X(y) = sum_k w_k exp(mu_k y / sigma^2 - mu_k^2 / (2 sigma^2))`` increases in y, so
+cells in y are cells in X. On a cell [y_j, y_{j+1}] the spread puts the mass ``int (X - g_j)/(g_{j+1} - g_j) dQ`` on
+the right end and the rest on the left end; the contraction puts everything at the barycentre.
+
+Both integrals have positive integrands that are entire functions of y, so Gauss-Legendre quadrature with few points
+is exact to rounding on cells this short, and no two large numbers are ever subtracted: ``X - g_j`` is a sum of
+``expm1`` terms.
+"""
+
+import numpy as np
+from numba import njit
+from scipy.special import ndtr
+
+from hockeystick.laws.grid import Resolution, gaussian_nodes
+from hockeystick.laws.law import MAX_RATIO, UNDERFLOW, Array, Law, point_mass_at_one
+from hockeystick.laws.operations import affine
+from hockeystick.types import Side
+
+QUADRATURE_POINTS = 12
+MASS_ERROR = 2e-13
+PLACE_ERROR = 1e-13
+SMALLEST_MASS = 1e-290
+"""Rounding of the masses and of the places X(y_j); see docs/theory/laws.md, "Rounding"."""
+
+
+@njit(cache=True)
+def _cells(y: Array, weights: Array, shifts: Array, points: Array, point_weights: Array) -> tuple[Array, Array, Array]:
+    """Ratios at the nodes, Q-mass of every cell, and the share of it that the spread puts on the right end.
+
+    ``y`` in standard deviations of Q, ``shifts`` likewise. Cost: nodes x components x quadrature points.
+    """
+    n = y.size
+    k = shifts.size
+    ratio = np.zeros(n)
+    at = np.zeros((n, k))
+    for j in range(n):
+        for c in range(k):
+            at[j, c] = weights[c] * np.exp(shifts[c] * (y[j] - 0.5 * shifts[c]))
+            ratio[j] += at[j, c]
+    mass = np.zeros(n - 1)
+    right = np.zeros(n - 1)
+    for j in range(n - 1):
+        half = 0.5 * (y[j + 1] - y[j])
+        rise = 0.0
+        for c in range(k):
+            rise += at[j, c] * np.expm1(shifts[c] * 2.0 * half)
+        for i in range(points.size):
+            step = half * (1.0 + points[i])
+            x = y[j] + step
+            density = point_weights[i] * half * np.exp(-0.5 * x * x) * 0.3989422804014327
+            partial = 0.0
+            for c in range(k):
+                partial += at[j, c] * np.expm1(shifts[c] * step)
+            mass[j] += density
+            if rise > 0.0:
+                right[j] += density * min(partial / rise, 1.0)
+    return ratio, mass, right
+
+
+def gaussian_law(noise_multiplier: float, sensitivity: float, side: Side, resolution: Resolution) -> Law:
+    """The law of N(sensitivity, noise_multiplier^2) against N(0, noise_multiplier^2).
+
+    Args:
+        noise_multiplier: standard deviation sigma > 0, in the unit of the sensitivity.
+        sensitivity: distance between the two centres, >= 0.
+        side: UPPER gives a spread, LOWER a contraction of the exact law.
+        resolution: grid density; accuracy only.
+    """
+    return mixture_law(np.array([1.0]), np.array([sensitivity]), noise_multiplier, side, resolution)
+
+
+def mixture_law(
+    weights: Array, sensitivities: Array, noise_multiplier: float, side: Side, resolution: Resolution
+) -> Law:
+    """The law of ``sum_k weights[k] N(sensitivities[k], sigma^2)`` against ``N(0, sigma^2)``.
+
+    Args:
+        weights: shape (k,), non-negative, sum 1.
+        sensitivities: shape (k,), non-negative.
+        noise_multiplier: sigma > 0.
+        side: UPPER gives a spread, LOWER a contraction of the exact law.
+        resolution: grid density; accuracy only.
+
+    Cost: O(nodes * k) exponentials.
+    """
+    weights = np.asarray(weights, dtype=np.float64)
+    sensitivities = np.asarray(sensitivities, dtype=np.float64)
+    moved = sensitivities > 0.0
+    taking_part = float(weights[moved].sum())
+    if taking_part == 0.0:
+        return point_mass_at_one(side)
+    law = _shifted(weights[moved] / taking_part, sensitivities[moved] / noise_multiplier, side, resolution)
+    return law if moved.all() else affine(law, taking_part, 1.0 - taking_part)
+
+
+def _shifted(weights: Array, shifts: Array, side: Side, resolution: Resolution) -> Law:
+    """The same for components that all have a positive shift (in standard deviations of Q)."""
+    y = _short_enough(gaussian_nodes(float(shifts.max()), side, resolution), float(shifts.max()))
+    points, point_weights = np.polynomial.legendre.leggauss(QUADRATURE_POINTS)
+    ratio, mass, right = _cells(y, weights, shifts, points, point_weights)
+    finite = int(np.searchsorted(ratio, MAX_RATIO))
+    y, ratio, mass, right = y[:finite], ratio[:finite], mass[: finite - 1], right[: finite - 1]
+    if side is Side.LOWER:
+        kept = mass > SMALLEST_MASS
+        barycentre = ratio[:-1][kept] + np.diff(ratio)[kept] * right[kept] / mass[kept]
+        return Law(barycentre, mass[kept], 0.0, side, MASS_ERROR, PLACE_ERROR)
+    masses = np.zeros(ratio.size + 1)
+    masses[2:] += right
+    masses[1:-1] += mass - right
+    # Below the first node: part on the floor 0, part on the node, neither understated.
+    below = float(ndtr(y[0]))
+    masses[0] = below
+    masses[1] += min(float(np.sum(weights * ndtr(y[0] - shifts))) / float(ratio[0]), below)
+    # Above the last: the Q-mass stays there, all the P-mass goes to infinity.
+    masses[-1] += float(ndtr(-y[-1]))
+    p_inf = float(np.sum(weights * ndtr(shifts - y[-1]))) * (1.0 + MASS_ERROR) + UNDERFLOW
+    return Law(np.concatenate([[0.0], ratio]), masses, p_inf, side, MASS_ERROR, PLACE_ERROR)
+
+
+def _short_enough(y: Array, shift: float) -> Array:
+    """Refine until every cell is short against the largest exponential rate, as the quadrature's proof needs."""
+    rate = float(np.max(np.abs(y))) + shift
+    longest = float(np.diff(y).max())
+    pieces = int(np.ceil(longest * rate / 4.0))
+    if pieces <= 1:
+        return y
+    fractions = np.arange(pieces) / pieces
+    fine = (y[:-1, None] + np.diff(y)[:, None] * fractions).ravel()
+    return np.append(fine, y[-1])

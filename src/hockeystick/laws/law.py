@@ -1,0 +1,78 @@
+"""The law of a likelihood ratio: the one number through which every privacy profile is computed.
+
+For a pair (P, Q) let ``X = dP/dQ(y)`` with ``y ~ Q``. Both hockey-stick divergences are expectations of convex
+functions of X,
+
+    H(P || Q) at e^eps = E (X - e^eps)_+ + p_inf        (remove)
+    H(Q || P) at e^eps = E (1 - e^eps X)_+              (add)
+
+so a mean-preserving spread of X is an upper bound on both profiles for every eps, and a mean-preserving contraction
+is a lower bound on both. See docs/theory/laws.md.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hockeystick.types import Side
+
+Array = NDArray[np.float64]
+
+UNIT_ROUNDOFF = 2.0**-53
+MAX_RATIO = 1e120
+"""Largest likelihood ratio a law keeps finite; the rest counts as infinite.
+
+A pair of nodes then has a ratio of at most 1e240, so a pair whose Q-mass underflows has a P-mass below 1e-67: see
+``UNDERFLOW``.
+"""
+UNDERFLOW = 1e-60
+"""More than all the mass that one operation can lose to underflow; upper laws add it on the safe side."""
+
+
+@dataclass(frozen=True, eq=False)
+class Law:
+    """A discrete law of the likelihood ratio, in doubles, with a bound on its own rounding.
+
+    Attributes:
+        support: shape (n,), strictly increasing, non-negative. ``support[0]`` is a proved lower bound of X ("floor").
+        mass: shape (n,), Q-masses of the nodes, non-negative, sum 1. The P-mass of node j is ``mass[j] * support[j]``.
+        p_inf: P-mass at X = +inf (its Q-mass is zero). Zero for lower laws.
+        side: UPPER if the law is a spread of the true X, LOWER if it is a contraction.
+        mass_error: eta, proved bound on the relative rounding error of masses.
+        place_error: lambda, proved bound on the relative rounding error of places.
+
+    Which side it errs on: there is an X' = X (1 + xi), |xi| <= place_error, such that for every non-negative convex f
+    an UPPER law has ``E_law f >= (1 - mass_error) E f(X')`` and a LOWER law ``E_law f <= (1 + mass_error) E f(X')``.
+    Every operation of :mod:`hockeystick.laws.operations` keeps this statement.
+    """
+
+    support: Array
+    mass: Array
+    p_inf: float
+    side: Side
+    mass_error: float
+    place_error: float
+
+    @property
+    def floor(self) -> float:
+        """A proved lower bound of X."""
+        return float(self.support[0])
+
+    @property
+    def size(self) -> int:
+        """Number of nodes."""
+        return int(self.support.size)
+
+    def total_mass(self) -> float:
+        """Q-mass of the law: 1 up to ``mass_error``."""
+        return float(self.mass.sum())
+
+    def mean(self) -> float:
+        """P-mass of the law, the part at infinity included: 1 up to ``mass_error + place_error``."""
+        return float(self.mass @ self.support) + self.p_inf
+
+
+def point_mass_at_one(side: Side) -> Law:
+    """The law of X when P = Q: nothing can be told apart. Exact."""
+    return Law(support=np.array([1.0]), mass=np.array([1.0]), p_inf=0.0, side=side, mass_error=0.0, place_error=0.0)

@@ -1,0 +1,184 @@
+"""Operations on laws. Each maps upper laws to upper laws and lower laws to lower laws.
+
+=================  ==================================  =====================================================
+operation          on X                                meaning
+=================  ==================================  =====================================================
+``thin(q)``        ``1 - q + q X``                     the example takes part with probability q (Poisson)
+``unthin(q)``      ``(X - (1 - q)) / q``               condition a thinned pair on taking part
+``average(t)``     ``(X_1 + ... + X_t) / t``           1-of-t random allocation of independent steps
+``compose``        ``X Y``                             composition of independent steps
+``power(T)``       ``X_1 ... X_T``                     T-fold composition, by repeated squaring
+``mix``            ``X_I``, I ~ weights                side information I revealed to the adversary
+=================  ==================================  =====================================================
+
+Convex functions of a product, of an average or of an affine image are convex in each factor, so a spread (or
+contraction) of a factor is one of the result; the projection back on a grid is a further one in the same direction.
+
+Rounding: masses of a product multiply, so ``mass_error`` adds up; places of a product add their ``place_error``,
+those of an average take the larger. Cost: ``power`` and ``average`` take at most 2 log2(T) pairwise projections.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from hockeystick.errors import InvalidInputError
+from hockeystick.laws.grid import Resolution, nodes_for_pairs
+from hockeystick.laws.law import MAX_RATIO, UNDERFLOW, UNIT_ROUNDOFF, Array, Law, point_mass_at_one
+from hockeystick.types import Side
+
+SKIP = 1e-4
+"""The partners of one node whose Q- and P-masses both sum to less than this share of the grid's tail are placed on
+the safe side together, without being visited one by one."""
+Tick = Callable[[], None]
+"""Called between the expensive parts of a long operation; may raise to stop it (time budgets, Ctrl-C)."""
+
+
+def _no_tick() -> None:
+    return None
+
+
+def affine(law: Law, scale: float, shift: float) -> Law:
+    """The law of ``shift + scale X`` (both non-negative, ``shift + scale = 1``), node by node."""
+    support = shift + scale * law.support
+    support, mass = _merge_equal(support, law.mass)
+    return Law(support, mass, law.p_inf * scale, law.side, law.mass_error, law.place_error + 4 * UNIT_ROUNDOFF)
+
+
+def thin(law: Law, rate: float) -> Law:
+    """The law when the example takes part only with probability ``rate``, independently: ``1 - rate + rate X``.
+
+    ``thin(law, 1)`` is the law itself, ``thin(law, 0)`` the point mass at 1. Exact: no projection.
+    """
+    if rate == 1.0:
+        return law
+    if rate == 0.0:
+        return point_mass_at_one(law.side)
+    return affine(law, rate, 1.0 - rate)
+
+
+def unthin(law: Law, rate: float) -> Law:
+    """The law conditioned on taking part, when with probability ``1 - rate`` the example takes no part at all.
+
+    Needs X >= 1 - rate, which the law's floor must prove. Source: feldman-shenfeld-2025, Lemma 4.4, on the level of X.
+    """
+    absent = 1.0 - rate
+    if law.floor < absent * (1.0 - 1e-9):
+        raise InvalidInputError(
+            f"The 'rate' parameter of unthin must make 1 - rate at most the law's floor {law.floor!r}. "
+            f"Got rate = {rate!r} instead."
+        )
+    support, mass = _merge_equal(np.maximum((law.support - absent) / rate, 0.0), law.mass)
+    # Dividing by the rate enlarges the rounding of places relative to the smaller numbers; near 1 and above it is:
+    place_error = (law.place_error + 4 * UNIT_ROUNDOFF) * (1.0 + absent / rate)
+    return Law(support, mass, law.p_inf / rate, law.side, law.mass_error, place_error)
+
+
+def compose(a: Law, b: Law, resolution: Resolution, *, tick: Tick = _no_tick) -> Law:
+    """The law of the product of independent ratios: both mechanisms are run."""
+    return _combine(a, b, product=True, resolution=resolution, tick=tick)
+
+
+def power(law: Law, count: int, resolution: Resolution, *, tick: Tick = _no_tick) -> Law:
+    """The law of ``count`` independent runs, by repeated squaring; ``count = 0`` is the point mass at 1."""
+    result = None
+    square = law
+    remaining = count
+    while remaining > 0:
+        if remaining & 1:
+            result = square if result is None else compose(result, square, resolution, tick=tick)
+        remaining >>= 1
+        if remaining:
+            square = compose(square, square, resolution, tick=tick)
+    return point_mass_at_one(law.side) if result is None else result
+
+
+def average(law: Law, count: int, resolution: Resolution, *, tick: Tick = _no_tick) -> Law:
+    """The law of the mean of ``count`` >= 1 independent copies: the example sits in one of ``count`` steps."""
+    result, done = None, 0
+    doubled, size = law, 1
+    remaining = count
+    while remaining > 0:
+        if remaining & 1:
+            result = doubled if result is None else _weighted(result, done, doubled, size, resolution, tick)
+            done += size
+        remaining >>= 1
+        if remaining:
+            doubled = _weighted(doubled, size, doubled, size, resolution, tick)
+            size *= 2
+    if result is None:
+        raise InvalidInputError(f"The 'count' parameter of average must be at least 1. Got {count!r} instead.")
+    return result
+
+
+def mix(laws: Sequence[Law], weights: Sequence[float], resolution: Resolution) -> Law:
+    """The law of X_I, I ~ weights, when I is revealed and has the same law under P and Q.
+
+    An upper bound whenever the truth does not reveal I (revealing only helps the adversary). A lower bound only if I
+    is truly public: mixing lower laws for a hidden I is not one.
+    """
+    sides = {law.side for law in laws}
+    if len(sides) != 1:
+        raise InvalidInputError("The 'laws' parameter of mix must have laws of one side. Got upper and lower instead.")
+    side = sides.pop()
+    support = np.concatenate([law.support for law in laws])
+    mass = np.concatenate([weight * law.mass for law, weight in zip(laws, weights, strict=True)])
+    p_inf = float(sum(weight * law.p_inf for law, weight in zip(laws, weights, strict=True)))
+    order = np.argsort(support, kind="stable")
+    support, mass = _merge_equal(support[order], mass[order])
+    mass_error = max(law.mass_error for law in laws) + (len(laws) + 2) * UNIT_ROUNDOFF
+    place_error = max(law.place_error for law in laws)
+    whole = Law(support, mass, p_inf, side, mass_error, place_error)
+    if support.size <= 2 * max(law.size for law in laws):
+        return whole
+    return compose(whole, point_mass_at_one(side), resolution)
+
+
+def _weighted(a: Law, na: int, b: Law, nb: int, resolution: Resolution, tick: Tick) -> Law:
+    """The law of ``(na A + nb B) / (na + nb)`` for independent A and B."""
+    same = a is b
+    a = _scaled(a, na / (na + nb))
+    b = a if same else _scaled(b, nb / (na + nb))
+    return _combine(a, b, product=False, resolution=resolution, tick=tick)
+
+
+def _scaled(law: Law, factor: float) -> Law:
+    place_error = law.place_error + 2 * UNIT_ROUNDOFF
+    return Law(law.support * factor, law.mass, law.p_inf * factor, law.side, law.mass_error, place_error)
+
+
+def _combine(a: Law, b: Law, *, product: bool, resolution: Resolution, tick: Tick) -> Law:
+    """Project the pairs of two independent laws (their products, or their sums) on a fresh grid."""
+    if a.side is not b.side:
+        raise InvalidInputError(f"The laws must be of one side. Got {a.side.value!r} and {b.side.value!r} instead.")
+    tick()
+    from hockeystick.laws import kernels
+
+    grid = nodes_for_pairs(a, b, product, resolution)
+    arguments = (a.support, a.mass, b.support, b.mass, grid, product, a is b, SKIP * resolution.tail)
+    place_error = a.place_error + b.place_error if product else max(a.place_error, b.place_error)
+    if a.side is Side.UPPER:
+        mass, excess, skipped_q, skipped_p = kernels.spread_pairs(*arguments)
+        escaped = a.p_inf + b.p_inf  # exact for sums, at least the truth for products
+        support, p_inf = grid, escaped * (1.0 + 4 * UNIT_ROUNDOFF) + excess + skipped_p + UNDERFLOW
+        mass[0] += skipped_q + UNDERFLOW
+    else:
+        mass, moment = kernels.contract_pairs(*arguments)
+        used = (mass > 0.0) & (moment <= mass * MAX_RATIO)
+        support, mass, p_inf = moment[used] / mass[used], mass[used], 0.0
+        support, mass = _merge_equal(support, mass)
+    rounding = (2 * a.size + b.size + 16) * UNIT_ROUNDOFF
+    mass_error = a.mass_error + b.mass_error + rounding
+    if a.side is Side.LOWER:  # a barycentre is a quotient of two such sums
+        place_error += 2 * rounding
+    return Law(support, mass, p_inf, a.side, mass_error, place_error + 8 * UNIT_ROUNDOFF)
+
+
+def _merge_equal(support: Array, mass: Array) -> tuple[Array, Array]:
+    """Join nodes that rounding has made equal."""
+    if support.size < 2 or bool(np.all(np.diff(support) > 0.0)):
+        return support, mass
+    starts = np.flatnonzero(np.concatenate([[True], np.diff(support) > 0.0]))
+    return support[starts], np.add.reduceat(mass, starts)
+
+

@@ -1,0 +1,59 @@
+"""The privacy profile of a law, and its inverse, both on the law's safe side."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from hockeystick.laws.law import UNIT_ROUNDOFF, Law
+from hockeystick.types import Direction, Side
+
+MAX_EPSILON = 700.0
+
+
+def law_delta(law: Law, epsilon: float, direction: Direction) -> float:
+    """delta(epsilon) of the pair that the law bounds: at least the truth for upper laws, at most for lower ones.
+
+    The law says that E f(X') <= E_law f / (1 - mass_error) (upper) for an X' within the factor ``1 +- place_error``
+    of the true X; so the profile is read at a threshold moved by ``place_error`` and scaled by both errors.
+    Relative accuracy also far in the tail: only non-negative terms are added. O(nodes).
+    """
+    upper = law.side is Side.UPPER
+    moved = law.place_error + 2 * UNIT_ROUNDOFF
+    slack = law.mass_error + moved + (law.size + 8) * UNIT_ROUNDOFF
+    sign = 1.0 if upper else -1.0
+    threshold = float(np.exp(min(epsilon, MAX_EPSILON)))
+    if direction is Direction.REMOVE:
+        threshold *= 1.0 - sign * moved
+        first = int(np.searchsorted(law.support, threshold, side="right"))
+        value = float(law.mass[first:] @ (law.support[first:] - threshold)) + law.p_inf
+    else:
+        threshold *= 1.0 - sign * moved
+        last = int(np.searchsorted(law.support, 1.0 / threshold, side="left"))
+        value = float(law.mass[:last] @ (1.0 - threshold * law.support[:last]))
+    factor = 1.0 / (1.0 - slack) if upper else 1.0 - slack
+    return min(max(value * factor, 0.0), 1.0)
+
+
+def smallest_epsilon(delta_at: Callable[[float], float], delta: float, side: Side, *, tolerance: float = 1e-9) -> float:
+    """Invert a non-increasing profile bound at ``delta``, returning the safe end of the bracket.
+
+    Args:
+        delta_at: the bound, non-increasing in epsilon >= 0.
+        side: UPPER returns an epsilon at which the bound is at most ``delta`` (infinity if there is none below 700);
+            LOWER returns one at which the lower bound still exceeds ``delta`` (0 if there is none).
+        tolerance: relative width of the final bracket.
+    """
+    if delta_at(0.0) <= delta:
+        return 0.0
+    low, high = 0.0, 1e-3
+    while delta_at(high) > delta:
+        low, high = high, high * 4.0
+        if high > MAX_EPSILON:
+            return float("inf") if side is Side.UPPER else low
+    while high - low > tolerance * high:
+        middle = 0.5 * (low + high)
+        if delta_at(middle) > delta:
+            low = middle
+        else:
+            high = middle
+    return high if side is Side.UPPER else low

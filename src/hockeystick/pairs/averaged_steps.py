@@ -1,0 +1,35 @@
+"""Averaged steps: random allocation, and bins that are replayed."""
+
+from dataclasses import dataclass
+
+from hockeystick.pairs.base import DominatingPair
+
+
+@dataclass(frozen=True, kw_only=True)
+class AveragedSteps(DominatingPair):
+    """``epochs`` independent copies of a ``participations``-of-``bins`` random allocation.
+
+    One copy: P is the mixture over all sets S of ``participations`` bins of ``N(1_S, sigma^2 I)``, Q is
+    ``N(0, sigma^2 I)`` in ``bins`` dimensions. Tightly dominates DP-SGD with random allocation
+    (feldman-shenfeld-2025, Lemma 3.1). Balls-in-bins, the same bins in each of k epochs, is one copy with one
+    participation at noise ``sigma / sqrt(k)``: the k visits of a bin are one Gaussian of sensitivity sqrt(k).
+
+    Attributes:
+        bins: t, steps of one copy.
+        participations: k of t, from 1 to ``bins``.
+        epochs: number of independent copies.
+    """
+
+    bins: int
+    participations: int = 1
+    epochs: int = 1
+
+    @property
+    def full_sensitivity(self) -> float:
+        """sqrt(participations * epochs): the number of visits is fixed, only their places are hidden."""
+        return float((self.participations * self.epochs) ** 0.5)
+
+    @property
+    def batches_are_public(self) -> bool:
+        """True when the example is in every step."""
+        return self.participations == self.bins

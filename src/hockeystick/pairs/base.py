@@ -1,0 +1,30 @@
+"""What every dominating pair says of itself."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class DominatingPair(ABC):
+    """The two distributions that an adversary has to tell apart, for one mechanism under zero-out adjacency.
+
+    Attributes:
+        noise_multiplier: standard deviation of the noise in units of the clipping norm.
+        slack: total-variation distance between the run and the pair (0 unless batches are truncated).
+    """
+
+    noise_multiplier: float
+    slack: float = 0.0
+
+    @property
+    @abstractmethod
+    def full_sensitivity(self) -> float:
+        """Largest l2 distance, in clipping norms, that one example can make when all batches are known.
+
+        Knowing the batches only helps the adversary, so a Gaussian with this sensitivity is always a valid bound.
+        """
+
+    @property
+    def batches_are_public(self) -> bool:
+        """Whether the batches are known anyway, which makes that Gaussian exact."""
+        return False

@@ -1,0 +1,55 @@
+"""Samplers: how the batches of a run are formed, one scheme a file.
+
+A scheme is registered by one line in each of the two unions below; everything else is derived from them.
+"""
+
+from typing import Annotated, get_args
+
+from pydantic import Field
+
+from hockeystick.samplers.balls_in_bins import BallsInBins, BallsInBinsOptions
+from hockeystick.samplers.base import Batch, BatchSampler, Data, SchemeOptions
+from hockeystick.samplers.deterministic import Deterministic, DeterministicOptions
+from hockeystick.samplers.poisson import Poisson, PoissonOptions
+from hockeystick.samplers.random_allocation import RandomAllocation, RandomAllocationOptions
+from hockeystick.samplers.shuffle import Shuffle, ShuffleOptions
+
+Sampler = Annotated[
+    Deterministic | Shuffle | Poisson | RandomAllocation | BallsInBins,
+    Field(discriminator="kind"),
+]
+"""Any sampler, told apart by ``kind``."""
+
+SamplerOptions = Annotated[
+    DeterministicOptions | ShuffleOptions | PoissonOptions | RandomAllocationOptions | BallsInBinsOptions,
+    Field(discriminator="kind"),
+]
+"""What a plan says about any sampler, told apart by ``kind``."""
+
+SAMPLERS: dict[str, type[BatchSampler]] = {c.model_fields["kind"].default: c for c in get_args(get_args(Sampler)[0])}
+"""The class of each registered kind of sampler."""
+SAMPLER_OPTIONS: dict[str, type[SchemeOptions]] = {
+    c.model_fields["kind"].default: c for c in get_args(get_args(SamplerOptions)[0])
+}
+"""The class of a plan's options for each registered kind of sampler."""
+
+__all__ = [
+    "SAMPLERS",
+    "SAMPLER_OPTIONS",
+    "BallsInBins",
+    "BallsInBinsOptions",
+    "Batch",
+    "BatchSampler",
+    "Data",
+    "Deterministic",
+    "DeterministicOptions",
+    "Poisson",
+    "PoissonOptions",
+    "RandomAllocation",
+    "RandomAllocationOptions",
+    "Sampler",
+    "SamplerOptions",
+    "SchemeOptions",
+    "Shuffle",
+    "ShuffleOptions",
+]

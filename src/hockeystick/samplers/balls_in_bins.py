@@ -1,0 +1,69 @@
+"""Each example picks one bin, once; every epoch replays the bins."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+
+from hockeystick.samplers.base import Batch, BatchSampler, Data, SchemeOptions
+from hockeystick.samplers.grouping import draw_bins, group_by_bin
+from hockeystick.spec import Count
+from hockeystick.types import Adjacency
+
+
+class BallsInBins(BatchSampler):
+    """Random disjoint batches, drawn once and replayed in the same order in every epoch.
+
+    Formal guarantee of batches: each example draws one of ``bins`` bins uniformly, independently of all other
+    examples, once for the whole run. Batch t is bin ``t mod bins``, so an example takes part ``epochs`` times,
+    exactly ``bins`` steps apart. The batch sizes are random.
+
+    Fields:
+        bins: bins, and batches in one epoch.
+        epochs: passes over the data.
+
+    Memory and time: O(num_examples + bins) memory and time for the draw, then O(batch) for each batch.
+
+    Raises: InvalidInputError at construction when ``bins * epochs`` exceeds 10**9.
+
+    Reference: Feldman and Shenfeld (2025), "Privacy amplification by random allocation", Definition 2.11 (one
+    epoch); Chua et al. (2024), "Balls-and-Bins Sampling for DP-SGD".
+    """
+
+    kind: Literal["balls_in_bins"] = "balls_in_bins"
+    bins: Count
+    epochs: Count = 1
+
+    @property
+    def steps(self) -> int:
+        """The number of batches of the whole run."""
+        return self.bins * self.epochs
+
+    @property
+    def holds_for(self) -> tuple[Adjacency, ...]:
+        """Both: an example's bin is drawn independently of the others, so removing it is zeroing it out."""
+        return (Adjacency.ZERO_OUT, Adjacency.ADD_REMOVE)
+
+    @property
+    def requirement(self) -> str:
+        """What the run has to do."""
+        return (
+            f"Put each example independently in one of {self.bins} bins uniformly at random, once, and use the bins "
+            f"as the batches, the same and in the same order in every one of {self.epochs} epoch(s)."
+        )
+
+    def _draw(self, num_examples: int, rng: np.random.Generator) -> Iterator[Batch]:
+        order, starts = group_by_bin(draw_bins(self.bins, num_examples, rng), self.bins)
+        for _ in range(self.epochs):
+            for b in range(self.bins):
+                yield order[starts[b] : starts[b + 1]].astype(np.int64)
+
+
+class BallsInBinsOptions(SchemeOptions):
+    """The ``[sampler]`` table of a plan with balls-in-bins batches."""
+
+    kind: Literal["balls_in_bins"] = "balls_in_bins"
+
+    def sampler(self, data: Data) -> BallsInBins:
+        """The sampler for these data; the batch size must divide the number of examples."""
+        return BallsInBins(bins=data.bins(self.kind), epochs=data.whole_epochs(self.kind))

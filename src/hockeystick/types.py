@@ -1,0 +1,35 @@
+"""The few words that every layer shares."""
+
+from enum import StrEnum
+
+
+class Direction(StrEnum):
+    """Which of the two neighbouring datasets the adversary would like to recognise."""
+
+    REMOVE = "remove"
+    """P = the output with the example, Q = with the example zeroed out: H(P || Q)."""
+    ADD = "add"
+    """The same two, swapped: H(Q || P)."""
+
+
+class Side(StrEnum):
+    """Which side of the true privacy profile a bound stays on."""
+
+    UPPER = "upper"
+    LOWER = "lower"
+
+
+class Kind(StrEnum):
+    """How a bound was obtained."""
+
+    DETERMINISTIC = "deterministic"
+    MONTE_CARLO = "monte_carlo"
+
+
+class Adjacency(StrEnum):
+    """Which datasets count as neighbours."""
+
+    ZERO_OUT = "zero_out"
+    """One example is replaced by a ghost whose gradient is zero; sizes and batches stay as they are."""
+    ADD_REMOVE = "add_remove"
+    """One example is present in one dataset and absent from the other."""
