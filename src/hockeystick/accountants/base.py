@@ -64,6 +64,10 @@ class Accountant:
     cost: Callable[[Any], float] = lambda pair: 1e-3
     kind: Kind = Kind.DETERMINISTIC
 
+    def covers(self, pair_type: type[DominatingPair]) -> bool:
+        """Whether there is an analysis for this type of pair."""
+        return any(ancestor in self.analyses for ancestor in pair_type.__mro__)
+
     def analysis(self, pair: DominatingPair) -> Analysis | None:
         """The registered analysis for this type of pair, or None."""
         for ancestor in type(pair).__mro__:

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
-from hockeystick.pairs.base import DominatingPair
+from hockeystick.mechanism import Mechanism
+from hockeystick.pairs.base import DominatingPair, require
+from hockeystick.samplers import BallsInBins, RandomAllocation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,3 +35,20 @@ class AveragedSteps(DominatingPair):
     def batches_are_public(self) -> bool:
         """True when the example is in every step."""
         return self.participations == self.bins
+
+
+def from_random_allocation(mechanism: Mechanism) -> AveragedSteps:
+    """Fresh bins in every epoch."""
+    sampler = require(mechanism.sampler, RandomAllocation)
+    return AveragedSteps(
+        noise_multiplier=mechanism.sigma,
+        bins=sampler.bins,
+        participations=sampler.participations,
+        epochs=sampler.epochs,
+    )
+
+
+def from_balls_in_bins(mechanism: Mechanism) -> AveragedSteps:
+    """The same bins in every epoch: one allocation of a Gaussian with sensitivity sqrt(epochs)."""
+    sampler = require(mechanism.sampler, BallsInBins)
+    return AveragedSteps(noise_multiplier=mechanism.sigma / sampler.epochs**0.5, bins=sampler.bins)

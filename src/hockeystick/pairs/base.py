@@ -2,6 +2,11 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import TypeVar
+
+from hockeystick.errors import UnsupportedError
+
+S = TypeVar("S")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,3 +33,10 @@ class DominatingPair(ABC):
     def batches_are_public(self) -> bool:
         """Whether the batches are known anyway, which makes that Gaussian exact."""
         return False
+
+
+def require(sampler: object, scheme: type[S]) -> S:
+    """The sampler as the scheme that a registry entry was written for; anything else is a fault of the registry."""
+    if not isinstance(sampler, scheme):
+        raise UnsupportedError(f"The pair is registered for {scheme.__name__}, not for {type(sampler).__name__}.")
+    return sampler

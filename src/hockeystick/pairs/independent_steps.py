@@ -2,7 +2,14 @@
 
 from dataclasses import dataclass
 
-from hockeystick.pairs.base import DominatingPair
+from scipy.stats import binom
+
+from hockeystick.mechanism import Mechanism
+from hockeystick.pairs.base import DominatingPair, require
+from hockeystick.samplers import Deterministic, Poisson
+
+BINOMIAL_TAIL_ROUNDING = 1e-6
+"""Far above the relative error of the binomial tail, which only has to be known roughly."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,3 +36,26 @@ class IndependentSteps(DominatingPair):
     def batches_are_public(self) -> bool:
         """True without subsampling."""
         return self.sampling_prob == 1.0
+
+
+def from_deterministic(mechanism: Mechanism) -> IndependentSteps:
+    """Fixed batches: the example is in one known step of every epoch, so only its ``epochs`` visits count."""
+    sampler = require(mechanism.sampler, Deterministic)
+    return IndependentSteps(noise_multiplier=mechanism.sigma, sampling_prob=1.0, steps=sampler.epochs)
+
+
+def from_poisson(mechanism: Mechanism) -> IndependentSteps:
+    """Poisson batches; truncation is accounted for by its total-variation distance.
+
+    A run that keeps a random ``truncated_batch_size`` of the examples whenever more were drawn differs from the
+    untruncated run only if some batch is too large. Batch sizes are Binomial(num_examples, q) for either of two
+    zero-out neighbours, so the distance is at most ``steps * Pr[Binomial > truncated_batch_size]``.
+    """
+    sampler = require(mechanism.sampler, Poisson)
+    slack = 0.0
+    if sampler.truncated_batch_size is not None and sampler.num_examples is not None:
+        tail = float(binom.sf(sampler.truncated_batch_size, sampler.num_examples, sampler.sampling_prob))
+        slack = min(sampler.steps * tail * (1.0 + BINOMIAL_TAIL_ROUNDING), 1.0)
+    return IndependentSteps(
+        noise_multiplier=mechanism.sigma, sampling_prob=sampler.sampling_prob, steps=sampler.steps, slack=slack
+    )

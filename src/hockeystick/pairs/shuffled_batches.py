@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
-from hockeystick.pairs.base import DominatingPair
+from hockeystick.mechanism import Mechanism
+from hockeystick.pairs.base import DominatingPair, require
+from hockeystick.samplers import Shuffle
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,3 +33,11 @@ class ShuffledBatches(DominatingPair):
     def batches_are_public(self) -> bool:
         """True when there is a single batch."""
         return self.bins == 1
+
+
+def from_shuffle(mechanism: Mechanism) -> ShuffledBatches:
+    """A fresh permutation in every epoch."""
+    sampler = require(mechanism.sampler, Shuffle)
+    return ShuffledBatches(
+        noise_multiplier=mechanism.sigma, batch_size=sampler.batch_size, bins=sampler.bins, epochs=sampler.epochs
+    )

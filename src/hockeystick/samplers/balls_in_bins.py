@@ -26,8 +26,8 @@ class BallsInBins(BatchSampler):
 
     Raises: InvalidInputError at construction when ``bins * epochs`` exceeds 10**9.
 
-    Reference: Feldman and Shenfeld (2025), "Privacy amplification by random allocation", Definition 2.11 (one
-    epoch); Chua et al. (2024), "Balls-and-Bins Sampling for DP-SGD".
+    Reference: Choquette-Choo et al. (2025), "Near exact privacy amplification for matrix mechanisms"; Feldman and
+    Shenfeld (2025), "Privacy amplification by random allocation", Definition 2.11 with k = 1, for one epoch.
     """
 
     kind: Literal["balls_in_bins"] = "balls_in_bins"

@@ -36,7 +36,7 @@ class Poisson(BatchSampler):
     Raises: InvalidInputError at construction when ``truncated_batch_size`` comes without ``num_examples`` or
     exceeds it; from ``batches`` when the number of examples is not the declared one.
 
-    Reference: Chua et al. (2024), "How Private are DP-SGD Implementations?", Algorithm 3; Feldman and Shenfeld
+    Reference: Chua et al. (2024), "How Private are DP-SGD Implementations?", Algorithm 4; Feldman and Shenfeld
     (2025), "Privacy amplification by random allocation", Definition 2.9.
     """
 

@@ -32,8 +32,7 @@ class RandomAllocation(BatchSampler):
     Raises: InvalidInputError at construction when ``participations`` exceeds ``bins``, or ``bins * epochs``
     exceeds 10**9.
 
-    Reference: Feldman and Shenfeld (2025), "Privacy amplification by random allocation", Definitions 2.10 and
-    2.11.
+    Reference: Feldman and Shenfeld (2025), "Privacy amplification by random allocation", Definition 2.11.
     """
 
     kind: Literal["random_allocation"] = "random_allocation"

@@ -28,7 +28,7 @@ class Shuffle(BatchSampler):
     Raises: InvalidInputError at construction when ``bins * epochs`` exceeds 10**9; from ``batches`` when
     ``num_examples`` is not ``batch_size * bins``.
 
-    Reference: Chua et al. (2024), "How Private are DP-SGD Implementations?", Algorithm 4.
+    Reference: Chua et al. (2024), "How Private are DP-SGD Implementations?", Algorithm 3.
     """
 
     kind: Literal["shuffle"] = "shuffle"

@@ -1,0 +1,89 @@
+"""hockeystick: the true privacy of differentially private training.
+
+The public names load on first use, so ``import hockeystick`` is quick.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from hockeystick.accountants.base import Settings
+    from hockeystick.bounds import Bound
+    from hockeystick.calibration import calibrate
+    from hockeystick.certificate import Certificate, Interval
+    from hockeystick.certification import Outcome, bound, certify, compare, verify
+    from hockeystick.laws.grid import Resolution
+    from hockeystick.mechanism import Mechanism
+    from hockeystick.plan import Plan
+    from hockeystick.samplers import BallsInBins, Deterministic, Poisson, RandomAllocation, Shuffle
+    from hockeystick.strategies import Identity
+    from hockeystick.types import Adjacency, Direction, Kind, Side
+    from hockeystick.watch import Watch
+
+_HOMES = {
+    "Adjacency": "types",
+    "BallsInBins": "samplers",
+    "Bound": "bounds",
+    "Certificate": "certificate",
+    "Deterministic": "samplers",
+    "Direction": "types",
+    "Identity": "strategies",
+    "Interval": "certificate",
+    "Kind": "types",
+    "Mechanism": "mechanism",
+    "Outcome": "certification",
+    "Plan": "plan",
+    "Poisson": "samplers",
+    "RandomAllocation": "samplers",
+    "Resolution": "laws.grid",
+    "Settings": "accountants.base",
+    "Shuffle": "samplers",
+    "Side": "types",
+    "Watch": "watch",
+    "bound": "certification",
+    "calibrate": "calibration",
+    "certify": "certification",
+    "compare": "certification",
+    "verify": "certification",
+}
+
+__all__ = [
+    "Adjacency",
+    "BallsInBins",
+    "Bound",
+    "Certificate",
+    "Deterministic",
+    "Direction",
+    "Identity",
+    "Interval",
+    "Kind",
+    "Mechanism",
+    "Outcome",
+    "Plan",
+    "Poisson",
+    "RandomAllocation",
+    "Resolution",
+    "Settings",
+    "Shuffle",
+    "Side",
+    "Watch",
+    "bound",
+    "calibrate",
+    "certify",
+    "compare",
+    "verify",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'hockeystick' has no attribute {name!r}")
+    value = getattr(import_module(f"hockeystick.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

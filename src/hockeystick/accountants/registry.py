@@ -1,0 +1,20 @@
+"""All accountants: one line each."""
+
+from hockeystick.accountants import direct, gaussian
+from hockeystick.accountants.base import Accountant
+from hockeystick.errors import InvalidInputError
+
+ACCOUNTANTS: dict[str, Accountant] = {
+    module.ACCOUNTANT.name: module.ACCOUNTANT
+    for module in (
+        gaussian,
+        direct,
+    )
+}
+
+
+def accountant(name: str) -> Accountant:
+    """The accountant of this name; raises InvalidInputError with the known names otherwise."""
+    if name not in ACCOUNTANTS:
+        raise InvalidInputError(f"The 'method' field must be one of {', '.join(ACCOUNTANTS)}. Got {name!r} instead.")
+    return ACCOUNTANTS[name]

@@ -1,0 +1,287 @@
+"""certify: the best certified bounds of all applicable accountants, within a time budget."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import monotonic
+
+from hockeystick import __version__
+from hockeystick.accountants.base import Accountant, Settings
+from hockeystick.accountants.registry import ACCOUNTANTS, accountant
+from hockeystick.bounds import Bound
+from hockeystick.certificate import Accuracy, Certificate, Interval, Methods
+from hockeystick.errors import (
+    BudgetExceededError,
+    CannotCertifyError,
+    InvalidInputError,
+    UnsupportedError,
+    VerificationError,
+)
+from hockeystick.laws.grid import Resolution
+from hockeystick.mechanism import Mechanism
+from hockeystick.pairs.base import DominatingPair
+from hockeystick.pairs.registry import dominating_pair
+from hockeystick.types import Adjacency, Kind, Side
+from hockeystick.watch import Watch
+
+DEFAULT_BUDGET = 60.0
+"""Seconds; what is not done by then is left out."""
+GAP_GOAL = 1e-3
+"""Relative two-sided gap at which certify stops looking for a better bound."""
+EPSILON_NODES = 72
+DELTA_NODES = 104
+"""Nodes per unit of score when epsilon, or delta, is asked for: a gap in epsilon is a far larger one in delta."""
+COARSE_NODES = 24
+VERIFY_TOLERANCE = 1e-6
+"""Relative difference that another machine's mathematical library may make in a recomputed bound."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """epsilon at a delta, or delta at an epsilon: exactly one is given."""
+
+    delta: float | None = None
+    epsilon: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.delta is None) == (self.epsilon is None):
+            raise InvalidInputError("Exactly one of 'delta' and 'epsilon' must be given.")
+        if self.delta is not None and not 1e-30 <= self.delta < 1.0:
+            raise InvalidInputError(f"The 'delta' field must be from 1e-30 to below 1. Got {self.delta!r} instead.")
+        if self.epsilon is not None and not 0.0 <= self.epsilon <= 500.0:
+            raise InvalidInputError(f"The 'epsilon' field must be from 0 to 500. Got {self.epsilon!r} instead.")
+
+    def answer(self, bound: Bound) -> float:
+        """The bound's answer, on its side."""
+        if self.delta is not None:
+            return bound.epsilon(self.delta)
+        return bound.delta(self.epsilon or 0.0)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one accountant said on one side. ``status`` is "ok" or why there is no value."""
+
+    method: str
+    side: Side
+    kind: Kind
+    confidence: float
+    value: float | None
+    seconds: float
+    status: str
+
+
+def bound(
+    mechanism: Mechanism, method: str, *, side: Side = Side.UPPER, settings: Settings | None = None
+) -> Bound:
+    """One accountant's bound on the whole profile of a mechanism.
+
+    Raises: InvalidInputError for an unknown method, UnsupportedError where its proof does not cover the mechanism.
+    """
+    return accountant(method).bound(dominating_pair(mechanism), side, settings)
+
+
+def certify(
+    mechanism: Mechanism,
+    *,
+    delta: float | None = None,
+    epsilon: float | None = None,
+    method: str | None = None,
+    budget: float = DEFAULT_BUDGET,
+    watch: Watch | None = None,
+) -> Certificate:
+    """The best certified upper bound and the best lower bound on epsilon at ``delta`` (or delta at ``epsilon``).
+
+    Runs the applicable accountants, cheapest first, until the two sides meet within 0.1 percent or the budget is
+    over. Always returns a valid upper bound: the unamplified Gaussian costs nothing.
+
+    Args:
+        mechanism: with its noise multiplier.
+        delta, epsilon: exactly one of them.
+        method: use this accountant alone for the upper bound (lower bounds come from all that apply).
+        budget: seconds, not counting the one-time compilation of the kernels.
+        watch: progress and deadline of the caller; overrides ``budget``.
+
+    Raises: UnsupportedError for a mechanism nobody has analysed, CannotCertifyError when no finite bound exists.
+    """
+    question = Question(delta=delta, epsilon=epsilon)
+    pair = dominating_pair(mechanism)
+    settings = settings_for(question, pair, watch or Watch(seconds=check_budget(budget)))
+    outcomes = run_accountants(pair, question, settings, methods=[method] if method else None, stop_at_goal=True)
+    return _certificate(mechanism, pair, question, outcomes, settings.resolution)
+
+
+def compare(
+    mechanism: Mechanism,
+    *,
+    delta: float | None = None,
+    epsilon: float | None = None,
+    budget: float = DEFAULT_BUDGET,
+    watch: Watch | None = None,
+) -> list[Outcome]:
+    """Every accountant on every side it has, with its time and, where it gives no value, the reason."""
+    question = Question(delta=delta, epsilon=epsilon)
+    pair = dominating_pair(mechanism)
+    settings = settings_for(question, pair, watch or Watch(seconds=check_budget(budget)))
+    return run_accountants(pair, question, settings, methods=None, stop_at_goal=False)
+
+
+def verify(certificate: Certificate, *, watch: Watch | None = None) -> Certificate:
+    """Recompute a certificate's bounds from its mechanism, and compare.
+
+    Returns the recomputed certificate. Raises VerificationError, naming what does not follow, when the recomputed
+    upper bound exceeds the claimed one, the recomputed lower bound falls short of the claimed one, or anything else
+    in the certificate differs.
+    """
+    if certificate.digest != certificate.content_digest():
+        raise VerificationError("The certificate was altered: its digest does not match its content.")
+    given_delta = None if isinstance(certificate.delta, Interval) else certificate.delta
+    given_epsilon = None if isinstance(certificate.epsilon, Interval) else certificate.epsilon
+    question = Question(delta=given_delta, epsilon=given_epsilon)
+    pair = dominating_pair(certificate.mechanism)
+    accuracy = certificate.accuracy
+    resolution = Resolution(accuracy.nodes_per_unit, accuracy.smallest_delta)
+    settings = Settings(resolution, watch or Watch())
+    outcomes = [_run(accountant(certificate.method.upper), pair, Side.UPPER, question, settings)]
+    if certificate.method.lower is not None:
+        outcomes.append(_run(accountant(certificate.method.lower), pair, Side.LOWER, question, settings))
+    again = _certificate(certificate.mechanism, pair, question, outcomes, resolution)
+    claimed, found = certificate.bounds, again.bounds
+    what = "epsilon" if given_delta is not None else "delta"
+    if found.upper > claimed.upper * (1.0 + VERIFY_TOLERANCE):
+        raise VerificationError(
+            f"The '{what}.upper' field claims {claimed.upper!r}, but the recomputed bound is {found.upper!r}."
+        )
+    if claimed.lower is not None and (found.lower is None or found.lower < claimed.lower * (1.0 - VERIFY_TOLERANCE)):
+        raise VerificationError(
+            f"The '{what}.lower' field claims {claimed.lower!r}, but the recomputed bound is {found.lower!r}."
+        )
+    for name in ("adjacency", "also_holds_for", "kind", "confidence", "sensitivity", "requirements", "references"):
+        if getattr(again, name) != getattr(certificate, name):
+            raise VerificationError(f"The {name!r} field does not follow from the mechanism.")
+    return again
+
+
+def run_accountants(
+    pair: DominatingPair,
+    question: Question,
+    settings: Settings,
+    *,
+    methods: Sequence[str] | None,
+    stop_at_goal: bool,
+    sides: Sequence[Side] = (Side.UPPER, Side.LOWER),
+) -> list[Outcome]:
+    """Run accountants, cheapest first.
+
+    Args:
+        methods: the accountants allowed for upper bounds; None for all that apply.
+        stop_at_goal: leave out what cannot matter once the two sides meet within GAP_GOAL.
+        sides: which sides are wanted.
+    """
+    chosen = list(ACCOUNTANTS.values()) if methods is None else [accountant(name) for name in methods]
+    if methods is not None:
+        for one in chosen:
+            reason = one.why_not(pair, Side.UPPER)
+            if reason is not None:
+                raise UnsupportedError(f"The method {one.name!r} does not apply here: {reason}.")
+    tasks = [(one, Side.UPPER) for one in chosen if Side.UPPER in sides]
+    if Side.LOWER in sides:
+        tasks += [(one, Side.LOWER) for one in ACCOUNTANTS.values()]
+    tasks = [(one, side) for one, side in tasks if side in one.sides]
+    ordered = sorted(tasks, key=lambda task: task[0].cost(pair) if task[0].why_not(pair, task[1]) is None else 0.0)
+    outcomes: list[Outcome] = []
+    for one, side in ordered:
+        if stop_at_goal and _goal_reached(outcomes):
+            break
+        outcomes.append(_run(one, pair, side, question, settings))
+    return outcomes
+
+
+def settings_for(question: Question, pair: DominatingPair, watch: Watch) -> Settings:
+    """Grids for a question. For delta at an epsilon a coarse pass first finds out how small delta is."""
+    if question.delta is not None:
+        return Settings(Resolution(EPSILON_NODES, question.delta), watch)
+    coarse = Settings(Resolution(COARSE_NODES), watch)
+    outcomes = run_accountants(pair, question, coarse, methods=None, stop_at_goal=True, sides=(Side.UPPER,))
+    value = min(outcome.value for outcome in outcomes if outcome.value is not None)
+    return Settings(Resolution(DELTA_NODES, min(max(value, 1e-30), 0.5)), watch)
+
+
+def best(outcomes: Sequence[Outcome], side: Side) -> Outcome | None:
+    """The tightest value of a side, or None."""
+    found = [outcome for outcome in outcomes if outcome.side is side and outcome.value is not None]
+    if not found:
+        return None
+    return (min if side is Side.UPPER else max)(found, key=lambda outcome: outcome.value or 0.0)
+
+
+def check_budget(budget: float) -> float:
+    """A budget is a positive number of seconds."""
+    if not 0.0 < budget <= 1e6:
+        raise InvalidInputError(f"The 'budget' field must be above 0 and at most 1e6 seconds. Got {budget!r} instead.")
+    return budget
+
+
+def _goal_reached(outcomes: Sequence[Outcome]) -> bool:
+    upper, lower = best(outcomes, Side.UPPER), best(outcomes, Side.LOWER)
+    if upper is None or lower is None or not upper.value or not lower.value:
+        return upper is not None and upper.value == 0.0
+    return upper.value <= lower.value * (1.0 + GAP_GOAL)
+
+
+def _run(one: Accountant, pair: DominatingPair, side: Side, question: Question, settings: Settings) -> Outcome:
+    started = monotonic()
+    value, status = None, "ok"
+    reason = one.why_not(pair, side)
+    if reason is not None:
+        status = f"not applicable: {reason}"
+    else:
+        try:
+            value = question.answer(one.bound(pair, side, settings))
+        except BudgetExceededError:
+            status = "stopped: the time budget is over"
+        except UnsupportedError as error:
+            status = f"not applicable: {error}"
+        if value == float("inf"):
+            value, status = None, "no finite bound"
+    return Outcome(one.name, side, one.kind, 1.0, value, monotonic() - started, status)
+
+
+def _certificate(
+    mechanism: Mechanism,
+    pair: DominatingPair,
+    question: Question,
+    outcomes: Sequence[Outcome],
+    resolution: Resolution,
+) -> Certificate:
+    upper, lower = best(outcomes, Side.UPPER), best(outcomes, Side.LOWER)
+    if upper is None or upper.value is None:
+        raise CannotCertifyError(
+            f"No accountant gives a finite bound at noise_multiplier = {mechanism.sigma:g}; "
+            f"use more noise or a larger delta."
+        )
+    interval = Interval(upper=upper.value, lower=None if lower is None or lower.value is None else lower.value)
+    used = [upper.method] + ([lower.method] if lower is not None and lower.method != upper.method else [])
+    sampler, strategy = mechanism.sampler, mechanism.strategy
+    return Certificate(
+        hockeystick_version=__version__,
+        mechanism=mechanism,
+        adjacency=Adjacency.ZERO_OUT,
+        also_holds_for=tuple(other for other in sampler.holds_for if other is not Adjacency.ZERO_OUT),
+        epsilon=interval if question.epsilon is None else question.epsilon,
+        delta=interval if question.delta is None else question.delta,
+        method=Methods(upper=upper.method, lower=None if lower is None else lower.method),
+        references=tuple(ACCOUNTANTS[name].reference for name in used),
+        kind=upper.kind,
+        confidence=upper.confidence,
+        sensitivity=strategy.max_column_norm,
+        requirements=(
+            sampler.requirement,
+            f"Clip the gradient of every example to a fixed norm, sum over the batch, and add fresh Gaussian noise of "
+            f"standard deviation {mechanism.sigma!r} times that norm to every step's sum, also for empty batches.",
+            "Divide by a number fixed beforehand, such as the expected batch size, not by the size of the batch drawn.",
+            "Keep the draws of batches and noise secret, and use them for this run only.",
+        ),
+        accuracy=Accuracy(nodes_per_unit=resolution.nodes_per_unit, smallest_delta=resolution.smallest_delta),
+    ).sealed()
+
+

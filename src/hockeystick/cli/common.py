@@ -1,0 +1,139 @@
+"""What several commands share: their options, progress on stderr, output on stdout."""
+
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hockeystick.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from hockeystick.certificate import Certificate
+    from hockeystick.mechanism import Mechanism
+    from hockeystick.plan import Plan
+    from hockeystick.watch import Watch
+
+PlanPath = Annotated[str, typer.Argument(metavar="PLAN", help="Plan file (TOML or JSON).", show_default=False)]
+NoiseOption = Annotated[
+    float | None, typer.Option("--noise-multiplier", help="Standard deviation of the noise in clipping norms.")
+]
+DeltaOption = Annotated[float | None, typer.Option("--delta", help="Overrides the plan's target delta.")]
+MethodOption = Annotated[
+    str | None, typer.Option("--method", help="Use this accountant alone (see 'hockeystick list accountants').")
+]
+BudgetOption = Annotated[float, typer.Option("--budget", help="Seconds allowed, one-time compilation not counted.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+
+QUIET_SECONDS = 1.0
+"""Nothing is said about work that takes less than this."""
+
+
+def emit(text: str) -> None:
+    """Print a result on stdout."""
+    sys.stdout.write(text + "\n")
+
+
+def emit_json(value: dict[str, Any]) -> None:
+    """Print one JSON object on stdout."""
+    emit(json.dumps(value, allow_nan=False))
+
+
+def wanted_delta(plan: "Plan", option: float | None) -> float:
+    """The delta that a command is about."""
+    value = plan.target.delta if option is None else option
+    if value is None:
+        raise InvalidInputError("The 'target.delta' field is missing; give it in the plan or with --delta.")
+    return value
+
+
+def wanted_epsilon(plan: "Plan", option: float | None) -> float:
+    """The epsilon that a command is about."""
+    value = plan.target.epsilon if option is None else option
+    if value is None:
+        raise InvalidInputError("The 'target.epsilon' field is missing; give it in the plan or with --epsilon.")
+    return value
+
+
+def mechanism_with_noise(plan: "Plan", option: float | None) -> "Mechanism":
+    """The plan's mechanism, with a noise multiplier from the command line or the plan."""
+    mechanism = plan.mechanism(option)
+    if mechanism.noise_multiplier is None:
+        raise InvalidInputError(
+            "The 'noise_multiplier' field is missing; give it in the plan or with --noise-multiplier, "
+            "or run 'hockeystick calibrate'."
+        )
+    return mechanism
+
+
+@contextmanager
+def working(task: str, budget: float) -> Iterator["Watch"]:
+    """A watch for one command: compiles the kernels first, then shows progress on stderr once a second has passed."""
+    from hockeystick.certification import check_budget
+    from hockeystick.watch import Watch
+
+    check_budget(budget)
+    with _say_if_slow("compiling the numerical kernels (once on this machine, up to half a minute)"):
+        from hockeystick.laws.warm_up import compile_kernels
+
+        compile_kernels()
+    watch = Watch(seconds=budget)
+    with _progress(task, watch):
+        yield watch
+
+
+def claim_json(certificate: "Certificate", seconds: float) -> dict[str, Any]:
+    """The JSON object of ``epsilon`` and ``delta``."""
+    content = certificate.model_dump(mode="json")
+    return {
+        "delta": content["delta"],
+        "noise_multiplier": certificate.mechanism.sigma,
+        "epsilon": content["epsilon"],
+        "method": content["method"],
+        "kind": content["kind"],
+        "confidence": content["confidence"],
+        "seconds": round(seconds, 4),
+    }
+
+
+@contextmanager
+def _say_if_slow(what: str) -> Iterator[None]:
+    timer = threading.Timer(QUIET_SECONDS, lambda: print(f"hockeystick: {what}", file=sys.stderr, flush=True))  # noqa: T201
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+@contextmanager
+def _progress(task: str, watch: "Watch") -> Iterator[None]:
+    """A bar of the used budget on a terminal, a line on anything else, after QUIET_SECONDS."""
+    if not sys.stderr.isatty():
+        with _say_if_slow(f"{task}, at most {watch.seconds:g} s"):
+            yield
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[done]} steps"))
+    bar = Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
+    handle = bar.add_task(f"{task} (budget)", total=watch.seconds, done=0)
+
+    def show(ticks: int) -> None:
+        if watch.elapsed() < QUIET_SECONDS:
+            return
+        if not bar.live.is_started:
+            bar.start()
+        bar.update(handle, completed=min(watch.elapsed(), watch.seconds), done=ticks)
+
+    watch.on_tick = show
+    try:
+        yield
+    finally:
+        if bar.live.is_started:
+            bar.stop()

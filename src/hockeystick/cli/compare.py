@@ -1,0 +1,35 @@
+"""hockeystick compare: every applicable accountant, side by side."""
+
+from typing import Annotated
+
+import typer
+
+from hockeystick.cli import common
+
+
+def command(
+    plan: common.PlanPath,
+    noise_multiplier: common.NoiseOption = None,
+    delta: common.DeltaOption = None,
+    budget: common.BudgetOption = 60.0,
+    plot: Annotated[str | None, typer.Option("--plot", help="Draw all bounds into this file (.png, .pdf).")] = None,
+    json: common.JsonOption = False,
+) -> None:
+    """Bound epsilon by every accountant there is for a plan."""
+    from hockeystick.certification import compare
+    from hockeystick.plan import Plan
+    from hockeystick.report.table import comparison_json, comparison_table
+
+    loaded = Plan.load(plan)
+    at = common.wanted_delta(loaded, delta)
+    mechanism = common.mechanism_with_noise(loaded, noise_multiplier)
+    with common.working("comparing", budget) as watch:
+        outcomes = compare(mechanism, delta=at, watch=watch)
+    if plot is not None:
+        from hockeystick.report.plot import plot_comparison
+
+        plot_comparison(outcomes, plot, title=f"{mechanism.sampler.kind}, sigma = {mechanism.sigma:g}, delta = {at:g}")
+    if json:
+        common.emit_json({"delta": at, "noise_multiplier": mechanism.sigma, "bounds": comparison_json(outcomes)})
+    else:
+        common.emit(comparison_table(outcomes))

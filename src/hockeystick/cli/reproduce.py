@@ -1,0 +1,24 @@
+"""hockeystick reproduce: recompute the figures and printed numbers of a paper."""
+
+from typing import Annotated
+
+import typer
+
+from hockeystick.cli import common
+
+
+def command(
+    paper: Annotated[str | None, typer.Argument(help="Key of the paper; without it, what there is.")] = None,
+    figure: Annotated[str | None, typer.Argument(help="One figure or table of it; without it, all.")] = None,
+    out: Annotated[str, typer.Option("--out", help="Directory for PNG and CSV files.")] = "reproduced",
+) -> None:
+    """Recompute a paper's figures (PNG and CSV) and printed numbers (table with verdicts)."""
+    from hockeystick.report.papers import available, reproduce
+
+    if paper is None:
+        for key, figures in available().items():
+            common.emit(f"{key}: {', '.join(figures)}")
+        return
+    with common.working("reproducing", 1e6) as watch:
+        for line in reproduce(paper, figure, out, watch):
+            common.emit(line)

@@ -1,0 +1,26 @@
+"""hockeystick verify: recompute a certificate."""
+
+from typing import Annotated
+
+import typer
+
+from hockeystick.cli import common
+
+
+def command(
+    certificate: Annotated[str, typer.Argument(metavar="CERTIFICATE", help="Certificate file.", show_default=False)],
+    budget: common.BudgetOption = 600.0,
+    json: common.JsonOption = False,
+) -> None:
+    """Recompute the bounds of a certificate and compare; exit code 1 if they do not follow."""
+    from hockeystick.certificate import Certificate, interval_text
+    from hockeystick.certification import verify
+
+    claimed = Certificate.load(certificate)
+    with common.working("verifying", budget) as watch:
+        found = verify(claimed, watch=watch)
+    if json:
+        common.emit_json({"verified": True} | common.claim_json(found, watch.elapsed()))
+    else:
+        common.emit(str(claimed))
+        common.emit(f"verified: recomputed {interval_text(found.bounds)}")

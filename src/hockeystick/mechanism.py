@@ -1,0 +1,36 @@
+"""Mechanism: strategy + sampler + noise multiplier. Frozen, public information only; knows nothing of accountants."""
+
+from pydantic import Field
+
+from hockeystick.errors import InvalidInputError
+from hockeystick.samplers import Sampler
+from hockeystick.spec import NoiseMultiplier, Spec
+from hockeystick.strategies import Identity, Strategy
+
+
+class Mechanism(Spec):
+    """What is run: ``C x + z`` with batches from a sampler and ``z ~ N(0, noise_multiplier^2 I)``.
+
+    Attributes:
+        strategy: the matrix C; ``Identity()`` is plain DP-SGD.
+        sampler: how the batches are drawn.
+        noise_multiplier: standard deviation of z in units of the clipping norm, not divided by the sensitivity of
+            C. None while it is still to be calibrated.
+    """
+
+    strategy: Strategy = Field(default_factory=Identity)
+    sampler: Sampler = Field(discriminator="kind")
+    noise_multiplier: NoiseMultiplier | None = None
+
+    @property
+    def sigma(self) -> float:
+        """The noise multiplier; raises InvalidInputError while there is none."""
+        if self.noise_multiplier is None:
+            raise InvalidInputError(
+                "The 'noise_multiplier' field is missing; give it, or calibrate the mechanism for a target epsilon."
+            )
+        return self.noise_multiplier
+
+    def with_noise(self, noise_multiplier: float) -> "Mechanism":
+        """The same mechanism with this noise multiplier."""
+        return Mechanism(strategy=self.strategy, sampler=self.sampler, noise_multiplier=noise_multiplier)

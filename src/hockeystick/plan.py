@@ -1,0 +1,92 @@
+"""Plan: from what a user knows (data, batch size, epochs, target) to a Mechanism."""
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from hockeystick.errors import InvalidInputError
+from hockeystick.mechanism import Mechanism
+from hockeystick.samplers import Data, SamplerOptions
+from hockeystick.spec import NoiseMultiplier, Spec
+from hockeystick.strategies import Identity, Strategy
+
+Epsilon = Annotated[float, Field(gt=0.0, le=500.0)]
+Delta = Annotated[float, Field(ge=1e-30, lt=1.0)]
+MAX_PLAN_BYTES = 1 << 20
+
+
+class Target(Spec):
+    """The ``[target]`` table: what the run should guarantee."""
+
+    epsilon: Epsilon | None = None
+    delta: Delta | None = None
+
+
+class MechanismOptions(Spec):
+    """The ``[mechanism]`` table: what is known of the noise."""
+
+    noise_multiplier: NoiseMultiplier | None = None
+
+
+class Plan(Spec):
+    """A training run as its owner knows it.
+
+    Attributes:
+        data: sizes and length of the run.
+        strategy: the matrix C, ``identity`` by default.
+        sampler: how batches are formed; rates and bins follow from ``data``.
+        target: epsilon and delta, where they are wanted.
+        noise_multiplier: at top level or in ``[mechanism]``, not in both.
+    """
+
+    data: Data
+    strategy: Strategy = Field(default_factory=Identity)
+    sampler: SamplerOptions = Field(discriminator="kind")
+    target: Target = Field(default_factory=Target)
+    mechanism_options: MechanismOptions = Field(default_factory=MechanismOptions, alias="mechanism")
+    noise_multiplier: NoiseMultiplier | None = None
+
+    @model_validator(mode="after")
+    def _one_noise_multiplier(self) -> Self:
+        if self.noise_multiplier is not None and self.mechanism_options.noise_multiplier is not None:
+            raise InvalidInputError("The 'noise_multiplier' field must be given once, at top level or in [mechanism]")
+        return self
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a plan from a TOML or JSON file (by its suffix; TOML for any other).
+
+        Raises: InvalidInputError in one sentence for a file that cannot be read or does not say a plan.
+        """
+        path = Path(path)
+        try:
+            with path.open("rb") as stream:
+                raw = stream.read(MAX_PLAN_BYTES + 1)
+        except OSError as error:
+            raise InvalidInputError(f"The plan {str(path)!r} cannot be read: {error.strerror}.") from None
+        if len(raw) > MAX_PLAN_BYTES:
+            raise InvalidInputError(f"The plan {str(path)!r} must be at most {MAX_PLAN_BYTES} bytes; this is larger.")
+        if not raw.strip():
+            raise InvalidInputError(f"The plan {str(path)!r} is empty; it needs at least [data] and [sampler].")
+        if path.suffix == ".json":
+            return cls.parse_json(raw)
+        try:
+            return cls.parse(tomllib.loads(raw.decode()))
+        except UnicodeDecodeError:
+            raise InvalidInputError(f"The plan {str(path)!r} must be UTF-8 text.") from None
+        except tomllib.TOMLDecodeError as error:
+            raise InvalidInputError(f"The plan {str(path)!r} is not valid TOML: {error}.") from None
+
+    def mechanism(self, noise_multiplier: float | None = None) -> Mechanism:
+        """The mechanism of this plan; an argument overrides the plan's noise multiplier, None keeps it.
+
+        Raises: InvalidInputError when the data do not suit the sampler.
+        """
+        given = self.noise_multiplier or self.mechanism_options.noise_multiplier
+        return Mechanism(
+            strategy=self.strategy,
+            sampler=self.sampler.sampler(self.data),
+            noise_multiplier=given if noise_multiplier is None else noise_multiplier,
+        )

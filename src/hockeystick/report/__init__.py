@@ -1,0 +1,1 @@
+"""Text, tables and plots. No numerics."""

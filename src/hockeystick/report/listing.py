@@ -1,0 +1,55 @@
+"""What there is: strategies, samplers, accountants, and which supports which."""
+
+from collections.abc import Callable
+from inspect import getdoc
+
+from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.pairs.registry import PAIRS, pair_type
+from hockeystick.samplers import SAMPLERS
+from hockeystick.strategies import STRATEGIES
+
+
+def listing(topic: str) -> list[dict[str, str]]:
+    """Rows with a name and a one-line summary for one of the topics of ``hockeystick list``."""
+    return _TOPICS[topic]()
+
+
+def _strategies() -> list[dict[str, str]]:
+    return [{"name": str(family.model_fields["kind"].default), "summary": _first_line(family)} for family in STRATEGIES]
+
+
+def _samplers() -> list[dict[str, str]]:
+    return [{"name": kind, "summary": _first_line(scheme)} for kind, scheme in SAMPLERS.items()]
+
+
+def _accountants() -> list[dict[str, str]]:
+    return [
+        {
+            "name": one.name,
+            "sides": " and ".join(side.value for side in one.sides),
+            "summary": f"{' and '.join(side.value for side in one.sides)}: {one.summary}",
+            "errs": one.errs,
+            "reference": one.reference,
+        }
+        for one in ACCOUNTANTS.values()
+    ]
+
+
+def _support() -> list[dict[str, str]]:
+    rows = []
+    for strategy, sampler in PAIRS:
+        names = [one.name for one in ACCOUNTANTS.values() if one.covers(pair_type(strategy, sampler))]
+        rows.append({"name": f"{strategy} with {sampler}", "summary": ", ".join(names)})
+    return rows
+
+
+def _first_line(thing: type) -> str:
+    return (getdoc(thing) or "").split("\n")[0]
+
+
+_TOPICS: dict[str, Callable[[], list[dict[str, str]]]] = {
+    "strategies": _strategies,
+    "samplers": _samplers,
+    "accountants": _accountants,
+    "support": _support,
+}

@@ -1,0 +1,52 @@
+"""Plots. Matplotlib is loaded here and nowhere else; it comes with the ``plot`` extra."""
+
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from hockeystick.certification import Outcome
+from hockeystick.errors import InvalidInputError, UnsupportedError
+from hockeystick.files import write_atomically
+from hockeystick.report.table import in_order
+from hockeystick.types import Side
+
+FORMATS = (".png", ".pdf", ".svg")
+
+
+def new_figure(**options: Any) -> Any:
+    """A matplotlib figure that needs no screen.
+
+    Raises: UnsupportedError when matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise UnsupportedError("Plots need matplotlib; install hockeystick with the 'plot' extra.") from None
+    return Figure(layout="constrained", **options)
+
+
+def save_figure(figure: Any, path: str | Path) -> None:
+    """Write a figure whole or not at all; the suffix names the format."""
+    path = Path(path)
+    if path.suffix not in FORMATS:
+        raise InvalidInputError(f"The plot path must end in {', '.join(FORMATS)}. Got {str(path)!r} instead.")
+    buffer = BytesIO()
+    figure.savefig(buffer, format=path.suffix[1:], dpi=150)
+    write_atomically(path, buffer.getvalue())
+
+
+def plot_comparison(outcomes: Sequence[Outcome], path: str | Path, *, title: str) -> None:
+    """One horizontal bar for every bound that has a value; lower bounds are hatched."""
+    shown = [outcome for outcome in in_order(outcomes) if outcome.value is not None][::-1]
+    figure = new_figure(figsize=(7, 0.8 + 0.4 * len(shown)))
+    axes = figure.subplots()
+    for row, outcome in enumerate(shown):
+        lower = outcome.side is Side.LOWER
+        axes.barh(row, outcome.value, color="tab:blue" if lower else "tab:orange", hatch="//" if lower else None)
+        axes.annotate(f" {outcome.value:.5g}", (outcome.value, row), va="center")
+    axes.set_yticks(range(len(shown)), [f"{outcome.method} ({outcome.side.value})" for outcome in shown])
+    axes.margins(x=0.15)
+    axes.set_xlabel("epsilon")
+    axes.set_title(title, fontsize=9)
+    save_figure(figure, path)
