@@ -113,6 +113,7 @@ def smallest_passing(
 
     Raises: CannotCertifyError when the largest noise multiplier allowed does not pass.
     """
+
     def miss(x: float) -> float:
         value = epsilon_at(exp(x))
         return log(min(max(value, 1e-12), 1e12) / target)

@@ -127,7 +127,9 @@ class Certificate(Spec):
             raise InvalidInputError(f"The certificate {str(path)!r} must be at most {MAX_CERTIFICATE_BYTES} bytes.")
         certificate = cls.parse_json(raw)
         if certificate.digest != certificate.content_digest():
-            raise VerificationError(f"The certificate {str(path)!r} was altered: its digest does not match its content.")
+            raise VerificationError(
+                f"The certificate {str(path)!r} was altered: its digest does not match its content."
+            )
         return certificate
 
     def __str__(self) -> str:

@@ -70,9 +70,7 @@ class Outcome:
     status: str
 
 
-def bound(
-    mechanism: Mechanism, method: str, *, side: Side = Side.UPPER, settings: Settings | None = None
-) -> Bound:
+def bound(mechanism: Mechanism, method: str, *, side: Side = Side.UPPER, settings: Settings | None = None) -> Bound:
     """One accountant's bound on the whole profile of a mechanism.
 
     Raises: InvalidInputError for an unknown method, UnsupportedError where its proof does not cover the mechanism.
@@ -283,5 +281,3 @@ def _certificate(
         ),
         accuracy=Accuracy(nodes_per_unit=resolution.nodes_per_unit, smallest_delta=resolution.smallest_delta),
     ).sealed()
-
-

@@ -59,7 +59,7 @@ class Accountant:
     sides: tuple[Side, ...]
     errs: str
     reference: str
-    analyses: Mapping[type[DominatingPair], Analysis]
+    analyses: Mapping[type, Analysis]
     refusal: Callable[[Any, Side], str | None] = _no_refusal
     cost: Callable[[Any], float] = lambda pair: 1e-3
     kind: Kind = Kind.DETERMINISTIC

@@ -15,15 +15,11 @@ from numba import njit
 from scipy.special import ndtr
 
 from hockeystick.laws.grid import Resolution, gaussian_nodes
-from hockeystick.laws.law import MAX_RATIO, UNDERFLOW, Array, Law, point_mass_at_one
+from hockeystick.laws.law import MAX_RATIO, SMALLEST, UNDERFLOW, UNIT_ROUNDOFF, Array, Law, lower_law, point_mass_at_one
 from hockeystick.laws.operations import affine
 from hockeystick.types import Side
 
 QUADRATURE_POINTS = 12
-MASS_ERROR = 2e-13
-PLACE_ERROR = 1e-13
-SMALLEST_MASS = 1e-290
-"""Rounding of the masses and of the places X(y_j); see docs/theory/laws.md, "Rounding"."""
 
 
 @njit(cache=True)
@@ -101,12 +97,11 @@ def _shifted(weights: Array, shifts: Array, side: Side, resolution: Resolution) 
     y = _short_enough(gaussian_nodes(float(shifts.max()), side, resolution), float(shifts.max()))
     points, point_weights = np.polynomial.legendre.leggauss(QUADRATURE_POINTS)
     ratio, mass, right = _cells(y, weights, shifts, points, point_weights)
-    finite = int(np.searchsorted(ratio, MAX_RATIO))
-    y, ratio, mass, right = y[:finite], ratio[:finite], mass[: finite - 1], right[: finite - 1]
+    first, last = int(np.searchsorted(ratio, SMALLEST)), int(np.searchsorted(ratio, MAX_RATIO)) - 1
+    mass_error, place_error = _rounding(y, shifts)
+    y, ratio, mass, right = y[first : last + 1], ratio[first : last + 1], mass[first:last], right[first:last]
     if side is Side.LOWER:
-        kept = mass > SMALLEST_MASS
-        barycentre = ratio[:-1][kept] + np.diff(ratio)[kept] * right[kept] / mass[kept]
-        return Law(barycentre, mass[kept], 0.0, side, MASS_ERROR, PLACE_ERROR)
+        return lower_law(mass, ratio[:-1] * mass + np.diff(ratio) * right, mass_error, place_error)
     masses = np.zeros(ratio.size + 1)
     masses[2:] += right
     masses[1:-1] += mass - right
@@ -116,8 +111,18 @@ def _shifted(weights: Array, shifts: Array, side: Side, resolution: Resolution) 
     masses[1] += min(float(np.sum(weights * ndtr(y[0] - shifts))) / float(ratio[0]), below)
     # Above the last: the Q-mass stays there, all the P-mass goes to infinity.
     masses[-1] += float(ndtr(-y[-1]))
-    p_inf = float(np.sum(weights * ndtr(shifts - y[-1]))) * (1.0 + MASS_ERROR) + UNDERFLOW
-    return Law(np.concatenate([[0.0], ratio]), masses, p_inf, side, MASS_ERROR, PLACE_ERROR)
+    p_inf = float(np.sum(weights * ndtr(shifts - y[-1]))) * (1.0 + 1e-12) + UNDERFLOW
+    return Law(np.concatenate([[0.0], ratio]), masses, p_inf, side, mass_error, place_error)
+
+
+def _rounding(y: Array, shifts: Array) -> tuple[float, float]:
+    """Proved relative rounding of the masses and places of ``_cells`` (docs/theory/laws.md, "Rounding")."""
+    shift, reach = float(shifts.max()), float(np.max(np.abs(y)))
+    visible = min(reach * reach, 1400.0)  # masses above SMALLEST have y^2 / 2 below 645
+    mass_error = (64.0 + 6.0 * visible) * UNIT_ROUNDOFF
+    exponent = 1.0 + shift * (reach + shift)
+    cell_growth = float(np.expm1(shift * np.diff(y).max()))
+    return mass_error, (8.0 * exponent + 64.0 * cell_growth) * UNIT_ROUNDOFF
 
 
 def _short_enough(y: Array, shift: float) -> Array:

@@ -104,6 +104,8 @@ def _equidistant_in_score(ratio: Array, mass: Array, nodes_per_unit: int, tail: 
     order = np.argsort(ratio)
     order = order[int(np.count_nonzero(ratio <= 0.0)) :]
     ratio, mass = ratio[order], mass[order]
+    if ratio.size == 0:
+        return ratio
     log_ratio = np.log(ratio)
     distance = np.log(np.abs(ratio - 1.0) + 1e-300)
     log_mass = np.log(np.maximum(mass, 1e-300))
@@ -121,7 +123,8 @@ def _equidistant_in_score(ratio: Array, mass: Array, nodes_per_unit: int, tail: 
     count = int((knots[-1] - knots[0]) * nodes_per_unit) + 2
     log_nodes = np.interp(np.linspace(knots[0], knots[-1], count), knots, at_knots)
     beyond = log_nodes[-1] + np.arange(1, 6) * (log_nodes[-1] - log_nodes[-2])
-    return np.exp(np.minimum(np.append(log_nodes, beyond), np.log(MAX_RATIO)))
+    nodes: Array = np.exp(np.minimum(np.append(log_nodes, beyond), np.log(MAX_RATIO)))
+    return nodes
 
 
 def _normal_quantiles(mass: Array) -> Array:

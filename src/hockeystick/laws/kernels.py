@@ -83,7 +83,7 @@ def _partial_sums(support: Array, mass: Array) -> tuple[Array, Array, Array, Arr
 @njit(cache=True)
 def _cell(grid: Array, ratio: float) -> int:
     """Index k of the cell with grid[k] <= ratio < grid[k+1]; 0 below the grid, the last node above it."""
-    k = np.searchsorted(grid, ratio, side="right") - 1
+    k = int(np.searchsorted(grid, ratio, side="right")) - 1
     return max(k, 0)
 
 

@@ -26,6 +26,8 @@ MAX_RATIO = 1e120
 A pair of nodes then has a ratio of at most 1e240, so a pair whose Q-mass underflows has a P-mass below 1e-67: see
 ``UNDERFLOW``.
 """
+SMALLEST = 1e-280
+"""Masses and ratios below this are not computed with: they are near the end of the range of doubles."""
 UNDERFLOW = 1e-60
 """More than all the mass that one operation can lose to underflow; upper laws add it on the safe side."""
 
@@ -71,6 +73,27 @@ class Law:
     def mean(self) -> float:
         """P-mass of the law, the part at infinity included: 1 up to ``mass_error + place_error``."""
         return float(self.mass @ self.support) + self.p_inf
+
+
+def lower_law(masses: Array, moments: Array, mass_error: float, place_error: float) -> Law:
+    """A lower law from the Q-mass and the P-mass of each cell, at the barycentres.
+
+    Cells without representable mass, and those above MAX_RATIO, are left out: leaving mass out only lowers the
+    expectation of a non-negative function. If nothing is left, the law bounds every delta by 0.
+    """
+    used = (masses > SMALLEST) & (moments <= masses * MAX_RATIO)
+    if not used.any():
+        return Law(np.array([1.0]), np.array([0.0]), 0.0, Side.LOWER, mass_error, place_error)
+    support, mass = merge_equal(moments[used] / masses[used], masses[used])
+    return Law(support, mass, 0.0, Side.LOWER, mass_error, place_error)
+
+
+def merge_equal(support: Array, mass: Array) -> tuple[Array, Array]:
+    """Join nodes of a non-decreasing support that rounding has made equal."""
+    if support.size < 2 or bool(np.all(np.diff(support) > 0.0)):
+        return support, mass
+    starts = np.flatnonzero(np.concatenate([[True], np.diff(support) > 0.0]))
+    return support[starts], np.add.reduceat(mass, starts)
 
 
 def point_mass_at_one(side: Side) -> Law:

@@ -24,12 +24,14 @@ import numpy as np
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.laws.grid import Resolution, nodes_for_pairs
-from hockeystick.laws.law import MAX_RATIO, UNDERFLOW, UNIT_ROUNDOFF, Array, Law, point_mass_at_one
+from hockeystick.laws.law import UNDERFLOW, UNIT_ROUNDOFF, Law, lower_law, merge_equal, point_mass_at_one
 from hockeystick.types import Side
 
 SKIP = 1e-4
 """The partners of one node whose Q- and P-masses both sum to less than this share of the grid's tail are placed on
 the safe side together, without being visited one by one."""
+UNTHIN_FLOOR = 1e-7
+"""Ratios below this are given up by ``unthin``, whose subtraction would lose them to rounding."""
 Tick = Callable[[], None]
 """Called between the expensive parts of a long operation; may raise to stop it (time budgets, Ctrl-C)."""
 
@@ -41,7 +43,7 @@ def _no_tick() -> None:
 def affine(law: Law, scale: float, shift: float) -> Law:
     """The law of ``shift + scale X`` (both non-negative, ``shift + scale = 1``), node by node."""
     support = shift + scale * law.support
-    support, mass = _merge_equal(support, law.mass)
+    support, mass = merge_equal(support, law.mass)
     return Law(support, mass, law.p_inf * scale, law.side, law.mass_error, law.place_error + 4 * UNIT_ROUNDOFF)
 
 
@@ -60,18 +62,29 @@ def thin(law: Law, rate: float) -> Law:
 def unthin(law: Law, rate: float) -> Law:
     """The law conditioned on taking part, when with probability ``1 - rate`` the example takes no part at all.
 
-    Needs X >= 1 - rate, which the law's floor must prove. Source: feldman-shenfeld-2025, Lemma 4.4, on the level of X.
+    Needs X >= 1 - rate, which the law's floor must prove. The subtraction loses relative accuracy near 0. An upper
+    law therefore reveals everything about outputs with a ratio below UNTHIN_FLOOR: their Q-mass goes to 0 and their
+    P-mass, rounding included, to infinity, which is a mean-preserving spread. Lower laws are refused.
+
+    Source: feldman-shenfeld-2025, Lemma 4.4, on the level of X.
     """
     absent = 1.0 - rate
+    if law.side is not Side.UPPER:
+        raise InvalidInputError("The 'law' parameter of unthin must be an upper law. Got a lower one instead.")
     if law.floor < absent * (1.0 - 1e-9):
         raise InvalidInputError(
             f"The 'rate' parameter of unthin must make 1 - rate at most the law's floor {law.floor!r}. "
             f"Got rate = {rate!r} instead."
         )
-    support, mass = _merge_equal(np.maximum((law.support - absent) / rate, 0.0), law.mass)
-    # Dividing by the rate enlarges the rounding of places relative to the smaller numbers; near 1 and above it is:
-    place_error = (law.place_error + 4 * UNIT_ROUNDOFF) * (1.0 + absent / rate)
-    return Law(support, mass, law.p_inf / rate, law.side, law.mass_error, place_error)
+    support = (law.support - absent) / rate
+    moved = (law.place_error + 64 * UNIT_ROUNDOFF) * absent / rate
+    low = support < UNTHIN_FLOOR
+    escaped = float(law.mass[low] @ np.maximum(support[low] + moved, moved))
+    floor_mass = float(law.mass[low].sum())
+    support, mass = merge_equal(np.append(0.0, support[~low]), np.append(floor_mass, law.mass[~low]))
+    place_error = law.place_error + 64 * UNIT_ROUNDOFF + moved / UNTHIN_FLOOR
+    mass_error = law.mass_error + (law.size + 8) * UNIT_ROUNDOFF
+    return Law(support, mass, law.p_inf / rate + escaped, law.side, mass_error, place_error)
 
 
 def compose(a: Law, b: Law, resolution: Resolution, *, tick: Tick = _no_tick) -> Law:
@@ -125,7 +138,7 @@ def mix(laws: Sequence[Law], weights: Sequence[float], resolution: Resolution) -
     mass = np.concatenate([weight * law.mass for law, weight in zip(laws, weights, strict=True)])
     p_inf = float(sum(weight * law.p_inf for law, weight in zip(laws, weights, strict=True)))
     order = np.argsort(support, kind="stable")
-    support, mass = _merge_equal(support[order], mass[order])
+    support, mass = merge_equal(support[order], mass[order])
     mass_error = max(law.mass_error for law in laws) + (len(laws) + 2) * UNIT_ROUNDOFF
     place_error = max(law.place_error for law in laws)
     whole = Law(support, mass, p_inf, side, mass_error, place_error)
@@ -157,28 +170,14 @@ def _combine(a: Law, b: Law, *, product: bool, resolution: Resolution, tick: Tic
     grid = nodes_for_pairs(a, b, product, resolution)
     arguments = (a.support, a.mass, b.support, b.mass, grid, product, a is b, SKIP * resolution.tail)
     place_error = a.place_error + b.place_error if product else max(a.place_error, b.place_error)
-    if a.side is Side.UPPER:
-        mass, excess, skipped_q, skipped_p = kernels.spread_pairs(*arguments)
-        escaped = a.p_inf + b.p_inf  # exact for sums, at least the truth for products
-        support, p_inf = grid, escaped * (1.0 + 4 * UNIT_ROUNDOFF) + excess + skipped_p + UNDERFLOW
-        mass[0] += skipped_q + UNDERFLOW
-    else:
-        mass, moment = kernels.contract_pairs(*arguments)
-        used = (mass > 0.0) & (moment <= mass * MAX_RATIO)
-        support, mass, p_inf = moment[used] / mass[used], mass[used], 0.0
-        support, mass = _merge_equal(support, mass)
     rounding = (2 * a.size + b.size + 16) * UNIT_ROUNDOFF
     mass_error = a.mass_error + b.mass_error + rounding
-    if a.side is Side.LOWER:  # a barycentre is a quotient of two such sums
-        place_error += 2 * rounding
-    return Law(support, mass, p_inf, a.side, mass_error, place_error + 8 * UNIT_ROUNDOFF)
-
-
-def _merge_equal(support: Array, mass: Array) -> tuple[Array, Array]:
-    """Join nodes that rounding has made equal."""
-    if support.size < 2 or bool(np.all(np.diff(support) > 0.0)):
-        return support, mass
-    starts = np.flatnonzero(np.concatenate([[True], np.diff(support) > 0.0]))
-    return support[starts], np.add.reduceat(mass, starts)
-
-
+    place_error += 8 * UNIT_ROUNDOFF
+    if a.side is Side.LOWER:
+        masses, moments = kernels.contract_pairs(*arguments)
+        return lower_law(masses, moments, mass_error, place_error + 2 * rounding)
+    mass, excess, skipped_q, skipped_p = kernels.spread_pairs(*arguments)
+    mass[0] += skipped_q + UNDERFLOW
+    # The sum of the two escaped masses is exact for averages and at least the truth for products.
+    p_inf = (a.p_inf + b.p_inf) * (1.0 + 4 * UNIT_ROUNDOFF) + excess + skipped_p + UNDERFLOW
+    return Law(grid, mass, p_inf, a.side, mass_error, place_error)

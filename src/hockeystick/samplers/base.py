@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from numbers import Integral
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -30,7 +29,11 @@ class BatchSampler(Spec):
     double-precision arithmetic, for an ideal generator: numpy's generators are not cryptographic.
     """
 
-    if TYPE_CHECKING:  # a derived property in most schemes, a field in others
+    if TYPE_CHECKING:  # every scheme has these two; some as fields, which pydantic does not let a base class name
+
+        @property
+        def kind(self) -> str:
+            """The name of the scheme in plans and certificates."""
 
         @property
         def steps(self) -> int:
@@ -61,20 +64,8 @@ class BatchSampler(Spec):
         Raises: InvalidInputError at the call when ``num_examples`` does not suit the scheme or ``rng`` is not
         a ``numpy.random.Generator``.
         """
-        if isinstance(num_examples, bool) or not isinstance(num_examples, Integral):
-            raise InvalidInputError(
-                f"The 'num_examples' argument must be a whole number. Got {num_examples!r} instead."
-            )
-        count = int(num_examples)
-        if not 1 <= count <= MAX_EXAMPLES:
-            raise InvalidInputError(
-                f"The 'num_examples' argument must be from 1 to {MAX_EXAMPLES}. Got {count} instead."
-            )
-        if not isinstance(rng, np.random.Generator):
-            raise InvalidInputError(
-                "The 'rng' argument must be a numpy.random.Generator such as numpy.random.default_rng(seed). "
-                f"Got an object of type {type(rng).__name__!r} instead."
-            )
+        count = _checked_count(num_examples)
+        _check_generator(rng)
         self._check_num_examples(count)
         return self._draw(count, rng)
 
@@ -92,6 +83,24 @@ class BatchSampler(Spec):
                 f"The 'epochs' field must keep the run at or below {MAX_STEPS} steps. Got {self.steps} steps instead"
             )
         return self
+
+
+def _checked_count(num_examples: object) -> int:
+    if isinstance(num_examples, bool) or not isinstance(num_examples, int | np.integer):
+        raise InvalidInputError(f"The 'num_examples' argument must be a whole number. Got {num_examples!r} instead.")
+    if not 1 <= num_examples <= MAX_EXAMPLES:
+        raise InvalidInputError(
+            f"The 'num_examples' argument must be from 1 to {MAX_EXAMPLES}. Got {int(num_examples)} instead."
+        )
+    return int(num_examples)
+
+
+def _check_generator(rng: object) -> None:
+    if not isinstance(rng, np.random.Generator):
+        raise InvalidInputError(
+            "The 'rng' argument must be a numpy.random.Generator such as numpy.random.default_rng(seed). "
+            f"Got an object of type {type(rng).__name__!r} instead."
+        )
 
 
 class Data(Spec):

@@ -1,0 +1,151 @@
+"""Lower bounds for shuffled batches: one dataset, and what the largest output of an epoch reveals.
+
+chua-2024 exhibit a query and two neighbouring datasets on which an epoch of shuffled DP-SGD outputs, up to a known
+shift, ``P_S = mean_t N(2 e_t, sigma^2 I)`` with the example and ``Q_S = mean_t N(e_t, sigma^2 I)`` without (eq. (1),
+(2)). The adversary keeps ``m = max_t w_t`` of every epoch, whose cdf is known under both:
+
+    F_a(C) = P(m < C) = Phi(C / sigma)^(T-1) Phi((C - a) / sigma),   a = 2 under P_S, a = 1 under Q_S.
+
+Three lower bounds follow, and each profile is the largest of them:
+
+* one epoch alone, by the sets ``{m >= C}`` (remove; eq. (3)) and their complements ``{m < C}`` (add), C optimised
+  continuously: ``delta >= P(E) - e^eps Q(E)``, or the same with P and Q swapped, for every set E;
+* all epochs: m in cells of C has a discrete law of the likelihood ratio, a contraction of the true one because any
+  statistic is; its power bounds the composition from below. The cells need no order, they are sorted by ratio;
+* the sum of all outputs: a Gaussian shifted by ``sqrt(epochs / T)``.
+
+Errs downward: post-processing and choice of sets, both by their meaning; rounding, by the bounds stated at
+``_rounding``. The datasets exist for every batch size. Cost: O(log(epochs)) products of laws of about 1,000 cells.
+"""
+
+from collections.abc import Mapping
+from math import exp, log, sqrt
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from hockeystick.accountants.base import Accountant, Settings
+from hockeystick.bounds import Profile
+from hockeystick.laws.gaussian import gaussian_delta
+from hockeystick.laws.law import MAX_RATIO, UNIT_ROUNDOFF, Array, Law
+from hockeystick.laws.operations import power
+from hockeystick.laws.profile import law_delta
+from hockeystick.pairs.shuffled_batches import ShuffledBatches
+from hockeystick.types import Direction, Side
+
+WITH, WITHOUT = 2.0, 1.0
+"""Shift of the batch that holds the example, under P_S and Q_S."""
+SEARCH_POINTS = 400
+SEARCH_ROUNDS = 5
+CELLS = 1200
+SMALLEST_MASS = 1e-80
+MAX_MASS_ERROR = 1e-10
+
+
+def _log_cdf(z: Array, shift: float, pair: ShuffledBatches) -> Array:
+    """log F_shift at ``C = sigma z``: never positive, accurate relative to itself (see ``_rounding``)."""
+    value: Array = (pair.bins - 1) * log_ndtr(z) + log_ndtr(z - shift / pair.noise_multiplier)
+    return value
+
+
+def _rounding(z: Array, pair: ShuffledBatches) -> Array:
+    """Bound on the relative error of ``_log_cdf`` (either shift).
+
+    The shifted argument ``x`` carries an absolute error of a few units of ``|z| + shift/sigma``, and
+    ``|d log(-log Phi(x)) / dx| <= |x| + 2``; log_ndtr itself is good to some 1e-14.
+    """
+    reach = np.abs(z) + WITH / pair.noise_multiplier + 2.0
+    return 8.0 * UNIT_ROUNDOFF * (100.0 + reach * reach)
+
+
+def _best_threshold(pair: ShuffledBatches, epsilon: float, direction: Direction) -> float:
+    """The largest ``P(E) - e^eps Q(E)`` over the threshold sets of one epoch, rounded down."""
+
+    def value(z: Array) -> Array:
+        """The two masses are ``1 - F`` (remove) or ``F`` (add); the relative error of log F bounds that of both."""
+        error = _rounding(z, pair)
+        log_with, log_without = _log_cdf(z, WITH, pair), _log_cdf(z, WITHOUT, pair)
+        if direction is Direction.REMOVE:  # |G| e^G / (1 - e^G) <= 1: the error of log F carries over as it is
+            return -np.expm1(log_with) * (1.0 - error) + scale * np.expm1(log_without) * (1.0 + error)
+        first = np.exp(log_without + (log_without - 1.0) * error)
+        second = np.exp(log_with - (log_with - 1.0) * error)
+        return first - scale * second
+
+    scale = exp(epsilon) * (1.0 + 4 * UNIT_ROUNDOFF)
+    z = np.linspace(-40.0, WITH / pair.noise_multiplier + 40.0, 8 * SEARCH_POINTS)
+    best = 0.0
+    for _ in range(SEARCH_ROUNDS):
+        values = value(z)
+        top = int(np.argmax(values))
+        best = max(best, float(values[top]))
+        z = np.linspace(z[max(top - 1, 0)], z[min(top + 1, z.size - 1)], SEARCH_POINTS)
+    return best
+
+
+def epoch_law(pair: ShuffledBatches) -> Law | None:
+    """The lower law of the largest output of one epoch, in cells; None where P_S and Q_S barely overlap.
+
+    Cells are equidistant in z where either cdf moves. A cell's mass is ``F(C_2) (1 - e^(G_1 - G_2))``, G = log F: no
+    two masses are subtracted, and the error of ``G_1 - G_2`` is bounded. Cells for which that bound is poor, or whose
+    mass is next to nothing, are left out: that lowers every divergence.
+    """
+    outer = np.linspace(-40.0, WITH / pair.noise_multiplier + 40.0, 20_000)
+    log_with, log_without = _log_cdf(outer, WITH, pair), _log_cdf(outer, WITHOUT, pair)
+    alive = (log_with > log(SMALLEST_MASS)) & (-np.expm1(log_without) > SMALLEST_MASS)
+    if not alive.any():
+        return None
+    first, last = np.flatnonzero(alive)[[0, -1]]
+    z = np.linspace(outer[max(first - 1, 0)], outer[min(last + 1, outer.size - 1)], CELLS + 1)
+    z = np.concatenate([z, [np.inf]])
+    mass_p, error_p = _cell_masses(z, WITH, pair)
+    mass_q, error_q = _cell_masses(z, WITHOUT, pair)
+    error = np.maximum(error_p, error_q)
+    good = (error < MAX_MASS_ERROR) & (np.minimum(mass_p, mass_q) > SMALLEST_MASS) & (mass_p < mass_q * MAX_RATIO)
+    if not good.any():
+        return None
+    mass_p, mass_q = mass_p[good], mass_q[good]
+    worst = float(error[good].max(initial=0.0))
+    support, cell = np.unique(mass_p / mass_q, return_inverse=True)
+    mass = np.bincount(cell, weights=mass_q, minlength=support.size)
+    rounding = 4.0 * worst + 8 * UNIT_ROUNDOFF
+    return Law(support, mass, 0.0, Side.LOWER, rounding + support.size * UNIT_ROUNDOFF, rounding)
+
+
+def _cell_masses(z: Array, shift: float, pair: ShuffledBatches) -> tuple[Array, Array]:
+    """Masses of the cells [z_i, z_{i+1}) and bounds on their relative errors; the last cell reaches to infinity."""
+    log_cdf = np.concatenate([_log_cdf(z[:-1], shift, pair), [0.0]])
+    error = np.concatenate([_rounding(z[:-1], pair), [0.0]]) * np.abs(log_cdf)
+    rise = np.diff(log_cdf)
+    usable = rise > 0.0
+    mass = np.where(usable, np.exp(log_cdf[1:]) * -np.expm1(-rise), 0.0)
+    absolute = error[1:] + error[:-1]
+    return mass, np.where(usable, error[1:] + absolute / np.where(usable, rise, 1.0) + 8 * UNIT_ROUNDOFF, np.inf)
+
+
+def _profile(pair: ShuffledBatches, law: Law | None, direction: Direction) -> Profile:
+    sensitivity = sqrt(pair.epochs / pair.bins) * (1.0 - 4 * UNIT_ROUNDOFF)
+
+    def profile(epsilon: float) -> float:
+        of_sum = gaussian_delta(pair.noise_multiplier, sensitivity, epsilon, Side.LOWER)
+        of_epochs = 0.0 if law is None else law_delta(law, epsilon, direction)
+        return max(of_sum, of_epochs, _best_threshold(pair, epsilon, direction))
+
+    return profile
+
+
+def _analyse(pair: ShuffledBatches, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    law = epoch_law(pair) if pair.epochs > 1 else None
+    if law is not None:
+        law = power(law, pair.epochs, settings.resolution, tick=settings.watch.tick)
+    return {direction: _profile(pair, law, direction) for direction in Direction}
+
+
+ACCOUNTANT = Accountant(
+    name="shuffle_thresholds",
+    summary="what the largest output of each epoch reveals of a shuffled run",
+    sides=(Side.LOWER,),
+    errs="downward: the statistic is a post-processing of one pair of datasets, its masses are rounded down",
+    reference="chua-2024, eq. (1) to (3)",
+    analyses={ShuffledBatches: _analyse},
+    cost=lambda pair: 0.01 if pair.epochs == 1 else 0.1 + 0.05 * log(pair.epochs),
+)
