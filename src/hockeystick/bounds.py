@@ -11,6 +11,9 @@ from hockeystick.types import Direction, Kind, Side
 Profile = Callable[[float], float]
 """delta as a function of epsilon >= 0, for one direction, on the side of its bound."""
 
+SMALLEST_UPPER = 1e-300
+"""No upper bound on delta is below this: what is smaller may have lost its digits, or all of itself, to underflow."""
+
 
 @dataclass(frozen=True)
 class Bound:
@@ -47,7 +50,7 @@ class Bound:
         if self.slack:
             change = (1.0 + exp(epsilon)) * self.slack
             value += change if self.side is Side.UPPER else -change
-        return min(max(value, 0.0), 1.0)
+        return min(max(value, SMALLEST_UPPER if self.side is Side.UPPER else 0.0), 1.0)
 
     def epsilon(self, delta: float) -> float:
         """The epsilon at which the profile reaches ``delta`` in (0, 1), on the side of the bound.

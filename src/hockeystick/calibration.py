@@ -1,14 +1,18 @@
 """calibrate: the smallest noise multiplier that a method certifies for a target."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import exp, log
 
 from hockeystick.accountants.base import Settings
+from hockeystick.certificate import Certificate
 from hockeystick.certification import (
     COARSE_NODES,
     DEFAULT_BUDGET,
+    STOPPED,
+    Outcome,
     Question,
     best,
+    certify,
     check_budget,
     run_accountants,
     settings_for,
@@ -49,8 +53,24 @@ def calibrate(
         budget: seconds, not counting the one-time compilation of the kernels.
         watch: progress and deadline of the caller; overrides ``budget``.
 
-    Raises: CannotCertifyError when no noise multiplier up to 1e6 is certified or the budget is over.
+    Raises: CannotCertifyError when no noise multiplier up to 1e6 is certified, BudgetExceededError when the budget
+    is over before the answer is found.
     """
+    return calibrate_and_certify(
+        mechanism, epsilon=epsilon, delta=delta, method=method, budget=budget, watch=watch
+    ).mechanism
+
+
+def calibrate_and_certify(
+    mechanism: Mechanism,
+    *,
+    epsilon: float,
+    delta: float,
+    method: str | None = None,
+    budget: float = DEFAULT_BUDGET,
+    watch: Watch | None = None,
+) -> Certificate:
+    """The certificate, for at most the target epsilon, of the mechanism that :func:`calibrate` returns."""
     if not 0.0 < epsilon <= 500.0:
         raise InvalidInputError(f"The 'epsilon' field must be above 0 and at most 500. Got {epsilon!r} instead.")
     question = Question(delta=delta)
@@ -65,18 +85,32 @@ def calibrate(
                 pair, question, settings, methods=methods, stop_at_goal=True, sides=(Side.UPPER,)
             )
             found = best(outcomes, Side.UPPER)
-            if any(outcome.status.startswith("stopped") for outcome in outcomes):
-                raise BudgetExceededError("The budget is over before the calibration is done; allow more time.")
+            _check_time(outcomes)
             return float("inf") if found is None or found.value is None else found.value
 
         return at
 
     _, start = smallest_passing(certified(["gaussian"], coarse), epsilon, 1.0, COARSE_WIDTH)
-    if method is None:
-        method = _best_method(mechanism, question, coarse, start, epsilon)
-    _, near = smallest_passing(certified([method], coarse), epsilon, start, COARSE_WIDTH)
-    _, answer = smallest_passing(certified([method], fine), epsilon, near, WIDTH)
-    return mechanism.with_noise(answer)
+    chosen = _best_method(mechanism, question, coarse, start, epsilon) if method is None else method
+    _, near = smallest_passing(certified([chosen], coarse), epsilon, start, COARSE_WIDTH)
+    _, answer = smallest_passing(certified([chosen], fine), epsilon, near, WIDTH)
+    certificate = certify(mechanism.with_noise(answer), delta=delta, method=method, watch=watch)
+    if certificate.bounds.upper > epsilon:
+        # certify was content with another method, up to its GAP_GOAL above the chosen one.
+        settled = certificate.method.upper
+        _, answer = smallest_passing(certified([settled], fine), epsilon, answer, WIDTH)
+        certificate = certify(mechanism.with_noise(answer), delta=delta, watch=watch)
+    if certificate.bounds.upper > epsilon:
+        raise BudgetExceededError(_OUT_OF_TIME)
+    return certificate
+
+
+_OUT_OF_TIME = "The time budget is over before the calibration is done; allow more seconds."
+
+
+def _check_time(outcomes: Sequence[Outcome]) -> None:
+    if any(outcome.status == STOPPED for outcome in outcomes):
+        raise BudgetExceededError(_OUT_OF_TIME)
 
 
 def _best_method(mechanism: Mechanism, question: Question, coarse: Settings, start: float, epsilon: float) -> str:
@@ -85,6 +119,7 @@ def _best_method(mechanism: Mechanism, question: Question, coarse: Settings, sta
     for _ in range(2):
         pair = dominating_pair(mechanism.with_noise(noise))
         outcomes = run_accountants(pair, question, coarse, methods=None, stop_at_goal=True)
+        _check_time(outcomes)
         found = best(outcomes, Side.UPPER)
         if found is None or found.method == name:
             return name
@@ -92,10 +127,9 @@ def _best_method(mechanism: Mechanism, question: Question, coarse: Settings, sta
 
         def at(trial: float, chosen: str = name) -> float:
             pair = dominating_pair(mechanism.with_noise(trial))
-            outcome = best(
-                run_accountants(pair, question, coarse, methods=[chosen], stop_at_goal=True, sides=(Side.UPPER,)),
-                Side.UPPER,
-            )
+            outcomes = run_accountants(pair, question, coarse, methods=[chosen], stop_at_goal=True, sides=(Side.UPPER,))
+            _check_time(outcomes)
+            outcome = best(outcomes, Side.UPPER)
             return float("inf") if outcome is None or outcome.value is None else outcome.value
 
         _, noise = smallest_passing(at, epsilon, noise, 0.1)

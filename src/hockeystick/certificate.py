@@ -7,8 +7,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from hockeystick.errors import InvalidInputError, VerificationError
-from hockeystick.files import write_atomically
+from hockeystick.errors import InvalidInputError, VerificationError, shortened
+from hockeystick.files import read_small_file, write_atomically
 from hockeystick.mechanism import Mechanism
 from hockeystick.spec import Spec
 from hockeystick.types import Adjacency, Kind
@@ -85,6 +85,8 @@ class Certificate(Spec):
     def _one_question(self) -> Self:
         if isinstance(self.epsilon, Interval) == isinstance(self.delta, Interval):
             raise InvalidInputError("The 'epsilon' and 'delta' fields must be one number and one interval")
+        if self.mechanism.noise_multiplier is None:
+            raise InvalidInputError("The 'mechanism.noise_multiplier' field is missing and has to be given")
         return self
 
     @property
@@ -117,19 +119,10 @@ class Certificate(Spec):
         Raises: InvalidInputError for a file that does not say a certificate, VerificationError for one that was
         altered.
         """
-        path = Path(path)
-        try:
-            with path.open("rb") as stream:
-                raw = stream.read(MAX_CERTIFICATE_BYTES + 1)
-        except OSError as error:
-            raise InvalidInputError(f"The certificate {str(path)!r} cannot be read: {error.strerror}.") from None
-        if len(raw) > MAX_CERTIFICATE_BYTES:
-            raise InvalidInputError(f"The certificate {str(path)!r} must be at most {MAX_CERTIFICATE_BYTES} bytes.")
-        certificate = cls.parse_json(raw)
+        name = f"certificate {shortened(str(path))}"
+        certificate = cls.parse_json(read_small_file(path, name, MAX_CERTIFICATE_BYTES), name)
         if certificate.digest != certificate.content_digest():
-            raise VerificationError(
-                f"The certificate {str(path)!r} was altered: its digest does not match its content."
-            )
+            raise VerificationError(f"The {name} was altered: its digest does not match its content.")
         return certificate
 
     def __str__(self) -> str:
@@ -142,17 +135,17 @@ def certificate_text(certificate: Certificate) -> str:
     bounds = certificate.bounds
     lines = []
     if isinstance(certificate.epsilon, Interval):
-        lines.append(f"(epsilon, delta) = ({number(bounds.upper)}, {certificate.delta:g}) is certified")
+        lines.append(f"(epsilon, delta) = ({number(bounds.upper)}, {exact(certificate.delta)}) is certified")
         lines.append(f"  epsilon           {interval_text(bounds)}")
-        lines.append(f"  delta             {certificate.delta:g}")
+        lines.append(f"  delta             {exact(certificate.delta)}")
     else:
-        lines.append(f"(epsilon, delta) = ({certificate.epsilon:g}, {number(bounds.upper)}) is certified")
-        lines.append(f"  epsilon           {certificate.epsilon:g}")
+        lines.append(f"(epsilon, delta) = ({exact(certificate.epsilon)}, {number(bounds.upper)}) is certified")
+        lines.append(f"  epsilon           {exact(certificate.epsilon)}")
         lines.append(f"  delta             {interval_text(bounds)}")
     lower_method = f", lower bound by {certificate.method.lower}" if certificate.method.lower else ""
     also = "".join(f", also {adjacency.value}" for adjacency in certificate.also_holds_for)
     lines += [
-        f"  noise multiplier  {mechanism.sigma:.8g} clipping norms (not divided by the sensitivity "
+        f"  noise multiplier  {exact(mechanism.sigma)} clipping norms (not divided by the sensitivity "
         f"{certificate.sensitivity:g} of {mechanism.strategy.kind})",
         f"  method            upper bound by {certificate.method.upper}{lower_method}",
         f"  kind              {certificate.kind.value}"
@@ -170,6 +163,12 @@ def interval_text(bounds: Interval) -> str:
         return f"at most {number(bounds.upper)} (no lower bound)"
     gap = f" (gap {100 * bounds.gap:.2g} percent)" if bounds.gap is not None else ""
     return f"at most {number(bounds.upper)}, at least {number(bounds.lower, up=False)}{gap}"
+
+
+def exact(value: object) -> str:
+    """All digits of a number that was given: a rounded one would not be what is certified."""
+    text = f"{value:g}"
+    return text if float(text) == value else repr(value)
 
 
 def number(value: float, *, up: bool = True) -> str:

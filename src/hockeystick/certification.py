@@ -7,7 +7,7 @@ from time import monotonic
 from hockeystick import __version__
 from hockeystick.accountants.base import Accountant, Settings
 from hockeystick.accountants.registry import ACCOUNTANTS, accountant
-from hockeystick.bounds import Bound
+from hockeystick.bounds import SMALLEST_UPPER, Bound
 from hockeystick.certificate import Accuracy, Certificate, Interval, Methods
 from hockeystick.errors import (
     BudgetExceededError,
@@ -33,6 +33,10 @@ DELTA_NODES = 104
 COARSE_NODES = 24
 VERIFY_TOLERANCE = 1e-6
 """Relative difference that another machine's mathematical library may make in a recomputed bound."""
+
+STOPPED = "stopped: the time budget is over"
+CHEAP = 1e-2
+"""Seconds; what costs less is run even when the budget is over."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +108,8 @@ def certify(
     question = Question(delta=delta, epsilon=epsilon)
     pair = dominating_pair(mechanism)
     settings = settings_for(question, pair, watch or Watch(seconds=check_budget(budget)))
-    outcomes = run_accountants(pair, question, settings, methods=[method] if method else None, stop_at_goal=True)
+    methods = None if method is None else [method]
+    outcomes = run_accountants(pair, question, settings, methods=methods, stop_at_goal=True)
     return _certificate(mechanism, pair, question, outcomes, settings.resolution)
 
 
@@ -135,13 +140,13 @@ def verify(certificate: Certificate, *, watch: Watch | None = None) -> Certifica
     given_delta = None if isinstance(certificate.delta, Interval) else certificate.delta
     given_epsilon = None if isinstance(certificate.epsilon, Interval) else certificate.epsilon
     question = Question(delta=given_delta, epsilon=given_epsilon)
-    pair = dominating_pair(certificate.mechanism)
+    pair = _pair_of(certificate)
     accuracy = certificate.accuracy
     resolution = Resolution(accuracy.nodes_per_unit, accuracy.smallest_delta)
     settings = Settings(resolution, watch or Watch())
-    outcomes = [_run(accountant(certificate.method.upper), pair, Side.UPPER, question, settings)]
+    outcomes = [_run_again(certificate.method.upper, pair, Side.UPPER, question, settings)]
     if certificate.method.lower is not None:
-        outcomes.append(_run(accountant(certificate.method.lower), pair, Side.LOWER, question, settings))
+        outcomes.append(_run_again(certificate.method.lower, pair, Side.LOWER, question, settings))
     again = _certificate(certificate.mechanism, pair, question, outcomes, resolution)
     claimed, found = certificate.bounds, again.bounds
     what = "epsilon" if given_delta is not None else "delta"
@@ -157,6 +162,27 @@ def verify(certificate: Certificate, *, watch: Watch | None = None) -> Certifica
         if getattr(again, name) != getattr(certificate, name):
             raise VerificationError(f"The {name!r} field does not follow from the mechanism.")
     return again
+
+
+def _pair_of(certificate: Certificate) -> DominatingPair:
+    try:
+        return dominating_pair(certificate.mechanism)
+    except UnsupportedError as error:
+        raise VerificationError(str(error)) from None
+
+
+def _run_again(name: str, pair: DominatingPair, side: Side, question: Question, settings: Settings) -> Outcome:
+    """The bound that a certificate rests on; no other one may stand in for it."""
+    if name not in ACCOUNTANTS:
+        raise VerificationError(f"The 'method.{side.value}' field names a method that is not known: {name!r}.")
+    outcome = _run(ACCOUNTANTS[name], pair, side, question, settings)
+    if outcome.status == STOPPED:
+        raise BudgetExceededError("The time budget is over before the certificate is recomputed; allow more seconds.")
+    if outcome.value is None:
+        raise VerificationError(
+            f"The 'method.{side.value}' field names {name!r}, which gives no {side.value} bound here: {outcome.status}."
+        )
+    return outcome
 
 
 def run_accountants(
@@ -222,7 +248,7 @@ def check_budget(budget: float) -> float:
 def _goal_reached(outcomes: Sequence[Outcome]) -> bool:
     upper, lower = best(outcomes, Side.UPPER), best(outcomes, Side.LOWER)
     if upper is None or lower is None or not upper.value or not lower.value:
-        return upper is not None and upper.value == 0.0
+        return upper is not None and upper.value is not None and upper.value <= SMALLEST_UPPER
     return upper.value <= lower.value * (1.0 + GAP_GOAL)
 
 
@@ -232,13 +258,17 @@ def _run(one: Accountant, pair: DominatingPair, side: Side, question: Question, 
     reason = one.why_not(pair, side)
     if reason is not None:
         status = f"not applicable: {reason}"
+    elif settings.watch.remaining() == 0.0 and one.cost(pair) > CHEAP:
+        status = STOPPED
     else:
         try:
             value = question.answer(one.bound(pair, side, settings))
         except BudgetExceededError:
-            status = "stopped: the time budget is over"
+            status = STOPPED
         except UnsupportedError as error:
             status = f"not applicable: {error}"
+        except MemoryError:
+            status = "not applicable: it needs more memory than there is"
         if value == float("inf"):
             value, status = None, "no finite bound"
     return Outcome(one.name, side, one.kind, 1.0, value, monotonic() - started, status)
@@ -253,6 +283,8 @@ def _certificate(
 ) -> Certificate:
     upper, lower = best(outcomes, Side.UPPER), best(outcomes, Side.LOWER)
     if upper is None or upper.value is None:
+        if any(outcome.status == STOPPED for outcome in outcomes):
+            raise BudgetExceededError("The time budget is over before there is any bound; allow more seconds.")
         raise CannotCertifyError(
             f"No accountant gives a finite bound at noise_multiplier = {mechanism.sigma:g}; "
             f"use more noise or a larger delta."

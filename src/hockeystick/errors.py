@@ -4,6 +4,8 @@ Every message is one sentence that names the field, the value and what is allowe
 prints it as it stands and exits with the class's ``exit_code``.
 """
 
+from datetime import date, time
+
 
 class HockeystickError(Exception):
     """Base of every error that hockeystick raises on purpose."""
@@ -35,3 +37,12 @@ class BudgetExceededError(HockeystickError):
     """The time budget ran out inside an accountant (exit code 1)."""
 
     exit_code = 1
+
+
+def shortened(value: object) -> str:
+    """A value as it goes into a message: at most 60 characters."""
+    try:
+        text = value.isoformat() if isinstance(value, date | time) else repr(value)
+    except ValueError:  # Python does not print whole numbers of more than 4300 digits
+        return "a number too large to print"
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -6,7 +6,8 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from hockeystick.errors import InvalidInputError
+from hockeystick.errors import InvalidInputError, shortened
+from hockeystick.files import read_small_file
 from hockeystick.mechanism import Mechanism
 from hockeystick.samplers import Data, SamplerOptions
 from hockeystick.spec import NoiseMultiplier, Spec
@@ -60,24 +61,21 @@ class Plan(Spec):
 
         Raises: InvalidInputError in one sentence for a file that cannot be read or does not say a plan.
         """
-        path = Path(path)
-        try:
-            with path.open("rb") as stream:
-                raw = stream.read(MAX_PLAN_BYTES + 1)
-        except OSError as error:
-            raise InvalidInputError(f"The plan {str(path)!r} cannot be read: {error.strerror}.") from None
-        if len(raw) > MAX_PLAN_BYTES:
-            raise InvalidInputError(f"The plan {str(path)!r} must be at most {MAX_PLAN_BYTES} bytes; this is larger.")
+        name = f"plan {shortened(str(path))}"
+        raw = read_small_file(path, name, MAX_PLAN_BYTES)
         if not raw.strip():
-            raise InvalidInputError(f"The plan {str(path)!r} is empty; it needs at least [data] and [sampler].")
-        if path.suffix == ".json":
-            return cls.parse_json(raw)
+            raise InvalidInputError(f"The {name} is empty; it needs at least [data] and [sampler].")
+        if Path(path).suffix.lower() == ".json":
+            return cls.parse_json(raw, name)
         try:
-            return cls.parse(tomllib.loads(raw.decode()))
+            values = tomllib.loads(raw.decode("utf-8-sig"))
         except UnicodeDecodeError:
-            raise InvalidInputError(f"The plan {str(path)!r} must be UTF-8 text.") from None
-        except tomllib.TOMLDecodeError as error:
-            raise InvalidInputError(f"The plan {str(path)!r} is not valid TOML: {error}.") from None
+            raise InvalidInputError(f"The {name} must be UTF-8 text.") from None
+        except RecursionError:
+            raise InvalidInputError(f"The {name} is not valid TOML: it is nested too deeply.") from None
+        except ValueError as error:  # a TOMLDecodeError, or a number that Python refuses to read
+            raise InvalidInputError(f"The {name} is not valid TOML: {str(error).split(';')[0]}.") from None
+        return cls.parse(values)
 
     def mechanism(self, noise_multiplier: float | None = None) -> Mechanism:
         """The mechanism of this plan; an argument overrides the plan's noise multiplier, None keeps it.

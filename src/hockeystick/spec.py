@@ -1,10 +1,12 @@
 """Frozen, validated descriptions: the base class of samplers, strategies, mechanisms and plans."""
 
+import json
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from hockeystick.errors import InvalidInputError
+from hockeystick.errors import InvalidInputError, shortened
 
 Count = Annotated[int, Field(ge=1, le=10**9)]
 """A number of examples, steps, bins or epochs."""
@@ -27,7 +29,7 @@ class Spec(BaseModel):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise InvalidInputError(one_sentence(error)) from None
+            raise InvalidInputError(one_sentence(error, values)) from None
 
     # Without this mark pydantic would call this constructor for nested fields too, and wrap our error in its own.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
@@ -38,52 +40,124 @@ class Spec(BaseModel):
         try:
             return cls.model_validate(values)
         except ValidationError as error:
-            raise InvalidInputError(one_sentence(error)) from None
+            raise InvalidInputError(one_sentence(error, values)) from None
 
     @classmethod
-    def parse_json(cls, text: str | bytes) -> Self:
-        """Validate a JSON document into this description."""
+    def parse_json(cls, document: str | bytes, name: str = "document") -> Self:
+        """Validate a JSON document into this description; ``name`` is what errors call it."""
         try:
-            return cls.model_validate_json(text)
+            text = document if isinstance(document, str) else document.decode("utf-8-sig")
+            values = json.loads(text, object_pairs_hook=_object_with_distinct_names)
+        except UnicodeDecodeError:
+            raise InvalidInputError(f"The {name} must be UTF-8 text.") from None
+        except RecursionError:
+            raise InvalidInputError(f"The {name} is not valid JSON: it is nested too deeply.") from None
+        except InvalidInputError as error:
+            raise InvalidInputError(f"The {name} is not valid JSON: {error}.") from None
+        except ValueError as error:
+            raise InvalidInputError(f"The {name} is not valid JSON: {_first_clause(error)}.") from None
+        try:
+            return cls.model_validate_json(text)  # strict in the way of JSON: arrays are tuples, names are enum members
         except ValidationError as error:
-            raise InvalidInputError(one_sentence(error)) from None
+            raise InvalidInputError(one_sentence(error, values, name)) from None
 
 
-def one_sentence(error: ValidationError) -> str:
-    """Say the first problem of a validation error in one sentence: field, value, what is allowed."""
-    problem = error.errors(include_url=False)[0]
-    where = ".".join(str(part) for part in problem["loc"] if part not in _union_tags(error))
-    message = problem["msg"].removeprefix("Value error, ").rstrip(".")
-    value = problem.get("input")
-    kind = problem["type"]
+def one_sentence(error: ValidationError, values: object, name: str = "input") -> str:
+    """Say the first problem of a validation error in one sentence: field, value, what is allowed.
+
+    Args:
+        values: the data that were validated, to tell the names of fields from those that pydantic gives to members
+            of unions.
+        name: what to call the data as a whole.
+    """
+    problems = [(_field(problem, values), problem) for problem in error.errors(include_url=False)]
+    first = problems[0][0]
+    # Of the members of a union that were tried, the one that got furthest is the one that was meant.
+    where, problem = max((one for one in problems if f"{one[0]}.".startswith(f"{first}.")), key=_how_far)
+    kind, message, value = problem["type"], problem["msg"], problem.get("input")
+    context = problem.get("ctx", {})
+    if kind == "value_error":
+        message = message.removeprefix("Value error, ").rstrip(".")
+        return f"{message}." if not where or message.startswith("The ") else f"The {where!r} field: {message}."
     if kind == "extra_forbidden":
         return f"The {where!r} field is not known here; remove it or correct its name."
     if kind == "missing":
         return f"The {where!r} field is missing and has to be given."
     if kind == "json_invalid":
-        return f"The document is not valid JSON: {message}."
+        return f"The {name} is not valid JSON: {message.removeprefix('Invalid JSON: ')}."
     if kind in ("union_tag_invalid", "union_tag_not_found"):
-        expected = problem.get("ctx", {}).get("expected_tags", "")
-        got = problem.get("ctx", {}).get("tag", "nothing")
-        return f"The '{where + '.' if where else ''}kind' field must be one of {expected}. Got {got!r} instead."
-    if kind == "value_error":
-        return f"{message}." if not where or message.startswith("The ") else f"The {where!r} field: {message}."
-    allowed = message[0].lower() + message[1:]
-    allowed = allowed.removeprefix("input should ")
-    allowed = "must " + allowed if not allowed.startswith("must") else allowed
-    return f"The {where or 'whole'!r} field {allowed}. Got {_short(value)} instead."
+        where = f"{where}.kind" if where else "kind"
+        if not isinstance(value, Mapping) or "kind" not in value:
+            return f"The {where!r} field is missing and has to be given."
+        expected, got = context.get("expected_tags"), shortened(value["kind"])
+        return f"The {where!r} field must be one of {expected}. Got {got} instead."
+    subject = f"The {where!r} field" if where else f"The {name}"
+    return f"{subject} must be {_allowed(kind, message, context)}. Got {shortened(value)} instead."
 
 
-def _union_tags(error: ValidationError) -> set[str]:
-    """Names that pydantic inserts into a location to say which member of a union it tried."""
-    tags = set()
-    for problem in error.errors(include_url=False):
-        for outer, inner in zip(problem["loc"], problem["loc"][1:], strict=False):
-            if outer in ("sampler", "strategy"):
-                tags.add(str(inner))
-    return tags - {"kind"}
+def _how_far(place: tuple[str, Mapping[str, Any]]) -> tuple[int, bool]:
+    """How far a member of a union got: deeper is further, and a table that is no number is one that was meant."""
+    field, problem = place
+    return len(field), not (isinstance(problem.get("input"), Mapping) and problem["type"] == "float_type")
 
 
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+_ALLOWED = {
+    "greater_than": "above {gt:.10g}",
+    "greater_than_equal": "at least {ge:.10g}",
+    "less_than": "below {lt:.10g}",
+    "less_than_equal": "at most {le:.10g}",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "int_parsing_size": "a whole number of reasonable size",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "string_type": "text",
+    "literal_error": "{expected}",
+    "enum": "{expected}",
+    "tuple_type": "a list",
+    "model_type": "a table of fields",
+    "model_attributes_type": "a table of fields",
+    "dict_type": "a table of fields",
+}
+
+
+def _allowed(kind: str, message: str, context: Mapping[str, Any]) -> str:
+    if kind in _ALLOWED:
+        return _ALLOWED[kind].format(**context)
+    return message.removeprefix("Input should be ").rstrip(".")
+
+
+def _field(problem: Mapping[str, Any], values: object) -> str:
+    """The dotted name of the field that a problem is about, without the names of members of unions."""
+    names: list[str] = []
+    here, path = values, problem["loc"]
+    for position, part in enumerate(path):
+        last = position == len(path) - 1
+        if isinstance(here, Mapping):
+            tag = part not in here or (part == here.get("kind") and part != "kind" and not last)
+            if last and problem["type"] in ("missing", "extra_forbidden"):
+                tag = False
+            if tag:
+                continue
+            here = here.get(part)
+        elif isinstance(here, Sequence) and not isinstance(here, str | bytes) and isinstance(part, int):
+            here = here[part] if part < len(here) else None
+        else:
+            continue
+        names.append(str(part))
+    return ".".join(names)
+
+
+def _object_with_distinct_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise InvalidInputError(f"the name {shortened(name)} is given twice in one object")
+        found[name] = value
+    return found
+
+
+def _first_clause(error: ValueError) -> str:
+    """What is wrong, without Python's advice on its own settings."""
+    text = str(error).split(";")[0]
+    return text[0].lower() + text[1:]

@@ -12,8 +12,8 @@ worse, so X_+ dominates 1-of-n allocation and both profiles follow from the one 
 
 **More visits are worse (Lemma 4.2), in both directions.** Let X_1..X_n be independent, non-negative, of mean 1, and
 ``e_k`` the mean over the k-subsets S of ``X_S = prod_{j in S} X_j``: the ratio of k-of-n allocation. For any mixture
-``M = sum_l w_l e_l`` over l >= k and any convex f, ``E f(M) >= E f(e_k) + E f'(e_k)(M - e_k)``, and ``e_l - e_k`` is the
-mean, over disjoint S and T of sizes k and l - k, of ``X_S (X_T - 1)``. Given the X_j outside T, ``f'(e_k)`` and
+``M = sum_l w_l e_l`` over l >= k and any convex f, ``E f(M) >= E f(e_k) + E f'(e_k)(M - e_k)``, and ``e_l - e_k`` is
+the mean, over disjoint S and T of sizes k and l - k, of ``X_S (X_T - 1)``. Given the X_j outside T, ``f'(e_k)`` and
 ``X_T - 1`` both increase in the independent X_j of T and ``E(X_T - 1) = 0``; by Harris the mean of their product is at
 least 0. So ``E f(M) >= E f(e_k)`` for every convex f: both hockey-stick divergences. (The paper argues step by step
 with posterior probabilities; these depend on the view, so its composition argument does not close.)

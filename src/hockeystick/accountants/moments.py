@@ -50,6 +50,13 @@ class LogMoments:
         """Both runs, independently; the orders must be the same. One sum, rounded up."""
         return LogMoments(self.orders, (self.values + other.values) * (1.0 + 4 * UNIT_ROUNDOFF))
 
+    def merged(self, other: "LogMoments") -> "LogMoments":
+        """The orders of both; no order may be in both."""
+        order = np.argsort(np.concatenate([self.orders, other.orders]))
+        return LogMoments(
+            np.concatenate([self.orders, other.orders])[order], np.concatenate([self.values, other.values])[order]
+        )
+
 
 def moment_delta(moments: LogMoments, epsilon: float) -> float:
     """delta(epsilon) from moments: the best order, integer or not. O(orders).

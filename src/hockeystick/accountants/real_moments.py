@@ -2,13 +2,14 @@
 
 If F is analytic for ``|Im v| < b``, tends to 0 there, and ``int |F(v + i c)| dv <= M`` for ``|c| < b``, the
 trapezoidal sum of step h over the whole line is off by at most ``2 M / (exp(2 pi b/h) - 1)`` (Trefethen and Weideman
-2014, Theorem 5.1). For the integrals here M is a small multiple of the integral itself, so errors are relative and
-1e-20 costs a few hundred nodes. Whatever a finite grid leaves out is bounded and added.
+2014, Theorem 5.1). Here M is a small multiple of the integral itself, so errors are relative and 1e-20 costs a few
+hundred nodes. Whatever a finite grid leaves out is bounded and added.
 """
 
 from math import atan, ceil, cos, exp, log, log1p, pi
 
 import numpy as np
+from numba import njit
 from scipy.special import gammaln, lambertw, log_ndtr, ndtr
 
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
@@ -21,6 +22,8 @@ TARGET_DECAY = 240.0
 REACH = 21.0
 MAX_NODES = 30_000
 MAX_TABLE = 8_000_000
+MAX_WORK = 100_000_000
+"""Beyond these (sigma below about 0.05 or above 1e4) only Chernoff's and Jensen's bounds are left: valid, but loose."""
 
 
 def log_negative_moments(noise_multiplier: float, bins: int, powers: Array) -> Array:
@@ -43,7 +46,7 @@ def log_negative_moments(noise_multiplier: float, bins: int, powers: Array) -> A
     Args:
         noise_multiplier: sigma > 0.
         bins: t >= 1.
-        powers: shape (n,), each s >= 1.
+        powers: shape (n,), each s > 0 (the grid gets long for tiny ones).
 
     Cost: some ten milliseconds whatever t; the number of nodes grows with sqrt(max s) / min(sigma, 1).
     """
@@ -53,7 +56,8 @@ def log_negative_moments(noise_multiplier: float, bins: int, powers: Array) -> A
         return jensen
     largest = max(float(powers.max()), 32.0)
     step = 2.0 * pi / (80.0 * largest) ** 0.5
-    nodes = _outer_nodes(tau, bins, largest, step)
+    lowest = LOWEST_LOG_THETA / min(float(powers.min()), 1.0)
+    nodes = _outer_nodes(tau, bins, lowest, largest, step)
     log_laplace, order = _log_laplace(tau, nodes - log(bins), step)
     decay = bins * log_laplace
     result = np.empty_like(jensen)
@@ -82,18 +86,34 @@ def _chernoff(tau: float, log_u: Array) -> tuple[Array, Array]:
     Valid for every m; the best one solves ``m tau^2 exp(m tau^2) = tau^2 u exp(-tau^2/2)``.
     """
     argument = np.exp(np.minimum(2.0 * log(tau) + log_u - 0.5 * tau * tau, 600.0))
-    order = np.maximum(lambertw(argument).real / (tau * tau), 1e-300)
+    order: Array = np.maximum(np.real(np.asarray(lambertw(argument, 0))) / (tau * tau), 1e-300)
     value = order * (np.log(order) - 1.0 - log_u) + 0.5 * order * (order + 1.0) * tau * tau
-    return value + 32 * UNIT_ROUNDOFF * order * (np.abs(np.log(order)) + np.abs(log_u) + (order + 1.0) * tau * tau), order
+    size = np.abs(np.log(order)) + np.abs(log_u) + (order + 1.0) * tau * tau
+    return value + 32 * UNIT_ROUNDOFF * order * size, order
 
 
-def _outer_nodes(tau: float, bins: int, largest: float, step: float) -> Array:
+def _outer_nodes(tau: float, bins: int, lowest: float, largest: float, step: float) -> Array:
     """Equidistant log theta, up to where the tail of the largest power is negligible (or the grid is too long)."""
-    candidates = np.arange(LOWEST_LOG_THETA, LOWEST_LOG_THETA + MAX_NODES * step, 0.25)
+    candidates = np.arange(lowest, lowest + MAX_NODES * step, 0.25)
     bound, order = _chernoff(tau, candidates - log(bins))
     small = (largest * candidates + bins * bound < float(gammaln(largest)) - LOG_REACH) & (bins * order > largest + 1.0)
     last = candidates[int(np.argmax(small))] if bool(small.any()) else candidates[-1]
-    return LOWEST_LOG_THETA + step * np.arange(int((last - LOWEST_LOG_THETA) / step) + 2)
+    nodes: Array = lowest + step * np.arange(int((last - lowest) / step) + 2, dtype=np.float64)
+    return nodes
+
+
+@njit(cache=True)
+def _windows(weights: Array, stays: Array, leaves: Array, stride: int, skip: int, rows: int) -> tuple[Array, Array]:
+    """Every ``skip``-th entry of both tables times the weights, in windows that move on by ``stride``."""
+    laplace, defect = np.zeros(rows), np.zeros(rows)
+    for i in range(rows):
+        place, first, second = i * stride, 0.0, 0.0
+        for weight in weights:
+            first += weight * stays[place]
+            second += weight * leaves[place]
+            place += skip
+        laplace[i], defect[i] = first, second
+    return laplace, defect
 
 
 def _log_laplace(tau: float, log_u: Array, step: float) -> tuple[Array, float]:
@@ -102,17 +122,17 @@ def _log_laplace(tau: float, log_u: Array, step: float) -> tuple[Array, float]:
     The trapezoidal rule in y, step h, strip b with ``tau b <= pi/3``: ``|exp(-u x e^(i tau c))| <= 1`` there, so
     L(u) is off by at most ``e`` and ``1 - L(u)`` by at most ``u e``, ``e = 2 exp(b^2/2) / (exp(2 pi b/h) - 1)``. For
     small u the second is used, so that ``t log L(u)`` keeps its relative accuracy for any t: nodes left out make
-    ``1 - L`` too small, which is safe. In the first, what is left out is added. tau h is ``step`` divided by an
-    integer, so all exponentials stand in one table.
+    ``1 - L`` too small, which is safe. In the first, what is left out is added. tau h is ``step`` divided or
+    multiplied by an integer, so all exponentials stand in one table.
     """
     bound, order = _chernoff(tau, log_u)
     strip = min(pi / (3.0 * tau), 8.0)
     wanted = 2.0 * pi * strip / (0.5 * strip * strip + TARGET_DECAY)
-    finer = ceil(step / (tau * wanted))
-    h = step / (finer * tau)
+    finer, coarser = ceil(step / (tau * wanted)), max(1, int(tau * wanted / step))  # one of them is 1
+    h = step * coarser / (finer * tau)
     count = ceil((REACH + max(REACH, tau + 10.0)) / h) + 1
-    length = (log_u.size - 1) * finer + count
-    if length > MAX_TABLE:
+    length = (log_u.size - 1) * finer + (count - 1) * coarser + 1
+    if length > MAX_TABLE or log_u.size * count > MAX_WORK:
         return bound, float(order[-1])
     y = -REACH + h * np.arange(count)
     weights = h * np.exp(-0.5 * y * y) / (2.0 * pi) ** 0.5
@@ -120,14 +140,11 @@ def _log_laplace(tau: float, log_u: Array, step: float) -> tuple[Array, float]:
     exponents = np.exp(np.minimum(start + (step / finer) * np.arange(length), 700.0))
     stays, leaves = np.exp(-exponents), -np.expm1(-exponents)
     error = 2.0 * exp(0.5 * strip * strip - 2.0 * pi * strip / h) * (1.0 + 1e-6)
-    rounding = 8 * UNIT_ROUNDOFF * (count + abs(start) + tau * h * length + 2.0 * REACH * REACH)
-    laplace, defect = np.empty(log_u.size), np.empty(log_u.size)
-    for i in range(log_u.size):
-        laplace[i] = weights @ stays[i * finer : i * finer + count]
-        defect[i] = weights @ leaves[i * finer : i * finer + count]
+    rounding = 8 * UNIT_ROUNDOFF * (count + abs(start) + (step / finer) * length + 2.0 * REACH * REACH)
+    laplace, defect = _windows(weights, stays, leaves, finer, coarser, log_u.size)
     left_out = 2.0 * float(ndtr(-(REACH - h))) + exp(-249.0)  # the two tails of y, and exponents above 250
     laplace = laplace * (1.0 + 300.0 * rounding) + left_out + error
-    defect = defect * (1.0 - rounding) - np.exp(log_u) * (error + 1e-300)
+    defect = defect * (1.0 - rounding) - np.exp(np.minimum(log_u, 600.0)) * (error + 1e-300)
     upper = np.log(np.minimum(laplace, 1.0)) * (1.0 - 4 * UNIT_ROUNDOFF)
     with np.errstate(invalid="ignore"):
         upper = np.where(defect < 0.5, np.log1p(-np.clip(defect, 0.0, 0.5)), upper)
@@ -135,8 +152,6 @@ def _log_laplace(tau: float, log_u: Array, step: float) -> tuple[Array, float]:
     upper[-1] = bound[-1]
     return upper, float(order[-1])
 
-
-# --- E (1 - q + q X)^a for real a: Poisson sampling -------------------------------------------------------------------
 
 SERIES_TERMS = 14
 SERIES_REACH = 0.1
@@ -149,8 +164,8 @@ def log_thinned_excess(noise_multiplier: float, sampling_prob: float, orders: Ar
     small relative error. With ``U = 1 + w``, ``w = q (e^x - 1)``, ``x = tau y - tau^2/2`` and a strip b with
     ``tau b <= pi/3`` the integrand is ``w^2 K``, ``K = a (a-1) int_0^1 (1-z) (1 + z w)^(a-2) dz``. In the strip
     ``|w|^2 <= q^2 ((e^x - 1)^2 + e^x)`` and half of ``1 + z w(y)`` is at most ``|1 + z w(y + ic)| <= 1 + z w(y)``;
-    ``e^x`` is at most twice ``(e^x - 1)^2`` unless ``1/2 < e^x < 2``, and there ``K <= a (a-1) (1+q)^a / 2``. So
-    ``M <= 2 e^(b^2/2) (3 d + q^2 a (a-1) (1+q)^a)`` with d the excess itself, and d is off by ``e^-60`` of that.
+    ``e^x`` is at most twice ``(e^x - 1)^2`` unless ``1/2 < e^x < 2``, and there ``K <= a (a-1) (1+q)^a``. So
+    ``M <= 2 e^(b^2/2) (3 d + 2 q^2 a (a-1) (1+q)^a)`` with d the excess itself, and d is off by ``e^-60`` of that.
 
     Args:
         noise_multiplier: sigma > 0.
@@ -179,7 +194,7 @@ def log_thinned_excess(noise_multiplier: float, sampling_prob: float, orders: Ar
         log_sum = top + log(float(np.exp(log_term - top).sum()))
         # U <= e^x to the right of 0, and the integrand is at most a q to the left of it
         tails = np.logaddexp(growth + float(log_ndtr(h - right + a * tau)), log(a * q) + float(log_ndtr(h - left)))
-        absolute = log(2.0 * relative) + log(q * q * a * (a - 1.0)) + a * log1p(q)
+        absolute = log(4.0 * relative) + log(q * q * a * (a - 1.0)) + a * log1p(q)
         log_sum = float(np.logaddexp(np.logaddexp(log_sum, tails), absolute)) - log1p(-6.0 * relative)
         size = y.size + 500.0 + right * right + a * (right + tau) * tau + growth + 1.0 / (a - 1.0) / SERIES_REACH
         result[i] = log_sum + 16 * UNIT_ROUNDOFF * size
@@ -202,3 +217,94 @@ def _log_convex_gap(log_u: Array, w: Array, a: float) -> Array:
             np.log(series) + 2.0 * np.log(np.abs(near)),
             np.where(a * log_u > 600.0, a * log_u, np.log(far)),
         )
+
+
+AVERAGED_STEP = 0.15
+
+
+@njit(cache=True)
+def _tilted(log_ratio: Array, count: float, log_factorial: Array) -> Array:
+    """log of ``N! t^-N [z^N] (sum_r z^r rho_r / r!)^t`` for every row of log rho (rho_0 = 1), N = 0..columns-1 <= t+1.
+
+    Miller's recurrence with the same non-negative weights as for the moments themselves.
+    """
+    rows, columns = log_ratio.shape
+    result = np.zeros((rows, columns))
+    log_count = np.log(count)
+    terms = np.empty(columns)
+    for i in range(rows):
+        for n in range(1, columns):
+            for r in range(1, n + 1):
+                share = (r * (count + 1.0) - n) / n
+                weight = log_factorial[n] - log_factorial[r] - log_factorial[n - r] - r * log_count
+                log_share = np.log(share) if share > 0.0 else -np.inf
+                terms[r] = log_share + weight + log_ratio[i, r] + result[i, n - r]
+            top = terms[1 : n + 1].max()
+            result[i, n] = top + np.log(np.exp(terms[1 : n + 1] - top).sum())
+    return result
+
+
+def log_averaged_moments(noise_multiplier: float, bins: int, orders: Array, log_moments: Array) -> Array:
+    """Upper bounds of ``log E_Q X^a`` for 1-of-``bins`` allocation at orders a that are not integers.
+
+    With ``N = ceil(a) + 1`` and ``s = N - a`` in (1, 2),
+
+        E X^a = E X^N X^-s = 1/Gamma(s) int exp(s v) E[X^N exp(-e^v X)] dv,
+
+    by a trapezoidal sum with a relative error as in :func:`log_negative_moments`. The inner moment is a coefficient of
+    a power, ``N! t^-N [z^N] (sum_r z^r m_r(u) / r!)^t`` with ``u = e^v / t`` and ``m_r(u) = E X_1^r exp(-u X_1)
+    = e^(g_r) L(u e^(r tau^2))`` (a shift of the Gaussian), so upper bounds of L are all it takes. What lies left of the
+    grid is at most ``e^(s v) E X^N / s``; right of it ``x^m e^(-theta x) <= (m/(e theta))^m`` is used, m = N..N + 60.
+
+    Args:
+        noise_multiplier: sigma > 0.
+        bins: t >= ceil(max a).
+        orders: shape (n,), each a > 1, no integers.
+        log_moments: upper bounds of ``log E X^r`` for r = 0..ceil(max a) + 1.
+
+    Cost: O(highest order * nodes of the inner sum * nodes of the outer one), some 20 ms at sigma = 1.
+    """
+    tau = 1.0 / noise_multiplier
+    highest = ceil(float(orders.max())) + 1
+    powers = np.ceil(orders) + 1.0
+    start = LOWEST_LOG_THETA - float(np.max(log_moments[2 : highest + 1] - log_moments[: highest - 1]))
+    stop = 2.0
+    while float(np.max(_right_of_grid(tau, powers - orders, powers, stop))) > -LOG_REACH:
+        stop += 1.0
+    nodes = start + AVERAGED_STEP * np.arange(ceil((stop - start) / AVERAGED_STEP) + 1, dtype=np.float64)
+    r = np.arange(highest + 1, dtype=np.float64)
+    log_factorial = gammaln(r + 1.0)
+    growth = 0.5 * r * (r - 1.0) * tau * tau
+    tilted = np.empty((nodes.size, highest + 1))
+    for j in range(highest + 1):
+        tilted[:, j] = growth[j] + _log_laplace(tau, nodes - log(bins) + j * tau * tau, AVERAGED_STEP)[0]
+    ratio = tilted - tilted[:, :1]
+    inner = _tilted(ratio, float(bins), log_factorial) + bins * tilted[:, :1]
+    size = 3.0 * log_factorial[-1] + highest * log(bins + 1.0) + np.abs(ratio).max(axis=1) + growth[-1] + 8.0
+    inner += (16 * UNIT_ROUNDOFF * (highest + 1.0) * size)[:, None]
+    result = np.empty(orders.size)
+    for i, (a, power) in enumerate(zip(orders, powers, strict=True)):
+        s = float(power - a)
+        exponent = s * nodes + inner[:, int(power)]
+        top = float(exponent.max())
+        log_sum = top + log(AVERAGED_STEP * float(np.exp(exponent - top).sum()))
+        log_sum = float(np.logaddexp(log_sum, s * nodes[0] + log_moments[int(power)] - log(s)))
+        right = _right_of_grid(tau, np.array([s]), np.array([power]), float(nodes[-1]))
+        log_sum = float(np.logaddexp(log_sum, right[0]))
+        angle = atan(2.0 * pi / (AVERAGED_STEP * s))
+        relative = 2.0 * exp(-s * log(cos(angle)) - 2.0 * pi * angle / AVERAGED_STEP) * (1.0 + 1e-6)
+        rounding = 16 * UNIT_ROUNDOFF * (nodes.size + s * (abs(float(nodes[0])) + abs(float(nodes[-1])) + 1.0))
+        result[i] = log_sum - float(gammaln(s)) - log1p(-relative) + rounding
+    return result
+
+
+def _right_of_grid(tau: float, s: Array, powers: Array, last: float) -> Array:
+    """log of a bound of the sum of ``exp(s v) E[X^N exp(-e^v X)]`` over all nodes v > last, N = ``powers`` >= s.
+
+    ``E X^(N-m) <= exp((m-N) (m-N+1) tau^2 / 2)`` for m >= N by Jensen's inequality.
+    """
+    extra = np.arange(61.0)
+    m = powers[:, None] + extra
+    bound = (s[:, None] - m) * last + m * (np.log(m) - 1.0) + 0.5 * extra * (extra + 1.0) * tau * tau
+    best: Array = np.min(bound - np.log(m - s[:, None]), axis=1)
+    return best + 1e-9

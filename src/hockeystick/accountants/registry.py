@@ -1,6 +1,16 @@
 """All accountants: one line each."""
 
-from hockeystick.accountants import direct, gaussian
+from hockeystick.accountants import (
+    analytic,
+    decomposition,
+    direct,
+    dong_chen_ozgur,
+    gaussian,
+    projection,
+    renyi,
+    shuffle_clones,
+    shuffle_thresholds,
+)
 from hockeystick.accountants.base import Accountant
 from hockeystick.errors import InvalidInputError
 
@@ -9,6 +19,13 @@ ACCOUNTANTS: dict[str, Accountant] = {
     for module in (
         gaussian,
         direct,
+        projection,
+        renyi,
+        dong_chen_ozgur,
+        analytic,
+        decomposition,
+        shuffle_thresholds,
+        shuffle_clones,
     )
 }
 

@@ -4,9 +4,10 @@ Every number below is the *excess* ``d = M_a - 1`` of a moment, not the moment: 
 non-negative and ``log M_a = log(1 + d)`` has a small relative error even when it is 1e-15. Sums are in the log domain.
 With ``g_r = r (r-1) / (2 sigma^2)``, the r-th moment of one Gaussian step is ``e^(g_r)``.
 
-**Poisson, remove**: ``d = sum_r C(a,r) (1-q)^(a-r) q^r (e^(g_r) - 1)``, exact for integer a. **Add**: the same numbers
-are an upper bound, ``E U^(1-a) <= E U^a`` for ``U = 1 - q + q X`` and a >= 1 (Mironov, Talwar, Zhang 2019, Theorem 5).
-A proof for this pair: the law of X under P is that of 1/X under Q, so ``2 E f(U) = E f(u) + X f(v)`` with
+**Poisson, remove**: ``d = sum_r C(a,r) (1-q)^(a-r) q^r (e^(g_r) - 1)``, exact for integer a; low real orders, which
+matter at small q, by quadrature (:func:`.real_moments.log_thinned_excess`). **Add**: the same numbers are an upper
+bound, ``E U^(1-a) <= E U^a`` for ``U = 1 - q + q X`` and a >= 1 (Mironov, Talwar, Zhang 2019, Theorem 5). A proof
+for this pair: the law of X under P is that of 1/X under Q, so ``2 E f(U) = E f(u) + X f(v)`` with
 ``u = 1-q+qX`` and ``v = 1-q+q/X``; take X >= 1. For ``f(w) = w^a - w^(1-a) = 2 w^(1/2) sinh(b log w)``, b = a - 1/2,
 the two terms ``u^(1/2) sinh(b log u)`` and ``-X v^(1/2) sinh(b log 1/v)`` cancel at b = 1/2, where both sides are
 ``q (X-1)``, and ``log u >= log 1/v`` (as u v >= 1) makes their ratio grow with b. So the sum is >= 0.
@@ -16,9 +17,10 @@ Theorem 4.6, sums over partitions, which is exponential in the order; the same n
 ``E X^a = a! t^-a [z^a] (sum_r z^r e^(g_r)/r!)^t``, and all orders up to a come in O(a^2) whatever t:
 
 * while a <= t + 1 by the recurrence for powers of a series (J. C. P. Miller), whose terms are then non-negative;
-* beyond that by binary powering (its negative terms would lose everything).
+* beyond that by binary powering (its negative terms would lose everything);
+* at low real orders by quadrature (:func:`.real_moments.log_averaged_moments`).
 
-**Random allocation, add**: ``E X^-s`` by quadrature with proved errors (:func:`.moments.log_negative_moments`); no
+**Random allocation, add**: ``E X^-s`` by quadrature with proved errors (:func:`.real_moments.log_negative_moments`); no
 theorem says that the remove moments dominate here, so they are not used.
 
 k-of-t: k blocks whose sizes differ by at most one, each visited once (feldman-shenfeld-2025, Lemma 3.11; revealing
@@ -32,13 +34,8 @@ from numba import njit
 from scipy.special import gammaln
 
 from hockeystick.accountants.base import Accountant, Settings
-from hockeystick.accountants.moments import (
-    LogMoments,
-    enough_orders,
-    log_negative_moments,
-    moment_profile,
-    sparse_orders,
-)
+from hockeystick.accountants.moments import LogMoments, enough_orders, moment_profile, sparse_orders
+from hockeystick.accountants.real_moments import log_averaged_moments, log_negative_moments, log_thinned_excess
 from hockeystick.bounds import Profile
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.pairs.averaged_steps import AveragedSteps
@@ -50,9 +47,15 @@ AVERAGED_ORDERS = (32, 128, 512, 2048)
 POWERING_ORDERS = 512
 """Most orders by binary powering, which costs O(log t) times more than the recurrence."""
 NEGATIVE_ORDERS = (64, 512, 4096)
-
-
-# --- Poisson sampling -------------------------------------------------------------------------------------------------
+SMALLEST_NOISE_FOR_ALL_ORDERS = 0.5
+"""Below it, the highest level of negative orders would take seconds."""
+LOW_ADD_ORDERS = np.arange(10, 16) / 8.0
+REAL_ORDERS = np.arange(17, 256) / 16.0
+REAL_ORDERS = REAL_ORDERS[np.mod(REAL_ORDERS, 1.0) != 0.0]
+"""The best order is often low and the log-moments bend sharply there: chords between integers would cost 10 percent."""
+SMALLEST_NOISE_FOR_REAL_ORDERS = 0.1
+STEEPEST = 100.0
+"""Real orders of random allocation end where log M_a grows faster than this: their grids would be long."""
 
 
 @njit(cache=True)
@@ -92,14 +95,19 @@ def thinned_moments(noise_multiplier: float, sampling_prob: float, orders: Array
     return LogMoments(orders, _log_moment(log_excess, UNIT_ROUNDOFF * (orders + 16.0 * size)))
 
 
+def thinned_real_moments(noise_multiplier: float, sampling_prob: float) -> LogMoments:
+    """The same at low orders that are not integers; none where they would be slow or have a closed form."""
+    if sampling_prob == 1.0 or noise_multiplier < SMALLEST_NOISE_FOR_REAL_ORDERS:
+        return LogMoments(np.empty(0), np.empty(0))
+    log_excess = log_thinned_excess(noise_multiplier, sampling_prob, REAL_ORDERS)
+    return LogMoments(REAL_ORDERS, _log_moment(log_excess, np.zeros_like(log_excess)))
+
+
 def _log_moment(log_excess: Array, rounding: Array) -> Array:
     """log(1 + d) from log d, whose absolute error is at most ``rounding``."""
     result: Array = np.logaddexp(0.0, log_excess + rounding) * (1.0 + 8 * UNIT_ROUNDOFF)
     # logaddexp keeps the relative accuracy of a small excess only above the smallest double
     return np.maximum(result, 1e-300)
-
-
-# --- random allocation, remove direction -----------------------------------------------------------------------------
 
 
 @njit(cache=True)
@@ -189,6 +197,24 @@ def averaged_moments(noise_multiplier: float, bins: int, largest: int) -> LogMom
     return LogMoments(every[2:], _log_moment(result[2:], rounding[2:]))
 
 
+def _real_orders(noise_multiplier: float, bins: int) -> Array:
+    """The orders between integers that :func:`averaged_real_moments` is worth its time for."""
+    if noise_multiplier < SMALLEST_NOISE_FOR_REAL_ORDERS:
+        return np.empty(0)
+    values = np.concatenate([[0.0, 0.0], averaged_moments(noise_multiplier, bins, AVERAGED_ORDERS[0]).values])
+    steep = values[2:] - values[:-2] > STEEPEST
+    last = int(np.argmax(steep)) if bool(steep.any()) else steep.size
+    return REAL_ORDERS[(last > REAL_ORDERS) & (np.ceil(REAL_ORDERS) <= bins)]
+
+
+def averaged_real_moments(noise_multiplier: float, bins: int, orders: Array) -> LogMoments:
+    """The moments of :func:`averaged_moments` at low orders that are not integers, never above the integers' chords."""
+    moments = averaged_moments(noise_multiplier, bins, int(np.ceil(orders.max())) + 1)
+    values = np.concatenate([[0.0, 0.0], moments.values])
+    real = log_averaged_moments(noise_multiplier, bins, orders, values)
+    return LogMoments(orders, np.minimum(real, np.interp(orders, np.arange(values.size), values) * (1.0 + 1e-15)))
+
+
 def _powered(log_excess: Array, bins: int, log_factorial: Array) -> Array:
     """The mean of ``bins`` copies by repeated doubling."""
     result, done = log_excess, 1
@@ -197,9 +223,6 @@ def _powered(log_excess: Array, bins: int, log_factorial: Array) -> Array:
         if bit == "1":
             result, done = _convolved(result, float(done), log_excess, 1.0, log_factorial), done + 1
     return result
-
-
-# --- pairs ------------------------------------------------------------------------------------------------------------
 
 
 def _blocks(pair: AveragedSteps, of_block: Callable[[int], LogMoments]) -> LogMoments:
@@ -213,33 +236,44 @@ def _blocks(pair: AveragedSteps, of_block: Callable[[int], LogMoments]) -> LogMo
 
 def block_remove_moments(pair: AveragedSteps, settings: Settings) -> LogMoments:
     """Upper bounds of the remove direction's moments: blocks, each visited once; exact for one participation."""
-    shortest = pair.bins // pair.participations
+    sigma, shortest = pair.noise_multiplier, pair.bins // pair.participations
 
     def compute(top: int) -> LogMoments:
         settings.watch.tick()
         largest = min(top, max(shortest + 1, POWERING_ORDERS))
-        return _blocks(pair, lambda size: averaged_moments(pair.noise_multiplier, size, largest))
+        return _blocks(pair, lambda size: averaged_moments(sigma, size, largest))
 
-    return enough_orders(compute, *AVERAGED_ORDERS, smallest_delta=settings.resolution.smallest_delta)
+    whole = enough_orders(compute, *AVERAGED_ORDERS, smallest_delta=settings.resolution.smallest_delta)
+    settings.watch.tick()
+    orders = _real_orders(sigma, shortest)
+    if orders.size == 0:
+        return whole
+    return whole.merged(_blocks(pair, lambda size: averaged_real_moments(sigma, size, orders)))
 
 
 def block_add_moments(pair: AveragedSteps, settings: Settings) -> LogMoments:
     """Upper bounds of the add direction's moments: the same blocks, moments of negative order."""
 
-    def compute(top: int) -> LogMoments:
+    def moments(orders: Array) -> LogMoments:
         settings.watch.tick()
-        orders = sparse_orders(top)
         return _blocks(
             pair, lambda size: LogMoments(orders, log_negative_moments(pair.noise_multiplier, size, orders - 1.0))
         )
 
-    return enough_orders(compute, *NEGATIVE_ORDERS, smallest_delta=settings.resolution.smallest_delta)
+    low = moments(LOW_ADD_ORDERS)  # on a grid of their own, which is longer
+    levels = NEGATIVE_ORDERS if pair.noise_multiplier >= SMALLEST_NOISE_FOR_ALL_ORDERS else NEGATIVE_ORDERS[:-1]
+    smallest = settings.resolution.smallest_delta
+    return enough_orders(lambda top: low.merged(moments(sparse_orders(top))), *levels, smallest_delta=smallest)
 
 
 def _independent(pair: IndependentSteps, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    settings.watch.tick()
+    real = thinned_real_moments(pair.noise_multiplier, pair.sampling_prob)
+
     def compute(top: int) -> LogMoments:
         settings.watch.tick()
-        return thinned_moments(pair.noise_multiplier, pair.sampling_prob, sparse_orders(top)).times(pair.steps)
+        step = thinned_moments(pair.noise_multiplier, pair.sampling_prob, sparse_orders(top)).merged(real)
+        return step.times(pair.steps)
 
     moments = enough_orders(compute, *POISSON_ORDERS, smallest_delta=settings.resolution.smallest_delta)
     return dict.fromkeys(Direction, moment_profile(moments))
@@ -252,10 +286,6 @@ def _averaged(pair: AveragedSteps, side: Side, settings: Settings) -> Mapping[Di
     }
 
 
-def _cost(pair: IndependentSteps | AveragedSteps) -> float:
-    return 0.02 if isinstance(pair, IndependentSteps) else 0.15
-
-
 ACCOUNTANT = Accountant(
     name="renyi",
     summary="Renyi divergences with exact moments, the classical moments accountant",
@@ -264,5 +294,5 @@ ACCOUNTANT = Accountant(
     reference="Canonne, Kamath, Steinke 2020, Proposition 12; Mironov, Talwar, Zhang 2019; "
     "feldman-shenfeld-2025, Theorem 4.6 and Lemma 3.11",
     analyses={IndependentSteps: _independent, AveragedSteps: _averaged},
-    cost=_cost,
+    cost=lambda pair: 0.2,
 )

@@ -32,6 +32,7 @@ from collections.abc import Mapping
 from math import exp, log, sqrt, tanh
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hockeystick.accountants.base import Accountant, Settings
 from hockeystick.bounds import Profile
@@ -67,11 +68,11 @@ def printed_epsilon(epsilon0: float, bins: int, delta: float) -> float:
 def counting_exponent(mu: Array, x: Array) -> Array:
     """The largest L (rounded down) for which the ratio of counts stays below ``1 + x`` up to ``2 e^-L``; 0 if none."""
 
-    def too_large(exponent: Array) -> Array:
+    def too_large(exponent: Array) -> NDArray[np.bool_]:
         count = mu - np.sqrt(2.0 * mu * exponent)
         spread = np.sqrt(0.5 * np.maximum(count, 0.0) * exponent)
         room = 0.5 * count - spread
-        bad: Array = (room <= 0.0) | (2.0 * spread + 1.0 > x * room * (1.0 - ROUNDING))
+        bad: NDArray[np.bool_] = (room <= 0.0) | (2.0 * spread + 1.0 > x * room * (1.0 - ROUNDING))
         return bad
 
     low, high = np.zeros_like(mu), 0.5 * mu
@@ -89,7 +90,7 @@ def _epoch_delta(local: tuple[Array, Array, Array, Array], bins: int, epsilon: f
         return 1.0
     clone = np.exp(-epsilon0)
     eta = np.tanh(0.5 * epsilon1)
-    exponent = counting_exponent((bins - 1) * clone, np.expm1(epsilon) / eta)
+    exponent = counting_exponent((bins - 1) * clone, np.expm1(min(epsilon, 50.0)) / eta)
     moved = delta1 + (bins - 1) * clone * (delta0 + delta1)
     total = 2.0 * eta * np.exp(-exponent) + (1.0 + exp(min(epsilon, 100.0))) * moved
     return float(np.where(exponent > 0.0, total, 1.0).min()) * (1.0 + ROUNDING)

@@ -27,7 +27,7 @@ from scipy.special import log_ndtr
 from hockeystick.accountants.base import Accountant, Settings
 from hockeystick.bounds import Profile
 from hockeystick.laws.gaussian import gaussian_delta
-from hockeystick.laws.law import MAX_RATIO, UNIT_ROUNDOFF, Array, Law
+from hockeystick.laws.law import MAX_RATIO, UNIT_ROUNDOFF, Array, Law, lower_law
 from hockeystick.laws.operations import power
 from hockeystick.laws.profile import law_delta
 from hockeystick.pairs.shuffled_batches import ShuffledBatches
@@ -38,6 +38,8 @@ WITH, WITHOUT = 2.0, 1.0
 SEARCH_POINTS = 400
 SEARCH_ROUNDS = 5
 CELLS = 1200
+UNDERFLOWN = 1e-290
+"""More than a mass can lose where log_ndtr underflows."""
 SMALLEST_MASS = 1e-80
 MAX_MASS_ERROR = 1e-10
 
@@ -66,10 +68,10 @@ def _best_threshold(pair: ShuffledBatches, epsilon: float, direction: Direction)
         error = _rounding(z, pair)
         log_with, log_without = _log_cdf(z, WITH, pair), _log_cdf(z, WITHOUT, pair)
         if direction is Direction.REMOVE:  # |G| e^G / (1 - e^G) <= 1: the error of log F carries over as it is
-            return -np.expm1(log_with) * (1.0 - error) + scale * np.expm1(log_without) * (1.0 + error)
+            return -np.expm1(log_with) * (1.0 - error) + scale * (np.expm1(log_without) * (1.0 + error) - UNDERFLOWN)
         first = np.exp(log_without + (log_without - 1.0) * error)
         second = np.exp(log_with - (log_with - 1.0) * error)
-        return first - scale * second
+        return first - scale * (second + UNDERFLOWN)
 
     scale = exp(epsilon) * (1.0 + 4 * UNIT_ROUNDOFF)
     z = np.linspace(-40.0, WITH / pair.noise_multiplier + 40.0, 8 * SEARCH_POINTS)
@@ -105,10 +107,9 @@ def epoch_law(pair: ShuffledBatches) -> Law | None:
         return None
     mass_p, mass_q = mass_p[good], mass_q[good]
     worst = float(error[good].max(initial=0.0))
-    support, cell = np.unique(mass_p / mass_q, return_inverse=True)
-    mass = np.bincount(cell, weights=mass_q, minlength=support.size)
-    rounding = 4.0 * worst + 8 * UNIT_ROUNDOFF
-    return Law(support, mass, 0.0, Side.LOWER, rounding + support.size * UNIT_ROUNDOFF, rounding)
+    order = np.argsort(mass_p / mass_q)
+    rounding = 4.0 * worst + (CELLS + 8) * UNIT_ROUNDOFF
+    return lower_law(mass_q[order], mass_p[order], rounding, rounding)
 
 
 def _cell_masses(z: Array, shift: float, pair: ShuffledBatches) -> tuple[Array, Array]:
@@ -126,7 +127,7 @@ def _profile(pair: ShuffledBatches, law: Law | None, direction: Direction) -> Pr
     sensitivity = sqrt(pair.epochs / pair.bins) * (1.0 - 4 * UNIT_ROUNDOFF)
 
     def profile(epsilon: float) -> float:
-        of_sum = gaussian_delta(pair.noise_multiplier, sensitivity, epsilon, Side.LOWER)
+        of_sum = gaussian_delta(pair.noise_multiplier, sensitivity, epsilon, Side.LOWER) - UNDERFLOWN
         of_epochs = 0.0 if law is None else law_delta(law, epsilon, direction)
         return max(of_sum, of_epochs, _best_threshold(pair, epsilon, direction))
 

@@ -1,6 +1,7 @@
 """What several commands share: their options, progress on stderr, output on stdout."""
 
 import json
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hockeystick.errors import InvalidInputError
+from hockeystick.errors import InvalidInputError, shortened
 
 if TYPE_CHECKING:
     from hockeystick.certificate import Certificate
@@ -18,14 +19,24 @@ if TYPE_CHECKING:
     from hockeystick.watch import Watch
 
 PlanPath = Annotated[str, typer.Argument(metavar="PLAN", help="Plan file (TOML or JSON).", show_default=False)]
+# Numbers arrive as text, so that one that cannot be read gets our own sentence.
 NoiseOption = Annotated[
-    float | None, typer.Option("--noise-multiplier", help="Standard deviation of the noise in clipping norms.")
+    str | None,
+    typer.Option("--noise-multiplier", metavar="NUMBER", help="Standard deviation of the noise in clipping norms."),
 ]
-DeltaOption = Annotated[float | None, typer.Option("--delta", help="Overrides the plan's target delta.")]
+EpsilonOption = Annotated[
+    str | None, typer.Option("--epsilon", metavar="NUMBER", help="Overrides the plan's target epsilon.")
+]
+DeltaOption = Annotated[
+    str | None, typer.Option("--delta", metavar="NUMBER", help="Overrides the plan's target delta.")
+]
 MethodOption = Annotated[
     str | None, typer.Option("--method", help="Use this accountant alone (see 'hockeystick list accountants').")
 ]
-BudgetOption = Annotated[float, typer.Option("--budget", help="Seconds allowed, one-time compilation not counted.")]
+BudgetOption = Annotated[
+    str, typer.Option("--budget", metavar="SECONDS", help="Seconds allowed, one-time compilation not counted.")
+]
+OutOption = Annotated[str | None, typer.Option("--out", help="Write the certificate here.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 QUIET_SECONDS = 1.0
@@ -33,8 +44,31 @@ QUIET_SECONDS = 1.0
 
 
 def emit(text: str) -> None:
-    """Print a result on stdout."""
-    sys.stdout.write(text + "\n")
+    """Print a result on stdout, at once, so that one that cannot be printed is noticed.
+
+    A reader that has gone (``| head``) ends the command quietly.
+
+    Raises: InvalidInputError when stdout cannot be written.
+    """
+    if sys.stdout is None:  # closed by the caller
+        return
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python would try again, and complain, when it exits
+        if isinstance(error, BrokenPipeError):
+            raise SystemExit(0) from None
+        raise InvalidInputError(f"The standard output cannot be written: {error.strerror}.") from None
+
+
+def number(name: str, text: str) -> float:
+    """The number that was given for an option."""
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidInputError(f"The {name!r} option must be a number. Got {shortened(text)} instead.") from None
 
 
 def emit_json(value: dict[str, Any]) -> None:
@@ -42,25 +76,25 @@ def emit_json(value: dict[str, Any]) -> None:
     emit(json.dumps(value, allow_nan=False))
 
 
-def wanted_delta(plan: "Plan", option: float | None) -> float:
+def wanted_delta(plan: "Plan", option: str | None) -> float:
     """The delta that a command is about."""
-    value = plan.target.delta if option is None else option
+    value = plan.target.delta if option is None else number("--delta", option)
     if value is None:
         raise InvalidInputError("The 'target.delta' field is missing; give it in the plan or with --delta.")
     return value
 
 
-def wanted_epsilon(plan: "Plan", option: float | None) -> float:
+def wanted_epsilon(plan: "Plan", option: str | None) -> float:
     """The epsilon that a command is about."""
-    value = plan.target.epsilon if option is None else option
+    value = plan.target.epsilon if option is None else number("--epsilon", option)
     if value is None:
         raise InvalidInputError("The 'target.epsilon' field is missing; give it in the plan or with --epsilon.")
     return value
 
 
-def mechanism_with_noise(plan: "Plan", option: float | None) -> "Mechanism":
+def mechanism_with_noise(plan: "Plan", option: str | None) -> "Mechanism":
     """The plan's mechanism, with a noise multiplier from the command line or the plan."""
-    mechanism = plan.mechanism(option)
+    mechanism = plan.mechanism(None if option is None else number("--noise-multiplier", option))
     if mechanism.noise_multiplier is None:
         raise InvalidInputError(
             "The 'noise_multiplier' field is missing; give it in the plan or with --noise-multiplier, "
@@ -70,17 +104,17 @@ def mechanism_with_noise(plan: "Plan", option: float | None) -> "Mechanism":
 
 
 @contextmanager
-def working(task: str, budget: float) -> Iterator["Watch"]:
+def working(task: str, budget: str) -> Iterator["Watch"]:
     """A watch for one command: compiles the kernels first, then shows progress on stderr once a second has passed."""
     from hockeystick.certification import check_budget
     from hockeystick.watch import Watch
 
-    check_budget(budget)
+    seconds = check_budget(number("--budget", budget))
     with _say_if_slow("compiling the numerical kernels (once on this machine, up to half a minute)"):
         from hockeystick.laws.warm_up import compile_kernels
 
         compile_kernels()
-    watch = Watch(seconds=budget)
+    watch = Watch(seconds=seconds)
     with _progress(task, watch):
         yield watch
 

@@ -11,8 +11,10 @@ def command(
     plan: common.PlanPath,
     noise_multiplier: common.NoiseOption = None,
     delta: common.DeltaOption = None,
-    budget: common.BudgetOption = 60.0,
-    plot: Annotated[str | None, typer.Option("--plot", help="Draw all bounds into this file (.png, .pdf).")] = None,
+    budget: common.BudgetOption = "60",
+    plot: Annotated[
+        str | None, typer.Option("--plot", help="Draw all bounds into this file (.png, .pdf or .svg).")
+    ] = None,
     json: common.JsonOption = False,
 ) -> None:
     """Bound epsilon by every accountant there is for a plan."""
@@ -23,6 +25,10 @@ def command(
     loaded = Plan.load(plan)
     at = common.wanted_delta(loaded, delta)
     mechanism = common.mechanism_with_noise(loaded, noise_multiplier)
+    if plot is not None:
+        from hockeystick.report.plot import check_plot_path
+
+        check_plot_path(plot)
     with common.working("comparing", budget) as watch:
         outcomes = compare(mechanism, delta=at, watch=watch)
     if plot is not None:

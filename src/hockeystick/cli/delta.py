@@ -1,28 +1,27 @@
 """hockeystick delta: certified bounds on delta at an epsilon."""
 
-from typing import Annotated
-
-import typer
-
 from hockeystick.cli import common
 
 
 def command(
     plan: common.PlanPath,
-    epsilon: Annotated[float | None, typer.Option("--epsilon", help="Overrides the plan's target epsilon.")] = None,
+    epsilon: common.EpsilonOption = None,
     noise_multiplier: common.NoiseOption = None,
     method: common.MethodOption = None,
-    budget: common.BudgetOption = 60.0,
-    out: Annotated[str | None, typer.Option("--out", help="Write the certificate here.")] = None,
+    budget: common.BudgetOption = "60",
+    out: common.OutOption = None,
     json: common.JsonOption = False,
 ) -> None:
     """Certify delta for a plan with a noise multiplier."""
     from hockeystick.certification import certify
+    from hockeystick.files import check_writable
     from hockeystick.plan import Plan
 
     loaded = Plan.load(plan)
     at = common.wanted_epsilon(loaded, epsilon)
     mechanism = common.mechanism_with_noise(loaded, noise_multiplier)
+    if out is not None:
+        check_writable(out)
     with common.working("certifying", budget) as watch:
         certificate = certify(mechanism, epsilon=at, method=method, watch=watch)
     if out is not None:

@@ -1,32 +1,27 @@
 """hockeystick list: what there is."""
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from hockeystick.cli import common
+from hockeystick.errors import InvalidInputError, shortened
 
-
-class Topic(StrEnum):
-    """What can be listed."""
-
-    STRATEGIES = "strategies"
-    SAMPLERS = "samplers"
-    ACCOUNTANTS = "accountants"
-    SUPPORT = "support"
+TOPICS = ("strategies", "samplers", "accountants", "support")
 
 
 def command(
-    topic: Annotated[Topic, typer.Argument(help="What to list.", show_default=False)],
+    topic: Annotated[str, typer.Argument(metavar=f"{{{','.join(TOPICS)}}}", help="What to list.", show_default=False)],
     json: common.JsonOption = False,
 ) -> None:
     """List strategies, samplers, accountants, or which accountant supports which combination."""
+    if topic not in TOPICS:
+        raise InvalidInputError(f"The topic must be one of {', '.join(TOPICS)}. Got {shortened(topic)} instead.")
     from hockeystick.report.listing import listing
 
-    rows = listing(topic.value)
+    rows = listing(topic)
     if json:
-        common.emit_json({topic.value: rows})
+        common.emit_json({topic: rows})
         return
     width = max(len(str(row["name"])) for row in rows)
     for row in rows:

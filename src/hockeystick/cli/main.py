@@ -1,8 +1,8 @@
 """The ``hockeystick`` command: gathers the commands and turns our errors into one sentence and an exit code."""
 
 import sys
+from typing import Any, NoReturn, cast
 
-import click
 import typer
 
 from hockeystick.cli import calibrate, compare, delta, epsilon, list_, reproduce, verify
@@ -11,7 +11,6 @@ from hockeystick.errors import HockeystickError
 app = typer.Typer(
     name="hockeystick",
     help="The true privacy of differentially private training: calibrate, certify, compare, verify.",
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -25,25 +24,58 @@ app.command("list")(list_.command)
 app.command("reproduce")(reproduce.command)
 
 
+INTERRUPTED = 130
+_UsageError: type[typer.BadParameter] = cast(Any, typer.BadParameter.__mro__[1])
+"""What is wrong with a command line. Newer versions of typer bring their own click, older ones share it."""
+
+
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; exit codes: 0 done, 1 not certified or not verified, 2 bad input, 130 interrupted."""
+    """Run the command line.
+
+    Exit codes: 0 done, 1 not certified or not verified, 2 bad input, 70 a fault of ours, 130 interrupted.
+    """
     try:
-        code = app(args=arguments, standalone_mode=False)
+        code = app(args=(sys.argv[1:] if arguments is None else arguments) or ["--help"], standalone_mode=False)
     except HockeystickError as error:
         _fail(str(error), error.exit_code)
-    except click.exceptions.UsageError as error:
-        _fail(error.format_message(), 2)
-    except click.exceptions.Exit as finished:
-        raise SystemExit(finished.exit_code) from None
-    except (KeyboardInterrupt, click.exceptions.Abort):
-        _fail("Interrupted; nothing was written.", 130)
-    except BrokenPipeError:
-        sys.stderr.close()
-        raise SystemExit(0) from None
+    except _UsageError as error:
+        _fail(_sentence(error.format_message()), 2)
+    except MemoryError:
+        _fail("The memory of this machine is too small for this problem.", 1)
+    except (Exception, KeyboardInterrupt) as error:
+        if isinstance(error, typer.Exit):
+            code = error.exit_code
+        elif _interrupted(error):
+            code = INTERRUPTED
+        else:
+            _fail(_internal(error), 70)
+    if code == INTERRUPTED:  # some versions of typer return it
+        _fail("Interrupted; no file was left half written.", INTERRUPTED)
     raise SystemExit(code if isinstance(code, int) else 0)
 
 
-def _fail(message: str, code: int) -> None:
+def _sentence(message: str) -> str:
+    """What typer has to say, as one sentence on one line."""
+    return " ".join(message.split()).rstrip(".") + "; see 'hockeystick --help'."
+
+
+def _interrupted(error: BaseException) -> bool:
+    """Whether this is Ctrl-C, as such or as typer or a compiled kernel passes it on."""
+    if isinstance(error, SystemError):
+        return isinstance(error.__cause__ or error.__context__, KeyboardInterrupt)
+    return isinstance(error, KeyboardInterrupt | typer.Abort)
+
+
+def _internal(error: BaseException) -> str:
+    """A fault of ours: on one line too, with the place where it happened."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = "" if trace is None else f" at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+    return " ".join(f"Internal error{place}, please report it: {type(error).__name__}: {error}".split())
+
+
+def _fail(message: str, code: int) -> NoReturn:
     print(message, file=sys.stderr)  # noqa: T201
     raise SystemExit(code) from None
 

@@ -19,6 +19,6 @@ def command(
         for key, figures in available().items():
             common.emit(f"{key}: {', '.join(figures)}")
         return
-    with common.working("reproducing", 1e6) as watch:
+    with common.working("reproducing", "1e6") as watch:
         for line in reproduce(paper, figure, out, watch):
             common.emit(line)

@@ -9,7 +9,7 @@ from hockeystick.cli import common
 
 def command(
     certificate: Annotated[str, typer.Argument(metavar="CERTIFICATE", help="Certificate file.", show_default=False)],
-    budget: common.BudgetOption = 600.0,
+    budget: common.BudgetOption = "600",
     json: common.JsonOption = False,
 ) -> None:
     """Recompute the bounds of a certificate and compare; exit code 1 if they do not follow."""

@@ -89,7 +89,7 @@ def mixture_law(
     if taking_part == 0.0:
         return point_mass_at_one(side)
     law = _shifted(weights[moved] / taking_part, sensitivities[moved] / noise_multiplier, side, resolution)
-    return law if moved.all() else affine(law, taking_part, 1.0 - taking_part)
+    return law if moved.all() else affine(law, taking_part, float(weights[~moved].sum()))
 
 
 def _shifted(weights: Array, shifts: Array, side: Side, resolution: Resolution) -> Law:

@@ -172,12 +172,15 @@ def _combine(a: Law, b: Law, *, product: bool, resolution: Resolution, tick: Tic
     place_error = a.place_error + b.place_error if product else max(a.place_error, b.place_error)
     rounding = (2 * a.size + b.size + 16) * UNIT_ROUNDOFF
     mass_error = a.mass_error + b.mass_error + rounding
-    place_error += 8 * UNIT_ROUNDOFF
+    # The split of a run between two nodes, and a barycentre, are quotients of two such sums.
+    place_error += 2 * (b.size * UNIT_ROUNDOFF if a.side is Side.UPPER else rounding) + 8 * UNIT_ROUNDOFF
+    mass_error *= 1.0 + mass_error  # second-order terms of the products of errors
+    place_error *= 1.0 + place_error
     if a.side is Side.LOWER:
         masses, moments = kernels.contract_pairs(*arguments)
-        return lower_law(masses, moments, mass_error, place_error + 2 * rounding)
+        return lower_law(masses, moments, mass_error, place_error)
     mass, excess, skipped_q, skipped_p = kernels.spread_pairs(*arguments)
     mass[0] += skipped_q + UNDERFLOW
     # The sum of the two escaped masses is exact for averages and at least the truth for products.
-    p_inf = (a.p_inf + b.p_inf) * (1.0 + 4 * UNIT_ROUNDOFF) + excess + skipped_p + UNDERFLOW
+    p_inf = (a.p_inf + b.p_inf) * (1.0 + mass_error + place_error) + excess + skipped_p + UNDERFLOW
     return Law(grid, mass, p_inf, a.side, mass_error, place_error)

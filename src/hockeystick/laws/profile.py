@@ -18,16 +18,18 @@ def law_delta(law: Law, epsilon: float, direction: Direction) -> float:
     Relative accuracy also far in the tail: only non-negative terms are added. O(nodes).
     """
     upper = law.side is Side.UPPER
-    moved = law.place_error + 2 * UNIT_ROUNDOFF
+    moved = law.place_error + 8 * UNIT_ROUNDOFF
     slack = law.mass_error + moved + (law.size + 8) * UNIT_ROUNDOFF
-    sign = 1.0 if upper else -1.0
+    if not slack < 1.0:  # rounding has eaten the bound: only the trivial one is left
+        return 1.0 if upper else 0.0
+    if epsilon > MAX_EPSILON and not upper:  # read at MAX_EPSILON, a lower bound would be too high
+        return 0.0
     threshold = float(np.exp(min(epsilon, MAX_EPSILON)))
+    threshold = threshold * (1.0 - moved) if upper else threshold / (1.0 - moved)
     if direction is Direction.REMOVE:
-        threshold *= 1.0 - sign * moved
         first = int(np.searchsorted(law.support, threshold, side="right"))
         value = float(law.mass[first:] @ (law.support[first:] - threshold)) + law.p_inf
     else:
-        threshold *= 1.0 - sign * moved
         last = int(np.searchsorted(law.support, 1.0 / threshold, side="left"))
         value = float(law.mass[:last] @ (1.0 - threshold * law.support[:last]))
     factor = 1.0 / (1.0 - slack) if upper else 1.0 - slack
@@ -47,10 +49,10 @@ def smallest_epsilon(delta_at: Callable[[float], float], delta: float, side: Sid
         return 0.0
     low, high = 0.0, 1e-3
     while delta_at(high) > delta:
-        low, high = high, high * 4.0
-        if high > MAX_EPSILON:
-            return float("inf") if side is Side.UPPER else low
-    while high - low > tolerance * high:
+        if high >= MAX_EPSILON:
+            return float("inf") if side is Side.UPPER else high
+        low, high = high, min(high * 4.0, MAX_EPSILON)
+    while high - low > tolerance * high and high > 1e-300:
         middle = 0.5 * (low + high)
         if delta_at(middle) > delta:
             low = middle

@@ -1,13 +1,14 @@
 """Plots. Matplotlib is loaded here and nowhere else; it comes with the ``plot`` extra."""
 
+import os
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from hockeystick.certification import Outcome
-from hockeystick.errors import InvalidInputError, UnsupportedError
-from hockeystick.files import write_atomically
+from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
+from hockeystick.files import check_writable, write_atomically
 from hockeystick.report.table import in_order
 from hockeystick.types import Side
 
@@ -26,13 +27,24 @@ def new_figure(**options: Any) -> Any:
     return Figure(layout="constrained", **options)
 
 
+def check_plot_path(path: str | Path) -> Path:
+    """A path for a plot, before the work is done.
+
+    Raises: InvalidInputError when it ends in no known format or cannot be written.
+    """
+    if Path(path).suffix.lower() not in FORMATS:
+        raise InvalidInputError(
+            f"The plot path must end in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}. "
+            f"Got {shortened(os.fspath(path))} instead."
+        )
+    return check_writable(path)
+
+
 def save_figure(figure: Any, path: str | Path) -> None:
     """Write a figure whole or not at all; the suffix names the format."""
-    path = Path(path)
-    if path.suffix not in FORMATS:
-        raise InvalidInputError(f"The plot path must end in {', '.join(FORMATS)}. Got {str(path)!r} instead.")
+    check_plot_path(path)
     buffer = BytesIO()
-    figure.savefig(buffer, format=path.suffix[1:], dpi=150)
+    figure.savefig(buffer, format=Path(path).suffix[1:].lower(), dpi=150)
     write_atomically(path, buffer.getvalue())
 
 

@@ -1,0 +1,153 @@
+"""Mechanisms to and from the ``DpEvent`` descriptions of dp_accounting, where the two mean exactly the same.
+
+=====================================================================  ================================================
+DpEvent                                                                Mechanism (strategy identity)
+=====================================================================  ================================================
+``GaussianDpEvent(s)``, composed k times                               ``Deterministic(bins=1, epochs=k)``
+``PoissonSampledDpEvent(q, GaussianDpEvent(s))``, composed T times     ``Poisson(sampling_prob=q, steps=T)``
+``TruncatedSubsampledGaussianDpEvent(n, q, B, s)``, composed T times   the same with ``truncated_batch_size=B``
+=====================================================================  ================================================
+
+Composition may be nested and may contain ``NoOpDpEvent``; all that remains has to be one and the same event. An event
+says what is necessary for accounting and no more: disjoint fixed batches become a Gaussian for each epoch, so ``bins``
+does not survive the round trip.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
+from hockeystick.interop.peer import load
+from hockeystick.mechanism import Mechanism
+from hockeystick.samplers import Deterministic, Poisson
+
+Leaf = tuple[Any, ...]
+"""What is composed: (noise multiplier,), (noise, rate) or (noise, rate, cap, number of examples)."""
+
+
+def from_dp_event(event: Any) -> Mechanism:
+    """The mechanism that a DpEvent describes.
+
+    Raises: UnsupportedError, naming the offending part, for events without an exact counterpart and for compositions
+    of different events; InvalidInputError for values that a mechanism does not allow.
+    """
+    dp_event = load("dp_accounting.dp_event")
+    leaves = _leaves(event, dp_event)
+    if not leaves:
+        raise UnsupportedError(f"The event {shortened(event)} does nothing, so there is no mechanism to describe.")
+    if len(leaves) > 1:
+        first, second = list(leaves)[:2]
+        raise UnsupportedError(
+            f"A mechanism repeats one step, but the event composes different ones: {_told(first)} and {_told(second)}."
+        )
+    ((leaf, count),) = leaves.items()
+    if len(leaf) == 1:
+        return Mechanism(sampler=Deterministic(bins=1, epochs=count), noise_multiplier=leaf[0])
+    if len(leaf) == 2:
+        return Mechanism(sampler=Poisson(sampling_prob=leaf[1], steps=count), noise_multiplier=leaf[0])
+    sampler = Poisson(sampling_prob=leaf[1], steps=count, truncated_batch_size=leaf[2], num_examples=leaf[3])
+    return Mechanism(sampler=sampler, noise_multiplier=leaf[0])
+
+
+def to_dp_event(mechanism: Mechanism) -> Any:
+    """The DpEvent of a mechanism.
+
+    Fixed batches are described for zero-out neighbours, as everywhere in hockeystick; dp_accounting calls that
+    relation REPLACE_SPECIAL.
+
+    Raises: UnsupportedError, naming the strategy or the sampler that DpEvent cannot describe; InvalidInputError when
+    there is no noise multiplier yet.
+    """
+    dp_event = load("dp_accounting.dp_event")
+    strategy, sampler = mechanism.strategy.kind, mechanism.sampler.kind
+    if strategy != "identity":
+        raise UnsupportedError(f"No DpEvent describes the strategy {strategy!r}; only 'identity' can be converted.")
+    if sampler not in _TO_EVENT:
+        raise UnsupportedError(
+            f"No DpEvent describes the sampler {sampler!r}; only {' and '.join(map(repr, _TO_EVENT))} can be converted."
+        )
+    step, count = _TO_EVENT[sampler](mechanism.sampler, mechanism.sigma, dp_event)
+    return step if count == 1 else dp_event.SelfComposedDpEvent(step, count)
+
+
+def _from_deterministic(sampler: Deterministic, sigma: float, dp_event: Any) -> tuple[Any, int]:
+    return dp_event.GaussianDpEvent(sigma), sampler.epochs
+
+
+def _from_poisson(sampler: Poisson, sigma: float, dp_event: Any) -> tuple[Any, int]:
+    if sampler.truncated_batch_size is None:
+        return dp_event.PoissonSampledDpEvent(sampler.sampling_prob, dp_event.GaussianDpEvent(sigma)), sampler.steps
+    step = dp_event.TruncatedSubsampledGaussianDpEvent(
+        dataset_size=sampler.num_examples,
+        sampling_probability=sampler.sampling_prob,
+        truncated_batch_size=sampler.truncated_batch_size,
+        noise_multiplier=sigma,
+    )
+    return step, sampler.steps
+
+
+_TO_EVENT: dict[str, Callable[[Any, float, Any], tuple[Any, int]]] = {
+    "deterministic": _from_deterministic,
+    "poisson": _from_poisson,
+}
+
+
+def _leaves(event: Any, dp_event: Any) -> Counter[Leaf]:
+    """How often each indivisible event is run."""
+    readers: dict[type, Callable[[Any, Any], Counter[Leaf]]] = {
+        dp_event.NoOpDpEvent: lambda event, dp_event: Counter(),
+        dp_event.GaussianDpEvent: _gaussian,
+        dp_event.PoissonSampledDpEvent: _poisson,
+        dp_event.TruncatedSubsampledGaussianDpEvent: _truncated,
+        dp_event.SelfComposedDpEvent: _self_composed,
+        dp_event.ComposedDpEvent: _composed,
+    }
+    if type(event) not in readers:
+        raise UnsupportedError(f"No mechanism has exactly the meaning of the event {shortened(event)}.")
+    return readers[type(event)](event, dp_event)
+
+
+def _gaussian(event: Any, dp_event: Any) -> Counter[Leaf]:
+    return Counter({(float(event.noise_multiplier),): 1})
+
+
+def _poisson(event: Any, dp_event: Any) -> Counter[Leaf]:
+    if type(event.event) is not dp_event.GaussianDpEvent:
+        raise UnsupportedError(f"Under Poisson sampling only a GaussianDpEvent is known. Got {shortened(event.event)}.")
+    return Counter({(float(event.event.noise_multiplier), float(event.sampling_probability)): 1})
+
+
+def _truncated(event: Any, dp_event: Any) -> Counter[Leaf]:
+    leaf = (
+        float(event.noise_multiplier),
+        float(event.sampling_probability),
+        int(event.truncated_batch_size),
+        int(event.dataset_size),
+    )
+    return Counter({leaf: 1})
+
+
+def _self_composed(event: Any, dp_event: Any) -> Counter[Leaf]:
+    count = event.count
+    if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+        raise InvalidInputError(
+            f"The 'count' field of SelfComposedDpEvent must be a whole number from 0. Got {shortened(count)} instead."
+        )
+    inner = _leaves(event.event, dp_event)
+    return Counter({leaf: count * times for leaf, times in inner.items() if count})
+
+
+def _composed(event: Any, dp_event: Any) -> Counter[Leaf]:
+    total: Counter[Leaf] = Counter()
+    for part in event.events:
+        total += _leaves(part, dp_event)
+    return total
+
+
+def _told(leaf: Leaf) -> str:
+    noise, *sampling = leaf
+    if not sampling:
+        return f"a Gaussian with noise {noise:g}"
+    what = f"a Gaussian with noise {noise:g} at rate {sampling[0]:g}"
+    return what if len(sampling) == 1 else f"{what} in batches of at most {sampling[1]}"

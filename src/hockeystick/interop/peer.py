@@ -1,0 +1,22 @@
+"""Loading an optional library, with a clear sentence when it is not there."""
+
+from importlib import import_module
+from typing import Any
+
+from hockeystick.errors import UnsupportedError
+
+
+def load(module: str) -> Any:
+    """The module of an optional library.
+
+    Raises: UnsupportedError when the library is not installed.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        library = module.partition(".")[0]
+        if (error.name or "").partition(".")[0] != library:
+            raise
+        raise UnsupportedError(
+            f"The library {library!r} is not installed; install it with: pip install 'hockeystick[interop]'."
+        ) from None

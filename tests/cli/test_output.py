@@ -1,0 +1,250 @@
+"""What the commands print: clean JSON with the documented keys, text for people, files that are whole."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hockeystick import Certificate, Kind, Mechanism, certify
+from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.cli import main as cli_main
+from hockeystick.pairs.registry import PAIRS
+from hockeystick.samplers import SAMPLERS
+from hockeystick.strategies import STRATEGIES
+
+CLAIM = {"delta", "noise_multiplier", "epsilon", "method", "kind", "confidence", "seconds"}
+
+
+def assert_claim(claim: dict[str, Any], interval: str, given: str) -> None:
+    """One interval with two methods, one given number, and no unknown kind."""
+    assert claim[interval].keys() == {"upper", "lower"}
+    assert 0.0 <= claim[interval]["lower"] <= claim[interval]["upper"]
+    assert isinstance(claim[given], float)
+    assert claim["method"].keys() == {"upper", "lower"}
+    assert set(claim["method"].values()) <= set(ACCOUNTANTS)
+    assert claim["kind"] in set(Kind)
+    assert 0.0 < claim["confidence"] <= 1.0
+    assert claim["seconds"] >= 0.0
+
+
+def test_epsilon_json(cli: Any) -> None:
+    result = cli("epsilon", "plan.toml", "--json")
+    assert result.json.keys() == CLAIM
+    assert_claim(result.json, "epsilon", "delta")
+    assert result.json["delta"] == 1e-5
+    assert result.json["noise_multiplier"] == 1.0
+    assert result.created == set()
+
+
+def test_delta_json(cli: Any) -> None:
+    result = cli("delta", "plan.toml", "--epsilon", "0.5", "--json")
+    assert result.json.keys() == CLAIM
+    assert_claim(result.json, "delta", "epsilon")
+    assert result.json["epsilon"] == 0.5
+
+
+def test_calibrate_json_and_verify_json(cli: Any) -> None:
+    result = cli("calibrate", "plan.toml", "--json")
+    found = result.json
+    assert found.keys() == CLAIM | {"target", "certificate"}
+    assert_claim(found, "epsilon", "delta")
+    assert found["target"] == {"epsilon": 2.0, "delta": 1e-5}
+    assert found["epsilon"]["upper"] <= 2.0
+    assert result.created == {found["certificate"]} == {"plan.certificate.json"}
+    verified = cli("verify", "plan.certificate.json", "--json").json
+    assert verified.keys() == CLAIM | {"verified"}
+    assert verified["verified"] is True
+    assert verified["epsilon"] == found["epsilon"]
+
+
+def test_compare_json(cli: Any) -> None:
+    found = cli("compare", "plan.toml", "--json").json
+    assert found.keys() == {"delta", "noise_multiplier", "bounds"}
+    rows = found["bounds"]
+    for row in rows:
+        assert row.keys() == {"method", "side", "kind", "confidence", "epsilon", "seconds", "status"}
+        assert (row["epsilon"] is None) == (row["status"] != "ok")
+    assert {(row["method"], row["side"]) for row in rows} == {
+        (one.name, side.value) for one in ACCOUNTANTS.values() for side in one.sides
+    }
+    lower = max(row["epsilon"] or 0.0 for row in rows if row["side"] == "lower")
+    assert all(row["epsilon"] >= lower for row in rows if row["side"] == "upper" and row["epsilon"] is not None)
+    values = [row["epsilon"] for row in rows if row["side"] == "upper" and row["epsilon"] is not None]
+    assert values == sorted(values)
+
+
+def test_options_override_the_plan(cli: Any) -> None:
+    found = cli("epsilon", "plan.toml", "--delta", "1e-3", "--noise-multiplier", "2", "--method", "gaussian", "--json")
+    assert found.json["delta"] == 1e-3
+    assert found.json["noise_multiplier"] == 2.0
+    assert found.json["method"]["upper"] == "gaussian"
+
+
+@pytest.mark.parametrize("suffix", ["json", "JSON"])
+def test_json_plans(cli: Any, suffix: str) -> None:
+    plan = {
+        "data": {"num_examples": 60, "batch_size": 20, "epochs": 2},
+        "sampler": {"kind": "deterministic"},
+        "target": {"delta": 1e-5},
+        "noise_multiplier": 3,
+    }
+    Path(f"plan.{suffix}").write_text(json.dumps(plan))
+    assert cli("epsilon", f"plan.{suffix}", "--json").json["noise_multiplier"] == 3.0
+
+
+def test_a_byte_order_mark_and_windows_line_ends_do_not_hurt(cli: Any) -> None:
+    text = Path("plan.toml").read_text().replace("\n", "\r\n")
+    Path("plan.toml").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    assert cli("epsilon", "plan.toml", "--method", "gaussian").code == 0
+
+
+@pytest.mark.parametrize(("command", "extra"), [("epsilon", ()), ("delta", ()), ("calibrate", ())])
+def test_certificates_are_written_whole_and_verify(cli: Any, command: str, extra: tuple[str, ...]) -> None:
+    Path("here").mkdir()
+    result = cli(command, "plan.toml", "--method", "gaussian", "--out", "here/cert.json", *extra)
+    assert result.code == 0
+    assert [path.name for path in Path("here").iterdir()] == ["cert.json"]
+    certificate = Certificate.load("here/cert.json")
+    assert str(certificate) in result.out
+    verified = cli("verify", "here/cert.json")
+    assert verified.code == 0
+    assert "verified" in verified.out
+
+
+def test_a_failed_calibration_keeps_the_old_certificate(cli: Any) -> None:
+    Path("plan.certificate.json").write_text("old")
+    cli.write_plan({"sampler.kind": '"shuffle"'})
+    assert cli("calibrate", "plan.toml", "--method", "direct").code == 2
+    assert Path("plan.certificate.json").read_text() == "old"
+
+
+def test_calibrate_text_names_the_noise(cli: Any) -> None:
+    result = cli("calibrate", "plan.toml", "--method", "gaussian")
+    sigma = Certificate.load("plan.certificate.json").mechanism.sigma
+    assert result.out.startswith(f"noise_multiplier = {sigma!r} for epsilon = 2.0, delta = 1e-05\n")
+
+
+@pytest.mark.parametrize("name", ["x.png", "x.PNG", "x.svg", "x.pdf"])
+def test_plots(cli: Any, name: str) -> None:
+    pytest.importorskip("matplotlib")
+    result = cli("compare", "plan.toml", "--budget", "0.001", "--plot", name)
+    assert result.code == 0
+    assert result.created == {name}
+    assert Path(name).stat().st_size > 500
+
+
+def test_list_covers_everything(cli: Any) -> None:
+    def listed(topic: str) -> list[dict[str, str]]:
+        found = cli("list", topic, "--json").json
+        assert found.keys() == {topic}
+        return list(found[topic])
+
+    assert [row["name"] for row in listed("samplers")] == list(SAMPLERS)
+    assert [row["name"] for row in listed("accountants")] == list(ACCOUNTANTS)
+    assert [row["name"] for row in listed("strategies")] == [one.model_fields["kind"].default for one in STRATEGIES]
+    support = listed("support")
+    assert [row["name"] for row in support] == [f"{strategy} with {sampler}" for strategy, sampler in PAIRS]
+    assert {name for row in support for name in row["summary"].split(", ")} == set(ACCOUNTANTS)
+    for topic in ("samplers", "accountants", "strategies", "support"):
+        text = cli("list", topic).out
+        for row in listed(topic):
+            assert row["summary"]
+            assert row["name"] in text
+
+
+def test_help(cli: Any) -> None:
+    for arguments in ((), ("--help",)):
+        result = cli(*arguments)
+        assert result.code == 0
+        for command in ("calibrate", "epsilon", "delta", "compare", "verify", "list", "reproduce"):
+            assert command in result.out
+    assert "--noise-multiplier" in cli("epsilon", "--help").out
+
+
+def test_reproduce_lists_what_there_is(cli: Any) -> None:
+    result = cli("reproduce")
+    assert result.code == 0
+    assert result.created == set()
+
+
+def test_a_fault_of_ours_is_one_line_too(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(topic: str) -> None:
+        raise ZeroDivisionError("division\nby zero")
+
+    monkeypatch.setattr("hockeystick.report.listing.listing", fail)
+    result = cli("list", "samplers")
+    assert result.code == 70
+    assert "ZeroDivisionError: division by zero" in result.complaint
+    assert "test_output.py" in result.complaint
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, cli_main.typer.Abort])
+def test_an_interruption_is_one_line(cli: Any, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]) -> None:
+    def interrupt(topic: str) -> None:
+        raise error
+
+    monkeypatch.setattr("hockeystick.report.listing.listing", interrupt)
+    result = cli("list", "samplers")
+    assert result.code == 130
+    assert result.complaint.startswith("Interrupted")
+
+
+def test_an_interrupted_kernel_is_an_interruption(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(topic: str) -> None:
+        raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+
+    monkeypatch.setattr("hockeystick.report.listing.listing", interrupt)
+    assert cli("list", "samplers").code == 130
+
+
+def test_calibrate_never_writes_a_certificate_above_the_target(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time runs out between the search and the certificate, so that only a looser bound is left."""
+    from hockeystick import calibration, certification
+
+    def looser(mechanism: Mechanism, **options: Any) -> Certificate:
+        return certification.certify(mechanism, delta=options["delta"], method="gaussian")
+
+    monkeypatch.setattr(calibration, "certify", looser)
+    found = cli("calibrate", "plan.toml", "--json")
+    if found.code == 0:
+        assert found.json["epsilon"]["upper"] <= 2.0
+    else:
+        assert (found.code, found.created) == (1, set())
+
+
+def test_a_budget_that_is_over_stops_calibrate(cli: Any) -> None:
+    cli.write_plan({"data.num_examples": "100000", "sampler.kind": '"poisson"'})
+    cli.refuses("calibrate", "plan.toml", "--budget", "0.001", code=1, says=("time budget", "allow more seconds"))
+
+
+def test_a_budget_that_is_over_leaves_epsilon_with_a_bound(cli: Any) -> None:
+    cli.write_plan({"data.num_examples": "100000", "sampler.kind": '"poisson"', "mechanism.noise_multiplier": "10.0"})
+    found = cli("epsilon", "plan.toml", "--budget", "1e-6", "--json").json
+    assert found["epsilon"]["upper"] > 0.0
+    rows = cli("compare", "plan.toml", "--budget", "1e-6", "--json").json["bounds"]
+    assert {row["status"] for row in rows if row["method"] == "direct"} == {"stopped: the time budget is over"}
+
+
+def test_a_budget_that_is_over_is_no_failed_verification(cli: Any) -> None:
+    assert cli("epsilon", "plan.toml", "--out", "cert.json", "--method", "direct").code == 0
+    cli.refuses("verify", "cert.json", "--budget", "1e-6", code=1, says=("time budget",))
+
+
+def test_progress_goes_to_stderr(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hockeystick.cli.common.QUIET_SECONDS", 0.0)
+    monkeypatch.setattr("hockeystick.certification.certify", slow(certify))
+    result = cli("epsilon", "plan.toml", "--json")
+    assert "certifying, at most 60 s" in result.err
+    assert result.json.keys() == CLAIM
+
+
+def slow(function: Any) -> Any:
+    """The same function, after a moment."""
+
+    def wrapped(*arguments: Any, **options: Any) -> Any:
+        time.sleep(0.2)
+        return function(*arguments, **options)
+
+    return wrapped

@@ -1,0 +1,165 @@
+"""Everything that is registered keeps the promises of its registry."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import get_args
+
+import pytest
+
+from hockeystick import Direction, Kind, Mechanism, Outcome, Resolution, Side
+from hockeystick.accountants.base import Accountant, Settings
+from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.certification import Question, run_accountants
+from hockeystick.errors import UnsupportedError
+from hockeystick.pairs.base import DominatingPair
+from hockeystick.pairs.registry import PAIRS, dominating_pair, pair_type
+from hockeystick.samplers import (
+    SAMPLER_OPTIONS,
+    SAMPLERS,
+    BallsInBins,
+    Data,
+    Deterministic,
+    Poisson,
+    RandomAllocation,
+    Sampler,
+    Shuffle,
+)
+from hockeystick.strategies import STRATEGIES
+
+CASES: tuple[tuple[Sampler, float], ...] = (
+    (Deterministic(bins=4, epochs=3), 1.3),
+    (Shuffle(batch_size=3, bins=1, epochs=2), 0.8),
+    (Shuffle(batch_size=2, bins=6), 0.7),
+    (Shuffle(batch_size=50, bins=20, epochs=3), 1.5),
+    (Shuffle(batch_size=1, bins=100_000), 3.0),
+    (Poisson(sampling_prob=1.0, steps=2), 1.1),
+    (Poisson(sampling_prob=0.3, steps=3), 0.6),
+    (Poisson(sampling_prob=0.01, steps=300), 0.9),
+    (Poisson(sampling_prob=0.05, steps=20, truncated_batch_size=30, num_examples=200), 1.0),
+    (RandomAllocation(bins=1), 1.0),
+    (RandomAllocation(bins=3, participations=3), 1.7),
+    (RandomAllocation(bins=7, participations=3), 0.9),
+    (RandomAllocation(bins=100, epochs=2), 0.7),
+    (BallsInBins(bins=2), 0.5),
+    (BallsInBins(bins=50, epochs=4), 1.2),
+)
+"""Small mechanisms over all samplers; a new kind needs a line here."""
+EPSILONS = (0.0, 0.2, 1.0, 4.0)
+DELTAS = (1e-8, 1e-5, 1e-2)
+
+
+def test_the_cases_cover_every_sampler() -> None:
+    assert {sampler.kind for sampler, _ in CASES} == set(SAMPLERS)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("kind", SAMPLERS)
+def test_every_combination_has_a_pair_or_is_refused_by_name(kind: str, strategy: type) -> None:
+    sampler = SAMPLER_OPTIONS[kind]().sampler(Data(num_examples=8, batch_size=2, epochs=2))  # type: ignore[call-arg]
+    mechanism = Mechanism(strategy=strategy(), sampler=sampler, noise_multiplier=1.0)
+    key = (mechanism.strategy.kind, kind)
+    if key in PAIRS:
+        pair = dominating_pair(mechanism)
+        assert isinstance(pair, pair_type(*key))
+        assert pair.noise_multiplier > 0.0
+        assert pair.full_sensitivity > 0.0
+        assert 0.0 <= pair.slack <= 1.0
+    else:
+        with pytest.raises(UnsupportedError, match=kind):
+            dominating_pair(mechanism)
+
+
+def test_pairs_are_of_registered_kinds() -> None:
+    kinds = {one.model_fields["kind"].default for one in STRATEGIES}
+    for strategy, sampler in PAIRS:
+        assert strategy in kinds
+        assert sampler in SAMPLERS
+
+
+@pytest.mark.parametrize("one", ACCOUNTANTS.values(), ids=ACCOUNTANTS)
+def test_every_accountant_says_all_about_itself(one: Accountant) -> None:
+    assert ACCOUNTANTS[one.name] is one
+    assert one.name.replace("_", "").isalnum()
+    assert one.name == one.name.lower()
+    for text in (one.summary, one.errs, one.reference):
+        assert text
+        assert "\n" not in text
+    assert one.sides
+    assert set(one.sides) <= set(Side)
+    assert len(set(one.sides)) == len(one.sides)
+    assert one.kind in Kind
+    assert one.analyses
+    for kind in one.analyses:
+        assert issubclass(kind, DominatingPair)
+    pairs = [pair_type(*key) for key in PAIRS]
+    assert any(one.covers(kind) for kind in pairs)
+
+
+@pytest.mark.parametrize("one", ACCOUNTANTS.values(), ids=ACCOUNTANTS)
+def test_every_accountant_bounds_some_case_on_each_of_its_sides(one: Accountant) -> None:
+    pairs = [dominating_pair(Mechanism(sampler=sampler, noise_multiplier=noise)) for sampler, noise in CASES]
+    for side in one.sides:
+        applicable = [pair for pair in pairs if one.why_not(pair, side) is None]
+        assert applicable
+        for pair in applicable:
+            assert 0.0 < one.cost(pair) < 3600.0
+    for side in set(Side) - set(one.sides):
+        for pair in pairs:
+            assert one.why_not(pair, side) is not None
+            with pytest.raises(UnsupportedError, match=f"'{one.name}' does not apply"):
+                one.bound(pair, side)
+
+
+def everything(pair: DominatingPair, question: Question, smallest_delta: float) -> list[Outcome]:
+    """All accountants on both sides, at a coarse resolution: nothing in it can make a bound wrong."""
+    settings = Settings(Resolution(20, smallest_delta))
+    return run_accountants(pair, question, settings, methods=None, stop_at_goal=False)
+
+
+def questions() -> Iterator[tuple[Question, float]]:
+    """Questions with the delta down to which they need a good bound."""
+    for epsilon in EPSILONS:
+        yield Question(epsilon=epsilon), 1e-10
+    for delta in DELTAS:
+        yield Question(delta=delta), delta
+
+
+@pytest.mark.parametrize(
+    ("sampler", "noise"), CASES, ids=[f"{sampler.kind}-{at}" for at, (sampler, _) in enumerate(CASES)]
+)
+def test_every_upper_bound_is_above_every_lower_bound(sampler: Sampler, noise: float) -> None:
+    """The sandwich over the whole registry, in delta at several epsilon and in epsilon at several delta."""
+    pair = dominating_pair(Mechanism(sampler=sampler, noise_multiplier=noise))
+    for question, smallest_delta in questions():
+        outcomes = everything(pair, question, smallest_delta)
+        uppers = {one.method: one.value for one in outcomes if one.side is Side.UPPER and one.value is not None}
+        lowers = {one.method: one.value for one in outcomes if one.side is Side.LOWER and one.value is not None}
+        assert question.delta is not None or uppers
+        for upper, above in uppers.items():
+            for lower, below in lowers.items():
+                assert below <= above, f"{question}: {lower} says at least {below!r}, {upper} at most {above!r}"
+
+
+@pytest.mark.parametrize(("sampler", "noise"), CASES[::3], ids=[sampler.kind for sampler, _ in CASES[::3]])
+def test_profiles_fall_and_cover_their_directions(sampler: Sampler, noise: float) -> None:
+    pair = dominating_pair(Mechanism(sampler=sampler, noise_multiplier=noise))
+    for one in ACCOUNTANTS.values():
+        for side in one.sides:
+            if one.why_not(pair, side) is not None:
+                continue
+            try:
+                bound = one.bound(pair, side, Settings(Resolution(20, 1e-8)))
+            except UnsupportedError:
+                continue
+            assert (bound.method, bound.side, bound.kind, bound.reference) == (one.name, side, one.kind, one.reference)
+            assert set(bound.profiles) == set(Direction) or side is Side.LOWER
+            for profile in bound.profiles.values():
+                values = [profile(epsilon) for epsilon in EPSILONS]
+                assert all(value >= 0.0 for value in values)
+                slack = 1e-9 * values[0]
+                assert all(late <= early + slack for early, late in pairwise(values))
+
+
+def test_every_union_member_is_registered() -> None:
+    assert set(SAMPLERS.values()) == set(get_args(get_args(Sampler)[0]))
+    assert set(SAMPLER_OPTIONS) == set(SAMPLERS)

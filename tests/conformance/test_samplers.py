@@ -1,0 +1,450 @@
+"""Every registered sampler draws the joint distribution that its docstring guarantees.
+
+The law of a whole run (which example takes part at which steps) is enumerated for small sizes by slow, obvious
+code, and compared with many drawn runs by a likelihood-ratio test. Planted wrong samplers show that the test rejects.
+A new kind needs an entry in ``LAWS``, ``CASES`` and ``PLANS``.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, combinations, permutations, product
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq
+
+from hockeystick.errors import InvalidInputError
+from hockeystick.samplers import (
+    SAMPLER_OPTIONS,
+    SAMPLERS,
+    BallsInBins,
+    BatchSampler,
+    Data,
+    Deterministic,
+    Poisson,
+    RandomAllocation,
+    Sampler,
+    SamplerOptions,
+    Shuffle,
+)
+from hockeystick.spec import Spec
+from hockeystick.types import Adjacency
+
+# A run is one outcome: for each example the steps at which it takes part.
+Run = tuple[tuple[int, ...], ...]
+Law = dict[Run, float]
+
+FALSE_FAILURE = 1e-9  # of each likelihood-ratio test, rigorously; the seeds are fixed besides
+RUNS = 8_000
+FAULT_RUNS = 2_000
+
+
+# Exact laws ----------------------------------------------------------------------------------------------------------
+
+
+def independent_examples(patterns: dict[tuple[int, ...], float], num_examples: int) -> Law:
+    """Every example draws its steps from the same law, independently."""
+    return {run: math.prod(patterns[p] for p in run) for run in product(patterns, repeat=num_examples)}
+
+
+def independent_blocks(block: Law, block_steps: int, blocks: int) -> Law:
+    """The run repeats one law in every block of steps, independently."""
+    law: Law = {}
+    for parts in product(block.items(), repeat=blocks):
+        run = tuple(
+            tuple(chain.from_iterable((step + k * block_steps for step in steps) for k, steps in enumerate(example)))
+            for example in zip(*(part for part, _ in parts), strict=True)
+        )
+        law[run] = math.prod(probability for _, probability in parts)
+    return law
+
+
+def runs_of_batches(batches: Iterable[Iterable[int]], num_examples: int) -> Run:
+    """Turn batches (examples of each step) into an outcome (steps of each example)."""
+    steps: list[list[int]] = [[] for _ in range(num_examples)]
+    for step, batch in enumerate(batches):
+        for example in batch:
+            steps[example].append(step)
+    return tuple(map(tuple, steps))
+
+
+def deterministic_law(sampler: Deterministic, num_examples: int) -> Law:
+    size = num_examples // sampler.bins
+    epoch = [range(b * size, (b + 1) * size) for b in range(sampler.bins)]
+    return {runs_of_batches(epoch * sampler.epochs, num_examples): 1.0}
+
+
+def shuffle_law(sampler: Shuffle, num_examples: int) -> Law:
+    orders = list(permutations(range(num_examples)))
+    size = sampler.batch_size
+    drawn = Counter(
+        runs_of_batches([order[b * size : (b + 1) * size] for b in range(sampler.bins)], num_examples)
+        for order in orders
+    )
+    epoch = {run: count / len(orders) for run, count in drawn.items()}
+    return independent_blocks(epoch, sampler.bins, sampler.epochs)
+
+
+def poisson_law(sampler: Poisson, num_examples: int) -> Law:
+    q = sampler.sampling_prob
+    cap = num_examples if sampler.truncated_batch_size is None else sampler.truncated_batch_size
+    step: Law = {}
+    for size in range(num_examples + 1):
+        for drawn in combinations(range(num_examples), size):
+            kept_sets = list(combinations(drawn, min(size, cap)))
+            for kept in kept_sets:
+                run = runs_of_batches([kept], num_examples)
+                chance = q**size * (1 - q) ** (num_examples - size) / len(kept_sets)
+                step[run] = step.get(run, 0.0) + chance
+    return independent_blocks(step, 1, sampler.steps)
+
+
+def random_allocation_law(sampler: RandomAllocation, num_examples: int) -> Law:
+    subsets = list(combinations(range(sampler.bins), sampler.participations))
+    epoch = independent_examples(dict.fromkeys(subsets, 1 / len(subsets)), num_examples)
+    return independent_blocks(epoch, sampler.bins, sampler.epochs)
+
+
+def balls_in_bins_law(sampler: BallsInBins, num_examples: int) -> Law:
+    patterns = {tuple(range(b, sampler.steps, sampler.bins)): 1 / sampler.bins for b in range(sampler.bins)}
+    return independent_examples(patterns, num_examples)
+
+
+LAWS: dict[str, Callable[..., Law]] = {
+    "deterministic": deterministic_law,
+    "shuffle": shuffle_law,
+    "poisson": poisson_law,
+    "random_allocation": random_allocation_law,
+    "balls_in_bins": balls_in_bins_law,
+}
+
+CASES: dict[str, list[tuple[BatchSampler, int]]] = {
+    "deterministic": [(Deterministic(bins=3, epochs=2), 6), (Deterministic(bins=4), 4)],
+    "shuffle": [
+        (Shuffle(batch_size=2, bins=2, epochs=2), 4),
+        (Shuffle(batch_size=1, bins=4), 4),
+        (Shuffle(batch_size=3, bins=2), 6),
+    ],
+    "poisson": [
+        (Poisson(sampling_prob=0.4, steps=3), 3),
+        (Poisson(sampling_prob=0.75, steps=2), 4),
+        (Poisson(sampling_prob=1.0, steps=2), 3),
+        (Poisson(sampling_prob=0.5, steps=2, truncated_batch_size=1, num_examples=3), 3),
+        (Poisson(sampling_prob=0.6, steps=1, truncated_batch_size=2, num_examples=5), 5),
+    ],
+    "random_allocation": [
+        (RandomAllocation(bins=5, participations=2), 2),
+        (RandomAllocation(bins=3, participations=2, epochs=2), 2),
+        (RandomAllocation(bins=6, participations=4), 2),
+        (RandomAllocation(bins=3, epochs=2), 2),
+        (RandomAllocation(bins=3, participations=3), 2),
+    ],
+    "balls_in_bins": [(BallsInBins(bins=3, epochs=2), 4), (BallsInBins(bins=5), 2)],
+}
+
+ALL_CASES = [
+    pytest.param(sampler, n, id=f"{kind}-{i}") for kind, c in CASES.items() for i, (sampler, n) in enumerate(c)
+]
+
+
+# The test of a law ---------------------------------------------------------------------------------------------------
+
+
+def threshold(outcomes: int) -> float:
+    """The value that runs * KL(empirical || true) exceeds with probability at most FALSE_FAILURE.
+
+    With d = outcomes - 1 the probability of exceeding g > d is at most exp(-g) (e g / d)^d, for every sample size
+    (Agrawal 2020, "Finite-sample concentration of the multinomial in relative entropy", Theorem I.2).
+    """
+    d = outcomes - 1
+    if d == 0:
+        return 1e-6  # rounding only
+    goal = math.log(1 / FALSE_FAILURE)
+    return float(brentq(lambda g: g - d - d * math.log(g / d) - goal, d * (1 + 1e-9), 4 * d + 4 * goal))
+
+
+def assert_follows(drawn: Counter[Run], law: Law) -> None:
+    """Fail unless the drawn outcomes look like draws from the law."""
+    assert math.isclose(sum(law.values()), 1.0, rel_tol=1e-9)
+    possible = {run: p for run, p in law.items() if p > 0}
+    impossible = set(drawn) - set(possible)
+    assert not impossible, f"outcomes of probability zero, for example {min(impossible, key=repr)}"
+    runs = sum(drawn.values())
+    statistic = sum(count * math.log(count / (runs * possible[run])) for run, count in drawn.items())
+    assert statistic <= threshold(len(possible)), f"{statistic:.1f} > {threshold(len(possible)):.1f}"
+
+
+def draw_runs(
+    draw: Callable[[np.random.Generator], Iterable[Iterable[int]]], num_examples: int, runs: int
+) -> Counter[Run]:
+    rng = np.random.default_rng(20240607)
+    return Counter(runs_of_batches((np.asarray(b).tolist() for b in draw(rng)), num_examples) for _ in range(runs))
+
+
+# The checks ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_registered_kind_is_checked() -> None:
+    assert set(LAWS) == set(CASES) == set(PLANS) == set(SAMPLERS) == set(SAMPLER_OPTIONS)
+    for kind, cases in CASES.items():
+        assert cases
+        assert all(type(sampler) is SAMPLERS[kind] for sampler, _ in cases)
+
+
+@pytest.mark.parametrize(("sampler", "n"), ALL_CASES)
+def test_joint_distribution(sampler: BatchSampler, n: int) -> None:
+    law = LAWS[sampler.kind](sampler, n)
+    assert_follows(draw_runs(lambda rng: sampler.batches(n, rng), n, RUNS), law)
+
+
+@pytest.mark.parametrize(("sampler", "n"), ALL_CASES)
+def test_batches_are_steps_sorted_fresh_arrays(sampler: BatchSampler, n: int) -> None:
+    first, again = np.random.default_rng(5), np.random.default_rng(5)
+    count = 0
+    for batch, same in zip(sampler.batches(n, first), sampler.batches(n, again), strict=True):
+        assert batch.dtype == np.int64
+        assert batch.ndim == 1
+        assert np.all(np.diff(batch) > 0)
+        assert np.all((batch >= 0) & (batch < n))
+        np.testing.assert_array_equal(batch, same)
+        batch[...] = -1  # a caller's own business: later batches must not change
+        count += 1
+    assert count == sampler.steps
+
+
+@pytest.mark.parametrize(("sampler", "n"), ALL_CASES)
+def test_add_remove_is_claimed_only_for_independent_examples(sampler: BatchSampler, n: int) -> None:
+    """Removing an example is zeroing it out when the others' batches have the law of the smaller dataset."""
+    assert Adjacency.ZERO_OUT in sampler.holds_for
+    if Adjacency.ADD_REMOVE not in sampler.holds_for:
+        return
+    law_of = LAWS[sampler.kind]
+    one, fewer = law_of(sampler, 1), law_of(sampler, n - 1)
+    for run, probability in law_of(sampler, n).items():
+        assert math.isclose(probability, fewer[run[:-1]] * one[run[-1:]], rel_tol=1e-9)
+
+
+def test_adjacencies_of_dependent_schemes() -> None:
+    dependent = [
+        Deterministic(bins=2),
+        Shuffle(batch_size=1, bins=2),
+        Poisson(sampling_prob=0.5, steps=1, truncated_batch_size=1, num_examples=2),
+    ]
+    for sampler in dependent:
+        assert sampler.holds_for == (Adjacency.ZERO_OUT,)
+
+
+@pytest.mark.parametrize(("sampler", "n"), ALL_CASES)
+def test_requirement_is_one_sentence(sampler: BatchSampler, n: int) -> None:
+    assert sampler.requirement[0].isupper()
+    assert sampler.requirement.endswith(".")
+    assert ". " not in sampler.requirement
+    assert "\n" not in sampler.requirement
+
+
+@pytest.mark.parametrize(("sampler", "n"), ALL_CASES)
+@pytest.mark.parametrize("wrong", [0, -3, True, 2.0, "4", None, 10**9 + 1])
+def test_wrong_number_of_examples_fails_at_the_call(sampler: BatchSampler, n: int, wrong: object) -> None:
+    with pytest.raises(InvalidInputError, match=r"^The 'num_examples' argument must be .*Got .* instead\.$"):
+        sampler.batches(wrong, np.random.default_rng(0))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("sampler", "n"), ALL_CASES)
+@pytest.mark.parametrize("wrong", [None, 7, np.random.RandomState(0)])
+def test_wrong_generator_fails_at_the_call(sampler: BatchSampler, n: int, wrong: object) -> None:
+    with pytest.raises(InvalidInputError, match=r"^The 'rng' argument must be a numpy.random.Generator"):
+        sampler.batches(n, wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("sampler", "n"), ALL_CASES)
+def test_numpy_integers_are_numbers_of_examples(sampler: BatchSampler, n: int) -> None:
+    assert len(list(sampler.batches(np.int32(n), np.random.default_rng(0)))) == sampler.steps  # type: ignore[arg-type]
+
+
+class Holder(Spec):
+    sampler: Sampler
+
+
+@pytest.mark.parametrize(("sampler", "n"), ALL_CASES)
+def test_survives_json_and_is_told_apart_by_kind(sampler: BatchSampler, n: int) -> None:
+    text = Holder.parse({"sampler": sampler}).model_dump_json()
+    assert Holder.parse_json(text).sampler == sampler
+
+
+class PlanPart(Spec):
+    data: Data
+    sampler: SamplerOptions
+
+
+SIZES = {"num_examples": 1200, "batch_size": 60, "epochs": 4}
+PLANS: dict[str, list[tuple[dict[str, object], BatchSampler]]] = {
+    "deterministic": [({}, Deterministic(bins=20, epochs=4))],
+    "shuffle": [({}, Shuffle(batch_size=60, bins=20, epochs=4))],
+    "poisson": [
+        ({}, Poisson(sampling_prob=0.05, steps=80)),
+        (
+            {"truncated_batch_size": 90},
+            Poisson(sampling_prob=0.05, steps=80, truncated_batch_size=90, num_examples=1200),
+        ),
+    ],
+    "random_allocation": [
+        ({}, RandomAllocation(bins=20, epochs=4)),
+        ({"participations": 3}, RandomAllocation(bins=20, participations=3, epochs=4)),
+    ],
+    "balls_in_bins": [({}, BallsInBins(bins=20, epochs=4))],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "expected"), [(kind, o, sampler) for kind, plans in PLANS.items() for o, sampler in plans]
+)
+def test_plan_options_make_the_sampler(kind: str, options: dict[str, object], expected: BatchSampler) -> None:
+    part = PlanPart.parse({"data": SIZES, "sampler": {"kind": kind, **options}})
+    assert part.sampler.sampler(part.data) == expected
+    assert len(list(expected.batches(part.data.num_examples, np.random.default_rng(0)))) == expected.steps
+
+
+# Planted faults: each is rejected against the law it pretends to follow ----------------------------------------------
+
+Batches = Iterator[Iterable[int]]
+
+
+def fixed_size_poisson(rng: np.random.Generator) -> Batches:
+    """Batches of a fixed size passed off as Poisson (2 of 4 at rate 0.5)."""
+    for _ in range(2):
+        yield rng.choice(4, size=2, replace=False)
+
+
+def replayed_poisson(rng: np.random.Generator) -> Batches:
+    """One Poisson batch used at every step."""
+    batch = np.flatnonzero(rng.random(4) < 0.5)
+    yield from (batch, batch)
+
+
+def one_coin_poisson(rng: np.random.Generator) -> Batches:
+    """Right rates at every step, but neighbouring examples share a coin."""
+    for _ in range(2):
+        yield np.flatnonzero(np.repeat(rng.random(2) < 0.5, 2))
+
+
+def first_kept_truncation(rng: np.random.Generator) -> Batches:
+    """The lowest indices of a batch that is too large are kept, not a random subset."""
+    for _ in range(2):
+        yield np.flatnonzero(rng.random(3) < 0.5)[:1]
+
+
+def no_truncation(rng: np.random.Generator) -> Batches:
+    """Batches over the cap are passed on."""
+    for _ in range(2):
+        yield np.flatnonzero(rng.random(3) < 0.5)
+
+
+def batches_of_bins(bins_of: Iterable[Iterable[int]], bins: int) -> Batches:
+    """Batches of one epoch from each example's bins."""
+    members: list[list[int]] = [[] for _ in range(bins)]
+    for example, chosen in enumerate(bins_of):
+        for b in chosen:
+            members[b].append(example)
+    yield from members
+
+
+def reused_allocation(rng: np.random.Generator) -> Batches:
+    """The picks of the first epoch are replayed in the second."""
+    picks = [rng.choice(3, size=2, replace=False) for _ in range(2)]
+    yield from batches_of_bins(picks, 3)
+    yield from batches_of_bins(picks, 3)
+
+
+def shared_allocation(rng: np.random.Generator) -> Batches:
+    """All examples pick the same steps."""
+    for _ in range(2):
+        yield from batches_of_bins([rng.choice(3, size=2, replace=False)] * 2, 3)
+
+
+def allocation_with_replacement(rng: np.random.Generator) -> Batches:
+    """Two picks that may fall on one step."""
+    yield from batches_of_bins([set(rng.integers(5, size=2)) for _ in range(2)], 5)
+
+
+def greedy_allocation(rng: np.random.Generator) -> Batches:
+    """The first pick uniform where it fits, the second uniform among the later steps: not a uniform pair."""
+    picks: list[tuple[int, int]] = []
+    for _ in range(2):
+        first = int(rng.integers(4))
+        picks.append((first, int(rng.integers(first + 1, 5))))
+    yield from batches_of_bins(picks, 5)
+
+
+def shifted_allocation(rng: np.random.Generator) -> Batches:
+    """Each step has the right rate, but the two picks are always neighbours."""
+    yield from batches_of_bins([(s, (s + 1) % 5) for s in rng.integers(5, size=2)], 5)
+
+
+def fresh_bins(rng: np.random.Generator) -> Batches:
+    """New bins in every epoch passed off as balls-in-bins."""
+    for _ in range(2):
+        yield from batches_of_bins(rng.integers(3, size=(3, 1)), 3)
+
+
+def balanced_bins(rng: np.random.Generator) -> Batches:
+    """Shuffled batches of equal size passed off as balls-in-bins."""
+    bins = list(batches_of_bins(rng.permutation(3)[:, None], 3))
+    yield from bins + bins
+
+
+def replayed_shuffle(rng: np.random.Generator) -> Batches:
+    """One permutation for all epochs."""
+    order = rng.permutation(4)
+    yield from (order[:2], order[2:], order[:2], order[2:])
+
+
+def rotated_shuffle(rng: np.random.Generator) -> Batches:
+    """Rotations in place of permutations: the rates of single examples are right."""
+    for _ in range(2):
+        order = np.roll(np.arange(4), rng.integers(4))
+        yield from (order[:2], order[2:])
+
+
+def shuffled_deterministic(rng: np.random.Generator) -> Batches:
+    """Shuffled batches passed off as fixed ones."""
+    yield from rng.permutation(4)[:, None]
+
+
+POISSON = Poisson(sampling_prob=0.5, steps=2)
+TRUNCATED = Poisson(sampling_prob=0.5, steps=2, truncated_batch_size=1, num_examples=3)
+EPOCHS = RandomAllocation(bins=3, participations=2, epochs=2)
+PAIRS = RandomAllocation(bins=5, participations=2)
+BINS = BallsInBins(bins=3, epochs=2)
+SHUFFLE = Shuffle(batch_size=2, bins=2, epochs=2)
+
+
+@pytest.mark.parametrize(
+    ("fault", "pretended", "n"),
+    [
+        (fixed_size_poisson, POISSON, 4),
+        (replayed_poisson, POISSON, 4),
+        (one_coin_poisson, POISSON, 4),
+        (first_kept_truncation, TRUNCATED, 3),
+        (no_truncation, TRUNCATED, 3),
+        (reused_allocation, EPOCHS, 2),
+        (shared_allocation, EPOCHS, 2),
+        (allocation_with_replacement, PAIRS, 2),
+        (greedy_allocation, PAIRS, 2),
+        (shifted_allocation, PAIRS, 2),
+        (fresh_bins, BINS, 3),
+        (balanced_bins, BINS, 3),
+        (replayed_shuffle, SHUFFLE, 4),
+        (rotated_shuffle, SHUFFLE, 4),
+        (shuffled_deterministic, Deterministic(bins=4), 4),
+    ],
+)
+def test_planted_fault_is_rejected(
+    fault: Callable[[np.random.Generator], Batches], pretended: BatchSampler, n: int
+) -> None:
+    law = LAWS[pretended.kind](pretended, n)
+    drawn = draw_runs(fault, n, FAULT_RUNS)
+    with pytest.raises(AssertionError):
+        assert_follows(drawn, law)
+    genuine = draw_runs(lambda rng: pretended.batches(n, rng), n, FAULT_RUNS)
+    assert_follows(genuine, law)  # the same test with the same number of runs passes the real one

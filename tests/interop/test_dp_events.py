@@ -1,0 +1,109 @@
+"""DpEvents: the same meaning in both languages, or a refusal that names the part."""
+
+import sys
+
+import pytest
+
+pytest.importorskip("dp_accounting")
+
+from dp_accounting import dp_event
+
+import hockeystick as hs
+from hockeystick.errors import InvalidInputError, UnsupportedError
+from hockeystick.interop.dp_events import from_dp_event, to_dp_event
+
+GAUSSIAN = dp_event.GaussianDpEvent(1.5)
+SAMPLED = dp_event.PoissonSampledDpEvent(0.01, GAUSSIAN)
+TRUNCATED = dp_event.TruncatedSubsampledGaussianDpEvent(1000, 0.01, 20, 1.5)
+NOTHING = dp_event.NoOpDpEvent()
+
+
+def repeated(event: object, count: int) -> object:
+    return dp_event.SelfComposedDpEvent(event, count)
+
+
+MEANINGS = [
+    (GAUSSIAN, hs.Deterministic(bins=1)),
+    (repeated(GAUSSIAN, 7), hs.Deterministic(bins=1, epochs=7)),
+    (SAMPLED, hs.Poisson(sampling_prob=0.01, steps=1)),
+    (repeated(SAMPLED, 100), hs.Poisson(sampling_prob=0.01, steps=100)),
+    (TRUNCATED, hs.Poisson(sampling_prob=0.01, steps=1, truncated_batch_size=20, num_examples=1000)),
+    (repeated(TRUNCATED, 5), hs.Poisson(sampling_prob=0.01, steps=5, truncated_batch_size=20, num_examples=1000)),
+]
+
+
+@pytest.mark.parametrize(("event", "sampler"), MEANINGS)
+def test_round_trips(event: object, sampler: object) -> None:
+    mechanism = hs.Mechanism(sampler=sampler, noise_multiplier=1.5)
+    assert from_dp_event(event) == mechanism
+    assert to_dp_event(mechanism) == event
+
+
+@pytest.mark.parametrize(
+    ("event", "steps"),
+    [
+        (dp_event.ComposedDpEvent([SAMPLED, SAMPLED, SAMPLED]), 3),
+        (dp_event.ComposedDpEvent([repeated(SAMPLED, 4), NOTHING, SAMPLED]), 5),
+        (repeated(dp_event.ComposedDpEvent([SAMPLED, repeated(SAMPLED, 2)]), 10), 30),
+    ],
+)
+def test_nested_compositions_of_one_event_are_counted(event: object, steps: int) -> None:
+    assert from_dp_event(event).sampler == hs.Poisson(sampling_prob=0.01, steps=steps)
+
+
+@pytest.mark.parametrize(
+    ("event", "named"),
+    [
+        (NOTHING, "NoOpDpEvent"),
+        (repeated(SAMPLED, 0), "does nothing"),
+        (dp_event.LaplaceDpEvent(1.0), "LaplaceDpEvent"),
+        (dp_event.NonPrivateDpEvent(), "NonPrivateDpEvent"),
+        (dp_event.SampledWithoutReplacementDpEvent(100, 10, GAUSSIAN), "SampledWithoutReplacementDpEvent"),
+        (dp_event.SingleEpochTreeAggregationDpEvent(1.0, 8), "SingleEpochTreeAggregationDpEvent"),
+        (dp_event.PoissonSampledDpEvent(0.1, repeated(GAUSSIAN, 2)), "SelfComposedDpEvent"),
+        (dp_event.ComposedDpEvent([SAMPLED, GAUSSIAN]), "rate 0.01 and a Gaussian with noise 1.5"),
+        (dp_event.ComposedDpEvent([GAUSSIAN, dp_event.GaussianDpEvent(2.0)]), "noise 1.5 and a Gaussian with noise 2"),
+        ("a string", "a string"),
+    ],
+)
+def test_what_has_no_exact_meaning_is_refused_by_name(event: object, named: str) -> None:
+    with pytest.raises(UnsupportedError, match=named):
+        from_dp_event(event)
+
+
+@pytest.mark.parametrize("count", [-1, 1.5, True])
+def test_counts_are_whole_numbers(count: object) -> None:
+    with pytest.raises(InvalidInputError, match="count"):
+        from_dp_event(dp_event.SelfComposedDpEvent(GAUSSIAN, count))
+
+
+def test_values_that_no_mechanism_has_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="noise_multiplier"):
+        from_dp_event(dp_event.GaussianDpEvent(0.0))
+    with pytest.raises(InvalidInputError, match="sampling_prob"):
+        from_dp_event(dp_event.PoissonSampledDpEvent(0.0, GAUSSIAN))
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [hs.Shuffle(batch_size=10, bins=10), hs.RandomAllocation(bins=10), hs.BallsInBins(bins=10)],
+)
+def test_samplers_without_an_event_are_refused_by_name(sampler: hs.Shuffle) -> None:
+    with pytest.raises(UnsupportedError, match=sampler.kind):
+        to_dp_event(hs.Mechanism(sampler=sampler, noise_multiplier=1.0))
+
+
+def test_disjoint_fixed_batches_are_one_gaussian_for_each_epoch() -> None:
+    mechanism = hs.Mechanism(sampler=hs.Deterministic(bins=8, epochs=3), noise_multiplier=1.5)
+    assert to_dp_event(mechanism) == repeated(GAUSSIAN, 3)
+
+
+def test_noise_is_needed() -> None:
+    with pytest.raises(InvalidInputError, match="noise_multiplier"):
+        to_dp_event(hs.Mechanism(sampler=hs.Deterministic(bins=1)))
+
+
+def test_missing_library_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "dp_accounting.dp_event", None)
+    with pytest.raises(UnsupportedError, match=r"dp_accounting.*pip install"):
+        from_dp_event(GAUSSIAN)

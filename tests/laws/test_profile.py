@@ -1,0 +1,181 @@
+"""Reading a law: the safe side of the profile and of its inverse; and that the checks here can fail."""
+
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+
+import mpmath as mp
+import numpy as np
+import pytest
+from law_oracles import assert_bracketed, enumerated_delta, gaussian_delta, hand_built
+
+from hockeystick.laws.discretise import gaussian_law
+from hockeystick.laws.grid import Resolution
+from hockeystick.laws.law import Law, point_mass_at_one
+from hockeystick.laws.operations import average, power, thin
+from hockeystick.laws.profile import MAX_EPSILON, law_delta, smallest_epsilon
+from hockeystick.types import Direction, Side
+
+MEDIUM = Resolution(nodes_per_unit=32)
+EPSILONS = (0.0, 0.3, 1.0, 2.0, 4.0)
+
+
+def gaussian_bounds() -> tuple[Law, Law]:
+    return gaussian_law(1.0, 1.0, Side.UPPER, MEDIUM), gaussian_law(1.0, 1.0, Side.LOWER, MEDIUM)
+
+
+def check(upper: Law, lower: Law) -> None:
+    assert_bracketed(upper, lower, lambda e, _: gaussian_delta(1.0, e), EPSILONS, gap=0.01)
+
+
+# --- Planted faults: the checks must reject each of them -----------------------------------------------------------
+
+
+def rounded(law: Law, nodes: int) -> Law:
+    """Every ratio moved by whole nodes, as an accountant that rounds losses down (or up) would do."""
+    return replace(law, support=np.roll(law.support, nodes)[1:-1], mass=law.mass[1:-1])
+
+
+def test_the_check_accepts_the_real_laws() -> None:
+    check(*gaussian_bounds())
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(lambda u, lo: (rounded(u, 1), lo), id="upper-rounded-down-a-node"),
+        pytest.param(lambda u, lo: (rounded(u, -1), lo), id="upper-rounded-up-a-node"),
+        pytest.param(lambda u, lo: (u, rounded(lo, 1)), id="lower-rounded-down-a-node"),
+        pytest.param(lambda u, lo: (u, rounded(lo, -1)), id="lower-rounded-up-a-node"),
+        pytest.param(lambda u, lo: (replace(lo, side=Side.UPPER), lo), id="contraction-called-upper"),
+        pytest.param(lambda u, lo: (u, replace(u, side=Side.LOWER)), id="spread-called-lower"),
+        pytest.param(lambda u, lo: (replace(u, mass=u.mass * (1 - 1e-2)), lo), id="mass-lost"),
+        pytest.param(lambda u, lo: (replace(u, mass=u.mass * (u.support > 0.02)), lo), id="left-tail-dropped"),
+        pytest.param(
+            lambda u, lo: (replace(u, mass=u.mass * (u.support < 50.0), p_inf=0.0), lo), id="right-tail-dropped"
+        ),
+        pytest.param(lambda u, lo: (u, replace(lo, mass=lo.mass * (1 + 1e-2))), id="mass-added-to-lower"),
+        pytest.param(lambda u, lo: (u, replace(lo, p_inf=1e-3)), id="lower-with-mass-at-infinity"),
+    ],
+)
+def test_the_check_rejects(fault) -> None:
+    with pytest.raises(AssertionError, match=r"The (upper|lower) bound is"):
+        check(*fault(*gaussian_bounds()))
+
+
+# --- law_delta -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place_error", [0.0, 1e-12, 1e-7, 1e-3, 0.3])
+@pytest.mark.parametrize("mass_error", [0.0, 1e-12, 1e-3, 0.3])
+def test_stated_errors_are_charged_on_the_safe_side(place_error: float, mass_error: float) -> None:
+    """A law moved and scaled by just what it says it may be off by still gives a bound of the true pair."""
+    atoms = [(mp.mpf(1) / 4, mp.mpf(1) / 2), (mp.mpf(1), mp.mpf(1) / 4), (mp.mpf(5) / 2, mp.mpf(1) / 4)]
+    support, mass = ([float(v) for v in column] for column in zip(*atoms, strict=True))
+    for sign in (-1.0, 1.0):
+        for side in Side:
+            scale = 1.0 - mass_error if side is Side.UPPER else 1.0 + mass_error
+            law = Law(
+                np.array(support) * (1.0 + sign * place_error),
+                np.array(mass) * scale,
+                0.0,
+                side,
+                mass_error + 4e-16,
+                place_error + 4e-16,
+            )
+            for direction in Direction:
+                for epsilon in (0.0, 0.1, 0.5, 0.9, 1.3, 1.386, 2.0):
+                    c = mp.exp(mp.mpf(epsilon))
+                    truth = mp.fsum(
+                        max(x - c if direction is Direction.REMOVE else 1 - c * x, mp.mpf(0)) * q for x, q in atoms
+                    )
+                    bound = law_delta(law, epsilon, direction)
+                    assert bound >= truth if side is Side.UPPER else bound <= truth
+                    if place_error <= 1e-7 and mass_error <= 1e-12:
+                        assert bound == pytest.approx(float(truth), rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("error", [0.999, 1.0, 1.5, 1e3, float("inf"), float("nan")])
+@pytest.mark.parametrize("field", ["mass_error", "place_error"])
+def test_errors_beyond_one_leave_only_the_trivial_bound(error: float, field: str) -> None:
+    truth = gaussian_delta(1.0, 1.0)
+    upper, lower = (replace(law, **{field: error}) for law in gaussian_bounds())
+    for direction in Direction:
+        assert law_delta(upper, 1.0, direction) >= truth
+        assert law_delta(lower, 1.0, direction) <= truth
+        assert law_delta(upper, 1.0, direction) == 1.0
+        assert law_delta(lower, 1.0, direction) <= 1e-2
+
+
+def test_epsilons_beyond_the_range_of_doubles() -> None:
+    atoms = ((mp.mpf(0), mp.mpf(1) / 2), (mp.mpf(2), mp.mpf(1) / 2))
+    for side in Side:
+        law = hand_built([float(x) for x, _ in atoms], [float(q) for _, q in atoms], 0.0, side)
+        for epsilon in (MAX_EPSILON, 701.0, 1e4):
+            value = law_delta(law, epsilon, Direction.ADD)  # exactly 1/2 at every epsilon
+            assert value >= 0.5 if side is Side.UPPER else value <= 0.5
+            assert law_delta(law, epsilon, Direction.REMOVE) <= 1e-12
+
+
+def test_discrete_laws_are_read_exactly() -> None:
+    atoms = ((Fraction(0), Fraction(1, 4)), (Fraction(1), Fraction(1, 2)), (Fraction(2), Fraction(1, 4)))
+    upper, lower = (hand_built([0.0, 1.0, 2.0], [0.25, 0.5, 0.25], 0.0, side) for side in (Side.UPPER, Side.LOWER))
+    assert_bracketed(
+        upper,
+        lower,
+        lambda e, d: enumerated_delta(atoms, 1, lambda r: r[0], e, d),
+        (0.0, 0.2, 0.5, 0.69),
+        gap=1e-12,
+    )
+
+
+def test_nothing_is_told_by_the_point_mass() -> None:
+    for direction in Direction:
+        for epsilon in (0.0, 1e-6, 1.0, 50.0):
+            assert law_delta(point_mass_at_one(Side.LOWER), epsilon, direction) == 0.0
+            assert 0.0 <= law_delta(point_mass_at_one(Side.UPPER), epsilon, direction) <= 1e-14
+
+
+# --- smallest_epsilon ----------------------------------------------------------------------------------------------
+
+LAWS = {
+    "gaussian": lambda side: gaussian_law(1.0, 1.0, side, MEDIUM),
+    "poisson": lambda side: power(thin(gaussian_law(1.0, 1.0, side, MEDIUM), 0.01), 100, MEDIUM),
+    "allocation": lambda side: average(gaussian_law(1.0, 1.0, side, MEDIUM), 50, MEDIUM),
+}
+
+
+@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("direction", list(Direction))
+def test_the_inverse_stays_on_the_safe_end(name: str, direction: Direction) -> None:
+    upper, lower = (partial(law_delta, LAWS[name](side), direction=direction) for side in (Side.UPPER, Side.LOWER))
+    for delta in (0.9, 0.3, 0.1, 1e-2, 1e-5, 1e-9, 1e-20, 1e-28):
+        above = smallest_epsilon(upper, delta, Side.UPPER)
+        below = smallest_epsilon(lower, delta, Side.LOWER)
+        assert upper(above) <= delta
+        assert above == 0.0 or upper(above * (1 - 1e-8)) > delta
+        assert below == 0.0 or lower(below) > delta
+        assert below == 0.0 or lower(below * (1 + 1e-8)) <= delta
+        assert below <= above
+
+
+def test_the_inverse_of_a_closed_form() -> None:
+    """mu = 1, delta = Phi(1/2 - 2) - e^2 Phi(-1/2 - 2): epsilon is 2, from both sides."""
+    delta = float(gaussian_delta(1.0, 2.0))
+    upper, lower = gaussian_bounds()
+    above = smallest_epsilon(partial(law_delta, upper, direction=Direction.REMOVE), delta, Side.UPPER)
+    below = smallest_epsilon(partial(law_delta, lower, direction=Direction.REMOVE), delta, Side.LOWER)
+    assert 2.0 - 2e-3 < below < 2.0 < above < 2.0 + 2e-3
+
+
+def test_the_inverse_near_the_largest_epsilon() -> None:
+    def step_at(place: float):
+        return lambda epsilon: 1.0 if epsilon < place else 0.0
+
+    for place in (1e-12, 1e-3, 262.0, 263.0, 500.0, 699.0):
+        assert place <= smallest_epsilon(step_at(place), 0.5, Side.UPPER) <= place * (1 + 1e-8)
+        assert place * (1 - 1e-8) <= smallest_epsilon(step_at(place), 0.5, Side.LOWER) < place
+    assert smallest_epsilon(step_at(1e4), 0.5, Side.UPPER) == float("inf")
+    assert smallest_epsilon(step_at(1e4), 0.5, Side.LOWER) == MAX_EPSILON
+    assert smallest_epsilon(step_at(0.0), 0.5, Side.UPPER) == 0.0
+    assert smallest_epsilon(step_at(0.0), 0.5, Side.LOWER) == 0.0

@@ -1,0 +1,181 @@
+"""What a plan says about the data, and what follows from it for each sampler."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hockeystick.errors import InvalidInputError
+from hockeystick.samplers import (
+    SAMPLERS,
+    BallsInBins,
+    Data,
+    DeterministicOptions,
+    Poisson,
+    PoissonOptions,
+    RandomAllocation,
+    RandomAllocationOptions,
+    SchemeOptions,
+    Shuffle,
+    ShuffleOptions,
+)
+from hockeystick.spec import Spec
+
+
+@settings(deadline=None)
+@given(st.integers(1, 1000), st.integers(1, 1000), st.integers(1, 1000))
+def test_whole_epochs_however_the_length_is_given(batch_size: int, bins: int, epochs: int) -> None:
+    sizes = {"num_examples": batch_size * bins, "batch_size": batch_size}
+    steps = bins * epochs
+    for data in (
+        Data(**sizes, epochs=epochs),
+        Data(**sizes, steps=steps),
+        Data(**sizes, epochs=epochs, steps=steps),
+    ):
+        assert data.bins("shuffle") == bins
+        assert data.whole_epochs("shuffle") == epochs
+        assert data.total_steps("poisson") == steps
+        assert data.sampling_prob == batch_size / (batch_size * bins)
+
+
+@settings(deadline=None)
+@given(st.integers(2, 10**9), st.data())
+def test_suggested_batch_sizes_divide_the_data(num_examples: int, draw: st.DataObject) -> None:
+    batch_size = draw.draw(st.integers(1, num_examples))
+    data = Data(num_examples=num_examples, batch_size=batch_size, epochs=1)
+    if num_examples % batch_size == 0:
+        assert data.bins("shuffle") * batch_size == num_examples
+        return
+    with pytest.raises(InvalidInputError) as error:
+        data.bins("shuffle")
+    below, above = (int(word) for word in str(error.value).split("; ")[1].split() if word.isdigit())
+    assert below < batch_size < above
+    assert num_examples % below == num_examples % above == 0
+
+
+def test_a_batch_size_that_does_not_divide_is_explained() -> None:
+    data = Data(num_examples=50_000, batch_size=300, epochs=10)
+    with pytest.raises(InvalidInputError) as error:
+        ShuffleOptions().sampler(data)
+    assert str(error.value) == (
+        "The 'data.batch_size' field must divide num_examples = 50000 for kind = 'shuffle'. "
+        "Got 300 instead; 250 and 400 would do."
+    )
+
+
+@pytest.mark.parametrize("options", [DeterministicOptions(), ShuffleOptions(), RandomAllocationOptions()])
+def test_schemes_with_epochs_need_whole_ones(options: SchemeOptions) -> None:
+    with pytest.raises(InvalidInputError, match=r"'data.batch_size' field must divide"):
+        options.sampler(Data(num_examples=10, batch_size=4, steps=5))
+    with pytest.raises(InvalidInputError, match=r"multiple of the 5 steps .* Got 12 instead; 10 and 15 would do\.$"):
+        options.sampler(Data(num_examples=10, batch_size=2, steps=12))
+    with pytest.raises(InvalidInputError, match=r"Got 3 instead; 5 would do\.$"):
+        options.sampler(Data(num_examples=10, batch_size=2, steps=3))
+
+
+def test_poisson_takes_any_rate_when_steps_are_given() -> None:
+    sampler = PoissonOptions().sampler(Data(num_examples=50_000, batch_size=300, steps=1234))
+    assert sampler == Poisson(sampling_prob=0.006, steps=1234)
+    with pytest.raises(InvalidInputError, match=r"epochs \* num_examples = 500000 .* unless 'data.steps' is given"):
+        PoissonOptions().sampler(Data(num_examples=50_000, batch_size=300, epochs=10))
+    both = Data(num_examples=50_000, batch_size=300, epochs=10, steps=1667)  # 1666.67 rounded
+    assert PoissonOptions().sampler(both).steps == 1667
+    whole = Data(num_examples=50_000, batch_size=300, epochs=3)
+    assert PoissonOptions().sampler(whole).steps == 500
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"num_examples": 100, "batch_size": 20}, "The 'data.epochs' field or the 'data.steps' field has to be given."),
+        (
+            {"num_examples": 100, "batch_size": 200, "epochs": 1},
+            "The 'data.batch_size' field must be at most num_examples = 100. Got 200 instead.",
+        ),
+        (
+            {"num_examples": 100, "batch_size": 20, "epochs": 4, "steps": 19},
+            "The 'data.steps' field must agree with epochs = 4, which makes 20 steps. Got 19 instead.",
+        ),
+        (
+            {"num_examples": 10**9, "batch_size": 1, "epochs": 2},
+            "The 'data.epochs' field must keep the run at or below 1000000000 steps. "
+            "Got 2 epochs of 1000000000 steps instead.",
+        ),
+        (
+            {"num_examples": 0, "batch_size": 1, "epochs": 1},
+            "The 'num_examples' field must be at least 1.",
+        ),
+        ({"num_examples": 10.5, "batch_size": 1, "epochs": 1}, "The 'num_examples' field must be a whole number."),
+        ({"batch_size": 1, "epochs": 1}, "The 'num_examples' field is missing and has to be given."),
+    ],
+)
+def test_bad_data_get_one_sentence(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInputError) as error:
+        Data(**values)
+    assert str(error.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("spec", "values", "message"),
+    [
+        (BallsInBins, {"bins": 10**6, "epochs": 10**6}, "The 'epochs' field must keep the run at or below 1000000000"),
+        (BallsInBins, {"bins": 0}, "The 'bins' field must be at least 1. Got 0 instead."),
+        (BallsInBins, {"bins": 2.0}, "The 'bins' field must be a whole number. Got 2.0 instead."),
+        (BallsInBins, {"bins": 2, "epoch": 3}, "The 'epoch' field is not known here"),
+        (Shuffle, {"bins": 2}, "The 'batch_size' field is missing"),
+        (
+            RandomAllocation,
+            {"bins": 3, "participations": 4},
+            "The 'participations' field must be at most bins = 3. Got 4 instead.",
+        ),
+        (
+            Poisson,
+            {"sampling_prob": 0.0, "steps": 1},
+            "The 'sampling_prob' field must be above 0. Got 0.0 instead.",
+        ),
+        (Poisson, {"sampling_prob": 1.5, "steps": 1}, "The 'sampling_prob' field must be at most 1."),
+        (Poisson, {"sampling_prob": float("nan"), "steps": 1}, "The 'sampling_prob' field must be a finite number."),
+        (
+            Poisson,
+            {"sampling_prob": 0.5, "steps": 10**10},
+            "The 'steps' field must be at most 1000000000.",
+        ),
+        (
+            Poisson,
+            {"sampling_prob": 0.5, "steps": 1, "truncated_batch_size": 3},
+            "The 'num_examples' field has to be given with 'truncated_batch_size'.",
+        ),
+        (
+            Poisson,
+            {"sampling_prob": 0.5, "steps": 1, "truncated_batch_size": 3, "num_examples": 2},
+            "The 'truncated_batch_size' field must be at most num_examples = 2. Got 3 instead.",
+        ),
+    ],
+)
+def test_bad_fields_get_one_sentence(spec: type[Spec], values: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInputError) as error:
+        spec(**values)
+    assert str(error.value).startswith(message)
+
+
+def test_plan_keys_of_another_scheme_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match=r"The 'participations' field is not known here"):
+        ShuffleOptions.parse({"kind": "shuffle", "participations": 2})
+
+
+def test_registry_names_the_kinds() -> None:
+    assert {"deterministic", "shuffle", "poisson", "random_allocation", "balls_in_bins"} <= set(SAMPLERS)
+    for kind, sampler in SAMPLERS.items():
+        assert sampler.model_fields["kind"].default == kind
+        assert sampler.__doc__ is not None
+        assert "Formal guarantee of batches" in sampler.__doc__
+
+
+def test_import_is_light() -> None:
+    heavy = "{'numba', 'scipy', 'torch', 'jax'}"
+    code = f"import sys, hockeystick.samplers; print(sorted({heavy} & set(sys.modules)))"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "[]"

@@ -1,0 +1,81 @@
+"""Files are written whole or not at all, and never in the place of what is no file."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from hockeystick.errors import InvalidInputError
+from hockeystick.files import check_writable, read_small_file, write_atomically
+
+
+def test_writes_text_and_bytes(tmp_path: Path) -> None:
+    write_atomically(tmp_path / "a", "ä\n")
+    assert (tmp_path / "a").read_bytes() == "ä\n".encode()
+    write_atomically(tmp_path / "a", b"\0")
+    assert (tmp_path / "a").read_bytes() == b"\0"
+    assert os.listdir(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt(), RuntimeError("x")])
+@pytest.mark.parametrize("call", ["os.replace", "os.fsync", "os.chmod"])
+def test_a_failure_keeps_the_old_file_and_leaves_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, error: BaseException
+) -> None:
+    (tmp_path / "a").write_text("old")
+
+    def fail(*arguments: object) -> None:
+        raise error
+
+    monkeypatch.setattr(call, fail)
+    with pytest.raises(InvalidInputError if isinstance(error, OSError) else type(error)) as raised:
+        write_atomically(tmp_path / "a", "new")
+    monkeypatch.undo()
+    if isinstance(error, OSError):
+        assert "No space left on device" in str(raised.value)
+    assert (tmp_path / "a").read_text() == "old"
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_permissions_follow_the_mask_or_the_file_that_was_there(tmp_path: Path) -> None:
+    mask = os.umask(0o027)
+    try:
+        write_atomically(tmp_path / "a", "")
+        assert (tmp_path / "a").stat().st_mode & 0o777 == 0o640
+        (tmp_path / "a").chmod(0o600)
+        write_atomically(tmp_path / "a", "")
+        assert (tmp_path / "a").stat().st_mode & 0o777 == 0o600
+    finally:
+        os.umask(mask)
+
+
+def test_symbolic_links_are_followed(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("old")
+    (tmp_path / "link").symlink_to("a")
+    write_atomically(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "a").read_text() == "new"
+
+
+def test_special_files_are_never_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for path in (tmp_path / "fifo", tmp_path, Path(os.devnull)):
+        with pytest.raises(InvalidInputError, match="not an ordinary file"):
+            write_atomically(path, "x")
+    assert os.listdir(tmp_path) == ["fifo"]
+
+
+def test_checking_creates_nothing(tmp_path: Path) -> None:
+    assert check_writable(tmp_path / "a") == (tmp_path / "a").resolve()
+    with pytest.raises(InvalidInputError, match="No such file"):
+        check_writable(tmp_path / "b" / "a")
+    assert os.listdir(tmp_path) == []
+
+
+def test_reading_stops_at_the_limit(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"12345")
+    assert read_small_file(tmp_path / "a", "plan", 5) == b"12345"
+    with pytest.raises(InvalidInputError, match="plan must be at most 4 bytes"):
+        read_small_file(tmp_path / "a", "plan", 4)
+    with pytest.raises(InvalidInputError, match="at most 10 bytes"):
+        read_small_file("/dev/zero", "plan", 10)

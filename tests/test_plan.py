@@ -1,0 +1,126 @@
+"""Plans: from what a user knows to a mechanism."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hockeystick import BallsInBins, Deterministic, Mechanism, Plan, Poisson, RandomAllocation, Shuffle
+from hockeystick.errors import InvalidInputError
+from hockeystick.samplers import SAMPLER_OPTIONS, Sampler
+
+DATA = {"num_examples": 6000, "batch_size": 20, "epochs": 3}
+
+
+def plan(kind: str, **more: Any) -> dict[str, Any]:
+    """A plan as plain data."""
+    return {"data": DATA, "sampler": {"kind": kind}} | more
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "sampler"),
+    [
+        ("deterministic", {}, Deterministic(bins=300, epochs=3)),
+        ("shuffle", {}, Shuffle(batch_size=20, bins=300, epochs=3)),
+        ("poisson", {}, Poisson(sampling_prob=20 / 6000, steps=900)),
+        (
+            "poisson",
+            {"truncated_batch_size": 40},
+            Poisson(sampling_prob=20 / 6000, steps=900, truncated_batch_size=40, num_examples=6000),
+        ),
+        ("balls_in_bins", {}, BallsInBins(bins=300, epochs=3)),
+        ("random_allocation", {"participations": 2}, RandomAllocation(bins=300, participations=2, epochs=3)),
+    ],
+)
+def test_the_sampler_follows_from_the_data(kind: str, options: dict[str, Any], sampler: Sampler) -> None:
+    made = Plan.parse({"data": DATA, "sampler": {"kind": kind} | options, "noise_multiplier": 1.5}).mechanism()
+    assert made == Mechanism(sampler=sampler, noise_multiplier=1.5)
+
+
+@pytest.mark.parametrize("kind", SAMPLER_OPTIONS)
+def test_every_kind_has_a_plan(kind: str) -> None:
+    mechanism = Plan.parse(plan(kind)).mechanism()
+    assert mechanism.sampler.kind == kind
+    assert mechanism.sampler.steps == 900
+
+
+def test_the_noise_multiplier_has_two_places_and_an_override() -> None:
+    assert Plan.parse(plan("poisson")).mechanism().noise_multiplier is None
+    assert Plan.parse(plan("poisson", noise_multiplier=2)).mechanism().sigma == 2.0
+    assert Plan.parse(plan("poisson", mechanism={"noise_multiplier": 3.0})).mechanism().sigma == 3.0
+    assert Plan.parse(plan("poisson", noise_multiplier=2.0)).mechanism(4.0).sigma == 4.0
+    with pytest.raises(InvalidInputError, match="'noise_multiplier' field must be given once"):
+        Plan.parse(plan("poisson", noise_multiplier=2.0, mechanism={"noise_multiplier": 2.0}))
+
+
+def test_toml_and_json_say_the_same(tmp_path: Path) -> None:
+    values = plan("balls_in_bins", target={"epsilon": 2.0, "delta": 1e-5}, noise_multiplier=1.0)
+    (tmp_path / "p.json").write_text(json.dumps(values))
+    (tmp_path / "p.toml").write_text(
+        "noise_multiplier = 1.0\n[data]\nnum_examples = 6000\nbatch_size = 20\nepochs = 3\n"
+        '[sampler]\nkind = "balls_in_bins"\n[target]\nepsilon = 2.0\ndelta = 1e-5\n'
+    )
+    assert Plan.load(tmp_path / "p.json") == Plan.load(str(tmp_path / "p.toml")) == Plan.parse(values)
+    loaded = Plan.load(tmp_path / "p.toml")
+    assert Plan.parse_json(loaded.model_dump_json(by_alias=True)) == loaded
+
+
+def test_plans_are_frozen() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Plan.parse(plan("poisson")).noise_multiplier = 1.0  # type: ignore[misc]
+
+
+def test_numbers_too_large_to_print_are_refused_in_words() -> None:
+    with pytest.raises(InvalidInputError, match=r"'data.epochs' field must be at most 1000000000\. Got a number too"):
+        Plan.parse(plan("poisson") | {"data": DATA | {"epochs": 10**5000}})
+
+
+def test_schema() -> None:
+    schema = Plan.model_json_schema()
+    assert schema["additionalProperties"] is False
+    assert set(schema["required"]) == {"data", "sampler"}
+    assert set(schema["properties"]) == {"data", "strategy", "sampler", "target", "mechanism", "noise_multiplier"}
+    assert set(schema["properties"]["sampler"]["discriminator"]["mapping"]) == set(SAMPLER_OPTIONS)
+    json.dumps(schema)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text('ab\n\0"{é', max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab\n", max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+FIELDS = ["data", "sampler", "strategy", "target", "mechanism", "noise_multiplier", "foo"]
+INNER = ["num_examples", "batch_size", "epochs", "steps", "kind", "epsilon", "delta", "noise_multiplier", "bins"]
+
+
+@settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.dictionaries(st.sampled_from(FIELDS), JSON | st.dictionaries(st.sampled_from(INNER), JSON, max_size=4)),
+    st.booleans(),
+)
+def test_anything_else_is_refused_in_one_line(values: dict[str, Any], complete: bool) -> None:
+    """Whatever plain data is, parsing gives a plan or one sentence."""
+    if complete:
+        values = plan("poisson") | values
+    for parse in (Plan.parse, lambda data: Plan.parse_json(json.dumps(data))):
+        try:
+            parse(values)
+        except InvalidInputError as error:
+            text = str(error)
+            assert "\n" not in text
+            assert text.startswith("The ")
+            assert text.endswith(".")
+            assert "nput should" not in text
+
+
+@settings(derandomize=True, deadline=None)
+@given(st.binary(max_size=200), st.sampled_from([".toml", ".json"]))
+def test_any_bytes_are_refused_in_one_line(tmp_path_factory: pytest.TempPathFactory, raw: bytes, suffix: str) -> None:
+    path = tmp_path_factory.getbasetemp() / f"any{suffix}"
+    path.write_bytes(raw)
+    with pytest.raises(InvalidInputError) as raised:
+        Plan.load(path)
+    assert "\n" not in str(raised.value)
