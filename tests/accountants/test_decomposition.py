@@ -12,6 +12,7 @@ from hockeystick.accountants import decomposition, direct
 from hockeystick.accountants.base import Settings
 from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.grid import Resolution
+from hockeystick.laws.operations import unthin
 from hockeystick.laws.profile import law_delta
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.independent_steps import IndependentSteps
@@ -116,12 +117,12 @@ def test_smaller_rates_are_better_until_rounding() -> None:
 
 
 @pytest.mark.parametrize(("sigma", "rate", "steps"), [(0.6, 0.02, 30), (1.0, 1e-4, 50)])
-def test_given_a_visit_is_above_the_formulas_and_close(sigma: float, rate: float, steps: int) -> None:
+def test_unthin_is_above_the_formulas_and_close(sigma: float, rate: float, steps: int) -> None:
     """Both formulas read from the law before the division; also where ratios near 0 matter (eps = 3 is beyond)."""
     visiting = IndependentSteps(noise_multiplier=sigma, sampling_prob=rate, steps=steps)
     law = direct.independent_steps_law(visiting, Side.UPPER, quick(nodes=72))
     visited = 1.0 - (1.0 - rate) ** steps
-    ours = decomposition.given_a_visit(law, visited)
+    ours = unthin(law, visited)
     for epsilon in (0.0, 0.5, 1.0, 3.0):
         remove = law_delta(law, log(1.0 + visited * (exp(epsilon) - 1.0)), Direction.REMOVE) / visited
         assert remove * (1 - 1e-9) <= law_delta(ours, epsilon, Direction.REMOVE) <= remove * 1.001 + 1e-12

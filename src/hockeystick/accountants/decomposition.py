@@ -31,13 +31,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import exp, expm1, log1p
 
-import numpy as np
-
 from hockeystick.accountants.base import Accountant, Settings
 from hockeystick.accountants.direct import independent_steps_law
 from hockeystick.bounds import Profile
-from hockeystick.laws.law import UNIT_ROUNDOFF, Law
-from hockeystick.laws.operations import compose, power
+from hockeystick.laws.law import Law
+from hockeystick.laws.operations import compose, power, unthin
 from hockeystick.laws.profile import law_delta, smallest_epsilon
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.independent_steps import IndependentSteps
@@ -48,36 +46,6 @@ EXPECTED_VISITS = (1.0 / 256.0, 1.0 / 64.0, 1.0 / 16.0, 0.25, 1.0)
 COARSE_NODES_PER_UNIT = 16
 BROAD_TARGET = 1e-6
 """When nobody says which delta matters, the profile is also tuned here."""
-SMALLEST_RATIO = 1e-2
-"""Ratios of X_+ below this are spread to it and to 0; see ``given_a_visit``."""
-
-
-def given_a_visit(law: Law, rate: float) -> Law:
-    """The upper law of X_+ from that of ``X = (1 - rate) + rate X_+``, with X_+ >= 0.
-
-    The subtraction turns the relative error of a place X into an absolute error of X_+, which no relative bound
-    covers near 0. So ratios below ``SMALLEST_RATIO`` are spread to 0 and to it, with both masses enlarged by what the
-    absolute error can move; above it a relative bound holds.
-    """
-    absent = 1.0 - rate
-    relative = law.place_error + 16 * UNIT_ROUNDOFF
-    absolute = 4.0 * relative * (absent / rate + SMALLEST_RATIO)
-    support = np.maximum((law.support - absent) / rate, 0.0)
-    small = support < SMALLEST_RATIO
-    share = support[small] / SMALLEST_RATIO
-    move = absolute / SMALLEST_RATIO
-    at_zero = float(law.mass[small] @ np.minimum(1.0 - share + move, 1.0))
-    at_smallest = float(law.mass[small] @ np.minimum(share + move, 1.0))
-    keep, first = np.unique(support[~small], return_index=True)
-    mass = np.add.reduceat(law.mass[~small], first) if keep.size else np.zeros(0)
-    return replace(
-        law,
-        support=np.concatenate([[0.0, SMALLEST_RATIO * (1.0 - 1e-12)], keep]),
-        mass=np.concatenate([[at_zero, at_smallest], mass]),
-        p_inf=law.p_inf / rate * (1.0 + 4 * UNIT_ROUNDOFF),
-        mass_error=law.mass_error + (law.size + 8) * UNIT_ROUNDOFF,
-        place_error=relative * (1.0 + absent / (rate * SMALLEST_RATIO)) + 2e-12,
-    )
 
 
 def visited_block_law(noise_multiplier: float, steps: int, expected_visits: float, settings: Settings) -> Law:
@@ -87,7 +55,7 @@ def visited_block_law(noise_multiplier: float, steps: int, expected_visits: floa
     law = independent_steps_law(pair, Side.UPPER, settings)
     if sampling_prob == 1.0:
         return law
-    return given_a_visit(law, -expm1(steps * log1p(-sampling_prob)))
+    return unthin(law, -expm1(steps * log1p(-sampling_prob)))
 
 
 def allocation_law(pair: AveragedSteps, expected_visits: float, settings: Settings) -> Law:

@@ -94,7 +94,7 @@ def mixture_law(
 
 def _shifted(weights: Array, shifts: Array, side: Side, resolution: Resolution) -> Law:
     """The same for components that all have a positive shift (in standard deviations of Q)."""
-    y = _short_enough(gaussian_nodes(float(shifts.max()), side, resolution), float(shifts.max()))
+    y = _short_enough(gaussian_nodes(float(shifts.min()), float(shifts.max()), side, resolution), float(shifts.max()))
     points, point_weights = np.polynomial.legendre.leggauss(QUADRATURE_POINTS)
     ratio, mass, right = _cells(y, weights, shifts, points, point_weights)
     first, last = int(np.searchsorted(ratio, SMALLEST)), int(np.searchsorted(ratio, MAX_RATIO)) - 1
@@ -105,10 +105,11 @@ def _shifted(weights: Array, shifts: Array, side: Side, resolution: Resolution) 
     masses = np.zeros(ratio.size + 1)
     masses[2:] += right
     masses[1:-1] += mass - right
-    # Below the first node: part on the floor 0, part on the node, neither understated.
+    # Below the first node: part on the node, the rest on the floor 0, rounded up.
     below = float(ndtr(y[0]))
-    masses[0] = below
-    masses[1] += min(float(np.sum(weights * ndtr(y[0] - shifts))) / float(ratio[0]), below)
+    on_node = min(float(np.sum(weights * ndtr(y[0] - shifts))) / float(ratio[0]), below)
+    masses[0] = below - on_node * (1.0 - 1e-12)
+    masses[1] += on_node
     # Above the last: the Q-mass stays there, all the P-mass goes to infinity.
     masses[-1] += float(ndtr(-y[-1]))
     p_inf = float(np.sum(weights * ndtr(shifts - y[-1]))) * (1.0 + 1e-12) + UNDERFLOW
@@ -122,7 +123,8 @@ def _rounding(y: Array, shifts: Array) -> tuple[float, float]:
     mass_error = (64.0 + 6.0 * visible) * UNIT_ROUNDOFF
     exponent = 1.0 + shift * (reach + shift)
     cell_growth = float(np.expm1(shift * np.diff(y).max()))
-    return mass_error, (8.0 * exponent + 64.0 * cell_growth) * UNIT_ROUNDOFF
+    components = 2.0 * shifts.size  # a ratio is a sum over them, with normalised weights
+    return mass_error, (8.0 * exponent + 64.0 * cell_growth + components) * UNIT_ROUNDOFF
 
 
 def _short_enough(y: Array, shift: float) -> Array:

@@ -9,11 +9,12 @@ Nothing here can make a bound wrong: a poor grid only makes it loose.
 """
 
 from dataclasses import dataclass
+from math import log
 
 import numpy as np
 from scipy.special import ndtri
 
-from hockeystick.laws.law import MAX_RATIO, Array, Law
+from hockeystick.laws.law import MAX_RATIO, SMALLEST, Array, Law
 from hockeystick.types import Side
 
 COARSE_NODES = 80
@@ -63,10 +64,15 @@ def nodes_for_pairs(a: Law, b: Law, product: bool, resolution: Resolution) -> Ar
     return _distinct(np.concatenate([[floor], nodes[nodes > floor]]))
 
 
-def gaussian_nodes(shift: float, side: Side, resolution: Resolution) -> Array:
-    """Nodes, in standard deviations of Q, for a Gaussian Q whose P sits ``shift`` standard deviations higher."""
+def gaussian_nodes(smallest: float, largest: float, side: Side, resolution: Resolution) -> Array:
+    """Nodes, in standard deviations of Q, for a mixture whose shifts lie between ``smallest`` and ``largest``.
+
+    They reach into both tails, but not to where every component's ratio leaves the range that laws can hold.
+    """
     reach = -float(ndtri(resolution.tail))
-    return np.linspace(-reach, reach + shift, int((2 * reach + shift) * resolution.for_side(side)) + 2)
+    low = max(-reach, 0.5 * smallest - log(1.0 / SMALLEST) / smallest)
+    high = min(reach + largest, max(reach, 0.5 * largest + 1.5 * log(MAX_RATIO) / largest))
+    return np.linspace(low, high, int((high - low) * resolution.for_side(side)) + 2)
 
 
 def _coarse_pairs(a: Law, b: Law, product: bool) -> tuple[Array, Array]:
@@ -79,7 +85,7 @@ def _coarse_pairs(a: Law, b: Law, product: bool) -> tuple[Array, Array]:
     gb, mb, wb = _coarsen(b)
     if product:
         ratio = np.multiply.outer(ga, gb).ravel()
-        width = np.maximum.outer(wa / ga, wb / gb).ravel() * ratio
+        width = np.maximum.outer(wa / ga, wb / gb).ravel() * ratio  # at most the ratio itself, see _coarsen
     else:
         ratio = np.add.outer(ga, gb).ravel()
         width = np.maximum.outer(wa, wb).ravel()
@@ -96,7 +102,7 @@ def _coarsen(law: Law) -> tuple[Array, Array, Array]:
     places = first_moment[used] / mass[used]
     if places.size < 2:
         return places, mass[used], np.zeros(places.size)
-    return places, mass[used], np.gradient(places)
+    return places, mass[used], np.minimum(np.gradient(places), places)
 
 
 def _equidistant_in_score(ratio: Array, mass: Array, nodes_per_unit: int, tail: float) -> Array:

@@ -30,8 +30,8 @@ from hockeystick.types import Side
 SKIP = 1e-4
 """The partners of one node whose Q- and P-masses both sum to less than this share of the grid's tail are placed on
 the safe side together, without being visited one by one."""
-UNTHIN_FLOOR = 1e-7
-"""Ratios below this are given up by ``unthin``, whose subtraction would lose them to rounding."""
+UNTHIN_FLOOR = 1e-2
+"""Ratios below this are spread by ``unthin``, whose subtraction would lose them to rounding."""
 Tick = Callable[[], None]
 """Called between the expensive parts of a long operation; may raise to stop it (time budgets, Ctrl-C)."""
 
@@ -62,29 +62,37 @@ def thin(law: Law, rate: float) -> Law:
 def unthin(law: Law, rate: float) -> Law:
     """The law conditioned on taking part, when with probability ``1 - rate`` the example takes no part at all.
 
-    Needs X >= 1 - rate, which the law's floor must prove. The subtraction loses relative accuracy near 0. An upper
-    law therefore reveals everything about outputs with a ratio below UNTHIN_FLOOR: their Q-mass goes to 0 and their
-    P-mass, rounding included, to infinity, which is a mean-preserving spread. Lower laws are refused.
+    Needs X >= 1 - rate, which the law's floor must prove. The subtraction turns the relative error of a place into an
+    absolute one, which no relative bound covers near 0. So ratios below UNTHIN_FLOOR are spread to 0 and to it, with
+    both masses enlarged by what the absolute error can move; above it a relative bound holds. Upper laws only.
 
     Source: feldman-shenfeld-2025, Lemma 4.4, on the level of X.
     """
     absent = 1.0 - rate
     if law.side is not Side.UPPER:
         raise InvalidInputError("The 'law' parameter of unthin must be an upper law. Got a lower one instead.")
-    if law.floor < absent * (1.0 - 1e-9):
+    if law.floor < absent * (1.0 - law.place_error - 64 * UNIT_ROUNDOFF):
         raise InvalidInputError(
             f"The 'rate' parameter of unthin must make 1 - rate at most the law's floor {law.floor!r}. "
             f"Got rate = {rate!r} instead."
         )
-    support = (law.support - absent) / rate
-    moved = (law.place_error + 64 * UNIT_ROUNDOFF) * absent / rate
-    low = support < UNTHIN_FLOOR
-    escaped = float(law.mass[low] @ np.maximum(support[low] + moved, moved))
-    floor_mass = float(law.mass[low].sum())
-    support, mass = merge_equal(np.append(0.0, support[~low]), np.append(floor_mass, law.mass[~low]))
-    place_error = law.place_error + 64 * UNIT_ROUNDOFF + moved / UNTHIN_FLOOR
-    mass_error = law.mass_error + (law.size + 8) * UNIT_ROUNDOFF
-    return Law(support, mass, law.p_inf / rate + escaped, law.side, mass_error, place_error)
+    relative = law.place_error + 64 * UNIT_ROUNDOFF
+    absolute = 4.0 * relative * (absent / rate + UNTHIN_FLOOR)
+    support = np.maximum((law.support - absent) / rate, 0.0)
+    small = support < UNTHIN_FLOOR
+    share = support[small] / UNTHIN_FLOOR
+    move = absolute / UNTHIN_FLOOR
+    at_zero = float(law.mass[small] @ np.minimum(1.0 - share + move, 1.0))
+    at_floor = float(law.mass[small] @ np.minimum(share + move, 1.0))
+    kept, kept_mass = merge_equal(support[~small], law.mass[~small])
+    return Law(
+        support=np.concatenate([[0.0, UNTHIN_FLOOR * (1.0 - 1e-12)], kept]),
+        mass=np.concatenate([[at_zero, at_floor], kept_mass]),
+        p_inf=law.p_inf / rate * (1.0 + 4 * UNIT_ROUNDOFF),
+        side=law.side,
+        mass_error=law.mass_error + (law.size + 8) * UNIT_ROUNDOFF,
+        place_error=relative * (1.0 + absent / (rate * UNTHIN_FLOOR)) + 2e-12,
+    )
 
 
 def compose(a: Law, b: Law, resolution: Resolution, *, tick: Tick = _no_tick) -> Law:
