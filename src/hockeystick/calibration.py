@@ -6,6 +6,7 @@ from math import exp, log
 from hockeystick.accountants.base import Settings
 from hockeystick.certificate import Certificate
 from hockeystick.certification import (
+    COARSE_GOAL,
     COARSE_NODES,
     DEFAULT_BUDGET,
     STOPPED,
@@ -81,9 +82,7 @@ def calibrate_and_certify(
     def certified(methods: list[str] | None, settings: Settings) -> Callable[[float], float]:
         def at(noise_multiplier: float) -> float:
             pair = dominating_pair(mechanism.with_noise(noise_multiplier))
-            outcomes = run_accountants(
-                pair, question, settings, methods=methods, stop_at_goal=True, sides=(Side.UPPER,)
-            )
+            outcomes = run_accountants(pair, question, settings, methods=methods, sides=(Side.UPPER,))
             found = best(outcomes, Side.UPPER)
             _check_time(outcomes)
             return float("inf") if found is None or found.value is None else found.value
@@ -118,7 +117,7 @@ def _best_method(mechanism: Mechanism, question: Question, coarse: Settings, sta
     noise, name = start, "gaussian"
     for _ in range(2):
         pair = dominating_pair(mechanism.with_noise(noise))
-        outcomes = run_accountants(pair, question, coarse, methods=None, stop_at_goal=True)
+        outcomes = run_accountants(pair, question, coarse, goal=COARSE_GOAL)
         _check_time(outcomes)
         found = best(outcomes, Side.UPPER)
         if found is None or found.method == name:
@@ -127,7 +126,7 @@ def _best_method(mechanism: Mechanism, question: Question, coarse: Settings, sta
 
         def at(trial: float, chosen: str = name) -> float:
             pair = dominating_pair(mechanism.with_noise(trial))
-            outcomes = run_accountants(pair, question, coarse, methods=[chosen], stop_at_goal=True, sides=(Side.UPPER,))
+            outcomes = run_accountants(pair, question, coarse, methods=[chosen], sides=(Side.UPPER,))
             _check_time(outcomes)
             outcome = best(outcomes, Side.UPPER)
             return float("inf") if outcome is None or outcome.value is None else outcome.value

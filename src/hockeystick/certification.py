@@ -31,6 +31,8 @@ EPSILON_NODES = 72
 DELTA_NODES = 104
 """Nodes per unit of score when epsilon, or delta, is asked for: a gap in epsilon is a far larger one in delta."""
 COARSE_NODES = 24
+COARSE_GOAL = 0.2
+"""The same for a first look at coarse grids."""
 VERIFY_TOLERANCE = 1e-6
 """Relative difference that another machine's mathematical library may make in a recomputed bound."""
 
@@ -109,7 +111,7 @@ def certify(
     pair = dominating_pair(mechanism)
     settings = settings_for(question, pair, watch or Watch(seconds=check_budget(budget)))
     methods = None if method is None else [method]
-    outcomes = run_accountants(pair, question, settings, methods=methods, stop_at_goal=True)
+    outcomes = run_accountants(pair, question, settings, methods=methods)
     return _certificate(mechanism, pair, question, outcomes, settings.resolution)
 
 
@@ -125,7 +127,7 @@ def compare(
     question = Question(delta=delta, epsilon=epsilon)
     pair = dominating_pair(mechanism)
     settings = settings_for(question, pair, watch or Watch(seconds=check_budget(budget)))
-    return run_accountants(pair, question, settings, methods=None, stop_at_goal=False)
+    return run_accountants(pair, question, settings, goal=None)
 
 
 def verify(certificate: Certificate, *, watch: Watch | None = None) -> Certificate:
@@ -190,15 +192,15 @@ def run_accountants(
     question: Question,
     settings: Settings,
     *,
-    methods: Sequence[str] | None,
-    stop_at_goal: bool,
+    methods: Sequence[str] | None = None,
+    goal: float | None = GAP_GOAL,
     sides: Sequence[Side] = (Side.UPPER, Side.LOWER),
 ) -> list[Outcome]:
-    """Run accountants, cheapest first.
+    """Run the accountants that analyse this type of pair, cheapest first.
 
     Args:
-        methods: the accountants allowed for upper bounds; None for all that apply.
-        stop_at_goal: leave out what cannot matter once the two sides meet within GAP_GOAL.
+        methods: the accountants allowed for upper bounds; None for all.
+        goal: leave out what is left once the two sides meet within this relative gap; None to run all.
         sides: which sides are wanted.
     """
     chosen = list(ACCOUNTANTS.values()) if methods is None else [accountant(name) for name in methods]
@@ -210,11 +212,11 @@ def run_accountants(
     tasks = [(one, Side.UPPER) for one in chosen if Side.UPPER in sides]
     if Side.LOWER in sides:
         tasks += [(one, Side.LOWER) for one in ACCOUNTANTS.values()]
-    tasks = [(one, side) for one, side in tasks if side in one.sides]
+    tasks = [(one, side) for one, side in tasks if side in one.sides and one.covers(type(pair))]
     ordered = sorted(tasks, key=lambda task: task[0].cost(pair) if task[0].why_not(pair, task[1]) is None else 0.0)
     outcomes: list[Outcome] = []
     for one, side in ordered:
-        if stop_at_goal and _goal_reached(outcomes):
+        if goal is not None and _goal_reached(outcomes, goal):
             break
         outcomes.append(_run(one, pair, side, question, settings))
     return outcomes
@@ -225,8 +227,9 @@ def settings_for(question: Question, pair: DominatingPair, watch: Watch) -> Sett
     if question.delta is not None:
         return Settings(Resolution(EPSILON_NODES, question.delta), watch)
     coarse = Settings(Resolution(COARSE_NODES), watch)
-    outcomes = run_accountants(pair, question, coarse, methods=None, stop_at_goal=True, sides=(Side.UPPER,))
-    value = min(outcome.value for outcome in outcomes if outcome.value is not None)
+    outcomes = run_accountants(pair, question, coarse, goal=COARSE_GOAL)
+    upper = best(outcomes, Side.UPPER)
+    value = 1e-30 if upper is None or upper.value is None else upper.value
     return Settings(Resolution(DELTA_NODES, min(max(value, 1e-30), 0.5)), watch)
 
 
@@ -245,11 +248,11 @@ def check_budget(budget: float) -> float:
     return budget
 
 
-def _goal_reached(outcomes: Sequence[Outcome]) -> bool:
+def _goal_reached(outcomes: Sequence[Outcome], goal: float) -> bool:
     upper, lower = best(outcomes, Side.UPPER), best(outcomes, Side.LOWER)
     if upper is None or lower is None or not upper.value or not lower.value:
         return upper is not None and upper.value is not None and upper.value <= SMALLEST_UPPER
-    return upper.value <= lower.value * (1.0 + GAP_GOAL)
+    return upper.value <= lower.value * (1.0 + goal)
 
 
 def _run(one: Accountant, pair: DominatingPair, side: Side, question: Question, settings: Settings) -> Outcome:

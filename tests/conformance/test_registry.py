@@ -113,7 +113,7 @@ def test_every_accountant_bounds_some_case_on_each_of_its_sides(one: Accountant)
 def everything(pair: DominatingPair, question: Question, smallest_delta: float) -> list[Outcome]:
     """All accountants on both sides, at a coarse resolution: nothing in it can make a bound wrong."""
     settings = Settings(Resolution(20, smallest_delta))
-    return run_accountants(pair, question, settings, methods=None, stop_at_goal=False)
+    return run_accountants(pair, question, settings, goal=None)
 
 
 def questions() -> Iterator[tuple[Question, float]]:

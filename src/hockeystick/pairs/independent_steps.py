@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from scipy.stats import binom
+from scipy.special import betainc
 
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.base import DominatingPair, require
@@ -53,8 +53,9 @@ def from_poisson(mechanism: Mechanism) -> IndependentSteps:
     """
     sampler = require(mechanism.sampler, Poisson)
     slack = 0.0
-    if sampler.truncated_batch_size is not None and sampler.num_examples is not None:
-        tail = float(binom.sf(sampler.truncated_batch_size, sampler.num_examples, sampler.sampling_prob))
+    cap, size = sampler.truncated_batch_size, sampler.num_examples
+    if cap is not None and size is not None and cap < size:
+        tail = float(betainc(cap + 1, size - cap, sampler.sampling_prob))  # Pr[Binomial(size, q) > cap]
         slack = min(sampler.steps * tail * (1.0 + BINOMIAL_TAIL_ROUNDING), 1.0)
     return IndependentSteps(
         noise_multiplier=mechanism.sigma, sampling_prob=sampler.sampling_prob, steps=sampler.steps, slack=slack
