@@ -1,8 +1,8 @@
 """One contestant on one workload, in a process of its own: ``python -m benchmarks.case CONTESTANT WORKLOAD REPEATS``.
 
 Prints one JSON line after every run, so that whoever stops the process still has what was measured before. The first
-run warms up (compilation, caches on disk) and is reported apart; a library's ``functools`` caches
-are emptied before every run.
+run warms up (compilation, caches on disk) and is reported apart; the library's ``functools`` caches are emptied
+before every run.
 """
 
 import functools

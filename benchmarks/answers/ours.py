@@ -1,5 +1,7 @@
 """hockeystick itself, through its public functions."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 import hockeystick as hs
@@ -7,6 +9,7 @@ from benchmarks.contestants import Answer
 from benchmarks.workloads import Workload
 from hockeystick.calibration import calibrate_and_certify
 from hockeystick.certificate import Certificate
+from hockeystick.samplers import BatchSampler
 
 BUDGET = 100.0
 
@@ -49,7 +52,7 @@ def _calibrate(workload: Workload) -> Answer:
 
 def _draw(workload: Workload) -> Answer:
     steps, size = workload.steps, workload.num_examples // workload.steps
-    samplers = {
+    samplers: dict[str, Callable[[], BatchSampler]] = {
         "deterministic": lambda: hs.Deterministic(bins=steps),
         "shuffle": lambda: hs.Shuffle(batch_size=size, bins=steps),
         "poisson": lambda: hs.Poisson(sampling_prob=workload.rate, steps=steps),

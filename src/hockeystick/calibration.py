@@ -6,7 +6,6 @@ from math import exp, log
 from hockeystick.accountants.base import Settings
 from hockeystick.certificate import Certificate
 from hockeystick.certification import (
-    COARSE_GOAL,
     COARSE_NODES,
     DEFAULT_BUDGET,
     STOPPED,
@@ -30,6 +29,8 @@ LARGEST_NOISE = 1e6
 WIDTH = 4e-4
 """Relative width of the final bracket: the answer is within this of the smallest certified noise multiplier."""
 COARSE_WIDTH = 5e-3
+METHOD_GOAL = 5e-3
+"""Relative gap on coarse grids at which the search for the best method stops."""
 
 
 def calibrate(
@@ -94,9 +95,8 @@ def calibrate_and_certify(
     _, near = smallest_passing(certified([chosen], coarse), epsilon, start, COARSE_WIDTH)
     _, answer = smallest_passing(certified([chosen], fine), epsilon, near, WIDTH)
     certificate = certify(mechanism.with_noise(answer), delta=delta, method=method, watch=watch)
-    if certificate.bounds.upper > epsilon:
-        # certify was content with another method, up to its GAP_GOAL above the chosen one.
-        settled = certificate.method.upper
+    settled = certificate.method.upper
+    if settled != chosen:  # certify found a better one, or was content with one that is almost as good
         _, answer = smallest_passing(certified([settled], fine), epsilon, answer, WIDTH)
         certificate = certify(mechanism.with_noise(answer), delta=delta, watch=watch)
     if certificate.bounds.upper > epsilon:
@@ -117,7 +117,7 @@ def _best_method(mechanism: Mechanism, question: Question, coarse: Settings, sta
     noise, name = start, "gaussian"
     for _ in range(2):
         pair = dominating_pair(mechanism.with_noise(noise))
-        outcomes = run_accountants(pair, question, coarse, goal=COARSE_GOAL)
+        outcomes = run_accountants(pair, question, coarse, goal=METHOD_GOAL)
         _check_time(outcomes)
         found = best(outcomes, Side.UPPER)
         if found is None or found.method == name:

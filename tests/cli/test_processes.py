@@ -38,16 +38,21 @@ def run(here: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*COMMAND, *arguments], cwd=here, capture_output=True, text=True, timeout=PATIENCE)
 
 
+def without_progress(stderr: str) -> list[str]:
+    """The lines that are not progress, which appears only on slow machines."""
+    return [line for line in stderr.splitlines() if not line.startswith("hockeystick: ")]
+
+
 def test_from_plan_to_verified_certificate(here: Path) -> None:
     done = run(here, "calibrate", "small.toml", "--method", "gaussian", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["certificate"] == "small.certificate.json"
     verified = run(here, "verify", "small.certificate.json")
-    assert (verified.returncode, verified.stderr) == (0, "")
+    assert (verified.returncode, without_progress(verified.stderr)) == (0, [])
     text = (here / "small.certificate.json").read_text()
     (here / "small.certificate.json").write_text(text.replace('"sampling_prob": 0.01', '"sampling_prob": 0.001'))
     tampered = run(here, "verify", "small.certificate.json")
-    assert (tampered.returncode, tampered.stdout, tampered.stderr.count("\n")) == (1, "", 1)
+    assert (tampered.returncode, tampered.stdout, len(without_progress(tampered.stderr))) == (1, "", 1)
 
 
 def test_bad_input(here: Path) -> None:
@@ -61,8 +66,7 @@ def test_a_budget_is_kept(here: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["epsilon"]["upper"] > 0.0
     stopped = run(here, "calibrate", "large.toml", "--budget", "0.05")
-    lines = [line for line in stopped.stderr.splitlines() if not line.startswith("hockeystick: ")]
-    assert (stopped.returncode, stopped.stdout, len(lines)) == (1, "", 1)
+    assert (stopped.returncode, stopped.stdout, len(without_progress(stopped.stderr))) == (1, "", 1)
     assert sorted(os.listdir(here)) == ["large.toml", "small.toml"]
 
 

@@ -21,6 +21,7 @@ def command(
 ) -> None:
     """Find the smallest noise multiplier that is certified for the plan's target, and write the certificate."""
     from hockeystick.calibration import calibrate_and_certify
+    from hockeystick.certification import Question
     from hockeystick.files import check_writable
     from hockeystick.plan import Plan
 
@@ -29,6 +30,7 @@ def command(
     at = common.wanted_delta(loaded, delta)
     path = out if out is not None else Path(plan).stem + ".certificate.json"
     check_writable(path)
+    Question(delta=at)  # refuses bad numbers before anything is compiled
     with common.working("calibrating", budget) as watch:
         certificate = calibrate_and_certify(loaded.mechanism(), epsilon=target, delta=at, method=method, watch=watch)
     certificate.save(path)

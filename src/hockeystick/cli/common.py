@@ -119,6 +119,33 @@ def working(task: str, budget: str) -> Iterator["Watch"]:
         yield watch
 
 
+def certify_and_report(
+    mechanism: "Mechanism",
+    *,
+    delta: float | None = None,
+    epsilon: float | None = None,
+    method: str | None,
+    budget: str,
+    out: str | None,
+    json: bool,
+) -> None:
+    """What ``epsilon`` and ``delta`` do once they know their mechanism and their question."""
+    from hockeystick.certification import Question, certify
+    from hockeystick.files import check_writable
+
+    Question(delta=delta, epsilon=epsilon)  # refuses bad numbers before anything is compiled
+    if out is not None:
+        check_writable(out)
+    with working("certifying", budget) as watch:
+        certificate = certify(mechanism, delta=delta, epsilon=epsilon, method=method, watch=watch)
+    if out is not None:
+        certificate.save(out)
+    if json:
+        emit_json(claim_json(certificate, watch.elapsed()))
+    else:
+        emit(str(certificate))
+
+
 def claim_json(certificate: "Certificate", seconds: float) -> dict[str, Any]:
     """The JSON object of ``epsilon`` and ``delta``."""
     content = certificate.model_dump(mode="json")

@@ -13,20 +13,14 @@ def command(
     json: common.JsonOption = False,
 ) -> None:
     """Certify delta for a plan with a noise multiplier."""
-    from hockeystick.certification import certify
-    from hockeystick.files import check_writable
     from hockeystick.plan import Plan
 
     loaded = Plan.load(plan)
-    at = common.wanted_epsilon(loaded, epsilon)
-    mechanism = common.mechanism_with_noise(loaded, noise_multiplier)
-    if out is not None:
-        check_writable(out)
-    with common.working("certifying", budget) as watch:
-        certificate = certify(mechanism, epsilon=at, method=method, watch=watch)
-    if out is not None:
-        certificate.save(out)
-    if json:
-        common.emit_json(common.claim_json(certificate, watch.elapsed()))
-    else:
-        common.emit(str(certificate))
+    common.certify_and_report(
+        common.mechanism_with_noise(loaded, noise_multiplier),
+        epsilon=common.wanted_epsilon(loaded, epsilon),
+        method=method,
+        budget=budget,
+        out=out,
+        json=json,
+    )
