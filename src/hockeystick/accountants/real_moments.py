@@ -203,7 +203,7 @@ def log_thinned_excess(noise_multiplier: float, sampling_prob: float, orders: Ar
 
 def _log_convex_gap(log_u: Array, w: Array, a: float) -> Array:
     """log of ``(1+w)^a - 1 - a w`` >= 0, w > -1, with a small relative error everywhere."""
-    small = np.abs(w) * max(a, 1.0) < SERIES_REACH
+    small = np.abs(w) < SERIES_REACH / max(a, 1.0)
     near = np.where(small, w, 0.0)
     coefficient, series, power = 0.5 * a * (a - 1.0), np.zeros_like(w), np.ones_like(w)
     for k in range(2, SERIES_TERMS + 2):

@@ -107,8 +107,9 @@ def _coarsen(law: Law) -> tuple[Array, Array, Array]:
 
 def _equidistant_in_score(ratio: Array, mass: Array, nodes_per_unit: int, tail: float) -> Array:
     """Nodes at equal steps of the score of the atoms (ratio, mass), between the two tails."""
+    usable = (ratio > SMALLEST) & (mass > SMALLEST)
+    ratio, mass = ratio[usable], mass[usable]
     order = np.argsort(ratio)
-    order = order[int(np.count_nonzero(ratio <= 0.0)) :]
     ratio, mass = ratio[order], mass[order]
     if ratio.size == 0:
         return ratio

@@ -82,8 +82,10 @@ def unthin(law: Law, rate: float) -> Law:
     small = support < UNTHIN_FLOOR
     share = support[small] / UNTHIN_FLOOR
     move = absolute / UNTHIN_FLOOR
-    at_zero = float(law.mass[small] @ np.minimum(1.0 - share + move, 1.0))
-    at_floor = float(law.mass[small] @ np.minimum(share + move, 1.0))
+    # The truth may have moved across UNTHIN_FLOOR too, so the next node's mass counts among what can be moved.
+    movable = float(law.mass[: int(np.count_nonzero(small)) + 1].sum()) * move
+    at_zero = float(law.mass[small] @ (1.0 - share)) + movable
+    at_floor = float(law.mass[small] @ share) + movable
     kept, kept_mass = merge_equal(support[~small], law.mass[~small])
     return Law(
         support=np.concatenate([[0.0, UNTHIN_FLOOR * (1.0 - 1e-12)], kept]),

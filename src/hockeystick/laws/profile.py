@@ -1,13 +1,17 @@
 """The privacy profile of a law, and its inverse, both on the law's safe side."""
 
 from collections.abc import Callable
+from math import log
 
 import numpy as np
 
-from hockeystick.laws.law import UNIT_ROUNDOFF, Law
+from hockeystick.laws.law import MAX_RATIO, UNIT_ROUNDOFF, Law
 from hockeystick.types import Direction, Side
 
 MAX_EPSILON = 700.0
+SMALLEST_LOWER = 1e-150
+"""A lower bound below this is not claimed: pairs of nodes lose their P-mass to underflow only where their Q-mass is
+below 1e-188, given ratios within MAX_RATIO, and all of them together stay far below this."""
 
 
 def law_delta(law: Law, epsilon: float, direction: Direction) -> float:
@@ -22,7 +26,7 @@ def law_delta(law: Law, epsilon: float, direction: Direction) -> float:
     slack = law.mass_error + moved + (law.size + 8) * UNIT_ROUNDOFF
     if not slack < 1.0:  # rounding has eaten the bound: only the trivial one is left
         return 1.0 if upper else 0.0
-    if epsilon > MAX_EPSILON and not upper:  # read at MAX_EPSILON, a lower bound would be too high
+    if not upper and epsilon > log(MAX_RATIO):  # ratios this small, or this large, may have lost digits to underflow
         return 0.0
     threshold = float(np.exp(min(epsilon, MAX_EPSILON)))
     threshold = threshold * (1.0 - moved) if upper else threshold / (1.0 - moved)
@@ -32,6 +36,8 @@ def law_delta(law: Law, epsilon: float, direction: Direction) -> float:
     else:
         last = int(np.searchsorted(law.support, 1.0 / threshold, side="left"))
         value = float(law.mass[:last] @ (1.0 - threshold * law.support[:last]))
+    if not upper and value < SMALLEST_LOWER:
+        return 0.0
     factor = 1.0 / (1.0 - slack) if upper else 1.0 - slack
     return min(max(value * factor, 0.0), 1.0)
 

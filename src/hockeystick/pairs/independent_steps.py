@@ -10,6 +10,8 @@ from hockeystick.samplers import Deterministic, Poisson
 
 BINOMIAL_TAIL_ROUNDING = 1e-6
 """Far above the relative error of the binomial tail, which only has to be known roughly."""
+SMALLEST_SLACK = 1e-300
+"""A smaller tail may have lost its digits, or all of itself, to underflow."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +58,7 @@ def from_poisson(mechanism: Mechanism) -> IndependentSteps:
     cap, size = sampler.truncated_batch_size, sampler.num_examples
     if cap is not None and size is not None and cap < size:
         tail = float(betainc(cap + 1, size - cap, sampler.sampling_prob))  # Pr[Binomial(size, q) > cap]
-        slack = min(sampler.steps * tail * (1.0 + BINOMIAL_TAIL_ROUNDING), 1.0)
+        slack = min(max(sampler.steps * tail * (1.0 + BINOMIAL_TAIL_ROUNDING), SMALLEST_SLACK), 1.0)
     return IndependentSteps(
         noise_multiplier=mechanism.sigma, sampling_prob=sampler.sampling_prob, steps=sampler.steps, slack=slack
     )
