@@ -1,4 +1,4 @@
-"""The direct accountant at the ends of the range of doubles, where underflow must not turn a bound to the other side."""
+"""The direct accountant at the ends of the range of doubles: underflow must not turn a bound to the other side."""
 
 import pytest
 
