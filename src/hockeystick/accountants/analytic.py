@@ -141,4 +141,5 @@ ACCOUNTANT = Accountant(
     reference="feldman-shenfeld-2025, Theorem 3.2 and Corollary 3.12; proof for both directions in the module",
     analyses={AveragedSteps: _analyse},
     cost=lambda pair: 0.3 + 0.1 * log(pair.bins * pair.epochs),
+    no_better_than=("direct",),
 )

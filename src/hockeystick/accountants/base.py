@@ -52,6 +52,8 @@ class Accountant:
         refusal: why the proof does not cover a pair of a registered type on a side, or None.
         cost: rough seconds for one side; certify runs the cheap ones first.
         kind: deterministic or Monte Carlo.
+        no_better_than: accountants that are at least as tight up to their discretisation wherever they give a
+            value; certify then leaves this one out.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Accountant:
     refusal: Callable[[Any, Side], str | None] = _no_refusal
     cost: Callable[[Any], float] = lambda pair: 1e-3
     kind: Kind = Kind.DETERMINISTIC
+    no_better_than: tuple[str, ...] = ()
 
     def covers(self, pair_type: type[DominatingPair]) -> bool:
         """Whether there is an analysis for this type of pair."""

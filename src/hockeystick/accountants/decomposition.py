@@ -109,4 +109,5 @@ ACCOUNTANT = Accountant(
     reference="feldman-shenfeld-2025, Theorem 4.1 and Lemma 4.2; proof for both directions in the module",
     analyses={AveragedSteps: _analyse},
     cost=lambda pair: 0.5 + 0.15 * log1p(pair.bins * pair.epochs),
+    no_better_than=("direct",),
 )

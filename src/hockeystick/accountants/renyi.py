@@ -295,4 +295,5 @@ ACCOUNTANT = Accountant(
     "feldman-shenfeld-2025, Theorem 4.6 and Lemma 3.11",
     analyses={IndependentSteps: _independent, AveragedSteps: _averaged},
     cost=lambda pair: 0.2,
+    no_better_than=("direct",),
 )
