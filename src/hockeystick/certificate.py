@@ -28,7 +28,9 @@ class Interval(Spec):
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         if self.lower is not None and self.lower > self.upper:
-            raise InvalidInputError(f"The 'lower' field must be at most upper = {self.upper!r}. Got {self.lower!r} instead")
+            raise InvalidInputError(
+                f"The 'lower' field must be at most upper = {self.upper!r}. Got {self.lower!r} instead"
+            )
         return self
 
     @property
