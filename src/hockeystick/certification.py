@@ -306,7 +306,7 @@ def _certificate(
         )
     interval = Interval(upper=upper.value, lower=None if lower is None or lower.value is None else lower.value)
     used = [upper.method] + ([lower.method] if lower is not None and lower.method != upper.method else [])
-    sampler, strategy = mechanism.sampler, mechanism.strategy
+    sampler = mechanism.sampler
     return Certificate(
         hockeystick_version=__version__,
         mechanism=mechanism,
@@ -318,7 +318,7 @@ def _certificate(
         references=tuple(ACCOUNTANTS[name].reference for name in used),
         kind=upper.kind,
         confidence=upper.confidence,
-        sensitivity=strategy.max_column_norm,
+        sensitivity=mechanism.matrix.max_column_norm,
         requirements=(
             sampler.requirement,
             f"Clip the gradient of every example to a fixed norm, sum over the batch, and add fresh Gaussian noise of "

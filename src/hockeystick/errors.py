@@ -33,6 +33,12 @@ class VerificationError(HockeystickError):
     exit_code = 1
 
 
+class OptimisationError(HockeystickError):
+    """A strategy's optimiser did not converge (exit code 1)."""
+
+    exit_code = 1
+
+
 class BudgetExceededError(HockeystickError):
     """The time budget ran out inside an accountant (exit code 1)."""
 

@@ -1,11 +1,13 @@
 """Mechanism: strategy + sampler + noise multiplier. Frozen, public information only; knows nothing of accountants."""
 
-from pydantic import Field
+from typing import Self
+
+from pydantic import Field, model_validator
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.samplers import Sampler
 from hockeystick.spec import NoiseMultiplier, Spec
-from hockeystick.strategies import Identity, Strategy
+from hockeystick.strategies import Identity, Strategy, StrategyMatrix
 
 
 class Mechanism(Spec):
@@ -21,6 +23,16 @@ class Mechanism(Spec):
     strategy: Strategy = Field(default_factory=Identity)
     sampler: Sampler = Field(discriminator="kind")
     noise_multiplier: NoiseMultiplier | None = None
+
+    @model_validator(mode="after")
+    def _strategy_suits_the_steps(self) -> Self:
+        self.strategy.check(self.sampler.steps)
+        return self
+
+    @property
+    def matrix(self) -> StrategyMatrix:
+        """C for the steps of the sampler; an optimised strategy is optimised on first use."""
+        return self.strategy.matrix(self.sampler.steps)
 
     @property
     def sigma(self) -> float:

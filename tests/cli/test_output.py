@@ -145,7 +145,9 @@ def test_list_covers_everything(cli: Any) -> None:
 
     assert [row["name"] for row in listed("samplers")] == list(SAMPLERS)
     assert [row["name"] for row in listed("accountants")] == list(ACCOUNTANTS)
-    assert [row["name"] for row in listed("strategies")] == [one.model_fields["kind"].default for one in STRATEGIES]
+    assert [row["name"] for row in listed("strategies")] == [
+        one.model_fields["kind"].default for one in STRATEGIES.values()
+    ]
     support = listed("support")
     assert [row["name"] for row in support] == [f"{strategy} with {sampler}" for strategy, sampler in PAIRS]
     assert {name for row in support for name in row["summary"].split(", ")} == set(ACCOUNTANTS)

@@ -15,8 +15,10 @@ from hockeystick.types import Direction, Side
 
 
 def _analyse(pair: DominatingPair, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    error = pair.sensitivity_error if side is Side.UPPER else -pair.sensitivity_error
+
     def profile(epsilon: float) -> float:
-        return gaussian_delta(pair.noise_multiplier, pair.full_sensitivity, epsilon, side)
+        return gaussian_delta(pair.noise_multiplier, pair.full_sensitivity * (1.0 + error), epsilon, side)
 
     return dict.fromkeys(Direction, profile)
 

@@ -30,6 +30,11 @@ class DominatingPair(ABC):
         """
 
     @property
+    def sensitivity_error(self) -> float:
+        """Proved relative rounding error of :attr:`full_sensitivity`."""
+        return 0.0
+
+    @property
     def batches_are_public(self) -> bool:
         """Whether the batches are known anyway, which makes that Gaussian exact."""
         return False

@@ -5,8 +5,11 @@ from typing import cast, get_type_hints
 
 from hockeystick.errors import UnsupportedError
 from hockeystick.mechanism import Mechanism
-from hockeystick.pairs import averaged_steps, independent_steps, shuffled_batches
+from hockeystick.pairs import averaged_steps, bin_mixture, independent_steps, known_batches, shuffled_batches
 from hockeystick.pairs.base import DominatingPair
+
+ANY = "any other"
+"""Stands for every strategy that has no line of its own with a sampler."""
 
 PAIRS: dict[tuple[str, str], Callable[[Mechanism], DominatingPair]] = {
     ("identity", "deterministic"): independent_steps.from_deterministic,
@@ -14,6 +17,8 @@ PAIRS: dict[tuple[str, str], Callable[[Mechanism], DominatingPair]] = {
     ("identity", "random_allocation"): averaged_steps.from_random_allocation,
     ("identity", "balls_in_bins"): averaged_steps.from_balls_in_bins,
     ("identity", "shuffle"): shuffled_batches.from_shuffle,
+    (ANY, "deterministic"): known_batches.from_deterministic,
+    (ANY, "balls_in_bins"): bin_mixture.from_balls_in_bins,
 }
 
 
@@ -23,16 +28,22 @@ def pair_type(strategy: str, sampler: str) -> type[DominatingPair]:
     return cast(type[DominatingPair], kind)
 
 
+def registered(strategy: str, sampler: str) -> tuple[str, str] | None:
+    """The line of the registry for this combination, or None."""
+    return next((key for key in ((strategy, sampler), (ANY, sampler)) if key in PAIRS), None)
+
+
 def dominating_pair(mechanism: Mechanism) -> DominatingPair:
     """The pair that an adversary against this mechanism has to tell apart, under zero-out adjacency.
 
     Raises: UnsupportedError naming the combination when nobody has analysed it; InvalidInputError when the
     mechanism has no noise multiplier yet.
     """
-    key = (mechanism.strategy.kind, mechanism.sampler.kind)
-    if key not in PAIRS:
-        known = ", ".join(f"{strategy} with {sampler}" for strategy, sampler in PAIRS)
+    strategy, sampler = mechanism.strategy.kind, mechanism.sampler.kind
+    key = registered(strategy, sampler)
+    if key is None:
+        known = ", ".join(f"{one} with {other}" for one, other in PAIRS)
         raise UnsupportedError(
-            f"The strategy {key[0]!r} with the sampler {key[1]!r} has not been analysed; analysed are {known}."
+            f"The strategy {strategy!r} with the sampler {sampler!r} has not been analysed; analysed are {known}."
         )
     return PAIRS[key](mechanism)

@@ -15,7 +15,7 @@ def listing(topic: str) -> list[dict[str, str]]:
 
 
 def _strategies() -> list[dict[str, str]]:
-    return [{"name": str(family.model_fields["kind"].default), "summary": _first_line(family)} for family in STRATEGIES]
+    return [{"name": kind, "summary": _first_line(family)} for kind, family in STRATEGIES.items()]
 
 
 def _samplers() -> list[dict[str, str]]:

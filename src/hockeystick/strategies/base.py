@@ -1,17 +1,43 @@
-"""What every strategy matrix says of itself."""
+"""What every family of strategy matrices says of itself."""
 
 from abc import abstractmethod
+from functools import lru_cache
 
+from hockeystick.errors import InvalidInputError
 from hockeystick.spec import Spec
+from hockeystick.strategies.matrix.base import StrategyMatrix
 
 
 class StrategySpec(Spec):
     """The matrix C of the mechanism ``C x + z``: lower triangular, entrywise non-negative, public.
 
-    Gradients receive the rows of ``C^{-1} z``. A family is one final class in one file.
+    Gradients receive the rows of ``C^{-1} z``. A family is one final class in one file; its fields are what has to
+    be said beside the number of steps, and :meth:`matrix` gives C for that number.
     """
 
-    @property
+    def check(self, steps: int) -> None:
+        """Raise InvalidInputError, naming the field, when there is no such matrix for this number of steps."""
+        return
+
     @abstractmethod
-    def max_column_norm(self) -> float:
-        """Largest l2 norm of a column of C: the sensitivity of one participation, in clipping norms."""
+    def build(self, steps: int) -> StrategyMatrix:
+        """C for a number of steps that was checked. May run an optimiser."""
+
+    def matrix(self, steps: int) -> StrategyMatrix:
+        """C for this number of steps; built once and kept.
+
+        Raises: InvalidInputError when there is no such matrix; OptimisationError where an optimiser fails.
+        """
+        self.check(steps)
+        return _built(self, steps)
+
+
+@lru_cache(maxsize=16)
+def _built(strategy: StrategySpec, steps: int) -> StrategyMatrix:
+    return strategy.build(steps)
+
+
+def check_bands(bands: int, steps: int) -> None:
+    """No more bands than steps."""
+    if bands > steps:
+        raise InvalidInputError(f"The 'strategy.bands' field must be at most the {steps} steps. Got {bands} instead.")

@@ -2,7 +2,10 @@
 
 from typing import Literal
 
+import numpy as np
+
 from hockeystick.strategies.base import StrategySpec
+from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 
 
 class Identity(StrategySpec):
@@ -10,7 +13,6 @@ class Identity(StrategySpec):
 
     kind: Literal["identity"] = "identity"
 
-    @property
-    def max_column_norm(self) -> float:
-        """Largest l2 norm of a column of C: the sensitivity of one participation."""
-        return 1.0
+    def build(self, steps: int) -> ToeplitzMatrix:
+        """The identity."""
+        return ToeplitzMatrix(np.ones(1), steps)

@@ -1,0 +1,112 @@
+"""What every strategy matrix can do, whatever its structure."""
+
+from abc import ABC, abstractmethod
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+UNIT_ROUNDOFF = 2.0**-53
+BLOCK = 256
+"""Columns that are worked on at a time where all of them would not fit in memory."""
+
+
+class StrategyMatrix(ABC):
+    """C of the mechanism ``C x + z``: entrywise non-negative, shape (rows, steps), causal, with a left inverse.
+
+    Causal: a row is released after a step and depends on no later column. Square matrices are lower triangular; the
+    trees have more rows than steps.
+
+    Attributes:
+        steps: n, columns of C.
+
+    Rounding: C *is* the matrix of doubles that these methods compute with. A method that computes an entry in
+    several operations keeps it within the relative error ``rounding``, as no two terms of different sign are added.
+    """
+
+    steps: int
+
+    @property
+    def rows(self) -> int:
+        """Rows of C, equal to ``steps`` unless the family says otherwise."""
+        return self.steps
+
+    @property
+    @abstractmethod
+    def bands(self) -> int:
+        """p: an entry C[t, i] is zero unless ``i <= t < i + p`` (``steps`` for a full matrix)."""
+
+    @property
+    def rounding(self) -> float:
+        """Proved relative error of an entry, a mean or an inner product that these methods return."""
+        return (4.0 * self.rows + 64.0) * UNIT_ROUNDOFF
+
+    @abstractmethod
+    def columns(self, which: Indices) -> Array:
+        """The columns ``which`` (shape (m,)) as an array of shape (rows, m)."""
+
+    @abstractmethod
+    def dot(self, x: Array) -> Array:
+        """``C x`` for x of shape (steps,) or (steps, d)."""
+
+    @abstractmethod
+    def solve(self, z: Array) -> Array:
+        """``C^{-1} z`` for z of shape (rows,) or (rows, d): the x with ``C x = z``, or the left inverse's."""
+
+    def materialize(self) -> Array:
+        """C as an array of shape (rows, steps), for tests and small sizes."""
+        return self.columns(np.arange(self.steps))
+
+    @cached_property
+    def column_norms(self) -> Array:
+        """l2 norms of the columns, shape (steps,). O(rows * steps) time, O(rows) memory unless overridden."""
+        norms = np.empty(self.steps)
+        for first in range(0, self.steps, BLOCK):
+            which = np.arange(first, min(first + BLOCK, self.steps))
+            norms[which] = np.sqrt(np.einsum("ti,ti->i", *(2 * (self.columns(which),))))
+        return norms
+
+    @property
+    def max_column_norm(self) -> float:
+        """Largest l2 norm of a column: the sensitivity of one participation, in clipping norms."""
+        return float(self.column_norms.max())
+
+    def bin_means(self, bins: int) -> Array:
+        """``m_i = sum_j C[:, i + j bins]`` for every bin i, shape (rows, bins); ``bins`` divides ``steps``.
+
+        O(rows * steps) time and O(rows * bins) memory unless overridden.
+        """
+        means = np.zeros((self.rows, bins))
+        for first in range(0, self.steps, bins):
+            for start in range(0, bins, BLOCK):
+                stop = min(start + BLOCK, bins)
+                means[:, start:stop] += self.columns(np.arange(first + start, first + stop))
+        return means
+
+    def bin_gram(self, bins: int) -> Array:
+        """``G_ij = <m_i, m_j>``, shape (bins, bins), symmetric. O(rows * bins^2) time unless overridden."""
+        means = self.bin_means(bins)
+        gram: Array = means.T @ means
+        return np.maximum(gram, gram.T)
+
+    def query_errors(self, workload: Array) -> Array:
+        """Squared l2 norms of the rows of ``A C^{-1}``, shape (steps,), at noise multiplier 1.
+
+        Args:
+            workload: shape (steps,), first column of the lower-triangular Toeplitz matrix A.
+
+        O(steps^2 * bands) time, O(rows * BLOCK) memory unless overridden.
+        """
+        from scipy.signal import oaconvolve
+
+        errors = np.zeros(self.steps)
+        for first in range(0, self.rows, BLOCK):
+            unit = np.zeros((self.rows, min(BLOCK, self.rows - first)))
+            unit[first + np.arange(unit.shape[1]), np.arange(unit.shape[1])] = 1.0
+            noise = self.solve(unit)
+            queries = oaconvolve(noise, workload[:, None], axes=0)[: self.steps]
+            errors += np.einsum("ti,ti->t", queries, queries)
+        return errors

@@ -1,0 +1,88 @@
+"""Lower-triangular Toeplitz matrices: one column says it all."""
+
+from functools import cached_property
+
+import numpy as np
+from scipy.signal import lfilter, oaconvolve
+
+from hockeystick.strategies.matrix.base import Array, Indices, StrategyMatrix
+
+DIRECT = 64
+"""Filters up to this long are applied term by term, longer ones by fast convolution."""
+
+
+class ToeplitzMatrix(StrategyMatrix):
+    """``C[t, i] = coefficients[t - i]`` for ``0 <= t - i < p``, and zero elsewhere.
+
+    Args:
+        coefficients: shape (p,), non-negative, the first positive, p <= steps.
+        steps: n.
+    """
+
+    def __init__(self, coefficients: Array, steps: int) -> None:
+        self.coefficients: Array = np.ascontiguousarray(coefficients, dtype=np.float64)
+        self.steps = steps
+
+    @property
+    def bands(self) -> int:
+        """The number of coefficients."""
+        return int(self.coefficients.size)
+
+    @cached_property
+    def full_column(self) -> Array:
+        """The first column of C, shape (steps,)."""
+        return np.concatenate([self.coefficients, np.zeros(self.steps - self.bands)])
+
+    def columns(self, which: Indices) -> Array:
+        """Shifted copies of the first column, shape (steps, m)."""
+        offsets = np.arange(self.steps)[:, None] - which[None, :]
+        inside = (offsets >= 0) & (offsets < self.bands)
+        return np.where(inside, self.coefficients[np.where(inside, offsets, 0)], 0.0)
+
+    def dot(self, x: Array) -> Array:
+        """``C x``. O(steps * p * d), or O(steps log steps * d) for long filters (then rounded like an FFT)."""
+        if self.bands <= DIRECT:
+            filtered: Array = lfilter(self.coefficients, 1.0, x, axis=0)
+            return filtered
+        shape = (self.bands,) + (1,) * (x.ndim - 1)
+        convolved: Array = oaconvolve(x, self.coefficients.reshape(shape), axes=0)[: self.steps]
+        return convolved
+
+    def solve(self, z: Array) -> Array:
+        """``C^{-1} z`` by forward substitution. O(steps * p * d)."""
+        solved: Array = lfilter([1.0], self.coefficients, z, axis=0)
+        return solved
+
+    @cached_property
+    def column_norms(self) -> Array:
+        """The last columns are cut short. O(steps)."""
+        sums = np.cumsum(self.full_column**2)
+        return np.sqrt(sums[::-1])
+
+    def bin_profile(self, bins: int) -> Array:
+        """f of shape (steps,) with ``m_i[t] = f[t - i]`` for t >= i: one epoch's columns on top of each other.
+
+        O(steps * epochs).
+        """
+        profile = np.zeros(self.steps)
+        for first in range(0, self.steps, bins):
+            profile[first:] += self.full_column[: self.steps - first]
+        return profile
+
+    def bin_means(self, bins: int) -> Array:
+        """Shifts of one profile, shape (steps, bins). O(steps * bins)."""
+        return ToeplitzMatrix(self.bin_profile(bins), self.steps).columns(np.arange(bins))
+
+    def bin_gram(self, bins: int) -> Array:
+        """``G[i, i + d] = sum_{s < n - i - d} f[s] f[s + d]``, by running sums. O(steps * bins) time."""
+        profile, n = self.bin_profile(bins), self.steps
+        gram = np.empty((bins, bins))
+        for distance in range(bins):
+            sums = np.cumsum(profile[: n - distance] * profile[distance:])
+            first = np.arange(bins - distance)
+            gram[first, first + distance] = gram[first + distance, first] = sums[n - 1 - distance - first]
+        return gram
+
+    def query_errors(self, workload: Array) -> Array:
+        """A C^{-1} is Toeplitz too: running sums of one column's squares. O(steps * p)."""
+        return np.cumsum(self.solve(workload) ** 2)
