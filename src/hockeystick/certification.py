@@ -160,7 +160,11 @@ def verify(certificate: Certificate, *, watch: Watch | None = None) -> Certifica
         raise VerificationError(
             f"The '{what}.lower' field claims {claimed.lower!r}, but the recomputed bound is {found.lower!r}."
         )
-    for name in ("adjacency", "also_holds_for", "kind", "confidence", "sensitivity", "requirements", "references"):
+    if abs(again.sensitivity - certificate.sensitivity) > VERIFY_TOLERANCE * again.sensitivity:
+        raise VerificationError(
+            f"The 'sensitivity' field claims {certificate.sensitivity!r}, but recomputed it is {again.sensitivity!r}."
+        )
+    for name in ("adjacency", "also_holds_for", "kind", "confidence", "requirements", "references"):
         if getattr(again, name) != getattr(certificate, name):
             raise VerificationError(f"The {name!r} field does not follow from the mechanism.")
     return again
@@ -321,8 +325,7 @@ def _certificate(
         sensitivity=mechanism.matrix.max_column_norm,
         requirements=(
             sampler.requirement,
-            f"Clip the gradient of every example to a fixed norm, sum over the batch, and add fresh Gaussian noise of "
-            f"standard deviation {mechanism.sigma!r} times that norm to every step's sum, also for empty batches.",
+            mechanism.strategy.noise_requirement(mechanism.sigma),
             "Divide by a number fixed beforehand, such as the expected batch size, not by the size of the batch drawn.",
             "Keep the draws of batches and noise secret, and use them for this run only.",
         ),

@@ -2,6 +2,7 @@
 
 from hockeystick.accountants import (
     analytic,
+    comparison,
     decomposition,
     direct,
     dong_chen_ozgur,
@@ -24,6 +25,7 @@ ACCOUNTANTS: dict[str, Accountant] = {
         dong_chen_ozgur,
         analytic,
         decomposition,
+        comparison,
         shuffle_thresholds,
         shuffle_clones,
     )

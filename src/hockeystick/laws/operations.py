@@ -123,15 +123,23 @@ def average(law: Law, count: int, resolution: Resolution, *, tick: Tick = _no_ti
     remaining = count
     while remaining > 0:
         if remaining & 1:
-            result = doubled if result is None else _weighted(result, done, doubled, size, resolution, tick)
+            result = doubled if result is None else weighted(result, done, doubled, size, resolution, tick=tick)
             done += size
         remaining >>= 1
         if remaining:
-            doubled = _weighted(doubled, size, doubled, size, resolution, tick)
+            doubled = weighted(doubled, size, doubled, size, resolution, tick=tick)
             size *= 2
     if result is None:
         raise InvalidInputError(f"The 'count' parameter of average must be at least 1. Got {count!r} instead.")
     return result
+
+
+def weighted(a: Law, na: float, b: Law, nb: float, resolution: Resolution, *, tick: Tick = _no_tick) -> Law:
+    """The law of ``(na A + nb B) / (na + nb)`` for independent A and B: a hidden choice between two blocks of steps."""
+    same = a is b
+    a = _scaled(a, na / (na + nb))
+    b = a if same and na == nb else _scaled(b, nb / (na + nb))
+    return _combine(a, b, product=False, resolution=resolution, tick=tick)
 
 
 def mix(laws: Sequence[Law], weights: Sequence[float], resolution: Resolution) -> Law:
@@ -155,14 +163,6 @@ def mix(laws: Sequence[Law], weights: Sequence[float], resolution: Resolution) -
     if support.size <= 2 * max(law.size for law in laws):
         return whole
     return compose(whole, point_mass_at_one(side), resolution)
-
-
-def _weighted(a: Law, na: int, b: Law, nb: int, resolution: Resolution, tick: Tick) -> Law:
-    """The law of ``(na A + nb B) / (na + nb)`` for independent A and B."""
-    same = a is b
-    a = _scaled(a, na / (na + nb))
-    b = a if same else _scaled(b, nb / (na + nb))
-    return _combine(a, b, product=False, resolution=resolution, tick=tick)
 
 
 def _scaled(law: Law, factor: float) -> Law:

@@ -19,6 +19,14 @@ class StrategySpec(Spec):
         """Raise InvalidInputError, naming the field, when there is no such matrix for this number of steps."""
         return
 
+    def noise_requirement(self, noise_multiplier: float) -> str:
+        """What the run has to add, in a sentence."""
+        return (
+            f"Clip the gradient of every example to a fixed norm, sum over the batch, and add to the sum of step t, "
+            f"also for empty batches, row t of C^-1 z times that norm, where C is the {self.kind} matrix of this mechanism "
+            f"and all entries of z are independent Gaussians of standard deviation {noise_multiplier!r}."
+        )
+
     @abstractmethod
     def build(self, steps: int) -> StrategyMatrix:
         """C for a number of steps that was checked. May run an optimiser."""

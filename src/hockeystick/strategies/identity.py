@@ -13,6 +13,13 @@ class Identity(StrategySpec):
 
     kind: Literal["identity"] = "identity"
 
+    def noise_requirement(self, noise_multiplier: float) -> str:
+        """Fresh noise in every step."""
+        return (
+            f"Clip the gradient of every example to a fixed norm, sum over the batch, and add fresh Gaussian noise of "
+            f"standard deviation {noise_multiplier!r} times that norm to every step's sum, also for empty batches."
+        )
+
     def build(self, steps: int) -> ToeplitzMatrix:
         """The identity."""
         return ToeplitzMatrix(np.ones(1), steps)

@@ -1,0 +1,189 @@
+"""Covariance comparison: replace the Gram matrix of the bins by one whose law is known exactly.
+
+Kahane's inequality: for centred Gaussian vectors u and v with ``cov(u) <= cov(v)`` entry by entry, weights p_i >= 0 and
+convex f, ``E f(sum_i p_i e^(u_i - var(u_i)/2)) <= E f(sum_i p_i e^(v_i - var(v_i)/2))``. Both hockey-stick
+divergences are expectations of convex functions of the likelihood ratio, so a positive semidefinite ``G' >= G`` gives
+an upper bound and ``G'' <= G`` a lower bound on both directions (docs/theory/comparison.md).
+
+Known exactly are the *ultrametric* matrices: bins in blocks, blocks in larger blocks, and an inner product that only
+depends on the smallest block that two bins share. Inside a block the shared part is one Gaussian factor and the
+bins' own parts are independent: ``average`` and ``compose`` of laws, recursively.
+
+* **Upper, plain**: one block with the largest diagonal and the largest off-diagonal entry.
+* **Upper, combed**: reveal the bin's residue modulo m (revealing only helps the adversary). The bins of one residue are
+  m or more apart, so their inner products are small; each class is bounded as above, with its own entries, wrap pairs
+  included, and the classes are mixed.
+* **Lower**: nested blocks of neighbouring bins, each level with the smallest entry inside any of its blocks.
+
+Cost: O(log(bins)) projections of laws for each candidate; candidates are chosen on coarse grids.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+
+from hockeystick.accountants.base import Accountant, Settings
+from hockeystick.accountants.direct import law_profiles
+from hockeystick.accountants.geometric_mean import geometric_mean_profile
+from hockeystick.bounds import Profile
+from hockeystick.laws.discretise import gaussian_law
+from hockeystick.laws.grid import Resolution
+from hockeystick.laws.law import Array, Law
+from hockeystick.laws.operations import Tick, average, compose, mix, weighted
+from hockeystick.laws.profile import law_delta, smallest_epsilon
+from hockeystick.pairs.bin_mixture import BinMixture
+from hockeystick.types import Direction, Side
+
+SEARCH_NODES = 12
+"""Nodes per unit of score of the laws that only choose among candidates."""
+SEARCHED = 10
+"""At most this many combs, and as many block sizes, are tried."""
+SEARCH_ACCURACY = 1e-3
+"""Relative accuracy in epsilon of the choice among candidates."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level of an ultrametric Gram matrix: bins in a common block of ``size`` have at least ``inner`` in common."""
+
+    size: int
+    inner: float
+
+
+def ultrametric_law(
+    levels: Sequence[Level], bins: int, noise_multiplier: float, side: Side, resolution: Resolution, tick: Tick
+) -> Law:
+    """The law of X for an ultrametric Gram matrix.
+
+    Args:
+        levels: from the bins themselves (size 1, the diagonal entry) to the outermost blocks, with sizes that each
+            divide the next one and entries that do not grow. Bins that share no block have the entry of the last
+            level, whose size is therefore taken as all ``bins``.
+        bins: number of bins; the last block of every level may be cut short.
+        noise_multiplier: sigma.
+        side: UPPER gives a spread, LOWER a contraction of the exact law.
+
+    Cost: O(sum over levels of log(blocks in a block)) projections.
+    """
+
+    def block(level: int, size: int) -> Law:
+        """The law of one block, without what it shares with the blocks around it."""
+        outside = levels[level + 1].inner if level + 1 < len(levels) else 0.0
+        shared = gaussian_law(noise_multiplier, sqrt(max(levels[level].inner - outside, 0.0)), side, resolution)
+        if level == 0:
+            return shared
+        part = levels[level - 1].size
+        whole, rest = divmod(size, part)
+        inside = None if whole == 0 else average(block(level - 1, part), whole, resolution, tick=tick)
+        if rest:
+            last = block(level - 1, rest)
+            inside = last if inside is None else weighted(inside, whole * part, last, rest, resolution, tick=tick)
+        assert inside is not None
+        return inside if levels[level].inner <= outside else compose(inside, shared, resolution, tick=tick)
+
+    return block(len(levels) - 1, bins)
+
+
+def raised_levels(gram: Array, error: float) -> list[Level]:
+    """One block that holds all bins of ``gram``, with entries at least its own."""
+    others = gram[~np.eye(gram.shape[0], dtype=bool)]
+    common = float(others.max(initial=0.0)) * (1.0 + error)
+    return [Level(1, max(float(gram.diagonal().max()) * (1.0 + error), common)), Level(gram.shape[0], common)]
+
+
+def nested_levels(gram: Array, error: float, smallest: int) -> list[Level]:
+    """Blocks of ``smallest``, twice, four times ... as many neighbouring bins: entries at most those of ``gram``."""
+    own = float(gram.diagonal().min()) * (1.0 - error)
+    levels = [Level(1, own)]
+    size, bins = max(smallest, 2), gram.shape[0]
+    while size < bins:
+        ends = range(0, bins, size)
+        inside = min(float(gram[first : first + size, first : first + size].min()) for first in ends)
+        levels.append(Level(size, min(levels[-1].inner, inside * (1.0 - error))))
+        size *= 2
+    return [*levels, Level(bins, min(levels[-1].inner, float(gram.min()) * (1.0 - error)))]
+
+
+def combed_law(pair: BinMixture, teeth: int, resolution: Resolution, tick: Tick) -> Law:
+    """Upper law when the bin's residue modulo ``teeth`` is revealed; classes of one size share entries."""
+    gram, error, bins = pair.gram, pair.rounding, pair.bins
+    classes: dict[int, list[Level]] = {}
+    for residue in range(teeth):
+        part = gram[residue::teeth, residue::teeth]
+        levels = raised_levels(part, error)
+        known = classes.get(part.shape[0], levels)
+        classes[part.shape[0]] = [
+            Level(ours.size, max(ours.inner, theirs.inner)) for ours, theirs in zip(levels, known, strict=True)
+        ]
+    laws = [
+        ultrametric_law(levels, size, pair.noise_multiplier, Side.UPPER, resolution, tick)
+        for size, levels in classes.items()
+    ]
+    counts = [sum(1 for residue in range(teeth) if len(range(residue, bins, teeth)) == size) for size in classes]
+    if len(laws) == 1:
+        return laws[0]
+    return mix(laws, [size * count / bins for size, count in zip(classes, counts, strict=True)], resolution)
+
+
+def _spaced(largest: int) -> list[int]:
+    """Up to SEARCHED whole numbers from 1 to ``largest``, evenly on a logarithmic scale."""
+    return sorted({round(float(x)) for x in np.geomspace(1.0, largest, SEARCHED)})
+
+
+def _best(
+    candidates: Sequence[int], law_of: Callable[[int, Resolution], Law], side: Side, resolution: Resolution
+) -> list[int]:
+    """The candidates with the best epsilon at the delta that is asked for, one for each direction."""
+    if len(candidates) == 1:
+        return list(candidates)
+    delta, coarse = resolution.smallest_delta, Resolution(SEARCH_NODES, resolution.smallest_delta)
+    found: dict[Direction, list[tuple[float, int]]] = {direction: [] for direction in Direction}
+    for candidate in candidates:
+        law = law_of(candidate, coarse)
+        for direction in Direction:
+
+            def at(epsilon: float, law: Law = law, direction: Direction = direction) -> float:
+                return law_delta(law, epsilon, direction)
+
+            found[direction].append((smallest_epsilon(at, delta, side, tolerance=SEARCH_ACCURACY), candidate))
+    choose = min if side is Side.UPPER else max
+    return sorted({choose(values)[1] for values in found.values()})
+
+
+def _analyse(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    resolution, tick = settings.resolution, settings.watch.tick
+
+    def law_of(candidate: int, resolution: Resolution) -> Law:
+        if side is Side.UPPER:
+            return combed_law(pair, candidate, resolution, tick)
+        levels = nested_levels(pair.gram, pair.rounding, candidate)
+        return ultrametric_law(levels, pair.bins, pair.noise_multiplier, side, resolution, tick)
+
+    largest = min(pair.bins, max(pair.matrix.bands, 1))
+    chosen = _best(_spaced(largest), law_of, side, resolution)
+    profiles = [law_profiles(law_of(candidate, resolution)) for candidate in chosen]
+    pick = min if side is Side.UPPER else max
+    geometric = geometric_mean_profile(pair) if side is Side.UPPER else None
+
+    def profile(direction: Direction, extra: Profile | None) -> Profile:
+        parts = [one[direction] for one in profiles] + ([extra] if extra is not None else [])
+        return lambda epsilon: pick(part(epsilon) for part in parts)
+
+    return {Direction.REMOVE: profile(Direction.REMOVE, None), Direction.ADD: profile(Direction.ADD, geometric)}
+
+
+def _cost(pair: BinMixture) -> float:
+    return 0.4 + 2e-9 * pair.matrix.steps * pair.bins
+
+
+ACCOUNTANT = Accountant(
+    name="comparison",
+    summary="Gram matrix of the bins replaced by an ultrametric one, whose law is exact",
+    sides=(Side.UPPER, Side.LOWER),
+    errs="entries of the Gram matrix are raised for upper bounds and lowered for lower bounds (Kahane's inequality)",
+    reference="Kahane 1986; docs/theory/comparison.md",
+    analyses={BinMixture: _analyse},
+    cost=_cost,
+)
