@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from math import exp, log
 
 from hockeystick.accountants.base import Settings
+from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.certificate import Certificate
 from hockeystick.certification import (
     COARSE_NODES,
@@ -29,6 +30,8 @@ LARGEST_NOISE = 1e6
 WIDTH = 4e-4
 """Relative width of the final bracket: the answer is within this of the smallest certified noise multiplier."""
 COARSE_WIDTH = 5e-3
+EVALUATIONS = 12.0
+"""About how many times the chosen method is run; one that is too slow for that is not chosen."""
 METHOD_GOAL = 5e-3
 """Relative gap on coarse grids at which the search for the best method stops."""
 
@@ -91,12 +94,13 @@ def calibrate_and_certify(
         return at
 
     _, start = smallest_passing(certified(["gaussian"], coarse), epsilon, 1.0, COARSE_WIDTH)
-    chosen = _best_method(mechanism, question, coarse, start, epsilon) if method is None else method
+    allowed = _affordable(mechanism.with_noise(start), watch) if method is None else [method]
+    chosen = _best_method(mechanism, question, coarse, start, epsilon, allowed)
     _, near = smallest_passing(certified([chosen], coarse), epsilon, start, COARSE_WIDTH)
     _, answer = smallest_passing(certified([chosen], fine), epsilon, near, WIDTH)
     certificate = certify(mechanism.with_noise(answer), delta=delta, method=method, watch=watch)
     settled = certificate.method.upper
-    if settled != chosen:  # certify found a better one, or was content with one that is almost as good
+    if settled != chosen and settled in allowed:  # a better one, or one that is almost as good
         _, answer = smallest_passing(certified([settled], fine), epsilon, answer, WIDTH)
         certificate = certify(mechanism.with_noise(answer), delta=delta, watch=watch)
     if certificate.bounds.upper > epsilon:
@@ -112,12 +116,27 @@ def _check_time(outcomes: Sequence[Outcome]) -> None:
         raise BudgetExceededError(_OUT_OF_TIME)
 
 
-def _best_method(mechanism: Mechanism, question: Question, coarse: Settings, start: float, epsilon: float) -> str:
-    """The accountant with the smallest upper bound near the solution; two looks, from the Gaussian's answer."""
+def _affordable(mechanism: Mechanism, watch: Watch) -> list[str]:
+    """The accountants that the time that is left allows to run again and again."""
+    pair = dominating_pair(mechanism)
+    return [
+        name
+        for name, one in ACCOUNTANTS.items()
+        if one.why_not(pair, Side.UPPER) is None and one.cost(pair) * EVALUATIONS <= watch.remaining()
+    ]
+
+
+def _best_method(
+    mechanism: Mechanism, question: Question, coarse: Settings, start: float, epsilon: float, allowed: list[str]
+) -> str:
+    """The allowed accountant with the smallest upper bound near the solution; two looks, from the Gaussian's answer."""
+    if len(allowed) == 1:
+        return allowed[0]
     noise, name = start, "gaussian"
     for _ in range(2):
         pair = dominating_pair(mechanism.with_noise(noise))
-        outcomes = run_accountants(pair, question, coarse, goal=METHOD_GOAL)
+        applicable = [one for one in allowed if ACCOUNTANTS[one].why_not(pair, Side.UPPER) is None]
+        outcomes = run_accountants(pair, question, coarse, methods=applicable, goal=METHOD_GOAL)
         _check_time(outcomes)
         found = best(outcomes, Side.UPPER)
         if found is None or found.method == name:

@@ -23,7 +23,7 @@ class StrategySpec(Spec):
         """What the run has to add, in a sentence."""
         return (
             f"Clip the gradient of every example to a fixed norm, sum over the batch, and add to the sum of step t, "
-            f"also for empty batches, row t of C^-1 z times that norm, where C is the {self.kind} matrix of this mechanism "
+            f"also for empty batches, row t of C^-1 z times that norm, where C is the matrix of this mechanism "
             f"and all entries of z are independent Gaussians of standard deviation {noise_multiplier!r}."
         )
 
