@@ -18,15 +18,37 @@ if TYPE_CHECKING:
     from hockeystick.mechanism import Mechanism
     from hockeystick.plan import Plan
     from hockeystick.samplers import BallsInBins, Deterministic, Poisson, RandomAllocation, Shuffle
-    from hockeystick.strategies import Identity
+    from hockeystick.strategies import (
+        BandedInverse,
+        BandedInverseSquareRoot,
+        BandedSquareRoot,
+        BandedToeplitz,
+        BinaryTree,
+        BufferedToeplitz,
+        ColumnNormalizedBanded,
+        Custom,
+        Dense,
+        Identity,
+        SquareRoot,
+        TreeRestart,
+    )
     from hockeystick.types import Adjacency, Direction, Kind, Side
     from hockeystick.watch import Watch
 
 _HOMES = {
     "Adjacency": "types",
     "BallsInBins": "samplers",
+    "BandedInverse": "strategies",
+    "BandedInverseSquareRoot": "strategies",
+    "BandedSquareRoot": "strategies",
+    "BandedToeplitz": "strategies",
+    "BinaryTree": "strategies",
     "Bound": "bounds",
+    "BufferedToeplitz": "strategies",
     "Certificate": "certificate",
+    "ColumnNormalizedBanded": "strategies",
+    "Custom": "strategies",
+    "Dense": "strategies",
     "Deterministic": "samplers",
     "Direction": "types",
     "Identity": "strategies",
@@ -41,6 +63,8 @@ _HOMES = {
     "Settings": "accountants.base",
     "Shuffle": "samplers",
     "Side": "types",
+    "SquareRoot": "strategies",
+    "TreeRestart": "strategies",
     "Watch": "watch",
     "bound": "certification",
     "calibrate": "calibration",
@@ -52,8 +76,17 @@ _HOMES = {
 __all__ = [
     "Adjacency",
     "BallsInBins",
+    "BandedInverse",
+    "BandedInverseSquareRoot",
+    "BandedSquareRoot",
+    "BandedToeplitz",
+    "BinaryTree",
     "Bound",
+    "BufferedToeplitz",
     "Certificate",
+    "ColumnNormalizedBanded",
+    "Custom",
+    "Dense",
     "Deterministic",
     "Direction",
     "Identity",
@@ -68,16 +101,21 @@ __all__ = [
     "Settings",
     "Shuffle",
     "Side",
+    "SquareRoot",
+    "TreeRestart",
     "Watch",
     "bound",
     "calibrate",
     "certify",
     "compare",
+    "noise",
     "verify",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "noise":
+        return import_module("hockeystick.noise")
     if name not in _HOMES:
         raise AttributeError(f"module 'hockeystick' has no attribute {name!r}")
     value = getattr(import_module(f"hockeystick.{_HOMES[name]}"), name)

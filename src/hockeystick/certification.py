@@ -108,6 +108,7 @@ def certify(
     Raises: UnsupportedError for a mechanism nobody has analysed, CannotCertifyError when no finite bound exists.
     """
     question = Question(delta=delta, epsilon=epsilon)
+    mechanism = mechanism.pinned()
     pair = dominating_pair(mechanism)
     settings = settings_for(question, pair, watch or Watch(seconds=check_budget(budget)))
     methods = None if method is None else [method]

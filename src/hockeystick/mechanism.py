@@ -46,3 +46,7 @@ class Mechanism(Spec):
     def with_noise(self, noise_multiplier: float) -> "Mechanism":
         """The same mechanism with this noise multiplier."""
         return Mechanism(strategy=self.strategy, sampler=self.sampler, noise_multiplier=noise_multiplier)
+
+    def pinned(self) -> "Mechanism":
+        """The same mechanism, with files named by their digests."""
+        return self.model_copy(update={"strategy": self.strategy.pinned()})

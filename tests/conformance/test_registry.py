@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import get_args
 
 import pytest
+from strategy_examples import EXAMPLES
 
 from hockeystick import Direction, Kind, Mechanism, Outcome, Resolution, Side
 from hockeystick.accountants.base import Accountant, Settings
@@ -12,7 +13,7 @@ from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.certification import Question, run_accountants
 from hockeystick.errors import UnsupportedError
 from hockeystick.pairs.base import DominatingPair
-from hockeystick.pairs.registry import PAIRS, dominating_pair, pair_type
+from hockeystick.pairs.registry import ANY, PAIRS, dominating_pair, pair_type, registered
 from hockeystick.samplers import (
     SAMPLER_OPTIONS,
     SAMPLERS,
@@ -24,9 +25,9 @@ from hockeystick.samplers import (
     Sampler,
     Shuffle,
 )
-from hockeystick.strategies import STRATEGIES
+from hockeystick.strategies import STRATEGIES, BandedSquareRoot, StrategySpec
 
-CASES: tuple[tuple[Sampler, float], ...] = (
+PLAIN: tuple[tuple[Sampler, float], ...] = (
     (Deterministic(bins=4, epochs=3), 1.3),
     (Shuffle(batch_size=3, bins=1, epochs=2), 0.8),
     (Shuffle(batch_size=2, bins=6), 0.7),
@@ -44,21 +45,33 @@ CASES: tuple[tuple[Sampler, float], ...] = (
     (BallsInBins(bins=50, epochs=4), 1.2),
 )
 """Small mechanisms over all samplers; a new kind needs a line here."""
+CORRELATED: tuple[tuple[StrategySpec, Sampler, float], ...] = (
+    *((one, BallsInBins(bins=4, epochs=2), 1.5) for one in EXAMPLES.values()),
+    (BandedSquareRoot(bands=2), Deterministic(bins=5, epochs=3), 2.0),
+    (BandedSquareRoot(bands=4), BallsInBins(bins=1, epochs=5), 1.0),
+    (BandedSquareRoot(bands=4), BallsInBins(bins=40, epochs=3), 4.0),
+    (BandedSquareRoot(bands=1), BallsInBins(bins=30), 0.6),
+)
+MECHANISMS = [
+    *(Mechanism(sampler=sampler, noise_multiplier=noise) for sampler, noise in PLAIN),
+    *(Mechanism(strategy=one, sampler=sampler, noise_multiplier=noise) for one, sampler, noise in CORRELATED),
+]
+NAMES = [f"{one.strategy.kind}-{one.sampler.kind}-{at}" for at, one in enumerate(MECHANISMS)]
 EPSILONS = (0.0, 0.2, 1.0, 4.0)
 DELTAS = (1e-8, 1e-5, 1e-2)
 
 
 def test_the_cases_cover_every_sampler() -> None:
-    assert {sampler.kind for sampler, _ in CASES} == set(SAMPLERS)
+    assert {sampler.kind for sampler, _ in PLAIN} == set(SAMPLERS)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("strategy", EXAMPLES)
 @pytest.mark.parametrize("kind", SAMPLERS)
-def test_every_combination_has_a_pair_or_is_refused_by_name(kind: str, strategy: type) -> None:
+def test_every_combination_has_a_pair_or_is_refused_by_name(kind: str, strategy: str) -> None:
     sampler = SAMPLER_OPTIONS[kind]().sampler(Data(num_examples=8, batch_size=2, epochs=2))  # type: ignore[call-arg]
-    mechanism = Mechanism(strategy=strategy(), sampler=sampler, noise_multiplier=1.0)
-    key = (mechanism.strategy.kind, kind)
-    if key in PAIRS:
+    mechanism = Mechanism(strategy=EXAMPLES[strategy], sampler=sampler, noise_multiplier=1.0)
+    key = registered(strategy, kind)
+    if key is not None:
         pair = dominating_pair(mechanism)
         assert isinstance(pair, pair_type(*key))
         assert pair.noise_multiplier > 0.0
@@ -70,7 +83,7 @@ def test_every_combination_has_a_pair_or_is_refused_by_name(kind: str, strategy:
 
 
 def test_pairs_are_of_registered_kinds() -> None:
-    kinds = set(STRATEGIES)
+    kinds = {*STRATEGIES, ANY}
     for strategy, sampler in PAIRS:
         assert strategy in kinds
         assert sampler in SAMPLERS
@@ -97,7 +110,7 @@ def test_every_accountant_says_all_about_itself(one: Accountant) -> None:
 
 @pytest.mark.parametrize("one", ACCOUNTANTS.values(), ids=ACCOUNTANTS)
 def test_every_accountant_bounds_some_case_on_each_of_its_sides(one: Accountant) -> None:
-    pairs = [dominating_pair(Mechanism(sampler=sampler, noise_multiplier=noise)) for sampler, noise in CASES]
+    pairs = [dominating_pair(mechanism) for mechanism in MECHANISMS]
     for side in one.sides:
         applicable = [pair for pair in pairs if one.why_not(pair, side) is None]
         assert applicable
@@ -124,12 +137,10 @@ def questions() -> Iterator[tuple[Question, float]]:
         yield Question(delta=delta), delta
 
 
-@pytest.mark.parametrize(
-    ("sampler", "noise"), CASES, ids=[f"{sampler.kind}-{at}" for at, (sampler, _) in enumerate(CASES)]
-)
-def test_every_upper_bound_is_above_every_lower_bound(sampler: Sampler, noise: float) -> None:
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=NAMES)
+def test_every_upper_bound_is_above_every_lower_bound(mechanism: Mechanism) -> None:
     """The sandwich over the whole registry, in delta at several epsilon and in epsilon at several delta."""
-    pair = dominating_pair(Mechanism(sampler=sampler, noise_multiplier=noise))
+    pair = dominating_pair(mechanism)
     for question, smallest_delta in questions():
         outcomes = everything(pair, question, smallest_delta)
         uppers = {one.method: one.value for one in outcomes if one.side is Side.UPPER and one.value is not None}
@@ -140,9 +151,9 @@ def test_every_upper_bound_is_above_every_lower_bound(sampler: Sampler, noise: f
                 assert below <= above, f"{question}: {lower} says at least {below!r}, {upper} at most {above!r}"
 
 
-@pytest.mark.parametrize(("sampler", "noise"), CASES[::3], ids=[sampler.kind for sampler, _ in CASES[::3]])
-def test_profiles_fall_and_cover_their_directions(sampler: Sampler, noise: float) -> None:
-    pair = dominating_pair(Mechanism(sampler=sampler, noise_multiplier=noise))
+@pytest.mark.parametrize("mechanism", MECHANISMS[::3], ids=NAMES[::3])
+def test_profiles_fall_and_cover_their_directions(mechanism: Mechanism) -> None:
+    pair = dominating_pair(mechanism)
     for one in ACCOUNTANTS.values():
         for side in one.sides:
             if one.why_not(pair, side) is not None:

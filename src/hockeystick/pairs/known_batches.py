@@ -1,11 +1,11 @@
 """Correlated noise with batches that everybody knows: a single Gaussian."""
 
 from dataclasses import dataclass
-from math import sqrt
 
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.base import DominatingPair, require
 from hockeystick.samplers import Deterministic
+from hockeystick.strategies.sensitivity import fixed_epochs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +43,6 @@ def from_deterministic(mechanism: Mechanism) -> KnownBatches:
     matrix = mechanism.matrix
     return KnownBatches(
         noise_multiplier=mechanism.sigma,
-        sensitivity=sqrt(float((matrix.bin_means(sampler.bins) ** 2).sum(axis=0).max())),
-        error=4.0 * matrix.rounding,
+        sensitivity=fixed_epochs(matrix, sampler.bins).value,
+        error=8.0 * matrix.rounding,
     )

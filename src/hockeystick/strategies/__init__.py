@@ -7,13 +7,34 @@ from typing import Annotated, get_args
 
 from pydantic import Field
 
+from hockeystick.strategies.banded_inverse import BandedInverse
+from hockeystick.strategies.banded_inverse_square_root import BandedInverseSquareRoot
 from hockeystick.strategies.banded_square_root import BandedSquareRoot
+from hockeystick.strategies.banded_toeplitz import BandedToeplitz
 from hockeystick.strategies.base import StrategySpec
+from hockeystick.strategies.binary_tree import BinaryTree
+from hockeystick.strategies.buffered_toeplitz import BufferedToeplitz
+from hockeystick.strategies.column_normalized_banded import ColumnNormalizedBanded
+from hockeystick.strategies.custom import Custom
+from hockeystick.strategies.dense import Dense
 from hockeystick.strategies.identity import Identity
 from hockeystick.strategies.matrix.base import StrategyMatrix
+from hockeystick.strategies.square_root import SquareRoot
+from hockeystick.strategies.tree_restart import TreeRestart
 
 Strategy = Annotated[
-    Identity | BandedSquareRoot,
+    Identity
+    | BandedSquareRoot
+    | BandedInverseSquareRoot
+    | SquareRoot
+    | BandedToeplitz
+    | ColumnNormalizedBanded
+    | BandedInverse
+    | BufferedToeplitz
+    | BinaryTree
+    | TreeRestart
+    | Dense
+    | Custom,
     Field(discriminator="kind"),
 ]
 """Any strategy, told apart by ``kind``."""
@@ -23,9 +44,19 @@ STRATEGIES: dict[str, type[StrategySpec]] = {c.model_fields["kind"].default: c f
 
 __all__ = [
     "STRATEGIES",
+    "BandedInverse",
+    "BandedInverseSquareRoot",
     "BandedSquareRoot",
+    "BandedToeplitz",
+    "BinaryTree",
+    "BufferedToeplitz",
+    "ColumnNormalizedBanded",
+    "Custom",
+    "Dense",
     "Identity",
+    "SquareRoot",
     "Strategy",
     "StrategyMatrix",
     "StrategySpec",
+    "TreeRestart",
 ]

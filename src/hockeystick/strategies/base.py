@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from functools import lru_cache
+from typing import Self
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.spec import Spec
@@ -26,6 +27,10 @@ class StrategySpec(Spec):
             f"also for empty batches, row t of C^-1 z times that norm, where C is the matrix of this mechanism "
             f"and all entries of z are independent Gaussians of standard deviation {noise_multiplier!r}."
         )
+
+    def pinned(self) -> Self:
+        """The same strategy, saying all that it depends on: files are named by their digests."""
+        return self
 
     @abstractmethod
     def build(self, steps: int) -> StrategyMatrix:

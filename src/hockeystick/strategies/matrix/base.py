@@ -37,7 +37,15 @@ class StrategyMatrix(ABC):
     @property
     @abstractmethod
     def bands(self) -> int:
-        """p: an entry C[t, i] is zero unless ``i <= t < i + p`` (``steps`` for a full matrix)."""
+        """p: columns that are p or more steps apart are orthogonal (``steps`` for a full matrix).
+
+        For a square matrix: an entry C[t, i] is zero unless ``i <= t < i + p``.
+        """
+
+    @property
+    def toeplitz_column(self) -> Array | None:
+        """The first column when every other one is it, moved down; None for any other structure."""
+        return None
 
     @property
     def rounding(self) -> float:

@@ -29,7 +29,7 @@ class ToeplitzMatrix(StrategyMatrix):
         return int(self.coefficients.size)
 
     @cached_property
-    def full_column(self) -> Array:
+    def toeplitz_column(self) -> Array:
         """The first column of C, shape (steps,)."""
         return np.concatenate([self.coefficients, np.zeros(self.steps - self.bands)])
 
@@ -42,7 +42,7 @@ class ToeplitzMatrix(StrategyMatrix):
     def dot(self, x: Array) -> Array:
         """``C x``. O(steps * p * d), or O(steps log steps * d) for long filters (then rounded like an FFT)."""
         if self.bands <= DIRECT:
-            filtered: Array = lfilter(self.coefficients, 1.0, x, axis=0)
+            filtered: Array = lfilter(self.coefficients, [1.0], x, axis=0)
             return filtered
         shape = (self.bands,) + (1,) * (x.ndim - 1)
         convolved: Array = oaconvolve(x, self.coefficients.reshape(shape), axes=0)[: self.steps]
@@ -56,7 +56,7 @@ class ToeplitzMatrix(StrategyMatrix):
     @cached_property
     def column_norms(self) -> Array:
         """The last columns are cut short. O(steps)."""
-        sums = np.cumsum(self.full_column**2)
+        sums = np.cumsum(self.toeplitz_column**2)
         return np.sqrt(sums[::-1])
 
     def bin_profile(self, bins: int) -> Array:
@@ -66,7 +66,7 @@ class ToeplitzMatrix(StrategyMatrix):
         """
         profile = np.zeros(self.steps)
         for first in range(0, self.steps, bins):
-            profile[first:] += self.full_column[: self.steps - first]
+            profile[first:] += self.toeplitz_column[: self.steps - first]
         return profile
 
     def bin_means(self, bins: int) -> Array:

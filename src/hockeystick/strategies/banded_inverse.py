@@ -1,0 +1,37 @@
+"""BandInvMF: Toeplitz with a banded inverse, optimised for prefix sums."""
+
+from typing import Literal
+
+from hockeystick.spec import Count
+from hockeystick.strategies.base import StrategySpec, check_bands
+from hockeystick.strategies.matrix.inverse_toeplitz import InverseToeplitzMatrix
+from hockeystick.strategies.optimise.banded_inverse import optimal_inverse_coefficients
+
+
+class BandedInverse(StrategySpec):
+    """BandInvMF: C is Toeplitz and its inverse, which makes the noise, has ``bands`` diagonals.
+
+    It minimises the mean squared error of prefix sums times the squared sensitivity among the inverses with no
+    positive entry off the diagonal; C then has no negative one. Scaled to maximum column norm 1, also where
+    ``min_sep`` makes the sensitivity larger than that.
+
+    Fields:
+        bands: p, at least 1 and at most the number of steps.
+        min_sep: the sensitivity is that of as many participations as fit, at least this many steps apart; None: of
+            a single one.
+
+    Reference: Kalinin et al. (2025), "Back to square roots: an optimal bound on the matrix factorization error for
+    multi-epoch differentially private SGD".
+    """
+
+    kind: Literal["banded_inverse"] = "banded_inverse"
+    bands: Count
+    min_sep: Count | None = None
+
+    def check(self, steps: int) -> None:
+        """No more bands than steps."""
+        check_bands(self.bands, steps)
+
+    def build(self, steps: int) -> InverseToeplitzMatrix:
+        """A full Toeplitz matrix with ``bands`` coefficients in its inverse, by L-BFGS: some O(100 steps * bands)."""
+        return InverseToeplitzMatrix(optimal_inverse_coefficients(steps, self.bands, self.min_sep), steps)

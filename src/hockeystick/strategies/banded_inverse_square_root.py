@@ -1,0 +1,40 @@
+"""BISR: the inverse has the first bands of the inverse square root of the prefix-sum matrix."""
+
+from typing import Literal
+
+import numpy as np
+
+from hockeystick.spec import Count
+from hockeystick.strategies.base import StrategySpec, check_bands
+from hockeystick.strategies.matrix.base import Array
+from hockeystick.strategies.matrix.inverse_toeplitz import InverseToeplitzMatrix
+
+
+class BandedInverseSquareRoot(StrategySpec):
+    """BISR: the inverse square root of the prefix-sum matrix, cut to ``bands`` diagonals. No optimisation; raw scale.
+
+    The coefficients of ``C^{-1}`` are those of ``(1 - x)^(1/2)``: ``g(0) = 1``, ``g(k) = g(k-1) (1 - 3/(2k))``. All
+    after the first are negative, so that C has no negative entries.
+
+    Fields:
+        bands: p, at least 1 and at most the number of steps.
+
+    Reference: Kalinin, McKenna, Upadhyay, Lampert (2025), "Back to square roots".
+    """
+
+    kind: Literal["banded_inverse_square_root"] = "banded_inverse_square_root"
+    bands: Count
+
+    def check(self, steps: int) -> None:
+        """No more bands than steps."""
+        check_bands(self.bands, steps)
+
+    def build(self, steps: int) -> InverseToeplitzMatrix:
+        """Toeplitz with a short inverse."""
+        return InverseToeplitzMatrix(inverse_square_root_coefficients(self.bands), steps)
+
+
+def inverse_square_root_coefficients(count: int) -> Array:
+    """The first ``count`` coefficients of ``(1 - x)^(1/2)``."""
+    k = np.arange(1.0, count)
+    return np.concatenate([[1.0], np.cumprod(1.0 - 1.5 / k)])

@@ -1,0 +1,34 @@
+"""Banded Toeplitz, optimised for prefix sums."""
+
+from typing import Literal
+
+from hockeystick.spec import Count
+from hockeystick.strategies.base import StrategySpec, check_bands
+from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
+from hockeystick.strategies.optimise.banded_toeplitz import optimal_coefficients
+
+
+class BandedToeplitz(StrategySpec):
+    """The Toeplitz matrix with ``bands`` diagonals that minimises mean squared error times squared sensitivity.
+
+    The error is that of the prefix sums of ``C^{-1} z``; the sensitivity is that of one participation, or of several
+    that are at least ``bands`` steps apart, up to their number. Scaled to maximum column norm 1.
+
+    Fields:
+        bands: p, at least 1 and at most the number of steps.
+
+    Reference: Choquette-Choo et al. (2023), "(Amplified) banded matrix factorization: a unified approach to private
+    training"; McKenna (2025), "Scaling up the banded matrix factorization mechanism for large scale differentially
+    private machine learning".
+    """
+
+    kind: Literal["banded_toeplitz"] = "banded_toeplitz"
+    bands: Count
+
+    def check(self, steps: int) -> None:
+        """No more bands than steps."""
+        check_bands(self.bands, steps)
+
+    def build(self, steps: int) -> ToeplitzMatrix:
+        """Toeplitz with ``bands`` coefficients, by L-BFGS: tens of O(steps * bands)."""
+        return ToeplitzMatrix(optimal_coefficients(steps, self.bands), steps)

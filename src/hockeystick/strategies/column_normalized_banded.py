@@ -1,0 +1,33 @@
+"""BandMF: banded with columns of norm 1, optimised for prefix sums."""
+
+from typing import Literal
+
+from hockeystick.spec import Count
+from hockeystick.strategies.base import StrategySpec, check_bands
+from hockeystick.strategies.matrix.banded import BandedMatrix
+from hockeystick.strategies.optimise.column_normalized import optimal_columns
+
+
+class ColumnNormalizedBanded(StrategySpec):
+    """BandMF: of the matrices with ``bands`` diagonals and columns of norm 1 that with the least mean squared error.
+
+    The error is that of the prefix sums of ``C^{-1} z``. Every column has norm 1, so the sensitivity is 1 for one
+    participation and the square root of their number for several that are at least ``bands`` steps apart.
+
+    Fields:
+        bands: p, at least 1 and at most the number of steps.
+
+    Reference: McKenna (2025), "Scaling up the banded matrix factorization mechanism for large scale differentially
+    private machine learning".
+    """
+
+    kind: Literal["column_normalized_banded"] = "column_normalized_banded"
+    bands: Count
+
+    def check(self, steps: int) -> None:
+        """No more bands than steps."""
+        check_bands(self.bands, steps)
+
+    def build(self, steps: int) -> BandedMatrix:
+        """By L-BFGS: hundreds of O(steps * bands^2) time, O(steps * bands) memory."""
+        return BandedMatrix(optimal_columns(steps, self.bands))

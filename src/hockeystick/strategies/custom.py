@@ -1,0 +1,116 @@
+"""A matrix of one's own, from a file."""
+
+import hashlib
+import io
+from typing import Annotated, Literal, Self
+
+import numpy as np
+from numpy.lib import format as npy
+from pydantic import Field
+
+from hockeystick.errors import InvalidInputError, shortened
+from hockeystick.files import read_small_file
+from hockeystick.strategies.base import StrategySpec
+from hockeystick.strategies.matrix.base import Array
+from hockeystick.strategies.matrix.dense import DenseMatrix
+
+MAX_STEPS = 8192
+"""A larger matrix would take more than half a gigabyte."""
+MAX_FILE_BYTES = 8 * MAX_STEPS**2 + 4096
+EXTREME = 1e50
+"""No entry is above this and no diagonal one below its inverse, so that squares neither overflow nor vanish."""
+MAX_KEPT = 2
+
+
+class Custom(StrategySpec):
+    """A lower-triangular, non-negative matrix from a ``.npy`` file. Used as it is, at its own scale.
+
+    The file is read when the matrix is wanted, every time, so that a changed file gives the changed matrix; a mechanism
+    or a certificate that names it can be handled without it.
+
+    Fields:
+        path: the file, from the working directory; a square array of real numbers with a positive diagonal and as many
+            rows as there are steps, at most 8192 and in at most half a gigabyte.
+        sha256: of the file's bytes; when given, another file is refused. Certificates fill it in.
+    """
+
+    kind: Literal["custom"] = "custom"
+    path: Annotated[str, Field(min_length=1)]
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
+
+    def pinned(self) -> Self:
+        """The same strategy, for this content of the file alone. Raises InvalidInputError as :meth:`matrix` does."""
+        return self.model_copy(update={"sha256": self._content()[1]})
+
+    def matrix(self, steps: int) -> DenseMatrix:
+        """C for this number of steps; its entries are checked once.
+
+        Raises: InvalidInputError when the file cannot be read, is not the one of ``sha256``, or holds no such matrix.
+        """
+        content, digest = self._content()
+        matrix = _kept.get(digest)
+        if matrix is None:
+            matrix = _kept[digest] = DenseMatrix(_entries(content, self.path))
+            if len(_kept) > MAX_KEPT:
+                del _kept[next(iter(_kept))]
+        if matrix.steps != steps:
+            raise InvalidInputError(
+                f"The 'strategy.path' field must name a matrix with as many rows as the {steps} steps. "
+                f"Got {matrix.steps} rows instead."
+            )
+        return matrix
+
+    def build(self, steps: int) -> DenseMatrix:
+        """The matrix in the file."""
+        return self.matrix(steps)
+
+    def _content(self) -> tuple[bytes, str]:
+        """The bytes of the file and their digest."""
+        content = read_small_file(self.path, f"'strategy.path' file {shortened(self.path)}", MAX_FILE_BYTES)
+        digest = hashlib.sha256(content).hexdigest()
+        if self.sha256 not in (None, digest):
+            raise InvalidInputError(
+                f"The 'strategy.sha256' field must be {digest!r} for the 'strategy.path' file {shortened(self.path)}. "
+                f"Got {self.sha256!r} instead."
+            )
+        return content, digest
+
+
+_kept: dict[str, DenseMatrix] = {}
+"""The matrices of the last few files, by the digest of their bytes."""
+
+
+def _entries(content: bytes, path: str) -> Array:
+    """The array in a .npy file, if it can be a strategy matrix."""
+
+    def refuse(reason: str) -> InvalidInputError:
+        return InvalidInputError(f"The 'strategy.path' field must name {reason}. Got {shortened(path)} instead.")
+
+    stream = io.BytesIO(content)
+    try:
+        read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[npy.read_magic(stream)]
+        shape, _, dtype = read_header(stream)
+    except (KeyError, ValueError, EOFError, OSError):
+        raise refuse("a file in NumPy's .npy format") from None
+    if dtype.kind not in "fiu":
+        raise refuse(f"an array of real numbers, not of {dtype.name}")
+    if len(shape) != 2 or shape[0] != shape[1] or shape[0] == 0:
+        raise refuse(f"a square matrix, not an array of shape {shape}")
+    if shape[0] > MAX_STEPS:
+        raise refuse(f"a matrix of at most {MAX_STEPS} rows, not {shape[0]}")
+    if len(content) - stream.tell() != shape[0] * shape[1] * dtype.itemsize:
+        raise refuse("a whole .npy file: its size is not that of its array")
+    stream.seek(0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        entries = npy.read_array(stream, allow_pickle=False).astype(np.float64)
+    if not np.isfinite(entries).all():
+        raise refuse("a matrix of finite numbers")
+    if np.triu(entries, 1).any():
+        raise refuse("a lower-triangular matrix, with zeros above the diagonal")
+    if (entries < 0.0).any():
+        raise refuse("a matrix without negative entries")
+    if not (entries.diagonal() >= 1.0 / EXTREME).all():
+        raise refuse(f"a matrix that is not singular, with at least {1.0 / EXTREME:g} everywhere on the diagonal")
+    if (entries > EXTREME).any():
+        raise refuse(f"a matrix of entries of at most {EXTREME:g}")
+    return entries

@@ -1,0 +1,183 @@
+"""Lower-triangular matrices with few diagonals, every column its own."""
+
+from functools import cached_property
+
+import numpy as np
+from numba import njit
+from scipy.signal import lfilter
+
+from hockeystick.strategies.matrix.base import Array, Indices, StrategyMatrix
+
+REASSOCIATE = {"reassoc", "contract", "nsz"}
+"""Sums may be reordered for vector units; NaN and infinity keep their meaning."""
+WIDTH = 512
+"""Columns of a right-hand side that are solved for at a time: the last p rows of them stay in the cache."""
+NEGLIGIBLE = 1e-12
+
+
+class BandedMatrix(StrategyMatrix):
+    """``C[i + d, i] = band[i, d]`` for ``0 <= d < p``, and zero elsewhere.
+
+    Args:
+        band: shape (n, p), non-negative, ``band[:, 0]`` positive, zero where ``i + d >= n``, p <= n. Kept, not copied.
+    """
+
+    def __init__(self, band: Array) -> None:
+        self.band: Array = np.ascontiguousarray(band, dtype=np.float64)
+        self.steps = int(band.shape[0])
+
+    @property
+    def bands(self) -> int:
+        """The number of diagonals."""
+        return int(self.band.shape[1])
+
+    def columns(self, which: Indices) -> Array:
+        """Zero outside the band."""
+        found = np.zeros((self.steps, which.size))
+        rows = which[:, None] + np.arange(self.bands)[None, :]
+        inside = rows < self.steps
+        found[rows[inside], np.nonzero(inside)[0]] = self.band[which][inside]
+        return found
+
+    def dot(self, x: Array) -> Array:
+        """``C x``. O(steps * p * d)."""
+        return _dot(self.band, _as_table(x)).reshape(x.shape)
+
+    def solve(self, z: Array) -> Array:
+        """``C^{-1} z`` by forward substitution. O(steps * p * d)."""
+        return _solve(self.band, _as_table(z)).reshape(z.shape)
+
+    @cached_property
+    def column_norms(self) -> Array:
+        """O(steps * p)."""
+        norms: Array = np.sqrt(np.einsum("id,id->i", self.band, self.band))
+        return norms
+
+    def bin_means(self, bins: int) -> Array:
+        """Shape (steps, bins). O(steps * p) beside the zeros."""
+        return _bin_means(self.band, bins)
+
+    def bin_gram(self, bins: int) -> Array:
+        """Columns p steps apart are orthogonal, the products of the others fold into bins. O(steps * p^2 + bins^2)."""
+        return _bin_gram(self.band, bins)
+
+    def query_errors(self, workload: Array) -> Array:
+        """Shape (steps,). O(steps * (p + q)^2) where A^{-1} has q diagonals, as for prefix sums and momentum.
+
+        Entries of A^{-1} below 1e-12 of the largest are taken for zero. With more than steps / 4 diagonals the general
+        method runs.
+        """
+        taps: Array = lfilter([1.0], workload, np.eye(1, self.steps)[0])
+        used = int(np.flatnonzero(np.abs(taps) > NEGLIGIBLE * np.abs(taps).max())[-1]) + 1
+        if used + self.bands > self.steps // 4:
+            return super().query_errors(workload)
+        return covariances(*autoregression(self.band, taps[:used]))[:, 0]
+
+
+def _as_table(x: Array) -> Array:
+    return np.ascontiguousarray(x, dtype=np.float64).reshape(x.shape[0], -1)
+
+
+@njit(cache=True)
+def _dot(band: Array, x: Array) -> Array:
+    n, p = band.shape
+    product = np.zeros(x.shape)
+    for i in range(n):
+        for d in range(min(p, n - i)):
+            entry = band[i, d]
+            for column in range(x.shape[1]):
+                product[i + d, column] += entry * x[i, column]
+    return product
+
+
+@njit(cache=True)
+def _solve(band: Array, z: Array) -> Array:
+    n, p = band.shape
+    solved = z.copy()
+    for first in range(0, z.shape[1], WIDTH):
+        last = min(first + WIDTH, z.shape[1])
+        for t in range(n):
+            for d in range(1, min(p, t + 1)):
+                entry = band[t - d, d]
+                for column in range(first, last):
+                    solved[t, column] -= entry * solved[t - d, column]
+            for column in range(first, last):
+                solved[t, column] /= band[t, 0]
+    return solved
+
+
+@njit(cache=True)
+def _bin_means(band: Array, bins: int) -> Array:
+    n, p = band.shape
+    means = np.zeros((n, bins))
+    for i in range(n):
+        for d in range(min(p, n - i)):
+            means[i + d, i % bins] += band[i, d]
+    return means
+
+
+@njit(cache=True)
+def _bin_gram(band: Array, bins: int) -> Array:
+    """Sums over at most p, then n / bins, then 2 p / bins + 2 terms: fewer than 4 n roundings in all."""
+    n, p = band.shape
+    gram = np.zeros((bins, bins))
+    for distance in range(p):
+        folded = np.zeros(bins)
+        for i in range(n - distance):
+            product = 0.0
+            for d in range(min(p - distance, n - distance - i)):
+                product += band[i, d + distance] * band[i + distance, d]
+            folded[i % bins] += product
+        for i in range(bins):
+            j = (i + distance) % bins
+            gram[i, j] += folded[i]
+            if distance > 0:
+                gram[j, i] += folded[i]
+    return gram
+
+
+@njit(cache=True)
+def autoregression(band: Array, taps: Array) -> tuple[Array, Array]:
+    """The queries ``S = A C^{-1} z`` as ``S_t = s_t z_t + sum_{d=1}^{w} a_{t,d} S_{t-d}``: C A^{-1} is banded too.
+
+    Args:
+        band: shape (n, p), as of :class:`BandedMatrix`.
+        taps: shape (q,), first column of A^{-1} without the zeros that follow: (1, -1) for prefix sums.
+
+    Returns: s of shape (n,) and a of shape (n, w + 1), w = p + q - 2, where a[t, d] is zero for d = 0 and d > t.
+    """
+    n, p = band.shape
+    memory = np.zeros((n, p + taps.size - 1))
+    scale = 1.0 / (band[:, 0] * taps[0])
+    for t in range(n):
+        for d in range(1, min(t, memory.shape[1] - 1) + 1):
+            entry = 0.0
+            for k in range(max(d - p + 1, 0), min(taps.size - 1, d) + 1):
+                entry += band[t - d + k, d - k] * taps[k]
+            memory[t, d] = -entry * scale[t]
+    return scale, memory
+
+
+@njit(cache=True, fastmath=REASSOCIATE)
+def covariances(scale: Array, memory: Array) -> Array:
+    """``K[t, j] = Cov(S_t, S_{t-j})``, shape (n, w + 1), for white z: exact, by a recursion. O(n w^2).
+
+    ``K[t, j] = sum_d a_{t,d} Cov(S_{t-d}, S_{t-j})`` for j >= 1, and ``K[t, 0] = s_t^2 + sum_d a_{t,d} K[t, d]``, where
+    Cov(S_{t-d}, S_{t-j}) stands in one of the last w rows. A pair (d, j) is visited once, with its mirror image.
+    """
+    n, width = memory.shape
+    found = np.zeros((n, width))
+    for t in range(n):
+        last = min(t, width - 1)
+        a, new = memory[t], found[t]
+        variance = scale[t] * scale[t]
+        for d in range(1, last + 1):
+            old, weight = found[t - d], a[d]
+            total = weight * old[0]
+            for gap in range(1, last - d + 1):
+                total += a[d + gap] * old[gap]
+                new[d + gap] += weight * old[gap]
+            new[d] += total
+            variance += weight * new[d]
+        new[0] = variance
+    return found

@@ -1,0 +1,126 @@
+"""The banded matrix with columns of norm 1 that has the smallest error of prefix sums.
+
+``|A C^{-1}|_F^2`` is the sum of the variances of the prefix sums ``S = A C^{-1} z``. They are an autoregression over p
+steps, ``S_t = s_t z_t + sum_{d=1}^{p} a_{t,d} S_{t-d}``, whose covariances over p steps follow from the earlier ones
+exactly: O(n p^2) instead of the O(n^2 p) of solving for every column. The gradient is the same recursion run backwards.
+"""
+
+import numpy as np
+from numba import njit
+
+from hockeystick.errors import OptimisationError
+from hockeystick.strategies.matrix.banded import REASSOCIATE, autoregression, covariances
+from hockeystick.strategies.matrix.base import Array
+from hockeystick.strategies.optimise.banded_toeplitz import optimal_coefficients
+from hockeystick.strategies.optimise.minimise import minimise
+
+DIFFERENCES = np.array([1.0, -1.0])
+"""First column of the inverse of the prefix-sum matrix."""
+
+
+def optimal_columns(steps: int, bands: int) -> Array:
+    """Entries ``C[i + d, i]`` at [i, d], shape (steps, bands), of the C with the least mean squared error.
+
+    Every column has norm 1, entries past the last row are zero. In terms of ``C^T C`` the problem is convex with one
+    solution, so a minimum that was found is the minimum.
+
+    Raises: OptimisationError when it does not converge, or to a negative entry.
+    Reference: McKenna (2025), "Scaling up the banded matrix factorization mechanism for large scale differentially
+    private machine learning"; convexity: Choquette-Choo et al. (2023), "(Amplified) banded matrix factorization".
+    Cost: some hundreds of gradients of O(steps * bands^2) time and O(steps * bands) memory.
+    """
+    # Off-diagonal entries over diagonal ones are free coordinates; the norms then say the rest.
+    inside = np.arange(steps)[:, None] + np.arange(1, bands)[None, :] < steps
+
+    def ratios(free: Array) -> Array:
+        table = np.zeros((steps, bands))
+        table[:, 0] = 1.0
+        table[:, 1:][inside] = free
+        return table
+
+    def objective(free: Array) -> tuple[float, Array]:
+        value, gradient = log_error(ratios(free))
+        return value, gradient[:, 1:][inside]
+
+    toeplitz = optimal_coefficients(steps, bands)
+    start = np.broadcast_to(toeplitz[1:] / toeplitz[0], inside.shape)[inside]
+    subject = f"a banded matrix with {bands} bands for {steps} steps"
+    found = ratios(minimise(objective, start, subject))
+    if found.min() < 0.0:
+        raise OptimisationError(f"The optimum of {subject} has negative entries; choose another number of bands.")
+    unit: Array = found / np.linalg.norm(found, axis=1)[:, None]
+    return unit
+
+
+def log_error(columns: Array) -> tuple[float, Array]:
+    """``log(mean squared error of prefix sums)`` after normalising the columns, and its gradient in them.
+
+    Args:
+        columns: shape (steps, bands), [i, d] is proportional to ``C[i + d, i]``.
+    """
+    norms = np.linalg.norm(columns, axis=1)[:, None]
+    unit = columns / norms
+    total, slope = squared_error(unit)
+    radial = np.einsum("id,id->i", slope, unit)[:, None]
+    return float(np.log(total / columns.shape[0])), (slope - radial * unit) / (norms * total)
+
+
+def squared_error(columns: Array) -> tuple[float, Array]:
+    """``|A C^{-1}|_F^2`` for prefix sums A, and its gradient in the entries of C, both exact.
+
+    Args:
+        columns: shape (steps, bands), [i, d] is ``C[i + d, i]``, zero past the last row.
+    """
+    scale, memory = autoregression(columns, DIFFERENCES)
+    found = covariances(scale, memory)
+    slope_scale, slope_memory = _adjoint(scale, memory, found)
+    return float(found[:, 0].sum()), _to_columns(scale, memory, slope_scale, slope_memory)
+
+
+@njit(cache=True, fastmath=REASSOCIATE)
+def _adjoint(scale: Array, memory: Array, found: Array) -> tuple[Array, Array]:
+    """Derivatives of ``sum_t K[t, 0]`` in s, shape (n,), and a, shape (n, p + 1). O(n p^2).
+
+    Undoes the steps of :func:`~hockeystick.strategies.matrix.banded.covariances` from the last to the first.
+    """
+    n, width = memory.shape
+    slope_scale, slope_memory = np.empty(n), np.zeros((n, width))
+    slope = np.zeros((n, width))  # of the total in K
+    pulled = np.empty(width)
+    for t in range(n - 1, -1, -1):
+        last = min(t, width - 1)
+        a, of_a = memory[t], slope_memory[t]
+        variance = slope[t, 0] + 1.0
+        slope_scale[t] = 2.0 * variance * scale[t]
+        for d in range(1, last + 1):
+            pulled[d] = slope[t, d] + variance * a[d]
+            of_a[d] = variance * found[t, d]
+        for d in range(1, last + 1):
+            old, of_old = found[t - d], slope[t - d]
+            weight, pull = a[d], pulled[d]
+            of_old[0] += weight * pull
+            total = pull * old[0]
+            for gap in range(1, last - d + 1):
+                total += pulled[d + gap] * old[gap]
+                of_a[d + gap] += pull * old[gap]
+                of_old[gap] += weight * pulled[d + gap] + pull * a[d + gap]
+            of_a[d] += total
+    return slope_scale, slope_memory
+
+
+@njit(cache=True)
+def _to_columns(scale: Array, memory: Array, slope_scale: Array, slope_memory: Array) -> Array:
+    """From s and a to C: ``s_t = 1 / C[t, t]`` and ``a_{t,d} = (C[t, t-d+1] - C[t, t-d]) / C[t, t]``."""
+    n, width = memory.shape
+    p = width - 1
+    slope = np.zeros((n, p))
+    for t in range(n):
+        # Both are proportional to 1 / C[t, t].
+        diagonal = slope_scale[t] * scale[t]
+        for d in range(1, min(t, p) + 1):
+            diagonal += slope_memory[t, d] * memory[t, d]
+            slope[t - d + 1, d - 1] += slope_memory[t, d] * scale[t]
+            if d < p:
+                slope[t - d, d] -= slope_memory[t, d] * scale[t]
+        slope[t, 0] -= diagonal * scale[t]
+    return slope

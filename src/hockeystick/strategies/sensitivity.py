@@ -1,0 +1,164 @@
+"""How far one example can move ``C x``, for the patterns of participation of the field, when the batches are known.
+
+A pattern is a set S of steps in which one example takes part; its sensitivity is ``max |sum_{i in S} C[:, i] g_i^T|``
+over vectors g_i of norm 1 at most. Its square is ``sum_{i,j in S} <C e_i, C e_j> <g_i, g_j>``. As C has no negative
+entries, equal g_i attain the maximum, so it is the norm of the sum of the columns in S, and only grows with S.
+"""
+
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+from numba import njit
+
+from hockeystick.errors import InvalidInputError
+from hockeystick.strategies.matrix.base import BLOCK, Array, StrategyMatrix
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """A sensitivity in clipping norms, rounded up.
+
+    Attributes:
+        value: at least the largest sensitivity of a pattern.
+        exact: whether some pattern attains it, up to rounding; otherwise it is a certified upper bound.
+    """
+
+    value: float
+    exact: bool
+
+
+def single(matrix: StrategyMatrix) -> Sensitivity:
+    """One participation, in any step: the largest column norm. Exact."""
+    return Sensitivity(_up(matrix.max_column_norm**2, matrix), exact=True)
+
+
+def fixed_epochs(matrix: StrategyMatrix, bins: int) -> Sensitivity:
+    """Step i of every epoch of ``bins`` steps, for one i: ``max_i |sum_j C[:, i + j bins]|``. Exact.
+
+    For a Toeplitz matrix bin 0 is the worst: other bins have the same sum, moved down and cut short. O(rows * steps)
+    time and O(rows) memory.
+
+    Raises: InvalidInputError when ``bins`` does not divide the steps.
+    """
+    if bins < 1 or matrix.steps % bins:
+        raise InvalidInputError(f"The 'bins' parameter must divide the {matrix.steps} steps. Got {bins!r} instead.")
+    if matrix.toeplitz_column is not None:
+        total = _comb(matrix.toeplitz_column, bins, matrix.steps // bins)
+        return Sensitivity(_up(float(total @ total), matrix), exact=True)
+    largest = 0.0
+    for first in range(0, bins, BLOCK):
+        which = np.arange(first, min(first + BLOCK, bins))
+        totals = np.zeros((matrix.rows, which.size))
+        for epoch in range(0, matrix.steps, bins):
+            totals += matrix.columns(which + epoch)
+        largest = max(largest, float((totals**2).sum(axis=0).max()))
+    return Sensitivity(_up(largest, matrix), exact=True)
+
+
+def min_separation(matrix: StrategyMatrix, min_sep: int, participations: int | None = None) -> Sensitivity:
+    """At most ``participations`` steps, any two of them at least ``min_sep`` apart; None: as many as fit.
+
+    * *Columns that are at least min_sep apart are orthogonal* (no more bands than min_sep): the squared norms of the
+      columns of a pattern add up, and the best pattern is found by dynamic programming. Exact.
+    * *Toeplitz with non-negative entries c that do not grow down a column*: steps 0, min_sep, 2 min_sep, ... are the
+      worst. Exact (Kalinin and Lampert 2024, Theorem 2). For steps a and a + d, ``<C e_a, C e_{a+d}>`` is
+      ``sum_s c[s] c[s + d]`` over ``s < n - a - d``: it falls with a and, as c falls, with d. The i-th smallest
+      step of a pattern is at least (i-1) min_sep, and the distance of its i-th and j-th at least |j-i| min_sep.
+    * *Other Toeplitz*: that of ``max_{s >= t} c[s]``, which does not grow and is at least c. An upper bound.
+    * *Otherwise*: with ``r_i`` the largest ``sum_{j in S} <C e_i, C e_j>`` over patterns S with i, the sum over a
+      pattern of r_i bounds its squared sensitivity. An upper bound by dynamic programming twice; exact where the steps
+      0, min_sep, 2 min_sep, ... attain it.
+
+    O(steps * participations) time; in the last case O(steps^2 * rows), and O(steps^2 * participations) when fewer
+    participate than fit.
+
+    Raises: InvalidInputError for numbers below 1.
+    Reference: Kalinin and Lampert (2024), "Banded square root matrix factorization for differentially private model
+    training"; orthogonal columns: Choquette-Choo et al. (2023), "(Amplified) banded matrix factorization", Theorem 2.
+    """
+    if min_sep < 1:
+        raise InvalidInputError(f"The 'min_sep' parameter must be at least 1. Got {min_sep!r} instead.")
+    if participations is not None and participations < 1:
+        raise InvalidInputError(f"The 'participations' parameter must be at least 1. Got {participations!r} instead.")
+    min_sep = min(min_sep, matrix.steps)
+    fit = -(-matrix.steps // min_sep)
+    count = fit if participations is None else min(participations, fit)
+    if matrix.bands <= min_sep or count == 1:
+        best = _best_pattern(np.asarray(matrix.column_norms**2), min_sep, count)
+        return Sensitivity(_up(best, matrix), exact=True)
+    column = matrix.toeplitz_column
+    if column is not None:
+        majorant = np.maximum.accumulate(column[::-1])[::-1]
+        total = _comb(majorant, min_sep, count)
+        falls = bool((majorant <= column * (1.0 + matrix.rounding)).all())
+        return Sensitivity(_up(float(total @ total), matrix), exact=falls)
+    bound = _best_pattern(_best_rows(matrix, min_sep, count), min_sep, count)
+    attained = float((matrix.columns(np.arange(count) * min_sep).sum(axis=1) ** 2).sum())
+    return Sensitivity(_up(bound, matrix), exact=bound <= attained * (1.0 + 4.0 * matrix.rounding))
+
+
+def _up(square: float, matrix: StrategyMatrix) -> float:
+    """The root, rounded up; the square is a sum of products of entries, all non-negative, each within ``rounding``."""
+    return sqrt(square) * (1.0 + 4.0 * matrix.rounding)
+
+
+def _comb(column: Array, distance: int, count: int) -> Array:
+    """The sum of the columns 0, distance, 2 distance, ... of a Toeplitz matrix, ``count`` of them."""
+    total = np.zeros(column.size)
+    for first in range(0, count * distance, distance):
+        total[first:] += column[: column.size - first]
+    return total
+
+
+def _best_rows(matrix: StrategyMatrix, min_sep: int, count: int) -> Array:
+    """``r_i = max sum_{j in S} <C e_i, C e_j>`` over the patterns S that hold i, shape (steps,)."""
+    blocks = [np.arange(first, min(first + BLOCK, matrix.steps)) for first in range(0, matrix.steps, BLOCK)]
+    best = np.empty(matrix.steps)
+    for which in blocks:
+        products = np.concatenate([matrix.columns(which).T @ matrix.columns(other) for other in blocks], axis=1)
+        for row, i in enumerate(which):
+            best[i] = _best_with(products[row], int(i), min_sep, count)
+    return best
+
+
+@njit(cache=True)
+def _best_with(products: Array, place: int, min_sep: int, count: int) -> float:
+    """Largest sum over a pattern that holds ``place``: some of the others are on its left, the rest on its right."""
+    left = products[: max(place - min_sep + 1, 0)]
+    right = products[min(place + min_sep, products.size) :]
+    fit = -(-left.size // min_sep) - (-right.size // min_sep)
+    if fit < count:
+        return float(products[place] + _best_pattern(left, min_sep, fit) + _best_pattern(right, min_sep, fit))
+    on_left, on_right = _best_patterns(left, min_sep, count - 1), _best_patterns(right, min_sep, count - 1)
+    return float(products[place] + (on_left + on_right[::-1]).max())
+
+
+@njit(cache=True)
+def _best_pattern(rewards: Array, min_sep: int, count: int) -> float:
+    """Largest sum of non-negative rewards over at most ``count`` places, ``min_sep`` apart.
+
+    O(places), or O(places * count) when fewer count than fit.
+    """
+    n = rewards.size
+    if count * min_sep < n:
+        return float(_best_patterns(rewards, min_sep, count)[count])
+    best = np.zeros(n + min_sep)
+    for i in range(n - 1, -1, -1):
+        best[i] = max(best[i + 1], rewards[i] + best[i + min_sep])
+    return float(best[0])
+
+
+@njit(cache=True)
+def _best_patterns(rewards: Array, min_sep: int, most: int) -> Array:
+    """The same for every count up to ``most``, shape (most + 1,). O(places * most)."""
+    n = rewards.size
+    found = np.zeros(most + 1)
+    best = np.zeros(n + min_sep)
+    for count in range(1, most + 1):
+        after = np.zeros(n + min_sep)
+        for i in range(n - 1, -1, -1):
+            after[i] = max(after[i + 1], rewards[i] + best[i + min_sep])
+        best = after
+        found[count] = best[0]
+    return found

@@ -1,0 +1,20 @@
+"""The square root of the prefix-sum matrix, for continual counting."""
+
+from typing import Literal
+
+from hockeystick.strategies.banded_square_root import square_root_coefficients
+from hockeystick.strategies.base import StrategySpec
+from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
+
+
+class SquareRoot(StrategySpec):
+    """The whole square root of the prefix-sum matrix: near optimal for continual counting. Raw scale.
+
+    Reference: Fichtenberger, Henzinger, Upadhyay (2023), "Constant matters"; Henzinger, Upadhyay, Upadhyay (2023).
+    """
+
+    kind: Literal["square_root"] = "square_root"
+
+    def build(self, steps: int) -> ToeplitzMatrix:
+        """Toeplitz with as many coefficients as steps."""
+        return ToeplitzMatrix(square_root_coefficients(steps), steps)
