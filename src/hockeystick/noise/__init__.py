@@ -1,0 +1,10 @@
+"""The noise that a run adds: rows of ``C^{-1} z``, streamed with a state of a few rows.
+
+:func:`stream` is what a training loop needs; :func:`streaming_solver` is the linear map under it.
+"""
+
+from hockeystick.noise.noise_stream import NoiseStream, stream
+from hockeystick.noise.registry import SOLVERS, streaming_solver
+from hockeystick.noise.solver import StreamingSolver
+
+__all__ = ["SOLVERS", "NoiseStream", "StreamingSolver", "stream", "streaming_solver"]

@@ -1,0 +1,92 @@
+"""Which solver streams which structure of strategy matrix: one line a structure."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hockeystick.errors import UnsupportedError
+from hockeystick.noise.buffers import Buffers
+from hockeystick.noise.ring import Coefficients, MovingAverage, Substitution
+from hockeystick.noise.solver import MAX_BYTES, Dtype, StreamingSolver
+from hockeystick.noise.tree import TreeAggregation
+from hockeystick.strategies.matrix.banded import BandedMatrix
+from hockeystick.strategies.matrix.base import StrategyMatrix
+from hockeystick.strategies.matrix.buffered import BufferedToeplitzMatrix
+from hockeystick.strategies.matrix.dense import DenseMatrix
+from hockeystick.strategies.matrix.inverse_toeplitz import InverseToeplitzMatrix
+from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
+from hockeystick.strategies.matrix.tree import TreeMatrix
+
+
+def streaming_solver(
+    matrix: StrategyMatrix, *, size: int, dtype: Dtype, block: int | None = None, max_bytes: int = MAX_BYTES
+) -> StreamingSolver:
+    """A solver for ``x = C^{-1} z`` (the left inverse of a tree) with rows of ``size`` numbers, at its first step.
+
+    Args:
+        matrix: C.
+        size: d, numbers in a row.
+        dtype: float32 or float64.
+        block: steps to solve at a time; the structure's own choice when None.
+        max_bytes: most that may be kept between steps.
+
+    Raises: UnsupportedError where the structure has no streaming solver; InvalidInputError where it keeps too much.
+    """
+    make = SOLVERS.get(type(matrix))
+    if make is None:
+        raise UnsupportedError(f"There is no streaming noise for a matrix of type {type(matrix).__name__}.")
+    return make(matrix, steps=matrix.steps, size=size, dtype=dtype, block=block, max_bytes=max_bytes)
+
+
+def _toeplitz(matrix: ToeplitzMatrix, **options: Any) -> StreamingSolver:
+    return Substitution(_same_every_step(matrix.coefficients), bands=matrix.bands, **options)
+
+
+def _inverse_toeplitz(matrix: InverseToeplitzMatrix, **options: Any) -> StreamingSolver:
+    column = matrix.inverse_coefficients
+    return MovingAverage(_same_every_step(column), bands=column.size, **options)
+
+
+def _banded(matrix: BandedMatrix, **options: Any) -> StreamingSolver:
+    def coefficients(first: int, count: int) -> NDArray[np.float64]:
+        distances = np.arange(min(matrix.bands, first + count))
+        columns = first + np.arange(count)[:, None] - distances
+        return np.where(columns >= 0, matrix.band[np.maximum(columns, 0), distances], 0.0)
+
+    return Substitution(coefficients, bands=matrix.bands, **options)
+
+
+def _buffered(matrix: BufferedToeplitzMatrix, **options: Any) -> StreamingSolver:
+    return Buffers(scales=matrix.scales, decays=matrix.decays, diagonal=matrix.diagonal, **options)
+
+
+def _dense(matrix: DenseMatrix, **options: Any) -> StreamingSolver:
+    def coefficients(first: int, count: int) -> NDArray[np.float64]:
+        rows = first + np.arange(count)[:, None]
+        columns = rows - np.arange(min(matrix.bands, first + count))
+        return np.where(columns >= 0, matrix.entries[rows, np.maximum(columns, 0)], 0.0)
+
+    return Substitution(coefficients, bands=matrix.bands, **options)
+
+
+def _tree(matrix: TreeMatrix, **options: Any) -> StreamingSolver:
+    return TreeAggregation(leaves=matrix.leaves, **options)
+
+
+def _same_every_step(column: NDArray[np.float64]) -> Coefficients:
+    def coefficients(first: int, count: int) -> NDArray[np.float64]:
+        return np.tile(column[: first + count], (count, 1))
+
+    return coefficients
+
+
+SOLVERS: Mapping[type[StrategyMatrix], Callable[..., StreamingSolver]] = {
+    BandedMatrix: _banded,
+    BufferedToeplitzMatrix: _buffered,
+    DenseMatrix: _dense,
+    InverseToeplitzMatrix: _inverse_toeplitz,
+    ToeplitzMatrix: _toeplitz,
+    TreeMatrix: _tree,
+}

@@ -1,0 +1,57 @@
+"""The solver of the trees: the classical sum over the nodes that make up a prefix."""
+
+from hockeystick.noise.solver import MAX_BYTES, Dtype, Fill, Layout, Reals, StreamingSolver
+
+
+class TreeAggregation(StreamingSolver):
+    """Noise of a prefix sum: the noise of the nodes in its binary decomposition; of a step: the difference of two.
+
+    The decomposition of the first m steps of a tree has one node for every binary digit 1 of m. Going from m to
+    m + 1, with v trailing ones in m, the nodes of levels 0, ..., v - 1 leave it and the node of level v that step m
+    completes comes in: ``x_m = z(new node of level v) - sum_{l < v} z(node of level l)``. A tree that is full stays in
+    the sum as its root, and the next one starts empty.
+
+    The nodes below level v that a step completes as well are in no decomposition: their rows of z are never asked for.
+    Keeps one node a level and one row: at most (log2(steps) + 2) d numbers. O(d) time a step on average.
+
+    Args:
+        leaves: steps in a tree, a power of two, or any number that is at least the steps.
+        block: of no use here, as a step touches few rows: trees are solved step by step.
+
+    Rounding: x_m is a sum of v + 1 terms, with a relative error below ``v u`` of the sum of their magnitudes.
+
+    Reference: Dwork, Naor, Pitassi and Rothblum (2010), "Differential privacy under continual observation", section 4;
+    Chan, Shi and Song (2011), "Private and continual release of statistics", section 3.
+    """
+
+    def __init__(
+        self,
+        *,
+        leaves: int,
+        steps: int,
+        size: int,
+        dtype: Dtype,
+        max_bytes: int = MAX_BYTES,
+        block: int | None = None,
+    ) -> None:
+        layout: Layout = {"nodes": (min(leaves, steps).bit_length(), dtype), "output": (1, dtype)}
+        super().__init__(steps=steps, block=1, size=size, layout=layout, max_bytes=max_bytes)
+        self._leaves = leaves
+
+    def row(self, step: int) -> int:
+        """Nodes that were completed before a step: a full tree has 2 leaves - 1, m steps of one 2 m - (ones in m)."""
+        trees, m = divmod(step, self._leaves)
+        return trees * (2 * self._leaves - 1) + 2 * m - m.bit_count()
+
+    def _solve(self, first: int, count: int, fill: Fill) -> None:
+        m = first % self._leaves
+        level = (~m & (m + 1)).bit_length() - 1  # trailing ones of m
+        nodes, output = self.arrays["nodes"], self.arrays["output"][0]
+        output[...] = 0.0
+        for lower in nodes[:level]:
+            output -= lower
+        fill(nodes[level : level + 1], self.row(first) + level)
+        output += nodes[level]
+
+    def _view(self, first: int, count: int) -> Reals:
+        return self.arrays["output"]

@@ -1,0 +1,264 @@
+"""The stream of a mechanism: what it yields, where it stops, how it continues from a checkpoint."""
+
+import io
+import sys
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from hockeystick.errors import HockeystickError, InvalidInputError
+from hockeystick.mechanism import Mechanism
+from hockeystick.noise import NoiseStream, stream
+from hockeystick.noise.normals import SeededSource
+from hockeystick.samplers import BallsInBins
+from hockeystick.strategies import BandedSquareRoot, Identity
+
+SIGMA = 1.7
+
+
+def mechanism(*, bands=5, steps=30, sigma=SIGMA, strategy=None) -> Mechanism:
+    chosen = BandedSquareRoot(bands=bands) if strategy is None else strategy
+    return Mechanism(strategy=chosen, sampler=BallsInBins(bins=steps), noise_multiplier=sigma)
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def through_a_file(state: Mapping[str, object]) -> dict[str, object]:
+    """What comes back from a .npz file that may hold nothing but plain arrays."""
+    file = io.BytesIO()
+    np.savez(file, allow_pickle=False, **state)
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as loaded:
+        return dict(loaded)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
+def test_the_noise_is_the_solution_for_the_numbers_of_the_source(shape, dtype):
+    """Row t of z is the t-th run of d numbers, and the matrix solves for the rest."""
+    run = mechanism()
+    z = np.empty((run.sampler.steps, *shape), dtype)
+    SeededSource.from_generator(rng()).fill(z)
+    expected = SIGMA * run.matrix.solve(z.reshape(len(z), -1).astype(np.float64))
+    found = np.array(list(stream(run, shape, rng=rng(), dtype=dtype)))
+    assert found.shape == z.shape
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found.reshape(len(z), -1), expected, rtol=0.0, atol=40.0 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_the_matrix_makes_the_noise_white(secure):
+    """C times the noise: mean square, and products of different steps and neighbouring coordinates.
+
+    Each statistic is a mean of N uncorrelated terms with the standard deviation below: six of them, for 2 (1 + 9)
+    statistics, are exceeded with a probability below 1e-7.
+    """
+    if secure:
+        pytest.importorskip("cryptography")
+    run, d = mechanism(bands=7, steps=40), 20_000
+    noise = stream(run, d, rng=None if secure else rng(1), secure=secure)
+    white = run.matrix.dot(np.array(list(noise), dtype=np.float64)) / SIGMA
+    assert abs(np.mean(white**2) - 1.0) < 6.0 * np.sqrt(2.0 / white.size)
+    for lag in range(1, 9):
+        products = white[lag:] * white[:-lag]
+        assert abs(products.mean()) < 6.0 / np.sqrt(products.size)
+    neighbours = white[:, 1:] * white[:, :-1]
+    assert abs(neighbours.mean()) < 6.0 / np.sqrt(neighbours.size)
+
+
+def test_noise_that_is_not_solved_for_would_be_noticed():
+    """The statistic of the test above on noise of one band too few is far outside."""
+    run, d = mechanism(bands=7, steps=40), 20_000
+    noise = np.array(list(stream(mechanism(bands=6, steps=40), d, rng=rng(1))), dtype=np.float64)
+    white = run.matrix.dot(noise) / SIGMA
+    products = white[6:] * white[:-6]
+    assert abs(products.mean()) > 20.0 / np.sqrt(products.size)
+
+
+def test_steps_are_counted_and_the_end_is_refused():
+    noise = stream(mechanism(steps=7), 3, rng=rng())
+    for step in range(7):
+        assert (noise.step, noise.remaining, noise.steps) == (step, 7 - step, 7)
+        noise.next()
+    assert noise.remaining == 0
+    with pytest.raises(HockeystickError, match="all 7 planned steps"):
+        noise.next()
+    assert list(noise) == []
+
+
+def test_given_arrays_stay_as_they_are():
+    noise = stream(mechanism(bands=4, steps=30), 5, rng=rng())
+    given = [noise.next() for _ in range(30)]
+    again = stream(mechanism(bands=4, steps=30), 5, rng=rng())
+    for row in given:
+        np.testing.assert_array_equal(row, again.next())
+
+
+def test_out_is_written_and_returned():
+    noise, same = (stream(mechanism(), (2, 3), rng=rng()) for _ in range(2))
+    out = np.empty((2, 3), np.float32)
+    assert noise.next(out) is out
+    np.testing.assert_array_equal(out, same.next())
+
+
+@pytest.mark.parametrize(
+    "out",
+    [
+        np.empty(6, np.float32),
+        np.empty((2, 3)),
+        np.empty((3, 2), np.float32).T,
+        np.broadcast_to(np.float32(0.0), (2, 3)),
+        [[0.0] * 3] * 2,
+    ],
+)
+def test_an_out_that_does_not_fit_is_refused_before_a_step_is_taken(out):
+    noise = stream(mechanism(), (2, 3), rng=rng())
+    with pytest.raises(InvalidInputError, match="'out'"):
+        noise.next(out)
+    assert noise.step == 0
+
+
+@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize("bands", [1, 5, 9])
+@pytest.mark.parametrize("taken", [0, 1, 8, 13, 30])
+def test_a_checkpoint_continues_bit_for_bit(secure, bands, taken):
+    if secure:
+        pytest.importorskip("cryptography")
+    run = mechanism(bands=bands)
+    noise = stream(run, (2, 5), rng=None if secure else rng(), secure=secure)
+    for _ in range(taken):
+        noise.next()
+    state = through_a_file(noise.state())
+    expected = list(noise)
+    again = NoiseStream.from_state(run, state)
+    assert (again.step, again.shape, again.dtype) == (taken, (2, 5), np.float32)
+    np.testing.assert_array_equal(list(again), expected)
+    # A stream that was continued is checkpointed like any other.
+    twice = NoiseStream.from_state(run, through_a_file(NoiseStream.from_state(run, state).state()))
+    np.testing.assert_array_equal(list(twice), expected)
+
+
+def test_a_state_does_not_change_afterwards():
+    noise = stream(mechanism(), 4, rng=rng())
+    noise.next()
+    state = noise.state()
+    kept = {name: np.array(value) for name, value in state.items()}
+    list(noise)
+    for name, value in state.items():
+        np.testing.assert_array_equal(value, kept[name])
+
+
+def test_the_state_is_a_few_rows_however_long_the_run():
+    """O(p d): at most a quarter more rows than bands, and one block of 16."""
+    d = 1000
+    for bands in (1, 2, 16, 32, 100):
+        for steps in (200, 5000):
+            noise = stream(mechanism(bands=bands, steps=steps), d, rng=rng())
+            noise.next()
+            assert noise.nbytes <= (1.25 * bands + 16) * d * 4
+            # The rest: the mechanism's fingerprint, and a number a step to recognise the matrix by.
+            size = sum(np.asarray(value).nbytes for value in noise.state().values())
+            assert size <= noise.nbytes + 8 * steps + 2000
+
+
+def test_streams_from_one_generator_differ_and_repeat_with_its_seed():
+    shared = rng()
+    first, second = (np.array(list(stream(mechanism(), 50, rng=shared))) for _ in range(2))
+    assert not np.intersect1d(first, second).size
+    np.testing.assert_array_equal(first, np.array(list(stream(mechanism(), 50, rng=rng()))))
+
+
+def test_secure_streams_differ():
+    pytest.importorskip("cryptography")
+    first, second = (np.array(list(stream(mechanism(), 50, secure=True, dtype=np.float64))) for _ in range(2))
+    assert not np.intersect1d(first, second).size
+
+
+def test_secure_noise_without_its_package_is_refused(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers", None)
+    with pytest.raises(InvalidInputError, match="cryptography"):
+        stream(mechanism(), 3, secure=True)
+
+
+@pytest.mark.parametrize("shape", [-1, 0, (3, -1), (2, 0), 2.0, "3", None, (True,), ((2,),)])
+def test_bad_shapes_are_refused(shape):
+    with pytest.raises(InvalidInputError, match="'shape'"):
+        stream(mechanism(), shape, rng=rng())
+
+
+@pytest.mark.parametrize("dtype", [np.float16, int, np.complex64, "single precision", None])
+def test_bad_types_are_refused(dtype):
+    with pytest.raises(InvalidInputError, match="'dtype'"):
+        stream(mechanism(), 3, rng=rng(), dtype=dtype)
+
+
+def test_exactly_one_source_has_to_be_named():
+    for options in ({}, {"rng": rng(), "secure": True}):
+        with pytest.raises(InvalidInputError, match="'rng'"):
+            stream(mechanism(), 3, **options)
+    with pytest.raises(InvalidInputError, match="'rng'"):
+        stream(mechanism(), 3, rng=0)
+
+
+def test_a_noise_multiplier_is_needed():
+    with pytest.raises(InvalidInputError, match="noise_multiplier"):
+        stream(mechanism(sigma=None), 3, rng=rng())
+
+
+def test_too_much_memory_is_refused():
+    with pytest.raises(InvalidInputError, match="'max_bytes'"):
+        stream(mechanism(), 1000, rng=rng(), max_bytes=10_000)
+    state = stream(mechanism(), 1000, rng=rng()).state()
+    with pytest.raises(InvalidInputError, match="'max_bytes'"):
+        NoiseStream.from_state(mechanism(), state, max_bytes=10_000)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        mechanism(sigma=2.0),
+        mechanism(bands=6),
+        mechanism(steps=31),
+        mechanism(strategy=Identity()),
+        Mechanism(strategy=BandedSquareRoot(bands=5), sampler=BallsInBins(bins=15, epochs=2), noise_multiplier=SIGMA),
+    ],
+    ids=["sigma", "bands", "steps", "strategy", "sampler"],
+)
+def test_a_state_of_another_mechanism_is_refused(other):
+    state = stream(mechanism(), 3, rng=rng()).state()
+    with pytest.raises(InvalidInputError, match=r"another (mechanism|matrix)"):
+        NoiseStream.from_state(other, state)
+
+
+def test_a_matrix_that_changed_is_refused():
+    """An optimised strategy may come out differently elsewhere; its mechanism then reads the same."""
+    state = stream(mechanism(), 3, rng=rng()).state()
+    with pytest.raises(InvalidInputError, match="another matrix"):
+        NoiseStream.from_state(mechanism(), state | {"matrix": state["matrix"] * (1.0 + 1e-5)})
+    NoiseStream.from_state(mechanism(), state | {"matrix": state["matrix"] * (1.0 + 1e-8)})
+
+
+def test_states_that_do_not_fit_are_refused():
+    state = stream(mechanism(bands=9), 3, rng=rng()).state()
+    NoiseStream.from_state(mechanism(bands=9), state)
+    for name in state:
+        with pytest.raises(InvalidInputError, match=r"missing|another"):
+            NoiseStream.from_state(mechanism(bands=9), {key: value for key, value in state.items() if key != name})
+    for wrong in (
+        {"format": 99},
+        {"step": 3},
+        {"shape": np.array([4])},
+        {"dtype": "float64"},
+        {"dtype": "int32"},
+        {"source": "dice"},
+        {"solver_solved": 31},
+        {"solver_solved": 5, "solver_block_steps": 5},
+        {"solver_solved": 2, "solver_block_steps": 1},
+        {"solver_solved": -1},
+        {"solver_ring": np.zeros((2, 3), np.float32)},
+    ):
+        with pytest.raises(InvalidInputError):
+            NoiseStream.from_state(mechanism(bands=9), state | wrong)

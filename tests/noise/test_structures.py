@@ -1,0 +1,112 @@
+"""Every structure of strategy matrix has a streaming solver, and it agrees with the matrix."""
+
+import importlib
+import inspect
+import pkgutil
+
+import numpy as np
+import pytest
+
+import hockeystick.strategies.matrix as structures
+from hockeystick.errors import InvalidInputError, UnsupportedError
+from hockeystick.noise import SOLVERS, streaming_solver
+from hockeystick.strategies.matrix.banded import BandedMatrix
+from hockeystick.strategies.matrix.base import StrategyMatrix
+from hockeystick.strategies.matrix.buffered import BufferedToeplitzMatrix
+from hockeystick.strategies.matrix.dense import DenseMatrix
+from hockeystick.strategies.matrix.inverse_toeplitz import InverseToeplitzMatrix
+from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
+from hockeystick.strategies.matrix.tree import TreeMatrix
+
+STEPS = 24
+
+
+def decreasing(count):
+    return 1.3 / np.arange(1.0, count + 1.0)
+
+
+def triangular(bands):
+    """Different entries everywhere in the bands."""
+    entries = np.random.default_rng(1).random((STEPS, STEPS)) / (2.0 * bands) + np.eye(STEPS)
+    return np.tril(entries) - np.tril(entries, -bands)
+
+
+def band_of(entries, bands):
+    """Entry [i, d] is entries[i + d, i], or zero below the matrix."""
+    return np.array([[entries[i + d, i] if i + d < STEPS else 0.0 for d in range(bands)] for i in range(STEPS)])
+
+
+EXAMPLES: dict[str, StrategyMatrix] = {
+    "identity": ToeplitzMatrix(np.ones(1), STEPS),
+    "toeplitz": ToeplitzMatrix(decreasing(6), STEPS),
+    "full toeplitz": ToeplitzMatrix(decreasing(STEPS), STEPS),
+    "inverse toeplitz": InverseToeplitzMatrix(np.array([0.8, -0.3, -0.2, -0.1, -0.05]), STEPS),
+    "inverse toeplitz of one band": InverseToeplitzMatrix(np.array([0.5]), STEPS),
+    "banded": BandedMatrix(band_of(triangular(6), 6)),
+    "banded with one band": BandedMatrix(band_of(triangular(1), 1)),
+    "banded with all bands": BandedMatrix(band_of(triangular(STEPS), STEPS)),
+    "buffered": BufferedToeplitzMatrix(np.array([0.2, 0.1, 0.05]), np.array([0.5, 0.9, 1.0]), STEPS, diagonal=0.7),
+    "dense": DenseMatrix(triangular(STEPS)),
+    "dense with few bands": DenseMatrix(triangular(6)),
+    "tree": TreeMatrix(32, STEPS),
+    "trees": TreeMatrix(4, STEPS - 1),
+    "trees of one leaf": TreeMatrix(1, STEPS),
+}
+
+
+def test_every_structure_has_a_solver_and_an_example():
+    for module in pkgutil.iter_modules(structures.__path__):
+        found = importlib.import_module(f"{structures.__name__}.{module.name}")
+        for _, member in inspect.getmembers(found, inspect.isclass):
+            if issubclass(member, StrategyMatrix) and not inspect.isabstract(member):
+                assert member in SOLVERS, f"noise/registry.py has no line for {member.__name__}"
+                assert member in {type(one) for one in EXAMPLES.values()}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize(("dtype", "block"), [(np.float32, None), (np.float64, None), (np.float64, 1), (np.float64, 5)])
+def test_the_solver_is_the_left_inverse_of_the_matrix(name, dtype, block):
+    """All entries, against the matrix's own solve, against C itself, and the size of the state."""
+    matrix = EXAMPLES[name]
+    solver = streaming_solver(matrix, size=matrix.rows, dtype=dtype, block=block)
+    found = solver.materialize(matrix.rows)
+    tolerance = 100.0 * np.finfo(dtype).eps
+    np.testing.assert_allclose(found, matrix.solve(np.eye(matrix.rows)), rtol=0.0, atol=tolerance)
+    np.testing.assert_allclose(found @ matrix.materialize(), np.eye(matrix.steps), rtol=0.0, atol=10.0 * tolerance)
+    assert solver.nbytes == sum(array.nbytes for array in solver.arrays.values())
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_solver_continues_from_its_state(name):
+    matrix = EXAMPLES[name]
+    z = np.random.default_rng(0).standard_normal((matrix.rows, 9)).astype(np.float32)
+
+    def rows_of_z(out, row):
+        out[...] = z[row : row + len(out)]
+
+    solver = streaming_solver(matrix, size=9, dtype=np.float32)
+    while solver.step < matrix.steps // 2:
+        solver.advance(rows_of_z)
+    again = streaming_solver(matrix, size=9, dtype=np.float32)
+    again.restore(solver.state())
+    np.testing.assert_array_equal(again.solved(), solver.solved())
+    while solver.step < matrix.steps:
+        np.testing.assert_array_equal(again.advance(rows_of_z), solver.advance(rows_of_z))
+    assert again.step == matrix.steps
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_memory_above_the_limit_is_refused(name):
+    matrix = EXAMPLES[name]
+    needed = streaming_solver(matrix, size=10, dtype=np.float64).nbytes
+    assert streaming_solver(matrix, size=10, dtype=np.float64, max_bytes=needed).nbytes == needed
+    with pytest.raises(InvalidInputError, match="'max_bytes'"):
+        streaming_solver(matrix, size=10, dtype=np.float64, max_bytes=needed - 1)
+
+
+def test_an_unknown_structure_is_named():
+    class Mystery(ToeplitzMatrix):
+        pass
+
+    with pytest.raises(UnsupportedError, match="Mystery"):
+        streaming_solver(Mystery(np.ones(2), 5), size=1, dtype=np.float64)
