@@ -3,6 +3,7 @@
 from hockeystick.accountants import (
     analytic,
     comparison,
+    conditional_composition,
     decomposition,
     direct,
     dong_chen_ozgur,
@@ -26,6 +27,7 @@ ACCOUNTANTS: dict[str, Accountant] = {
         analytic,
         decomposition,
         comparison,
+        conditional_composition,
         shuffle_thresholds,
         shuffle_clones,
     )
