@@ -13,7 +13,7 @@ from hockeystick.strategies.optimise.dense import optimal_matrix, optimal_matrix
 MOST_STEPS = 2048
 """For one epoch: well under a minute on an idle core."""
 MOST_STEPS_OF_EPOCHS = 256
-"""For several epochs: about a minute."""
+"""For several epochs: well under a minute on an idle core."""
 
 
 class Dense(StrategySpec):

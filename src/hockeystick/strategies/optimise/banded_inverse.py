@@ -30,12 +30,12 @@ def optimal_inverse_coefficients(steps: int, bands: int, min_sep: int | None) ->
     Cost: tens to hundreds of gradients of O(steps * bands).
     """
     distance = steps if min_sep is None else min_sep
-    start = -inverse_square_root_coefficients(bands)[1:]
-    total = 1.0 - float(start.sum())
+    square_root = inverse_square_root_coefficients(bands)
+    start = -square_root[1:] / square_root.sum()
 
-    # The objective does not change when m is scaled: the sum of its entries is kept, the free ones are the -m_j.
+    # The objective does not change when m is scaled: the sum of its entries is kept at 1, the free ones are the -m_j.
     def coefficients(free: Array) -> Array:
-        return np.concatenate([[total + free.sum()], -free])
+        return np.concatenate([[1.0 + free.sum()], -free])
 
     def objective(free: Array) -> tuple[float, Array]:
         value, gradient = log_error(coefficients(free), steps, distance)

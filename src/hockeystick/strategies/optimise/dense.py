@@ -120,7 +120,7 @@ def optimal_matrix_for_epochs(steps: int, epochs: int) -> Array:
     coefficients = np.append(square_root_coefficients(bins), np.zeros(steps - bins))
     start = _scaled(np.tril(coefficients[np.abs(np.subtract.outer(np.arange(steps), np.arange(steps)))]), epochs)
     least = np.where(rows == columns, LEAST_DIAGONAL, 0.0)
-    objective = partial(_of_entries, steps=steps, epochs=epochs)
+    objective = partial(pinned_log_error, steps=steps, epochs=epochs)
     entries: Array = minimize(
         objective,
         start[rows, columns],
@@ -152,9 +152,19 @@ def _scaled(matrix: Array, epochs: int) -> Array:
     return scaled
 
 
-def _of_entries(entries: Array, steps: int, epochs: int) -> tuple[float, Array]:
-    value, gradient = log_error(_filled(entries, steps), epochs)
-    return value, gradient[np.tril_indices(steps)]
+def pinned_log_error(entries: Array, steps: int, epochs: int) -> tuple[float, Array]:
+    """:func:`log_error` in the entries, plus half the mean of ``log^2 |m_i|^2`` over the bins.
+
+    The error does not depend on the scales of the bins; the second term keeps them at 1, so that the second derivative
+    is definite.
+    """
+    matrix = _filled(entries, steps)
+    value, gradient = log_error(matrix, epochs)
+    sums = matrix.reshape(steps, epochs, -1).sum(axis=1)
+    squares = (sums**2).sum(axis=0)
+    logarithms = np.log(squares)
+    gradient += np.tile(2.0 * sums * (logarithms / squares / squares.size), epochs)
+    return value + 0.5 * float((logarithms**2).mean()), gradient[np.tril_indices(steps)]
 
 
 def log_error(matrix: Array, epochs: int) -> tuple[float, Array]:

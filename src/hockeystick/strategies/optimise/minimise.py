@@ -25,11 +25,11 @@ CONJUGATE_STEPS = 3000
 
 
 def minimise(objective: Objective, start: Array, subject: str, *, non_negative: bool = False) -> Array:
-    """The minimiser of a smooth function near ``start``, to about nine digits of its largest entry.
+    """The minimiser of a smooth function near ``start``, to about nine digits of its size.
 
     L-BFGS compares values, so rounding stops it some 1e-7 from the minimum, at a point that depends on the machine.
     Newton steps compare gradients and close that gap. It has converged when a Newton step is shorter than ``CLOSE``
-    times the largest entry; that step is taken too. Deterministic.
+    times the size, the largest entry or 1; that step is taken too. Deterministic.
 
     Args:
         objective: value and gradient; its second derivative is positive definite at the minimum.
@@ -57,13 +57,13 @@ def minimise(objective: Objective, start: Array, subject: str, *, non_negative: 
         for _ in range(NEWTON_STEPS):
             gradient = objective(point)[1]
             free = (point > lowest) | (gradient < 0.0)
-            if np.abs(gradient[free]).max(initial=0.0) <= FLAT:
+            if np.abs(gradient[free]).max(initial=0.0) * _size(point) <= FLAT:
                 return point
             step = _newton_step(objective, point, gradient, free)
             if step is None:
                 break
             before, point = point, np.maximum(point + step, lowest)
-            if np.abs(point - before).max() <= CLOSE * np.abs(point).max():
+            if np.abs(point - before).max() <= CLOSE * _size(point):
                 return point
     raise OptimisationError(f"The optimisation of {subject} did not converge; fewer bands make the problem easier.")
 
@@ -74,20 +74,24 @@ def _newton_step(objective: Objective, point: Array, gradient: Array, free: NDAr
     ``H v`` is a difference of gradients, relative error of the order of ``DIFFERENCE``. None where H is not positive
     definite or not finite.
     """
-    reach = DIFFERENCE * float(np.abs(point).max())
+    reach = DIFFERENCE * _size(point)
     step, residual = np.zeros_like(point), np.where(free, -gradient, 0.0)
-    direction, size = residual, float(residual @ residual)
-    wanted = RESIDUAL**2 * size
+    direction, square = residual, float(residual @ residual)
+    wanted = RESIDUAL**2 * square
     for _ in range(CONJUGATE_STEPS):
         unit = reach / float(np.abs(direction).max())
         bent = np.where(free, objective(point + unit * direction)[1] - gradient, 0.0) / unit
         curvature = float(direction @ bent)
         if not curvature > 0.0:
             return None
-        step = step + (size / curvature) * direction
-        residual = residual - (size / curvature) * bent
-        previous, size = size, float(residual @ residual)
-        if size <= wanted:
+        step = step + (square / curvature) * direction
+        residual = residual - (square / curvature) * bent
+        previous, square = square, float(residual @ residual)
+        if square <= wanted:
             return step
-        direction = residual + (size / previous) * direction
+        direction = residual + (square / previous) * direction
     return None
+
+
+def _size(point: Array) -> float:
+    return max(1.0, float(np.abs(point).max()))
