@@ -220,7 +220,7 @@ def test_check_of_the_worst_pattern() -> None:
     for _ in range(300):
         column = rng.uniform(0.0, 1.0, 10) * rng.uniform(0.4, 1.0) ** np.arange(10)
         min_sep = int(rng.integers(1, 6))
-        if banded_inverse._spaced_steps_are_worst(column, min_sep):
+        if banded_inverse.spaced_steps_are_worst(column, min_sep):
             passed += 1
             matrix = full(column, 10)
             spaced = float((matrix[:, ::min_sep].sum(axis=1) ** 2).sum())
@@ -228,11 +228,11 @@ def test_check_of_the_worst_pattern() -> None:
     assert 50 < passed < 300
     late = np.array([1.0, 0.0, 0.0, 0.0, 0.9, 0.0, 0.0, 0.0])
     assert worst_pattern(full(late, 8), 3) > float((full(late, 8)[:, ::3].sum(axis=1) ** 2).sum())
-    assert not banded_inverse._spaced_steps_are_worst(late, 3)
+    assert not banded_inverse.spaced_steps_are_worst(late, 3)
 
 
 def test_inverse_is_refused_when_another_pattern_may_be_worse(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(banded_inverse, "_spaced_steps_are_worst", lambda column, distance: False)
+    monkeypatch.setattr(banded_inverse, "spaced_steps_are_worst", lambda column, distance: False)
     with pytest.raises(OptimisationError, match="min_sep 10"):
         banded_inverse.optimal_inverse_coefficients(30, 3, 10)
 

@@ -191,7 +191,7 @@ def test_optimised_buffers_interlace_and_the_column_decreases() -> None:
         Dense(epochs=8),
     ],
 )
-@pytest.mark.parametrize("steps", [8, 40])
+@pytest.mark.parametrize("steps", [8, 24])
 def test_optimised_matrices_are_valid_and_scaled(strategy: BufferedToeplitz | Dense, steps: int) -> None:
     matrix = strategy.build(steps)
     entries = matrix.materialize()
@@ -212,7 +212,7 @@ def test_two_steps_by_hand() -> None:
 def test_the_dense_matrix_is_optimal() -> None:
     """Where ``X^{-1} S X^{-1}`` is diagonal and positive no X with this diagonal is better, as the problem is convex.
 
-    jax_privacy 2.0 stops at 6.3752 for 256 steps.
+    jax_privacy 2.0 stops at 6.3735 for 256 steps.
     """
     steps = 256
     matrix = Dense().matrix(steps)
@@ -251,7 +251,7 @@ def test_several_epochs_against_a_slow_search(steps: int, epochs: int) -> None:
 
 
 def test_several_epochs_are_stationary_and_beat_what_is_known() -> None:
-    steps, epochs = 48, 4
+    steps, epochs = 32, 4
     matrix = dense.optimal_matrix_for_epochs(steps, epochs)
     sums = matrix.reshape(steps, epochs, -1).sum(axis=1)
     assert np.allclose(np.linalg.norm(sums, axis=0), 1.0, rtol=1e-14)

@@ -57,7 +57,9 @@ class Axes:
         x, y, title: labels.
         log: "x", "y", "xy" or "": the logarithmic axes.
         bottom, top: limits of the vertical axis.
+        left, right: limits of the horizontal axis.
         ticks: places to label, where the automatic labels would crowd.
+        swapped: draw the places upwards and the values to the right.
     """
 
     places: str
@@ -67,7 +69,10 @@ class Axes:
     log: str
     bottom: float | None = None
     top: float | None = None
+    left: float | None = None
+    right: float | None = None
     ticks: Sequence[float] = ()
+    swapped: bool = False
 
 
 def sweep(
@@ -126,19 +131,46 @@ def _settings(delta: float | None, nodes: int, output: Output) -> Settings:
 
 def publish(output: Output, name: str, series: Series, axes: Axes) -> None:
     """Write a series as a CSV file, whose first column holds the places, and as a plot."""
+    _write(output, name, series, axes)
+    figure = new_figure(figsize=(6.4, 4.8))
+    _draw(figure.subplots(), series, axes)
+    figure.legend(loc="outside lower center", ncols=2, fontsize=8)
+    output.figure(name, figure)
+
+
+def publish_panels(output: Output, name: str, panels: Mapping[str, tuple[Series, Axes]], columns: int = 3) -> None:
+    """Several series in one plot with a common legend, and a CSV file ``<name><panel>`` for each of them."""
+    rows = -(-len(panels) // columns)
+    figure = new_figure(figsize=(0.4 + 4.0 * columns, 1.2 + 3.4 * rows))
+    entries: dict[str, Any] = {}
+    for place, (letter, (series, axes)) in enumerate(panels.items(), start=1):
+        plot = figure.add_subplot(rows, columns, place)
+        _write(output, f"{name}{letter}", series, axes)
+        _draw(plot, series, axes)
+        handles, labels = plot.get_legend_handles_labels()
+        entries.update(zip(labels, handles, strict=True))
+    figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=columns, fontsize=8)
+    output.figure(name, figure)
+
+
+def _write(output: Output, name: str, series: Series, axes: Axes) -> None:
     rows = [
         [f"{place:.12g}", *("" if isnan(values[i]) else repr(values[i]) for values in series.values.values())]
         for i, place in enumerate(series.places)
     ]
     output.table(name, [axes.places, *(curve.column for curve in series.values)], rows)
-    figure = new_figure(figsize=(6.4, 4.8))
-    plot = figure.subplots()
+
+
+def _draw(plot: Any, series: Series, axes: Axes) -> None:
+    log = "x" if axes.swapped else "y"
     for curve, values in series.values.items():
-        shown = [nan if "y" in axes.log and value <= 0.0 else value for value in values]
-        plot.plot(series.places, shown, label=curve.label, **curve.style)
+        shown = [nan if log in axes.log and value <= 0.0 else value for value in values]
+        across, upwards = (shown, series.places) if axes.swapped else (series.places, shown)
+        plot.plot(across, upwards, label=curve.label, **curve.style)
     plot.set_xscale("log" if "x" in axes.log else "linear")
     plot.set_yscale("log" if "y" in axes.log else "linear")
     plot.set_ylim(bottom=axes.bottom, top=axes.top)
+    plot.set_xlim(left=axes.left, right=axes.right)
     if axes.ticks:
         plot.set_xticks([], minor=True)
         plot.set_xticks(axes.ticks, [f"{tick:g}" for tick in axes.ticks])
@@ -146,8 +178,6 @@ def publish(output: Output, name: str, series: Series, axes: Axes) -> None:
     plot.set_ylabel(axes.y)
     plot.set_title(axes.title, fontsize=10)
     plot.grid(True, alpha=0.3)
-    figure.legend(loc="outside lower center", ncols=2, fontsize=8)
-    output.figure(name, figure)
 
 
 def judge(

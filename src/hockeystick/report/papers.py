@@ -7,6 +7,7 @@ name to a function ``(Output) -> None``. They use the public interface only. See
 import csv
 import importlib.util
 import io
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -111,11 +112,14 @@ def _folders() -> list[Path]:
 
 
 def _figures(folder: Path) -> dict[str, Callable[[Output], None]]:
+    """What ``reproduce.py`` defines. It is loaded as a package, so that it can import the modules beside it."""
     name = "hockeystick_papers_" + folder.name.replace("-", "_")
-    spec = importlib.util.spec_from_file_location(name, folder / "reproduce.py")
+    spec = importlib.util.spec_from_file_location(
+        name, folder / "reproduce.py", submodule_search_locations=[str(folder)]
+    )
     if spec is None or spec.loader is None:
         raise InvalidInputError(f"The reproduction in {str(folder)!r} cannot be loaded.")
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     figures: dict[str, Callable[[Output], None]] = module.FIGURES
     return figures

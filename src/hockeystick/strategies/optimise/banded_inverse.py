@@ -7,9 +7,7 @@ from hockeystick.errors import OptimisationError
 from hockeystick.strategies.banded_inverse_square_root import inverse_square_root_coefficients
 from hockeystick.strategies.matrix.base import Array
 from hockeystick.strategies.optimise.minimise import minimise
-
-ROUNDING = 1e-12
-"""Inner products of columns are compared up to this much of the squared norm."""
+from hockeystick.strategies.sensitivity import spaced_steps_are_worst
 
 
 def optimal_inverse_coefficients(steps: int, bands: int, min_sep: int | None) -> Array:
@@ -44,7 +42,7 @@ def optimal_inverse_coefficients(steps: int, bands: int, min_sep: int | None) ->
     subject = f"a Toeplitz matrix whose inverse has {bands} bands for {steps} steps"
     found = coefficients(minimise(objective, start, subject, non_negative=True))
     column = lfilter([1.0], found, _impulse(steps))
-    if not _spaced_steps_are_worst(column, distance):
+    if not spaced_steps_are_worst(column, distance):
         raise OptimisationError(
             f"The optimum of {subject} may have a larger sensitivity than the optimiser took for min_sep {distance}; "
             "choose another number of bands or no min_sep."
@@ -71,26 +69,6 @@ def log_error(inverse: Array, steps: int, min_sep: int) -> tuple[float, Array]:
     adjoint = lfilter([1.0], inverse, _sums_at_distance(2.0 * profile[::-1], min_sep))[::-1]
     of_squared = -np.array([adjoint[j:] @ column[: steps - j] for j in range(bands)])
     return float(np.log(error * squared)), of_error / error + of_squared / squared
-
-
-def _spaced_steps_are_worst(column: Array, distance: int) -> bool:
-    """Whether no pattern of steps ``distance`` apart has a longer sum of columns than 0, distance, 2 distance, ...
-
-    ``r_i(l) = <C e_i, C e_{i+l}> = sum_{t < n-i-l} c_t c_{t+l}`` falls with i. If also ``r_i(l) <= r_i(j distance)``
-    whenever ``l >= j distance``, for each i that is a multiple of the distance, then the products of a pattern
-    ``i_1 < i_2 < ...`` are at most those of the spaced one, as ``i_a >= (a-1) distance`` and
-    ``i_c - i_a >= (c-a) distance``. A column that never grows meets this at once.
-    """
-    if np.all(np.diff(column) <= 0.0):
-        return True
-    for first in range(0, column.size, distance):
-        kept = column[: column.size - first]
-        spectrum = np.fft.rfft(kept, 2 * kept.size)
-        products = np.fft.irfft(np.abs(spectrum) ** 2)[: kept.size]
-        later = np.maximum.accumulate(products[::-1])[::-1]
-        if np.any(later[distance::distance] > products[distance::distance] + ROUNDING * products[0]):
-            return False
-    return True
 
 
 def _impulse(steps: int) -> Array:
