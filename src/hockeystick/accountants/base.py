@@ -38,6 +38,10 @@ def _no_refusal(pair: Any, side: Side) -> str | None:
     return None
 
 
+def _nothing() -> None:
+    return None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Accountant:
     """One algorithm that bounds privacy profiles.
@@ -52,6 +56,7 @@ class Accountant:
         refusal: why the proof does not cover a pair of a registered type on a side, or None.
         cost: rough seconds for one side; certify runs the cheap ones first.
         kind: deterministic or Monte Carlo.
+        warm_up: compiles the kernels of its own, so that budgets need not pay for it.
         no_better_than: accountants that are at least as tight up to their discretisation wherever they give a
             value; certify then leaves this one out.
     """
@@ -65,6 +70,7 @@ class Accountant:
     refusal: Callable[[Any, Side], str | None] = _no_refusal
     cost: Callable[[Any], float] = lambda pair: 1e-3
     kind: Kind = Kind.DETERMINISTIC
+    warm_up: Callable[[], None] = _nothing
     no_better_than: tuple[str, ...] = ()
 
     def covers(self, pair_type: type[DominatingPair]) -> bool:

@@ -152,7 +152,8 @@ def _best(
     return sorted({choose(values)[1] for values in found.values()})
 
 
-def _analyse(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+def comparison_profiles(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    """Both directions of the pair's profile, on the asked side; the add direction also by the geometric mean."""
     resolution, tick = settings.resolution, settings.watch.tick
 
     def law_of(candidate: int, resolution: Resolution) -> Law:
@@ -184,6 +185,6 @@ ACCOUNTANT = Accountant(
     sides=(Side.UPPER, Side.LOWER),
     errs="entries of the Gram matrix are raised for upper bounds and lowered for lower bounds (Kahane's inequality)",
     reference="Kahane 1986; docs/theory/comparison.md",
-    analyses={BinMixture: _analyse},
+    analyses={BinMixture: comparison_profiles},
     cost=_cost,
 )

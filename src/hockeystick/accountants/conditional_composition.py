@@ -33,6 +33,7 @@ from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Array, Law
 from hockeystick.laws.profile import law_delta, smallest_epsilon
 from hockeystick.pairs.bin_mixture import BinMixture
+from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.types import Direction, Side
 
 SEARCH_ROWS = 192
@@ -124,6 +125,11 @@ def _cost(pair: BinMixture) -> float:
     return 3.0 + 6e-4 * rows + products * (1.2e-8 + 1.3e-10 * bins)
 
 
+def _warm_up() -> None:
+    pair = BinMixture(noise_multiplier=3.0, matrix=ToeplitzMatrix(np.array([1.0, 0.5]), 6), bins=3)
+    ACCOUNTANT.bound(pair, Side.UPPER, Settings(Resolution(8, 1e-2))).epsilon(1e-2)
+
+
 ACCOUNTANT = Accountant(
     name="conditional_composition",
     summary="bounds the posterior over the bins at every step in high probability, then composes the steps",
@@ -132,4 +138,5 @@ ACCOUNTANT = Accountant(
     reference="docs/theory/conditional-composition.md; schuchardt-kalinin-2026, section 4, Theorem D.3, Corollary D.4",
     analyses={BinMixture: _analyse},
     cost=_cost,
+    warm_up=_warm_up,
 )

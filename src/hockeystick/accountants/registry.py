@@ -2,6 +2,7 @@
 
 from hockeystick.accountants import (
     analytic,
+    bin_renyi,
     comparison,
     conditional_composition,
     decomposition,
@@ -27,6 +28,7 @@ ACCOUNTANTS: dict[str, Accountant] = {
         analytic,
         decomposition,
         comparison,
+        bin_renyi,
         conditional_composition,
         shuffle_thresholds,
         shuffle_clones,

@@ -31,8 +31,9 @@ def command(
     path = out if out is not None else Path(plan).stem + ".certificate.json"
     check_writable(path)
     Question(delta=at)  # refuses bad numbers before anything is compiled
-    with common.working("calibrating", budget) as watch:
-        certificate = calibrate_and_certify(loaded.mechanism(), epsilon=target, delta=at, method=method, watch=watch)
+    mechanism = loaded.mechanism()
+    with common.working("calibrating", budget, mechanism) as watch:
+        certificate = calibrate_and_certify(mechanism, epsilon=target, delta=at, method=method, watch=watch)
     certificate.save(path)
     if json:
         common.emit_json(

@@ -104,16 +104,22 @@ def mechanism_with_noise(plan: "Plan", option: str | None) -> "Mechanism":
 
 
 @contextmanager
-def working(task: str, budget: str) -> Iterator["Watch"]:
-    """A watch for one command: compiles the kernels first, then shows progress on stderr once a second has passed."""
+def working(task: str, budget: str, mechanism: "Mechanism | None" = None) -> Iterator["Watch"]:
+    """A watch for one command, started when the kernels are compiled and the strategy of the mechanism is found.
+
+    Shows on stderr what takes longer than a second.
+    """
     from hockeystick.certification import check_budget
     from hockeystick.watch import Watch
 
     seconds = check_budget(number("--budget", budget))
     with _say_if_slow("compiling the numerical kernels (once on this machine, up to half a minute)"):
-        from hockeystick.laws.warm_up import compile_kernels
+        from hockeystick.accountants.warm_up import warm_up
 
-        compile_kernels()
+        warm_up(mechanism)
+    if mechanism is not None:
+        with _say_if_slow(f"optimising the strategy {mechanism.strategy.kind!r}"):
+            mechanism.strategy.matrix(mechanism.sampler.steps)
     watch = Watch(seconds=seconds)
     with _progress(task, watch):
         yield watch
@@ -136,7 +142,7 @@ def certify_and_report(
     Question(delta=delta, epsilon=epsilon)  # refuses bad numbers before anything is compiled
     if out is not None:
         check_writable(out)
-    with working("certifying", budget) as watch:
+    with working("certifying", budget, mechanism) as watch:
         certificate = certify(mechanism, delta=delta, epsilon=epsilon, method=method, watch=watch)
     if out is not None:
         certificate.save(out)

@@ -29,7 +29,7 @@ def command(
         from hockeystick.report.plot import check_plot_path
 
         check_plot_path(plot)
-    with common.working("comparing", budget) as watch:
+    with common.working("comparing", budget, mechanism) as watch:
         outcomes = compare(mechanism, delta=at, watch=watch)
     if plot is not None:
         from hockeystick.report.plot import plot_comparison

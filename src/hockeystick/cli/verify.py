@@ -17,7 +17,7 @@ def command(
     from hockeystick.certification import verify
 
     claimed = Certificate.load(certificate)
-    with common.working("verifying", budget) as watch:
+    with common.working("verifying", budget, claimed.mechanism) as watch:
         found = verify(claimed, watch=watch)
     if json:
         common.emit_json({"verified": True} | common.claim_json(found, watch.elapsed()))

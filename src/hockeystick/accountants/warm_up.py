@@ -1,0 +1,21 @@
+"""Compiling ahead of a measured computation what the accountants of a mechanism run."""
+
+from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.laws.warm_up import compile_kernels
+from hockeystick.mechanism import Mechanism
+from hockeystick.pairs.registry import pair_type, registered
+
+
+def warm_up(mechanism: Mechanism | None = None) -> None:
+    """Compile the kernels, or load them from the cache: up to a minute the first time on a machine, then tenths.
+
+    Args:
+        mechanism: compile also what the accountants that cover it run on their own.
+    """
+    compile_kernels()
+    key = None if mechanism is None else registered(mechanism.strategy.kind, mechanism.sampler.kind)
+    if key is None:
+        return
+    for one in ACCOUNTANTS.values():
+        if one.covers(pair_type(*key)):
+            one.warm_up()
