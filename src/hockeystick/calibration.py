@@ -13,7 +13,7 @@ from hockeystick.certification import (
     Outcome,
     Question,
     best,
-    certify,
+    certify_with,
     check_budget,
     run_accountants,
     settings_for,
@@ -30,8 +30,10 @@ LARGEST_NOISE = 1e6
 WIDTH = 4e-4
 """Relative width of the final bracket: the answer is within this of the smallest certified noise multiplier."""
 COARSE_WIDTH = 5e-3
-EVALUATIONS = 12.0
-"""About how many times the chosen method is run; one that is too slow for that is not chosen."""
+EVALUATIONS = 20.0
+"""About how many times the chosen method is run; a heavy one that is too slow for that is not chosen."""
+HEAVY = 3.0
+"""Seconds; a lighter method is tried whatever the budget, and asks for more seconds if it has to."""
 METHOD_GOAL = 5e-3
 """Relative gap on coarse grids at which the search for the best method stops."""
 
@@ -79,6 +81,7 @@ def calibrate_and_certify(
     if not 0.0 < epsilon <= 500.0:
         raise InvalidInputError(f"The 'epsilon' field must be above 0 and at most 500. Got {epsilon!r} instead.")
     question = Question(delta=delta)
+    mechanism = mechanism.pinned()
     watch = watch or Watch(seconds=check_budget(budget))
     fine = settings_for(question, dominating_pair(mechanism.with_noise(1.0)), watch)
     coarse = Settings(Resolution(COARSE_NODES, delta), watch)
@@ -98,11 +101,11 @@ def calibrate_and_certify(
     chosen = _best_method(mechanism, question, coarse, start, epsilon, allowed)
     _, near = smallest_passing(certified([chosen], coarse), epsilon, start, COARSE_WIDTH)
     _, answer = smallest_passing(certified([chosen], fine), epsilon, near, WIDTH)
-    certificate = certify(mechanism.with_noise(answer), delta=delta, method=method, watch=watch)
+    certificate = _certified(mechanism, answer, question, watch, allowed)
     settled = certificate.method.upper
-    if settled != chosen and settled in allowed:  # a better one, or one that is almost as good
+    if settled != chosen:  # certify found a better one, or one that is almost as good
         _, answer = smallest_passing(certified([settled], fine), epsilon, answer, WIDTH)
-        certificate = certify(mechanism.with_noise(answer), delta=delta, watch=watch)
+        certificate = _certified(mechanism, answer, question, watch, allowed)
     if certificate.bounds.upper > epsilon:
         raise BudgetExceededError(_OUT_OF_TIME)
     return certificate
@@ -119,11 +122,20 @@ def _check_time(outcomes: Sequence[Outcome]) -> None:
 def _affordable(mechanism: Mechanism, watch: Watch) -> list[str]:
     """The accountants that the time that is left allows to run again and again."""
     pair = dominating_pair(mechanism)
+    longest = max(HEAVY, watch.remaining() / EVALUATIONS)
     return [
-        name
-        for name, one in ACCOUNTANTS.items()
-        if one.why_not(pair, Side.UPPER) is None and one.cost(pair) * EVALUATIONS <= watch.remaining()
+        name for name, one in ACCOUNTANTS.items() if one.why_not(pair, Side.UPPER) is None and one.cost(pair) <= longest
     ]
+
+
+def _certified(
+    mechanism: Mechanism, noise_multiplier: float, question: Question, watch: Watch, allowed: list[str]
+) -> Certificate:
+    """The certificate by those of the allowed accountants that apply at this noise multiplier."""
+    found = mechanism.with_noise(noise_multiplier)
+    pair = dominating_pair(found)
+    applicable = [one for one in allowed if ACCOUNTANTS[one].why_not(pair, Side.UPPER) is None]
+    return certify_with(found, question, watch, applicable)
 
 
 def _best_method(

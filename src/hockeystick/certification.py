@@ -107,11 +107,15 @@ def certify(
 
     Raises: UnsupportedError for a mechanism nobody has analysed, CannotCertifyError when no finite bound exists.
     """
-    question = Question(delta=delta, epsilon=epsilon)
+    watch = watch or Watch(seconds=check_budget(budget))
+    return certify_with(mechanism, Question(delta=delta, epsilon=epsilon), watch, None if method is None else [method])
+
+
+def certify_with(mechanism: Mechanism, question: Question, watch: Watch, methods: Sequence[str] | None) -> Certificate:
+    """:func:`certify` with the accountants that are allowed for upper bounds; None for all."""
     mechanism = mechanism.pinned()
     pair = dominating_pair(mechanism)
-    settings = settings_for(question, pair, watch or Watch(seconds=check_budget(budget)))
-    methods = None if method is None else [method]
+    settings = settings_for(question, pair, watch)
     outcomes = run_accountants(pair, question, settings, methods=methods)
     return _certificate(mechanism, pair, question, outcomes, settings.resolution)
 

@@ -123,7 +123,7 @@ def _profiles(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direc
 
 
 def _cost(pair: BinMixture) -> float:
-    return 0.5 if pair.bins == 1 else 3.0
+    return 0.5 if pair.bins == 1 else 2.5
 
 
 def _warm_up() -> None:
