@@ -8,6 +8,7 @@ import pytest
 from law_oracles import assert_bracketed, gaussian_delta, hand_built, mixture_delta
 
 from hockeystick.laws.discretise import gaussian_law, mixture_law
+from hockeystick.laws.gaussian import gaussian_delta as closed_form
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Law
 from hockeystick.laws.operations import average, compose, power, thin
@@ -182,3 +183,10 @@ def test_the_error_is_of_second_order(make, largest: float) -> None:
     gaps = [mean_gap(make, n, largest) for n in (20, 40, 80)]
     for coarse, fine in pairwise(gaps):
         assert 3.4 <= coarse / fine <= 4.7, gaps
+
+
+def test_an_enormous_shift_is_told_apart_for_certain() -> None:
+    """The rounding that is allowed for may not lift delta above 1, nor overflow on the way."""
+    for side in Side:
+        assert 0.0 <= closed_form(1.0, 1e9, 1.0, side) <= 1.0
+    assert closed_form(1.0, 1e9, 1.0, Side.UPPER) == 1.0

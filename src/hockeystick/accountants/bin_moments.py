@@ -234,7 +234,9 @@ def _finished(reduced: Ring, largest: int, total: Array) -> LogMoments:
     bins, reach = reduced.bins, reduced.reach
     orders = np.arange(2, largest + 1, dtype=np.float64)
     log_bins, log_factorial, pairs = np.log(bins), gammaln(orders + 1.0), 0.5 * orders * (orders - 1.0)
-    log_total = np.logaddexp(np.log(total[2:]), (orders + 1.0) * log_bins + LOG_LOST)
+    with np.errstate(divide="ignore"):  # what underflows is covered by LOG_LOST
+        log_sums = np.log(total[2:])
+    log_total = np.logaddexp(log_sums, (orders + 1.0) * log_bins + LOG_LOST)
     values = log_total + pairs * (reduced.peak + reduced.common) + log_factorial - orders * log_bins
     prefixes = comb(largest + reach - 1, reach - 1)
     jump = 64.0 * largest + prefixes / 64.0 + bins + 4.0 * largest + 64.0

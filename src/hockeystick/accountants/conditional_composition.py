@@ -11,13 +11,15 @@ means), ``conditional/hazards.py`` (tail bounds on the posterior), ``conditional
 a union bound over all bins and rows), ``conditional/dominating_steps.py`` (few laws for many rows). delta_E is chosen
 at ``settings.resolution.smallest_delta`` by a coarse look at some of the rows; any choice is valid.
 
-For the add direction the result is the smaller of this and the geometric-mean bound.
+For the add direction the result is the smaller of this and the geometric-mean bound, for both the smaller of it and the
+Gaussian whose bin is known.
 
 Proof: docs/theory/conditional-composition.md, with what it corrects in schuchardt-kalinin-2026, section 4 and
 appendices D to F. Cost: see :func:`hockeystick.accountants.conditional.hazards.tail_bounds`.
 """
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 
@@ -29,6 +31,7 @@ from hockeystick.accountants.conditional.hazards import TEMPERATURES, tail_bound
 from hockeystick.accountants.conditional.levels import LevelledMeans, levelled_means, most_bounded
 from hockeystick.accountants.geometric_mean import geometric_mean_profile
 from hockeystick.bounds import Profile
+from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Array, Law
 from hockeystick.laws.profile import law_delta, smallest_epsilon
@@ -115,7 +118,10 @@ def _smaller(first: Profile, second: Profile) -> Profile:
 
 
 def _analyse(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
-    return conditional_profiles(pair, settings)
+    """Where little noise makes the posterior's tails heavy, knowing the bin outright is a better bound."""
+    sensitivity = pair.full_sensitivity * (1.0 + pair.sensitivity_error)
+    known = partial(gaussian_delta, pair.noise_multiplier, sensitivity, side=Side.UPPER)
+    return {direction: _smaller(one, known) for direction, one in conditional_profiles(pair, settings).items()}
 
 
 def _cost(pair: BinMixture) -> float:

@@ -35,4 +35,4 @@ def gaussian_delta(noise_multiplier: float, sensitivity: float, epsilon: float, 
     if gap == 0.0:
         return 0.0
     log_delta = log_a + log(-expm1(gap)) + sign * (rounding + ROUNDING)
-    return min(exp(log_delta), 1.0)
+    return exp(min(log_delta, 0.0))

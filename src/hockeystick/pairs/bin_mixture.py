@@ -17,7 +17,8 @@ class BinMixture(DominatingPair):
 
     ``m_i = sum_j C[:, i + j b]`` collects the columns of the steps in which bin i is read. The pair dominates the
     mechanism with adaptively chosen gradients, as C is causal and non-negative, and is attained by constant ones
-    (schuchardt-kalinin-2026, Lemma 2.8), so bounds on both sides of the pair are bounds on the mechanism.
+    (docs/theory/comparison.md; schuchardt-kalinin-2026, Lemma 2.8), so bounds on both sides of the pair are bounds
+    on the mechanism.
 
     With ``y ~ Q`` the likelihood ratio is ``X = (1/b) sum_i exp(u_i - G_ii / (2 sigma^2))``, ``u ~ N(0, G / sigma^2)``:
     everything depends on the Gram matrix G and sigma alone.

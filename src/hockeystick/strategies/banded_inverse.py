@@ -4,8 +4,7 @@ from typing import Literal
 
 from hockeystick.spec import Count
 from hockeystick.strategies.base import StrategySpec, check_bands
-from hockeystick.strategies.matrix.inverse_toeplitz import InverseToeplitzMatrix
-from hockeystick.strategies.optimise.banded_inverse import optimal_inverse_coefficients
+from hockeystick.strategies.matrix.base import StrategyMatrix
 
 
 class BandedInverse(StrategySpec):
@@ -32,6 +31,9 @@ class BandedInverse(StrategySpec):
         """No more bands than steps."""
         check_bands(self.bands, steps)
 
-    def build(self, steps: int) -> InverseToeplitzMatrix:
+    def build(self, steps: int) -> StrategyMatrix:
         """A full Toeplitz matrix with ``bands`` coefficients in its inverse, by L-BFGS: some O(100 steps * bands)."""
+        from hockeystick.strategies.matrix.inverse_toeplitz import InverseToeplitzMatrix
+        from hockeystick.strategies.optimise.banded_inverse import optimal_inverse_coefficients
+
         return InverseToeplitzMatrix(optimal_inverse_coefficients(steps, self.bands, self.min_sep), steps)

@@ -6,8 +6,7 @@ import numpy as np
 
 from hockeystick.spec import Count
 from hockeystick.strategies.base import StrategySpec, check_bands
-from hockeystick.strategies.matrix.base import Array
-from hockeystick.strategies.matrix.inverse_toeplitz import InverseToeplitzMatrix
+from hockeystick.strategies.matrix.base import Array, StrategyMatrix
 
 
 class BandedInverseSquareRoot(StrategySpec):
@@ -29,8 +28,10 @@ class BandedInverseSquareRoot(StrategySpec):
         """No more bands than steps."""
         check_bands(self.bands, steps)
 
-    def build(self, steps: int) -> InverseToeplitzMatrix:
+    def build(self, steps: int) -> StrategyMatrix:
         """Toeplitz with a short inverse."""
+        from hockeystick.strategies.matrix.inverse_toeplitz import InverseToeplitzMatrix
+
         return InverseToeplitzMatrix(inverse_square_root_coefficients(self.bands), steps)
 
 

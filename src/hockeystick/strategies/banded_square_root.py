@@ -6,8 +6,7 @@ import numpy as np
 
 from hockeystick.spec import Count
 from hockeystick.strategies.base import StrategySpec, check_bands
-from hockeystick.strategies.matrix.base import Array
-from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
+from hockeystick.strategies.matrix.base import Array, StrategyMatrix
 
 
 class BandedSquareRoot(StrategySpec):
@@ -29,8 +28,10 @@ class BandedSquareRoot(StrategySpec):
         """No more bands than steps."""
         check_bands(self.bands, steps)
 
-    def build(self, steps: int) -> ToeplitzMatrix:
+    def build(self, steps: int) -> StrategyMatrix:
         """Toeplitz with ``bands`` coefficients."""
+        from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
+
         return ToeplitzMatrix(square_root_coefficients(self.bands), steps)
 
 

@@ -4,8 +4,7 @@ from typing import Literal
 
 from hockeystick.spec import Count
 from hockeystick.strategies.base import StrategySpec, check_bands
-from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
-from hockeystick.strategies.optimise.banded_toeplitz import optimal_coefficients
+from hockeystick.strategies.matrix.base import StrategyMatrix
 
 
 class BandedToeplitz(StrategySpec):
@@ -29,6 +28,9 @@ class BandedToeplitz(StrategySpec):
         """No more bands than steps."""
         check_bands(self.bands, steps)
 
-    def build(self, steps: int) -> ToeplitzMatrix:
+    def build(self, steps: int) -> StrategyMatrix:
         """Toeplitz with ``bands`` coefficients, by L-BFGS: tens of O(steps * bands)."""
+        from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
+        from hockeystick.strategies.optimise.banded_toeplitz import optimal_coefficients
+
         return ToeplitzMatrix(optimal_coefficients(steps, self.bands), steps)

@@ -8,8 +8,7 @@ from pydantic import Field
 from hockeystick.errors import InvalidInputError
 from hockeystick.spec import Count
 from hockeystick.strategies.base import StrategySpec
-from hockeystick.strategies.matrix.buffered import BufferedToeplitzMatrix, buffered_column
-from hockeystick.strategies.optimise.buffered import optimal_buffers
+from hockeystick.strategies.matrix.base import StrategyMatrix
 
 Buffers = Annotated[int, Field(ge=1, le=10)]
 """More than ten never pay: the error is then that of the best Toeplitz matrix to six digits."""
@@ -43,8 +42,11 @@ class BufferedToeplitz(StrategySpec):
                 f"The 'strategy.buffers' field must be at most the {steps} steps. Got {self.buffers} instead."
             )
 
-    def build(self, steps: int) -> BufferedToeplitzMatrix:
+    def build(self, steps: int) -> StrategyMatrix:
         """The optimised matrix. Raises OptimisationError when the optimiser fails."""
+        from hockeystick.strategies.matrix.buffered import BufferedToeplitzMatrix, buffered_column
+        from hockeystick.strategies.optimise.buffered import optimal_buffers
+
         weights = {"max": np.ones(steps), "mean": np.arange(steps, 0.0, -1.0) / steps}[self.objective]
         scales, decays = optimal_buffers(weights, self.min_sep or steps, self.buffers)
         norm = float(np.linalg.norm(buffered_column(scales, decays, steps)))

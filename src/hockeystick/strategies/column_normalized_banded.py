@@ -4,8 +4,7 @@ from typing import Literal
 
 from hockeystick.spec import Count
 from hockeystick.strategies.base import StrategySpec, check_bands
-from hockeystick.strategies.matrix.banded import BandedMatrix
-from hockeystick.strategies.optimise.column_normalized import optimal_columns
+from hockeystick.strategies.matrix.base import StrategyMatrix
 
 
 class ColumnNormalizedBanded(StrategySpec):
@@ -28,6 +27,9 @@ class ColumnNormalizedBanded(StrategySpec):
         """No more bands than steps."""
         check_bands(self.bands, steps)
 
-    def build(self, steps: int) -> BandedMatrix:
+    def build(self, steps: int) -> StrategyMatrix:
         """By L-BFGS: hundreds of O(steps * bands^2) time, O(steps * bands) memory."""
+        from hockeystick.strategies.matrix.banded import BandedMatrix
+        from hockeystick.strategies.optimise.column_normalized import optimal_columns
+
         return BandedMatrix(optimal_columns(steps, self.bands))

@@ -11,8 +11,7 @@ from pydantic import Field
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.files import read_small_file
 from hockeystick.strategies.base import StrategySpec
-from hockeystick.strategies.matrix.base import Array
-from hockeystick.strategies.matrix.dense import DenseMatrix
+from hockeystick.strategies.matrix.base import Array, StrategyMatrix
 
 MAX_STEPS = 8192
 """A larger matrix would take more than half a gigabyte."""
@@ -42,11 +41,13 @@ class Custom(StrategySpec):
         """The same strategy, for this content of the file alone. Raises InvalidInputError as :meth:`matrix` does."""
         return self.model_copy(update={"sha256": self._content()[1]})
 
-    def matrix(self, steps: int) -> DenseMatrix:
+    def matrix(self, steps: int) -> StrategyMatrix:
         """C for this number of steps; its entries are checked once.
 
         Raises: InvalidInputError when the file cannot be read, is not the one of ``sha256``, or holds no such matrix.
         """
+        from hockeystick.strategies.matrix.dense import DenseMatrix
+
         content, digest = self._content()
         matrix = _kept.get(digest)
         if matrix is None:
@@ -60,7 +61,7 @@ class Custom(StrategySpec):
             )
         return matrix
 
-    def build(self, steps: int) -> DenseMatrix:
+    def build(self, steps: int) -> StrategyMatrix:
         """The matrix in the file."""
         return self.matrix(steps)
 
@@ -76,7 +77,7 @@ class Custom(StrategySpec):
         return content, digest
 
 
-_kept: dict[str, DenseMatrix] = {}
+_kept: dict[str, StrategyMatrix] = {}
 """The matrices of the last few files, by the digest of their bytes."""
 
 

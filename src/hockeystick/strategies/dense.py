@@ -7,8 +7,7 @@ import numpy as np
 from hockeystick.errors import InvalidInputError
 from hockeystick.spec import Count
 from hockeystick.strategies.base import StrategySpec
-from hockeystick.strategies.matrix.dense import DenseMatrix
-from hockeystick.strategies.optimise.dense import optimal_matrix, optimal_matrix_for_epochs
+from hockeystick.strategies.matrix.base import StrategyMatrix
 
 MOST_STEPS = 2048
 """For one epoch: well under a minute on an idle core."""
@@ -47,8 +46,11 @@ class Dense(StrategySpec):
                 f"{self.epochs}. Got {steps} steps instead."
             )
 
-    def build(self, steps: int) -> DenseMatrix:
+    def build(self, steps: int) -> StrategyMatrix:
         """The optimised matrix. Raises OptimisationError when the optimiser fails."""
+        from hockeystick.strategies.matrix.dense import DenseMatrix
+        from hockeystick.strategies.optimise.dense import optimal_matrix, optimal_matrix_for_epochs
+
         if self.epochs == 1:
             return DenseMatrix(optimal_matrix(steps))
         matrix = optimal_matrix_for_epochs(steps, self.epochs)

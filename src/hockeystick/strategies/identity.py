@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 
 from hockeystick.strategies.base import StrategySpec
-from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
+from hockeystick.strategies.matrix.base import StrategyMatrix
 
 
 class Identity(StrategySpec):
@@ -20,6 +20,8 @@ class Identity(StrategySpec):
             f"standard deviation {noise_multiplier!r} times that norm to every step's sum, also for empty batches."
         )
 
-    def build(self, steps: int) -> ToeplitzMatrix:
+    def build(self, steps: int) -> StrategyMatrix:
         """The identity."""
+        from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
+
         return ToeplitzMatrix(np.ones(1), steps)

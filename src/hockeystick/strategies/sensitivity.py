@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.strategies.matrix.base import BLOCK, Array, StrategyMatrix
+from hockeystick.strategies.matrix.base import BLOCK, UNIT_ROUNDOFF, Array, StrategyMatrix
 
 SLACK = 1e-12
 """Relative difference of inner products that does not count when patterns are compared; the result pays for it."""
@@ -92,7 +92,7 @@ def min_separation(matrix: StrategyMatrix, min_sep: int, participations: int | N
     if column is not None:
         if spaced_steps_are_worst(column, min_sep):
             total = _comb(column, min_sep, count)
-            slack = SLACK * count**2 * float(column @ column)
+            slack = (SLACK + 2.0 * _transform_error(column.size)) * count**2 * float(column @ column)
             return Sensitivity(_up(float(total @ total) + slack, matrix), exact=True)
         majorant = np.maximum.accumulate(column[::-1])[::-1]
         total = _comb(majorant, min_sep, count)
@@ -109,7 +109,7 @@ def spaced_steps_are_worst(column: Array, distance: int) -> bool:
     whenever ``l >= j distance``, for each i that is a multiple of the distance, then the products of a pattern
     ``i_1 < i_2 < ...`` are at most those of the spaced one, as ``i_a >= (a-1) distance`` and
     ``i_c - i_a >= (c-a) distance``. A column that never grows meets this at once. Products are compared up to
-    ``SLACK`` of the first one, more than the rounding of the fast transforms. O(steps^2 log(steps) / distance).
+    ``SLACK`` of the first one, and are themselves within ``_transform_error`` of it. O(steps^2 log(steps) / distance).
     """
     if np.all(np.diff(column) <= 0.0):
         return True
@@ -121,6 +121,11 @@ def spaced_steps_are_worst(column: Array, distance: int) -> bool:
         if np.any(later[distance::distance] > products[distance::distance] + SLACK * products[0]):
             return False
     return True
+
+
+def _transform_error(size: int) -> float:
+    """Error of an inner product by fast transforms of ``2 size`` numbers, relative to the column's squared norm."""
+    return float(8.0 * UNIT_ROUNDOFF * np.log2(4.0 * size) * np.sqrt(2.0 * size))
 
 
 def _up(square: float, matrix: StrategyMatrix) -> float:

@@ -4,7 +4,7 @@ from typing import Literal
 
 from hockeystick.strategies.banded_square_root import square_root_coefficients
 from hockeystick.strategies.base import StrategySpec
-from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
+from hockeystick.strategies.matrix.base import StrategyMatrix
 
 
 class SquareRoot(StrategySpec):
@@ -15,6 +15,8 @@ class SquareRoot(StrategySpec):
 
     kind: Literal["square_root"] = "square_root"
 
-    def build(self, steps: int) -> ToeplitzMatrix:
+    def build(self, steps: int) -> StrategyMatrix:
         """Toeplitz with as many coefficients as steps."""
+        from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
+
         return ToeplitzMatrix(square_root_coefficients(steps), steps)

@@ -9,6 +9,9 @@ from hockeystick.errors import InvalidInputError
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF, Array
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 
+MOST_ROUNDING = 1e-6
+"""Largest relative error of an entry; bounds that are raised by it have to stay close to what they bound."""
+
 
 class InverseToeplitzMatrix(ToeplitzMatrix):
     """C is Toeplitz and ``C^{-1}`` has the first column ``inverse_coefficients`` of length p, and zeros below.
@@ -37,12 +40,12 @@ class InverseToeplitzMatrix(ToeplitzMatrix):
                 f"{int(np.argmin(np.isfinite(column)))} of its column is too large."
             )
         relative = 2.0 * (self.inverse_coefficients.size + 4.0) * steps * UNIT_ROUNDOFF
-        doubt = relative * self._majorant(column) - column
+        doubt = relative * self._majorant(column) - MOST_ROUNDING * column
         if doubt.max() > 0.0:
             worst = int(doubt.argmax())
             raise InvalidInputError(
                 f"The 'inverse_coefficients' parameter must make a matrix without negative entries; "
-                f"entry {worst} of its column is {float(column[worst]):.3g}, within rounding."
+                f"entry {worst} of its column is {float(column[worst]):.3g} and not certain."
             )
         super().__init__(np.trim_zeros(column, "b"), steps)
 

@@ -1,0 +1,233 @@
+"""What the figures are about: the mechanisms, their methods, and the numbers that figures and statements share."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from math import nan
+from typing import Any
+
+import numpy as np
+
+import hockeystick as hs
+from hockeystick.accountants.conditional import budget
+from hockeystick.accountants.conditional.hazards import tail_bounds
+from hockeystick.accountants.conditional.levels import levelled_means
+from hockeystick.accountants.conditional_composition import conditional_profiles
+from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.certification import Question
+from hockeystick.laws.profile import smallest_epsilon
+from hockeystick.pairs.registry import dominating_pair
+from hockeystick.report.curves import PLOT_NODES, Curve, Series, sweep
+from hockeystick.report.papers import Output
+from hockeystick.watch import Watch
+
+from .posterior import allocations, simulated_losses, top_posterior
+
+UPPER, LOWER = hs.Side.UPPER, hs.Side.LOWER
+DELTA = 1e-5
+POINTS = 4
+"""Noise multipliers on every curve of Figures 2 and 3."""
+NOT_CERTIFIED = "not_certified_conditional_composition"
+
+Run = Callable[[float], hs.Mechanism]
+
+
+class Steady(Watch):
+    """A watch that always says the same about the time left, so that methods which go by it repeat their work."""
+
+    def remaining(self) -> float:
+        """Twice what the Renyi accountant may take; more changes nothing that a plot shows."""
+        return 4.0
+
+
+def steady(output: Output) -> Output:
+    """The same output, for computations on a :class:`Steady` watch."""
+    return replace(output, watch=Steady(seconds=output.watch.seconds, on_tick=output.watch.on_tick))
+
+
+# --- what is run ------------------------------------------------------------------------------------------------------
+
+
+def mechanism(strategy: Callable[[], Any], bins: int, epochs: int, sigma: float) -> hs.Mechanism:
+    """Balls-in-bins with a strategy matrix."""
+    sampler = hs.BallsInBins(bins=bins, epochs=epochs)
+    return hs.Mechanism(strategy=strategy(), sampler=sampler, noise_multiplier=sigma)
+
+
+STRATEGIES: dict[str, Callable[[], Any]] = {
+    "DP-SGD": lambda: hs.BandedSquareRoot(bands=1),
+    "BSR, p=4": lambda: hs.BandedSquareRoot(bands=4),
+    "BSR, p=64": lambda: hs.BandedSquareRoot(bands=64),
+    "BISR, p=4": lambda: hs.BandedInverseSquareRoot(bands=4),
+    "BISR, p=64": lambda: hs.BandedInverseSquareRoot(bands=64),
+    "BLT": lambda: hs.BufferedToeplitz(buffers=3),
+    "BandMF, p=64": lambda: hs.ColumnNormalizedBanded(bands=64),
+    "BandInvMF, p=4": lambda: hs.BandedInverse(bands=4),
+}
+"""BSR with one band is the identity, as a matrix that the accountants of correlated noise take."""
+
+PANELS: dict[str, dict[str, tuple[str, int, int, tuple[float, float]]]] = {
+    "figure-2": {
+        "a": ("DP-SGD", 100, 1, (0.4, 2.2)),
+        "b": ("DP-SGD", 1000, 1, (0.35, 1.5)),
+        "c": ("DP-SGD", 100, 10, (1.2, 12.0)),
+        "d": ("BSR, p=4", 100, 1, (0.5, 7.0)),
+        "e": ("BSR, p=64", 100, 1, (0.6, 20.0)),
+        "f": ("BSR, p=4", 100, 10, (1.5, 22.0)),
+    },
+    "figure-3": {
+        "a": ("BISR, p=4", 100, 1, (0.5, 13.0)),
+        "b": ("BISR, p=64", 100, 1, (0.6, 20.0)),
+        "c": ("BISR, p=4", 100, 10, (1.6, 40.0)),
+        "d": ("BLT", 100, 1, (0.4, 12.5)),
+        "e": ("BandMF, p=64", 100, 1, (0.4, 13.0)),
+        "f": ("BandInvMF, p=4", 100, 1, (0.4, 12.5)),
+    },
+}
+"""Strategy, bins, epochs and the noise multipliers between which the curves run."""
+
+STYLES: dict[str, tuple[str, dict[str, Any]]] = {
+    "gaussian_upper": ("no amplification", {"color": "black", "linestyle": "--", "linewidth": 1.0}),
+    "bin_renyi_upper": ("Rényi", {"color": "#009e73"}),
+    "conditional_composition_upper": ("conditional composition", {"color": "#d55e00"}),
+    "comparison_upper": ("comparison, upper", {"color": "#0072b2"}),
+    "comparison_lower": ("comparison, lower", {"color": "#003a63", "linestyle": (0, (2, 2))}),
+    "best_upper": ("best certified", {"color": "#e9d8a6", "linewidth": 6.0, "zorder": 1}),
+    NOT_CERTIFIED: ("conditional composition, the paper's allocation (not certified)", {"color": "#d55e00", "ls": ":"}),
+}
+"""Legend and line of the known columns; others are drawn as they come."""
+
+
+def panel_run(figure: str, letter: str) -> Run:
+    """What a panel is about, as a function of the noise multiplier."""
+    strategy, bins, epochs, _ = PANELS[figure][letter]
+    return partial(mechanism, STRATEGIES[strategy], bins, epochs)
+
+
+# --- Gram matrices ----------------------------------------------------------------------------------------------------
+
+GRAMS = {"BandMF, p=64": 64, "BSR, p=64": 64, "BISR, p=64": 64, "BandInvMF, p=4": 4}
+"""The strategies of Figure 1 and their bands."""
+
+
+@cache
+def gram_of(strategy: str, bins: int) -> Any:
+    """The Gram matrix of ten epochs."""
+    return dominating_pair(mechanism(STRATEGIES[strategy], bins, 10, 1.0)).gram
+
+
+def by_distance(gram: Any) -> tuple[Any, Any]:
+    """Smallest and largest entry at every cyclic distance from 0 to half the bins."""
+    bins = gram.shape[0]
+    index = np.arange(bins)
+    rings = [gram[index, (index + distance) % bins] for distance in range(bins // 2 + 1)]
+    return np.array([ring.min() for ring in rings]), np.array([ring.max() for ring in rings])
+
+
+# --- noise against epsilon --------------------------------------------------------------------------------------------
+
+_DONE: dict[tuple[str, str, int], Series] = {}
+"""The statements are judged by the same series as are drawn."""
+
+
+def panel_series(output: Output, points: int, figure: str, letter: str) -> Series:
+    """epsilon of every method at every noise multiplier of a panel; computed once."""
+    if (figure, letter, points) not in _DONE:
+        places = np.geomspace(*PANELS[figure][letter][3], points).tolist()
+        _DONE[figure, letter, points] = methods_at(panel_run(figure, letter), places, output)
+    return _DONE[figure, letter, points]
+
+
+def methods_at(run: Run, places: Sequence[float], output: Output) -> Series:
+    """All registered methods, the paper's allocation of failure probability, and the best certified upper bound."""
+    certified = sweep(registered_curves(run, places[0]), places, Question(delta=DELTA), steady(output))
+    uppers = [values for curve, values in certified.values.items() if curve.side is UPPER]
+    best = np.fmin.reduce(np.array(uppers), axis=0)
+    paper = [paper_epsilon(run(place), output) for place in places]
+    extra = {
+        titled(run, "best_upper", method="best"): best.tolist(),
+        titled(run, NOT_CERTIFIED, method="conditional_composition"): paper,
+    }
+    return Series(places, {**certified.values, **extra})
+
+
+def registered_curves(run: Run, sigma: float) -> list[Curve]:
+    """One curve for each side of each accountant that covers the pair."""
+    pair = dominating_pair(run(sigma))
+    return [
+        titled(run, f"{one.name}_{side.value}", method=one.name, side=side)
+        for one in ACCOUNTANTS.values()
+        for side in one.sides
+        if one.why_not(pair, side) is None
+    ]
+
+
+def titled(run: Run, column: str, *, method: str, side: hs.Side = UPPER) -> Curve:
+    """A curve with the label and line that its column has in all figures."""
+    label, style = STYLES.get(column, (column.replace("_", " "), {}))
+    return Curve(column=column, label=label, mechanism=run, method=method, side=side, style=style)
+
+
+def paper_epsilon(run: hs.Mechanism, output: Output) -> float:
+    """epsilon by conditional composition with the paper's allocation of failure probability, which proves nothing."""
+    settings = hs.Settings(hs.Resolution(PLOT_NODES, DELTA), output.watch)
+    profiles = conditional_profiles(dominating_pair(run), settings, allocation=budget.Allocation.PAPER)
+    found = smallest_epsilon(lambda epsilon: max(one(epsilon) for one in profiles.values()), DELTA, UPPER)
+    return found if np.isfinite(found) else nan
+
+
+# --- posteriors -------------------------------------------------------------------------------------------------------
+
+FAILURE_4, FAILURE_6 = 0.5e-5, 1e-5
+POSTERIORS: dict[str, dict[str, tuple[str, float]]] = {
+    "figure-4": {"a": ("DP-SGD", 2.0), "b": ("DP-SGD", 5.0), "c": ("BSR, p=4", 2.0), "d": ("BSR, p=4", 5.0)},
+    "figure-6": {"a": ("BSR, p=4", 2.0), "b": ("BSR, p=4", 5.0), "c": ("BISR, p=4", 2.0), "d": ("BISR, p=4", 5.0)},
+}
+BINS, EPOCHS = 100, 4
+"""Of Figures 4 to 6."""
+
+
+OPTIONS = ("1", "12", "13", "123")
+"""Variational families of Appendix F that Figure 6 chooses from."""
+
+
+def steps_shown(points: int) -> list[int]:
+    """About ``points`` steps, with the first and last of every epoch."""
+    ends = [epoch * BINS + step for epoch in range(EPOCHS) for step in (1, BINS)]
+    return sorted({*ends, *range(1, BINS * EPOCHS + 1, max(1, BINS * EPOCHS // points))})
+
+
+def allocation_bounds(strategy: str, sigma: float, steps: Sequence[int], output: Output) -> dict[str, Any]:
+    """Figure 4's curves of one panel: the paper's allocations, and the one that our accountant spends its budget by."""
+    pair = dominating_pair(mechanism(STRATEGIES[strategy], BINS, EPOCHS, sigma))
+    ours = certified_posterior(pair, steps, FAILURE_4, output)
+    return {"ours_upper": ours, **allocations(pair, steps, "13", FAILURE_4)}
+
+
+def certified_posterior(pair: Any, steps: Sequence[int], failure: float, output: Output) -> Any:
+    """Our accountant's bounds on the posterior of each step's top bin; they hold together but for ``failure``."""
+    levelled = levelled_means(pair)
+    rows = np.array(steps) - 1
+    shares = budget.union_shares(pair, levelled)
+    tries = {hs.Direction.REMOVE: np.array([failure])}
+    tails = tail_bounds(pair, levelled, rows, tries, shares, output.watch.tick)[hs.Direction.REMOVE][0]
+    return tails[np.arange(rows.size), levelled.index[rows].max(axis=1)]
+
+
+def family_bounds(strategy: str, sigma: float, steps: Sequence[int], output: Output) -> dict[str, Any]:
+    """Figure 6's curves of one panel, each step's bound with its share of a union over steps and components."""
+    pair = dominating_pair(mechanism(STRATEGIES[strategy], BINS, EPOCHS, sigma))
+    share = FAILURE_6 / (BINS * EPOCHS * (BINS - 1))
+    output.watch.tick()
+    return {options: top_posterior(pair, steps, options, [share])[0] for options in OPTIONS}
+
+
+TRANSITIONS = (100, 200, 300, 101, 201, 301)
+SAMPLES, SEED = 100_000, 20260521
+
+
+def simulated(samples: int) -> dict[int, Any]:
+    """Seeded samples of the privacy loss at every step of the figure: DP-SGD at sigma = 5."""
+    rng = np.random.default_rng(SEED)
+    pair = dominating_pair(mechanism(STRATEGIES["DP-SGD"], BINS, EPOCHS, 5.0))
+    return {step: simulated_losses(pair, step, samples, rng) for step in TRANSITIONS}
