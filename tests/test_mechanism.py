@@ -28,7 +28,7 @@ def test_json_round_trip(sampler: Sampler) -> None:
 
 def test_the_strategy_is_the_identity_unless_said_otherwise() -> None:
     assert Mechanism(sampler=EXAMPLES[0]).strategy == Identity()
-    assert Identity().max_column_norm == 1.0
+    assert Mechanism(sampler=EXAMPLES[0]).matrix.max_column_norm == 1.0
 
 
 def test_sigma_has_to_be_there_when_it_is_asked_for() -> None:

@@ -78,8 +78,7 @@ def calibrate_and_certify(
     watch: Watch | None = None,
 ) -> Certificate:
     """The certificate, for at most the target epsilon, of the mechanism that :func:`calibrate` returns."""
-    if not 0.0 < epsilon <= 500.0:
-        raise InvalidInputError(f"The 'epsilon' field must be above 0 and at most 500. Got {epsilon!r} instead.")
+    check_target(epsilon)
     question = Question(delta=delta)
     mechanism = mechanism.pinned()
     watch = watch or Watch(seconds=check_budget(budget))
@@ -109,6 +108,12 @@ def calibrate_and_certify(
     if certificate.bounds.upper > epsilon:
         raise BudgetExceededError(_OUT_OF_TIME)
     return certificate
+
+
+def check_target(epsilon: float) -> None:
+    """An epsilon that can be asked for."""
+    if not 0.0 < epsilon <= 500.0:
+        raise InvalidInputError(f"The 'epsilon' field must be above 0 and at most 500. Got {epsilon!r} instead.")
 
 
 _OUT_OF_TIME = "The time budget is over before the calibration is done; allow more seconds."

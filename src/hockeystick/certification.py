@@ -37,6 +37,8 @@ VERIFY_TOLERANCE = 1e-6
 """Relative difference that another machine's mathematical library may make in a recomputed bound."""
 
 STOPPED = "stopped: the time budget is over"
+HOPELESS = 5.0
+"""A method is not even started when its rough cost is this many times what is left of the budget."""
 CHEAP = 1e-2
 """Seconds; what costs less is run even when the budget is over."""
 
@@ -148,6 +150,8 @@ def verify(certificate: Certificate, *, watch: Watch | None = None) -> Certifica
     given_epsilon = None if isinstance(certificate.epsilon, Interval) else certificate.epsilon
     question = Question(delta=given_delta, epsilon=given_epsilon)
     pair = _pair_of(certificate)
+    if certificate.mechanism.pinned() != certificate.mechanism:
+        raise VerificationError("The 'mechanism.strategy' field does not say the digest of the file that it names.")
     accuracy = certificate.accuracy
     resolution = Resolution(accuracy.nodes_per_unit, accuracy.smallest_delta)
     settings = Settings(resolution, watch or Watch())
@@ -178,7 +182,7 @@ def verify(certificate: Certificate, *, watch: Watch | None = None) -> Certifica
 def _pair_of(certificate: Certificate) -> DominatingPair:
     try:
         return dominating_pair(certificate.mechanism)
-    except UnsupportedError as error:
+    except (InvalidInputError, UnsupportedError) as error:
         raise VerificationError(str(error)) from None
 
 
@@ -282,7 +286,7 @@ def _run(one: Accountant, pair: DominatingPair, side: Side, question: Question, 
     reason = one.why_not(pair, side)
     if reason is not None:
         status = f"not applicable: {reason}"
-    elif settings.watch.remaining() == 0.0 and one.cost(pair) > CHEAP:
+    elif one.cost(pair) > max(HOPELESS * settings.watch.remaining(), CHEAP):
         status = STOPPED
     else:
         try:

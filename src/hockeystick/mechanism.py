@@ -26,7 +26,7 @@ class Mechanism(Spec):
 
     @model_validator(mode="after")
     def _strategy_suits_the_steps(self) -> Self:
-        self.strategy.check(self.sampler.steps)
+        self.strategy.check_all(self.sampler.steps)
         return self
 
     @property

@@ -112,6 +112,8 @@ _ALLOWED = {
     "float_type": "a number",
     "finite_number": "a finite number",
     "string_type": "text",
+    "string_too_short": "text of at least {min_length} character(s)",
+    "string_pattern_mismatch": "text that matches {pattern}",
     "literal_error": "{expected}",
     "enum": "{expected}",
     "tuple_type": "a list",

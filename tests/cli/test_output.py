@@ -206,11 +206,13 @@ def test_an_interrupted_kernel_is_an_interruption(cli: Any, monkeypatch: pytest.
 def test_calibrate_never_writes_a_certificate_above_the_target(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The time runs out between the search and the certificate, so that only a looser bound is left."""
     from hockeystick import calibration, certification
+    from hockeystick.certification import Question
+    from hockeystick.watch import Watch
 
-    def looser(mechanism: Mechanism, **options: Any) -> Certificate:
-        return certification.certify(mechanism, delta=options["delta"], method="gaussian")
+    def looser(mechanism: Mechanism, question: Question, watch: Watch, methods: list[str]) -> Certificate:
+        return certification.certify_with(mechanism, question, watch, ["gaussian"])
 
-    monkeypatch.setattr(calibration, "certify", looser)
+    monkeypatch.setattr(calibration, "certify_with", looser)
     found = cli("calibrate", "plan.toml", "--json")
     if found.code == 0:
         assert found.json["epsilon"]["upper"] <= 2.0

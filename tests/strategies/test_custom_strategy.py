@@ -137,7 +137,7 @@ def test_a_pinned_strategy_is_about_one_content(tmp_path: Path) -> None:
     assert np.array_equal(pinned.matrix(3).materialize(), GOOD)
     saved(tmp_path / "c.npy", 2.0 * GOOD)
     for call in (lambda: pinned.matrix(3), pinned.pinned):
-        with pytest.raises(InvalidInputError, match=r"'strategy.sha256' field must be '[0-9a-f]{64}' for the"):
+        with pytest.raises(InvalidInputError, match=r"must name the file with the SHA-256 [0-9a-f]{64}\. Got"):
             call()
 
 

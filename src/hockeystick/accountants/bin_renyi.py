@@ -139,6 +139,7 @@ ACCOUNTANT = Accountant(
     errs="upward: moments are exact or of a larger Gram matrix, the polynomial above the hockey stick is certified",
     reference="docs/theory/bins-moments.md; schuchardt-kalinin-2026, section 3",
     analyses={BinMixture: _profiles},
+    refusal=lambda pair, side: pair.too_large,
     cost=_cost,
     warm_up=_warm_up,
 )

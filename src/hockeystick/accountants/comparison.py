@@ -186,5 +186,6 @@ ACCOUNTANT = Accountant(
     errs="entries of the Gram matrix are raised for upper bounds and lowered for lower bounds (Kahane's inequality)",
     reference="Kahane 1986; docs/theory/comparison.md",
     analyses={BinMixture: comparison_profiles},
+    refusal=lambda pair, side: pair.too_large,
     cost=_cost,
 )

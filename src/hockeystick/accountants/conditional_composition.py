@@ -43,6 +43,8 @@ SEARCH_ROWS = 192
 SEARCH_NODES = 20
 SEARCH_BLOCKS = 10
 BLOCKS = 64
+MAX_ENTRIES = 20_000_000
+"""Of the means of all bins in all rows, of which there are some copies."""
 
 
 def conditional_profiles(
@@ -131,6 +133,11 @@ def _cost(pair: BinMixture) -> float:
     return 3.0 + 6e-4 * rows + products * (1.2e-8 + 1.3e-10 * bins)
 
 
+def _refusal(pair: BinMixture, side: Side) -> str | None:
+    entries = pair.matrix.rows * pair.bins
+    return pair.too_large or (None if entries <= MAX_ENTRIES else f"its {entries} means take too much memory")
+
+
 def _warm_up() -> None:
     pair = BinMixture(noise_multiplier=3.0, matrix=ToeplitzMatrix(np.array([1.0, 0.5]), 6), bins=3)
     ACCOUNTANT.bound(pair, Side.UPPER, Settings(Resolution(8, 1e-2))).epsilon(1e-2)
@@ -143,6 +150,7 @@ ACCOUNTANT = Accountant(
     errs="upward: weights dominate the posterior but for an event whose probability, by a union bound, is added",
     reference="docs/theory/conditional-composition.md; schuchardt-kalinin-2026, section 4, Theorem D.3, Corollary D.4",
     analyses={BinMixture: _analyse},
+    refusal=_refusal,
     cost=_cost,
     warm_up=_warm_up,
 )

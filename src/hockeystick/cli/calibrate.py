@@ -20,7 +20,7 @@ def command(
     json: common.JsonOption = False,
 ) -> None:
     """Find the smallest noise multiplier that is certified for the plan's target, and write the certificate."""
-    from hockeystick.calibration import calibrate_and_certify
+    from hockeystick.calibration import calibrate_and_certify, check_target
     from hockeystick.certification import Question
     from hockeystick.files import check_writable
     from hockeystick.plan import Plan
@@ -30,7 +30,9 @@ def command(
     at = common.wanted_delta(loaded, delta)
     path = out if out is not None else Path(plan).stem + ".certificate.json"
     check_writable(path)
-    Question(delta=at)  # refuses bad numbers before anything is compiled
+    Question(delta=at)  # refuses bad numbers and names before anything is compiled
+    check_target(target)
+    common.check_method(method)
     mechanism = loaded.mechanism()
     with common.working("calibrating", budget, mechanism) as watch:
         certificate = calibrate_and_certify(mechanism, epsilon=target, delta=at, method=method, watch=watch)

@@ -103,6 +103,14 @@ def mechanism_with_noise(plan: "Plan", option: str | None) -> "Mechanism":
     return mechanism
 
 
+def check_method(name: str | None) -> None:
+    """Refuse the name of an accountant that there is not."""
+    from hockeystick.accountants.registry import accountant
+
+    if name is not None:
+        accountant(name)
+
+
 @contextmanager
 def working(task: str, budget: str, mechanism: "Mechanism | None" = None) -> Iterator["Watch"]:
     """A watch for one command, started when the kernels are compiled and the strategy of the mechanism is found.
@@ -113,13 +121,16 @@ def working(task: str, budget: str, mechanism: "Mechanism | None" = None) -> Ite
     from hockeystick.watch import Watch
 
     seconds = check_budget(number("--budget", budget))
-    with _say_if_slow("compiling the numerical kernels (once on this machine, up to half a minute)"):
+    if mechanism is not None:
+        from hockeystick.pairs.registry import check_registered
+
+        check_registered(mechanism)
+        with _say_if_slow(f"finding the strategy matrix {mechanism.strategy.kind!r}"):
+            mechanism.strategy.matrix(mechanism.sampler.steps)
+    with _say_if_slow("preparing the numerical kernels (the first time on this machine, up to a minute)"):
         from hockeystick.accountants.warm_up import warm_up
 
         warm_up(mechanism)
-    if mechanism is not None:
-        with _say_if_slow(f"optimising the strategy {mechanism.strategy.kind!r}"):
-            mechanism.strategy.matrix(mechanism.sampler.steps)
     watch = Watch(seconds=seconds)
     with _progress(task, watch):
         yield watch
@@ -139,7 +150,8 @@ def certify_and_report(
     from hockeystick.certification import Question, certify
     from hockeystick.files import check_writable
 
-    Question(delta=delta, epsilon=epsilon)  # refuses bad numbers before anything is compiled
+    Question(delta=delta, epsilon=epsilon)  # refuses bad numbers and names before anything is compiled
+    check_method(method)
     if out is not None:
         check_writable(out)
     with working("certifying", budget, mechanism) as watch:

@@ -61,9 +61,10 @@ def _sentence(message: str) -> str:
 
 def _interrupted(error: BaseException) -> bool:
     """Whether this is Ctrl-C, as such or as typer or a compiled kernel passes it on."""
-    if isinstance(error, SystemError):
-        return isinstance(error.__cause__ or error.__context__, KeyboardInterrupt)
-    return isinstance(error, KeyboardInterrupt | typer.Abort)
+    cause: BaseException | None = error
+    while isinstance(cause, SystemError):
+        cause = cause.__cause__ or cause.__context__
+    return isinstance(cause, KeyboardInterrupt | typer.Abort)
 
 
 def _internal(error: BaseException) -> str:

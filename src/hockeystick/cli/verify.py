@@ -15,8 +15,13 @@ def command(
     """Recompute the bounds of a certificate and compare; exit code 1 if they do not follow."""
     from hockeystick.certificate import Certificate, interval_text
     from hockeystick.certification import verify
+    from hockeystick.errors import InvalidInputError, VerificationError
 
     claimed = Certificate.load(certificate)
+    try:
+        claimed.mechanism.strategy.matrix(claimed.mechanism.sampler.steps)
+    except InvalidInputError as error:  # a file that it names is not the one it is about
+        raise VerificationError(str(error)) from None
     with common.working("verifying", budget, claimed.mechanism) as watch:
         found = verify(claimed, watch=watch)
     if json:

@@ -2,13 +2,15 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import sqrt
 
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.base import DominatingPair, require
 from hockeystick.samplers import BallsInBins
 from hockeystick.strategies import StrategyMatrix
 from hockeystick.strategies.matrix.base import Array
+
+MAX_BINS = 8192
+"""The Gram matrix of more bins would take more than half a gigabyte."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,6 +48,11 @@ class BinMixture(DominatingPair):
         """Proved relative error of the entries of :attr:`gram` and :meth:`means`."""
         return 4.0 * self.matrix.rounding
 
+    @property
+    def too_large(self) -> str | None:
+        """Why :attr:`gram` cannot be had, or None."""
+        return None if self.bins <= MAX_BINS else f"it needs all inner products of more than {MAX_BINS} bins"
+
     def means(self) -> Array:
         """The means m_i as columns, shape (rows, bins). Do not write."""
         return _means(self.matrix, self.bins)
@@ -53,7 +60,7 @@ class BinMixture(DominatingPair):
     @property
     def full_sensitivity(self) -> float:
         """``max_i |m_i|``: the bin is known."""
-        return sqrt(float(self.gram.diagonal().max()))
+        return _largest_norm(self.matrix, self.bins)
 
     @property
     def sensitivity_error(self) -> float:
@@ -64,6 +71,11 @@ class BinMixture(DominatingPair):
     def batches_are_public(self) -> bool:
         """True when there is a single bin."""
         return self.bins == 1
+
+
+@lru_cache(maxsize=4)
+def _largest_norm(matrix: StrategyMatrix, bins: int) -> float:
+    return float(matrix.bin_norms(bins).max())
 
 
 @lru_cache(maxsize=4)

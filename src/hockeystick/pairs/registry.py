@@ -39,6 +39,11 @@ def dominating_pair(mechanism: Mechanism) -> DominatingPair:
     Raises: UnsupportedError naming the combination when nobody has analysed it; InvalidInputError when the
     mechanism has no noise multiplier yet.
     """
+    return PAIRS[check_registered(mechanism)](mechanism)
+
+
+def check_registered(mechanism: Mechanism) -> tuple[str, str]:
+    """The line of the registry for a mechanism; raises UnsupportedError, naming the combination, when there is none."""
     strategy, sampler = mechanism.strategy.kind, mechanism.sampler.kind
     key = registered(strategy, sampler)
     if key is None:
@@ -46,4 +51,4 @@ def dominating_pair(mechanism: Mechanism) -> DominatingPair:
         raise UnsupportedError(
             f"The strategy {strategy!r} with the sampler {sampler!r} has not been analysed; analysed are {known}."
         )
-    return PAIRS[key](mechanism)
+    return key

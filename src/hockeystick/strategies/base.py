@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from functools import lru_cache
-from typing import Self
+from typing import ClassVar, Self
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.spec import Spec
@@ -16,9 +16,20 @@ class StrategySpec(Spec):
     be said beside the number of steps, and :meth:`matrix` gives C for that number.
     """
 
+    most_steps: ClassVar[int] = 10_000_000
+    """Above it, the arrays that describe C take too much memory."""
+
     def check(self, steps: int) -> None:
         """Raise InvalidInputError, naming the field, when there is no such matrix for this number of steps."""
         return
+
+    def check_all(self, steps: int) -> None:
+        """:meth:`check`, and that the matrix fits in memory."""
+        if steps > self.most_steps:
+            raise InvalidInputError(
+                f"The 'strategy.kind' field can be this one for at most {self.most_steps} steps. Got {steps} instead."
+            )
+        self.check(steps)
 
     def noise_requirement(self, noise_multiplier: float) -> str:
         """What the run has to add, in a sentence."""
@@ -41,7 +52,7 @@ class StrategySpec(Spec):
 
         Raises: InvalidInputError when there is no such matrix; OptimisationError where an optimiser fails.
         """
-        self.check(steps)
+        self.check_all(steps)
         return _built(self, steps)
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+from tokenize import TokenError
 from typing import Annotated, Literal, Self
 
 import numpy as np
@@ -71,8 +72,8 @@ class Custom(StrategySpec):
         digest = hashlib.sha256(content).hexdigest()
         if self.sha256 not in (None, digest):
             raise InvalidInputError(
-                f"The 'strategy.sha256' field must be {digest!r} for the 'strategy.path' file {shortened(self.path)}. "
-                f"Got {self.sha256!r} instead."
+                f"The 'strategy.path' field must name the file with the SHA-256 {self.sha256}. "
+                f"Got {shortened(self.path)} instead, whose SHA-256 is {digest}."
             )
         return content, digest
 
@@ -91,11 +92,11 @@ def _entries(content: bytes, path: str) -> Array:
     try:
         read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[npy.read_magic(stream)]
         shape, _, dtype = read_header(stream)
-    except (KeyError, ValueError, EOFError, OSError):
+    except (KeyError, ValueError, EOFError, OSError, SyntaxError, TokenError):
         raise refuse("a file in NumPy's .npy format") from None
     if dtype.kind not in "fiu":
         raise refuse(f"an array of real numbers, not of {dtype.name}")
-    if len(shape) != 2 or shape[0] != shape[1] or shape[0] == 0:
+    if len(shape) != 2 or shape[0] != shape[1] or shape[0] < 1:
         raise refuse(f"a square matrix, not an array of shape {shape}")
     if shape[0] > MAX_STEPS:
         raise refuse(f"a matrix of at most {MAX_STEPS} rows, not {shape[0]}")

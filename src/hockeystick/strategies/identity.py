@@ -1,6 +1,6 @@
 """Independent noise in every step: C is the identity, as in plain DP-SGD."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -12,6 +12,7 @@ class Identity(StrategySpec):
     """Fresh independent noise in every step. Bands 1, every column has norm 1."""
 
     kind: Literal["identity"] = "identity"
+    most_steps: ClassVar[int] = 10**9
 
     def noise_requirement(self, noise_multiplier: float) -> str:
         """Fresh noise in every step."""

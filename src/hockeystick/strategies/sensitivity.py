@@ -39,24 +39,11 @@ def single(matrix: StrategyMatrix) -> Sensitivity:
 def fixed_epochs(matrix: StrategyMatrix, bins: int) -> Sensitivity:
     """Step i of every epoch of ``bins`` steps, for one i: ``max_i |sum_j C[:, i + j bins]|``. Exact.
 
-    For a Toeplitz matrix bin 0 is the worst: other bins have the same sum, moved down and cut short. O(rows * steps)
-    time and O(rows) memory.
-
     Raises: InvalidInputError when ``bins`` does not divide the steps.
     """
     if bins < 1 or matrix.steps % bins:
         raise InvalidInputError(f"The 'bins' parameter must divide the {matrix.steps} steps. Got {bins!r} instead.")
-    if matrix.toeplitz_column is not None:
-        total = _comb(matrix.toeplitz_column, bins, matrix.steps // bins)
-        return Sensitivity(_up(float(total @ total), matrix), exact=True)
-    largest = 0.0
-    for first in range(0, bins, BLOCK):
-        which = np.arange(first, min(first + BLOCK, bins))
-        totals = np.zeros((matrix.rows, which.size))
-        for epoch in range(0, matrix.steps, bins):
-            totals += matrix.columns(which + epoch)
-        largest = max(largest, float((totals**2).sum(axis=0).max()))
-    return Sensitivity(_up(largest, matrix), exact=True)
+    return Sensitivity(_up(float(matrix.bin_norms(bins).max()) ** 2, matrix), exact=True)
 
 
 def min_separation(matrix: StrategyMatrix, min_sep: int, participations: int | None = None) -> Sensitivity:

@@ -94,6 +94,17 @@ class StrategyMatrix(ABC):
                 means[:, start:stop] += self.columns(np.arange(first + start, first + stop))
         return means
 
+    def bin_norms(self, bins: int) -> Array:
+        """l2 norms of the means of all bins, shape (bins,). O(rows * steps) time, O(rows) memory unless overridden."""
+        norms = np.empty(bins)
+        for first in range(0, bins, BLOCK):
+            which = np.arange(first, min(first + BLOCK, bins))
+            means = np.zeros((self.rows, which.size))
+            for epoch in range(0, self.steps, bins):
+                means += self.columns(which + epoch)
+            norms[which] = np.sqrt(np.einsum("ti,ti->i", means, means))
+        return norms
+
     def bin_gram(self, bins: int) -> Array:
         """``G_ij = <m_i, m_j>``, shape (bins, bins), symmetric. O(rows * bins^2) time unless overridden."""
         means = self.bin_means(bins)

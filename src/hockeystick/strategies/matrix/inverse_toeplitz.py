@@ -42,7 +42,7 @@ class InverseToeplitzMatrix(ToeplitzMatrix):
         relative = 2.0 * (self.inverse_coefficients.size + 4.0) * steps * UNIT_ROUNDOFF
         doubt = relative * self._majorant(column) - MOST_ROUNDING * column
         if doubt.max() > 0.0:
-            worst = int(doubt.argmax())
+            worst = int(column.argmin() if column.min() < 0.0 else doubt.argmax())
             raise InvalidInputError(
                 f"The 'inverse_coefficients' parameter must make a matrix without negative entries; "
                 f"entry {worst} of its column is {float(column[worst]):.3g} and not certain."

@@ -73,6 +73,11 @@ class ToeplitzMatrix(StrategyMatrix):
         """Shifts of one profile, shape (steps, bins). O(steps * bins)."""
         return ToeplitzMatrix(self.bin_profile(bins), self.steps).columns(np.arange(bins))
 
+    def bin_norms(self, bins: int) -> Array:
+        """Running sums of the squared profile. O(steps * epochs)."""
+        sums = np.cumsum(self.bin_profile(bins) ** 2)
+        return np.sqrt(sums[::-1][:bins])
+
     def bin_gram(self, bins: int) -> Array:
         """``G[i, i + d] = sum_{s < n - i - d} f[s] f[s + d]``, by running sums. O(steps * bins) time."""
         profile, n = self.bin_profile(bins), self.steps

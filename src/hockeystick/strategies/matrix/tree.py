@@ -3,6 +3,7 @@
 from functools import cached_property
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from hockeystick.strategies.matrix.base import Array, Indices, StrategyMatrix
 
@@ -72,6 +73,24 @@ class TreeMatrix(StrategyMatrix):
     def column_norms(self) -> Array:
         """Square roots of the number of nodes above each step."""
         return np.sqrt(np.bincount(self._nodes_above(np.arange(self.steps))[0], minlength=self.steps))
+
+    def _visits(self, bins: int) -> csr_matrix:
+        """How many steps of each bin are leaves below each node, sparse, shape (rows, bins): the means."""
+        columns, rows = self._nodes_above(np.arange(self.steps))
+        return csr_matrix((np.ones(rows.size), (rows, columns % bins)), shape=(self.rows, bins))
+
+    def bin_means(self, bins: int) -> Array:
+        """Whole numbers, exact. O(steps log(leaves)) time beside the array."""
+        return np.asarray(self._visits(bins).toarray())
+
+    def bin_norms(self, bins: int) -> Array:
+        """O(steps log(leaves))."""
+        return np.sqrt(np.asarray(self._visits(bins).power(2).sum(axis=0)).ravel())
+
+    def bin_gram(self, bins: int) -> Array:
+        """Sums over the nodes that two bins share; whole numbers, exact."""
+        visits = self._visits(bins)
+        return np.asarray((visits.T @ visits).toarray())
 
     def dot(self, x: Array) -> Array:
         """``C x``: sums over the leaves of every node. O(rows * d)."""
