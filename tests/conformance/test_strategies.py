@@ -56,6 +56,7 @@ def test_means_and_inner_products_of_bins(kind: str, bins: int) -> None:
     matrix = matrix_of(kind)
     means = sum(matrix.materialize()[:, first : first + bins] for first in range(0, STEPS, bins))
     assert np.allclose(matrix.bin_means(bins), means, rtol=4 * matrix.rounding, atol=0.0)
+    assert np.allclose(matrix.bin_norms(bins), np.linalg.norm(means, axis=0), rtol=1e-13, atol=0.0)
     gram = matrix.bin_gram(bins)
     assert np.array_equal(gram, gram.T)
     assert np.allclose(gram, means.T @ means, rtol=1e-12, atol=0.0)
