@@ -80,3 +80,9 @@ def test_schema() -> None:
     schema = Mechanism.model_json_schema()
     assert set(schema["properties"]["sampler"]["discriminator"]["mapping"]) == set(SAMPLERS)
     assert schema["additionalProperties"] is False
+
+
+def test_a_billion_steps_take_no_memory_without_correlation() -> None:
+    """The sensitivity that a certificate prints is a number of C, not of an array with a number for every step."""
+    sampler = Poisson(sampling_prob=1e-6, steps=10**9)
+    assert Mechanism(sampler=sampler, noise_multiplier=1.0).matrix.max_column_norm == 1.0

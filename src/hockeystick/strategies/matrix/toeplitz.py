@@ -59,6 +59,11 @@ class ToeplitzMatrix(StrategyMatrix):
         sums = np.cumsum(self.toeplitz_column**2)
         return np.sqrt(sums[::-1])
 
+    @property
+    def max_column_norm(self) -> float:
+        """The first column is whole. O(p), for any number of steps."""
+        return float(np.sqrt(self.coefficients @ self.coefficients))
+
     def bin_profile(self, bins: int) -> Array:
         """f of shape (steps,) with ``m_i[t] = f[t - i]`` for t >= i: one epoch's columns on top of each other.
 
