@@ -38,8 +38,8 @@ from hockeystick.types import Direction, Side
 
 SEARCH_NODES = 12
 """Nodes per unit of score of the laws that only choose among candidates."""
-SEARCHED = 10
-"""At most this many combs, and as many block sizes, are tried."""
+SEARCHED = {Side.UPPER: 10, Side.LOWER: 5}
+"""At most this many combs, or block sizes (which nest by doubling), are tried."""
 SEARCH_ACCURACY = 1e-3
 """Relative accuracy in epsilon of the choice among candidates."""
 
@@ -127,9 +127,9 @@ def combed_law(pair: BinMixture, teeth: int, resolution: Resolution, tick: Tick)
     return mix(laws, [size * count / bins for size, count in zip(classes, counts, strict=True)], resolution)
 
 
-def _spaced(largest: int) -> list[int]:
-    """Up to SEARCHED whole numbers from 1 to ``largest``, evenly on a logarithmic scale."""
-    return sorted({round(float(x)) for x in np.geomspace(1.0, largest, SEARCHED)})
+def _spaced(largest: int, count: int) -> list[int]:
+    """Up to ``count`` whole numbers from 1 to ``largest``, evenly on a logarithmic scale."""
+    return sorted({round(float(x)) for x in np.geomspace(1.0, largest, count)})
 
 
 def _best(
@@ -163,7 +163,7 @@ def comparison_profiles(pair: BinMixture, side: Side, settings: Settings) -> Map
         return ultrametric_law(levels, pair.bins, pair.noise_multiplier, side, resolution, tick)
 
     largest = min(pair.bins, max(pair.matrix.bands, 1))
-    chosen = _best(_spaced(largest), law_of, side, resolution)
+    chosen = _best(_spaced(largest, SEARCHED[side]), law_of, side, resolution)
     profiles = [law_profiles(law_of(candidate, resolution)) for candidate in chosen]
     pick = min if side is Side.UPPER else max
     geometric = geometric_mean_profile(pair) if side is Side.UPPER else None
