@@ -1,0 +1,13 @@
+"""All families of tilts: one line each."""
+
+from hockeystick.accountants.monte_carlo.tilt import Family
+from hockeystick.pairs.base import DominatingPair
+
+_ALL: tuple[Family, ...] = ()
+
+FAMILIES: dict[type[DominatingPair], Family] = {family.pair: family for family in _ALL}
+
+
+def family_of(pair: DominatingPair) -> Family:
+    """The family that samples this pair."""
+    return next(FAMILIES[kind] for kind in type(pair).__mro__ if kind in FAMILIES)
