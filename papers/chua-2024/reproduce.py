@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 import hockeystick as hs
-from hockeystick.certification import Question
+from hockeystick.bounds import Question
 from hockeystick.report.curves import Axes, Curve, judge, precise, profiles, publish, sweep
 from hockeystick.report.papers import Check, Output
 

@@ -15,7 +15,7 @@ from scipy.special import logsumexp
 from scipy.stats import hypergeom
 
 import hockeystick as hs
-from hockeystick.certification import Question
+from hockeystick.bounds import Question
 from hockeystick.report.curves import Axes, Curve, judge, precise, publish, sweep
 from hockeystick.report.papers import Check, Output
 

@@ -14,7 +14,7 @@ from hockeystick.accountants.conditional.hazards import tail_bounds
 from hockeystick.accountants.conditional.levels import levelled_means
 from hockeystick.accountants.conditional_composition import conditional_profiles
 from hockeystick.accountants.registry import ACCOUNTANTS
-from hockeystick.certification import Question
+from hockeystick.bounds import Question
 from hockeystick.laws.profile import smallest_epsilon
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.report.curves import PLOT_NODES, Curve, Series, sweep

@@ -16,6 +16,28 @@ SMALLEST_UPPER = 1e-300
 
 
 @dataclass(frozen=True)
+class Question:
+    """epsilon at a delta, or delta at an epsilon: exactly one is given."""
+
+    delta: float | None = None
+    epsilon: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.delta is None) == (self.epsilon is None):
+            raise InvalidInputError("Exactly one of 'delta' and 'epsilon' must be given.")
+        if self.delta is not None and not 1e-30 <= self.delta < 1.0:
+            raise InvalidInputError(f"The 'delta' field must be from 1e-30 to below 1. Got {self.delta!r} instead.")
+        if self.epsilon is not None and not 0.0 <= self.epsilon <= 500.0:
+            raise InvalidInputError(f"The 'epsilon' field must be from 0 to 500. Got {self.epsilon!r} instead.")
+
+    def answer(self, bound: "Bound") -> float:
+        """The bound's answer, on its side."""
+        if self.delta is not None:
+            return bound.epsilon(self.delta)
+        return bound.delta(self.epsilon or 0.0)
+
+
+@dataclass(frozen=True)
 class Bound:
     """One side of a privacy profile delta(epsilon), for both directions together.
 

@@ -5,13 +5,13 @@ from math import exp, log
 
 from hockeystick.accountants.base import Settings
 from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.bounds import Question
 from hockeystick.certificate import Certificate
 from hockeystick.certification import (
     COARSE_NODES,
     DEFAULT_BUDGET,
     STOPPED,
     Outcome,
-    Question,
     best,
     certify_with,
     check_budget,

@@ -7,7 +7,7 @@ from time import monotonic
 from hockeystick import __version__
 from hockeystick.accountants.base import Accountant, Settings
 from hockeystick.accountants.registry import ACCOUNTANTS, accountant
-from hockeystick.bounds import SMALLEST_UPPER, Bound
+from hockeystick.bounds import SMALLEST_UPPER, Bound, Question
 from hockeystick.certificate import Accuracy, Certificate, Interval, Methods
 from hockeystick.errors import (
     BudgetExceededError,
@@ -41,28 +41,6 @@ HOPELESS = 5.0
 """A method is not even started when its rough cost is this many times what is left of the budget."""
 CHEAP = 1e-2
 """Seconds; what costs less is run even when the budget is over."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """epsilon at a delta, or delta at an epsilon: exactly one is given."""
-
-    delta: float | None = None
-    epsilon: float | None = None
-
-    def __post_init__(self) -> None:
-        if (self.delta is None) == (self.epsilon is None):
-            raise InvalidInputError("Exactly one of 'delta' and 'epsilon' must be given.")
-        if self.delta is not None and not 1e-30 <= self.delta < 1.0:
-            raise InvalidInputError(f"The 'delta' field must be from 1e-30 to below 1. Got {self.delta!r} instead.")
-        if self.epsilon is not None and not 0.0 <= self.epsilon <= 500.0:
-            raise InvalidInputError(f"The 'epsilon' field must be from 0 to 500. Got {self.epsilon!r} instead.")
-
-    def answer(self, bound: Bound) -> float:
-        """The bound's answer, on its side."""
-        if self.delta is not None:
-            return bound.epsilon(self.delta)
-        return bound.delta(self.epsilon or 0.0)
 
 
 @dataclass(frozen=True)

@@ -206,7 +206,7 @@ def test_an_interrupted_kernel_is_an_interruption(cli: Any, monkeypatch: pytest.
 def test_calibrate_never_writes_a_certificate_above_the_target(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The time runs out between the search and the certificate, so that only a looser bound is left."""
     from hockeystick import calibration, certification
-    from hockeystick.certification import Question
+    from hockeystick.bounds import Question
     from hockeystick.watch import Watch
 
     def looser(mechanism: Mechanism, question: Question, watch: Watch, methods: list[str]) -> Certificate:

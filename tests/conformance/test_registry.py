@@ -10,7 +10,8 @@ from strategy_examples import EXAMPLES
 from hockeystick import Direction, Kind, Mechanism, Outcome, Resolution, Side
 from hockeystick.accountants.base import Accountant, Settings
 from hockeystick.accountants.registry import ACCOUNTANTS
-from hockeystick.certification import Question, run_accountants
+from hockeystick.bounds import Question
+from hockeystick.certification import run_accountants
 from hockeystick.errors import UnsupportedError
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.registry import ANY, PAIRS, dominating_pair, pair_type, registered

@@ -20,8 +20,8 @@ def command(
     json: common.JsonOption = False,
 ) -> None:
     """Find the smallest noise multiplier that is certified for the plan's target, and write the certificate."""
+    from hockeystick.bounds import Question
     from hockeystick.calibration import calibrate_and_certify, check_target
-    from hockeystick.certification import Question
     from hockeystick.files import check_writable
     from hockeystick.plan import Plan
 

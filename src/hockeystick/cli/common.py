@@ -147,7 +147,8 @@ def certify_and_report(
     json: bool,
 ) -> None:
     """What ``epsilon`` and ``delta`` do once they know their mechanism and their question."""
-    from hockeystick.certification import Question, certify
+    from hockeystick.bounds import Question
+    from hockeystick.certification import certify
     from hockeystick.files import check_writable
 
     Question(delta=delta, epsilon=epsilon)  # refuses bad numbers and names before anything is compiled

@@ -7,8 +7,8 @@ from math import isfinite, isnan, nan
 from typing import Any
 
 from hockeystick.accountants.base import Settings
-from hockeystick.bounds import Bound
-from hockeystick.certification import DELTA_NODES, EPSILON_NODES, Question, bound
+from hockeystick.bounds import Bound, Question
+from hockeystick.certification import DELTA_NODES, EPSILON_NODES, bound
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.laws.grid import Resolution
 from hockeystick.mechanism import Mechanism
