@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from hockeystick.laws.grid import Resolution
     from hockeystick.mechanism import Mechanism
     from hockeystick.plan import Plan
-    from hockeystick.samplers import BallsInBins, Deterministic, Poisson, RandomAllocation, Shuffle
+    from hockeystick.samplers import (
+        Attribution,
+        BallsInBins,
+        BMinSep,
+        Deterministic,
+        MultiAttribution,
+        Poisson,
+        RandomAllocation,
+        Shuffle,
+        bound_contributions,
+    )
     from hockeystick.strategies import (
         BandedInverse,
         BandedInverseSquareRoot,
@@ -37,6 +47,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Adjacency": "types",
+    "Attribution": "samplers",
+    "BMinSep": "samplers",
     "BallsInBins": "samplers",
     "BandedInverse": "strategies",
     "BandedInverseSquareRoot": "strategies",
@@ -55,6 +67,7 @@ _HOMES = {
     "Interval": "certificate",
     "Kind": "types",
     "Mechanism": "mechanism",
+    "MultiAttribution": "samplers",
     "Outcome": "certification",
     "Plan": "plan",
     "Poisson": "samplers",
@@ -67,6 +80,7 @@ _HOMES = {
     "TreeRestart": "strategies",
     "Watch": "watch",
     "bound": "certification",
+    "bound_contributions": "samplers",
     "calibrate": "calibration",
     "certify": "certification",
     "compare": "certification",
@@ -75,6 +89,8 @@ _HOMES = {
 
 __all__ = [
     "Adjacency",
+    "Attribution",
+    "BMinSep",
     "BallsInBins",
     "BandedInverse",
     "BandedInverseSquareRoot",
@@ -93,6 +109,7 @@ __all__ = [
     "Interval",
     "Kind",
     "Mechanism",
+    "MultiAttribution",
     "Outcome",
     "Plan",
     "Poisson",
@@ -105,6 +122,7 @@ __all__ = [
     "TreeRestart",
     "Watch",
     "bound",
+    "bound_contributions",
     "calibrate",
     "certify",
     "compare",

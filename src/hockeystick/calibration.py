@@ -22,7 +22,7 @@ from hockeystick.errors import BudgetExceededError, CannotCertifyError, InvalidI
 from hockeystick.laws.grid import Resolution
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.registry import dominating_pair
-from hockeystick.types import Side
+from hockeystick.types import Kind, Side
 from hockeystick.watch import Watch
 
 SMALLEST_NOISE = 1e-2
@@ -129,7 +129,9 @@ def _affordable(mechanism: Mechanism, watch: Watch) -> list[str]:
     pair = dominating_pair(mechanism)
     longest = max(HEAVY, watch.remaining() / EVALUATIONS)
     return [
-        name for name, one in ACCOUNTANTS.items() if one.why_not(pair, Side.UPPER) is None and one.cost(pair) <= longest
+        name
+        for name, one in ACCOUNTANTS.items()
+        if one.kind is Kind.DETERMINISTIC and one.why_not(pair, Side.UPPER) is None and one.cost(pair) <= longest
     ]
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from hockeystick.accountants.monte_carlo.claim import MonteCarloClaim, Statement
 from hockeystick.errors import InvalidInputError, VerificationError, shortened
 from hockeystick.files import read_small_file, write_atomically
 from hockeystick.mechanism import Mechanism
@@ -63,6 +64,7 @@ class Certificate(Spec):
         mechanism: what has to be run, noise multiplier included.
         adjacency: zero-out, always; ``also_holds_for`` names others for which the same numbers are proved.
         kind, confidence: deterministic bounds hold with certainty (confidence 1).
+        monte_carlo: for Monte Carlo bounds: the failure probability, what it is about, and the runs behind them.
         requirements: what the run must do for the claim to be about it.
         digest: SHA-256 of the rest. It shows accidents and naive edits; it is not a signature.
     """
@@ -81,6 +83,7 @@ class Certificate(Spec):
     sensitivity: float
     requirements: tuple[str, ...]
     accuracy: Accuracy
+    monte_carlo: MonteCarloClaim | None = None
     digest: str = ""
 
     @model_validator(mode="after")
@@ -107,7 +110,8 @@ class Certificate(Spec):
 
     def content_digest(self) -> str:
         """SHA-256 over the canonical JSON of everything but the digest."""
-        content = self.model_dump(mode="json", exclude={"digest"})
+        left_out = {"digest"} | ({"monte_carlo"} if self.monte_carlo is None else set())
+        content = self.model_dump(mode="json", exclude=left_out)
         return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     def save(self, path: str | Path) -> None:
@@ -150,13 +154,22 @@ def certificate_text(certificate: Certificate) -> str:
         f"  noise multiplier  {exact(mechanism.sigma)} clipping norms (not divided by the sensitivity "
         f"{certificate.sensitivity:g} of {mechanism.strategy.kind})",
         f"  method            upper bound by {certificate.method.upper}{lower_method}",
-        f"  kind              {certificate.kind.value}"
-        + ("" if certificate.confidence == 1.0 else f", confidence {certificate.confidence:g}"),
+        f"  kind              {kind_text(certificate)}",
         f"  adjacency         {certificate.adjacency.value}{also}",
         "  the run must",
         *(f"    - {requirement}" for requirement in certificate.requirements),
     ]
     return "\n".join(lines)
+
+
+def kind_text(certificate: Certificate) -> str:
+    """The kind, and for Monte Carlo bounds what the failure probability is about."""
+    claim = certificate.monte_carlo
+    if claim is None:
+        return certificate.kind.value
+    if claim.statement is Statement.ESTIMATE_VERIFY_RELEASE:
+        return f"{certificate.kind.value}; a verification error of {claim.failure_probability:g} is part of delta"
+    return f"{certificate.kind.value}; fails with probability at most {claim.failure_probability:g}"
 
 
 def interval_text(bounds: Interval) -> str:

@@ -6,6 +6,9 @@ from time import monotonic
 
 from hockeystick import __version__
 from hockeystick.accountants.base import Accountant, Settings
+from hockeystick.accountants.monte_carlo.accountant import claim_of, with_claim
+from hockeystick.accountants.monte_carlo.ledger import Executor, Ledger, in_this_process
+from hockeystick.accountants.monte_carlo.options import MonteCarlo
 from hockeystick.accountants.registry import ACCOUNTANTS, accountant
 from hockeystick.bounds import SMALLEST_UPPER, Bound, Question
 from hockeystick.certificate import Accuracy, Certificate, Interval, Methods
@@ -37,6 +40,7 @@ VERIFY_TOLERANCE = 1e-6
 """Relative difference that another machine's mathematical library may make in a recomputed bound."""
 
 STOPPED = "stopped: the time budget is over"
+NOT_ALLOWED = "Monte Carlo bounds have to be allowed (--allow monte-carlo)"
 HOPELESS = 5.0
 """A method is not even started when its rough cost is this many times what is left of the budget."""
 CHEAP = 1e-2
@@ -72,6 +76,7 @@ def certify(
     method: str | None = None,
     budget: float = DEFAULT_BUDGET,
     watch: Watch | None = None,
+    monte_carlo: MonteCarlo | None = None,
 ) -> Certificate:
     """The best certified upper bound and the best lower bound on epsilon at ``delta`` (or delta at ``epsilon``).
 
@@ -84,20 +89,29 @@ def certify(
         method: use this accountant alone for the upper bound (lower bounds come from all that apply).
         budget: seconds, not counting the one-time compilation of the kernels.
         watch: progress and deadline of the caller; overrides ``budget``.
+        monte_carlo: allows Monte Carlo bounds too, which hold except with the failure probability that it says; None
+            for deterministic bounds alone.
 
     Raises: UnsupportedError for a mechanism nobody has analysed, CannotCertifyError when no finite bound exists.
     """
     watch = watch or Watch(seconds=check_budget(budget))
-    return certify_with(mechanism, Question(delta=delta, epsilon=epsilon), watch, None if method is None else [method])
+    question, methods = Question(delta=delta, epsilon=epsilon), None if method is None else [method]
+    return certify_with(mechanism, question, watch, methods, monte_carlo)
 
 
-def certify_with(mechanism: Mechanism, question: Question, watch: Watch, methods: Sequence[str] | None) -> Certificate:
+def certify_with(
+    mechanism: Mechanism,
+    question: Question,
+    watch: Watch,
+    methods: Sequence[str] | None,
+    monte_carlo: MonteCarlo | None = None,
+) -> Certificate:
     """:func:`certify` with the accountants that are allowed for upper bounds; None for all."""
     mechanism = mechanism.pinned()
     pair = dominating_pair(mechanism)
-    settings = settings_for(question, pair, watch)
+    settings = settings_for(question, pair, watch, monte_carlo)
     outcomes = run_accountants(pair, question, settings, methods=methods)
-    return _certificate(mechanism, pair, question, outcomes, settings.resolution)
+    return _certificate(mechanism, pair, question, outcomes, settings)
 
 
 def compare(
@@ -107,16 +121,26 @@ def compare(
     epsilon: float | None = None,
     budget: float = DEFAULT_BUDGET,
     watch: Watch | None = None,
+    monte_carlo: MonteCarlo | None = None,
 ) -> list[Outcome]:
     """Every accountant on every side it has, with its time and, where it gives no value, the reason."""
     question = Question(delta=delta, epsilon=epsilon)
     pair = dominating_pair(mechanism)
-    settings = settings_for(question, pair, watch or Watch(seconds=check_budget(budget)))
+    settings = settings_for(question, pair, watch or Watch(seconds=check_budget(budget)), monte_carlo)
     return run_accountants(pair, question, settings, goal=None)
 
 
-def verify(certificate: Certificate, *, watch: Watch | None = None) -> Certificate:
+def verify(
+    certificate: Certificate,
+    *,
+    watch: Watch | None = None,
+    evidence: Ledger | None = None,
+    executor: Executor = in_this_process,
+) -> Certificate:
     """Recompute a certificate's bounds from its mechanism, and compare.
+
+    Monte Carlo bounds are derived again from the stored ``evidence``, some chunks of which are drawn again from their
+    seeds; without evidence all of them are drawn again, by ``executor``.
 
     Returns the recomputed certificate. Raises VerificationError, naming what does not follow, when the recomputed
     upper bound exceeds the claimed one, the recomputed lower bound falls short of the claimed one, or anything else
@@ -132,11 +156,13 @@ def verify(certificate: Certificate, *, watch: Watch | None = None) -> Certifica
         raise VerificationError("The 'mechanism.strategy' field does not say the digest of the file that it names.")
     accuracy = certificate.accuracy
     resolution = Resolution(accuracy.nodes_per_unit, accuracy.smallest_delta)
-    settings = Settings(resolution, watch or Watch())
+    settings = Settings(resolution, watch or Watch(), question)
+    if certificate.monte_carlo is not None:
+        settings = with_claim(pair, settings, certificate.monte_carlo, evidence, executor)
     outcomes = [_run_again(certificate.method.upper, pair, Side.UPPER, question, settings)]
     if certificate.method.lower is not None:
         outcomes.append(_run_again(certificate.method.lower, pair, Side.LOWER, question, settings))
-    again = _certificate(certificate.mechanism, pair, question, outcomes, resolution)
+    again = _certificate(certificate.mechanism, pair, question, outcomes, settings)
     claimed, found = certificate.bounds, again.bounds
     what = "epsilon" if given_delta is not None else "delta"
     if found.upper > claimed.upper * (1.0 + VERIFY_TOLERANCE):
@@ -151,7 +177,7 @@ def verify(certificate: Certificate, *, watch: Watch | None = None) -> Certifica
         raise VerificationError(
             f"The 'sensitivity' field claims {certificate.sensitivity!r}, but recomputed it is {again.sensitivity!r}."
         )
-    for name in ("adjacency", "also_holds_for", "kind", "confidence", "requirements", "references"):
+    for name in ("adjacency", "also_holds_for", "kind", "confidence", "monte_carlo", "requirements", "references"):
         if getattr(again, name) != getattr(certificate, name):
             raise VerificationError(f"The {name!r} field does not follow from the mechanism.")
     return again
@@ -168,6 +194,8 @@ def _run_again(name: str, pair: DominatingPair, side: Side, question: Question, 
     """The bound that a certificate rests on; no other one may stand in for it."""
     if name not in ACCOUNTANTS:
         raise VerificationError(f"The 'method.{side.value}' field names a method that is not known: {name!r}.")
+    if ACCOUNTANTS[name].kind not in settings.kinds:
+        raise VerificationError(f"The 'monte_carlo' field is missing, which the method {name!r} needs.")
     outcome = _run(ACCOUNTANTS[name], pair, side, question, settings)
     if outcome.status == STOPPED:
         raise BudgetExceededError("The time budget is over before the certificate is recomputed; allow more seconds.")
@@ -189,29 +217,30 @@ def run_accountants(
 ) -> list[Outcome]:
     """Run the accountants that analyse this type of pair: those with both sides first, then the cheapest.
 
-    What would take a good part of the time that is left comes last.
+    Monte Carlo, where it is allowed, comes after them; what would take a good part of the time that is left comes last.
 
     Args:
         methods: the accountants allowed for upper bounds; None for all.
         goal: leave out what is left once the two sides meet within this relative gap; None to run all.
         sides: which sides are wanted.
     """
-    chosen = list(ACCOUNTANTS.values()) if methods is None else [accountant(name) for name in methods]
+    allowed = [one for one in ACCOUNTANTS.values() if one.kind in settings.kinds]
+    chosen = allowed if methods is None else [accountant(name) for name in methods]
     if methods is not None:
         for one in chosen:
-            reason = one.why_not(pair, Side.UPPER)
+            reason = one.why_not(pair, Side.UPPER) if one.kind in settings.kinds else NOT_ALLOWED
             if reason is not None:
                 raise UnsupportedError(f"The method {one.name!r} does not apply here: {reason}.")
     tasks = [(one, Side.UPPER) for one in chosen if Side.UPPER in sides]
     if Side.LOWER in sides:
-        tasks += [(one, Side.LOWER) for one in ACCOUNTANTS.values()]
+        tasks += [(one, Side.LOWER) for one in allowed]
     tasks = [(one, side) for one, side in tasks if side in one.sides and one.covers(type(pair))]
     patience = settings.watch.remaining() / 4.0
 
-    def place(task: tuple[Accountant, Side]) -> tuple[bool, bool, float]:
+    def place(task: tuple[Accountant, Side]) -> tuple[bool, bool, bool, float]:
         one, side = task
         cost = one.cost(pair) if one.why_not(pair, side) is None else 0.0
-        return cost > patience, len(one.sides) == 1, cost
+        return cost > patience, one.kind is Kind.MONTE_CARLO, len(one.sides) == 1, cost
 
     ordered = sorted(tasks, key=place)
     outcomes: list[Outcome] = []
@@ -225,15 +254,17 @@ def run_accountants(
     return outcomes
 
 
-def settings_for(question: Question, pair: DominatingPair, watch: Watch) -> Settings:
+def settings_for(
+    question: Question, pair: DominatingPair, watch: Watch, monte_carlo: MonteCarlo | None = None
+) -> Settings:
     """Grids for a question. For delta at an epsilon a coarse pass first finds out how small delta is."""
     if question.delta is not None:
-        return Settings(Resolution(EPSILON_NODES, question.delta), watch)
+        return Settings(Resolution(EPSILON_NODES, question.delta), watch, question, monte_carlo)
     coarse = Settings(Resolution(COARSE_NODES), watch)
     outcomes = run_accountants(pair, question, coarse, goal=COARSE_GOAL)
     upper = best(outcomes, Side.UPPER)
     value = 1e-30 if upper is None or upper.value is None else upper.value
-    return Settings(Resolution(DELTA_NODES, min(max(value, 1e-30), 0.5)), watch)
+    return Settings(Resolution(DELTA_NODES, min(max(value, 1e-30), 0.5)), watch, question, monte_carlo)
 
 
 def best(outcomes: Sequence[Outcome], side: Side) -> Outcome | None:
@@ -264,7 +295,7 @@ def _run(one: Accountant, pair: DominatingPair, side: Side, question: Question, 
     reason = one.why_not(pair, side)
     if reason is not None:
         status = f"not applicable: {reason}"
-    elif one.cost(pair) > max(HOPELESS * settings.watch.remaining(), CHEAP):
+    elif one.kind is Kind.DETERMINISTIC and one.cost(pair) > max(HOPELESS * settings.watch.remaining(), CHEAP):
         status = STOPPED
     else:
         try:
@@ -277,7 +308,8 @@ def _run(one: Accountant, pair: DominatingPair, side: Side, question: Question, 
             status = "not applicable: it needs more memory than there is"
         if value == float("inf"):
             value, status = None, "no finite bound"
-    return Outcome(one.name, side, one.kind, 1.0, value, monotonic() - started, status)
+    confidence = settings.confidence(one.kind)
+    return Outcome(one.name, side, one.kind, confidence, value, monotonic() - started, status)
 
 
 def _certificate(
@@ -285,7 +317,7 @@ def _certificate(
     pair: DominatingPair,
     question: Question,
     outcomes: Sequence[Outcome],
-    resolution: Resolution,
+    settings: Settings,
 ) -> Certificate:
     upper, lower = best(outcomes, Side.UPPER), best(outcomes, Side.LOWER)
     if upper is None or upper.value is None:
@@ -296,8 +328,10 @@ def _certificate(
             f"use more noise or a larger delta."
         )
     interval = Interval(upper=upper.value, lower=None if lower is None or lower.value is None else lower.value)
-    used = [upper.method] + ([lower.method] if lower is not None and lower.method != upper.method else [])
-    sampler = mechanism.sampler
+    ends = [upper] if lower is None else [upper, lower]
+    used = list(dict.fromkeys(end.method for end in ends))
+    sampled = next((end for end in ends if end.kind is Kind.MONTE_CARLO), None)
+    sampler, resolution = mechanism.sampler, settings.resolution
     return Certificate(
         hockeystick_version=__version__,
         mechanism=mechanism,
@@ -307,8 +341,9 @@ def _certificate(
         delta=interval if question.delta is None else question.delta,
         method=Methods(upper=upper.method, lower=None if lower is None else lower.method),
         references=tuple(ACCOUNTANTS[name].reference for name in used),
-        kind=upper.kind,
-        confidence=upper.confidence,
+        kind=Kind.DETERMINISTIC if sampled is None else Kind.MONTE_CARLO,
+        confidence=1.0 if sampled is None else sampled.confidence,
+        monte_carlo=None if sampled is None else claim_of(pair, settings),
         sensitivity=mechanism.matrix.max_column_norm,
         requirements=(
             sampler.requirement,

@@ -33,6 +33,12 @@ class VerificationError(HockeystickError):
     exit_code = 1
 
 
+class EvidenceError(HockeystickError):
+    """A store of evidence is damaged, contradicts another one, or cannot be used now (exit code 1)."""
+
+    exit_code = 1
+
+
 class OptimisationError(HockeystickError):
     """A strategy's optimiser did not converge (exit code 1)."""
 

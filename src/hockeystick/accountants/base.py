@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hockeystick.bounds import Bound, Profile
+from hockeystick.accountants.monte_carlo.options import MonteCarlo
+from hockeystick.bounds import Bound, Profile, Question
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.grid import Resolution
 from hockeystick.pairs.base import DominatingPair
@@ -24,10 +25,26 @@ class Settings:
         resolution: grids of the law engine; its ``smallest_delta`` also tells every accountant where the bound
             has to be good.
         watch: the time that is left and the place to report progress.
+        question: the one number that is asked for, or None for the whole profile. Monte Carlo accountants then
+            promise that number alone, which takes fewer samples.
+        monte_carlo: how they may work; None where they are not allowed.
     """
 
     resolution: Resolution = field(default_factory=Resolution)
     watch: Watch = field(default_factory=Watch)
+    question: Question | None = None
+    monte_carlo: MonteCarlo | None = None
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of bounds that are allowed."""
+        return (Kind.DETERMINISTIC,) if self.monte_carlo is None else (Kind.DETERMINISTIC, Kind.MONTE_CARLO)
+
+    def confidence(self, kind: Kind) -> float:
+        """The confidence of a bound of this kind."""
+        if kind is Kind.DETERMINISTIC or self.monte_carlo is None:
+            return 1.0
+        return 1.0 - self.monte_carlo.failure_probability
 
 
 Analysis = Callable[[Any, Side, Settings], Mapping[Direction, Profile]]
@@ -101,5 +118,8 @@ class Accountant:
         analyse = self.analysis(pair)
         if reason is not None or analyse is None:
             raise UnsupportedError(f"The method {self.name!r} does not apply here: {reason}.")
-        profiles = dict(analyse(pair, side, settings or Settings()))
-        return Bound(self.name, side, self.kind, 1.0, self.reference, profiles, pair.slack)
+        settings = settings or Settings()
+        if self.kind is Kind.MONTE_CARLO and settings.monte_carlo is None:
+            raise UnsupportedError(f"The method {self.name!r} does not apply here: Monte Carlo has to be allowed.")
+        profiles = dict(analyse(pair, side, settings))
+        return Bound(self.name, side, self.kind, settings.confidence(self.kind), self.reference, profiles, pair.slack)

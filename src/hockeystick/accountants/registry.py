@@ -15,6 +15,7 @@ from hockeystick.accountants import (
     shuffle_thresholds,
 )
 from hockeystick.accountants.base import Accountant
+from hockeystick.accountants.monte_carlo import accountant as monte_carlo
 from hockeystick.errors import InvalidInputError
 
 ACCOUNTANTS: dict[str, Accountant] = {
@@ -32,6 +33,7 @@ ACCOUNTANTS: dict[str, Accountant] = {
         conditional_composition,
         shuffle_thresholds,
         shuffle_clones,
+        monte_carlo,
     )
 }
 

@@ -5,7 +5,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,6 +13,7 @@ import typer
 from hockeystick.errors import InvalidInputError, shortened
 
 if TYPE_CHECKING:
+    from hockeystick.accountants.monte_carlo.options import MonteCarlo
     from hockeystick.certificate import Certificate
     from hockeystick.mechanism import Mechanism
     from hockeystick.plan import Plan
@@ -143,6 +144,7 @@ def certify_and_report(
     epsilon: float | None = None,
     method: str | None,
     budget: str,
+    sampling: "AbstractContextManager[MonteCarlo | None]",
     out: str | None,
     json: bool,
 ) -> None:
@@ -155,8 +157,10 @@ def certify_and_report(
     check_method(method)
     if out is not None:
         check_writable(out)
-    with working("certifying", budget, mechanism) as watch:
-        certificate = certify(mechanism, delta=delta, epsilon=epsilon, method=method, watch=watch)
+    with sampling as monte_carlo, working("certifying", budget, mechanism) as watch:
+        certificate = certify(
+            mechanism, delta=delta, epsilon=epsilon, method=method, watch=watch, monte_carlo=monte_carlo
+        )
     if out is not None:
         certificate.save(out)
     if json:
@@ -175,8 +179,17 @@ def claim_json(certificate: "Certificate", seconds: float) -> dict[str, Any]:
         "method": content["method"],
         "kind": content["kind"],
         "confidence": content["confidence"],
+        **_failure(certificate),
         "seconds": round(seconds, 4),
     }
+
+
+def _failure(certificate: "Certificate") -> dict[str, Any]:
+    """What Monte Carlo bounds add: nothing for deterministic ones."""
+    claim = certificate.monte_carlo
+    if claim is None:
+        return {}
+    return {"failure_probability": claim.failure_probability, "statement": claim.statement.value}
 
 
 @contextmanager

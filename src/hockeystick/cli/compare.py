@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from hockeystick.cli import common
+from hockeystick.cli import common, sampling
 
 
 def command(
@@ -12,6 +12,13 @@ def command(
     noise_multiplier: common.NoiseOption = None,
     delta: common.DeltaOption = None,
     budget: common.BudgetOption = "60",
+    allow: sampling.AllowOption = None,
+    failure_probability: sampling.FailureOption = None,
+    seed: sampling.SeedOption = None,
+    evidence: sampling.EvidenceOption = None,
+    backend: sampling.BackendOption = "local",
+    address: sampling.AddressOption = None,
+    workers: sampling.WorkersOption = None,
     plot: Annotated[
         str | None, typer.Option("--plot", help="Draw all bounds into this file (.png, .pdf or .svg).")
     ] = None,
@@ -29,8 +36,9 @@ def command(
         from hockeystick.report.plot import check_plot_path
 
         check_plot_path(plot)
-    with common.working("comparing", budget, mechanism) as watch:
-        outcomes = compare(mechanism, delta=at, watch=watch)
+    options = sampling.monte_carlo_options(allow, failure_probability, seed, evidence, backend, address, workers)
+    with options as monte_carlo, common.working("comparing", budget, mechanism) as watch:
+        outcomes = compare(mechanism, delta=at, watch=watch, monte_carlo=monte_carlo)
     if plot is not None:
         from hockeystick.report.plot import plot_comparison
 

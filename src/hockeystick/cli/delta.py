@@ -1,6 +1,6 @@
 """hockeystick delta: certified bounds on delta at an epsilon."""
 
-from hockeystick.cli import common
+from hockeystick.cli import common, sampling
 
 
 def command(
@@ -9,6 +9,13 @@ def command(
     noise_multiplier: common.NoiseOption = None,
     method: common.MethodOption = None,
     budget: common.BudgetOption = "60",
+    allow: sampling.AllowOption = None,
+    failure_probability: sampling.FailureOption = None,
+    seed: sampling.SeedOption = None,
+    evidence: sampling.EvidenceOption = None,
+    backend: sampling.BackendOption = "local",
+    address: sampling.AddressOption = None,
+    workers: sampling.WorkersOption = None,
     out: common.OutOption = None,
     json: common.JsonOption = False,
 ) -> None:
@@ -21,6 +28,7 @@ def command(
         epsilon=common.wanted_epsilon(loaded, epsilon),
         method=method,
         budget=budget,
+        sampling=sampling.monte_carlo_options(allow, failure_probability, seed, evidence, backend, address, workers),
         out=out,
         json=json,
     )

@@ -1,6 +1,6 @@
 """hockeystick epsilon: certified bounds on epsilon at a delta."""
 
-from hockeystick.cli import common
+from hockeystick.cli import common, sampling
 
 
 def command(
@@ -9,6 +9,13 @@ def command(
     delta: common.DeltaOption = None,
     method: common.MethodOption = None,
     budget: common.BudgetOption = "60",
+    allow: sampling.AllowOption = None,
+    failure_probability: sampling.FailureOption = None,
+    seed: sampling.SeedOption = None,
+    evidence: sampling.EvidenceOption = None,
+    backend: sampling.BackendOption = "local",
+    address: sampling.AddressOption = None,
+    workers: sampling.WorkersOption = None,
     out: common.OutOption = None,
     json: common.JsonOption = False,
 ) -> None:
@@ -21,6 +28,7 @@ def command(
         delta=common.wanted_delta(loaded, delta),
         method=method,
         budget=budget,
+        sampling=sampling.monte_carlo_options(allow, failure_probability, seed, evidence, backend, address, workers),
         out=out,
         json=json,
     )

@@ -4,12 +4,21 @@ from typing import Annotated
 
 import typer
 
-from hockeystick.cli import common
+from hockeystick.cli import common, sampling
 
 
 def command(
     certificate: Annotated[str, typer.Argument(metavar="CERTIFICATE", help="Certificate file.", show_default=False)],
     budget: common.BudgetOption = "600",
+    evidence: Annotated[
+        str | None,
+        typer.Option(
+            "--evidence", metavar="FILE", help="Derive Monte Carlo bounds from this file, drawing some again."
+        ),
+    ] = None,
+    backend: sampling.BackendOption = "local",
+    address: sampling.AddressOption = None,
+    workers: sampling.WorkersOption = None,
     json: common.JsonOption = False,
 ) -> None:
     """Recompute the bounds of a certificate and compare; exit code 1 if they do not follow."""
@@ -22,8 +31,9 @@ def command(
         claimed.mechanism.strategy.matrix(claimed.mechanism.sampler.steps)
     except InvalidInputError as error:  # a file that it names is not the one it is about
         raise VerificationError(str(error)) from None
-    with common.working("verifying", budget, claimed.mechanism) as watch:
-        found = verify(claimed, watch=watch)
+    executor = sampling.chosen_executor(backend, address, workers)
+    with sampling.opened(evidence) as store, common.working("verifying", budget, claimed.mechanism) as watch:
+        found = verify(claimed, watch=watch, evidence=store, executor=executor)
     if json:
         common.emit_json({"verified": True} | common.claim_json(found, watch.elapsed()))
     else:

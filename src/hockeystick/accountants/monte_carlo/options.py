@@ -2,11 +2,19 @@
 
 from dataclasses import dataclass, field
 from secrets import randbits
+from typing import TYPE_CHECKING
 
 from hockeystick.accountants.monte_carlo.ledger import Executor, Ledger, MemoryLedger, in_this_process
+from hockeystick.bounds import Question
+from hockeystick.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from hockeystick.accountants.monte_carlo.campaign import Campaign
 
 DEFAULT_FAILURE = 1e-9
 """Probability with which a Monte Carlo bound may fail, unless said otherwise."""
+DEFAULT_RATIO = 0.05
+"""Sampling ends when the two bounds on delta come this close to each other."""
 SEED_BITS = 64
 
 
@@ -22,13 +30,28 @@ class MonteCarlo:
     Attributes:
         failure_probability: of all claims together, both sides; in (0, 1).
         ratio: the run ends when upper / lower - 1 in delta is at most this.
-        seed: of all streams; fresh from the system by default.
+        seed: of all streams. By default the one that the ledger has for the pair, so that a run is resumed, or a
+            fresh one from the system. A guarantee is about a seed that was drawn once: do not try several and keep
+            the one that you like.
         ledger: keeps the chunks, so that a run can be resumed, shared and verified.
         executor: computes chunks.
+        campaigns: what has been sampled with these options, by fingerprint of the pair and question.
     """
 
     failure_probability: float = DEFAULT_FAILURE
-    ratio: float = 0.05
-    seed: int = field(default_factory=fresh_seed)
+    ratio: float = DEFAULT_RATIO
+    seed: int | None = None
     ledger: Ledger = field(default_factory=MemoryLedger)
     executor: Executor = in_this_process
+    campaigns: "dict[tuple[str, Question | None], Campaign]" = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.failure_probability < 1.0:
+            raise InvalidInputError(
+                f"The 'failure_probability' field must be between 0 and 1, both excluded. "
+                f"Got {self.failure_probability!r} instead."
+            )
+        if not 1e-4 <= self.ratio <= 100.0:
+            raise InvalidInputError(f"The 'ratio' field must be from 0.0001 to 100. Got {self.ratio!r} instead.")
+        if self.seed is not None and not 0 <= self.seed < 1 << 128:
+            raise InvalidInputError(f"The 'seed' field must be from 0 to 2^128 - 1. Got {self.seed!r} instead.")

@@ -1,0 +1,269 @@
+"""A campaign: everything that is sampled for one question about one pair, and the bounds that come of it.
+
+1. Pilots, thrown away, find where the question's answer is and which tilt needs the least work.
+2. A run is frozen: tilt, nodes, fractions to bet, chunk size. Its key is the hash of all that.
+3. Chunks are drawn until upper and lower bound are as close as was asked (valid at any stopping time), or until the
+   run has had four times the samples that the pilot foresaw. A run that does not close by then saw less in its pilot
+   than there is: the next attempt takes another tilt and spends a failure probability of its own.
+4. The bounds of all attempts hold together; the best of them is reported, however wide.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import islice
+from math import ceil, inf, log2
+
+import numpy as np
+
+from hockeystick.accountants.monte_carlo.claim import MonteCarloClaim, RunClaim, Statement
+from hockeystick.accountants.monte_carlo.confidence import bet_from_pilot
+from hockeystick.accountants.monte_carlo.families import family_of
+from hockeystick.accountants.monte_carlo.options import MonteCarlo, fresh_seed
+from hockeystick.accountants.monte_carlo.pilot import (
+    Choice,
+    Pilot,
+    rank,
+    search_epsilon,
+    steepness,
+    unamplified_epsilon,
+)
+from hockeystick.accountants.monte_carlo.run import MARGIN, Node, Run, fingerprint
+from hockeystick.accountants.monte_carlo.statistics import Tally, profiles_of
+from hockeystick.accountants.monte_carlo.tilt import Family, Tilt
+from hockeystick.bounds import Profile, Question
+from hockeystick.errors import BudgetExceededError
+from hockeystick.pairs.base import DominatingPair
+from hockeystick.types import Direction, Side
+from hockeystick.watch import Watch
+
+ATTEMPT_SHARES = (0.75, 0.1875, 0.0625)
+"""Of the failure probability, for the first, second and third attempt at a direction."""
+PATIENCE = 4.0
+"""An attempt ends unsuccessfully at this multiple of the samples that its pilot foresaw."""
+LONGEST = 4.0 * 3600.0
+"""Seconds on one core; fractions are not tuned for more work than this."""
+CHUNK_SECONDS = 0.25
+CHUNK_SIZES = (64, 65536)
+GROWTH = 1.4
+"""Each round draws until there are this many times as many chunks."""
+FIRST_ROUND = 1 / 16
+"""Of the planned samples."""
+FRACTIONS = (1.0, 1.0 / 8.0)
+"""Fractions to bet are tuned for the planned number of samples and for an early stop."""
+FINE = 4
+"""Nodes of an epsilon search per step in which delta changes by the wanted ratio."""
+SPARED = 0.9
+"""A direction whose deterministic bound is below this fraction of the other's estimate is not sampled."""
+
+
+@dataclass(frozen=True)
+class Aim:
+    """Where a direction's samples have to be good, and what the tilts would cost there."""
+
+    direction: Direction
+    epsilon: float
+    delta: float
+    steepness: float
+    choices: Sequence[Choice]
+
+
+@dataclass
+class Campaign:
+    """See the module. ``tallies`` holds one entry for each attempt; ``known`` what needed no sampling."""
+
+    pair: DominatingPair
+    question: Question
+    options: MonteCarlo
+    watch: Watch
+    tallies: list[Tally] = field(default_factory=list)
+    known: dict[Direction, Profile] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.family: Family = family_of(self.pair)
+        self.subject = fingerprint(self.family, self.pair)
+        seed = self.options.seed if self.options.seed is not None else self.options.ledger.seed(self.subject)
+        self.seed = fresh_seed() if seed is None else seed
+        words = (self.seed, int(self.subject, 16), 1)
+        self.pilots = np.random.Generator(np.random.SFC64(np.random.SeedSequence(words)))
+
+    def profiles(self, side: Side) -> dict[Direction, Profile]:
+        """The bounds of this side."""
+        return profiles_of(self.tallies, self.known, side)
+
+    def claim(self, statement: Statement = Statement.CONFIDENCE) -> MonteCarloClaim:
+        """All attempts, for a certificate."""
+        runs = tuple(RunClaim(run=one.run, chunks=one.chunks) for one in self.tallies if one.chunks)
+        return MonteCarloClaim(statement=statement, failure_probability=self.options.failure_probability, runs=runs)
+
+    def sample(self) -> None:
+        """Draw what the question needs; stops early, with the bounds so far, when the time is over."""
+        self.learn_known()
+        aims = self._aims()
+        main = max(aims, key=lambda aim: aim.epsilon if self.question.delta is not None else aim.delta)
+        ordered = sorted(aims, key=lambda one: one is not main)
+        for place, aim in enumerate(ordered):
+            sides = (Side.UPPER, Side.LOWER) if aim is main else (Side.UPPER,)
+            share = Watch(self.watch.remaining() / (len(ordered) - place), self.watch.on_tick)
+            try:
+                self._pursue(aim, sides, share)
+            except BudgetExceededError:
+                if not any(one.chunks for one in self.tallies):
+                    raise
+
+    def learn_known(self) -> None:
+        """Bounds that need no sampling."""
+        for direction in Direction:
+            known = self.family.known_upper(self.pair, direction)
+            if known is not None:
+                self.known[direction] = known
+
+    def _aims(self) -> list[Aim]:
+        """The directions that have to be sampled; remove always is."""
+        remove = self._aim(Direction.REMOVE)
+        known = self.known.get(Direction.ADD)
+        at = self.question.epsilon if self.question.epsilon is not None else remove.epsilon
+        enough = self.question.delta if self.question.delta is not None else remove.delta
+        if known is not None and known(at) <= SPARED * enough:
+            return [remove]
+        return [remove, self._aim(Direction.ADD)]
+
+    def _aim(self, direction: Direction) -> Aim:
+        def propose(epsilon: float) -> Sequence[Tilt]:
+            return self.family.propose(self.pair, direction, epsilon)
+
+        if self.question.epsilon is not None:
+            epsilon = self.question.epsilon
+        else:
+            assert self.question.delta is not None
+            highest = unamplified_epsilon(self.pair, self.question.delta)
+            epsilon = search_epsilon(propose, self.question.delta, highest, self.pilots, self.watch)
+        width = 0.5 * self.options.ratio
+        choices = rank(propose(epsilon), epsilon, width, self._failure(0), self.pilots, self.watch)
+        best = choices[0].pilot
+        return Aim(direction, epsilon, best.mean(epsilon), steepness(best, epsilon), choices)
+
+    def _failure(self, attempt: int) -> float:
+        """Of one node of one side."""
+        return 0.5 * self.options.failure_probability * ATTEMPT_SHARES[attempt] / len(FRACTIONS)
+
+    def _pursue(self, aim: Aim, sides: Sequence[Side], watch: Watch) -> None:
+        """Attempts at one direction until its bounds are close."""
+        for attempt, choice in enumerate(aim.choices[: len(ATTEMPT_SHARES)]):
+            run = self._freeze(aim, choice, sides, self._failure(attempt))
+            if self._draw(aim, choice, run, watch):
+                return
+
+    def _freeze(self, aim: Aim, choice: Choice, sides: Sequence[Side], failure: float) -> Run:
+        tilt = choice.tilt
+        planned = min(choice.samples, max(LONGEST / tilt.cost, 1e4))
+        nodes = [
+            node
+            for side in sides
+            if side in tilt.sides
+            for epsilon in self._places(aim, side)
+            for node in _nodes(choice.pilot, side, epsilon, planned, failure)
+        ]
+        fewest, most = CHUNK_SIZES
+        wanted = min(CHUNK_SECONDS / tilt.cost, planned / 8.0)
+        return Run(
+            subject=self.subject,
+            direction=aim.direction,
+            tilt=tilt.name,
+            parameters=tilt.parameters,
+            nodes=tuple(nodes),
+            chunk_size=int(min(max(2 ** round(log2(wanted)), fewest), most)),
+            seed=self.seed,
+        )
+
+    def _places(self, aim: Aim, side: Side) -> list[float]:
+        """The epsilons of the nodes of a side, ascending."""
+        if self.question.epsilon is not None:
+            return [self.question.epsilon]
+        assert self.question.delta is not None
+        step = self.options.ratio / aim.steepness / FINE
+        sign = 1.0 if side is Side.UPPER else -1.0
+        near = [aim.epsilon + sign * step * j for j in range(-FINE, 3 * FINE + 1)]
+        edge = aim.epsilon + sign * 3 * FINE * step
+        if side is Side.UPPER:
+            end = max(unamplified_epsilon(self.pair, self.question.delta), edge)
+            far = [edge + (end - edge) * (2.0**j / 64.0) for j in range(7)]
+        else:
+            far = [edge * (1.0 - 2.0**j / 64.0) for j in range(6)]
+        return sorted({min(epsilon, 700.0) for epsilon in near + far if epsilon >= 0.0})
+
+    def _draw(self, aim: Aim, choice: Choice, run: Run, watch: Watch) -> bool:
+        """Draw chunks in rounds until the bounds are close (True) or patience is over (False)."""
+        ledger, executor = self.options.ledger, self.options.executor
+        result = Tally.empty(run)
+        self.tallies.append(result)
+        planned = max(choice.samples / run.chunk_size, 1.0)
+        most = ceil(min(PATIENCE * planned, 1e12))
+        target = max(1, ceil(min(FIRST_ROUND * planned, 1e6)))
+        while True:
+            self._take_stored(result, target)
+            present = ledger.streams(run)
+            missing = [stream for stream in range(result.chunks, target) if stream not in present]
+            with closing(executor(choice.tilt, run, missing)) as chunks:
+                for chunk in chunks:
+                    ledger.add(run, chunk)
+                    result.add(chunk)
+                    watch.tick()
+            self._take_stored(result, target)
+            if self._close(aim, result):
+                return True
+            if target >= most:
+                return False
+            target = min(max(target + 1, ceil(GROWTH * target)), most)
+
+    def _take_stored(self, result: Tally, target: int) -> None:
+        """Count what the ledger has of the streams below ``target``."""
+        for chunk in islice(self.options.ledger.chunks(result.run, result.chunks), max(target - result.chunks, 0)):
+            result.add(chunk)
+
+    def _close(self, aim: Aim, result: Tally) -> bool:
+        """Whether the bounds of a run are as close as was asked, where it was aimed."""
+        upper, lower = result.bound(Side.UPPER), result.bound(Side.LOWER)
+        at = min(upper or lower, key=lambda epsilon: abs(epsilon - aim.epsilon))
+        over = upper.get(at, inf)
+        if lower:
+            under = lower[min(lower, key=lambda epsilon: abs(epsilon - aim.epsilon))]
+            return over <= under * (1.0 + self.options.ratio) if upper else self._half(result.mean(at), under)
+        main = self.tallies[0]
+        if result is not main and self._settled(main, upper):
+            return True
+        return self._half(over, result.mean(at))
+
+    def _half(self, above: float, below: float) -> bool:
+        return below > 0.0 and above <= below * (1.0 + 0.5 * self.options.ratio)
+
+    def _settled(self, main: Tally, upper: dict[float, float]) -> bool:
+        """Whether the other direction's upper bounds cannot change the answer any more."""
+        if self.question.epsilon is not None:
+            return upper[self.question.epsilon] <= main.bound(Side.UPPER).get(self.question.epsilon, 0.0)
+        assert self.question.delta is not None
+        reached = [epsilon for epsilon, value in main.bound(Side.UPPER).items() if value <= self.question.delta]
+        return bool(reached) and any(
+            epsilon <= min(reached) and value <= self.question.delta for epsilon, value in upper.items()
+        )
+
+
+def _nodes(pilot: Pilot, side: Side, epsilon: float, planned: float, failure: float) -> Iterator[Node]:
+    """One node for each fraction at one epsilon."""
+    tilt = pilot.tilt
+    read = max(epsilon - tilt.loss_error, 0.0) if side is Side.UPPER else epsilon
+    largest = max(tilt.largest(read), 1e-300) * (1.0 + MARGIN)
+    values = np.minimum(pilot.values(epsilon), largest)
+    for share in FRACTIONS:
+        theta = bet_from_pilot(side, values, largest, max(int(planned * share), 16), failure)
+        yield Node(side=side, epsilon=epsilon, theta=theta, largest=largest, failure=failure)
+
+
+def campaign(pair: DominatingPair, question: Question, options: MonteCarlo, watch: Watch) -> Campaign:
+    """The campaign for a question about a pair: sampled on the first call, the same one afterwards."""
+    key = fingerprint(family_of(pair), pair), question
+    if key not in options.campaigns:
+        made = Campaign(pair, question, options, watch)
+        made.sample()
+        options.campaigns[key] = made
+    return options.campaigns[key]

@@ -1,0 +1,244 @@
+"""Confidence bounds on the mean of bounded samples, each with a proved failure probability.
+
+Proofs: docs/theory/monte-carlo/confidence.md. Every bound errs to its safe side in floating point too: statistics
+that were added up in double precision, in any order, from N terms of one sign are off by at most N roundings
+relatively, and every function moves what it is given by that much (:func:`_drift`) before it does anything else.
+"""
+
+from collections.abc import Callable
+from math import ceil, exp, expm1, inf, log, log1p, sqrt
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hockeystick.errors import InvalidInputError
+from hockeystick.types import Side
+
+Array = NDArray[np.float64]
+
+LARGEST_BET = 0.9
+"""theta M of an upper bound stays below this: log(1 - theta Y) then loses at most four roundings to the product."""
+_UNIT = 2.0**-52
+_ROUNDED = 1.0 + 64 * _UNIT
+"""More than the closed forms lose, each a handful of operations that are accurate to a rounding or two."""
+_DECADES = 15
+"""A bet is sought among fractions from the largest one down to this many decades below it."""
+_STAGE = 33
+"""Fractions that are tried in each of two stages; the answer is within 7 percent, and the optimum is flat."""
+
+
+def betting_upper(samples: int, logs: float, theta: float, failure: float) -> float:
+    """Upper bound on E Y from ``logs = sum log(1 - theta Y)``; it may be read at any stopping time.
+
+    theta has to be chosen without these samples, with ``theta M <= LARGEST_BET`` for ``0 <= Y <= M``. Never more than
+    about 1 / theta. (Waudby-Smith and Ramdas 2024, section 4; here with one fraction and in closed form.)
+
+    Raises: InvalidInputError for arguments outside of their ranges, NaN included.
+    """
+    _check(samples, failure)
+    _check_bet(theta, logs <= 0.0, "at most 0", logs)
+    moved = logs * (1.0 + _drift(samples))
+    return -expm1(_ROUNDED * (moved + log(failure)) / samples) / theta * _ROUNDED
+
+
+def betting_lower(samples: int, logs: float, theta: float, failure: float) -> float:
+    """Lower bound on E Y, at least 0, from ``logs = sum log(1 + theta Y)``; it may be read at any stopping time.
+
+    theta > 0 has to be chosen without these samples; Y >= 0 needs no upper bound.
+
+    Raises: InvalidInputError for arguments outside of their ranges, NaN included.
+    """
+    _check(samples, failure)
+    _check_bet(theta, 0.0 <= logs < inf, "at least 0 and finite", logs)
+    gain = logs * (1.0 - _drift(samples)) / _ROUNDED + log(failure) * _ROUNDED
+    return max(expm1(gain / samples) / theta / _ROUNDED, 0.0) if gain > 0.0 else 0.0
+
+
+def bet(side: Side, mean: float, second_moment: float, largest: float, samples: int, failure: float) -> float:
+    """The fraction theta for which the bound after ``samples`` samples is expected to be tightest.
+
+    Made for the worst law with these two moments on [0, ``largest``]: atoms at M and one other place for an upper
+    bound, at 0 and one other place for a lower one. Close to ``sqrt(2 log(1/failure) / (samples second_moment))``
+    where that is far below 1 / M. Any answer gives a valid bound; a bad one gives a wide bound.
+
+    Args:
+        side: of the bound.
+        mean, second_moment: guesses of E Y and E Y^2, for instance from a pilot; forced to be possible on [0, M].
+        largest: M > 0.
+        samples: planned for the whole run.
+        failure: of the bound.
+    """
+    _check(samples, failure)
+    mean = min(max(mean, 1e-9 * largest / samples), largest * (1.0 - 1e-9))
+    second = min(max(second_moment, mean * mean * (1.0 + 1e-9)), mean * largest)
+    if side is Side.UPPER:
+        variance = second - mean * mean
+        place = max(mean - variance / (largest - mean), 0.0)
+        chance = variance / (variance + (largest - mean) ** 2)
+        atoms, weights = np.array([place, largest]), np.array([1.0 - chance, chance])
+    else:
+        place = second / mean
+        atoms, weights = np.array([0.0, place]), np.array([1.0 - mean / place, mean / place])
+    return _best_fraction(side, atoms, weights, largest, samples, failure)
+
+
+def bet_from_pilot(side: Side, values: ArrayLike, largest: float, samples: int, failure: float) -> float:
+    """The fraction theta that would have been best had the run had the law of a pilot, which is then thrown away.
+
+    For an upper bound the law gets one atom more, with the weight of one sample, half-way (in logarithms) from the
+    largest value of the pilot to M: what the pilot was too short to see costs the run little then.
+
+    Args:
+        side: of the bound.
+        values: Y of all samples of the pilot, zeros included; NaN counts as M (upper) or 0 (lower).
+        largest: M > 0.
+        samples: planned for the whole run.
+        failure: of the bound.
+    """
+    _check(samples, failure)
+    pilot = np.nan_to_num(np.asarray(values, dtype=np.float64), nan=largest if side is Side.UPPER else 0.0)
+    pilot = np.minimum(pilot, largest)
+    highest = float(pilot.max(initial=0.0))
+    unseen = sqrt(highest * largest) if highest > 0.0 else largest
+    positive = pilot[pilot > 0.0]
+    if side is Side.UPPER or positive.size == 0:  # there is nothing to bet on without a positive value
+        positive = np.append(positive, unseen)
+    weights = np.full(positive.size, 1.0 / (pilot.size + 1))
+    return _best_fraction(side, positive, weights, largest, samples, failure)
+
+
+def samples_needed(relative_variance: float, largest_over_mean: float, width: float, failure: float) -> int:
+    """How many samples a bound within ``width`` of the mean, relatively, is expected to take.
+
+    ``E Y^2 / (E Y)^2 - 1``, ``M / E Y`` and the width decide: the smallest N with
+    ``sqrt(2 l (1 + relative_variance) / N) + l largest_over_mean / N <= width``, ``l = log(1/failure)``. Two-sided
+    bounds with a ratio of 1 + w take about width = w / 2. A plan, not a claim.
+    """
+    if not (relative_variance >= 0.0 and largest_over_mean >= 1.0 and width > 0.0):
+        raise InvalidInputError(
+            "The relative variance must be at least 0, M over the mean at least 1 and the width above 0. "
+            f"Got {relative_variance!r}, {largest_over_mean!r} and {width!r} instead."
+        )
+    _check(1, failure)
+    nats = -log(failure)
+    root, flat = sqrt(2.0 * nats * (1.0 + relative_variance)), nats * largest_over_mean
+    return max(ceil(((root + sqrt(root * root + 4.0 * flat * width)) / (2.0 * width)) ** 2), 1)
+
+
+def chernoff_upper(mean: float, samples: int, failure: float) -> float:
+    """Upper bound on E Y for Y in [0, 1] from the mean of a number of samples that was fixed in advance.
+
+    The largest p with ``samples KL(mean || p) <= log(1/failure)`` (Chernoff 1952, Hoeffding 1963), rounded up. Not
+    valid when one looks at it repeatedly and stops at will.
+    """
+    _check(samples, failure)
+    _check_mean(mean)
+    start = min(mean * (1.0 + _drift(samples)), 1.0)
+    needed = -log(failure) / samples * _ROUNDED
+    return _first(lambda p: _divergence(start, p) >= needed, start, 1.0)
+
+
+def chernoff_lower(mean: float, samples: int, failure: float) -> float:
+    """Lower bound on E Y for Y in [0, 1]: the smallest such p, rounded down; the number of samples fixed in advance."""
+    _check(samples, failure)
+    _check_mean(mean)
+    start = max(mean * (1.0 - _drift(samples)), 0.0)
+    needed = -log(failure) / samples * _ROUNDED
+    return _first(lambda p: _divergence(start, p) >= needed, start, 0.0)
+
+
+def bernstein_upper(mean: float, variance: float, largest: float, samples: int, failure: float) -> float:
+    """Upper bound on E Y for Y in [0, M] by the empirical Bernstein bound of Maurer and Pontil (2009, Theorem 4).
+
+    Args:
+        mean: of the samples.
+        variance: of the samples, with divisor ``samples - 1``, computed within ``samples`` roundings (in two passes).
+        largest: M > 0.
+        samples: at least 2, fixed in advance.
+        failure: in (0, 1).
+    """
+    error = _bernstein(mean, variance, largest, samples, failure)
+    return min((mean * (1.0 + _drift(samples)) + error) * _ROUNDED, largest)
+
+
+def bernstein_lower(mean: float, variance: float, largest: float, samples: int, failure: float) -> float:
+    """Lower bound on E Y, at least 0; see :func:`bernstein_upper`."""
+    error = _bernstein(mean, variance, largest, samples, failure)
+    return max((mean * (1.0 - _drift(samples)) / _ROUNDED - error * _ROUNDED) / _ROUNDED, 0.0)
+
+
+def _bernstein(mean: float, variance: float, largest: float, samples: int, failure: float) -> float:
+    _check(samples, failure)
+    if not (samples >= 2 and 0.0 <= mean <= largest * _ROUNDED and 0.0 <= variance < inf):
+        raise InvalidInputError(
+            "The mean must be from 0 to M, the variance at least 0 and the samples at least 2. "
+            f"Got {mean!r}, {variance!r} and {samples!r} instead."
+        )
+    nats = log(2.0) - log(failure)
+    spread = variance * (1.0 + _drift(samples))
+    return sqrt(2.0 * spread * nats / samples) + 7.0 * largest * nats / (3.0 * (samples - 1))
+
+
+def _best_fraction(side: Side, atoms: Array, weights: Array, largest: float, samples: int, failure: float) -> float:
+    """The fraction that makes the bound of a run tightest whose average log is the expected one of this law."""
+    nats = -log(failure) / samples
+    sign = -1.0 if side is Side.UPPER else 1.0
+
+    def excess(theta: float) -> float:  # falls, then rises in theta, whatever the law (proved with the bounds)
+        return -expm1(float(weights @ np.log1p(sign * theta * atoms)) - nats) / theta
+
+    # A lower bound's bet is not limited by M; far above 1 / E Y there is nothing to gain.
+    top = log(LARGEST_BET / largest) if side is Side.UPPER else log(1e3 / float(weights @ atoms))
+    step = _DECADES * log(10.0) / (_STAGE - 1)
+    coarse = [exp(top - i * step) for i in range(_STAGE)]
+    centre = log(min(coarse, key=excess))
+    fine = [exp(min(centre + (2 * i / (_STAGE - 1) - 1) * step, top)) for i in range(_STAGE)]
+    return min(fine, key=excess)
+
+
+def _divergence(mean: float, p: float) -> float:
+    """KL(mean || p) of Bernoulli laws, at most the exact value; infinite where only p excludes what happened."""
+    if p in (0.0, 1.0) and mean != p:
+        return inf
+    first = mean * log(mean / p) if mean > 0.0 else 0.0
+    if mean == 1.0:
+        return first - 8 * _UNIT * (1.0 + abs(first))
+    ratio = (mean - p) / (1.0 - mean)  # (1 - p) / (1 - mean) - 1, accurate as such while p is small
+    second = -(1.0 - mean) * (log1p(ratio) if p < 0.5 else log((1.0 - p) / (1.0 - mean)))
+    rounding = mean + abs(first) + abs(second) + (1.0 - mean if p >= 0.5 else 0.0)
+    return first + second - 8 * _UNIT * rounding
+
+
+def _first(excluded: Callable[[float], bool], start: float, end: float) -> float:
+    """Bisect between ``start`` and ``end``, which may be on either side, for the nearest point known as excluded."""
+    while abs(end - start) > 1e-13 * max(start, end):
+        middle = 0.5 * (start + end)
+        if excluded(middle):
+            end = middle
+        else:
+            start = middle
+    return end
+
+
+def _drift(samples: int) -> float:
+    """Relative rounding of a sum of ``samples`` terms of one sign, each within 16 roundings."""
+    return (samples + 16) * _UNIT
+
+
+def _check(samples: int, failure: float) -> None:
+    if not samples >= 1:
+        raise InvalidInputError(f"The 'samples' argument must be at least 1. Got {samples!r} instead.")
+    if not 0.0 < failure < 1.0:
+        raise InvalidInputError(f"The 'failure' argument must be between 0 and 1. Got {failure!r} instead.")
+
+
+def _check_bet(theta: float, possible: bool, allowed: str, logs: float) -> None:
+    if not 0.0 < theta < inf:
+        raise InvalidInputError(f"The 'theta' argument must be above 0 and finite. Got {theta!r} instead.")
+    if not possible:
+        raise InvalidInputError(f"The 'logs' argument must be {allowed}. Got {logs!r} instead.")
+
+
+def _check_mean(mean: float) -> None:
+    if not 0.0 <= mean <= 1.0:
+        raise InvalidInputError(f"The 'mean' argument must be from 0 to 1. Got {mean!r} instead.")

@@ -1,0 +1,152 @@
+"""Pilots: small discarded samples that choose what a run does. Nothing here can make a bound wrong."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf, log
+
+import numpy as np
+
+from hockeystick.accountants.monte_carlo.confidence import samples_needed
+from hockeystick.accountants.monte_carlo.tilt import Array, Tilt
+from hockeystick.laws.gaussian import gaussian_delta
+from hockeystick.laws.profile import smallest_epsilon
+from hockeystick.pairs.base import DominatingPair
+from hockeystick.types import Side
+from hockeystick.watch import Watch
+
+PILOT_SECONDS = 0.3
+"""Of one pilot, by the tilt's own rough cost."""
+PILOT_SAMPLES = (512, 16384)
+CANDIDATES = 6
+"""At most this many tilts are compared; the naive one comes last."""
+SETTLED = 0.02
+"""The search for an epsilon ends when it moves by less than this, relatively."""
+SEARCH_STEPS = 14
+ENOUGH = 30.0
+"""Effective number of samples above which a pilot's own profile is trusted away from where it was tilted."""
+DISAGREEMENT = 0.5
+"""A pilot whose mean is below this fraction of another's has missed a part that matters."""
+
+
+Proposal = Callable[[float], Sequence[Tilt]]
+"""The tilts of a family for one direction, at an epsilon."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pilot:
+    """Weighted samples of one tilt."""
+
+    tilt: Tilt
+    log_weights: Array
+    losses: Array
+
+    def values(self, epsilon: float) -> Array:
+        """Y(epsilon) of every sample, shape (samples,)."""
+        excess = np.minimum(epsilon - self.losses, 0.0)
+        return -np.exp(self.log_weights) * np.expm1(excess)
+
+    def mean(self, epsilon: float) -> float:
+        """Estimate of delta(epsilon)."""
+        return float(self.values(epsilon).mean())
+
+    def effective(self, epsilon: float) -> float:
+        """How many equal values would have the same relative error."""
+        values = self.values(epsilon)
+        squares = float(values @ values)
+        return float(values.sum()) ** 2 / squares if squares > 0.0 else 0.0
+
+    def relative_variance(self, epsilon: float) -> float:
+        """``E Y^2 / (E Y)^2``, at least 1; infinite when no sample counts."""
+        effective = self.effective(epsilon)
+        return self.losses.size / effective if effective > 0.0 else inf
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A tilt, its pilot and the work that it would take."""
+
+    pilot: Pilot
+    samples: float
+    """Planned number of samples for the wanted width."""
+
+    @property
+    def tilt(self) -> Tilt:
+        """What would be sampled."""
+        return self.pilot.tilt
+
+    @property
+    def work(self) -> float:
+        """Rough seconds on one core."""
+        return self.samples * self.tilt.cost
+
+
+def draw_pilot(tilt: Tilt, rng: np.random.Generator, watch: Watch) -> Pilot:
+    """A pilot of the size that PILOT_SECONDS allow."""
+    fewest, most = PILOT_SAMPLES
+    size = int(min(max(PILOT_SECONDS / tilt.cost, fewest), most))
+    log_weights, losses = np.empty(size), np.empty(size)
+    tilt.draw(rng, log_weights, losses)
+    watch.tick()
+    lost = np.isnan(log_weights) | np.isnan(losses)
+    return Pilot(tilt, np.where(lost, -inf, log_weights), np.where(lost, -inf, losses))
+
+
+def unamplified_epsilon(pair: DominatingPair, delta: float) -> float:
+    """An epsilon that is certainly enough: that of the Gaussian with known batches."""
+    sensitivity = pair.full_sensitivity * (1.0 + pair.sensitivity_error)
+
+    def at(epsilon: float) -> float:
+        return gaussian_delta(pair.noise_multiplier, sensitivity, epsilon, Side.UPPER)
+
+    return min(smallest_epsilon(at, delta, Side.UPPER), 700.0)
+
+
+def search_epsilon(propose: Proposal, delta: float, highest: float, rng: np.random.Generator, watch: Watch) -> float:
+    """Roughly the epsilon at which the sampled direction has this delta; 0 if it has less everywhere."""
+    low, high = 0.0, highest
+    guess = 0.5 * highest
+    for _ in range(SEARCH_STEPS):
+        pilot = draw_pilot(propose(guess)[0], rng, watch)
+        if pilot.mean(guess) > delta:
+            low = guess
+        else:
+            high = guess
+        root = smallest_epsilon(pilot.mean, delta, Side.UPPER, tolerance=1e-4)
+        trusted = pilot.effective(root) > ENOUGH and root <= highest
+        if trusted and abs(root - guess) <= SETTLED * max(guess, 1e-3):
+            return root
+        following = root if trusted else 0.5 * (low + high)
+        if high - low <= SETTLED * high:
+            return following
+        guess = following
+    return guess
+
+
+def rank(
+    tilts: Sequence[Tilt], epsilon: float, width: float, failure: float, rng: np.random.Generator, watch: Watch
+) -> list[Choice]:
+    """The tilts, the least work first; those whose pilots missed what another one saw come last."""
+    candidates = list(tilts[:CANDIDATES])
+    if tilts[-1] not in candidates:
+        candidates.append(tilts[-1])
+    pilots = [draw_pilot(tilt, rng, watch) for tilt in candidates if tilt.largest(epsilon) < inf]
+    best = max((pilot.mean(epsilon) for pilot in pilots if pilot.effective(epsilon) >= ENOUGH), default=0.0)
+    choices = []
+    for pilot in pilots:
+        mean = max(pilot.mean(epsilon), best)
+        variance = pilot.relative_variance(epsilon)
+        if mean <= 0.0 or variance == inf or pilot.mean(epsilon) < DISAGREEMENT * best:
+            choices.append(Choice(pilot, inf))
+            continue
+        over = pilot.tilt.largest(epsilon) / mean
+        choices.append(Choice(pilot, float(samples_needed(variance, over, width, failure))))
+    return sorted(choices, key=lambda choice: choice.work)
+
+
+def steepness(pilot: Pilot, epsilon: float) -> float:
+    """``-d log delta / d epsilon`` near epsilon, by the pilot; at least 0.1."""
+    step = max(0.01 * epsilon, 1e-3)
+    near, far = pilot.mean(epsilon), pilot.mean(epsilon + step)
+    if near <= 0.0 or far <= 0.0:
+        return 1.0
+    return max(log(near / far) / step, 0.1)

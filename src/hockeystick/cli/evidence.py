@@ -1,0 +1,306 @@
+"""hockeystick evidence: look into stores of Monte Carlo evidence, merge, verify and prune them."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hockeystick.cli import common
+from hockeystick.errors import EvidenceError, InvalidInputError, VerificationError, shortened
+
+if TYPE_CHECKING:
+    from hockeystick.accountants.monte_carlo.claim import RunClaim
+    from hockeystick.accountants.monte_carlo.run import Run
+    from hockeystick.certificate import Certificate
+    from hockeystick.evidence import EvidenceStore, Redrawn, RunSummary
+    from hockeystick.mechanism import Mechanism
+
+app = typer.Typer(help="Stored Monte Carlo evidence: list, show, merge, verify, prune.", rich_markup_mode=None)
+
+StorePath = Annotated[str, typer.Argument(metavar="FILE", help="Store of evidence.", show_default=False)]
+
+
+@app.command("list")
+def list_(file: StorePath, json: common.JsonOption = False) -> None:
+    """List the runs of a store."""
+    from hockeystick.evidence import EvidenceStore
+
+    with EvidenceStore.open(file, read_only=True) as store:
+        summaries = store.runs()
+    if json:
+        common.emit_json({"runs": [_run_json(one) for one in summaries]})
+        return
+    rows = [("run", "about", "direction", "tilt", "chunks", "samples", "stored")]
+    rows += [
+        (
+            one.key[:12],
+            one.label or "-",
+            one.run.direction.value,
+            one.run.tilt,
+            str(one.chunks),
+            str(one.chunks * one.run.chunk_size),
+            one.created_at,
+        )
+        for one in summaries
+    ]
+    common.emit(_table(rows) if summaries else "no runs")
+
+
+@app.command("show")
+def show(
+    file: StorePath,
+    key: Annotated[str, typer.Argument(metavar="[KEY]", help="Beginning of the keys of the runs to show.")] = "",
+    json: common.JsonOption = False,
+) -> None:
+    """Show what determines the runs of a store, and their statistics."""
+    from hockeystick.evidence import EvidenceStore
+
+    with EvidenceStore.open(file, read_only=True) as store:
+        shown = [_statistics(store, one) for one in _matching(store.runs(), key)]
+    if json:
+        common.emit_json({"runs": shown})
+    elif not shown:
+        common.emit("no runs")
+    for run in () if json else shown:
+        common.emit(_run_text(run))
+
+
+@app.command("merge")
+def merge(
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="Store to merge into; made if there is none.")],
+    sources: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="Stores to merge.", show_default=False)],
+    json: common.JsonOption = False,
+) -> None:
+    """Take the chunks of other stores into a store: all of them, or none where two stores contradict each other."""
+    from hockeystick.evidence import EvidenceStore
+
+    for source in sources:  # before a target is made
+        EvidenceStore.open(source, read_only=True).close()
+    with EvidenceStore.open(target) as store:
+        added = store.merge(*sources)
+        summaries = store.runs()
+    chunks = sum(one.chunks for one in summaries)
+    if json:
+        common.emit_json({"added": added, "runs": len(summaries), "chunks": chunks})
+    else:
+        common.emit(f"{added} chunks added; {target} has {_counted(len(summaries), chunks)}")
+
+
+@app.command("verify")
+def verify(
+    file: StorePath,
+    certificate: Annotated[
+        str | None, typer.Option("--certificate", help="Check the runs of this certificate, and draw from them again.")
+    ] = None,
+    plan: Annotated[str | None, typer.Option("--plan", help="Draw again from the runs of this plan.")] = None,
+    noise_multiplier: common.NoiseOption = None,
+    chunks: Annotated[
+        str, typer.Option("--chunks", metavar="NUMBER", help="Chunks of each run to draw again, chosen at random.")
+    ] = "4",
+    budget: common.BudgetOption = "600",
+    json: common.JsonOption = False,
+) -> None:
+    """Check every page and every digest of a store; with a certificate or a plan, draw chunks again and compare."""
+    from hockeystick.certificate import Certificate
+    from hockeystick.evidence import EvidenceStore
+    from hockeystick.plan import Plan
+
+    how_many = _whole_number("--chunks", chunks)
+    if certificate is not None and (plan is not None or noise_multiplier is not None):
+        raise InvalidInputError("The --certificate option cannot be combined with --plan or --noise-multiplier.")
+    if plan is None and noise_multiplier is not None:
+        raise InvalidInputError("The --noise-multiplier option belongs to --plan, which is missing.")
+    claim = None if certificate is None else Certificate.load(certificate)
+    claimed = None if claim is None else _claimed(claim, str(certificate))
+    mechanism = None if claim is None else claim.mechanism
+    if plan is not None:
+        mechanism = common.mechanism_with_noise(Plan.load(plan), noise_multiplier)
+    with EvidenceStore.open(file, read_only=True) as store, common.working("verifying", budget, mechanism) as watch:
+        health = store.check()
+        redrawn = None
+        if mechanism is not None:
+            redrawn = _redraw(store, mechanism, claimed, how_many, watch)
+    if json:
+        content = {"intact": True, "runs": health.runs, "chunks": health.chunks, "gaps": health.gaps}
+        again = None if redrawn is None else [_redrawn_json(one) for one in redrawn]
+        common.emit_json(content | {"redrawn": again, "seconds": round(watch.elapsed(), 4)})
+        return
+    common.emit(f"intact: {_counted(health.runs, health.chunks)}, all digests match")
+    for key, place in health.gaps.items():
+        common.emit(f"run {key[:12]}: chunk {place} is missing; what is stored behind it waits for it")
+    for one in redrawn or ():
+        streams = ", ".join(str(stream) for stream in one.streams)
+        common.emit(f"run {one.key[:12]}: drawn again and confirmed: {streams} ({one.exact} bit for bit)")
+    if redrawn is None:
+        common.emit("no samples were drawn again; give --certificate or --plan, which say what to draw from")
+
+
+@app.command("prune")
+def prune(
+    file: StorePath,
+    certificate: Annotated[
+        list[str] | None, typer.Option("--certificate", help="Keep the runs of this certificate alone (repeatable).")
+    ] = None,
+    run: Annotated[
+        list[str] | None, typer.Option("--run", metavar="KEY", help="Drop the run whose key begins so (repeatable).")
+    ] = None,
+    json: common.JsonOption = False,
+) -> None:
+    """Drop whole runs: those that no given certificate names, or those with given keys."""
+    from hockeystick.certificate import Certificate
+    from hockeystick.evidence import EvidenceStore
+
+    if bool(certificate) == bool(run):
+        raise InvalidInputError("Either --certificate or --run must be given, and not both.")
+    keep = {one.run.key for path in certificate or () for one in _claimed(Certificate.load(path), path)}
+    with EvidenceStore.open(file, read_only=True) as store:
+        drop = [_only(store.runs(), key).key for key in run or ()]
+    with EvidenceStore.open(file) as store:
+        gone = store.prune(drop=drop) if run else store.prune(keep=keep)
+        left = store.runs()
+    if json:
+        common.emit_json({"dropped": [one.key for one in gone], "kept": [one.key for one in left]})
+        return
+    for one in gone:
+        common.emit(f"dropped run {one.key[:12]} with {one.chunks} chunks")
+    common.emit(f"{file} has {_counted(len(left), sum(one.chunks for one in left))}")
+
+
+def _redraw(
+    store: "EvidenceStore", mechanism: "Mechanism", claimed: "Sequence[RunClaim] | None", how_many: int, watch: Any
+) -> "list[Redrawn]":
+    """Draw chunks again: of the runs of a certificate, which have to be there, or of all that are about a plan."""
+    import numpy as np
+
+    from hockeystick.accountants.monte_carlo.run import fingerprint
+    from hockeystick.evidence import redraw, sampled_family
+    from hockeystick.pairs.registry import dominating_pair
+
+    pair = dominating_pair(mechanism)
+    if claimed is None:
+        subject = fingerprint(sampled_family(pair), pair)
+        runs = [run for run in (one.run for one in store.runs()) if run.subject == subject]
+        if not runs:
+            raise InvalidInputError("The plan's mechanism is not what any run of this store is about.")
+    else:
+        runs = [_present(store, one) for one in claimed]
+    return redraw(store, pair, runs, how_many, np.random.default_rng(), watch)
+
+
+def _present(store: "EvidenceStore", claimed: "RunClaim") -> "Run":
+    """A run of which the store has the chunks that a certificate used."""
+    found = next((one.prefix for one in store.runs() if one.key == claimed.run.key), 0)
+    if found < claimed.chunks:
+        raise VerificationError(
+            f"The certificate uses {claimed.chunks} chunks of the run {claimed.run.key[:12]}, and this store has "
+            f"{found} of them."
+        )
+    return claimed.run
+
+
+def _claimed(certificate: "Certificate", path: str) -> "Sequence[RunClaim]":
+    """The runs that a certificate names."""
+    if certificate.monte_carlo is None or not certificate.monte_carlo.runs:
+        raise InvalidInputError(f"The certificate {shortened(path)} names no runs: its bounds rest on no samples.")
+    return certificate.monte_carlo.runs
+
+
+def _matching(summaries: "Sequence[RunSummary]", key: str) -> "list[RunSummary]":
+    """The runs whose key begins in this way; there has to be one unless nothing is asked for."""
+    found = [one for one in summaries if one.key.startswith(key.lower())]
+    if key and not found:
+        raise InvalidInputError(f"The key must be the beginning of a run's key. Got {shortened(key)} instead.")
+    return found
+
+
+def _only(summaries: "Sequence[RunSummary]", key: str) -> "RunSummary":
+    found = _matching(summaries, key)
+    if not key or len(found) != 1:
+        raise InvalidInputError(
+            f"The --run option must be the beginning of one run's key. Got {shortened(key)} instead, which "
+            f"{len(found)} runs have."
+        )
+    return found[0]
+
+
+def _run_json(summary: "RunSummary") -> dict[str, Any]:
+    run = summary.run
+    return {
+        "key": summary.key,
+        "about": summary.label,
+        "direction": run.direction.value,
+        "tilt": run.tilt,
+        "chunks": summary.chunks,
+        "without_gap": summary.prefix,
+        "chunk_size": run.chunk_size,
+        "stored": summary.created_at,
+        "hockeystick_version": summary.code_version,
+    }
+
+
+def _statistics(store: "EvidenceStore", summary: "RunSummary") -> dict[str, Any]:
+    """Everything about a run, and the statistics of its chunks without a gap. Memory: one chunk."""
+    import numpy as np
+
+    run = summary.run
+    sums, logs, largest, samples = np.zeros(len(run.nodes)), np.zeros(len(run.nodes)), 0.0, 0
+    for chunk in store.chunks(run):
+        sums, logs, samples = sums + chunk.sums, logs + chunk.logs, samples + chunk.samples
+        largest = max(largest, chunk.largest)
+    if not (np.isfinite(sums).all() and np.isfinite(logs).all() and np.isfinite(largest)):
+        raise EvidenceError(f"The run {summary.key[:12]} has statistics that are not finite.")
+    nodes = [
+        node.model_dump(mode="json") | {"sum": float(total), "sum_of_logs": float(log)}
+        for node, total, log in zip(run.nodes, sums, logs, strict=True)
+    ]
+    details = {"subject": run.subject, "parameters": run.parameters, "seed": run.seed, "kernels": run.kernels}
+    return _run_json(summary) | details | {"samples": samples, "largest_seen": largest, "nodes": nodes}
+
+
+def _run_text(run: dict[str, Any]) -> str:
+    parameters = "".join(f", {name} = {value:g}" for name, value in run["parameters"].items())
+    behind = run["chunks"] - run["without_gap"]
+    waiting = f" ({behind} more behind a gap)" if behind else ""
+    lines = [
+        f"run {run['key']}",
+        f"  about         {run['about'] or '-'}",
+        f"  subject       {run['subject']}",
+        f"  samples       {run['direction']}, {run['tilt']}{parameters}",
+        f"  seed          {run['seed']} (kernels {run['kernels']})",
+        f"  chunks        {run['without_gap']} of {run['chunk_size']} samples without a gap{waiting}",
+        f"  stored        {run['stored']} by hockeystick {run['hockeystick_version']}",
+        f"  largest seen  {run['largest_seen']:.6g} of what is proved",
+    ]
+    columns = ("side", "epsilon", "theta", "largest", "failure", "sum", "sum_of_logs")
+    rows: list[Sequence[str]] = [("side", "epsilon", "theta", "largest", "failure", "sum of Y", "sum of logs")]
+    rows += [tuple(_cell(node[column]) for column in columns) for node in run["nodes"]]
+    return "\n".join([*lines, *(f"  {line}" for line in _table(rows).split("\n"))])
+
+
+def _cell(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
+
+def _redrawn_json(one: "Redrawn") -> dict[str, Any]:
+    return {"run": one.key, "streams": list(one.streams), "bit_for_bit": one.exact}
+
+
+def _counted(runs: int, chunks: int) -> str:
+    return f"{runs} run{'' if runs == 1 else 's'} and {chunks} chunk{'' if chunks == 1 else 's'}"
+
+
+def _whole_number(name: str, text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if not 1 <= value <= 10**9:
+        raise InvalidInputError(f"The {name!r} option must be a whole number from 1 on. Got {shortened(text)} instead.")
+    return value

@@ -1,0 +1,110 @@
+"""The options of the commands that may use Monte Carlo bounds."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hockeystick.cli.common import number
+from hockeystick.errors import InvalidInputError, shortened
+
+if TYPE_CHECKING:
+    from hockeystick.accountants.monte_carlo.ledger import Executor
+    from hockeystick.accountants.monte_carlo.options import MonteCarlo
+    from hockeystick.evidence import EvidenceStore
+
+AllowOption = Annotated[
+    str | None,
+    typer.Option("--allow", metavar="monte-carlo", help="Allow Monte Carlo bounds, which may fail with a probability."),
+]
+FailureOption = Annotated[
+    str | None,
+    typer.Option("--failure-probability", metavar="NUMBER", help="Of all Monte Carlo bounds together; default 1e-9."),
+]
+SeedOption = Annotated[
+    str | None, typer.Option("--seed", metavar="NUMBER", help="Of the samples; from the system by default.")
+]
+EvidenceOption = Annotated[
+    str | None,
+    typer.Option("--evidence", metavar="FILE", help="Keep the samples' statistics here: to resume, merge and verify."),
+]
+BackendOption = Annotated[
+    str, typer.Option("--backend", metavar="NAME", help="Where samples are drawn: local, dask or ray.")
+]
+AddressOption = Annotated[str | None, typer.Option("--address", metavar="ADDRESS", help="Of the Dask or Ray cluster.")]
+WorkersOption = Annotated[
+    str | None, typer.Option("--workers", metavar="NUMBER", help="Of the local backend; all cores by default.")
+]
+
+MONTE_CARLO = "monte-carlo"
+
+
+def whole_number(name: str, text: str) -> int:
+    """The whole number that was given for an option."""
+    if not text.isdecimal():
+        raise InvalidInputError(f"The {name!r} option must be a whole number. Got {shortened(text)} instead.")
+    return int(text)
+
+
+def check_allowed(allow: str | None, others: Mapping[str, object]) -> bool:
+    """Whether Monte Carlo is allowed; the other options make no sense without."""
+    if allow is None:
+        given = next((name for name, value in others.items() if value is not None), None)
+        if given is not None:
+            raise InvalidInputError(f"The {given!r} option needs '--allow {MONTE_CARLO}'.")
+        return False
+    if allow != MONTE_CARLO:
+        raise InvalidInputError(f"The '--allow' option must be {MONTE_CARLO!r}. Got {shortened(allow)} instead.")
+    return True
+
+
+def chosen_executor(backend: str, address: str | None, workers: str | None) -> "Executor":
+    """The executor that the options name."""
+    from hockeystick.execution import executor
+
+    count = None if workers is None else whole_number("--workers", workers)
+    return executor(backend, workers=count, address=address)
+
+
+@contextmanager
+def monte_carlo_options(
+    allow: str | None,
+    failure_probability: str | None,
+    seed: str | None,
+    evidence: str | None,
+    backend: str,
+    address: str | None,
+    workers: str | None,
+) -> Iterator["MonteCarlo | None"]:
+    """What the options say, with the evidence file open; None where Monte Carlo is not allowed."""
+    others = {"--failure-probability": failure_probability, "--seed": seed, "--evidence": evidence}
+    if not check_allowed(allow, others | {"--address": address, "--workers": workers}):
+        yield None
+        return
+    from hockeystick.accountants.monte_carlo.ledger import MemoryLedger
+    from hockeystick.accountants.monte_carlo.options import DEFAULT_FAILURE, MonteCarlo
+
+    failure = DEFAULT_FAILURE if failure_probability is None else number("--failure-probability", failure_probability)
+    start = None if seed is None else whole_number("--seed", seed)
+    draw = chosen_executor(backend, address, workers)
+    MonteCarlo(failure_probability=failure, seed=start)  # refuses bad numbers before a file is made
+    if evidence is None:
+        yield MonteCarlo(failure_probability=failure, seed=start, ledger=MemoryLedger(), executor=draw)
+        return
+    from hockeystick.evidence import EvidenceStore
+
+    with EvidenceStore.open(evidence) as store:
+        yield MonteCarlo(failure_probability=failure, seed=start, ledger=store, executor=draw)
+
+
+@contextmanager
+def opened(evidence: str | None) -> Iterator["EvidenceStore | None"]:
+    """An evidence file to read from; None without one."""
+    if evidence is None:
+        yield None
+        return
+    from hockeystick.evidence import EvidenceStore
+
+    with EvidenceStore.open(evidence, read_only=True) as store:
+        yield store
