@@ -1,11 +1,13 @@
 """calibrate: the smallest noise multiplier that a method certifies for a target."""
 
 from collections.abc import Callable, Sequence
-from math import exp, log
 
 from hockeystick.accountants.base import Settings
+from hockeystick.accountants.monte_carlo.options import MonteCarlo
+from hockeystick.accountants.monte_carlo.release import verification_target
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.bounds import Question
+from hockeystick.bracketing import smallest_passing
 from hockeystick.certificate import Certificate
 from hockeystick.certification import (
     COARSE_NODES,
@@ -18,15 +20,14 @@ from hockeystick.certification import (
     run_accountants,
     settings_for,
 )
-from hockeystick.errors import BudgetExceededError, CannotCertifyError, InvalidInputError
+from hockeystick.errors import BudgetExceededError, InvalidInputError
 from hockeystick.laws.grid import Resolution
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.types import Kind, Side
+from hockeystick.verified_release import verified_release
 from hockeystick.watch import Watch
 
-SMALLEST_NOISE = 1e-2
-LARGEST_NOISE = 1e6
 WIDTH = 4e-4
 """Relative width of the final bracket: the answer is within this of the smallest certified noise multiplier."""
 COARSE_WIDTH = 5e-3
@@ -34,6 +35,8 @@ EVALUATIONS = 20.0
 """About how many times the chosen method is run; a heavy one that is too slow for that is not chosen."""
 HEAVY = 3.0
 """Seconds; a lighter method is tried whatever the budget, and asks for more seconds if it has to."""
+DETERMINISTIC_SHARE = 0.25
+"""Of the budget, for the deterministic calibration that verification by sampling starts from."""
 METHOD_GOAL = 5e-3
 """Relative gap on coarse grids at which the search for the best method stops."""
 
@@ -46,6 +49,7 @@ def calibrate(
     method: str | None = None,
     budget: float = DEFAULT_BUDGET,
     watch: Watch | None = None,
+    monte_carlo: MonteCarlo | None = None,
 ) -> Mechanism:
     """The mechanism with the smallest noise multiplier certified for (epsilon, delta), to 0.1 percent from above.
 
@@ -59,12 +63,14 @@ def calibrate(
         method: the accountant to trust; by default the best one near the solution.
         budget: seconds, not counting the one-time compilation of the kernels.
         watch: progress and deadline of the caller; overrides ``budget``.
+        monte_carlo: allows estimate-verify-release: less noise, verified by sampling, with the failure probability
+            of the verification as a part of delta.
 
     Raises: CannotCertifyError when no noise multiplier up to 1e6 is certified, BudgetExceededError when the budget
     is over before the answer is found.
     """
     return calibrate_and_certify(
-        mechanism, epsilon=epsilon, delta=delta, method=method, budget=budget, watch=watch
+        mechanism, epsilon=epsilon, delta=delta, method=method, budget=budget, watch=watch, monte_carlo=monte_carlo
     ).mechanism
 
 
@@ -76,12 +82,25 @@ def calibrate_and_certify(
     method: str | None = None,
     budget: float = DEFAULT_BUDGET,
     watch: Watch | None = None,
+    monte_carlo: MonteCarlo | None = None,
 ) -> Certificate:
     """The certificate, for at most the target epsilon, of the mechanism that :func:`calibrate` returns."""
     check_target(epsilon)
-    question = Question(delta=delta)
-    mechanism = mechanism.pinned()
     watch = watch or Watch(seconds=check_budget(budget))
+    question = Question(delta=delta)
+    if monte_carlo is None:
+        return _deterministic(mechanism.pinned(), question, epsilon, method, watch)
+    verification_target(delta, monte_carlo.failure_probability)  # refuses what no test can verify, before any work
+    share = Watch(DETERMINISTIC_SHARE * watch.remaining(), watch.on_tick)
+    certified = _deterministic(mechanism.pinned(), question, epsilon, method, share)
+    return verified_release(certified, epsilon, delta, monte_carlo, watch)
+
+
+def _deterministic(
+    mechanism: Mechanism, question: Question, epsilon: float, method: str | None, watch: Watch
+) -> Certificate:
+    delta = question.delta
+    assert delta is not None
     fine = settings_for(question, dominating_pair(mechanism.with_noise(1.0)), watch)
     coarse = Settings(Resolution(COARSE_NODES, delta), watch)
 
@@ -171,59 +190,3 @@ def _best_method(
 
         _, noise = smallest_passing(at, epsilon, noise, 0.1)
     return name
-
-
-def smallest_passing(
-    epsilon_at: Callable[[float], float], target: float, start: float, width: float
-) -> tuple[float, float]:
-    """A bracket (fails, passes) of relative width ``width`` around the smallest noise with ``epsilon_at <= target``.
-
-    ``epsilon_at`` falls with the noise multiplier. Steps by secants in log-log coordinates inside a bracket, halving
-    it whenever they stall; the passing end was evaluated, never extrapolated. When even the smallest noise multiplier
-    allowed passes, both ends are that one.
-
-    Raises: CannotCertifyError when the largest noise multiplier allowed does not pass.
-    """
-
-    def miss(x: float) -> float:
-        value = epsilon_at(exp(x))
-        return log(min(max(value, 1e-12), 1e12) / target)
-
-    bottom, top = log(SMALLEST_NOISE), log(LARGEST_NOISE)
-    x = min(max(log(start), bottom), top)
-    fx = miss(x)
-    step = 2.0 * width
-    low = high = x
-    f_low = f_high = fx
-    while f_high > 0.0:
-        if high >= top:
-            raise CannotCertifyError(
-                f"No noise_multiplier up to {LARGEST_NOISE:g} is certified for epsilon = {target:g}; "
-                f"ask for a larger epsilon or delta, or train for fewer steps."
-            )
-        low, f_low = high, f_high
-        high = min(high + max(step, 1.1 * f_high), top)
-        step *= 3.0
-        f_high = miss(high)
-    while f_low <= 0.0:
-        if low <= bottom:
-            return exp(bottom), exp(bottom)
-        high, f_high = low, f_low
-        low = max(low - max(step, -1.1 * f_low), bottom)
-        step *= 3.0
-        f_low = miss(low)
-    stalled = 0
-    while high - low > width:
-        guess = low + (high - low) * f_low / (f_low - f_high)
-        if stalled >= 2:
-            guess = 0.5 * (low + high)
-        # Aim at both sides of the root in turn, so that the bracket closes from both ends.
-        guess = min(max(guess, low + 0.45 * width), high - 0.45 * width)
-        f_guess = miss(guess)
-        shrunk = high - low
-        if f_guess <= 0.0:
-            high, f_high = guess, f_guess
-        else:
-            low, f_low = guess, f_guess
-        stalled = stalled + 1 if high - low > 0.5 * shrunk else 0
-    return exp(low), exp(high)

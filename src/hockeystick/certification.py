@@ -111,7 +111,7 @@ def certify_with(
     pair = dominating_pair(mechanism)
     settings = settings_for(question, pair, watch, monte_carlo)
     outcomes = run_accountants(pair, question, settings, methods=methods)
-    return _certificate(mechanism, pair, question, outcomes, settings)
+    return certificate_of(mechanism, pair, question, outcomes, settings)
 
 
 def compare(
@@ -162,7 +162,7 @@ def verify(
     outcomes = [_run_again(certificate.method.upper, pair, Side.UPPER, question, settings)]
     if certificate.method.lower is not None:
         outcomes.append(_run_again(certificate.method.lower, pair, Side.LOWER, question, settings))
-    again = _certificate(certificate.mechanism, pair, question, outcomes, settings)
+    again = certificate_of(certificate.mechanism, pair, question, outcomes, settings)
     claimed, found = certificate.bounds, again.bounds
     what = "epsilon" if given_delta is not None else "delta"
     if found.upper > claimed.upper * (1.0 + VERIFY_TOLERANCE):
@@ -312,13 +312,17 @@ def _run(one: Accountant, pair: DominatingPair, side: Side, question: Question, 
     return Outcome(one.name, side, one.kind, confidence, value, monotonic() - started, status)
 
 
-def _certificate(
+def certificate_of(
     mechanism: Mechanism,
     pair: DominatingPair,
     question: Question,
     outcomes: Sequence[Outcome],
     settings: Settings,
 ) -> Certificate:
+    """The certificate that states the best of these outcomes.
+
+    Raises: BudgetExceededError or CannotCertifyError when there is no upper bound among them.
+    """
     upper, lower = best(outcomes, Side.UPPER), best(outcomes, Side.LOWER)
     if upper is None or upper.value is None:
         if any(outcome.status == STOPPED for outcome in outcomes):

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from hockeystick.cli import common
+from hockeystick.cli import common, sampling
 
 
 def command(
@@ -14,6 +14,13 @@ def command(
     delta: common.DeltaOption = None,
     method: common.MethodOption = None,
     budget: common.BudgetOption = "60",
+    allow: sampling.AllowOption = None,
+    failure_probability: sampling.FailureOption = None,
+    seed: sampling.SeedOption = None,
+    evidence: sampling.EvidenceOption = None,
+    backend: sampling.BackendOption = "local",
+    address: sampling.AddressOption = None,
+    workers: sampling.WorkersOption = None,
     out: Annotated[
         str | None, typer.Option("--out", help="Where the certificate goes; PLAN.certificate.json by default.")
     ] = None,
@@ -34,8 +41,11 @@ def command(
     check_target(target)
     common.check_method(method)
     mechanism = loaded.mechanism()
-    with common.working("calibrating", budget, mechanism) as watch:
-        certificate = calibrate_and_certify(mechanism, epsilon=target, delta=at, method=method, watch=watch)
+    options = sampling.monte_carlo_options(allow, failure_probability, seed, evidence, backend, address, workers)
+    with options as monte_carlo, common.working("calibrating", budget, mechanism) as watch:
+        certificate = calibrate_and_certify(
+            mechanism, epsilon=target, delta=at, method=method, watch=watch, monte_carlo=monte_carlo
+        )
     certificate.save(path)
     if json:
         common.emit_json(

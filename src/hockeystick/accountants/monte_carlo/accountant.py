@@ -10,21 +10,32 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from hockeystick.accountants.base import Accountant, Settings
-from hockeystick.accountants.monte_carlo.campaign import Campaign, campaign
+from hockeystick.accountants.monte_carlo.campaign import Campaign
 from hockeystick.accountants.monte_carlo.claim import MonteCarloClaim
 from hockeystick.accountants.monte_carlo.families import FAMILIES, family_of
 from hockeystick.accountants.monte_carlo.ledger import Executor, Ledger
 from hockeystick.accountants.monte_carlo.options import MonteCarlo
 from hockeystick.accountants.monte_carlo.verification import rederived
+from hockeystick.accountants.monte_carlo.run import fingerprint
+from hockeystick.accountants.monte_carlo.whole_curve import Curve
 from hockeystick.bounds import Profile, Question
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.types import Direction, Kind, Side
 
 
 def _campaign(pair: DominatingPair, settings: Settings) -> Campaign:
-    assert settings.monte_carlo is not None  # seen to by Accountant.bound
-    question = settings.question or Question(delta=settings.resolution.smallest_delta)
-    return campaign(pair, question, settings.monte_carlo, settings.watch)
+    """The campaign for these settings: sampled on the first call, the same one afterwards."""
+    options, question = settings.monte_carlo, settings.question
+    assert options is not None  # seen to by Accountant.bound
+    key = fingerprint(family_of(pair), pair), question
+    if key not in options.campaigns:
+        if question is None:
+            made: Campaign = Curve(pair, Question(delta=settings.resolution.smallest_delta), options, settings.watch)
+        else:
+            made = Campaign(pair, question, options, settings.watch)
+        made.sample()
+        options.campaigns[key] = made
+    return options.campaigns[key]
 
 
 def _analyse(pair: DominatingPair, side: Side, settings: Settings) -> Mapping[Direction, Profile]:

@@ -13,6 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 from math import ceil, inf, log2
+from typing import ClassVar
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from hockeystick.accountants.monte_carlo.pilot import (
     steepness,
     unamplified_epsilon,
 )
+from hockeystick.accountants.monte_carlo.release import release_delta
 from hockeystick.accountants.monte_carlo.run import MARGIN, Node, Run, fingerprint
 from hockeystick.accountants.monte_carlo.statistics import Tally, profiles_of
 from hockeystick.accountants.monte_carlo.tilt import Family, Tilt
@@ -43,6 +45,8 @@ PATIENCE = 4.0
 """An attempt ends unsuccessfully at this multiple of the samples that its pilot foresaw."""
 LONGEST = 4.0 * 3600.0
 """Seconds on one core; fractions are not tuned for more work than this."""
+FEWEST = 1e4
+"""Samples that every attempt may have, however slow."""
 CHUNK_SECONDS = 0.25
 CHUNK_SIZES = (64, 65536)
 GROWTH = 1.4
@@ -76,8 +80,15 @@ class Campaign:
     question: Question
     options: MonteCarlo
     watch: Watch
+    statement: Statement = Statement.CONFIDENCE
     tallies: list[Tally] = field(default_factory=list)
     known: dict[Direction, Profile] = field(default_factory=dict)
+    closed: bool = True
+    """Whether the bounds came as close as was asked; they hold in any case."""
+
+    shares: ClassVar[Sequence[float]] = ATTEMPT_SHARES
+    upper_share: ClassVar[float] = 0.5
+    """Of the failure probability, for upper bounds; the rest is for lower ones."""
 
     def __post_init__(self) -> None:
         self.family: Family = family_of(self.pair)
@@ -88,26 +99,39 @@ class Campaign:
         self.pilots = np.random.Generator(np.random.SFC64(np.random.SeedSequence(words)))
 
     def profiles(self, side: Side) -> dict[Direction, Profile]:
-        """The bounds of this side."""
-        return profiles_of(self.tallies, self.known, side)
+        """The bounds of this side; where the failure probability is part of delta, it is in them."""
+        found = profiles_of(self.tallies, self.known, side)
+        if self.statement is Statement.ESTIMATE_VERIFY_RELEASE and side is Side.UPPER:
+            return {direction: self._released(profile) for direction, profile in found.items()}
+        return found
 
-    def claim(self, statement: Statement = Statement.CONFIDENCE) -> MonteCarloClaim:
+    def _released(self, profile: Profile) -> Profile:
+        return lambda epsilon: release_delta(profile(epsilon), self.options.failure_probability)
+
+    def claim(self) -> MonteCarloClaim:
         """All attempts, for a certificate."""
         runs = tuple(RunClaim(run=one.run, chunks=one.chunks) for one in self.tallies if one.chunks)
-        return MonteCarloClaim(statement=statement, failure_probability=self.options.failure_probability, runs=runs)
+        failure = self.options.failure_probability
+        return MonteCarloClaim(statement=self.statement, failure_probability=failure, closed=self.closed, runs=runs)
+
+    def estimate(self) -> float:
+        """Roughly the delta that is asked for, by pilots alone: no bound."""
+        self.learn_known()
+        return max(aim.delta for aim in self.aims())
 
     def sample(self) -> None:
         """Draw what the question needs; stops early, with the bounds so far, when the time is over."""
         self.learn_known()
-        aims = self._aims()
+        aims = self.aims()
         main = max(aims, key=lambda aim: aim.epsilon if self.question.delta is not None else aim.delta)
         ordered = sorted(aims, key=lambda one: one is not main)
         for place, aim in enumerate(ordered):
             sides = (Side.UPPER, Side.LOWER) if aim is main else (Side.UPPER,)
             share = Watch(self.watch.remaining() / (len(ordered) - place), self.watch.on_tick)
             try:
-                self._pursue(aim, sides, share)
+                self.pursue(aim, sides, share)
             except BudgetExceededError:
+                self.closed = False
                 if not any(one.chunks for one in self.tallies):
                     raise
 
@@ -118,17 +142,19 @@ class Campaign:
             if known is not None:
                 self.known[direction] = known
 
-    def _aims(self) -> list[Aim]:
+    def aims(self) -> list[Aim]:
         """The directions that have to be sampled; remove always is."""
-        remove = self._aim(Direction.REMOVE)
+        remove = self.aim(Direction.REMOVE)
         known = self.known.get(Direction.ADD)
         at = self.question.epsilon if self.question.epsilon is not None else remove.epsilon
         enough = self.question.delta if self.question.delta is not None else remove.delta
         if known is not None and known(at) <= SPARED * enough:
             return [remove]
-        return [remove, self._aim(Direction.ADD)]
+        return [remove, self.aim(Direction.ADD)]
 
-    def _aim(self, direction: Direction) -> Aim:
+    def aim(self, direction: Direction) -> Aim:
+        """Where the question's answer is in one direction, by pilots."""
+
         def propose(epsilon: float) -> Sequence[Tilt]:
             return self.family.propose(self.pair, direction, epsilon)
 
@@ -139,29 +165,34 @@ class Campaign:
             highest = unamplified_epsilon(self.pair, self.question.delta)
             epsilon = search_epsilon(propose, self.question.delta, highest, self.pilots, self.watch)
         width = 0.5 * self.options.ratio
-        choices = rank(propose(epsilon), epsilon, width, self._failure(0), self.pilots, self.watch)
+        choices = rank(propose(epsilon), epsilon, width, self.failure(0), self.pilots, self.watch)
         best = choices[0].pilot
         return Aim(direction, epsilon, best.mean(epsilon), steepness(best, epsilon), choices)
 
-    def _failure(self, attempt: int) -> float:
+    def failure(self, attempt: int) -> float:
         """Of one node of one side."""
-        return 0.5 * self.options.failure_probability * ATTEMPT_SHARES[attempt] / len(FRACTIONS)
+        return self.upper_share * self.options.failure_probability * self.shares[attempt] / len(FRACTIONS)
 
-    def _pursue(self, aim: Aim, sides: Sequence[Side], watch: Watch) -> None:
-        """Attempts at one direction until its bounds are close."""
-        for attempt, choice in enumerate(aim.choices[: len(ATTEMPT_SHARES)]):
-            run = self._freeze(aim, choice, sides, self._failure(attempt))
-            if self._draw(aim, choice, run, watch):
+    def pursue(self, aim: Aim, sides: Sequence[Side], watch: Watch) -> None:
+        """Attempts at one direction until one succeeds."""
+        for attempt, choice in enumerate(aim.choices[: len(self.shares)]):
+            planned = min(self.plan(aim, choice), max(LONGEST / choice.tilt.cost, FEWEST))
+            run = self._freeze(aim, choice, planned, sides, self.failure(attempt))
+            if self._draw(aim, choice, run, planned, watch):
                 return
+        self.closed = False
 
-    def _freeze(self, aim: Aim, choice: Choice, sides: Sequence[Side], failure: float) -> Run:
+    def plan(self, aim: Aim, choice: Choice) -> float:
+        """How many samples an attempt will probably need."""
+        return choice.samples
+
+    def _freeze(self, aim: Aim, choice: Choice, planned: float, sides: Sequence[Side], failure: float) -> Run:
         tilt = choice.tilt
-        planned = min(choice.samples, max(LONGEST / tilt.cost, 1e4))
         nodes = [
             node
             for side in sides
             if side in tilt.sides
-            for epsilon in self._places(aim, side)
+            for epsilon in self.places(aim, side)
             for node in _nodes(choice.pilot, side, epsilon, planned, failure)
         ]
         fewest, most = CHUNK_SIZES
@@ -176,7 +207,7 @@ class Campaign:
             seed=self.seed,
         )
 
-    def _places(self, aim: Aim, side: Side) -> list[float]:
+    def places(self, aim: Aim, side: Side) -> list[float]:
         """The epsilons of the nodes of a side, ascending."""
         if self.question.epsilon is not None:
             return [self.question.epsilon]
@@ -192,14 +223,14 @@ class Campaign:
             far = [edge * (1.0 - 2.0**j / 64.0) for j in range(6)]
         return sorted({min(epsilon, 700.0) for epsilon in near + far if epsilon >= 0.0})
 
-    def _draw(self, aim: Aim, choice: Choice, run: Run, watch: Watch) -> bool:
-        """Draw chunks in rounds until the bounds are close (True) or patience is over (False)."""
+    def _draw(self, aim: Aim, choice: Choice, run: Run, planned: float, watch: Watch) -> bool:
+        """Draw chunks in rounds until the attempt has succeeded (True) or failed (False)."""
         ledger, executor = self.options.ledger, self.options.executor
         result = Tally.empty(run)
         self.tallies.append(result)
-        planned = max(choice.samples / run.chunk_size, 1.0)
-        most = ceil(min(PATIENCE * planned, 1e12))
-        target = max(1, ceil(min(FIRST_ROUND * planned, 1e6)))
+        expected = max(planned / run.chunk_size, 1.0)
+        most = ceil(min(PATIENCE * expected, 1e12))
+        target = max(1, ceil(min(FIRST_ROUND * expected, 1e6)))
         while True:
             self._take_stored(result, target)
             present = ledger.streams(run)
@@ -210,8 +241,9 @@ class Campaign:
                     result.add(chunk)
                     watch.tick()
             self._take_stored(result, target)
-            if self._close(aim, result):
-                return True
+            verdict = self.verdict(aim, result, planned)
+            if verdict is not None:
+                return verdict
             if target >= most:
                 return False
             target = min(max(target + 1, ceil(GROWTH * target)), most)
@@ -221,24 +253,27 @@ class Campaign:
         for chunk in islice(self.options.ledger.chunks(result.run, result.chunks), max(target - result.chunks, 0)):
             result.add(chunk)
 
-    def _close(self, aim: Aim, result: Tally) -> bool:
-        """Whether the bounds of a run are as close as was asked, where it was aimed."""
-        upper, lower = result.bound(Side.UPPER), result.bound(Side.LOWER)
-        at = min(upper or lower, key=lambda epsilon: abs(epsilon - aim.epsilon))
-        over = upper.get(at, inf)
-        if lower:
-            under = lower[min(lower, key=lambda epsilon: abs(epsilon - aim.epsilon))]
-            return over <= under * (1.0 + self.options.ratio) if upper else self._half(result.mean(at), under)
+    def verdict(self, aim: Aim, result: Tally, planned: float) -> bool | None:
+        """Whether an attempt has succeeded or failed; None to go on."""
         main = self.tallies[0]
-        if result is not main and self._settled(main, upper):
-            return True
-        return self._half(over, result.mean(at))
+        return True if self.tight(aim, result) or (result is not main and self._settled(main, result)) else None
 
-    def _half(self, above: float, below: float) -> bool:
-        return below > 0.0 and above <= below * (1.0 + 0.5 * self.options.ratio)
+    def tight(self, aim: Aim, result: Tally) -> bool:
+        """Whether the bounds of a run are as close as was asked, where it was aimed."""
 
-    def _settled(self, main: Tally, upper: dict[float, float]) -> bool:
+        def at(bounds: dict[float, float]) -> float | None:
+            return bounds[min(bounds, key=lambda epsilon: abs(epsilon - aim.epsilon))] if bounds else None
+
+        upper, lower = at(result.bound(Side.UPPER)), at(result.bound(Side.LOWER))
+        mean = result.mean(min((node.epsilon for node in result.run.nodes), key=lambda one: abs(one - aim.epsilon)))
+        whole, half = 1.0 + self.options.ratio, 1.0 + 0.5 * self.options.ratio
+        if upper is not None and lower is not None:
+            return upper <= lower * whole
+        return mean > 0.0 and (upper or mean) <= mean * half and mean <= (mean if lower is None else lower) * half
+
+    def _settled(self, main: Tally, result: Tally) -> bool:
         """Whether the other direction's upper bounds cannot change the answer any more."""
+        upper = result.bound(Side.UPPER)
         if self.question.epsilon is not None:
             return upper[self.question.epsilon] <= main.bound(Side.UPPER).get(self.question.epsilon, 0.0)
         assert self.question.delta is not None
@@ -257,13 +292,3 @@ def _nodes(pilot: Pilot, side: Side, epsilon: float, planned: float, failure: fl
     for share in FRACTIONS:
         theta = bet_from_pilot(side, values, largest, max(int(planned * share), 16), failure)
         yield Node(side=side, epsilon=epsilon, theta=theta, largest=largest, failure=failure)
-
-
-def campaign(pair: DominatingPair, question: Question, options: MonteCarlo, watch: Watch) -> Campaign:
-    """The campaign for a question about a pair: sampled on the first call, the same one afterwards."""
-    key = fingerprint(family_of(pair), pair), question
-    if key not in options.campaigns:
-        made = Campaign(pair, question, options, watch)
-        made.sample()
-        options.campaigns[key] = made
-    return options.campaigns[key]

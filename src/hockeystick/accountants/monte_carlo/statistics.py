@@ -116,8 +116,7 @@ def profiles_of(tallies: Sequence[Tally], known: Mapping[Direction, Profile], si
         ]
         if side is Side.UPPER and direction in known:
             parts.append(known[direction])
-        if parts or side is Side.UPPER:
-            found[direction] = best_profile(parts, side)
+        found[direction] = best_profile(parts, side)
     return found
 
 

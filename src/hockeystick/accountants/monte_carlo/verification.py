@@ -46,7 +46,7 @@ def rederived(
     """
     family = family_of(pair)
     subject = fingerprint(family, pair)
-    result = Campaign(pair, question, options, watch)
+    result = Campaign(pair, question, options, watch, claim.statement, closed=claim.closed)
     runs = [one.run for one in claim.runs]
     if len({run.key for run in runs}) < len(runs):
         raise VerificationError("The 'monte_carlo.runs' field names a run twice.")
