@@ -20,7 +20,8 @@ from hockeystick import (
     certify,
 )
 from hockeystick.accountants.base import Settings
-from hockeystick.calibration import LARGEST_NOISE, SMALLEST_NOISE, calibrate_and_certify, smallest_passing
+from hockeystick.bracketing import LARGEST_NOISE, SMALLEST_NOISE, smallest_passing
+from hockeystick.calibration import calibrate_and_certify
 from hockeystick.certification import EPSILON_NODES
 from hockeystick.errors import BudgetExceededError, CannotCertifyError, InvalidInputError, UnsupportedError
 from hockeystick.laws.grid import Resolution

@@ -3,7 +3,7 @@
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.laws.warm_up import compile_kernels
 from hockeystick.mechanism import Mechanism
-from hockeystick.pairs.registry import pair_type, registered
+from hockeystick.pairs.registry import pair_types, registered
 
 
 def warm_up(mechanism: Mechanism | None = None) -> None:
@@ -17,5 +17,5 @@ def warm_up(mechanism: Mechanism | None = None) -> None:
     if key is None:
         return
     for one in ACCOUNTANTS.values():
-        if one.covers(pair_type(*key)):
+        if any(one.covers(kind) for kind in pair_types(*key)):
             one.warm_up()

@@ -83,7 +83,7 @@ def merge(
     if json:
         common.emit_json({"added": added, "runs": len(summaries), "chunks": chunks})
     else:
-        common.emit(f"{added} chunks added; {target} has {_counted(len(summaries), chunks)}")
+        common.emit(f"{_several(added, 'chunk')} added; {target} has {_counted(len(summaries), chunks)}")
 
 
 @app.command("verify")
@@ -162,7 +162,7 @@ def prune(
         common.emit_json({"dropped": [one.key for one in gone], "kept": [one.key for one in left]})
         return
     for one in gone:
-        common.emit(f"dropped run {one.key[:12]} with {one.chunks} chunks")
+        common.emit(f"dropped run {one.key[:12]} with {_several(one.chunks, 'chunk')}")
     common.emit(f"{file} has {_counted(len(left), sum(one.chunks for one in left))}")
 
 
@@ -293,7 +293,11 @@ def _redrawn_json(one: "Redrawn") -> dict[str, Any]:
 
 
 def _counted(runs: int, chunks: int) -> str:
-    return f"{runs} run{'' if runs == 1 else 's'} and {chunks} chunk{'' if chunks == 1 else 's'}"
+    return f"{_several(runs, 'run')} and {_several(chunks, 'chunk')}"
+
+
+def _several(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _whole_number(name: str, text: str) -> int:

@@ -1,11 +1,19 @@
 """Which dominating pair belongs to which combination of strategy and sampler: one line each."""
 
 from collections.abc import Callable
-from typing import cast, get_type_hints
+from typing import cast, get_args, get_type_hints
 
 from hockeystick.errors import UnsupportedError
 from hockeystick.mechanism import Mechanism
-from hockeystick.pairs import averaged_steps, bin_mixture, independent_steps, known_batches, shuffled_batches
+from hockeystick.pairs import (
+    averaged_steps,
+    bin_mixture,
+    independent_steps,
+    known_batches,
+    min_separated,
+    shuffled_batches,
+    subset_mixture,
+)
 from hockeystick.pairs.base import DominatingPair
 
 ANY = "any other"
@@ -19,13 +27,16 @@ PAIRS: dict[tuple[str, str], Callable[[Mechanism], DominatingPair]] = {
     ("identity", "shuffle"): shuffled_batches.from_shuffle,
     (ANY, "deterministic"): known_batches.from_deterministic,
     (ANY, "balls_in_bins"): bin_mixture.from_balls_in_bins,
+    (ANY, "poisson"): subset_mixture.from_poisson,
+    (ANY, "b_min_sep"): min_separated.from_b_min_sep,
+    (ANY, "multi_attribution"): min_separated.from_multi_attribution,
 }
 
 
-def pair_type(strategy: str, sampler: str) -> type[DominatingPair]:
-    """The type of pair that a registered combination leads to."""
+def pair_types(strategy: str, sampler: str) -> tuple[type[DominatingPair], ...]:
+    """The types of pair that a registered combination may lead to, depending on the options of the sampler."""
     kind = get_type_hints(PAIRS[strategy, sampler])["return"]
-    return cast(type[DominatingPair], kind)
+    return cast(tuple[type[DominatingPair], ...], get_args(kind) or (kind,))
 
 
 def registered(strategy: str, sampler: str) -> tuple[str, str] | None:

@@ -1,9 +1,21 @@
 """Correlated noise under b-min-sep subsampling: a mixture of Gaussians over participations that renew themselves."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
-from hockeystick.pairs.base import DominatingPair
+import numpy as np
+from numba import njit
+
+from hockeystick.errors import UnsupportedError
+from hockeystick.mechanism import Mechanism
+from hockeystick.pairs.base import DominatingPair, require
+from hockeystick.samplers import BMinSep, MultiAttribution
 from hockeystick.strategies import StrategyMatrix
+from hockeystick.strategies.matrix.base import BLOCK, Array
+from hockeystick.strategies.sensitivity import min_separation
+
+MAX_ENTRIES = 1 << 26
+"""The columns of more than this many entries would take more than half a gigabyte."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -11,12 +23,17 @@ class RenewalMixture(DominatingPair):
     """``P = E N(C x, sigma^2 I)`` against ``Q = N(0, sigma^2 I)``, x the random participations; add swaps them.
 
     An example that is available at a step is taken with probability q; once taken it is unavailable for the next
-    ``min_sep - 1`` steps.
+    ``min_sep - 1`` steps. With k_u examples, the number that is taken at an available step is Binomial(k_u, q), and
+    any positive number makes all of them unavailable.
+
+    The pair dominates the mechanism with adaptively chosen gradients for every causal, non-negative C, Toeplitz or
+    not, banded or not, and is attained by constant ones, where the batches of all other examples are independent of
+    the coins of these (docs/theory/monte-carlo/renewal.md).
 
     Attributes:
         matrix: C, with n columns.
         min_sep: b.
-        participation_prob: q, the chance of an available example to be taken at a step.
+        participation_prob: q, the chance of an available example to be taken at a step; below 1.
         warm_start: whether the first steps are in the stationary state; otherwise all examples start available.
         examples_per_user: k_u; with 1 the unit of privacy is an example.
     """
@@ -29,5 +46,207 @@ class RenewalMixture(DominatingPair):
 
     @property
     def full_sensitivity(self) -> float:
-        """TO BE WRITTEN."""
-        raise NotImplementedError
+        """``k_u max |sum_{i in S} C[:, i]|`` over the sets S of steps that are min_sep apart: all that x can be.
+
+        Rounded up already, so that no error is left to add; where it is not exact it is an upper bound
+        (:func:`hockeystick.strategies.sensitivity.min_separation`).
+        """
+        return self.examples_per_user * _largest_norm(self.matrix, self.min_sep)
+
+    @property
+    def banded(self) -> bool:
+        """Whether columns of two participations never overlap, which makes the recursion for X exact."""
+        return self.matrix.bands <= self.min_sep
+
+    @property
+    def too_large(self) -> str | None:
+        """Why :attr:`columns` cannot be had, or None."""
+        if self.matrix.rows != self.matrix.steps:
+            return f"it needs a square strategy matrix, not one of {self.matrix.rows} rows"
+        if self.matrix.steps * self.matrix.bands > MAX_ENTRIES:
+            return f"it needs all entries of C, more than {MAX_ENTRIES} here"
+        return None
+
+    @property
+    def columns(self) -> Array:
+        """``columns[j, d] = C[j + d, j]``, 0 beyond the end, shape (n, p) with p the bands of C. Do not write."""
+        return _columns(self.matrix)
+
+    @property
+    def hit_prob(self) -> float:
+        """``h = 1 - (1 - q)^k_u``: the chance that an available step takes any of the examples."""
+        return float(-np.expm1(self.examples_per_user * np.log1p(-self.participation_prob)))
+
+    @property
+    def first_available(self) -> Array:
+        """Probabilities that the examples are available from step u = 1, 2, ... on for the first time.
+
+        Shape (1,) when cold, (min_sep,) when warm: ``1 / (1 + (b-1) h)``, then ``h / (1 + (b-1) h)`` for each u.
+        """
+        if not self.warm_start:
+            return np.ones(1)
+        weights = np.full(self.min_sep, self.hit_prob)
+        weights[0] = 1.0
+        return weights / (1.0 + (self.min_sep - 1) * self.hit_prob)
+
+    @property
+    def availability(self) -> Array:
+        """Probability that the examples are available, at each step; shape (n,). Relative error below 8 n roundoffs.
+
+        ``E x_t = k_u q a_t`` and ``E x_t^2 = (k_u q (1 - q) + (k_u q)^2) a_t`` for these a_t.
+        """
+        return _availability(self.matrix.steps, self.min_sep, self.hit_prob, self.first_available)
+
+    @property
+    def overlaps(self) -> Array:
+        """At least ``max_S sum_{j in S} <c_i, c_j>`` over sets S of steps that are min_sep apart, all from i + min_sep.
+
+        Shape (n,), kappa of the non-banded recursion; zero for a banded C. O(n^2 rows) once, for square C or not.
+        """
+        return _overlaps(self.matrix, self.min_sep)
+
+
+@lru_cache(maxsize=8)
+def _largest_norm(matrix: StrategyMatrix, min_sep: int) -> float:
+    return min_separation(matrix, min_sep).value
+
+
+@lru_cache(maxsize=4)
+def _columns(matrix: StrategyMatrix) -> Array:
+    steps, bands = matrix.steps, matrix.bands
+    packed = np.zeros((steps, bands))
+    for first in range(0, steps, BLOCK):
+        which = np.arange(first, min(first + BLOCK, steps))
+        block = matrix.columns(which)
+        rows = which[:, None] + np.arange(bands)[None, :]
+        inside = rows < steps
+        packed[which] = np.where(inside, block[np.minimum(rows, steps - 1), np.arange(which.size)[:, None]], 0.0)
+    packed.flags.writeable = False
+    return packed
+
+
+@lru_cache(maxsize=4)
+def _overlaps(matrix: StrategyMatrix, min_sep: int) -> Array:
+    found = np.zeros(matrix.steps)
+    if matrix.bands > min_sep:
+        column = matrix.toeplitz_column
+        if column is not None:
+            _best_of_toeplitz(column, min_sep, found)
+        else:
+            _best_of_all(matrix, min_sep, found)
+        # Sums of products of non-negative entries: fewer than 2 n additions, each entry within the matrix's rounding.
+        found *= 1.0 + 8.0 * matrix.rounding
+    found.flags.writeable = False
+    return found
+
+
+def _best_of_all(matrix: StrategyMatrix, min_sep: int, found: Array) -> None:
+    """One block of columns against those after it, by matrix products."""
+    for first in range(0, matrix.steps, BLOCK):
+        which = np.arange(first, min(first + BLOCK, matrix.steps))
+        columns = matrix.columns(which)
+        products = np.zeros((which.size, matrix.steps))
+        for start in range(first, matrix.steps, BLOCK):
+            other = np.arange(start, min(start + BLOCK, matrix.steps))
+            products[:, other] = columns.T @ matrix.columns(other)
+        for row, i in enumerate(which):
+            found[i] = _best_after(products[row], int(i) + min_sep, min_sep)
+
+
+@njit(cache=True)
+def _best_of_toeplitz(column: Array, min_sep: int, found: Array) -> None:
+    """``<c_i, c_{i+l}>`` gains one term, ``column[n-1-i-l] column[n-1-i]``, when i falls by one. O(n^2)."""
+    n = column.size
+    products = np.zeros(n)  # by the lag l; only the lags below n - i are of columns that exist
+    for i in range(n - 1, -1, -1):
+        length = n - i
+        for lag in range(length):
+            products[lag] += column[length - 1 - lag] * column[length - 1]
+        found[i] = _best_after(products[:length], min_sep, min_sep)
+
+
+@njit(cache=True)
+def _best_after(products: Array, first: int, min_sep: int) -> float:
+    """``max sum_{j in S} products[j]`` over sets S of places from ``first`` on, min_sep apart. O(places)."""
+    best = np.zeros(max(products.size - first, 0) + min_sep + 1)
+    for j in range(products.size - 1, first - 1, -1):
+        best[j - first] = max(best[j - first + 1], products[j] + best[j - first + min_sep])
+    return float(best[0])
+
+
+@njit(cache=True)
+def _availability(steps: int, min_sep: int, hit: float, first: Array) -> Array:
+    """``a_t = (1 - hit) a_{t-1} + hit a_{t-b} + P(first available at t)``: no subtraction, five roundings a step."""
+    found = np.zeros(steps)
+    for t in range(steps):
+        value = first[t] if t < first.size else 0.0
+        if t >= 1:
+            value += (1.0 - hit) * found[t - 1]
+        if t >= min_sep:
+            value += hit * found[t - min_sep]
+        found[t] = value
+    return found
+
+
+def from_b_min_sep(mechanism: Mechanism) -> RenewalMixture:
+    """b-min-sep subsampling with any strategy matrix; the unit of privacy is an example.
+
+    Raises: UnsupportedError for truncated batches, and for q = 1, which is another sampler.
+    """
+    sampler = require(mechanism.sampler, BMinSep)
+    if sampler.truncated_batch_size is not None:
+        raise UnsupportedError(
+            f"The 'truncated_batch_size' field must be left out for this pair. Got {sampler.truncated_batch_size} "
+            f"instead."
+        )
+    return RenewalMixture(
+        noise_multiplier=mechanism.sigma,
+        matrix=mechanism.matrix,
+        min_sep=sampler.min_sep,
+        participation_prob=_below_one(sampler.participation_prob, sampler.min_sep, sampler.warm_start),
+        warm_start=sampler.warm_start,
+    )
+
+
+def from_multi_attribution(mechanism: Mechanism) -> RenewalMixture:
+    """b-min-sep subsampling by user, with any strategy matrix, where every user has a single example.
+
+    Exclusion and warm-up only remove participations of the examples of one user, and C is non-negative, so the cold
+    start covers any warm-up. With more examples for a user the pair would also need the batches of everybody else
+    to be independent of that user's coins. The scheme does not promise this: an example of several users that is
+    sampled keeps out their other examples, and so the later batches tell that it was sampled.
+
+    Raises: UnsupportedError for more than one example per user; for exclusion by participating examples, whose
+    validity is a conjecture; for q = 1.
+    """
+    sampler = require(mechanism.sampler, MultiAttribution)
+    if sampler.exclusion != "sampled":
+        raise UnsupportedError(
+            f"The 'exclusion' field must be 'sampled': nobody has proved an analysis of {sampler.exclusion!r}."
+        )
+    if sampler.examples_per_user > 1:
+        raise UnsupportedError(
+            f"The 'examples_per_user' field must be 1. Got {sampler.examples_per_user} instead: examples that share "
+            f"users exclude each other, so the batches of other users reveal whose examples were sampled, and the "
+            f"amplification of b-min-sep subsampling does not hold."
+        )
+    return RenewalMixture(
+        noise_multiplier=mechanism.sigma,
+        matrix=mechanism.matrix,
+        min_sep=sampler.min_sep,
+        participation_prob=_below_one(sampler.sampling_prob, sampler.min_sep, warm_start=False),
+        warm_start=False,
+    )
+
+
+def _below_one(prob: float, min_sep: int, warm_start: bool) -> float:
+    if prob < 1.0:
+        return prob
+    if warm_start and min_sep > 1:
+        what = f"balls-in-bins over {min_sep} bins: use the sampler 'balls_in_bins', whose analysis is exact"
+    else:
+        what = f"no sampling at all: every example is in the batches 1, 1 + {min_sep}, ..., without amplification"
+    raise UnsupportedError(
+        f"The 'sampling_prob' field must be smaller for this analysis: as large as it is, every available example is "
+        f"taken, and the scheme is {what}."
+    )

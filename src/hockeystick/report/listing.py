@@ -4,7 +4,7 @@ from collections.abc import Callable
 from inspect import getdoc
 
 from hockeystick.accountants.registry import ACCOUNTANTS
-from hockeystick.pairs.registry import PAIRS, pair_type
+from hockeystick.pairs.registry import PAIRS, pair_types
 from hockeystick.samplers import SAMPLERS
 from hockeystick.strategies import STRATEGIES
 
@@ -38,7 +38,8 @@ def _accountants() -> list[dict[str, str]]:
 def _support() -> list[dict[str, str]]:
     rows = []
     for strategy, sampler in PAIRS:
-        names = [one.name for one in ACCOUNTANTS.values() if one.covers(pair_type(strategy, sampler))]
+        kinds = pair_types(strategy, sampler)
+        names = [one.name for one in ACCOUNTANTS.values() if any(one.covers(kind) for kind in kinds)]
         rows.append({"name": f"{strategy} with {sampler}", "summary": ", ".join(names)})
     return rows
 

@@ -7,21 +7,30 @@ from typing import Annotated, get_args
 
 from pydantic import Field
 
+from hockeystick.samplers.attribution import Attribution, bound_contributions
+from hockeystick.samplers.b_min_sep import BMinSep, BMinSepOptions
 from hockeystick.samplers.balls_in_bins import BallsInBins, BallsInBinsOptions
 from hockeystick.samplers.base import Batch, BatchSampler, Data, SchemeOptions
 from hockeystick.samplers.deterministic import Deterministic, DeterministicOptions
+from hockeystick.samplers.multi_attribution import MultiAttribution, MultiAttributionOptions
 from hockeystick.samplers.poisson import Poisson, PoissonOptions
 from hockeystick.samplers.random_allocation import RandomAllocation, RandomAllocationOptions
 from hockeystick.samplers.shuffle import Shuffle, ShuffleOptions
 
 Sampler = Annotated[
-    Deterministic | Shuffle | Poisson | RandomAllocation | BallsInBins,
+    Deterministic | Shuffle | Poisson | RandomAllocation | BallsInBins | BMinSep | MultiAttribution,
     Field(discriminator="kind"),
 ]
 """Any sampler, told apart by ``kind``."""
 
 SamplerOptions = Annotated[
-    DeterministicOptions | ShuffleOptions | PoissonOptions | RandomAllocationOptions | BallsInBinsOptions,
+    DeterministicOptions
+    | ShuffleOptions
+    | PoissonOptions
+    | RandomAllocationOptions
+    | BallsInBinsOptions
+    | BMinSepOptions
+    | MultiAttributionOptions,
     Field(discriminator="kind"),
 ]
 """What a plan says about any sampler, told apart by ``kind``."""
@@ -36,6 +45,9 @@ SAMPLER_OPTIONS: dict[str, type[SchemeOptions]] = {
 __all__ = [
     "SAMPLERS",
     "SAMPLER_OPTIONS",
+    "Attribution",
+    "BMinSep",
+    "BMinSepOptions",
     "BallsInBins",
     "BallsInBinsOptions",
     "Batch",
@@ -43,6 +55,8 @@ __all__ = [
     "Data",
     "Deterministic",
     "DeterministicOptions",
+    "MultiAttribution",
+    "MultiAttributionOptions",
     "Poisson",
     "PoissonOptions",
     "RandomAllocation",
@@ -52,4 +66,5 @@ __all__ = [
     "SchemeOptions",
     "Shuffle",
     "ShuffleOptions",
+    "bound_contributions",
 ]

@@ -213,6 +213,8 @@ def _first(excluded: Callable[[float], bool], start: float, end: float) -> float
     """Bisect between ``start`` and ``end``, which may be on either side, for the nearest point known as excluded."""
     while abs(end - start) > 1e-13 * max(start, end):
         middle = 0.5 * (start + end)
+        if middle in (start, end):  # there is no number in between
+            break
         if excluded(middle):
             end = middle
         else:

@@ -1,11 +1,20 @@
 """All families of tilts: one line each."""
 
+from hockeystick.accountants.monte_carlo import bins, renewal, shuffles, subsets, truncated
 from hockeystick.accountants.monte_carlo.tilt import Family
 from hockeystick.pairs.base import DominatingPair
 
-_ALL: tuple[Family, ...] = ()
-
-FAMILIES: dict[type[DominatingPair], Family] = {family.pair: family for family in _ALL}
+FAMILIES: dict[type[DominatingPair], Family] = {
+    family.pair: family
+    for family in (
+        bins.FAMILY,
+        bins.EQUAL_FAMILY,
+        renewal.FAMILY,
+        truncated.FAMILY,
+        subsets.FAMILY,
+        shuffles.FAMILY,
+    )
+}
 
 
 def family_of(pair: DominatingPair) -> Family:

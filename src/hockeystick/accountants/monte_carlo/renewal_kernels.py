@@ -1,0 +1,312 @@
+"""Draws outputs of a renewal mixture and evaluates its likelihood ratio by the backward recursion.
+
+With the columns and the outputs in units of sigma (``a_i = c_i / sigma``, ``y ~ N(0, I)`` under Q)
+
+    ``f_i = (1-h) f_{i+1} + E_i f_{i+b}``,   ``f_i = 1`` beyond n,
+    ``E_i = sum_{j=1..k} w_j exp(j (<a_i, y> - shift_i) - j^2 |a_i|^2 / 2)``,   ``w_j = P(Binomial(k, q) = j)``,
+
+and ``X = sum_u P(first available at u) f_u``. Shifts are zero but for the add direction of a matrix that is not
+banded (docs/theory/monte-carlo/renewal.md).
+
+The recursion runs on doubles that share a power of two, which is looked at once in b steps. With ``E = max_i E_i / h``
+and ``e^D = max(1, E) (1-h)^{-b}``, any two values less than b steps apart have a ratio of at most e^D, and the b values
+that follow one of them are within e^{2D} of it. So nothing over- or underflows for ``D <= RANGE``; samples beyond
+that, which occur when sigma is very small, run in logarithms.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+RANGE = 300.0
+COMMON = 2.0**32
+"""The newest value is brought back to 1 when it leaves 1 / COMMON to COMMON."""
+TILE = 512
+"""Steps whose exponents are formed at a time: they stay in the fastest cache."""
+SMALLEST = -700.0
+"""Exponents below this count as this, which changes X by less than a part in ``e^(700 - RANGE)``."""
+CONTRACT = {"contract"}
+"""A product and a sum may be rounded once."""
+
+_OCTAVE = math.log(2.0)
+_PER_OCTAVE = 1.0 / _OCTAVE
+_OCTAVE_HIGH = float.fromhex("0x1.62e42feep-1")
+"""ln 2 with its last 21 bits cleared: products with small integers are exact."""
+_OCTAVE_LOW = float.fromhex("0x1.a39ef35793c76p-33")
+_SHIFTER = 1.5 * 2.0**52
+"""Added to a double it rounds it to an integer, which the lowest bits of the sum then hold."""
+_F13 = 1.0 / math.factorial(13)
+_LOWER = tuple(1.0 / math.factorial(k) for k in range(12, -1, -1))
+
+
+class Recursion(NamedTuple):
+    """What the kernels know of a pair.
+
+    Attributes:
+        taps: columns of C / sigma, shape (p, n): ``taps[d, i] = C[i + d, i] / sigma``; (p, 1) when they are all the
+            first one, moved down and cut off at the end.
+        half_squares: ``|a_i|^2 / 2``, shape (n,).
+        shifts: shape (n,).
+        log_weights: ``log w_j`` for j = 1..k, shape (k,).
+        log_stay: ``log(1 - h)``.
+        min_sep: b.
+        first: ``P(first available at u)`` for u = 1, 2, ..., shape (1,) or (b,).
+    """
+
+    taps: Array
+    half_squares: Array
+    shifts: Array
+    log_weights: Array
+    log_stay: float
+    min_sep: int
+    first: Array
+
+
+@njit(cache=True, nogil=True)
+def draw(rng: np.random.Generator, law: Recursion, of_p: bool, losses: Array) -> None:
+    """Fill with ``log X``, y ~ P, or with ``-log X``, y ~ Q. O(n p) time a sample, O(n + p + b) memory."""
+    n = law.half_squares.size
+    y = np.zeros(n + law.taps.shape[0])
+    work = workspace(law)
+    for sample in range(losses.size):
+        for i in range(n):
+            y[i] = rng.standard_normal()
+        if of_p:
+            participate(rng, law, y)
+            losses[sample] = log_ratio(y, law, work)
+        else:
+            losses[sample] = -log_ratio(y, law, work)
+
+
+@njit(cache=True, nogil=True)
+def log_ratios(outputs: Array, law: Recursion, found: Array) -> None:
+    """Fill with ``log X`` at each of the outputs y / sigma, shape (samples, n)."""
+    n = law.half_squares.size
+    y = np.zeros(n + law.taps.shape[0])
+    work = workspace(law)
+    for sample in range(found.size):
+        y[:n] = outputs[sample]
+        found[sample] = log_ratio(y, law, work)
+
+
+@njit(cache=True, nogil=True)
+def participate(rng: np.random.Generator, law: Recursion, y: Array) -> None:
+    """Add the columns of one run's participations to y, shape (n + p,), of which the last p stay zero."""
+    n, p = law.half_squares.size, law.taps.shape[0]
+    step = 0
+    at = rng.random()
+    while step < law.first.size - 1 and at >= law.first[step]:
+        at -= law.first[step]
+        step += 1
+    while step < n:
+        skipped = np.floor(np.log(1.0 - rng.random()) / law.log_stay)
+        if skipped >= n - step:
+            return
+        step += int(skipped)
+        count = float(_taken(rng, law))
+        column = min(step, law.taps.shape[1] - 1)
+        for d in range(min(p, n - step)):
+            y[step + d] += count * law.taps[d, column]
+        step += law.min_sep
+
+
+@njit(cache=True, nogil=True)
+def _taken(rng: np.random.Generator, law: Recursion) -> int:
+    """A Binomial(k, q), given that it is positive."""
+    k = law.log_weights.size
+    if k == 1:
+        return 1
+    at = rng.random() * -np.expm1(law.log_stay)
+    for count in range(1, k):
+        at -= np.exp(law.log_weights[count - 1])
+        if at < 0.0:
+            return count
+    return k
+
+
+class Workspace(NamedTuple):
+    """Scratch memory of :func:`log_ratio`; the integers are views of the bits of the doubles before them."""
+
+    products: Array
+    values: Array
+    exponents: Array
+    octaves: Array
+    octave_bits: Integers
+    powers: Array
+    power_bits: Integers
+
+
+@njit(cache=True, nogil=True)
+def workspace(law: Recursion) -> Workspace:
+    """For one thread."""
+    n = law.half_squares.size
+    octaves, powers = np.empty(TILE), np.empty(TILE)
+    return Workspace(
+        np.empty(n),
+        np.empty(n + law.min_sep),
+        np.empty(TILE),
+        octaves,
+        octaves.view(np.int64),
+        powers,
+        powers.view(np.int64),
+    )
+
+
+@njit(cache=True, nogil=True)
+def log_ratio(y: Array, law: Recursion, work: Workspace) -> float:
+    """``log X`` at y / sigma, shape (n + p,), the last p entries zero."""
+    n, k = law.half_squares.size, law.log_weights.size
+    _correlate(y, law.taps, law.shifts, work.products)
+    largest = _weigh(law, work)
+    reach = max(0.0, largest + np.log(k) - np.log(-np.expm1(law.log_stay))) - law.min_sep * law.log_stay
+    if reach > RANGE or np.isnan(reach):
+        return _in_logarithms(law, work.products, work.values)
+    values = work.values
+    octaves = _recur(values, n, law.min_sep, np.exp(law.log_stay))
+    mixed = 0.0
+    for u in range(law.first.size):
+        mixed += law.first[u] * values[u]
+    return float(np.log(mixed) + octaves * _OCTAVE)
+
+
+@njit(cache=True, nogil=True)
+def _correlate(y: Array, taps: Array, shifts: Array, products: Array) -> None:
+    """``products[i] = sum_d taps[d, i] y[i + d] - shifts[i]``."""
+    n, p = products.size, taps.shape[0]
+    for start in range(0, n, TILE):
+        stop = min(start + TILE, n)
+        tile = products[start:stop]
+        tile[:] = -shifts[start:stop]
+        if taps.shape[1] > 1:
+            for d in range(min(p, n - start)):
+                _add_products(taps[d, start:stop], y[start + d :], tile)
+        else:
+            used = min(p, n - start)
+            for d in range(0, used - 7, 8):
+                _add_eight(taps[d : d + 8, 0], y[start + d :], tile)
+            for d in range(used - used % 8, used):
+                _add_multiple(taps[d, 0], y[start + d :], tile)
+
+
+@njit(cache=True, nogil=True, fastmath=CONTRACT)
+def _add_products(taps: Array, y: Array, tile: Array) -> None:
+    for i in range(min(tile.size, y.size)):
+        tile[i] += taps[i] * y[i]
+
+
+@njit(cache=True, nogil=True, fastmath=CONTRACT)
+def _add_multiple(tap: float, y: Array, tile: Array) -> None:
+    for i in range(min(tile.size, y.size)):
+        tile[i] += tap * y[i]
+
+
+@njit(cache=True, nogil=True, fastmath=CONTRACT)
+def _add_eight(taps: Array, y: Array, tile: Array) -> None:
+    """Eight taps at a time: the sums stay in registers that long."""
+    t0, t1, t2, t3, t4, t5, t6, t7 = taps[0], taps[1], taps[2], taps[3], taps[4], taps[5], taps[6], taps[7]
+    for i in range(min(tile.size, y.size - 7)):
+        total = tile[i] + t0 * y[i]
+        total = total + t1 * y[i + 1]
+        total = total + t2 * y[i + 2]
+        total = total + t3 * y[i + 3]
+        total = total + t4 * y[i + 4]
+        total = total + t5 * y[i + 5]
+        total = total + t6 * y[i + 6]
+        tile[i] = total + t7 * y[i + 7]
+
+
+@njit(cache=True, nogil=True)
+def _weigh(law: Recursion, work: Workspace) -> float:
+    """Put the E_i in ``values``; return the largest exponent. Where that exceeds RANGE the values are void."""
+    largest = -np.inf
+    for start in range(0, work.products.size, TILE):
+        stop = min(start + TILE, work.products.size)
+        products, half_squares = work.products[start:stop], law.half_squares[start:stop]
+        values, exponents = work.values[start:stop], work.exponents[: stop - start]
+        values[:] = 0.0
+        for j in range(1, law.log_weights.size + 1):
+            _exponents(products, half_squares, float(j), law.log_weights[j - 1], exponents)
+            largest = max(largest, exponents.max())
+            _add_exponentials(exponents, work.octaves, work.octave_bits, work.powers, work.power_bits, values)
+    return largest
+
+
+@njit(cache=True, nogil=True, fastmath=CONTRACT)
+def _exponents(products: Array, half_squares: Array, count: float, log_weight: float, exponents: Array) -> None:
+    for i in range(exponents.size):
+        exponents[i] = (products[i] - count * half_squares[i]) * count + log_weight
+
+
+@njit(cache=True, nogil=True, fastmath=CONTRACT)
+def _add_exponentials(
+    exponents: Array, octaves: Array, octave_bits: Integers, powers: Array, power_bits: Integers, values: Array
+) -> None:
+    """``values += exp(exponents)``, relative error below 2^-50, for exponents up to 700; in vector registers.
+
+    ``e^x = 2^m e^r``, ``|r| <= ln(2)/2``: a Taylor polynomial of degree 13, whose exponent is then raised by m.
+    """
+    for i in range(exponents.size):
+        x = max(exponents[i], SMALLEST)
+        octaves[i] = x * _PER_OCTAVE + _SHIFTER
+        m = octaves[i] - _SHIFTER
+        r = (x - m * _OCTAVE_HIGH) - m * _OCTAVE_LOW
+        total = _F13
+        for factorial in _LOWER:
+            total = total * r + factorial
+        powers[i] = total
+    for i in range(exponents.size):
+        power_bits[i] += octave_bits[i] << 52
+    for i in range(exponents.size):
+        values[i] += powers[i]
+
+
+@njit(cache=True, nogil=True, fastmath=CONTRACT)
+def _recur(values: Array, n: int, min_sep: int, stay: float) -> int:
+    """Turn the E_i into the f_i, in place; return m such that f_i is ``values[i] 2^m`` for i up to min_sep."""
+    values[n:] = 1.0
+    octaves = 0
+    stop = n
+    while stop > 0:
+        start = max(stop - min_sep, 0)
+        for i in range(start, stop):
+            values[i] *= values[i + min_sep]
+        value = values[stop]
+        for i in range(stop - 1, start - 1, -1):
+            value = stay * value + values[i]
+            values[i] = value
+        if value > COMMON or value < 1.0 / COMMON:
+            exponent = math.frexp(value)[1]
+            scale = math.ldexp(1.0, -exponent)
+            octaves += exponent
+            for i in range(start, start + min_sep):
+                values[i] *= scale
+        stop = start
+    return octaves
+
+
+@njit(cache=True, nogil=True)
+def _in_logarithms(law: Recursion, products: Array, values: Array) -> float:
+    """``log X`` where doubles do not reach; ``values`` holds the log f_i."""
+    n = products.size
+    values[n:] = 0.0
+    for i in range(n - 1, -1, -1):
+        total = law.log_stay + values[i + 1]
+        for j in range(1, law.log_weights.size + 1):
+            exponent = (products[i] - j * law.half_squares[i]) * j + law.log_weights[j - 1]
+            total = _log_add(total, exponent + values[i + law.min_sep])
+        values[i] = total
+    mixed = -np.inf
+    for u in range(law.first.size):
+        mixed = _log_add(mixed, np.log(law.first[u]) + values[u])
+    return mixed
+
+
+@njit(cache=True, nogil=True)
+def _log_add(a: float, b: float) -> float:
+    return float(max(a, b) + np.log1p(np.exp(-abs(a - b))))

@@ -1,0 +1,330 @@
+"""Tilts for Poisson sampling with any banded strategy matrix (docs/theory/monte-carlo/subsets.md)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import expm1, log1p
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hockeystick.accountants.monte_carlo.subset_kernels import Flags, draw_moved, draw_powers, power_table
+from hockeystick.accountants.monte_carlo.tilt import Array, Family, Tilt
+from hockeystick.accountants.monte_carlo.tilt_bounds import (
+    FARTHEST_NORMAL,
+    bounded_exp,
+    largest_of_power,
+    log_factor,
+)
+from hockeystick.bounds import Profile
+from hockeystick.errors import InvalidInputError
+from hockeystick.pairs.subset_mixture import SubsetMixture, band_of
+from hockeystick.strategies import StrategyMatrix
+from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
+from hockeystick.types import Direction, Side
+
+MAX_BANDS = 12
+"""Every row of every sample visits 2^bands patterns."""
+MAX_ROW = 16.0
+"""Largest sum of a row of C in units of sigma: the factors of the recursion then stay in the range of doubles."""
+SECONDS_PER_PATTERN = 2e-9
+SECONDS_PER_STEP = 3e-8
+SECONDS_PER_COPY = 2e-8
+MAX_ORDER = 12
+"""Largest order of a power tilt."""
+MAX_TABLE_TIME = 5e6
+"""Terms that are summed for a table of a power tilt: a fraction of a second."""
+MAX_TABLE = 1 << 22
+"""Numbers in such a table: 32 MB."""
+SHARE = 0.9
+"""Weight of the tilted distribution; the rest of the samples come from P itself."""
+MAX_BETA = 1e4
+"""Largest strength that is taken from outside."""
+BETAS = np.round(np.geomspace(1e-2, 1e3, 501), 4)
+"""Strengths of the mean tilt that are tried."""
+SMALLEST_LARGEST = 1e-3
+"""Below this the largest value of the naive tilt is not followed: rounding of the loss would show in it."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _SubsetTilt(Tilt):
+    """What the tilts share.
+
+    Attributes:
+        pair: the pair; not refused by :func:`why_not`.
+    """
+
+    pair: SubsetMixture
+
+    @property
+    def cost(self) -> float:
+        """One visit of 2^p patterns for each row."""
+        steps, bands = self.pair.columns.shape
+        return float(steps * (SECONDS_PER_STEP + SECONDS_PER_PATTERN * 2.0**bands))
+
+    @property
+    def loss_error(self) -> float:
+        """First-order bound: 3p + 8 roundings of positive numbers and the exponents of every row."""
+        steps, bands = self.pair.columns.shape
+        row = largest_row(self.pair)
+        exponents = 6.0 * row * (self._reach * row + FARTHEST_NORMAL)
+        return float(max(1e-9, 2.0 * UNIT_ROUNDOFF * steps * (3.0 * bands + 8.0 + exponents)))
+
+    @property
+    def _reach(self) -> float:
+        """How far outputs are shifted at most, in sums of rows, plus one."""
+        return 2.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NaiveSubsets(_SubsetTilt):
+    """The output of the direction's own first distribution, without a weight."""
+
+    name: ClassVar[str] = "naive"
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """None."""
+        return {}
+
+    def largest(self, epsilon: float) -> float:
+        """1, and for add ``1 - e^epsilon min X``."""
+        if self.direction is Direction.REMOVE:
+            return 1.0
+        return max(smallest_ratio_bound(self.pair)(epsilon), SMALLEST_LARGEST)
+
+    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
+        """Unit weights."""
+        log_weights[:] = 0.0
+        if self.direction is Direction.REMOVE:
+            losses[:] = _from_powers(rng, self.pair, losses.size)
+        else:
+            losses[:] = -_from_normals(rng, self.pair, losses.size, 0.0)[:, 0]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PowerSubsets(_SubsetTilt):
+    """Remove: the mixture of P, with weight ``1 - share``, and of ``X^order Q / Z``.
+
+    The latter is ``y = C (x_1 + ... + x_order) + noise`` for participations that are drawn together, with their
+    probability times ``exp(sum_{i<j} <C x_i, C x_j> / sigma^2)``. The weight is
+    ``1 / (1 - share + share X^(order - 1) / Z)``, a function of the loss alone.
+
+    Attributes:
+        order: a >= 2.
+        share: in (0, 1].
+    """
+
+    name: ClassVar[str] = "power"
+    order: int
+    share: float = SHARE
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """order and share."""
+        return {"order": float(self.order), "share": self.share}
+
+    @property
+    def cost(self) -> float:
+        """The copies are drawn step by step before the recursion runs."""
+        return super().cost + self.pair.matrix.steps * SECONDS_PER_COPY * self.order
+
+    @property
+    def log_norm(self) -> float:
+        """log Z."""
+        pair = self.pair
+        return float(_power_table(pair.matrix, pair.noise_multiplier, pair.sampling_prob, self.order)[0, 0])
+
+    @property
+    def _reach(self) -> float:
+        return self.order + 1.0
+
+    def largest(self, epsilon: float) -> float:
+        """Close to ``Z e^(-(a-1) epsilon) (a-1)^(a-1) / a^a / share``."""
+        return largest_of_power(epsilon, self.order - 1.0, self.log_norm, self.share)
+
+    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
+        """The weight follows from the loss."""
+        losses[:] = _from_powers(rng, self.pair, losses.size, self.order, self.share)
+        far = np.log(self.share) + (self.order - 1.0) * losses - self.log_norm
+        log_weights[:] = -np.logaddexp(far, log1p(-self.share) if self.share < 1.0 else -np.inf)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MeanSubsets(_SubsetTilt):
+    """Add: ``y ~ N(-beta C E x, sigma^2 I)``, away from the average participation.
+
+    With ``g = |C E x|^2 / sigma^2`` and ``A = E |C x|^2 / sigma^2``, Jensen's inequality
+    ``log X >= <C E x, y> / sigma^2 - A / 2`` bounds the weight ``exp(beta <C E x, y> / sigma^2 + beta^2 g / 2)`` by
+    ``exp(beta (A / 2 - l) + beta^2 g / 2)``, l the loss.
+
+    Attributes:
+        beta: > 0.
+    """
+
+    name: ClassVar[str] = "mean"
+    beta: float
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """beta."""
+        return {"beta": self.beta}
+
+    @property
+    def _reach(self) -> float:
+        return self.beta + 2.0
+
+    def largest(self, epsilon: float) -> float:
+        """``exp(-beta (epsilon - A/2) + beta^2 g / 2) beta^beta / (beta + 1)^(beta + 1)``."""
+        return bounded_exp(log_largest_of_mean(self.pair, self.beta, epsilon))
+
+    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
+        """The weight is known from ``<C E x, y>`` alone."""
+        drawn = _from_normals(rng, self.pair, losses.size, self.beta)
+        squared_mean, _ = moments(self.pair)
+        log_weights[:] = self.beta * drawn[:, 1] + 0.5 * self.beta**2 * squared_mean
+        losses[:] = -drawn[:, 0]
+
+
+def _from_normals(rng: np.random.Generator, pair: SubsetMixture, samples: int, beta: float) -> Array:
+    """``log X`` and ``<C E x, y> / sigma^2`` of ``y ~ N(-beta C E x, sigma^2 I)``, shape (samples, 2)."""
+    drawn = np.empty((samples, 2))
+    scaled, fresh = _scaled_rows(pair.matrix, pair.noise_multiplier)
+    draw_moved(rng, scaled, fresh, pair.sampling_prob, beta, mean_shift(pair), drawn)
+    return drawn
+
+
+def _from_powers(
+    rng: np.random.Generator, pair: SubsetMixture, samples: int, order: int = 1, share: float = 0.0
+) -> Array:
+    """``log X`` of outputs of P, or of the mixture with the tilted distribution, shape (samples,)."""
+    log_ratios = np.empty(samples)
+    sigma, prob = pair.noise_multiplier, pair.sampling_prob
+    scaled, fresh = _scaled_rows(pair.matrix, sigma)
+    table = _power_table(pair.matrix, sigma, prob, order) if share > 0.0 else np.empty((0, 0))
+    draw_powers(rng, scaled, fresh, prob, order, table, share, log_ratios)
+    return log_ratios
+
+
+def orders(pair: SubsetMixture) -> Sequence[int]:
+    """The orders whose table of 2^(order p) terms for each step is small enough; none without subsampling."""
+    steps, bands = pair.columns.shape
+    if pair.batches_are_public:
+        return ()
+    return [
+        order
+        for order in range(2, MAX_ORDER + 1)
+        if steps * 2.0 ** (order * bands) <= MAX_TABLE_TIME and steps * 2.0 ** (order * (bands - 1)) <= MAX_TABLE
+    ]
+
+
+@lru_cache(maxsize=8)
+def _power_table(matrix: StrategyMatrix, sigma: float, prob: float, order: int) -> Array:
+    return power_table(_scaled_rows(matrix, sigma)[0], prob, order)
+
+
+def log_largest_of_mean(pair: SubsetMixture, beta: float, epsilon: float) -> float:
+    """log M of the mean tilt."""
+    squared_mean, mean_square = moments(pair)
+    tilted = -beta * (epsilon - 0.5 * mean_square) + 0.5 * beta**2 * squared_mean
+    return tilted + log_factor(beta)
+
+
+def moments(pair: SubsetMixture) -> tuple[float, float]:
+    """``|C E x|^2 / sigma^2`` and ``E |C x|^2 / sigma^2``; steps are independent, so only the squares of C add."""
+    sigma, prob = pair.noise_multiplier, pair.sampling_prob
+    squared_mean = float(np.square(mean_shift(pair)).sum())
+    return squared_mean, squared_mean + prob * (1.0 - prob) * float(np.square(pair.columns).sum()) / sigma**2
+
+
+def mean_shift(pair: SubsetMixture) -> Array:
+    """``C E x / sigma``, shape (steps,)."""
+    scaled, _ = _scaled_rows(pair.matrix, pair.noise_multiplier)
+    shift: Array = pair.sampling_prob * scaled.sum(axis=1)
+    return shift
+
+
+def smallest_ratio_bound(pair: SubsetMixture) -> Profile:
+    """``delta_add <= (1 - e^epsilon (1-p)^n)_+``: X is at least the chance to take part in no step. Rounded up."""
+    if pair.batches_are_public:
+        return lambda epsilon: 1.0
+    log_smallest = pair.matrix.steps * log1p(-pair.sampling_prob) * (1.0 + 8.0 * UNIT_ROUNDOFF)
+    return lambda epsilon: max(-expm1(min(epsilon + log_smallest, 0.0)) * (1.0 + 8.0 * UNIT_ROUNDOFF), 0.0)
+
+
+def largest_row(pair: SubsetMixture) -> float:
+    """The largest sum of a row of C, in units of sigma."""
+    scaled, _ = _scaled_rows(pair.matrix, pair.noise_multiplier)
+    return float(scaled.sum(axis=1).max())
+
+
+@lru_cache(maxsize=4)
+def _scaled_rows(matrix: StrategyMatrix, sigma: float) -> tuple[Array, Flags]:
+    """``C[t, t - d] / sigma``, shape (n, p), zero for d > t, and which rows differ from the row before."""
+    columns = band_of(matrix)
+    rows = np.zeros_like(columns)
+    for d in range(columns.shape[1]):
+        rows[d:, d] = columns[: columns.shape[0] - d, d] / sigma
+    fresh = np.concatenate([[True], (rows[1:] != rows[:-1]).any(axis=1)])
+    return rows, fresh
+
+
+def propose(pair: SubsetMixture, direction: Direction, epsilon: float) -> Sequence[Tilt]:
+    """Tilts with an M below that of the naive tilt, by cost times M; the naive tilt."""
+    naive = NaiveSubsets(direction=direction, pair=pair)
+    tilted: list[Tilt]
+    if direction is Direction.REMOVE:
+        tilted = [PowerSubsets(direction=direction, pair=pair, order=order) for order in orders(pair)]
+    else:
+        beta = float(min(BETAS, key=lambda beta: log_largest_of_mean(pair, float(beta), epsilon)))
+        tilted = [MeanSubsets(direction=direction, pair=pair, beta=beta)]
+    useful = [tilt for tilt in tilted if tilt.largest(epsilon) < naive.largest(epsilon)]
+    return (*sorted(useful, key=lambda tilt: tilt.cost * tilt.largest(epsilon)), naive)
+
+
+def build(pair: SubsetMixture, direction: Direction, name: str, parameters: Mapping[str, float]) -> Tilt:
+    """The tilt that evidence names."""
+    beta, order, share = (parameters.get(key, 0.0) for key in ("beta", "order", "share"))
+    remove = direction is Direction.REMOVE
+    if name == NaiveSubsets.name and not parameters:
+        return NaiveSubsets(direction=direction, pair=pair)
+    if name == PowerSubsets.name and remove and order in orders(pair) and 0.0 < share <= 1.0:
+        return PowerSubsets(direction=direction, pair=pair, order=int(order), share=share)
+    if name == MeanSubsets.name and not remove and 0.0 < beta <= MAX_BETA:
+        return MeanSubsets(direction=direction, pair=pair, beta=beta)
+    raise InvalidInputError(
+        f"The 'tilt' field must be 'naive', 'power' with an order of {list(orders(pair))} and a share for remove, or "
+        f"'mean' with a positive beta for add. Got {name!r} with {dict(parameters)} for {direction.value} instead."
+    )
+
+
+def why_not(pair: SubsetMixture, side: Side) -> str | None:
+    """Why the recursion does not run for this pair."""
+    matrix = pair.matrix
+    if matrix.rows != matrix.steps:
+        return "its recursion needs a square strategy matrix"
+    if matrix.bands > MAX_BANDS:
+        return f"its recursion visits 2^bands patterns and takes at most {MAX_BANDS} bands, not {matrix.bands}"
+    if largest_row(pair) > MAX_ROW:
+        return f"its recursion needs noise of at least 1/{MAX_ROW:g} of the largest row sum of the strategy matrix"
+    return None
+
+
+def fingerprint(pair: SubsetMixture) -> Sequence[Any]:
+    """The rate and the diagonals of C."""
+    return (pair.sampling_prob, pair.columns)
+
+
+def known_upper(pair: SubsetMixture, direction: Direction) -> Profile | None:
+    """Add ends where X cannot be small enough."""
+    return smallest_ratio_bound(pair) if direction is Direction.ADD else None
+
+
+FAMILY = Family(
+    pair=SubsetMixture,
+    propose=propose,
+    build=build,
+    fingerprint=fingerprint,
+    known_upper=known_upper,
+    refusal=why_not,
+)

@@ -1,0 +1,119 @@
+"""hockeystick sweep: certify every combination of a grid of plans."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hockeystick.cli import common, sampling
+
+if TYPE_CHECKING:
+    from hockeystick.sweep import Record
+
+
+def command(
+    sweep: Annotated[
+        str, typer.Argument(metavar="SWEEP", help="Plan file (TOML) with a [grid] table.", show_default=False)
+    ],
+    epsilon: common.EpsilonOption = None,
+    delta: common.DeltaOption = None,
+    method: common.MethodOption = None,
+    budget: Annotated[
+        str, typer.Option("--budget", metavar="SECONDS", help="Seconds allowed for each cell of the grid.")
+    ] = "60",
+    allow: sampling.AllowOption = None,
+    failure_probability: sampling.FailureOption = None,
+    seed: sampling.SeedOption = None,
+    evidence: sampling.EvidenceOption = None,
+    backend: sampling.BackendOption = "local",
+    address: sampling.AddressOption = None,
+    workers: sampling.WorkersOption = None,
+    retry: Annotated[bool, typer.Option("--retry", help="Try cells again that could not be certified.")] = False,
+    out: Annotated[
+        str | None, typer.Option("--out", help="Where the results go, a line each; SWEEP.results.jsonl by default.")
+    ] = None,
+    json: common.JsonOption = False,
+) -> None:
+    """Certify every combination of a grid; what an earlier run has in the output file is not computed again."""
+    from hockeystick.accountants.monte_carlo.options import DEFAULT_FAILURE
+    from hockeystick.certification import check_budget
+    from hockeystick.files import check_writable
+    from hockeystick.sweep import Sweep, certifier, run_sweep
+
+    seconds = check_budget(common.number("--budget", budget))
+    common.check_method(method)
+    path = out if out is not None else Path(sweep).stem + ".results.jsonl"
+    check_writable(path)
+    failure = _given("--failure-probability", failure_probability)
+    cells = Sweep.load(sweep).cells(
+        delta=_given("--delta", delta),
+        epsilon=_given("--epsilon", epsilon),
+        settings={"method": method, "allow": allow, "failure_probability": failure or (allow and DEFAULT_FAILURE)},
+    )
+    options = sampling.monte_carlo_options(allow, failure_probability, seed, evidence, backend, address, workers)
+    with options as monte_carlo, _progress(len(cells), seconds) as show:
+        one = certifier(budget=seconds, method=method, monte_carlo=monte_carlo)
+        records = run_sweep(cells, path, certify_cell=one, retry=retry, on_cell=show)
+    if json:
+        common.emit_json({"out": path, "cells": len(records), "results": [_as_json(record) for record in records]})
+    else:
+        common.emit(_table(records))
+        common.emit(f"results written to {path}")
+
+
+def _given(name: str, text: str | None) -> float | None:
+    return None if text is None else common.number(name, text)
+
+
+@contextmanager
+def _progress(cells: int, seconds: float) -> Iterator[Callable[[int], None]]:
+    """A bar of the cells that are done on a terminal, one line on anything else."""
+    if not sys.stderr.isatty():
+        typer.echo(f"hockeystick: a sweep of {cells} cells, at most {seconds:g} s each", err=True)
+        yield lambda done: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn("sweeping"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        handle = bar.add_task("sweep", total=cells)
+        yield lambda done: bar.update(handle, completed=done)
+
+
+def _as_json(record: "Record") -> dict[str, Any]:
+    content: dict[str, Any] = {"fields": record.fields, "status": record.status, "seconds": record.seconds}
+    if record.certificate is not None:
+        content |= common.claim_json(record.certificate, record.seconds)
+    return content
+
+
+def _table(records: "list[Record]") -> str:
+    """The cells with their bounds; what has none says why."""
+    rows = [(*records[0].fields, "epsilon", "delta", "seconds", "status")]
+    rows += [(*map(str, one.fields.values()), *_claim(one), f"{one.seconds:.3f}", one.status) for one in records]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
+    return "\n".join(
+        "  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[-1]]) for row in rows
+    )
+
+
+def _claim(record: "Record") -> tuple[str, str]:
+    """epsilon and delta, the one that was bounded as an interval."""
+    from hockeystick.certificate import Interval, exact, interval_text
+
+    if record.certificate is None:
+        return "-", "-"
+    pair = (record.certificate.epsilon, record.certificate.delta)
+    epsilon, delta = (interval_text(one) if isinstance(one, Interval) else exact(one) for one in pair)
+    return epsilon, delta

@@ -1,0 +1,155 @@
+"""Drawing stored chunks again from their seeds, and comparing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hockeystick.accountants.monte_carlo.families import FAMILIES, family_of
+from hockeystick.accountants.monte_carlo.run import KERNELS, Chunk, Run, fingerprint, run_chunk
+from hockeystick.accountants.monte_carlo.tilt import Family, Tilt
+from hockeystick.accountants.monte_carlo.verification import check_nodes, compare
+from hockeystick.errors import InvalidInputError, UnsupportedError, VerificationError
+from hockeystick.evidence.rows import short
+from hockeystick.evidence.store import EvidenceStore
+from hockeystick.pairs.base import DominatingPair
+from hockeystick.watch import Watch
+
+Cells = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Places along one coordinate, and how many samples are there."""
+
+
+@dataclass(frozen=True)
+class Redrawn:
+    """What was drawn again and agreed.
+
+    Attributes:
+        key: of the run.
+        streams: ascending.
+        exact: how many of them came out the same bit for bit in their sums and logs.
+    """
+
+    key: str
+    streams: tuple[int, ...]
+    exact: int
+
+
+def redraw(
+    store: EvidenceStore,
+    pair: DominatingPair,
+    runs: Sequence[Run],
+    how_many: int,
+    rng: np.random.Generator,
+    watch: Watch | None = None,
+) -> list[Redrawn]:
+    """:func:`recheck` for several runs about one pair, which their tilts are built from.
+
+    Raises: what :func:`recheck` raises; VerificationError for a run that is about another pair or has a tilt that
+        this one does not have; UnsupportedError for a pair that nobody samples.
+    """
+    family = sampled_family(pair)
+    subject = fingerprint(family, pair)
+    found = []
+    for run in runs:
+        if run.subject != subject:
+            raise VerificationError(f"The run {short(run.key)} is about another mechanism.")
+        try:
+            tilt = family.build(pair, run.direction, run.tilt, run.parameters)
+        except InvalidInputError as error:
+            raise VerificationError(f"The run {short(run.key)} cannot be drawn again: {error}") from None
+        found.append(recheck(store, run, tilt, how_many, rng, watch))
+    return found
+
+
+def sampled_family(pair: DominatingPair) -> Family:
+    """The family of tilts of a pair; raises UnsupportedError where there is none."""
+    if FAMILIES.keys().isdisjoint(type(pair).__mro__):
+        raise UnsupportedError(f"The pair {type(pair).__name__} of this mechanism is not one that is sampled.")
+    return family_of(pair)
+
+
+def recheck(
+    store: EvidenceStore,
+    run: Run,
+    tilt: Tilt,
+    how_many: int,
+    rng: np.random.Generator,
+    watch: Watch | None = None,
+) -> Redrawn:
+    """Draw a random sample of a run's stored chunks again from their seeds and compare the statistics.
+
+    First the run itself: its tilt, and that every node keeps what the tilt proves, without which its bounds mean
+    nothing. Then, for each chunk, the number of samples, and to a relative 1e-6 the sums and logs of every node and
+    the largest value. Another machine's rounding may move a sample to a neighbouring cell, or across a loss of 0; so
+    the numbers of samples beyond, and before, each loss and each log-weight have to agree up to moves by one cell.
+
+    When a fraction f of a run's chunks is wrong, all of the chosen ones are good with probability at most
+    (1 - f)^how_many.
+
+    Args:
+        tilt: the tilt of this run, built again from its pair.
+        how_many: chunks to draw; all of them when there are no more.
+        rng: chooses them; seed it afresh, so that nobody can know the choice beforehand.
+        watch: ticks after each chunk.
+
+    Raises: VerificationError naming run and stream; EvidenceError where the store is damaged;
+        BudgetExceededError from the watch.
+
+    Cost: that of the chunks, and O(k log k) for k cells.
+    """
+    _check_tilt(run, tilt)
+    stored = sorted(store.streams(run))
+    chosen = sorted(int(place) for place in rng.choice(len(stored), min(how_many, len(stored)), replace=False))
+    exact = 0
+    for stream in (stored[place] for place in chosen):
+        kept, drawn = store.chunk(run, stream), run_chunk(tilt, run, stream)
+        compare(run, kept, drawn)
+        if not same_cells(kept, drawn):
+            raise VerificationError(
+                f"The stored chunk {stream} of run {short(run.key)} has other cells than its seed gives."
+            )
+        exact += np.array_equal(kept.sums, drawn.sums) and np.array_equal(kept.logs, drawn.logs)
+        if watch is not None:
+            watch.tick()
+    return Redrawn(key=run.key, streams=tuple(stored[place] for place in chosen), exact=exact)
+
+
+def _check_tilt(run: Run, tilt: Tilt) -> None:
+    if run.kernels != KERNELS:
+        raise VerificationError(
+            f"The run {short(run.key)} was drawn with kernels {run.kernels}; this version has kernels {KERNELS} and "
+            f"cannot draw its samples again."
+        )
+    if (run.direction, run.tilt, run.parameters) != (tilt.direction, tilt.name, tilt.parameters):
+        raise VerificationError(f"The run {short(run.key)} has a tilt that its pair does not give.")
+    check_nodes(tilt, run)
+
+
+def same_cells(one: Chunk, other: Chunk) -> bool:
+    """Whether moving samples by at most one cell in each coordinate can explain the difference (necessary only)."""
+    return all(
+        _covers(first, second, column, sign)
+        for first, second in ((one, other), (other, one))
+        for column in (0, 1)
+        for sign in (1, -1)
+    )
+
+
+def _covers(one: Chunk, other: Chunk, column: int, sign: int) -> bool:
+    """Whether ``other`` has, from one cell before each place on, at least as many samples as ``one`` from there on.
+
+    What ``one`` has in the first cells of loss is left out: it may have no positive loss, and no cell, in ``other``.
+    """
+    sure = one.cells[:, 1] >= 1
+    places, wanted = _from_there_on(sign * one.cells[sure, column], one.counts[sure])
+    others, found = _from_there_on(sign * other.cells[:, column], other.counts)
+    return bool((wanted <= np.append(found, 0)[np.searchsorted(others, places - 1)]).all())
+
+
+def _from_there_on(places: NDArray[np.int32], counts: NDArray[np.int64]) -> Cells:
+    """The places that occur, ascending, and how many samples are there or further on."""
+    order = np.argsort(places, kind="stable")
+    distinct, first = np.unique(places[order], return_index=True)
+    reached = np.cumsum(counts[order][::-1])[::-1]
+    return distinct.astype(np.int64), reached[first]

@@ -1,0 +1,377 @@
+"""The store of evidence: one SQLite file that keeps the chunks of runs, safe at any moment of a run."""
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from hockeystick import __version__
+from hockeystick.accountants.monte_carlo.ledger import Ledger
+from hockeystick.accountants.monte_carlo.run import Chunk, Run
+from hockeystick.errors import EvidenceError, InvalidInputError
+from hockeystick.evidence import schema
+from hockeystick.evidence.rows import (
+    COLUMNS,
+    Row,
+    RunSummary,
+    check_run_content,
+    chunk_digest,
+    chunk_row,
+    misfit,
+    read_chunk,
+    run_content,
+    short,
+)
+from hockeystick.files import check_writable
+
+PATIENCE = 30.0
+"""Seconds that one program waits while another one writes."""
+_SMALLEST = 512
+"""Bytes; the smallest page of SQLite."""
+_SUMMARY = """
+    SELECT key, content, label, created_at, code_version,
+        (SELECT count(*) FROM chunks WHERE run = key),
+        (SELECT count(*) FROM (SELECT stream, row_number() OVER (ORDER BY stream) - 1 AS place
+            FROM chunks WHERE run = key) WHERE stream = place)
+    FROM runs"""
+_INSERT_CHUNK = f"INSERT INTO chunks (run, stream, {COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+
+
+@dataclass(frozen=True)
+class Health:
+    """What a check of a whole store found; damage is an error instead.
+
+    Attributes:
+        runs, chunks: how many there are, all with good digests.
+        gaps: key and first missing stream of the runs that have chunks behind a gap, as an interrupted parallel run
+            does. Nothing is wrong with them.
+    """
+
+    runs: int
+    chunks: int
+    gaps: dict[str, int]
+
+
+class EvidenceStore(Ledger):
+    """Keeps chunks in one file, and is a :class:`~hockeystick.accountants.monte_carlo.ledger.Ledger`.
+
+    Every chunk is one transaction that is on the disk when :meth:`add` returns: whatever happens to the program or
+    the machine, the file holds the chunks that were added and no part of another. Several programs may write at
+    once; a chunk that two of them compute is kept once. Every chunk carries a SHA-256 over its run and its content,
+    checked whenever it is read. No chunk is ever left out for its content.
+
+    Use it in the thread and in the process that opened it, and close it (it is a context manager): a closed store
+    is one file, while one that was killed has its last chunks in a file ``...-wal`` beside it, which belongs to it
+    and which the next one to open the store takes in.
+
+    All methods raise EvidenceError, in a sentence that names the store, and the run and the stream where they can
+    be told, when the store is damaged, the disk is full, or another program keeps it locked for 30 seconds.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, name: str, *, read_only: bool, label: str) -> None:
+        """Not to be called: use :meth:`open`."""
+        self._connection = connection
+        self._name = name
+        self._read_only = read_only
+        self._label = label
+
+    @classmethod
+    def open(cls, path: str | Path, *, read_only: bool = False, label: str = "") -> Self:
+        """Open a store; where there is no file a new one is made, unless it is only to be read.
+
+        Args:
+            label: what the runs that are added through this object are about, for people.
+
+        Raises: InvalidInputError for a place that cannot be read or written and for a file that is no store or one
+            from a newer schema; EvidenceError for a damaged one.
+        """
+        name = f"evidence store {_path_text(path)}"
+        place = _readable(path, name) if read_only else check_writable(path)
+        if place.exists() and 0 < place.stat().st_size < _SMALLEST:  # SQLite would take it for an empty file
+            raise InvalidInputError(f"The {name} is not a store of evidence, or most of it is missing.")
+        mode = "ro" if read_only else "rwc"
+        with _our_words(name):
+            connection = sqlite3.connect(
+                f"{place.absolute().as_uri()}?mode={mode}", uri=True, timeout=PATIENCE, isolation_level=None
+            )
+            try:
+                for setting in ("foreign_keys = ON", "trusted_schema = OFF", "cell_size_check = ON"):
+                    connection.execute(f"PRAGMA {setting}")
+                schema.prepare(connection, name, read_only=read_only)
+                _check_length(connection, place, name)
+                if not read_only:
+                    connection.execute("PRAGMA journal_mode = WAL")
+                    connection.execute("PRAGMA synchronous = FULL")
+            except BaseException:
+                connection.close()
+                raise
+        return cls(connection, name, read_only=read_only, label=label)
+
+    def close(self) -> None:
+        """Close the file, and leave it without companions when nobody else has it open."""
+        with suppress(sqlite3.Error):
+            if not self._read_only:
+                # Without the write-ahead log the file can be read where nothing can be written beside it. Refused,
+                # and not needed, while others are at work.
+                self._connection.execute("PRAGMA busy_timeout = 0")
+                self._connection.execute("PRAGMA journal_mode = DELETE")
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def runs(self) -> list[RunSummary]:
+        """All runs, the oldest first. Memory: their descriptions."""
+        with _our_words(self._name):
+            rows = self._connection.execute(f"{_SUMMARY} ORDER BY created_at, key").fetchall()
+        for key, content, *_ in rows:
+            self._check_run(key, content)
+        return [RunSummary(*row) for row in rows]
+
+    def chunks(self, run: Run, first: int = 0) -> Iterator[Chunk]:
+        """The stored chunks from stream ``first`` up to the first gap; one is in memory at a time."""
+        key, stream = run.key, first
+        while (chunk := self._chunk_of(run, key, stream)) is not None:
+            yield chunk
+            stream += 1
+
+    def streams(self, run: Run) -> frozenset[int]:
+        """The streams that are stored, behind gaps too."""
+        return frozenset(self._streams(run.key))
+
+    def chunk(self, run: Run, stream: int) -> Chunk:
+        """One stored chunk; raises InvalidInputError where there is none."""
+        found = self._chunk_of(run, run.key, stream)
+        if found is None:
+            raise InvalidInputError(f"{self._where(run.key, stream)} is not stored.")
+        return found
+
+    def add(self, run: Run, chunk: Chunk) -> None:
+        """Keep one chunk; durable when this returns.
+
+        A chunk that is there already stays as it is, and has to be the same bit for bit.
+
+        Raises: EvidenceError, naming run and stream, where it is not; InvalidInputError for a chunk that cannot be
+            one of this run.
+        """
+        key, reason = run.key, misfit(run, chunk)
+        if reason is not None:
+            raise InvalidInputError(f"The chunk {chunk.stream} is not one of the run {short(key)}: {reason}.")
+        with self._transaction():
+            self._keep_run((key, run_content(run), self._label, _now(), __version__))
+            self._keep_chunk(key, chunk, "what was computed now")
+
+    def merge(self, *others: str | Path) -> int:
+        """Take in the chunks of other stores, all of them or, after an error, none: the union of sets.
+
+        Merging is idempotent, and the order does not matter. The descriptions of runs merge too (the oldest stays).
+        Memory does not depend on the sizes.
+
+        Returns: how many chunks were new.
+
+        Raises: EvidenceError, naming run and stream, where two stores have different content for the same stream;
+            and what :meth:`open` raises.
+        """
+        added = 0
+        with self._transaction():
+            for path in others:
+                with EvidenceStore.open(path, read_only=True) as other:
+                    for summary in other.runs():
+                        added += self._merge_run(other, summary)
+        return added
+
+    def prune(self, *, drop: Iterable[str] | None = None, keep: Iterable[str] | None = None) -> list[RunSummary]:
+        """Drop whole runs, those with the keys ``drop`` or all but those with the keys ``keep``; make the file small.
+
+        This takes evidence away, not the chance of a failure: a bound that was seen was made with it.
+
+        Returns: what was dropped.
+        """
+        if (drop is None) == (keep is None):
+            raise InvalidInputError("Exactly one of 'drop' and 'keep' must be given.")
+        kept, dropped = set(keep or ()), set(drop or ())
+        with self._transaction():
+            gone = [one for one in self.runs() if (one.key in dropped if keep is None else one.key not in kept)]
+            for one in gone:
+                self._connection.execute("DELETE FROM runs WHERE key = ?", (one.key,))
+        with _our_words(self._name):
+            self._connection.execute("VACUUM")
+        return gone
+
+    def check(self) -> Health:
+        """Check every page of the file, and the digest of every row.
+
+        Raises: EvidenceError naming the first damage.
+        """
+        with _our_words(self._name):
+            said = self._connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+            orphan = self._connection.execute("PRAGMA foreign_key_check").fetchone()
+        if said != "ok" or orphan is not None:
+            why = "there are chunks without a run" if said == "ok" else " ".join(str(said).split()).rstrip(".")
+            raise EvidenceError(f"The {self._name} is damaged: {why}.")
+        counted = 0
+        summaries = self.runs()
+        for summary in summaries:
+            for stream in self._streams(summary.key):
+                counted += self._stored(summary.key, stream) is not None
+        gaps = {one.key: one.prefix for one in summaries if one.prefix < one.chunks}
+        return Health(runs=len(summaries), chunks=counted, gaps=gaps)
+
+    def _merge_run(self, other: "EvidenceStore", summary: RunSummary) -> int:
+        described = (summary.key, summary.content, summary.label, summary.created_at, summary.code_version)
+        self._keep_run(described)
+        added = 0
+        for stream in other._streams(summary.key):
+            chunk = other._stored(summary.key, stream)
+            added += chunk is not None and self._keep_chunk(summary.key, chunk, f"the {other._name}")
+        return added
+
+    def _keep_run(self, described: Row) -> None:
+        """Describe a run; of two descriptions the older one stays, whichever came first."""
+        self._connection.execute(
+            "INSERT INTO runs (key, content, label, created_at, code_version) VALUES (?, ?, ?, ?, ?) "
+            "ON CONFLICT (key) DO UPDATE SET label = excluded.label, created_at = excluded.created_at, "
+            "code_version = excluded.code_version WHERE (excluded.created_at, excluded.code_version, excluded.label) "
+            "< (created_at, code_version, label)",
+            described,
+        )
+
+    def _keep_chunk(self, key: str, chunk: Chunk, source: str) -> bool:
+        """Keep a chunk, within a transaction; whether it is new."""
+        kept = self._stored(key, chunk.stream)
+        if kept is None:
+            self._connection.execute(_INSERT_CHUNK, (key, chunk.stream, *chunk_row(key, chunk)))
+            return True
+        if chunk_digest(key, kept) != chunk_digest(key, chunk):
+            raise EvidenceError(
+                f"{self._where(key, chunk.stream)} is not the same as in {source}: one of the two is damaged, or was "
+                f"computed on a machine that rounds differently."
+            )
+        return False
+
+    def _streams(self, key: str) -> list[int]:
+        """The streams of a run, ascending."""
+        with _our_words(self._name):
+            found = self._connection.execute("SELECT stream FROM chunks WHERE run = ? ORDER BY stream", (key,))
+            return [int(stream) for (stream,) in found]
+
+    def _chunk_of(self, run: Run, key: str, stream: int) -> Chunk | None:
+        """A chunk that suits its run, or None where there is none."""
+        found = self._stored(key, stream)
+        reason = None if found is None else misfit(run, found)
+        if reason is not None:
+            raise EvidenceError(f"{self._where(key, stream)} is damaged: {reason}.")
+        return found
+
+    def _stored(self, key: str, stream: int) -> Chunk | None:
+        """A chunk with its digest checked, or None where there is none."""
+        with _our_words(self._name):
+            row = self._connection.execute(
+                f"SELECT {COLUMNS} FROM chunks WHERE run = ? AND stream = ?", (key, stream)
+            ).fetchone()
+        try:
+            return None if row is None else read_chunk(key, stream, row)
+        except ValueError as error:
+            raise EvidenceError(f"{self._where(key, stream)} is damaged: {error}.") from None
+
+    def _check_run(self, key: object, content: object) -> None:
+        try:
+            check_run_content(key, content)
+        except ValueError as error:
+            raise EvidenceError(f"The run {short(str(key))} of the {self._name} is damaged: {error}.") from None
+
+    def _where(self, key: str, stream: int) -> str:
+        return f"The chunk {stream} of the run {short(key)} in the {self._name}"
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All or nothing, whatever is raised inside."""
+        if self._read_only:
+            raise InvalidInputError(f"The {self._name} was opened for reading; open it for writing.")
+        with _our_words(self._name):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            finally:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+
+
+def _path_text(path: str | Path) -> str:
+    """A path as it goes into a message; of a long one the end, which tells stores apart."""
+    text = repr(os.fspath(path))
+    return text if len(text) <= 60 else "'..." + text[-56:]
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _readable(path: str | Path, name: str) -> Path:
+    """The path of an ordinary file that may be read.
+
+    Not tried by opening it: closing a file takes SQLite's locks on it away from the whole process.
+    """
+    try:
+        place = Path(os.path.realpath(path))
+        place.stat()
+    except OSError as error:
+        raise InvalidInputError(f"The {name} cannot be read: {error.strerror}.") from None
+    except ValueError:
+        raise InvalidInputError(f"The {name} cannot be read: no path has a null byte.") from None
+    if not place.is_file():
+        raise InvalidInputError(f"The {name} cannot be read: it is not an ordinary file.")
+    if not os.access(place, os.R_OK):
+        raise InvalidInputError(f"The {name} cannot be read: no permission.")
+    return place
+
+
+def _check_length(connection: sqlite3.Connection, place: Path, name: str) -> None:
+    """Refuse a file that ends within a page, which SQLite would fill up with zeros."""
+    size = connection.execute("PRAGMA page_size").fetchone()[0]
+    if place.stat().st_size % size and not os.path.exists(f"{place}-wal"):  # with a log the end may not be written yet
+        raise EvidenceError(f"The {name} is damaged: its end is missing.")
+
+
+_IN_USE = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_NO_DAMAGE = (
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PERM,
+)
+
+
+@contextmanager
+def _our_words(name: str) -> Iterator[None]:
+    """Say what SQLite complains about in one sentence that names the store."""
+    try:
+        yield
+    except sqlite3.ProgrammingError:  # a fault in the calling program
+        raise
+    except UnicodeDecodeError:  # Python cannot pass on SQLite's complaint about a damaged name
+        raise EvidenceError(f"The {name} is damaged: there is text that is not UTF-8.") from None
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF  # text that is no UTF-8 has no code
+        said = " ".join(str(error).split()).rstrip(".")
+        if code in _IN_USE:
+            sentence = f"The {name} is in use by another program, which did not let go of it for {PATIENCE:g} seconds."
+        elif code in _NO_DAMAGE:
+            sentence = f"The {name} cannot be read or written: {said}."
+        elif code == sqlite3.SQLITE_NOTADB:
+            raise InvalidInputError(f"The {name} is not a store of evidence, or its beginning is damaged.") from None
+        else:
+            sentence = f"The {name} is damaged: {said}."
+        raise EvidenceError(sentence) from None

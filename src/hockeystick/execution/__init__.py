@@ -1,0 +1,8 @@
+"""Executors: how the chunks of a Monte Carlo run are spread over threads, or over a cluster, with joblib.
+
+A backend is registered by one line in :mod:`hockeystick.execution.registry`.
+"""
+
+from hockeystick.execution.registry import BACKENDS, executor
+
+__all__ = ["BACKENDS", "executor"]

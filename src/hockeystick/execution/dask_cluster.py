@@ -1,0 +1,59 @@
+"""Chunks on a Dask cluster (extra ``dask``)."""
+
+from concurrent.futures import CancelledError, Future
+from functools import partial
+from typing import Any, cast
+
+from distributed import Client, KilledWorker
+from distributed.client import Future as DaskFuture
+from distributed.comm import CommClosedError
+
+from hockeystick.accountants.monte_carlo.run import Chunk
+from hockeystick.accountants.monte_carlo.tilt import Tilt
+from hockeystick.execution.cluster import Addresses, Batch, Cancel, Cluster, compute, settle
+from hockeystick.execution.work import ExecutionError
+
+ADDRESSES = Addresses("Dask scheduler", "tcp://10.0.0.1:8786", ("", "tcp", "tls", "ws", "wss"))
+CONNECT_SECONDS = 10
+WORKER_SECONDS = 30
+"""How long the scheduler may take to answer, and the first worker to be there."""
+
+
+class DaskCluster(Cluster):
+    """The workers of the scheduler at an address such as ``tcp://10.0.0.1:8786``."""
+
+    lost = (CancelledError, CommClosedError, TimeoutError)
+
+    def __init__(self, address: str) -> None:
+        ADDRESSES.check(address)
+        try:
+            self._client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+        except (OSError, ValueError, TypeError):
+            raise ADDRESSES.wrong(address) from None
+
+    def width(self) -> int:
+        if not self._client.ncores():
+            try:
+                self._client.wait_for_workers(1, timeout=WORKER_SECONDS)
+            except TimeoutError:
+                raise ExecutionError(f"The Dask cluster has no worker after {WORKER_SECONDS} seconds.") from None
+        return max(1, int(sum(self._client.ncores().values())))
+
+    def ship(self, tilt: Tilt) -> Any:
+        """A copy to every worker; those that come later fetch it from another, once."""
+        return self._client.scatter(tilt, broadcast=True, hash=False)
+
+    def start(self, batch: Batch, shipped: Any, job: "Future[list[Chunk]]") -> Cancel:
+        future: DaskFuture = self._client.submit(compute, batch, shipped, pure=False)
+        future.add_done_callback(lambda done: settle(job, partial(_result, done)))
+        return partial(future.cancel, force=True)
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def _result(done: DaskFuture) -> list[Chunk]:
+    try:
+        return cast(list[Chunk], done.result())
+    except KilledWorker as error:  # Dask has tried it on several workers
+        raise ExecutionError("A chunk killed several Dask workers; they may need more memory.") from error

@@ -1,0 +1,27 @@
+"""Which pair belongs to a sampler with a minimum separation, by its options."""
+
+from hockeystick.mechanism import Mechanism
+from hockeystick.pairs import known_batches, renewal_mixture, truncated_renewal
+from hockeystick.pairs.base import require
+from hockeystick.pairs.known_batches import RevealedBatches
+from hockeystick.pairs.renewal_mixture import RenewalMixture
+from hockeystick.pairs.truncated_renewal import TruncatedRenewal
+from hockeystick.samplers import BMinSep, MultiAttribution
+
+
+def from_b_min_sep(mechanism: Mechanism) -> RenewalMixture | TruncatedRenewal:
+    """b-min-sep subsampling, truncated or not, with any strategy matrix."""
+    truncated = require(mechanism.sampler, BMinSep).truncated_batch_size is not None
+    return truncated_renewal.from_b_min_sep(mechanism) if truncated else renewal_mixture.from_b_min_sep(mechanism)
+
+
+def from_multi_attribution(mechanism: Mechanism) -> RenewalMixture | RevealedBatches:
+    """b-min-sep subsampling by user, with any strategy matrix.
+
+    Users who share examples with others have no amplification that is proved: a sampled example keeps the examples of
+    all its users out of the next batches, so these tell that it was sampled (docs/theory/monte-carlo/renewal.md).
+    """
+    sampler = require(mechanism.sampler, MultiAttribution)
+    if sampler.users_per_example > 1 and sampler.examples_per_user > 1:
+        return known_batches.from_multi_attribution(mechanism)
+    return renewal_mixture.from_multi_attribution(mechanism)

@@ -1,0 +1,88 @@
+"""Correlated noise under truncated b-min-sep subsampling: two mixtures, given how many others were taken."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from hockeystick.errors import UnsupportedError
+from hockeystick.mechanism import Mechanism
+from hockeystick.pairs.base import DominatingPair, require
+from hockeystick.pairs.subset_mixture import band_of
+from hockeystick.samplers import BMinSep
+from hockeystick.strategies import StrategyMatrix
+from hockeystick.strategies.matrix.base import Array
+from hockeystick.strategies.sensitivity import min_separation
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TruncatedRenewal(DominatingPair):
+    """``P = E N(C x, sigma^2 I)`` against ``Q = E N(-C y, sigma^2 I)``, r released in both; add swaps them.
+
+    ``r_t`` counts the examples, other than the one whose privacy is at stake, that are taken at step t: independent
+    of that example, and of the same law under P and Q. Where it is taken and ``r_t < B``, ``x_t = 1`` and ``y_t = 0``.
+    Where it is taken and ``r_t >= B``, it survives with probability ``B / (r_t + 1)``, and then ``x_t = 2`` and
+    ``y_t = 1``; everything else is 0. The 1 in y is an example that was pushed out of the batch, and the 2 in x is
+    that one together with the example itself.
+
+    The pair dominates the mechanism with adaptively chosen gradients under zero-out adjacency
+    (docs/theory/monte-carlo/truncated.md; dong-ganesh-2026, Appendix D), as C is causal and non-negative. It is not
+    attained: it bounds the mechanism from above and not from below.
+
+    Attributes:
+        matrix: C, with n columns.
+        min_sep: b.
+        participation_prob: q, the chance of an available example to be taken at a step.
+        warm_start: whether the first steps are in the stationary state; otherwise all examples start available.
+        truncated_batch_size: B, the largest batch that is passed on.
+        num_examples: N, all examples, the one at stake included.
+    """
+
+    matrix: StrategyMatrix
+    min_sep: int
+    participation_prob: float
+    warm_start: bool
+    truncated_batch_size: int
+    num_examples: int
+
+    @property
+    def columns(self) -> Array:
+        """``columns[i, d] = C[i + d, i]``, shape (steps, bands), of a square C. Do not write."""
+        return band_of(self.matrix)
+
+    @property
+    def full_sensitivity(self) -> float:
+        """The longest sum of columns that are at least b apart.
+
+        With the batches known, truncation included, the others contribute the same to both runs, and the example
+        contributes at most once in every b steps.
+        """
+        return _farthest(self.matrix, self.min_sep)
+
+    @property
+    def sensitivity_error(self) -> float:
+        """Of the sums that the sensitivity was computed with."""
+        return 8.0 * self.matrix.rounding
+
+
+@lru_cache(maxsize=4)
+def _farthest(matrix: StrategyMatrix, min_sep: int) -> float:
+    return min_separation(matrix, min_sep).value
+
+
+def from_b_min_sep(mechanism: Mechanism) -> TruncatedRenewal:
+    """b-min-sep subsampling with a cap on the batch size, with any strategy matrix.
+
+    Raises: UnsupportedError when the sampler has no cap.
+    """
+    sampler = require(mechanism.sampler, BMinSep)
+    cap, size = sampler.truncated_batch_size, sampler.num_examples
+    if cap is None or size is None:
+        raise UnsupportedError("The pair of truncated batches is for samplers with a 'truncated_batch_size'.")
+    return TruncatedRenewal(
+        noise_multiplier=mechanism.sigma,
+        matrix=mechanism.matrix,
+        min_sep=sampler.min_sep,
+        participation_prob=sampler.participation_prob,
+        warm_start=sampler.warm_start,
+        truncated_batch_size=cap,
+        num_examples=size,
+    )

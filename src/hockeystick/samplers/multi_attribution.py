@@ -1,0 +1,184 @@
+"""b-min-sep subsampling of examples that are attributed to several users."""
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from hockeystick.errors import InvalidInputError
+from hockeystick.samplers.attribution import Attribution
+from hockeystick.samplers.base import Batch, BatchSampler, Data, SchemeOptions
+from hockeystick.samplers.bernoulli import bernoulli_successes
+from hockeystick.spec import Count, Probability
+from hockeystick.types import Adjacency
+
+WarmUp = Annotated[int, Field(ge=0, le=10**9)]
+Exclusion = Literal["sampled", "participating"]
+
+
+class MultiAttribution(BatchSampler):
+    """b-min-sep subsampling in which no user takes part twice within b steps, whichever examples it has.
+
+    Formal guarantee of batches: at every step t each example is sampled with probability ``sampling_prob``, by a coin
+    of its own that is independent of everything else; S_t are the examples sampled at step t. With
+    ``exclusion`` = "sampled" the batch of step t is S_t without every example that shares a user (itself included)
+    with an example of S_j for any of the steps j = t - min_sep + 1, ..., t - 1. With "participating" the batches of
+    these steps take the place of the S_j. The run makes ``warm_up_steps`` + ``steps`` such steps from a start in which
+    nothing is excluded, and passes on the last ``steps`` batches. Either way the examples of one user are in at most
+    one of any min_sep consecutive batches, though several of them may be in that one.
+
+    The unit of privacy is a user: a certificate is about all examples of one user becoming ghosts of zero gradient in
+    the same graph. It covers "sampled" with ``users_per_example`` = 1, any number of warm-up steps, and users of 1 to
+    ``examples_per_user`` examples (of which those with the most are not always the worst). It does not cover examples
+    of several users: each batch of a user keeps other users' examples out of the next ones, so who is missing from
+    them reveals when the user took part, and hidden participations are all that amplification rests on. Nor does it
+    cover "participating", whose published analysis is a conjecture. Batches can be drawn for these; where they are,
+    only bounds without amplification are known.
+
+    Fields:
+        min_sep: b, the least distance between two batches with examples of the same user.
+        sampling_prob: chance q of each example to be *sampled* at each step. Batches are smaller than q times the
+            number of examples, because sampled examples are excluded: with "sampled" and at least min_sep - 1 steps
+            before, example e is in a batch with probability q (1 - q)^((min_sep - 1) m), where m counts the examples,
+            e included, that share a user with e.
+        steps: batches in the run.
+        examples_per_user: k_u, the most examples that one user may have.
+        users_per_example: k_e, the most users that one example may have.
+        warm_up_steps: steps that are made and thrown away first. With "sampled", min_sep - 1 of them make the rate of
+            every example the same at all steps.
+        exclusion: what keeps the examples of a user out: "sampled" ones (Algorithm 3) or "participating" ones
+            (Algorithm 4; conjectural).
+
+    Memory and time: O(users) memory besides the graph, and time in proportion to the edges of the sampled examples.
+
+    Raises: InvalidInputError from ``batches`` when the graph is about another number of examples, a user has more
+    than ``examples_per_user``, or an example more than ``users_per_example``.
+
+    Reference: Dong and Ganesh (2026), Algorithms 3 and 4; what holds of their Theorem 6.1 is in
+    docs/theory/monte-carlo/samplers.md.
+    """
+
+    kind: Literal["multi_attribution"] = "multi_attribution"
+    min_sep: Count
+    sampling_prob: Probability
+    steps: Count
+    examples_per_user: Count
+    users_per_example: Count = 1
+    warm_up_steps: WarmUp = 0
+    exclusion: Exclusion = "sampled"
+
+    @property
+    def participation_prob(self) -> float:
+        """The chance of an example that is not excluded to be in a batch: the same as ``sampling_prob``."""
+        return self.sampling_prob
+
+    @property
+    def holds_for(self) -> tuple[Adjacency, ...]:
+        """Zero-out, of all examples of one user, where a proof is known; nothing elsewhere."""
+        return (Adjacency.ZERO_OUT,) if self._why_not_covered is None else ()
+
+    @property
+    def requirement(self) -> str:
+        """What the run has to do."""
+        start = f" throw away the batches of the first {self.warm_up_steps} step(s)," if self.warm_up_steps else ""
+        end = (
+            ""
+            if self._why_not_covered is None
+            else f"; no certificate covers this form, because {self._why_not_covered}"
+        )
+        return (
+            f"Attribute at most {self.examples_per_user} example(s) to each user and at most {self.users_per_example} "
+            f"user(s) to each example, sample every example independently with probability {self.sampling_prob!r} at "
+            f"each step, leave out those that share a user with an example {self.exclusion} in one of the "
+            f"{self.min_sep - 1} step(s) before,{start} and use the next {self.steps} batch(es); the unit of privacy "
+            f"is a user, all of whose examples become ghosts of zero gradient in the same attribution graph{end}."
+        )
+
+    @property
+    def _why_not_covered(self) -> str | None:
+        if self.exclusion == "participating":
+            return "exclusion by participating examples is conjectural"
+        if self.users_per_example > 1:
+            return "the examples that a user's batch keeps out of the next ones reveal it"
+        return None
+
+    def batches(
+        self, num_examples: int, rng: np.random.Generator, *, attribution: Attribution | None = None
+    ) -> Iterator[Batch]:
+        """Draw the batches of one run, as every sampler does, for this attribution of examples to users.
+
+        Args:
+            attribution: the graph; None where every example has one user, which has no other example.
+
+        Raises: InvalidInputError at the call for wrong arguments: also when the graph has another number of examples,
+        a user with more than ``examples_per_user``, an example with more than ``users_per_example``, or when there is
+        no graph though ``examples_per_user`` is not 1.
+        """
+        own = super().batches(num_examples, rng)  # checks both arguments, and draws nothing yet
+        if attribution is None:
+            if self.examples_per_user != 1:
+                raise InvalidInputError(
+                    f"The 'attribution' argument has to be given for examples_per_user = {self.examples_per_user}; "
+                    f"without it every example is its own user's."
+                )
+            return own
+        if attribution.num_examples != num_examples:
+            raise InvalidInputError(
+                f"The 'num_examples' argument must be the attribution's number of examples, "
+                f"{attribution.num_examples}. Got {num_examples} instead."
+            )
+        if attribution.examples_per_user > self.examples_per_user:
+            raise InvalidInputError(
+                f"The 'attribution' argument must have at most examples_per_user = {self.examples_per_user} example(s) "
+                f"for each user. Got a user with {attribution.examples_per_user} instead."
+            )
+        if attribution.users_per_example > self.users_per_example:
+            raise InvalidInputError(
+                f"The 'attribution' argument must have at most users_per_example = {self.users_per_example} user(s) "
+                f"for each example. Got an example with {attribution.users_per_example} instead."
+            )
+        return self._draw_attributed(attribution, rng)
+
+    def _draw(self, num_examples: int, rng: np.random.Generator) -> Iterator[Batch]:
+        own = np.arange(num_examples)
+        return self._draw_attributed(Attribution.from_pairs(own, own), rng)
+
+    def _draw_attributed(self, attribution: Attribution, rng: np.random.Generator) -> Iterator[Batch]:
+        long_ago = -self.min_sep
+        last = np.full(attribution.num_users, long_ago, dtype=np.int64)  # the step that keeps each user out
+        for step in range(self.warm_up_steps + self.steps):
+            sampled = bernoulli_successes(attribution.num_examples, self.sampling_prob, rng)
+            users, starts = attribution.of_examples(sampled)
+            if sampled.size:
+                latest = np.maximum.reduceat(last[users], starts)
+                batch = sampled[latest <= step - self.min_sep]
+            else:
+                batch = sampled
+            blocking = users if self.exclusion == "sampled" else attribution.of_examples(batch)[0]
+            last[blocking] = step
+            if step >= self.warm_up_steps:
+                yield batch
+
+
+class MultiAttributionOptions(SchemeOptions):
+    """The ``[sampler]`` table of a plan with examples that are attributed to several users."""
+
+    kind: Literal["multi_attribution"] = "multi_attribution"
+    min_sep: Count
+    examples_per_user: Count
+    users_per_example: Count = 1
+    warm_up_steps: WarmUp = 0
+    exclusion: Exclusion = "sampled"
+
+    def sampler(self, data: Data) -> MultiAttribution:
+        """The sampler for these data: batch_size is the expected number of *sampled* examples at a step."""
+        return MultiAttribution(
+            min_sep=self.min_sep,
+            sampling_prob=data.sampling_prob,
+            steps=data.total_steps(self.kind),
+            examples_per_user=self.examples_per_user,
+            users_per_example=self.users_per_example,
+            warm_up_steps=self.warm_up_steps,
+            exclusion=self.exclusion,
+        )

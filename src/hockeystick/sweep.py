@@ -1,0 +1,316 @@
+"""Sweeps: one plan with lists of values for some fields, every combination certified, resumable at any moment."""
+
+import hashlib
+import json
+import os
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
+from pathlib import Path
+from time import monotonic
+from typing import Any, Self
+
+from hockeystick.accountants.monte_carlo.options import MonteCarlo
+from hockeystick.accountants.warm_up import warm_up
+from hockeystick.bounds import Question
+from hockeystick.certificate import Certificate
+from hockeystick.certification import DEFAULT_BUDGET, certify
+from hockeystick.errors import (
+    BudgetExceededError,
+    CannotCertifyError,
+    InvalidInputError,
+    OptimisationError,
+    UnsupportedError,
+    VerificationError,
+    shortened,
+)
+from hockeystick.files import check_writable, read_small_file, write_atomically
+from hockeystick.mechanism import Mechanism
+from hockeystick.pairs.registry import check_registered
+from hockeystick.plan import Plan
+from hockeystick.spec import Spec
+
+FORMAT = "hockeystick-sweep/1"
+HEADER = json.dumps({"format": FORMAT}) + "\n"
+MAX_CELLS = 10_000
+MAX_SWEEP_BYTES = 1 << 20
+MAX_RESULT_BYTES = 1 << 30
+CERTIFIED = "certified"
+
+CertifyCell = Callable[[Mechanism, Question], Certificate]
+"""Certifies one cell of a sweep; may raise what is wrong with the cell."""
+
+_OF_THE_CELL = (BudgetExceededError, CannotCertifyError, InvalidInputError, OptimisationError, UnsupportedError)
+"""Failures that are about one cell. Any other one, such as a cluster that is gone, ends the sweep."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One combination of a sweep.
+
+    Attributes:
+        fields: the values from the grid, by the dotted names of the fields.
+        plan: the plan with these values; it has a noise multiplier.
+        question: what is asked about it.
+        digest: SHA-256 of the plan, the question and the settings that its answer depends on.
+    """
+
+    fields: Mapping[str, Any]
+    plan: Plan
+    question: Question
+    digest: str
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A plan in plain data, and lists of values for some of its fields."""
+
+    plan: Mapping[str, Any]
+    grid: Mapping[str, Sequence[Any]]
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a plan file (TOML) that has a ``[grid]`` table too.
+
+        Raises: InvalidInputError in one sentence for a file that cannot be read or whose grid is none. What is wrong
+        with the plan, :meth:`cells` says.
+        """
+        values = _read_toml(path, f"sweep {shortened(str(path))}")
+        grid = values.pop("grid", None)
+        if not isinstance(grid, dict) or not grid:
+            raise InvalidInputError("The 'grid' table is missing; it gives lists of values for fields of the plan.")
+        axes: dict[str, list[Any]] = {}
+        for name, options in _lists(grid, ""):
+            if name in axes:
+                raise InvalidInputError(f"The {'grid.' + name!r} field is given twice.")
+            if not options:
+                raise InvalidInputError(f"The {'grid.' + name!r} field must have at least one value. Got [] instead.")
+            axes[name] = options
+        count = prod(map(len, axes.values()))
+        if count > MAX_CELLS:
+            raise InvalidInputError(f"The 'grid' table must have at most {MAX_CELLS} cells. Got {count} instead.")
+        return cls(values, axes)
+
+    def cells(
+        self, *, delta: float | None = None, epsilon: float | None = None, settings: Mapping[str, Any] | None = None
+    ) -> tuple[Cell, ...]:
+        """All combinations, the last field of the grid changing fastest.
+
+        Args:
+            delta, epsilon: the question of all cells; without them every plan's target, which must have one of both.
+            settings: what else the answers depend on (plain data), such as the method; goes into the digests.
+
+        Raises: InvalidInputError for the first cell that is no plan, has no noise multiplier or no single question,
+        or that is the same as another one.
+        """
+        found: dict[str, Cell] = {}
+        # Whole tables before single fields of them.
+        names = sorted(self.grid, key=lambda name: name.count("."))
+        for combination in product(*self.grid.values()):
+            fields = dict(zip(self.grid, combination, strict=True))
+            values = deepcopy(dict(self.plan))
+            for name in names:
+                _put(values, name, deepcopy(fields[name]))
+            cell = _cell(fields, Plan.parse(values), delta, epsilon, settings or {})
+            if cell.digest in found:
+                raise InvalidInputError(f"The 'grid' table has the same cell twice: {_text(fields)}.")
+            found[cell.digest] = cell
+        return tuple(found.values())
+
+
+class Record(Spec):
+    """What came out for one cell: a line of the results.
+
+    Attributes:
+        cell: digest of the cell.
+        fields: the cell's values from the grid.
+        status: ``certified``, or the sentence that says why not.
+        seconds: that it took.
+        certificate: with the mechanism and the bounds; None where there is none.
+    """
+
+    cell: str
+    fields: dict[str, Any]
+    status: str
+    seconds: float
+    certificate: Certificate | None
+
+
+class Results:
+    """A file of records, one JSON object a line; each line is written whole, or dropped when the file is read again."""
+
+    def __init__(self, path: str | Path, cells: Sequence[Cell]) -> None:
+        """Open the results of these cells, or start a file for them.
+
+        Raises: InvalidInputError in one sentence when it cannot be written, is no file of results, or has those of
+        other cells; VerificationError for a certificate in it that was altered.
+        """
+        self._path = check_writable(path)
+        self._name = f"output path {shortened(os.fspath(path))}"
+        self.records: dict[str, Record] = {}
+        if not self._path.exists() or self._path.stat().st_size == 0:
+            write_atomically(self._path, HEADER)
+            return
+        header, *lines = read_small_file(self._path, self._name, MAX_RESULT_BYTES).split(b"\n")
+        if header != HEADER.strip().encode():
+            raise InvalidInputError(f"The {self._name} is not a file of sweep results; choose another one.")
+        known = {cell.digest for cell in cells}
+        torn = lines.pop() if lines else b""
+        for line in lines:
+            record = Record.parse_json(line, f"record in the {self._name}")
+            if record.cell not in known:
+                raise InvalidInputError(
+                    f"The {self._name} has results of another sweep ({_text(record.fields)}); choose another one."
+                )
+            if record.certificate is not None and record.certificate.digest != record.certificate.content_digest():
+                raise VerificationError(f"The {self._name} was altered: the certificate of {_text(record.fields)}.")
+            self.records[record.cell] = record
+        if torn:  # the writer was stopped in the middle of it
+            os.truncate(self._path, self._path.stat().st_size - len(torn))
+
+    def add(self, record: Record) -> None:
+        """Keep a record; it is on the disk when this returns."""
+        line = (record.model_dump_json() + "\n").encode()
+        before = self._path.stat().st_size
+        try:
+            with open(self._path, "ab", buffering=0) as stream:
+                if stream.write(line) != len(line):
+                    raise OSError(None, "the disk is full")
+                os.fsync(stream.fileno())
+        except OSError as error:
+            os.truncate(self._path, before)
+            raise InvalidInputError(f"The {self._name} cannot be written: {error.strerror}.") from None
+        self.records[record.cell] = record
+
+
+def certifier(
+    *, budget: float = DEFAULT_BUDGET, method: str | None = None, monte_carlo: MonteCarlo | None = None
+) -> CertifyCell:
+    """:func:`~hockeystick.certification.certify` for every cell, with so many seconds each.
+
+    A failure probability is that of one cell; that all cells hold together fails with at most their sum.
+    """
+
+    def certify_cell(mechanism: Mechanism, question: Question) -> Certificate:
+        check_registered(mechanism)
+        mechanism.matrix.max_column_norm  # noqa: B018 (an optimised strategy is found before the clock starts)
+        warm_up(mechanism)
+        return certify(
+            mechanism,
+            delta=question.delta,
+            epsilon=question.epsilon,
+            method=method,
+            budget=budget,
+            monte_carlo=None if monte_carlo is None else replace(monte_carlo, campaigns={}),
+        )
+
+    return certify_cell
+
+
+def run_sweep(
+    cells: Sequence[Cell],
+    out: str | Path,
+    *,
+    certify_cell: CertifyCell,
+    retry: bool = False,
+    on_cell: Callable[[int], None] | None = None,
+) -> list[Record]:
+    """Certify the cells that are not in the results yet; what is done is on the disk after every cell.
+
+    Args:
+        out: file of results (:class:`Results`).
+        retry: certify those again that have been tried and have no certificate.
+        on_cell: called with the number of cells that are done, first with those that were.
+
+    Returns: the records of all cells, in their order.
+    """
+    results = Results(out, cells)
+    missing = [cell for cell in cells if _is_missing(results.records.get(cell.digest), retry)]
+    for done, cell in enumerate(missing, start=len(cells) - len(missing)):
+        if on_cell is not None:
+            on_cell(done)
+        results.add(_record(cell, certify_cell))
+    if on_cell is not None:
+        on_cell(len(cells))
+    return [results.records[cell.digest] for cell in cells]
+
+
+def _is_missing(record: Record | None, retry: bool) -> bool:
+    return record is None or (retry and record.certificate is None)
+
+
+def _record(cell: Cell, certify_cell: CertifyCell) -> Record:
+    started = monotonic()
+    certificate, status = None, CERTIFIED
+    try:
+        certificate = certify_cell(cell.plan.mechanism(), cell.question)
+    except _OF_THE_CELL as error:
+        status = str(error)
+    except MemoryError:
+        status = "The memory of this machine is too small for this problem."
+    return Record(
+        cell=cell.digest,
+        fields=dict(cell.fields),
+        status=status,
+        seconds=round(monotonic() - started, 4),
+        certificate=certificate,
+    )
+
+
+def _cell(
+    fields: Mapping[str, Any], plan: Plan, delta: float | None, epsilon: float | None, settings: Mapping[str, Any]
+) -> Cell:
+    if plan.noise_multiplier is None and plan.mechanism_options.noise_multiplier is None:
+        raise InvalidInputError("The 'noise_multiplier' field is missing; give it in the plan or in its grid.")
+    if delta is None and epsilon is None:
+        delta, epsilon = plan.target.delta, plan.target.epsilon
+        if (delta is None) == (epsilon is None):
+            raise InvalidInputError("The 'target' table of a sweep must have one of 'delta' and 'epsilon', not both.")
+    question = Question(delta=delta, epsilon=epsilon)
+    content = plan.model_copy(update={"strategy": plan.strategy.pinned()}).model_dump(mode="json", exclude={"target"})
+    asked = {"delta": delta, "epsilon": epsilon}
+    text = json.dumps([FORMAT, content, asked, settings], sort_keys=True, separators=(",", ":"))
+    return Cell(fields, plan, question, hashlib.sha256(text.encode()).hexdigest())
+
+
+def _read_toml(path: str | Path, name: str) -> dict[str, Any]:
+    raw = read_small_file(path, name, MAX_SWEEP_BYTES)
+    try:
+        return tomllib.loads(raw.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        raise InvalidInputError(f"The {name} must be UTF-8 text.") from None
+    except RecursionError:
+        raise InvalidInputError(f"The {name} is not valid TOML: it is nested too deeply.") from None
+    except ValueError as error:
+        raise InvalidInputError(f"The {name} is not valid TOML: {str(error).split(';')[0]}.") from None
+
+
+def _lists(grid: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, list[Any]]]:
+    """The lists of a grid by dotted names, whether they are written with dots or as tables."""
+    for name, value in grid.items():
+        if isinstance(value, dict):
+            yield from _lists(value, f"{prefix}{name}.")
+        elif isinstance(value, list):
+            yield prefix + name, value
+        else:
+            raise InvalidInputError(
+                f"The {'grid.' + prefix + name!r} field must be a list of values. Got {shortened(value)} instead."
+            )
+
+
+def _put(values: dict[str, Any], name: str, value: object) -> None:
+    """Set the field with a dotted name, making the tables that it is in."""
+    *tables, field = name.split(".")
+    here: Any = values
+    for table in tables:
+        here = here.setdefault(table, {})
+        if not isinstance(here, dict):
+            raise InvalidInputError(f"The {'grid.' + name!r} field is not known here; {table!r} is not a table.")
+    here[field] = value
+
+
+def _text(fields: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} = {shortened(value)}" for name, value in fields.items())

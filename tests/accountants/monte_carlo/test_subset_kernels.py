@@ -1,0 +1,248 @@
+"""Poisson sampling with banded matrices: the recursion and the tilts against sums over all subsets."""
+
+import pickle
+from itertools import product
+from math import exp, log, sqrt
+
+import numpy as np
+import pytest
+
+from hockeystick.accountants import direct
+from hockeystick.accountants.monte_carlo.subset_kernels import log_ratio, power_table
+from hockeystick.accountants.monte_carlo.subsets import FAMILY, MeanSubsets, NaiveSubsets, PowerSubsets, largest_row
+from hockeystick.accountants.monte_carlo.tilt import Tilt
+from hockeystick.errors import InvalidInputError
+from hockeystick.pairs.independent_steps import IndependentSteps
+from hockeystick.pairs.subset_mixture import SubsetMixture
+from hockeystick.strategies.matrix.banded import BandedMatrix
+from hockeystick.strategies.matrix.base import StrategyMatrix
+from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
+from hockeystick.types import Direction, Side
+
+FAILURE = 1e-9
+"""Of each interval; there are some fifty of them, so all tests together fail by chance with probability 1e-7."""
+
+
+def random_matrix(steps: int, bands: int, seed: int) -> BandedMatrix:
+    rng = np.random.default_rng(seed)
+    band = rng.random((steps, bands)) * (rng.random((steps, bands)) < 0.8)
+    band[:, 0] += 0.1
+    band[np.arange(steps)[:, None] + np.arange(bands)[None, :] >= steps] = 0.0
+    return BandedMatrix(band)
+
+
+def subsets(steps: int, prob: float) -> tuple[np.ndarray, np.ndarray]:
+    """All participation vectors and their probabilities."""
+    vectors = np.array(list(product((0.0, 1.0), repeat=steps)))
+    taken = vectors.sum(axis=1)
+    return vectors, prob**taken * (1.0 - prob) ** (steps - taken)
+
+
+def rows_of(matrix: StrategyMatrix, sigma: float) -> np.ndarray:
+    dense = matrix.materialize() / sigma
+    steps, bands = matrix.steps, matrix.bands
+    return np.array([[dense[t, t - d] if d <= t else 0.0 for d in range(bands)] for t in range(steps)])
+
+
+@pytest.mark.parametrize(
+    ("steps", "bands", "prob", "sigma"),
+    [(1, 1, 0.3, 1.0), (10, 1, 0.2, 0.4), (10, 2, 0.5, 1.0), (10, 3, 0.1, 0.3), (9, 9, 0.3, 2.0), (12, 12, 0.4, 0.7)],
+)
+@pytest.mark.parametrize("toeplitz", [False, True])
+def test_recursion_is_the_sum_over_all_subsets(
+    steps: int, bands: int, prob: float, sigma: float, toeplitz: bool
+) -> None:
+    column = np.linspace(1.0, 0.2, bands)
+    matrix = ToeplitzMatrix(column, steps) if toeplitz else random_matrix(steps, bands, 7)
+    vectors, weights = subsets(steps, prob)
+    means = vectors @ matrix.materialize().T / sigma
+    rows = rows_of(matrix, sigma)
+    same_as_before = np.concatenate([[True], (rows[1:] != rows[:-1]).any(axis=1)])
+    for y in np.random.default_rng(1).normal(1.0, 3.0, (20, steps)):
+        expected = log(weights @ np.exp(means @ y - 0.5 * np.einsum("st,st->s", means, means)))
+        for fresh in (same_as_before, np.ones(steps, dtype=bool)):
+            assert log_ratio(rows, fresh, prob, y) == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+def test_recursion_survives_outputs_that_leave_the_range_of_doubles() -> None:
+    """Without subsampling the ratio is one exponential; here it is e^+-3000 and more."""
+    matrix = random_matrix(300, 3, 2)
+    rows = rows_of(matrix, 0.3)
+    shift = rows.sum(axis=1)
+    for sign in (-1.0, 1.0, 2.0):
+        expected = float(sign * shift @ shift - 0.5 * shift @ shift)
+        found = log_ratio(rows, np.ones(300, dtype=bool), 1.0, sign * shift)
+        assert found == pytest.approx(expected, rel=1e-12)
+        assert abs(expected) > 2000.0
+
+
+@pytest.mark.parametrize(("steps", "bands", "order"), [(4, 1, 3), (4, 2, 2), (3, 2, 3), (3, 3, 2), (3, 1, 4)])
+def test_norm_of_the_power_tilt_is_the_sum_over_all_copies(steps: int, bands: int, order: int) -> None:
+    matrix, prob, sigma = random_matrix(steps, bands, 3), 0.3, 0.8
+    vectors, weights = subsets(steps, prob)
+    gram = (vectors @ matrix.materialize().T) @ (vectors @ matrix.materialize().T).T / sigma**2
+    total = 0.0
+    for copies in product(range(len(vectors)), repeat=order):
+        exponent = sum(gram[copies[i], copies[j]] for i in range(order) for j in range(i))
+        total += float(np.prod(weights[list(copies)])) * exp(exponent)
+    assert power_table(rows_of(matrix, sigma), prob, order)[0, 0] == pytest.approx(log(total), rel=1e-12)
+
+
+def deltas(pair: SubsetMixture, epsilon: float) -> dict[Direction, float]:
+    """Both profiles of two steps, by a trapezoidal sum in the plane: good to some 1e-6 of itself."""
+    sigma = pair.noise_multiplier
+    vectors, weights = subsets(2, pair.sampling_prob)
+    means = vectors @ pair.matrix.materialize().T / sigma
+    axis = np.linspace(-9.0, 9.0 + means.max(), 1601)
+    y0, y1 = np.meshgrid(axis, axis, indexing="ij")
+    density = np.exp(-0.5 * (y0**2 + y1**2)) / (2.0 * np.pi)
+    ratio = sum(w * np.exp(m[0] * y0 + m[1] * y1 - 0.5 * m @ m) for w, m in zip(weights, means, strict=True))
+    cell = (axis[1] - axis[0]) ** 2
+    return {
+        Direction.REMOVE: float((density * np.maximum(ratio - exp(epsilon), 0.0)).sum() * cell),
+        Direction.ADD: float((density * np.maximum(1.0 - exp(epsilon) * ratio, 0.0)).sum() * cell),
+    }
+
+
+def interval(tilt: Tilt, epsilon: float, samples: int, seed: int = 1) -> tuple[float, float, float]:
+    """Mean of Y, half the width of an empirical Bernstein interval (Maurer and Pontil) and the largest Y / M."""
+    log_weights, losses = np.empty(samples), np.empty(samples)
+    tilt.draw(np.random.Generator(np.random.SFC64(seed)), log_weights, losses)
+    values = np.exp(log_weights) * np.maximum(-np.expm1(epsilon - losses), 0.0)
+    largest = tilt.largest(epsilon)
+    spread = sqrt(2.0 * values.var(ddof=1) * log(4.0 / FAILURE) / samples)
+    width = spread + 7.0 * largest * log(4.0 / FAILURE) / (3.0 * (samples - 1))
+    return float(values.mean()), width, float(values.max()) / largest
+
+
+TWO_STEPS = SubsetMixture(
+    noise_multiplier=0.9, matrix=BandedMatrix(np.array([[1.0, 0.6], [0.8, 0.0]])), sampling_prob=0.2
+)
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.5])
+@pytest.mark.parametrize(
+    "tilt",
+    [
+        NaiveSubsets(direction=Direction.REMOVE, pair=TWO_STEPS),
+        NaiveSubsets(direction=Direction.ADD, pair=TWO_STEPS),
+        *(
+            PowerSubsets(direction=Direction.REMOVE, pair=TWO_STEPS, order=a, share=s)
+            for a, s in ((2, 0.5), (2, 1.0), (3, 1.0), (5, 0.5))
+        ),
+        *(MeanSubsets(direction=Direction.ADD, pair=TWO_STEPS, beta=beta) for beta in (0.5, 2.0)),
+    ],
+    ids=lambda tilt: f"{tilt.direction}-{tilt.name}-{tilt.parameters}",
+)
+def test_samples_average_to_the_profile(tilt: Tilt, epsilon: float) -> None:
+    """Up to the quadrature error; the add profile at epsilon 1.5 is 0, as no output is that much rarer under P."""
+    truth = deltas(TWO_STEPS, epsilon)[tilt.direction]
+    found, width, worst = interval(tilt, epsilon, 200_000)
+    assert abs(found - truth) <= width + 1e-5 * truth
+    assert width < 0.3 * truth or (truth == 0.0 and tilt.direction is Direction.ADD)
+    assert worst <= 1.0 + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("sigma", "prob", "steps", "epsilon", "within"),
+    [(1.0, 0.01, 100, 1.0, 0.5), (1.0, 0.01, 100, 2.0, 0.4), (0.8, 0.02, 50, 3.0, 0.2), (2.0, 0.2, 50, 1.0, 0.1)],
+)
+def test_without_correlation_it_is_the_exact_law(
+    sigma: float, prob: float, steps: int, epsilon: float, within: float
+) -> None:
+    """The remove direction is the larger one, so the exact profile of both is its own. delta goes down to 3e-10."""
+    exact = IndependentSteps(noise_multiplier=sigma, sampling_prob=prob, steps=steps)
+    upper = direct.ACCOUNTANT.bound(exact, Side.UPPER).profiles[Direction.REMOVE](epsilon)
+    lower = direct.ACCOUNTANT.bound(exact, Side.LOWER).profiles[Direction.REMOVE](epsilon)
+    assert upper < 1.01 * lower
+    pair = SubsetMixture(noise_multiplier=sigma, matrix=ToeplitzMatrix(np.ones(1), steps), sampling_prob=prob)
+    tilt = min(FAMILY.propose(pair, Direction.REMOVE, epsilon), key=lambda tilt: tilt.largest(epsilon))
+    assert tilt.name == "power"
+    found, width, worst = interval(tilt, epsilon, 30_000)
+    assert lower - width <= found <= upper + width
+    assert width < within * upper
+    assert worst <= 1.0 + 1e-9
+
+
+def test_add_without_correlation_is_the_exact_law() -> None:
+    exact = IndependentSteps(noise_multiplier=2.0, sampling_prob=0.2, steps=50)
+    pair = SubsetMixture(noise_multiplier=2.0, matrix=ToeplitzMatrix(np.ones(1), 50), sampling_prob=0.2)
+    upper = direct.ACCOUNTANT.bound(exact, Side.UPPER).profiles[Direction.ADD](1.0)
+    lower = direct.ACCOUNTANT.bound(exact, Side.LOWER).profiles[Direction.ADD](1.0)
+    tilted, naive = FAMILY.propose(pair, Direction.ADD, 1.0)
+    for tilt in (tilted, naive):
+        found, width, worst = interval(tilt, 1.0, 200_000)
+        assert lower - width <= found <= upper + width
+        assert width < 0.25 * upper
+        assert worst <= 1.0 + 1e-9
+
+
+def test_power_and_naive_agree_on_correlated_noise() -> None:
+    """Two ways to draw the same profile: 60 steps, 3 bands, columns that differ."""
+    pair = SubsetMixture(noise_multiplier=2.0, matrix=random_matrix(60, 3, 11), sampling_prob=0.05)
+    *tilted, naive = FAMILY.propose(pair, Direction.REMOVE, 1.0)
+    expected, error, _ = interval(naive, 0.5, 200_000)
+    assert {tilt.parameters["order"] for tilt in tilted} == {2.0, 3.0, 4.0, 5.0}
+    for tilt in tilted:
+        found, width, worst = interval(tilt, 0.5, 20_000, seed=2)
+        assert abs(found - expected) <= width + error
+        assert width + error < 0.5 * expected
+        assert worst <= 1.0 + 1e-9
+
+
+def test_add_ends_where_the_ratio_cannot_be_smaller() -> None:
+    """X >= (1 - p)^n, approached far away from all means."""
+    pair = SubsetMixture(noise_multiplier=1.0, matrix=random_matrix(10, 2, 3), sampling_prob=0.1)
+    bound = FAMILY.known_upper(pair, Direction.ADD)
+    assert bound is not None
+    assert FAMILY.known_upper(pair, Direction.REMOVE) is None
+    assert bound(-10.0 * log(0.9) + 1e-12) == 0.0
+    assert bound(1.0) == pytest.approx(1.0 - exp(1.0) * 0.9**10, rel=1e-12)
+    rows = rows_of(pair.matrix, 1.0)
+    far = log_ratio(rows, np.ones(10, dtype=bool), 0.1, np.full(10, -300.0))
+    assert far == pytest.approx(10.0 * log(0.9), rel=1e-9)
+    public = SubsetMixture(noise_multiplier=1.0, matrix=random_matrix(10, 2, 3), sampling_prob=1.0)
+    assert FAMILY.known_upper(public, Direction.ADD)(5.0) == 1.0  # type: ignore[misc]
+
+
+def test_tilts_are_built_again_from_their_parameters() -> None:
+    pair = SubsetMixture(noise_multiplier=1.2, matrix=random_matrix(20, 3, 11), sampling_prob=0.1)
+    for direction in Direction:
+        for tilt in FAMILY.propose(pair, direction, 0.5):
+            again = FAMILY.build(pair, direction, tilt.name, tilt.parameters)
+            results = []
+            for one in (tilt, again, pickle.loads(pickle.dumps(tilt))):
+                drawn = np.empty((2, 500))
+                one.draw(np.random.Generator(np.random.SFC64(3)), drawn[0], drawn[1])
+                results.append(drawn)
+            assert np.array_equal(results[0], results[1])
+            assert np.array_equal(results[0], results[2])
+
+
+@pytest.mark.parametrize(
+    ("direction", "name", "parameters"),
+    [
+        (Direction.REMOVE, "mean", {"beta": 1.0}),
+        (Direction.ADD, "power", {"order": 2.0, "share": 0.5}),
+        (Direction.REMOVE, "power", {"order": 2.5, "share": 0.5}),
+        (Direction.REMOVE, "power", {"order": 50.0, "share": 0.5}),
+        (Direction.REMOVE, "power", {"order": 2.0, "share": 1.5}),
+        (Direction.ADD, "mean", {"beta": -1.0}),
+        (Direction.ADD, "other", {}),
+    ],
+)
+def test_other_tilts_are_refused(direction: Direction, name: str, parameters: dict[str, float]) -> None:
+    with pytest.raises(InvalidInputError, match="'tilt' field must be 'naive'"):
+        FAMILY.build(TWO_STEPS, direction, name, parameters)
+
+
+def test_what_the_recursion_cannot_do_is_refused() -> None:
+    def reason(matrix: StrategyMatrix, sigma: float = 1.0) -> str | None:
+        pair = SubsetMixture(noise_multiplier=sigma, matrix=matrix, sampling_prob=0.1)
+        return FAMILY.refusal(pair, Side.UPPER)
+
+    assert reason(ToeplitzMatrix(np.ones(12), 20)) is None
+    assert "at most 12 bands, not 13" in str(reason(ToeplitzMatrix(np.ones(13), 20)))
+    assert "1/16 of the largest row sum" in str(reason(ToeplitzMatrix(np.ones(4), 20), 0.2))
+    pair = SubsetMixture(noise_multiplier=0.5, matrix=ToeplitzMatrix(np.array([1.0, 0.5]), 20), sampling_prob=0.1)
+    assert largest_row(pair) == pytest.approx(3.0)

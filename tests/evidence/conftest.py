@@ -1,0 +1,6 @@
+"""Makes the toy tilt of these tests importable, here and in the processes that they start."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))

@@ -1,0 +1,132 @@
+"""Real clusters on this machine: the same bits as in one process, also when workers are killed in mid-run."""
+
+import itertools
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from hockeystick.accountants.monte_carlo.ledger import in_this_process
+from hockeystick.accountants.monte_carlo.run import KERNELS
+from hockeystick.errors import InvalidInputError
+from hockeystick.execution import executor
+from hockeystick.execution.base import ChunkExecutor
+from hockeystick.execution.work import ExecutionError
+from hockeystick.types import Direction
+
+REMOVE = Direction.REMOVE
+STREAMS = [0, 1, 2, 3, 4, 5, 6, 7, 9, 12]
+
+
+@pytest.fixture(scope="module")
+def dask_address(tilts: ModuleType) -> Iterator[str]:
+    """A scheduler and two worker processes, which their nannies start again when they die."""
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+    ) as cluster:
+        yield cluster.scheduler_address
+
+
+@pytest.fixture(scope="module")
+def ray_started(tilts: ModuleType) -> Iterator[None]:
+    """Two processes of a Ray of our own."""
+    pytest.importorskip("ray")
+    with executor("ray", workers=2):
+        yield
+
+
+@pytest.fixture(params=["dask", "ray"])
+def cluster(request: pytest.FixtureRequest) -> Iterator[ChunkExecutor]:
+    address = request.getfixturevalue("dask_address") if request.param == "dask" else None
+    if request.param == "ray":
+        request.getfixturevalue("ray_started")  # and left running by what is opened here
+    with executor(request.param, address=address) as spread:
+        yield spread
+
+
+def check_all(tilts: ModuleType, spread: ChunkExecutor, tilt: Any, streams: list[int]) -> None:
+    """Every stream comes once, with the statistics that this process computes with a tilt that does not kill it."""
+    run = tilts.a_run()
+    harmless = tilts.GaussianTilt(direction=REMOVE, ballast=tilt.ballast)
+    wanted = {chunk.stream: chunk for chunk in in_this_process(harmless, run, streams)}
+    found = list(spread(tilt, run, streams))
+    assert sorted(chunk.stream for chunk in found) == sorted(streams)
+    assert all(tilts.same(chunk, wanted[chunk.stream]) for chunk in found)
+
+
+def test_the_statistics_are_those_of_one_process_bit_for_bit(tilts, cluster):
+    check_all(tilts, cluster, tilts.GaussianTilt(direction=REMOVE, ballast=tilts.ballast()), STREAMS)
+
+
+@pytest.mark.parametrize(("cluster", "kills"), [("dask", 2), ("ray", 1)], indirect=["cluster"])
+def test_killed_workers_lose_nothing_and_count_nothing_twice(tilts, cluster, tmp_path, capsys, kills):
+    """Two at about the same time are all that Dask has: every copy of the tilt is lost with them."""
+    lives = tilts.lives(tmp_path, kills)
+    check_all(tilts, cluster, tilts.DeadlyTilt(direction=REMOVE, ballast=tilts.ballast(), lives=lives), STREAMS)
+    assert os.listdir(tmp_path) == []
+    time.sleep(0.5)  # for what the clusters say about it, which must not go where results go
+    assert capsys.readouterr().out == ""
+
+
+def test_a_tilt_is_shipped_once_and_not_with_every_chunk(tilts, cluster):
+    """Once more for a second call with another tilt, and not for one with the same."""
+    tilt = tilts.CountedTilt(direction=REMOVE, ballast=tilts.ballast())
+    tilts.PICKLED.clear()
+    check_all(tilts, cluster, tilt, STREAMS)
+    check_all(tilts, cluster, tilt, [100, 101, 102])
+    assert len(tilts.PICKLED) == 1
+    check_all(tilts, cluster, tilts.CountedTilt(direction=REMOVE, ballast=tilts.ballast()), STREAMS)
+    assert len(tilts.PICKLED) == 2
+
+
+def test_what_is_left_can_be_cancelled_and_the_cluster_used_again(tilts, cluster):
+    slow = tilts.SlowTilt(direction=REMOVE, ballast=tilts.ballast(), seconds=0.1)
+    with closing(cluster(slow, tilts.a_run(chunk_size=10), itertools.count())) as chunks:
+        found = [next(chunks).stream for _ in range(3)]
+    assert len(set(found)) == 3
+    started = time.monotonic()
+    check_all(tilts, cluster, tilts.GaussianTilt(direction=REMOVE, ballast=tilts.ballast()), STREAMS)
+    assert time.monotonic() - started < 60.0  # a window of 64 or more chunks would not be waited for
+
+
+def test_an_error_in_a_worker_is_that_of_the_caller(tilts, cluster):
+    with pytest.raises(FloatingPointError, match="nothing to draw"):
+        list(cluster(tilts.BrokenTilt(direction=REMOVE, ballast=tilts.ballast()), tilts.a_run(), STREAMS))
+
+
+def test_kernels_of_another_version_are_refused(tilts, cluster):
+    tilt = tilts.GaussianTilt(direction=REMOVE, ballast=tilts.ballast())
+    with pytest.raises(ExecutionError, match="install the same version"):
+        list(cluster(tilt, tilts.a_run(kernels=KERNELS + 1), STREAMS))
+
+
+def test_a_cluster_whose_workers_die_all_the_time_is_given_up(tilts, dask_address, tmp_path):
+    lives = tilts.lives(tmp_path, 200)
+    tilt = tilts.DeadlyTilt(direction=REMOVE, ballast=tilts.ballast(), lives=lives)
+    with executor("dask", address=dask_address) as spread, pytest.raises(ExecutionError) as given_up:
+        list(spread(tilt, tilts.a_run(), STREAMS))
+    assert "memory" in str(given_up.value)
+
+
+@pytest.mark.parametrize(
+    "address", ["", "nonsense", "tcp://127.0.0.1:99999", "ftp://127.0.0.1:8786", "127.0.0.1:{free}"]
+)
+@pytest.mark.parametrize("backend", ["dask", "ray"])
+def test_an_address_that_does_not_answer_is_one_sentence(request, monkeypatch, backend, address):
+    pytest.importorskip("distributed" if backend == "dask" else "ray")
+    if backend == "ray":
+        monkeypatch.setattr("ray.is_initialized", lambda: False)
+        monkeypatch.delenv("RAY_ADDRESS", raising=False)
+        address = address or "nonsense"
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # taken, and nothing listens
+        place = address.format(free=unused.getsockname()[1])
+        with pytest.raises(InvalidInputError) as refused:
+            executor(backend, address=place)
+    assert str(refused.value).endswith(f"Got {place!r} instead, which does not answer.")

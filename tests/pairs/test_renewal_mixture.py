@@ -1,0 +1,162 @@
+"""The pair of b-min-sep subsampling: what it is made of, and what it refuses to be made of."""
+
+from itertools import product
+from math import exp, expm1, log1p
+
+import numpy as np
+import pytest
+
+import hockeystick as hs
+from hockeystick.errors import UnsupportedError
+from hockeystick.laws.gaussian import gaussian_delta
+from hockeystick.pairs.base import DominatingPair
+from hockeystick.pairs.renewal_mixture import RenewalMixture, from_b_min_sep, from_multi_attribution
+from hockeystick.samplers import BMinSep, MultiAttribution
+from hockeystick.strategies.matrix.dense import DenseMatrix
+from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
+from hockeystick.strategies.matrix.tree import TreeMatrix
+from hockeystick.types import Side
+
+
+def run_with(sampler: BMinSep | MultiAttribution, bands: int = 3) -> hs.Mechanism:
+    return hs.Mechanism(strategy=hs.BandedSquareRoot(bands=bands), sampler=sampler, noise_multiplier=1.5)
+
+
+def separated(steps: int, min_sep: int) -> list[tuple[int, ...]]:
+    """All vectors of zeros and ones whose ones are min_sep apart."""
+    vectors = product((0, 1), repeat=steps)
+    return [v for v in vectors if all(sum(v[i : i + min_sep]) <= 1 for i in range(steps))]
+
+
+def pair_of(matrix: DenseMatrix | ToeplitzMatrix | TreeMatrix, min_sep: int, examples: int = 1) -> RenewalMixture:
+    return RenewalMixture(
+        noise_multiplier=1.0,
+        matrix=matrix,
+        min_sep=min_sep,
+        participation_prob=0.2,
+        warm_start=False,
+        examples_per_user=examples,
+    )
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_it_takes_its_fields_from_the_sampler(warm: bool) -> None:
+    run = run_with(BMinSep(min_sep=4, sampling_prob=0.1, steps=12, warm_start=warm))
+    pair: DominatingPair = from_b_min_sep(run)
+    assert isinstance(pair, RenewalMixture)
+    assert pair.noise_multiplier == 1.5
+    assert (pair.min_sep, pair.warm_start, pair.examples_per_user, pair.slack) == (4, warm, 1, 0.0)
+    assert pair.participation_prob == pytest.approx(0.1 / (1.0 - 0.3), rel=1e-15)
+    assert pair.banded
+    assert not pair.batches_are_public
+    rates = pair.participation_prob * pair.availability
+    if warm:
+        assert rates == pytest.approx(np.full(12, 0.1), rel=1e-14)
+        assert pair.first_available.sum() == pytest.approx(1.0, rel=1e-15)
+    else:
+        assert rates[0] == pair.participation_prob
+        assert rates[3] == pytest.approx(pair.participation_prob * (1.0 - pair.participation_prob) ** 3, rel=1e-14)
+
+
+@pytest.mark.parametrize("bands", [1, 3, 9])
+@pytest.mark.parametrize("min_sep", [1, 3, 4])
+def test_full_sensitivity_is_that_of_the_worst_participations(bands: int, min_sep: int) -> None:
+    matrix = hs.BandedSquareRoot(bands=bands).matrix(9)
+    dense = matrix.materialize()
+    worst = max(float(np.linalg.norm(dense @ np.array(v, dtype=float))) for v in separated(9, min_sep))
+    for examples in (1, 3):
+        pair = RenewalMixture(
+            noise_multiplier=1.0,
+            matrix=matrix,
+            min_sep=min_sep,
+            participation_prob=0.2,
+            warm_start=True,
+            examples_per_user=examples,
+        )
+        assert examples * worst <= pair.full_sensitivity <= examples * worst * (1.0 + 1e-10)
+        assert pair.sensitivity_error == 0.0
+        assert pair.banded == (bands <= min_sep)
+
+
+def test_full_sensitivity_covers_a_matrix_without_structure() -> None:
+    entries = np.tril(np.random.default_rng(1).uniform(0.0, 1.0, (8, 8))) + np.eye(8)
+    worst = max(float(np.linalg.norm(entries @ np.array(v, dtype=float))) for v in separated(8, 3))
+    assert worst <= pair_of(DenseMatrix(entries), 3).full_sensitivity <= 1.5 * worst
+
+
+def test_columns_are_packed_below_the_diagonal() -> None:
+    entries = np.tril(np.random.default_rng(2).uniform(0.1, 1.0, (7, 7)))
+    entries[np.subtract.outer(range(7), range(7)) >= 3] = 0.0
+    columns = pair_of(DenseMatrix(entries), 3).columns
+    assert columns.shape == (7, 3)
+    for j in range(7):
+        assert np.array_equal(columns[j], np.append(entries[:, j], np.zeros(3))[j : j + 3])
+    with pytest.raises(ValueError, match="read-only"):
+        columns[0, 0] = 1.0
+    toeplitz = ToeplitzMatrix(np.array([1.0, 0.5]), 600)  # more than one block of columns
+    packed = pair_of(toeplitz, 3).columns
+    assert np.array_equal(packed[:-1], np.tile([1.0, 0.5], (599, 1)))
+    assert packed[-1].tolist() == [1.0, 0.0]
+    assert pair_of(toeplitz, 3).columns is not None
+    assert pair_of(toeplitz, 3).too_large is None
+
+
+def test_matrices_that_columns_cannot_hold_say_why() -> None:
+    assert pair_of(TreeMatrix(4, 6), 4).too_large is not None
+    large = pair_of(ToeplitzMatrix(np.ones(1 << 14), 1 << 14), 4)
+    assert large.too_large == f"it needs all entries of C, more than {1 << 26} here"
+
+
+@pytest.mark.parametrize(
+    ("warm", "what"),
+    [(True, "balls-in-bins over 4 bins: use the sampler 'balls_in_bins'"), (False, "no sampling at all")],
+)
+def test_taking_every_available_example_is_another_scheme(warm: bool, what: str) -> None:
+    with pytest.raises(UnsupportedError, match=what):
+        from_b_min_sep(run_with(BMinSep(min_sep=4, sampling_prob=0.25, steps=12, warm_start=warm)))
+
+
+def test_truncated_batches_have_another_pair() -> None:
+    sampler = BMinSep(min_sep=4, sampling_prob=0.1, steps=12, truncated_batch_size=7, num_examples=50)
+    with pytest.raises(UnsupportedError, match="'truncated_batch_size' field must be left out"):
+        from_b_min_sep(run_with(sampler))
+
+
+def attributed(**changes: object) -> MultiAttribution:
+    fields = {"min_sep": 4, "sampling_prob": 0.1, "steps": 12, "examples_per_user": 1, "warm_up_steps": 9} | changes
+    return MultiAttribution.model_validate(fields)
+
+
+def test_multi_attribution_starts_cold_whatever_its_warm_up() -> None:
+    pair = from_multi_attribution(run_with(attributed()))
+    assert (pair.min_sep, pair.participation_prob, pair.warm_start, pair.examples_per_user) == (4, 0.1, False, 1)
+
+
+def test_multi_attribution_refuses_what_is_not_proved() -> None:
+    with pytest.raises(UnsupportedError, match="must be 'sampled'"):
+        from_multi_attribution(run_with(attributed(exclusion="participating")))
+    with pytest.raises(UnsupportedError, match=r"'examples_per_user' field must be 1\. Got 2 instead"):
+        from_multi_attribution(run_with(attributed(examples_per_user=2)))
+
+
+def test_batches_of_other_users_can_reveal_more_than_the_pair_allows() -> None:
+    """Why more than one example per user is refused: two steps, C = I, b = 2, k_u = 2.
+
+    A user has one example, which is the other example of each of many more users. Sampling it in the first step
+    keeps all of theirs out of the second batch, so that batch tells whether it was sampled, and the mechanism's delta
+    is at least ``q`` times that of a Gaussian. The pair, with two examples, would claim far less.
+    """
+    prob, sigma, epsilon = 0.01, 1.0, 1.0
+    revealed = prob * gaussian_delta(sigma, 1.0, epsilon, Side.LOWER)
+    assert _delta_remove_of_two_steps(prob, sigma, epsilon) < 1e-3 * revealed
+
+
+def _delta_remove_of_two_steps(prob: float, sigma: float, epsilon: float) -> float:
+    """The pair's, for C = I, b = 2 and k_u = 2: X depends on ``f = 1 - h + sum_j w_j LR(j)`` of either step alone."""
+    hit = -expm1(2.0 * log1p(-prob))
+    weights = {1: 2.0 * prob * (1.0 - prob), 2: prob**2}
+    points = np.linspace(-8.0, 11.0, 2001) * sigma
+    mass = np.exp(-0.5 * (points / sigma) ** 2) / (sigma * np.sqrt(2.0 * np.pi)) * (points[1] - points[0])
+    taken = sum(w * np.exp((j * points - 0.5 * j * j) / sigma**2) for j, w in weights.items())
+    ratio = (1.0 - hit) * ((1.0 - hit) + taken)[None, :] + taken[:, None]
+    return float(mass @ np.maximum(ratio - exp(epsilon), 0.0) @ mass)
