@@ -19,8 +19,10 @@ from hockeystick.samplers import (
     SAMPLER_OPTIONS,
     SAMPLERS,
     BallsInBins,
+    BMinSep,
     Data,
     Deterministic,
+    MultiAttribution,
     Poisson,
     RandomAllocation,
     Sampler,
@@ -44,6 +46,12 @@ PLAIN: tuple[tuple[Sampler, float], ...] = (
     (RandomAllocation(bins=100, epochs=2), 0.7),
     (BallsInBins(bins=2), 0.5),
     (BallsInBins(bins=50, epochs=4), 1.2),
+    (BMinSep(min_sep=4, sampling_prob=0.1, steps=12), 1.0),
+    (BMinSep(min_sep=2, sampling_prob=0.2, steps=30, warm_start=False), 2.0),
+    (BMinSep(min_sep=2, sampling_prob=0.2, steps=8, truncated_batch_size=6, num_examples=20), 2.0),
+    (MultiAttribution(min_sep=3, sampling_prob=0.05, steps=9, examples_per_user=1), 1.5),
+    (MultiAttribution(min_sep=3, sampling_prob=0.05, steps=9, examples_per_user=2), 3.0),
+    (MultiAttribution(min_sep=3, sampling_prob=0.05, steps=9, examples_per_user=2, users_per_example=2), 3.0),
 )
 """Small mechanisms over all samplers; a new kind needs a line here."""
 CORRELATED: tuple[tuple[StrategySpec, Sampler, float], ...] = (
@@ -52,7 +60,15 @@ CORRELATED: tuple[tuple[StrategySpec, Sampler, float], ...] = (
     (BandedSquareRoot(bands=4), BallsInBins(bins=1, epochs=5), 1.0),
     (BandedSquareRoot(bands=4), BallsInBins(bins=40, epochs=3), 4.0),
     (BandedSquareRoot(bands=1), BallsInBins(bins=30), 0.6),
+    (BandedSquareRoot(bands=2), Poisson(sampling_prob=0.1, steps=6), 1.5),
+    (BandedSquareRoot(bands=3), BMinSep(min_sep=3, sampling_prob=0.1, steps=9), 1.5),
+    (BandedSquareRoot(bands=3), BMinSep(min_sep=2, sampling_prob=0.1, steps=9), 1.5),
 )
+OPTIONS: dict[str, dict[str, int]] = {
+    "b_min_sep": {"min_sep": 2},
+    "multi_attribution": {"min_sep": 2, "examples_per_user": 1},
+}
+"""What a plan has to say beside the kind."""
 MECHANISMS = [
     *(Mechanism(sampler=sampler, noise_multiplier=noise) for sampler, noise in PLAIN),
     *(Mechanism(strategy=one, sampler=sampler, noise_multiplier=noise) for one, sampler, noise in CORRELATED),
@@ -69,7 +85,8 @@ def test_the_cases_cover_every_sampler() -> None:
 @pytest.mark.parametrize("strategy", EXAMPLES)
 @pytest.mark.parametrize("kind", SAMPLERS)
 def test_every_combination_has_a_pair_or_is_refused_by_name(kind: str, strategy: str) -> None:
-    sampler = SAMPLER_OPTIONS[kind]().sampler(Data(num_examples=8, batch_size=2, epochs=2))  # type: ignore[call-arg]
+    options = SAMPLER_OPTIONS[kind](**OPTIONS.get(kind, {}))
+    sampler = options.sampler(Data(num_examples=8, batch_size=2, epochs=2))
     mechanism = Mechanism(strategy=EXAMPLES[strategy], sampler=sampler, noise_multiplier=1.0)
     key = registered(strategy, kind)
     if key is not None:

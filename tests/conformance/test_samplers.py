@@ -65,8 +65,6 @@ CASES: dict[str, list[tuple[BatchSampler, int]]] = {
         (BMinSep(min_sep=3, sampling_prob=0.2, steps=5), 2),
         (BMinSep(min_sep=3, sampling_prob=0.2, steps=5, warm_start=False), 2),
         (BMinSep(min_sep=2, sampling_prob=0.4, steps=4), 3),
-        (BMinSep(min_sep=9, sampling_prob=0.1, steps=4), 2),
-        (BMinSep(min_sep=1, sampling_prob=0.4, steps=3), 3),
         (BMinSep(min_sep=3, sampling_prob=1 / 3, steps=6), 3),
         (BMinSep(min_sep=3, sampling_prob=1 / 3, steps=7, warm_start=False), 4),
         (BMinSep(min_sep=2, sampling_prob=0.35, steps=3, truncated_batch_size=1, num_examples=3), 3),
@@ -84,7 +82,6 @@ CONJECTURAL = CASES["multi_attribution"][-1:]
 GRAPHS = {
     "one user": Attribution.from_pairs([0, 0], [0, 1]),
     "a path": Attribution.from_pairs([0, 0, 1, 1], [0, 1, 1, 2]),
-    "two and one": Attribution.from_pairs([0, 0, 1], [0, 2, 1]),
 }
 ATTRIBUTED = [
     MultiAttribution(min_sep=2, sampling_prob=0.4, steps=3, examples_per_user=2, users_per_example=2),

@@ -4,7 +4,8 @@ import itertools
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import closing
 from types import ModuleType
 from typing import Any
@@ -12,10 +13,11 @@ from typing import Any
 import pytest
 
 from hockeystick.accountants.monte_carlo.ledger import in_this_process
-from hockeystick.accountants.monte_carlo.run import KERNELS
+from hockeystick.accountants.monte_carlo.run import KERNELS, Chunk
 from hockeystick.errors import InvalidInputError
 from hockeystick.execution import executor
 from hockeystick.execution.base import ChunkExecutor
+from hockeystick.execution.cluster import ATTEMPTS, Batch, Cluster, ClusterExecutor, compute, settle
 from hockeystick.execution.work import ExecutionError
 from hockeystick.types import Direction
 
@@ -87,12 +89,10 @@ def test_a_tilt_is_shipped_once_and_not_with_every_chunk(tilts, cluster):
 
 def test_what_is_left_can_be_cancelled_and_the_cluster_used_again(tilts, cluster):
     slow = tilts.SlowTilt(direction=REMOVE, ballast=tilts.ballast(), seconds=0.1)
-    with closing(cluster(slow, tilts.a_run(chunk_size=10), itertools.count())) as chunks:
+    with closing(cluster(slow, tilts.a_run(chunk_size=4096), itertools.count())) as chunks:
         found = [next(chunks).stream for _ in range(3)]
     assert len(set(found)) == 3
-    started = time.monotonic()
     check_all(tilts, cluster, tilts.GaussianTilt(direction=REMOVE, ballast=tilts.ballast()), STREAMS)
-    assert time.monotonic() - started < 60.0  # a window of 64 or more chunks would not be waited for
 
 
 def test_an_error_in_a_worker_is_that_of_the_caller(tilts, cluster):
@@ -106,12 +106,54 @@ def test_kernels_of_another_version_are_refused(tilts, cluster):
         list(cluster(tilt, tilts.a_run(kernels=KERNELS + 1), STREAMS))
 
 
-def test_a_cluster_whose_workers_die_all_the_time_is_given_up(tilts, dask_address, tmp_path):
-    lives = tilts.lives(tmp_path, 200)
-    tilt = tilts.DeadlyTilt(direction=REMOVE, ballast=tilts.ballast(), lives=lives)
-    with executor("dask", address=dask_address) as spread, pytest.raises(ExecutionError) as given_up:
-        list(spread(tilt, tilts.a_run(), STREAMS))
-    assert "memory" in str(given_up.value)
+class FailingCluster(Cluster):
+    """Computes in this process; loses all work until it has ``failing`` shipments behind it, later every fourth chunk."""
+
+    lost = (BrokenPipeError,)
+
+    def __init__(self, failing: int) -> None:
+        self.failing = failing
+        self.shipments = 0
+        self.started = 0
+        self.closed = False
+
+    def width(self) -> int:
+        return 1
+
+    def ship(self, tilt: Any) -> Any:
+        self.shipments += 1
+        return tilt
+
+    def start(self, batch: Batch, shipped: Any, job: "Future[list[Chunk]]") -> Callable[[], None]:
+        self.started += 1
+        fails = self.shipments <= self.failing or self.started % 4 == 0
+
+        def result() -> list[Chunk]:
+            if fails:
+                raise BrokenPipeError("gone")
+            return compute(batch, shipped)
+
+        settle(job, result)
+        return lambda: None
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_after_a_breakdown_what_is_missing_is_computed_again(tilts):
+    cluster = FailingCluster(ATTEMPTS - 1)
+    with ClusterExecutor(cluster, None) as spread:
+        check_all(tilts, spread, tilts.GaussianTilt(direction=REMOVE, ballast=tilts.ballast()), STREAMS)
+    assert cluster.shipments > ATTEMPTS
+    assert cluster.closed
+
+
+def test_a_cluster_that_gets_nothing_done_is_given_up(tilts):
+    cluster = FailingCluster(ATTEMPTS)
+    tilt = tilts.GaussianTilt(direction=REMOVE, ballast=tilts.ballast())
+    with pytest.raises(ExecutionError, match=rf"lost its work {ATTEMPTS} times in a row \('gone'\)"):
+        list(ClusterExecutor(cluster, None)(tilt, tilts.a_run(), STREAMS))
+    assert cluster.shipments == ATTEMPTS
 
 
 @pytest.mark.parametrize(
@@ -130,3 +172,16 @@ def test_an_address_that_does_not_answer_is_one_sentence(request, monkeypatch, b
         with pytest.raises(InvalidInputError) as refused:
             executor(backend, address=place)
     assert str(refused.value).endswith(f"Got {place!r} instead, which does not answer.")
+
+
+def test_a_chunk_that_kills_its_workers_is_given_up_with_advice(tilts, dask_address, tmp_path):
+    """Dask would try it on several workers, here on one alone; comes last, because it leaves the cluster so."""
+    from distributed import Client
+
+    with Client(dask_address, set_as_default=False) as client:
+        client.run_on_scheduler(lambda dask_scheduler: setattr(dask_scheduler, "allowed_failures", 0))
+    lives = tilts.lives(tmp_path, 1)
+    tilt = tilts.DeadlyTilt(direction=REMOVE, ballast=tilts.ballast(), lives=lives)
+    with executor("dask", address=dask_address) as spread, pytest.raises(ExecutionError) as given_up:
+        list(spread(tilt, tilts.a_run(), STREAMS))
+    assert str(given_up.value) == "A chunk killed several Dask workers; they may need more memory."

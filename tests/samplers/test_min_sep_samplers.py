@@ -285,6 +285,7 @@ def test_no_user_takes_part_twice_within_b_steps(
 def test_only_what_is_proved_is_covered() -> None:
     fields = {"min_sep": 3, "sampling_prob": 0.1, "steps": 5, "examples_per_user": 2}
     assert MultiAttribution(**fields).holds_for == (Adjacency.ZERO_OUT,)
+    assert MultiAttribution(**(fields | {"examples_per_user": 1, "users_per_example": 9})).holds_for
     for change in ({"exclusion": "participating"}, {"users_per_example": 2}):
         refused = MultiAttribution(**fields, **change)
         assert refused.holds_for == ()

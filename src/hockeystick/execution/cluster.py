@@ -20,7 +20,7 @@ from hockeystick.accountants.monte_carlo.run import Chunk, Run
 from hockeystick.accountants.monte_carlo.tilt import Tilt
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.execution.base import ChunkExecutor
-from hockeystick.execution.work import ExecutionError, Task
+from hockeystick.execution.work import Cancelled, ExecutionError, Task
 
 ATTEMPTS = 3
 """How often in a row the work on what is missing may break down without a single new chunk."""
@@ -127,35 +127,19 @@ class ClusterExecutor(ChunkExecutor):
         missing = dict.fromkeys(streams)
         breakdowns = 0
         while missing:
-            try:
-                for chunk in self._attempt(tilt, run, list(missing)):
-                    del missing[chunk.stream]
-                    breakdowns = 0
-                    yield chunk
-            except self._cluster.lost as error:
-                breakdowns += 1
-                if breakdowns == ATTEMPTS:
-                    raise ExecutionError(
-                        f"The cluster lost its work {ATTEMPTS} times in a row ({shortened(str(error))}); "
-                        f"look at the memory and the logs of its workers."
-                    ) from error
-                self._shipped = None  # the copies may be lost too
-
-    def _attempt(self, tilt: Tilt, run: Run, streams: Sequence[int]) -> Generator[Chunk, None, None]:
-        handed_out = self._most or QUEUE * self._cluster.width()
-        backend = _JoblibBackend(self._cluster, self._ship(tilt), handed_out)
-        parallel = Parallel(
-            n_jobs=-1, backend=backend, return_as="generator_unordered", batch_size=1, pre_dispatch=handed_out
-        )
-        results = parallel(delayed(Task)(run, stream) for stream in streams)
-        try:
-            for chunk in results:  # noqa: UP028 (joblib warns when its generator is closed early)
+            backend = _JoblibBackend(self._cluster, self._ship(tilt), self._most)
+            before = len(missing)
+            for chunk in _spread(backend, run, list(missing)):
+                del missing[chunk.stream]
                 yield chunk
-        finally:
-            backend.abort_everything()
-            with suppress(Exception):  # of chunks that nobody wants any more
-                for _ in results:
-                    pass
+            breakdowns = breakdowns + 1 if len(missing) == before else 0
+            if breakdowns == ATTEMPTS:
+                raise ExecutionError(
+                    f"The cluster lost its work {ATTEMPTS} times in a row ({shortened(str(backend.failure))}); "
+                    f"look at the memory and the logs of its workers."
+                ) from backend.failure
+            if missing:
+                self._shipped = None  # the copies may be lost too
 
     def _ship(self, tilt: Tilt) -> Any:
         """What stands for the tilt on the cluster; the tilt of the last call is there already."""
@@ -164,20 +148,37 @@ class ClusterExecutor(ChunkExecutor):
         return self._shipped[1]
 
 
+def _spread(backend: "_JoblibBackend", run: Run, streams: Sequence[int]) -> Generator[Chunk, None, None]:
+    """Chunks as they are done, without those that got lost."""
+    parallel = Parallel(
+        n_jobs=-1, backend=backend, return_as="generator_unordered", batch_size=1, pre_dispatch=backend.handed_out
+    )
+    results = parallel(delayed(Task)(run, stream) for stream in streams)
+    try:
+        for chunk in results:  # noqa: UP028 (joblib warns when its generator is closed early)
+            yield chunk
+    finally:
+        backend.abort_everything()
+        with suppress(Exception):  # of chunks that nobody wants any more
+            for _ in results:
+                pass
+
+
 class _JoblibBackend(ParallelBackendBase):  # type: ignore[misc]
     """Hands the batches of one call of joblib's ``Parallel`` to a cluster, with the tilt that is there already."""
 
     supports_retrieve_callback = True
 
-    def __init__(self, cluster: Cluster, shipped: Any, handed_out: int) -> None:
+    def __init__(self, cluster: Cluster, shipped: Any, most: int | None) -> None:
         super().__init__(nesting_level=0)
         self._cluster, self._shipped = cluster, shipped
-        self._width = max(handed_out, 2)  # with 1 joblib would compute in this process
+        self.handed_out = most or QUEUE * cluster.width()
+        self.failure: BaseException | None = None
         self._cancels: dict[Future[list[Chunk]], Cancel] = {}
         self._stopped = False
 
     def effective_n_jobs(self, n_jobs: int) -> int:
-        return self._width
+        return max(self.handed_out, 2)  # with 1 joblib would compute in this process
 
     def submit(self, func: Batch, callback: Callable[["Future[list[Chunk]]"], object]) -> "Future[list[Chunk]]":
         """Never raises: joblib calls this from threads where nobody would notice. The job fails instead."""
@@ -185,7 +186,7 @@ class _JoblibBackend(ParallelBackendBase):  # type: ignore[misc]
         try:
             self._cancels[job] = self._cluster.start(func, self._shipped, job)
         except Exception as error:
-            job.set_exception(error)
+            job.set_exception(ExecutionError(f"The cluster takes no more work: {shortened(str(error))}."))
         if self._stopped:
             job.cancel()
         job.add_done_callback(lambda done: self._cancels.pop(done, None))
@@ -193,7 +194,14 @@ class _JoblibBackend(ParallelBackendBase):  # type: ignore[misc]
         return job
 
     def retrieve_result_callback(self, out: "Future[list[Chunk]]") -> list[Chunk]:
-        return out.result()
+        """The chunks of a batch: none when they got lost, so that joblib goes on with the others."""
+        if self._stopped:
+            raise Cancelled
+        try:
+            return out.result()
+        except self._cluster.lost as failure:
+            self.failure = failure
+            return []
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
         """Cancel what is handed out, here and on the cluster; what a worker is in the middle of may run to its end."""

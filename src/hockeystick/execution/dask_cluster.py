@@ -15,7 +15,7 @@ from hockeystick.execution.work import ExecutionError
 
 ADDRESSES = Addresses("Dask scheduler", "tcp://10.0.0.1:8786", ("", "tcp", "tls", "ws", "wss"))
 CONNECT_SECONDS = 10
-WORKER_SECONDS = 30
+WORKER_SECONDS = 120
 """How long the scheduler may take to answer, and the first worker to be there."""
 
 

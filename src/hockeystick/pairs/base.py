@@ -9,7 +9,7 @@ from hockeystick.errors import UnsupportedError
 S = TypeVar("S")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class DominatingPair(ABC):
     """The two distributions that an adversary has to tell apart, for one mechanism under zero-out adjacency.
 

@@ -211,13 +211,13 @@ def from_b_min_sep(mechanism: Mechanism) -> RenewalMixture:
 def from_multi_attribution(mechanism: Mechanism) -> RenewalMixture:
     """b-min-sep subsampling by user, with any strategy matrix, where every user has a single example.
 
-    Exclusion and warm-up only remove participations of the examples of one user, and C is non-negative, so the cold
-    start covers any warm-up. With more examples for a user the pair would also need the batches of everybody else
-    to be independent of that user's coins. The scheme does not promise this: an example of several users that is
-    sampled keeps out their other examples, and so the later batches tell that it was sampled.
+    Exclusion and warm-up only remove participations, and C is non-negative, so the cold start covers any warm-up.
+    More examples per user are not covered, for two reasons (docs/theory/monte-carlo/renewal.md). The pair with k_u
+    examples need not dominate that of a user with fewer. And where examples have several users, a sampled one keeps
+    other users' examples out of later batches, which tell by this that it was sampled.
 
     Raises: UnsupportedError for more than one example per user; for exclusion by participating examples, whose
-    validity is a conjecture; for q = 1.
+    published analysis is a conjecture; for q = 1.
     """
     sampler = require(mechanism.sampler, MultiAttribution)
     if sampler.exclusion != "sampled":
@@ -226,9 +226,8 @@ def from_multi_attribution(mechanism: Mechanism) -> RenewalMixture:
         )
     if sampler.examples_per_user > 1:
         raise UnsupportedError(
-            f"The 'examples_per_user' field must be 1. Got {sampler.examples_per_user} instead: examples that share "
-            f"users exclude each other, so the batches of other users reveal whose examples were sampled, and the "
-            f"amplification of b-min-sep subsampling does not hold."
+            f"The 'examples_per_user' field must be 1. Got {sampler.examples_per_user} instead: users with fewer "
+            f"examples can be worse off than those with the most, so no amplified pair is proved to cover both."
         )
     return RenewalMixture(
         noise_multiplier=mechanism.sigma,

@@ -29,12 +29,13 @@ class MultiAttribution(BatchSampler):
     one of any min_sep consecutive batches, though several of them may be in that one.
 
     The unit of privacy is a user: a certificate is about all examples of one user becoming ghosts of zero gradient in
-    the same graph. It covers "sampled" with ``users_per_example`` = 1, any number of warm-up steps, and users of 1 to
-    ``examples_per_user`` examples (of which those with the most are not always the worst). It does not cover examples
-    of several users: each batch of a user keeps other users' examples out of the next ones, so who is missing from
-    them reveals when the user took part, and hidden participations are all that amplification rests on. Nor does it
-    cover "participating", whose published analysis is a conjecture. Batches can be drawn for these; where they are,
-    only bounds without amplification are known.
+    the same graph. It covers "sampled" where no example shares a user with an example of somebody else, which is sure
+    for ``users_per_example`` = 1 or ``examples_per_user`` = 1, with any number of warm-up steps, and for users of 1 to
+    ``examples_per_user`` examples (of which those with the most are not always the worst). It does not cover graphs
+    where examples of several users are shared: each batch of a user keeps other users' examples out of the next ones,
+    so who is missing from them reveals when the user took part, and hidden participations are all that amplification
+    rests on. Nor does it cover "participating", whose published analysis is a conjecture. Batches can be drawn for
+    these; where they are, only bounds without amplification are known.
 
     Fields:
         min_sep: b, the least distance between two batches with examples of the same user.
@@ -99,7 +100,7 @@ class MultiAttribution(BatchSampler):
     def _why_not_covered(self) -> str | None:
         if self.exclusion == "participating":
             return "exclusion by participating examples is conjectural"
-        if self.users_per_example > 1:
+        if min(self.users_per_example, self.examples_per_user) > 1:
             return "the examples that a user's batch keeps out of the next ones reveal it"
         return None
 

@@ -85,21 +85,19 @@ def test_betting_covers_at_the_worst_moment(law: str, side: Side) -> None:
     assert misses <= allowed()
 
 
-@SIDE
-def test_betting_covers_a_tilt_at_the_worst_moment(side: Side) -> None:
-    """Through ``run_chunk``; what is read at one epsilon stops the run, as a driver would."""
+def test_betting_covers_a_tilt_at_the_worst_moment() -> None:
+    """Through ``run_chunk``; both sides are watched, each by itself."""
     tilt = GaussianTilt(shift=0.5, centre=2.0)
     delta = exact_delta(0.5, 1.0)
-    misses = 0
+    misses = dict.fromkeys(Side, 0)
     for seed in range(RUNS):
-        run = run_of(tilt, (node(tilt, side, 1.0, share=0.2),), chunk_size=60, seed=seed)
-        logs, samples, bounds = 0.0, 0, []
-        for stream in range(4):
-            chunk = run_chunk(tilt, run, stream)
-            logs, samples = logs + float(chunk.logs[0]), samples + chunk.samples
-            bounds.append(betting(side, samples, logs, run.nodes[0].theta))
-        misses += missed(side, min(bounds) if side is Side.UPPER else max(bounds), delta)
-    assert misses <= allowed()
+        run = run_of(tilt, tuple(node(tilt, side, 1.0, share=0.2) for side in Side), chunk_size=60, seed=seed)
+        chunks = [run_chunk(tilt, run, stream) for stream in range(4)]
+        for j, one in enumerate(run.nodes):
+            logs = np.cumsum([chunk.logs[j] for chunk in chunks])
+            looks = [betting(one.side, 60 * (i + 1), float(logs[i]), one.theta) for i in range(4)]
+            misses[one.side] += missed(one.side, min(looks) if one.side is Side.UPPER else max(looks), delta)
+    assert max(misses.values()) <= allowed()
 
 
 @SIDE
@@ -258,23 +256,24 @@ def test_a_sum_that_lost_its_digits_stays_on_the_safe_side() -> None:
 def test_chernoff_solves_its_equation(mean: float, samples: int) -> None:
     needed = -log(0.01) / samples
 
-    def exact(p: mpmath.mpf) -> mpmath.mpf:
+    def exact(mean: float, p: float) -> mpmath.mpf:
+        mean, p = mpmath.mpf(mean), mpmath.mpf(p)
         first = mean * mpmath.log(mean / p) if mean > 0 else mpmath.mpf(0)
-        return first + ((1 - mpmath.mpf(mean)) * mpmath.log((1 - mpmath.mpf(mean)) / (1 - p)) if mean < 1 else 0)
+        return first + ((1 - mean) * mpmath.log((1 - mean) / (1 - p)) if mean < 1 else 0)
 
     upper, lower = chernoff_upper(mean, samples, 0.01), chernoff_lower(mean, samples, 0.01)
+    # The bounds allow for means that were added up with (samples + 16) roundings; apart from that they are tight.
+    moved = 2 * (samples + 16) * 2.0**-52
     with mpmath.workdps(60):
         assert 0.0 <= lower <= mean <= upper <= 1.0
-        # The bounds allow for sums with (samples + 16) roundings; apart from that they are tight.
-        moved = 2 * mean * (samples + 16) * 2.0**-52 + 3e-13
         if upper < 1.0:
-            assert exact(mpmath.mpf(upper)) >= needed
-            inner = upper - moved - 1e-7 * (upper - mean)
-            assert inner < mean or exact(mpmath.mpf(inner)) < needed
+            assert exact(mean, upper) >= needed
+            start, inner = mean * (1 + moved), upper - 3e-13 - 1e-7 * (upper - mean)
+            assert inner < start or exact(start, inner) < needed
         if lower > 0.0:
-            assert exact(mpmath.mpf(lower)) >= needed
-            inner = lower + moved + 1e-7 * (mean - lower)
-            assert inner > mean or exact(mpmath.mpf(inner)) < needed
+            assert exact(mean, lower) >= needed
+            start, inner = mean * (1 - moved), lower + 3e-13 + 1e-7 * (mean - lower)
+            assert inner > start or exact(start, inner) < needed
 
 
 def test_chernoff_at_the_ends() -> None:

@@ -46,7 +46,7 @@ def two_bins(sigma: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def truth(sigma: float, epochs: int, epsilon: float, direction: Direction) -> float:
-    """The profile for two batches and one or two epochs. Cells of equal loss are merged before two epochs are joined."""
+    """The profile for two batches and one or two epochs; cells of equal loss are merged before epochs are joined."""
     p, q = two_bins(sigma)
     if epochs == 2:
         cells = np.floor(np.log(p / q) * 100.0).astype(int)

@@ -6,7 +6,7 @@ from math import comb, exp, log, sqrt
 
 import numpy as np
 import pytest
-from scipy.stats import chi2
+from scipy.stats import binom, chi2
 
 import hockeystick as hs
 from hockeystick.accountants.monte_carlo.truncated import FAMILY, NaiveTruncated
@@ -120,6 +120,28 @@ def test_counts_have_the_law_of_independent_chains(min_sep: int, prob: float, wa
     assert statistic <= chi2.isf(1e-9, max(int(kept.sum()) - 1, 1))
 
 
+@pytest.mark.parametrize(("others", "prob"), [(100_000, 0.01), (5_000, 0.4), (2_000_000, 0.002)])
+def test_counts_of_many_are_binomial(others: int, prob: float) -> None:
+    """The first two counts of a cold start, b = 2: Binomial(m, q), then Binomial(m - r_1, q).
+
+    Chi-square in 40 cells of equal probability; each test fails by chance with probability 1e-9.
+    """
+    samples, cells = 20_000, 40
+    rng = np.random.Generator(np.random.SFC64(6))
+    counts = np.empty(2, dtype=np.int64)
+    drawn = np.empty((samples, 2), dtype=np.int64)
+    for one in drawn:
+        draw_counts(rng, 2, prob, False, others, counts)
+        one[:] = counts
+    jitter = np.random.default_rng(7).random((samples, 2))
+    for step, trials in enumerate((np.full(samples, others), others - drawn[:, 0])):
+        below, at = binom.cdf(drawn[:, step] - 1, trials, prob), binom.pmf(drawn[:, step], trials, prob)
+        level = below + jitter[:, step] * at  # uniform if and only if the counts are binomial
+        seen = np.bincount(np.minimum((level * cells).astype(int), cells - 1), minlength=cells)
+        statistic = float(np.square(seen - samples / cells).sum() / (samples / cells))
+        assert statistic <= chi2.isf(1e-9, cells - 1)
+
+
 GRID = np.linspace(-11.0, 13.0, 301)
 Y = np.stack(np.meshgrid(GRID, GRID, indexing="ij"))
 
@@ -155,7 +177,7 @@ def pair_deltas(pair: TruncatedRenewal, epsilon: float) -> dict[Direction, float
 
 
 def mechanism_density(pair: TruncatedRenewal, gradients: tuple[float, ...]) -> np.ndarray:
-    """Of the output of two steps with constant scalar gradients: all draws of all examples, all subsets that are kept."""
+    """Of two steps with constant scalar gradients: all draws of all examples, all subsets that are kept."""
     one = participations(2, pair.min_sep, pair.participation_prob, pair.warm_start)
     cap = pair.truncated_batch_size
     sums: Counter[tuple[float, float]] = Counter()

@@ -9,7 +9,6 @@ assumption that the tests are independent).
 """
 
 from collections.abc import Callable
-from math import inf, nextafter
 
 from hockeystick.errors import InvalidInputError
 
@@ -52,7 +51,7 @@ def release_delta(delta_prime: float, q: float) -> float:
 
 
 def verification_target(delta: float, q: float) -> float:
-    """The largest delta' to verify at so that the release satisfies ``delta``, rounded down: ``(delta - q) / (1 - q)``.
+    """What to verify so that the release satisfies ``delta``: the delta' ``(delta - q) / (1 - q)``, rounded down.
 
     Raises: InvalidInputError unless ``0 <= q < delta <= 1``.
     """
@@ -60,11 +59,10 @@ def verification_target(delta: float, q: float) -> float:
     _check("q", q)
     if not q < delta:
         raise InvalidInputError(f"The 'q' argument must be below delta = {delta!r}. Got {q!r} instead.")
-    target = (delta - q) / (1.0 - q)
-    while target > 0.0 and release_delta(target, q) > delta:
-        # A step that covers the rounding of release_delta, which is relative to delta and not to what remains of it.
-        target = max(min(nextafter(target, -inf), target - delta * 2.0**-51), 0.0)
-    return target
+    if q == 0.0:  # exact
+        return delta
+    # Moved down, relatively to delta, by more than this quotient and release_delta round up together.
+    return max(delta * (1.0 - 2.0**-48) - q, 0.0) / (1.0 - q)
 
 
 def _check(name: str, value: float) -> None:

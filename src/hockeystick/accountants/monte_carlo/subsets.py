@@ -12,6 +12,7 @@ from hockeystick.accountants.monte_carlo.subset_kernels import Flags, draw_moved
 from hockeystick.accountants.monte_carlo.tilt import Array, Family, Tilt
 from hockeystick.accountants.monte_carlo.tilt_bounds import (
     FARTHEST_NORMAL,
+    LARGEST_EXPONENT,
     bounded_exp,
     largest_of_power,
     log_factor,
@@ -207,14 +208,20 @@ def _from_powers(
 
 
 def orders(pair: SubsetMixture) -> Sequence[int]:
-    """The orders whose table of 2^(order p) terms for each step is small enough; none without subsampling."""
+    """The orders whose table of 2^(order p) terms for each step is small enough; none without subsampling.
+
+    Copies that are all in the same steps must leave the factors of the recursion in the range of doubles.
+    """
     steps, bands = pair.columns.shape
     if pair.batches_are_public:
         return ()
+    row = largest_row(pair)
     return [
         order
         for order in range(2, MAX_ORDER + 1)
-        if steps * 2.0 ** (order * bands) <= MAX_TABLE_TIME and steps * 2.0 ** (order * (bands - 1)) <= MAX_TABLE
+        if steps * 2.0 ** (order * bands) <= MAX_TABLE_TIME
+        and steps * 2.0 ** (order * (bands - 1)) <= MAX_TABLE
+        and row * (order * row + FARTHEST_NORMAL) <= LARGEST_EXPONENT
     ]
 
 

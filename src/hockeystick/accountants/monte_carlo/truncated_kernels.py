@@ -146,7 +146,7 @@ def log_mixture(
     total = following
     for first in range(1, min_sep):
         total = _log_add(total, log_take + later[first])
-    return total - np.log1p((min_sep - 1) * prob)
+    return float(total - np.log1p((min_sep - 1) * prob))
 
 
 @njit(cache=True, nogil=True)
