@@ -301,7 +301,7 @@ def test_results_that_were_altered_are_refused(tmp_path, cells, certificate):
         Results(out, cells)
     for spoiled in ("{}", "[1]", "nonsense", line[: len(line) // 2]):
         out.write_text(f"{header}\n{spoiled}\n{line}\n")  # a line in the middle was not torn by us
-        assert "record in the output path" in refused(out, cells)
+        assert "has a line that is no record: The " in refused(out, cells)
 
 
 def test_places_that_cannot_be_written_are_refused(tmp_path, cells):

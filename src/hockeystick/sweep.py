@@ -160,7 +160,10 @@ class Results:
         known = {cell.digest for cell in cells}
         torn = lines.pop() if lines else b""
         for line in lines:
-            record = Record.parse_json(line, f"record in the {self._name}")
+            try:
+                record = Record.parse_json(line, "record")
+            except InvalidInputError as error:
+                raise InvalidInputError(f"The {self._name} has a line that is no record: {error}") from None
             if record.cell not in known:
                 raise InvalidInputError(
                     f"The {self._name} has results of another sweep ({_text(record.fields)}); choose another one."

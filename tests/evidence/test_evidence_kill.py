@@ -56,14 +56,17 @@ class Nursery:
             return 0
         return self.end()
 
+    def stop(self) -> None:
+        self.process.stdin.close()
+        self.process.stdout.close()
+        assert self.process.wait(timeout=60) == 0
+
 
 @pytest.fixture(scope="module")
 def nursery() -> Iterator[Nursery]:
     made = Nursery()
     yield made
-    made.process.stdin.close()
-    made.process.stdout.close()
-    assert made.process.wait(timeout=60) == 0
+    made.stop()
 
 
 def test_killed_twenty_times_and_resumed(nursery: Nursery, tmp_path: Path) -> None:
@@ -101,7 +104,7 @@ def test_killed_twenty_times_and_resumed(nursery: Nursery, tmp_path: Path) -> No
 
 def test_killed_while_a_store_is_made(nursery: Nursery, tmp_path: Path) -> None:
     chance = random.Random(2)
-    for number in range(15):
+    for number in range(12):
         path = tmp_path / f"{number}.sqlite"
         nursery.killed_after(chance.uniform(0.0, 0.012), "fill", path, SEED, 0, ENDLESS)
         fill(str(path), SEED, range(3))
@@ -112,31 +115,29 @@ def test_killed_while_a_store_is_made(nursery: Nursery, tmp_path: Path) -> None:
 
 def test_killed_while_merging_or_pruning(nursery: Nursery, tmp_path: Path) -> None:
     source = tmp_path / "source.sqlite"
-    fill(str(source), SEED, range(150))
+    fill(str(source), SEED, range(80))
     chance = random.Random(4)
-    for number in range(10):
+    for number in range(7):
         path = tmp_path / f"{number}.sqlite"
         fill(str(path), SEED, range(2))
         nursery.killed_after(chance.uniform(0.0, 0.1), "merge", path, source)
         with EvidenceStore.open(path) as store:
-            assert store.check().chunks in (2, 150)
+            assert store.check().chunks in (2, 80)
         before = len(content(path)["chunks"])
         nursery.killed_after(chance.uniform(0.0, 0.01), "prune", path)
         with EvidenceStore.open(path) as store:
             assert store.check().chunks in (before, 0)
 
 
-def test_two_writers_at_once(tmp_path: Path) -> None:
+def test_two_writers_at_once(nursery: Nursery, tmp_path: Path) -> None:
     """They draw the same chunks from opposite ends, and no file is there when they start."""
     path, streams = tmp_path / "x.sqlite", 120
-    nurseries = [Nursery(), Nursery()]
+    second = Nursery()
+    nurseries = [nursery, second]
     for one, order in zip(nurseries, ((0, streams, 1), (streams - 1, -1, -1)), strict=True):
         one.start("fill", path, SEED, *order)
     assert [one.end() for one in nurseries] == [0, 0]
-    for one in nurseries:
-        one.process.stdin.close()
-        one.process.stdout.close()
-        assert one.process.wait(timeout=60) == 0
+    second.stop()
     with EvidenceStore.open(path, read_only=True) as store:
         assert store.check().chunks == streams
         for chunk in store.chunks(RUN):

@@ -17,7 +17,7 @@ from hockeystick.accountants.monte_carlo.run import KERNELS, Chunk
 from hockeystick.errors import InvalidInputError
 from hockeystick.execution import executor
 from hockeystick.execution.base import ChunkExecutor
-from hockeystick.execution.cluster import ATTEMPTS, Batch, Cluster, ClusterExecutor, compute, settle
+from hockeystick.execution.cluster import ATTEMPTS, QUEUE, Batch, Cluster, ClusterExecutor, compute, settle
 from hockeystick.execution.work import ExecutionError
 from hockeystick.types import Direction
 
@@ -107,7 +107,7 @@ def test_kernels_of_another_version_are_refused(tilts, cluster):
 
 
 class FailingCluster(Cluster):
-    """Computes in this process; loses all work until it has ``failing`` shipments behind it, later every fourth chunk."""
+    """Computes in this process; loses all work of the first ``failing`` shipments, later every fourth chunk."""
 
     lost = (BrokenPipeError,)
 
@@ -154,6 +154,50 @@ def test_a_cluster_that_gets_nothing_done_is_given_up(tilts):
     with pytest.raises(ExecutionError, match=rf"lost its work {ATTEMPTS} times in a row \('gone'\)"):
         list(ClusterExecutor(cluster, None)(tilt, tilts.a_run(), STREAMS))
     assert cluster.shipments == ATTEMPTS
+
+
+class IdleCluster(FailingCluster):
+    """Settles its first job and no other."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.cancelled = 0
+
+    def width(self) -> int:
+        return 64
+
+    def cancel(self) -> None:
+        self.cancelled += 1
+
+    def start(self, batch: Batch, shipped: Any, job: "Future[list[Chunk]]") -> Callable[[], None]:
+        if self.started == 0:
+            super().start(batch, shipped, job)
+        self.started += 1
+        return self.cancel
+
+
+def test_closing_cancels_all_that_is_handed_out_and_hands_out_no_more(tilts):
+    cluster = IdleCluster()
+    tilt = tilts.GaussianTilt(direction=REMOVE, ballast=tilts.ballast())
+    with closing(ClusterExecutor(cluster, None)(tilt, tilts.a_run(), itertools.count())) as chunks:
+        next(chunks)
+        handed_out = cluster.started
+    assert QUEUE * 64 <= handed_out <= QUEUE * 64 + 2
+    assert cluster.started == handed_out
+    assert cluster.cancelled >= QUEUE * 64 - 1
+
+
+class ClosedCluster(FailingCluster):
+    """Takes no work."""
+
+    def start(self, batch: Batch, shipped: Any, job: "Future[list[Chunk]]") -> Callable[[], None]:
+        raise RuntimeError("closed")
+
+
+def test_a_cluster_that_takes_no_work_is_said_to(tilts):
+    tilt = tilts.GaussianTilt(direction=REMOVE, ballast=tilts.ballast())
+    with pytest.raises(ExecutionError, match="takes no more work: 'closed'"):
+        list(ClusterExecutor(ClosedCluster(0), None)(tilt, tilts.a_run(), STREAMS))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,9 +11,10 @@ from hockeystick.cli.common import number
 from hockeystick.errors import InvalidInputError, shortened
 
 if TYPE_CHECKING:
-    from hockeystick.accountants.monte_carlo.ledger import Executor
+    from hockeystick.accountants.monte_carlo.ledger import Ledger
     from hockeystick.accountants.monte_carlo.options import MonteCarlo
     from hockeystick.evidence import EvidenceStore
+    from hockeystick.execution.base import ChunkExecutor
 
 AllowOption = Annotated[
     str | None,
@@ -38,11 +40,13 @@ WorkersOption = Annotated[
 ]
 
 MONTE_CARLO = "monte-carlo"
+MOST_DIGITS = 60
+"""Of a whole number on the command line."""
 
 
 def whole_number(name: str, text: str) -> int:
     """The whole number that was given for an option."""
-    if not text.isdecimal():
+    if not text.isdecimal() or len(text) > MOST_DIGITS:
         raise InvalidInputError(f"The {name!r} option must be a whole number. Got {shortened(text)} instead.")
     return int(text)
 
@@ -59,8 +63,8 @@ def check_allowed(allow: str | None, others: Mapping[str, object]) -> bool:
     return True
 
 
-def chosen_executor(backend: str, address: str | None, workers: str | None) -> "Executor":
-    """The executor that the options name."""
+def chosen_executor(backend: str, address: str | None, workers: str | None) -> "ChunkExecutor":
+    """The executor that the options name; to be closed."""
     from hockeystick.execution import executor
 
     count = None if workers is None else whole_number("--workers", workers)
@@ -82,20 +86,26 @@ def monte_carlo_options(
     if not check_allowed(allow, others | {"--address": address, "--workers": workers}):
         yield None
         return
-    from hockeystick.accountants.monte_carlo.ledger import MemoryLedger
     from hockeystick.accountants.monte_carlo.options import DEFAULT_FAILURE, MonteCarlo
 
     failure = DEFAULT_FAILURE if failure_probability is None else number("--failure-probability", failure_probability)
     start = None if seed is None else whole_number("--seed", seed)
-    draw = chosen_executor(backend, address, workers)
-    MonteCarlo(failure_probability=failure, seed=start)  # refuses bad numbers before a file is made
+    options = MonteCarlo(failure_probability=failure, seed=start)  # refuses bad numbers before anything is opened
+    with chosen_executor(backend, address, workers) as draw, _ledger(evidence) as ledger:
+        yield replace(options, ledger=ledger, executor=draw)
+
+
+@contextmanager
+def _ledger(evidence: str | None) -> Iterator["Ledger"]:
+    from hockeystick.accountants.monte_carlo.ledger import MemoryLedger
+
     if evidence is None:
-        yield MonteCarlo(failure_probability=failure, seed=start, ledger=MemoryLedger(), executor=draw)
+        yield MemoryLedger()
         return
     from hockeystick.evidence import EvidenceStore
 
     with EvidenceStore.open(evidence) as store:
-        yield MonteCarlo(failure_probability=failure, seed=start, ledger=store, executor=draw)
+        yield store
 
 
 @contextmanager

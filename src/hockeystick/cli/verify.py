@@ -31,8 +31,11 @@ def command(
         claimed.mechanism.strategy.matrix(claimed.mechanism.sampler.steps)
     except InvalidInputError as error:  # a file that it names is not the one it is about
         raise VerificationError(str(error)) from None
-    executor = sampling.chosen_executor(backend, address, workers)
-    with sampling.opened(evidence) as store, common.working("verifying", budget, claimed.mechanism) as watch:
+    with (
+        sampling.chosen_executor(backend, address, workers) as executor,
+        sampling.opened(evidence) as store,
+        common.working("verifying", budget, claimed.mechanism) as watch,
+    ):
         found = verify(claimed, watch=watch, evidence=store, executor=executor)
     if json:
         common.emit_json({"verified": True} | common.claim_json(found, watch.elapsed()))

@@ -149,6 +149,11 @@ class EvidenceStore(Ledger):
         """The streams that are stored, behind gaps too."""
         return frozenset(self._streams(run.key))
 
+    def seed(self, subject: str) -> int | None:
+        """The seed of the oldest run about this pair."""
+        about = (summary.run for summary in self.runs() if summary.chunks)
+        return next((run.seed for run in about if run.subject == subject), None)
+
     def chunk(self, run: Run, stream: int) -> Chunk:
         """One stored chunk; raises InvalidInputError where there is none."""
         found = self._chunk_of(run, run.key, stream)

@@ -30,7 +30,6 @@ class RayCluster(Cluster):
         if self._ours:
             _connect(address or os.environ.get("RAY_ADDRESS") or LOCAL, workers)
         self._compute = ray.remote(compute).options(num_cpus=1, max_retries=3)  # that is for lost workers
-
         self._print = _say_on_stderr() if self._ours else None
 
     def width(self) -> int:

@@ -144,23 +144,26 @@ def hand_made(cells: list[tuple[int, int]], counts: list[int], samples: int) -> 
 
 
 @SIDE
-def test_every_sample_of_a_cell_is_covered(side: Side) -> None:
-    """Random samples, their cell known, even where rounding put them into the next cell."""
+@pytest.mark.parametrize("misplaced", [True, False])
+def test_every_sample_of_a_cell_is_covered(side: Side, misplaced: bool) -> None:
+    """Random samples in their cell, or just beyond the edge from which rounding moved them into it."""
     rng = np.random.default_rng(3)
     error = 1e-3
     run = run_of(TILT, (node(TILT, side, 1.0),))
+    theta = run.nodes[0].theta * run.nodes[0].largest
     for _ in range(300):
-        log_weight, loss, epsilon = rng.uniform(-9, -6), rng.uniform(0.01, 3), rng.uniform(0.1, 2)
-        cell = tuple(int(np.floor(CELL * (x + error * rng.uniform(-1, 1)))) for x in (log_weight, loss))
-        chunk = hand_made([cell], [7], 10)
-        largest = 1.0
-        theta = run.nodes[0].theta * run.nodes[0].largest
+        cell = int(rng.integers(-9 * CELL, -6 * CELL)), int(rng.integers(CELL, 3 * CELL))
+        place = (
+            rng.random(2) if not misplaced else 1 + 0.9 * error * CELL if side is Side.UPPER else -0.9 * error * CELL
+        )
+        log_weight, loss = (np.array(cell) + place) / CELL
+        epsilon = rng.uniform(0.1, 2)
         value = exp(log_weight) * max(1 - exp(epsilon - loss), 0.0)
-        found = counts_bound(run, [chunk], epsilon, side, largest, 0.5, loss_error=error)
+        found = counts_bound(run, [hand_made([cell], [7], 10)], epsilon, side, 1.0, 0.9999, loss_error=error)
         if side is Side.UPPER:
-            assert found >= betting_upper(10, 7 * float(np.log1p(-theta * value)), theta, 0.5) * (1 - 1e-12)
+            assert found >= betting_upper(10, 7 * float(np.log1p(-theta * value)), theta, 0.9999) * (1 - 1e-12)
         else:
-            assert found <= betting_lower(10, 7 * float(np.log1p(theta * value)), theta, 0.5) * (1 + 1e-12)
+            assert found <= betting_lower(10, 7 * float(np.log1p(theta * value)), theta, 0.9999) * (1 + 1e-12)
 
 
 def test_outermost_cells_are_unbounded() -> None:

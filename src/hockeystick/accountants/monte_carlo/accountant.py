@@ -15,8 +15,8 @@ from hockeystick.accountants.monte_carlo.claim import MonteCarloClaim
 from hockeystick.accountants.monte_carlo.families import FAMILIES, family_of
 from hockeystick.accountants.monte_carlo.ledger import Executor, Ledger
 from hockeystick.accountants.monte_carlo.options import MonteCarlo
-from hockeystick.accountants.monte_carlo.verification import rederived
 from hockeystick.accountants.monte_carlo.run import fingerprint
+from hockeystick.accountants.monte_carlo.verification import rederived
 from hockeystick.accountants.monte_carlo.whole_curve import Curve
 from hockeystick.bounds import Profile, Question
 from hockeystick.pairs.base import DominatingPair

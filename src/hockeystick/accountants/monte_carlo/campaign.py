@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
-from math import ceil, inf, log2
+from math import ceil, log2
 from typing import ClassVar
 
 import numpy as np

@@ -22,12 +22,12 @@ Recursion = tuple[float, int, Array, Array, Array]
 """log of skip; separation; weights of a participation and their logs, shape (n,); starting weights, shape (L,)."""
 Chain = tuple[float, Array, Array]
 """Its rate; its shifts and their probabilities, shape (types,)."""
-Density = tuple[Array, Array, Recursion, Recursion, Recursion, Chain, Array, bool]
+Density = tuple[Array, Array, Recursion, Recursion, Recursion, Chain, Array, Array, bool]
 """
 * columns, shape (p, n), and ``k_i / 2``, shape (n,);
 * the recursions of X, of Xt and of the chain, whose participations weigh 1 before their shift is drawn;
 * the chain, and the powers of ``e^(s_i / 2)`` it is a polynomial of: coefficients of shape (degree + 1, n);
-* whether the parameters allow recursions without logarithms.
+* ``e^(-k_i / 2)``, shape (n,); and whether the parameters allow recursions without logarithms.
 """
 Scratch = tuple[Array, Array, Array, Array]
 """Sizes n, n, n and n + b + 1."""
@@ -89,7 +89,7 @@ def sum_log_renewals(log_weights: Array, log_skip: float, separation: int, start
 @njit(cache=True, nogil=True)
 def log_densities(outputs: Array, density: Density, mixed: bool, scratch: Scratch) -> tuple[float, float, float]:
     """log X, log Xt and, where mixed, the log-density of the chain relative to Q, at one output of n + p - 1 rows."""
-    columns, halves, exact, relaxed, boosted, chain, polynomial, gentle = density
+    columns, _, exact, relaxed, boosted, chain, polynomial, decays, gentle = density
     products, ratios, weights, values = scratch
     project(outputs, columns, products)
     largest_shift = max(1.0, chain[1].max())
@@ -97,15 +97,15 @@ def log_densities(outputs: Array, density: Density, mixed: bool, scratch: Scratc
         return _log_densities_in_logs(density, mixed, scratch)
     steps = products.size
     for i in range(steps):
-        ratios[i] = np.exp(products[i] - halves[i])
+        products[i] = np.exp(0.5 * products[i])  # the only exponential: all densities are polynomials of it
+    for i in range(steps):
+        ratios[i] = products[i] * products[i] * decays[i]
     log_x = _sum_scaled(ratios, exact, weights, values)
     log_relaxed = log_x
     if relaxed[1] < exact[1]:
         log_relaxed = _sum_scaled(ratios, relaxed, weights, values)
     log_chain = 0.0
     if mixed:
-        for i in range(steps):
-            products[i] = np.exp(0.5 * products[i])
         ratios[:] = polynomial[-1]
         for power in range(polynomial.shape[0] - 2, -1, -1):
             row = polynomial[power]
@@ -126,7 +126,7 @@ def _sum_scaled(ratios: Array, recursion: Recursion, weights: Array, values: Arr
 @njit(cache=True, nogil=True)
 def _log_densities_in_logs(density: Density, mixed: bool, scratch: Scratch) -> tuple[float, float, float]:
     """The same from ``scratch[0] = s``, whatever its size."""
-    _, halves, exact, relaxed, boosted, chain, _, _ = density
+    _, halves, exact, relaxed, boosted, chain, _, _, _ = density
     products, _, weights, values = scratch
     for i in range(products.size):
         weights[i] = exact[3][i] + (products[i] - halves[i])
@@ -185,7 +185,7 @@ def draw_tilted(
     share: float,
 ) -> None:
     """Fill both arrays with samples of ``share Xt^order / Z + (1 - share) chain``, in the direction remove."""
-    columns, _, exact, _, _, chain, _, _ = density
+    columns, _, exact, _, _, chain, _, _, _ = density
     bands, length = columns.shape
     scratch = (np.empty(length), np.empty(length), np.empty(length), np.empty(length + exact[1] + 1))
     outputs = np.zeros(length + bands - 1)

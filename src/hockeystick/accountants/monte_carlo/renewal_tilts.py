@@ -38,7 +38,7 @@ MOST_BUSY = 0.8
 BETAS = np.concatenate([np.arange(0.25, 4.0, 0.25), np.arange(4.0, 16.0, 1.0), np.arange(16.0, 129.0, 8.0)])
 LARGEST_NORMAL = 14.0
 """No normal draw is larger: the tail of the generator's algorithm ends before."""
-STEP_SECONDS = 2.5e-8
+STEP_SECONDS = 1.7e-8
 ENTRY_SECONDS = 1e-9
 """Rough costs of a step, and of an entry of C, in one sample."""
 
@@ -375,6 +375,7 @@ def _density(pair: RenewalMixture, separation: int, rate: float, shifts: Array, 
         boosted,
         (rate, shifts, shares),
         polynomial,
+        np.exp(-halves),
         gentle,
     )
 

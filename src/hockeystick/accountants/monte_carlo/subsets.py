@@ -69,12 +69,17 @@ class _SubsetTilt(Tilt):
         steps, bands = self.pair.columns.shape
         row = largest_row(self.pair)
         exponents = 6.0 * row * (self._reach * row + FARTHEST_NORMAL)
-        return float(max(1e-9, 2.0 * UNIT_ROUNDOFF * steps * (3.0 * bands + 8.0 + exponents)))
+        return float(max(1e-9, self._slope * 2.0 * UNIT_ROUNDOFF * steps * (3.0 * bands + 8.0 + exponents)))
 
     @property
     def _reach(self) -> float:
         """How far outputs are shifted at most, in sums of rows, plus one."""
         return 2.0
+
+    @property
+    def _slope(self) -> float:
+        """How often an error of the loss, or of ``<mbar, y>``, counts in the log-weight; at least 1."""
+        return 1.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -140,6 +145,10 @@ class PowerSubsets(_SubsetTilt):
     def _reach(self) -> float:
         return self.order + 1.0
 
+    @property
+    def _slope(self) -> float:
+        return float(self.order)
+
     def largest(self, epsilon: float) -> float:
         """Close to ``Z e^(-(a-1) epsilon) (a-1)^(a-1) / a^a / share``."""
         return largest_of_power(epsilon, self.order - 1.0, self.log_norm, self.share)
@@ -174,6 +183,10 @@ class MeanSubsets(_SubsetTilt):
     @property
     def _reach(self) -> float:
         return self.beta + 2.0
+
+    @property
+    def _slope(self) -> float:
+        return self.beta + 1.0
 
     def largest(self, epsilon: float) -> float:
         """``exp(-beta (epsilon - A/2) + beta^2 g / 2) beta^beta / (beta + 1)^(beta + 1)``."""
