@@ -5,7 +5,7 @@ from typing import Any, NoReturn, cast
 
 import typer
 
-from hockeystick.cli import calibrate, compare, delta, epsilon, evidence, list_, reproduce, verify
+from hockeystick.cli import calibrate, compare, delta, epsilon, evidence, list_, reproduce, sweep, verify
 from hockeystick.errors import HockeystickError
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ app.command("epsilon")(epsilon.command)
 app.command("delta")(delta.command)
 app.command("compare")(compare.command)
 app.command("verify")(verify.command)
+app.command("sweep")(sweep.command)
 app.add_typer(evidence.app, name="evidence")
 app.command("list")(list_.command)
 app.command("reproduce")(reproduce.command)
