@@ -10,7 +10,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from hockeystick.accountants.base import Settings
-    from hockeystick.bounds import Bound
+    from hockeystick.accountants.monte_carlo.options import MonteCarlo
+    from hockeystick.bounds import Bound, Question
     from hockeystick.calibration import calibrate
     from hockeystick.certificate import Certificate, Interval
     from hockeystick.certification import Outcome, bound, certify, compare, verify
@@ -67,11 +68,13 @@ _HOMES = {
     "Interval": "certificate",
     "Kind": "types",
     "Mechanism": "mechanism",
+    "MonteCarlo": "accountants.monte_carlo.options",
     "MultiAttribution": "samplers",
     "Outcome": "certification",
     "Plan": "plan",
     "Poisson": "samplers",
     "RandomAllocation": "samplers",
+    "Question": "bounds",
     "Resolution": "laws.grid",
     "Settings": "accountants.base",
     "Shuffle": "samplers",
@@ -109,10 +112,12 @@ __all__ = [
     "Interval",
     "Kind",
     "Mechanism",
+    "MonteCarlo",
     "MultiAttribution",
     "Outcome",
     "Plan",
     "Poisson",
+    "Question",
     "RandomAllocation",
     "Resolution",
     "Settings",

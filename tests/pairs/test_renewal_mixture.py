@@ -128,19 +128,18 @@ def attributed(**changes: object) -> MultiAttribution:
 
 
 def test_multi_attribution_starts_cold_whatever_its_warm_up() -> None:
-    pair = from_multi_attribution(run_with(attributed()))
+    pair = from_multi_attribution(run_with(attributed()), 1)
     assert (pair.min_sep, pair.participation_prob, pair.warm_start, pair.examples_per_user) == (4, 0.1, False, 1)
+    assert not pair.attained
 
 
 def test_multi_attribution_refuses_what_is_not_proved() -> None:
     with pytest.raises(UnsupportedError, match="must be 'sampled'"):
-        from_multi_attribution(run_with(attributed(exclusion="participating")))
-    with pytest.raises(UnsupportedError, match=r"'examples_per_user' field must be 1\. Got 2 instead"):
-        from_multi_attribution(run_with(attributed(examples_per_user=2)))
+        from_multi_attribution(run_with(attributed(exclusion="participating")), 1)
 
 
 def test_batches_of_other_users_can_reveal_more_than_the_pair_allows() -> None:
-    """Why more than one example per user is refused: two steps, C = I, b = 2, k_u = 2.
+    """Why users who share more than one example get no amplification: two steps, C = I, b = 2, k_u = 2.
 
     A user has one example, which is the other example of each of many more users. Sampling it in the first step
     keeps all of theirs out of the second batch, so that batch tells whether it was sampled, and the mechanism's delta

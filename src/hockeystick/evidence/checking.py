@@ -48,14 +48,14 @@ def redraw(
     Raises: what :func:`recheck` raises; VerificationError for a run that is about another pair or has a tilt that
         this one does not have; UnsupportedError for a pair that nobody samples.
     """
-    family = sampled_family(pair)
-    subject = fingerprint(family, pair)
+    subjects = {fingerprint(sampled_family(one), one): one for one in pair.members}
     found = []
     for run in runs:
-        if run.subject != subject:
+        if run.subject not in subjects:
             raise VerificationError(f"The run {short(run.key)} is about another mechanism.")
+        member = subjects[run.subject]
         try:
-            tilt = family.build(pair, run.direction, run.tilt, run.parameters)
+            tilt = sampled_family(member).build(member, run.direction, run.tilt, run.parameters)
         except InvalidInputError as error:
             raise VerificationError(f"The run {short(run.key)} cannot be drawn again: {error}") from None
         found.append(recheck(store, run, tilt, how_many, rng, watch))

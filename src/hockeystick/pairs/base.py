@@ -22,6 +22,11 @@ class DominatingPair(ABC):
     slack: float = 0.0
 
     @property
+    def members(self) -> "tuple[DominatingPair, ...]":
+        """The pairs whose worst this one is: itself alone unless it says otherwise."""
+        return (self,)
+
+    @property
     @abstractmethod
     def full_sensitivity(self) -> float:
         """Largest l2 distance, in clipping norms, that one example can make when all batches are known.

@@ -36,6 +36,8 @@ class RenewalMixture(DominatingPair):
         participation_prob: q, the chance of an available example to be taken at a step; below 1.
         warm_start: whether the first steps are in the stationary state; otherwise all examples start available.
         examples_per_user: k_u; with 1 the unit of privacy is an example.
+        attained: whether some dataset makes the outputs of the run exactly these two; otherwise the pair only bounds it
+            from above.
     """
 
     matrix: StrategyMatrix
@@ -43,6 +45,7 @@ class RenewalMixture(DominatingPair):
     participation_prob: float
     warm_start: bool
     examples_per_user: int = 1
+    attained: bool = True
 
     @property
     def full_sensitivity(self) -> float:
@@ -208,26 +211,19 @@ def from_b_min_sep(mechanism: Mechanism) -> RenewalMixture:
     )
 
 
-def from_multi_attribution(mechanism: Mechanism) -> RenewalMixture:
-    """b-min-sep subsampling by user, with any strategy matrix, where every user has a single example.
+def from_multi_attribution(mechanism: Mechanism, examples: int) -> RenewalMixture:
+    """b-min-sep subsampling by user, with any strategy matrix, for a user with exactly ``examples`` examples.
 
-    Exclusion and warm-up only remove participations, and C is non-negative, so the cold start covers any warm-up.
-    More examples per user are not covered, for two reasons (docs/theory/monte-carlo/renewal.md). The pair with k_u
-    examples need not dominate that of a user with fewer. And where examples have several users, a sampled one keeps
-    other users' examples out of later batches, which tell by this that it was sampled.
+    Exclusion and warm-up only remove participations of the examples of one user, and C is non-negative, so the cold
+    start covers any warm-up. With more than one example the pair also needs the batches of everybody else to be
+    independent of that user's coins, which they are when no other user has a share in the examples.
 
-    Raises: UnsupportedError for more than one example per user; for exclusion by participating examples, whose
-    published analysis is a conjecture; for q = 1.
+    Raises: UnsupportedError for exclusion by participating examples, whose validity is a conjecture; for q = 1.
     """
     sampler = require(mechanism.sampler, MultiAttribution)
     if sampler.exclusion != "sampled":
         raise UnsupportedError(
             f"The 'exclusion' field must be 'sampled': nobody has proved an analysis of {sampler.exclusion!r}."
-        )
-    if sampler.examples_per_user > 1:
-        raise UnsupportedError(
-            f"The 'examples_per_user' field must be 1. Got {sampler.examples_per_user} instead: users with fewer "
-            f"examples can be worse off than those with the most, so no amplified pair is proved to cover both."
         )
     return RenewalMixture(
         noise_multiplier=mechanism.sigma,
@@ -235,6 +231,8 @@ def from_multi_attribution(mechanism: Mechanism) -> RenewalMixture:
         min_sep=sampler.min_sep,
         participation_prob=_below_one(sampler.sampling_prob, sampler.min_sep, warm_start=False),
         warm_start=False,
+        examples_per_user=examples,
+        attained=False,  # examples are kept out by all that are sampled, not only by those that take part
     )
 
 

@@ -1,19 +1,16 @@
 """Every step includes every example by its own coin flip."""
 
 from collections.abc import Iterator
-from math import log1p, sqrt
 from typing import Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import model_validator
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.samplers.base import Batch, BatchSampler, Data, SchemeOptions
+from hockeystick.samplers.bernoulli import bernoulli_successes
 from hockeystick.spec import Count, Probability
 from hockeystick.types import Adjacency
-
-_MAX_CHUNK = 2**16  # gaps drawn at a time: large enough to be fast, small enough to stay in cache
 
 
 class Poisson(BatchSampler):
@@ -90,38 +87,10 @@ class Poisson(BatchSampler):
     def _draw(self, num_examples: int, rng: np.random.Generator) -> Iterator[Batch]:
         cap = self.truncated_batch_size
         for _ in range(self.steps):
-            batch = _bernoulli_successes(num_examples, self.sampling_prob, rng)
+            batch = bernoulli_successes(num_examples, self.sampling_prob, rng)
             if cap is not None and batch.size > cap:
                 batch = np.sort(rng.choice(batch, size=cap, replace=False, shuffle=False))
             yield batch
-
-
-def _bernoulli_successes(trials: int, prob: float, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Positions of the successes in a row of independent trials, in time proportional to their number.
-
-    The failures before a success are geometric, which is the whole part of an exponential of rate
-    -log(1 - prob). The memoryless surplus of gaps beyond the last trial is thrown away.
-    """
-    if prob == 1.0:
-        return np.arange(trials, dtype=np.int64)
-    rate = -log1p(-prob)
-    pieces: list[NDArray[np.int64]] = []
-    last = -1
-    while True:
-        expected = (trials - 1 - last) * prob
-        gaps = rng.standard_exponential(min(_MAX_CHUNK, int(expected + 4.0 * sqrt(expected)) + 8))
-        # A gap of `trials` already ends the row; the cap keeps tiny rates from overflowing the integers.
-        with np.errstate(over="ignore"):
-            np.minimum(gaps / rate, float(trials), out=gaps)
-        positions = gaps.astype(np.int64)
-        positions += 1
-        np.cumsum(positions, out=positions)
-        positions += last
-        if positions[-1] >= trials:
-            pieces.append(positions[: np.searchsorted(positions, trials)])
-            return pieces[0].copy() if len(pieces) == 1 else np.concatenate(pieces)
-        pieces.append(positions)
-        last = int(positions[-1])
 
 
 class PoissonOptions(SchemeOptions):

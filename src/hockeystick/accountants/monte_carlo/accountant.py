@@ -6,7 +6,7 @@ sampling is stopped, so the claim is about the draws of the samples and never ab
 governed by M / delta and the relative variance under the tilt, not by 1 / delta (docs/theory/monte-carlo).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hockeystick.accountants.base import Accountant, Settings
@@ -19,32 +19,54 @@ from hockeystick.accountants.monte_carlo.run import fingerprint
 from hockeystick.accountants.monte_carlo.verification import rederived
 from hockeystick.accountants.monte_carlo.whole_curve import Curve
 from hockeystick.bounds import Profile, Question
+from hockeystick.errors import VerificationError
 from hockeystick.pairs.base import DominatingPair
+from hockeystick.pairs.worst_of import WorstOf
 from hockeystick.types import Direction, Kind, Side
+from hockeystick.watch import Watch
 
 
-def _campaign(pair: DominatingPair, settings: Settings) -> Campaign:
+def _campaign(pair: DominatingPair, settings: Settings, watch: Watch) -> Campaign:
     """The campaign for these settings: sampled on the first call, the same one afterwards."""
     options, question = settings.monte_carlo, settings.question
     assert options is not None  # seen to by Accountant.bound
     key = fingerprint(family_of(pair), pair), question
     if key not in options.campaigns:
         if question is None:
-            made: Campaign = Curve(pair, Question(delta=settings.resolution.smallest_delta), options, settings.watch)
+            made: Campaign = Curve(pair, Question(delta=settings.resolution.smallest_delta), options, watch)
         else:
-            made = Campaign(pair, question, options, settings.watch)
+            made = Campaign(pair, question, options, watch)
         made.sample()
         options.campaigns[key] = made
     return options.campaigns[key]
 
 
+def _campaigns(pair: DominatingPair, settings: Settings) -> list[Campaign]:
+    """One campaign for each member, with equal shares of the time that is left."""
+    watch, members = settings.watch, pair.members
+    return [
+        _campaign(one, settings, Watch(watch.remaining() / (len(members) - place), watch.on_tick))
+        for place, one in enumerate(members)
+    ]
+
+
 def _analyse(pair: DominatingPair, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
-    return _campaign(pair, settings).profiles(side)
+    """Upper bounds cover all members, and only the one with the largest delta can fail; lower ones are the last's."""
+    found = [one.profiles(side) for one in _campaigns(pair, settings)]
+    if side is Side.LOWER:
+        return found[-1]
+    return {direction: _largest([profiles[direction] for profiles in found]) for direction in Direction}
+
+
+def _largest(profiles: Sequence[Profile]) -> Profile:
+    return lambda epsilon: max(profile(epsilon) for profile in profiles)
 
 
 def claim_of(pair: DominatingPair, settings: Settings) -> MonteCarloClaim:
     """What a certificate says of the samples behind bounds that this accountant gave with these settings."""
-    return _campaign(pair, settings).claim()
+    claims = [one.claim() for one in _campaigns(pair, settings)]
+    runs = tuple(run for claim in claims for run in claim.runs)
+    return claims[0].model_copy(update={"closed": all(claim.closed for claim in claims), "runs": runs})
 
 
 def with_claim(
@@ -56,9 +78,21 @@ def with_claim(
     """
     options = MonteCarlo(failure_probability=claim.failure_probability, executor=executor)
     assert settings.question is not None
-    found = rederived(pair, settings.question, claim, options, settings.watch, evidence)
-    options.campaigns[found.subject, settings.question] = found
+    subjects = {fingerprint(family_of(one), one): one for one in pair.members}
+    if any(one.run.subject not in subjects for one in claim.runs):
+        raise VerificationError("The 'monte_carlo.runs.subject' field is not about this mechanism.")
+    for subject, member in subjects.items():
+        runs = tuple(one for one in claim.runs if one.run.subject == subject)
+        own = claim.model_copy(update={"runs": runs})
+        found = rederived(member, settings.question, own, options, settings.watch, evidence)
+        options.campaigns[subject, settings.question] = found
     return replace(settings, monte_carlo=options)
+
+
+def _refusal(pair: DominatingPair, side: Side) -> str | None:
+    """Of any member for upper bounds, of the last one for lower bounds."""
+    members = pair.members if side is Side.UPPER else pair.members[-1:]
+    return next((reason for one in members if (reason := family_of(one).refusal(one, side))), None)
 
 
 ACCOUNTANT = Accountant(
@@ -67,8 +101,8 @@ ACCOUNTANT = Accountant(
     sides=(Side.UPPER, Side.LOWER),
     errs="to the asked side, except with the failure probability",
     reference="Waudby-Smith and Ramdas 2024; docs/theory/monte-carlo",
-    analyses=dict.fromkeys(FAMILIES, _analyse),
-    refusal=lambda pair, side: family_of(pair).refusal(pair, side),
+    analyses=dict.fromkeys((*FAMILIES, WorstOf), _analyse),
+    refusal=_refusal,
     cost=lambda pair: 3.0,
     kind=Kind.MONTE_CARLO,
 )

@@ -239,6 +239,8 @@ def refusal(pair: RenewalMixture, side: Side) -> str | None:
     """Why the recursion does not run, or does not bound this side."""
     if pair.too_large is not None:
         return pair.too_large
+    if side is Side.LOWER and not pair.attained:
+        return "the pair bounds the run only from above"
     if side is Side.LOWER and not pair.banded:
         return "its recursion bounds the profile only from above where the strategy matrix has more bands than min_sep"
     return None

@@ -11,7 +11,7 @@ from hockeystick.accountants.monte_carlo.claim import MonteCarloClaim, RunClaim
 from hockeystick.accountants.monte_carlo.families import family_of
 from hockeystick.accountants.monte_carlo.ledger import Ledger
 from hockeystick.accountants.monte_carlo.options import MonteCarlo
-from hockeystick.accountants.monte_carlo.run import KERNELS, Chunk, Run, fingerprint, run_chunk
+from hockeystick.accountants.monte_carlo.run import KERNELS, Chunk, Run, run_chunk
 from hockeystick.accountants.monte_carlo.statistics import Tally, failure_spent
 from hockeystick.accountants.monte_carlo.tilt import Tilt
 from hockeystick.bounds import Question
@@ -38,14 +38,13 @@ def rederived(
     """The campaign that a claim describes: every number in it is checked, no tilt or fraction is chosen anew.
 
     Args:
+        claim: its runs are all about this pair.
         options: its executor draws chunks; its failure probability is that of the claim.
         evidence: the stored chunks; without it all of them are drawn again.
         redrawn: how many of the stored chunks of each run, chosen at random, are drawn again and compared.
 
     Raises: VerificationError naming what does not follow.
     """
-    family = family_of(pair)
-    subject = fingerprint(family, pair)
     result = Campaign(pair, question, options, watch, claim.statement, closed=claim.closed)
     runs = [one.run for one in claim.runs]
     if len({run.key for run in runs}) < len(runs):
@@ -57,8 +56,6 @@ def rederived(
             f"but its runs spend {spent!r}."
         )
     for one in claim.runs:
-        if one.run.subject != subject:
-            raise VerificationError("The 'monte_carlo.runs.subject' field is not about this mechanism.")
         tilt = _tilt(pair, one.run)
         tally = _drawn(tilt, one, options, watch) if evidence is None else _stored(tilt, one, evidence, redrawn, watch)
         result.tallies.append(tally)

@@ -1,0 +1,80 @@
+"""Which pair a sampler with a minimum separation leads to, and what is certified of it."""
+
+import pytest
+
+from hockeystick import BandedSquareRoot, BMinSep, Kind, Mechanism, MultiAttribution, Question, Settings, Side, certify
+from hockeystick.accountants.monte_carlo.options import MonteCarlo
+from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.certification import verify
+from hockeystick.errors import UnsupportedError, VerificationError
+from hockeystick.pairs.known_batches import RevealedBatches
+from hockeystick.pairs.registry import dominating_pair
+from hockeystick.pairs.renewal_mixture import RenewalMixture
+from hockeystick.pairs.truncated_renewal import TruncatedRenewal
+from hockeystick.pairs.worst_of import WorstOf
+
+
+def run_with(sampler: BMinSep | MultiAttribution, noise: float = 2.0) -> Mechanism:
+    return Mechanism(strategy=BandedSquareRoot(bands=2), sampler=sampler, noise_multiplier=noise)
+
+
+def attributed(**changes: object) -> MultiAttribution:
+    fields = {"min_sep": 3, "sampling_prob": 0.05, "steps": 9, "examples_per_user": 1} | changes
+    return MultiAttribution.model_validate(fields)
+
+
+def test_truncation_has_a_pair_of_its_own() -> None:
+    plain = BMinSep(min_sep=3, sampling_prob=0.05, steps=9)
+    capped = BMinSep(min_sep=3, sampling_prob=0.05, steps=9, truncated_batch_size=4, num_examples=50)
+    assert type(dominating_pair(run_with(plain))) is RenewalMixture
+    assert type(dominating_pair(run_with(capped))) is TruncatedRenewal
+
+
+def test_users_with_several_examples_of_their_own_are_the_worst_over_their_number() -> None:
+    pair = dominating_pair(run_with(attributed(examples_per_user=3)))
+    assert isinstance(pair, WorstOf)
+    assert [part.examples_per_user for part in pair.parts if isinstance(part, RenewalMixture)] == [1, 2, 3]
+    assert pair.full_sensitivity >= max(part.full_sensitivity for part in pair.parts)
+    assert type(dominating_pair(run_with(attributed(users_per_example=5)))) is RenewalMixture
+
+
+def test_users_who_share_examples_get_no_amplification() -> None:
+    shared = run_with(attributed(examples_per_user=2, users_per_example=2))
+    assert type(dominating_pair(shared)) is RevealedBatches
+    found = certify(shared, delta=1e-3)
+    assert (found.method.upper, found.method.lower) == ("gaussian", None)
+    with pytest.raises(UnsupportedError, match="must be 'sampled'"):
+        dominating_pair(run_with(attributed(examples_per_user=2, users_per_example=2, exclusion="participating")))
+
+
+def test_the_worst_of_several_numbers_of_examples_covers_each() -> None:
+    """Bounds of the whole against bounds of each part; all fail with probability 1e-9 at most."""
+    mechanism = run_with(attributed(examples_per_user=2, sampling_prob=0.3))
+    question = Question(epsilon=0.5)
+    whole = dominating_pair(mechanism)
+    method = ACCOUNTANTS["monte_carlo"]
+
+    def settings(seed: int) -> Settings:
+        return Settings(question=question, monte_carlo=MonteCarlo(seed=seed, ratio=0.1))
+
+    upper = method.bound(whole, Side.UPPER, settings(1)).delta(0.5)
+    for part in whole.members:
+        alone = RenewalMixture(**{name: getattr(part, name) for name in part.__dataclass_fields__} | {"attained": True})
+        assert upper >= method.bound(alone, Side.LOWER, settings(2)).delta(0.5)
+    reason = method.why_not(whole, Side.LOWER)
+    assert reason is not None
+    assert "only from above" in reason
+
+
+def test_a_certificate_about_several_members_is_verified() -> None:
+    mechanism = run_with(attributed(examples_per_user=2, sampling_prob=0.3))
+    found = certify(mechanism, epsilon=0.5, monte_carlo=MonteCarlo(seed=1, ratio=0.3))
+    assert found.kind is Kind.MONTE_CARLO
+    assert found.monte_carlo is not None
+    assert len({one.run.subject for one in found.monte_carlo.runs}) == 2
+    assert verify(found).bounds == found.bounds
+    first = found.monte_carlo.runs[0].run.subject
+    fewer = tuple(one for one in found.monte_carlo.runs if one.run.subject != first)
+    claim = found.monte_carlo.model_copy(update={"runs": fewer})
+    with pytest.raises(VerificationError, match=r"'delta\.upper'"):
+        verify(found.model_copy(update={"monte_carlo": claim}).sealed())
