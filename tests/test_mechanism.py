@@ -69,7 +69,14 @@ def test_errors_of_nested_data_name_the_field() -> None:
 
 @pytest.mark.parametrize("kind", SAMPLERS)
 def test_unknown_fields_are_named_without_the_kind(kind: str) -> None:
-    fields = {"bins": 2, "sampling_prob": 0.5, "steps": 1, "batch_size": 1}
+    fields = {
+        "bins": 2,
+        "sampling_prob": 0.5,
+        "steps": 1,
+        "batch_size": 1,
+        "min_sep": 2,
+        "examples_per_user": 1,
+    }
     known = {name: value for name, value in fields.items() if name in SAMPLERS[kind].model_fields}
     for unknown in ("foo", kind):
         with pytest.raises(InvalidInputError, match=rf"^The 'sampler\.{unknown}' field is not known here"):

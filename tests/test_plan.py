@@ -42,7 +42,9 @@ def test_the_sampler_follows_from_the_data(kind: str, options: dict[str, Any], s
 
 @pytest.mark.parametrize("kind", SAMPLER_OPTIONS)
 def test_every_kind_has_a_plan(kind: str) -> None:
-    mechanism = Plan.parse(plan(kind)).mechanism()
+    needed = {"min_sep": 2, "examples_per_user": 1}
+    options = {name: value for name, value in needed.items() if name in SAMPLER_OPTIONS[kind].model_fields}
+    mechanism = Plan.parse(plan(kind, sampler={"kind": kind} | options)).mechanism()
     assert mechanism.sampler.kind == kind
     assert mechanism.sampler.steps == 900
 

@@ -1,7 +1,8 @@
 """Schuchardt, Kalinin (2026): Sampling-free privacy accounting for matrix mechanisms under random allocation.
 
 Figures 1 to 6, which method needs the least noise at which epsilon, and the paper's statements judged by our numbers.
-Every accountant that is registered for balls-in-bins with correlated noise takes part; Monte Carlo ones would too.
+Every accountant that is registered for balls-in-bins with correlated noise takes part, in Figures 2 and 3 by sampling
+too.
 """
 
 from collections.abc import Mapping, Sequence

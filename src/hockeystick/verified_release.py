@@ -9,7 +9,9 @@
    that this is the delta that was asked for (docs/theory/monte-carlo/release.md).
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
+from math import exp
 
 from hockeystick.accountants.monte_carlo.acceptance import Acceptance
 from hockeystick.accountants.monte_carlo.claim import Statement
@@ -18,8 +20,8 @@ from hockeystick.accountants.monte_carlo.release import scan, verification_targe
 from hockeystick.bounds import Question
 from hockeystick.bracketing import LARGEST_NOISE, SMALLEST_NOISE, smallest_passing
 from hockeystick.certificate import Certificate
-from hockeystick.certification import certificate_of, run_accountants, settings_for
-from hockeystick.errors import CannotCertifyError
+from hockeystick.certification import certificate_of, certify_with, run_accountants, settings_for
+from hockeystick.errors import BudgetExceededError, CannotCertifyError
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.watch import Watch
@@ -30,55 +32,76 @@ ESTIMATE_WIDTH = 2e-3
 """Relative width of the bracket of the estimate."""
 INSIDE = 1e-8
 """The tests are made at an epsilon that is smaller by this fraction, more than reading it back can lose."""
+GENTLE, STRIDE = 0.125, 2.0
+"""delta falls about with a high power of the noise, and pilots may see nothing of it: no step is larger than this."""
 METHOD = "monte_carlo"
+SCAN_SHARE = 0.9
+"""Of the budget that is left, for estimate and tests; the rest is for the certificate's lower bound."""
+ROUNDING = 1.0 + 1e-12
 
 
-def verified_release(
-    certified: Certificate, epsilon: float, delta: float, options: MonteCarlo, watch: Watch
-) -> Certificate:
+def verified_release(last: Certificate, epsilon: float, delta: float, options: MonteCarlo, watch: Watch) -> Certificate:
     """The certificate of the least noisy candidate that sampling accepts.
 
     Args:
-        certified: deterministic certificate of a mechanism for the same target: the last candidate.
+        last: deterministic certificate, for epsilon and delta', of the last candidate.
         options: ``failure_probability`` is q.
 
     Raises: InvalidInputError when q is not below delta.
     """
-    goal = verification_target(delta, options.failure_probability)
-    mechanism, most = certified.mechanism, certified.mechanism.sigma
+    mechanism, most = last.mechanism, last.mechanism.sigma
+    slack = (
+        (1.0 + exp(epsilon)) * dominating_pair(mechanism).slack * ROUNDING
+    )  # what truncation adds to the pair's delta
+    if delta - slack <= options.failure_probability:
+        return _of_the_last(last, delta, watch)
+    goal = verification_target(delta - slack, options.failure_probability)
     question = Question(epsilon=epsilon * (1.0 - INSIDE))
-    tested: dict[float, Acceptance] = {}
+    scanning = Watch(SCAN_SHARE * watch.remaining(), watch.on_tick)
+    tested: dict[float, list[Acceptance]] = {}
+
+    def tests(noise_multiplier: float) -> list[Acceptance]:
+        """One for each member of the pair: all have to accept, and only the worst one can err."""
+        pair = dominating_pair(mechanism.with_noise(min(noise_multiplier, LARGEST_NOISE)))
+        statement = Statement.ESTIMATE_VERIFY_RELEASE
+        return [Acceptance(one, question, options, scanning, statement, goal=goal) for one in pair.members]
 
     def estimate(noise_multiplier: float) -> float:
-        pair = dominating_pair(mechanism.with_noise(min(noise_multiplier, LARGEST_NOISE)))
-        return Acceptance(pair, question, options, watch, goal=goal).estimate() / goal
+        ratio = max(test.estimate() for test in tests(noise_multiplier)) / goal
+        return min(max(ratio**GENTLE, 1.0 / STRIDE), STRIDE)
 
     try:
         _, near = smallest_passing(estimate, 1.0, most, ESTIMATE_WIDTH)
     except CannotCertifyError:  # pilots of a hopeless mechanism
-        return certified
+        return _of_the_last(last, delta, watch)
     noises = [near * (1.0 + step) for step in GRID]
     candidates = [noise for noise in noises if SMALLEST_NOISE <= noise < most] + [most]
 
     def accepts(which: int) -> bool:
-        pair = dominating_pair(mechanism.with_noise(candidates[which]))
-        test = Acceptance(pair, question, options, watch, Statement.ESTIMATE_VERIFY_RELEASE, goal=goal)
-        tested[candidates[which]] = test
-        return test.accepts()
+        tested[candidates[which]] = tests(candidates[which])
+        try:
+            return all(test.accepts() for test in tested[candidates[which]])
+        except BudgetExceededError:  # what is not shown in time is refused
+            return False
 
     chosen = candidates[scan(len(candidates), accepts)]
     if chosen == most:
-        return certified
+        return _of_the_last(last, delta, watch)
     return _certificate(mechanism.with_noise(chosen), delta, tested[chosen], options, watch)
 
 
+def _of_the_last(last: Certificate, delta: float, watch: Watch) -> Certificate:
+    """The same deterministic bound, stated for the delta that was asked for."""
+    return certify_with(last.mechanism, Question(delta=delta), watch, [last.method.upper])
+
+
 def _certificate(
-    mechanism: Mechanism, delta: float, test: Acceptance, options: MonteCarlo, watch: Watch
+    mechanism: Mechanism, delta: float, tests: Sequence[Acceptance], options: MonteCarlo, watch: Watch
 ) -> Certificate:
-    """The certificate that rests on an accepted test; lower bounds are deterministic."""
+    """The certificate that rests on accepted tests; lower bounds are deterministic."""
     question = Question(delta=delta)
     pair = dominating_pair(mechanism)
-    told = replace(options, campaigns={(test.subject, question): test})
+    told = replace(options, campaigns={(test.subject, question): test for test in tests})
     settings = settings_for(question, pair, watch, told)
     outcomes = run_accountants(pair, question, settings, methods=[METHOD], goal=None)
     return certificate_of(mechanism, pair, question, outcomes, settings)

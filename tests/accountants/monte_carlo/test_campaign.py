@@ -19,21 +19,24 @@ from hockeystick import (
     Direction,
     Kind,
     Mechanism,
+    MonteCarlo,
     Poisson,
+    Question,
     Resolution,
     Settings,
     Side,
     Watch,
     bound,
     certify,
-    compare,
 )
+from hockeystick.accountants.monte_carlo.accountant import ACCOUNTANT as METHOD
+from hockeystick.accountants.monte_carlo.accountant import claim_of
 from hockeystick.accountants.monte_carlo.claim import Statement
 from hockeystick.accountants.monte_carlo.ledger import MemoryLedger, in_this_process
-from hockeystick.accountants.monte_carlo.options import MonteCarlo
 from hockeystick.accountants.monte_carlo.run import Chunk, Node, Run
 from hockeystick.accountants.monte_carlo.statistics import Tally, failure_spent, step_profile
 from hockeystick.errors import InvalidInputError, UnsupportedError, VerificationError
+from hockeystick.pairs.registry import dominating_pair
 
 SMALL = Mechanism(strategy=BandedSquareRoot(bands=3), sampler=BallsInBins(bins=8, epochs=2), noise_multiplier=2.0)
 PLAIN = Mechanism(sampler=BallsInBins(bins=20), noise_multiplier=1.0)
@@ -44,14 +47,18 @@ def sampled(seed: int = 1, **options: Any) -> MonteCarlo:
     return MonteCarlo(**({"failure_probability": 1e-9, "ratio": 0.2, "seed": seed} | options))
 
 
-def by_sampling(mechanism: Mechanism, options: MonteCarlo, **question: float) -> tuple[float, float]:
-    """The two sides that Monte Carlo gives."""
-    outcomes = compare(mechanism, monte_carlo=options, **question)
-    found = {one.side: one.value for one in outcomes if one.kind is Kind.MONTE_CARLO}
-    upper, lower = found[Side.UPPER], found[Side.LOWER]
-    assert upper is not None
-    assert lower is not None
-    return lower, upper
+def settings_for(options: MonteCarlo, seconds: float = float("inf"), **question: float) -> Settings:
+    """For one question, without the deterministic accountants."""
+    return Settings(watch=Watch(seconds), question=Question(**question), monte_carlo=options)
+
+
+def by_sampling(mechanism: Mechanism, options: MonteCarlo, seconds: float = float("inf"), **question: float) -> Any:
+    """The two sides that Monte Carlo gives, and its claim."""
+    pair, settings = dominating_pair(mechanism), settings_for(options, seconds, **question)
+    lower, upper = (
+        Question(**question).answer(METHOD.bound(pair, side, settings)) for side in (Side.LOWER, Side.UPPER)
+    )
+    return lower, upper, claim_of(pair, settings)
 
 
 @pytest.mark.parametrize("delta", [1e-3, 1e-5, 1e-8])
@@ -60,7 +67,7 @@ def test_epsilon_of_plain_bins_holds_the_exact_law(noise: float, delta: float) -
     mechanism = PLAIN.with_noise(noise)
     exact = certify(mechanism, delta=delta).bounds
     options = sampled(ratio=0.5)
-    lower, upper = by_sampling(mechanism, options, delta=delta, budget=4.0)
+    lower, upper, _ = by_sampling(mechanism, options, seconds=2.0, delta=delta)
     assert exact.lower is not None
     assert lower <= exact.upper
     assert upper >= exact.lower
@@ -69,8 +76,8 @@ def test_epsilon_of_plain_bins_holds_the_exact_law(noise: float, delta: float) -
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 2.0])
 def test_delta_of_correlated_bins_lies_between_the_deterministic_bounds(epsilon: float) -> None:
-    around = certify(SMALL, epsilon=epsilon).bounds
-    lower, upper = by_sampling(SMALL, sampled(), epsilon=epsilon)
+    around = certify(SMALL, epsilon=epsilon, budget=10.0).bounds
+    lower, upper, _ = by_sampling(SMALL, sampled(), epsilon=epsilon)
     assert around.lower is not None
     assert 0.0 < lower <= around.upper
     assert upper >= around.lower
@@ -80,7 +87,7 @@ def test_delta_of_correlated_bins_lies_between_the_deterministic_bounds(epsilon:
 def test_b_min_sep_is_poisson_when_nothing_has_to_be_apart() -> None:
     poisson = certify(Mechanism(sampler=Poisson(sampling_prob=0.1, steps=10), noise_multiplier=1.0), epsilon=1.0).bounds
     same = Mechanism(sampler=BMinSep(min_sep=1, sampling_prob=0.1, steps=10), noise_multiplier=1.0)
-    lower, upper = by_sampling(same, sampled(), epsilon=1.0)
+    lower, upper, _ = by_sampling(same, sampled(), epsilon=1.0)
     assert poisson.lower is not None
     assert lower <= poisson.upper
     assert upper >= poisson.lower
@@ -141,14 +148,14 @@ class Stored(MemoryLedger):
 
 def test_a_broken_run_is_resumed_to_the_same_statistics() -> None:
     whole = Stored()
-    uninterrupted = certify(SMALL, epsilon=1.0, monte_carlo=sampled(ratio=0.03, ledger=whole))
+    uninterrupted = by_sampling(SMALL, sampled(ratio=0.05, ledger=whole), epsilon=1.0)
     assert whole.added > 4
     for breaks in range(1, whole.added, 3):
         ledger = Stored(breaks)
         with pytest.raises(KeyboardInterrupt):
-            certify(SMALL, epsilon=1.0, monte_carlo=sampled(ratio=0.03, ledger=ledger))
+            by_sampling(SMALL, sampled(ratio=0.05, ledger=ledger), epsilon=1.0)
         ledger.gives_up_after = 1 << 30
-        resumed = certify(SMALL, epsilon=1.0, monte_carlo=sampled(ratio=0.03, ledger=ledger, seed=None))
+        resumed = by_sampling(SMALL, sampled(ratio=0.05, ledger=ledger, seed=None), epsilon=1.0)
         assert ledger.added == whole.added  # nothing was drawn twice
         assert resumed == uninterrupted
 
@@ -157,32 +164,29 @@ def test_chunks_may_come_in_any_order() -> None:
     def backwards(tilt: Any, run: Run, streams: Iterable[int]) -> Any:
         yield from reversed(list(in_this_process(tilt, run, streams)))
 
-    forwards = certify(SMALL, epsilon=1.0, monte_carlo=sampled(ratio=0.05))
-    assert certify(SMALL, epsilon=1.0, monte_carlo=sampled(ratio=0.05, executor=backwards)) == forwards
+    forwards = by_sampling(SMALL, sampled(), epsilon=1.0)
+    assert by_sampling(SMALL, sampled(executor=backwards), epsilon=1.0) == forwards
 
 
 def test_other_seeds_give_other_statistics() -> None:
-    found = {certify(SMALL, epsilon=1.0, monte_carlo=sampled(seed)).bounds.upper for seed in range(3)}
-    assert len(found) == 3
-    drawn = [certify(SMALL, epsilon=1.0, monte_carlo=sampled(seed=None)).bounds.upper for _ in range(2)]
-    assert drawn[0] != drawn[1]
+    found = {by_sampling(SMALL, sampled(seed), epsilon=1.0)[1] for seed in (1, 2, None, None)}
+    assert len(found) == 4
 
 
 def test_what_does_not_close_in_time_is_wide_and_says_so() -> None:
-    options = sampled(ratio=1e-4)
-    found = certify(SMALL, epsilon=1.0, monte_carlo=options, watch=Watch(8.0), method="monte_carlo")
-    assert found.monte_carlo is not None
-    assert not found.monte_carlo.closed
+    lower, upper, claim = by_sampling(SMALL, sampled(ratio=1e-4), seconds=2.0, epsilon=1.0)
+    assert not claim.closed
     around = certify(SMALL, epsilon=1.0).bounds
     assert around.lower is not None
-    assert found.bounds.upper >= around.lower
+    assert lower <= around.upper
+    assert upper >= around.lower
 
 
 def test_a_refuted_largest_value_stops_everything() -> None:
     node = Node(side=Side.UPPER, epsilon=1.0, theta=0.1, largest=1.0, failure=0.1)
     run = Run(subject="", direction=Direction.REMOVE, tilt="naive", parameters={}, nodes=(node,), chunk_size=1, seed=0)
     options = sampled()
-    certify(SMALL, epsilon=1.0, monte_carlo=options)
+    by_sampling(SMALL, options, epsilon=1.0)
     (made,) = options.campaigns.values()
     one = next(iter(options.ledger.chunks(made.tallies[0].run)))
     tally = Tally.empty(run)

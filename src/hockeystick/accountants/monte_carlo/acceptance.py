@@ -46,7 +46,7 @@ class Acceptance(Campaign):
         """The samples that tell the estimate from the goal."""
         distance = min(max((self.goal / aim.delta - 1.0) / SPARE, NARROWEST), WIDEST) if aim.delta > 0.0 else WIDEST
         mean = max(aim.delta, 1e-300)
-        variance, over = choice.pilot.relative_variance(aim.epsilon), choice.tilt.largest(aim.epsilon) / mean
+        variance, over = choice.pilot.relative_variance(aim.epsilon), max(choice.tilt.largest(aim.epsilon) / mean, 1.0)
         failure = self.options.failure_probability / len(FRACTIONS)
         return float(samples_needed(min(variance, over), over, distance, failure))
 

@@ -175,7 +175,10 @@ class Campaign:
 
     def pursue(self, aim: Aim, sides: Sequence[Side], watch: Watch) -> None:
         """Attempts at one direction until one succeeds."""
-        for attempt, choice in enumerate(aim.choices[: len(self.shares)]):
+        useful = [choice for choice in aim.choices if not set(sides).isdisjoint(choice.tilt.sides)]
+        if not useful:  # its tilts bound the other side alone
+            return
+        for attempt, choice in enumerate(useful[: len(self.shares)]):
             planned = min(self.plan(aim, choice), max(LONGEST / choice.tilt.cost, FEWEST))
             run = self._freeze(aim, choice, planned, sides, self.failure(attempt))
             if self._draw(aim, choice, run, planned, watch):

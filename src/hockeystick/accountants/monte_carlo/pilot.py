@@ -138,7 +138,7 @@ def rank(
         if mean <= 0.0 or variance == inf or pilot.mean(epsilon) < DISAGREEMENT * best:
             choices.append(Choice(pilot, inf))
             continue
-        over = pilot.tilt.largest(epsilon) / mean
+        over = max(pilot.tilt.largest(epsilon) / mean, 1.0)  # a pilot may overshoot
         choices.append(Choice(pilot, float(samples_needed(variance, over, width, failure))))
     return sorted(choices, key=lambda choice: choice.work)
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from hockeystick.accountants.monte_carlo.campaign import Campaign
 from hockeystick.accountants.monte_carlo.claim import MonteCarloClaim, RunClaim
+from hockeystick.accountants.monte_carlo.confidence import LARGEST_BET
 from hockeystick.accountants.monte_carlo.families import family_of
 from hockeystick.accountants.monte_carlo.ledger import Ledger
 from hockeystick.accountants.monte_carlo.options import MonteCarlo
@@ -74,8 +75,10 @@ def check_nodes(tilt: Tilt, run: Run) -> None:
                 f"The 'largest' field of a node of {run.tilt!r} claims {node.largest!r}, "
                 f"but the proved value is {tilt.largest(read)!r}."
             )
-        if node.side is Side.UPPER and not node.theta * node.largest < 1.0:
-            raise VerificationError(f"The 'theta' field of a node must be below 1 / largest. Got {node.theta!r}.")
+        if node.side is Side.UPPER and node.theta * node.largest > LARGEST_BET * (1.0 + 1e-12):
+            raise VerificationError(
+                f"The 'theta' field of a node must be at most {LARGEST_BET} / largest. Got {node.theta!r} instead."
+            )
 
 
 def _tilt(pair: DominatingPair, run: Run) -> Tilt:

@@ -1,0 +1,25 @@
+"""Figures 2 and 3 on the paper's whole grid: ``python papers/dong-ganesh-2026/full_grid.py DIRECTORY``.
+
+Takes hours. Every cell is kept in ``DIRECTORY/cells.jsonl`` as soon as it is done: interrupt at any time, start again.
+"""
+
+import sys
+from pathlib import Path
+
+from hockeystick.report.papers import Output, _figures
+from hockeystick.watch import Watch
+
+
+def main(directory: str) -> None:
+    """Solve the missing cells and draw both figures."""
+    _figures(Path(__file__).parent)
+    package = sys.modules["hockeystick_papers_dong_ganesh_2026"]
+    Path(directory).mkdir(parents=True, exist_ok=True)
+    output = Output(Path(directory), Watch())
+    for figure in package.FULL_FIGURES.values():
+        figure(output)
+    print("\n".join(output.lines))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,243 @@
+"""Monte Carlo bounds, and all others on the same pairs, against the true profiles of small random mechanisms.
+
+Every bound fails with probability at most 1e-9, and every truth is further off than it says with about as much: of fewer
+than 1000 comparisons one fails by chance with a probability below 2e-6.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from monte_carlo_oracle import (
+    Array,
+    Law,
+    absent,
+    cut_batches,
+    epoch_shuffle,
+    participations,
+    truth,
+    user_participations,
+)
+
+import hockeystick as hs
+from hockeystick.accountants.base import Settings
+from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.bounds import Bound
+from hockeystick.errors import BudgetExceededError
+from hockeystick.laws.grid import Resolution
+from hockeystick.pairs.base import DominatingPair
+from hockeystick.pairs.registry import dominating_pair
+from hockeystick.types import Direction, Kind, Side
+
+FAILURE = 1e-9
+COUNTS = {
+    "balls_in_bins": 12,
+    "random_allocation": 6,
+    "poisson": 12,
+    "b_min_sep": 14,
+    "multi_attribution": 6,
+    "truncated": 6,
+    "shuffle": 4,
+}
+"""Mechanisms of each kind; each is asked for delta at one epsilon, in both directions and on both sides."""
+SECONDS = 1.0
+"""For the samples of one case: bounds hold whenever sampling stops, and a tiny delta is not waited for."""
+MOST_STEPS = 5
+SMALLEST_NOISE = 0.02
+EPSILONS = (0.0, 0.05, 0.3, 1.0, 2.0, 4.0)
+SMALLEST_ASKED = 1e-3
+"""Of cases with a smaller delta it is not asked that the bounds be close."""
+EXACT = {"balls_in_bins", "random_allocation", "poisson", "shuffle"}
+"""Samplers whose pair is attained, whatever the strategy, so that the lower bounds are about the truth of the oracle."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A mechanism, the truth's ingredients and where to look."""
+
+    kind: str
+    mechanism: hs.Mechanism
+    entries: Array
+    worlds: tuple[tuple[Law, Law], ...]
+    """With the example, or user, and with its ghost; several where several datasets are possible."""
+    attained: bool
+    epsilon: float
+
+    @property
+    def pair(self) -> DominatingPair:
+        return dominating_pair(self.mechanism)
+
+
+def random_case(kind: str, rng: np.random.Generator, folder: Path) -> Case:
+    """A case of this kind; small enough for the oracle."""
+    bins, epochs = int(rng.integers(1, 4)), int(rng.integers(1, 4))
+    while bins * epochs > MOST_STEPS + 1:
+        epochs -= 1
+    steps = int(rng.integers(1, MOST_STEPS + 1))
+    sampler, worlds = SAMPLERS[kind](rng, steps, bins, epochs)
+    steps = sampler.steps
+    identity = kind in ("random_allocation", "shuffle")
+    strategy, entries = (hs.Identity(), np.eye(steps)) if identity else random_strategy(rng, steps, folder)
+    longest = np.linalg.norm(entries.sum(axis=1))
+    sigma = float(longest * np.exp(rng.uniform(np.log(0.25), np.log(4.0))) / max(1.0, steps**0.5))
+    mechanism = hs.Mechanism(strategy=strategy, sampler=sampler, noise_multiplier=max(sigma, SMALLEST_NOISE))
+    bands = int(max(np.subtract(*np.nonzero(entries)))) + 1
+    attained = kind in EXACT or (kind == "b_min_sep" and bands <= sampler.min_sep)
+    return Case(kind, mechanism, entries, worlds, attained, float(rng.choice(EPSILONS)))
+
+
+def random_strategy(rng: np.random.Generator, steps: int, folder: Path) -> tuple[object, Array]:
+    """Identity, banded square root, or any lower-triangular matrix, banded or dense."""
+    bands = int(rng.integers(1, steps + 1))
+    which = rng.integers(4)
+    if which == 0:
+        return hs.Identity(), np.eye(steps)
+    if which == 1:
+        strategy = hs.BandedSquareRoot(bands=bands)
+        return strategy, strategy.matrix(steps).columns(np.arange(steps))
+    entries = np.tril(rng.uniform(0.0, 1.0, (steps, steps)))
+    entries[np.arange(steps)[:, None] - np.arange(steps)[None, :] >= bands] = 0.0
+    entries[np.diag_indices(steps)] += 0.3
+    if which == 3:
+        entries[np.diag_indices(steps)] = rng.choice([1e-3, 1.0, 3.0])
+    path = folder / f"{rng.integers(1 << 62)}.npy"
+    np.save(path, entries)
+    return hs.Custom(path=str(path)), entries
+
+
+def _balls_in_bins(rng: np.random.Generator, steps: int, bins: int, epochs: int) -> tuple[object, object]:
+    return _alone(hs.BallsInBins(bins=bins, epochs=epochs))
+
+
+def _random_allocation(rng: np.random.Generator, steps: int, bins: int, epochs: int) -> tuple[object, object]:
+    return _alone(hs.RandomAllocation(bins=int(rng.integers(1, 7)), participations=1))
+
+
+def _poisson(rng: np.random.Generator, steps: int, bins: int, epochs: int) -> tuple[object, object]:
+    return _alone(hs.Poisson(sampling_prob=_rate(rng, 1.0), steps=steps))
+
+
+def _b_min_sep(rng: np.random.Generator, steps: int, bins: int, epochs: int) -> tuple[object, object]:
+    b, warm = int(rng.integers(1, steps + 2)), bool(rng.random() < 0.5)
+    return _alone(hs.BMinSep(min_sep=b, sampling_prob=_rate(rng, 0.999 / b), steps=steps, warm_start=warm))
+
+
+def _multi_attribution(rng: np.random.Generator, steps: int, bins: int, epochs: int) -> tuple[object, object]:
+    steps = min(steps, 3)
+    sampler = hs.MultiAttribution(
+        min_sep=int(rng.integers(1, steps + 2)),
+        sampling_prob=_rate(rng, 0.99),
+        steps=steps,
+        examples_per_user=int(rng.integers(1, 4)),
+        warm_up_steps=int(rng.integers(0, 3)),
+    )
+    laws = [user_participations(sampler, examples) for examples in range(1, sampler.examples_per_user + 1)]
+    return sampler, tuple((law, absent(law)) for law in laws)
+
+
+def _truncated(rng: np.random.Generator, steps: int, bins: int, epochs: int) -> tuple[object, object]:
+    """Poisson or b-min-sep batches that are cut, with other examples of gradient -1, 0 or 1."""
+    steps, size = min(steps, 2), int(rng.integers(1, 5))
+    cap = int(rng.integers(1, size + 1))
+    cut = {"truncated_batch_size": cap, "num_examples": size}
+    if rng.random() < 0.3:
+        sampler: object = hs.Poisson(sampling_prob=_rate(rng, 0.2), steps=steps, **cut)
+    else:
+        b, warm = int(rng.integers(1, steps + 2)), bool(rng.random() < 0.5)
+        sampler = hs.BMinSep(min_sep=b, sampling_prob=_rate(rng, 1.0 / b), steps=steps, warm_start=warm, **cut)
+    taken = participations(sampler)
+    return sampler, tuple(
+        (cut_batches(taken, size - 1, cap, 1.0, theirs), cut_batches(taken, size - 1, cap, 0.0, theirs))
+        for theirs in (-1.0, 0.0, 1.0)
+    )
+
+
+def _shuffle(rng: np.random.Generator, steps: int, bins: int, epochs: int) -> tuple[object, object]:
+    count = int(rng.integers(1, 5))
+    return hs.Shuffle(batch_size=1, bins=count, epochs=1), (epoch_shuffle(count),)
+
+
+def _alone(sampler: object) -> tuple[object, object]:
+    law = participations(sampler)
+    return sampler, ((law, absent(law)),)
+
+
+def _rate(rng: np.random.Generator, most: float) -> float:
+    return float(most * rng.choice([rng.uniform(0.02, 0.98), 0.01, 0.5, 1.0 - 1e-6]))
+
+
+SAMPLERS = {
+    "balls_in_bins": _balls_in_bins,
+    "random_allocation": _random_allocation,
+    "poisson": _poisson,
+    "b_min_sep": _b_min_sep,
+    "multi_attribution": _multi_attribution,
+    "truncated": _truncated,
+    "shuffle": _shuffle,
+}
+
+
+def bounds_of(pair: DominatingPair, epsilon: float, seed: int) -> Iterator[Bound]:
+    """Of every accountant and side that applies; the slow ones, which have a test of their own, are left out."""
+    options = hs.MonteCarlo(seed=seed, ratio=1.0, failure_probability=FAILURE)
+    sampled = Settings(watch=hs.Watch(seconds=SECONDS), question=hs.Question(epsilon=epsilon), monte_carlo=options)
+    quick = Settings(resolution=Resolution(nodes_per_unit=20, smallest_delta=1e-8))
+    for one in ACCOUNTANTS.values():
+        for side in one.sides:
+            slow = one.name == "conditional_composition"
+            if one.why_not(pair, side) is None and not slow:
+                with suppress(BudgetExceededError):  # before there was any sample
+                    yield one.bound(pair, side, sampled if one.kind is Kind.MONTE_CARLO else quick)
+
+
+def check(case: Case, seed: int) -> tuple[list[str], Counter[str]]:
+    """What is wrong with the bounds of a case, and what was compared."""
+    epsilon, pair = case.epsilon, case.pair
+    truths = {
+        direction: [
+            truth(case.entries, case.mechanism.sigma, there, ghost, direction, epsilon) for there, ghost in case.worlds
+        ]
+        for direction in Direction
+    }
+    least = max(one.value - one.error for found in truths.values() for one in found)
+    wrong, seen = [], Counter({"mechanisms": 1})
+    closest = {Side.UPPER: 1.0, Side.LOWER: 0.0}
+    for bound in bounds_of(pair, epsilon, seed):
+        name = f"{bound.method} {bound.side.value} of {case.mechanism} at {epsilon}"
+        if bound.side is Side.UPPER:
+            seen[f"upper {bound.kind.value}"] += 1
+            if not bound.delta(epsilon) >= least:
+                wrong.append(f"{name}: {bound.delta(epsilon)} below {truths}")
+            if not pair.slack:
+                for direction, found in truths.items():
+                    value = bound.profiles[direction](epsilon)
+                    if not value >= max(one.value - one.error for one in found) - 1e-300:
+                        wrong.append(f"{name}, {direction.value}: {value} below {found}")
+        elif case.attained and bound.kind is Kind.MONTE_CARLO:
+            for direction, profile in bound.profiles.items():
+                seen[f"lower {bound.kind.value}"] += 1
+                if not profile(epsilon) <= max(one.value + one.error for one in truths[direction]):
+                    wrong.append(f"{name}, {direction.value}: {profile(epsilon)} above {truths[direction]}")
+        if bound.kind is Kind.MONTE_CARLO:
+            closest[bound.side] = bound.delta(epsilon)
+    if case.attained and case.kind != "shuffle" and least > SMALLEST_ASKED:
+        seen["asked to be close"] += 1
+        seen["close"] += closest[Side.UPPER] <= 2.2 * closest[Side.LOWER]
+    return wrong, seen
+
+
+@pytest.mark.parametrize("kind", list(COUNTS))
+def test_monte_carlo_bounds_hold_the_truth(kind: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng([41, *kind.encode()])
+    wrong, seen = [], Counter[str]()
+    for number in range(COUNTS[kind]):
+        found, counts = check(random_case(kind, rng, tmp_path), seed=1000 + number)
+        wrong += found
+        seen += counts
+    assert not wrong, "\n".join(wrong)
+    assert seen["upper monte_carlo"] + seen["lower monte_carlo"] >= COUNTS[kind]
+    assert seen["close"] >= 0.8 * seen["asked to be close"]
