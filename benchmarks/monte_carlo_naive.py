@@ -10,6 +10,8 @@ Draw = Callable[[int], Any]
 
 OUR_BATCH = 4096
 """What one call of our kernels fills in a run."""
+ONE_BY_ONE = 50
+"""A batch for a contestant that makes its samples one after the other anyway."""
 
 
 class NotOffered(Exception):
@@ -132,7 +134,8 @@ def jax_privacy(case: Case) -> tuple[Draw, int]:
     sampler = case.sampler
     if sampler["kind"] == "balls_in_bins":
         steps = sampler["bins"] * sampler["epochs"]
-        return _peer(case, steps, batch_selection.BallsInBinsSampling(iterations=steps, cycle_length=sampler["bins"]))
+        bins = batch_selection.BallsInBinsSampling(iterations=steps, cycle_length=sampler["bins"])
+        return _peer(case, steps, bins), ONE_BY_ONE
     if sampler["kind"] != "b_min_sep":
         raise NotOffered(f"no Monte Carlo for {sampler['kind']}")
     rate, apart = sampler["sampling_prob"], sampler["min_sep"]
@@ -142,7 +145,7 @@ def jax_privacy(case: Case) -> tuple[Draw, int]:
         min_sep=apart,
         warm_start=sampler.get("warm_start", True),
     )
-    return _peer(case, sampler["steps"], strategy)
+    return _peer(case, sampler["steps"], strategy), case.batch
 
 
 def jax_privacy_renewal(case: Case) -> tuple[Draw, int]:
@@ -156,10 +159,10 @@ def jax_privacy_renewal(case: Case) -> tuple[Draw, int]:
     strategy = batch_selection.BMinSepSampling(
         sampling_prob=1.0, iterations=steps, min_sep=sampler["bins"], warm_start=True
     )
-    return _peer(case, steps, strategy)
+    return _peer(case, steps, strategy), case.batch
 
 
-def _peer(case: Case, steps: int, strategy: Any) -> tuple[Draw, int]:
+def _peer(case: Case, steps: int, strategy: Any) -> Draw:
     import numpy as np
     from jax_privacy.experimental.monte_carlo import sample_generation
 
@@ -173,7 +176,7 @@ def _peer(case: Case, steps: int, strategy: Any) -> tuple[Draw, int]:
         losses, _ = sample_generation.get_privacy_loss_sample(strategy, sigma, column, rng, True, size)
         return losses
 
-    return draw, case.batch
+    return draw
 
 
 OURS, NUMPY, PEER, PEER_RENEWAL = "hockeystick", "numpy", "jax-privacy", "jax-privacy, q=1"

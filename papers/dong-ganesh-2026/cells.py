@@ -157,9 +157,7 @@ def solved(
     wanted = json.loads(json.dumps(asdict(search)))
     same = {"search": wanted, "steps": steps, "delta": DELTA, "seed": SEED}
     known = {
-        (cell.length, cell.epsilon): cell
-        for cell in kept(path)
-        if same == {name: getattr(cell, name) for name in same}
+        (cell.length, cell.epsilon): cell for cell in kept(path) if same == {name: getattr(cell, name) for name in same}
     }
     for place in places:
         if place not in known:

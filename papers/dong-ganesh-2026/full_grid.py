@@ -18,7 +18,7 @@ def main(directory: str) -> None:
     output = Output(Path(directory), Watch())
     for figure in package.FULL_FIGURES.values():
         figure(output)
-    print("\n".join(output.lines))
+    sys.stdout.write("\n".join(output.lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Section 4's limits: where b-min-sep subsampling is a scheme that has exact accounting, sampling has to agree with it."""
+"""Section 4: where b-min-sep subsampling is a scheme with exact accounting, sampling has to agree with it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -88,7 +88,9 @@ def limit_checks(limits: Sequence[Limit], watch: Watch, seconds: float) -> list[
         lower, upper = interval(mechanism, limit.epsilon, watch, ratio=WIDTH, seconds=seconds)
         low, high = exact(limit)
         inside = lower - limit.room <= high and low <= upper + limit.room
-        note = f"sampled [{lower:.4g}, {upper:.4g}], failing with probability {FAILURE:g}; exact [{low:.4g}, {high:.4g}]"
+        note = (
+            f"sampled [{lower:.4g}, {upper:.4g}], failing with probability {FAILURE:g}; exact [{low:.4g}, {high:.4g}]"
+        )
         checks.append(Check(limit.what + ": exact delta", "~", 0.5 * (lower + upper), high, inside, note))
     return checks
 

@@ -29,31 +29,30 @@ PUBLISHED_SAMPLES, PUBLISHED_CPU_DAYS = 7.5e9, 300.0
 BANDS = 6
 """The paper does not give C, only that it has 256 bands: here the first six coefficients of the square root of the
 prefix sums, not normalised."""
-REACHABLE_DELTA = 0.01
-"""What the naive tilt, the only one for truncated batches, settles in about a minute."""
+REACHABLE = 1.0
+"""An epsilon at which delta is about 0.01: the naive tilt, the only one for truncated batches, settles it in about a
+minute."""
 SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class Case:
-    """A production run and what is asked about it: delta at EPSILON, or epsilon at a delta."""
+    """A production run, and the epsilon at which its delta is bounded."""
 
     name: str
     sampler: hs.BMinSep
-    delta: float | None
+    epsilon: float
     ratio: float
 
     @property
     def mechanism(self) -> hs.Mechanism:
-        return hs.Mechanism(
-            strategy=hs.BandedSquareRoot(bands=BANDS), sampler=self.sampler, noise_multiplier=SIGMA
-        )
+        return hs.Mechanism(strategy=hs.BandedSquareRoot(bands=BANDS), sampler=self.sampler, noise_multiplier=SIGMA)
 
 
 PLAIN = Case(
     name="plain",
     sampler=hs.BMinSep(min_sep=MIN_SEP, sampling_prob=RATE, steps=STEPS),
-    delta=None,
+    epsilon=EPSILON,
     ratio=0.3,
 )
 CAPPED = Case(
@@ -61,14 +60,14 @@ CAPPED = Case(
     sampler=hs.BMinSep(
         min_sep=MIN_SEP, sampling_prob=RATE, steps=STEPS, truncated_batch_size=TRUNCATED, num_examples=EXAMPLES
     ),
-    delta=REACHABLE_DELTA,
+    epsilon=REACHABLE,
     ratio=1.0,
 )
 
 
 @dataclass(frozen=True)
 class Found:
-    """Bounds on delta at EPSILON (or epsilon at the delta that was asked for), and what they took."""
+    """Bounds on delta, and what they took."""
 
     lower: float
     upper: float
@@ -80,13 +79,14 @@ class Found:
 def account(case: Case, watch: Watch, seconds: float = SECONDS) -> Found:
     """Monte Carlo bounds; whatever they are when the time is over."""
     options = MonteCarlo(failure_probability=FAILURE, ratio=case.ratio, seed=SEED, executor=executor("local"))
-    asked = {"epsilon": EPSILON} if case.delta is None else {"delta": case.delta}
     share, started = Watch(min(seconds, watch.remaining()), watch.on_tick), monotonic()
     try:
-        certificate = hs.certify(case.mechanism, method="monte_carlo", monte_carlo=options, watch=share, **asked)
+        certificate = hs.certify(
+            case.mechanism, method="monte_carlo", monte_carlo=options, watch=share, epsilon=case.epsilon
+        )
         lower, upper = certificate.bounds.lower or 0.0, certificate.bounds.upper
     except (BudgetExceededError, CannotCertifyError):
-        lower, upper = 0.0, 1.0 if case.delta is None else float("inf")
+        lower, upper = 0.0, 1.0
     tallies = [one for campaign in options.campaigns.values() for one in campaign.tallies]
     tilts = " + ".join(dict.fromkeys(f"{one.run.tilt} ({one.run.direction.value})" for one in tallies))
     return Found(lower, upper, sum(one.samples for one in tallies), monotonic() - started, tilts)
@@ -112,13 +112,11 @@ def production(output: Output, seconds: float = SECONDS) -> None:
     rows = []
     for case in (PLAIN, CAPPED):
         rate, found = naive_rate(case, output.watch), account(case, output.watch, seconds)
-        what = f"delta at epsilon = {EPSILON:g}" if case.delta is None else f"epsilon at delta = {case.delta:g}"
-        delta = found.upper if case.delta is None else case.delta
-        naive = naive_samples(delta, found)
+        naive = naive_samples(found)
         rows.append(
             [
                 case.name,
-                what,
+                f"delta at epsilon = {case.epsilon:g}",
                 f"{found.lower:.4g}",
                 f"{found.upper:.4g}",
                 f"{FAILURE:g}",
@@ -126,8 +124,8 @@ def production(output: Output, seconds: float = SECONDS) -> None:
                 f"{found.seconds:.1f}",
                 found.tilts,
                 f"{rate:.0f}",
-                f"{naive:.2g}" if case.delta is None else "",
-                f"{naive / rate / 86400.0:.2g}" if case.delta is None else "",
+                f"{naive:.2g}",
+                f"{naive / rate / 86400.0:.2g}",
             ]
         )
     header = [
@@ -148,16 +146,16 @@ def production(output: Output, seconds: float = SECONDS) -> None:
         output.lines += [f"{name:<36}{value}" for name, value in zip(header, row, strict=True)]
     output.lines.append(
         f"assumed: C = the first {BANDS} square-root coefficients, not normalised; the paper does not publish its C. "
-        f"Truncated batches have the naive tilt alone, so epsilon is bounded at delta = {REACHABLE_DELTA:g}."
+        f"Truncated batches have the naive tilt alone, so that delta is bounded at epsilon = {REACHABLE:g}."
     )
 
 
-def naive_samples(delta: float, found: Found) -> float:
+def naive_samples(found: Found) -> float:
     """Samples that the naive estimator would need for an interval as narrow: its variables are at most 1."""
     if not 0.0 < found.lower < found.upper < 1.0:
         return float("nan")
     width = (found.upper / found.lower) ** 0.5 - 1.0
-    return float(samples_needed(1.0 / delta, 1.0 / delta, width, 0.5 * FAILURE))
+    return float(samples_needed(1.0 / found.upper, 1.0 / found.upper, width, 0.5 * FAILURE))
 
 
 # --- printed numbers --------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ FAILURE = 1e-6
 """Of each certified interval."""
 RATIO = 0.3
 """Of an interval's ends in delta."""
-SECONDS = 60.0
+SECONDS = 20.0
 """For one interval; what it has by then is still a bound."""
 DRAFT = 16_000
 """Samples of a draft."""
@@ -124,11 +124,11 @@ class Bracket:
 
 
 def interval(
-    mechanism: hs.Mechanism, epsilon: float, watch: Watch, *, ratio: float = RATIO, seconds: float = SECONDS
+    mechanism: hs.Mechanism, epsilon: float, watch: Watch, *, ratio: float = RATIO, seconds: float | None = None
 ) -> tuple[float, float]:
     """Monte Carlo bounds on delta, both together with probability 1 - FAILURE; (0, 1) when there was no time."""
     options = MonteCarlo(failure_probability=FAILURE, ratio=ratio, seed=SEED, executor=executor("local"))
-    share = Watch(min(seconds, watch.remaining()), watch.on_tick)
+    share = Watch(min(SECONDS if seconds is None else seconds, watch.remaining()), watch.on_tick)
     settings = hs.Settings(hs.Resolution(24, DELTA), share, Question(epsilon=epsilon), options)
     try:
         lower, upper = (

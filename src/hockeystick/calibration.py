@@ -25,7 +25,7 @@ from hockeystick.laws.grid import Resolution
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.types import Kind, Side
-from hockeystick.verified_release import verified_release
+from hockeystick.verified_release import METHOD, verified_release
 from hockeystick.watch import Watch
 
 WIDTH = 4e-4
@@ -91,9 +91,14 @@ def calibrate_and_certify(
     if monte_carlo is None:
         return _deterministic(mechanism.pinned(), question, epsilon, method, watch)
     # The last candidate is accepted without a test, so it has to meet what the tested ones have to meet.
+    if not monte_carlo.failure_probability < delta:
+        raise InvalidInputError(
+            f"The 'failure_probability' field must be below delta = {delta!r}, of which it becomes a part. "
+            f"Got {monte_carlo.failure_probability!r} instead."
+        )
     target = Question(delta=verification_target(delta, monte_carlo.failure_probability))
     share = Watch(DETERMINISTIC_SHARE * watch.remaining(), watch.on_tick)
-    last = _deterministic(mechanism.pinned(), target, epsilon, method, share)
+    last = _deterministic(mechanism.pinned(), target, epsilon, None if method == METHOD else method, share)
     return verified_release(last, epsilon, delta, monte_carlo, watch)
 
 

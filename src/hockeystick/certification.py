@@ -307,7 +307,7 @@ def _run(one: Accountant, pair: DominatingPair, side: Side, question: Question, 
         except MemoryError:
             status = "not applicable: it needs more memory than there is"
         if value == float("inf"):
-            value, status = None, "no finite bound"
+            value, status = None, "no finite bound" if one.kind is Kind.DETERMINISTIC else STOPPED
     confidence = settings.confidence(one.kind)
     return Outcome(one.name, side, one.kind, confidence, value, monotonic() - started, status)
 

@@ -17,6 +17,7 @@ from hockeystick.accountants.monte_carlo.acceptance import Acceptance
 from hockeystick.accountants.monte_carlo.claim import Statement
 from hockeystick.accountants.monte_carlo.options import MonteCarlo
 from hockeystick.accountants.monte_carlo.release import scan, verification_target
+from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.bounds import Question
 from hockeystick.bracketing import LARGEST_NOISE, SMALLEST_NOISE, smallest_passing
 from hockeystick.certificate import Certificate
@@ -24,11 +25,12 @@ from hockeystick.certification import certificate_of, certify_with, run_accounta
 from hockeystick.errors import BudgetExceededError, CannotCertifyError
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.registry import dominating_pair
+from hockeystick.types import Kind, Side
 from hockeystick.watch import Watch
 
-GRID = (-0.006, -0.003, 0.0, 0.003, 0.006, 0.01, 0.015, 0.025, 0.04, 0.08, 0.16, 0.32, 0.64)
+GRID = (-0.015, -0.01, -0.006, -0.003, 0.0, 0.003, 0.006, 0.01, 0.015, 0.025, 0.04, 0.08, 0.16, 0.32, 0.64)
 """Candidates, relative to the estimate."""
-ESTIMATE_WIDTH = 2e-3
+ESTIMATE_WIDTH = 1e-2
 """Relative width of the bracket of the estimate."""
 INSIDE = 1e-8
 """The tests are made at an epsilon that is smaller by this fraction, more than reading it back can lose."""
@@ -50,6 +52,8 @@ def verified_release(last: Certificate, epsilon: float, delta: float, options: M
     Raises: InvalidInputError when q is not below delta.
     """
     mechanism, most = last.mechanism, last.mechanism.sigma
+    if ACCOUNTANTS[METHOD].why_not(dominating_pair(mechanism), Side.UPPER) is not None:
+        return _of_the_last(last, delta, watch)
     slack = (
         (1.0 + exp(epsilon)) * dominating_pair(mechanism).slack * ROUNDING
     )  # what truncation adds to the pair's delta
@@ -68,7 +72,7 @@ def verified_release(last: Certificate, epsilon: float, delta: float, options: M
 
     def estimate(noise_multiplier: float) -> float:
         ratio = max(test.estimate() for test in tests(noise_multiplier)) / goal
-        return min(max(ratio**GENTLE, 1.0 / STRIDE), STRIDE)
+        return min(max(float(ratio**GENTLE), 1.0 / STRIDE), STRIDE)
 
     try:
         _, near = smallest_passing(estimate, 1.0, most, ESTIMATE_WIDTH)
@@ -104,4 +108,5 @@ def _certificate(
     told = replace(options, campaigns={(test.subject, question): test for test in tests})
     settings = settings_for(question, pair, watch, told)
     outcomes = run_accountants(pair, question, settings, methods=[METHOD], goal=None)
-    return certificate_of(mechanism, pair, question, outcomes, settings)
+    kept = [one for one in outcomes if one.side is Side.UPPER or one.kind is Kind.DETERMINISTIC]
+    return certificate_of(mechanism, pair, question, kept, settings)

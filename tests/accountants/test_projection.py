@@ -144,7 +144,7 @@ def test_public_batches_and_many_steps_use_the_sum_of_outputs() -> None:
 
 
 def test_refuses_other_pairs_and_upper_bounds() -> None:
-    with pytest.raises(UnsupportedError, match="no analysis of IndependentSteps"):
+    with pytest.raises(UnsupportedError, match="no analysis of this combination"):
         projection.ACCOUNTANT.bound(IndependentSteps(noise_multiplier=1.0, sampling_prob=0.1, steps=5), Side.LOWER)
     with pytest.raises(UnsupportedError, match="no upper bounds"):
         projection.ACCOUNTANT.bound(pair(1.0, 5), Side.UPPER)

@@ -14,8 +14,8 @@ from math import comb, exp, inf
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import qmc
 from scipy.special import logsumexp, ndtri
+from scipy.stats import qmc
 
 import hockeystick as hs
 from hockeystick.types import Direction
@@ -26,9 +26,9 @@ Law = Mapping[tuple[float, ...], float]
 
 MARGIN = 9.0
 """Standard deviations around all means that the grid covers: what is outside has a probability below 1e-17."""
-POINTS = 900
+POINTS = 400
 """Of the grid in each of two dimensions, at most."""
-SCRAMBLES, POWER = 16, 12
+SCRAMBLES, POWER = 16, 10
 """Independent scramblings of a Sobol net of 2^POWER points."""
 REACHES = (0.0, 0.5, 1.0, 2.0)
 """How much further from the other side than they are the components are moved, for some of the points of the nets."""
@@ -155,7 +155,7 @@ def truth(matrix: Array, sigma: float, there: Law, ghost: Law, direction: Direct
     if len(used) == 0:
         return Truth(max(1.0 - exp(epsilon), 0.0), 1e-12)
     if len(used) == 1:  # one more direction, in which nothing happens, would do too; this is cheaper
-        return _by_grid(ours @ used.T, weights, others @ used.T, other_weights, epsilon, 20001)
+        return _by_grid(ours @ used.T, weights, others @ used.T, other_weights, epsilon, 5001)
     if len(used) == 2:
         return _by_grid(ours @ used.T, weights, others @ used.T, other_weights, epsilon, POINTS)
     return _by_net(ours @ used.T, weights, others @ used.T, other_weights, epsilon)

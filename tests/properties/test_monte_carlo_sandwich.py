@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,24 +36,28 @@ from hockeystick.types import Direction, Kind, Side
 
 FAILURE = 1e-9
 COUNTS = {
-    "balls_in_bins": 12,
-    "random_allocation": 6,
-    "poisson": 12,
-    "b_min_sep": 14,
-    "multi_attribution": 6,
+    "balls_in_bins": 10,
+    "random_allocation": 5,
+    "poisson": 10,
+    "b_min_sep": 12,
+    "multi_attribution": 5,
     "truncated": 6,
     "shuffle": 4,
 }
 """Mechanisms of each kind; each is asked for delta at one epsilon, in both directions and on both sides."""
 SECONDS = 1.0
-"""For the samples of one case: bounds hold whenever sampling stops, and a tiny delta is not waited for."""
+"""For the samples of one case with a tiny delta, which is not waited for: bounds hold whenever sampling stops."""
 MOST_STEPS = 5
 SMALLEST_NOISE = 0.02
-EPSILONS = (0.0, 0.05, 0.3, 1.0, 2.0, 4.0)
+EPSILONS = (0.0, 0.05, 0.3, 1.0, 2.0)
 SMALLEST_ASKED = 1e-3
 """Of cases with a smaller delta it is not asked that the bounds be close."""
 EXACT = {"balls_in_bins", "random_allocation", "poisson", "shuffle"}
 """Samplers whose pair is attained, whatever the strategy, so that the lower bounds are about the truth of the oracle."""
+
+
+Sampled = tuple[Any, tuple[tuple[Law, Law], ...]]
+"""A sampler, and its :attr:`Case.worlds`."""
 
 
 @dataclass(frozen=True)
@@ -83,14 +88,14 @@ def random_case(kind: str, rng: np.random.Generator, folder: Path) -> Case:
     identity = kind in ("random_allocation", "shuffle")
     strategy, entries = (hs.Identity(), np.eye(steps)) if identity else random_strategy(rng, steps, folder)
     longest = np.linalg.norm(entries.sum(axis=1))
-    sigma = float(longest * np.exp(rng.uniform(np.log(0.25), np.log(4.0))) / max(1.0, steps**0.5))
+    sigma = float(longest * np.exp(rng.uniform(np.log(0.25), np.log(1.5))) / max(1.0, steps**0.5))
     mechanism = hs.Mechanism(strategy=strategy, sampler=sampler, noise_multiplier=max(sigma, SMALLEST_NOISE))
     bands = int(max(np.subtract(*np.nonzero(entries)))) + 1
     attained = kind in EXACT or (kind == "b_min_sep" and bands <= sampler.min_sep)
     return Case(kind, mechanism, entries, worlds, attained, float(rng.choice(EPSILONS)))
 
 
-def random_strategy(rng: np.random.Generator, steps: int, folder: Path) -> tuple[object, Array]:
+def random_strategy(rng: np.random.Generator, steps: int, folder: Path) -> tuple[Any, Array]:
     """Identity, banded square root, or any lower-triangular matrix, banded or dense."""
     bands = int(rng.integers(1, steps + 1))
     which = rng.integers(4)
@@ -103,30 +108,30 @@ def random_strategy(rng: np.random.Generator, steps: int, folder: Path) -> tuple
     entries[np.arange(steps)[:, None] - np.arange(steps)[None, :] >= bands] = 0.0
     entries[np.diag_indices(steps)] += 0.3
     if which == 3:
-        entries[np.diag_indices(steps)] = rng.choice([1e-3, 1.0, 3.0])
+        entries[np.diag_indices(steps)] = rng.choice([0.05, 1.0, 3.0])
     path = folder / f"{rng.integers(1 << 62)}.npy"
     np.save(path, entries)
     return hs.Custom(path=str(path)), entries
 
 
-def _balls_in_bins(rng: np.random.Generator, steps: int, bins: int, epochs: int) -> tuple[object, object]:
+def _balls_in_bins(rng: np.random.Generator, steps: int, bins: int, epochs: int) -> Sampled:
     return _alone(hs.BallsInBins(bins=bins, epochs=epochs))
 
 
-def _random_allocation(rng: np.random.Generator, steps: int, bins: int, epochs: int) -> tuple[object, object]:
+def _random_allocation(rng: np.random.Generator, steps: int, bins: int, epochs: int) -> Sampled:
     return _alone(hs.RandomAllocation(bins=int(rng.integers(1, 7)), participations=1))
 
 
-def _poisson(rng: np.random.Generator, steps: int, bins: int, epochs: int) -> tuple[object, object]:
-    return _alone(hs.Poisson(sampling_prob=_rate(rng, 1.0), steps=steps))
+def _poisson(rng: np.random.Generator, steps: int, bins: int, epochs: int) -> Sampled:
+    return _alone(hs.Poisson(sampling_prob=_rate(rng, 0.5), steps=steps))
 
 
-def _b_min_sep(rng: np.random.Generator, steps: int, bins: int, epochs: int) -> tuple[object, object]:
+def _b_min_sep(rng: np.random.Generator, steps: int, bins: int, epochs: int) -> Sampled:
     b, warm = int(rng.integers(1, steps + 2)), bool(rng.random() < 0.5)
     return _alone(hs.BMinSep(min_sep=b, sampling_prob=_rate(rng, 0.999 / b), steps=steps, warm_start=warm))
 
 
-def _multi_attribution(rng: np.random.Generator, steps: int, bins: int, epochs: int) -> tuple[object, object]:
+def _multi_attribution(rng: np.random.Generator, steps: int, bins: int, epochs: int) -> Sampled:
     steps = min(steps, 3)
     sampler = hs.MultiAttribution(
         min_sep=int(rng.integers(1, steps + 2)),
@@ -139,13 +144,13 @@ def _multi_attribution(rng: np.random.Generator, steps: int, bins: int, epochs: 
     return sampler, tuple((law, absent(law)) for law in laws)
 
 
-def _truncated(rng: np.random.Generator, steps: int, bins: int, epochs: int) -> tuple[object, object]:
+def _truncated(rng: np.random.Generator, steps: int, bins: int, epochs: int) -> Sampled:
     """Poisson or b-min-sep batches that are cut, with other examples of gradient -1, 0 or 1."""
     steps, size = min(steps, 2), int(rng.integers(1, 5))
     cap = int(rng.integers(1, size + 1))
-    cut = {"truncated_batch_size": cap, "num_examples": size}
+    cut: dict[str, Any] = {"truncated_batch_size": cap, "num_examples": size}
     if rng.random() < 0.3:
-        sampler: object = hs.Poisson(sampling_prob=_rate(rng, 0.2), steps=steps, **cut)
+        sampler: Any = hs.Poisson(sampling_prob=_rate(rng, 0.2), steps=steps, **cut)
     else:
         b, warm = int(rng.integers(1, steps + 2)), bool(rng.random() < 0.5)
         sampler = hs.BMinSep(min_sep=b, sampling_prob=_rate(rng, 1.0 / b), steps=steps, warm_start=warm, **cut)
@@ -156,12 +161,12 @@ def _truncated(rng: np.random.Generator, steps: int, bins: int, epochs: int) -> 
     )
 
 
-def _shuffle(rng: np.random.Generator, steps: int, bins: int, epochs: int) -> tuple[object, object]:
+def _shuffle(rng: np.random.Generator, steps: int, bins: int, epochs: int) -> Sampled:
     count = int(rng.integers(1, 5))
     return hs.Shuffle(batch_size=1, bins=count, epochs=1), (epoch_shuffle(count),)
 
 
-def _alone(sampler: object) -> tuple[object, object]:
+def _alone(sampler: Any) -> Sampled:
     law = participations(sampler)
     return sampler, ((law, absent(law)),)
 
@@ -181,10 +186,10 @@ SAMPLERS = {
 }
 
 
-def bounds_of(pair: DominatingPair, epsilon: float, seed: int) -> Iterator[Bound]:
+def bounds_of(pair: DominatingPair, epsilon: float, seed: int, watch: hs.Watch) -> Iterator[Bound]:
     """Of every accountant and side that applies; the slow ones, which have a test of their own, are left out."""
     options = hs.MonteCarlo(seed=seed, ratio=1.0, failure_probability=FAILURE)
-    sampled = Settings(watch=hs.Watch(seconds=SECONDS), question=hs.Question(epsilon=epsilon), monte_carlo=options)
+    sampled = Settings(watch=watch, question=hs.Question(epsilon=epsilon), monte_carlo=options)
     quick = Settings(resolution=Resolution(nodes_per_unit=20, smallest_delta=1e-8))
     for one in ACCOUNTANTS.values():
         for side in one.sides:
@@ -205,8 +210,9 @@ def check(case: Case, seed: int) -> tuple[list[str], Counter[str]]:
     }
     least = max(one.value - one.error for found in truths.values() for one in found)
     wrong, seen = [], Counter({"mechanisms": 1})
-    closest = {Side.UPPER: 1.0, Side.LOWER: 0.0}
-    for bound in bounds_of(pair, epsilon, seed):
+    closest: dict[Side, float] = {}
+    watch = hs.Watch() if least > SMALLEST_ASKED else hs.Watch(seconds=SECONDS)
+    for bound in bounds_of(pair, epsilon, seed, watch):
         name = f"{bound.method} {bound.side.value} of {case.mechanism} at {epsilon}"
         if bound.side is Side.UPPER:
             seen[f"upper {bound.kind.value}"] += 1
@@ -224,9 +230,9 @@ def check(case: Case, seed: int) -> tuple[list[str], Counter[str]]:
                     wrong.append(f"{name}, {direction.value}: {profile(epsilon)} above {truths[direction]}")
         if bound.kind is Kind.MONTE_CARLO:
             closest[bound.side] = bound.delta(epsilon)
-    if case.attained and case.kind != "shuffle" and least > SMALLEST_ASKED:
+    if len(closest) == len(Side) and case.attained and least > SMALLEST_ASKED:
         seen["asked to be close"] += 1
-        seen["close"] += closest[Side.UPPER] <= 2.2 * closest[Side.LOWER]
+        seen["close"] += int(closest[Side.UPPER] <= 2.2 * closest[Side.LOWER])
     return wrong, seen
 
 

@@ -104,7 +104,7 @@ class Accountant:
     def why_not(self, pair: DominatingPair, side: Side) -> str | None:
         """Why this accountant cannot bound the pair on this side, or None if it can."""
         if self.analysis(pair) is None:
-            return f"it has no analysis of {type(pair).__name__}"
+            return "it has no analysis of this combination of strategy and sampler"
         if side not in self.sides:
             return f"it gives no {side.value} bounds"
         return self.refusal(pair, side)

@@ -18,7 +18,7 @@ def command(
     failure_probability: sampling.FailureOption = None,
     seed: sampling.SeedOption = None,
     evidence: sampling.EvidenceOption = None,
-    backend: sampling.BackendOption = "local",
+    backend: sampling.BackendOption = None,
     address: sampling.AddressOption = None,
     workers: sampling.WorkersOption = None,
     out: Annotated[
@@ -46,6 +46,7 @@ def command(
         certificate = calibrate_and_certify(
             mechanism, epsilon=target, delta=at, method=method, watch=watch, monte_carlo=monte_carlo
         )
+    common.say_of_sampling(certificate, allowed=monte_carlo is not None)
     certificate.save(path)
     if json:
         common.emit_json(

@@ -161,12 +161,26 @@ def certify_and_report(
         certificate = certify(
             mechanism, delta=delta, epsilon=epsilon, method=method, watch=watch, monte_carlo=monte_carlo
         )
+    say_of_sampling(certificate, allowed=monte_carlo is not None)
     if out is not None:
         certificate.save(out)
     if json:
         emit_json(claim_json(certificate, watch.elapsed()))
     else:
         emit(str(certificate))
+
+
+def say_of_sampling(certificate: "Certificate", *, allowed: bool) -> None:
+    """A line on stderr where Monte Carlo was allowed and gave less than it could."""
+    if not allowed:
+        return
+    if certificate.monte_carlo is None:
+        what = "sampling gave no better bounds in the time that there was; these are deterministic"
+    elif not certificate.monte_carlo.closed:
+        what = "the time was too short for the bounds by sampling to come close to each other; they hold all the same"
+    else:
+        return
+    print(f"hockeystick: {what}", file=sys.stderr, flush=True)  # noqa: T201
 
 
 def claim_json(certificate: "Certificate", seconds: float) -> dict[str, Any]:
@@ -189,7 +203,11 @@ def _failure(certificate: "Certificate") -> dict[str, Any]:
     claim = certificate.monte_carlo
     if claim is None:
         return {}
-    return {"failure_probability": claim.failure_probability, "statement": claim.statement.value}
+    return {
+        "failure_probability": claim.failure_probability,
+        "statement": claim.statement.value,
+        "closed": claim.closed,
+    }
 
 
 @contextmanager

@@ -13,7 +13,7 @@ def command(
     failure_probability: sampling.FailureOption = None,
     seed: sampling.SeedOption = None,
     evidence: sampling.EvidenceOption = None,
-    backend: sampling.BackendOption = "local",
+    backend: sampling.BackendOption = None,
     address: sampling.AddressOption = None,
     workers: sampling.WorkersOption = None,
     out: common.OutOption = None,

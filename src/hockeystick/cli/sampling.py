@@ -32,7 +32,8 @@ EvidenceOption = Annotated[
     typer.Option("--evidence", metavar="FILE", help="Keep the samples' statistics here: to resume, merge and verify."),
 ]
 BackendOption = Annotated[
-    str, typer.Option("--backend", metavar="NAME", help="Where samples are drawn: local, dask or ray.")
+    str | None,
+    typer.Option("--backend", metavar="NAME", help="Where samples are drawn: local, dask or ray."),
 ]
 AddressOption = Annotated[str | None, typer.Option("--address", metavar="ADDRESS", help="Of the Dask or Ray cluster.")]
 WorkersOption = Annotated[
@@ -40,14 +41,17 @@ WorkersOption = Annotated[
 ]
 
 MONTE_CARLO = "monte-carlo"
-MOST_DIGITS = 60
+MOST_DIGITS = 38
 """Of a whole number on the command line."""
 
 
 def whole_number(name: str, text: str) -> int:
     """The whole number that was given for an option."""
-    if not text.isdecimal() or len(text) > MOST_DIGITS:
-        raise InvalidInputError(f"The {name!r} option must be a whole number. Got {shortened(text)} instead.")
+    if not (text.isascii() and text.isdecimal()) or len(text) > MOST_DIGITS:
+        raise InvalidInputError(
+            f"The {name!r} option must be a whole number from 0 on, of at most {MOST_DIGITS} digits. "
+            f"Got {shortened(text)} instead."
+        )
     return int(text)
 
 
@@ -63,12 +67,12 @@ def check_allowed(allow: str | None, others: Mapping[str, object]) -> bool:
     return True
 
 
-def chosen_executor(backend: str, address: str | None, workers: str | None) -> "ChunkExecutor":
+def chosen_executor(backend: str | None, address: str | None, workers: str | None) -> "ChunkExecutor":
     """The executor that the options name; to be closed."""
     from hockeystick.execution import executor
 
     count = None if workers is None else whole_number("--workers", workers)
-    return executor(backend, workers=count, address=address)
+    return executor(backend or "local", workers=count, address=address)
 
 
 @contextmanager
@@ -77,13 +81,13 @@ def monte_carlo_options(
     failure_probability: str | None,
     seed: str | None,
     evidence: str | None,
-    backend: str,
+    backend: str | None,
     address: str | None,
     workers: str | None,
 ) -> Iterator["MonteCarlo | None"]:
     """What the options say, with the evidence file open; None where Monte Carlo is not allowed."""
     others = {"--failure-probability": failure_probability, "--seed": seed, "--evidence": evidence}
-    if not check_allowed(allow, others | {"--address": address, "--workers": workers}):
+    if not check_allowed(allow, others | {"--backend": backend, "--address": address, "--workers": workers}):
         yield None
         return
     from hockeystick.accountants.monte_carlo.options import DEFAULT_FAILURE, MonteCarlo

@@ -28,7 +28,7 @@ def command(
     failure_probability: sampling.FailureOption = None,
     seed: sampling.SeedOption = None,
     evidence: sampling.EvidenceOption = None,
-    backend: sampling.BackendOption = "local",
+    backend: sampling.BackendOption = None,
     address: sampling.AddressOption = None,
     workers: sampling.WorkersOption = None,
     retry: Annotated[bool, typer.Option("--retry", help="Try cells again that could not be certified.")] = False,

@@ -16,7 +16,7 @@ def command(
             "--evidence", metavar="FILE", help="Derive Monte Carlo bounds from this file, drawing some again."
         ),
     ] = None,
-    backend: sampling.BackendOption = "local",
+    backend: sampling.BackendOption = None,
     address: sampling.AddressOption = None,
     workers: sampling.WorkersOption = None,
     json: common.JsonOption = False,

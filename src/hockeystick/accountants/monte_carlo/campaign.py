@@ -10,7 +10,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import ceil, log2
 from typing import ClassVar
@@ -18,12 +18,13 @@ from typing import ClassVar
 import numpy as np
 
 from hockeystick.accountants.monte_carlo.claim import MonteCarloClaim, RunClaim, Statement
-from hockeystick.accountants.monte_carlo.confidence import bet_from_pilot
+from hockeystick.accountants.monte_carlo.confidence import bet_from_pilot, samples_needed
 from hockeystick.accountants.monte_carlo.families import family_of
 from hockeystick.accountants.monte_carlo.options import MonteCarlo, fresh_seed
 from hockeystick.accountants.monte_carlo.pilot import (
     Choice,
     Pilot,
+    draw_pilot,
     rank,
     search_epsilon,
     steepness,
@@ -51,25 +52,37 @@ CHUNK_SECONDS = 0.25
 CHUNK_SIZES = (64, 65536)
 GROWTH = 1.4
 """Each round draws until there are this many times as many chunks."""
+LARGEST_FIRST = 32
+"""Chunks of the first round at most."""
 FIRST_ROUND = 1 / 16
 """Of the planned samples."""
-FRACTIONS = (1.0, 1.0 / 8.0)
-"""Fractions to bet are tuned for the planned number of samples and for an early stop."""
+FRACTIONS = (1.0, 1.0 / 10.0, 1.0 / 100.0)
+"""Fractions to bet are tuned for the planned number of samples, and for running out of time before."""
 FINE = 4
 """Nodes of an epsilon search per step in which delta changes by the wanted ratio."""
+NARROWEST, WIDEST = 0.01, 1.0
+"""Relative distance between an estimate and a goal that samples have to resolve."""
+SPARE = 1.5
+"""The distance is resolved with this much to spare."""
+ESTIMATING = 2
+"""Tilts that an estimate looks at: each may miss what the other sees."""
 SPARED = 0.9
 """A direction whose deterministic bound is below this fraction of the other's estimate is not sampled."""
 
 
 @dataclass(frozen=True)
 class Aim:
-    """Where a direction's samples have to be good, and what the tilts would cost there."""
+    """Where a direction's samples have to be good, and what the tilts would cost there.
+
+    ``goal`` is the delta that an upper bound has to come below to settle the matter; 0 where there is none.
+    """
 
     direction: Direction
     epsilon: float
     delta: float
     steepness: float
     choices: Sequence[Choice]
+    goal: float = 0.0
 
 
 @dataclass
@@ -115,19 +128,19 @@ class Campaign:
         return MonteCarloClaim(statement=self.statement, failure_probability=failure, closed=self.closed, runs=runs)
 
     def estimate(self) -> float:
-        """Roughly the delta that is asked for, by pilots alone: no bound."""
-        self.learn_known()
-        return max(aim.delta for aim in self.aims())
+        """Roughly the delta of the remove direction at the question's epsilon, by pilots alone: no bound."""
+        assert self.question.epsilon is not None
+        epsilon = self.question.epsilon
+        tilts = self.family.propose(self.pair, Direction.REMOVE, epsilon)[:ESTIMATING]
+        return max(draw_pilot(tilt, self.pilots, self.watch).mean(epsilon) for tilt in tilts)
 
     def sample(self) -> None:
         """Draw what the question needs; stops early, with the bounds so far, when the time is over."""
         self.learn_known()
         aims = self.aims()
-        main = max(aims, key=lambda aim: aim.epsilon if self.question.delta is not None else aim.delta)
-        ordered = sorted(aims, key=lambda one: one is not main)
-        for place, aim in enumerate(ordered):
-            sides = (Side.UPPER, Side.LOWER) if aim is main else (Side.UPPER,)
-            share = Watch(self.watch.remaining() / (len(ordered) - place), self.watch.on_tick)
+        for place, aim in enumerate(aims):
+            sides = (Side.UPPER, Side.LOWER) if place == 0 else (Side.UPPER,)
+            share = Watch(self.watch.remaining() / (len(aims) - place), self.watch.on_tick)
             try:
                 self.pursue(aim, sides, share)
             except BudgetExceededError:
@@ -143,29 +156,39 @@ class Campaign:
                 self.known[direction] = known
 
     def aims(self) -> list[Aim]:
-        """The directions that have to be sampled; remove always is."""
+        """The directions that have to be sampled: first the one with the larger delta, then perhaps the other.
+
+        The other one only has to be shown to be smaller where the first one has its answer.
+        """
         remove = self.aim(Direction.REMOVE)
         known = self.known.get(Direction.ADD)
-        at = self.question.epsilon if self.question.epsilon is not None else remove.epsilon
-        enough = self.question.delta if self.question.delta is not None else remove.delta
-        if known is not None and known(at) <= SPARED * enough:
+        goal = self.question.delta if self.question.delta is not None else remove.delta
+        if known is not None and known(remove.epsilon) <= SPARED * goal:
             return [remove]
-        return [remove, self.aim(Direction.ADD)]
+        add = self.aim_at(Direction.ADD, remove.epsilon)
+        if add.delta <= goal:
+            return [remove, replace(add, goal=goal)]
+        if self.question.delta is None:
+            return [add, replace(remove, goal=add.delta)]
+        add = self.aim(Direction.ADD)
+        return [add, replace(self.aim_at(Direction.REMOVE, add.epsilon), goal=goal)]
 
     def aim(self, direction: Direction) -> Aim:
         """Where the question's answer is in one direction, by pilots."""
+        if self.question.epsilon is not None:
+            return self.aim_at(direction, self.question.epsilon)
+        assert self.question.delta is not None
 
         def propose(epsilon: float) -> Sequence[Tilt]:
             return self.family.propose(self.pair, direction, epsilon)
 
-        if self.question.epsilon is not None:
-            epsilon = self.question.epsilon
-        else:
-            assert self.question.delta is not None
-            highest = unamplified_epsilon(self.pair, self.question.delta)
-            epsilon = search_epsilon(propose, self.question.delta, highest, self.pilots, self.watch)
-        width = 0.5 * self.options.ratio
-        choices = rank(propose(epsilon), epsilon, width, self.failure(0), self.pilots, self.watch)
+        highest = unamplified_epsilon(self.pair, self.question.delta)
+        return self.aim_at(direction, search_epsilon(propose, self.question.delta, highest, self.pilots, self.watch))
+
+    def aim_at(self, direction: Direction, epsilon: float) -> Aim:
+        """What pilots see of one direction at an epsilon."""
+        tilts = self.family.propose(self.pair, direction, epsilon)
+        choices = rank(tilts, epsilon, 0.5 * self.options.ratio, self.failure(0), self.pilots, self.watch)
         best = choices[0].pilot
         return Aim(direction, epsilon, best.mean(epsilon), steepness(best, epsilon), choices)
 
@@ -178,6 +201,7 @@ class Campaign:
         useful = [choice for choice in aim.choices if not set(sides).isdisjoint(choice.tilt.sides)]
         if not useful:  # its tilts bound the other side alone
             return
+        useful.sort(key=lambda choice: self.plan(aim, choice) * choice.tilt.cost)
         for attempt, choice in enumerate(useful[: len(self.shares)]):
             planned = min(self.plan(aim, choice), max(LONGEST / choice.tilt.cost, FEWEST))
             run = self._freeze(aim, choice, planned, sides, self.failure(attempt))
@@ -186,8 +210,14 @@ class Campaign:
         self.closed = False
 
     def plan(self, aim: Aim, choice: Choice) -> float:
-        """How many samples an attempt will probably need."""
-        return choice.samples
+        """How many samples an attempt will probably need: to be tight, or only to tell delta from the goal."""
+        if aim.goal <= 0.0:
+            return choice.samples
+        distance = min(max((1.0 - aim.delta / aim.goal) / SPARE, NARROWEST), WIDEST)
+        values = choice.pilot.values(aim.epsilon) / aim.goal
+        over = max(choice.tilt.largest(aim.epsilon) / aim.goal, 1.0)
+        needed = float(samples_needed(float(values @ values) / values.size, over, distance, self.failure(0)))
+        return min(needed, choice.samples)
 
     def _freeze(self, aim: Aim, choice: Choice, planned: float, sides: Sequence[Side], failure: float) -> Run:
         tilt = choice.tilt
@@ -233,7 +263,7 @@ class Campaign:
         self.tallies.append(result)
         expected = max(planned / run.chunk_size, 1.0)
         most = ceil(min(PATIENCE * expected, 1e12))
-        target = max(1, ceil(min(FIRST_ROUND * expected, 1e6)))
+        target = max(1, ceil(min(FIRST_ROUND * expected, LARGEST_FIRST)))
         while True:
             self._take_stored(result, target)
             present = ledger.streams(run)

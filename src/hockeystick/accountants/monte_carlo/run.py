@@ -14,13 +14,14 @@ from pydantic import Field
 
 from hockeystick.accountants.monte_carlo.tilt import Array, Family, Tilt
 from hockeystick.pairs.base import DominatingPair
-from hockeystick.spec import Count, Spec
+from hockeystick.spec import Spec
 from hockeystick.types import Direction, Side
 
 KERNELS = 1
 """Version of everything that turns a seed into statistics; raise it when any kernel draws or rounds differently."""
 BLOCK = 4096
 """Samples whose weights and losses are held at a time."""
+LARGEST_CHUNK = 1 << 17
 CELL = 16
 """Cells of the stored counts per unit of log-weight, and of loss."""
 CELL_LIMIT = 1 << 15
@@ -65,8 +66,8 @@ class Run(Spec):
     direction: Direction
     tilt: str
     parameters: dict[str, float]
-    nodes: tuple[Node, ...]
-    chunk_size: Count
+    nodes: Annotated[tuple[Node, ...], Field(min_length=1)]
+    chunk_size: Annotated[int, Field(ge=1, le=LARGEST_CHUNK)]
     seed: Seed
     kernels: int = KERNELS
 
