@@ -135,7 +135,7 @@ def jax_privacy(case: Case) -> tuple[Draw, int]:
     if sampler["kind"] == "balls_in_bins":
         steps = sampler["bins"] * sampler["epochs"]
         bins = batch_selection.BallsInBinsSampling(iterations=steps, cycle_length=sampler["bins"])
-        return _peer(case, steps, bins), ONE_BY_ONE
+        return _peer(case, bins), ONE_BY_ONE
     if sampler["kind"] != "b_min_sep":
         raise NotOffered(f"no Monte Carlo for {sampler['kind']}")
     rate, apart = sampler["sampling_prob"], sampler["min_sep"]
@@ -145,7 +145,7 @@ def jax_privacy(case: Case) -> tuple[Draw, int]:
         min_sep=apart,
         warm_start=sampler.get("warm_start", True),
     )
-    return _peer(case, sampler["steps"], strategy), case.batch
+    return _peer(case, strategy), case.batch
 
 
 def jax_privacy_renewal(case: Case) -> tuple[Draw, int]:
@@ -159,17 +159,17 @@ def jax_privacy_renewal(case: Case) -> tuple[Draw, int]:
     strategy = batch_selection.BMinSepSampling(
         sampling_prob=1.0, iterations=steps, min_sep=sampler["bins"], warm_start=True
     )
-    return _peer(case, steps, strategy), case.batch
+    return _peer(case, strategy), case.batch
 
 
-def _peer(case: Case, steps: int, strategy: Any) -> Draw:
+def _peer(case: Case, strategy: Any) -> Draw:
     import numpy as np
     from jax_privacy.experimental.monte_carlo import sample_generation
 
     from hockeystick.strategies import BandedSquareRoot
 
     bands = case.mechanism["strategy"]["bands"]
-    column = np.asarray(BandedSquareRoot(bands=bands).matrix(steps).toeplitz_column[:bands])
+    column = BandedSquareRoot(bands=bands).matrix(bands).columns(np.zeros(1, np.int64))[:, 0]
     rng, sigma = np.random.default_rng(1), case.mechanism["noise_multiplier"]
 
     def draw(size: int) -> Any:

@@ -137,6 +137,9 @@ def _field(problem: Mapping[str, Any], values: object) -> str:
         last = position == len(path) - 1
         if isinstance(here, Mapping):
             tag = part not in here or (part == here.get("kind") and part != "kind" and not last)
+            inside = here.get(part)
+            if tag and not last and isinstance(inside, Mapping) and path[position + 1] in inside:
+                tag = False  # a field that happens to be named as the kind
             if last and problem["type"] in ("missing", "extra_forbidden"):
                 tag = False
             if tag:

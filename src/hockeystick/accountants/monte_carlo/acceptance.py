@@ -29,6 +29,7 @@ class Acceptance(Campaign):
         """Draw until the upper bounds of both directions reach the goal, or are not likely to."""
         epsilon = self.question.epsilon
         assert epsilon is not None
+        self.learn_known()
         for aim in self.aims():
             known = self.known.get(aim.direction)
             if known is None or known(epsilon) > self.goal:

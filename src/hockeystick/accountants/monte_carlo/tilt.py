@@ -24,7 +24,7 @@ class Tilt(ABC):
 
         ``E_R Y(epsilon) = delta(epsilon)`` of this direction, and ``0 <= Y(epsilon) <= largest(epsilon)`` always.
 
-    Both are proved in docs/theory/monte-carlo.md; a bound is only as good as ``largest``. Where ``sides`` has one
+    Both are proved in docs/theory/monte-carlo; a bound is only as good as ``largest``. Where ``sides`` has one
     side alone, the expectation is a bound of that side instead of the value.
 
     A tilt is picklable and depends on the pair, on ``parameters`` and on nothing else, so that anyone can draw its
