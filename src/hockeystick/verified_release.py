@@ -11,7 +11,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import exp
 
 from hockeystick.accountants.monte_carlo.acceptance import Acceptance
 from hockeystick.accountants.monte_carlo.claim import Statement
@@ -39,27 +38,23 @@ GENTLE, STRIDE = 0.125, 2.0
 METHOD = "monte_carlo"
 SCAN_SHARE = 0.9
 """Of the budget that is left, for estimate and tests; the rest is for the certificate's lower bound."""
-ROUNDING = 1.0 + 1e-12
 
 
 def verified_release(last: Certificate, epsilon: float, delta: float, options: MonteCarlo, watch: Watch) -> Certificate:
     """The certificate of the least noisy candidate that sampling accepts.
 
     Args:
-        last: deterministic certificate, for epsilon and delta', of the last candidate.
+        last: deterministic certificate, for epsilon and delta', of the last candidate. It is what is released where
+            there is no way to sample the pair, and where truncation moves delta by an amount that grows with epsilon.
         options: ``failure_probability`` is q.
 
     Raises: InvalidInputError when q is not below delta.
     """
     mechanism, most = last.mechanism, last.mechanism.sigma
-    if ACCOUNTANTS[METHOD].why_not(dominating_pair(mechanism), Side.UPPER) is not None:
+    pair = dominating_pair(mechanism)
+    if ACCOUNTANTS[METHOD].why_not(pair, Side.UPPER) is not None or pair.slack > 0.0:
         return _of_the_last(last, delta, watch)
-    slack = (
-        (1.0 + exp(epsilon)) * dominating_pair(mechanism).slack * ROUNDING
-    )  # what truncation adds to the pair's delta
-    if delta - slack <= options.failure_probability:
-        return _of_the_last(last, delta, watch)
-    goal = verification_target(delta - slack, options.failure_probability)
+    goal = verification_target(delta, options.failure_probability)
     question = Question(epsilon=epsilon * (1.0 - INSIDE))
     scanning = Watch(SCAN_SHARE * watch.remaining(), watch.on_tick)
     tested: dict[float, list[Acceptance]] = {}

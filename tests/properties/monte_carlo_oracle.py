@@ -1,8 +1,8 @@
 """True profiles of small mechanisms, from the definition of what a run does: slow, obvious, and with an error estimate.
 
 A run outputs ``C g + noise``, g the vector of the sums of gradients that its batches have. Here every example has one
-gradient, a number from -1 to 1, at all steps: one dataset, so what comes out is the profile of one mechanism on one pair
-of neighbours, a lower bound on the worst; and for one example among others of gradient 0 it is the worst (C is
+gradient, a number from -1 to 1, at all steps. What comes out is the profile for one pair of neighbours, a lower bound
+on that of the worst; for one example among others of gradient 0, that are not in its way, it is the worst (C is
 non-negative). Every way in which the batches may come out is listed with its probability.
 """
 
@@ -35,7 +35,7 @@ REACHES = (0.0, 0.5, 1.0, 2.0)
 EFFECTIVE = 500.0
 """Effective number of points below which the nets do not know how wrong they are."""
 WIDE = 12.0
-"""Standard errors from SCRAMBLES values: a t variable with 15 degrees of freedom is beyond them with probability 4e-9."""
+"""Standard errors of SCRAMBLES values: a t variable of 15 degrees of freedom is beyond with probability 4e-9."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def user_participations(sampler: hs.MultiAttribution, examples: int) -> Law:
 
 
 def cut_batches(taken: Law, others: int, cap: int, mine: float, theirs: float) -> Law:
-    """Sums of the gradients in batches that are cut to ``cap`` examples at random: one of gradient ``mine``, and others.
+    """Sums of the gradients in batches that are cut to ``cap`` examples at random: one has ``mine``, others ``theirs``.
 
     All examples are taken by the same law, independently of one another.
     """
@@ -132,7 +132,7 @@ def _sums(one: Law, other: Law) -> Law:
 
 
 def epoch_shuffle(bins: int) -> tuple[Law, Law]:
-    """One epoch of shuffled batches of one example: the example has gradient 1 or, as a ghost, 0; all others have -1."""
+    """One epoch of shuffled batches of one: the example has gradient 1 or, as a ghost, 0; all others have -1."""
     there = {tuple(1.0 if t == mine else -1.0 for t in range(bins)): 1.0 / bins for mine in range(bins)}
     ghost = {tuple(0.0 if t == mine else -1.0 for t in range(bins)): 1.0 / bins for mine in range(bins)}
     return there, ghost
@@ -144,7 +144,7 @@ def absent(law: Law) -> Law:
 
 
 def truth(matrix: Array, sigma: float, there: Law, ghost: Law, direction: Direction, epsilon: float) -> Truth:
-    """``E (P - e^epsilon Q)_+`` of the outputs, P those with the example for remove, those of its ghost for add."""
+    """``E (P - e^epsilon Q)_+`` of the outputs: P with the example, Q with its ghost; for add the reverse."""
     first, second = (there, ghost) if direction is Direction.REMOVE else (ghost, there)
     ours, weights = _components(matrix, sigma, first)
     others, other_weights = _components(matrix, sigma, second)

@@ -1,7 +1,7 @@
 """Monte Carlo bounds, and all others on the same pairs, against the true profiles of small random mechanisms.
 
-Every bound fails with probability at most 1e-9, and every truth is further off than it says with about as much: of fewer
-than 1000 comparisons one fails by chance with a probability below 2e-6.
+Every bound fails with probability at most 1e-9, and every truth is further off than it says with about 4e-9 at most: of
+fewer than 2000 comparisons one fails by chance with a probability below 2e-5.
 """
 
 from collections import Counter
@@ -26,6 +26,7 @@ from monte_carlo_oracle import (
 
 import hockeystick as hs
 from hockeystick.accountants.base import Settings
+from hockeystick.accountants.monte_carlo import pilot
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.bounds import Bound
 from hockeystick.errors import BudgetExceededError
@@ -36,24 +37,28 @@ from hockeystick.types import Direction, Kind, Side
 
 FAILURE = 1e-9
 COUNTS = {
-    "balls_in_bins": 10,
-    "random_allocation": 5,
-    "poisson": 10,
-    "b_min_sep": 12,
-    "multi_attribution": 5,
-    "truncated": 6,
-    "shuffle": 4,
+    "balls_in_bins": 28,
+    "random_allocation": 10,
+    "poisson": 18,
+    "b_min_sep": 32,
+    "multi_attribution": 12,
+    "truncated": 16,
+    "shuffle": 12,
 }
 """Mechanisms of each kind; each is asked for delta at one epsilon, in both directions and on both sides."""
-SECONDS = 1.0
+SECONDS = 0.5
 """For the samples of one case with a tiny delta, which is not waited for: bounds hold whenever sampling stops."""
+PILOT_SAMPLES = (512, 2048)
+"""Fewer than usual: pilots decide how fast bounds close, never whether they hold."""
 MOST_STEPS = 5
 SMALLEST_NOISE = 0.02
 EPSILONS = (0.0, 0.05, 0.3, 1.0, 2.0)
 SMALLEST_ASKED = 1e-3
 """Of cases with a smaller delta it is not asked that the bounds be close."""
+CLOSE = 3.0
+"""A ratio of 1 is asked for: upper over lower is 2 in one direction, and a little more when they come from two."""
 EXACT = {"balls_in_bins", "random_allocation", "poisson", "shuffle"}
-"""Samplers whose pair is attained, whatever the strategy, so that the lower bounds are about the truth of the oracle."""
+"""Samplers whose pair is attained whatever the strategy, so that lower bounds are about the truth of the oracle."""
 
 
 Sampled = tuple[Any, tuple[tuple[Law, Law], ...]]
@@ -232,12 +237,13 @@ def check(case: Case, seed: int) -> tuple[list[str], Counter[str]]:
             closest[bound.side] = bound.delta(epsilon)
     if len(closest) == len(Side) and case.attained and least > SMALLEST_ASKED:
         seen["asked to be close"] += 1
-        seen["close"] += int(closest[Side.UPPER] <= 2.2 * closest[Side.LOWER])
+        seen["close"] += int(closest[Side.UPPER] <= CLOSE * closest[Side.LOWER])
     return wrong, seen
 
 
 @pytest.mark.parametrize("kind", list(COUNTS))
-def test_monte_carlo_bounds_hold_the_truth(kind: str, tmp_path: Path) -> None:
+def test_monte_carlo_bounds_hold_the_truth(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pilot, "PILOT_SAMPLES", PILOT_SAMPLES)
     rng = np.random.default_rng([41, *kind.encode()])
     wrong, seen = [], Counter[str]()
     for number in range(COUNTS[kind]):
@@ -245,5 +251,5 @@ def test_monte_carlo_bounds_hold_the_truth(kind: str, tmp_path: Path) -> None:
         wrong += found
         seen += counts
     assert not wrong, "\n".join(wrong)
-    assert seen["upper monte_carlo"] + seen["lower monte_carlo"] >= COUNTS[kind]
+    assert seen["upper monte_carlo"] + seen["lower monte_carlo"] >= 0.5 * COUNTS[kind]
     assert seen["close"] >= 0.8 * seen["asked to be close"]

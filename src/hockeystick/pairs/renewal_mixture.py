@@ -206,7 +206,9 @@ def from_b_min_sep(mechanism: Mechanism) -> RenewalMixture:
         noise_multiplier=mechanism.sigma,
         matrix=mechanism.matrix,
         min_sep=sampler.min_sep,
-        participation_prob=_below_one(sampler.participation_prob, sampler.min_sep, sampler.warm_start),
+        participation_prob=_below_one(
+            sampler.participation_prob, sampler.sampling_prob, sampler.min_sep, sampler.warm_start
+        ),
         warm_start=sampler.warm_start,
     )
 
@@ -229,21 +231,24 @@ def from_multi_attribution(mechanism: Mechanism, examples: int) -> RenewalMixtur
         noise_multiplier=mechanism.sigma,
         matrix=mechanism.matrix,
         min_sep=sampler.min_sep,
-        participation_prob=_below_one(sampler.sampling_prob, sampler.min_sep, warm_start=False),
+        participation_prob=_below_one(sampler.sampling_prob, sampler.sampling_prob, sampler.min_sep, warm_start=False),
         warm_start=False,
         examples_per_user=examples,
         attained=False,  # examples are kept out by all that are sampled, not only by those that take part
     )
 
 
-def _below_one(prob: float, min_sep: int, warm_start: bool) -> float:
+def _below_one(prob: float, rate: float, min_sep: int, warm_start: bool) -> float:
     if prob < 1.0:
         return prob
     if warm_start and min_sep > 1:
         what = f"balls-in-bins over {min_sep} bins: use the sampler 'balls_in_bins', whose analysis is exact"
     else:
-        what = f"no sampling at all: every example is in the batches 1, 1 + {min_sep}, ..., without amplification"
+        what = (
+            f"no sampling at all: every example is in the batches 1, 1 + {min_sep}, ..., without amplification, as "
+            f"with the sampler 'deterministic'"
+        )
     raise UnsupportedError(
-        f"The 'sampling_prob' field must be smaller for this analysis: as large as it is, every available example is "
-        f"taken, and the scheme is {what}."
+        f"The 'sampling_prob' field (batch_size / num_examples in a plan) must be smaller for this analysis. "
+        f"Got {rate!r} instead, with which every available example is taken, and the scheme is {what}."
     )

@@ -31,7 +31,7 @@ from hockeystick.accountants.monte_carlo.pilot import (
     unamplified_epsilon,
 )
 from hockeystick.accountants.monte_carlo.release import release_delta
-from hockeystick.accountants.monte_carlo.run import MARGIN, Node, Run, fingerprint
+from hockeystick.accountants.monte_carlo.run import MARGIN, Chunk, Node, Run, fingerprint
 from hockeystick.accountants.monte_carlo.statistics import Tally, profiles_of
 from hockeystick.accountants.monte_carlo.tilt import Family, Tilt
 from hockeystick.bounds import Profile, Question
@@ -258,33 +258,34 @@ class Campaign:
 
     def _draw(self, aim: Aim, choice: Choice, run: Run, planned: float, watch: Watch) -> bool:
         """Draw chunks in rounds until the attempt has succeeded (True) or failed (False)."""
-        ledger, executor = self.options.ledger, self.options.executor
         result = Tally.empty(run)
         self.tallies.append(result)
         expected = max(planned / run.chunk_size, 1.0)
         most = ceil(min(PATIENCE * expected, 1e12))
         target = max(1, ceil(min(FIRST_ROUND * expected, LARGEST_FIRST)))
         while True:
-            self._take_stored(result, target)
-            present = ledger.streams(run)
-            missing = [stream for stream in range(result.chunks, target) if stream not in present]
-            with closing(executor(choice.tilt, run, missing)) as chunks:
-                for chunk in chunks:
-                    ledger.add(run, chunk)
-                    result.add(chunk)
-                    watch.tick()
-            self._take_stored(result, target)
-            verdict = self.verdict(aim, result, planned)
-            if verdict is not None:
-                return verdict
+            for chunk in self._chunks(choice.tilt, result, target, watch):
+                result.offer(chunk)
+                while result.advance():  # one at a time, so that the end does not depend on the order they come in
+                    verdict = self.verdict(aim, result, planned)
+                    if verdict is not None:
+                        return verdict
             if target >= most:
                 return False
             target = min(max(target + 1, ceil(GROWTH * target)), most)
 
-    def _take_stored(self, result: Tally, target: int) -> None:
-        """Count what the ledger has of the streams below ``target``."""
-        for chunk in islice(self.options.ledger.chunks(result.run, result.chunks), max(target - result.chunks, 0)):
-            result.add(chunk)
+    def _chunks(self, tilt: Tilt, result: Tally, target: int, watch: Watch) -> Iterator[Chunk]:
+        """The chunks of the streams below ``target`` that are not counted yet: stored ones, then new ones."""
+        ledger, run = self.options.ledger, result.run
+        yield from islice(ledger.chunks(run, result.chunks), max(target - result.chunks, 0))
+        present = ledger.streams(run)
+        missing = [stream for stream in range(result.chunks, target) if stream not in present]
+        with closing(self.options.executor(tilt, run, missing)) as drawn:
+            for chunk in drawn:
+                ledger.add(run, chunk)
+                yield chunk
+                watch.tick()
+        yield from islice(ledger.chunks(run, result.chunks), max(target - result.chunks, 0))
 
     def verdict(self, aim: Aim, result: Tally, planned: float) -> bool | None:
         """Whether an attempt has succeeded or failed; None to go on."""

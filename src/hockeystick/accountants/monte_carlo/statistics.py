@@ -35,7 +35,13 @@ class Tally:
         return cls(run, 0, 0, np.zeros(count), np.zeros(count), {})
 
     def add(self, chunk: Chunk) -> None:
-        """Count one chunk, once; one that is behind a gap waits."""
+        """Count one chunk, once, and those that waited for it; one that is behind a gap waits."""
+        self.offer(chunk)
+        while self.advance():
+            pass
+
+    def offer(self, chunk: Chunk) -> None:
+        """Let one chunk wait to be counted."""
         if chunk.largest > 1.0 + REFUTED:
             raise VerificationError(
                 f"The tilt {self.run.tilt!r} gave a value {chunk.largest:g} times its proved largest one; "
@@ -43,12 +49,17 @@ class Tally:
             )
         if chunk.stream >= self.chunks:
             self.waiting[chunk.stream] = chunk
-        while self.chunks in self.waiting:
-            following = self.waiting.pop(self.chunks)
-            self.chunks += 1
-            self.samples += following.samples
-            self.sums += following.sums
-            self.logs += following.logs
+
+    def advance(self) -> bool:
+        """Count the next chunk, if it is there."""
+        if self.chunks not in self.waiting:
+            return False
+        following = self.waiting.pop(self.chunks)
+        self.chunks += 1
+        self.samples += following.samples
+        self.sums += following.sums
+        self.logs += following.logs
+        return True
 
     def bound(self, side: Side) -> dict[float, float]:
         """The tightest bound on the mean of Y at each epsilon of this side, over its fractions."""
