@@ -147,6 +147,18 @@ class Campaign:
                 self.closed = False
                 if not any(one.chunks for one in self.tallies):
                     raise
+        self.closed = self.closed and not self._apart()
+
+    def _apart(self) -> bool:
+        """Whether the sides of delta at the question's epsilon are further apart than was asked, as they are where the
+        pilots took the wrong direction for the larger one."""
+        epsilon = self.question.epsilon
+        if epsilon is None:
+            return False
+        upper, lower = (
+            max(profile(epsilon) for profile in self.profiles(side).values()) for side in (Side.UPPER, Side.LOWER)
+        )
+        return 0.0 < lower * (1.0 + self.options.ratio) < upper
 
     def learn_known(self) -> None:
         """Bounds that need no sampling."""

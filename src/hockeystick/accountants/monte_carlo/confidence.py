@@ -23,6 +23,8 @@ _ROUNDED = 1.0 + 64 * _UNIT
 """More than the closed forms lose, each a handful of operations that are accurate to a rounding or two."""
 _DECADES = 15
 """A bet is sought among fractions from the largest one down to this many decades below it."""
+_ATOMS = 256
+"""Weighted atoms that stand for a pilot when a fraction is chosen."""
 _STAGE = 33
 """Fractions that are tried in each of two stages; the answer is within 7 percent, and the optimum is flat."""
 
@@ -103,8 +105,8 @@ def bet_from_pilot(side: Side, values: ArrayLike, largest: float, samples: int, 
     positive = pilot[pilot > 0.0]
     if side is Side.UPPER or positive.size == 0:  # there is nothing to bet on without a positive value
         positive = np.append(positive, unseen)
-    weights = np.full(positive.size, 1.0 / (pilot.size + 1))
-    return _best_fraction(side, positive, weights, largest, samples, failure)
+    atoms, weights = _merged(positive, 1.0 / (pilot.size + 1))
+    return _best_fraction(side, atoms, weights, largest, samples, failure)
 
 
 def samples_needed(relative_variance: float, largest_over_mean: float, width: float, failure: float) -> int:
@@ -177,6 +179,20 @@ def _bernstein(mean: float, variance: float, largest: float, samples: int, failu
     nats = log(2.0) - log(failure)
     spread = variance * (1.0 + _drift(samples))
     return sqrt(2.0 * spread * nats / samples) + 7.0 * largest * nats / (3.0 * (samples - 1))
+
+
+def _merged(values: Array, weight: float) -> tuple[Array, Array]:
+    """Positive values of equal weight as few weighted atoms: neighbours are replaced by their mean.
+
+    Atoms of about equal width in logarithms keep the few large values, which matter, apart. Any law will do for a bet.
+    """
+    if values.size <= _ATOMS:
+        return values, np.full(values.size, weight)
+    logs = np.log(values)
+    cells = ((logs - logs.min()) * ((_ATOMS - 1) / max(float(np.ptp(logs)), 1e-300))).astype(np.int64)
+    counts, sums = np.bincount(cells, minlength=_ATOMS), np.bincount(cells, values, minlength=_ATOMS)
+    filled = counts > 0
+    return sums[filled] / counts[filled], counts[filled] * weight
 
 
 def _best_fraction(side: Side, atoms: Array, weights: Array, largest: float, samples: int, failure: float) -> float:
