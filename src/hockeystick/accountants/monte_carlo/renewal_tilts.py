@@ -386,9 +386,10 @@ def _recursion(renewal: Renewal, separation: int) -> Recursion:
 
 
 def _loss_error(pair: RenewalMixture) -> float:
-    """Rounding error of log X: n steps of a recursion, each with an exponent no larger than this."""
+    """Rounding error of log X: n steps of a recursion, whose value sums no more than this for each participation."""
     renewal = _renewal(pair)
     shared = 2.0 * float(renewal.lagged().sum(axis=1).max())
     drawn = LARGEST_NORMAL * float(renewal.columns.sum(axis=1).max())
     largest = LARGEST_SPREAD + FARTHEST * (max(ORDERS) * shared + drawn)
-    return 8.0 * UNIT_ROUNDOFF * largest * (renewal.steps + renewal.bands)
+    participations = -(-renewal.steps // pair.min_sep)
+    return 8.0 * UNIT_ROUNDOFF * largest * participations * (renewal.steps + renewal.bands)
