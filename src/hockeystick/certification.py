@@ -307,7 +307,8 @@ def _run(one: Accountant, pair: DominatingPair, side: Side, question: Question, 
         except MemoryError:
             status = "not applicable: it needs more memory than there is"
         if value == float("inf"):
-            value, status = None, "no finite bound" if one.kind is Kind.DETERMINISTIC else STOPPED
+            out_of_time = one.kind is Kind.MONTE_CARLO and settings.watch.remaining() <= 0.0
+            value, status = None, STOPPED if out_of_time else "no finite bound"
     confidence = settings.confidence(one.kind)
     return Outcome(one.name, side, one.kind, confidence, value, monotonic() - started, status)
 

@@ -252,7 +252,13 @@ def test_options_out_of_range(cli: Any, command: str, option: str, value: str, a
 @pytest.mark.parametrize("command", ["epsilon", "calibrate"])
 def test_method_that_does_not_apply(cli: Any, command: str) -> None:
     cli.write_plan({"sampler.kind": '"shuffle"'})
-    cli.refuses(command, "plan.toml", "--method", "direct", says=("'direct'", "does not apply", "ShuffledBatches"))
+    cli.refuses(
+        command,
+        "plan.toml",
+        "--method",
+        "direct",
+        says=("'direct'", "does not apply", "combination of strategy and sampler"),
+    )
 
 
 @pytest.mark.parametrize(

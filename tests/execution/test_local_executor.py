@@ -127,7 +127,7 @@ def test_an_interruption_cancels_between_two_blocks(tilts, workers):
 
     tilt = Interrupting(direction=REMOVE, ballast=tilts.ballast(), seconds=0.05)
     with pytest.raises(KeyboardInterrupt):
-        list(executor(workers=workers)(tilt, tilts.a_run(chunk_size=400 * 4096), range(50)))
+        list(executor(workers=workers)(tilt, tilts.a_run(chunk_size=256 * 4096), range(50)))
     assert wait_for_threads(before) <= before
     assert len(drawn) < 200
 
@@ -182,7 +182,7 @@ from hockeystick.types import Direction
 tilt = SlowTilt(direction=Direction.REMOVE, ballast=ballast(), seconds=0.05)
 threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
-    list(executor(workers=2)(tilt, a_run(chunk_size=4096 * 10_000), range(10)))
+    list(executor(workers=2)(tilt, a_run(chunk_size=4096 * 256), range(10)))
 except KeyboardInterrupt:
     print("interrupted")
 """

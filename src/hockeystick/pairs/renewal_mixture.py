@@ -8,6 +8,7 @@ from numba import njit
 
 from hockeystick.errors import UnsupportedError
 from hockeystick.mechanism import Mechanism
+from hockeystick.pairs.band import band_of
 from hockeystick.pairs.base import DominatingPair, require
 from hockeystick.samplers import BMinSep, MultiAttribution
 from hockeystick.strategies import StrategyMatrix
@@ -73,7 +74,7 @@ class RenewalMixture(DominatingPair):
     @property
     def columns(self) -> Array:
         """``columns[j, d] = C[j + d, j]``, 0 beyond the end, shape (n, p) with p the bands of C. Do not write."""
-        return _columns(self.matrix)
+        return band_of(self.matrix)
 
     @property
     def hit_prob(self) -> float:
@@ -112,20 +113,6 @@ class RenewalMixture(DominatingPair):
 @lru_cache(maxsize=8)
 def _largest_norm(matrix: StrategyMatrix, min_sep: int) -> float:
     return min_separation(matrix, min_sep).value
-
-
-@lru_cache(maxsize=4)
-def _columns(matrix: StrategyMatrix) -> Array:
-    steps, bands = matrix.steps, matrix.bands
-    packed = np.zeros((steps, bands))
-    for first in range(0, steps, BLOCK):
-        which = np.arange(first, min(first + BLOCK, steps))
-        block = matrix.columns(which)
-        rows = which[:, None] + np.arange(bands)[None, :]
-        inside = rows < steps
-        packed[which] = np.where(inside, block[np.minimum(rows, steps - 1), np.arange(which.size)[:, None]], 0.0)
-    packed.flags.writeable = False
-    return packed
 
 
 @lru_cache(maxsize=4)

@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 from functools import lru_cache
 
-import numpy as np
-
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs import independent_steps
+from hockeystick.pairs.band import band_of
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.strategies import StrategyMatrix
 from hockeystick.strategies.matrix.base import Array
@@ -52,26 +51,6 @@ class SubsetMixture(DominatingPair):
 @lru_cache(maxsize=4)
 def _norm_of_all(matrix: StrategyMatrix) -> float:
     return float(matrix.bin_norms(1)[0])
-
-
-@lru_cache(maxsize=4)
-def band_of(matrix: StrategyMatrix) -> Array:
-    """The diagonals of a square C as ``band[i, d] = C[i + d, i]``, zero where ``i + d >= steps``; not to be written.
-
-    C times the indicator of every p-th step holds p-banded columns side by side, so p products give all columns.
-    O(steps p^2), and O(steps p) for Toeplitz matrices.
-    """
-    steps, width = matrix.steps, matrix.bands
-    rows = np.arange(steps)[:, None] + np.arange(width)[None, :]
-    inside = rows < steps
-    if matrix.toeplitz_column is not None:
-        band = np.where(inside, matrix.toeplitz_column[None, :width], 0.0)
-    else:
-        residue = np.arange(steps) % width
-        combs = matrix.dot((residue[:, None] == np.arange(width)[None, :]).astype(np.float64))
-        band = np.where(inside, combs[np.where(inside, rows, 0), residue[:, None]], 0.0)
-    band.flags.writeable = False
-    return band
 
 
 def from_poisson(mechanism: Mechanism) -> SubsetMixture:

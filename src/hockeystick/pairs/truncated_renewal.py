@@ -5,8 +5,8 @@ from functools import lru_cache
 
 from hockeystick.errors import UnsupportedError
 from hockeystick.mechanism import Mechanism
+from hockeystick.pairs.band import band_of
 from hockeystick.pairs.base import DominatingPair, require
-from hockeystick.pairs.subset_mixture import band_of
 from hockeystick.samplers import BMinSep
 from hockeystick.strategies import StrategyMatrix
 from hockeystick.strategies.matrix.base import Array

@@ -173,7 +173,12 @@ def bound_contributions(
 
 
 def _indices(values: ArrayLike, name: str) -> NDArray[np.int64]:
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise InvalidInputError(
+            f"The {name!r} argument must be a row of whole numbers. Got nested rows instead."
+        ) from None
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
         raise InvalidInputError(
             f"The {name!r} argument must be a row of whole numbers. "
@@ -200,11 +205,13 @@ def _count_of(indices: NDArray[np.int64], count: int | None, name: str) -> int:
 
 
 def _check_each_has_one(indices: NDArray[np.int64], count: int, one: str, others: str) -> None:
-    missing = np.flatnonzero(np.bincount(indices, minlength=count) == 0)
-    if missing.size:
+    present = np.unique(indices)
+    if present.size < count:
+        gaps = np.flatnonzero(present != np.arange(present.size))
+        first = int(gaps[0]) if gaps.size else present.size
         raise InvalidInputError(
-            f"The attribution must connect every {one} to some of the {others}. Got {missing.size} of {count} {one}s "
-            f"without {others}, the first of them {missing[0]}."
+            f"The attribution must connect every {one} to some of the {others}. Got {count - present.size} of {count} "
+            f"{one}s without {others}, the first of them {first}."
         )
 
 

@@ -124,6 +124,11 @@ class MultiAttribution(BatchSampler):
                     f"without it every example is its own user's."
                 )
             return own
+        if not isinstance(attribution, Attribution):
+            raise InvalidInputError(
+                f"The 'attribution' argument must be an Attribution, such as Attribution.from_pairs makes. "
+                f"Got an object of type {type(attribution).__name__!r} instead."
+            )
         if attribution.num_examples != num_examples:
             raise InvalidInputError(
                 f"The 'num_examples' argument must be the attribution's number of examples, "

@@ -192,7 +192,8 @@ def _merged(values: Array, weight: float) -> tuple[Array, Array]:
     cells = ((logs - logs.min()) * ((_ATOMS - 1) / max(float(np.ptp(logs)), 1e-300))).astype(np.int64)
     counts, sums = np.bincount(cells, minlength=_ATOMS), np.bincount(cells, values, minlength=_ATOMS)
     filled = counts > 0
-    return sums[filled] / counts[filled], counts[filled] * weight
+    means: Array = sums[filled] / counts[filled]
+    return means, counts[filled].astype(np.float64) * weight
 
 
 def _best_fraction(side: Side, atoms: Array, weights: Array, largest: float, samples: int, failure: float) -> float:

@@ -46,6 +46,12 @@ class MonteCarlo:
     campaigns: "dict[tuple[str, Question | None], Campaign]" = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for name in ("failure_probability", "ratio"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise InvalidInputError(f"The {name!r} field must be a number. Got {value!r} instead.")
+        if self.seed is not None and (isinstance(self.seed, bool) or not isinstance(self.seed, int)):
+            raise InvalidInputError(f"The 'seed' field must be a whole number. Got {self.seed!r} instead.")
         if not 0.0 < self.failure_probability < 1.0:
             raise InvalidInputError(
                 f"The 'failure_probability' field must be between 0 and 1, both excluded. "

@@ -21,7 +21,7 @@ KERNELS = 1
 """Version of everything that turns a seed into statistics; raise it when any kernel draws or rounds differently."""
 BLOCK = 4096
 """Samples whose weights and losses are held at a time."""
-LARGEST_CHUNK = 1 << 17
+LARGEST_CHUNK = 1 << 20
 CELL = 16
 """Cells of the stored counts per unit of log-weight, and of loss."""
 CELL_LIMIT = 1 << 15

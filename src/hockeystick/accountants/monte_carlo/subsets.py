@@ -19,7 +19,8 @@ from hockeystick.accountants.monte_carlo.tilt_bounds import (
 )
 from hockeystick.bounds import Profile
 from hockeystick.errors import InvalidInputError
-from hockeystick.pairs.subset_mixture import SubsetMixture, band_of
+from hockeystick.pairs.band import band_of
+from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.strategies import StrategyMatrix
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 from hockeystick.types import Direction, Side

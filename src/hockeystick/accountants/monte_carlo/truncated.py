@@ -11,7 +11,7 @@ from hockeystick.accountants.monte_carlo.tilt import Array, Family, Tilt
 from hockeystick.accountants.monte_carlo.tilt_bounds import FARTHEST_NORMAL
 from hockeystick.accountants.monte_carlo.truncated_kernels import draw_truncated
 from hockeystick.errors import InvalidInputError
-from hockeystick.pairs.subset_mixture import band_of
+from hockeystick.pairs.band import band_of
 from hockeystick.pairs.truncated_renewal import TruncatedRenewal
 from hockeystick.strategies import StrategyMatrix
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
