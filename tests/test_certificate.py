@@ -23,6 +23,7 @@ from hockeystick import (
     Side,
     certify,
 )
+from hockeystick.accountants.monte_carlo.run import Run
 from hockeystick.bounds import SMALLEST_UPPER
 from hockeystick.certificate import exact, number
 from hockeystick.errors import InvalidInputError, VerificationError
@@ -171,3 +172,8 @@ def test_schema() -> None:
     assert given.keys() == schema["properties"].keys()
     assert set(schema["$defs"]["Kind"]["enum"]) == set(Kind)
     assert set(schema["$defs"]["Adjacency"]["enum"]) == set(Adjacency)
+
+
+def test_a_list_that_is_too_short_is_named_in_our_words() -> None:
+    with pytest.raises(InvalidInputError, match=r"^The 'nodes' field must be a list of at least 1 item\(s\)\. Got"):
+        Run(subject="", direction=Direction.REMOVE, tilt="naive", parameters={}, nodes=(), chunk_size=1, seed=0)

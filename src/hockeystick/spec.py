@@ -117,6 +117,7 @@ _ALLOWED = {
     "literal_error": "{expected}",
     "enum": "{expected}",
     "tuple_type": "a list",
+    "too_short": "a list of at least {min_length} item(s)",
     "model_type": "a table of fields",
     "model_attributes_type": "a table of fields",
     "dict_type": "a table of fields",
