@@ -10,10 +10,12 @@ from hockeystick import (
     BandedSquareRoot,
     BinaryTree,
     BMinSep,
+    Certificate,
     Kind,
     Mechanism,
     MonteCarlo,
     Poisson,
+    Watch,
     calibrate,
     certify,
 )
@@ -79,3 +81,18 @@ def test_the_test_must_err_less_than_delta(failure: float) -> None:
 def test_release_adds_up() -> None:
     """delta' + q (1 - delta'), against the complement of both going well."""
     assert release_delta(0.25, 0.5) == pytest.approx(1.0 - 0.75 * 0.5, rel=1e-12)
+
+
+def test_the_last_candidate_meets_what_the_tested_ones_have_to_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is released without a test, so a certificate for delta itself would leave out what the tests may err."""
+    seen: list[float] = []
+
+    def looked_at(last: Certificate, epsilon: float, delta: float, options: MonteCarlo, watch: Watch) -> Certificate:
+        assert isinstance(last.delta, float)
+        seen.append(release_delta(last.delta, options.failure_probability))
+        return last
+
+    monkeypatch.setattr("hockeystick.calibration.verified_release", looked_at)
+    options = MonteCarlo(failure_probability=0.5 * DELTA)
+    calibrate_and_certify(CORRELATED, epsilon=EPSILON, delta=DELTA, method="gaussian", monte_carlo=options)
+    assert seen[0] <= DELTA

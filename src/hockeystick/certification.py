@@ -40,6 +40,7 @@ VERIFY_TOLERANCE = 1e-6
 """Relative difference that another machine's mathematical library may make in a recomputed bound."""
 
 STOPPED = "stopped: the time budget is over"
+ONE_SEED = "Draw the seed of the samples once: one that was chosen among several proves nothing."
 NOT_ALLOWED = "Monte Carlo bounds have to be allowed (--allow monte-carlo)"
 HOPELESS = 5.0
 """A method is not even started when its rough cost is this many times what is left of the budget."""
@@ -355,6 +356,7 @@ def certificate_of(
             mechanism.strategy.noise_requirement(mechanism.sigma),
             "Divide by a number fixed beforehand, such as the expected batch size, not by the size of the batch drawn.",
             "Keep the draws of batches and noise secret, and use them for this run only.",
+            *(() if sampled is None else (ONE_SEED,)),
         ),
         accuracy=Accuracy(nodes_per_unit=resolution.nodes_per_unit, smallest_delta=resolution.smallest_delta),
     ).sealed()

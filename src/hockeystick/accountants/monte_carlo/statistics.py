@@ -1,6 +1,6 @@
 """From the statistics of runs to bounds: nothing here draws anything, so verification shares it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -79,15 +79,6 @@ class Tally:
         """The sample mean at a node; an estimate and no bound."""
         which = [i for i, node in enumerate(self.run.nodes) if node.epsilon == epsilon]
         return float(self.sums[which[0]]) / self.samples if which and self.samples else 0.0
-
-
-def tally(run: Run, chunks: Iterable[Chunk], count: int | None = None) -> Tally:
-    """The statistics of the first ``count`` chunks of a run, or of all."""
-    result = Tally.empty(run)
-    for chunk in chunks:
-        if count is None or chunk.stream < count:
-            result.add(chunk)
-    return result
 
 
 def step_profile(nodes: Mapping[float, float], side: Side) -> Profile:
