@@ -1,4 +1,4 @@
-"""The smallest noise multiplier that passes a test, between two ends that were both evaluated."""
+"""Where a falling function passes a target, between two ends that were both evaluated."""
 
 from collections.abc import Callable
 from math import exp, log
@@ -49,18 +49,38 @@ def smallest_passing(
         low = max(low - max(step, -1.1 * f_low), bottom)
         step *= 3.0
         f_low = miss(low)
-    stalled = 0
-    while high - low > width:
-        guess = low + (high - low) * f_low / (f_low - f_high)
-        if stalled >= 2:
-            guess = 0.5 * (low + high)
-        # Aim at both sides of the root in turn, so that the bracket closes from both ends.
-        guess = min(max(guess, low + 0.45 * width), high - 0.45 * width)
-        f_guess = miss(guess)
-        shrunk = high - low
-        if f_guess <= 0.0:
-            high, f_high = guess, f_guess
-        else:
-            low, f_low = guess, f_guess
-        stalled = stalled + 1 if high - low > 0.5 * shrunk else 0
+    low, high = close_bracket(miss, (low, f_low), (high, f_high), width)
     return exp(low), exp(high)
+
+
+def close_bracket(
+    falling: Callable[[float], float], low: tuple[float, float], high: tuple[float, float], width: float
+) -> tuple[float, float]:
+    """A bracket of at most ``width`` around the place where a function falls to 0 or below.
+
+    Secants inside the bracket, halving it whenever they stall. Both ends that are returned were evaluated: the
+    function is above 0 at the first and at most 0 at the second.
+
+    Args:
+        falling: the function; what it says beyond the bracket is never asked.
+        low, high: place and value at both ends, above 0 at ``low``, at most 0 at ``high``.
+        width: >= a few ulps of the places.
+    """
+    (x_low, f_low), (x_high, f_high) = low, high
+    stalled, kept = 0, 0
+    while x_high - x_low > width:
+        guess = x_low + (x_high - x_low) * f_low / (f_low - f_high)
+        if stalled >= 3 or not x_low < guess < x_high:
+            guess, stalled = 0.5 * (x_low + x_high), 0
+        # Aim at both sides of the root in turn, so that the bracket closes from both ends.
+        guess = min(max(guess, x_low + 0.45 * width), x_high - 0.45 * width)
+        value, before = falling(guess), x_high - x_low
+        # An end that is kept twice in a row counts half (Illinois), or curvature would keep it for ever.
+        if value <= 0.0:
+            x_high, f_high, f_low = guess, value, f_low * (0.5 if kept < 0 else 1.0)
+            kept = -1
+        else:
+            x_low, f_low, f_high = guess, value, f_high * (0.5 if kept > 0 else 1.0)
+            kept = 1
+        stalled = stalled + 1 if x_high - x_low > 0.5 * before else 0
+    return x_low, x_high

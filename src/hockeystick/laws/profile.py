@@ -5,10 +5,14 @@ from math import log
 
 import numpy as np
 
+from hockeystick.bracketing import close_bracket
 from hockeystick.laws.law import MAX_RATIO, UNIT_ROUNDOFF, Law
 from hockeystick.types import Direction, Side
 
 MAX_EPSILON = 700.0
+SMALLEST_EPSILON = 1e-300
+SMALLEST_RATIO = 1e-12
+"""To delta, of what the search for an epsilon looks at: far below it nothing but the sign matters."""
 SMALLEST_LOWER = 1e-150
 """A lower bound below this is not claimed: pairs of nodes lose their P-mass to underflow only where their Q-mass is
 below 1e-188, given ratios within MAX_RATIO, and all of them together stay far below this."""
@@ -51,17 +55,28 @@ def smallest_epsilon(delta_at: Callable[[float], float], delta: float, side: Sid
             LOWER returns one at which the lower bound still exceeds ``delta`` (0 if there is none).
         tolerance: relative width of the final bracket.
     """
-    if delta_at(0.0) <= delta:
+
+    def excess(epsilon: float) -> float:
+        """On a log scale, on which profiles are nearly straight."""
+        value = delta_at(epsilon)
+        size = log(max(value, SMALLEST_RATIO * delta) / delta)
+        return min(size, 0.0) if value <= delta else max(size, UNIT_ROUNDOFF)
+
+    low, at_low = 0.0, excess(0.0)
+    if at_low <= 0.0:
         return 0.0
-    low, high = 0.0, 1e-3
-    while delta_at(high) > delta:
+    high, at_high = 1e-3, excess(1e-3)
+    while at_high > 0.0:
         if high >= MAX_EPSILON:
             return float("inf") if side is Side.UPPER else high
-        low, high = high, min(high * 4.0, MAX_EPSILON)
-    while high - low > tolerance * high and high > 1e-300:
-        middle = 0.5 * (low + high)
-        if delta_at(middle) > delta:
-            low = middle
+        low, at_low = high, at_high
+        high = min(high * 4.0, MAX_EPSILON)
+        at_high = excess(high)
+    while low == 0.0 and high > SMALLEST_EPSILON:
+        at_place = excess(1e-3 * high)
+        if at_place > 0.0:
+            low, at_low = 1e-3 * high, at_place
         else:
-            high = middle
+            high, at_high = 1e-3 * high, at_place
+    low, high = close_bracket(excess, (low, at_low), (high, at_high), tolerance * high)
     return high if side is Side.UPPER else low
