@@ -10,12 +10,13 @@ from hockeystick.bounds import Question
 from hockeystick.bracketing import smallest_passing
 from hockeystick.certificate import Certificate
 from hockeystick.certification import (
+    COARSE_EFFORT,
     COARSE_NODES,
     DEFAULT_BUDGET,
     STOPPED,
     Outcome,
     best,
-    certify_with,
+    certificate_of,
     check_budget,
     run_accountants,
     settings_for,
@@ -110,8 +111,8 @@ def _deterministic(
 ) -> Certificate:
     delta = question.delta
     assert delta is not None
-    fine = settings_for(question, dominating_pair(mechanism.with_noise(1.0)), watch)
-    coarse = Settings(Resolution(COARSE_NODES, delta), watch)
+    fine = settings_for(question, dominating_pair(mechanism.with_noise(1.0)), watch, runs=EVALUATIONS)
+    coarse = Settings(Resolution(COARSE_NODES, delta), watch, effort=COARSE_EFFORT * fine.effort)
 
     def certified(methods: list[str] | None, settings: Settings) -> Callable[[float], float]:
         def at(noise_multiplier: float) -> float:
@@ -128,11 +129,11 @@ def _deterministic(
     chosen = _best_method(mechanism, question, coarse, start, epsilon, allowed)
     _, near = smallest_passing(certified([chosen], coarse), epsilon, start, COARSE_WIDTH)
     _, answer = smallest_passing(certified([chosen], fine), epsilon, near, WIDTH)
-    certificate = _certified(mechanism, answer, question, watch, allowed)
+    certificate = _certified(mechanism, answer, question, fine, allowed)
     settled = certificate.method.upper
     if settled != chosen:  # certify found a better one, or one that is almost as good
         _, answer = smallest_passing(certified([settled], fine), epsilon, answer, WIDTH)
-        certificate = _certified(mechanism, answer, question, watch, allowed)
+        certificate = _certified(mechanism, answer, question, fine, allowed)
     if certificate.bounds.upper > epsilon:
         raise BudgetExceededError(_OUT_OF_TIME)
     return certificate
@@ -164,13 +165,14 @@ def _affordable(mechanism: Mechanism, watch: Watch) -> list[str]:
 
 
 def _certified(
-    mechanism: Mechanism, noise_multiplier: float, question: Question, watch: Watch, allowed: list[str]
+    mechanism: Mechanism, noise_multiplier: float, question: Question, settings: Settings, allowed: list[str]
 ) -> Certificate:
     """The certificate by those of the allowed accountants that apply at this noise multiplier."""
     found = mechanism.with_noise(noise_multiplier)
     pair = dominating_pair(found)
     applicable = [one for one in allowed if ACCOUNTANTS[one].why_not(pair, Side.UPPER) is None]
-    return certify_with(found, question, watch, applicable)
+    outcomes = run_accountants(pair, question, settings, methods=applicable)
+    return certificate_of(found, pair, question, outcomes, settings)
 
 
 def _best_method(

@@ -48,10 +48,11 @@ class Methods(Spec):
 
 
 class Accuracy(Spec):
-    """Grid settings that reproduce the numbers; they cannot make them wrong."""
+    """Settings that reproduce the numbers; they cannot make them wrong. No effort means the usual one."""
 
     nodes_per_unit: Annotated[int, Field(ge=1, le=2000)]
     smallest_delta: Annotated[float, Field(ge=1e-30, le=1.0)]
+    effort: Annotated[float, Field(gt=0.0, le=1e6)] | None = None
 
 
 class Certificate(Spec):
@@ -110,8 +111,11 @@ class Certificate(Spec):
 
     def content_digest(self) -> str:
         """SHA-256 over the canonical JSON of everything but the digest."""
-        left_out = {"digest"} | ({"monte_carlo"} if self.monte_carlo is None else set())
-        content = self.model_dump(mode="json", exclude=left_out)
+        content = self.model_dump(mode="json", exclude={"digest"})
+        if self.monte_carlo is None:  # fields that older certificates do not have are left out where they say nothing
+            del content["monte_carlo"]
+        if self.accuracy.effort is None:
+            del content["accuracy"]["effort"]
         return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     def save(self, path: str | Path) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from time import monotonic
 
 from hockeystick import __version__
-from hockeystick.accountants.base import Accountant, Settings
+from hockeystick.accountants.base import DEFAULT_EFFORT, Accountant, Settings
 from hockeystick.accountants.monte_carlo.accountant import claim_of, with_claim
 from hockeystick.accountants.monte_carlo.ledger import Executor, Ledger, in_this_process
 from hockeystick.accountants.monte_carlo.options import MonteCarlo
@@ -35,7 +35,10 @@ DELTA_NODES = 92
 """Nodes per unit of score when epsilon, or delta, is asked for: a gap in epsilon is a far larger one in delta."""
 COARSE_NODES = 24
 COARSE_GOAL = 0.2
+COARSE_EFFORT = 0.1
 """The same for a first look at coarse grids."""
+RUNS = 5.0
+"""How many heavy runs certify expects."""
 VERIFY_TOLERANCE = 1e-6
 """Relative difference that another machine's mathematical library may make in a recomputed bound."""
 
@@ -157,7 +160,7 @@ def verify(
         raise VerificationError("The 'mechanism.strategy' field does not say the digest of the file that it names.")
     accuracy = certificate.accuracy
     resolution = Resolution(accuracy.nodes_per_unit, accuracy.smallest_delta)
-    settings = Settings(resolution, watch or Watch(), question)
+    settings = Settings(resolution, watch or Watch(), question, effort=accuracy.effort or DEFAULT_EFFORT)
     if certificate.monte_carlo is not None:
         settings = with_claim(pair, settings, certificate.monte_carlo, evidence, executor)
     outcomes = [_run_again(certificate.method.upper, pair, Side.UPPER, question, settings)]
@@ -256,16 +259,25 @@ def run_accountants(
 
 
 def settings_for(
-    question: Question, pair: DominatingPair, watch: Watch, monte_carlo: MonteCarlo | None = None
+    question: Question,
+    pair: DominatingPair,
+    watch: Watch,
+    monte_carlo: MonteCarlo | None = None,
+    runs: float = RUNS,
 ) -> Settings:
-    """Grids for a question. For delta at an epsilon a coarse pass first finds out how small delta is."""
+    """Grids and effort for a question. For delta at an epsilon a coarse pass first finds out how small delta is.
+
+    Args:
+        runs: how many runs of the heaviest accountants the time that is left should allow.
+    """
+    effort = min(float(f"{watch.remaining() / runs:.2g}"), DEFAULT_EFFORT) or CHEAP
     if question.delta is not None:
-        return Settings(Resolution(EPSILON_NODES, question.delta), watch, question, monte_carlo)
-    coarse = Settings(Resolution(COARSE_NODES), watch)
+        return Settings(Resolution(EPSILON_NODES, question.delta), watch, question, monte_carlo, effort)
+    coarse = Settings(Resolution(COARSE_NODES), watch, effort=COARSE_EFFORT * effort)
     outcomes = run_accountants(pair, question, coarse, goal=COARSE_GOAL)
     upper = best(outcomes, Side.UPPER)
     value = 1e-30 if upper is None or upper.value is None else upper.value
-    return Settings(Resolution(DELTA_NODES, min(max(value, 1e-30), 0.5)), watch, question, monte_carlo)
+    return Settings(Resolution(DELTA_NODES, min(max(value, 1e-30), 0.5)), watch, question, monte_carlo, effort)
 
 
 def best(outcomes: Sequence[Outcome], side: Side) -> Outcome | None:
@@ -336,6 +348,7 @@ def certificate_of(
     interval = Interval(upper=upper.value, lower=None if lower is None or lower.value is None else lower.value)
     ends = [upper] if lower is None else [upper, lower]
     used = list(dict.fromkeys(end.method for end in ends))
+    planned = any(ACCOUNTANTS[name].plans_effort for name in used)
     sampled = next((end for end in ends if end.kind is Kind.MONTE_CARLO), None)
     sampler, resolution = mechanism.sampler, settings.resolution
     return Certificate(
@@ -358,5 +371,9 @@ def certificate_of(
             "Keep the draws of batches and noise secret, and use them for this run only.",
             *(() if sampled is None else (ONE_SEED,)),
         ),
-        accuracy=Accuracy(nodes_per_unit=resolution.nodes_per_unit, smallest_delta=resolution.smallest_delta),
+        accuracy=Accuracy(
+            nodes_per_unit=resolution.nodes_per_unit,
+            smallest_delta=resolution.smallest_delta,
+            effort=settings.effort if planned and settings.effort != DEFAULT_EFFORT else None,
+        ),
     ).sealed()

@@ -16,6 +16,8 @@ from hockeystick.pairs.base import DominatingPair
 from hockeystick.types import Direction, Kind, Side
 from hockeystick.watch import Watch
 
+DEFAULT_EFFORT = 10.0
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -28,12 +30,15 @@ class Settings:
         question: the one number that is asked for, or None for the whole profile. Monte Carlo accountants then
             promise that number alone, which takes fewer samples.
         monte_carlo: how they may work; None where they are not allowed.
+        effort: seconds that an accountant may plan for one side, by estimates that do not depend on the machine: the
+            same effort gives the same bound everywhere.
     """
 
     resolution: Resolution = field(default_factory=Resolution)
     watch: Watch = field(default_factory=Watch)
     question: Question | None = None
     monte_carlo: MonteCarlo | None = None
+    effort: float = DEFAULT_EFFORT
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -76,6 +81,7 @@ class Accountant:
         warm_up: compiles the kernels of its own, so that budgets need not pay for it.
         no_better_than: accountants that are at least as tight up to their discretisation wherever they give a
             value; certify then leaves this one out.
+        plans_effort: whether the bound depends on ``Settings.effort``; certificates then say it.
     """
 
     name: str
@@ -89,6 +95,7 @@ class Accountant:
     kind: Kind = Kind.DETERMINISTIC
     warm_up: Callable[[], None] = _nothing
     no_better_than: tuple[str, ...] = ()
+    plans_effort: bool = False
 
     def covers(self, pair_type: type[DominatingPair]) -> bool:
         """Whether there is an analysis for this type of pair."""

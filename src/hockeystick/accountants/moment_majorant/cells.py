@@ -1,0 +1,284 @@
+"""Moment majorants on cells, for low noise: a polynomial for each range of the drawn bin's own Gaussian.
+
+For the remove direction, with the common factor split off and ``h(x) = F(x) / x <= 1``, a circulant Gram matrix has
+
+    delta = E F(Y) = E_0 h(Y) = sum over cells A of E_0[h(Y); u_0 in A],
+
+where E_0 is the law in which bin 0 was drawn. On a cell ``u_0 >= w`` and so ``Y >= x0 = e^(w - T_00 / 2) / b``: a
+polynomial p has to satisfy ``x p(x) >= F(x)`` (UPPER) or ``<= F(x)`` (LOWER) only from x0 on, and its expectation on the
+cell needs the moments of :mod:`.cell_moments`. Where the noise is low, a single polynomial has to cover the heavy tail
+that the drawn bin causes; on a cell that tail is gone.
+
+Gram matrices that are not circulant are replaced by their circulant envelope on the safe side. For upper bounds the
+residue of the bin modulo m may also be revealed; the classes are narrower and are averaged.
+
+Proofs: ``docs/theory/moment-majorants/cells.md``.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from math import ceil, exp, fsum, inf, isfinite, isnan, nextafter
+
+import numpy as np
+from scipy.special import ndtri
+
+from hockeystick.accountants.base import Accountant, Settings
+from hockeystick.accountants.comparison import comparison_profiles
+from hockeystick.accountants.moment_majorant.base import ExactGram, ExactMoments, Payoff, Polynomial
+from hockeystick.accountants.moment_majorant.cell_moments import (
+    CellMoments,
+    cell_cost,
+    cell_moments,
+    standard_edges,
+    whole_moments,
+)
+from hockeystick.accountants.moment_majorant.double_double import rational
+from hockeystick.accountants.moment_majorant.exact_gram import circulant, lowered_gram, raised_gram, residue_classes
+from hockeystick.accountants.moment_majorant.payoff import LARGEST_EPSILON, SplitPayoff
+from hockeystick.accountants.moment_majorant.programme import Proposal, propose
+from hockeystick.accountants.moment_majorant.proof import expectation, proves, repair_needed, repaired
+from hockeystick.accountants.moment_majorant.recheck import recheck, recheck_cost
+from hockeystick.bounds import SMALLEST_UPPER, Profile
+from hockeystick.errors import UnsupportedError
+from hockeystick.laws.grid import Resolution
+from hockeystick.laws.law import UNIT_ROUNDOFF, Array
+from hockeystick.laws.profile import smallest_epsilon
+from hockeystick.pairs.bin_mixture import BinMixture
+from hockeystick.strategies.matrix.banded import BandedMatrix
+from hockeystick.types import Direction, Side
+from hockeystick.watch import Watch
+
+DEGREES = (4, 6, 8, 10)
+"""Highest orders that are considered."""
+RESIDUES = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 25, 32)
+REDUCTIONS = 3
+"""At most so many are tried, those with the fewest classes first."""
+MOMENTS_SHARE = 0.25
+"""Of the effort, for the moments; the rest is for programmes and proofs."""
+CELL_WIDTH = 0.35
+"""In standard deviations, where the drawn bin alone may reach the threshold."""
+FINE_BELOW = 3.0
+"""Cells are that narrow from so far below the quantile of delta on."""
+OUTSIDE = 1e-3
+"""What both outermost cells may hold, relative to delta: they get the trivial bound."""
+CLOSE = 1e-3
+"""So near, relatively, to the optimum of its own programme a bound is not improved by lower degrees."""
+NEGLIGIBLE = 1e-5
+"""Relative to delta: no more is resolved on a cell."""
+SELECTION = 1e-3
+"""Relative accuracy in epsilon of the choice among reductions."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reduction:
+    """A mixture of mixtures that bounds the pair on the asked side.
+
+    Attributes:
+        parts: weight and circulant Gram matrix of each; the weights add up to 1.
+        degree: highest order of the moments.
+    """
+
+    parts: Sequence[tuple[float, ExactGram]]
+    degree: int
+
+
+def cells_delta(
+    cells: CellMoments, bins: int, payoff: Payoff, side: Side, degrees: Sequence[int], smallest: float, watch: Watch
+) -> float:
+    """``E F(Y)`` for the remove direction's payoff, from the moments on cells; never below it (UPPER) or above (LOWER).
+
+    The outermost cells count with their mass (UPPER) or not at all (LOWER).
+
+    Args:
+        cells: of a circulant mixture of ``bins`` bins.
+        payoff: F, with ``F(x) <= x``.
+        degrees: to choose from for each cell, each at most the highest order.
+        smallest: a delta that is negligible.
+
+    Cost: some milliseconds for each cell.
+    """
+    values = []
+    for place, moments in enumerate(cells.moments):
+        trivial = mass_above(moments) if side is Side.UPPER else 0.0
+        if 0 < place < len(cells.moments) - 1:
+            watch.tick()
+            start = least_ratio(float(cells.edges[place - 1]), cells.variance, bins)
+            values.append(_cell_bound(moments, payoff, side, degrees, start, smallest, trivial))
+        else:
+            values.append(trivial)
+    return fsum(values) * (1.0 + 4 * UNIT_ROUNDOFF if side is Side.UPPER else 1.0 - 4 * UNIT_ROUNDOFF)
+
+
+def mass_above(moments: ExactMoments) -> float:
+    """At least the mass of the cell."""
+    return nextafter(float(moments.values[0] * (1 + moments.error)), inf)
+
+
+def least_ratio(edge: float, variance: Fraction, bins: int) -> float:
+    """x0: at most ``e^(edge - variance / 2) / bins``."""
+    exponent = nextafter(float(Fraction(edge) - variance / 2), -inf)
+    return exp(exponent) * (1.0 - 16 * UNIT_ROUNDOFF) / bins
+
+
+def _cell_bound(
+    moments: ExactMoments,
+    payoff: Payoff,
+    side: Side,
+    degrees: Sequence[int],
+    start: float,
+    smallest: float,
+    trivial: float,
+) -> float:
+    """The best proved bound on ``E_0[h(Y); A]`` among the degrees, from the highest down."""
+    best = trivial
+    better = min if side is Side.UPPER else max
+    for degree in sorted(degrees, reverse=True):
+        proposal = propose(moments, payoff, side, degree=degree, start=start, divided=True, target=smallest)
+        if proposal is None:
+            continue
+        best = better(best, proved_on_cell(proposal, moments, payoff, side, start))
+        if abs(best - proposal.value) <= CLOSE * abs(proposal.value) + smallest:
+            break
+    return best
+
+
+def proved_on_cell(proposal: Proposal, moments: ExactMoments, payoff: Payoff, side: Side, start: float) -> float:
+    """``E_0[P(Y) / Y; A]`` for the repaired proposal P, once it is proved; else infinite, to the useless side."""
+    useless = inf if side is Side.UPPER else -inf
+    points = proposal.points
+    if not 0.0 < points[0] <= start:
+        return useless
+    eta = repair_needed(proposal.polynomial, proposal.repair, payoff, side, points)
+    if not isfinite(eta):
+        return useless
+    polynomial = repaired(proposal.polynomial, proposal.repair, eta, side)
+    if not proves(polynomial, payoff, side, points):
+        return useless
+    value = divided_expectation(polynomial, moments, start, side)
+    return useless if isnan(value) else value
+
+
+def divided_expectation(polynomial: Polynomial, moments: ExactMoments, start: float, side: Side) -> float:
+    """``E P(Y) / Y`` on a cell with ``Y >= start``, rounded to the side.
+
+    It is ``sum_(k>0) a_k M_(k-1) + a_0 E[1 / Y]`` with raw coefficients, of which ``a_0 = P(0)`` is a rounding error:
+    its factor is only known to lie between 0 and ``M_0 / start``, and both ends are allowed for.
+    """
+    most = moments.values[0] / Fraction(start)
+    value = expectation(polynomial, ExactMoments(values=(most, *moments.values), error=moments.error), side)
+    at_zero, minus = Fraction(0), -Fraction(polynomial.centre)
+    for high, low in zip(polynomial.high[::-1], polynomial.low[::-1], strict=True):
+        at_zero = at_zero * minus + rational(float(high), float(low))
+    unknown = nextafter(float(abs(at_zero) * most * (1 + moments.error)), inf)
+    return nextafter(value + unknown, inf) if side is Side.UPPER else nextafter(value - unknown, -inf)
+
+
+def cell_edges(gram: ExactGram, delta: float) -> Array:
+    """Where cells end: wide ones in the bulk, narrow ones around the quantile of ``delta``, none far outside."""
+    outer, inner = -float(ndtri(0.5 * OUTSIDE * delta)), -float(ndtri(delta)) - FINE_BELOW
+    fine = np.linspace(inner, outer, ceil((outer - inner) / CELL_WIDTH) + 1)
+    bulk = np.array([-1.0, 1.0])
+    return standard_edges(gram, np.concatenate([[-outer], bulk[bulk < inner - CELL_WIDTH], fine]))
+
+
+def reductions(gram: ExactGram, side: Side, delta: float, effort: float) -> Iterator[Reduction]:
+    """The circulant envelope and, for upper bounds, classes modulo m: each with the highest order that is affordable.
+
+    Coarser ones only as long as they reach a higher order.
+    """
+    envelope = circulant(gram, side)
+    if envelope is None or gram.bins == 1:
+        return
+    cells = cell_edges(envelope, delta).size + 1
+    best = found = 0
+    for m in (1, *RESIDUES) if side is Side.UPPER else (1,):
+        if m > 1 and 3 * m > gram.bins:
+            break
+        parts = [(weight, circulant(part, side)) for weight, part in residue_classes(envelope, m)]
+        kept = [(weight, part) for weight, part in parts if part is not None]
+        affordable = [a for a in DEGREES if a > best and _moments_cost(kept, a, cells) <= MOMENTS_SHARE * effort]
+        if len(kept) == len(parts) and affordable and found < REDUCTIONS:
+            best, found = affordable[-1], found + 1
+            yield Reduction(kept, best)
+
+
+def _moments_cost(parts: Sequence[tuple[float, ExactGram]], degree: int, cells: int) -> float:
+    return sum(cell_cost(gram, degree, cells) + recheck_cost(gram, degree + 1) for _, gram in parts)
+
+
+def reduction_profile(reduction: Reduction, side: Side, delta: float, watch: Watch) -> Profile:
+    """The remove direction's delta as a function of epsilon: the mean over the parts, whose moments are computed here.
+
+    The moments of all cells together are those of the whole mixture and are checked against a second computation.
+    """
+    parts = []
+    for weight, gram in reduction.parts:
+        cells = cell_moments(gram, reduction.degree, cell_edges(gram, delta), watch=watch)
+        recheck(gram, whole_moments(cells, gram), watch=watch)
+        parts.append((weight, gram, cells))
+    degrees = range(2, reduction.degree + 1, 2)
+    rounding = (4 * len(parts) + 4) * UNIT_ROUNDOFF
+
+    @lru_cache(maxsize=None)
+    def profile(epsilon: float) -> float:
+        if epsilon > LARGEST_EPSILON and side is Side.LOWER:
+            return 0.0
+        total = 0.0
+        for weight, gram, cells in parts:
+            payoff = SplitPayoff(Direction.REMOVE, min(epsilon, LARGEST_EPSILON), gram.scale * gram.common)
+            total += weight * cells_delta(cells, gram.bins, payoff, side, degrees, NEGLIGIBLE * delta, watch)
+        if side is Side.LOWER:
+            return max(total * (1.0 - rounding), 0.0)
+        return min(max(total * (1.0 + rounding), SMALLEST_UPPER), 1.0)
+
+    return profile
+
+
+def _profiles(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    delta, watch = settings.resolution.smallest_delta, settings.watch
+    gram = raised_gram(pair) if side is Side.UPPER else lowered_gram(pair)
+    best: Profile | None = None
+    epsilon = 0.0
+    for reduction in reductions(gram, side, delta, settings.effort):
+        profile = reduction_profile(reduction, side, delta, watch)
+        if best is None or (profile(epsilon) < delta if side is Side.UPPER else profile(epsilon) > delta):
+            best = profile
+            epsilon = smallest_epsilon(profile, delta, side, tolerance=SELECTION)
+            if not isfinite(epsilon):
+                best = None
+    if best is None:
+        raise UnsupportedError("No moments on cells of this Gram matrix are affordable.")
+    if side is Side.LOWER:
+        return {Direction.REMOVE: best}
+    return {Direction.REMOVE: best, Direction.ADD: comparison_profiles(pair, side, settings)[Direction.ADD]}
+
+
+def _refusal(pair: BinMixture, side: Side) -> str | None:
+    return "there is a single bin" if pair.bins == 1 else pair.too_large
+
+
+def _cost(pair: BinMixture) -> float:
+    return 5.0 + 2e-9 * pair.bins**3
+
+
+def _warm_up() -> None:
+    matrix = BandedMatrix(np.linspace(1.0, 2.0, 18).reshape(9, 2))
+    pair = BinMixture(noise_multiplier=3.0, matrix=matrix, bins=9)
+    for side in Side:
+        ACCOUNTANT.bound(pair, side, Settings(Resolution(8, 1e-2), effort=0.1)).delta(1.0)
+
+
+ACCOUNTANT = Accountant(
+    name="moment_majorant_cells",
+    summary="polynomials on ranges of the drawn bin's own Gaussian, from exact moments there; for low noise, two-sided",
+    sides=(Side.UPPER, Side.LOWER),
+    errs="polynomials are proved on their side of the payoff; moments belong to a covariance on that side",
+    reference="docs/theory/moment-majorants/cells.md",
+    analyses={BinMixture: _profiles},
+    refusal=_refusal,
+    cost=_cost,
+    warm_up=_warm_up,
+    plans_effort=True,
+)
