@@ -15,6 +15,8 @@ from hockeystick.accountants import (
     shuffle_thresholds,
 )
 from hockeystick.accountants.base import Accountant
+from hockeystick.accountants.moment_majorant import accountant as moment_majorant
+from hockeystick.accountants.moment_majorant import cells as moment_majorant_cells
 from hockeystick.accountants.monte_carlo import accountant as monte_carlo
 from hockeystick.errors import InvalidInputError
 
@@ -29,6 +31,8 @@ ACCOUNTANTS: dict[str, Accountant] = {
         analytic,
         decomposition,
         comparison,
+        moment_majorant,
+        moment_majorant_cells,
         bin_renyi,
         conditional_composition,
         shuffle_thresholds,

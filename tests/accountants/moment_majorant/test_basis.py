@@ -12,7 +12,9 @@ ATOMS = [Fraction(k, 8) for k in (1, 3, 6, 7, 9, 12, 20, 40)]
 MASSES = [Fraction(k, 100) for k in (9, 20, 11, 25, 15, 10, 9, 1)]
 
 
-def moments_of(atoms: list[Fraction], masses: list[Fraction], degree: int, error: Fraction = Fraction(0)) -> ExactMoments:
+def moments_of(
+    atoms: list[Fraction], masses: list[Fraction], degree: int, error: Fraction = Fraction(0)
+) -> ExactMoments:
     values = tuple(sum((w * x**k for w, x in zip(masses, atoms, strict=True)), Fraction(0)) for k in range(degree + 1))
     return ExactMoments(values=values, error=error)
 
@@ -45,7 +47,8 @@ def test_expectations_of_the_basis(degree: int) -> None:
         unit = basis.combination(np.eye(degree + 1)[i])
         mean = sum((w * exact_value(unit, x) for w, x in zip(MASSES, ATOMS, strict=True)), Fraction(0))
         assert float(mean) == pytest.approx(expected, abs=1e-13)
-        assert unit.degree == degree and np.flatnonzero(unit.high)[-1] == i
+        assert unit.degree == degree
+        assert np.flatnonzero(unit.high)[-1] == i
 
 
 @pytest.mark.parametrize("degree", [2, 3, 6, 7, 12])
@@ -75,18 +78,22 @@ def test_quadrature_reproduces_the_moments(degree: int, start: float) -> None:
     rule = basis_of(degree).quadrature(start)
     assert rule is not None
     nodes, weights = rule
-    assert nodes.size == degree + 1 and nodes.min() > start and weights.min() > 0.0
+    assert nodes.size == degree + 1
+    assert nodes.min() > start
+    assert weights.min() > 0.0
     for k, value in enumerate(moments_of(ATOMS, MASSES, degree).values):
         assert weights @ nodes**k == pytest.approx(float(value), rel=1e-10)
 
 
 def test_no_quadrature_where_no_law_has_the_moments() -> None:
     assert basis_of(2).quadrature(2.0) is None  # the mean is below 2
-    assert basis_of(8).quadrature(0.2) is None  # an atom at 1/8 shows
+    assert basis_of(8).quadrature(0.5) is None  # the atoms at 1/8 and 3/8 show
     negative = orthonormal_basis(moments_of([x - 1 for x in ATOMS], MASSES, 8), 8)
-    assert negative is not None and negative.quadrature(0.0) is None
+    assert negative is not None
+    assert negative.quadrature(0.0) is None
     odd = orthonormal_basis(moments_of([x - Fraction(1, 2) for x in ATOMS], MASSES, 9), 9)
-    assert odd is not None and odd.quadrature(0.0) is None
+    assert odd is not None
+    assert odd.quadrature(0.0) is None
 
 
 def test_refuses_laws_with_too_few_atoms() -> None:
@@ -103,7 +110,8 @@ def test_refuses_moments_whose_errors_matter() -> None:
     assert orthonormal_basis(moments_of(narrow, MASSES, 8, Fraction(1, 10**30)), 8) is not None
     assert orthonormal_basis(moments_of(narrow, MASSES, 8, Fraction(1, 10**18)), 8) is None
     moved = tuple(m * (1 + Fraction((-1) ** k, 10**6)) for k, m in enumerate(exact.values))
-    assert orthonormal_basis(ExactMoments(values=moved, error=Fraction(0)), 8) is None
+    basis = orthonormal_basis(ExactMoments(values=moved, error=Fraction(0)), 8)
+    assert basis is None or basis.quadrature(0.0) is None
 
 
 def test_refuses_what_doubles_cannot_hold() -> None:

@@ -32,11 +32,11 @@ def exact(direction: Direction, epsilon: float, variance: mp.mpf | float, x: flo
         if mu == 0:
             return max(place - strike, mp.mpf(0))
         first = mp.log(place / strike) / mu + mu / 2
-        return place * mp.ncdf(first) - strike * mp.ncdf(first - mu)
+        return max(place * mp.ncdf(first) - strike * mp.ncdf(first - mu), mp.mpf(0))
     if mu == 0:
         return max(1 - strike * place, mp.mpf(0))
     first = mp.log(place * strike) / mu + mu / 2
-    return mp.ncdf(mu - first) - strike * place * mp.ncdf(-first)
+    return max(mp.ncdf(mu - first) - strike * place * mp.ncdf(-first), mp.mpf(0))
 
 
 def by_quadrature(direction: Direction, epsilon: float, variance: float, x: float) -> mp.mpf:
@@ -142,12 +142,15 @@ def test_extreme_variances(direction: Direction, variance: float) -> None:
             assert all(mp.mpf(start) + mp.mpf(rise) * mp.mpf(x[i]) >= truth[i] for i in range(j, x.size))
 
 
-def test_at_zero_the_payoff_of_remove_and_its_bounds_vanish() -> None:
-    payoff = SplitPayoff(Direction.REMOVE, 1.0, 0.3)
+def test_at_zero_everything_is_exact() -> None:
     zero = np.zeros(1)
-    assert payoff.above(zero)[0] == 0.0
-    assert [float(part[0]) for part in payoff.line_below(zero)] == [0.0, 0.0]
-    assert payoff.value(zero)[0] == 0.0
+    for direction, height, slope in ((Direction.REMOVE, 0.0, 0.0), (Direction.ADD, 1.0, -exp(1.0))):
+        payoff = SplitPayoff(direction, 1.0, 0.3)
+        assert payoff.above(zero)[0] == height
+        assert payoff.value(zero)[0] == height
+        intercepts, slopes = payoff.line_below(zero)
+        assert intercepts[0] == height
+        assert slopes[0] == pytest.approx(slope, rel=1e-14)
 
 
 @pytest.mark.parametrize("direction", BOTH)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from fractions import Fraction
-from math import comb, exp, inf, isinf, sqrt
+from math import comb, exp, inf, isinf
 
 import mpmath as mp
 import numpy as np
@@ -82,21 +82,30 @@ def squared_majorant(payoff: SplitPayoff, spread: float) -> Polynomial:
 
 def fitted(payoff: SplitPayoff, side: Side, degree: int, top: float = 8.0) -> Polynomial:
     """The polynomial closest to F, weighted to x near 1, that respects it on a grid of [0, top] and far out."""
-    x = np.concatenate([0.5 * top * (1.0 - np.cos(np.linspace(0.0, np.pi, 241))), top * np.array([1.5, 3.0, 9.0, 99.0])])
-    table = np.polynomial.chebyshev.chebvander(2.0 * x / top - 1.0, degree)
-    size = np.abs(table).max(axis=1)
     sign = 1.0 if side is Side.UPPER else -1.0
-    weight = np.exp(-8.0 * np.log(np.maximum(x[:241], 1e-9)) ** 2)
+    x = 0.5 * top * (1.0 - np.cos(np.linspace(0.0, np.pi, 241)))
+    near = np.polynomial.chebyshev.chebvander(2.0 * x / top - 1.0, degree)
+    start = 2.0 * POINTS[-1] / top - 1.0
+    slope = 0.5 * top if payoff.direction is Direction.REMOVE else 0.0
+    far = np.array([derivatives(start, degree, k) for k in range(degree + 1)])
+    size = np.abs(far).max(axis=1)
+    line = np.zeros(degree + 1)
+    line[:2] = payoff.value(POINTS[-1:])[0], slope
     found = linprog(
-        sign * (weight @ table[:241]),
-        A_ub=-sign * table / size[:, None],
-        b_ub=-sign * payoff.value(x) / size,
+        sign * (np.exp(-8.0 * np.log(np.maximum(x, 1e-9)) ** 2) @ near),
+        A_ub=-sign * np.concatenate([near, far / size[:, None]]),
+        b_ub=-sign * np.concatenate([payoff.value(x), line / size]) - np.repeat([0.0, 1e-6], [x.size, degree + 1]),
         bounds=(None, None),
         method="highs",
     )
     powers = np.polynomial.chebyshev.cheb2poly(found.x)
     powers = np.pad(powers, (0, degree + 1 - powers.size))
     return from_doubles(0.5 * top, *(powers / (0.5 * top) ** np.arange(degree + 1)).tolist())
+
+
+def derivatives(place: float, degree: int, order: int) -> Array:
+    """Of all Chebyshev polynomials up to the degree, at one place."""
+    return np.polynomial.chebyshev.chebval(place, np.polynomial.chebyshev.chebder(np.eye(degree + 1), order))
 
 
 def even_powers(degree: int, centre: float = 4.0) -> Polynomial:
@@ -122,7 +131,7 @@ def log_normal_moments(variance: float, largest: int) -> ExactMoments:
     left=st.floats(0.0, 100.0),
     width=st.floats(0.0, 50.0),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_kernels_contain_the_exact_coefficients(
     coefficients: list[tuple[float, float]], centre: float, left: float, width: float
 ) -> None:
@@ -158,9 +167,11 @@ def test_taylor_coefficients_keep_thirty_digits_of_what_cancels() -> None:
 
 def test_overflow_proves_nothing() -> None:
     payoff = SplitPayoff(Direction.REMOVE, 1.0, 0.1)
-    huge = from_doubles(0.0, 0.0, 1.0, *[1e300] * 8)
-    assert not proves(huge, payoff, Side.UPPER, np.array([0.0, 1.0, 1e20]))
-    assert isinf(repair_needed(huge, even_powers(8, 1.0), payoff, Side.UPPER, np.array([0.0, 1.0, 1e20])))
+    for sign in (1.0, -1.0):
+        huge = from_doubles(0.0, 0.0, 1.0, *[sign * 1e300] * 8)
+        for side in SIDES:
+            assert not proves(huge, payoff, side, np.array([0.0, 1.0, 1e20]))
+            assert isinf(repair_needed(huge, even_powers(8, 1.0), payoff, side, np.array([0.0, 1.0, 1e20])))
 
 
 # What is accepted
@@ -188,13 +199,11 @@ def test_the_cells_may_start_above_zero_and_be_none() -> None:
 
 
 def test_a_majorant_that_is_tight_by_less_than_any_grid_is_accepted() -> None:
-    """The square touches the hinge at K - s and K + s, where it is 1e-12 above; both lie between points."""
+    """(x - 1/2)^2 / 2 touches the hinge (x - 1)_+ at 1/2 and 3/2, between points; a flatter parabola cuts it."""
     payoff = SplitPayoff(Direction.REMOVE, 0.0, 0.0)
-    square = from_doubles(0.0, 0.0625 + 1e-12, -0.25 * 1.0, 0.25 * 1.0)  # (x - 1/2)^2 / 4, kink at 1
-    steep = from_doubles(0.5, 1e-12, 0.0, 0.5)  # (x - 1/2)^2 / 2 touches x - 1 at 3/2
     points = np.array([0.0, 0.3, 0.77, 1.1, 1.8, 5.0])
-    assert not proves(square, payoff, Side.UPPER, points)
-    assert proves(steep, payoff, Side.UPPER, points)
+    assert proves(from_doubles(0.5, 1e-12, 0.0, 0.5), payoff, Side.UPPER, points)
+    assert not proves(from_doubles(0.5, 1e-12, 0.0, 0.499), payoff, Side.UPPER, points)
 
 
 # What is rejected
@@ -203,16 +212,14 @@ def test_a_majorant_that_is_tight_by_less_than_any_grid_is_accepted() -> None:
 @pytest.mark.parametrize("place", [0.5, 1.5])
 def test_a_dip_of_one_in_a_thousand_million_between_points_is_rejected(place: float) -> None:
     payoff = SplitPayoff(Direction.REMOVE, 0.0, 0.0)
-    touching = from_doubles(0.5, 0.0, 0.0, 0.5)
-    tilt = from_fractions(0.5, [Fraction(-1, 10**9) if place == 0.5 else Fraction(1, 10**12), Fraction(0), Fraction(1, 2)])
     points = np.array([0.0, 0.3, 0.77, 1.1, 1.8, 5.0])
-    if place == 1.5:  # lower the slope a little: only the contact at 3/2 is violated
-        tilt = from_fractions(0.5, [Fraction(1, 10**12), Fraction(-1, 10**9), Fraction(1, 2) + Fraction(1, 10**18)])
+    lowered = (-1e-9, 1e-9) if place == 0.5 else (1e-12, -1e-9)
+    tilt = from_doubles(0.5, *lowered, 0.5)
     at_points = in_doubles(tilt, points) - payoff.value(points)
-    assert (at_points > 1e-3).all()
+    assert (at_points > 1e-2).all()
     assert in_doubles(tilt, np.array([place]))[0] < payoff.value(np.array([place]))[0] - 9e-10
     assert not proves(tilt, payoff, Side.UPPER, points)
-    assert proves(shifted(touching, 1e-12), payoff, Side.UPPER, points)
+    assert proves(shifted(tilt, 2e-9), payoff, Side.UPPER, points)
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
@@ -343,10 +350,10 @@ def test_a_repair_of_higher_degree_fits() -> None:
 @given(
     coefficients=st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(-1e-12, 1e-12)), min_size=1, max_size=8),
     centre=st.floats(-30.0, 30.0),
-    values=st.lists(st.fractions(Fraction(1, 100), 1000), min_size=8, max_size=8),
-    error=st.fractions(0, Fraction(1, 1000)),
+    values=st.lists(st.integers(1, 10**20).map(lambda n: Fraction(n, 3**20)), min_size=8, max_size=8),
+    error=st.integers(0, 10**6).map(lambda n: Fraction(n, 10**9)),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_expectations_are_on_the_side(
     coefficients: list[tuple[float, float]], centre: float, values: list[Fraction], error: Fraction
 ) -> None:
@@ -410,12 +417,10 @@ def test_what_makes_no_sense_is_refused(call: Callable[[Polynomial, SplitPayoff,
         call(from_doubles(0.0, 1.0, 1.0), SplitPayoff(Direction.ADD, 1.0, 0.1), log_normal_moments(0.1, 2))
 
 
-def test_normal_deviation_is_what_the_kink_sees() -> None:
-    """With a smaller common factor F is smaller: a tight majorant for it need not do for a larger one."""
+def test_a_smaller_common_factor_is_another_claim() -> None:
+    """F grows with v: a majorant that is tight for one v does not do for a larger one."""
     narrow, wide = SplitPayoff(Direction.REMOVE, 0.4, 0.05), SplitPayoff(Direction.REMOVE, 0.4, 0.06)
-    found = fitted(narrow, Side.UPPER, 8)
-    repair = even_powers(8)
+    found, repair = fitted(narrow, Side.UPPER, 8), even_powers(8)
     tight = repaired(found, repair, repair_needed(found, repair, narrow, Side.UPPER, POINTS), Side.UPPER)
     assert proves(tight, narrow, Side.UPPER, POINTS)
     assert not proves(tight, wide, Side.UPPER, POINTS)
-    assert sqrt(narrow.variance) < sqrt(wide.variance)

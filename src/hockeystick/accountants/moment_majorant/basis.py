@@ -100,12 +100,12 @@ class Basis:
                 pairs.append(float(self.diagonal[k // 2]) - start - pairs[-1])
         if pairs[-1] <= 0.0:
             return None
-        growth = max(pairs[-1] / pairs[-3], 1.0) ** 0.5 if len(pairs) > 2 else 1.0
-        for _ in range(self.degree + 1):
-            pairs.append(pairs[-1] * growth)
+        for _ in range(self.degree + 1):  # each of the two goes on as it began: geometrically under heavy tails
+            growth = pairs[-2] / pairs[-4] if len(pairs) > 3 else 1.0
+            pairs.append(pairs[-2] * max(growth, 1.0))
         q, e = np.array(pairs[0::2]), np.array(pairs[1::2])
         nodes, vectors = eigh_tridiagonal(start + q + np.append(0.0, e), np.sqrt(q[:-1] * e))
-        return nodes, (self.root_mass * vectors[0]) ** 2
+        return np.asarray(nodes), (self.root_mass * np.asarray(vectors[0])) ** 2
 
     def orthonormal(self, x: Array) -> Array:
         """``p_0(x), ..., p_n(x)`` by the recurrence, shape (n + 1, x.size)."""

@@ -228,7 +228,7 @@ def _place_error(ring: _Ring, edges: Array) -> float:
     """Relative error of a normal tail through its argument, which is at most 35."""
     size = (ring.largest + 1) * float(ring.exact[0] + ring.exact_common) + float(np.abs(edges).max())
     place = (ring.reach + 6) * size / float(_variance(ring.gram)) ** 0.5 + 72.0
-    return 36.0 * place * ROUNDING
+    return float(36.0 * place * ROUNDING)
 
 
 def _variance(gram: ExactGram) -> Fraction:

@@ -5,9 +5,9 @@ For the remove direction, with the common factor split off and ``h(x) = F(x) / x
     delta = E F(Y) = E_0 h(Y) = sum over cells A of E_0[h(Y); u_0 in A],
 
 where E_0 is the law in which bin 0 was drawn. On a cell ``u_0 >= w`` and so ``Y >= x0 = e^(w - T_00 / 2) / b``: a
-polynomial p has to satisfy ``x p(x) >= F(x)`` (UPPER) or ``<= F(x)`` (LOWER) only from x0 on, and its expectation on the
-cell needs the moments of :mod:`.cell_moments`. Where the noise is low, a single polynomial has to cover the heavy tail
-that the drawn bin causes; on a cell that tail is gone.
+polynomial p has to satisfy ``x p(x) >= F(x)`` (UPPER) or ``<= F(x)`` (LOWER) only from x0 on, and its expectation on
+the cell needs the moments of :mod:`.cell_moments`. Where the noise is low, a single polynomial has to cover the heavy
+tail that the drawn bin causes; on a cell that tail is gone.
 
 Gram matrices that are not circulant are replaced by their circulant envelope on the safe side. For upper bounds the
 residue of the bin modulo m may also be revealed; the classes are narrower and are averaged.
@@ -18,7 +18,7 @@ Proofs: ``docs/theory/moment-majorants/cells.md``.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache
 from math import ceil, exp, fsum, inf, isfinite, isnan, nextafter
 
 import numpy as np
@@ -50,7 +50,7 @@ from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.types import Direction, Side
 from hockeystick.watch import Watch
 
-DEGREES = (4, 6, 8, 10)
+DEGREES = (4, 6, 8, 10, 12)
 """Highest orders that are considered."""
 RESIDUES = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 25, 32)
 REDUCTIONS = 3
@@ -63,9 +63,11 @@ FINE_BELOW = 3.0
 """Cells are that narrow from so far below the quantile of delta on."""
 OUTSIDE = 1e-3
 """What both outermost cells may hold, relative to delta: they get the trivial bound."""
+FIRST_DEGREE = 4
+"""Of the programme that finds out whether a cell matters."""
 CLOSE = 1e-3
 """So near, relatively, to the optimum of its own programme a bound is not improved by lower degrees."""
-NEGLIGIBLE = 1e-5
+NEGLIGIBLE = 3e-5
 """Relative to delta: no more is resolved on a cell."""
 SELECTION = 1e-3
 """Relative accuracy in epsilon of the choice among reductions."""
@@ -131,11 +133,25 @@ def _cell_bound(
     smallest: float,
     trivial: float,
 ) -> float:
-    """The best proved bound on ``E_0[h(Y); A]`` among the degrees, from the highest down."""
-    best = trivial
+    """The best proved bound on ``E_0[h(Y); A]`` among the degrees, from the highest down.
+
+    A cell whose upper bound of low degree is negligible gets that one (UPPER) or 0 (LOWER).
+    """
+
+    def proposed(degree: int, side: Side) -> Proposal | None:
+        return propose(moments, payoff, side, degree=degree, start=start, divided=True, target=smallest)
+
     better = min if side is Side.UPPER else max
+    first = proposed(min(degrees, key=lambda degree: abs(degree - FIRST_DEGREE)), Side.UPPER)
+    if first is not None and first.value <= smallest:
+        if side is Side.LOWER:
+            return trivial
+        bound = proved_on_cell(first, moments, payoff, side, start)
+        if bound <= 2.0 * smallest:
+            return bound
+    best = trivial
     for degree in sorted(degrees, reverse=True):
-        proposal = propose(moments, payoff, side, degree=degree, start=start, divided=True, target=smallest)
+        proposal = proposed(degree, side)
         if proposal is None:
             continue
         best = better(best, proved_on_cell(proposal, moments, payoff, side, start))
@@ -221,7 +237,7 @@ def reduction_profile(reduction: Reduction, side: Side, delta: float, watch: Wat
     degrees = range(2, reduction.degree + 1, 2)
     rounding = (4 * len(parts) + 4) * UNIT_ROUNDOFF
 
-    @lru_cache(maxsize=None)
+    @cache
     def profile(epsilon: float) -> float:
         if epsilon > LARGEST_EPSILON and side is Side.LOWER:
             return 0.0
@@ -239,20 +255,23 @@ def reduction_profile(reduction: Reduction, side: Side, delta: float, watch: Wat
 def _profiles(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
     delta, watch = settings.resolution.smallest_delta, settings.watch
     gram = raised_gram(pair) if side is Side.UPPER else lowered_gram(pair)
-    best: Profile | None = None
-    epsilon = 0.0
-    for reduction in reductions(gram, side, delta, settings.effort):
-        profile = reduction_profile(reduction, side, delta, watch)
-        if best is None or (profile(epsilon) < delta if side is Side.UPPER else profile(epsilon) > delta):
-            best = profile
-            epsilon = smallest_epsilon(profile, delta, side, tolerance=SELECTION)
-            if not isfinite(epsilon):
-                best = None
-    if best is None:
+    found = [reduction_profile(one, side, delta, watch) for one in reductions(gram, side, delta, settings.effort)]
+    if not found:
         raise UnsupportedError("No moments on cells of this Gram matrix are affordable.")
+    best = _best(found, delta, side)
     if side is Side.LOWER:
         return {Direction.REMOVE: best}
     return {Direction.REMOVE: best, Direction.ADD: comparison_profiles(pair, side, settings)[Direction.ADD]}
+
+
+def _best(profiles: Sequence[Profile], delta: float, side: Side) -> Profile:
+    """The profile with the best epsilon at ``delta``; each is looked at once where the best so far ends."""
+    best = profiles[0]
+    for profile in profiles[1:]:
+        epsilon = min(smallest_epsilon(best, delta, side, tolerance=SELECTION), LARGEST_EPSILON)
+        if profile(epsilon) < delta if side is Side.UPPER else profile(epsilon) > delta:
+            best = profile
+    return best
 
 
 def _refusal(pair: BinMixture, side: Side) -> str | None:

@@ -1,18 +1,18 @@
 """Bounds on a delta from moments: a polynomial that is proved to lie on one side of the payoff, and its expectation.
 
 Where Y has the moments, ``F <= p`` on [0, oo) gives ``delta = E F(Y) <= E p(Y)``, and ``F >= q`` gives
-``delta >= E q(Y)``: a proposal of the programme is repaired until the proof accepts it, and only then its expectation is
-taken, from rational moments and towards the safe side. Nothing that the programme computes is taken on trust.
+``delta >= E q(Y)``: a proposal of the programme is repaired until the proof accepts it, and only then its expectation
+is taken, from rational moments and towards the safe side. Nothing that the programme computes is taken on trust.
 
 Theory: ``docs/theory/moment-majorants/programme.md`` and ``proof.md``.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache
 from math import inf, isfinite, isnan
 
 from hockeystick.accountants.moment_majorant.base import ExactMoments, Payoff
-from hockeystick.accountants.moment_majorant.payoff import SplitPayoff
+from hockeystick.accountants.moment_majorant.payoff import LARGEST_EPSILON, SplitPayoff
 from hockeystick.accountants.moment_majorant.programme import Proposal, propose
 from hockeystick.accountants.moment_majorant.proof import expectation, proves, repair_needed, repaired
 from hockeystick.bounds import SMALLEST_UPPER, Profile
@@ -53,7 +53,8 @@ def majorant_delta(
         if proposal is None:
             continue
         best = better(best, _proved(proposal, moments, payoff, side))
-        if abs(best - proposal.value) <= CLOSE * abs(proposal.value):
+        slack = CLOSE * abs(proposal.value)
+        if (best <= proposal.value + slack) if side is Side.UPPER else (best >= proposal.value - slack):
             break
     return max(best, SMALLEST_UPPER) if side is Side.UPPER else min(best, 1.0)
 
@@ -92,8 +93,12 @@ def majorant_profile(
     Cost: that of :func:`majorant_delta` for each new epsilon.
     """
 
-    @lru_cache(maxsize=None)
+    @cache
     def profile(epsilon: float) -> float:
-        return majorant_delta(moments, SplitPayoff(direction, epsilon, variance), side, degrees, watch)
+        if epsilon > LARGEST_EPSILON and side is Side.LOWER:
+            return 0.0
+        # delta falls with epsilon, so beyond the largest one its upper bound there is one still
+        payoff = SplitPayoff(direction, min(epsilon, LARGEST_EPSILON), variance)
+        return majorant_delta(moments, payoff, side, degrees, watch)
 
     return profile

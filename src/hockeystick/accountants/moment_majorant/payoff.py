@@ -35,7 +35,7 @@ UNDERFLOW = 1e-300
 LARGEST_VARIANCE = 1000.0
 SMALLEST_VARIANCE = 1e-100
 """Smaller ones count as this or as 0, whichever is safe."""
-LARGEST_EPSILON = 600.0
+LARGEST_EPSILON = 300.0
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class SplitPayoff:
     def above(self, x: Array) -> Array:
         """Proved to be at least F(x), for x >= 0 of any shape.
 
-        Beyond F by at most some ``1e-14 x Phi(d_1)`` and the effect of the error of v; exact at x = 0 for remove.
+        Beyond F by at most some ``1e-13 min(a, b) Phi(e)`` and the effect of the error of v; exact at x = 0.
         """
         low, high = self._strike()
         if self.direction is Direction.REMOVE:
@@ -99,14 +99,16 @@ class SplitPayoff:
             log_moneyness, error = self._log_moneyness(x)
             distance = np.maximum(np.abs(log_moneyness) - error, 0.0)
             time_value = base * _time_value_above(distance, mu) + np.where(x > 0.0, UNDERFLOW, 0.0)
-        total: Array = (intrinsic + time_value) * (1.0 + 8.0 * UNIT_ROUNDOFF)
-        return total
+        total = (intrinsic + time_value) * (1.0 + 8.0 * UNIT_ROUNDOFF)
+        at_most: Array = np.minimum(total, x if self.direction is Direction.REMOVE else 1.0)
+        return at_most
 
     def line_below(self, x: Array) -> tuple[Array, Array]:
         """Intercepts and slopes of lines that are proved to be at most F on [0, oo), tangent at x but for rounding.
 
         ``F(y) >= E (L y - K) 1{L > c} = y Phi(e) - K Phi(e - mu)`` for every c, and ``F(y) >= E (1 - K L y) 1{L < c}``
-        alike: whatever e the rounding leaves is the threshold of a valid line. mu may be too small, as F grows with it.
+        alike: whatever e the rounding leaves is the threshold of a valid line, infinite ones included. mu may be too
+        small, as F grows with it.
         """
         mu = self._smallest_deviation()
         log_moneyness, _ = self._log_moneyness(x)
@@ -116,12 +118,13 @@ class SplitPayoff:
             argument = np.where(x > 0.0, depth / mu + 0.5 * mu, at_zero)
         else:
             argument = np.where((depth > 0.0) | ((x == 0.0) & (at_zero > 0.0)), inf, -inf)
-        argument = np.clip(argument, -FARTHEST - 1.0, FARTHEST)
+        always, never = argument > FARTHEST, argument < -FARTHEST
+        argument = np.clip(argument, -FARTHEST, FARTHEST)
         gain = _normal(argument, -1.0)
         loss = _normal(argument - mu + 2.0 * UNIT_ROUNDOFF * (np.abs(argument) + mu), 1.0)
-        never = argument < -FARTHEST
-        gain = np.where(never, 0.0, gain)
-        cost = np.where(never, 0.0, self._strike()[1] * loss * (1.0 + 2.0 * UNIT_ROUNDOFF))
+        gain = np.where(always, 1.0, np.where(never, 0.0, gain))
+        loss = np.where(always, 1.0, np.where(never, 0.0, loss))
+        cost = self._strike()[1] * loss * (1.0 + 2.0 * UNIT_ROUNDOFF)
         return (-cost, gain) if self.direction is Direction.REMOVE else (gain, -cost)
 
     def line_beyond(self, x: float) -> tuple[float, float]:

@@ -16,16 +16,22 @@ from math import comb
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from hockeystick.accountants.moment_majorant.base import ExactMoments, Payoff, Polynomial
 from hockeystick.accountants.moment_majorant.basis import Basis, orthonormal_basis, times_x
 from hockeystick.laws.law import Array
 from hockeystick.types import Side
 
+Places = NDArray[np.int64]
+"""Indices of points."""
+
 TOLERANCE = 1e-11
 """How far, relative to S and to the size of the answer, a constraint may be violated on the grid."""
+DUAL_TOLERANCE = 1e-6
+"""How far the atoms' masses may be from positive ones with the right moments."""
 MAX_EXCHANGES = 400
-"""In one round; a proposal that is not optimal is still one."""
+"""In one round."""
 SMALLEST_PIVOT = 1e-11
 ROUNDS = 3
 """Grids that are solved, each finer than the last around the atoms."""
@@ -154,7 +160,7 @@ class _Grid:
     points: Array
     rows: Array
     values: Array
-    atoms: Array
+    atoms: Places
     size: float
 
     def join(self, points: Array) -> None:
@@ -176,7 +182,7 @@ class _Grid:
         return _cuts(self.points[order], cells, FINER)
 
 
-def _cuts(increasing: Array, cells: Array, parts: int) -> Array:
+def _cuts(increasing: Array, cells: Places, parts: int) -> Array:
     """The points that cut the named cells into equal parts."""
     left, right = increasing[cells], increasing[cells + 1]
     cuts: Array = (left[:, None] + (right - left)[:, None] * (np.arange(1, parts) / parts)).ravel()
@@ -211,7 +217,7 @@ def _first_points(nodes: Array, start: float) -> Array:
     return np.unique(np.concatenate(parts))
 
 
-def _bent(x: Array, values: Array, flat: Array, size: float) -> Array:
+def _bent(x: Array, values: Array, flat: Array, size: float) -> Places:
     """Cells where chords of F may lie above it by more than ``COARSE_GAP``: ``h (s_after - s_before) / 8`` at most.
 
     ``flat`` is ``p_0 / S``, so that values over it are those of F in a fixed unit.
@@ -225,19 +231,20 @@ def _bent(x: Array, values: Array, flat: Array, size: float) -> Array:
 
 
 def _solution(grid: _Grid) -> Array | None:
-    """Weights of the basis functions in p (or -p), in units of ``grid.size``; None where the exchange fails."""
+    """Weights of the basis functions in p (or -p), in units of ``grid.size``: of the finest grid that was solved."""
     basis, sign = grid.constraints.basis, grid.constraints.sign
-    weights = np.zeros(basis.degree + 1)
+    found, weights = None, np.zeros(basis.degree + 1)
     for k in range(ROUNDS):
         if k > 0:
             grid.join(grid.points_around_atoms())
         rows = np.concatenate([grid.rows, basis.at_infinity[None]])
         values = np.append(sign * grid.values / grid.size, 0.0)
         if not (np.isfinite(rows).all() and np.isfinite(values).all()):
-            return None
+            return found
         if not exchange(rows, values, basis.expectations, grid.atoms, weights, TOLERANCE, MAX_EXCHANGES):
-            return None
-    return weights if np.isfinite(weights).all() else None
+            return found
+        found = weights.copy()
+    return found
 
 
 @njit(cache=True)
@@ -272,7 +279,7 @@ def _inverse(matrix: Array, result: Array) -> bool:
 
 @njit(cache=True, nogil=True)
 def exchange(
-    rows: Array, values: Array, expectations: Array, atoms: Array, weights: Array, tolerance: float, limit: int
+    rows: Array, values: Array, expectations: Array, atoms: Places, weights: Array, tolerance: float, limit: int
 ) -> bool:
     """``min expectations @ weights`` subject to ``rows @ weights >= values``, by exchanges from a vertex of the dual.
 
@@ -282,11 +289,11 @@ def exchange(
         atoms: shape (d,), places of the rows that are equalities; overwritten by those at the end.
         weights: shape (d,), overwritten by the solution.
         tolerance: violations up to this are none.
-        limit: exchanges at most; then ``weights`` are what they are.
+        limit: exchanges at most.
 
-    Returns: False where the rows at the atoms are dependent or no row can leave.
+    Returns: False where no optimum is reached: within the limit, or because the rows at the atoms are dependent.
 
-    Cost: O(N d + d^3) for an exchange, and commonly 2 d to 6 d of those.
+    Cost: O(N d + d^3) for an exchange, and commonly 2 d to 8 d of those.
     """
     size = rows.shape[1]
     matrix, inverse = np.empty((size, size)), np.empty((size, size))
@@ -311,7 +318,7 @@ def exchange(
             if excess < worst:
                 worst, entering = excess, k
         if entering < 0:
-            return True
+            return _is_vertex(rows, expectations, atoms, mass)
         leaving, step = -1, np.inf
         for i in range(size):
             change[i] = 0.0
@@ -324,25 +331,41 @@ def exchange(
         if leaving < 0:
             return False
         atoms[leaving] = entering
+    return False
+
+
+@njit(cache=True)
+def _is_vertex(rows: Array, expectations: Array, atoms: Places, mass: Array) -> bool:
+    """Whether the masses at the atoms are what they should be: then, by duality, the weights are optimal."""
+    for j in range(mass.size):
+        rest = expectations[j]
+        for i in range(mass.size):
+            rest -= mass[i] * rows[atoms[i], j]
+        if not (abs(rest) <= DUAL_TOLERANCE and mass[j] >= -DUAL_TOLERANCE):
+            return False
     return True
 
 
 def _proof_points(grid: _Grid, proposal: Polynomial) -> Array:
     """The grid up to a point where ``P - line`` (UPPER) or ``line - P`` has no negative derivative, as it seems.
 
-    The line has F's height at the point and the slope that F ends with.
+    The line has F's height at the point, and the largest slope of F (UPPER) or about the slope of F there (LOWER).
     """
     points = np.sort(grid.points)
     sign, payoff = grid.constraints.sign, grid.constraints.payoff
     atoms = grid.points[grid.atoms[grid.atoms < grid.points.size]]
     tails = points[points > atoms.max()]
-    slope = float(payoff.value(points[-1:])[0] / points[-1])
+    heights = payoff.value(points[points >= atoms.max()])
     derivatives = sign * _taylor(proposal, tails)
-    derivatives[0] -= sign * payoff.value(tails)
-    derivatives[1] -= sign * slope
+    derivatives[0] -= sign * heights[1:]
+    if grid.constraints.side is Side.UPPER:
+        derivatives[1] -= payoff.line_beyond(float(points[-1]))[1]
+    else:
+        derivatives[1] += np.diff(heights) / np.diff(points[points >= atoms.max()])
     good = (derivatives >= 0.0).all(axis=0)
     last = tails[np.argmax(good)] if good.any() else points[-1]
-    return points[points <= last]
+    cells: Array = points[points <= last]
+    return cells
 
 
 def _taylor(polynomial: Polynomial, x: Array) -> Array:

@@ -15,6 +15,7 @@ import numpy as np
 from hockeystick.accountants.moment_majorant.base import ExactMoments, Payoff, Polynomial
 from hockeystick.accountants.moment_majorant.double_double import pair_of, rational
 from hockeystick.accountants.moment_majorant.proof_kernels import (
+    ERROR_ROUNDING,
     bernstein_coefficients,
     bernstein_weights,
     deficits,
@@ -25,7 +26,7 @@ from hockeystick.errors import InvalidInputError, VerificationError
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.types import Side
 
-QUARTERINGS = 7
+QUARTERINGS = 10
 """How often a cell may be cut into four; the gap of chord or tangent shrinks by 16 each time."""
 MOST_CELLS = 20_000
 """Cells looked at in all; beyond, the certificate does not close."""
@@ -33,6 +34,8 @@ CAUTION = 2.5
 """By how much bounds on rounding are multiplied while a repair is sought; the check itself uses them once."""
 CLOSE_ENOUGH = 1.01
 """A cell is not cut for less than this factor of a repair that some point needs however cells are cut."""
+FAR_OUT = 1e300
+"""Where tangents of F are its asymptote."""
 UNDERFLOW = 1e-300
 """More than a value of a line can lose at the end of the range of doubles."""
 
@@ -197,23 +200,28 @@ class _Claim:
         return np.stack([intercept + slope * left, intercept + slope * right, lost], axis=1)
 
     def _beyond(self, start: float) -> float:
-        """What the tail needs: the Taylor coefficients of the difference to one line about its start."""
-        place = np.array([start])
+        """What the tail needs: Taylor coefficients about its start of the difference to one line.
+
+        Below F that is the tangent at the start or, but for rounding, the asymptote, whichever is better.
+        """
         if self.side is Side.UPPER:
-            intercept, slope = self.payoff.line_beyond(start)
+            lines = [self.payoff.line_beyond(start)]
         else:
-            intercepts, slopes = self.payoff.line_below(place)
-            intercept, slope = float(intercepts[0]), float(slopes[0])
+            lines = list(zip(*self.payoff.line_below(np.array([start, FAR_OUT])), strict=True))
+        place = np.array([start])
         size = self._degree + 1
         values, errors = _padded(_taylor(self.polynomial, place), size)
         gain, uncertain = np.zeros((1, size)), np.zeros((1, size))
         if self.repair is not None:
             gain, uncertain = _padded(_taylor(self.repair, place), size)
-        line = np.zeros(size)
-        line[:2] = intercept + slope * start, slope
-        errors[0, 0] += 4.0 * UNIT_ROUNDOFF * (abs(intercept) + abs(slope) * start) + (UNDERFLOW if slope else 0.0)
-        missing = 1.01 * self.caution * errors - self._sign * (values - line)
-        return float(repairs_needed(missing[:, None, :], gain, uncertain, self.caution)[0][0])
+        missing = np.empty((1, len(lines), size))
+        for i, (intercept, slope) in enumerate(lines):
+            line, lost = np.zeros(size), np.zeros(size)
+            line[:2] = intercept + slope * start, slope
+            lost[0] = 4.0 * UNIT_ROUNDOFF * (abs(intercept) + abs(slope) * start) + (UNDERFLOW if slope else 0.0)
+            with np.errstate(over="ignore", invalid="ignore"):  # what is not a number proves nothing
+                missing[0, i] = ERROR_ROUNDING * self.caution * (errors[0] + lost) - self._sign * (values[0] - line)
+        return float(repairs_needed(missing, gain, uncertain, self.caution)[0][0])
 
     @property
     def _sign(self) -> float:

@@ -62,7 +62,9 @@ def taylor_coefficients(high: Array, low: Array, centre: float, places: Array) -
                     magnitude[k] += length * magnitude[k + 1]
         for k in range(size):
             values[cell, k] = a[k]
-            errors[cell, k] = abs(a_low[k]) if exact else abs(a_low[k]) + factor * magnitude[k]
+            errors[cell, k] = abs(a_low[k])
+            if not exact and k + 1 < used:  # the leading coefficient stays what it is
+                errors[cell, k] += factor * magnitude[k]
     return values, errors
 
 
@@ -137,9 +139,9 @@ def deficits(values: Array, bounds: Array, targets: Array, sign: float, caution:
             for j in range(size):
                 on_left = (size - 1 - j) / (size - 1) * left
                 on_right = j / (size - 1) * right
-                rounding = 4.0 * UNIT_ROUNDOFF * (abs(on_left) + abs(on_right))
-                if on_left != 0.0 and on_right != 0.0:
-                    rounding += UNDERFLOW * ROUNDING
+                rounding = 0.0
+                if 0 < j < size - 1 and (left != 0.0 or right != 0.0):  # exact at the ends
+                    rounding = 4.0 * UNIT_ROUNDOFF * (abs(on_left) + abs(on_right)) + UNDERFLOW * ROUNDING
                 uncertain = caution * ERROR_ROUNDING * (bounds[cell, j] + error + rounding)
                 result[cell, line, j] = uncertain - sign * (values[cell, j] - (on_left + on_right))
     return result

@@ -8,13 +8,14 @@ along the ring. Clusters grow
 * or bin by bin, with the last ``reach`` counts as the state: about ``reach C(largest + reach + 2, reach + 3)`` updates
   for each first bin; best for a narrow reach.
 
-One first bin stands for all where S is circulant. What is left are draws that leave no gap on the whole ring, only where
-``largest * reach >= bins``; they are looked at one by one. Everything is exact but for roundings, which are counted.
+One first bin stands for all where S is circulant. What is left are draws that leave no gap on the whole ring, only
+where ``largest * reach >= bins``; they are looked at one by one. Everything is exact but for roundings, which are
+counted.
 
 Proofs: ``docs/theory/moment-majorants/ring.md``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -27,7 +28,9 @@ from hockeystick.accountants.moment_majorant.base import ExactGram, ExactMoments
 from hockeystick.accountants.moment_majorant.double_double import ROUNDING, rational, two_product
 from hockeystick.accountants.moment_majorant.exponential import EXPONENTIAL_ERROR, exponential
 from hockeystick.accountants.moment_majorant.ring_kernels import (
+    Counts,
     add_chains,
+    along_ring,
     close_from,
     close_shared,
     first_bin,
@@ -109,7 +112,7 @@ def ring_moments(gram: ExactGram, largest: int, *, watch: Watch) -> ExactMoments
     clusters = clusters_by_bins(ring, watch) if by_bins else clusters_by_draws(ring, watch)
     total = with_gap(ring, clusters, watch)
     if needs_gapless(ring.bins, ring.reach, ring.largest):
-        total = total_of(np.stack([total, without_gap(ring, watch)], axis=2), np.ones(2))
+        total = _sum_of([total, without_gap(ring, watch)])
     values = [rational(float(total[0, m]), float(total[1, m])) for m in range(largest + 1)]
     return ExactMoments(
         values=tuple(value * factorial(m) / ring.bins**m for m, value in enumerate(values)),
@@ -205,6 +208,8 @@ def _exact_products(entries: Array, scale: float) -> tuple[Array, Array]:
 def clusters_by_bins(ring: Ring, watch: Watch) -> Array:
     """All clusters by first bin, mass and length less 1: shape (2, rows, a + 1, longest)."""
     clusters = np.zeros((2, ring.rows, ring.largest + 1, ring.longest))
+    if ring.longest == 0:
+        return clusters
     reciprocals = inverses(ring.largest)
     states, chunk_size = first_states(ring.largest, ring.reach)[-1], _chunk_size(ring.reach, ring.largest)
     old, new = np.zeros((2, states)), np.zeros((2, states))
@@ -237,14 +242,16 @@ def clusters_by_draws(ring: Ring, watch: Watch) -> Array:
 def with_gap(ring: Ring, clusters: Array, watch: Watch) -> Array:
     """All draws that leave a gap somewhere, by mass, from the clusters: shape (2, a + 1)."""
     watch.tick()
+    bins, reach = ring.bins, ring.reach
+    round_once = along_ring(clusters, 0, bins, reach)
     if ring.rows == 1:
-        return np.asarray(close_shared(clusters, ring.bins, ring.reach))
+        return np.asarray(close_shared(clusters, round_once, reach))
+    parts = [round_once[:, :, bins]]
     # the last jump of a ring read from p > 0 passes the seam, so p is below the longest jump
-    parts = []
-    for origin in range(min(ring.bins, ring.longest + ring.reach)):
+    for origin in range(1, min(bins, ring.longest + reach)):
         watch.tick()
-        parts.append(close_from(clusters, origin, ring.bins, ring.reach))
-    return np.asarray(total_of(np.stack(parts, axis=2), np.ones(len(parts))))
+        parts.append(close_from(clusters, along_ring(clusters, origin, bins - origin - 1, reach), origin, reach))
+    return _sum_of(parts)
 
 
 def without_gap(ring: Ring, watch: Watch) -> Array:
@@ -257,12 +264,18 @@ def without_gap(ring: Ring, watch: Watch) -> Array:
     first = max(bins - reach, 0)
     if ring.rows == 1:
         chains = _chains(ring, 0, first + 1, bins, watch)[:, :, first:]
-        return np.asarray(total_of(np.ascontiguousarray(chains), np.arange(bins - first, 0, -1.0)))
+        return _sum_of(np.moveaxis(chains, 2, 0), np.arange(bins - first, 0, -1.0))
     parts = []
     for start in range(bins - first):
         chains = _chains(ring, start, first + 1, bins - start, watch)[:, :, first:]
-        parts.append(total_of(np.ascontiguousarray(chains), np.ones(chains.shape[2])))
-    return np.asarray(total_of(np.stack(parts, axis=2), np.ones(len(parts))))
+        parts.append(_sum_of(np.moveaxis(chains, 2, 0)))
+    return _sum_of(parts)
+
+
+def _sum_of(parts: Sequence[Array] | Array, weights: Array | None = None) -> Array:
+    """``sum_x weights[x] parts[x]``, weights small whole numbers; shape (2, a + 1)."""
+    whole = np.ascontiguousarray(parts)
+    return np.asarray(total_of(whole, np.ones(len(whole)) if weights is None else weights))
 
 
 def _chains(ring: Ring, start: int, least: int, most: int, watch: Watch) -> Array:
@@ -275,7 +288,7 @@ def _chains(ring: Ring, start: int, least: int, most: int, watch: Watch) -> Arra
     return table
 
 
-def _beginnings(reach: int, largest: int) -> Iterator[Array]:
+def _beginnings(reach: int, largest: int) -> Iterator[Counts]:
     """All sequences of so many first steps that a piece of work is short."""
     for steps in product(range(reach + 1), repeat=_cut(reach, largest)):
         yield np.array(steps, dtype=np.int64)

@@ -28,6 +28,7 @@ from hockeystick.laws.law import Array
 
 Counts = NDArray[np.int64]
 
+
 @njit(cache=True)
 def _gather(total: Array, total_low: Array, weight: float, weight_low: float, source: Array, source_low: Array) -> None:
     """``total += weight source``, element by element."""
@@ -41,6 +42,12 @@ def _add(total: Array, total_low: Array, source: Array, source_low: Array) -> No
     """``total += source``."""
     for k in range(total.size):
         total[k], total_low[k] = add_positive(total[k], total_low[k], source[k], source_low[k])
+
+
+@njit(cache=True)
+def _clear(high: Array, low: Array) -> None:
+    for k in range(high.size):
+        high[k], low[k] = 0.0, 0.0
 
 
 @njit(cache=True)
@@ -115,28 +122,25 @@ def _following(counts: Counts, partial: Array, total: int, largest: int, powers:
     counts[place] += 1
     for j in range(place, counts.size):
         n = counts[j]
-        partial[0, j + 1], partial[1, j + 1] = multiply(
-            partial[0, j], partial[1, j], powers[0, j, n], powers[1, j, n]
-        )
+        partial[0, j + 1], partial[1, j + 1] = multiply(partial[0, j], partial[1, j], powers[0, j, n], powers[1, j, n])
     return total + 1
 
 
 @njit(cache=True)
 def first_bin(state: Array, clusters: Array, own: Array) -> None:
-    """The clusters of length 1: into ``state``, shape (2, states), and ``clusters``, shape (2, largest + 1, lengths)."""
+    """Clusters of length 1: into ``state``, shape (2, states), and ``clusters``, shape (2, largest + 1, lengths)."""
     largest = own.shape[1] - 1
-    state[:] = 0.0
-    place = first_states(largest, 1)
+    _clear(state[0], state[1])
+    place = 0
     for r in range(1, largest + 1):
+        place += largest - r + 2  # the states with a latest count r - 1
         for part in range(2):
-            state[part, place[r]] = own[part, r]
+            state[part, place] = own[part, r]
             clusters[part, r, 0] = own[part, r]
 
 
 @njit(cache=True, nogil=True)
-def next_bin(
-    old: Array, new: Array, clusters: Array, length: int, powers: Array, own: Array, chunk_size: int
-) -> None:
+def next_bin(old: Array, new: Array, clusters: Array, length: int, powers: Array, own: Array, chunk_size: int) -> None:
     """Clusters one bin longer: draws the bin 0, 1, ... times; windows that become all zero are dropped.
 
     Args:
@@ -156,12 +160,13 @@ def next_bin(
     kept, drops = min(length, reach - 1), length >= reach
     budget, new_budget = largest - before, largest - before - shift
     place = first_states(new_budget, kept + 1)
-    new[:, : place[-1]] = 0.0
+    _clear(new[0, : place[-1]], new[1, : place[-1]])
     prefix = np.zeros(kept, dtype=np.int64)
     partial = np.zeros((2, kept + 1))
-    partial[0] = 1.0
+    for j in range(kept + 1):
+        partial[0, j] = 1.0
     grown, chunk, waiting = np.zeros((2, largest + 1)), np.zeros((2, largest + 1)), 0
-    source, mass = 0, 0
+    source, mass = 0, prefix.sum()
     while mass >= 0:
         room = budget - mass
         for x in range(room + 1 if drops else 1):
@@ -207,11 +212,12 @@ def next_bin(
         waiting += 1
         if waiting == chunk_size:
             _add(grown[0], grown[1], chunk[0], chunk[1])
-            chunk[:] = 0.0
+            _clear(chunk[0], chunk[1])
             waiting = 0
         mass = _following(prefix, partial, mass, budget, powers)
     _add(grown[0], grown[1], chunk[0], chunk[1])
-    clusters[:, :, length] = grown
+    for m in range(largest + 1):
+        clusters[0, m, length], clusters[1, m, length] = grown[0, m], grown[1, m]
 
 
 # Draw by draw. A chain is a sequence of bins 0 = p_1 <= p_2 <= ..., counted from its start, with steps of at most
@@ -246,7 +252,8 @@ def _draw(
     row = (start + p) % factors.shape[1]
     last = min(p + (reciprocals.shape[1] - 2 - level) * reach, most - 1)  # as far as the remaining draws go
     middle = min(p + reach, last)
-    new[:, middle + 1 : last + 1] = old[:, middle + 1 : last + 1]
+    for x in range(middle + 1, last + 1):
+        new[0, x], new[1, x] = old[0, x], old[1, x]
     _multiply_field(new, old, p, middle + 1, factors[0, row], factors[1, row])
     # from here on p is near the other way round; always beyond ``middle``
     _multiply_field(new, old, p + bins - wrapped.shape[2], last + 1, wrapped[0, row], wrapped[1, row])
@@ -256,9 +263,7 @@ def _draw(
 def _multiply_field(new: Array, old: Array, begin: int, end: int, factor: Array, factor_low: Array) -> None:
     """``new = old factor`` at the places begin..end-1, where ``factor`` starts with that of ``begin``."""
     for k in range(end - begin):
-        new[0, begin + k], new[1, begin + k] = multiply(
-            old[0, begin + k], old[1, begin + k], factor[k], factor_low[k]
-        )
+        new[0, begin + k], new[1, begin + k] = multiply(old[0, begin + k], old[1, begin + k], factor[k], factor_low[k])
 
 
 @njit(cache=True)
@@ -306,7 +311,7 @@ def _last_two(
     for x in range(q, end + 1):
         w, w_low = multiply(inner[0, x], inner[1, x], field[0, x], field[1, x])
         table[0, largest, x], table[1, largest, x] = add_positive(table[0, largest, x], table[1, largest, x], w, w_low)
-    inner[:, q : end + 1] = 0.0
+    _clear(inner[0, q : end + 1], inner[1, q : end + 1])
 
 
 @njit(cache=True, nogil=True)
@@ -334,10 +339,12 @@ def add_chains(
     largest, reach, most = table.shape[1] - 1, factors.shape[2] - 1, table.shape[2]
     root = steps.size + 1
     # by number of draws: where a chain ends, how often in a row, where the next draw comes, its weight and field
-    place, repeats, upcoming = np.zeros((3, largest), dtype=np.int64)
+    counts = np.zeros((3, largest), dtype=np.int64)
+    place, repeats, upcoming = counts[0], counts[1], counts[2]
     weight, field = np.zeros((2, largest)), np.zeros((largest, 2, most))
     weight[0, 0] = 1.0
-    field[0, 0] = 1.0
+    for x in range(most):
+        field[0, 0, x] = 1.0
     partial = np.zeros((largest, 2, largest + 1, most))  # sums over what follows a chain
     inner = np.zeros((2, most))
     p = 0
@@ -347,21 +354,24 @@ def add_chains(
         if p >= most or p + (largest - 1 - level) * reach < least - 1:
             return
         _draw(level, p, place, repeats, weight, field, start, bins, factors, wrapped, reciprocals)
-        if not steps[level:].any():
-            partial[root - 1, :, level + 1, p] = weight[:, level + 1]
+        if steps[level:].sum() == 0:
+            partial[root - 1, 0, level + 1, p] = weight[0, level + 1]
+            partial[root - 1, 1, level + 1, p] = weight[1, level + 1]
     level = root
     upcoming[level] = max(p, least - 1 - (largest - 1 - level) * reach)
     while level >= root:
         q, above, here = place[level], partial[level - 1], partial[level]
         p = upcoming[level]
         if level == largest - 2:
-            _last_two(above, inner, field[level], weight[:, level], q, repeats[level], least, start, factors, reciprocals)
+            _last_two(
+                above, inner, field[level], weight[:, level], q, repeats[level], least, start, factors, reciprocals
+            )
             level -= 1
         elif p > min(q + reach, most - 1):
             for m in range(level + 1, largest + 1):
                 end = min(q + (m - level) * reach, most - 1) + 1
                 _add(above[0, m, q:end], above[1, m, q:end], here[0, m, q:end], here[1, m, q:end])
-                here[:, m, q:end] = 0.0
+                _clear(here[0, m, q:end], here[1, m, q:end])
             level -= 1
         else:
             upcoming[level] += 1
@@ -378,8 +388,8 @@ def add_chains(
 # Along the ring.
 
 
-@njit(cache=True)
-def _along(clusters: Array, origin: int, steps: int, reach: int) -> Array:
+@njit(cache=True, nogil=True)
+def along_ring(clusters: Array, origin: int, steps: int, reach: int) -> Array:
     """``result[:, m, n]``: all counts of mass m on the bins origin..origin+n-1 after and before a gap.
 
     The last ``reach`` bins of the n are such a gap; n = 0 is the empty one. The bins must not pass the seam. Shape
@@ -396,7 +406,7 @@ def _along(clusters: Array, origin: int, steps: int, reach: int) -> Array:
         row, room = (origin + n) % rows, min(longest, steps - n - reach)
         for m in range(1, largest + 1):
             count = max(min(room, 1 + (m - 1) * reach), 0)  # lengths of clusters of at most m draws
-            jumps[:, :count] = 0.0
+            _clear(jumps[0, :count], jumps[1, :count])
             for k in range(1, m + 1):
                 length = max(min(room, 1 + (k - 1) * reach), 0)
                 _gather(
@@ -424,13 +434,15 @@ def _join(cluster: Array, rest: Array) -> Array:
 
 
 @njit(cache=True, nogil=True)
-def close_shared(clusters: Array, bins: int, reach: int) -> Array:
+def close_shared(clusters: Array, along: Array, reach: int) -> Array:
     """All counts on the ring with a gap, by mass; ``clusters`` has a single row. Shape (2, largest + 1).
+
+    ``along`` is :func:`along_ring` from bin 0 all the way round.
 
     Read round the ring from the first place p >= 0 that follows a gap. Either p = 0, or the last jump (a cluster and
     the gap after it, ell bins) goes from before the seam to p > 0: ell - 1 values of p.
     """
-    along = _along(clusters, 0, bins, reach)
+    bins = along.shape[2] - 1
     total = along[:, :, bins].copy()
     for length in range(1, clusters.shape[3] + 1):
         jump = length + reach
@@ -440,14 +452,14 @@ def close_shared(clusters: Array, bins: int, reach: int) -> Array:
 
 
 @njit(cache=True, nogil=True)
-def close_from(clusters: Array, origin: int, bins: int, reach: int) -> Array:
-    """The same for one place p = origin, where every bin has a row of clusters of its own."""
-    if origin == 0:
-        whole: Array = _along(clusters, 0, bins, reach)[:, :, bins].copy()
-        return whole
-    along = _along(clusters, origin, bins - origin - 1, reach)
+def close_from(clusters: Array, along: Array, origin: int, reach: int) -> Array:
+    """The same for one place p = origin > 0, where every bin has a row of clusters of its own.
+
+    ``along`` is :func:`along_ring` from p to the last bin but one; the jump that passes the seam comes after it.
+    """
+    bins = origin + along.shape[2]
     total = np.zeros(along.shape[:2])
-    for done in range(bins - origin):
+    for done in range(along.shape[2]):
         length = bins - done - reach
         if 1 <= length <= clusters.shape[3]:
             joined = _join(clusters[:, origin + done, :, length - 1], along[:, :, done])
@@ -457,8 +469,8 @@ def close_from(clusters: Array, origin: int, bins: int, reach: int) -> Array:
 
 @njit(cache=True)
 def total_of(parts: Array, weights: Array) -> Array:
-    """``sum_x weights[x] parts[:, :, x]`` with weights that are exact; shape (2, parts.shape[1])."""
-    result = np.zeros(parts.shape[:2])
-    for x in range(parts.shape[2]):
-        _gather(result[0], result[1], weights[x], 0.0, parts[0, :, x], parts[1, :, x])
+    """``sum_x weights[x] parts[x]`` with weights that are exact; parts of shape (n, 2, largest + 1)."""
+    result = np.zeros(parts.shape[1:])
+    for x in range(parts.shape[0]):
+        _gather(result[0], result[1], weights[x], 0.0, parts[x, 0], parts[x, 1])
     return result

@@ -1,0 +1,166 @@
+"""Moments on cells against the sum over all draws, against integrals, and against moments of the whole."""
+
+from fractions import Fraction
+from itertools import combinations_with_replacement
+from math import factorial, inf
+
+import mpmath
+import numpy as np
+import pytest
+
+from hockeystick.accountants.bin_moments import banded_moments
+from hockeystick.accountants.moment_majorant.base import ExactGram
+from hockeystick.accountants.moment_majorant.cell_kernels import (
+    DIVISION_ROUNDING,
+    FARTHEST,
+    TAIL_ERROR,
+    divide,
+    normal_tail,
+)
+from hockeystick.accountants.moment_majorant.cell_moments import (
+    cell_cost,
+    cell_moments,
+    standard_edges,
+    whole_moments,
+    why_no_cells,
+)
+from hockeystick.errors import UnsupportedError
+from hockeystick.watch import Watch
+
+
+def ring_gram(rings: tuple[float, ...], bins: int, scale: float, common: float) -> ExactGram:
+    place = np.arange(bins)
+    distance = np.abs(place[:, None] - place[None, :])
+    row = np.zeros(bins)
+    row[: len(rings)] = rings
+    return ExactGram(entries=row[np.minimum(distance, bins - distance)], scale=scale, common=common)
+
+
+def exact(high: float, low: float) -> mpmath.mpf:
+    return mpmath.mpf(high) + mpmath.mpf(low)
+
+
+def number(value: Fraction) -> mpmath.mpf:
+    return mpmath.mpf(value.numerator) / value.denominator
+
+
+def summed(gram: ExactGram, largest: int, edges: list[float]) -> list[list[mpmath.mpf]]:
+    """The sum over all draws as the note of the module has it, one multiset after the other."""
+    bins = gram.bins
+    rest = [
+        [
+            mpmath.mpf(gram.scale) * (mpmath.mpf(float(gram.entries[i, j])) - mpmath.mpf(gram.common))
+            for j in range(bins)
+        ]
+        for i in range(bins)
+    ]
+    root = mpmath.sqrt(rest[0][0])
+    ends = [-mpmath.inf, *map(mpmath.mpf, edges), mpmath.inf]
+    result = [[mpmath.mpf(0)] * (largest + 1) for _ in range(len(ends) - 1)]
+    for k in range(largest + 1):
+        for draws in combinations_with_replacement(range(bins), k):
+            counts = [draws.count(i) + (i == 0) for i in range(bins)]
+            exponent = sum(rest[i][i] * counts[i] * (counts[i] - 1) / 2 for i in range(bins))
+            exponent += sum(rest[i][j] * counts[i] * counts[j] for i in range(bins) for j in range(i + 1, bins))
+            ways = mpmath.mpf(factorial(k)) / mpmath.mpf(bins) ** k
+            for i in range(bins):
+                ways /= factorial(draws.count(i))
+            mean = sum(rest[0][j] * counts[j] for j in range(bins))
+            for c in range(len(ends) - 1):
+                tails = [mpmath.erfc((end - mean) / root / mpmath.sqrt(2)) / 2 for end in ends[c : c + 2]]
+                result[c][k] += ways * mpmath.exp(exponent) * (tails[0] - tails[1])
+    return result
+
+
+@pytest.mark.parametrize("z", [0.0, 1e-12, 0.3, 1.0, 5.5, 12.5, 12.566370614359172, 12.57, 13.7, 24.1, FARTHEST])
+def test_tail_is_as_close_as_it_says(z: float) -> None:
+    with mpmath.workdps(60):
+        expected = mpmath.erfc(mpmath.mpf(z) / mpmath.sqrt(2)) / 2
+        assert abs(exact(*normal_tail(z, 0.0)) / expected - 1) <= TAIL_ERROR
+        moved = mpmath.erfc((mpmath.mpf(z) + mpmath.mpf(z) * 2.0**-54) / mpmath.sqrt(2)) / 2
+        assert abs(exact(*normal_tail(z, z * 2.0**-54)) / moved - 1) <= TAIL_ERROR
+
+
+def test_quotients_are_as_close_as_they_say() -> None:
+    random = np.random.default_rng(3)
+    for a, b in np.exp(random.uniform(-40, 40, (50, 2))):
+        low, below = a * 2.0**-54 * random.uniform(-1, 1), b * 2.0**-54 * random.uniform(-1, 1)
+        value = Fraction(divide(a, low, b, below)[0]) + Fraction(divide(a, low, b, below)[1])
+        expected = (Fraction(a) + Fraction(low)) / (Fraction(b) + Fraction(below))
+        assert abs(value / expected - 1) <= DIVISION_ROUNDING
+
+
+@pytest.mark.parametrize(
+    ("rings", "bins", "scale", "common", "largest"),
+    [
+        ((1.5, 0.7, 0.2), 7, 0.8, 0.1, 3),  # windows on both sides, with room between
+        ((1.5, 0.7, 0.4), 5, 2.3, 0.3, 4),  # the smallest ring for its reach: no bin is independent of bin 0
+        ((2.0, 0.5), 4, 1.7, 0.2, 4),
+        ((1.0,), 3, 3.0, 0.1, 3),
+    ],
+)
+def test_cells_agree_with_the_sum_over_all_draws(
+    rings: tuple[float, ...], bins: int, scale: float, common: float, largest: int
+) -> None:
+    gram = ring_gram(rings, bins, scale, common)
+    edges = standard_edges(gram, np.array([-3.0, -0.4, 0.1, 3.0]))
+    cells = cell_moments(gram, largest, edges, watch=Watch())
+    assert len(cells.moments) == edges.size + 1
+    with mpmath.workdps(50):
+        for known, expected in zip(cells.moments, summed(gram, largest, edges.tolist()), strict=True):
+            assert known.error <= Fraction(10) ** -24
+            for value, true in zip(known.values, expected, strict=True):
+                assert abs(number(value) - true) <= number(known.error) * number(value)
+
+
+def test_cells_are_integrals_of_the_mixture() -> None:
+    """b = 3 under the law of the drawn bin: u_0 by Gauss and Legendre on the cell, the others by Gauss and Hermite."""
+    gram = ring_gram((1.4, 0.5), 3, 0.5, 0.2)
+    rest = gram.scale * (gram.entries - gram.common)
+    edges = standard_edges(gram, np.array([-0.7, 0.9]))
+    cells = cell_moments(gram, 3, edges, watch=Watch())
+    place, weight = np.polynomial.legendre.leggauss(40)
+    w = 0.5 * (edges[0] + edges[1]) + 0.5 * (edges[1] - edges[0]) * place
+    weight = weight * 0.5 * (edges[1] - edges[0])
+    density = weight * np.exp(-0.5 * (w - rest[0, 0]) ** 2 / rest[0, 0]) / np.sqrt(2 * np.pi * rest[0, 0])
+    slope = rest[1:, 0] / rest[0, 0]
+    root = np.linalg.cholesky(rest[1:, 1:] - np.outer(slope, rest[0, 1:]))
+    nodes, masses = np.polynomial.hermite_e.hermegauss(40)
+    masses = masses / masses.sum()
+    first, second = np.meshgrid(nodes, nodes, indexing="ij")
+    # under the tilt the mean of u is rest[:, 0], so given u_0 = w it is slope * w: the same as without
+    u = (
+        slope[:, None, None, None] * w[:, None, None]
+        + np.einsum("ij,jxy->ixy", root, np.stack([first, second]))[:, None]
+    )
+    terms = np.exp(u - 0.5 * rest[0, 0]).sum(axis=0) + np.exp(w - 0.5 * rest[0, 0])[:, None, None]
+    for k in range(4):
+        integral = np.einsum("w,x,y,wxy->", density, masses, masses, (terms / 3.0) ** k)
+        assert float(cells.moments[1].values[k]) == pytest.approx(integral, rel=1e-10)
+
+
+def test_all_cells_together_are_the_moments_of_the_whole() -> None:
+    gram = ring_gram((1.5, 0.8, 0.3), 40, 0.7, 0.06)
+    cells = cell_moments(gram, 5, standard_edges(gram, np.linspace(-4.0, 5.0, 9)), watch=Watch())
+    whole = whole_moments(cells, gram)
+    assert whole.values[0] == 1
+    assert abs(whole.values[1] - 1) <= whole.error
+    logs = banded_moments(gram.scale * gram.entries, 3, 6).values
+    for k in range(2, 7):
+        assert float(whole.values[k]) == pytest.approx(np.exp(logs[k - 2]), rel=1e-9)
+
+
+def test_what_is_not_covered_is_refused() -> None:
+    uneven = ring_gram((1.5, 0.7), 7, 1.0, 0.1).entries.copy()
+    uneven[2, 3] = uneven[3, 2] = 0.6
+    refused = [
+        (ExactGram(entries=uneven, scale=1.0, common=0.0), 3),
+        (ring_gram((1.5, 0.7, 0.3), 4, 1.0, 0.1), 3),
+        (ring_gram((1.5, 0.7), 9, 50.0, 0.1), 6),
+        (ring_gram((1.0,), 1, 1.0, 0.0), 3),
+    ]
+    for gram, largest in refused:
+        assert why_no_cells(gram, largest) is not None
+        assert cell_cost(gram, largest, 10) == inf
+        with pytest.raises(UnsupportedError):
+            cell_moments(gram, largest, np.array([0.0]), watch=Watch())
