@@ -1,25 +1,26 @@
 """Schuchardt, Kalinin (2026): Sampling-free privacy accounting for matrix mechanisms under random allocation.
 
-Figures 1 to 6, which method needs the least noise at which epsilon, and the paper's statements judged by our numbers.
+Figures 1 to 6, which method needs the least noise at which epsilon, how far apart their bounds are, and the paper's
+statements judged by our numbers.
 Every accountant that is registered for balls-in-bins with correlated noise takes part, in Figures 2 and 3 by sampling
 too.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
-from math import exp, isnan, log, nan, sqrt
 from typing import Any
 
 import numpy as np
 
-import hockeystick as hs
-from hockeystick.report.curves import PLOT_NODES, Axes, Curve, Series, publish_panels
+from hockeystick.report.curves import Axes, Curve, Series, publish_panels
 from hockeystick.report.papers import Output
 from hockeystick.report.plot import new_figure
 
+from .gaps import gaps, methods
 from .runs import (
+    BAND,
     BINS,
-    DELTA,
     EPOCHS,
     GRAMS,
     PANELS,
@@ -27,16 +28,13 @@ from .runs import (
     POSTERIORS,
     SAMPLES,
     STRATEGIES,
-    UPPER,
     allocation_bounds,
     by_distance,
     family_bounds,
     gram_of,
     mechanism,
     panel_series,
-    registered_curves,
     simulated,
-    steady,
     steps_shown,
 )
 from .statements import numbers
@@ -82,7 +80,27 @@ def noise_figure(output: Output, points: int = POINTS, *, name: str) -> None:
             swapped=True,
         )
         panels[letter] = (panel_series(output, points, name, letter), axes)
-    publish_panels(output, name, panels)
+    bands = [band_of(series) for series, _ in panels.values()]
+    publish_panels(Shaded(output.directory, output.watch, output.lines, bands), name, panels)
+
+
+@dataclass
+class Shaded(Output):
+    """An output that fills a band on every panel: places, and the ends of the band there."""
+
+    bands: Sequence[tuple[Sequence[float], Sequence[float], Sequence[float]]] = ()
+
+    def figure(self, name: str, figure: Any) -> None:
+        """Write a PNG file."""
+        for plot, (places, lower, upper) in zip(figure.axes, self.bands, strict=True):
+            plot.fill_betweenx(places, lower, upper, color=BAND, alpha=0.6, linewidth=0.0, zorder=0.5)
+        super().figure(name, figure)
+
+
+def band_of(series: Series) -> tuple[Sequence[float], Sequence[float], Sequence[float]]:
+    """Where a panel is to be shaded: from the best deterministic lower bound to the best upper one."""
+    best = {curve.column: values for curve, values in series.values.items() if curve.method == "best"}
+    return series.places, best["best_lower"], best["best_upper"]
 
 
 # --- Figures 4 and 6 --------------------------------------------------------------------------------------------------
@@ -148,82 +166,6 @@ def histogram_figure(output: Output, points: int = SAMPLES) -> None:
     output.table("figure-5", ["step", "from", "to", "density"], rows)
 
 
-# --- where each method wins -------------------------------------------------------------------------------------------
-
-EPSILONS = (8.0, 4.0, 2.0, 1.0, 0.5, 0.25)
-LOOSENESS = 0.99
-"""The epsilon that a noise multiplier of the table is certified for, over the one asked for, at least."""
-TRIES = 30
-CONTESTS: dict[str, tuple[str, int, int]] = {
-    "BSR, p=4, N=1000, k=10": ("BSR, p=4", 100, 10),
-    "BSR, p=64, N=100, k=1": ("BSR, p=64", 100, 1),
-    "BandMF, p=64, N=100, k=1": ("BandMF, p=64", 100, 1),
-}
-
-
-def methods(output: Output, points: int = len(EPSILONS)) -> None:
-    """The noise multiplier that each method certifies for epsilon, and the method that needs the least."""
-    found: list[tuple[str, str, str, dict[str, float]]] = []
-    for name, (strategy, bins, epochs) in CONTESTS.items():
-        run = partial(mechanism, STRATEGIES[strategy], bins, epochs)
-        needed: dict[str, list[float]] = {}
-        for curve in registered_curves(run, 1.0):
-            best = np.fmin.reduce([values for column, values in needed.items() if column.endswith("_upper")] or [[1.0]])
-            starts = np.broadcast_to(np.nan_to_num(best, nan=1.0), points).tolist()
-            needed[curve.column] = noise_needed(curve, EPSILONS[:points], starts, output)
-        for i, epsilon in enumerate(EPSILONS[:points]):
-            at = {column: values[i] for column, values in needed.items() if not isnan(values[i])}
-            uppers = [column for column in at if column.endswith("_upper")]
-            winner = min(uppers, key=lambda column: at[column]).removesuffix("_upper")
-            found.append((name, f"{epsilon:g}", winner, at))
-    columns = list(dict.fromkeys(column for *_, at in found for column in at))
-    header = ["mechanism", "epsilon", "least_noise", *columns]
-    output.table("methods", header, [[*row, *(at.get(column, "") for column in columns)] for *row, at in found])
-    shown = [[*row, *(f"{at[column]:.4g}" if column in at else "" for column in columns)] for *row, at in found]
-    widths = [max(len(row[i]) for row in [header, *shown]) for i in range(len(header))]
-    for row in [header, *shown]:
-        output.lines.append("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
-
-
-def noise_needed(curve: Curve, epsilons: Sequence[float], starts: Sequence[float], output: Output) -> list[float]:
-    """For each epsilon the noise multiplier of a method, on the side of its bound. nan where none is found.
-
-    Upper: one at which the method certifies at most epsilon, and at least 0.99 epsilon. Lower: one at which it shows
-    that at least epsilon is spent, and at most 1.01 epsilon.
-
-    Args:
-        starts: for each epsilon where to begin the search, until there are values to go by.
-    """
-    settings = hs.Settings(hs.Resolution(PLOT_NODES, DELTA), steady(output).watch)
-    seen: dict[float, float] = {}
-
-    def search(epsilon: float, sigma: float) -> float:
-        least, most = (LOOSENESS * epsilon, epsilon) if curve.side is UPPER else (epsilon, epsilon / LOOSENESS)
-        for _ in range(TRIES):
-            sigma = near(seen, sqrt(least * most), sigma)
-            output.watch.tick()
-            value = hs.bound(curve.mechanism(sigma), curve.method, side=curve.side, settings=settings).epsilon(DELTA)
-            if least <= value <= most:
-                return sigma
-            if 0.0 < value < float("inf"):
-                seen[sigma] = value
-            else:
-                sigma *= 2.0 if value > epsilon else 0.5
-        return nan
-
-    return [search(epsilon, start) for epsilon, start in zip(epsilons, starts, strict=True)]
-
-
-def near(seen: Mapping[float, float], epsilon: float, otherwise: float) -> float:
-    """The noise multiplier for epsilon by the line through the two nearest values seen, in logarithms."""
-    closest = sorted(seen, key=lambda sigma: abs(log(seen[sigma] / epsilon)))[:2]
-    if not closest:
-        return otherwise
-    (x, y), *more = [(log(sigma), log(seen[sigma] / epsilon)) for sigma in closest]
-    slope = max(((x - other_x) / (y - other_y) for other_x, other_y in more if other_y != y), default=-1.0)
-    return exp(x - y * min(max(slope, -2.0), -0.2))
-
-
 FIGURES = {
     "figure-1": gram_figure,
     "figure-2": partial(noise_figure, name="figure-2"),
@@ -232,5 +174,6 @@ FIGURES = {
     "figure-5": histogram_figure,
     "figure-6": partial(posterior_figure, name="figure-6"),
     "methods": methods,
+    "gaps": gaps,
     "numbers": numbers,
 }

@@ -1,6 +1,6 @@
 """What the figures are about: the mechanisms, their methods, and the numbers that figures and statements share."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from math import nan
@@ -16,11 +16,11 @@ from hockeystick.accountants.conditional_composition import conditional_profiles
 from hockeystick.accountants.monte_carlo.options import MonteCarlo
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.bounds import Question
-from hockeystick.errors import BudgetExceededError
+from hockeystick.errors import BudgetExceededError, UnsupportedError
 from hockeystick.execution import executor
 from hockeystick.laws.profile import smallest_epsilon
 from hockeystick.pairs.registry import dominating_pair
-from hockeystick.report.curves import PLOT_NODES, Curve, Series, sweep
+from hockeystick.report.curves import PLOT_NODES, Curve, Series
 from hockeystick.report.papers import Output
 from hockeystick.watch import Watch
 
@@ -38,6 +38,9 @@ RATIO = 0.2
 """Of the two Monte Carlo bounds in delta, which is a few percent in epsilon."""
 SAMPLING_SECONDS = 30.0
 """For a point, many times what it takes: the samples, and so the figure, depend on the seed alone."""
+
+EFFORT = 1.0
+"""Of the accountants that plan theirs: a tenth of the usual one, so that a figure takes minutes."""
 
 Run = Callable[[float], hs.Mechanism]
 
@@ -96,12 +99,20 @@ PANELS: dict[str, dict[str, tuple[str, int, int, tuple[float, float]]]] = {
 }
 """Strategy, bins, epochs and the noise multipliers between which the curves run."""
 
+BAND = "#e9d8a6"
 STYLES: dict[str, tuple[str, dict[str, Any]]] = {
     "gaussian_upper": ("no amplification", {"color": "black", "linestyle": "--", "linewidth": 1.0}),
     "bin_renyi_upper": ("Rényi", {"color": "#009e73"}),
     "conditional_composition_upper": ("conditional composition", {"color": "#d55e00"}),
     "comparison_upper": ("comparison, upper", {"color": "#0072b2"}),
     "comparison_lower": ("comparison, lower", {"color": "#003a63", "linestyle": (0, (2, 2))}),
+    "moment_majorant_upper": ("moment majorant, upper", {"color": "#e69f00"}),
+    "moment_majorant_lower": ("moment majorant, lower", {"color": "#a06e00", "linestyle": (0, (2, 2))}),
+    "moment_majorant_cells_upper": ("moment majorant on cells, upper", {"color": "#56b4e9"}),
+    "moment_majorant_cells_lower": (
+        "moment majorant on cells, lower",
+        {"color": "#2f7fae", "linestyle": (0, (2, 2))},
+    ),
     "monte_carlo_upper": (
         f"Monte Carlo (a curve fails with probability at most {FAILURE:g})",
         {"color": "#cc79a7", "linewidth": 1.0},
@@ -110,7 +121,8 @@ STYLES: dict[str, tuple[str, dict[str, Any]]] = {
         f"Monte Carlo (a curve fails with probability at most {FAILURE:g})",
         {"color": "#cc79a7", "linewidth": 1.0},
     ),
-    "best_upper": ("best upper bound", {"color": "#e9d8a6", "linewidth": 6.0, "zorder": 1}),
+    "best_upper": ("between the best deterministic bounds", {"color": BAND, "linewidth": 3.0, "zorder": 1}),
+    "best_lower": ("between the best deterministic bounds", {"color": BAND, "linewidth": 3.0, "zorder": 1}),
     NOT_CERTIFIED: ("conditional composition, the paper's allocation (not certified)", {"color": "#d55e00", "ls": ":"}),
 }
 """Legend and line of the known columns; others are drawn as they come."""
@@ -157,17 +169,38 @@ def panel_series(output: Output, points: int, figure: str, letter: str) -> Serie
 
 
 def methods_at(run: Run, places: Sequence[float], output: Output) -> Series:
-    """All registered methods, the paper's allocation of failure probability, and the best upper bound of all."""
-    known = sweep(registered_curves(run, places[0]), places, Question(delta=DELTA), steady(output))
-    certified = {**known.values, **monte_carlo_band(run, places, output)}
-    uppers = [values for curve, values in certified.items() if curve.side is UPPER]
-    best = np.fmin.reduce(np.array(uppers), axis=0)
+    """All registered methods, the best deterministic bounds, and the paper's allocation of failure probability."""
+    known = deterministic_at(run, places, output)
     paper = [paper_epsilon(run(place), output) for place in places]
-    extra = {
-        titled(run, "best_upper", method="best"): best.tolist(),
-        titled(run, NOT_CERTIFIED, method="conditional_composition"): paper,
+    extra = {titled(run, NOT_CERTIFIED, method="conditional_composition"): paper}
+    return Series(places, {**known, **best_of(run, known), **monte_carlo_band(run, places, output), **extra})
+
+
+def deterministic_at(run: Run, places: Sequence[float], output: Output) -> dict[Curve, list[float]]:
+    """epsilon at every place by every side of every deterministic accountant; nan where there is no bound."""
+    found = {
+        curve: [epsilon_of(curve, place, output) for place in places] for curve in registered_curves(run, places[0])
     }
-    return Series(places, {**certified, **extra})
+    return {curve: [value if np.isfinite(value) else nan for value in values] for curve, values in found.items()}
+
+
+def epsilon_of(curve: Curve, sigma: float, output: Output, effort: float = EFFORT) -> float:
+    """The bound of a deterministic accountant at a noise multiplier; nan where it does not apply, perhaps infinite."""
+    output.watch.tick()
+    settings = hs.Settings(hs.Resolution(PLOT_NODES, DELTA), steady(output).watch, effort=effort)
+    try:
+        return hs.bound(curve.mechanism(sigma), curve.method, side=curve.side, settings=settings).epsilon(DELTA)
+    except UnsupportedError:
+        return nan
+
+
+def best_of(run: Run, known: Mapping[Curve, Sequence[float]]) -> dict[Curve, list[float]]:
+    """The smallest of the upper bounds and the largest of the lower ones, at every place."""
+    best = {}
+    for side, better in ((UPPER, np.fmin), (LOWER, np.fmax)):
+        values = [values for curve, values in known.items() if curve.side is side]
+        best[titled(run, f"best_{side.value}", method="best", side=side)] = better.reduce(np.array(values)).tolist()
+    return best
 
 
 def monte_carlo_band(run: Run, places: Sequence[float], output: Output) -> dict[Curve, list[float]]:

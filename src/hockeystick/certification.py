@@ -30,6 +30,8 @@ DEFAULT_BUDGET = 60.0
 """Seconds; what is not done by then is left out."""
 GAP_GOAL = 1e-3
 """Relative two-sided gap at which certify stops looking for a better bound."""
+HEAVY, HEAVY_GOAL = 2.0, 5e-3
+"""Methods that cost more than so many seconds are run only while the gap is above this."""
 EPSILON_NODES = 68
 DELTA_NODES = 92
 """Nodes per unit of score when epsilon, or delta, is asked for: a gap in epsilon is a far larger one in delta."""
@@ -225,7 +227,8 @@ def run_accountants(
 
     Args:
         methods: the accountants allowed for upper bounds; None for all.
-        goal: leave out what is left once the two sides meet within this relative gap; None to run all.
+        goal: leave out what is left once the two sides meet within this relative gap, and heavy methods before that;
+            None to run all.
         sides: which sides are wanted.
     """
     allowed = [one for one in ACCOUNTANTS.values() if one.kind in settings.kinds]
@@ -241,16 +244,20 @@ def run_accountants(
     tasks = [(one, side) for one, side in tasks if side in one.sides and one.covers(type(pair))]
     patience = settings.watch.remaining() / 4.0
 
+    def cost(one: Accountant, side: Side) -> float:
+        return one.cost(pair) if one.why_not(pair, side) is None else 0.0
+
     def place(task: tuple[Accountant, Side]) -> tuple[bool, bool, bool, float]:
-        one, side = task
-        cost = one.cost(pair) if one.why_not(pair, side) is None else 0.0
-        return cost > patience, one.kind is Kind.MONTE_CARLO, len(one.sides) == 1, cost
+        one, seconds = task[0], cost(*task)
+        return seconds > patience, one.kind is Kind.MONTE_CARLO, len(one.sides) == 1, seconds
 
     ordered = sorted(tasks, key=place)
     outcomes: list[Outcome] = []
     for one, side in ordered:
         if goal is not None and _goal_reached(outcomes, goal):
             break
+        if goal is not None and cost(one, side) > HEAVY and _goal_reached(outcomes, max(goal, HEAVY_GOAL)):
+            continue
         settled = {outcome.method for outcome in outcomes if outcome.side is side and outcome.value is not None}
         if goal is not None and not settled.isdisjoint(one.no_better_than):
             continue

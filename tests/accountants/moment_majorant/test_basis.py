@@ -117,6 +117,8 @@ def test_refuses_moments_whose_errors_matter() -> None:
 def test_refuses_what_doubles_cannot_hold() -> None:
     huge = moments_of([Fraction(1), Fraction(10) ** 60, Fraction(10) ** 61, Fraction(10) ** 62], MASSES[:4], 6)
     assert orthonormal_basis(huge, 6) is None
+    tiny = moments_of([1 + (x - 1) / 10**50 for x in ATOMS], MASSES, 6)
+    assert orthonormal_basis(tiny, 6) is None
     empty = ExactMoments(values=(Fraction(0),) * 5, error=Fraction(0))
     assert orthonormal_basis(empty, 4) is None
 

@@ -22,11 +22,12 @@ from hockeystick.accountants.moment_majorant.base import ExactGram, ExactMoments
 from hockeystick.accountants.moment_majorant.common_factor import without_common
 from hockeystick.accountants.moment_majorant.enumeration import enumerated_moments, enumeration_cost
 from hockeystick.accountants.moment_majorant.exact_gram import circulant, lowered_gram, raised_gram, residue_classes
+from hockeystick.accountants.moment_majorant.floor import floor_of
 from hockeystick.accountants.moment_majorant.majorant import majorant_profile
-from hockeystick.accountants.moment_majorant.payoff import LARGEST_EPSILON
 from hockeystick.accountants.moment_majorant.recheck import recheck, recheck_cost
 from hockeystick.accountants.moment_majorant.ring import ring_cost, ring_moments
 from hockeystick.bounds import Profile
+from hockeystick.errors import UnsupportedError
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import UNIT_ROUNDOFF
 from hockeystick.laws.profile import smallest_epsilon
@@ -37,10 +38,14 @@ from hockeystick.watch import Watch
 
 HIGHEST_DEGREE = 12
 LOWEST_DEGREE = 2
-RESIDUES = (2, 3, 4, 6, 8, 12, 16)
+FIRST_SHARE, WHOLE_SHARE, ENVELOPE_SHARE, CLASSES_SHARE = 0.05, 0.6, 0.2, 0.1
+"""Of the effort, for the moments of one reduction."""
+RESIDUES = (2, 3, 4, 6)
 """Classes that are tried, fewest first."""
 SELECTION = 1e-3
 """Relative accuracy in epsilon of the choice among reductions."""
+SETTLED = 0.99
+"""Where a reduction's own lower delta is that much of the upper one, higher orders are not worth their time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,12 +55,10 @@ class Reduction:
     Attributes:
         parts: weight and Gram matrix of each; the weights add up to 1.
         degree: highest order.
-        seconds: estimate for the moments of all parts.
     """
 
     parts: Sequence[tuple[float, ExactGram]]
     degree: int
-    seconds: float
 
 
 def moments_cost(gram: ExactGram, degree: int) -> float:
@@ -64,7 +67,7 @@ def moments_cost(gram: ExactGram, degree: int) -> float:
 
 
 def exact_moments(gram: ExactGram, degree: int, watch: Watch) -> ExactMoments:
-    """Moments of the mixture without its common factor, computed twice: in extended precision and, to check, in doubles.
+    """Moments of the mixture without its common factor, computed twice: with 30 digits and, to check, in doubles.
 
     Raises: UnsupportedError where the two disagree, or where the moments leave the range of doubles.
     """
@@ -75,16 +78,22 @@ def exact_moments(gram: ExactGram, degree: int, watch: Watch) -> ExactMoments:
 
 
 def reductions(gram: ExactGram, side: Side, effort: float) -> Iterator[Reduction]:
-    """The pair itself, then coarser ones as long as they reach a higher order."""
+    """The pair itself, with few moments and with many, then for upper bounds coarser ones that reach higher orders.
+
+    Lower envelopes lose too much, and classes are a relaxation, of which a lower bound says nothing.
+    """
     best = 0
-    candidates: list[Sequence[tuple[float, ExactGram]]] = [[(1.0, gram)]]
-    envelope = None if gram.is_circulant else circulant(gram, side)
-    if envelope is not None:
-        candidates.append([(1.0, envelope)])
+    candidates: list[tuple[float, Sequence[tuple[float, ExactGram]]]] = [
+        (FIRST_SHARE, [(1.0, gram)]),
+        (WHOLE_SHARE, [(1.0, gram)]),
+    ]
     if side is Side.UPPER:
-        candidates += [residue_classes(gram, m) for m in RESIDUES if 2 * m <= gram.bins]
-    for parts in candidates:
-        found = _affordable(parts, effort)
+        envelope = None if gram.is_circulant else circulant(gram, side)
+        if envelope is not None:
+            candidates.append((ENVELOPE_SHARE, [(1.0, envelope)]))
+        candidates += [(CLASSES_SHARE, residue_classes(gram, m)) for m in RESIDUES if 2 * m <= gram.bins]
+    for share, parts in candidates:
+        found = _affordable(parts, share * effort)
         if found is not None and found.degree > best:
             best = found.degree
             yield found
@@ -92,9 +101,8 @@ def reductions(gram: ExactGram, side: Side, effort: float) -> Iterator[Reduction
 
 def _affordable(parts: Sequence[tuple[float, ExactGram]], seconds: float) -> Reduction | None:
     for degree in range(HIGHEST_DEGREE, LOWEST_DEGREE - 1, -1):
-        cost = sum(moments_cost(gram, degree) for _, gram in parts)
-        if cost <= seconds:
-            return Reduction(parts, degree, cost)
+        if sum(moments_cost(gram, degree) for _, gram in parts) <= seconds:
+            return Reduction(parts, degree)
     return None
 
 
@@ -127,6 +135,12 @@ def _profiles(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direc
         moments = [exact_moments(part, reduction.degree, watch) for _, part in reduction.parts]
         for direction in (Direction.REMOVE, Direction.ADD):
             best[direction].offer(_mixed(reduction, moments, direction, side, watch))
+        found = best[Direction.REMOVE].epsilon
+        upper, lower = (_mixed(reduction, moments, Direction.REMOVE, each, watch)(found) for each in Side)
+        if len(reduction.parts) == 1 and lower >= SETTLED * upper:
+            break
+    if best[Direction.REMOVE].profile is None:
+        raise UnsupportedError("No moments of this Gram matrix are affordable.")
     return {direction: found.profile for direction, found in best.items() if found.profile is not None}
 
 
@@ -135,23 +149,26 @@ def _mixed(
 ) -> Profile:
     """The weighted sum of the profiles of all parts, rounded to the side."""
     parts = [
-        (
-            weight,
-            majorant_profile(
-                known, part.scale * part.common, direction, side, degrees=range(LOWEST_DEGREE, reduction.degree + 1), watch=watch
-            ),
-        )
-        for (weight, part), known in zip(reduction.parts, moments, strict=True)
+        (weight, _profile_of(gram, known, reduction.degree, direction, side, watch))
+        for (weight, gram), known in zip(reduction.parts, moments, strict=True)
     ]
     rounding = 4 * len(parts) * UNIT_ROUNDOFF
-    factor, trivial = (1.0 + rounding, 1.0) if side is Side.UPPER else (1.0 - rounding, 0.0)
+    factor = 1.0 + rounding if side is Side.UPPER else 1.0 - rounding
+    return lambda epsilon: factor * sum(weight * profile(epsilon) for weight, profile in parts)
 
-    def profile(epsilon: float) -> float:
-        if epsilon > LARGEST_EPSILON:
-            return trivial
-        return factor * sum(weight * part(epsilon) for weight, part in parts)
 
-    return profile
+def _profile_of(
+    gram: ExactGram, moments: ExactMoments, degree: int, direction: Direction, side: Side, watch: Watch
+) -> Profile:
+    return majorant_profile(
+        moments,
+        gram.scale * gram.common,
+        direction,
+        side,
+        degrees=range(LOWEST_DEGREE, degree + 1),
+        floor=floor_of(gram),
+        watch=watch,
+    )
 
 
 def _cost(pair: BinMixture) -> float:
@@ -169,7 +186,7 @@ ACCOUNTANT = Accountant(
     name="moment_majorant",
     summary="polynomials around the payoff, expected by exact moments of the bins' mixture; two-sided",
     sides=(Side.UPPER, Side.LOWER),
-    errs="upper polynomials are proved above the payoff and lower ones below; moments belong to a covariance on that side",
+    errs="the polynomial is proved on that side of the payoff, its moments belong to a covariance on that side",
     reference="docs/theory/moment-majorants/programme.md",
     analyses={BinMixture: _profiles},
     refusal=lambda pair, side: pair.too_large,

@@ -32,6 +32,8 @@ from hockeystick.laws.law import Array
 
 Coefficients = tuple[Fraction, ...]
 
+LARGEST = 1e250
+"""Of the coefficients; combinations of them are doubles still."""
 SAFETY = 4.0
 """How many times its uncertainty a squared norm h_k must be."""
 
@@ -86,7 +88,7 @@ class Basis:
     def quadrature(self, start: float) -> tuple[Array, Array] | None:
         """a + 1 nodes above ``start`` and positive weights that reproduce E on polynomials of degree a.
 
-        None where no law on [start, oo) has these moments. Otherwise the recurrence is continued in a way that keeps
+        None where no law on [start, oo) has these moments, or doubles overflow. Otherwise the recurrence is continued in a way that keeps
         it one of a law there, and its Gauss rule is taken: with ``alpha_k - start = q_(k+1) + e_k`` and
         ``beta_k = q_k e_k``, any positive q and e are allowed (the quotient-difference form of Stieltjes' theorem).
         """
@@ -104,7 +106,10 @@ class Basis:
             growth = pairs[-2] / pairs[-4] if len(pairs) > 3 else 1.0
             pairs.append(pairs[-2] * max(growth, 1.0))
         q, e = np.array(pairs[0::2]), np.array(pairs[1::2])
-        nodes, vectors = eigh_tridiagonal(start + q + np.append(0.0, e), np.sqrt(q[:-1] * e))
+        diagonal, beside = start + q + np.append(0.0, e), np.sqrt(q[:-1] * e)
+        if not (np.isfinite(diagonal).all() and np.isfinite(beside).all()):  # very heavy tails
+            return None
+        nodes, vectors = eigh_tridiagonal(diagonal, beside)
         return np.asarray(nodes), (self.root_mass * np.asarray(vectors[0])) ** 2
 
     def orthonormal(self, x: Array) -> Array:
@@ -186,6 +191,8 @@ def _basis(moments: ExactMoments, degree: int) -> Basis | None:
     if not (np.isfinite(off_diagonal).all() and (off_diagonal > 0.0).all()):
         return None
     functions, repair = _functions(centre, degree, alpha, beta, norms)
+    if max(abs(c) for function in (*functions, repair) for c in function) > LARGEST:
+        return None
     return Basis(
         degree=degree,
         centre=centre,

@@ -78,7 +78,7 @@ class Reduction:
     """A mixture of mixtures that bounds the pair on the asked side.
 
     Attributes:
-        parts: weight and circulant Gram matrix of each; the weights add up to 1.
+        parts: weight and Gram matrix of each; the weights add up to 1.
         degree: highest order of the moments.
     """
 
@@ -200,24 +200,36 @@ def cell_edges(gram: ExactGram, delta: float) -> Array:
 
 
 def reductions(gram: ExactGram, side: Side, delta: float, effort: float) -> Iterator[Reduction]:
-    """The circulant envelope and, for upper bounds, classes modulo m: each with the highest order that is affordable.
+    """The matrix itself, its circulant envelope and, for upper bounds, classes modulo m, each with its highest order.
 
-    Coarser ones only as long as they reach a higher order.
+    Coarser ones only as long as they reach a higher order at what they may cost.
     """
-    envelope = circulant(gram, side)
-    if envelope is None or gram.bins == 1:
+    if gram.bins == 1:
         return
-    cells = cell_edges(envelope, delta).size + 1
     best = found = 0
-    for m in (1, *RESIDUES) if side is Side.UPPER else (1,):
-        if m > 1 and 3 * m > gram.bins:
-            break
-        parts = [(weight, circulant(part, side)) for weight, part in residue_classes(envelope, m)]
-        kept = [(weight, part) for weight, part in parts if part is not None]
-        affordable = [a for a in DEGREES if a > best and _moments_cost(kept, a, cells) <= MOMENTS_SHARE * effort]
-        if len(kept) == len(parts) and affordable and found < REDUCTIONS:
+    for parts in _candidates(gram, side):
+        cells = cell_edges(parts[0][1], delta).size + 1
+        affordable = [a for a in DEGREES if a > best and _moments_cost(parts, a, cells) <= MOMENTS_SHARE * effort]
+        if affordable and found < REDUCTIONS:
             best, found = affordable[-1], found + 1
-            yield Reduction(kept, best)
+            yield Reduction(parts, best)
+
+
+def _candidates(gram: ExactGram, side: Side) -> Iterator[Sequence[tuple[float, ExactGram]]]:
+    """Mixtures of mixtures that bound the one of ``gram``, the finest first."""
+    yield [(1.0, gram)]
+    envelope = circulant(gram, side)
+    if envelope is not None:
+        yield [(1.0, envelope)]
+    for m in RESIDUES if side is Side.UPPER else ():
+        if 3 * m > gram.bins:
+            return
+        yield residue_classes(gram, m)
+        if envelope is not None:
+            parts = [(weight, circulant(part, side)) for weight, part in residue_classes(envelope, m)]
+            kept = [(weight, part) for weight, part in parts if part is not None]
+            if len(kept) == len(parts):
+                yield kept
 
 
 def _moments_cost(parts: Sequence[tuple[float, ExactGram]], degree: int, cells: int) -> float:

@@ -9,9 +9,10 @@ Theory: ``docs/theory/moment-majorants/programme.md`` and ``proof.md``.
 
 from collections.abc import Sequence
 from functools import cache
-from math import inf, isfinite, isnan
+from math import inf, isfinite, isnan, nextafter
 
 from hockeystick.accountants.moment_majorant.base import ExactMoments, Payoff
+from hockeystick.accountants.moment_majorant.floor import price_below
 from hockeystick.accountants.moment_majorant.payoff import LARGEST_EPSILON, SplitPayoff
 from hockeystick.accountants.moment_majorant.programme import Proposal, propose
 from hockeystick.accountants.moment_majorant.proof import expectation, proves, repair_needed, repaired
@@ -24,7 +25,12 @@ CLOSE = 1e-4
 
 
 def majorant_delta(
-    moments: ExactMoments, payoff: Payoff, side: Side, degrees: Sequence[int], watch: Watch | None = None
+    moments: ExactMoments,
+    payoff: Payoff,
+    side: Side,
+    degrees: Sequence[int],
+    floor: float = 0.0,
+    watch: Watch | None = None,
 ) -> float:
     """The best bound on ``E F(Y)`` among the degrees, on its side.
 
@@ -40,6 +46,7 @@ def majorant_delta(
         moments: of Y, orders 0 to the largest degree at least.
         payoff: F.
         degrees: to choose from, each >= 2.
+        floor: polynomials need not be on their side below it; Y is there with probability ``floor.BEYOND`` at most.
         watch: told of every programme.
 
     Cost: some milliseconds for each degree that is tried, which is one in most cases.
@@ -49,19 +56,28 @@ def majorant_delta(
     better = min if side is Side.UPPER else max
     for degree in sorted(degrees, reverse=True):
         watch.tick()
-        proposal = propose(moments, payoff, side, degree=degree)
+        proposal = propose(moments, payoff, side, degree=degree, start=floor)
+        if proposal is None and floor > 0.0:  # a floor that is too close to all of the law
+            proposal = propose(moments, payoff, side, degree=degree)
         if proposal is None:
             continue
-        best = better(best, _proved(proposal, moments, payoff, side))
+        best = better(best, proved_expectation(proposal, moments, payoff, side, floor))
         slack = CLOSE * abs(proposal.value)
         if (best <= proposal.value + slack) if side is Side.UPPER else (best >= proposal.value - slack):
             break
     return max(best, SMALLEST_UPPER) if side is Side.UPPER else min(best, 1.0)
 
 
-def _proved(proposal: Proposal, moments: ExactMoments, payoff: Payoff, side: Side) -> float:
-    """The expectation of the repaired proposal; infinite, to the useless side, where its proof does not close."""
+def proved_expectation(
+    proposal: Proposal, moments: ExactMoments, payoff: Payoff, side: Side, floor: float = 0.0
+) -> float:
+    """The expectation of the repaired proposal; infinite, to the useless side, where its proof does not close.
+
+    What may hide below the floor, if there is one, is charged.
+    """
     useless = inf if side is Side.UPPER else -inf
+    if proposal.points[0] > floor:
+        return useless
     eta = repair_needed(proposal.polynomial, proposal.repair, payoff, side, proposal.points)
     if not isfinite(eta):
         return useless
@@ -69,6 +85,9 @@ def _proved(proposal: Proposal, moments: ExactMoments, payoff: Payoff, side: Sid
     if not proves(polynomial, payoff, side, proposal.points):
         return useless
     value = expectation(polynomial, moments, side)
+    if floor > 0.0:
+        hidden = price_below(polynomial, floor)
+        value = nextafter(value + hidden, inf) if side is Side.UPPER else nextafter(value - hidden, -inf)
     return useless if isnan(value) else value
 
 
@@ -79,6 +98,7 @@ def majorant_profile(
     side: Side,
     *,
     degrees: Sequence[int],
+    floor: float = 0.0,
     watch: Watch | None = None,
 ) -> Profile:
     """delta as a function of epsilon, on its side, where the likelihood ratio is ``L Y``.
@@ -88,6 +108,7 @@ def majorant_profile(
         variance: v >= 0, of ``ln L``: L is log-normal with mean 1 and independent of Y.
         direction: of the profile.
         degrees: to choose from, each from 2 to ``moments.degree``.
+        floor: see :func:`majorant_delta`.
         watch: told of every programme.
 
     Cost: that of :func:`majorant_delta` for each new epsilon.
@@ -99,6 +120,6 @@ def majorant_profile(
             return 0.0
         # delta falls with epsilon, so beyond the largest one its upper bound there is one still
         payoff = SplitPayoff(direction, min(epsilon, LARGEST_EPSILON), variance)
-        return majorant_delta(moments, payoff, side, degrees, watch)
+        return majorant_delta(moments, payoff, side, degrees, floor, watch)
 
     return profile
