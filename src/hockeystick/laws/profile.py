@@ -10,6 +10,8 @@ from hockeystick.laws.law import MAX_RATIO, UNIT_ROUNDOFF, Law
 from hockeystick.types import Direction, Side
 
 MAX_EPSILON = 700.0
+NEARBY = 1.1
+"""Factor by which the expected epsilon is trusted."""
 SMALLEST_EPSILON = 1e-300
 SMALLEST_RATIO = 1e-12
 """To delta, of what the search for an epsilon looks at: far below it nothing but the sign matters."""
@@ -46,7 +48,14 @@ def law_delta(law: Law, epsilon: float, direction: Direction) -> float:
     return min(max(value * factor, 0.0), 1.0)
 
 
-def smallest_epsilon(delta_at: Callable[[float], float], delta: float, side: Side, *, tolerance: float = 1e-9) -> float:
+def smallest_epsilon(
+    delta_at: Callable[[float], float],
+    delta: float,
+    side: Side,
+    *,
+    tolerance: float = 1e-9,
+    near: float | None = None,
+) -> float:
     """Invert a non-increasing profile bound at ``delta``, returning the safe end of the bracket.
 
     Args:
@@ -54,6 +63,7 @@ def smallest_epsilon(delta_at: Callable[[float], float], delta: float, side: Sid
         side: UPPER returns an epsilon at which the bound is at most ``delta`` (infinity if there is none below 700);
             LOWER returns one at which the lower bound still exceeds ``delta`` (0 if there is none).
         tolerance: relative width of the final bracket.
+        near: where the answer is expected, if that is known; saves evaluations far away.
     """
 
     def excess(epsilon: float) -> float:
@@ -62,10 +72,14 @@ def smallest_epsilon(delta_at: Callable[[float], float], delta: float, side: Sid
         size = log(max(value, SMALLEST_RATIO * delta) / delta)
         return min(size, 0.0) if value <= delta else max(size, UNIT_ROUNDOFF)
 
-    low, at_low = 0.0, excess(0.0)
+    low, step = (0.0, 4.0) if near is None else (near / NEARBY, NEARBY)
+    at_low = excess(low)
+    if at_low <= 0.0 and low > 0.0:
+        low, at_low = 0.0, excess(0.0)
     if at_low <= 0.0:
         return 0.0
-    high, at_high = 1e-3, excess(1e-3)
+    high = max(low * step * step, 1e-3)
+    at_high = excess(high)
     while at_high > 0.0:
         if high >= MAX_EPSILON:
             return float("inf") if side is Side.UPPER else high

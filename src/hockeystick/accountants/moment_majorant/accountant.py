@@ -13,6 +13,7 @@ Proofs: ``docs/theory/moment-majorants/``.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 
 import numpy as np
 
@@ -115,60 +116,66 @@ class _Best:
     profile: Profile | None = None
     epsilon: float = 0.0
 
-    def offer(self, profile: Profile) -> None:
-        """Take the profile if it is better."""
-        if self.profile is not None:
+    def offer(self, profile: Profile, near: float | None = None) -> None:
+        """Take the profile if it is better; its epsilon may be near to one that is known."""
+        if self.profile is not None and isfinite(self.epsilon):
             there = profile(self.epsilon)
             if there >= self.delta if self.side is Side.UPPER else there <= self.delta:
                 return
+            near = self.epsilon
+        near = near if near and isfinite(near) else None
         self.profile = profile
-        self.epsilon = smallest_epsilon(profile, self.delta, self.side, tolerance=SELECTION)
+        self.epsilon = smallest_epsilon(profile, self.delta, self.side, tolerance=SELECTION, near=near)
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """One mixture of a reduction, with what its programmes need; see :func:`.majorant.majorant_profile`."""
+
+    weight: float
+    moments: ExactMoments
+    variance: float
+    floor: float
+
+    def profile(self, direction: Direction, side: Side, watch: Watch) -> Profile:
+        degrees = range(LOWEST_DEGREE, self.moments.degree + 1)
+        return majorant_profile(
+            self.moments, self.variance, direction, side, degrees=degrees, floor=self.floor, watch=watch
+        )
 
 
 def _profiles(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
     delta, watch = settings.resolution.smallest_delta, settings.watch
     gram = raised_gram(pair) if side is Side.UPPER else lowered_gram(pair)
-    best = {direction: _Best(side, delta) for direction in Direction}
-    if side is Side.UPPER:
-        best[Direction.ADD].offer(comparison_profiles(pair, side, settings)[Direction.ADD])
+    remove, add = _Best(side, delta), _Best(side, delta)
     for reduction in reductions(gram, side, settings.effort):
-        moments = [exact_moments(part, reduction.degree, watch) for _, part in reduction.parts]
-        for direction in (Direction.REMOVE, Direction.ADD):
-            best[direction].offer(_mixed(reduction, moments, direction, side, watch))
-        found = best[Direction.REMOVE].epsilon
-        upper, lower = (_mixed(reduction, moments, Direction.REMOVE, each, watch)(found) for each in Side)
-        if len(reduction.parts) == 1 and lower >= SETTLED * upper:
+        parts = [
+            _Part(weight, exact_moments(part, reduction.degree, watch), part.variance, floor_of(part))
+            for weight, part in reduction.parts
+        ]
+        remove.offer(_mixed(parts, Direction.REMOVE, side, watch))
+        add.offer(_mixed(parts, Direction.ADD, side, watch), near=remove.epsilon)
+        if len(parts) == 1 and _is_settled(parts, remove.epsilon, watch):
             break
-    if best[Direction.REMOVE].profile is None:
+    if remove.profile is None or add.profile is None:
         raise UnsupportedError("No moments of this Gram matrix are affordable.")
-    return {direction: found.profile for direction, found in best.items() if found.profile is not None}
+    if side is Side.UPPER and add.epsilon > remove.epsilon:
+        add.offer(comparison_profiles(pair, side, settings)[Direction.ADD])
+    return {Direction.REMOVE: remove.profile, Direction.ADD: add.profile}
 
 
-def _mixed(
-    reduction: Reduction, moments: Sequence[ExactMoments], direction: Direction, side: Side, watch: Watch
-) -> Profile:
+def _is_settled(parts: Sequence[_Part], epsilon: float, watch: Watch) -> bool:
+    """Whether a reduction's own two sides almost meet, so that higher orders of it are not worth their time."""
+    upper, lower = (_mixed(parts, Direction.REMOVE, side, watch)(epsilon) for side in Side)
+    return lower >= SETTLED * upper
+
+
+def _mixed(parts: Sequence[_Part], direction: Direction, side: Side, watch: Watch) -> Profile:
     """The weighted sum of the profiles of all parts, rounded to the side."""
-    parts = [
-        (weight, _profile_of(gram, known, reduction.degree, direction, side, watch))
-        for (weight, gram), known in zip(reduction.parts, moments, strict=True)
-    ]
+    profiles = [(part.weight, part.profile(direction, side, watch)) for part in parts]
     rounding = 4 * len(parts) * UNIT_ROUNDOFF
     factor = 1.0 + rounding if side is Side.UPPER else 1.0 - rounding
-    return lambda epsilon: factor * sum(weight * profile(epsilon) for weight, profile in parts)
-
-
-def _profile_of(
-    gram: ExactGram, moments: ExactMoments, degree: int, direction: Direction, side: Side, watch: Watch
-) -> Profile:
-    return majorant_profile(
-        moments,
-        gram.scale * gram.common,
-        direction,
-        side,
-        degrees=range(LOWEST_DEGREE, degree + 1),
-        floor=floor_of(gram),
-        watch=watch,
-    )
+    return lambda epsilon: factor * sum(weight * profile(epsilon) for weight, profile in profiles)
 
 
 def _cost(pair: BinMixture) -> float:

@@ -35,6 +35,11 @@ class ExactGram:
         """b."""
         return int(self.entries.shape[0])
 
+    @property
+    def variance(self) -> float:
+        """v, rounded to the nearest double."""
+        return float(Fraction(self.scale) * Fraction(self.common))
+
     @cached_property
     def is_circulant(self) -> bool:
         """Whether, to the bit, entry (i, j) depends on the ring distance of i and j alone."""

@@ -88,9 +88,9 @@ class Basis:
     def quadrature(self, start: float) -> tuple[Array, Array] | None:
         """a + 1 nodes above ``start`` and positive weights that reproduce E on polynomials of degree a.
 
-        None where no law on [start, oo) has these moments, or doubles overflow. Otherwise the recurrence is continued in a way that keeps
-        it one of a law there, and its Gauss rule is taken: with ``alpha_k - start = q_(k+1) + e_k`` and
-        ``beta_k = q_k e_k``, any positive q and e are allowed (the quotient-difference form of Stieltjes' theorem).
+        None where no law on [start, oo) has these moments, or doubles overflow. Otherwise the recurrence is continued
+        in a way that keeps it one of a law there, and its Gauss rule is taken: with ``alpha_k - start = q_(k+1) + e_k``
+        and ``beta_k = q_k e_k``, any positive q and e are allowed (the quotient-difference form of Stieltjes' theorem).
         """
         pairs = [float(self.diagonal[0]) - start]  # q_1, e_1, q_2, ..., as many as there are moments
         for k in range(1, self.degree):
@@ -106,7 +106,8 @@ class Basis:
             growth = pairs[-2] / pairs[-4] if len(pairs) > 3 else 1.0
             pairs.append(pairs[-2] * max(growth, 1.0))
         q, e = np.array(pairs[0::2]), np.array(pairs[1::2])
-        diagonal, beside = start + q + np.append(0.0, e), np.sqrt(q[:-1] * e)
+        with np.errstate(over="ignore", invalid="ignore"):
+            diagonal, beside = start + q + np.append(0.0, e), np.sqrt(q[:-1] * e)
         if not (np.isfinite(diagonal).all() and np.isfinite(beside).all()):  # very heavy tails
             return None
         nodes, vectors = eigh_tridiagonal(diagonal, beside)

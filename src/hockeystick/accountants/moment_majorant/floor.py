@@ -13,7 +13,7 @@ probability below :data:`BEYOND`.
 For alike bins w is uniform and the statement is that Y is at least its geometric mean, ``exp(-A_00 / 2)``.
 """
 
-from math import exp, sqrt
+from math import exp, inf, isfinite, sqrt
 
 import numpy as np
 
@@ -52,7 +52,8 @@ def _weights(gram: ExactGram) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         weights = np.ones(gram.bins)
     if not (np.isfinite(weights).all() and weights.sum() > 0.0):
         weights = np.ones(gram.bins)
-    return np.asarray(weights / weights.sum())
+    weights = weights / weights.sum()
+    return np.asarray(weights) if abs(weights.sum() - 1.0) < 1e-9 else np.full(gram.bins, 1.0 / gram.bins)
 
 
 def price_below(polynomial: Polynomial, floor: float) -> float:
@@ -61,6 +62,7 @@ def price_below(polynomial: Polynomial, floor: float) -> float:
     Payoffs are at most 1 (add) or x (remove).
     """
     farthest = max(abs(polynomial.centre), abs(floor - polynomial.centre))
-    powers = farthest ** np.arange(polynomial.degree + 1.0)
-    size = float((np.abs(polynomial.high) * powers).sum()) * (1.0 + 1e-10) + 1.0 + floor
-    return BEYOND * size
+    with np.errstate(over="ignore", invalid="ignore"):
+        powers = farthest ** np.arange(polynomial.degree + 1.0)
+        size = float((np.abs(polynomial.high) * powers).sum()) * (1.0 + 1e-10) + 1.0 + floor
+    return BEYOND * size if isfinite(size) else inf
