@@ -1,7 +1,7 @@
 """``python -m benchmarks.moment_majorants``: deterministic bounds of correlated noise beside the truth by sampling.
 
-For each case: epsilon by Monte Carlo with failure probability 1e-6 (an interval), then every deterministic accountant that
-applies, on both sides, as a ratio to the middle of that interval, with seconds of one core and the peak memory of the
+For each case: epsilon by Monte Carlo with failure probability 1e-6 (an interval), then every deterministic accountant
+that applies, on both sides, as a ratio to the middle of that interval, with seconds of one core and the peak memory of the
 process so far. The last column is the ratio that a prototype of the method reached, where there is one.
 """
 
@@ -14,6 +14,7 @@ from time import process_time
 
 import hockeystick as hs
 from benchmarks.regimes import mechanism_of
+from hockeystick.errors import UnsupportedError
 
 METHODS = ("moment_majorant", "moment_majorant_cells", "comparison", "bin_renyi", "conditional_composition")
 FAILURE = 1e-6
@@ -78,9 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         low, high = truth(case, options.seconds)
         middle = 0.5 * (low + high)
-        print(
-            f"{case}: [{low:.5f}, {high:.5f}] by samples, +- {50 * (high - low) / middle:.2f} %; prototype {case.prototype}"
-        )
+        width = 50 * (high - low) / middle
+        print(f"{case}: [{low:.5f}, {high:.5f}] by samples, +- {width:.2f} %; prototype {case.prototype}")
         for method in METHODS:
             if options.method not in method:
                 continue
@@ -89,14 +89,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 try:
                     settings = hs.Settings(hs.Resolution(68, case.delta), question=hs.Question(delta=case.delta))
                     value = hs.bound(case.mechanism, method, side=side, settings=settings).epsilon(case.delta)
-                except hs.HockeystickError as error:
+                except UnsupportedError as error:
                     if side is hs.Side.UPPER:
                         print(f"    {method:24}{side.value:6} {error}")
                     continue
                 seconds = process_time() - started
                 megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+                ratio = value / middle
                 print(
-                    f"    {method:24}{side.value:6}{value:10.5f}{value / middle:9.4f}{seconds:8.2f} s{megabytes:8.0f} MB",
+                    f"    {method:24}{side.value:6}{value:10.5f}{ratio:9.4f}{seconds:8.2f} s{megabytes:8.0f} MB",
                     flush=True,
                 )
                 contradictions += value < low if side is hs.Side.UPPER else value > high

@@ -96,9 +96,9 @@ def page(rows: Iterable[Row], budget: float) -> str:
     text = [
         "# Best method by regime",
         "",
-        "Correlated noise under balls-in-bins, delta = 1e-5: the gap between the two sides of `certify` with a budget of",
-        f"{budget:g} seconds, in percent of the lower one, and the methods of the upper and the lower bound. The columns",
-        "are noise multipliers at which epsilon is near the number above. Written by",
+        "Correlated noise under balls-in-bins, delta = 1e-5: the gap between the two sides of `certify` with a budget",
+        f"of {budget:g} seconds, in percent of the lower one, and the methods of the upper and the lower bound. The",
+        "columns are noise multipliers at which epsilon is near the number above. Written by",
         "`python -m benchmarks.regimes --write`.",
         "",
         "| strategy | p | b | k | " + " | ".join(f"{epsilon:g}" for epsilon in EPSILONS) + " |",
