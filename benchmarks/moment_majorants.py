@@ -1,8 +1,8 @@
 """``python -m benchmarks.moment_majorants``: deterministic bounds of correlated noise beside the truth by sampling.
 
 For each case: epsilon by Monte Carlo with failure probability 1e-6 (an interval), then every deterministic accountant
-that applies, on both sides, as a ratio to the middle of that interval, with seconds of one core and the peak memory of the
-process so far. The last column is the ratio that a prototype of the method reached, where there is one.
+that applies, on both sides, as a ratio to the middle of that interval, with seconds of one core and the peak memory of
+the process so far. Beside the interval stands the ratio that a prototype of the method reached.
 """
 
 import argparse

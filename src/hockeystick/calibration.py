@@ -17,7 +17,7 @@ from hockeystick.certification import (
     Outcome,
     best,
     certificate_of,
-    check_budget,
+    fresh_watch,
     run_accountants,
     settings_for,
 )
@@ -87,7 +87,7 @@ def calibrate_and_certify(
 ) -> Certificate:
     """The certificate, for at most the target epsilon, of the mechanism that :func:`calibrate` returns."""
     check_target(epsilon)
-    watch = watch or Watch(seconds=check_budget(budget))
+    watch = watch or fresh_watch(mechanism, budget)
     question = Question(delta=delta)
     if monte_carlo is None:
         return _deterministic(mechanism.pinned(), question, epsilon, method, watch)

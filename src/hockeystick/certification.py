@@ -10,6 +10,7 @@ from hockeystick.accountants.monte_carlo.accountant import claim_of, with_claim
 from hockeystick.accountants.monte_carlo.ledger import Executor, Ledger, in_this_process
 from hockeystick.accountants.monte_carlo.options import MonteCarlo
 from hockeystick.accountants.registry import ACCOUNTANTS, accountant
+from hockeystick.accountants.warm_up import warm_up
 from hockeystick.bounds import SMALLEST_UPPER, Bound, Question
 from hockeystick.certificate import Accuracy, Certificate, Interval, Methods
 from hockeystick.errors import (
@@ -100,7 +101,7 @@ def certify(
 
     Raises: UnsupportedError for a mechanism nobody has analysed, CannotCertifyError when no finite bound exists.
     """
-    watch = watch or Watch(seconds=check_budget(budget))
+    watch = watch or fresh_watch(mechanism, budget)
     question, methods = Question(delta=delta, epsilon=epsilon), None if method is None else [method]
     return certify_with(mechanism, question, watch, methods, monte_carlo)
 
@@ -132,7 +133,7 @@ def compare(
     """Every accountant on every side it has, with its time and, where it gives no value, the reason."""
     question = Question(delta=delta, epsilon=epsilon)
     pair = dominating_pair(mechanism)
-    settings = settings_for(question, pair, watch or Watch(seconds=check_budget(budget)), monte_carlo)
+    settings = settings_for(question, pair, watch or fresh_watch(mechanism, budget), monte_carlo)
     return run_accountants(pair, question, settings, goal=None)
 
 
@@ -300,6 +301,13 @@ def check_budget(budget: float) -> float:
     if not 0.0 < budget <= 1e6:
         raise InvalidInputError(f"The 'budget' field must be above 0 and at most 1e6 seconds. Got {budget!r} instead.")
     return budget
+
+
+def fresh_watch(mechanism: Mechanism, budget: float) -> Watch:
+    """A watch that starts when all kernels are compiled."""
+    check_budget(budget)
+    warm_up(mechanism)
+    return Watch(seconds=budget)
 
 
 def _goal_reached(outcomes: Sequence[Outcome], goal: float) -> bool:

@@ -1,5 +1,7 @@
 """Compiling ahead of a measured computation what the accountants of a mechanism run."""
 
+from functools import cache
+
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.laws.warm_up import compile_kernels
 from hockeystick.mechanism import Mechanism
@@ -7,14 +9,23 @@ from hockeystick.pairs.registry import pair_types, registered
 
 
 def warm_up(mechanism: Mechanism | None = None) -> None:
-    """Compile the kernels, or load them from the cache: up to a minute the first time on a machine, then tenths.
+    """Compile the kernels, or load them from the cache: up to a minute the first time on a machine, then a second.
+
+    A second call in the same process costs nothing.
 
     Args:
         mechanism: compile also what the accountants that cover it run on their own.
     """
-    compile_kernels()
+    _warm_up(None)
     key = None if mechanism is None else registered(mechanism.strategy.kind, mechanism.sampler.kind)
+    if key is not None:
+        _warm_up(key)
+
+
+@cache
+def _warm_up(key: tuple[str, str] | None) -> None:
     if key is None:
+        compile_kernels()
         return
     for one in ACCOUNTANTS.values():
         if any(one.covers(kind) for kind in pair_types(*key)):

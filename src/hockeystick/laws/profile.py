@@ -78,7 +78,7 @@ def smallest_epsilon(
         low, at_low = 0.0, excess(0.0)
     if at_low <= 0.0:
         return 0.0
-    high = max(low * step * step, 1e-3)
+    high = min(max(low * step * step, 1e-3), MAX_EPSILON)
     at_high = excess(high)
     while at_high > 0.0:
         if high >= MAX_EPSILON:
