@@ -59,7 +59,7 @@ def exact_delta(scaled: Array, epsilon: float) -> float:
 
 @pytest.mark.parametrize("sigma", [1.5, 4.0])
 def test_both_sides_hold_the_exact_profile_between_them(sigma: float) -> None:
-    """The Gram matrix of these three bins is nearly circulant, so the envelope costs little."""
+    """The Gram matrix of these three bins is too small a ring for itself; its envelope costs little."""
     pair = BinMixture(noise_multiplier=sigma, matrix=BandedMatrix(np.tile([1.0, 0.4], (60, 1))), bins=3)
     bounds = {}
     for side, gram in ((Side.UPPER, raised_gram(pair)), (Side.LOWER, lowered_gram(pair))):
@@ -76,17 +76,18 @@ def test_both_sides_hold_the_exact_profile_between_them(sigma: float) -> None:
 
 
 def test_narrow_bands_of_a_hundred_bins() -> None:
-    """The two sides are close, and above what the comparison proves from below."""
+    """The two sides of the matrix itself, not of an envelope, are close, and above the comparison's lower bound."""
     mechanism = Mechanism(
         strategy=BandedSquareRoot(bands=4), sampler=BallsInBins(bins=100, epochs=10), noise_multiplier=2.0
     )
     pair = from_balls_in_bins(mechanism)
     delta = {}
     for side, gram in ((Side.UPPER, raised_gram(pair)), (Side.LOWER, lowered_gram(pair))):
-        first = next(reductions(gram, side, 1e-5, 1.0))
+        first = next(reductions(gram, side, 1e-5, 2.0))
+        assert first.parts[0][1] is gram
         delta[side] = reduction_profile(first, side, 1e-5, Watch())(5.0)
     below = COMPARISON.bound(pair, Side.LOWER, Settings(Resolution(12, 1e-5))).profiles[Direction.REMOVE](5.0)
-    assert max(below, delta[Side.LOWER]) < delta[Side.UPPER] < 3.0 * delta[Side.LOWER]
+    assert max(below, delta[Side.LOWER]) < delta[Side.UPPER] < 1.3 * delta[Side.LOWER]
 
 
 def test_the_classes_of_a_wide_band_bound_from_above_only() -> None:
@@ -117,7 +118,7 @@ def ring_gram() -> ExactGram:
 
 def test_a_larger_effort_reaches_higher_orders_and_weights_add_up() -> None:
     gram = ring_gram()
-    little = list(reductions(gram, Side.UPPER, 1e-3, 0.05))
+    little = list(reductions(gram, Side.UPPER, 1e-3, 0.2))
     much = list(reductions(gram, Side.UPPER, 1e-3, 10.0))
     assert little[0].degree < much[-1].degree
     for reduction in (*little, *much):

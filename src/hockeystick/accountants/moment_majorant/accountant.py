@@ -5,14 +5,16 @@ payoff is found by linear programming and proved by a certificate of its own; it
 the rest, which are computed in extended precision for a Gram matrix that is positive semidefinite for certain.
 
 Moments of high order cost time, so several *reductions* of the pair are tried, each with the orders that the effort
-allows: the Gram matrix itself; its circulant envelope; for upper bounds also its classes of bins modulo m, when the
-adversary is told the residue. Each is a bound by itself, and the best ones at the delta that is asked for are kept.
+allows: the Gram matrix itself, whole or on strips of a Gaussian that all bins follow; for upper bounds also its
+circulant envelope, and its classes of bins modulo m, when the adversary is told the residue. Each is a bound by itself,
+and the best ones at the delta that is asked for are kept.
 
 Proofs: ``docs/theory/moment-majorants/``.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from math import isfinite
 
 import numpy as np
@@ -27,6 +29,8 @@ from hockeystick.accountants.moment_majorant.floor import floor_of
 from hockeystick.accountants.moment_majorant.majorant import majorant_profile
 from hockeystick.accountants.moment_majorant.recheck import recheck, recheck_cost
 from hockeystick.accountants.moment_majorant.ring import ring_cost, ring_moments
+from hockeystick.accountants.moment_majorant.strip_moments import strip_cost, strip_edges, strip_moments
+from hockeystick.accountants.moment_majorant.strips import strip_profile
 from hockeystick.bounds import Profile
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.grid import Resolution
@@ -39,27 +43,37 @@ from hockeystick.watch import Watch
 
 HIGHEST_DEGREE = 12
 LOWEST_DEGREE = 2
-FIRST_SHARE, WHOLE_SHARE, ENVELOPE_SHARE, CLASSES_SHARE = 0.05, 0.6, 0.2, 0.1
+FIRST_SHARE, WHOLE_SHARE, STRIPS_SHARE, ENVELOPE_SHARE, CLASSES_SHARE = 0.05, 0.6, 0.4, 0.2, 0.1
 """Of the effort, for the moments of one reduction."""
 RESIDUES = (2, 3, 4, 6)
 """Classes that are tried, fewest first."""
+STRIPS = 24
+LOWEST_STRIP_DEGREE, HIGHEST_STRIP_DEGREE = 3, 6
+OUTSIDE_STRIPS = 1e-4
+"""What both outermost strips may hold, relative to delta."""
 SELECTION = 1e-3
 """Relative accuracy in epsilon of the choice among reductions."""
 SETTLED = 0.99
 """Where a reduction's own lower delta is that much of the upper one, higher orders are not worth their time."""
 
 
+Profiles = Callable[[Direction, Side], Profile]
+"""A reduction's profiles, once its moments are computed."""
+
+
 @dataclass(frozen=True, eq=False)
 class Reduction:
-    """A mixture of mixtures that bounds the pair, with the highest order of moments that is worth its time.
+    """A mixture, or a mixture of mixtures, that bounds the pair.
 
     Attributes:
-        parts: weight and Gram matrix of each; the weights add up to 1.
-        degree: highest order.
+        whole: whether it is the mixture of the Gram matrix itself, so that its own other side says how sharp it is.
+        degree: highest order of its moments.
+        prepare: computes the moments.
     """
 
-    parts: Sequence[tuple[float, ExactGram]]
+    whole: bool
     degree: int
+    prepare: Callable[[Watch], Profiles]
 
 
 def moments_cost(gram: ExactGram, degree: int) -> float:
@@ -78,33 +92,70 @@ def exact_moments(gram: ExactGram, degree: int, watch: Watch) -> ExactMoments:
     return without_common(moments, gram)
 
 
-def reductions(gram: ExactGram, side: Side, effort: float) -> Iterator[Reduction]:
-    """The pair itself, with few moments and with many, then for upper bounds coarser ones that reach higher orders.
+def reductions(gram: ExactGram, side: Side, delta: float, effort: float) -> Iterator[Reduction]:
+    """The pair itself, with few moments, with many, and on strips; then for upper bounds coarser ones of higher orders.
 
     Lower envelopes lose too much, and classes are a relaxation, of which a lower bound says nothing.
     """
     best = 0
-    candidates: list[tuple[float, Sequence[tuple[float, ExactGram]]]] = [
-        (FIRST_SHARE, [(1.0, gram)]),
-        (WHOLE_SHARE, [(1.0, gram)]),
-    ]
-    if side is Side.UPPER:
-        envelope = None if gram.is_circulant else circulant(gram, side)
-        if envelope is not None:
-            candidates.append((ENVELOPE_SHARE, [(1.0, envelope)]))
-        candidates += [(CLASSES_SHARE, residue_classes(gram, m)) for m in RESIDUES if 2 * m <= gram.bins]
-    for share, parts in candidates:
-        found = _affordable(parts, share * effort)
+    for share in (FIRST_SHARE, WHOLE_SHARE):
+        found = _affordable(share * effort, [(1.0, gram)])
         if found is not None and found.degree > best:
             best = found.degree
             yield found
+    strips = _affordable_strips(gram, delta, STRIPS_SHARE * effort)
+    if strips is not None:
+        yield strips
+    if side is Side.LOWER:
+        return
+    candidates: list[tuple[float, Sequence[tuple[float, ExactGram]]]] = []
+    envelope = None if gram.is_circulant else circulant(gram, side)
+    if envelope is not None:
+        candidates.append((ENVELOPE_SHARE, [(1.0, envelope)]))
+    candidates += [(CLASSES_SHARE, residue_classes(gram, m)) for m in RESIDUES if 2 * m <= gram.bins]
+    for share, parts in candidates:
+        found = _affordable(share * effort, parts)
+        if found is not None and found.degree > best:
+            best = found.degree
+            yield replace(found, whole=False)
 
 
-def _affordable(parts: Sequence[tuple[float, ExactGram]], seconds: float) -> Reduction | None:
+def _affordable(seconds: float, parts: Sequence[tuple[float, ExactGram]]) -> Reduction | None:
     for degree in range(HIGHEST_DEGREE, LOWEST_DEGREE - 1, -1):
         if sum(moments_cost(gram, degree) for _, gram in parts) <= seconds:
-            return Reduction(parts, degree)
+            return Reduction(True, degree, partial(_mixed, parts, degree))
     return None
+
+
+def _mixed(parts: Sequence[tuple[float, ExactGram]], degree: int, watch: Watch) -> Profiles:
+    """The weighted sums of the profiles of all parts, rounded to the side."""
+    known = [(weight, gram.variance, exact_moments(gram, degree, watch), floor_of(gram)) for weight, gram in parts]
+    degrees = range(LOWEST_DEGREE, degree + 1)
+    rounding = 4 * len(parts) * UNIT_ROUNDOFF
+
+    def profiles(direction: Direction, side: Side) -> Profile:
+        each = [
+            (weight, majorant_profile(moments, variance, direction, side, degrees=degrees, floor=floor, watch=watch))
+            for weight, variance, moments, floor in known
+        ]
+        factor = 1.0 + rounding if side is Side.UPPER else 1.0 - rounding
+        return lambda epsilon: factor * sum(weight * profile(epsilon) for weight, profile in each)
+
+    return profiles
+
+
+def _affordable_strips(gram: ExactGram, delta: float, seconds: float) -> Reduction | None:
+    for degree in range(HIGHEST_STRIP_DEGREE, LOWEST_STRIP_DEGREE - 1, -1):
+        if strip_cost(gram, degree, STRIPS) <= seconds:
+            return Reduction(True, degree, partial(_on_strips, gram, degree, delta))
+    return None
+
+
+def _on_strips(gram: ExactGram, degree: int, delta: float, watch: Watch) -> Profiles:
+    edges = strip_edges(gram, OUTSIDE_STRIPS * delta, STRIPS)
+    moments = strip_moments(gram, degree, edges, watch=watch)
+    degrees = range(LOWEST_DEGREE, degree + 1)
+    return lambda direction, side: strip_profile(moments, direction, side, degrees=degrees, delta=delta, watch=watch)
 
 
 @dataclass
@@ -128,34 +179,15 @@ class _Best:
         self.epsilon = smallest_epsilon(profile, self.delta, self.side, tolerance=SELECTION, near=near)
 
 
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """One mixture of a reduction, with what its programmes need; see :func:`.majorant.majorant_profile`."""
-
-    weight: float
-    moments: ExactMoments
-    variance: float
-    floor: float
-
-    def profile(self, direction: Direction, side: Side, watch: Watch) -> Profile:
-        degrees = range(LOWEST_DEGREE, self.moments.degree + 1)
-        return majorant_profile(
-            self.moments, self.variance, direction, side, degrees=degrees, floor=self.floor, watch=watch
-        )
-
-
 def _profiles(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
     delta, watch = settings.resolution.smallest_delta, settings.watch
     gram = raised_gram(pair) if side is Side.UPPER else lowered_gram(pair)
     remove, add = _Best(side, delta), _Best(side, delta)
-    for reduction in reductions(gram, side, settings.effort):
-        parts = [
-            _Part(weight, exact_moments(part, reduction.degree, watch), part.variance, floor_of(part))
-            for weight, part in reduction.parts
-        ]
-        remove.offer(_mixed(parts, Direction.REMOVE, side, watch))
-        add.offer(_mixed(parts, Direction.ADD, side, watch), near=remove.epsilon)
-        if len(parts) == 1 and _is_settled(parts, remove.epsilon, watch):
+    for reduction in reductions(gram, side, delta, settings.effort):
+        profiles = reduction.prepare(watch)
+        remove.offer(profiles(Direction.REMOVE, side))
+        add.offer(profiles(Direction.ADD, side), near=remove.epsilon)
+        if reduction.whole and _is_settled(profiles, remove.epsilon):
             break
     if remove.profile is None or add.profile is None:
         raise UnsupportedError("No moments of this Gram matrix are affordable.")
@@ -164,18 +196,10 @@ def _profiles(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direc
     return {Direction.REMOVE: remove.profile, Direction.ADD: add.profile}
 
 
-def _is_settled(parts: Sequence[_Part], epsilon: float, watch: Watch) -> bool:
+def _is_settled(profiles: Profiles, epsilon: float) -> bool:
     """Whether a reduction's own two sides almost meet, so that higher orders of it are not worth their time."""
-    upper, lower = (_mixed(parts, Direction.REMOVE, side, watch)(epsilon) for side in Side)
+    upper, lower = (profiles(Direction.REMOVE, side)(epsilon) for side in Side)
     return lower >= SETTLED * upper
-
-
-def _mixed(parts: Sequence[_Part], direction: Direction, side: Side, watch: Watch) -> Profile:
-    """The weighted sum of the profiles of all parts, rounded to the side."""
-    profiles = [(part.weight, part.profile(direction, side, watch)) for part in parts]
-    rounding = 4 * len(parts) * UNIT_ROUNDOFF
-    factor = 1.0 + rounding if side is Side.UPPER else 1.0 - rounding
-    return lambda epsilon: factor * sum(weight * profile(epsilon) for weight, profile in profiles)
 
 
 def _cost(pair: BinMixture) -> float:

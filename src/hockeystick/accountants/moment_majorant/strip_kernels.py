@@ -100,62 +100,56 @@ def add_draws(table: Array, first: int, start: int, stop: int, factors: Array, l
 
 @njit(cache=True, nogil=True)
 def tails_of(step: float, step_low: float, first: int, tails: Array) -> None:
-    """``Pr(N(0, 1) > n step)`` for n = first, first + 1, ..., into ``tails`` of shape (count, 2)."""
-    for n in range(tails.shape[0]):
-        z, z_low = multiply(step, step_low, float(first + n), 0.0)
-        tails[n, 0], tails[n, 1] = 0.0, 0.0
+    """``Pr(N(0, 1) > |n| step)`` for n = first, first - 1, ..., into ``tails`` of shape (count, 2)."""
+    for j in range(tails.shape[0]):
+        z, z_low = multiply(step, step_low, abs(float(first - j)), 0.0)
+        tails[j, 0], tails[j, 1] = 0.0, 0.0
         if z <= FARTHEST:
-            tails[n, 0], tails[n, 1] = normal_tail(z, z_low)
+            tails[j, 0], tails[j, 1] = normal_tail(z, z_low)
 
 
 @njit(cache=True)
-def _tail(tails: Array, n: int) -> tuple[float, float]:
-    n = abs(n)
-    if n < tails.shape[0]:
-        return tails[n, 0], tails[n, 1]
-    return 0.0, 0.0
-
-
-@njit(cache=True)
-def _chance(tails: Array, left: int, right: int) -> tuple[float, float, float]:
-    """``Pr(left step < N(0, 1) < right step)`` and the sum of the terms' sizes."""
-    near, near_low = _tail(tails, left)
-    far, far_low = _tail(tails, right)
-    size = near + far
+def _chance(left: int, near: Array, right: int, far: Array) -> tuple[float, float, float]:
+    """``Pr(left < N(0, 1) < right)``, in steps, from the tails of both, and the sum of the terms' sizes."""
+    size = near[0] + far[0]
     if left >= 0:
-        value, low = add(near, near_low, -far, -far_low)
+        value, low = add(near[0], near[1], -far[0], -far[1])
     elif right <= 0:
-        value, low = add(far, far_low, -near, -near_low)
+        value, low = add(far[0], far[1], -near[0], -near[1])
     else:
-        value, low = add(1.0, 0.0, -near, -near_low)
-        value, low = add(value, low, -far, -far_low)
+        value, low = add(1.0, 0.0, -near[0], -near[1])
+        value, low = add(value, low, -far[0], -far[1])
         size += 1.0
     return value, low, size
 
 
 @njit(cache=True, nogil=True)
-def strip_sums(sums: Array, sizes: Array, row: Array, offset: int, edges: Integers, tails: Array) -> None:
-    """``sums[s] = sum_N T[N] Pr(N(N, 1) in strip s)`` in steps, for strips that end at the edges.
+def strip_sums(sums: Array, sizes: Array, row: Array, offset: int, edges: Integers, lowest: int, tails: Array) -> None:
+    """``sums[s] = sum_N T[N] Pr(N(N step, 1) in strip s)`` for strips that end at the edges.
 
     Args:
         sums: shape (edges + 1, 2), the strips; the outermost ones are half lines.
         sizes: shape (edges + 1,): the same with the sizes of the terms of every probability.
         row: shape (keys, 2), T by the key ``N - offset``.
         edges: increasing, in steps.
-        tails: :func:`tails_of` from 0 on; tails beyond are 0.
+        lowest: at most every N.
+        tails: shape (edges, count, 2): :func:`tails_of` from ``edges[e] - lowest`` on.
     """
-    beyond = np.int64(2) ** 60
+    beyond = 2**60
+    nothing = np.zeros(2)
     for key in range(row.shape[0]):
         value, value_low = row[key, 0], row[key, 1]
         if value == 0.0:
             continue
         mean = key + offset
-        left = -beyond
+        left, near = -beyond, nothing
         for s in range(edges.size + 1):
-            right = edges[s] - mean if s < edges.size else beyond
-            chance, chance_low, size = _chance(tails, left, right)
+            right, far = beyond, nothing
+            if s < edges.size:
+                right, far = int(edges[s]) - mean, tails[s, mean - lowest]
+            chance, chance_low, size = _chance(left, near, right, far)
             sizes[s] += value * (size + LEFT_OUT)
             if chance > LEAST_CHANCE:
                 term, term_low = multiply(value, value_low, chance, chance_low)
                 _add_to(sums, s, term, term_low)
-            left = right
+            left, near = right, far

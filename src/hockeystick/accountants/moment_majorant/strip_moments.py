@@ -17,14 +17,14 @@ Proofs: ``docs/theory/moment-majorants/strips.md``.
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from math import comb, exp, factorial, fsum, inf, isqrt, sqrt
+from math import comb, exp, factorial, frexp, fsum, inf, isqrt, ldexp, sqrt
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import ndtri
 
 from hockeystick.accountants.moment_majorant.base import ExactGram, ExactMoments
-from hockeystick.accountants.moment_majorant.cell_kernels import FARTHEST, TAIL_ERROR
+from hockeystick.accountants.moment_majorant.cell_kernels import TAIL_ERROR
 from hockeystick.accountants.moment_majorant.double_double import ROUNDING, pair_of, rational
 from hockeystick.accountants.moment_majorant.enumeration import highest_order
 from hockeystick.accountants.moment_majorant.enumeration_kernels import exact_products
@@ -47,7 +47,9 @@ MOST_LABELS = 1000
 ROOM = (1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 """By how much, relatively, the variance of zeta is raised until a proof is found."""
 SECONDS_PER_TERM = 1e-8
-SECONDS_PER_TAIL = 1.5e-6
+SECONDS_PER_TAIL = 2e-6
+SECONDS_PER_FACTOR = 5e-7
+"""All measured."""
 PIECE = 5e6
 """Multisets between two looks at the watch, about."""
 
@@ -58,7 +60,8 @@ class StripMoments:
 
     Attributes:
         edges: increasing, shape (n,), in standard deviations of zeta; the first and the last of the n + 1 strips are
-            half lines. Rounded: they are to look at.
+            half lines.
+        covariances: of zeta, which has unit variance, with every u_i; shape (b,). Like the edges they are rounded.
         variance: v >= 0, the log-variance of the common factor that was split off, rounded to a double of which the
             relative error is at most that of one product of doubles.
         moments: one for each strip; the entry 0 is the mass of the strip, and they add up to 1.
@@ -66,6 +69,7 @@ class StripMoments:
     """
 
     edges: Array
+    covariances: Array
     variance: float
     moments: tuple[ExactMoments, ...]
     floors: tuple[float, ...]
@@ -102,16 +106,9 @@ def strip_cost(gram: ExactGram, largest: int, strips: int) -> float:
     if largest < 2 or largest > min(highest_order(gram, largest), LONGEST - 1) or why_no_strips(gram) is not None:
         return inf
     terms = comb(gram.bins + largest - 1, largest)
-    tails = FARTHEST / _step(gram, _known_label(gram))
-    labels = largest * np.ptp(_known_label(gram).labels)
-    probabilities = 0.5 * largest * labels * (strips + 1)
-    return float(
-        0.02
-        + terms * SECONDS_PER_TERM
-        + tails * SECONDS_PER_TAIL
-        + probabilities * 2e-8
-        + recheck_cost(gram, largest)
-    )
+    probabilities = strips * _range(_known_label(gram), largest)[1]
+    moments = terms * SECONDS_PER_TERM + probabilities * SECONDS_PER_TAIL + gram.bins**2 * SECONDS_PER_FACTOR
+    return moments + recheck_cost(gram, largest)
 
 
 def strip_edges(gram: ExactGram, negligible: float, strips: int) -> Array:
@@ -149,11 +146,12 @@ def strip_moments(gram: ExactGram, largest: int, edges: Array, *, watch: Watch) 
     table = _table(gram, largest, label.labels - offset, watch)
     step = _exact_step(gram, label)
     places = np.unique(np.round(np.asarray(edges) / float(step)).astype(np.int64))
-    tails = _tails(step, watch)
+    lowest, count = _range(label, largest)
+    tails = _tails(step, places, lowest, count, watch)
     sums, sizes = np.zeros((largest + 1, places.size + 1, 2)), np.zeros((largest + 1, places.size + 1))
     for k in range(largest + 1):
         watch.tick()
-        strip_sums(sums[k], sizes[k], table[k], k * offset, places, tails)
+        strip_sums(sums[k], sizes[k], table[k], k * offset, places, lowest, tails)
     whole = _finished(gram, sums, sizes, table.shape[1])
     recheck(gram, _total(whole), watch=watch)
     common = Fraction(gram.scale) * Fraction(label.common)
@@ -168,6 +166,7 @@ def strip_moments(gram: ExactGram, largest: int, edges: Array, *, watch: Watch) 
     starts = [-inf, *(float(step) * place for place in places.tolist())]
     return StripMoments(
         edges=np.array(starts[1:]),
+        covariances=float(step) * label.labels.astype(np.float64),
         variance=gram.scale * label.common,
         moments=moments,
         floors=tuple(_floor(gram, label, start) for start in starts),
@@ -214,30 +213,35 @@ def _cached_label(entries_bytes: bytes, bins: int, common: float) -> _Label | No
         inverse = cho_solve(factor, np.eye(bins))
     except np.linalg.LinAlgError:
         return None
-    covariances = rest.mean(axis=1)
+    covariances = _wanted(rest)
     largest = float(np.abs(covariances).max())
     trace = float(inverse.trace())
     if not (largest > 0.0 and trace > 0.0):
         return None
-    unit = sqrt(12.0 * LOSS * float(covariances.mean()) / trace)
+    unit = sqrt(12.0 * LOSS * float(covariances @ inverse @ covariances) / trace)
     unit = _short(min(max(unit, largest / MOST_LABELS), largest / FEWEST_LABELS))
     labels = np.round(covariances / unit).astype(np.int64)
-    exact = unit * labels
+    exact: Array = unit * labels.astype(np.float64)
     direction = inverse @ exact
     explained = float(direction @ exact)
     for room in ROOM:
         variance = explained * (1.0 + room)
         if proved_covariance(entries, common, exact, variance):
             weights = np.maximum(direction, 0.0)
-            return _Label(
-                common=common, unit=unit, labels=labels, variance=variance, weights=weights / weights.sum()
-            )
+            return _Label(common=common, unit=unit, labels=labels, variance=variance, weights=weights / weights.sum())
     return None
+
+
+def _wanted(rest: Array) -> Array:
+    """Covariances of zeta with u before they are rounded: those of the mean of u, which is all of Y to first order."""
+    covariances: Array = rest.mean(axis=1)
+    return covariances
 
 
 def _short(number: float) -> float:
     """A double near the number whose product with any label is exact: it has 24 bits."""
-    return float(np.float32(number)) if 1e-30 < number < 1e30 else number
+    digits, power = frexp(number)
+    return ldexp(round(ldexp(digits, 24)), power - 24)
 
 
 def _step(gram: ExactGram, label: _Label) -> float:
@@ -270,13 +274,18 @@ def _table(gram: ExactGram, largest: int, labels: Integers, watch: Watch) -> Arr
     return table
 
 
-def _tails(step: Fraction, watch: Watch) -> Array:
-    """Normal tails at all multiples of the step that matter, shape (count, 2)."""
-    high, low = pair_of(step)
-    tails = np.zeros((int(FARTHEST / high) + 2, 2))
-    for first in range(0, len(tails), 50_000):
+def _range(label: _Label, largest: int) -> tuple[int, int]:
+    """The smallest sum of at most ``largest`` labels, and how many numbers there are up to the largest sum."""
+    lowest = largest * min(int(label.labels.min()), 0)
+    return lowest, largest * max(int(label.labels.max()), 0) - lowest + 1
+
+
+def _tails(step: Fraction, places: Integers, lowest: int, count: int, watch: Watch) -> Array:
+    """Normal tails for every edge and sum of labels, shape (edges, count, 2)."""
+    tails = np.zeros((places.size, count, 2))
+    for place, part in zip(places.tolist(), tails, strict=True):
         watch.tick()
-        tails_of(high, low, first, tails[first : first + 50_000])
+        tails_of(*pair_of(step), place - lowest, part)
     return tails
 
 
@@ -284,7 +293,7 @@ def _finished(gram: ExactGram, sums: Array, sizes: Array, keys: int) -> list[Exa
     """From sums to moments of the mixture with its common factor on each strip, and all rounding."""
     largest, bins = len(sums) - 1, gram.bins
     factors = [Fraction(factorial(k), bins**k) for k in range(largest + 1)]
-    weights, tails = _weight_error(bins, largest, keys), Fraction(4.0 * TAIL_ERROR)
+    weights, tails = _weight_error(bins, largest, keys), Fraction(max(4.0 * TAIL_ERROR, 2.0**-100))
     moments = []
     for s in range(sums.shape[1]):
         totals = [rational(*sums[k, s]) for k in range(largest + 1)]
