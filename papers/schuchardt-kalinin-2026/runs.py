@@ -184,10 +184,10 @@ def deterministic_at(run: Run, places: Sequence[float], output: Output) -> dict[
     return {curve: [value if np.isfinite(value) else nan for value in values] for curve, values in found.items()}
 
 
-def epsilon_of(curve: Curve, sigma: float, output: Output, effort: float = EFFORT) -> float:
+def epsilon_of(curve: Curve, sigma: float, output: Output) -> float:
     """The bound of a deterministic accountant at a noise multiplier; nan where it does not apply, perhaps infinite."""
     output.watch.tick()
-    settings = hs.Settings(hs.Resolution(PLOT_NODES, DELTA), steady(output).watch, effort=effort)
+    settings = hs.Settings(hs.Resolution(PLOT_NODES, DELTA), steady(output).watch, effort=EFFORT)
     try:
         return hs.bound(curve.mechanism(sigma), curve.method, side=curve.side, settings=settings).epsilon(DELTA)
     except UnsupportedError:

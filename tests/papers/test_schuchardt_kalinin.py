@@ -4,6 +4,7 @@ import csv
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from math import sqrt
 from pathlib import Path
 from types import ModuleType
@@ -15,13 +16,14 @@ from scipy.stats import binomtest, norm
 
 import hockeystick as hs
 from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.errors import VerificationError
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.report.curves import Axes, Curve, Series, publish_panels
 from hockeystick.report.papers import Output, _figures, _folders, available
 from hockeystick.watch import Watch
 
 PAPER = "schuchardt-kalinin-2026"
-FIGURES = [*(f"figure-{i}" for i in range(1, 7)), "methods"]
+FIGURES = [*(f"figure-{i}" for i in range(1, 7)), "methods", "gaps"]
 STRATEGIES = ["DP-SGD", "BSR, p=4", "BSR, p=64", "BISR, p=4", "BISR, p=64", "BLT", "BandMF, p=64", "BandInvMF, p=4"]
 
 
@@ -34,6 +36,11 @@ def figures() -> dict[str, Callable[..., None]]:
 @pytest.fixture
 def runs(figures: Any) -> ModuleType:
     return sys.modules["hockeystick_papers_schuchardt_kalinin_2026.runs"]
+
+
+@pytest.fixture
+def closeness(figures: Any) -> ModuleType:
+    return sys.modules["hockeystick_papers_schuchardt_kalinin_2026.gaps"]
 
 
 @pytest.fixture
@@ -121,14 +128,56 @@ def test_noise_figure_holds_every_method_and_keeps_its_sides(
         }
         rows = table(output.directory / f"figure-2{letter}.csv")
         assert len(rows) == 1
-        assert set(rows[0]) == {"sigma", "best_upper", runs.NOT_CERTIFIED, *expected}
+        assert set(rows[0]) == {"sigma", "best_upper", "best_lower", runs.NOT_CERTIFIED, *expected}
         for row in rows:
             values = {column: float(text) for column, text in row.items() if text}
-            uppers = [value for column, value in values.items() if column.endswith("_upper") and column != "best_upper"]
-            lowers = [value for column, value in values.items() if column.endswith("_lower")]
-            assert values["best_upper"] == min(uppers)
-            assert lowers
-            assert max(lowers) <= min(uppers)
+            ends = {
+                side: {column: value for column, value in values.items() if column.endswith(f"_{side}")}
+                for side in ("lower", "upper")
+            }
+            assert max(ends["lower"].values()) <= min(ends["upper"].values())
+            best = {side: ends[side].pop(f"best_{side}") for side in ends}
+            del ends["lower"]["monte_carlo_lower"], ends["upper"]["monte_carlo_upper"]
+            assert best == {"lower": max(ends["lower"].values()), "upper": min(ends["upper"].values())}
+
+
+def test_band_is_filled_between_the_best_deterministic_bounds(
+    figures: Any, runs: ModuleType, output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(runs.PANELS, "figure-2", dict.fromkeys("ab", ("BSR, p=4", 8, 1, (1.0, 3.0))))
+    monkeypatch.setattr(runs, "_DONE", {})
+    ends = {"a": {"upper": [4.0, 1.0], "lower": [3.0, 0.5]}, "b": {"upper": [2.0, 0.75], "lower": [1.5, 0.25]}}
+    for letter, values in ends.items():
+        run = runs.panel_run("figure-2", letter)
+        one = {runs.titled(run, "comparison_upper", method="comparison"): [9.0, 8.0]}
+        best = {
+            runs.titled(run, f"best_{side.value}", method="best", side=side): values[side.value] for side in hs.Side
+        }
+        monkeypatch.setitem(runs._DONE, ("figure-2", letter, 2), Series([1.0, 3.0], {**one, **best}))
+    drawn: list[Any] = []
+    monkeypatch.setattr(Output, "figure", lambda self, name, figure: drawn.append(figure))
+    figures["figure-2"](output, points=2)
+    (figure,) = drawn
+    for plot, values in zip(figure.axes, ends.values(), strict=True):
+        (filled,) = plot.collections
+        corners = {(x, y) for side in values.values() for x, y in zip(side, [1.0, 3.0], strict=True)}
+        assert {tuple(vertex) for vertex in filled.get_paths()[0].vertices.tolist()} == corners
+    assert "wrote" in output.lines[0]
+
+
+def test_best_bounds_ignore_what_is_missing(runs: ModuleType) -> None:
+    run, nan = runs.panel_run("figure-2", "a"), float("nan")
+    known = {
+        runs.titled(run, f"{name}_{side.value}", method=name, side=side): values
+        for name, side, values in (
+            ("gaussian", hs.Side.UPPER, [5.0, 4.0]),
+            ("comparison", hs.Side.UPPER, [nan, 3.0]),
+            ("comparison", hs.Side.LOWER, [1.0, nan]),
+            ("moment_majorant", hs.Side.LOWER, [2.0, 2.5]),
+        )
+    }
+    best = {curve.column: values for curve, values in runs.best_of(run, known).items()}
+    assert best == {"best_upper": [5.0, 3.0], "best_lower": [2.0, 2.5]}
 
 
 def test_a_newly_registered_accountant_appears_by_itself(runs: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,14 +189,11 @@ def test_a_newly_registered_accountant_appears_by_itself(runs: ModuleType, monke
 
 
 def test_table_of_methods_names_the_one_with_the_least_noise(
-    figures: Any, output: Output, monkeypatch: pytest.MonkeyPatch
+    figures: Any, closeness: ModuleType, output: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = {name: ACCOUNTANTS[name] for name in ("gaussian", "comparison")}
     monkeypatch.setattr(sys.modules["hockeystick_papers_schuchardt_kalinin_2026.runs"], "ACCOUNTANTS", few)
-    contests = sys.modules["hockeystick_papers_schuchardt_kalinin_2026"].CONTESTS
-    for name in list(contests):
-        monkeypatch.delitem(contests, name)
-    monkeypatch.setitem(contests, "small", ("BSR, p=4", 8, 1))
+    monkeypatch.setattr(closeness, "CONTESTS", {"small": ("BSR, p=4", 8, 1)})
     figures["methods"](output, points=1)
     (row,) = table(output.directory / "methods.csv")
     noise = {column.removesuffix("_upper"): float(text) for column, text in row.items() if column.endswith("_upper")}
@@ -164,6 +210,72 @@ def test_table_of_methods_names_the_one_with_the_least_noise(
         assert epsilon(1.001 * sigma) <= float(row["epsilon"])  # the table has four digits
         assert epsilon(0.98 * sigma) > float(row["epsilon"])
     assert any(row["least_noise"] in line for line in output.lines)
+
+
+def test_no_noise_is_given_where_a_method_does_not_apply(
+    runs: ModuleType, closeness: ModuleType, output: Output
+) -> None:
+    run = partial(runs.mechanism, runs.STRATEGIES["DP-SGD"], 1, 1)  # a single bin has no cells
+    cells = runs.titled(run, "moment_majorant_cells_upper", method="moment_majorant_cells")
+    none = runs.titled(run, "gaussian_upper", method="gaussian")
+    assert np.isnan(closeness.noise_needed(cells, [1.0], [2.0], output)).all()
+    assert closeness.noise_needed(none, [1.0], [2.0], output)[0] > 0.0
+
+
+def test_gaps_compare_with_the_best_lower_bound_and_with_their_own(
+    figures: Any, runs: ModuleType, closeness: ModuleType, output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = {name: ACCOUNTANTS[name] for name in ("gaussian", "comparison", "moment_majorant", "monte_carlo")}
+    monkeypatch.setattr(runs, "ACCOUNTANTS", few)
+    monkeypatch.setattr(closeness, "CASES", {"small": ("BSR, p=4", 8, 1)})
+    figures["gaps"](output, points=1)
+    assert (output.directory / "gaps.png").stat().st_size > 10_000
+    found = {row["method"]: row for row in table(output.directory / "gaps.csv")}
+    mechanism = runs.mechanism(runs.STRATEGIES["BSR, p=4"], 8, 1, float(found["comparison"]["sigma"]))
+    assert set(found) == set(few)
+    least = max(float(row["lower"]) for row in found.values() if row["lower"])
+    for row in found.values():
+        upper = float(row["upper"])
+        assert upper >= least
+        assert float(row["excess"]) == pytest.approx(upper / least - 1.0, abs=1e-6)
+        assert not row["lower"] or float(row["gap"]) == pytest.approx(upper / float(row["lower"]) - 1.0, abs=1e-6)
+    settings = hs.Settings(hs.Resolution(48, 1e-5))
+    again = hs.bound(mechanism, "comparison", settings=settings).epsilon(1e-5)
+    assert float(found["comparison"]["upper"]) == pytest.approx(again, rel=1e-6)
+    assert 0.99 * closeness.LEAST <= float(found["comparison"]["upper"]) <= closeness.LEAST
+    (drawn,) = table(output.directory / "gapsa.csv")
+    for name in ("comparison", "moment_majorant"):
+        assert float(drawn[f"{name}_excess"]) == pytest.approx(float(found[name]["excess"]), abs=1e-6)
+        assert float(drawn[f"{name}_gap"]) == pytest.approx(float(found[name]["gap"]), abs=1e-6)
+    assert sum(line.startswith("| small |") for line in output.lines) == 1
+    assert output.lines[-1].startswith("no lower bound is above an upper one")
+
+
+def test_a_lower_bound_above_an_upper_one_is_an_error(closeness: ModuleType, output: Output) -> None:
+    wrong = closeness.Place("x", 1.0, 1.0, {"comparison": 1.1, "monte_carlo": 1.0}, {"gaussian": 1.05})
+    with pytest.raises(VerificationError, match="comparison"):
+        closeness.check_sides([wrong])
+    right = closeness.Place("x", 1.0, 1.0, {"comparison": 1.0}, {"gaussian": 1.05})
+    assert closeness.check_sides([right]) == pytest.approx(1.0 / 1.05)
+
+
+def test_intervals_of_the_readme_meet_recomputed_ones(runs: ModuleType, closeness: ModuleType, output: Output) -> None:
+    folder = next(folder for folder in _folders() if folder.name == PAPER)
+    case = "BSR, p=4, N=100, k=1"
+    rows = [line.split("|")[2:5] for line in (folder / "README.md").read_text().splitlines() if f"| {case} |" in line]
+    assert len(rows) == closeness.GAP_POINTS
+    strategy, bins, epochs = closeness.CASES[case]
+    run = partial(runs.mechanism, runs.STRATEGIES[strategy], bins, epochs)
+    for sigma, lower, upper in ([float(text) for text in row] for row in rows):
+        again = {
+            side: runs.epsilon_of(
+                runs.titled(run, f"moment_majorant_{side.value}", method="moment_majorant", side=side), sigma, output
+            )
+            for side in hs.Side
+        }
+        rounding = 1.002  # the table has four digits of sigma
+        assert again[hs.Side.LOWER] <= rounding * upper
+        assert lower <= rounding * again[hs.Side.UPPER]
 
 
 # --- posteriors -------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 from hockeystick.accountants.bin_moments import dense_moments
 from hockeystick.accountants.moment_majorant import recheck as module
 from hockeystick.accountants.moment_majorant.base import ExactGram, ExactMoments
-from hockeystick.accountants.moment_majorant.recheck import recheck, recheck_cost
+from hockeystick.accountants.moment_majorant.recheck import recheck, recheck_cost, recheck_on_ranges
 from hockeystick.errors import BudgetExceededError, UnsupportedError
 from hockeystick.watch import Watch
 
@@ -136,3 +136,26 @@ def test_cost_knows_of_structure() -> None:
     circulant = ring_gram([2.0 - 0.05 * d for d in range(31)] + [0.0] * 29, 0.05)
     assert recheck_cost(circulant, 6) < 0.5 * recheck_cost(wide, 6)
     assert comb(65, 6) * 1e-11 < recheck_cost(wide, 6) < comb(65, 6) * 1e-7
+
+
+def test_a_wrong_moment_on_any_range_is_found() -> None:
+    """Also where the range holds 1e-15 of the whole, which the sum over all ranges does not see."""
+    weights, means = np.array([0.5, 2.0, 0.25]), np.array([0.0, 0.7, 1.9])
+    edges = np.array([-3.0, 0.0, 2.0, 6.0, 10.0])
+
+    def stated(change: float, place: int) -> list[ExactMoments]:
+        borders = [-mp.inf, *edges.tolist(), mp.inf]
+        parts = []
+        for i, (low, high) in enumerate(itertools.pairwise(borders)):
+            each = [mp.ncdf(high - mean) - mp.ncdf(low - mean) for mean in means.tolist()]
+            value = sum(weight * each[j] for j, weight in enumerate(weights.tolist()))
+            factor = 1.0 + change * (i == place)
+            parts.append(ExactMoments(values=(Fraction(float(value) * factor),), error=Fraction(1, 2**90)))
+        return parts
+
+    with mp.workdps(40):
+        recheck_on_ranges(weights, means, edges, 0, stated(0.0, 0))
+        for place in range(edges.size + 1):
+            for change in (1e-6, -1e-6):
+                with pytest.raises(UnsupportedError, match="not confirmed"):
+                    recheck_on_ranges(weights, means, edges, 0, stated(change, place))

@@ -1,7 +1,7 @@
 """Kernels of :mod:`.cell_moments`: weights of draws on a ring around each bin, and normal probabilities of cells.
 
-Everything in pairs of doubles; arrays of pairs have a last axis of length 2, (high, low). Entries of the Gram matrix are
-known by the place of their value in a list: ``kinds[i, d]`` is that of ``S_(i,i+d)``, shape (bins, reach + 1), and
+Everything in pairs of doubles; arrays of pairs have a last axis of length 2, (high, low). Entries of the Gram matrix
+are known by the place of their value in a list: ``kinds[i, d]`` is that of ``S_(i,i+d)``, shape (bins, reach + 1), and
 ``powers[kind, x]`` is ``e^(S x)``. ``inverse[n]`` is ``1 / n!``. A *window* holds the counts ``(c_1, ..., c_reach)`` of
 the bins next to a bin on one side, the nearest first; windows are sorted by mass ``c_1 + ... + c_reach``. Two windows
 w and x on both sides of a bin with at most ``largest`` draws together have the place ``offsets[w] + x``.
@@ -179,12 +179,29 @@ def _towards_start(start: Counts, j: int, room: int, kinds: Counts, powers: Arra
 
 
 @njit(cache=True)
+def _reached(places: Counts, room: int, masses: Counts, following: Counts, reached: Counts, marks: Counts) -> int:
+    """The windows that up to ``room`` draws of the next bin lead to, into ``reached``; how many. Marks are 0."""
+    largest, size = following.shape[1] - 1, 0
+    for w in places:
+        for r in range(min(room, largest - masses[w]) + 1):
+            target = following[w, r]
+            if marks[target] == 0:
+                marks[target] = 1
+                reached[size] = target
+                size += 1
+    for target in reached[:size]:
+        marks[target] = 0
+    return size
+
+
+@njit(cache=True)
 def _advance(
     old: Array,
     new: Array,
-    states: int,
+    places: Counts,
+    reached: Counts,
     least: int,
-    room: int,
+    most: int,
     masses: Counts,
     following: Counts,
     weights: Array,
@@ -193,15 +210,18 @@ def _advance(
 ) -> None:
     """One more bin of the chain: ``old`` and ``new`` have shape (windows, largest + 1, 2), by window and draws.
 
-    There are from ``least`` to ``room`` draws, and the first ``states`` windows.
+    Args:
+        places, reached: windows of the old and of the new states; no others are looked at.
+        least, most: draws.
     """
-    new[:states, : room + 1] = 0.0
-    for w in range(states):
-        for t in range(max(least, masses[w]), room + 1):
+    for target in reached:
+        new[target, : most + 1] = 0.0
+    for w in places:
+        for t in range(max(least, masses[w]), most + 1):
             value, low = old[w, t, 0], old[w, t, 1]
             if value == 0.0:
                 continue
-            for r in range(room - t + 1):
+            for r in range(most - t + 1):
                 term, term_low = multiply(value, low, weights[w, r, 0], weights[w, r, 1])
                 if near:
                     term, term_low = multiply(term, term_low, ahead[r, 0], ahead[r, 1])
@@ -212,11 +232,18 @@ def _advance(
 
 @njit(cache=True)
 def _join(
-    table: Array, before: Array, after: Array, states: int, least: int, masses: Counts, counts: Counts, offsets: Counts
+    table: Array,
+    before: Array,
+    after: Array,
+    places: Counts,
+    least: int,
+    masses: Counts,
+    counts: Counts,
+    offsets: Counts,
 ) -> None:
-    """Add to ``table[place, n]`` all pairs of a state before and one after a bin, n draws together."""
+    """Add to ``table[., n]`` all pairs of a state before a bin, with a window in ``places``, and one after it."""
     largest = table.shape[1] - 1
-    for w in range(states):
+    for w in places:
         for t in range(max(least, masses[w]), largest + 1):
             value, low = before[w, t, 0], before[w, t, 1]
             if value == 0.0:
@@ -267,32 +294,39 @@ def add_ring(
     old, new = np.zeros((masses.size, largest + 1, 2)), np.zeros((masses.size, largest + 1, 2))
     after = np.zeros((bins + 1, masses.size, largest + 1, 2))
     ahead = np.zeros((largest + 1, 2))
+    every = np.arange(masses.size)
+    places, reached, marks = np.zeros_like(every), np.zeros_like(every), np.zeros_like(every)
     for s in range(first, last):
-        start, room = windows[s], largest - masses[s]
-        states = counts[room]
-        after[bins, :states, : room + 1] = 0.0
+        start, mass = windows[s], masses[s]
+        room = largest - mass
+        free = every[: counts[room]]
+        after[bins, : free.size, : room + 1] = 0.0
         after[bins, 0, 0, 0] = 1.0
         for j in range(bins - 1, wanted[0], -1):
-            near = j >= bins - reach and masses[s] > 0
+            near = j >= bins - reach and mass > 0
             if near:
                 _towards_start(start, j, room, kinds, powers, ahead)
-            _advance(after[j + 1], after[j], states, 0, room, masses, following, weights[back[j]], ahead, near)
-        old[:] = 0.0
-        old[s, masses[s], 0], old[s, masses[s], 1] = _weight_within(start, kinds, powers, inverse)
+            _advance(after[j + 1], after[j], free, free, 0, room, masses, following, weights[back[j]], ahead, near)
+        places[0], size = s, 1
+        old[s] = 0.0
+        old[s, mass, 0], old[s, mass, 1] = _weight_within(start, kinds, powers, inverse)
         for i in range(reach, wanted[-1] + 1):
-            if i < 2 * reach:  # the window still holds some of the first bins
-                states = masses.size
-            else:
-                states = counts[room]
+            here = places[:size] if i < 2 * reach else free  # while the window still holds some of the first bins
             if groups[i] >= 0:
-                _join(tables[groups[i]], old, after[i + 1], states, masses[s], masses, counts, offsets)
-            _advance(old, new, states, masses[s], largest, masses, following, weights[onward[i]], ahead, False)
+                _join(tables[groups[i]], old, after[i + 1], here, mass, masses, counts, offsets)
+            if i + 1 < 2 * reach:
+                size = _reached(here, room, masses, following, reached, marks)
+                there = reached[:size]
+            else:
+                there = free
+            _advance(old, new, here, there, mass, largest, masses, following, weights[onward[i]], ahead, False)
             old, new = new, old
+            places, reached = reached, places
 
 
 @njit(cache=True)
 def _weight_across(before: Counts, after: Counts, kinds: Counts, powers: Array) -> tuple[float, float]:
-    """The weight between the bins on both sides of one; ``kinds[x, y]`` is that of the bins x + 1 before, y + 1 after."""
+    """The weight across a bin; ``kinds[x, y]`` is that of the bins x + 1 before it and y + 1 after it."""
     value, low = 1.0, 0.0
     reach = before.size
     for i in range(reach - 1):
@@ -324,7 +358,7 @@ def collect(
     inverse: Array,
     per_deviation: Array,
 ) -> None:
-    """Add the draws of one table, where the windows first..last-1 are before the drawn bin, by the mean of its normal law.
+    """Add the draws of one table, where the windows first..last-1 are before the drawn bin, by its normal law's mean.
 
     Args:
         sums: shape (places, largest + 1, TERMS, 2): by the place g nearest to the mean in standard deviations, less

@@ -8,10 +8,10 @@ For a cell A of the line, with r how often each bin is drawn and ``R = r + e_i``
                          exp(sum_j T_jj R_j (R_j - 1) / 2 + sum_(j<l) T_jl R_j R_l).
 
 A cell's moments are the means of this over all bins i; where S is circulant, one bin stands for all. S vanishes beyond
-``reach`` on the ring, so ``(T R)_i`` depends only on r_i and the counts of the ``reach`` bins on both sides. The weights
-of all r are summed by those, with a transfer programme that is run from both ends of a ring cut open; bins with equal
-surroundings share one table. The normal probabilities depend on the mean alone: they are expanded about places near it,
-and each place takes one expansion for every edge.
+``reach`` on the ring, so ``(T R)_i`` depends only on r_i and the counts of the ``reach`` bins on both sides. The
+weights of all r are summed by those, with a transfer programme that is run from both ends of a ring cut open; bins
+with equal surroundings share one table. The normal probabilities depend on the mean alone: they are expanded about
+places near it, and each place takes one expansion for every edge.
 
 Proofs: ``docs/theory/moment-majorants/cells.md``.
 """
@@ -45,9 +45,9 @@ LARGEST_LOG_SUM = 690.0
 """Sums of weights must stay in the range of doubles."""
 MAX_TABLE = 40_000_000
 """Numbers in one table."""
-SECONDS_PER_UPDATE = 1.5e-8
-SECONDS_PER_MEAN = 5e-7
-SECONDS_PER_TAIL = 4e-6
+SECONDS_PER_UPDATE = 1e-8
+SECONDS_PER_MEAN = 4e-7
+SECONDS_PER_TAIL = 2.5e-6
 """At one place and edge, and as much for ``TERMS / 2`` orders."""
 PIECE = 1e7
 """Updates between two looks at the watch, about."""
@@ -315,7 +315,7 @@ def _places(gram: ExactGram, largest: int) -> int:
 
 
 def _extremes(gram: ExactGram, largest: int, own: float) -> tuple[int, int]:
-    """Places between which ``(T R)_i / sqrt(T_ii)`` lies, ``T_ii = scale (own - common)``; ``|T_ij|`` <= the largest."""
+    """Places between which ``(T R)_i / sqrt(T_ii)`` lies, where ``T_ii = scale (own - common)``."""
     rest = own - gram.common
     most = float(gram.entries.max()) - gram.common
     least = min(float(gram.entries.min()) - gram.common, 0.0)
@@ -347,6 +347,7 @@ def _weight_error(ring: _Ring) -> Fraction:
     a, bins, windows = ring.largest, ring.gram.bins, ring.masses.size
     factors = bins + (a + 2) ** 2
     sums = 2 * bins * (a + 1) ** 2 + bins * windows * (a + 1) + 2 * ring.pairs * (a + 1) * len(ring.around.members)
+    sums += len(ring.diagonal) * _places(ring.gram, a)
     exponents = 2 * int(LARGEST_EXPONENT) + 2
     return Fraction(ROUNDING) * (factors + sums + exponents) + Fraction(EXPONENTIAL_ERROR) * (factors + 1)
 

@@ -1,15 +1,15 @@
 """Moment majorants on cells, for low noise: a polynomial for each range of the drawn bin's own Gaussian.
 
-For the remove direction, with the common factor split off and ``h(x) = F(x) / x <= 1``, a circulant Gram matrix has
+For the remove direction, with the common factor split off and ``h(x) = F(x) / x <= 1``,
 
-    delta = E F(Y) = E_0 h(Y) = sum over cells A of E_0[h(Y); u_0 in A],
+    delta = E F(Y) = (1/b) sum_i E_i h(Y) = sum over cells A of (1/b) sum_i E_i[h(Y); u_i in A],
 
-where E_0 is the law in which bin 0 was drawn. On a cell ``u_0 >= w`` and so ``Y >= x0 = e^(w - T_00 / 2) / b``: a
+where E_i is the law in which bin i was drawn. On a cell ``u_i >= w`` and so ``Y >= x0 = e^(w - T_ii / 2) / b``: a
 polynomial p has to satisfy ``x p(x) >= F(x)`` (UPPER) or ``<= F(x)`` (LOWER) only from x0 on, and its expectation on
 the cell needs the moments of :mod:`.cell_moments`. Where the noise is low, a single polynomial has to cover the heavy
 tail that the drawn bin causes; on a cell that tail is gone.
 
-Gram matrices that are not circulant are replaced by their circulant envelope on the safe side. For upper bounds the
+Where the Gram matrix itself is too expensive its circulant envelope on the safe side replaces it. For upper bounds the
 residue of the bin modulo m may also be revealed; the classes are narrower and are averaged.
 
 Proofs: ``docs/theory/moment-majorants/cells.md``.
@@ -55,9 +55,9 @@ DEGREES = (4, 6, 8, 10, 12)
 RESIDUES = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 25, 32)
 REDUCTIONS = 3
 """At most so many are tried, those with the fewest classes first."""
-MOMENTS_SHARE = 0.25
+MOMENTS_SHARE = 0.35
 """Of the effort, for the moments; the rest is for programmes and proofs."""
-CELL_WIDTH = 0.35
+CELL_WIDTH = 0.2
 """In standard deviations, where the drawn bin alone may reach the threshold."""
 FINE_BELOW = 3.0
 """Cells are that narrow from so far below the quantile of delta on."""
@@ -94,7 +94,7 @@ def cells_delta(
     The outermost cells count with their mass (UPPER) or not at all (LOWER).
 
     Args:
-        cells: of a circulant mixture of ``bins`` bins.
+        cells: of a mixture of ``bins`` bins.
         payoff: F, with ``F(x) <= x``.
         degrees: to choose from for each cell, each at most the highest order.
         smallest: a delta that is negligible.
@@ -133,7 +133,7 @@ def _cell_bound(
     smallest: float,
     trivial: float,
 ) -> float:
-    """The best proved bound on ``E_0[h(Y); A]`` among the degrees, from the highest down.
+    """The best proved bound on the mean of ``E_i[h(Y); A]`` among the degrees, from the highest down.
 
     A cell whose upper bound of low degree is negligible gets that one (UPPER) or 0 (LOWER).
     """
@@ -291,7 +291,7 @@ def _refusal(pair: BinMixture, side: Side) -> str | None:
 
 
 def _cost(pair: BinMixture) -> float:
-    return 5.0 + 2e-9 * pair.bins**3
+    return 8.0 + 2e-9 * pair.bins**3
 
 
 def _warm_up() -> None:

@@ -9,11 +9,13 @@ obvious. So every set of moments is computed again from the definition by other 
 The check finds mistakes; it is no part of any bound. Proofs: ``docs/theory/moment-majorants/gram.md``.
 """
 
+from collections.abc import Sequence
 from math import comb, inf, lgamma, log
 from typing import cast
 
 import numpy as np
 from numba import njit
+from scipy.special import ndtr
 
 from hockeystick.accountants.bin_moments import banded_cost, banded_moments
 from hockeystick.accountants.moment_majorant.base import ExactGram, ExactMoments
@@ -23,6 +25,8 @@ from hockeystick.watch import Watch
 
 AGREEMENT = 1e-7
 """Largest difference of the logarithms; half of it at most is the rounding of the second computation."""
+SMALLEST_VISIBLE = 1e-280
+"""Part of a moment below which doubles may have lost digits to underflow."""
 LARGEST_BANDED_EXPONENT = 550.0
 """Of ``S_ii a (a-1) / 2``: below it the programme loses nothing to underflow that could be seen here."""
 LARGEST_EXPONENT = 690.0
@@ -220,3 +224,32 @@ def _last_draws(halved: Array, field: Array, start: int) -> tuple[float, float]:
         for k in range(j, bins):
             two += field[j] * field[k] * halved[j, k]
     return one, two
+
+
+def recheck_on_ranges(weights: Array, means: Array, edges: Array, order: int, parts: Sequence[ExactMoments]) -> None:
+    """Refuse moments of one order on ranges of a Gaussian that a summation in doubles does not confirm.
+
+    :func:`recheck` sees the sum over all ranges, in which those of small probability are lost; here each range is looked
+    at by itself, with scipy's normal distribution function.
+
+    Args:
+        weights: of every place of the mean, up to one common factor; shape (places,).
+        means: in standard deviations, shape (places,).
+        edges: increasing, where ranges end, in standard deviations; the two outermost ranges are unbounded.
+        order: k.
+        parts: moments on each range, one more than there are edges.
+
+    Raises: UnsupportedError where a range differs by more than ``AGREEMENT``, the sums over all ranges being taken as equal.
+    """
+    borders = np.concatenate([[-np.inf], edges, [np.inf]])
+    stated = np.array([float(part.values[order]) for part in parts])
+    used = weights > 0.0
+    below = borders[:-1, None] - means[used]
+    above = borders[1:, None] - means[used]
+    right = below > 0.0
+    probability = ndtr(np.where(right, -below, above)) - ndtr(np.where(right, -above, below))
+    found = probability @ weights[used]
+    scale = stated.sum() / found.sum()
+    visible = stated > SMALLEST_VISIBLE * stated.sum()
+    if not (np.abs(found * scale - stated) <= AGREEMENT * stated)[visible].all():
+        raise UnsupportedError("The moments on ranges of a Gaussian are not confirmed by their second computation.")

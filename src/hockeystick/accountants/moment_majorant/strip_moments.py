@@ -31,7 +31,7 @@ from hockeystick.accountants.moment_majorant.enumeration_kernels import exact_pr
 from hockeystick.accountants.moment_majorant.exact_gram import proved_semidefinite
 from hockeystick.accountants.moment_majorant.exponential import EXPONENTIAL_ERROR, exponential, rational_exponential
 from hockeystick.accountants.moment_majorant.floor import DEVIATIONS
-from hockeystick.accountants.moment_majorant.recheck import recheck, recheck_cost
+from hockeystick.accountants.moment_majorant.recheck import recheck, recheck_cost, recheck_on_ranges
 from hockeystick.accountants.moment_majorant.strip_kernels import LONGEST, Integers, add_draws, strip_sums, tails_of
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
@@ -154,6 +154,9 @@ def strip_moments(gram: ExactGram, largest: int, edges: Array, *, watch: Watch) 
         strip_sums(sums[k], sizes[k], table[k], k * offset, places, lowest, tails)
     whole = _finished(gram, sums, sizes, table.shape[1])
     recheck(gram, _total(whole), watch=watch)
+    for k in range(largest + 1):
+        means = float(step) * (np.arange(table.shape[1]) + k * offset)
+        recheck_on_ranges(table[k, :, 0], means, float(step) * places, k, whole)
     common = Fraction(gram.scale) * Fraction(label.common)
     decays = [rational_exponential(-common * (k * (k - 1) // 2)) for k in range(largest + 1)]
     moments = tuple(
@@ -167,7 +170,7 @@ def strip_moments(gram: ExactGram, largest: int, edges: Array, *, watch: Watch) 
     return StripMoments(
         edges=np.array(starts[1:]),
         covariances=float(step) * label.labels.astype(np.float64),
-        variance=gram.scale * label.common,
+        variance=float(common),
         moments=moments,
         floors=tuple(_floor(gram, label, start) for start in starts),
     )
