@@ -11,7 +11,7 @@ import pytest
 from hockeystick.accountants.bin_moments import dense_moments
 from hockeystick.accountants.moment_majorant import recheck as module
 from hockeystick.accountants.moment_majorant.base import ExactGram, ExactMoments
-from hockeystick.accountants.moment_majorant.recheck import recheck, recheck_cost, recheck_on_ranges
+from hockeystick.accountants.moment_majorant.recheck import recheck, recheck_cost, recheck_on_ranges, sums_on_ranges
 from hockeystick.errors import BudgetExceededError, UnsupportedError
 from hockeystick.watch import Watch
 
@@ -138,24 +138,28 @@ def test_cost_knows_of_structure() -> None:
     assert comb(65, 6) * 1e-11 < recheck_cost(wide, 6) < comb(65, 6) * 1e-7
 
 
-def test_a_wrong_moment_on_any_range_is_found() -> None:
+@pytest.mark.parametrize("spread", [0.0, 1.0 / 64.0])
+def test_a_wrong_moment_on_any_range_is_found(spread: float) -> None:
     """Also where the range holds 1e-15 of the whole, which the sum over all ranges does not see."""
     weights, means = np.array([0.5, 2.0, 0.25]), np.array([0.0, 0.7, 1.9])
     edges = np.array([-3.0, 0.0, 2.0, 6.0, 10.0])
+    offsets = np.array([spread, -0.7 * spread, 0.2 * spread])
 
     def stated(change: float, place: int) -> list[ExactMoments]:
         borders = [-mp.inf, *edges.tolist(), mp.inf]
         parts = []
         for i, (low, high) in enumerate(itertools.pairwise(borders)):
-            each = [mp.ncdf(high - mean) - mp.ncdf(low - mean) for mean in means.tolist()]
+            each = [mp.ncdf(high - mean) - mp.ncdf(low - mean) for mean in (means + offsets).tolist()]
             value = sum(weight * each[j] for j, weight in enumerate(weights.tolist()))
             factor = 1.0 + change * (i == place)
             parts.append(ExactMoments(values=(Fraction(float(value) * factor),), error=Fraction(1, 2**90)))
         return parts
 
+    powers = weights[:, None] * offsets[:, None] ** np.arange(14)
     with mp.workdps(40):
-        recheck_on_ranges(weights, means, edges, 0, stated(0.0, 0))
+        found = sums_on_ranges(powers, means, edges)
+        recheck_on_ranges(found, 0, stated(0.0, 0))
         for place in range(edges.size + 1):
             for change in (1e-6, -1e-6):
                 with pytest.raises(UnsupportedError, match="not confirmed"):
-                    recheck_on_ranges(weights, means, edges, 0, stated(change, place))
+                    recheck_on_ranges(found, 0, stated(change, place))

@@ -37,10 +37,13 @@ from hockeystick.accountants.moment_majorant.cell_kernels import (
 )
 from hockeystick.accountants.moment_majorant.double_double import ROUNDING, pair_of, rational
 from hockeystick.accountants.moment_majorant.exponential import EXPONENTIAL_ERROR, LARGEST_EXPONENT, exponential
+from hockeystick.accountants.moment_majorant.recheck import recheck_on_ranges, sums_on_ranges
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.law import Array
 from hockeystick.watch import Watch
 
+CONFIRMING_TERMS = 14
+"""Of the expansions, in the second summation: ``(40 / 64)^14 / 14!`` is 1e-14."""
 LARGEST_LOG_SUM = 690.0
 """Sums of weights must stay in the range of doubles."""
 MAX_TABLE = 40_000_000
@@ -133,13 +136,20 @@ def cell_moments(gram: ExactGram, largest: int, edges: Array, *, watch: Watch) -
     tables = _tables(ring, watch)
     moments = np.zeros((edges.size + 1, largest + 1, 2))
     sizes = np.zeros((edges.size + 1, largest + 1))
+    confirmed = np.zeros((largest + 1, edges.size + 1))
     for kind in ring.diagonal.tolist():
         per_deviation = np.array(_inverse_root(ring.variance(kind)))
         sums, lowest = _collected(ring, tables, kind, per_deviation, watch)
         for first, last in _pieces(np.full(len(sums), 250.0 * edges.size), PIECE):
             watch.tick()
             add_cells(moments, sizes, sums, lowest, first, last, edges, per_deviation)
-    return _finished(ring, edges, moments, sizes)
+        places = (np.arange(len(sums)) + lowest) / PLACES
+        for k in range(largest + 1):
+            confirmed[k] += sums_on_ranges(sums[:, k, :CONFIRMING_TERMS, 0], places, edges * per_deviation[0])
+    cells = _finished(ring, edges, moments, sizes)
+    for k in range(largest + 1):
+        recheck_on_ranges(confirmed[k], k, cells.moments)
+    return cells
 
 
 def whole_moments(cells: CellMoments, gram: ExactGram) -> ExactMoments:

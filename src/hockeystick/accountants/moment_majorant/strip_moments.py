@@ -31,7 +31,7 @@ from hockeystick.accountants.moment_majorant.enumeration_kernels import exact_pr
 from hockeystick.accountants.moment_majorant.exact_gram import proved_semidefinite
 from hockeystick.accountants.moment_majorant.exponential import EXPONENTIAL_ERROR, exponential, rational_exponential
 from hockeystick.accountants.moment_majorant.floor import DEVIATIONS
-from hockeystick.accountants.moment_majorant.recheck import recheck, recheck_cost, recheck_on_ranges
+from hockeystick.accountants.moment_majorant.recheck import recheck, recheck_cost, recheck_on_ranges, sums_on_ranges
 from hockeystick.accountants.moment_majorant.strip_kernels import LONGEST, Integers, add_draws, strip_sums, tails_of
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
@@ -155,8 +155,9 @@ def strip_moments(gram: ExactGram, largest: int, edges: Array, *, watch: Watch) 
     whole = _finished(gram, sums, sizes, table.shape[1])
     recheck(gram, _total(whole), watch=watch)
     for k in range(largest + 1):
-        means = float(step) * (np.arange(table.shape[1]) + k * offset)
-        recheck_on_ranges(table[k, :, 0], means, float(step) * places, k, whole)
+        means: Array = float(step) * (np.arange(table.shape[1]) + k * offset)
+        borders: Array = float(step) * places
+        recheck_on_ranges(sums_on_ranges(table[k, :, :1], means, borders), k, whole)
     common = Fraction(gram.scale) * Fraction(label.common)
     decays = [rational_exponential(-common * (k * (k - 1) // 2)) for k in range(largest + 1)]
     moments = tuple(
