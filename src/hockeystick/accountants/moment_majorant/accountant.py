@@ -43,11 +43,15 @@ from hockeystick.watch import Watch
 
 HIGHEST_DEGREE = 12
 LOWEST_DEGREE = 2
-FIRST_SHARE, WHOLE_SHARE, STRIPS_SHARE, ENVELOPE_SHARE, CLASSES_SHARE = 0.05, 0.6, 0.4, 0.2, 0.1
+FIRST_SHARE, WHOLE_SHARE, STRIPS_SHARE, COARSE_SHARE = 0.05, 0.6, 0.4, 0.15
 """Of the effort, for the moments of one reduction."""
 RESIDUES = (2, 3, 4, 6)
-"""Classes that are tried, fewest first."""
+"""Classes that are tried, fewest first, where they reach higher orders than what was tried before."""
+CLOSE_ENVELOPE = 1.02
+"""By which factor an envelope may raise the mean of the diagonal, if it is to be used."""
 STRIPS = 24
+STRIPS_FROM = 1.1
+"""How many times the common factor's variance that of the mean of all u has to be."""
 LOWEST_STRIP_DEGREE, HIGHEST_STRIP_DEGREE = 3, 6
 OUTSIDE_STRIPS = 1e-4
 """What both outermost strips may hold, relative to delta."""
@@ -95,7 +99,8 @@ def exact_moments(gram: ExactGram, degree: int, watch: Watch) -> ExactMoments:
 def reductions(gram: ExactGram, side: Side, delta: float, effort: float) -> Iterator[Reduction]:
     """The pair itself, with few moments, with many, and on strips; then for upper bounds coarser ones of higher orders.
 
-    Lower envelopes lose too much, and classes are a relaxation, of which a lower bound says nothing.
+    Coarser are the circulant envelope, where it is close, and classes of bins. Lower envelopes lose too much, and
+    classes are a relaxation, of which a lower bound says nothing.
     """
     best = 0
     for share in (FIRST_SHARE, WHOLE_SHARE):
@@ -108,13 +113,15 @@ def reductions(gram: ExactGram, side: Side, delta: float, effort: float) -> Iter
         yield strips
     if side is Side.LOWER:
         return
-    candidates: list[tuple[float, Sequence[tuple[float, ExactGram]]]] = []
     envelope = None if gram.is_circulant else circulant(gram, side)
-    if envelope is not None:
-        candidates.append((ENVELOPE_SHARE, [(1.0, envelope)]))
-    candidates += [(CLASSES_SHARE, residue_classes(gram, m)) for m in RESIDUES if 2 * m <= gram.bins]
-    for share, parts in candidates:
-        found = _affordable(share * effort, parts)
+    close = envelope is not None and float(envelope.entries[0, 0]) <= CLOSE_ENVELOPE * float(
+        gram.entries.diagonal().mean()
+    )
+    base = envelope if envelope is not None and close else gram
+    for m in RESIDUES if base is gram else (1, *RESIDUES):  # classes of an envelope are mostly alike, and cheap
+        if 2 * m > base.bins:
+            break
+        found = _affordable(COARSE_SHARE * effort, residue_classes(base, m))
         if found is not None and found.degree > best:
             best = found.degree
             yield replace(found, whole=False)
@@ -145,6 +152,8 @@ def _mixed(parts: Sequence[tuple[float, ExactGram]], degree: int, watch: Watch) 
 
 
 def _affordable_strips(gram: ExactGram, delta: float, seconds: float) -> Reduction | None:
+    if float(gram.entries.mean()) <= STRIPS_FROM * gram.common:  # what all bins follow is split off already
+        return None
     for degree in range(HIGHEST_STRIP_DEGREE, LOWEST_STRIP_DEGREE - 1, -1):
         if strip_cost(gram, degree, STRIPS) <= seconds:
             return Reduction(True, degree, partial(_on_strips, gram, degree, delta))

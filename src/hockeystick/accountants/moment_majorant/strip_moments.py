@@ -155,8 +155,8 @@ def strip_moments(gram: ExactGram, largest: int, edges: Array, *, watch: Watch) 
     whole = _finished(gram, sums, sizes, table.shape[1])
     recheck(gram, _total(whole), watch=watch)
     for k in range(largest + 1):
-        means: Array = float(step) * (np.arange(table.shape[1]) + k * offset)
-        borders: Array = float(step) * places
+        means = float(step) * (np.arange(table.shape[1], dtype=np.float64) + k * offset)
+        borders = float(step) * places.astype(np.float64)
         recheck_on_ranges(sums_on_ranges(table[k, :, :1], means, borders), k, whole)
     common = Fraction(gram.scale) * Fraction(label.common)
     decays = [rational_exponential(-common * (k * (k - 1) // 2)) for k in range(largest + 1)]
