@@ -15,6 +15,18 @@ SMALLEST_UPPER = 1e-300
 """No upper bound on delta is below this: what is smaller may have lost its digits, or all of itself, to underflow."""
 
 
+def falling(profile: Profile, epsilon: float, side: Side) -> Profile:
+    """The same bound, which no longer forgets that delta falls with epsilon.
+
+    Its value at ``epsilon`` bounds delta from above at every larger epsilon (UPPER), or from below at every smaller one
+    (LOWER), and stands in where the profile says less there.
+    """
+    known = profile(epsilon)
+    if side is Side.UPPER:
+        return lambda at: min(profile(at), known) if at >= epsilon else profile(at)
+    return lambda at: max(profile(at), known) if at <= epsilon else profile(at)
+
+
 @dataclass(frozen=True)
 class Question:
     """epsilon at a delta, or delta at an epsilon: exactly one is given."""

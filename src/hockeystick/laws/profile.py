@@ -84,7 +84,7 @@ def smallest_epsilon(
         if high >= MAX_EPSILON:
             return float("inf") if side is Side.UPPER else high
         low, at_low = high, at_high
-        high = min(high * 4.0, MAX_EPSILON)
+        high = min(high * (4.0 if near is None else 1.5), MAX_EPSILON)
         at_high = excess(high)
     while low == 0.0 and high > SMALLEST_EPSILON:
         at_place = excess(1e-3 * high)

@@ -31,11 +31,11 @@ from hockeystick.accountants.moment_majorant.recheck import recheck, recheck_cos
 from hockeystick.accountants.moment_majorant.ring import ring_cost, ring_moments
 from hockeystick.accountants.moment_majorant.strip_moments import strip_cost, strip_edges, strip_moments
 from hockeystick.accountants.moment_majorant.strips import strip_profile
-from hockeystick.bounds import Profile
+from hockeystick.bounds import Profile, falling
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import UNIT_ROUNDOFF
-from hockeystick.laws.profile import smallest_epsilon
+from hockeystick.laws.profile import MAX_EPSILON, smallest_epsilon
 from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.types import Direction, Side
@@ -202,7 +202,11 @@ def _profiles(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direc
         raise UnsupportedError("No moments of this Gram matrix are affordable.")
     if side is Side.UPPER and add.epsilon > remove.epsilon:
         add.offer(comparison_profiles(pair, side, settings)[Direction.ADD])
-    return {Direction.REMOVE: remove.profile, Direction.ADD: add.profile}
+    # programmes may fail at an epsilon far from where delta is
+    return {
+        Direction.REMOVE: falling(remove.profile, min(remove.epsilon, MAX_EPSILON), side),
+        Direction.ADD: falling(add.profile, min(add.epsilon, MAX_EPSILON), side),
+    }
 
 
 def _is_settled(profiles: Profiles, epsilon: float) -> bool:
