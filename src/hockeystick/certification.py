@@ -39,6 +39,7 @@ DELTA_NODES = 92
 COARSE_NODES = 24
 COARSE_GOAL = 0.2
 COARSE_EFFORT = 0.1
+COARSE_SHARE = 0.2
 """The same for a first look at coarse grids."""
 RUNS = 5.0
 """How many heavy runs certify expects."""
@@ -281,7 +282,8 @@ def settings_for(
     effort = min(float(f"{watch.remaining() / runs:.2g}"), DEFAULT_EFFORT) or CHEAP
     if question.delta is not None:
         return Settings(Resolution(EPSILON_NODES, question.delta), watch, question, monte_carlo, effort)
-    coarse = Settings(Resolution(COARSE_NODES), watch, effort=COARSE_EFFORT * effort)
+    share = Watch(COARSE_SHARE * watch.remaining(), watch.on_tick)
+    coarse = Settings(Resolution(COARSE_NODES), share, effort=COARSE_EFFORT * effort)
     outcomes = run_accountants(pair, question, coarse, goal=COARSE_GOAL)
     upper = best(outcomes, Side.UPPER)
     value = 1e-30 if upper is None or upper.value is None else upper.value

@@ -71,7 +71,7 @@ def verified_release(last: Certificate, epsilon: float, delta: float, options: M
 
     try:
         _, near = smallest_passing(estimate, 1.0, most, ESTIMATE_WIDTH)
-    except CannotCertifyError:  # pilots of a hopeless mechanism
+    except (CannotCertifyError, BudgetExceededError):  # pilots of a hopeless mechanism, or no time for them
         return _of_the_last(last, delta, watch)
     noises = [near * (1.0 + step) for step in GRID]
     candidates = [noise for noise in noises if SMALLEST_NOISE <= noise < most] + [most]

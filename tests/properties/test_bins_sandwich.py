@@ -27,6 +27,8 @@ CHUNKS, MECHANISMS, EPSILONS = 8, 26, 10
 """2080 cases: a case is one mechanism and one epsilon, for all accountants, sides and directions."""
 SHARES = {"conditional_composition": 5}
 """Slow accountants get every n-th mechanism."""
+REFUSING = {"moment_majorant_cells"}
+"""They refuse most of these small dense rings; test_moment_majorant_sandwich.py has mechanisms for them."""
 MOST_STEPS, MOST_BINS, MOST_EPOCHS = 12, 6, 3
 BINS_WEIGHTS = (0.05, 0.25, 0.25, 0.25, 0.1, 0.1)
 QUICK = Settings(resolution=Resolution(nodes_per_unit=20, smallest_delta=1e-8))
@@ -136,7 +138,7 @@ def test_no_accountant_crosses_the_truth(chunk: int) -> None:
     assert not found, "\n".join(found)
     assert sharp >= 0.6 * MECHANISMS * EPSILONS  # the truth is known to a percent in most cases
     assert set(seen) == {one.name for one in COVERING}
-    assert all(seen[name] >= 2 * (MECHANISMS // SHARES.get(name, 1)) for name in seen)
+    assert all(seen[name] >= 2 * (MECHANISMS // SHARES.get(name, 1)) for name in set(seen) - REFUSING)
 
 
 def test_there_are_two_thousand_cases() -> None:

@@ -29,7 +29,7 @@ from hockeystick.accountants.base import Settings
 from hockeystick.accountants.monte_carlo import pilot
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.bounds import Bound
-from hockeystick.errors import BudgetExceededError
+from hockeystick.errors import BudgetExceededError, UnsupportedError
 from hockeystick.laws.grid import Resolution
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.registry import dominating_pair
@@ -200,7 +200,7 @@ def bounds_of(pair: DominatingPair, epsilon: float, seed: int, watch: hs.Watch) 
         for side in one.sides:
             slow = one.name == "conditional_composition"
             if one.why_not(pair, side) is None and not slow:
-                with suppress(BudgetExceededError):  # before there was any sample
+                with suppress(BudgetExceededError, UnsupportedError):  # before any sample, or no moments
                     yield one.bound(pair, side, sampled if one.kind is Kind.MONTE_CARLO else quick)
 
 

@@ -111,7 +111,7 @@ def test_bad_options_are_named(field: str, value: float) -> None:
 
 
 def test_the_certificate_says_what_it_rests_on() -> None:
-    found = certify(SMALL, epsilon=1.0, monte_carlo=sampled())
+    found = certify(SMALL, epsilon=1.0, method="monte_carlo", monte_carlo=sampled())
     claim = found.monte_carlo
     assert claim is not None
     assert found.kind is Kind.MONTE_CARLO
