@@ -14,6 +14,9 @@ Profile = Callable[[float], float]
 SMALLEST_UPPER = 1e-300
 """No upper bound on delta is below this: what is smaller may have lost its digits, or all of itself, to underflow."""
 
+ALIKE = 1e-7
+"""Relative difference below which two answers count as one when a claim is confirmed."""
+
 
 def falling(profile: Profile, epsilon: float, side: Side) -> Profile:
     """The same bound, which no longer forgets that delta falls with epsilon.
@@ -42,11 +45,20 @@ class Question:
         if self.epsilon is not None and not 0.0 <= self.epsilon <= 500.0:
             raise InvalidInputError(f"The 'epsilon' field must be from 0 to 500. Got {self.epsilon!r} instead.")
 
-    def answer(self, bound: "Bound") -> float:
-        """The bound's answer, on its side."""
+    def answer(self, bound: "Bound", near: float | None = None) -> float:
+        """The bound's answer, on its side; ``near`` is where an epsilon is expected, which saves time alone."""
         if self.delta is not None:
-            return bound.epsilon(self.delta)
+            return bound.epsilon(self.delta, near)
         return bound.delta(self.epsilon or 0.0)
+
+    def confirmed(self, bound: "Bound", claimed: float | None) -> float:
+        """The bound's answer, which is the claimed epsilon itself where that cannot be told from it."""
+        if self.delta is None or claimed is None or not 0.0 < claimed <= 0.5 * MAX_EPSILON:
+            return self.answer(bound)
+        below, above = claimed * (1.0 - ALIKE), claimed * (1.0 + ALIKE)
+        low, high = (below, claimed) if bound.side is Side.UPPER else (claimed, above)
+        exact = bound.delta(low) > self.delta >= bound.delta(high)
+        return claimed if exact else self.answer(bound, claimed)
 
 
 @dataclass(frozen=True)
@@ -86,12 +98,12 @@ class Bound:
             value += change if self.side is Side.UPPER else -change
         return min(max(value, SMALLEST_UPPER if self.side is Side.UPPER else 0.0), 1.0)
 
-    def epsilon(self, delta: float) -> float:
+    def epsilon(self, delta: float, near: float | None = None) -> float:
         """The epsilon at which the profile reaches ``delta`` in (0, 1), on the side of the bound.
 
         Upper: an epsilon with ``self.delta(epsilon) <= delta``, or infinity. Lower: one with
-        ``self.delta(epsilon) > delta``, or 0.
+        ``self.delta(epsilon) > delta``, or 0. ``near`` is where it is expected: the search begins there.
         """
         if not 0.0 < delta < 1.0:
             raise InvalidInputError(f"The 'delta' field must be between 0 and 1, both excluded. Got {delta!r} instead.")
-        return smallest_epsilon(self.delta, delta, self.side)
+        return smallest_epsilon(self.delta, delta, self.side, near=near)

@@ -1,7 +1,9 @@
 """certify: the best certified bounds of all applicable accountants, within a time budget."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from math import sqrt
 from time import monotonic
 
 from hockeystick import __version__
@@ -150,9 +152,9 @@ def verify(
     Monte Carlo bounds are derived again from the stored ``evidence``, some chunks of which are drawn again from their
     seeds; without evidence all of them are drawn again, by ``executor``.
 
-    Returns the recomputed certificate. Raises VerificationError, naming what does not follow, when the recomputed
-    upper bound exceeds the claimed one, the recomputed lower bound falls short of the claimed one, or anything else
-    in the certificate differs.
+    Returns the recomputed certificate; an epsilon in it is the claimed one where the two cannot be told apart.
+    Raises VerificationError, naming what does not follow, when the recomputed upper bound exceeds the claimed one, the
+    recomputed lower bound falls short of the claimed one, or anything else in the certificate differs.
     """
     if certificate.digest != certificate.content_digest():
         raise VerificationError("The certificate was altered: its digest does not match its content.")
@@ -167,11 +169,12 @@ def verify(
     settings = Settings(resolution, watch or Watch(), question, effort=accuracy.effort or DEFAULT_EFFORT)
     if certificate.monte_carlo is not None:
         settings = with_claim(pair, settings, certificate.monte_carlo, evidence, executor)
-    outcomes = [_run_again(certificate.method.upper, pair, Side.UPPER, question, settings)]
+    claimed = certificate.bounds
+    outcomes = [_run_again(certificate.method.upper, pair, Side.UPPER, question, settings, claimed.upper)]
     if certificate.method.lower is not None:
-        outcomes.append(_run_again(certificate.method.lower, pair, Side.LOWER, question, settings))
+        outcomes.append(_run_again(certificate.method.lower, pair, Side.LOWER, question, settings, claimed.lower))
     again = certificate_of(certificate.mechanism, pair, question, outcomes, settings)
-    claimed, found = certificate.bounds, again.bounds
+    found = again.bounds
     what = "epsilon" if given_delta is not None else "delta"
     if found.upper > claimed.upper * (1.0 + VERIFY_TOLERANCE):
         raise VerificationError(
@@ -198,13 +201,15 @@ def _pair_of(certificate: Certificate) -> DominatingPair:
         raise VerificationError(str(error)) from None
 
 
-def _run_again(name: str, pair: DominatingPair, side: Side, question: Question, settings: Settings) -> Outcome:
+def _run_again(
+    name: str, pair: DominatingPair, side: Side, question: Question, settings: Settings, claimed: float | None
+) -> Outcome:
     """The bound that a certificate rests on; no other one may stand in for it."""
     if name not in ACCOUNTANTS:
         raise VerificationError(f"The 'method.{side.value}' field names a method that is not known: {name!r}.")
     if ACCOUNTANTS[name].kind not in settings.kinds:
         raise VerificationError(f"The 'monte_carlo' field is missing, which the method {name!r} needs.")
-    outcome = _run(ACCOUNTANTS[name], pair, side, question, settings)
+    outcome = _run(ACCOUNTANTS[name], pair, side, settings, partial(question.confirmed, claimed=claimed))
     if outcome.status == STOPPED:
         raise BudgetExceededError("The time budget is over before the certificate is recomputed; allow more seconds.")
     if outcome.value is None:
@@ -263,8 +268,17 @@ def run_accountants(
         settled = {outcome.method for outcome in outcomes if outcome.side is side and outcome.value is not None}
         if goal is not None and not settled.isdisjoint(one.no_better_than):
             continue
-        outcomes.append(_run(one, pair, side, question, settings))
+        answer = partial(question.answer, near=_expected(outcomes))
+        outcomes.append(_run(one, pair, side, settings, answer))
     return outcomes
+
+
+def _expected(outcomes: Sequence[Outcome]) -> float | None:
+    """About what the answer is, from what both sides say so far."""
+    upper, lower = best(outcomes, Side.UPPER), best(outcomes, Side.LOWER)
+    if upper is None or lower is None or not upper.value or not lower.value:
+        return None
+    return sqrt(upper.value) * sqrt(lower.value)
 
 
 def settings_for(
@@ -319,7 +333,9 @@ def _goal_reached(outcomes: Sequence[Outcome], goal: float) -> bool:
     return upper.value <= lower.value * (1.0 + goal)
 
 
-def _run(one: Accountant, pair: DominatingPair, side: Side, question: Question, settings: Settings) -> Outcome:
+def _run(
+    one: Accountant, pair: DominatingPair, side: Side, settings: Settings, answer: Callable[[Bound], float]
+) -> Outcome:
     started = monotonic()
     value, status = None, "ok"
     reason = one.why_not(pair, side)
@@ -329,7 +345,7 @@ def _run(one: Accountant, pair: DominatingPair, side: Side, question: Question, 
         status = STOPPED
     else:
         try:
-            value = question.answer(one.bound(pair, side, settings))
+            value = answer(one.bound(pair, side, settings))
         except BudgetExceededError:
             status = STOPPED
         except UnsupportedError as error:

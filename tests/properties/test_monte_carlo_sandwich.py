@@ -36,6 +36,7 @@ from hockeystick.pairs.registry import dominating_pair
 from hockeystick.types import Direction, Kind, Side
 
 FAILURE = 1e-9
+SLOW = {"conditional_composition", "moment_majorant", "moment_majorant_cells"}
 COUNTS = {
     "balls_in_bins": 28,
     "random_allocation": 10,
@@ -198,8 +199,7 @@ def bounds_of(pair: DominatingPair, epsilon: float, seed: int, watch: hs.Watch) 
     quick = Settings(resolution=Resolution(nodes_per_unit=20, smallest_delta=1e-8))
     for one in ACCOUNTANTS.values():
         for side in one.sides:
-            slow = one.name == "conditional_composition"
-            if one.why_not(pair, side) is None and not slow:
+            if one.why_not(pair, side) is None and one.name not in SLOW:
                 with suppress(BudgetExceededError, UnsupportedError):  # before any sample, or no moments
                     yield one.bound(pair, side, sampled if one.kind is Kind.MONTE_CARLO else quick)
 

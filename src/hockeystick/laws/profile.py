@@ -72,14 +72,16 @@ def smallest_epsilon(
         size = log(max(value, SMALLEST_RATIO * delta) / delta)
         return min(size, 0.0) if value <= delta else max(size, UNIT_ROUNDOFF)
 
-    low, step = (0.0, 4.0) if near is None else (near / NEARBY, NEARBY)
-    at_low = excess(low)
-    if at_low <= 0.0 and low > 0.0:
-        low, at_low = 0.0, excess(0.0)
+    if near is not None and not SMALLEST_EPSILON < near < 0.5 * MAX_EPSILON:
+        near = None
+    low, high = (0.0, 1e-3) if near is None else (near / NEARBY, near * NEARBY)
+    at_low = at_high = excess(low)
+    if at_low > 0.0:
+        at_high = excess(high)
+    elif low > 0.0:
+        low, at_low, high = 0.0, excess(0.0), low
     if at_low <= 0.0:
         return 0.0
-    high = min(max(low * step * step, 1e-3), MAX_EPSILON)
-    at_high = excess(high)
     while at_high > 0.0:
         if high >= MAX_EPSILON:
             return float("inf") if side is Side.UPPER else high

@@ -21,7 +21,9 @@ Theory: ``docs/theory/moment-majorants/programme.md``.
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from itertools import pairwise
+from math import lcm
 
 import numpy as np
 from scipy.linalg import eigh_tridiagonal
@@ -139,11 +141,18 @@ class Basis:
     def combination(self, weights: Array) -> Polynomial:
         """``sum_i weights[i] basis_i`` about ``centre``, rounded to pairs of doubles."""
         exact = [Fraction(float(weight)) for weight in weights]
-        sums = [
-            sum((weight * function[k] for weight, function in zip(exact, self.functions, strict=True)), Fraction(0))
-            for k in range(self.degree + 1)
-        ]
-        return rounded(self.centre, sums)
+        common = lcm(*(weight.denominator for weight in exact))
+        factors = [weight.numerator * (common // weight.denominator) for weight in exact]
+        columns, denominator = self._over_one_denominator
+        sums = [sum(a * b for a, b in zip(factors, column, strict=True)) for column in columns]
+        return rounded(self.centre, [Fraction(total, common * denominator) for total in sums])
+
+    @cached_property
+    def _over_one_denominator(self) -> tuple[tuple[tuple[int, ...], ...], int]:
+        """``functions``, one tuple for each power of x - centre, as numerators over one denominator."""
+        denominator = lcm(*(c.denominator for function in self.functions for c in function))
+        columns = zip(*self.functions, strict=True)
+        return tuple(tuple(c.numerator * (denominator // c.denominator) for c in one) for one in columns), denominator
 
     def repair_polynomial(self) -> Polynomial:
         """S, rounded to pairs of doubles."""
