@@ -117,7 +117,7 @@ def _deterministic(
     def certified(methods: list[str] | None, settings: Settings) -> Callable[[float], float]:
         def at(noise_multiplier: float) -> float:
             pair = dominating_pair(mechanism.with_noise(noise_multiplier))
-            outcomes = run_accountants(pair, question, settings, methods=methods, sides=(Side.UPPER,))
+            outcomes = run_accountants(pair, question, settings, methods=methods, sides=(Side.UPPER,), near=epsilon)
             found = best(outcomes, Side.UPPER)
             _check_time(outcomes)
             return float("inf") if found is None or found.value is None else found.value
@@ -194,7 +194,7 @@ def _best_method(
 
         def at(trial: float, chosen: str = name) -> float:
             pair = dominating_pair(mechanism.with_noise(trial))
-            outcomes = run_accountants(pair, question, coarse, methods=[chosen], sides=(Side.UPPER,))
+            outcomes = run_accountants(pair, question, coarse, methods=[chosen], sides=(Side.UPPER,), near=epsilon)
             _check_time(outcomes)
             outcome = best(outcomes, Side.UPPER)
             return float("inf") if outcome is None or outcome.value is None else outcome.value

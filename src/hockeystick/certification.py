@@ -227,16 +227,18 @@ def run_accountants(
     methods: Sequence[str] | None = None,
     goal: float | None = GAP_GOAL,
     sides: Sequence[Side] = (Side.UPPER, Side.LOWER),
+    near: float | None = None,
 ) -> list[Outcome]:
     """Run the accountants that analyse this type of pair: those with both sides first, then the cheapest.
 
     Monte Carlo, where it is allowed, comes after them; what would take a good part of the time that is left comes last.
 
     Args:
-        methods: the accountants allowed for upper bounds; None for all.
+        methods: the accountants allowed for upper bounds; None for all. Others give lower bounds where that is cheap.
         goal: leave out what is left once the two sides meet within this relative gap, and heavy methods before that;
             None to run all.
         sides: which sides are wanted.
+        near: an epsilon that the caller expects; it saves time alone.
     """
     allowed = [one for one in ACCOUNTANTS.values() if one.kind in settings.kinds]
     chosen = allowed if methods is None else [accountant(name) for name in methods]
@@ -258,7 +260,11 @@ def run_accountants(
         one, seconds = task[0], cost(*task)
         return seconds > patience, one.kind is Kind.MONTE_CARLO, len(one.sides) == 1, seconds
 
-    ordered = sorted(tasks, key=place)
+    def wanted(task: tuple[Accountant, Side]) -> bool:
+        one, side = task
+        return one in chosen or one.kind is Kind.MONTE_CARLO or cost(one, side) <= HEAVY
+
+    ordered = sorted(filter(wanted, tasks), key=place)
     outcomes: list[Outcome] = []
     for one, side in ordered:
         if goal is not None and _goal_reached(outcomes, goal):
@@ -268,7 +274,7 @@ def run_accountants(
         settled = {outcome.method for outcome in outcomes if outcome.side is side and outcome.value is not None}
         if goal is not None and not settled.isdisjoint(one.no_better_than):
             continue
-        answer = partial(question.answer, near=_expected(outcomes))
+        answer = partial(question.answer, near=_expected(outcomes) or near)
         outcomes.append(_run(one, pair, side, settings, answer))
     return outcomes
 
