@@ -1,9 +1,20 @@
 """Bounds on profiles: a value that is known at one epsilon stands in where a profile says less."""
 
-from math import exp
+from math import exp, inf, log, nan
 
-from hockeystick.bounds import falling
-from hockeystick.types import Side
+import pytest
+
+from hockeystick.bounds import Bound, Question, falling
+from hockeystick.laws.profile import smallest_epsilon
+from hockeystick.types import Direction, Kind, Side
+
+TRUTH = 3.0 * log(10.0)
+"""Where exp(-epsilon) passes 1e-3."""
+
+
+def exponential(side: Side) -> Bound:
+    profiles = {direction: lambda epsilon: exp(-epsilon) for direction in Direction}
+    return Bound("exponential", side, Kind.DETERMINISTIC, 1.0, "by definition", profiles)
 
 
 def test_a_falling_profile_never_says_less_than_it_knows() -> None:
@@ -23,3 +34,35 @@ def test_a_lower_bound_stands_in_at_smaller_epsilons() -> None:
     lower = falling(broken_nearby, 2.0, Side.LOWER)
     assert lower(0.5) == exp(-2.0)
     assert [lower(at) for at in (1.5, 4.0)] == [exp(-1.5), exp(-4.0)]
+
+
+@pytest.mark.parametrize("side", Side)
+@pytest.mark.parametrize("near", [TRUTH, 1.01 * TRUTH, TRUTH / 30.0, 30.0 * TRUTH, 1e-200, 600.0, inf, nan, -1.0, 0.0])
+def test_where_a_search_begins_saves_time_alone(side: Side, near: float) -> None:
+    found = smallest_epsilon(lambda epsilon: exp(-epsilon), 1e-3, side, near=near)
+    assert found == pytest.approx(TRUTH, rel=1e-8)
+    assert (exp(-found) <= 1e-3) is (side is Side.UPPER)
+    assert smallest_epsilon(lambda epsilon: 1e-4, 1e-3, side, near=near) == 0.0
+
+
+def test_a_good_guess_takes_few_looks() -> None:
+    looks: list[float] = []
+
+    def watched(epsilon: float) -> float:
+        looks.append(epsilon)
+        return exp(-epsilon)
+
+    smallest_epsilon(watched, 1e-3, Side.UPPER)
+    without = len(looks)
+    smallest_epsilon(watched, 1e-3, Side.UPPER, near=1.02 * TRUTH)
+    assert len(looks) - without < without / 2
+
+
+@pytest.mark.parametrize("side", Side)
+def test_a_claim_is_confirmed_where_it_is_the_answer_and_corrected_elsewhere(side: Side) -> None:
+    question, bound = Question(delta=1e-3), exponential(side)
+    claimed = bound.epsilon(1e-3)
+    assert question.confirmed(bound, claimed) == claimed
+    for wrong in (0.9 * claimed, 1.1 * claimed, 1e300, inf, nan, 0.0, None):
+        assert question.confirmed(bound, wrong) == pytest.approx(TRUTH, rel=1e-8)
+    assert Question(epsilon=1.0).confirmed(bound, 0.5) == exp(-1.0)

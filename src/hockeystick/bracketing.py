@@ -70,7 +70,7 @@ def close_bracket(
     stalled, kept = 0, 0
     while x_high - x_low > width:
         guess = x_low + (x_high - x_low) * f_low / (f_low - f_high)
-        if stalled >= 3 or not x_low < guess < x_high:
+        if stalled >= 3 or not x_low <= guess <= x_high:
             guess, stalled = 0.5 * (x_low + x_high), 0
         # Aim at both sides of the root in turn, so that the bracket closes from both ends.
         guess = min(max(guess, x_low + 0.45 * width), x_high - 0.45 * width)

@@ -76,7 +76,7 @@ MECHANISMS = [
 NAMES = [f"{one.strategy.kind}-{one.sampler.kind}-{at}" for at, one in enumerate(MECHANISMS)]
 EPSILONS = (0.0, 0.2, 1.0, 4.0)
 DELTAS = (1e-8, 1e-5, 1e-2)
-EFFORT = 1.0
+EFFORT = 0.2
 
 
 def test_the_cases_cover_every_sampler() -> None:

@@ -94,5 +94,5 @@ def smallest_epsilon(
             low, at_low = 1e-3 * high, at_place
         else:
             high, at_high = 1e-3 * high, at_place
-    low, high = close_bracket(excess, (low, at_low), (high, at_high), tolerance * high)
+    low, high = close_bracket(excess, (low, at_low), (high, at_high), tolerance * max(low, 0.1 * high))
     return high if side is Side.UPPER else low
