@@ -96,7 +96,7 @@ def certify(
     Args:
         mechanism: with its noise multiplier.
         delta, epsilon: exactly one of them.
-        method: use this accountant alone for the upper bound (lower bounds come from all that apply).
+        method: use this accountant alone for the upper bound (lower bounds come from all that apply and are cheap).
         budget: seconds, not counting the one-time compilation of the kernels.
         watch: progress and deadline of the caller; overrides ``budget``.
         monte_carlo: allows Monte Carlo bounds too, which hold except with the failure probability that it says; None

@@ -119,7 +119,7 @@ def propose(
         )
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=512)
 def _cached_basis(moments: ExactMoments, degree: int) -> Basis | None:
     return orthonormal_basis(moments, degree)
 
