@@ -9,6 +9,7 @@ from hockeystick.samplers import (
     Attribution,
     BallsInBins,
     BMinSep,
+    CyclicPoisson,
     Deterministic,
     MultiAttribution,
     Poisson,
@@ -142,6 +143,31 @@ def multi_attribution_law(sampler: MultiAttribution, num_examples: int, attribut
     return law
 
 
+def cyclic_patterns(sampler: CyclicPoisson, group: int) -> dict[tuple[int, ...], float]:
+    """The steps of one example of a group: any of those at which the group has its turn."""
+    q, turns = sampler.sampling_prob, [t for t in range(sampler.steps) if t % sampler.groups == group]
+    return {
+        taken: q**size * (1 - q) ** (len(turns) - size)
+        for size in range(len(turns) + 1)
+        for taken in combinations(turns, size)
+    }
+
+
+def cyclic_poisson_law(sampler: CyclicPoisson, num_examples: int) -> Law:
+    groups = [cyclic_patterns(sampler, group) for group in range(sampler.groups)]
+    if sampler.partition == "equal":
+        of_examples = [groups[example % sampler.groups] for example in range(num_examples)]
+        return {
+            run: math.prod(law[steps] for law, steps in zip(of_examples, run, strict=True))
+            for run in product(*of_examples)
+        }
+    anywhere: dict[tuple[int, ...], float] = {}
+    for patterns in groups:
+        for steps, chance in patterns.items():
+            anywhere[steps] = anywhere.get(steps, 0.0) + chance / sampler.groups
+    return independent_examples(anywhere, num_examples)
+
+
 LAWS: dict[str, Callable[..., Law]] = {
     "deterministic": deterministic_law,
     "shuffle": shuffle_law,
@@ -150,4 +176,5 @@ LAWS: dict[str, Callable[..., Law]] = {
     "balls_in_bins": balls_in_bins_law,
     "b_min_sep": b_min_sep_law,
     "multi_attribution": multi_attribution_law,
+    "cyclic_poisson": cyclic_poisson_law,
 }

@@ -20,6 +20,7 @@ from hockeystick.samplers import (
     SAMPLERS,
     BallsInBins,
     BMinSep,
+    CyclicPoisson,
     Data,
     Deterministic,
     MultiAttribution,
@@ -28,7 +29,7 @@ from hockeystick.samplers import (
     Sampler,
     Shuffle,
 )
-from hockeystick.strategies import STRATEGIES, BandedSquareRoot, StrategySpec
+from hockeystick.strategies import STRATEGIES, BandedSquareRoot, BinaryTree, StrategySpec
 
 PLAIN: tuple[tuple[Sampler, float], ...] = (
     (Deterministic(bins=4, epochs=3), 1.3),
@@ -52,6 +53,7 @@ PLAIN: tuple[tuple[Sampler, float], ...] = (
     (MultiAttribution(min_sep=3, sampling_prob=0.05, steps=9, examples_per_user=1), 1.5),
     (MultiAttribution(min_sep=3, sampling_prob=0.05, steps=9, examples_per_user=2), 3.0),
     (MultiAttribution(min_sep=3, sampling_prob=0.05, steps=9, examples_per_user=2, users_per_example=2), 3.0),
+    (CyclicPoisson(groups=3, sampling_prob=0.3, steps=10), 1.0),
 )
 """Small mechanisms over all samplers; a new kind needs a line here."""
 CORRELATED: tuple[tuple[StrategySpec, Sampler, float], ...] = (
@@ -61,11 +63,16 @@ CORRELATED: tuple[tuple[StrategySpec, Sampler, float], ...] = (
     (BandedSquareRoot(bands=4), BallsInBins(bins=40, epochs=3), 4.0),
     (BandedSquareRoot(bands=1), BallsInBins(bins=30), 0.6),
     (BandedSquareRoot(bands=2), Poisson(sampling_prob=0.1, steps=6), 1.5),
+    (BandedSquareRoot(bands=2), CyclicPoisson(groups=3, sampling_prob=0.3, steps=10), 1.2),
+    (BandedSquareRoot(bands=3), CyclicPoisson(groups=2, sampling_prob=0.2, steps=9), 1.5),
+    (BandedSquareRoot(bands=1), CyclicPoisson(groups=1, sampling_prob=0.1, steps=30), 1.0),
     (BandedSquareRoot(bands=3), BMinSep(min_sep=3, sampling_prob=0.1, steps=9), 1.5),
     (BandedSquareRoot(bands=3), BMinSep(min_sep=2, sampling_prob=0.1, steps=9), 1.5),
+    (BinaryTree(), Shuffle(batch_size=2, bins=8), 10.0),
 )
 OPTIONS: dict[str, dict[str, int]] = {
     "b_min_sep": {"min_sep": 2},
+    "cyclic_poisson": {"groups": 2},
     "multi_attribution": {"min_sep": 2, "examples_per_user": 1},
 }
 """What a plan has to say beside the kind."""

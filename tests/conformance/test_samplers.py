@@ -22,6 +22,7 @@ from hockeystick.samplers import (
     BallsInBins,
     BatchSampler,
     BMinSep,
+    CyclicPoisson,
     Data,
     Deterministic,
     MultiAttribution,
@@ -70,6 +71,16 @@ CASES: dict[str, list[tuple[BatchSampler, int]]] = {
         (BMinSep(min_sep=2, sampling_prob=0.35, steps=3, truncated_batch_size=1, num_examples=3), 3),
         (BMinSep(min_sep=3, sampling_prob=0.3, steps=4, warm_start=False, truncated_batch_size=1, num_examples=2), 2),
         (BMinSep(min_sep=2, sampling_prob=0.5, steps=2, truncated_batch_size=2, num_examples=4), 4),
+    ],
+    "cyclic_poisson": [
+        (CyclicPoisson(groups=2, sampling_prob=0.4, steps=5), 3),
+        (CyclicPoisson(groups=3, sampling_prob=0.7, steps=4), 4),
+        (CyclicPoisson(groups=3, sampling_prob=0.5, steps=2), 3),
+        (CyclicPoisson(groups=2, sampling_prob=1.0, steps=3), 4),
+        (CyclicPoisson(groups=2, sampling_prob=0.4, steps=4, partition="independent"), 3),
+        (CyclicPoisson(groups=3, sampling_prob=0.6, steps=5, partition="independent"), 2),
+        (CyclicPoisson(groups=2, sampling_prob=1.0, steps=4, partition="independent"), 3),
+        (CyclicPoisson(groups=4, sampling_prob=0.5, steps=2, partition="independent"), 2),
     ],
     "multi_attribution": [
         (MultiAttribution(min_sep=2, sampling_prob=0.4, steps=3, examples_per_user=1), 2),
@@ -188,6 +199,7 @@ def test_adjacencies_of_dependent_schemes() -> None:
         Poisson(sampling_prob=0.5, steps=1, truncated_batch_size=1, num_examples=2),
         BMinSep(min_sep=2, sampling_prob=0.5, steps=1, truncated_batch_size=1, num_examples=2),
         MultiAttribution(min_sep=2, sampling_prob=0.5, steps=1, examples_per_user=2),
+        CyclicPoisson(groups=2, sampling_prob=0.5, steps=2),
     ]
     for sampler in dependent:
         assert sampler.holds_for == (Adjacency.ZERO_OUT,)
@@ -263,6 +275,13 @@ PLANS: dict[str, list[tuple[dict[str, object], BatchSampler]]] = {
                 truncated_batch_size=90,
                 num_examples=1200,
             ),
+        ),
+    ],
+    "cyclic_poisson": [
+        ({"groups": 4}, CyclicPoisson(groups=4, sampling_prob=0.2, steps=80)),
+        (
+            {"groups": 20, "partition": "independent"},
+            CyclicPoisson(groups=20, sampling_prob=1.0, steps=80, partition="independent"),
         ),
     ],
     "multi_attribution": [
@@ -437,7 +456,49 @@ def exclusion_by_batches(rng: np.random.Generator) -> Batches:
     yield from conjectural.batches(2, rng)
 
 
+def cyclic(rng: np.random.Generator, groups: Iterable[int], steps: int) -> Batches:
+    """At step t the examples with t mod 2 in ``groups``, each by its own coin of 0.5."""
+    of_examples = np.array(groups)
+    for step in range(steps):
+        yield np.flatnonzero((of_examples == step % 2) & (rng.random(of_examples.size) < 0.5))
+
+
+def uncyclic_poisson(rng: np.random.Generator) -> Batches:
+    """Poisson sampling at the same rate over the run."""
+    for _ in range(4):
+        yield np.flatnonzero(rng.random(3) < 0.25)
+
+
+def late_cyclic(rng: np.random.Generator) -> Batches:
+    """The groups take turns from the wrong one on."""
+    return cyclic(rng, [1, 0, 1], 4)
+
+
+def shuffled_cyclic(rng: np.random.Generator) -> Batches:
+    """A random partition passed off as the one by index."""
+    return cyclic(rng, rng.permutation([0, 1, 0]), 4)
+
+
+def balanced_cyclic(rng: np.random.Generator) -> Batches:
+    """Groups of the same size passed off as independent ones."""
+    return cyclic(rng, rng.permutation([0, 1]), 4)
+
+
+def regrouped_cyclic(rng: np.random.Generator) -> Batches:
+    """New groups in every round."""
+    for _ in range(2):
+        yield from cyclic(rng, rng.integers(2, size=2), 2)
+
+
+def replayed_cyclic(rng: np.random.Generator) -> Batches:
+    """The batches of the first round are used again in the second."""
+    batches = list(cyclic(rng, [0, 1, 0], 2))
+    yield from batches + batches
+
+
 POISSON = Poisson(sampling_prob=0.5, steps=2)
+CYCLIC = CyclicPoisson(groups=2, sampling_prob=0.5, steps=4)
+INDEPENDENT_GROUPS = CyclicPoisson(groups=2, sampling_prob=0.5, steps=4, partition="independent")
 TRUNCATED = Poisson(sampling_prob=0.5, steps=2, truncated_batch_size=1, num_examples=3)
 EPOCHS = RandomAllocation(bins=3, participations=2, epochs=2)
 PAIRS = RandomAllocation(bins=5, participations=2)
@@ -470,6 +531,12 @@ WARM_TRUNCATED = BMinSep(min_sep=3, sampling_prob=0.25, steps=4, truncated_batch
         (shared_start_min_sep, WARM, 2),
         (uniform_start_min_sep, BMinSep(min_sep=3, sampling_prob=0.25, steps=2), 2),
         (forgiving_truncation, WARM_TRUNCATED, 3),
+        (uncyclic_poisson, CYCLIC, 3),
+        (late_cyclic, CYCLIC, 3),
+        (shuffled_cyclic, CYCLIC, 3),
+        (replayed_cyclic, CYCLIC, 3),
+        (balanced_cyclic, INDEPENDENT_GROUPS, 2),
+        (regrouped_cyclic, INDEPENDENT_GROUPS, 2),
         (exclusion_by_batches, CASES["multi_attribution"][0][0], 2),
     ],
 )

@@ -6,15 +6,14 @@ from collections import Counter
 import bins_oracle
 import numpy as np
 import pytest
-from bins_oracle import Truth, truth
+from bins_oracle import truth
+from crossings import all_violations, violations
 from scipy.integrate import dblquad
 
-import hockeystick as hs
 from hockeystick.accountants import direct
-from hockeystick.accountants.base import Accountant, Settings
+from hockeystick.accountants.base import Settings
 from hockeystick.accountants.geometric_mean import geometric_mean_profile
 from hockeystick.accountants.registry import ACCOUNTANTS
-from hockeystick.errors import UnsupportedError
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.grid import Resolution
 from hockeystick.pairs.averaged_steps import AveragedSteps
@@ -86,34 +85,6 @@ def random_epsilons(pair: BinMixture, rng: np.random.Generator) -> Array:
     return np.concatenate([[0.0], np.sort(largest * rng.random(EPSILONS - 1) ** 1.5)])
 
 
-def violations(profile: hs.bounds.Profile, side: Side, direction: Direction, exact: Truth, at: Array) -> list[str]:
-    """The epsilons at which a bound is on the wrong side of the truth, beyond the oracle's error."""
-    value, error = (exact.remove, exact.remove_error) if direction is Direction.REMOVE else (exact.add, exact.add_error)
-    found = []
-    for epsilon, true, off in zip(at, value, error, strict=True):
-        bound = profile(float(epsilon))
-        wrong = not bound >= true - off if side is Side.UPPER else not bound <= true + off
-        if wrong:
-            found.append(f"{side} {direction} eps={epsilon:.6g}: {bound!r} against {true!r} +- {off:.2g}")
-    return found
-
-
-def all_violations(one: Accountant, pair: BinMixture, exact: Truth, at: Array) -> tuple[list[str], int]:
-    """Those of both sides and directions, and how many profiles were looked at."""
-    found, profiles = [], 0
-    for side in Side:
-        if one.why_not(pair, side) is not None:
-            continue
-        try:
-            bound = one.bound(pair, side, QUICK)
-        except UnsupportedError:
-            continue
-        for direction, profile in bound.profiles.items():
-            profiles += 1
-            found += [f"{one.name}: {text}" for text in violations(profile, side, direction, exact, at)]
-    return found, profiles
-
-
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_no_accountant_crosses_the_truth(chunk: int) -> None:
     """False-failure probability below 1e-5 over all chunks: see the oracle's deviations; seeds are fixed."""
@@ -130,7 +101,7 @@ def test_no_accountant_crosses_the_truth(chunk: int) -> None:
         label = f"chunk {chunk} number {number} b={pair.bins} k={pair.epochs} sigma={pair.noise_multiplier:.4g}: "
         for one in COVERING:
             if (number + zlib.crc32(one.name.encode())) % SHARES.get(one.name, 1) == 0:
-                texts, profiles = all_violations(one, pair, exact, at)
+                texts, profiles = all_violations(one, pair, exact, at, QUICK)
                 seen[one.name] += profiles
                 found += [label + text for text in texts]
         step = geometric_mean_profile(pair)

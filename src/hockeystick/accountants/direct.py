@@ -3,7 +3,8 @@
 Poisson sampling is ``power(T)`` of the thinned Gaussian law, random allocation ``average(t)`` of the Gaussian law,
 independent epochs a further ``power``. k-of-t allocation is bounded from above by splitting the steps at random into
 k blocks and visiting each block once (feldman-shenfeld-2025, Lemma 3.11, with blocks that differ by one step when k
-does not divide t), and from below by 1-of-t (more visits are worse, Lemma 4.2).
+does not divide t), and from below by 1-of-t (more visits are worse, Lemma 4.2). Correlated noise whose columns do not
+overlap within the steps of one example is a composition again: see :mod:`hockeystick.accountants.orthogonal_columns`.
 
 Upper laws are spreads of the true likelihood ratio and lower laws contractions, so both directions err on the asked
 side (docs/theory/laws.md). Cost: O(log(steps)) projections of O(nodes^2) each.
@@ -13,14 +14,22 @@ from collections.abc import Mapping
 from functools import partial
 from math import log2
 
+import numpy as np
+
 from hockeystick.accountants.base import Accountant, Settings
+from hockeystick.accountants.orthogonal_columns import orthogonal_profiles, why_columns_overlap
 from hockeystick.bounds import Profile
 from hockeystick.laws.discretise import gaussian_law
-from hockeystick.laws.law import Law
+from hockeystick.laws.law import Law, point_mass_at_one
+from hockeystick.laws.mixtures import any_mixture_law
 from hockeystick.laws.operations import average, compose, power, thin
 from hockeystick.laws.profile import law_delta
 from hockeystick.pairs.averaged_steps import AveragedSteps
+from hockeystick.pairs.base import DominatingPair
+from hockeystick.pairs.cyclic_subsets import CyclicSubsets
 from hockeystick.pairs.independent_steps import IndependentSteps
+from hockeystick.pairs.mixture_steps import MixtureSteps
+from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.types import Direction, Side
 
 
@@ -45,6 +54,24 @@ def averaged_steps_law(pair: AveragedSteps, side: Side, settings: Settings) -> L
     return power(epoch, pair.epochs, resolution, tick=tick)
 
 
+def mixture_steps_law(pair: MixtureSteps, side: Side, settings: Settings) -> Law:
+    """The law of independent steps that are mixtures of Gaussians; equal steps are powered (subsets/mixtures.md)."""
+    resolution, tick = settings.resolution, settings.watch.tick
+    whole: Law | None = None
+    for step, count in pair.distinct_steps.items():
+        law = any_mixture_law(
+            np.array(step.probabilities),
+            np.array(step.sensitivities),
+            pair.noise_multiplier,
+            side,
+            resolution,
+            probability_error=step.probability_error,
+        )
+        part = power(law, count, resolution, tick=tick)
+        whole = part if whole is None else compose(whole, part, resolution, tick=tick)
+    return point_mass_at_one(side) if whole is None else whole
+
+
 def law_profiles(law: Law) -> Mapping[Direction, Profile]:
     """Both directions of a law's profile."""
     return {direction: partial(law_delta, law, direction=direction) for direction in Direction}
@@ -58,16 +85,31 @@ def _averaged(pair: AveragedSteps, side: Side, settings: Settings) -> Mapping[Di
     return law_profiles(averaged_steps_law(pair, side, settings))
 
 
-def _cost(pair: IndependentSteps | AveragedSteps) -> float:
-    return 0.03 * (1.0 + 1.5 * log2(max(pair.full_sensitivity, 1.0) ** 2 * getattr(pair, "bins", 1)))
+def _mixtures(pair: MixtureSteps, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    return law_profiles(mixture_steps_law(pair, side, settings))
+
+
+def _cost(pair: DominatingPair) -> float:
+    laws = len(getattr(pair, "distinct_steps", (None,)))
+    return 0.03 * laws * (1.0 + 1.5 * log2(max(pair.full_sensitivity, 1.0) ** 2 * getattr(pair, "bins", 1)))
 
 
 ACCOUNTANT = Accountant(
     name="direct",
-    summary="likelihood-ratio laws, near exact for Poisson and for 1-of-t allocation",
+    summary="likelihood-ratio laws, near exact for Poisson, 1-of-t allocation and columns that do not overlap",
     sides=(Side.UPPER, Side.LOWER),
     errs="upper laws are mean-preserving spreads of the likelihood ratio, lower laws contractions",
-    reference="docs/theory/laws.md; feldman-shenfeld-2025, Lemmas 3.1, 3.11 and 4.2; chua-2024, section 3",
-    analyses={IndependentSteps: _independent, AveragedSteps: _averaged},
+    reference=(
+        "docs/theory/laws.md and subsets/reductions.md; feldman-shenfeld-2025, Lemmas 3.1, 3.11 and 4.2; "
+        "chua-2024, section 3"
+    ),
+    analyses={
+        IndependentSteps: _independent,
+        AveragedSteps: _averaged,
+        MixtureSteps: _mixtures,
+        SubsetMixture: orthogonal_profiles,
+        CyclicSubsets: orthogonal_profiles,
+    },
+    refusal=why_columns_overlap,
     cost=_cost,
 )

@@ -9,12 +9,15 @@ from hockeystick.accountants import (
     direct,
     dong_chen_ozgur,
     gaussian,
+    linear_statistic,
     projection,
     renyi,
     shuffle_clones,
     shuffle_thresholds,
 )
 from hockeystick.accountants.base import Accountant
+from hockeystick.accountants.mmcc import accountant as mmcc
+from hockeystick.accountants.mmcc import generalized as generalized_mmcc
 from hockeystick.accountants.moment_majorant import accountant as moment_majorant
 from hockeystick.accountants.moment_majorant import cells as moment_majorant_cells
 from hockeystick.accountants.monte_carlo import accountant as monte_carlo
@@ -26,6 +29,7 @@ ACCOUNTANTS: dict[str, Accountant] = {
         gaussian,
         direct,
         projection,
+        linear_statistic,
         renyi,
         dong_chen_ozgur,
         analytic,
@@ -35,6 +39,8 @@ ACCOUNTANTS: dict[str, Accountant] = {
         moment_majorant_cells,
         bin_renyi,
         conditional_composition,
+        mmcc,
+        generalized_mmcc,
         shuffle_thresholds,
         shuffle_clones,
         monte_carlo,

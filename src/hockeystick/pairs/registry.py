@@ -8,10 +8,12 @@ from hockeystick.mechanism import Mechanism
 from hockeystick.pairs import (
     averaged_steps,
     bin_mixture,
+    cyclic_subsets,
     independent_steps,
     known_batches,
     min_separated,
     shuffled_batches,
+    shuffled_tree,
     subset_mixture,
 )
 from hockeystick.pairs.base import DominatingPair
@@ -25,9 +27,12 @@ PAIRS: dict[tuple[str, str], Callable[[Mechanism], DominatingPair]] = {
     ("identity", "random_allocation"): averaged_steps.from_random_allocation,
     ("identity", "balls_in_bins"): averaged_steps.from_balls_in_bins,
     ("identity", "shuffle"): shuffled_batches.from_shuffle,
+    ("binary_tree", "shuffle"): shuffled_tree.from_shuffle,
+    ("identity", "cyclic_poisson"): cyclic_subsets.from_uncorrelated_cyclic_poisson,
     (ANY, "deterministic"): known_batches.from_deterministic,
     (ANY, "balls_in_bins"): bin_mixture.from_balls_in_bins,
     (ANY, "poisson"): subset_mixture.from_poisson,
+    (ANY, "cyclic_poisson"): cyclic_subsets.from_cyclic_poisson,
     (ANY, "b_min_sep"): min_separated.from_b_min_sep,
     (ANY, "multi_attribution"): min_separated.from_multi_attribution,
 }

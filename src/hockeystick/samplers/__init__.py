@@ -11,6 +11,7 @@ from hockeystick.samplers.attribution import Attribution, bound_contributions
 from hockeystick.samplers.b_min_sep import BMinSep, BMinSepOptions
 from hockeystick.samplers.balls_in_bins import BallsInBins, BallsInBinsOptions
 from hockeystick.samplers.base import Batch, BatchSampler, Data, SchemeOptions
+from hockeystick.samplers.cyclic_poisson import CyclicPoisson, CyclicPoissonOptions
 from hockeystick.samplers.deterministic import Deterministic, DeterministicOptions
 from hockeystick.samplers.multi_attribution import MultiAttribution, MultiAttributionOptions
 from hockeystick.samplers.poisson import Poisson, PoissonOptions
@@ -18,7 +19,7 @@ from hockeystick.samplers.random_allocation import RandomAllocation, RandomAlloc
 from hockeystick.samplers.shuffle import Shuffle, ShuffleOptions
 
 Sampler = Annotated[
-    Deterministic | Shuffle | Poisson | RandomAllocation | BallsInBins | BMinSep | MultiAttribution,
+    Deterministic | Shuffle | Poisson | RandomAllocation | BallsInBins | BMinSep | MultiAttribution | CyclicPoisson,
     Field(discriminator="kind"),
 ]
 """Any sampler, told apart by ``kind``."""
@@ -30,7 +31,8 @@ SamplerOptions = Annotated[
     | RandomAllocationOptions
     | BallsInBinsOptions
     | BMinSepOptions
-    | MultiAttributionOptions,
+    | MultiAttributionOptions
+    | CyclicPoissonOptions,
     Field(discriminator="kind"),
 ]
 """What a plan says about any sampler, told apart by ``kind``."""
@@ -52,6 +54,8 @@ __all__ = [
     "BallsInBinsOptions",
     "Batch",
     "BatchSampler",
+    "CyclicPoisson",
+    "CyclicPoissonOptions",
     "Data",
     "Deterministic",
     "DeterministicOptions",

@@ -1,0 +1,120 @@
+"""The groups of a partition take turns; the group whose turn it is is Poisson sampled."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+
+from hockeystick.errors import InvalidInputError
+from hockeystick.samplers.base import Batch, BatchSampler, Data, SchemeOptions
+from hockeystick.samplers.bernoulli import bernoulli_successes
+from hockeystick.samplers.grouping import draw_bins, group_by_bin
+from hockeystick.spec import Count, Probability
+from hockeystick.types import Adjacency
+
+
+class CyclicPoisson(BatchSampler):
+    """Cyclic Poisson subsampling: at step t the examples of group ``t mod groups`` alone flip their coins.
+
+    Formal guarantee of batches: every example belongs to one of the groups 0, ..., groups - 1 for the whole run. Given
+    the groups of all examples, the events "example e is in batch t", over all e and all the steps t = 0, 1, ... with
+    ``t mod groups`` equal to the group of e, are independent and have probability ``sampling_prob`` each; at no other
+    step is e in a batch. With ``partition`` = "equal" example e is in group ``e mod groups``, e its index from 0, so
+    that the sizes of the groups differ by at most one. With "independent" the group of each example is drawn
+    uniformly, independently of all else.
+
+    A certificate is about the run given the partition, and holds for each partition: the groups may be made known.
+    A lower bound is about an example of the group that is worst off.
+
+    With groups = 1 this is Poisson subsampling. With sampling_prob = 1 and partition = "equal" the batches are fixed.
+
+    Fields:
+        groups: number of groups b; an example can take part at every b-th step only.
+        sampling_prob: chance of each example of the group whose turn it is, so its rate over the run is
+            ``sampling_prob / groups``.
+        steps: batches in the run.
+        partition: "equal", a public rule by index, or "independent", drawn once in the beginning.
+
+    Memory and time: O(batch) for each batch with "equal"; O(num_examples + groups) memory and time for the draw of the
+    groups before that with "independent".
+
+    Raises: InvalidInputError from ``batches`` when "equal" would leave a group without examples.
+
+    Reference: Choquette-Choo, Ganesh, Steinke and Thakurta (2024), "Privacy amplification for matrix mechanisms",
+    Appendix D, there called b-min-sep sampling; Choquette-Choo et al. (2023), "(Amplified) banded matrix
+    factorization".
+    """
+
+    kind: Literal["cyclic_poisson"] = "cyclic_poisson"
+    groups: Count
+    sampling_prob: Probability
+    steps: Count
+    partition: Literal["equal", "independent"] = "equal"
+
+    @property
+    def holds_for(self) -> tuple[Adjacency, ...]:
+        """Zero-out; add-remove as well where the group of one example does not depend on how many others there are.
+
+        A rule by index would move all later examples to the next group when one is removed.
+        """
+        if self.partition == "independent":
+            return (Adjacency.ZERO_OUT, Adjacency.ADD_REMOVE)
+        return (Adjacency.ZERO_OUT,)
+
+    @property
+    def requirement(self) -> str:
+        """What the run has to do."""
+        if self.partition == "equal":
+            split = f"Put the example of index e, counted from 0, in group e mod {self.groups} for the whole run"
+        else:
+            split = f"Put each example independently in one of {self.groups} groups uniformly at random, once"
+        return (
+            f"{split}, and draw the batch of every step t = 0 to {self.steps - 1} by including each example of group "
+            f"t mod {self.groups} independently with probability {self.sampling_prob!r}, afresh at every step, and no "
+            f"example of another group; the groups may be public."
+        )
+
+    def _check_num_examples(self, num_examples: int) -> None:
+        if self.partition == "equal" and num_examples < self.groups:
+            raise InvalidInputError(
+                f"The 'num_examples' argument must be at least the sampler's groups = {self.groups}. "
+                f"Got {num_examples} instead."
+            )
+
+    def _draw(self, num_examples: int, rng: np.random.Generator) -> Iterator[Batch]:
+        if self.partition == "equal":
+            for step in range(self.steps):
+                group = step % self.groups
+                size = (num_examples - 1 - group) // self.groups + 1
+                yield group + self.groups * bernoulli_successes(size, self.sampling_prob, rng)
+            return
+        order, starts = group_by_bin(draw_bins(self.groups, num_examples, rng), self.groups)
+        for step in range(self.steps):
+            group = step % self.groups
+            members = order[starts[group] : starts[group + 1]]
+            yield members[bernoulli_successes(members.size, self.sampling_prob, rng)].astype(np.int64)
+
+
+class CyclicPoissonOptions(SchemeOptions):
+    """The ``[sampler]`` table of a plan with cyclic Poisson subsampling."""
+
+    kind: Literal["cyclic_poisson"] = "cyclic_poisson"
+    groups: Count
+    partition: Literal["equal", "independent"] = "equal"
+
+    def sampler(self, data: Data) -> CyclicPoisson:
+        """The sampler for these data, of rate groups * batch_size / num_examples within a group.
+
+        Raises: InvalidInputError when that rate exceeds 1.
+        """
+        if self.groups * data.batch_size > data.num_examples:
+            raise InvalidInputError(
+                f"The 'sampler.groups' field must be at most num_examples / batch_size = "
+                f"{data.num_examples / data.batch_size:.10g} for kind = {self.kind!r}. Got {self.groups} instead."
+            )
+        return CyclicPoisson(
+            groups=self.groups,
+            sampling_prob=self.groups * data.batch_size / data.num_examples,
+            steps=data.total_steps(self.kind),
+            partition=self.partition,
+        )
