@@ -160,7 +160,10 @@ def _affordable(mechanism: Mechanism, watch: Watch) -> list[str]:
     return [
         name
         for name, one in ACCOUNTANTS.items()
-        if one.kind is Kind.DETERMINISTIC and one.why_not(pair, Side.UPPER) is None and one.cost(pair) <= longest
+        if one.kind is Kind.DETERMINISTIC
+        and one.assumes is None
+        and one.why_not(pair, Side.UPPER) is None
+        and one.cost(pair) <= longest
     ]
 
 

@@ -234,13 +234,14 @@ def run_accountants(
     Monte Carlo, where it is allowed, comes after them; what would take a good part of the time that is left comes last.
 
     Args:
-        methods: the accountants allowed for upper bounds; None for all. Others give lower bounds where that is cheap.
+        methods: the accountants allowed for upper bounds; None for all that assume nothing beyond the mechanism. Others
+            give lower bounds where that is cheap.
         goal: leave out what is left once the two sides meet within this relative gap, and heavy methods before that;
             None to run all.
         sides: which sides are wanted.
         near: an epsilon that the caller expects; it saves time alone.
     """
-    allowed = [one for one in ACCOUNTANTS.values() if one.kind in settings.kinds]
+    allowed = [one for one in ACCOUNTANTS.values() if one.kind in settings.kinds and one.assumes is None]
     chosen = allowed if methods is None else [accountant(name) for name in methods]
     if methods is not None:
         for one in chosen:
@@ -408,6 +409,7 @@ def certificate_of(
             mechanism.strategy.noise_requirement(mechanism.sigma),
             "Divide by a number fixed beforehand, such as the expected batch size, not by the size of the batch drawn.",
             "Keep the draws of batches and noise secret, and use them for this run only.",
+            *(assumed for name in used if (assumed := ACCOUNTANTS[name].assumes) is not None),
             *(() if sampled is None else (ONE_SEED,)),
         ),
         accuracy=Accuracy(

@@ -12,10 +12,10 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import binom, norm
 
-from hockeystick import Direction, Mechanism, Resolution, Side, certify
+from hockeystick import Direction, Mechanism, Resolution, Side, calibrate, certify, compare, verify
 from hockeystick.accountants import comparison, direct, gaussian, shuffle_thresholds, shuffled_tree
 from hockeystick.accountants.base import Settings
-from hockeystick.errors import UnsupportedError
+from hockeystick.errors import UnsupportedError, VerificationError
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.bin_mixture import BinMixture
@@ -271,6 +271,25 @@ def test_nobody_gets_it_without_asking() -> None:
     certificate = certify(mechanism, delta=1e-6)
     assert certificate.method.upper == "gaussian"
     assert certificate.bounds.upper == pytest.approx(known, rel=1e-6)
+    assert not any("beforehand: it must not depend" in one for one in certificate.requirements)
+    assert "shuffled_tree" not in {one.method for one in compare(mechanism, delta=1e-6)}
+
+
+def test_who_asks_for_it_is_told_what_it_assumes() -> None:
+    mechanism = Mechanism(strategy=BinaryTree(), sampler=Shuffle(batch_size=4, bins=4096), noise_multiplier=200.0)
+    certificate = certify(mechanism, delta=1e-6, method="shuffled_tree")
+    assert certificate.method.upper == "shuffled_tree"
+    assert shuffled_tree.ACCOUNTANT.assumes in certificate.requirements
+    assert shuffled_tree.ACCOUNTANT.assumes in str(certificate)
+    assert verify(certificate) == certificate
+    silent = certificate.model_copy(
+        update={"requirements": tuple(one for one in certificate.requirements if "beforehand: it" not in one)}
+    ).sealed()
+    with pytest.raises(VerificationError, match="requirements"):
+        verify(silent)
+    plain = calibrate(mechanism, epsilon=0.05, delta=1e-6)
+    asked = calibrate(mechanism, epsilon=0.05, delta=1e-6, method="shuffled_tree")
+    assert asked.sigma < plain.sigma
 
 
 def test_the_table_of_the_documentation() -> None:

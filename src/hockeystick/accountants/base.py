@@ -81,6 +81,8 @@ class Accountant:
         warm_up: compiles the kernels of its own, so that budgets need not pay for it.
         no_better_than: accountants that are at least as tight up to their discretisation wherever they give a
             value; certify then leaves this one out.
+        assumes: what the run has to satisfy beyond what its mechanism says, in a sentence. Such an accountant is left
+            out unless it is named, and certificates by it say the sentence.
         plans_effort: whether the bound depends on ``Settings.effort``; certificates then say it.
     """
 
@@ -95,6 +97,7 @@ class Accountant:
     kind: Kind = Kind.DETERMINISTIC
     warm_up: Callable[[], None] = _nothing
     no_better_than: tuple[str, ...] = ()
+    assumes: str | None = None
     plans_effort: bool = False
 
     def covers(self, pair_type: type[DominatingPair]) -> bool:

@@ -14,6 +14,7 @@ from hockeystick.accountants import (
     renyi,
     shuffle_clones,
     shuffle_thresholds,
+    shuffled_tree,
 )
 from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.mmcc import accountant as mmcc
@@ -43,6 +44,7 @@ ACCOUNTANTS: dict[str, Accountant] = {
         generalized_mmcc,
         shuffle_thresholds,
         shuffle_clones,
+        shuffled_tree,
         monte_carlo,
     )
 }

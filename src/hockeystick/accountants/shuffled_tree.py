@@ -176,4 +176,6 @@ ACCOUNTANT = Accountant(
     analyses={ShuffledTree: _analyse},
     refusal=_refusal,
     cost=lambda pair: 0.2,
+    assumes="Fix what every example contributes to every step beforehand: it must not depend on anything that the run "
+    "releases, as the gradients of a training run do.",
 )
