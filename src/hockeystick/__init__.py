@@ -12,16 +12,19 @@ if TYPE_CHECKING:
     from hockeystick.accountants.base import Settings
     from hockeystick.accountants.monte_carlo.options import MonteCarlo
     from hockeystick.bounds import Bound, Question
+    from hockeystick.building_blocks import group_privacy_fixed, group_privacy_poisson, last_iterate, privacy
     from hockeystick.calibration import calibrate
     from hockeystick.certificate import Certificate, Interval
     from hockeystick.certification import Outcome, bound, certify, compare, verify
     from hockeystick.laws.grid import Resolution
     from hockeystick.mechanism import Mechanism
+    from hockeystick.pairs.mixture_steps import MixtureStep, MixtureSteps
     from hockeystick.plan import Plan
     from hockeystick.samplers import (
         Attribution,
         BallsInBins,
         BMinSep,
+        CyclicPoisson,
         Deterministic,
         MultiAttribution,
         Poisson,
@@ -61,6 +64,7 @@ _HOMES = {
     "Certificate": "certificate",
     "ColumnNormalizedBanded": "strategies",
     "Custom": "strategies",
+    "CyclicPoisson": "samplers",
     "Dense": "strategies",
     "Deterministic": "samplers",
     "Direction": "types",
@@ -68,13 +72,15 @@ _HOMES = {
     "Interval": "certificate",
     "Kind": "types",
     "Mechanism": "mechanism",
+    "MixtureStep": "pairs.mixture_steps",
+    "MixtureSteps": "pairs.mixture_steps",
     "MonteCarlo": "accountants.monte_carlo.options",
     "MultiAttribution": "samplers",
     "Outcome": "certification",
     "Plan": "plan",
     "Poisson": "samplers",
-    "RandomAllocation": "samplers",
     "Question": "bounds",
+    "RandomAllocation": "samplers",
     "Resolution": "laws.grid",
     "Settings": "accountants.base",
     "Shuffle": "samplers",
@@ -87,6 +93,10 @@ _HOMES = {
     "calibrate": "calibration",
     "certify": "certification",
     "compare": "certification",
+    "group_privacy_fixed": "building_blocks",
+    "group_privacy_poisson": "building_blocks",
+    "last_iterate": "building_blocks",
+    "privacy": "building_blocks",
     "verify": "certification",
 }
 
@@ -105,6 +115,7 @@ __all__ = [
     "Certificate",
     "ColumnNormalizedBanded",
     "Custom",
+    "CyclicPoisson",
     "Dense",
     "Deterministic",
     "Direction",
@@ -112,6 +123,8 @@ __all__ = [
     "Interval",
     "Kind",
     "Mechanism",
+    "MixtureStep",
+    "MixtureSteps",
     "MonteCarlo",
     "MultiAttribution",
     "Outcome",
@@ -131,7 +144,11 @@ __all__ = [
     "calibrate",
     "certify",
     "compare",
+    "group_privacy_fixed",
+    "group_privacy_poisson",
+    "last_iterate",
     "noise",
+    "privacy",
     "verify",
 ]
 
