@@ -72,6 +72,18 @@ def participations(sampler: hs.BallsInBins | hs.Poisson | hs.BMinSep | hs.Random
     return dict(law)
 
 
+def turns(sampler: hs.CyclicPoisson, group: int) -> Law:
+    """In which steps an example of a group is taken."""
+    law: dict[tuple[float, ...], float] = {}
+    mine, p = range(group, sampler.steps, sampler.groups), sampler.sampling_prob
+    for taken in product((0.0, 1.0), repeat=len(mine)):
+        vector = [0.0] * sampler.steps
+        for step, coin in zip(mine, taken, strict=True):
+            vector[step] = coin
+        law[tuple(vector)] = p ** sum(taken) * (1.0 - p) ** (len(mine) - sum(taken))
+    return law
+
+
 def _renewals(steps: int, available: int, b: int, q: float) -> Iterator[tuple[tuple[float, ...], float]]:
     """All ways to flip a coin at every step at which the example is available."""
     if available >= steps:

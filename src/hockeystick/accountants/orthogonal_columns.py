@@ -19,7 +19,7 @@ Proof: docs/theory/subsets/reductions.md. Errs on the asked side by the rounding
 charged, and by the laws. Cost: O(steps log(steps)) for the levels, then at most ``MOST_COMPOSITIONS`` projections.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -40,15 +40,13 @@ TOLERANCE = 1e-11
 MOST_COMPOSITIONS = 200
 MOST_GROUPS = 100
 """A group costs a composition at least, but for the smallest cases."""
-GROUPS: Mapping[type, Callable[[Any], int]] = {SubsetMixture: lambda pair: 1, CyclicSubsets: lambda pair: pair.groups}
-"""In how many groups the steps fall: an example takes part in those of one."""
 
 
 def why_columns_overlap(pair: Any, side: Side) -> str | None:
     """Why this reduction does not cover a pair, or None; pairs of other types are none of its business."""
-    if type(pair) not in GROUPS:
+    if type(pair) not in (SubsetMixture, CyclicSubsets):
         return None
-    return _overlap(pair.matrix, GROUPS[type(pair)](pair))
+    return _overlap(pair.matrix, pair.groups)
 
 
 def _overlap(matrix: StrategyMatrix, groups: int) -> str | None:
@@ -62,7 +60,7 @@ def orthogonal_profiles(
 ) -> Mapping[Direction, Profile]:
     """Both directions of the profile of the worst group; only for pairs that ``why_columns_overlap`` accepts."""
     error = pair.sensitivity_error if side is Side.UPPER else -pair.sensitivity_error
-    groups = worst_groups(norms_by_group(pair.matrix, GROUPS[type(pair)](pair)) * (1.0 + error), side)
+    groups = worst_groups(norms_by_group(pair.matrix, pair.groups) * (1.0 + error), side)
     laws = [_group_law(pair, norms, side, settings) for norms in groups]
     return {direction: partial(_largest, laws, direction=direction) for direction in Direction}
 

@@ -28,6 +28,11 @@ class SubsetMixture(DominatingPair):
     sampling_prob: float
 
     @property
+    def groups(self) -> int:
+        """One: an example may take part in every step."""
+        return 1
+
+    @property
     def columns(self) -> Array:
         """``columns[i, d] = C[i + d, i]``, shape (steps, bands), of a square C. Do not write."""
         return band_of(self.matrix)

@@ -1,4 +1,4 @@
-"""Poisson sampling with banded matrices: the recursion and the tilts against sums over all subsets."""
+"""Poisson and cyclic Poisson sampling with banded matrices: recursion and tilts against sums over all subsets."""
 
 import pickle
 from itertools import product
@@ -8,17 +8,21 @@ import numpy as np
 import pytest
 
 from hockeystick.accountants import direct
+from hockeystick.accountants.monte_carlo.families import family_of
+from hockeystick.accountants.monte_carlo.participations import participations
 from hockeystick.accountants.monte_carlo.subset_kernels import log_ratio, power_table
 from hockeystick.accountants.monte_carlo.subsets import (
+    CYCLIC_FAMILY,
     FAMILY,
     MeanSubsets,
     NaiveSubsets,
     PowerSubsets,
-    largest_row,
+    SubsetTilt,
     orders,
 )
 from hockeystick.accountants.monte_carlo.tilt import Tilt
 from hockeystick.errors import InvalidInputError
+from hockeystick.pairs.cyclic_subsets import CyclicSubsets
 from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.strategies.matrix.banded import BandedMatrix
@@ -45,10 +49,11 @@ def subsets(steps: int, prob: float) -> tuple[np.ndarray, np.ndarray]:
     return vectors, prob**taken * (1.0 - prob) ** (steps - taken)
 
 
-def rows_of(matrix: StrategyMatrix, sigma: float) -> np.ndarray:
+def turns_of(matrix: StrategyMatrix, sigma: float) -> np.ndarray:
+    """Blocks of one row, shape (steps, 1, bands)."""
     dense = matrix.materialize() / sigma
     steps, bands = matrix.steps, matrix.bands
-    return np.array([[dense[t, t - d] if d <= t else 0.0 for d in range(bands)] for t in range(steps)])
+    return np.array([[[dense[t, t - d] if d <= t else 0.0 for d in range(bands)]] for t in range(steps)])
 
 
 @pytest.mark.parametrize(
@@ -63,22 +68,44 @@ def test_recursion_is_the_sum_over_all_subsets(
     matrix = ToeplitzMatrix(column, steps) if toeplitz else random_matrix(steps, bands, 7)
     vectors, weights = subsets(steps, prob)
     means = vectors @ matrix.materialize().T / sigma
-    rows = rows_of(matrix, sigma)
-    same_as_before = np.concatenate([[True], (rows[1:] != rows[:-1]).any(axis=1)])
+    rows = turns_of(matrix, sigma)
+    same_as_before = np.concatenate([[True], (rows[1:] != rows[:-1]).any(axis=(1, 2))])
     for y in np.random.default_rng(1).normal(1.0, 3.0, (20, steps)):
         expected = log(weights @ np.exp(means @ y - 0.5 * np.einsum("st,st->s", means, means)))
         for fresh in (same_as_before, np.ones(steps, dtype=bool)):
-            assert log_ratio(rows, fresh, prob, y) == pytest.approx(expected, rel=1e-12, abs=1e-12)
+            assert log_ratio(rows, fresh, prob, y[:, None]) == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("steps", "bands", "groups"), [(9, 2, 3), (9, 3, 3), (9, 7, 3), (10, 10, 3), (11, 5, 2), (3, 3, 5)]
+)
+def test_recursion_over_turns_is_the_sum_over_all_subsets(steps: int, bands: int, groups: int) -> None:
+    """Also where the last block is short, and with more groups than steps. Rows that do not exist change nothing."""
+    matrix, prob, sigma = ToeplitzMatrix(np.linspace(1.0, 0.2, bands), steps), 0.4, 0.6
+    pair = CyclicSubsets(noise_multiplier=sigma, matrix=matrix, groups=groups, sampling_prob=prob)
+    turns = participations(pair)
+    columns = matrix.materialize()[:, pair.group_steps(0)] / sigma
+    vectors, weights = subsets(columns.shape[1], prob)
+    means = vectors @ columns.T
+    for y in np.random.default_rng(1).normal(1.0, 2.0, (10, turns.count * groups)):
+        there = y[:steps]
+        expected = log(weights @ np.exp(means @ there - 0.5 * np.einsum("st,st->s", means, means)))
+        found = log_ratio(turns.scaled, turns.fresh, prob, y.reshape(turns.count, groups))
+        assert found == pytest.approx(expected, rel=1e-12, abs=1e-12)
+    assert turns.mean_shift.ravel()[:steps] == pytest.approx(prob * columns.sum(axis=1), rel=1e-14)
+    squared_mean, mean_square = turns.moments
+    assert squared_mean == pytest.approx(np.square(weights @ means).sum(), rel=1e-12)
+    assert mean_square == pytest.approx(weights @ np.square(means).sum(axis=1), rel=1e-12)
 
 
 def test_recursion_survives_outputs_that_leave_the_range_of_doubles() -> None:
     """Without subsampling the ratio is one exponential; here it is e^+-3000 and more."""
     matrix = random_matrix(300, 3, 2)
-    rows = rows_of(matrix, 0.3)
-    shift = rows.sum(axis=1)
+    rows = turns_of(matrix, 0.3)
+    shift = rows.sum(axis=(1, 2))
     for sign in (-1.0, 1.0, 2.0):
         expected = float(sign * shift @ shift - 0.5 * shift @ shift)
-        found = log_ratio(rows, np.ones(300, dtype=bool), 1.0, sign * shift)
+        found = log_ratio(rows, np.ones(300, dtype=bool), 1.0, sign * shift[:, None])
         assert found == pytest.approx(expected, rel=1e-12)
         assert abs(expected) > 2000.0
 
@@ -92,15 +119,29 @@ def test_norm_of_the_power_tilt_is_the_sum_over_all_copies(steps: int, bands: in
     for copies in product(range(len(vectors)), repeat=order):
         exponent = sum(gram[copies[i], copies[j]] for i in range(order) for j in range(i))
         total += float(np.prod(weights[list(copies)])) * exp(exponent)
-    assert power_table(rows_of(matrix, sigma), prob, order)[0, 0] == pytest.approx(log(total), rel=1e-12)
+    table = power_table(turns_of(matrix, sigma), np.ones(steps, dtype=bool), prob, order)
+    assert table[0, 0] == pytest.approx(log(total), rel=1e-12)
 
 
-def deltas(pair: SubsetMixture, epsilon: float) -> dict[Direction, float]:
-    """Both profiles of two steps, by a trapezoidal sum in the plane: good to some 1e-6 of itself."""
-    sigma = pair.noise_multiplier
+def test_norm_of_the_power_tilt_of_turns_is_the_sum_over_all_copies() -> None:
+    """Blocks that stay the same, and blocks that are all computed anew."""
+    matrix, prob, sigma, order = ToeplitzMatrix(np.array([1.0, 0.7, 0.5, 0.3, 0.2]), 9), 0.3, 0.8, 2
+    pair = CyclicSubsets(noise_multiplier=sigma, matrix=matrix, groups=2, sampling_prob=prob)
+    vectors, weights = subsets(5, prob)
+    means = vectors @ matrix.materialize()[:, ::2].T / sigma
+    total = weights @ np.exp(means @ means.T) @ weights
+    turns = participations(pair)
+    assert not turns.fresh.all()
+    for fresh in (turns.fresh, np.ones(turns.count, dtype=bool)):
+        assert power_table(turns.scaled, fresh, prob, order)[0, 0] == pytest.approx(log(total), rel=1e-12)
+
+
+def deltas(pair: SubsetMixture | CyclicSubsets, epsilon: float) -> dict[Direction, float]:
+    """Both profiles of two turns, by a trapezoidal sum in the plane of their columns: good to some 1e-6 of itself."""
+    steps = pair.group_steps(0) if pair.groups > 1 else np.arange(2)
     vectors, weights = subsets(2, pair.sampling_prob)
-    means = vectors @ pair.matrix.materialize().T / sigma
-    axis = np.linspace(-9.0, 9.0 + means.max(), 1601)
+    means = vectors @ np.linalg.qr(pair.matrix.columns(steps) / pair.noise_multiplier)[1].T
+    axis = np.linspace(-9.0 + means.min(), 9.0 + means.max(), 1601)
     y0, y1 = np.meshgrid(axis, axis, indexing="ij")
     density = np.exp(-0.5 * (y0**2 + y1**2)) / (2.0 * np.pi)
     ratio = sum(w * np.exp(m[0] * y0 + m[1] * y1 - 0.5 * m @ m) for w, m in zip(weights, means, strict=True))
@@ -125,25 +166,32 @@ def interval(tilt: Tilt, epsilon: float, samples: int, seed: int = 1) -> tuple[f
 TWO_STEPS = SubsetMixture(
     noise_multiplier=0.9, matrix=BandedMatrix(np.array([[1.0, 0.6], [0.8, 0.0]])), sampling_prob=0.2
 )
+TWO_TURNS = CyclicSubsets(
+    noise_multiplier=1.0, matrix=ToeplitzMatrix(np.array([1.0, 0.6, 0.4]), 3), groups=2, sampling_prob=0.2
+)
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.5])
 @pytest.mark.parametrize(
     "tilt",
     [
-        NaiveSubsets(direction=Direction.REMOVE, pair=TWO_STEPS),
-        NaiveSubsets(direction=Direction.ADD, pair=TWO_STEPS),
-        *(
-            PowerSubsets(direction=Direction.REMOVE, pair=TWO_STEPS, order=a, share=s)
-            for a, s in ((2, 0.5), (2, 1.0), (3, 1.0), (5, 0.5))
-        ),
-        *(MeanSubsets(direction=Direction.ADD, pair=TWO_STEPS, beta=beta) for beta in (0.5, 2.0)),
+        tilt
+        for pair in (TWO_STEPS, TWO_TURNS)
+        for tilt in (
+            NaiveSubsets(direction=Direction.REMOVE, pair=pair),
+            NaiveSubsets(direction=Direction.ADD, pair=pair),
+            *(
+                PowerSubsets(direction=Direction.REMOVE, pair=pair, order=a, share=s)
+                for a, s in ((2, 0.5), (2, 1.0), (3, 1.0), (5, 0.5))
+            ),
+            *(MeanSubsets(direction=Direction.ADD, pair=pair, beta=beta) for beta in (0.5, 2.0)),
+        )
     ],
-    ids=lambda tilt: f"{tilt.direction}-{tilt.name}-{tilt.parameters}",
+    ids=lambda tilt: f"{type(tilt.pair).__name__}-{tilt.direction}-{tilt.name}-{tilt.parameters}",
 )
-def test_samples_average_to_the_profile(tilt: Tilt, epsilon: float) -> None:
+def test_samples_average_to_the_profile(tilt: SubsetTilt, epsilon: float) -> None:
     """Up to the quadrature error; the add profile at epsilon 1.5 is 0, as no output is that much rarer under P."""
-    truth = deltas(TWO_STEPS, epsilon)[tilt.direction]
+    truth = deltas(tilt.pair, epsilon)[tilt.direction]
     found, width, worst = interval(tilt, epsilon, 200_000)
     assert abs(found - truth) <= width + 1e-5 * truth
     assert width < 0.3 * truth or (truth == 0.0 and tilt.direction is Direction.ADD)
@@ -205,18 +253,18 @@ def test_add_ends_where_the_ratio_cannot_be_smaller() -> None:
     assert FAMILY.known_upper(pair, Direction.REMOVE) is None
     assert bound(-10.0 * log(0.9) + 1e-12) == 0.0
     assert bound(1.0) == pytest.approx(1.0 - exp(1.0) * 0.9**10, rel=1e-12)
-    rows = rows_of(pair.matrix, 1.0)
-    far = log_ratio(rows, np.ones(10, dtype=bool), 0.1, np.full(10, -300.0))
+    rows = turns_of(pair.matrix, 1.0)
+    far = log_ratio(rows, np.ones(10, dtype=bool), 0.1, np.full((10, 1), -300.0))
     assert far == pytest.approx(10.0 * log(0.9), rel=1e-9)
     public = SubsetMixture(noise_multiplier=1.0, matrix=random_matrix(10, 2, 3), sampling_prob=1.0)
     assert FAMILY.known_upper(public, Direction.ADD)(5.0) == 1.0  # type: ignore[misc]
 
 
 def test_tilts_are_built_again_from_their_parameters() -> None:
-    pair = SubsetMixture(noise_multiplier=1.2, matrix=random_matrix(20, 3, 11), sampling_prob=0.1)
-    for direction in Direction:
-        for tilt in FAMILY.propose(pair, direction, 0.5):
-            again = FAMILY.build(pair, direction, tilt.name, tilt.parameters)
+    poisson = SubsetMixture(noise_multiplier=1.2, matrix=random_matrix(20, 3, 11), sampling_prob=0.1)
+    for pair, direction in product((poisson, TWO_TURNS), Direction):
+        for tilt in family_of(pair).propose(pair, direction, 0.5):
+            again = family_of(pair).build(pair, direction, tilt.name, tilt.parameters)
             results = []
             for one in (tilt, again, pickle.loads(pickle.dumps(tilt))):
                 drawn = np.empty((2, 500))
@@ -243,15 +291,25 @@ def test_other_tilts_are_refused(direction: Direction, name: str, parameters: di
         FAMILY.build(TWO_STEPS, direction, name, parameters)
 
 
+def test_turns_of_other_groups_than_the_first_are_not_guessed() -> None:
+    def reason(matrix: StrategyMatrix, groups: int) -> str | None:
+        pair = CyclicSubsets(noise_multiplier=1.0, matrix=matrix, groups=groups, sampling_prob=0.1)
+        return CYCLIC_FAMILY.refusal(pair, Side.LOWER)
+
+    assert reason(ToeplitzMatrix(np.full(36, 0.1), 50), 3) is None
+    assert "at most 12 bands for each group, not 37 for 3" in str(reason(ToeplitzMatrix(np.full(37, 0.1), 50), 3))
+    assert "Toeplitz matrices only" in str(reason(random_matrix(20, 4, 1), 2))
+
+
 def test_what_the_recursion_cannot_do_is_refused() -> None:
     def reason(matrix: StrategyMatrix, sigma: float = 1.0) -> str | None:
         pair = SubsetMixture(noise_multiplier=sigma, matrix=matrix, sampling_prob=0.1)
         return FAMILY.refusal(pair, Side.UPPER)
 
     assert reason(ToeplitzMatrix(np.ones(12), 20)) is None
-    assert "at most 12 bands, not 13" in str(reason(ToeplitzMatrix(np.ones(13), 20)))
+    assert "at most 12 bands for each group, not 13 for 1" in str(reason(ToeplitzMatrix(np.ones(13), 20)))
     steep = SubsetMixture(noise_multiplier=0.1, matrix=ToeplitzMatrix(np.ones(1), 20), sampling_prob=0.1)
     assert list(orders(steep)) == [2, 3, 4, 5]  # 10 (10 a + 14) <= 690
-    assert "1/16 of the largest row sum" in str(reason(ToeplitzMatrix(np.ones(4), 20), 0.2))
+    assert "needs more noise" in str(reason(ToeplitzMatrix(np.ones(4), 20), 0.2))
     pair = SubsetMixture(noise_multiplier=0.5, matrix=ToeplitzMatrix(np.array([1.0, 0.5]), 20), sampling_prob=0.1)
-    assert largest_row(pair) == pytest.approx(3.0)
+    assert participations(pair).largest_exponent(1) == pytest.approx(3.0 * (3.0 + 14.0))

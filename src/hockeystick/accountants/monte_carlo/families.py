@@ -13,6 +13,7 @@ FAMILIES: dict[type[DominatingPair], Family] = {
         renewal.FAMILY,
         truncated.FAMILY,
         subsets.FAMILY,
+        subsets.CYCLIC_FAMILY,
         shuffles.FAMILY,
     )
 }

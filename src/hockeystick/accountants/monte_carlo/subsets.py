@@ -1,4 +1,4 @@
-"""Tilts for Poisson sampling with any banded strategy matrix (docs/theory/monte-carlo/subsets.md)."""
+"""Tilts for Poisson and cyclic Poisson sampling with banded strategy matrices (docs/theory/monte-carlo/subsets.md)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hockeystick.accountants.monte_carlo.subset_kernels import Flags, draw_moved, draw_powers, power_table
+from hockeystick.accountants.monte_carlo.participations import Participations, participations
+from hockeystick.accountants.monte_carlo.subset_kernels import draw_moved, draw_powers, power_table
 from hockeystick.accountants.monte_carlo.tilt import Array, Family, Tilt
 from hockeystick.accountants.monte_carlo.tilt_bounds import (
     FARTHEST_NORMAL,
@@ -20,21 +21,22 @@ from hockeystick.accountants.monte_carlo.tilt_bounds import (
 from hockeystick.bounds import Profile
 from hockeystick.errors import InvalidInputError
 from hockeystick.pairs.band import band_of
+from hockeystick.pairs.cyclic_subsets import CyclicSubsets
 from hockeystick.pairs.subset_mixture import SubsetMixture
-from hockeystick.strategies import StrategyMatrix
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 from hockeystick.types import Direction, Side
 
-MAX_BANDS = 12
-"""Every row of every sample visits 2^bands patterns."""
-MAX_ROW = 16.0
-"""Largest sum of a row of C in units of sigma: the factors of the recursion then stay in the range of doubles."""
+MAX_WINDOW = 12
+"""Every block of every sample visits 2^window patterns."""
+MAX_EXPONENT = 480.0
+"""Of a sample of P: the factors of the recursion then stay in the range of doubles. Blocks of one row may have a sum of
+16 sigma."""
 SECONDS_PER_PATTERN = 2e-9
-SECONDS_PER_STEP = 3e-8
+SECONDS_PER_ROW = 3e-8
 SECONDS_PER_COPY = 2e-8
 MAX_ORDER = 12
 """Largest order of a power tilt."""
-MAX_TABLE_TIME = 5e6
+MAX_TABLE_TIME = 4e7
 """Terms that are summed for a table of a power tilt: a fraction of a second."""
 MAX_TABLE = 1 << 22
 """Numbers in such a table: 32 MB."""
@@ -49,28 +51,32 @@ SMALLEST_LARGEST = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _SubsetTilt(Tilt):
+class SubsetTilt(Tilt):
     """What the tilts share.
 
     Attributes:
         pair: the pair; not refused by :func:`why_not`.
     """
 
-    pair: SubsetMixture
+    pair: SubsetMixture | CyclicSubsets
+
+    @property
+    def turns(self) -> Participations:
+        """In what steps the example may take part, and what that adds to later rows."""
+        return participations(self.pair)
 
     @property
     def cost(self) -> float:
-        """One visit of 2^p patterns for each row."""
-        steps, bands = self.pair.columns.shape
-        return float(steps * (SECONDS_PER_STEP + SECONDS_PER_PATTERN * 2.0**bands))
+        """One visit of 2^w patterns for each block of rows."""
+        turns, rows, window = self.turns.scaled.shape
+        return float(turns * (rows * SECONDS_PER_ROW + SECONDS_PER_PATTERN * 2.0**window))
 
     @property
     def loss_error(self) -> float:
-        """First-order bound: 3p + 8 roundings of positive numbers and the exponents of every row."""
-        steps, bands = self.pair.columns.shape
-        row = largest_row(self.pair)
-        exponents = 6.0 * row * (self._reach * row + FARTHEST_NORMAL)
-        return float(max(1e-9, self._slope * 2.0 * UNIT_ROUNDOFF * steps * (3.0 * bands + 8.0 + exponents)))
+        """First-order bound: 3w + 8 roundings of positive numbers and the exponents of every block."""
+        turns, rows, window = self.turns.scaled.shape
+        exponents = (5.0 + rows) * self.turns.largest_exponent(self._reach)
+        return float(max(1e-9, self._slope * 2.0 * UNIT_ROUNDOFF * turns * (3.0 * window + 8.0 + exponents)))
 
     @property
     def _reach(self) -> float:
@@ -84,7 +90,7 @@ class _SubsetTilt(Tilt):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class NaiveSubsets(_SubsetTilt):
+class NaiveSubsets(SubsetTilt):
     """The output of the direction's own first distribution, without a weight."""
 
     name: ClassVar[str] = "naive"
@@ -104,13 +110,13 @@ class NaiveSubsets(_SubsetTilt):
         """Unit weights."""
         log_weights[:] = 0.0
         if self.direction is Direction.REMOVE:
-            losses[:] = _from_powers(rng, self.pair, losses.size)
+            losses[:] = _from_powers(rng, self.turns, losses.size)
         else:
-            losses[:] = -_from_normals(rng, self.pair, losses.size, 0.0)[:, 0]
+            losses[:] = -_from_normals(rng, self.turns, losses.size, 0.0)[:, 0]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PowerSubsets(_SubsetTilt):
+class PowerSubsets(SubsetTilt):
     """Remove: the mixture of P, with weight ``1 - share``, and of ``X^order Q / Z``.
 
     The latter is ``y = C (x_1 + ... + x_order) + noise`` for participations that are drawn together, with their
@@ -133,14 +139,14 @@ class PowerSubsets(_SubsetTilt):
 
     @property
     def cost(self) -> float:
-        """The copies are drawn step by step before the recursion runs."""
-        return super().cost + self.pair.matrix.steps * SECONDS_PER_COPY * self.order
+        """The copies are drawn turn by turn before the recursion runs."""
+        turns, rows, _ = self.turns.scaled.shape
+        return float(super().cost + turns * rows * SECONDS_PER_COPY * self.order)
 
     @property
     def log_norm(self) -> float:
         """log Z."""
-        pair = self.pair
-        return float(_power_table(pair.matrix, pair.noise_multiplier, pair.sampling_prob, self.order)[0, 0])
+        return float(_power_table(self.turns, self.order)[0, 0])
 
     @property
     def _reach(self) -> float:
@@ -156,13 +162,13 @@ class PowerSubsets(_SubsetTilt):
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
         """The weight follows from the loss."""
-        losses[:] = _from_powers(rng, self.pair, losses.size, self.order, self.share)
+        losses[:] = _from_powers(rng, self.turns, losses.size, self.order, self.share)
         far = np.log(self.share) + (self.order - 1.0) * losses - self.log_norm
         log_weights[:] = -np.logaddexp(far, log1p(-self.share) if self.share < 1.0 else -np.inf)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MeanSubsets(_SubsetTilt):
+class MeanSubsets(SubsetTilt):
     """Add: ``y ~ N(-beta C E x, sigma^2 I)``, away from the average participation.
 
     With ``g = |C E x|^2 / sigma^2`` and ``A = E |C x|^2 / sigma^2``, Jensen's inequality
@@ -191,119 +197,90 @@ class MeanSubsets(_SubsetTilt):
 
     def largest(self, epsilon: float) -> float:
         """``exp(-beta (epsilon - A/2) + beta^2 g / 2) beta^beta / (beta + 1)^(beta + 1)``."""
-        return bounded_exp(log_largest_of_mean(self.pair, self.beta, epsilon))
+        return bounded_exp(log_largest_of_mean(self.turns, self.beta, epsilon))
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
         """The weight is known from ``<C E x, y>`` alone."""
-        drawn = _from_normals(rng, self.pair, losses.size, self.beta)
-        squared_mean, _ = moments(self.pair)
+        drawn = _from_normals(rng, self.turns, losses.size, self.beta)
+        squared_mean, _ = self.turns.moments
         log_weights[:] = self.beta * drawn[:, 1] + 0.5 * self.beta**2 * squared_mean
         losses[:] = -drawn[:, 0]
 
 
-def _from_normals(rng: np.random.Generator, pair: SubsetMixture, samples: int, beta: float) -> Array:
+def _from_normals(rng: np.random.Generator, turns: Participations, samples: int, beta: float) -> Array:
     """``log X`` and ``<C E x, y> / sigma^2`` of ``y ~ N(-beta C E x, sigma^2 I)``, shape (samples, 2)."""
     drawn = np.empty((samples, 2))
-    scaled, fresh = _scaled_rows(pair.matrix, pair.noise_multiplier)
-    draw_moved(rng, scaled, fresh, pair.sampling_prob, beta, mean_shift(pair), drawn)
+    draw_moved(rng, turns.scaled, turns.fresh, turns.prob, beta, turns.mean_shift, drawn)
     return drawn
 
 
 def _from_powers(
-    rng: np.random.Generator, pair: SubsetMixture, samples: int, order: int = 1, share: float = 0.0
+    rng: np.random.Generator, turns: Participations, samples: int, order: int = 1, share: float = 0.0
 ) -> Array:
     """``log X`` of outputs of P, or of the mixture with the tilted distribution, shape (samples,)."""
     log_ratios = np.empty(samples)
-    sigma, prob = pair.noise_multiplier, pair.sampling_prob
-    scaled, fresh = _scaled_rows(pair.matrix, sigma)
-    table = _power_table(pair.matrix, sigma, prob, order) if share > 0.0 else np.empty((0, 0))
-    draw_powers(rng, scaled, fresh, prob, order, table, share, log_ratios)
+    table = _power_table(turns, order) if share > 0.0 else np.empty((0, 0))
+    draw_powers(rng, turns.scaled, turns.fresh, turns.prob, order, table, share, log_ratios)
     return log_ratios
 
 
-def orders(pair: SubsetMixture) -> Sequence[int]:
-    """The orders whose table of 2^(order p) terms for each step is small enough; none without subsampling.
+def orders(pair: SubsetMixture | CyclicSubsets) -> Sequence[int]:
+    """The orders whose table of 2^(order w) terms for each turn is small enough; none without subsampling.
 
     Copies that are all in the same steps must leave the factors of the recursion in the range of doubles.
     """
-    steps, bands = pair.columns.shape
     if pair.batches_are_public:
         return ()
-    row = largest_row(pair)
+    part = participations(pair)
+    turns, rows, window = part.scaled.shape
+    different = int(np.count_nonzero(part.fresh))
     return [
         order
         for order in range(2, MAX_ORDER + 1)
-        if steps * 2.0 ** (order * bands) <= MAX_TABLE_TIME
-        and steps * 2.0 ** (order * (bands - 1)) <= MAX_TABLE
-        and row * (order * row + FARTHEST_NORMAL) <= LARGEST_EXPONENT
+        if (turns + different * rows * order) * 2.0 ** (order * window) <= MAX_TABLE_TIME
+        and turns * 2.0 ** (order * (window - 1)) + 2.0 ** (order * window) <= MAX_TABLE
+        and part.largest_exponent(order) <= LARGEST_EXPONENT
     ]
 
 
 @lru_cache(maxsize=8)
-def _power_table(matrix: StrategyMatrix, sigma: float, prob: float, order: int) -> Array:
-    return power_table(_scaled_rows(matrix, sigma)[0], prob, order)
+def _power_table(turns: Participations, order: int) -> Array:
+    table: Array = power_table(turns.scaled, turns.fresh, turns.prob, order)
+    return table
 
 
-def log_largest_of_mean(pair: SubsetMixture, beta: float, epsilon: float) -> float:
+def log_largest_of_mean(turns: Participations, beta: float, epsilon: float) -> float:
     """log M of the mean tilt."""
-    squared_mean, mean_square = moments(pair)
+    squared_mean, mean_square = turns.moments
     tilted = -beta * (epsilon - 0.5 * mean_square) + 0.5 * beta**2 * squared_mean
     return tilted + log_factor(beta)
 
 
-def moments(pair: SubsetMixture) -> tuple[float, float]:
-    """``|C E x|^2 / sigma^2`` and ``E |C x|^2 / sigma^2``; steps are independent, so only the squares of C add."""
-    sigma, prob = pair.noise_multiplier, pair.sampling_prob
-    squared_mean = float(np.square(mean_shift(pair)).sum())
-    return squared_mean, squared_mean + prob * (1.0 - prob) * float(np.square(pair.columns).sum()) / sigma**2
-
-
-def mean_shift(pair: SubsetMixture) -> Array:
-    """``C E x / sigma``, shape (steps,)."""
-    scaled, _ = _scaled_rows(pair.matrix, pair.noise_multiplier)
-    shift: Array = pair.sampling_prob * scaled.sum(axis=1)
-    return shift
-
-
-def smallest_ratio_bound(pair: SubsetMixture) -> Profile:
-    """``delta_add <= (1 - e^epsilon (1-p)^n)_+``: X is at least the chance to take part in no step. Rounded up."""
+def smallest_ratio_bound(pair: SubsetMixture | CyclicSubsets) -> Profile:
+    """``delta_add <= (1 - e^epsilon (1-p)^k)_+``: X is at least the chance to take no turn of k. Rounded up."""
     if pair.batches_are_public:
         return lambda epsilon: 1.0
-    log_smallest = pair.matrix.steps * log1p(-pair.sampling_prob) * (1.0 + 8.0 * UNIT_ROUNDOFF)
+    log_smallest = participations(pair).count * log1p(-pair.sampling_prob) * (1.0 + 8.0 * UNIT_ROUNDOFF)
     return lambda epsilon: max(-expm1(min(epsilon + log_smallest, 0.0)) * (1.0 + 8.0 * UNIT_ROUNDOFF), 0.0)
 
 
-def largest_row(pair: SubsetMixture) -> float:
-    """The largest sum of a row of C, in units of sigma."""
-    scaled, _ = _scaled_rows(pair.matrix, pair.noise_multiplier)
-    return float(scaled.sum(axis=1).max())
-
-
-@lru_cache(maxsize=4)
-def _scaled_rows(matrix: StrategyMatrix, sigma: float) -> tuple[Array, Flags]:
-    """``C[t, t - d] / sigma``, shape (n, p), zero for d > t, and which rows differ from the row before."""
-    columns = band_of(matrix)
-    rows = np.zeros_like(columns)
-    for d in range(columns.shape[1]):
-        rows[d:, d] = columns[: columns.shape[0] - d, d] / sigma
-    fresh = np.concatenate([[True], (rows[1:] != rows[:-1]).any(axis=1)])
-    return rows, fresh
-
-
-def propose(pair: SubsetMixture, direction: Direction, epsilon: float) -> Sequence[Tilt]:
+def propose(pair: SubsetMixture | CyclicSubsets, direction: Direction, epsilon: float) -> Sequence[Tilt]:
     """Tilts with an M below that of the naive tilt, by cost times M; the naive tilt."""
     naive = NaiveSubsets(direction=direction, pair=pair)
     tilted: list[Tilt]
     if direction is Direction.REMOVE:
         tilted = [PowerSubsets(direction=direction, pair=pair, order=order) for order in orders(pair)]
     else:
-        beta = float(min(BETAS, key=lambda beta: log_largest_of_mean(pair, float(beta), epsilon)))
+        turns = participations(pair)
+        beta = float(min(BETAS, key=lambda beta: log_largest_of_mean(turns, float(beta), epsilon)))
         tilted = [MeanSubsets(direction=direction, pair=pair, beta=beta)]
     useful = [tilt for tilt in tilted if tilt.largest(epsilon) < naive.largest(epsilon)]
     return (*sorted(useful, key=lambda tilt: tilt.cost * tilt.largest(epsilon)), naive)
 
 
-def build(pair: SubsetMixture, direction: Direction, name: str, parameters: Mapping[str, float]) -> Tilt:
+def build(
+    pair: SubsetMixture | CyclicSubsets, direction: Direction, name: str, parameters: Mapping[str, float]
+) -> Tilt:
     """The tilt that evidence names."""
     beta, order, share = (parameters.get(key, 0.0) for key in ("beta", "order", "share"))
     remove = direction is Direction.REMOVE
@@ -319,33 +296,44 @@ def build(pair: SubsetMixture, direction: Direction, name: str, parameters: Mapp
     )
 
 
-def why_not(pair: SubsetMixture, side: Side) -> str | None:
+def why_not(pair: SubsetMixture | CyclicSubsets, side: Side) -> str | None:
     """Why the recursion does not run for this pair."""
-    matrix = pair.matrix
+    matrix, groups = pair.matrix, pair.groups
     if matrix.rows != matrix.steps:
         return "its recursion needs a square strategy matrix"
-    if matrix.bands > MAX_BANDS:
-        return f"its recursion visits 2^bands patterns and takes at most {MAX_BANDS} bands, not {matrix.bands}"
-    if largest_row(pair) > MAX_ROW:
-        return f"its recursion needs noise of at least 1/{MAX_ROW:g} of the largest row sum of the strategy matrix"
+    if groups > 1 and matrix.toeplitz_column is None:
+        return "which group is the worst is known for Toeplitz matrices only"
+    if matrix.bands > MAX_WINDOW * groups:
+        return (
+            f"its recursion visits 2^(bands / groups) patterns and takes at most {MAX_WINDOW} bands for each group, "
+            f"not {matrix.bands} for {groups}"
+        )
+    if participations(pair).largest_exponent(1) > MAX_EXPONENT:
+        return (
+            f"its recursion needs more noise: rows m of the strategy matrix, summed and divided by it, with "
+            f"sum m (m + {FARTHEST_NORMAL:g}) <= {MAX_EXPONENT:g} from each turn to the next"
+        )
     return None
 
 
-def fingerprint(pair: SubsetMixture) -> Sequence[Any]:
-    """The rate and the diagonals of C."""
-    return (pair.sampling_prob, pair.columns)
+def fingerprint(pair: SubsetMixture | CyclicSubsets) -> Sequence[Any]:
+    """The rate, the groups and the diagonals of C."""
+    return (pair.sampling_prob, pair.groups, band_of(pair.matrix))
 
 
-def known_upper(pair: SubsetMixture, direction: Direction) -> Profile | None:
+def known_upper(pair: SubsetMixture | CyclicSubsets, direction: Direction) -> Profile | None:
     """Add ends where X cannot be small enough."""
     return smallest_ratio_bound(pair) if direction is Direction.ADD else None
 
 
-FAMILY = Family(
-    pair=SubsetMixture,
-    propose=propose,
-    build=build,
-    fingerprint=fingerprint,
-    known_upper=known_upper,
-    refusal=why_not,
+FAMILY, CYCLIC_FAMILY = (
+    Family(
+        pair=kind,
+        propose=propose,
+        build=build,
+        fingerprint=fingerprint,
+        known_upper=known_upper,
+        refusal=why_not,
+    )
+    for kind in (SubsetMixture, CyclicSubsets)
 )
