@@ -305,8 +305,8 @@ def why_not(pair: SubsetMixture | CyclicSubsets, side: Side) -> str | None:
         return "which group is the worst is known for Toeplitz matrices only"
     if matrix.bands > MAX_WINDOW * groups:
         return (
-            f"its recursion visits 2^(bands / groups) patterns and takes at most {MAX_WINDOW} bands for each group, "
-            f"not {matrix.bands} for {groups}"
+            f"its recursion visits 2^(bands / groups) patterns and takes at most {MAX_WINDOW * groups} bands, "
+            f"not {matrix.bands}"
         )
     if participations(pair).largest_exponent(1) > MAX_EXPONENT:
         return (
