@@ -8,18 +8,11 @@ import pytest
 from scipy.special import ndtr
 
 from hockeystick import Direction, Question, Resolution, Side
-from hockeystick.accountants import direct, linear_statistic
+from hockeystick.accountants import column_entries, direct, windows
 from hockeystick.accountants.base import Settings
-from hockeystick.accountants.linear_statistic import (
-    ACCOUNTANT,
-    Entries,
-    entries_of,
-    similar_windows,
-    steps_in_play,
-    window_law,
-    window_sizes,
-    with_equal_shifts,
-)
+from hockeystick.accountants.column_entries import Entries, entries_of
+from hockeystick.accountants.linear_statistic import ACCOUNTANT, statistic_shifts, steps_in_play
+from hockeystick.accountants.windows import similar_windows, window_law, window_sizes, with_equal_shifts
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.discretise import mixture_law
 from hockeystick.laws.operations import compose
@@ -82,10 +75,10 @@ def test_shifts_are_inner_products_with_the_mean_of_the_window(matrix: StrategyM
     columns = matrix.materialize()[:, steps_in_play(pair)]
     entries = read(pair)
     for size in (1, 2, 3, 5, columns.shape[1]):
-        ours, exact = entries.shifts(size), np.array(shifts_by_definition(columns, size))
+        ours, exact = statistic_shifts(entries, size), np.array(shifts_by_definition(columns, size))
         np.testing.assert_allclose(ours, exact, rtol=1e-11, atol=1e-13)
         assert np.all(ours <= exact * (1.0 + 1e-15) + 1e-17)
-    assert window_sizes(entries)[-1] == columns.shape[1]
+    assert window_sizes(columns.shape[1], entries.overlap)[-1] == columns.shape[1]
 
 
 def test_the_strongest_group_is_taken() -> None:
@@ -133,8 +126,8 @@ def subsets(q: float, steps: int) -> tuple[Array, Array]:
 @pytest.mark.parametrize("name", ["full toeplitz", "dense", "tree"])
 def test_the_sum_of_all_rows_has_the_law_of_its_mixture(name: str) -> None:
     pair = poisson(MATRICES[name], 0.1, 4.0)
-    shifts = read(pair).shifts(12)
-    law = window_law(pair, shifts, WORK)
+    shifts = statistic_shifts(read(pair), 12)
+    law = window_law(shifts, pair.sampling_prob, pair.noise_multiplier, Side.LOWER, WORK)
     assert law is not None
     chosen, weights = subsets(0.1, 12)
     for direction in Direction:
@@ -188,8 +181,8 @@ def test_windows_of_a_banded_matrix_are_below_the_whole_truth_and_above_one_row(
     """Two windows of two steps with one row each but for the first: compared with the law of the four columns."""
     band = np.array([[1.0, 0.6], [0.9, 0.5], [1.1, 0.4], [1.0, 0.0]])
     pair = poisson(BandedMatrix(band), 0.3, 1.0)
-    shifts = read(pair).shifts(2)
-    law = window_law(pair, shifts, WORK)
+    shifts = statistic_shifts(read(pair), 2)
+    law = window_law(shifts, pair.sampling_prob, pair.noise_multiplier, Side.LOWER, WORK)
     assert law is not None
     chosen, weights = subsets(0.3, 2)
     one = [mixture_law(weights, chosen @ row, 1.0, Side.UPPER, WORK.resolution) for row in shifts]
@@ -207,9 +200,9 @@ def test_windows_of_a_banded_matrix_are_below_the_whole_truth_and_above_one_row(
 def test_sets_of_windows_are_below_their_members() -> None:
     shifts = -np.sort(-np.random.default_rng(3).random((40, 5)), axis=1)
     shifts[7], shifts[9, 3:] = 0.0, 0.0
-    found = similar_windows(shifts)
+    found = similar_windows(shifts, Side.LOWER)
     assert sum(count for _, count in found) == 39
-    assert len(found) <= linear_statistic.MOST_LAWS
+    assert len(found) <= windows.MOST_LAWS
     totals = sorted((float(row.sum()) for row in shifts), reverse=True)
     at = 0
     for smallest, count in found:  # from the strongest on
@@ -221,9 +214,9 @@ def test_sets_of_windows_are_below_their_members() -> None:
 
 
 def test_equal_windows_make_one_set() -> None:
-    shifts = read(poisson(ToeplitzMatrix(np.array([1.0, 0.5]), 200), 0.1, 1.0)).shifts(4)
-    assert [(smallest.size, count) for smallest, count in similar_windows(shifts)] == [(4, 1), (4, 49)]
-    assert similar_windows(np.zeros((3, 2))) == []
+    shifts = statistic_shifts(read(poisson(ToeplitzMatrix(np.array([1.0, 0.5]), 200), 0.1, 1.0)), 4)
+    assert [(smallest.size, count) for smallest, count in similar_windows(shifts, Side.LOWER)] == [(4, 1), (4, 49)]
+    assert similar_windows(np.zeros((3, 2)), Side.LOWER) == []
 
 
 def test_the_quick_look_keeps_the_mean_and_about_the_variance() -> None:
@@ -244,20 +237,20 @@ def test_a_question_chooses_the_windows() -> None:
 
 
 def test_large_matrices_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linear_statistic, "MOST_SCANNED", 100)
+    monkeypatch.setattr(column_entries, "MOST_SCANNED", 100)
     pair = poisson(MATRICES["tree"], 0.3, 1.0)
     with pytest.raises(UnsupportedError, match="more than 100 entries"):
         ACCOUNTANT.bound(pair, Side.LOWER, WORK)
     assert ACCOUNTANT.why_not(poisson(MATRICES["toeplitz"], 0.3, 1.0), Side.LOWER) is None
     full = ToeplitzMatrix(np.ones(100_000), 100_000)
     assert ACCOUNTANT.why_not(poisson(full, 0.3, 1.0), Side.LOWER) is not None
-    monkeypatch.setattr(linear_statistic, "MOST_ENTRIES", 20)
-    with pytest.raises(UnsupportedError, match="at most 20 entries"):
+    monkeypatch.setattr(column_entries, "MOST_ENTRIES", 20)
+    with pytest.raises(UnsupportedError, match="At most 20 entries"):
         read(poisson(MATRICES["toeplitz"], 0.3, 1.0))
 
 
 def test_long_runs_are_cut_in_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linear_statistic, "MOST_STEPS", 5)
+    monkeypatch.setattr(windows, "MOST_STEPS", 5)
     pair = poisson(MATRICES["toeplitz"], 0.3, 1.0)
-    assert window_sizes(read(pair)) == [1, 2, 3, 4, 5]
+    assert window_sizes(12, read(pair).overlap) == [1, 2, 3, 4, 5]
     assert 0.0 < ACCOUNTANT.bound(pair, Side.LOWER, WORK).delta(0.5) < 1.0

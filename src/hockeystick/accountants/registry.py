@@ -15,6 +15,7 @@ from hockeystick.accountants import (
     shuffle_clones,
     shuffle_thresholds,
     shuffled_tree,
+    split_noise,
 )
 from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.mmcc import accountant as mmcc
@@ -31,6 +32,7 @@ ACCOUNTANTS: dict[str, Accountant] = {
         direct,
         projection,
         linear_statistic,
+        split_noise,
         renyi,
         dong_chen_ozgur,
         analytic,

@@ -35,6 +35,8 @@ SMALLEST_RATIO = 1e-150
 """Below this, terms may have been lost to underflow; cells are joined to the floor."""
 QUADRATURE_ERROR = 1e-15
 MAX_POINTS = 12
+FINEST = 1 << 16
+"""No lattice divides the largest summand into more parts: time and memory grow with them."""
 LONGEST = 2.0
 """Largest cell length times rate; longer cells are cut."""
 LARGEST_COUNT = 1e5
@@ -117,7 +119,7 @@ def product_mixture_law(
     """The law of ``E N(sum_j sensitivities[j] B_j, sigma^2)`` against ``N(0, sigma^2)``, B_j independent.
 
     Exact on the lattice when all sensitivities are equal; otherwise they are rounded to the asked side, by at most one
-    part in ``shares`` of the typical summand and, in the end, of the typical sum.
+    part in ``shares`` of the typical summand and, in the end, of the typical sum; or in ``FINEST`` of the largest.
 
     Args:
         probabilities: shape (n,), those of the Bernoulli variables B_j, in [0, 1].
@@ -180,7 +182,7 @@ def _lattice(probabilities: Array, sensitivities: Array, shares: float) -> tuple
     if c.min() == c.max():
         return float(c[0]), 1
     typical = float(p @ c) / float(p.sum())
-    return typical / shares, max(int(p.sum()), 1)
+    return max(typical / shares, float(c.max()) / FINEST), max(int(p.sum()), 1)
 
 
 def lattice_law(

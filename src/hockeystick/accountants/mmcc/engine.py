@@ -22,7 +22,7 @@ from hockeystick.bounds import Profile
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import UNIT_ROUNDOFF, Law, point_mass_at_one
-from hockeystick.laws.mixtures import coarsen, lattice_law, product_mixture_law, sum_masses
+from hockeystick.laws.mixtures import product_mixture_law
 from hockeystick.laws.operations import compose
 from hockeystick.laws.profile import law_delta, smallest_epsilon
 from hockeystick.types import Direction, Side
@@ -33,7 +33,7 @@ SEARCH_NODES = 16
 SEARCH_BLOCKS = 48
 SEARCH_LAWS = 8
 SEARCH_ACCURACY = 1e-4
-SHARES, SEARCH_SHARES = 512, 64
+FINE_SHARES, SHARES, SEARCH_SHARES = 2048, 512, 64
 FEW = 32
 """Up to so many participations are summed on the finest lattice."""
 SECONDS_PER_LAW = 0.08
@@ -145,21 +145,8 @@ def mixture_law(mixture: Mixture, noise_multiplier: float, shares: int, resoluti
         chances, reaches = np.append(chances, 1.0), np.append(reaches, shift)
     if reaches.size == 0:
         return point_mass_at_one(Side.UPPER)
-    if reaches.size <= FEW or reaches.min() == reaches.max():
-        return product_mixture_law(chances, reaches, noise_multiplier, Side.UPPER, resolution)
-    total = float(chances.sum())
-    spacing = float(chances @ reaches) / total / shares
-    masses = sum_masses(chances, reaches, spacing, Side.UPPER, prune=resolution.tail)
-    masses = coarsen(masses, max(int(total), 1), Side.UPPER)
-    return lattice_law(
-        masses.masses,
-        masses.spacing,
-        noise_multiplier,
-        Side.UPPER,
-        resolution,
-        lost=masses.lost,
-        weight_error=masses.error,
-    )
+    shares = FINE_SHARES if reaches.size <= FEW else shares
+    return product_mixture_law(chances, reaches, noise_multiplier, Side.UPPER, resolution, shares=shares)
 
 
 def composed_powers(steps: Iterable[tuple[Law, int]], resolution: Resolution, tick: Tick) -> Law:

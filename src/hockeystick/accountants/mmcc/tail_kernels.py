@@ -17,6 +17,8 @@ ROUNDING = 1e-13
 """Relative allowance for the few dozen operations that make one threshold, each rounded to a unit or two."""
 CANCELLATION = 1e-11
 """Relative error of a curvature at exponents above SHORT, where two nearly equal terms are subtracted."""
+LARGEST_EXPONENT = 700.0
+"""Below this its exponential is in the range of doubles."""
 SHORT = 1e-3
 FIRST_TRIAL = 1.05
 NEXT_TRIAL = 0.85
@@ -100,7 +102,7 @@ def _add_row(columns: Indices, entries: Array, gram: Array) -> None:
 @njit(cache=True, nogil=True)
 def growth(exponent: float, prob: float) -> float:
     """``log(1 - p + p e^x)``, the cumulant generating function of one participation, for x >= 0."""
-    if exponent < 30.0:
+    if exponent < LARGEST_EXPONENT:
         return log1p(prob * expm1(exponent))
     return exponent + log(prob + (1.0 - prob) * exp(-exponent))
 

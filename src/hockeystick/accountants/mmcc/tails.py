@@ -28,6 +28,8 @@ from hockeystick.laws.law import Array
 from hockeystick.types import Direction
 
 NEWTON_STEPS = 30
+SMALLEST_CHANCE = 1e-300
+"""Chances below this are raised to it: what underflows to 0 would be too small."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +126,7 @@ def participation_bounds(
     before = log(prob) - log1p(-prob)
     log_odds = before + raised + 1e-14 * (abs(before) + np.abs(raised))
     with np.errstate(over="ignore"):
-        bounds[informed] = np.minimum((1.0 + 1e-14) / (1.0 + np.exp(-log_odds)), 1.0)
+        bounds[informed] = np.clip((1.0 + 1e-14) / (1.0 + np.exp(-log_odds)), SMALLEST_CHANCE, 1.0)
     return bounds
 
 

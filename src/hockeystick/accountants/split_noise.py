@@ -1,0 +1,122 @@
+"""Upper bounds by splitting every row's noise among windows of steps, for subsets of steps and any strategy matrix.
+
+The steps in which the example may take part are cut in windows of m. Row t gives window k the share ``w[t, k]`` of its
+noise variance, the shares of a row adding up to 1. Whoever sees, for every window by itself, its part of every row with
+that share of the noise can add them up and has the output. So nothing is lost to the adversary, and what is seen is a
+product of independent mechanisms, one for each window: C restricted to the window's columns, entries divided by the
+square root of the share. In a window a subset S of the steps moves the output by at most the sum of the lengths of its
+columns, so a product mixture on the line dominates.
+
+The shares are proportional to the norms of the row's parts, which minimises the sum of squares of all column lengths.
+m trades amplification, as a window's participations add up in one direction, against noise, as a row is split among
+the windows that it sees: few steps are best where the noise is large, more where it is small.
+
+Under cyclic sampling of a Toeplitz matrix the first group is the worst; for others the windows of all groups are
+bounded together, shift by shift.
+
+Proof: docs/theory/subsets/reductions.md. Errs upward: it reveals more than the run does, shifts are rounded up, the
+laws are upper laws. Cost: O(non-zero entries) and one product mixture for each m on coarse grids, then a few fine ones.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+import numpy as np
+
+from hockeystick.accountants.base import Accountant, Settings
+from hockeystick.accountants.column_entries import MOST_ENTRIES, Entries, entries_of, too_many, why_too_many
+from hockeystick.accountants.windows import MOST_STEPS, best_windows, in_windows, window_law, window_sizes
+from hockeystick.bounds import Profile
+from hockeystick.laws.law import Array
+from hockeystick.laws.profile import law_delta
+from hockeystick.pairs.cyclic_subsets import CyclicSubsets
+from hockeystick.pairs.subset_mixture import SubsetMixture
+from hockeystick.strategies.matrix.base import Indices
+from hockeystick.types import Direction, Side
+
+SMALLEST_ENTRY = 1e-140
+"""Positive entries below this are raised to it, so that no square underflows; the profile grows with every entry."""
+
+
+def groups_in_play(pair: SubsetMixture | CyclicSubsets) -> list[Indices]:
+    """The steps of each group that may be the worst."""
+    groups = 1 if pair.matrix.toeplitz_column is not None else min(pair.groups, pair.matrix.steps)
+    return [np.arange(group, pair.matrix.steps, pair.groups) for group in range(groups)]
+
+
+def split_shifts(entries: Entries, size: int) -> Array:
+    """Lengths of the columns of each window of ``size`` steps, rounded up; shape (windows, size), largest first.
+
+    O(non-zero entries).
+    """
+    by_row = entries.entries.tocsr()
+    by_row.sort_indices()
+    squares = np.maximum(by_row.data, SMALLEST_ENTRY) ** 2
+    row = np.repeat(np.arange(by_row.shape[0]), np.diff(by_row.indptr))
+    window = by_row.indices // size
+    new = np.concatenate([[True], (np.diff(row) > 0) | (np.diff(window) > 0)])
+    parts = np.sqrt(np.add.reduceat(squares, np.flatnonzero(new)))
+    inverse_share = np.bincount(row[new], weights=parts)[row[new]] / parts
+    lengths = np.bincount(
+        by_row.indices, weights=squares * inverse_share[np.cumsum(new) - 1], minlength=by_row.shape[1]
+    )
+    return in_windows(np.sqrt(lengths) * (1.0 + entries.error), size)
+
+
+def worst_windows(groups: list[Array]) -> Array:
+    """Shifts that are at least those of every group, window by window; shape (most windows, size)."""
+    worst = np.zeros_like(max(groups, key=len))
+    for shifts in groups:
+        np.maximum(worst[: len(shifts)], shifts, out=worst[: len(shifts)])
+    return worst
+
+
+def _analyse(pair: SubsetMixture | CyclicSubsets, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    groups = _read(pair, settings)
+    sizes = window_sizes(groups[0].entries.shape[1], groups[0].overlap)
+    candidates = []
+    for size in sizes:
+        settings.watch.tick()
+        candidates.append(worst_windows([split_shifts(entries, size) for entries in groups]))
+    prob, sigma = pair.sampling_prob, pair.noise_multiplier
+    chosen = best_windows(candidates, prob, sigma, side, settings)
+    laws = [window_law(shifts, prob, sigma, side, settings) for shifts in chosen]
+
+    def profile(epsilon: float, direction: Direction) -> float:
+        return min(law_delta(law, epsilon, direction) for law in laws if law is not None)
+
+    return {direction: partial(profile, direction=direction) for direction in Direction}
+
+
+def _read(pair: SubsetMixture | CyclicSubsets, settings: Settings) -> list[Entries]:
+    """The entries of each group. Raises UnsupportedError when they are too many for memory."""
+    groups, count = [], 0
+    for steps in groups_in_play(pair):
+        groups.append(entries_of(pair.matrix, steps, settings.watch))
+        count += groups[-1].entries.nnz
+        if count > MOST_ENTRIES:
+            raise too_many()
+    return groups
+
+
+def _refusal(pair: SubsetMixture | CyclicSubsets, side: Side) -> str | None:
+    return why_too_many(pair.matrix, pair.matrix.steps)
+
+
+def _cost(pair: SubsetMixture | CyclicSubsets) -> float:
+    """Coarse looks at windows of all sizes."""
+    steps = pair.matrix.steps
+    return 0.5 + 1e-6 * steps * min(pair.matrix.bands, steps) + 5e-8 * min(steps, MOST_STEPS) ** 2
+
+
+ACCOUNTANT = Accountant(
+    name="split_noise",
+    summary="shares out every row's noise among windows of steps, which then compose, for Poisson and cyclic Poisson",
+    sides=(Side.UPPER,),
+    errs="upward: the windows together reveal at least the output, and shifts are rounded up",
+    reference="docs/theory/subsets/reductions.md",
+    analyses={SubsetMixture: _analyse, CyclicSubsets: _analyse},
+    refusal=_refusal,
+    cost=_cost,
+    no_better_than=("direct",),
+)
