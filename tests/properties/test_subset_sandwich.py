@@ -131,8 +131,9 @@ REFUSING = {"direct"}
 
 def test_there_are_a_thousand_cases() -> None:
     assert len(SAMPLERS) * CHUNKS * MECHANISMS * EPSILONS >= 1000
-    assert {one.name for one in COVERING[SubsetMixture]} >= {"gaussian"}
-    assert {one.name for one in COVERING[CyclicSubsets]} >= {"gaussian"}
+    both = {"gaussian", "direct", "linear_statistic", "split_noise"}
+    assert {one.name for one in COVERING[SubsetMixture]} >= both | {"mmcc"}
+    assert {one.name for one in COVERING[CyclicSubsets]} >= both | {"generalized_mmcc"}
 
 
 # The oracle itself.
