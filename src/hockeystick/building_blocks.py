@@ -20,7 +20,7 @@ from hockeystick.certification import DEFAULT_BUDGET, best, check_budget, run_ac
 from hockeystick.errors import BudgetExceededError, CannotCertifyError, InvalidInputError
 from hockeystick.laws.law import UNIT_ROUNDOFF
 from hockeystick.pairs.base import DominatingPair
-from hockeystick.pairs.mixture_steps import MixtureStep, MixtureSteps
+from hockeystick.pairs.mixture_steps import MixtureStep, MixtureSteps, check_count
 from hockeystick.types import Side
 from hockeystick.watch import Watch
 
@@ -72,7 +72,7 @@ def group_privacy_poisson(
         steps: number of batches.
         noise_multiplier: standard deviation of the noise in clipping norms.
     """
-    _check_count("group_size", group_size)
+    check_count("group_size", group_size)
     _check_probability(sampling_prob)
     step = _binomial_step(group_size, sampling_prob, 1.0, steps)
     return MixtureSteps(noise_multiplier=noise_multiplier, steps=(step,))
@@ -104,8 +104,9 @@ def group_privacy_fixed(
         num_examples: size of the larger data set.
         displaced_norm: bound on the gradients of displaced examples, in clipping norms, from 0 to 1.
     """
-    _check_count("group_size", group_size)
-    _check_count("batch_size", batch_size)
+    check_count("group_size", group_size)
+    check_count("batch_size", batch_size)
+    check_count("num_examples", num_examples)
     if batch_size > num_examples - group_size:
         raise InvalidInputError(
             f"The 'batch_size' field must be at most num_examples - group_size = {num_examples - group_size}. "
@@ -136,7 +137,7 @@ def last_iterate(*, sampling_prob: float, steps: int, noise_multiplier: float) -
         steps: number of batches.
         noise_multiplier: standard deviation of the noise of each step in clipping norms.
     """
-    _check_count("steps", steps)
+    check_count("steps", steps)
     _check_probability(sampling_prob)
     step = _binomial_step(steps, sampling_prob, 1.0 / sqrt(steps), 1)
     return MixtureSteps(noise_multiplier=noise_multiplier, steps=(step,))
@@ -172,11 +173,6 @@ def _unimodal(mean: float, largest: int, ratio: Callable[[Array], Array]) -> tup
     values, weights = values[kept], weights[kept]
     error = (10.0 * weights.size + 16.0) * UNIT_ROUNDOFF
     return values, weights / weights.sum(), error
-
-
-def _check_count(name: str, value: int) -> None:
-    if value < 1:
-        raise InvalidInputError(f"The {name!r} field must be at least 1. Got {value!r} instead.")
 
 
 def _check_probability(value: float) -> None:

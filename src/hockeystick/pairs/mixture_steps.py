@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import fsum, sqrt
+from numbers import Integral
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.pairs.base import DominatingPair
@@ -43,8 +44,7 @@ class MixtureStep:
         total = fsum(self.probabilities)
         if abs(total - 1.0) > SUM_ERROR:
             raise InvalidInputError(f"The 'probabilities' field must sum to 1. Got a sum of {total!r} instead.")
-        if self.count < 1:
-            raise InvalidInputError(f"The 'count' field must be at least 1. Got {self.count!r} instead.")
+        check_count("count", self.count)
         if not 0.0 <= self.probability_error < 1e-3:
             raise InvalidInputError(
                 f"The 'probability_error' field must be from 0 to below 1e-3. Got {self.probability_error!r} instead."
@@ -105,6 +105,12 @@ class MixtureSteps(DominatingPair):
     def batches_are_public(self) -> bool:
         """True when no sensitivity is random."""
         return all(step.is_public for step in self.steps)
+
+
+def check_count(name: str, value: object) -> None:
+    """Raises InvalidInputError for what is not a whole number of at least 1."""
+    if not isinstance(value, Integral) or value < 1:
+        raise InvalidInputError(f"The {name!r} field must be a whole number of at least 1. Got {value!r} instead.")
 
 
 def _numbers(name: str, values: Sequence[float]) -> tuple[float, ...]:
