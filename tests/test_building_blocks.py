@@ -12,6 +12,7 @@ from hockeystick.building_blocks import group_privacy_fixed, group_privacy_poiss
 from hockeystick.errors import BudgetExceededError, CannotCertifyError, InvalidInputError
 from hockeystick.laws.profile import smallest_epsilon
 from hockeystick.pairs.independent_steps import IndependentSteps
+from hockeystick.pairs.mixture_steps import MixtureStep, MixtureSteps
 from hockeystick.types import Direction, Side
 from hockeystick.watch import Watch
 
@@ -158,6 +159,13 @@ def test_fields_are_checked() -> None:
         group_privacy_fixed(
             group_size=2, batch_size=2, num_examples=10, steps=1, noise_multiplier=1.0, displaced_norm=2.0
         )
+
+
+def test_what_is_no_pair_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="'pair' argument must be a dominating pair"):
+        privacy("a pair", delta=1e-6)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="'slack' field must be from 0 to 1"):
+        MixtureSteps(noise_multiplier=1.0, steps=(MixtureStep((1.0,), (1.0,)),), slack=-1.0)
 
 
 def test_no_answer_is_said_in_words() -> None:

@@ -232,3 +232,15 @@ def test_best_of_nothing_is_nothing() -> None:
     outcome = Outcome("m", Side.UPPER, CERTIFICATES[0].kind, 1.0, None, 0.0, "no finite bound")
     assert best([outcome], Side.UPPER) is None
     assert callable(run_accountants)
+
+
+def test_a_side_by_its_name_is_that_side() -> None:
+    run = Mechanism(sampler=Poisson(sampling_prob=0.1, steps=10), noise_multiplier=1.0)
+    for side in Side:
+        named = bound(run, "direct", side=side.value)  # type: ignore[arg-type]
+        assert named.side is side
+        assert named.delta(1.0) == bound(run, "direct", side=side).delta(1.0)
+    with pytest.raises(UnsupportedError):
+        bound(run, "gaussian", side="lower")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="'side' argument must be one of upper, lower"):
+        bound(run, "gaussian", side="below")  # type: ignore[arg-type]

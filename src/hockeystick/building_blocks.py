@@ -41,9 +41,12 @@ def privacy(
         budget: seconds; what is not done by then is left out.
         watch: replaces the budget, for callers that keep their own time.
 
-    Raises: InvalidInputError unless exactly one of delta and epsilon is given; BudgetExceededError when the time is
-    over before there is an upper bound; CannotCertifyError when there is no finite one.
+    Raises: InvalidInputError for what is no pair, and unless exactly one of delta and epsilon is given;
+        BudgetExceededError when the time is over before there is an upper bound; CannotCertifyError when there is no
+        finite one.
     """
+    if not isinstance(pair, DominatingPair):
+        raise InvalidInputError(f"The 'pair' argument must be a dominating pair. Got {pair!r} instead.")
     question = Question(delta=delta, epsilon=epsilon)
     check_budget(budget)
     warm_up()

@@ -83,3 +83,11 @@ def test_a_rate_above_one_is_refused(groups: int) -> None:
     assert CyclicPoissonOptions(groups=3).sampler(uneven).sampling_prob == 0.9
     with pytest.raises(InvalidInputError, match=r"= 3\.333333333 for"):
         CyclicPoissonOptions(groups=4).sampler(uneven)
+
+
+def test_groups_that_never_have_a_turn_are_refused() -> None:
+    short = Data(num_examples=1200, batch_size=100, steps=5)
+    message = r"^The 'sampler.groups' field must be at most the number of steps, 5: .* Got 6 instead\.$"
+    with pytest.raises(InvalidInputError, match=message):
+        CyclicPoissonOptions(groups=6).sampler(short)
+    assert CyclicPoissonOptions(groups=5).sampler(short).groups == 5

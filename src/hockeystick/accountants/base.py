@@ -10,7 +10,7 @@ from typing import Any
 
 from hockeystick.accountants.monte_carlo.options import MonteCarlo
 from hockeystick.bounds import Bound, Profile, Question
-from hockeystick.errors import UnsupportedError
+from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.laws.grid import Resolution
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.types import Direction, Kind, Side
@@ -122,8 +122,12 @@ class Accountant:
     def bound(self, pair: DominatingPair, side: Side, settings: Settings | None = None) -> Bound:
         """The bound of this accountant on the pair's profile.
 
-        Raises: UnsupportedError when the proof does not cover the pair; BudgetExceededError when time runs out.
+        Raises: InvalidInputError for a side that there is not; UnsupportedError when the proof does not cover the
+            pair; BudgetExceededError when time runs out.
         """
+        if side not in tuple(Side):
+            raise InvalidInputError(f"The 'side' argument must be one of {', '.join(Side)}. Got {side!r} instead.")
+        side = Side(side)  # a caller's word is equal to its Side, but not the same
         reason = self.why_not(pair, side)
         analyse = self.analysis(pair)
         if reason is not None or analyse is None:

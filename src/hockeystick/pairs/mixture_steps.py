@@ -82,6 +82,8 @@ class MixtureSteps(DominatingPair):
             raise InvalidInputError(
                 f"The 'noise_multiplier' field must be positive and finite. Got {self.noise_multiplier!r} instead."
             )
+        if not 0.0 <= self.slack <= 1.0:
+            raise InvalidInputError(f"The 'slack' field must be from 0 to 1. Got {self.slack!r} instead.")
 
     @property
     def distinct_steps(self) -> dict[MixtureStep, int]:

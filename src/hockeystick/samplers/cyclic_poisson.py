@@ -105,16 +105,22 @@ class CyclicPoissonOptions(SchemeOptions):
     def sampler(self, data: Data) -> CyclicPoisson:
         """The sampler for these data, of rate groups * batch_size / num_examples within a group.
 
-        Raises: InvalidInputError when that rate exceeds 1.
+        Raises: InvalidInputError when that rate exceeds 1, or some groups would never have a turn.
         """
         if self.groups * data.batch_size > data.num_examples:
             raise InvalidInputError(
                 f"The 'sampler.groups' field must be at most num_examples / batch_size = "
                 f"{data.num_examples / data.batch_size:.10g} for kind = {self.kind!r}. Got {self.groups} instead."
             )
+        steps = data.total_steps(self.kind)
+        if self.groups > steps:
+            raise InvalidInputError(
+                f"The 'sampler.groups' field must be at most the number of steps, {steps}: others would never "
+                f"have a turn. Got {self.groups} instead."
+            )
         return CyclicPoisson(
             groups=self.groups,
             sampling_prob=self.groups * data.batch_size / data.num_examples,
-            steps=data.total_steps(self.kind),
+            steps=steps,
             partition=self.partition,
         )
