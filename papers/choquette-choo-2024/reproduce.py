@@ -1,0 +1,217 @@
+"""Choquette-Choo, Ganesh, Steinke, Thakurta (2024): Privacy amplification for matrix mechanisms.
+
+Figures 2, 3, 4 and 8, the limit of large noise (not in the paper), and the printed numbers and statements judged by our
+numbers. The accounting of Figure 3 only: the runs themselves are not repeated.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import hockeystick as hs
+from hockeystick.report.curves import Axes, Curve, Series, publish_panels
+from hockeystick.report.papers import Output
+
+from .independent import RATE, STEPS, limit
+from .runs import (
+    CIFAR_DELTA,
+    DELTA,
+    FAMILIES,
+    LOWER,
+    TREES,
+    UPPER,
+    Family,
+    amplified,
+    fitted,
+    poisson,
+    restart,
+    training,
+)
+from .statements import EPSILONS, LIMIT_SIGMAS, RESTART_SIGMAS, numbers
+
+EPSILON, SIGMA, PLACE = r"$\varepsilon$", r"noise multiplier $\sigma$", r"$\sqrt{\log_2 n + 1}$"
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
+BELOW = {"linestyle": ":"}
+
+
+def curve(column: str, label: str, method: str, side: hs.Side = UPPER, **style: Any) -> Curve:
+    """An entry of a legend for values that are there already."""
+
+    def run(sigma: float) -> hs.Mechanism:
+        return poisson(hs.SquareRoot(), RATE, STEPS, sigma)
+
+    return Curve(column=column, label=label, mechanism=run, method=method, side=side, style=style)
+
+
+def series(places: Sequence[float], rows: Sequence[object], columns: Mapping[Curve, str]) -> Series:
+    """One attribute of the rows for every curve."""
+    return Series(places, {one: [getattr(row, name) for row in rows] for one, name in columns.items()})
+
+
+# --- Figures 2 and 8 --------------------------------------------------------------------------------------------------
+
+
+def improvement_figure(output: Output, family: Family | None = None, *, name: str) -> None:
+    """epsilon with and without amplification, and the ratio with its least-squares line."""
+    family = family or FAMILIES[name]
+    places: list[float] = []
+    epsilons: dict[Curve, list[float]] = {}
+    ratios: dict[Curve, list[float]] = {}
+    for colour, c in zip(COLOURS, family.multipliers, strict=False):
+        points = amplified(family, c, output)
+        places, key, line = [point.place for point in points], f"c{c:g}", {"color": colour}
+        fit = fitted(points)
+        epsilons |= series(
+            places,
+            points,
+            {
+                curve(
+                    f"{key}_alone_upper", f"no amplification, c = {c:g}", "gaussian", **line, linewidth=0.8
+                ): "alone_upper",
+                curve(f"{key}_mmcc_upper", f"MMCC, c = {c:g}", "mmcc", **line, marker="."): "upper",
+                curve(f"{key}_lower", f"lower bound, c = {c:g}", "linear_statistic", LOWER, **line, **BELOW): "lower",
+            },
+        ).values
+        ratios |= series(
+            places,
+            points,
+            {
+                curve(f"{key}_improvement_lower", f"MMCC, c = {c:g}", "mmcc", LOWER, **line, marker="."): "at_least",
+                curve(
+                    f"{key}_improvement_upper", f"lower bound, c = {c:g}", "linear_statistic", **line, **BELOW
+                ): "at_most",
+            },
+        ).values
+        style = {**line, "linestyle": "--", "linewidth": 0.8}
+        ratios[curve(f"{key}_fit", f"least squares, c = {c:g}", "mmcc", **style)] = [
+            fit.slope * place + fit.intercept for place in places
+        ]
+        output.lines.append(
+            f"c = {c:g}: slope {fit.slope:.4g}, intercept {fit.intercept:.4g}, R^2 {fit.explained:.4f}, "
+            f"exponent {fit.exponent:.3g}; n = {2 ** points[-1].exponent}: epsilon from {points[-1].lower:.5g} to "
+            f"{points[-1].upper:.5g}, without amplification {points[-1].alone_upper:.5g}"
+        )
+    title = f"{family.strategy.kind.replace('_', ' ')}, p = 1/n, delta = {DELTA:g}"
+    panels = {
+        "a": (Series(places, epsilons), over_height(EPSILON, title, "y")),
+        "b": (Series(places, ratios), over_height("improvement of epsilon", title, "")),
+    }
+    publish_panels(output, name, panels, columns=2)
+
+
+def over_height(label: str, title: str, log: str) -> Axes:
+    """Over the square root of the height of the tree."""
+    return Axes(places="sqrt_log2_n_plus_1", x=PLACE, y=label, title=title, log=log)
+
+
+# --- Figure 3 ---------------------------------------------------------------------------------------------------------
+
+
+def training_figure(output: Output, epsilons: Sequence[float] = EPSILONS, bins: int = 100, epochs: int = 20) -> None:
+    """epsilon of the same training run with amplification over that without, for both kinds of tree."""
+    panels = {}
+    for letter, name in zip("ab", TREES, strict=True):
+        points = [training(name, epsilon, output, bins, epochs) for epsilon in epsilons]
+        shown = series(
+            [point.before for point in points],
+            points,
+            {
+                curve("noise_multiplier", "noise multiplier", "gaussian", color="#999999", linewidth=0.8): "sigma",
+                curve("without_upper", "without amplification", "gaussian", color="black"): "before",
+                curve("mmcc_upper", "MMCC", "mmcc", color=COLOURS[0], marker="."): "upper",
+                curve("lower", "lower bound", "linear_statistic", LOWER, color=COLOURS[0], **BELOW): "lower",
+            },
+        )
+        axes = Axes(
+            places="before",
+            x=f"{EPSILON} without amplification",
+            y=f"{EPSILON}, noise multiplier",
+            title=f"{name}, {bins * epochs} steps, p = 1/{bins}, delta = {CIFAR_DELTA:g}",
+            log="xy",
+            ticks=epsilons,
+        )
+        panels[letter] = (shown, axes)
+        output.lines += [
+            f"{name}, sigma = {point.sigma:.4g}: epsilon {point.before:.4g} without amplification, with it from "
+            f"{point.lower:.4g} to {point.upper:.4g}"
+            for point in points
+        ]
+    publish_panels(output, "figure-3", panels, columns=2)
+
+
+# --- Figure 4 ---------------------------------------------------------------------------------------------------------
+
+
+def restart_figure(output: Output, sigmas: Sequence[float] = RESTART_SIGMAS, steps: int = 512) -> None:
+    """epsilon over sigma: MMCC with Poisson sampling against cyclic Poisson sampling, which is exact."""
+    points = [restart(sigma, output, steps) for sigma in sigmas]
+    shown = series(
+        list(sigmas),
+        points,
+        {
+            curve("poisson_mmcc_upper", "Poisson, MMCC", "mmcc", color=COLOURS[0], marker="."): "mmcc",
+            curve("poisson_lower", "Poisson, lower bound", "linear_statistic", LOWER, color=COLOURS[0], **BELOW): (
+                "poisson_lower"
+            ),
+            curve("cyclic_upper", "cyclic Poisson", "direct", color=COLOURS[1]): "cyclic_upper",
+            curve(
+                "cyclic_lower", "cyclic Poisson, lower bound", "direct", LOWER, color=COLOURS[1], **BELOW
+            ): "cyclic_lower",
+        },
+    )
+    title = f"tree restart, h = 4, n = {steps}, p = 1/16, delta = {DELTA:g}"
+    publish_panels(output, "figure-4", {"": (shown, over_sigma(EPSILON, title))}, columns=1)
+
+
+def over_sigma(label: str, title: str, log: str = "xy") -> Axes:
+    """Over the noise multiplier."""
+    return Axes(places="sigma", x=SIGMA, y=label, title=title, log=log)
+
+
+# --- the limit --------------------------------------------------------------------------------------------------------
+
+
+def limit_figure(
+    output: Output, sigmas: Sequence[float] = LIMIT_SIGMAS, steps: int = STEPS, rate: float = RATE
+) -> None:
+    """Not in the paper: MMCC over independent rows, which are no bound but what both sides tend to."""
+    points = [limit(sigma, output, steps, rate) for sigma in sigmas]
+    epsilons = series(
+        list(sigmas),
+        points,
+        {
+            curve("mmcc_upper", "MMCC", "mmcc", color=COLOURS[0], marker="."): "mmcc",
+            curve("lower", "lower bound", "linear_statistic", LOWER, color=COLOURS[0], **BELOW): "lower",
+            curve("independent_rows", "independent rows (not a bound)", "direct", color="#999999", linestyle="--"): (
+                "independent"
+            ),
+        },
+    )
+    ratios = {
+        one: [getattr(point, name) / point.independent for point in points]
+        for one, name in (
+            (curve("mmcc_upper", "MMCC", "mmcc", color=COLOURS[0], marker="."), "mmcc"),
+            (curve("lower", "lower bound", "linear_statistic", LOWER, color=COLOURS[0], **BELOW), "lower"),
+        )
+    }
+    title = f"square root, n = {steps}, p = {rate:g}, delta = {DELTA:g}"
+    panels = {
+        "a": (epsilons, over_sigma(EPSILON, title)),
+        "b": (Series(list(sigmas), ratios), over_sigma("over independent rows", title)),
+    }
+    publish_panels(output, "limit", panels, columns=2)
+    output.lines += [
+        f"sigma = {point.sigma:g}: epsilon from {point.lower:.5g} to {point.mmcc:.5g}; independent rows (not a bound) "
+        f"{point.independent:.5g}, MMCC {point.mmcc / point.independent:.5g} times that"
+        for point in points
+    ]
+
+
+FIGURES = {
+    "figure-2": partial(improvement_figure, name="figure-2"),
+    "figure-3": training_figure,
+    "figure-4": restart_figure,
+    "figure-8": partial(improvement_figure, name="figure-8"),
+    "limit": limit_figure,
+    "numbers": numbers,
+}
