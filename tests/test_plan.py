@@ -42,7 +42,7 @@ def test_the_sampler_follows_from_the_data(kind: str, options: dict[str, Any], s
 
 @pytest.mark.parametrize("kind", SAMPLER_OPTIONS)
 def test_every_kind_has_a_plan(kind: str) -> None:
-    needed = {"min_sep": 2, "examples_per_user": 1}
+    needed = {"min_sep": 2, "examples_per_user": 1, "groups": 2}
     options = {name: value for name, value in needed.items() if name in SAMPLER_OPTIONS[kind].model_fields}
     mechanism = Plan.parse(plan(kind, sampler={"kind": kind} | options)).mechanism()
     assert mechanism.sampler.kind == kind

@@ -32,6 +32,7 @@ from .statements import EPSILONS, LIMIT_SIGMAS, RESTART_SIGMAS, numbers
 EPSILON, SIGMA, PLACE = r"$\varepsilon$", r"noise multiplier $\sigma$", r"$\sqrt{\log_2 n + 1}$"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
 BELOW = {"linestyle": ":"}
+SPLIT: dict[str, Any] = {"linestyle": "-.", "marker": "x", "markersize": 3}
 
 
 def curve(column: str, label: str, method: str, side: hs.Side = UPPER, **style: Any) -> Curve:
@@ -69,6 +70,7 @@ def improvement_figure(output: Output, family: Family | None = None, *, name: st
                     f"{key}_alone_upper", f"no amplification, c = {c:g}", "gaussian", **line, linewidth=0.8
                 ): "alone_upper",
                 curve(f"{key}_mmcc_upper", f"MMCC, c = {c:g}", "mmcc", **line, marker="."): "upper",
+                curve(f"{key}_split_upper", f"split noise, c = {c:g}", "split_noise", **line, **SPLIT): "split",
                 curve(f"{key}_lower", f"lower bound, c = {c:g}", "linear_statistic", LOWER, **line, **BELOW): "lower",
             },
         ).values
@@ -77,6 +79,9 @@ def improvement_figure(output: Output, family: Family | None = None, *, name: st
             points,
             {
                 curve(f"{key}_improvement_lower", f"MMCC, c = {c:g}", "mmcc", LOWER, **line, marker="."): "at_least",
+                curve(
+                    f"{key}_split_improvement_lower", f"split noise, c = {c:g}", "split_noise", LOWER, **line, **SPLIT
+                ): "split_at_least",
                 curve(
                     f"{key}_improvement_upper", f"lower bound, c = {c:g}", "linear_statistic", **line, **BELOW
                 ): "at_most",
@@ -89,7 +94,8 @@ def improvement_figure(output: Output, family: Family | None = None, *, name: st
         output.lines.append(
             f"c = {c:g}: slope {fit.slope:.4g}, intercept {fit.intercept:.4g}, R^2 {fit.explained:.4f}, "
             f"exponent {fit.exponent:.3g}; n = {2 ** points[-1].exponent}: epsilon from {points[-1].lower:.5g} to "
-            f"{points[-1].upper:.5g}, without amplification {points[-1].alone_upper:.5g}"
+            f"{points[-1].upper:.5g}, by split noise {points[-1].split:.5g}, without amplification "
+            f"{points[-1].alone_upper:.5g}"
         )
     title = f"{family.strategy.kind.replace('_', ' ')}, p = 1/n, delta = {DELTA:g}"
     panels = {
@@ -119,6 +125,7 @@ def training_figure(output: Output, epsilons: Sequence[float] = EPSILONS, bins: 
                 curve("noise_multiplier", "noise multiplier", "gaussian", color="#999999", linewidth=0.8): "sigma",
                 curve("without_upper", "without amplification", "gaussian", color="black"): "before",
                 curve("mmcc_upper", "MMCC", "mmcc", color=COLOURS[0], marker="."): "upper",
+                curve("split_upper", "split noise", "split_noise", color=COLOURS[2], **SPLIT): "split",
                 curve("lower", "lower bound", "linear_statistic", LOWER, color=COLOURS[0], **BELOW): "lower",
             },
         )
@@ -133,7 +140,7 @@ def training_figure(output: Output, epsilons: Sequence[float] = EPSILONS, bins: 
         panels[letter] = (shown, axes)
         output.lines += [
             f"{name}, sigma = {point.sigma:.4g}: epsilon {point.before:.4g} without amplification, with it from "
-            f"{point.lower:.4g} to {point.upper:.4g}"
+            f"{point.lower:.4g} to {point.upper:.4g}, by split noise {point.split:.4g}"
             for point in points
         ]
     publish_panels(output, "figure-3", panels, columns=2)
@@ -150,6 +157,7 @@ def restart_figure(output: Output, sigmas: Sequence[float] = RESTART_SIGMAS, ste
         points,
         {
             curve("poisson_mmcc_upper", "Poisson, MMCC", "mmcc", color=COLOURS[0], marker="."): "mmcc",
+            curve("poisson_split_upper", "Poisson, split noise", "split_noise", color=COLOURS[2], **SPLIT): "split",
             curve("poisson_lower", "Poisson, lower bound", "linear_statistic", LOWER, color=COLOURS[0], **BELOW): (
                 "poisson_lower"
             ),

@@ -66,6 +66,7 @@ class Amplified:
     Attributes:
         upper, lower: bounds on epsilon with Poisson sampling, by ``mmcc`` and by ``linear_statistic``.
         alone_upper, alone_lower: the same without amplification, exact but for rounding.
+        split: an upper bound by ``split_noise``, which is not in the paper.
     """
 
     exponent: int
@@ -73,6 +74,7 @@ class Amplified:
     lower: float
     alone_upper: float
     alone_lower: float
+    split: float = nan
 
     @property
     def place(self) -> float:
@@ -83,6 +85,11 @@ class Amplified:
     def at_least(self) -> float:
         """By how much ``mmcc`` improves epsilon; the true improvement is not smaller."""
         return self.alone_lower / self.upper
+
+    @property
+    def split_at_least(self) -> float:
+        """By how much ``split_noise`` improves epsilon."""
+        return self.alone_lower / self.split
 
     @property
     def at_most(self) -> float:
@@ -105,6 +112,7 @@ def amplified(family: Family, multiplier: float, output: Output) -> list[Amplifi
                 epsilon_of(sampled, "linear_statistic", LOWER, output),
                 epsilon_of(alone, "gaussian", UPPER, output),
                 epsilon_of(alone, "gaussian", LOWER, output),
+                epsilon_of(sampled, "split_noise", UPPER, output),
             )
         )
     return found
@@ -151,6 +159,7 @@ class Restart:
     poisson_lower: float
     cyclic_upper: float
     cyclic_lower: float
+    split: float = nan
 
 
 def restart(sigma: float, output: Output, steps: int = RESTART["steps"]) -> Restart:
@@ -170,6 +179,7 @@ def restart(sigma: float, output: Output, steps: int = RESTART["steps"]) -> Rest
         epsilon_of(sampled, "linear_statistic", LOWER, output),
         epsilon_of(cyclic, "direct", UPPER, output),
         epsilon_of(cyclic, "direct", LOWER, output),
+        epsilon_of(sampled, "split_noise", UPPER, output),
     )
 
 
@@ -214,12 +224,14 @@ class Training:
         sigma: noise multiplier that the run needs for ``before`` without amplification.
         before: its epsilon.
         upper, lower: with Poisson sampling, by ``mmcc`` and ``linear_statistic``.
+        split: an upper bound by ``split_noise``.
     """
 
     sigma: float
     before: float
     upper: float
     lower: float
+    split: float = nan
 
 
 def training(name: str, epsilon: float, output: Output, bins: int = BINS, epochs: int = EPOCHS) -> Training:
@@ -233,4 +245,5 @@ def training(name: str, epsilon: float, output: Output, bins: int = BINS, epochs
         epsilon_of(before, "gaussian", UPPER, output, CIFAR_DELTA),
         epsilon_of(sampled, "mmcc", UPPER, output, CIFAR_DELTA),
         epsilon_of(sampled, "linear_statistic", LOWER, output, CIFAR_DELTA),
+        epsilon_of(sampled, "split_noise", UPPER, output, CIFAR_DELTA),
     )

@@ -156,6 +156,9 @@ def restart_checks(points: Sequence[Restart], output: Output) -> list[Check]:
         )
         what = f"figure-4: eps of MMCC / of cyclic Poisson ({point.cyclic_lower:.4g}), sigma={point.sigma:g}"
         checks.append(judge(what, "<", "1.000", **ratio, why=why))
+        split = point.split / point.cyclic_lower
+        what = f"figure-4: eps of Poisson by split noise / of cyclic Poisson, sigma={point.sigma:g}"
+        checks.append(Check(what, "<", 1.0, split, split < 1.0, "so the schemes compare as the paper says"))
     high = crossing(points, output)[1]
     epsilon = restart(high, output).cyclic_lower if high < float("inf") else nan
     what = "figure-4: sigma from which MMCC is below"

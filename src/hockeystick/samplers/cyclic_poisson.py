@@ -71,8 +71,13 @@ class CyclicPoisson(BatchSampler):
         return (
             f"{split}, and draw the batch of every step t = 0 to {self.steps - 1} by including each example of group "
             f"t mod {self.groups} independently with probability {self.sampling_prob!r}, afresh at every step, and no "
-            f"example of another group; the groups may be public."
+            f"example of another group; the groups may be public{self._hidden}."
         )
+
+    @property
+    def _hidden(self) -> str:
+        """What the lower bound is about, where it could be taken for more."""
+        return "" if self.partition == "equal" else ", and the lower bound is about adversaries who know them"
 
     def _check_num_examples(self, num_examples: int) -> None:
         if self.partition == "equal" and num_examples < self.groups:
