@@ -199,6 +199,19 @@ def test_a_thousand_components() -> None:
             assert law_delta(fast[Side.LOWER], epsilon, direction) <= law_delta(slow[Side.UPPER], epsilon, direction)
 
 
+@pytest.mark.parametrize("tiny", [1e-5, 1e-20, 1e-300])
+def test_unlike_sensitivities_share_a_lattice_of_bounded_size(tiny: float) -> None:
+    """A lattice as fine as the likely summand asks for would have 2048 / ``tiny`` points."""
+    chances, shifts = np.array([0.5, 1e-6]), np.array([tiny, 1.0])
+    upper, lower = (product_mixture_law(chances, shifts, 0.5, side, COARSE) for side in Side)
+    weights, places = [0.5, 0.5, 5e-7, 5e-7], [0.0, 2.0 * tiny, 2.0, 2.0 + 2.0 * tiny]
+    for direction in Direction:
+        for epsilon in (0.1, 1.0, 3.0):
+            truth = mixture_delta(weights, places, epsilon, direction)
+            assert law_delta(lower, epsilon, direction) <= truth
+            assert law_delta(upper, epsilon, direction) >= truth
+
+
 def test_lost_mass_is_at_infinity() -> None:
     masses = np.array([0.5, 0.3, 0.1])
     law = lattice_law(masses, 1.0, 1.0, Side.UPPER, Resolution(), lost=0.1)
