@@ -133,10 +133,10 @@ class Fit:
     exponent: float
 
 
-def fitted(points: Sequence[Amplified]) -> Fit:
-    """The fit to what ``mmcc`` certifies."""
+def fitted(points: Sequence[Amplified], *, split: bool = False) -> Fit:
+    """The fit to what ``mmcc`` certifies, or ``split_noise``."""
     places = np.array([point.place for point in points])
-    values = np.array([point.at_least for point in points])
+    values = np.array([point.split_at_least if split else point.at_least for point in points])
     slope, intercept = np.polyfit(places, values, 1)
     left = values - slope * places - intercept
     explained = 1.0 - float(left @ left) / float(np.sum((values - values.mean()) ** 2))

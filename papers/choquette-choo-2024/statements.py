@@ -107,6 +107,11 @@ def improvement_checks(figures: dict[str, dict[float, list[Amplified]]]) -> list
             what = f"{where}: near-linear in sqrt(log2 n + 1), R^2 of the line"
             checks.append(computed(what, ">=", STRAIGHT, fits[c].explained, f"slope {fits[c].slope:.3g}"))
             checks.append(computed(f"{where}: proportional, exponent", "~", 1.0, fits[c].exponent, shown(points)))
+            split = fitted(points, split=True)
+            what = f"{where}: near-linear by split noise, R^2 of the line"
+            checks.append(computed(what, ">=", STRAIGHT, split.explained, f"slope {split.slope:.3g}"))
+            what = f"{where}: proportional by split noise, exponent"
+            checks.append(computed(what, "~", 1.0, split.exponent, f"slope {split.slope:.3g}"))
         for smaller, larger in pairwise(by_c):
             what = f"{name}: improvement at c={larger:g} / at c={smaller:g}, smallest"
             pairs = zip(by_c[larger], by_c[smaller], strict=True)
@@ -158,7 +163,7 @@ def restart_checks(points: Sequence[Restart], output: Output) -> list[Check]:
         checks.append(judge(what, "<", "1.000", **ratio, why=why))
         split = point.split / point.cyclic_lower
         what = f"figure-4: eps of Poisson by split noise / of cyclic Poisson, sigma={point.sigma:g}"
-        checks.append(Check(what, "<", 1.0, split, split < 1.0, "so the schemes compare as the paper says"))
+        checks.append(Check(what, "<", 1.0, split, split < 1.0, "a comparison of the schemes"))
     high = crossing(points, output)[1]
     epsilon = restart(high, output).cyclic_lower if high < float("inf") else nan
     what = "figure-4: sigma from which MMCC is below"
