@@ -117,7 +117,7 @@ def lines(name: str, methods: tuple[str, ...]) -> list[str]:
             continue
         lower = one.get("lower", below["lower"])
         own = f"{one['lower']:.4f}" if "lower" in one else ""
-        gap = f"{100.0 * (one['upper'] / lower - 1.0):.2g} %"
+        gap = f"{100.0 * (one['upper'] / lower - 1.0):.1f} %"
         found.append(
             f"| | {method} | {own} | {one['upper']:.4f} | {gap} | {one['seconds']:.1f} | {one['megabytes']:.0f} |"
         )
