@@ -254,3 +254,8 @@ def test_long_runs_are_cut_in_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = poisson(MATRICES["toeplitz"], 0.3, 1.0)
     assert window_sizes(12, read(pair).overlap) == [1, 2, 3, 4, 5]
     assert 0.0 < ACCOUNTANT.bound(pair, Side.LOWER, WORK).delta(0.5) < 1.0
+
+
+def test_columns_that_are_next_to_nothing_reveal_nothing() -> None:
+    bound = ACCOUNTANT.bound(poisson(ToeplitzMatrix(np.array([1e-120]), 3), 0.3, 1.0), Side.LOWER, WORK)
+    assert [bound.delta(epsilon) for epsilon in EPSILONS] == [0.0] * len(EPSILONS)

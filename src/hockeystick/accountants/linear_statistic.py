@@ -73,7 +73,7 @@ def _analyse(pair: SubsetMixture | CyclicSubsets, side: Side, settings: Settings
     laws = [window_law(shifts, prob, sigma, side, settings) for shifts in chosen]
 
     def profile(epsilon: float, direction: Direction) -> float:
-        return max(law_delta(law, epsilon, direction) for law in laws if law is not None)
+        return max((law_delta(law, epsilon, direction) for law in laws if law is not None), default=0.0)
 
     return {direction: partial(profile, direction=direction) for direction in Direction}
 

@@ -102,10 +102,12 @@ def with_equal_shifts(shifts: Array) -> Array:
 def best_windows(
     candidates: Sequence[Array], prob: float, noise_multiplier: float, side: Side, settings: Settings
 ) -> list[Array]:
-    """The windows that look best on coarse grids (any choice is valid); at most one for each score."""
+    """The windows that look best on coarse grids (any choice is valid), at most one for each score; none without shifts."""
     coarse = replace(settings, resolution=replace(settings.resolution, nodes_per_unit=COARSE_NODES_PER_UNIT))
     laws = [window_law(with_equal_shifts(one), prob, noise_multiplier, side, coarse) for one in candidates]
     seen = [(law, at) for at, law in enumerate(laws) if law is not None]
+    if not seen:
+        return []
     choose = min if side is Side.UPPER else max
     best = {choose(seen, key=lambda one: score(one[0]))[1] for score in _scores(side, settings)}
     return [candidates[at] for at in sorted(best)]
