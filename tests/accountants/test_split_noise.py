@@ -143,8 +143,15 @@ def test_only_the_first_group_of_a_toeplitz_matrix_counts() -> None:
     assert [steps.tolist() for steps in groups_in_play(alone)] == [list(range(12))]
 
 
+def test_entries_whose_squares_overflow_are_refused() -> None:
+    pair = SubsetMixture(noise_multiplier=1.0, matrix=DenseMatrix(np.diag([1e160, 1.0])), sampling_prob=0.3)
+    with pytest.raises(UnsupportedError, match="range of doubles"):
+        ACCOUNTANT.bound(pair, Side.UPPER, WORK)
+
+
 def test_too_many_entries_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    pair = CyclicSubsets(noise_multiplier=1.0, matrix=MATRICES["dense"], groups=3, sampling_prob=0.1)
+    fresh = DenseMatrix(np.tril(np.ones((12, 12))))  # what is known of a matrix is kept
+    pair = CyclicSubsets(noise_multiplier=1.0, matrix=fresh, groups=3, sampling_prob=0.1)
     monkeypatch.setattr("hockeystick.accountants.split_noise.MOST_ENTRIES", 20)
     with pytest.raises(UnsupportedError, match="entries of C that are not zero"):
         ACCOUNTANT.bound(pair, Side.UPPER, WORK)

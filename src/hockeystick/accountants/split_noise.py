@@ -20,6 +20,7 @@ laws are upper laws. Cost: O(non-zero entries) and one product mixture for each 
 
 from collections.abc import Mapping
 from functools import partial
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -27,13 +28,17 @@ from hockeystick.accountants.base import Accountant, Settings
 from hockeystick.accountants.column_entries import MOST_ENTRIES, Entries, entries_of, too_many, why_too_many
 from hockeystick.accountants.windows import MOST_STEPS, best_windows, in_windows, window_law, window_sizes
 from hockeystick.bounds import Profile
+from hockeystick.errors import UnsupportedError
 from hockeystick.laws.law import Array
 from hockeystick.laws.profile import law_delta
 from hockeystick.pairs.cyclic_subsets import CyclicSubsets
 from hockeystick.pairs.subset_mixture import SubsetMixture
+from hockeystick.strategies import StrategyMatrix
 from hockeystick.strategies.matrix.base import Indices
 from hockeystick.types import Direction, Side
 
+_KNOWN: "WeakKeyDictionary[StrategyMatrix, dict[int, list[Array]]]" = WeakKeyDictionary()
+"""Shifts do not depend on the noise, the rate or delta, so searches over those need them once; by number of groups."""
 SMALLEST_ENTRY = 1e-140
 """Positive entries below this are raised to it, so that no square underflows; the profile grows with every entry."""
 
@@ -47,19 +52,22 @@ def groups_in_play(pair: SubsetMixture | CyclicSubsets) -> list[Indices]:
 def split_shifts(entries: Entries, size: int) -> Array:
     """Lengths of the columns of each window of ``size`` steps, rounded up; shape (windows, size), largest first.
 
-    O(non-zero entries).
+    O(non-zero entries). Raises UnsupportedError for entries whose squares overflow.
     """
     by_row = entries.entries.tocsr()
     by_row.sort_indices()
-    squares = np.maximum(by_row.data, SMALLEST_ENTRY) ** 2
     row = np.repeat(np.arange(by_row.shape[0]), np.diff(by_row.indptr))
     window = by_row.indices // size
     new = np.concatenate([[True], (np.diff(row) > 0) | (np.diff(window) > 0)])
-    parts = np.sqrt(np.add.reduceat(squares, np.flatnonzero(new)))
-    inverse_share = np.bincount(row[new], weights=parts)[row[new]] / parts
-    lengths = np.bincount(
-        by_row.indices, weights=squares * inverse_share[np.cumsum(new) - 1], minlength=by_row.shape[1]
-    )
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = np.maximum(by_row.data, SMALLEST_ENTRY) ** 2
+        parts = np.sqrt(np.add.reduceat(squares, np.flatnonzero(new)))
+        inverse_share = np.bincount(row[new], weights=parts)[row[new]] / parts
+        lengths = np.bincount(
+            by_row.indices, weights=squares * inverse_share[np.cumsum(new) - 1], minlength=by_row.shape[1]
+        )
+    if not np.isfinite(lengths).all():
+        raise UnsupportedError("Noise is split only where the squares of all entries of C are in the range of doubles.")
     return in_windows(np.sqrt(lengths) * (1.0 + entries.error), size)
 
 
@@ -72,20 +80,28 @@ def worst_windows(groups: list[Array]) -> Array:
 
 
 def _analyse(pair: SubsetMixture | CyclicSubsets, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
-    groups = _read(pair, settings)
-    sizes = window_sizes(groups[0].entries.shape[1], groups[0].overlap)
-    candidates = []
-    for size in sizes:
-        settings.watch.tick()
-        candidates.append(worst_windows([split_shifts(entries, size) for entries in groups]))
+    candidates = _candidates(pair, settings)
     prob, sigma = pair.sampling_prob, pair.noise_multiplier
     chosen = best_windows(candidates, prob, sigma, side, settings)
     laws = [window_law(shifts, prob, sigma, side, settings) for shifts in chosen]
 
     def profile(epsilon: float, direction: Direction) -> float:
-        return min(law_delta(law, epsilon, direction) for law in laws if law is not None)
+        return min((law_delta(law, epsilon, direction) for law in laws if law is not None), default=1.0)
 
     return {direction: partial(profile, direction=direction) for direction in Direction}
+
+
+def _candidates(pair: SubsetMixture | CyclicSubsets, settings: Settings) -> list[Array]:
+    """Windows of all sizes that are worth a look, those of all groups together."""
+    known = _KNOWN.setdefault(pair.matrix, {})
+    if pair.groups not in known:
+        groups = _read(pair, settings)
+        found = []
+        for size in window_sizes(groups[0].entries.shape[1], groups[0].overlap):
+            settings.watch.tick()
+            found.append(worst_windows([split_shifts(entries, size) for entries in groups]))
+        known[pair.groups] = found
+    return known[pair.groups]
 
 
 def _read(pair: SubsetMixture | CyclicSubsets, settings: Settings) -> list[Entries]:
@@ -106,7 +122,7 @@ def _refusal(pair: SubsetMixture | CyclicSubsets, side: Side) -> str | None:
 def _cost(pair: SubsetMixture | CyclicSubsets) -> float:
     """Coarse looks at windows of all sizes."""
     steps = pair.matrix.steps
-    return 0.5 + 1e-6 * steps * min(pair.matrix.bands, steps) + 5e-8 * min(steps, MOST_STEPS) ** 2
+    return 0.5 + 5e-7 * steps * min(pair.matrix.bands, steps) + 5e-8 * min(steps, MOST_STEPS) ** 2
 
 
 ACCOUNTANT = Accountant(

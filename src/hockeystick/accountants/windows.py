@@ -102,7 +102,10 @@ def with_equal_shifts(shifts: Array) -> Array:
 def best_windows(
     candidates: Sequence[Array], prob: float, noise_multiplier: float, side: Side, settings: Settings
 ) -> list[Array]:
-    """The windows that look best on coarse grids (any choice is valid), at most one for each score; none without shifts."""
+    """The windows that look best on coarse grids (any choice is valid), at most one for each score.
+
+    Empty where no window has a shift.
+    """
     coarse = replace(settings, resolution=replace(settings.resolution, nodes_per_unit=COARSE_NODES_PER_UNIT))
     laws = [window_law(with_equal_shifts(one), prob, noise_multiplier, side, coarse) for one in candidates]
     seen = [(law, at) for at, law in enumerate(laws) if law is not None]

@@ -260,6 +260,12 @@ def test_add_ends_where_the_ratio_cannot_be_smaller() -> None:
     assert FAMILY.known_upper(public, Direction.ADD)(5.0) == 1.0  # type: ignore[misc]
 
 
+def test_a_ratio_below_the_range_of_doubles_is_no_number() -> None:
+    """Without subsampling there is no component to keep it up; the statistics count what is no number as the worst."""
+    rows = turns_of(ToeplitzMatrix(np.ones(1), 1), 0.1)
+    assert np.isnan(log_ratio(rows, np.ones(1, dtype=bool), 1.0, np.full((1, 1), -100.0)))
+
+
 def test_tilts_are_built_again_from_their_parameters() -> None:
     poisson = SubsetMixture(noise_multiplier=1.2, matrix=random_matrix(20, 3, 11), sampling_prob=0.1)
     for pair, direction in product((poisson, TWO_TURNS), Direction):

@@ -66,11 +66,14 @@ def participations(pair: SubsetMixture | CyclicSubsets) -> Participations:
 @lru_cache(maxsize=4)
 def _participations(matrix: StrategyMatrix, groups: int, sigma: float, prob: float) -> Participations:
     """O(steps w)."""
-    band = band_of(matrix)
     turns, window = -(-matrix.steps // groups), -(-matrix.bands // groups)
     scaled = np.zeros((turns, groups, window))
+    column = matrix.toeplitz_column
     for back in range(window):
         lags = np.arange(back * groups, min((back + 1) * groups, matrix.bands))
-        scaled[back:, : lags.size, back] = band[: (turns - back) * groups : groups][:, lags] / sigma
+        own = slice(0, (turns - back) * groups, groups)
+        entries = band_of(matrix)[own][:, lags] if column is None else column[lags]
+        scaled[back:, : lags.size, back] = entries / sigma
+    scaled.reshape(turns * groups, window)[matrix.steps :] = 0.0  # the last block may be short
     fresh = np.concatenate([[True], (scaled[1:] != scaled[:-1]).any(axis=(1, 2))])
     return Participations(scaled, fresh, prob)

@@ -96,6 +96,8 @@ def _add_subset(rng: np.random.Generator, scaled: Array, prob: float, y: Array) 
 def log_ratio(scaled: Array, fresh: Flags, prob: float, y: Array) -> float:
     """``log E_S exp(<C 1_S, y> - |C 1_S|^2 / 2)`` in units of sigma, going forward over the last w turns.
 
+    Nan where the ratio underflows, which needs prob = 1.
+
     With vectors ``a_d = scaled[u, :, d]``, block u multiplies the weight of a pattern f by
     ``exp(sum_{d in f} <a_d, y - a_d / 2> - sum_{d < d' in f} <a_d, a_d'>)``. The second part is kept as long as the
     block stays the same; both are built by doubling.
@@ -125,6 +127,8 @@ def log_ratio(scaled: Array, fresh: Flags, prob: float, y: Array) -> float:
         for pattern in range(states):
             weights[pattern] = moved[pattern] + moved[pattern | states]
             total += weights[pattern]
+        if total == 0.0:  # without subsampling, far from all means: more than doubles can say
+            return float(np.nan)
         if total > RESCALE or total < 1.0 / RESCALE:
             for pattern in range(states):
                 weights[pattern] /= total

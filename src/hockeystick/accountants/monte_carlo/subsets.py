@@ -318,7 +318,9 @@ def why_not(pair: SubsetMixture | CyclicSubsets, side: Side) -> str | None:
 
 def fingerprint(pair: SubsetMixture | CyclicSubsets) -> Sequence[Any]:
     """The rate, the groups and the diagonals of C."""
-    return (pair.sampling_prob, pair.groups, band_of(pair.matrix))
+    column = pair.matrix.toeplitz_column
+    entries = band_of(pair.matrix) if column is None else column[: pair.matrix.bands]
+    return (pair.sampling_prob, pair.groups, pair.matrix.steps, entries)
 
 
 def known_upper(pair: SubsetMixture | CyclicSubsets, direction: Direction) -> Profile | None:
