@@ -76,6 +76,7 @@ def test_unknown_fields_are_named_without_the_kind(kind: str) -> None:
         "batch_size": 1,
         "min_sep": 2,
         "examples_per_user": 1,
+        "groups": 1,
     }
     known = {name: value for name, value in fields.items() if name in SAMPLERS[kind].model_fields}
     for unknown in ("foo", kind):
