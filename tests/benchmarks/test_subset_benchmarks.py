@@ -9,6 +9,7 @@ def test_the_table_has_a_line_for_each_method(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(subsets, "UPPER", ("split_noise", "generalized_mmcc"))
+    monkeypatch.setattr(subsets, "asked", subsets.answer)  # here, without processes of their own
     assert subsets.main(["--only", "trees of 8"]) == 0
     head, rule, below, above = capsys.readouterr().out.splitlines()  # generalized_mmcc does not apply
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in (head, rule, below, above)]
