@@ -22,7 +22,7 @@ from hockeystick.strategies.banded_square_root import BandedSquareRoot
 from hockeystick.strategies.matrix.base import Array, Indices, StrategyMatrix
 from hockeystick.types import Direction, Kind, Side
 
-CHUNKS, MECHANISMS, EPSILONS = 6, 26, 13
+CHUNKS, MECHANISMS, EPSILONS = 4, 26, 20
 """2080 cases: a case is one mechanism and one epsilon, for all accountants, sides and directions."""
 SHARES = {"conditional_composition": 5, "moment_majorant": 13, "moment_majorant_cells": 13}
 """Slow accountants get every n-th mechanism; moment majorants have test_moment_majorant_sandwich.py as well."""
