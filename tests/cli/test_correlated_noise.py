@@ -294,7 +294,7 @@ def test_an_interrupted_optimisation_leaves_nothing(
     cli.write_plan({"data.num_examples": "2000", "data.batch_size": "1", "strategy.kind": '"dense"'})
     before = sorted(os.listdir(tmp_path))
     with subprocess.Popen(
-        [sys.executable, "-m", "hockeystick.cli.main", "calibrate", "plan.toml", "--json"],
+        [sys.executable, "-m", "hockeystick", "calibrate", "plan.toml", "--json"],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -12,7 +12,7 @@ import pytest
 
 PATIENCE = 120
 """Seconds after which a process counts as hanging; nothing here should take a tenth of it."""
-COMMAND = [sys.executable, "-m", "hockeystick.cli.main"]
+COMMAND = [sys.executable, "-m", "hockeystick"]
 PLAN = """
 noise_multiplier = 1.0
 [data]
@@ -89,6 +89,41 @@ def test_an_interruption_leaves_nothing_half_written(here: Path, wait: float) ->
     assert (process.returncode, out) == (130, "")
     assert lines == ["Interrupted; no file was left half written."]
     assert sorted(os.listdir(here)) == ["large.toml", "small.toml"]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        "signal.raise_signal(signal.SIGINT)",
+        "exec('signal.raise_signal(signal.SIGINT)')",  # Python remembers this one, and would end by the signal
+        """
+        try: signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt: raise ImportError("a library hides it")""",
+    ],
+)
+def test_an_interruption_during_the_imports(event: str) -> None:
+    code = f"""
+import signal, sys
+class Finder:
+    def find_spec(name, path, target=None):
+        if name != "hockeystick.cli.main": return None
+        {event.strip()}
+sys.meta_path.insert(0, Finder)
+from hockeystick.__main__ import main
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, start_new_session=True
+    )
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "Interrupted; no file was left half written.\n"
+
+
+def test_a_fault_during_the_imports_is_not_hidden() -> None:
+    code = "import sys; sys.modules['hockeystick.cli.main'] = None; from hockeystick.__main__ import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "ModuleNotFoundError" in done.stderr
 
 
 def test_a_reader_that_goes_away(here: Path) -> None:

@@ -108,7 +108,7 @@ def test_an_interruption_leaves_results_that_can_be_gone_on_with(tmp_path, cli, 
     sweep('\n[grid]\n"data.num_examples" = [6000, 200000000]\n', {"mechanism.noise_multiplier": "1.0"})
     text = Path("sweep.toml").read_text()
     Path("sweep.toml").write_text(text.replace("balls_in_bins", "poisson").replace("epochs = 1", "epochs = 100"))
-    command = [sys.executable, "-m", "hockeystick.cli.main", "sweep", "sweep.toml"]
+    command = [sys.executable, "-m", "hockeystick", "sweep", "sweep.toml"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         end = time.monotonic() + 60.0
         while time.monotonic() < end and not (os.path.exists(OUT) and Path(OUT).read_text().count("\n") > 1):

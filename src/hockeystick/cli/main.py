@@ -81,7 +81,3 @@ def _internal(error: BaseException) -> str:
 def _fail(message: str, code: int) -> NoReturn:
     print(message, file=sys.stderr)  # noqa: T201
     raise SystemExit(code) from None
-
-
-if __name__ == "__main__":
-    main()
