@@ -1,42 +1,32 @@
 """The door of the ``hockeystick`` command: Ctrl-C counts from the first import to the last flush."""
 
 import os
-import signal
 import sys
-from types import FrameType
 from typing import NoReturn
 
-INTERRUPTED = 130
+from hockeystick.cli import interruption
 
 
 def main() -> None:
     """Run the command line as a process of its own; its exit codes are those of ``hockeystick.cli.main.main``.
 
-    The command itself catches Ctrl-C, but importing it takes most of a second. An interruption in that time, also one
-    that a library passes on as another error, ends the same way. Python would end the process by the signal itself
-    where the interruption met code that a library was just generating; leaving at once keeps the exit code.
+    The command itself reports Ctrl-C, but importing it takes most of a second, in which an interruption has to end the
+    same way. Python would end the process by the signal itself where the interruption met code that a library was just
+    generating; leaving at once keeps the exit code.
     """
-    seen = False
-
-    def interrupt(number: int, frame: FrameType | None) -> NoReturn:
-        nonlocal seen
-        seen = True
-        raise KeyboardInterrupt
-
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else somebody chose to ignore it
-        signal.signal(signal.SIGINT, interrupt)
+    interruption.watch()
     try:
         from hockeystick.cli.main import main as command
 
         command()
     except SystemExit as error:
-        if error.code == INTERRUPTED:
+        if error.code == interruption.CODE:
             _leave()
         raise
     except BaseException:
-        if not seen:
+        if not interruption.seen():
             raise
-        print("Interrupted; no file was left half written.", file=sys.stderr)  # noqa: T201
+        print(interruption.MESSAGE, file=sys.stderr)  # noqa: T201
         _leave()
 
 
@@ -44,7 +34,7 @@ def _leave() -> NoReturn:
     """End now with the exit code of an interruption; every file is written or removed before."""
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(INTERRUPTED)
+    os._exit(interruption.CODE)
 
 
 if __name__ == "__main__":

@@ -119,6 +119,27 @@ main()
     assert done.stderr == "Interrupted; no file was left half written.\n"
 
 
+def test_an_interruption_that_a_library_passes_on_as_another_error() -> None:
+    code = """
+import signal, sys
+import hockeystick.cli.main
+from hockeystick.__main__ import main
+class Finder:
+    def find_spec(name, path, target=None):
+        if name != "numpy": return None
+        try: signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt: raise ImportError("initialization failed")
+sys.meta_path.insert(0, Finder)
+sys.argv = ["hockeystick", "list", "support"]
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, start_new_session=True
+    )
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "Interrupted; no file was left half written.\n"
+
+
 def test_a_fault_during_the_imports_is_not_hidden() -> None:
     code = "import sys; sys.modules['hockeystick.cli.main'] = None; from hockeystick.__main__ import main; main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)

@@ -5,7 +5,7 @@ from typing import Any, NoReturn, cast
 
 import typer
 
-from hockeystick.cli import calibrate, compare, delta, epsilon, evidence, list_, reproduce, sweep, verify
+from hockeystick.cli import calibrate, compare, delta, epsilon, evidence, interruption, list_, reproduce, sweep, verify
 from hockeystick.errors import HockeystickError
 
 app = typer.Typer(
@@ -26,7 +26,6 @@ app.command("list")(list_.command)
 app.command("reproduce")(reproduce.command)
 
 
-INTERRUPTED = 130
 _UsageError: type[typer.BadParameter] = cast(Any, typer.BadParameter.__mro__[1])
 """What is wrong with a command line. Newer versions of typer bring their own click, older ones share it."""
 
@@ -38,22 +37,27 @@ def main(arguments: list[str] | None = None) -> None:
     """
     try:
         code = app(args=(sys.argv[1:] if arguments is None else arguments) or ["--help"], standalone_mode=False)
-    except HockeystickError as error:
-        _fail(str(error), error.exit_code)
-    except _UsageError as error:
-        _fail(_sentence(error.format_message()), 2)
-    except MemoryError:
-        _fail("The memory of this machine is too small for this problem.", 1)
     except (Exception, KeyboardInterrupt) as error:
         if isinstance(error, typer.Exit):
             code = error.exit_code
         elif _interrupted(error):
-            code = INTERRUPTED
+            code = interruption.CODE
         else:
-            _fail(_internal(error), 70)
-    if code == INTERRUPTED:  # some versions of typer return it
-        _fail("Interrupted; no file was left half written.", INTERRUPTED)
+            _fail(*_complaint(error))
+    if code == interruption.CODE:  # some versions of typer return it
+        _fail(interruption.MESSAGE, interruption.CODE)
     raise SystemExit(code if isinstance(code, int) else 0)
+
+
+def _complaint(error: BaseException) -> tuple[str, int]:
+    """What went wrong, in one sentence, and the exit code."""
+    if isinstance(error, HockeystickError):
+        return str(error), error.exit_code
+    if isinstance(error, _UsageError):
+        return _sentence(error.format_message()), 2
+    if isinstance(error, MemoryError):
+        return "The memory of this machine is too small for this problem.", 1
+    return _internal(error), 70
 
 
 def _sentence(message: str) -> str:
@@ -62,7 +66,9 @@ def _sentence(message: str) -> str:
 
 
 def _interrupted(error: BaseException) -> bool:
-    """Whether this is Ctrl-C, as such or as typer or a compiled kernel passes it on."""
+    """Whether this is Ctrl-C, as such or as what typer, a compiled kernel or an import makes of it."""
+    if interruption.seen():
+        return True
     cause: BaseException | None = error
     while isinstance(cause, SystemError):
         cause = cause.__cause__ or cause.__context__
