@@ -40,6 +40,11 @@ CASES: dict[str, tuple[StrategySpec, Sampler, float]] = {
         hs.Poisson(sampling_prob=0.01, steps=1000),
         4.0,
     ),
+    "BSR 6, n=1000, p=1/100, sigma=3": (
+        hs.BandedSquareRoot(bands=6),
+        hs.Poisson(sampling_prob=0.01, steps=1000),
+        3.0,
+    ),
     "BSR 4, n=1000, p=1/100, sigma=2": (
         hs.BandedSquareRoot(bands=4),
         hs.Poisson(sampling_prob=0.01, steps=1000),

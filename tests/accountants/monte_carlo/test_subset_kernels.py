@@ -10,18 +10,12 @@ import pytest
 from hockeystick.accountants import direct
 from hockeystick.accountants.monte_carlo.families import family_of
 from hockeystick.accountants.monte_carlo.participations import participations
-from hockeystick.accountants.monte_carlo.subset_kernels import log_ratio, power_table
-from hockeystick.accountants.monte_carlo.subsets import (
-    CYCLIC_FAMILY,
-    FAMILY,
-    MeanSubsets,
-    NaiveSubsets,
-    PowerSubsets,
-    SubsetTilt,
-    orders,
-)
+from hockeystick.accountants.monte_carlo.subset_kernels import log_ratio
+from hockeystick.accountants.monte_carlo.subset_tilts import CountSubsets, MeanSubsets, NaiveSubsets, SubsetTilt
+from hockeystick.accountants.monte_carlo.subsets import CYCLIC_FAMILY, FAMILY, count_orders
 from hockeystick.accountants.monte_carlo.tilt import Tilt
 from hockeystick.errors import InvalidInputError
+from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.pairs.cyclic_subsets import CyclicSubsets
 from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.pairs.subset_mixture import SubsetMixture
@@ -110,32 +104,6 @@ def test_recursion_survives_outputs_that_leave_the_range_of_doubles() -> None:
         assert abs(expected) > 2000.0
 
 
-@pytest.mark.parametrize(("steps", "bands", "order"), [(4, 1, 3), (4, 2, 2), (3, 2, 3), (3, 3, 2), (3, 1, 4)])
-def test_norm_of_the_power_tilt_is_the_sum_over_all_copies(steps: int, bands: int, order: int) -> None:
-    matrix, prob, sigma = random_matrix(steps, bands, 3), 0.3, 0.8
-    vectors, weights = subsets(steps, prob)
-    gram = (vectors @ matrix.materialize().T) @ (vectors @ matrix.materialize().T).T / sigma**2
-    total = 0.0
-    for copies in product(range(len(vectors)), repeat=order):
-        exponent = sum(gram[copies[i], copies[j]] for i in range(order) for j in range(i))
-        total += float(np.prod(weights[list(copies)])) * exp(exponent)
-    table = power_table(turns_of(matrix, sigma), np.ones(steps, dtype=bool), prob, order)
-    assert table[0, 0] == pytest.approx(log(total), rel=1e-12)
-
-
-def test_norm_of_the_power_tilt_of_turns_is_the_sum_over_all_copies() -> None:
-    """Blocks that stay the same, and blocks that are all computed anew."""
-    matrix, prob, sigma, order = ToeplitzMatrix(np.array([1.0, 0.7, 0.5, 0.3, 0.2]), 9), 0.3, 0.8, 2
-    pair = CyclicSubsets(noise_multiplier=sigma, matrix=matrix, groups=2, sampling_prob=prob)
-    vectors, weights = subsets(5, prob)
-    means = vectors @ matrix.materialize()[:, ::2].T / sigma
-    total = weights @ np.exp(means @ means.T) @ weights
-    turns = participations(pair)
-    assert not turns.fresh.all()
-    for fresh in (turns.fresh, np.ones(turns.count, dtype=bool)):
-        assert power_table(turns.scaled, fresh, prob, order)[0, 0] == pytest.approx(log(total), rel=1e-12)
-
-
 def deltas(pair: SubsetMixture | CyclicSubsets, epsilon: float) -> dict[Direction, float]:
     """Both profiles of two turns, by a trapezoidal sum in the plane of their columns: good to some 1e-6 of itself."""
     steps = pair.group_steps(0) if pair.groups > 1 else np.arange(2)
@@ -181,8 +149,8 @@ TWO_TURNS = CyclicSubsets(
             NaiveSubsets(direction=Direction.REMOVE, pair=pair),
             NaiveSubsets(direction=Direction.ADD, pair=pair),
             *(
-                PowerSubsets(direction=Direction.REMOVE, pair=pair, order=a, share=s)
-                for a, s in ((2, 0.5), (2, 1.0), (3, 1.0), (5, 0.5))
+                CountSubsets(direction=Direction.REMOVE, pair=pair, order=order, reach=reach, cap=cap)
+                for order, reach, cap in ((2, 2, 2), (2, 3, 1), (2, 4, 2), (3, 3, 3), (3, 6, 2))
             ),
             *(MeanSubsets(direction=Direction.ADD, pair=pair, beta=beta) for beta in (0.5, 2.0)),
         )
@@ -212,7 +180,7 @@ def test_without_correlation_it_is_the_exact_law(
     assert upper < 1.01 * lower
     pair = SubsetMixture(noise_multiplier=sigma, matrix=ToeplitzMatrix(np.ones(1), steps), sampling_prob=prob)
     tilt = min(FAMILY.propose(pair, Direction.REMOVE, epsilon), key=lambda tilt: tilt.largest(epsilon))
-    assert tilt.name == "power"
+    assert tilt.name == "counts"
     found, width, worst = interval(tilt, epsilon, 50_000)
     assert lower - width <= found <= upper + width
     assert width < within * upper
@@ -232,14 +200,16 @@ def test_add_without_correlation_is_the_exact_law() -> None:
         assert worst <= 1.0 + 1e-9
 
 
-def test_power_and_naive_agree_on_correlated_noise() -> None:
-    """Two ways to draw the same profile: 30 steps, 3 bands, columns that differ."""
-    pair = SubsetMixture(noise_multiplier=2.0, matrix=random_matrix(30, 3, 11), sampling_prob=0.1)
+@pytest.mark.parametrize("matrix", [random_matrix(30, 3, 11), ToeplitzMatrix(np.array([1.0, 0.5, 0.3]), 30)])
+def test_counts_and_naive_agree_on_correlated_noise(matrix: StrategyMatrix) -> None:
+    """Two ways to draw the same profile: 30 steps, 3 bands, columns that differ or not."""
+    pair = SubsetMixture(noise_multiplier=2.0, matrix=matrix, sampling_prob=0.1)
     *tilted, naive = FAMILY.propose(pair, Direction.REMOVE, 1.0)
     expected, error, _ = interval(naive, 0.5, 100_000)
-    assert {tilt.parameters["order"] for tilt in tilted} >= {2.0, 3.0, 4.0}
-    for tilt in [tilt for tilt in tilted if tilt.parameters["order"] <= 4.0]:
-        found, width, worst = interval(tilt, 0.5, 20_000, seed=2)
+    more = CountSubsets(direction=Direction.REMOVE, pair=pair, order=3, reach=5, cap=2)
+    assert len(tilted) > 1
+    for tilt in (*tilted, more):
+        found, width, worst = interval(tilt, 0.5, 50_000, seed=2)
         assert abs(found - expected) <= width + error
         assert width + error < 0.5 * expected
         assert worst <= 1.0 + 1e-9
@@ -252,12 +222,15 @@ def test_add_ends_where_the_ratio_cannot_be_smaller() -> None:
     assert bound is not None
     assert FAMILY.known_upper(pair, Direction.REMOVE) is None
     assert bound(-10.0 * log(0.9) + 1e-12) == 0.0
-    assert bound(1.0) == pytest.approx(1.0 - exp(1.0) * 0.9**10, rel=1e-12)
+    assert bound(1.0) <= 1.0 - exp(1.0) * 0.9**10 + 1e-12
+    found, width, _ = interval(NaiveSubsets(direction=Direction.ADD, pair=pair), 0.2, 50_000)
+    assert 0.0 < found - width <= bound(0.2) < 0.5 * (1.0 - exp(0.2) * 0.9**10)
     rows = turns_of(pair.matrix, 1.0)
     far = log_ratio(rows, np.ones(10, dtype=bool), 0.1, np.full((10, 1), -300.0))
     assert far == pytest.approx(10.0 * log(0.9), rel=1e-9)
     public = SubsetMixture(noise_multiplier=1.0, matrix=random_matrix(10, 2, 3), sampling_prob=1.0)
-    assert FAMILY.known_upper(public, Direction.ADD)(5.0) == 1.0  # type: ignore[misc]
+    everything = gaussian_delta(1.0, float(np.linalg.norm(public.matrix.materialize().sum(axis=1))), 5.0, Side.LOWER)
+    assert 0.1 < everything <= FAMILY.known_upper(public, Direction.ADD)(5.0)  # type: ignore[misc]
 
 
 def test_a_ratio_below_the_range_of_doubles_is_no_number() -> None:
@@ -284,10 +257,13 @@ def test_tilts_are_built_again_from_their_parameters() -> None:
     ("direction", "name", "parameters"),
     [
         (Direction.REMOVE, "mean", {"beta": 1.0}),
-        (Direction.ADD, "power", {"order": 2.0, "share": 0.5}),
-        (Direction.REMOVE, "power", {"order": 2.5, "share": 0.5}),
-        (Direction.REMOVE, "power", {"order": 50.0, "share": 0.5}),
-        (Direction.REMOVE, "power", {"order": 2.0, "share": 1.5}),
+        (Direction.ADD, "counts", {"order": 2.0, "reach": 2.0, "cap": 2.0}),
+        (Direction.REMOVE, "counts", {"order": 2.5, "reach": 3.0, "cap": 2.0}),
+        (Direction.REMOVE, "counts", {"order": 50.0, "reach": 50.0, "cap": 2.0}),
+        (Direction.REMOVE, "counts", {"order": 2.0, "reach": 1.0, "cap": 1.0}),
+        (Direction.REMOVE, "counts", {"order": 2.0, "reach": 200.0, "cap": 1.0}),
+        (Direction.REMOVE, "counts", {"order": 2.0, "reach": 3.0, "cap": 3.0}),
+        (Direction.REMOVE, "counts", {"order": 2.0}),
         (Direction.ADD, "mean", {"beta": -1.0}),
         (Direction.ADD, "other", {}),
     ],
@@ -315,7 +291,7 @@ def test_what_the_recursion_cannot_do_is_refused() -> None:
     assert reason(ToeplitzMatrix(np.ones(12), 20)) is None
     assert "at most 12 bands, not 13" in str(reason(ToeplitzMatrix(np.ones(13), 20)))
     steep = SubsetMixture(noise_multiplier=0.1, matrix=ToeplitzMatrix(np.ones(1), 20), sampling_prob=0.1)
-    assert list(orders(steep)) == [2, 3, 4, 5]  # 10 (10 a + 14) <= 690
+    assert list(count_orders(steep)) == [2, 3, 4, 5]  # 10 (10 a + 14) <= 690
     assert "needs more noise" in str(reason(ToeplitzMatrix(np.ones(4), 20), 0.2))
     pair = SubsetMixture(noise_multiplier=0.5, matrix=ToeplitzMatrix(np.array([1.0, 0.5]), 20), sampling_prob=0.1)
     assert participations(pair).largest_exponent(1) == pytest.approx(3.0 * (3.0 + 14.0))

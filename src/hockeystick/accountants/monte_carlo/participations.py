@@ -7,7 +7,7 @@ worst in both directions (docs/theory/subsets/mmcc.md), so the turns are its own
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -40,6 +40,11 @@ class Participations:
         """How many turns there are."""
         return int(self.scaled.shape[0])
 
+    @property
+    def window(self) -> int:
+        """w: how many turns a block knows."""
+        return int(self.scaled.shape[2])
+
     def largest_exponent(self, copies: float) -> float:
         """At least ``sum_r m_r |y_r|`` for the rows r of any block: means m, outputs y with so many means added up."""
         rows = self.scaled.sum(axis=2)
@@ -56,6 +61,20 @@ class Participations:
         """``|C E x|^2 / sigma^2`` and ``E |C x|^2 / sigma^2``; turns are independent, so only the squares of C add."""
         squared_mean = float(np.square(self.mean_shift).sum())
         return squared_mean, squared_mean + self.prob * (1.0 - self.prob) * float(np.square(self.scaled).sum())
+
+    @cached_property
+    def couplings(self) -> Array:
+        """``<c_u, c_(u-e)>`` of what turns u and u - e add to all rows, shape (turns, w).
+
+        Where there is no turn u - e it is that of the first turn that has one, and does not matter.
+        """
+        turns, _, window = self.scaled.shape
+        found = np.zeros((turns, window))
+        for e in range(window):
+            for d in range(min(window - e, turns)):
+                found[: turns - d, e] += (self.scaled[d:, :, d] * self.scaled[d:, :, d + e]).sum(axis=1)
+            found[:e, e] = found[min(e, turns - 1), e]
+        return found
 
 
 def participations(pair: SubsetMixture | CyclicSubsets) -> Participations:
