@@ -12,13 +12,16 @@ from hockeystick.accountants.monte_carlo.count_kernels import (
     count_table,
     draw_counts,
     log_chances,
+    log_products,
     log_sum,
 )
 from hockeystick.accountants.monte_carlo.participations import participations
+from hockeystick.accountants.monte_carlo.subset_tilts import NEAR, SHARE, CountSubsets, log_norm
 from hockeystick.pairs.cyclic_subsets import CyclicSubsets
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
+from hockeystick.types import Direction
 
 MANY = 10**6
 
@@ -58,11 +61,12 @@ def test_norm_is_the_sum_over_all_counts(
 ) -> None:
     pair = random_pair(steps, bands, groups, toeplitz)
     turns, gram, p = participations(pair), gram_of(pair), pair.sampling_prob
+    chances = np.array([comb(copies, j) * p**j * (1.0 - p) ** (copies - j) for j in range(cap + 1)])
+    chances /= chances.sum()
     total = 0.0
     for one in product(range(cap + 1), repeat=turns.count):
         counts = np.array(one)
-        weight = np.prod([comb(copies, j) * p**j * (1.0 - p) ** (copies - j) for j in one])
-        total += weight * np.exp(0.5 * (counts @ gram @ counts - np.diag(gram) @ counts))
+        total += np.prod([chances[j] for j in one]) * np.exp(0.5 * (counts @ gram @ counts - np.diag(gram) @ counts))
     table = count_table(turns.couplings, log_chances(p, copies, cap + 1), MANY)
     assert log_sum(table, turns.count) == pytest.approx(log(total), rel=1e-12)
 
@@ -98,11 +102,111 @@ def test_rows_do_not_settle_before_couplings_change() -> None:
     assert log_sum(table, steps) > same + 0.01
 
 
-def test_a_table_that_would_be_too_large_is_not_made() -> None:
+@pytest.mark.parametrize("most", [5, 0])
+def test_a_table_that_would_be_too_large_is_not_made(most: int) -> None:
     couplings = np.tile((0.3, 0.12), (100, 1))
-    table = count_table(couplings, log_chances(0.1, 3, 4), 5)
+    table = count_table(couplings, log_chances(0.1, 3, 4), most)
     assert table.shape[0] == 0
     assert log_sum(table, 100) == inf
+
+
+def test_one_row_of_too_many_states_is_not_made_either() -> None:
+    """Rows that settle at once, each of 25^11 numbers."""
+    column = np.zeros(12)
+    column[[0, -1]] = 1.0, 1e-10
+    pair = SubsetMixture(noise_multiplier=100.0, matrix=ToeplitzMatrix(column, 300), sampling_prob=1e-5)
+    assert log_norm(participations(pair), 24, 24) == inf
+
+
+@pytest.mark.parametrize(
+    ("column", "steps", "prob", "sigma", "order", "reach", "cap"),
+    [
+        ((1.0, 0.5), 20_000, 0.9, 200.0, 4, 96, 4),
+        ((1.0, 0.1), 20_000, 0.95, 8.0, 2, 96, 2),
+        ((1.0,), 100_000, 0.9, 100.0, 2, 96, 2),
+        ((1.0, 0.5, 0.3), 20_000, 0.01, 2.0, 5, 12, 4),
+    ],
+)
+def test_rounding_of_long_runs_is_within_what_is_promised(
+    column: tuple[float, ...], steps: int, prob: float, sigma: float, order: int, reach: int, cap: int
+) -> None:
+    """Products against numbers with 64 bits of mantissa; log Z against a chain in them that does not settle."""
+    pair = SubsetMixture(noise_multiplier=sigma, matrix=ToeplitzMatrix(np.array(column), steps), sampling_prob=prob)
+    turns = participations(pair)
+    tilt = CountSubsets(direction=Direction.REMOVE, pair=pair, order=order, reach=reach, cap=cap)
+    chances = np.array([comb(reach, j) * prob**j * (1.0 - prob) ** (reach - j) for j in range(cap + 1)], np.longdouble)
+    chances /= chances.sum()
+    y = np.random.default_rng(3).normal(0.1, 1.0, (steps, 1))
+    found = np.empty(2)
+    log_products(turns.scaled, prob, turns.couplings, np.exp(log_chances(prob, reach, cap + 1)), y, found)
+    z = -0.5 * turns.couplings[:, 0].astype(np.longdouble)
+    for d in range(len(column)):
+        z[: steps - d] += np.longdouble(column[d] / sigma) * y[d:, 0]
+    product_of_all = np.log1p(prob * np.expm1(z)).sum()
+    far = np.log(sum(chances[j] * np.exp(j * z) for j in range(cap + 1))).sum()
+    assert abs(float(order * (found[0] - product_of_all))) < 0.2 * tilt.loss_error
+    assert abs(float(found[1] - far)) < 0.2 * tilt.loss_error
+    if len(column) <= 2:
+        coupling = turns.couplings.astype(np.longdouble)
+        count = np.arange(cap + 1)
+        values, total = np.ones(cap + 1, np.longdouble), np.longdouble(0.0)
+        for u in range(steps - 1, -1, -1):
+            own = chances * np.exp(0.5 * coupling[u, 0] * count * (count - 1))
+            pull = np.exp(coupling[u, 1] * np.outer(count, count)) if len(column) == 2 else np.ones((cap + 1, cap + 1))
+            values = pull @ (own * values)
+            total += np.log(values[0])
+            values /= values[0]
+        assert abs(float(log_norm(turns, reach, cap) - total)) < 0.2 * tilt.loss_error
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize(("order", "reach", "cap"), [(2, 2, 2), (3, 5, 2), (2, 9, 1), (4, 4, 4)])
+def test_weights_are_those_of_the_law_that_is_drawn(groups: int, order: int, reach: int, cap: int) -> None:
+    """P / R and Q / R have the mean 1 under R, up to a false-failure probability of 1e-9 each (Maurer and Pontil)."""
+    matrix, prob, samples = ToeplitzMatrix(np.array([1.0, 0.6, 0.5]), 5 * groups), 0.2, 400_000
+    pair: SubsetMixture | CyclicSubsets = SubsetMixture(noise_multiplier=1.5, matrix=matrix, sampling_prob=prob)
+    if groups > 1:
+        pair = CyclicSubsets(noise_multiplier=1.5, matrix=matrix, sampling_prob=prob, groups=groups)
+    tilt = CountSubsets(direction=Direction.REMOVE, pair=pair, order=order, reach=reach, cap=cap)
+    log_weights, losses = np.empty(samples), np.empty(samples)
+    tilt.draw(np.random.Generator(np.random.SFC64(11)), log_weights, losses)
+    largest = 1.0 / (1.0 - SHARE)
+    for ratio, most in ((np.exp(log_weights), largest), (np.exp(log_weights - losses), largest * (1.0 - prob) ** -5)):
+        assert ratio.max() <= most * (1.0 + 1e-9)
+        width = np.sqrt(2.0 * ratio.var() * log(4e9) / samples) + 7.0 * most * log(4e9) / (3.0 * (samples - 1))
+        assert abs(ratio.mean() - 1.0) < width < 0.05
+
+
+@pytest.mark.parametrize(("order", "reach", "cap"), [(2, 2, 2), (3, 5, 2), (2, 9, 1), (3, 3, 3)])
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 2.0])
+def test_no_output_has_more_than_the_largest_value(order: int, reach: int, cap: int, epsilon: float) -> None:
+    """Y as a function of the two outputs of two steps, on a grid, without the kernels."""
+    matrix, prob, sigma = np.array([[1.0, 0.0], [0.6, 1.0]]), 0.2, 1.1
+    pair = SubsetMixture(noise_multiplier=sigma, matrix=ToeplitzMatrix(matrix[:, 0], 2), sampling_prob=prob)
+    axis = np.linspace(-6.0, 14.0, 401)
+    y = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1)
+    columns = matrix / sigma
+    gram = columns.T @ columns
+    ratios = np.exp(y @ columns - 0.5 * np.diag(gram))
+    first, second = ratios[..., 0], ratios[..., 1]
+    p, q = prob, 1.0 - prob
+    ratio = q * q + p * q * (first + second) + p * p * first * second * np.exp(-gram[0, 1])
+    near = ((q + p * first) * (q + p * second)) ** order
+    chances = np.array([comb(reach, j) * p**j * q ** (reach - j) for j in range(cap + 1)])
+    chances /= chances.sum()
+    far = sum(chances[j] * first**j for j in range(cap + 1)) * sum(chances[j] * second**j for j in range(cap + 1))
+
+    def norm(weights: np.ndarray) -> float:
+        j = np.arange(weights.size)
+        both = 0.5 * gram[0, 0] * (j * (j - 1))[:, None] + 0.5 * gram[1, 1] * j * (j - 1) + gram[0, 1] * np.outer(j, j)
+        return float(weights @ np.exp(both) @ weights)
+
+    powers = np.array([comb(order, j) * p**j * q ** (order - j) for j in range(order + 1)])
+    share = SHARE if reach == order == cap else NEAR
+    density = (1.0 - SHARE) * ratio + share * near / norm(powers) + (SHARE - share) * far / norm(chances)
+    values = ratio / density * np.maximum(1.0 - np.exp(epsilon) / ratio, 0.0)
+    tilt = CountSubsets(direction=Direction.REMOVE, pair=pair, order=order, reach=reach, cap=cap)
+    assert 0.2 < values.max() / tilt.largest(epsilon) <= 1.0
 
 
 @settings(max_examples=40, deadline=None)

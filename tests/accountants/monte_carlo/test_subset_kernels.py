@@ -2,7 +2,7 @@
 
 import pickle
 from itertools import product
-from math import exp, log, sqrt
+from math import exp, inf, log, sqrt
 
 import numpy as np
 import pytest
@@ -207,12 +207,22 @@ def test_counts_and_naive_agree_on_correlated_noise(matrix: StrategyMatrix) -> N
     *tilted, naive = FAMILY.propose(pair, Direction.REMOVE, 1.0)
     expected, error, _ = interval(naive, 0.5, 100_000)
     more = CountSubsets(direction=Direction.REMOVE, pair=pair, order=3, reach=5, cap=2)
-    assert len(tilted) > 1
+    assert tilted
     for tilt in (*tilted, more):
         found, width, worst = interval(tilt, 0.5, 50_000, seed=2)
         assert abs(found - expected) <= width + error
         assert width + error < 0.5 * expected
         assert worst <= 1.0 + 1e-9
+
+
+@pytest.mark.parametrize(("epsilon", "fewest"), [(1.5, 3), (8.0, 1)])
+def test_no_tilt_is_proposed_twice(epsilon: float, fewest: int) -> None:
+    column = np.array([1.0, 0.5, 0.375, 0.3125])
+    pair = SubsetMixture(noise_multiplier=2.0, matrix=ToeplitzMatrix(column, 1000), sampling_prob=0.01)
+    *tilted, naive = FAMILY.propose(pair, Direction.REMOVE, epsilon)
+    assert naive.name == "naive"
+    assert len(tilted) >= fewest
+    assert len({tuple(tilt.parameters.values()) for tilt in tilted}) == len(tilted)
 
 
 def test_add_ends_where_the_ratio_cannot_be_smaller() -> None:
@@ -264,6 +274,8 @@ def test_tilts_are_built_again_from_their_parameters() -> None:
         (Direction.REMOVE, "counts", {"order": 2.0, "reach": 200.0, "cap": 1.0}),
         (Direction.REMOVE, "counts", {"order": 2.0, "reach": 3.0, "cap": 3.0}),
         (Direction.REMOVE, "counts", {"order": 2.0}),
+        (Direction.REMOVE, "counts", {"order": inf, "reach": inf, "cap": 1.0}),
+        (Direction.REMOVE, "counts", {"order": 2.0, "reach": 2.0, "cap": 2.0, "share": 0.5}),
         (Direction.ADD, "mean", {"beta": -1.0}),
         (Direction.ADD, "other", {}),
     ],

@@ -35,11 +35,13 @@ def count_table(couplings: Array, chances: Array, most: int) -> Array:
     Args:
         couplings: shape (turns, w).
         chances: shape (counts,), finite.
-        most: >= 1.
+        most: none are made where it is below 1.
     """
     turns, window = couplings.shape
     counts = chances.size
     states = counts ** (window - 1)
+    if most < 1:
+        return np.empty((0, 0))
     table, terms = np.zeros((min(turns, most) + 1, states)), np.empty(counts)
     for k in range(1, turns + 1):
         if k > most:
@@ -109,7 +111,7 @@ def draw_counts(
         else:
             add_subset(rng, scaled, prob, y)
         out[sample, 0] = log_ratio(scaled, fresh, prob, y)
-        _log_products(scaled, prob, couplings, weights, y, out[sample, 1:])
+        log_products(scaled, prob, couplings, weights, y, out[sample, 1:])
 
 
 @njit(cache=True, nogil=True)
@@ -141,11 +143,19 @@ def _add_counts(
 
 
 @njit(cache=True, nogil=True)
-def _log_products(scaled: Array, prob: float, couplings: Array, weights: Array, y: Array, out: Array) -> None:
-    """``log X'`` and ``log F``; no exponential is above 1."""
+def log_products(scaled: Array, prob: float, couplings: Array, weights: Array, y: Array, out: Array) -> None:
+    """``log X'`` and ``log F`` of outputs y; no exponential is above 1, and sums are Kahan's.
+
+    Args:
+        scaled, prob, couplings: as for :func:`draw_counts`.
+        weights: of the counts in a turn, no logs; shape (counts,).
+        y: in units of sigma, shape (turns, rows).
+        out: shape (2,).
+    """
     turns, rows, window = scaled.shape
     last = weights.size - 1
-    product, far = 0.0, 0.0
+    out[:] = 0.0
+    lost, terms = np.zeros(2), np.empty(2)
     for u in range(turns):
         exponent = -0.5 * couplings[u, 0]
         for d in range(min(window, turns - u)):
@@ -154,17 +164,21 @@ def _log_products(scaled: Array, prob: float, couplings: Array, weights: Array, 
         value = 0.0
         if exponent > 0.0:
             ratio = np.exp(-exponent)
-            product += exponent + np.log(prob + (1.0 - prob) * ratio)
             for count in range(last + 1):
                 value = value * ratio + weights[count]
-            far += last * exponent + np.log(value)
+            terms[0] = exponent + np.log(prob + (1.0 - prob) * ratio)
+            terms[1] = last * exponent + np.log(value)
         else:
             ratio = np.exp(exponent)
-            product += np.log1p(prob * np.expm1(exponent))
             for count in range(last, -1, -1):
                 value = value * ratio + weights[count]
-            far += np.log(value)
-    out[0], out[1] = product, far
+            terms[0] = np.log1p(prob * np.expm1(exponent))
+            terms[1] = np.log(value)
+        for i in range(2):
+            term = terms[i] - lost[i]
+            grown = out[i] + term
+            lost[i] = (grown - out[i]) - term
+            out[i] = grown
 
 
 @njit(cache=True, nogil=True)
@@ -187,10 +201,14 @@ def _pull(couplings: Array, state: int, counts: int) -> float:
 
 @njit(cache=True, nogil=True)
 def log_chances(prob: float, copies: int, counts: int) -> Array:
-    """Logs of the chances that 0, 1, ..., counts - 1 of ``copies`` independent copies take part, 0 < prob < 1."""
-    logs = np.empty(counts)
-    logs[0] = copies * np.log1p(-prob)
+    """Logs of the chances that j of ``copies`` independent copies take part, given that fewer than ``counts`` do.
+
+    For j = 0, ..., counts - 1, and 0 < prob < 1.
+    """
+    logs = np.zeros(counts)
     odds = np.log(prob) - np.log1p(-prob)
     for count in range(1, counts):
         logs[count] = logs[count - 1] + odds + np.log((copies - count + 1) / count)
-    return logs
+    top = logs.max()
+    normalised: Array = logs - top - np.log(np.exp(logs - top).sum())
+    return normalised

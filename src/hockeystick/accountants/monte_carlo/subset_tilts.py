@@ -57,11 +57,11 @@ class SubsetTilt(Tilt):
     def loss_error(self) -> float:
         """First-order bound: 3w + 8 roundings of positive numbers and the exponents of every block."""
         turns, _, window = self.turns.scaled.shape
-        exponents = self._roundings * self.turns.largest_exponent(self._reach)
+        exponents = self._roundings * self.turns.largest_exponent(self._copies)
         return float(max(1e-9, self._slope * 2.0 * UNIT_ROUNDOFF * turns * (3.0 * window + 8.0 + exponents)))
 
     @property
-    def _reach(self) -> float:
+    def _copies(self) -> float:
         """How far outputs are shifted at most, in sums of rows, plus one."""
         return 2.0
 
@@ -132,7 +132,7 @@ class CountSubsets(SubsetTilt):
         return float(super().cost + self.turns.count * SECONDS_PER_COUNT)
 
     @property
-    def _reach(self) -> float:
+    def _copies(self) -> float:
         return self.order + 1.0
 
     @property
@@ -155,8 +155,10 @@ class CountSubsets(SubsetTilt):
 
     @property
     def loss_error(self) -> float:
-        """That of the losses and products, and of the chains where they repeat."""
-        return float(super().loss_error + 4.0 * SETTLED * self.turns.count)
+        """That of the losses and products, and of the chains: roundings of every row, and where rows repeat."""
+        norms = abs(log_norm(self.turns, self.order, self.order)) + abs(log_norm(self.turns, self.reach, self.cap))
+        rounding = 8.0 * UNIT_ROUNDOFF * (1.0 + norms)
+        return float(super().loss_error + self.turns.count * (4.0 * SETTLED + rounding))
 
     def largest(self, epsilon: float) -> float:
         """Close to ``Z e^(-(a-1) epsilon) (a-1)^(a-1) / a^a``, divided by the share of the near chain."""
@@ -201,7 +203,7 @@ class MeanSubsets(SubsetTilt):
         return {"beta": self.beta}
 
     @property
-    def _reach(self) -> float:
+    def _copies(self) -> float:
         return self.beta + 2.0
 
     @property
@@ -238,7 +240,8 @@ def _from_turns(rng: np.random.Generator, turns: Participations, samples: int) -
 def _chain(turns: Participations, copies: int, cap: int) -> Array:
     """The table of the chain of ``copies`` of which at most ``cap`` count in a turn."""
     chances = log_chances(turns.prob, copies, cap + 1)
-    most = max(1, int(min(MAX_TABLE / chances.size ** (turns.window - 1), MAX_TABLE_TIME / chances.size**turns.window)))
+    numbers = float(chances.size) ** (turns.window - 1)
+    most = int(min(MAX_TABLE / numbers - 1.0, MAX_TABLE_TIME / (numbers * chances.size)))
     table: Array = count_table(turns.couplings, chances, most)
     return table
 

@@ -23,7 +23,7 @@ from hockeystick.accountants.monte_carlo.subset_tilts import (
     smallest_ratio_bound,
 )
 from hockeystick.accountants.monte_carlo.tilt import Family, Tilt
-from hockeystick.accountants.monte_carlo.tilt_bounds import FARTHEST_NORMAL, LARGEST_EXPONENT
+from hockeystick.accountants.monte_carlo.tilt_bounds import FARTHEST_NORMAL
 from hockeystick.bounds import Profile
 from hockeystick.errors import InvalidInputError
 from hockeystick.pairs.band import band_of
@@ -47,6 +47,8 @@ NEARER = (0.8, 1.2)
 """Other reaches that are worth a pilot, in proportion to the one that should be best."""
 LEAST_LOG_CHANCE = -600.0
 """Chances of counts must not leave the range of doubles."""
+MAX_TILTED_EXPONENT = 660.0
+"""Of a sample of a tilt: times the largest running weight of the recursion it stays in the range of doubles."""
 MAX_BETA = 1e4
 """Largest strength that is taken from outside."""
 BETAS = np.round(np.geomspace(1e-2, 1e3, 501), 4)
@@ -63,7 +65,7 @@ def count_orders(pair: SubsetMixture | CyclicSubsets) -> Iterator[int]:
         return
     turns = participations(pair)
     for order in range(2, MAX_ORDER + 1):
-        if turns.largest_exponent(order) > LARGEST_EXPONENT or not _in_range(turns, order, order):
+        if turns.largest_exponent(order) > MAX_TILTED_EXPONENT or not _in_range(turns, order, order):
             return
         yield order
 
@@ -87,16 +89,17 @@ def _counts(pair: SubsetMixture | CyclicSubsets, epsilon: float) -> Iterator[Cou
         return
     cap = max(min(best, MAX_CAP, int(MAX_PATTERNS ** (1.0 / turns.window)) - 1), 1)
     reach = _best_reach(turns, best, cap, epsilon)
-    for more in dict.fromkeys([reach, *(max(best, min(round(part * reach), MAX_REACH)) for part in NEARER)]):
-        if _in_range(turns, more, cap):
-            yield CountSubsets(direction=Direction.REMOVE, pair=pair, order=best, reach=more, cap=cap)
-    yield CountSubsets(direction=Direction.REMOVE, pair=pair, order=best, reach=best, cap=best)
+    reaches = [reach, *(max(best, min(round(part * reach), MAX_REACH)) for part in NEARER)]
+    wanted = {(more, cap): None for more in reaches if reach < MAX_REACH and _in_range(turns, more, cap)}
+    for more, most in {**wanted, (best, best): None}:
+        yield CountSubsets(direction=Direction.REMOVE, pair=pair, order=best, reach=more, cap=most)
 
 
 def _best_reach(turns: Participations, order: int, cap: int, epsilon: float) -> int:
     """The first number of copies at which outputs of the far chain have a loss of about epsilon on the average.
 
-    The difference of log Z from one number to the next is about that loss; it grows. O(log MAX_REACH) tables.
+    The difference of log Z from one number to the next is about that loss, where few copies take part at a time;
+    MAX_REACH where no number does it. O(log MAX_REACH) tables.
     """
     low, high = order, MAX_REACH
     while low < high:
@@ -133,7 +136,7 @@ def build(
     beta = parameters.get("beta", 0.0)
     if name == NaiveSubsets.name and not parameters:
         return NaiveSubsets(direction=direction, pair=pair)
-    if name == CountSubsets.name and remove and _fits(pair, order, reach, cap):
+    if name == CountSubsets.name and remove and len(parameters) == 3 and _fits(pair, order, reach, cap):
         return CountSubsets(direction=direction, pair=pair, order=int(order), reach=int(reach), cap=int(cap))
     if name == MeanSubsets.name and not remove and 0.0 < beta <= MAX_BETA:
         return MeanSubsets(direction=direction, pair=pair, beta=beta)
@@ -146,7 +149,7 @@ def build(
 
 def _fits(pair: SubsetMixture | CyclicSubsets, order: float, reach: float, cap: float) -> bool:
     """Whether there is such a tilt."""
-    if not all(one == int(one) for one in (order, reach, cap)) or not 1 <= cap <= order <= reach <= MAX_REACH:
+    if not 1 <= cap <= order <= reach <= MAX_REACH or any(one != int(one) for one in (order, reach, cap)):
         return False
     return int(order) in count_orders(pair) and _in_range(participations(pair), int(reach), int(cap))
 
