@@ -263,7 +263,8 @@ class Campaign:
         edge = aim.epsilon + sign * 3 * FINE * step
         if side is Side.UPPER:
             end = max(unamplified_epsilon(self.pair, self.question.delta), edge)
-            far = [edge + (end - edge) * (2.0**j / 64.0) for j in range(7)]
+            doublings = max(ceil(log2(64.0 * (end / edge - 1.0))), 0) if end > edge else 0
+            far = [min(edge * (1.0 + 2.0**j / 64.0), end) for j in range(doublings + 1)]
         else:
             far = [edge * (1.0 - 2.0**j / 64.0) for j in range(6)]
         return sorted({min(epsilon, 700.0) for epsilon in near + far if epsilon >= 0.0})
