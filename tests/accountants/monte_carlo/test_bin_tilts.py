@@ -31,6 +31,7 @@ from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.strategies.matrix.base import Array, Indices, StrategyMatrix
 from hockeystick.types import Direction, Side
+from hockeystick.watch import Watch
 
 FACTORS = {
     "one line": [[0.9], [0.4], [1.3]],
@@ -387,9 +388,9 @@ def test_the_families_agree_on_the_identity():
     pair = BinMixture(noise_multiplier=1.3, matrix=AnyMatrix(np.eye(4)), bins=4)
     equal = AveragedSteps(noise_multiplier=1.3, bins=4)
     assert np.array_equal(bin_space(pair).factor, equal_space(equal).factor)
-    known = FAMILY.known_upper(pair, Direction.ADD)
+    known = FAMILY.known_upper(pair, Direction.ADD, Watch())
     assert known is not None
-    assert FAMILY.known_upper(pair, Direction.REMOVE) is None
+    assert FAMILY.known_upper(pair, Direction.REMOVE, Watch()) is None
     tilt = FAMILY.propose(pair, Direction.ADD, 0.3)[0]
     sample = values(*drawn(tilt, 8, 20000), 0.3)
     assert betting(sample, tilt.largest(0.3), log(1e-9))[0] <= known(0.3)

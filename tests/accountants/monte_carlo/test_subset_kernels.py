@@ -14,7 +14,7 @@ from hockeystick.accountants.monte_carlo.subset_kernels import log_ratio
 from hockeystick.accountants.monte_carlo.subset_tilts import CountSubsets, MeanSubsets, NaiveSubsets, SubsetTilt
 from hockeystick.accountants.monte_carlo.subsets import CYCLIC_FAMILY, FAMILY, count_orders
 from hockeystick.accountants.monte_carlo.tilt import Tilt
-from hockeystick.errors import InvalidInputError
+from hockeystick.errors import BudgetExceededError, InvalidInputError
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.pairs.cyclic_subsets import CyclicSubsets
 from hockeystick.pairs.independent_steps import IndependentSteps
@@ -23,6 +23,7 @@ from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.strategies.matrix.base import StrategyMatrix
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.types import Direction, Side
+from hockeystick.watch import Watch
 
 FAILURE = 1e-9
 """Of each interval; there are some fifty of them, so all tests together fail by chance with probability 1e-7."""
@@ -228,9 +229,9 @@ def test_no_tilt_is_proposed_twice(epsilon: float, fewest: int) -> None:
 def test_add_ends_where_the_ratio_cannot_be_smaller() -> None:
     """X >= (1 - p)^n, approached far away from all means."""
     pair = SubsetMixture(noise_multiplier=1.0, matrix=random_matrix(10, 2, 3), sampling_prob=0.1)
-    bound = FAMILY.known_upper(pair, Direction.ADD)
+    bound = FAMILY.known_upper(pair, Direction.ADD, Watch())
     assert bound is not None
-    assert FAMILY.known_upper(pair, Direction.REMOVE) is None
+    assert FAMILY.known_upper(pair, Direction.REMOVE, Watch()) is None
     assert bound(-10.0 * log(0.9) + 1e-12) == 0.0
     assert bound(1.0) <= 1.0 - exp(1.0) * 0.9**10 + 1e-12
     found, width, _ = interval(NaiveSubsets(direction=Direction.ADD, pair=pair), 0.2, 50_000)
@@ -240,7 +241,15 @@ def test_add_ends_where_the_ratio_cannot_be_smaller() -> None:
     assert far == pytest.approx(10.0 * log(0.9), rel=1e-9)
     public = SubsetMixture(noise_multiplier=1.0, matrix=random_matrix(10, 2, 3), sampling_prob=1.0)
     everything = gaussian_delta(1.0, float(np.linalg.norm(public.matrix.materialize().sum(axis=1))), 5.0, Side.LOWER)
-    assert 0.1 < everything <= FAMILY.known_upper(public, Direction.ADD)(5.0)  # type: ignore[misc]
+    unamplified = FAMILY.known_upper(public, Direction.ADD, Watch())
+    assert unamplified is not None
+    assert 0.1 < everything <= unamplified(5.0)
+
+
+def test_what_is_known_takes_no_more_time_than_there_is() -> None:
+    pair = SubsetMixture(noise_multiplier=2.0, matrix=ToeplitzMatrix(np.ones(3), 1000), sampling_prob=0.01)
+    with pytest.raises(BudgetExceededError):
+        FAMILY.known_upper(pair, Direction.ADD, Watch(0.0))
 
 
 def test_a_ratio_below_the_range_of_doubles_is_no_number() -> None:

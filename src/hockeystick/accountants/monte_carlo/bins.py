@@ -25,6 +25,7 @@ from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.strategies import StrategyMatrix
 from hockeystick.types import Direction, Side
+from hockeystick.watch import Watch
 
 MOST_BINS = 4096
 """More would need some gigabytes in every process."""
@@ -88,7 +89,7 @@ def _fingerprint(pair: BinMixture) -> Sequence[Any]:
     return (pair.bins, pair.gram)
 
 
-def _known_upper(pair: BinMixture, direction: Direction) -> Profile | None:
+def _known_upper(pair: BinMixture, direction: Direction, watch: Watch) -> Profile | None:
     return geometric_mean_profile(pair) if direction is Direction.ADD else None
 
 

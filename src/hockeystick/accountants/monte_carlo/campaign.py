@@ -163,7 +163,7 @@ class Campaign:
     def learn_known(self) -> None:
         """Bounds that need no sampling."""
         for direction in Direction:
-            known = self.family.known_upper(self.pair, direction)
+            known = self.family.known_upper(self.pair, direction, self.watch)
             if known is not None:
                 self.known[direction] = known
 

@@ -20,6 +20,7 @@ from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 from hockeystick.types import Direction, Side
+from hockeystick.watch import Watch
 
 LARGEST_NORMAL = 14.0
 """No standard normal draw is larger: the generator's tail ends at 3.66 + 53 ln(2) / 3.65."""
@@ -230,7 +231,7 @@ def fingerprint(pair: RenewalMixture) -> Sequence[Any]:
     )
 
 
-def known_upper(pair: RenewalMixture, direction: Direction) -> Profile | None:
+def known_upper(pair: RenewalMixture, direction: Direction, watch: Watch) -> Profile | None:
     """Jensen's bound for add."""
     return jensen_profile(pair) if direction is Direction.ADD else None
 

@@ -4,13 +4,13 @@ Proofs: docs/theory/monte-carlo/subsets.md.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from math import inf
 from typing import Any
 
 import numpy as np
 
 from hockeystick.accountants import split_noise
+from hockeystick.accountants.base import Settings
 from hockeystick.accountants.monte_carlo.count_kernels import log_chances
 from hockeystick.accountants.monte_carlo.participations import Participations, participations
 from hockeystick.accountants.monte_carlo.subset_tilts import (
@@ -30,6 +30,7 @@ from hockeystick.pairs.band import band_of
 from hockeystick.pairs.cyclic_subsets import CyclicSubsets
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.types import Direction, Side
+from hockeystick.watch import Watch
 
 MAX_WINDOW = 12
 """Every block of every sample visits 2^window patterns."""
@@ -181,19 +182,15 @@ def fingerprint(pair: SubsetMixture | CyclicSubsets) -> Sequence[Any]:
     return (pair.sampling_prob, pair.groups, pair.matrix.steps, entries)
 
 
-def known_upper(pair: SubsetMixture | CyclicSubsets, direction: Direction) -> Profile | None:
-    """Add ends where X cannot be small enough; before, the noise may be split among windows."""
+def known_upper(pair: SubsetMixture | CyclicSubsets, direction: Direction, watch: Watch) -> Profile | None:
+    """Add ends where X cannot be small enough; before, the noise may be split among windows, in a few seconds."""
     if direction is Direction.REMOVE:
         return None
     ends = smallest_ratio_bound(pair)
     if split_noise.ACCOUNTANT.why_not(pair, Side.UPPER) is not None:
         return ends
-
-    @cache
-    def split() -> Profile:
-        return split_noise.ACCOUNTANT.bound(pair, Side.UPPER).profiles[direction]
-
-    return lambda epsilon: min(ends(epsilon), split()(epsilon)) if ends(epsilon) > 0.0 else 0.0
+    split = split_noise.ACCOUNTANT.bound(pair, Side.UPPER, Settings(watch=watch)).profiles[direction]
+    return lambda epsilon: min(ends(epsilon), split(epsilon))
 
 
 FAMILY, CYCLIC_FAMILY = (

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from hockeystick.bounds import Profile
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.types import Direction, Side
+from hockeystick.watch import Watch
 
 Array = NDArray[np.float64]
 
@@ -83,7 +84,8 @@ class Family:
             InvalidInputError for what propose would not give.
         fingerprint: numbers that determine the pair (Gram matrix, columns, rates ...): arrays and scalars; hashed in
             single precision, so that another machine's rounding does not matter.
-        known_upper: a cheap deterministic upper bound on one direction, or None; it may spare its sampling.
+        known_upper: a cheap deterministic upper bound on one direction, or None; it may spare its sampling. Raises
+            BudgetExceededError when the watch's time is over.
         refusal: why a pair of this type cannot be sampled for a side, or None.
     """
 
@@ -91,5 +93,5 @@ class Family:
     propose: Callable[[Any, Direction, float], Sequence[Tilt]]
     build: Callable[[Any, Direction, str, Mapping[str, float]], Tilt]
     fingerprint: Callable[[Any], Sequence[Any]]
-    known_upper: Callable[[Any, Direction], Profile | None] = lambda pair, direction: None
+    known_upper: Callable[[Any, Direction, Watch], Profile | None] = lambda pair, direction, watch: None
     refusal: Callable[[Any, Side], str | None] = lambda pair, side: None
