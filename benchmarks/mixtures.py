@@ -26,7 +26,7 @@ def ours(components: int, count: int, delta: float) -> Answer:
     """Both sides, at the grids that certify uses."""
     import numpy as np
 
-    from hockeystick.certification import EPSILON_NODES
+    from hockeystick.certification.schedule import EPSILON_NODES
     from hockeystick.laws.grid import Resolution
     from hockeystick.laws.law import Law
     from hockeystick.laws.mixtures import lattice_law

@@ -32,7 +32,7 @@ def rate(name: str, contestant: str, seconds: float) -> dict[str, Any]:
     """
     import numpy as np
 
-    from hockeystick.accountants.monte_carlo.confidence import chernoff_lower, chernoff_upper
+    from hockeystick.monte_carlo.confidence import chernoff_lower, chernoff_upper
 
     case = CASES[name]
     try:
@@ -82,7 +82,7 @@ def samples_for(delta: float, ratio: float, failure: float) -> float:
     ``l = log(2 / failure)``; their ratio is 1 + ratio for ``w = ratio / (2 + ratio)``. So about
     ``s = 2 l (2 + ratio)^2 / (ratio^2 delta)``; here by bisection with the exact bounds.
     """
-    from hockeystick.accountants.monte_carlo.confidence import chernoff_lower, chernoff_upper
+    from hockeystick.monte_carlo.confidence import chernoff_lower, chernoff_upper
 
     def wide(samples: float) -> bool:
         upper = chernoff_upper(delta, round(samples), 0.5 * failure)
@@ -124,33 +124,32 @@ def interval(name: str, called: str, budget: float, tenfold: bool) -> dict[str, 
 
 
 def _executor(workers: int) -> Any:
-    from hockeystick.accountants.monte_carlo.ledger import in_this_process
     from hockeystick.execution import executor
+    from hockeystick.monte_carlo.ledger import in_this_process
 
     return nullcontext(in_this_process) if workers == 1 else executor("local", workers=workers)
 
 
 def _sampled(mechanism: Any, target: Target, *, ratio: float, seed: int, budget: float, chunks: Any) -> dict[str, Any]:
-    from hockeystick.accountants.base import Settings
-    from hockeystick.accountants.monte_carlo.options import MonteCarlo
     from hockeystick.bounds import Question
-    from hockeystick.certification import bound
+    from hockeystick.certification.schedule import bound
+    from hockeystick.deadline import Deadline
     from hockeystick.errors import BudgetExceededError
     from hockeystick.laws.grid import Resolution
+    from hockeystick.settings import MonteCarlo, Settings
     from hockeystick.types import Side
-    from hockeystick.watch import Watch
 
     options = MonteCarlo(failure_probability=target.failure, ratio=ratio, seed=seed, executor=chunks)
     question = Question(epsilon=target.epsilon)
     started, busy = time.perf_counter(), time.process_time()
-    settings = Settings(Resolution(64), Watch(seconds=budget), question, options)
+    settings = Settings(Resolution(64), Deadline(seconds=budget), question, options)
     try:
         sides = {side: bound(mechanism, "monte_carlo", side=side, settings=settings) for side in Side}
     except BudgetExceededError:
         sides = {}
     upper = question.answer(sides[Side.UPPER]) if sides else inf
     lower = question.answer(sides[Side.LOWER]) if sides else 0.0
-    runs = [run for campaign in options.campaigns.values() for run in campaign.claim().runs]
+    runs = [run for estimation in options.estimations.values() for run in estimation.claim().runs]
     return {
         "status": "ok" if lower > 0.0 and upper <= (1.0 + ratio) * lower * (1.0 + 1e-9) else "did not close",
         "lower": lower,
@@ -158,13 +157,13 @@ def _sampled(mechanism: Any, target: Target, *, ratio: float, seed: int, budget:
         "cpu": time.process_time() - busy,
         "seconds": time.perf_counter() - started,
         "samples": sum(one.chunks * one.run.chunk_size for one in runs),
-        "runs": [f"{one.run.direction.value} {one.run.tilt} {one.chunks * one.run.chunk_size}" for one in runs],
+        "runs": [f"{one.run.direction.value} {one.run.proposal} {one.chunks * one.run.chunk_size}" for one in runs],
     }
 
 
 def _certified(mechanism: Any, target: Target, budget: float, chunks: Any) -> dict[str, Any]:
-    from hockeystick.accountants.monte_carlo.options import MonteCarlo
-    from hockeystick.certification import certify
+    from hockeystick.certification.schedule import certify
+    from hockeystick.settings import MonteCarlo
 
     options = MonteCarlo(failure_probability=target.failure, ratio=target.ratio, seed=1, executor=chunks)
     started, busy = time.perf_counter(), time.process_time()

@@ -27,19 +27,19 @@ def pair_of(case: Case) -> Any:
 
 
 def ours(case: Case) -> tuple[Draw, int]:
-    """The naive tilt of the pair's family, on one thread."""
+    """The naive proposal of the pair's family, on one thread."""
     import numpy as np
 
-    from hockeystick.accountants.monte_carlo.families import family_of
+    from hockeystick.monte_carlo.families import family_of
     from hockeystick.types import Direction
 
     pair = pair_of(case)
-    tilt = family_of(pair).build(pair, Direction.REMOVE, "naive", {})
+    proposal = family_of(pair).build(pair, Direction.REMOVE, "naive", {})
     rng = np.random.Generator(np.random.SFC64(1))
 
     def draw(size: int) -> Any:
         log_weights, losses = np.empty(size), np.empty(size)
-        tilt.draw(rng, log_weights, losses)
+        proposal.draw(rng, log_weights, losses)
         return losses
 
     return draw, OUR_BATCH

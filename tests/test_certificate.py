@@ -23,10 +23,10 @@ from hockeystick import (
     Side,
     certify,
 )
-from hockeystick.accountants.monte_carlo.run import Run
 from hockeystick.bounds import SMALLEST_UPPER
 from hockeystick.certificate import exact, number
 from hockeystick.errors import InvalidInputError, VerificationError
+from hockeystick.monte_carlo.runs import Run
 
 
 def bound(side: Side, slack: float = 0.0) -> Bound:
@@ -176,4 +176,4 @@ def test_schema() -> None:
 
 def test_a_list_that_is_too_short_is_named_in_our_words() -> None:
     with pytest.raises(InvalidInputError, match=r"^The 'nodes' field must be a list of at least 1 item\(s\)\. Got"):
-        Run(subject="", direction=Direction.REMOVE, tilt="naive", parameters={}, nodes=(), chunk_size=1, seed=0)
+        Run(subject="", direction=Direction.REMOVE, proposal="naive", parameters={}, nodes=(), chunk_size=1, seed=0)

@@ -7,7 +7,7 @@ import numpy as np
 import hockeystick as hs
 from benchmarks.contestants import Answer
 from benchmarks.workloads import Workload
-from hockeystick.calibration import calibrate_and_certify
+from hockeystick.calibration.search import calibrate_and_certify
 from hockeystick.certificate import Certificate
 from hockeystick.samplers import BatchSampler
 

@@ -9,13 +9,13 @@ from scipy.special import ndtr
 
 import hockeystick as hs
 from hockeystick.accountants.registry import accountant
-from hockeystick.certification import DELTA_NODES, EPSILON_NODES
+from hockeystick.certification.schedule import DELTA_NODES, EPSILON_NODES
 from hockeystick.laws.law import Law, point_mass_at_one
 from hockeystick.laws.mixtures import product_mixture_law
 from hockeystick.laws.operations import compose
 from hockeystick.laws.profile import law_delta, smallest_epsilon
-from hockeystick.report.curves import PLOT_NODES
-from hockeystick.report.papers import Output
+from hockeystick.reproduction.curves import PLOT_NODES
+from hockeystick.reproduction.papers import Output
 
 from .runs import DELTA, LOWER, UPPER, epsilon_of, poisson
 
@@ -65,9 +65,9 @@ def independent_law(sigma: float, output: Output, steps: int, rate: float) -> La
     column = hs.SquareRoot().matrix(steps).toeplitz_column
     whole = point_mass_at_one(UPPER)
     for row in range(steps):
-        output.watch.tick()
+        output.deadline.tick()
         law = product_mixture_law(np.full(row + 1, rate), column[: row + 1], sigma, UPPER, resolution)
-        whole = compose(whole, law, resolution, tick=output.watch.tick)
+        whole = compose(whole, law, resolution, tick=output.deadline.tick)
     return whole
 
 

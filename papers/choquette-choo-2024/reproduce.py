@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 import hockeystick as hs
-from hockeystick.report.curves import Axes, Curve, Series, publish_panels
-from hockeystick.report.papers import Output
+from hockeystick.reproduction.curves import Axes, Curve, Series, publish_panels
+from hockeystick.reproduction.papers import Output
 
 from .independent import RATE, STEPS, limit
 from .runs import (

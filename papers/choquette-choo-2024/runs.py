@@ -8,8 +8,8 @@ import numpy as np
 
 import hockeystick as hs
 from hockeystick.errors import UnsupportedError
-from hockeystick.report.curves import PLOT_NODES
-from hockeystick.report.papers import Output
+from hockeystick.reproduction.curves import PLOT_NODES
+from hockeystick.reproduction.papers import Output
 
 DELTA = 1e-6
 """Of Figures 2 and 8; the other figures do not say theirs."""
@@ -22,8 +22,8 @@ def epsilon_of(mechanism: hs.Mechanism, method: str, side: hs.Side, output: Outp
     """One accountant's epsilon, on the grids of plots; nan where it gives none or an infinite one."""
     key = (mechanism.model_dump_json(), method, side, delta)
     if key not in _DONE:
-        output.watch.tick()
-        settings = hs.Settings(hs.Resolution(PLOT_NODES, delta), output.watch)
+        output.deadline.tick()
+        settings = hs.Settings(hs.Resolution(PLOT_NODES, delta), output.deadline)
         try:
             found = hs.bound(mechanism, method, side=side, settings=settings).epsilon(delta)
         except UnsupportedError:
@@ -238,7 +238,7 @@ def training(name: str, epsilon: float, output: Output, bins: int = BINS, epochs
     """The noise for an epsilon without amplification, and the epsilons that it has with Poisson sampling."""
     strategy = tree(name, bins)
     run = hs.Mechanism(strategy=strategy, sampler=hs.Deterministic(bins=bins, epochs=epochs))
-    before = hs.calibrate(run, epsilon=epsilon, delta=CIFAR_DELTA, method="gaussian", watch=output.watch)
+    before = hs.calibrate(run, epsilon=epsilon, delta=CIFAR_DELTA, method="gaussian", deadline=output.deadline)
     sampled = poisson(strategy, 1.0 / bins, bins * epochs, before.sigma)
     return Training(
         before.sigma,

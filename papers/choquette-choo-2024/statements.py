@@ -6,8 +6,8 @@ from itertools import pairwise
 from math import nan
 
 import hockeystick as hs
-from hockeystick.report.curves import judge, precise
-from hockeystick.report.papers import Check, Output
+from hockeystick.reproduction.curves import judge, precise
+from hockeystick.reproduction.papers import Check, Output
 
 from .independent import Limit, exact_delta, independent_delta, last_iterate_epsilon, limit
 from .runs import (

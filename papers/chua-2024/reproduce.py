@@ -11,8 +11,8 @@ import numpy as np
 
 import hockeystick as hs
 from hockeystick.bounds import Question
-from hockeystick.report.curves import Axes, Curve, judge, precise, profiles, publish, sweep
-from hockeystick.report.papers import Check, Output
+from hockeystick.reproduction.curves import Axes, Curve, judge, precise, profiles, publish, sweep
+from hockeystick.reproduction.papers import Check, Output
 
 UPPER, LOWER = hs.Side.UPPER, hs.Side.LOWER
 POINTS = 22

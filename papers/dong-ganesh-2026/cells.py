@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError
-from hockeystick.watch import Watch
 
 from .runs import DELTA, SEED, STEPS, b_min_sep, bracketed_noise, cyclic_noise, draft_noise, error
 
@@ -77,7 +77,7 @@ class Cell:
         return low / other_high, high / other_low if other_low > 0.0 else float("inf")
 
 
-def solve(length: int, epsilon: float, search: Search, watch: Watch, steps: int = STEPS) -> Cell:
+def solve(length: int, epsilon: float, search: Search, deadline: Deadline, steps: int = STEPS) -> Cell:
     """Compare the schemes by drafts, then certify the best of each. Which is best is not certified.
 
     The comparison with cyclic Poisson is exact accounting, to 0.1 percent in its noise.
@@ -87,14 +87,14 @@ def solve(length: int, epsilon: float, search: Search, watch: Watch, steps: int 
     drafts = {}
     for one in search.bands:
         for min_sep in [*search.min_seps(one, length), length]:
-            drafts[one, min_sep] = draft_noise(b_min_sep(one, min_sep, length, steps), epsilon, cyclic[one], watch)
+            drafts[one, min_sep] = draft_noise(b_min_sep(one, min_sep, length, steps), epsilon, cyclic[one], deadline)
 
     def expected(which: tuple[int, int]) -> float:
         return error(which[0], steps) * drafts[which].sigma ** 2
 
     def certified(which: tuple[int, int]) -> Scheme:
         run = b_min_sep(*which, length, steps)
-        found = bracketed_noise(run, epsilon, drafts[which], watch)
+        found = bracketed_noise(run, epsilon, drafts[which], deadline)
         return Scheme(*which, found.lower, found.upper)
 
     bins = min((which for which in drafts if which[1] == length), key=expected)
@@ -151,7 +151,7 @@ def keep(path: Path, cell: Cell) -> None:
 
 
 def solved(
-    path: Path, places: Sequence[tuple[int, float]], search: Search, watch: Watch, steps: int = STEPS
+    path: Path, places: Sequence[tuple[int, float]], search: Search, deadline: Deadline, steps: int = STEPS
 ) -> list[Cell]:
     """The cells of these places with this search: from the file, or solved now and added to it."""
     wanted = json.loads(json.dumps(asdict(search)))
@@ -161,6 +161,6 @@ def solved(
     }
     for place in places:
         if place not in known:
-            known[place] = solve(*place, search, watch, steps)
+            known[place] = solve(*place, search, deadline, steps)
             keep(path, known[place])
     return [known[place] for place in places]

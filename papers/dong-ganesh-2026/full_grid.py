@@ -6,8 +6,8 @@ Takes hours. Every cell is kept in ``DIRECTORY/cells.jsonl`` as soon as it is do
 import sys
 from pathlib import Path
 
-from hockeystick.report.papers import Output, _figures
-from hockeystick.watch import Watch
+from hockeystick.deadline import Deadline
+from hockeystick.reproduction.papers import Output, _figures
 
 
 def main(directory: str) -> None:
@@ -15,7 +15,7 @@ def main(directory: str) -> None:
     _figures(Path(__file__).parent)
     package = sys.modules["hockeystick_papers_dong_ganesh_2026"]
     Path(directory).mkdir(parents=True, exist_ok=True)
-    output = Output(Path(directory), Watch())
+    output = Output(Path(directory), Deadline())
     for figure in package.FULL_FIGURES.values():
         figure(output)
     sys.stdout.write("\n".join(output.lines) + "\n")

@@ -9,15 +9,15 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
 import hockeystick as hs
-from hockeystick.accountants.monte_carlo.confidence import samples_needed
-from hockeystick.accountants.monte_carlo.families import family_of
-from hockeystick.accountants.monte_carlo.options import MonteCarlo
+from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, CannotCertifyError
 from hockeystick.execution import executor
+from hockeystick.monte_carlo.confidence import samples_needed
+from hockeystick.monte_carlo.families import family_of
 from hockeystick.pairs.registry import dominating_pair
-from hockeystick.report.curves import judge
-from hockeystick.report.papers import Check, Output
-from hockeystick.watch import Watch
+from hockeystick.reproduction.curves import judge
+from hockeystick.reproduction.papers import Check, Output
+from hockeystick.settings import MonteCarlo
 
 from .runs import FAILURE, SEED
 
@@ -30,8 +30,8 @@ BANDS = 6
 """The paper does not give C, only that it has 256 bands: here the first six coefficients of the square root of the
 prefix sums, not normalised."""
 REACHABLE = 1.0
-"""An epsilon at which delta is about 0.01: the naive tilt, the only one for truncated batches, settles it in about a
-minute."""
+"""An epsilon at which delta is about 0.01: the naive proposal, the only one for truncated batches, settles it in
+about a minute."""
 SECONDS = 60.0
 
 
@@ -73,37 +73,37 @@ class Found:
     upper: float
     samples: int
     seconds: float
-    tilts: str
+    proposals: str
 
 
-def account(case: Case, watch: Watch, seconds: float = SECONDS) -> Found:
+def account(case: Case, deadline: Deadline, seconds: float = SECONDS) -> Found:
     """Monte Carlo bounds; whatever they are when the time is over."""
     options = MonteCarlo(failure_probability=FAILURE, ratio=case.ratio, seed=SEED, executor=executor("local"))
-    share, started = Watch(min(seconds, watch.remaining()), watch.on_tick), monotonic()
+    share, started = Deadline(min(seconds, deadline.remaining()), deadline.on_tick), monotonic()
     try:
         certificate = hs.certify(
-            case.mechanism, method="monte_carlo", monte_carlo=options, watch=share, epsilon=case.epsilon
+            case.mechanism, method="monte_carlo", monte_carlo=options, deadline=share, epsilon=case.epsilon
         )
         lower, upper = certificate.bounds.lower or 0.0, certificate.bounds.upper
     except (BudgetExceededError, CannotCertifyError):
         lower, upper = 0.0, 1.0
-    tallies = [one for campaign in options.campaigns.values() for one in campaign.tallies]
-    tilts = " + ".join(dict.fromkeys(f"{one.run.tilt} ({one.run.direction.value})" for one in tallies))
-    return Found(lower, upper, sum(one.samples for one in tallies), monotonic() - started, tilts)
+    tallies = [one for estimation in options.estimations.values() for one in estimation.tallies]
+    proposals = " + ".join(dict.fromkeys(f"{one.run.proposal} ({one.run.direction.value})" for one in tallies))
+    return Found(lower, upper, sum(one.samples for one in tallies), monotonic() - started, proposals)
 
 
-def naive_rate(case: Case, watch: Watch, seconds: float = 2.0) -> float:
-    """Samples a second that the naive tilt draws on one core, compiled already."""
+def naive_rate(case: Case, deadline: Deadline, seconds: float = 2.0) -> float:
+    """Samples a second that the naive proposal draws on one core, compiled already."""
     pair = dominating_pair(case.mechanism)
-    tilt = family_of(pair).propose(pair, hs.Direction.REMOVE, EPSILON)[-1]
+    proposal = family_of(pair).propose(pair, hs.Direction.REMOVE, EPSILON)[-1]
     rng = np.random.Generator(np.random.SFC64(SEED))
     log_weights, losses = np.empty(256), np.empty(256)
-    tilt.draw(rng, log_weights[:4], losses[:4])
+    proposal.draw(rng, log_weights[:4], losses[:4])
     started, drawn = monotonic(), 0
     while monotonic() - started < seconds:
-        tilt.draw(rng, log_weights, losses)
+        proposal.draw(rng, log_weights, losses)
         drawn += losses.size
-        watch.tick()
+        deadline.tick()
     return drawn / (monotonic() - started)
 
 
@@ -111,7 +111,7 @@ def production(output: Output, seconds: float = SECONDS) -> None:
     """Bounds, samples and seconds of both forms, beside what the naive estimator would take for the same."""
     rows = []
     for case in (PLAIN, CAPPED):
-        rate, found = naive_rate(case, output.watch), account(case, output.watch, seconds)
+        rate, found = naive_rate(case, output.deadline), account(case, output.deadline, seconds)
         naive = naive_samples(found)
         rows.append(
             [
@@ -122,7 +122,7 @@ def production(output: Output, seconds: float = SECONDS) -> None:
                 f"{FAILURE:g}",
                 found.samples,
                 f"{found.seconds:.1f}",
-                found.tilts,
+                found.proposals,
                 f"{rate:.0f}",
                 f"{naive:.2g}",
                 f"{naive / rate / 86400.0:.2g}",
@@ -136,7 +136,7 @@ def production(output: Output, seconds: float = SECONDS) -> None:
         "failure_probability",
         "samples",
         "seconds",
-        "tilts",
+        "proposals",
         "naive_samples_per_second_and_core",
         "naive_samples_for_the_same",
         "naive_core_days_for_the_same",
@@ -146,7 +146,7 @@ def production(output: Output, seconds: float = SECONDS) -> None:
         output.lines += [f"{name:<36}{value}" for name, value in zip(header, row, strict=True)]
     output.lines.append(
         f"assumed: C = the first {BANDS} square-root coefficients, not normalised; the paper does not publish its C. "
-        f"Truncated batches have the naive tilt alone, so that delta is bounded at epsilon = {REACHABLE:g}."
+        f"Truncated batches have the naive proposal alone, so that delta is bounded at epsilon = {REACHABLE:g}."
     )
 
 

@@ -10,8 +10,8 @@ from math import isfinite, nan, sqrt
 
 import numpy as np
 
-from hockeystick.report.papers import Check, Output
 from hockeystick.report.plot import new_figure
+from hockeystick.reproduction.papers import Check, Output
 
 from .cells import COARSE, COARSE_CELLS, FULL, FULL_CELLS, Cell, Scheme, Search, solved
 from .limits import LIMITS, first_order_checks, limit_checks, variance_checks
@@ -28,7 +28,7 @@ SHORT, LONG = 128, 1024
 
 def cells_of(output: Output, places: Sequence[tuple[int, float]], search: Search, steps: int) -> list[Cell]:
     """The cells of these places, from the output directory where they are there already."""
-    return solved(output.directory / CELLS_FILE, places, search, output.watch, steps)
+    return solved(output.directory / CELLS_FILE, places, search, output.deadline, steps)
 
 
 def mse_figure(
@@ -95,7 +95,7 @@ def draw(output: Output, cells: Sequence[Cell], name: str) -> None:
 
 def limits(output: Output, seconds: float = 30.0, count: int | None = None) -> None:
     """Section 4: sampled intervals against exact accounting, and the limits of small and large noise."""
-    sampled = limit_checks(LIMITS[:count], output.watch, seconds)
+    sampled = limit_checks(LIMITS[:count], output.deadline, seconds)
     output.checks("limits", [*sampled, *variance_checks(), *first_order_checks()])
 
 

@@ -7,14 +7,14 @@ from math import exp, log
 import numpy as np
 
 import hockeystick as hs
-from hockeystick.accountants.monte_carlo.families import family_of
-from hockeystick.accountants.monte_carlo.options import MonteCarlo
 from hockeystick.bounds import Question
+from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError
 from hockeystick.execution import executor
+from hockeystick.monte_carlo.families import family_of
 from hockeystick.pairs.registry import dominating_pair
+from hockeystick.settings import MonteCarlo
 from hockeystick.strategies.error import mean_error, prefix_sums
-from hockeystick.watch import Watch
 
 STEPS, DELTA = 1024, 1e-3
 """Section 7.1."""
@@ -82,9 +82,9 @@ def cyclic_noise(bands: int, length: int, epsilon: float, steps: int = STEPS) ->
 def draft_delta(mechanism: hs.Mechanism, epsilon: float) -> float:
     """An estimate of delta in the remove direction by naive samples, which cannot miss what matters: no bound."""
     pair = dominating_pair(mechanism)
-    tilt = family_of(pair).propose(pair, hs.Direction.REMOVE, epsilon)[-1]
+    proposal = family_of(pair).propose(pair, hs.Direction.REMOVE, epsilon)[-1]
     log_weights, losses = np.empty(DRAFT), np.empty(DRAFT)
-    tilt.draw(np.random.Generator(np.random.SFC64(SEED)), log_weights, losses)
+    proposal.draw(np.random.Generator(np.random.SFC64(SEED)), log_weights, losses)
     return float(np.mean(-np.expm1(np.minimum(epsilon - losses, 0.0))))
 
 
@@ -96,12 +96,12 @@ class Draft:
     slope: float
 
 
-def draft_noise(run: Run, epsilon: float, start: float, watch: Watch) -> Draft:
+def draft_noise(run: Run, epsilon: float, start: float, deadline: Deadline) -> Draft:
     """Where the drafts say that delta is DELTA, to about a percent, by secants in logarithms. Nothing is proved."""
     sigma, slope = start, 8.0
     seen: list[tuple[float, float]] = []
     for _ in range(8):
-        watch.tick()
+        deadline.tick()
         delta = draft_delta(run(sigma), epsilon)
         miss = log(max(delta, 1e-9) / DELTA)
         if seen:
@@ -124,11 +124,11 @@ class Bracket:
 
 
 def interval(
-    mechanism: hs.Mechanism, epsilon: float, watch: Watch, *, ratio: float = RATIO, seconds: float | None = None
+    mechanism: hs.Mechanism, epsilon: float, deadline: Deadline, *, ratio: float = RATIO, seconds: float | None = None
 ) -> tuple[float, float]:
     """Monte Carlo bounds on delta, both together with probability 1 - FAILURE; (0, 1) when there was no time."""
     options = MonteCarlo(failure_probability=FAILURE, ratio=ratio, seed=SEED, executor=executor("local"))
-    share = Watch(min(SECONDS if seconds is None else seconds, watch.remaining()), watch.on_tick)
+    share = Deadline(min(SECONDS if seconds is None else seconds, deadline.remaining()), deadline.on_tick)
     settings = hs.Settings(hs.Resolution(24, DELTA), share, Question(epsilon=epsilon), options)
     try:
         lower, upper = (
@@ -140,14 +140,14 @@ def interval(
     return lower, upper
 
 
-def bracketed_noise(run: Run, epsilon: float, draft: Draft, watch: Watch) -> Bracket:
+def bracketed_noise(run: Run, epsilon: float, draft: Draft, deadline: Deadline) -> Bracket:
     """Certified ends around a draft, a few percent apart; 0 or infinity where TRIES were not enough for an end."""
     low, high = 0.0, float("inf")
     aims = {hs.Side.UPPER: AIM * DELTA, hs.Side.LOWER: DELTA / AIM}
     for side, aim in aims.items():
         sigma = draft.sigma * exp(log(DELTA / aim) / draft.slope)
         for _ in range(TRIES):
-            below, above = interval(run(sigma), epsilon, watch)
+            below, above = interval(run(sigma), epsilon, deadline)
             if above <= DELTA:
                 high = min(high, sigma)
             if below >= DELTA:

@@ -16,8 +16,8 @@ from scipy.stats import hypergeom
 
 import hockeystick as hs
 from hockeystick.bounds import Question
-from hockeystick.report.curves import Axes, Curve, judge, precise, publish, sweep
-from hockeystick.report.papers import Check, Output
+from hockeystick.reproduction.curves import Axes, Curve, judge, precise, publish, sweep
+from hockeystick.reproduction.papers import Check, Output
 
 UPPER, LOWER = hs.Side.UPPER, hs.Side.LOWER
 REMOVE, ADD = hs.Direction.REMOVE, hs.Direction.ADD

@@ -13,8 +13,8 @@ import numpy as np
 import hockeystick as hs
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.errors import VerificationError
-from hockeystick.report.curves import Axes, Curve, Series, publish_panels
-from hockeystick.report.papers import Output
+from hockeystick.reproduction.curves import Axes, Curve, Series, publish_panels
+from hockeystick.reproduction.papers import Output
 
 from .runs import (
     LOWER,

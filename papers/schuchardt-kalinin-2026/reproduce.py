@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from hockeystick.report.curves import Axes, Curve, Series, publish_panels
-from hockeystick.report.papers import Output
 from hockeystick.report.plot import new_figure
+from hockeystick.reproduction.curves import Axes, Curve, Series, publish_panels
+from hockeystick.reproduction.papers import Output
 
 from .gaps import gaps, methods
 from .runs import (
@@ -81,7 +81,7 @@ def noise_figure(output: Output, points: int = POINTS, *, name: str) -> None:
         )
         panels[letter] = (panel_series(output, points, name, letter), axes)
     bands = [band_of(series) for series, _ in panels.values()]
-    publish_panels(Shaded(output.directory, output.watch, output.lines, bands), name, panels)
+    publish_panels(Shaded(output.directory, output.deadline, output.lines, bands), name, panels)
 
 
 @dataclass

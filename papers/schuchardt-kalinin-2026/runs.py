@@ -9,20 +9,20 @@ from typing import Any
 import numpy as np
 
 import hockeystick as hs
-from hockeystick.accountants.conditional import budget
-from hockeystick.accountants.conditional.hazards import tail_bounds
-from hockeystick.accountants.conditional.levels import levelled_means
-from hockeystick.accountants.conditional_composition import conditional_profiles
-from hockeystick.accountants.monte_carlo.options import MonteCarlo
+from hockeystick.accountants.published.conditional_composition import conditional_profiles
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.bounds import Question
+from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, UnsupportedError
 from hockeystick.execution import executor
 from hockeystick.laws.profile import smallest_epsilon
 from hockeystick.pairs.registry import dominating_pair
-from hockeystick.report.curves import PLOT_NODES, Curve, Series
-from hockeystick.report.papers import Output
-from hockeystick.watch import Watch
+from hockeystick.posteriors.bins import budget
+from hockeystick.posteriors.bins.hazards import tail_bounds
+from hockeystick.posteriors.bins.levels import levelled_means
+from hockeystick.reproduction.curves import PLOT_NODES, Curve, Series
+from hockeystick.reproduction.papers import Output
+from hockeystick.settings import MonteCarlo
 
 from .posterior import allocations, simulated_losses, top_posterior
 
@@ -45,8 +45,8 @@ EFFORT = 1.0
 Run = Callable[[float], hs.Mechanism]
 
 
-class Steady(Watch):
-    """A watch that always says the same about the time left, so that methods which go by it repeat their work."""
+class Steady(Deadline):
+    """A deadline that always says the same about the time left, so that methods which go by it repeat their work."""
 
     def remaining(self) -> float:
         """Twice what the Renyi accountant may take; more changes nothing that a plot shows."""
@@ -54,8 +54,8 @@ class Steady(Watch):
 
 
 def steady(output: Output) -> Output:
-    """The same output, for computations on a :class:`Steady` watch."""
-    return replace(output, watch=Steady(seconds=output.watch.seconds, on_tick=output.watch.on_tick))
+    """The same output, for computations on a :class:`Steady` deadline."""
+    return replace(output, deadline=Steady(seconds=output.deadline.seconds, on_tick=output.deadline.on_tick))
 
 
 # --- what is run ------------------------------------------------------------------------------------------------------
@@ -186,8 +186,8 @@ def deterministic_at(run: Run, places: Sequence[float], output: Output) -> dict[
 
 def epsilon_of(curve: Curve, sigma: float, output: Output) -> float:
     """The bound of a deterministic accountant at a noise multiplier; nan where it does not apply, perhaps infinite."""
-    output.watch.tick()
-    settings = hs.Settings(hs.Resolution(PLOT_NODES, DELTA), steady(output).watch, effort=EFFORT)
+    output.deadline.tick()
+    settings = hs.Settings(hs.Resolution(PLOT_NODES, DELTA), steady(output).deadline, effort=EFFORT)
     try:
         return hs.bound(curve.mechanism(sigma), curve.method, side=curve.side, settings=settings).epsilon(DELTA)
     except UnsupportedError:
@@ -213,8 +213,8 @@ def monte_carlo_band(run: Run, places: Sequence[float], output: Output) -> dict[
         options = MonteCarlo(
             failure_probability=FAILURE / len(places), ratio=RATIO, seed=SEED + number, executor=executor("local")
         )
-        watch = Watch(SAMPLING_SECONDS, output.watch.on_tick)
-        settings = hs.Settings(hs.Resolution(PLOT_NODES, DELTA), watch, Question(delta=DELTA), options)
+        deadline = Deadline(SAMPLING_SECONDS, output.deadline.on_tick)
+        settings = hs.Settings(hs.Resolution(PLOT_NODES, DELTA), deadline, Question(delta=DELTA), options)
         for side, values in ends.items():
             try:
                 found = hs.bound(run(place), "monte_carlo", side=side, settings=settings).epsilon(DELTA)
@@ -246,7 +246,7 @@ def titled(run: Run, column: str, *, method: str, side: hs.Side = UPPER) -> Curv
 
 def paper_epsilon(run: hs.Mechanism, output: Output) -> float:
     """epsilon by conditional composition with the paper's allocation of failure probability, which proves nothing."""
-    settings = hs.Settings(hs.Resolution(PLOT_NODES, DELTA), output.watch)
+    settings = hs.Settings(hs.Resolution(PLOT_NODES, DELTA), output.deadline)
     profiles = conditional_profiles(dominating_pair(run), settings, allocation=budget.Allocation.PAPER)
     found = smallest_epsilon(lambda epsilon: max(one(epsilon) for one in profiles.values()), DELTA, UPPER)
     return found if np.isfinite(found) else nan
@@ -286,7 +286,7 @@ def certified_posterior(pair: Any, steps: Sequence[int], failure: float, output:
     rows = np.array(steps) - 1
     shares = budget.union_shares(pair, levelled)
     tries = {hs.Direction.REMOVE: np.array([failure])}
-    tails = tail_bounds(pair, levelled, rows, tries, shares, output.watch.tick)[hs.Direction.REMOVE][0]
+    tails = tail_bounds(pair, levelled, rows, tries, shares, output.deadline.tick)[hs.Direction.REMOVE][0]
     return tails[np.arange(rows.size), levelled.index[rows].max(axis=1)]
 
 
@@ -294,7 +294,7 @@ def family_bounds(strategy: str, sigma: float, steps: Sequence[int], output: Out
     """Figure 6's curves of one panel, each step's bound with its share of a union over steps and components."""
     pair = dominating_pair(mechanism(STRATEGIES[strategy], BINS, EPOCHS, sigma))
     share = FAILURE_6 / (BINS * EPOCHS * (BINS - 1))
-    output.watch.tick()
+    output.deadline.tick()
     return {options: top_posterior(pair, steps, options, [share])[0] for options in OPTIONS}
 
 

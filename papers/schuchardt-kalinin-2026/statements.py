@@ -9,10 +9,10 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import binomtest
 
-from hockeystick.accountants.bin_moments import banded_moments, scaled_gram
+from hockeystick.moments.bands import banded_moments, scaled_gram
 from hockeystick.pairs.registry import dominating_pair
-from hockeystick.report.curves import Series, judge
-from hockeystick.report.papers import Check, Output
+from hockeystick.reproduction.curves import Series, judge
+from hockeystick.reproduction.papers import Check, Output
 
 from .posterior import exceeded, prefixes, top_posterior
 from .runs import (
@@ -75,7 +75,7 @@ def gram_checks(output: Output, bins: int = 300) -> list[Check]:
     """Cyclic bands with positive corners; entries of the banded inverses fall outside the band."""
     checks = []
     for name, bands in GRAMS.items():
-        output.watch.tick()
+        output.deadline.tick()
         smallest, largest = by_distance(gram_of(name, bins))
         if name in ("BSR, p=64", "BandMF, p=64"):
             checks.append(
@@ -156,7 +156,7 @@ def best_order(sigma: float) -> tuple[float, float]:
 
 def order_checks(output: Output) -> list[Check]:
     """Section 3 and Appendix B.1: which orders matter."""
-    output.watch.tick()
+    output.deadline.tick()
     best = {}
     for epsilon in (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0):
         sigma = brentq(lambda sigma, epsilon=epsilon: best_order(sigma)[0] - epsilon, 0.1, 10.0, xtol=1e-3)
@@ -196,7 +196,7 @@ def union_checks(output: Output, samples: int = 20_000) -> list[Check]:
     The printed number is the budget. Judged by a two-sided 99.9 percent confidence interval from a seeded simulation of
     DP-SGD with 50 bins, 2 epochs and sigma = 1.5, in which all steps of the second epoch are watched.
     """
-    output.watch.tick()
+    output.deadline.tick()
     bins, budget, rng = 50, 0.002, np.random.default_rng(SEED)
     pair = dominating_pair(mechanism(STRATEGIES["DP-SGD"], bins, 2, 1.5))
     steps = range(bins + 1, 2 * bins + 1)
@@ -215,7 +215,7 @@ def union_checks(output: Output, samples: int = 20_000) -> list[Check]:
 
 def remark_check(output: Output) -> Check:
     """Remark D.5: better to give components with the same prefix no weight."""
-    output.watch.tick()
+    output.deadline.tick()
     pair = dominating_pair(mechanism(STRATEGIES["DP-SGD"], BINS, EPOCHS, 5.0))
     share = [FAILURE_6 / (BINS * EPOCHS * (BINS - 1))]
     left_out, kept = (top_posterior(pair, [2], "13", share, keep_same=keep)[0, 0] for keep in (False, True))
@@ -226,7 +226,7 @@ def remark_check(output: Output) -> Check:
 
 def widening_checks(output: Output, samples: int = SAMPLES) -> list[Check]:
     """Figure 5 and Remark E.1: why the bounds jump between epochs."""
-    output.watch.tick()
+    output.deadline.tick()
     losses = simulated(samples)
     pair = dominating_pair(mechanism(STRATEGIES["DP-SGD"], BINS, EPOCHS, 5.0))
     off = 0.0

@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from hockeystick.accountants.base import Settings
-    from hockeystick.accountants.monte_carlo.options import MonteCarlo
     from hockeystick.bounds import Bound, Question
-    from hockeystick.building_blocks import group_privacy_fixed, group_privacy_poisson, last_iterate, privacy
-    from hockeystick.calibration import calibrate
+    from hockeystick.calibration.search import calibrate
     from hockeystick.certificate import Certificate, Interval
-    from hockeystick.certification import Outcome, bound, certify, compare, verify
+    from hockeystick.certification.building_blocks import (
+        group_privacy_fixed,
+        group_privacy_poisson,
+        last_iterate,
+        privacy,
+    )
+    from hockeystick.certification.schedule import Outcome, bound, certify, compare, verify
+    from hockeystick.deadline import Deadline
     from hockeystick.laws.grid import Resolution
     from hockeystick.mechanism import Mechanism
     from hockeystick.pairs.mixture_steps import MixtureStep, MixtureSteps
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
         Shuffle,
         bound_contributions,
     )
+    from hockeystick.settings import MonteCarlo, Settings
     from hockeystick.strategies import (
         BandedInverse,
         BandedInverseSquareRoot,
@@ -47,7 +52,6 @@ if TYPE_CHECKING:
         TreeRestart,
     )
     from hockeystick.types import Adjacency, Direction, Kind, Side
-    from hockeystick.watch import Watch
 
 _HOMES = {
     "Adjacency": "types",
@@ -74,30 +78,30 @@ _HOMES = {
     "Mechanism": "mechanism",
     "MixtureStep": "pairs.mixture_steps",
     "MixtureSteps": "pairs.mixture_steps",
-    "MonteCarlo": "accountants.monte_carlo.options",
+    "MonteCarlo": "settings",
     "MultiAttribution": "samplers",
-    "Outcome": "certification",
+    "Outcome": "certification.schedule",
     "Plan": "plan",
     "Poisson": "samplers",
     "Question": "bounds",
     "RandomAllocation": "samplers",
     "Resolution": "laws.grid",
-    "Settings": "accountants.base",
+    "Settings": "settings",
     "Shuffle": "samplers",
     "Side": "types",
     "SquareRoot": "strategies",
     "TreeRestart": "strategies",
-    "Watch": "watch",
-    "bound": "certification",
+    "Deadline": "deadline",
+    "bound": "certification.schedule",
     "bound_contributions": "samplers",
-    "calibrate": "calibration",
-    "certify": "certification",
-    "compare": "certification",
-    "group_privacy_fixed": "building_blocks",
-    "group_privacy_poisson": "building_blocks",
-    "last_iterate": "building_blocks",
-    "privacy": "building_blocks",
-    "verify": "certification",
+    "calibrate": "calibration.search",
+    "certify": "certification.schedule",
+    "compare": "certification.schedule",
+    "group_privacy_fixed": "certification.building_blocks",
+    "group_privacy_poisson": "certification.building_blocks",
+    "last_iterate": "certification.building_blocks",
+    "privacy": "certification.building_blocks",
+    "verify": "certification.schedule",
 }
 
 __all__ = [
@@ -116,6 +120,7 @@ __all__ = [
     "ColumnNormalizedBanded",
     "Custom",
     "CyclicPoisson",
+    "Deadline",
     "Dense",
     "Deterministic",
     "Direction",
@@ -138,7 +143,6 @@ __all__ = [
     "Side",
     "SquareRoot",
     "TreeRestart",
-    "Watch",
     "bound",
     "bound_contributions",
     "calibrate",

@@ -14,7 +14,7 @@ def main() -> None:
     same way. Python would end the process by the signal itself where the interruption met code that a library was just
     generating; leaving at once keeps the exit code.
     """
-    interruption.watch()
+    interruption.start()
     try:
         from hockeystick.cli.main import main as command
 

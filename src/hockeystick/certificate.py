@@ -7,10 +7,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from hockeystick.accountants.monte_carlo.claim import MonteCarloClaim, Statement
 from hockeystick.errors import InvalidInputError, VerificationError, shortened
 from hockeystick.files import read_small_file, write_atomically
 from hockeystick.mechanism import Mechanism
+from hockeystick.monte_carlo.claim import MonteCarloClaim, Statement
 from hockeystick.spec import Spec
 from hockeystick.types import Adjacency, Kind
 

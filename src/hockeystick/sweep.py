@@ -13,11 +13,10 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Self
 
-from hockeystick.accountants.monte_carlo.options import MonteCarlo
 from hockeystick.accountants.warm_up import warm_up
 from hockeystick.bounds import Question
 from hockeystick.certificate import Certificate
-from hockeystick.certification import DEFAULT_BUDGET, certify
+from hockeystick.certification.schedule import DEFAULT_BUDGET, certify
 from hockeystick.errors import (
     BudgetExceededError,
     CannotCertifyError,
@@ -31,6 +30,7 @@ from hockeystick.files import check_writable, read_small_file, write_atomically
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.registry import check_registered
 from hockeystick.plan import Plan
+from hockeystick.settings import MonteCarlo
 from hockeystick.spec import Spec
 
 FORMAT = "hockeystick-sweep/1"
@@ -192,7 +192,7 @@ class Results:
 def certifier(
     *, budget: float = DEFAULT_BUDGET, method: str | None = None, monte_carlo: MonteCarlo | None = None
 ) -> CertifyCell:
-    """:func:`~hockeystick.certification.certify` for every cell, with so many seconds each.
+    """:func:`~hockeystick.certification.schedule.certify` for every cell, with so many seconds each.
 
     A failure probability is that of one cell; that all cells hold together fails with at most their sum.
     """
@@ -207,7 +207,7 @@ def certifier(
             epsilon=question.epsilon,
             method=method,
             budget=budget,
-            monte_carlo=None if monte_carlo is None else replace(monte_carlo, campaigns={}),
+            monte_carlo=None if monte_carlo is None else replace(monte_carlo, estimations={}),
         )
 
     return certify_cell

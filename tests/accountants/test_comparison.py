@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hockeystick import BallsInBins, Direction, Mechanism, Resolution, Side
-from hockeystick.accountants.base import Settings
 from hockeystick.accountants.comparison import (
     ACCOUNTANT,
     Level,
@@ -24,6 +23,7 @@ from hockeystick.laws.operations import mix
 from hockeystick.laws.profile import law_delta
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.bin_mixture import BinMixture
+from hockeystick.settings import Settings
 from hockeystick.strategies import BandedSquareRoot
 from hockeystick.strategies.matrix.base import Array
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix

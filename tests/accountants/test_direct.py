@@ -3,7 +3,8 @@
 import pytest
 
 from hockeystick import Direction, RandomAllocation, Resolution, Settings, Side
-from hockeystick.accountants import decomposition, direct, gaussian
+from hockeystick.accountants import direct, gaussian
+from hockeystick.accountants.published import decomposition
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.independent_steps import IndependentSteps

@@ -8,23 +8,24 @@ import pytest
 from scipy.special import ndtr
 
 from hockeystick import Direction, Question, Resolution, Side
-from hockeystick.accountants import column_entries, direct, windows
-from hockeystick.accountants.base import Settings
-from hockeystick.accountants.column_entries import Entries, entries_of
+from hockeystick.accountants import direct
 from hockeystick.accountants.linear_statistic import ACCOUNTANT, statistic_shifts, steps_in_play
-from hockeystick.accountants.windows import similar_windows, window_law, window_sizes, with_equal_shifts
+from hockeystick.deadline import Deadline
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.discretise import mixture_law
 from hockeystick.laws.operations import compose
 from hockeystick.laws.profile import law_delta
 from hockeystick.pairs.cyclic_subsets import CyclicSubsets
 from hockeystick.pairs.subset_mixture import SubsetMixture
+from hockeystick.settings import Settings
 from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.strategies.matrix.base import Array, StrategyMatrix
 from hockeystick.strategies.matrix.dense import DenseMatrix
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.strategies.matrix.tree import TreeMatrix
-from hockeystick.watch import Watch
+from hockeystick.windows import column_entries, windows
+from hockeystick.windows.column_entries import Entries, entries_of
+from hockeystick.windows.windows import similar_windows, window_law, window_sizes, with_equal_shifts
 
 WORK = Settings(resolution=Resolution(48, 1e-12))
 EPSILONS = (0.0, 0.3, 1.0, 2.0, 4.0)
@@ -47,7 +48,7 @@ def poisson(matrix: StrategyMatrix, q: float, sigma: float) -> SubsetMixture:
 
 
 def read(pair: SubsetMixture | CyclicSubsets) -> Entries:
-    return entries_of(pair.matrix, steps_in_play(pair), Watch())
+    return entries_of(pair.matrix, steps_in_play(pair), Deadline())
 
 
 # Shifts by their definition -------------------------------------------------------------------------------------------

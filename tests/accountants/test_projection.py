@@ -9,14 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hockeystick.accountants import analytic, decomposition, direct, gaussian, projection
-from hockeystick.accountants.base import Settings
+from hockeystick.accountants import direct, gaussian, projection
+from hockeystick.accountants.published import analytic, decomposition
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.profile import law_delta
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.independent_steps import IndependentSteps
+from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
 
 EPSILONS = (0.0, 0.1, 0.5, 1.0, 2.0, 4.0, 8.0)

@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from scipy.special import log_ndtr
 from scipy.stats import binom
 
-from hockeystick.accountants import gaussian, shuffle_clones, shuffle_thresholds
-from hockeystick.accountants.base import Settings
+from hockeystick.accountants import gaussian, shuffle_thresholds
+from hockeystick.accountants.published import shuffle_clones
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.profile import law_delta
 from hockeystick.pairs.shuffled_batches import ShuffledBatches
+from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
 
 EPSILONS = (0.0, 0.1, 0.5, 1.0, 2.0, 4.0, 8.0)

@@ -4,22 +4,23 @@ import numpy as np
 import pytest
 
 from hockeystick import Direction, Resolution, Side
-from hockeystick.accountants import column_entries, direct, gaussian, linear_statistic
-from hockeystick.accountants.base import Settings
-from hockeystick.accountants.column_entries import entries_of
+from hockeystick.accountants import direct, gaussian, linear_statistic
 from hockeystick.accountants.split_noise import ACCOUNTANT, groups_in_play, split_shifts, worst_windows
-from hockeystick.accountants.windows import similar_windows, window_law
+from hockeystick.deadline import Deadline
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.profile import law_delta
 from hockeystick.pairs.cyclic_subsets import CyclicSubsets
 from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.pairs.subset_mixture import SubsetMixture
+from hockeystick.settings import Settings
 from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.strategies.matrix.base import Array, StrategyMatrix
 from hockeystick.strategies.matrix.dense import DenseMatrix
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.strategies.matrix.tree import TreeMatrix
-from hockeystick.watch import Watch
+from hockeystick.windows import column_entries
+from hockeystick.windows.column_entries import entries_of
+from hockeystick.windows.windows import similar_windows, window_law
 
 WORK = Settings(resolution=Resolution(40, 1e-10))
 EPSILONS = (0.0, 0.3, 1.0, 2.0)
@@ -46,7 +47,7 @@ def test_shifts_are_lengths_of_columns_under_their_share_of_the_noise(matrix: St
     for steps in groups_in_play(pair):
         columns = matrix.materialize()[:, steps]
         columns = columns[columns.any(axis=1)]
-        entries = entries_of(matrix, steps, Watch())
+        entries = entries_of(matrix, steps, Deadline())
         for size in (1, 2, 3, columns.shape[1]):
             shares = shares_by_definition(columns, size)
             exact = np.zeros((shares.shape[1], size))
@@ -62,7 +63,7 @@ def test_shifts_are_lengths_of_columns_under_their_share_of_the_noise(matrix: St
 def test_the_whole_is_not_split() -> None:
     """One window: the lengths are those of the columns; and a Toeplitz matrix split step by step is as a filter."""
     column = np.array([1.0, 0.6, 0.3])
-    entries = entries_of(ToeplitzMatrix(column, 30), np.arange(30), Watch())
+    entries = entries_of(ToeplitzMatrix(column, 30), np.arange(30), Deadline())
     assert split_shifts(entries, 30)[0, 0] == pytest.approx(np.linalg.norm(column), rel=1e-12)
     assert split_shifts(entries, 1).max() == pytest.approx(column.sum(), rel=1e-12)
 
@@ -71,7 +72,7 @@ def test_without_correlation_a_window_of_one_step_loses_nothing() -> None:
     exact = direct.ACCOUNTANT.bound(
         IndependentSteps(noise_multiplier=1.0, sampling_prob=0.1, steps=20), Side.LOWER, WORK
     )
-    shifts = split_shifts(entries_of(ToeplitzMatrix(np.ones(1), 20), np.arange(20), Watch()), 1)
+    shifts = split_shifts(entries_of(ToeplitzMatrix(np.ones(1), 20), np.arange(20), Deadline()), 1)
     law = window_law(shifts, 0.1, 1.0, Side.UPPER, WORK)
     assert law is not None
     for direction in Direction:

@@ -21,7 +21,7 @@ def _root_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_case_is_a_mechanism_with_a_family() -> None:
     from benchmarks.monte_carlo_cases import CASES
     from benchmarks.monte_carlo_naive import pair_of
-    from hockeystick.accountants.monte_carlo.families import family_of
+    from hockeystick.monte_carlo.families import family_of
 
     kinds = {case.sampler["kind"] for case in CASES.values() if case.quick}
     assert kinds == {case.sampler["kind"] for case in CASES.values() if not case.quick}

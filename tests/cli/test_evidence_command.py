@@ -12,20 +12,20 @@ import numpy as np
 import pytest
 
 from hockeystick import Certificate, Mechanism, Plan
-from hockeystick.accountants.monte_carlo import families
-from hockeystick.accountants.monte_carlo.claim import MonteCarloClaim, RunClaim, Statement
-from hockeystick.accountants.monte_carlo.run import Node, Run, fingerprint, run_chunk
-from hockeystick.accountants.monte_carlo.tilt import Array, Family, Tilt
 from hockeystick.errors import InvalidInputError
 from hockeystick.evidence import EvidenceStore
 from hockeystick.evidence import store as store_module
 from hockeystick.evidence.schema import SCHEMA
+from hockeystick.monte_carlo import families
+from hockeystick.monte_carlo.claim import MonteCarloClaim, RunClaim, Statement
+from hockeystick.monte_carlo.proposals import Array, Family, Proposal
+from hockeystick.monte_carlo.runs import Node, Run, fingerprint, run_chunk
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.types import Direction, Side
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Toy(Tilt):
+class Toy(Proposal):
     """Normal losses with the weight 1."""
 
     name: ClassVar[str] = "toy"
@@ -48,7 +48,7 @@ class Toy(Tilt):
 
 def build(pair: object, direction: Direction, name: str, parameters: Mapping[str, float]) -> Toy:
     if name != Toy.name:
-        raise InvalidInputError(f"The tilt must be {Toy.name!r}. Got {name!r} instead.")
+        raise InvalidInputError(f"The proposal must be {Toy.name!r}. Got {name!r} instead.")
     return Toy(direction=direction)
 
 
@@ -76,7 +76,7 @@ def run_of(family: Family, direction: Direction = Direction.REMOVE, seed: int = 
     return Run(
         subject=fingerprint(family, pair),
         direction=direction,
-        tilt=Toy.name,
+        proposal=Toy.name,
         parameters={"order": 2.0},
         nodes=(node, node.model_copy(update={"side": Side.LOWER})),
         chunk_size=64,
@@ -113,7 +113,7 @@ def test_list(cli: Any, runs: tuple[Run, Run]) -> None:
     done = cli("evidence", "list", "x.sqlite")
     assert (done.code, done.err, done.created) == (0, "", set())
     assert done.out.splitlines() == [
-        "run           about      direction  tilt  chunks  samples  stored",
+        "run           about      direction  proposal  chunks  samples  stored",
         f"{first.key[:12]}  good plan  remove     toy   3       192      2030-01-01T00:00:00+00:00",
         f"{second.key[:12]}  -          add        toy   2       128      2030-01-01T00:00:03+00:00",
     ]
@@ -123,7 +123,7 @@ def test_list(cli: Any, runs: tuple[Run, Run]) -> None:
         "key": "",
         "about": "",
         "direction": "add",
-        "tilt": "toy",
+        "proposal": "toy",
         "chunks": 2,
         "without_gap": 1,
         "chunk_size": 64,

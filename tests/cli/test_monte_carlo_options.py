@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from hockeystick import Certificate
-from hockeystick.accountants.monte_carlo.run import Chunk, Run
 from hockeystick.evidence import EvidenceStore
+from hockeystick.monte_carlo.runs import Chunk, Run
 
 ALLOW = ("--allow", "monte-carlo")
 UNSEEDED = (*ALLOW, "--failure-probability", "1e-2", "--budget", "600", "--workers", "1")
@@ -185,7 +185,7 @@ RUN = ("monte_carlo", "runs", 0, "run")
         (setting("mechanism", "noise_multiplier", to=2.0), "not about this mechanism"),
         (setting(*RUN, "seed", to=2), "holds 0 of the"),
         (setting(*RUN, "direction", to="add"), "'renewal"),
-        (setting(*RUN, "tilt", to="foo"), "'foo'"),
+        (setting(*RUN, "proposal", to="foo"), "'foo'"),
         (setting(*RUN, "parameters", to={}), "'parameters' field"),
         (setting(*RUN, "kernels", to=99), "'monte_carlo.runs.kernels' field says 99"),
         (setting(*RUN, "subject", to="ab"), "'monte_carlo.runs.subject'"),

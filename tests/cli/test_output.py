@@ -208,12 +208,13 @@ def test_an_interrupted_kernel_is_an_interruption(cli: Any, monkeypatch: pytest.
 
 def test_calibrate_never_writes_a_certificate_above_the_target(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The time runs out between the search and the certificate, so that only a looser bound is left."""
-    from hockeystick import calibration, certification
     from hockeystick.bounds import Question
-    from hockeystick.watch import Watch
+    from hockeystick.calibration import search as calibration
+    from hockeystick.certification import schedule as certification
+    from hockeystick.deadline import Deadline
 
     def looser(mechanism: Mechanism, noise: float, question: Question, *rest: object) -> Certificate:
-        return certification.certify_with(mechanism.with_noise(noise), question, Watch(), ["gaussian"])
+        return certification.certify_with(mechanism.with_noise(noise), question, Deadline(), ["gaussian"])
 
     monkeypatch.setattr(calibration, "_certified", looser)
     found = cli("calibrate", "plan.toml", "--json")
@@ -243,7 +244,7 @@ def test_a_budget_that_is_over_is_no_failed_verification(cli: Any) -> None:
 
 def test_progress_goes_to_stderr(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hockeystick.cli.common.QUIET_SECONDS", 0.0)
-    monkeypatch.setattr("hockeystick.certification.certify", slow(certify))
+    monkeypatch.setattr("hockeystick.certification.schedule.certify", slow(certify))
     result = cli("epsilon", "plan.toml", "--json")
     assert "certifying, at most 60 s" in result.err
     assert result.json.keys() == CLAIM

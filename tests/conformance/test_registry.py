@@ -8,10 +8,10 @@ import pytest
 from strategy_examples import EXAMPLES
 
 from hockeystick import Direction, Kind, Mechanism, Outcome, Resolution, Side
-from hockeystick.accountants.base import Accountant, Settings
+from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.bounds import Question
-from hockeystick.certification import run_accountants
+from hockeystick.certification.schedule import run_accountants
 from hockeystick.errors import UnsupportedError
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.registry import ANY, PAIRS, dominating_pair, pair_types, registered
@@ -29,6 +29,7 @@ from hockeystick.samplers import (
     Sampler,
     Shuffle,
 )
+from hockeystick.settings import Settings
 from hockeystick.strategies import STRATEGIES, BandedSquareRoot, BinaryTree, StrategySpec
 
 PLAIN: tuple[tuple[Sampler, float], ...] = (

@@ -1,4 +1,4 @@
-"""Makes the toy tilt of these tests importable, here and in the processes that they start."""
+"""Makes the toy proposal of these tests importable, here and in the processes that they start."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A toy tilt, runs of it, and as a script: a process that forks children which fill stores and can be killed.
+"""A toy proposal, runs of it, and as a script: a process that forks children which fill stores and can be killed.
 
 Every line on stdin is the JSON of the arguments of one of FILLERS; the answers are the child's number, when it has
 started, and its exit code, negative for a signal.
@@ -16,14 +16,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from hockeystick.accountants.monte_carlo.run import Chunk, Node, Run, run_chunk
-from hockeystick.accountants.monte_carlo.tilt import Array, Tilt
 from hockeystick.evidence import EvidenceStore
+from hockeystick.monte_carlo.proposals import Array, Proposal
+from hockeystick.monte_carlo.runs import Chunk, Node, Run, run_chunk
 from hockeystick.types import Direction, Side
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Toy(Tilt):
+class Toy(Proposal):
     """Normal losses, independent weights below 1."""
 
     name: ClassVar[str] = "toy"
@@ -50,7 +50,7 @@ def toy_run(seed: int = 7, chunk_size: int = 256, subject: str = "toy") -> Run:
     return Run(
         subject=subject,
         direction=Direction.REMOVE,
-        tilt=Toy.name,
+        proposal=Toy.name,
         parameters=Toy(direction=Direction.REMOVE).parameters,
         nodes=tuple(
             Node(side=side, epsilon=epsilon, theta=0.3, largest=1.0 + 1e-6, failure=1e-3) for side, epsilon in places

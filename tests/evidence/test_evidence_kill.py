@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from evidence_toy import content, fill, toy_chunk, toy_run
 
-from hockeystick.accountants.monte_carlo.ledger import MemoryLedger
-from hockeystick.accountants.monte_carlo.run import total
 from hockeystick.evidence import EvidenceStore
 from hockeystick.evidence.rows import chunk_digest
+from hockeystick.monte_carlo.ledger import MemoryLedger
+from hockeystick.monte_carlo.runs import total
 
 SEED = 3
 RUN = toy_run(SEED)

@@ -8,28 +8,28 @@ import numpy as np
 import pytest
 from evidence_toy import TOY, Toy, toy_chunk, toy_run
 
-from hockeystick.accountants.monte_carlo import families
-from hockeystick.accountants.monte_carlo.run import BLOCK, Chunk, Node, Run, fingerprint, run_chunk
-from hockeystick.accountants.monte_carlo.tilt import Family
+from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, InvalidInputError, UnsupportedError, VerificationError
 from hockeystick.evidence import EvidenceStore, recheck, redraw
 from hockeystick.evidence.checking import same_cells
+from hockeystick.monte_carlo import families
+from hockeystick.monte_carlo.proposals import Family
+from hockeystick.monte_carlo.runs import BLOCK, Chunk, Node, Run, fingerprint, run_chunk
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.types import Direction, Side
-from hockeystick.watch import Watch
 
 RUN = toy_run()
 COUNT = 6
 Change = Callable[[Chunk], Chunk]
 
 
-def checked(path: Path, change: Change, run: Run = RUN, tilt: Toy = TOY, how_many: int = COUNT, seed: int = 0):
+def checked(path: Path, change: Change, run: Run = RUN, proposal: Toy = TOY, how_many: int = COUNT, seed: int = 0):
     """Check a store in which one chunk was changed before it was stored."""
     with EvidenceStore.open(path / "x.sqlite") as store:
         for stream in range(COUNT):
             chunk = toy_chunk(7, stream)
             store.add(run, change(chunk) if stream == 4 else chunk)
-        return recheck(store, run, tilt, how_many, np.random.default_rng(seed))
+        return recheck(store, run, proposal, how_many, np.random.default_rng(seed))
 
 
 def shifted(chunk: Chunk, column: int, by: int, count: int = 40) -> Chunk:
@@ -94,11 +94,11 @@ def test_which_chunks_are_drawn_is_random(tmp_path: Path) -> None:
         chosen = {recheck(store, RUN, TOY, 2, np.random.default_rng(seed)).streams for seed in range(30)}
         assert all(len(streams) == 2 and set(streams) <= {0, 1, 2, 5, 9} for streams in chosen)
         assert len(chosen) > 5  # of 10; all of this is seeded
-        watch = Watch()
-        assert recheck(store, RUN, TOY, 99, np.random.default_rng(0), watch).streams == (0, 1, 2, 5, 9)
-        assert watch.ticks == 5
+        deadline = Deadline()
+        assert recheck(store, RUN, TOY, 99, np.random.default_rng(0), deadline).streams == (0, 1, 2, 5, 9)
+        assert deadline.ticks == 5
         with pytest.raises(BudgetExceededError):
-            recheck(store, RUN, TOY, 99, np.random.default_rng(0), Watch(seconds=0.0))
+            recheck(store, RUN, TOY, 99, np.random.default_rng(0), Deadline(seconds=0.0))
         assert recheck(store, toy_run(8), TOY, 2, np.random.default_rng(0)).streams == ()
 
 
@@ -116,21 +116,21 @@ class UpperToy(Toy):
 
 
 @pytest.mark.parametrize(
-    ("run", "tilt", "says"),
+    ("run", "proposal", "says"),
     [
         (RUN.model_copy(update={"kernels": 0}), TOY, "kernels 0"),
-        (RUN, Toy(direction=Direction.ADD), "tilt that its pair does not give"),
-        (RUN, Toy(direction=Direction.REMOVE, mean=0.6), "tilt that its pair does not give"),
+        (RUN, Toy(direction=Direction.ADD), "proposal that its pair does not give"),
+        (RUN, Toy(direction=Direction.REMOVE, mean=0.6), "proposal that its pair does not give"),
         (RUN.model_copy(update={"nodes": (node(largest=0.9),)}), TOY, "largest"),
         (RUN.model_copy(update={"nodes": (node(theta=1.0),)}), TOY, "theta"),
         (RUN, UpperToy(direction=Direction.REMOVE), "lower"),
     ],
 )
-def test_runs_that_prove_nothing(tmp_path: Path, run: Run, tilt: Toy, says: str) -> None:
+def test_runs_that_prove_nothing(tmp_path: Path, run: Run, proposal: Toy, says: str) -> None:
     with EvidenceStore.open(tmp_path / "x.sqlite") as store:
         store.add(run, run_chunk(TOY, run, 0))
         with pytest.raises(VerificationError, match=says):
-            recheck(store, run, tilt, 1, np.random.default_rng(0))
+            recheck(store, run, proposal, 1, np.random.default_rng(0))
 
 
 def test_cells_may_move_by_one_but_not_further() -> None:
@@ -158,7 +158,7 @@ class ToyPair(DominatingPair):
 def test_from_a_pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def build(pair: ToyPair, direction: Direction, name: str, parameters: dict[str, float]) -> Toy:
         if name != Toy.name:
-            raise InvalidInputError(f"The tilt must be {Toy.name!r}. Got {name!r} instead.")
+            raise InvalidInputError(f"The proposal must be {Toy.name!r}. Got {name!r} instead.")
         return Toy(direction=direction, **parameters)
 
     family = Family(
@@ -175,8 +175,8 @@ def test_from_a_pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert found.streams == (0,)
         with pytest.raises(VerificationError, match="another mechanism"):
             redraw(store, ToyPair(noise_multiplier=2.0), [run], 1, np.random.default_rng(0))
-        with pytest.raises(VerificationError, match="cannot be drawn again: The tilt must be 'toy'"):
-            redraw(store, pair, [run.model_copy(update={"tilt": "x"})], 1, np.random.default_rng(0))
+        with pytest.raises(VerificationError, match="cannot be drawn again: The proposal must be 'toy'"):
+            redraw(store, pair, [run.model_copy(update={"proposal": "x"})], 1, np.random.default_rng(0))
 
 
 def test_chunks_of_several_blocks(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from evidence_toy import content, toy_chunk, toy_run
 
-from hockeystick.accountants.monte_carlo.run import Chunk
 from hockeystick.errors import EvidenceError, InvalidInputError
 from hockeystick.evidence import EvidenceStore, schema
 from hockeystick.evidence import store as store_module
 from hockeystick.evidence.rows import chunk_digest, chunk_row, read_chunk, run_content
+from hockeystick.monte_carlo.runs import Chunk
 
 RUN = toy_run()
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from hockeystick.accountants.monte_carlo.ledger import in_this_process
-from hockeystick.accountants.monte_carlo.run import KERNELS, Chunk
 from hockeystick.errors import InvalidInputError
 from hockeystick.execution import executor
 from hockeystick.execution.base import ChunkExecutor
 from hockeystick.execution.cluster import ATTEMPTS, QUEUE, Batch, Cluster, ClusterExecutor, compute, settle
 from hockeystick.execution.work import ExecutionError
+from hockeystick.monte_carlo.ledger import in_this_process
+from hockeystick.monte_carlo.runs import KERNELS, Chunk
 from hockeystick.types import Direction
 
 REMOVE = Direction.REMOVE
@@ -26,7 +26,7 @@ STREAMS = [0, 1, 2, 3, 4, 5, 6, 7, 9, 12]
 
 
 @pytest.fixture(scope="module")
-def dask_address(tilts: ModuleType) -> Iterator[str]:
+def dask_address(proposals: ModuleType) -> Iterator[str]:
     """A scheduler and two worker processes, which their nannies start again when they die."""
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(
@@ -36,7 +36,7 @@ def dask_address(tilts: ModuleType) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def ray_started(tilts: ModuleType) -> Iterator[None]:
+def ray_started(proposals: ModuleType) -> Iterator[None]:
     """Two processes of a Ray of our own."""
     pytest.importorskip("ray")
     with executor("ray", workers=2):
@@ -52,58 +52,65 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[ChunkExecutor]:
         yield spread
 
 
-def check_all(tilts: ModuleType, spread: ChunkExecutor, tilt: Any, streams: list[int]) -> None:
-    """Every stream comes once, with the statistics that this process computes with a tilt that does not kill it."""
-    run = tilts.a_run()
-    harmless = tilts.GaussianTilt(direction=REMOVE, ballast=tilt.ballast)
+def check_all(proposals: ModuleType, spread: ChunkExecutor, proposal: Any, streams: list[int]) -> None:
+    """Every stream comes once, with the statistics that this process computes with a proposal that does not kill it."""
+    run = proposals.a_run()
+    harmless = proposals.GaussianProposal(direction=REMOVE, ballast=proposal.ballast)
     wanted = {chunk.stream: chunk for chunk in in_this_process(harmless, run, streams)}
-    found = list(spread(tilt, run, streams))
+    found = list(spread(proposal, run, streams))
     assert sorted(chunk.stream for chunk in found) == sorted(streams)
-    assert all(tilts.same(chunk, wanted[chunk.stream]) for chunk in found)
+    assert all(proposals.same(chunk, wanted[chunk.stream]) for chunk in found)
 
 
-def test_the_statistics_are_those_of_one_process_bit_for_bit(tilts, cluster):
-    check_all(tilts, cluster, tilts.GaussianTilt(direction=REMOVE, ballast=tilts.ballast()), STREAMS)
+def test_the_statistics_are_those_of_one_process_bit_for_bit(proposals, cluster):
+    check_all(proposals, cluster, proposals.GaussianProposal(direction=REMOVE, ballast=proposals.ballast()), STREAMS)
 
 
 @pytest.mark.parametrize(("cluster", "kills"), [("dask", 2), ("ray", 1)], indirect=["cluster"])
-def test_killed_workers_lose_nothing_and_count_nothing_twice(tilts, cluster, tmp_path, capsys, kills):
-    """Two at about the same time are all that Dask has: every copy of the tilt is lost with them."""
-    lives = tilts.lives(tmp_path, kills)
-    check_all(tilts, cluster, tilts.DeadlyTilt(direction=REMOVE, ballast=tilts.ballast(), lives=lives), STREAMS)
+def test_killed_workers_lose_nothing_and_count_nothing_twice(proposals, cluster, tmp_path, capsys, kills):
+    """Two at about the same time are all that Dask has: every copy of the proposal is lost with them."""
+    lives = proposals.lives(tmp_path, kills)
+    check_all(
+        proposals,
+        cluster,
+        proposals.DeadlyProposal(direction=REMOVE, ballast=proposals.ballast(), lives=lives),
+        STREAMS,
+    )
     assert os.listdir(tmp_path) == []
     time.sleep(0.5)  # for what the clusters say about it, which must not go where results go
     assert capsys.readouterr().out == ""
 
 
-def test_a_tilt_is_shipped_once_and_not_with_every_chunk(tilts, cluster):
-    """Once more for a second call with another tilt, and not for one with the same."""
-    tilt = tilts.CountedTilt(direction=REMOVE, ballast=tilts.ballast())
-    tilts.PICKLED.clear()
-    check_all(tilts, cluster, tilt, STREAMS)
-    check_all(tilts, cluster, tilt, [100, 101, 102])
-    assert len(tilts.PICKLED) == 1
-    check_all(tilts, cluster, tilts.CountedTilt(direction=REMOVE, ballast=tilts.ballast()), STREAMS)
-    assert len(tilts.PICKLED) == 2
+def test_a_proposal_is_shipped_once_and_not_with_every_chunk(proposals, cluster):
+    """Once more for a second call with another proposal, and not for one with the same."""
+    proposal = proposals.CountedProposal(direction=REMOVE, ballast=proposals.ballast())
+    proposals.PICKLED.clear()
+    check_all(proposals, cluster, proposal, STREAMS)
+    check_all(proposals, cluster, proposal, [100, 101, 102])
+    assert len(proposals.PICKLED) == 1
+    check_all(proposals, cluster, proposals.CountedProposal(direction=REMOVE, ballast=proposals.ballast()), STREAMS)
+    assert len(proposals.PICKLED) == 2
 
 
-def test_what_is_left_can_be_cancelled_and_the_cluster_used_again(tilts, cluster):
-    slow = tilts.SlowTilt(direction=REMOVE, ballast=tilts.ballast(), seconds=0.1)
-    with closing(cluster(slow, tilts.a_run(chunk_size=4096), itertools.count())) as chunks:
+def test_what_is_left_can_be_cancelled_and_the_cluster_used_again(proposals, cluster):
+    slow = proposals.SlowProposal(direction=REMOVE, ballast=proposals.ballast(), seconds=0.1)
+    with closing(cluster(slow, proposals.a_run(chunk_size=4096), itertools.count())) as chunks:
         found = [next(chunks).stream for _ in range(3)]
     assert len(set(found)) == 3
-    check_all(tilts, cluster, tilts.GaussianTilt(direction=REMOVE, ballast=tilts.ballast()), STREAMS)
+    check_all(proposals, cluster, proposals.GaussianProposal(direction=REMOVE, ballast=proposals.ballast()), STREAMS)
 
 
-def test_an_error_in_a_worker_is_that_of_the_caller(tilts, cluster):
+def test_an_error_in_a_worker_is_that_of_the_caller(proposals, cluster):
     with pytest.raises(FloatingPointError, match="nothing to draw"):
-        list(cluster(tilts.BrokenTilt(direction=REMOVE, ballast=tilts.ballast()), tilts.a_run(), STREAMS))
+        list(
+            cluster(proposals.BrokenProposal(direction=REMOVE, ballast=proposals.ballast()), proposals.a_run(), STREAMS)
+        )
 
 
-def test_kernels_of_another_version_are_refused(tilts, cluster):
-    tilt = tilts.GaussianTilt(direction=REMOVE, ballast=tilts.ballast())
+def test_kernels_of_another_version_are_refused(proposals, cluster):
+    proposal = proposals.GaussianProposal(direction=REMOVE, ballast=proposals.ballast())
     with pytest.raises(ExecutionError, match="install the same version"):
-        list(cluster(tilt, tilts.a_run(kernels=KERNELS + 1), STREAMS))
+        list(cluster(proposal, proposals.a_run(kernels=KERNELS + 1), STREAMS))
 
 
 class FailingCluster(Cluster):
@@ -120,9 +127,9 @@ class FailingCluster(Cluster):
     def width(self) -> int:
         return 1
 
-    def ship(self, tilt: Any) -> Any:
+    def ship(self, proposal: Any) -> Any:
         self.shipments += 1
-        return tilt
+        return proposal
 
     def start(self, batch: Batch, shipped: Any, job: "Future[list[Chunk]]") -> Callable[[], None]:
         self.started += 1
@@ -140,19 +147,19 @@ class FailingCluster(Cluster):
         self.closed = True
 
 
-def test_after_a_breakdown_what_is_missing_is_computed_again(tilts):
+def test_after_a_breakdown_what_is_missing_is_computed_again(proposals):
     cluster = FailingCluster(ATTEMPTS - 1)
     with ClusterExecutor(cluster, None) as spread:
-        check_all(tilts, spread, tilts.GaussianTilt(direction=REMOVE, ballast=tilts.ballast()), STREAMS)
+        check_all(proposals, spread, proposals.GaussianProposal(direction=REMOVE, ballast=proposals.ballast()), STREAMS)
     assert cluster.shipments > ATTEMPTS
     assert cluster.closed
 
 
-def test_a_cluster_that_gets_nothing_done_is_given_up(tilts):
+def test_a_cluster_that_gets_nothing_done_is_given_up(proposals):
     cluster = FailingCluster(ATTEMPTS)
-    tilt = tilts.GaussianTilt(direction=REMOVE, ballast=tilts.ballast())
+    proposal = proposals.GaussianProposal(direction=REMOVE, ballast=proposals.ballast())
     with pytest.raises(ExecutionError, match=rf"lost its work {ATTEMPTS} times in a row \('gone'\)"):
-        list(ClusterExecutor(cluster, None)(tilt, tilts.a_run(), STREAMS))
+        list(ClusterExecutor(cluster, None)(proposal, proposals.a_run(), STREAMS))
     assert cluster.shipments == ATTEMPTS
 
 
@@ -176,10 +183,10 @@ class IdleCluster(FailingCluster):
         return self.cancel
 
 
-def test_closing_cancels_all_that_is_handed_out_and_hands_out_no_more(tilts):
+def test_closing_cancels_all_that_is_handed_out_and_hands_out_no_more(proposals):
     cluster = IdleCluster()
-    tilt = tilts.GaussianTilt(direction=REMOVE, ballast=tilts.ballast())
-    with closing(ClusterExecutor(cluster, None)(tilt, tilts.a_run(), itertools.count())) as chunks:
+    proposal = proposals.GaussianProposal(direction=REMOVE, ballast=proposals.ballast())
+    with closing(ClusterExecutor(cluster, None)(proposal, proposals.a_run(), itertools.count())) as chunks:
         next(chunks)
         handed_out = cluster.started
     assert QUEUE * 64 <= handed_out <= QUEUE * 64 + 2
@@ -194,10 +201,10 @@ class ClosedCluster(FailingCluster):
         raise RuntimeError("closed")
 
 
-def test_a_cluster_that_takes_no_work_is_said_to(tilts):
-    tilt = tilts.GaussianTilt(direction=REMOVE, ballast=tilts.ballast())
+def test_a_cluster_that_takes_no_work_is_said_to(proposals):
+    proposal = proposals.GaussianProposal(direction=REMOVE, ballast=proposals.ballast())
     with pytest.raises(ExecutionError, match="takes no more work: 'closed'"):
-        list(ClusterExecutor(ClosedCluster(0), None)(tilt, tilts.a_run(), STREAMS))
+        list(ClusterExecutor(ClosedCluster(0), None)(proposal, proposals.a_run(), STREAMS))
 
 
 @pytest.mark.parametrize(
@@ -218,14 +225,14 @@ def test_an_address_that_does_not_answer_is_one_sentence(request, monkeypatch, b
     assert str(refused.value).endswith(f"Got {place!r} instead, which does not answer.")
 
 
-def test_a_chunk_that_kills_its_workers_is_given_up_with_advice(tilts, dask_address, tmp_path):
+def test_a_chunk_that_kills_its_workers_is_given_up_with_advice(proposals, dask_address, tmp_path):
     """Dask would try it on several workers, here on one alone; comes last, because it leaves the cluster so."""
     from distributed import Client
 
     with Client(dask_address, set_as_default=False) as client:
         client.run_on_scheduler(lambda dask_scheduler: setattr(dask_scheduler, "allowed_failures", 0))
-    lives = tilts.lives(tmp_path, 1)
-    tilt = tilts.DeadlyTilt(direction=REMOVE, ballast=tilts.ballast(), lives=lives)
+    lives = proposals.lives(tmp_path, 1)
+    proposal = proposals.DeadlyProposal(direction=REMOVE, ballast=proposals.ballast(), lives=lives)
     with executor("dask", address=dask_address) as spread, pytest.raises(ExecutionError) as given_up:
-        list(spread(tilt, tilts.a_run(), STREAMS))
+        list(spread(proposal, proposals.a_run(), STREAMS))
     assert str(given_up.value) == "A chunk killed several Dask workers; they may need more memory."

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from threadpoolctl import threadpool_info
 
-from hockeystick.accountants.monte_carlo.ledger import in_this_process
-from hockeystick.accountants.monte_carlo.run import KERNELS
 from hockeystick.errors import InvalidInputError
 from hockeystick.execution import executor
 from hockeystick.execution.base import LOOK_AHEAD
 from hockeystick.execution.work import ExecutionError, one_blas_thread
+from hockeystick.monte_carlo.ledger import in_this_process
+from hockeystick.monte_carlo.runs import KERNELS
 from hockeystick.types import Direction
 
 REMOVE = Direction.REMOVE
@@ -39,42 +39,42 @@ def wait_for_threads(most: int, patience: float = 10.0) -> int:
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5, None])
-def test_the_statistics_are_those_of_one_process_bit_for_bit(tilts, workers):
-    tilt, run = tilts.GaussianTilt(direction=REMOVE, ballast=tilts.ballast()), tilts.a_run()
+def test_the_statistics_are_those_of_one_process_bit_for_bit(proposals, workers):
+    proposal, run = proposals.GaussianProposal(direction=REMOVE, ballast=proposals.ballast()), proposals.a_run()
     streams = [0, 1, 2, 3, 7, 8, 11]
-    wanted = {chunk.stream: chunk for chunk in in_this_process(tilt, run, streams)}
+    wanted = {chunk.stream: chunk for chunk in in_this_process(proposal, run, streams)}
     with executor(workers=workers) as spread:
-        found = list(spread(tilt, run, streams))
+        found = list(spread(proposal, run, streams))
     assert sorted(chunk.stream for chunk in found) == streams
-    assert all(tilts.same(chunk, wanted[chunk.stream]) for chunk in found)
+    assert all(proposals.same(chunk, wanted[chunk.stream]) for chunk in found)
 
 
-def test_different_streams_differ(tilts):
+def test_different_streams_differ(proposals):
     """The comparison above can fail."""
-    tilt, run = tilts.GaussianTilt(direction=REMOVE, ballast=tilts.ballast()), tilts.a_run()
-    first, second = in_this_process(tilt, run, [0, 1])
-    assert not tilts.same(first, replace(second, stream=0))
+    proposal, run = proposals.GaussianProposal(direction=REMOVE, ballast=proposals.ballast()), proposals.a_run()
+    first, second = in_this_process(proposal, run, [0, 1])
+    assert not proposals.same(first, replace(second, stream=0))
 
 
-def test_no_streams_are_no_work(tilts):
-    assert list(executor(workers=2)(None, tilts.a_run(), [])) == []
+def test_no_streams_are_no_work(proposals):
+    assert list(executor(workers=2)(None, proposals.a_run(), [])) == []
 
 
-def test_chunks_are_computed_at_the_same_time(tilts):
+def test_chunks_are_computed_at_the_same_time(proposals):
     """Two tasks wait for each other, which one thread alone would do for ever."""
     meeting = threading.Barrier(2, timeout=30.0)
 
-    class Meeting(tilts.GaussianTilt):
+    class Meeting(proposals.GaussianProposal):
         def draw(self, rng, log_weights, losses):
             meeting.wait()
             super().draw(rng, log_weights, losses)
 
-    tilt = Meeting(direction=REMOVE, ballast=tilts.ballast())
-    found = list(executor(workers=2)(tilt, tilts.a_run(chunk_size=10), [0, 1]))
+    proposal = Meeting(direction=REMOVE, ballast=proposals.ballast())
+    found = list(executor(workers=2)(proposal, proposals.a_run(chunk_size=10), [0, 1]))
     assert sorted(chunk.stream for chunk in found) == [0, 1]
 
 
-def test_streams_without_end_are_taken_in_windows_and_no_thread_is_left(tilts):
+def test_streams_without_end_are_taken_in_windows_and_no_thread_is_left(proposals):
     before = pool_threads()
     taken = 0
 
@@ -84,8 +84,8 @@ def test_streams_without_end_are_taken_in_windows_and_no_thread_is_left(tilts):
             taken += 1
             yield stream
 
-    tilt = tilts.GaussianTilt(direction=REMOVE, ballast=tilts.ballast())
-    with closing(executor(workers=2)(tilt, tilts.a_run(chunk_size=10), endless())) as chunks:
+    proposal = proposals.GaussianProposal(direction=REMOVE, ballast=proposals.ballast())
+    with closing(executor(workers=2)(proposal, proposals.a_run(chunk_size=10), endless())) as chunks:
         found = [next(chunks).stream for _ in range(3 * LOOK_AHEAD)]
         assert pool_threads() > before
     assert len(set(found)) == len(found)
@@ -94,18 +94,18 @@ def test_streams_without_end_are_taken_in_windows_and_no_thread_is_left(tilts):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_closing_cancels_what_is_left(tilts, workers):
+def test_closing_cancels_what_is_left(proposals, workers):
     """All of it would take 2.5 seconds or more; some blocks are drawn."""
     before = pool_threads()
     drawn = []
 
-    class Counting(tilts.SlowTilt):
+    class Counting(proposals.SlowProposal):
         def draw(self, rng, log_weights, losses):
             drawn.append(threading.get_ident())
             super().draw(rng, log_weights, losses)
 
-    tilt = Counting(direction=REMOVE, ballast=tilts.ballast(), seconds=0.05)
-    chunks = executor(workers=workers)(tilt, tilts.a_run(chunk_size=4096), range(100))
+    proposal = Counting(direction=REMOVE, ballast=proposals.ballast(), seconds=0.05)
+    chunks = executor(workers=workers)(proposal, proposals.a_run(chunk_size=4096), range(100))
     next(chunks)
     chunks.close()
     assert wait_for_threads(before) <= before
@@ -113,31 +113,31 @@ def test_closing_cancels_what_is_left(tilts, workers):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_an_interruption_cancels_between_two_blocks(tilts, workers):
+def test_an_interruption_cancels_between_two_blocks(proposals, workers):
     """A chunk of 400 blocks of 50 milliseconds would take 20 seconds."""
     before = pool_threads()
     drawn = []
 
-    class Interrupting(tilts.SlowTilt):
+    class Interrupting(proposals.SlowProposal):
         def draw(self, rng, log_weights, losses):
             drawn.append(threading.get_ident())
             if len(drawn) == 8:
                 _thread.interrupt_main()
             super().draw(rng, log_weights, losses)
 
-    tilt = Interrupting(direction=REMOVE, ballast=tilts.ballast(), seconds=0.05)
+    proposal = Interrupting(direction=REMOVE, ballast=proposals.ballast(), seconds=0.05)
     with pytest.raises(KeyboardInterrupt):
-        list(executor(workers=workers)(tilt, tilts.a_run(chunk_size=256 * 4096), range(50)))
+        list(executor(workers=workers)(proposal, proposals.a_run(chunk_size=256 * 4096), range(50)))
     assert wait_for_threads(before) <= before
     assert len(drawn) < 200
 
 
-def test_an_error_in_the_consumer_cancels(tilts):
+def test_an_error_in_the_consumer_cancels(proposals):
     before = pool_threads()
-    tilt = tilts.SlowTilt(direction=REMOVE, ballast=tilts.ballast(), seconds=0.01)
+    proposal = proposals.SlowProposal(direction=REMOVE, ballast=proposals.ballast(), seconds=0.01)
 
     def consume():
-        with closing(executor(workers=2)(tilt, tilts.a_run(chunk_size=4096), range(1000))) as chunks:
+        with closing(executor(workers=2)(proposal, proposals.a_run(chunk_size=4096), range(1000))) as chunks:
             for chunk in chunks:
                 raise ZeroDivisionError(chunk.stream)
 
@@ -146,18 +146,18 @@ def test_an_error_in_the_consumer_cancels(tilts):
     assert wait_for_threads(before) <= before
 
 
-def test_an_error_in_a_worker_is_that_of_the_caller(tilts):
+def test_an_error_in_a_worker_is_that_of_the_caller(proposals):
     before = pool_threads()
-    tilt = tilts.BrokenTilt(direction=REMOVE, ballast=tilts.ballast())
+    proposal = proposals.BrokenProposal(direction=REMOVE, ballast=proposals.ballast())
     with pytest.raises(FloatingPointError, match="nothing to draw"):
-        list(executor(workers=2)(tilt, tilts.a_run(), range(5)))
+        list(executor(workers=2)(proposal, proposals.a_run(), range(5)))
     assert wait_for_threads(before) <= before
 
 
-def test_kernels_of_another_version_are_refused(tilts):
-    tilt = tilts.GaussianTilt(direction=REMOVE, ballast=tilts.ballast())
+def test_kernels_of_another_version_are_refused(proposals):
+    proposal = proposals.GaussianProposal(direction=REMOVE, ballast=proposals.ballast())
     with pytest.raises(ExecutionError, match="install the same version"):
-        list(executor(workers=2)(tilt, tilts.a_run(kernels=KERNELS + 1), range(2)))
+        list(executor(workers=2)(proposal, proposals.a_run(kernels=KERNELS + 1), range(2)))
 
 
 def blas_threads() -> set[int]:
@@ -176,13 +176,13 @@ def test_matrix_products_stay_on_their_thread_until_the_last_chunk_is_done():
 CTRL_C = """
 import os, signal, sys, threading
 sys.path.insert(0, {here!r})
-from sampled_tilts import SlowTilt, a_run, ballast
+from sampled_proposals import SlowProposal, a_run, ballast
 from hockeystick.execution import executor
 from hockeystick.types import Direction
-tilt = SlowTilt(direction=Direction.REMOVE, ballast=ballast(), seconds=0.05)
+proposal = SlowProposal(direction=Direction.REMOVE, ballast=ballast(), seconds=0.05)
 threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
-    list(executor(workers=2)(tilt, a_run(chunk_size=4096 * 256), range(10)))
+    list(executor(workers=2)(proposal, a_run(chunk_size=4096 * 256), range(10)))
 except KeyboardInterrupt:
     print("interrupted")
 """

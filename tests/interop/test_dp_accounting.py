@@ -7,7 +7,6 @@ pytest.importorskip("dp_accounting")
 
 from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
-from hockeystick.accountants.base import Settings
 from hockeystick.accountants.direct import independent_steps_law
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.interop.dp_accounting import from_pld, to_pld
@@ -17,6 +16,7 @@ from hockeystick.laws.law import Law, point_mass_at_one
 from hockeystick.laws.operations import average, power, thin
 from hockeystick.laws.profile import law_delta
 from hockeystick.pairs.independent_steps import IndependentSteps
+from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
 
 RESOLUTION = Resolution(nodes_per_unit=24)

@@ -3,15 +3,15 @@
 import pytest
 
 from hockeystick import BandedSquareRoot, BMinSep, Kind, Mechanism, MultiAttribution, Question, Settings, Side, certify
-from hockeystick.accountants.monte_carlo.options import MonteCarlo
 from hockeystick.accountants.registry import ACCOUNTANTS
-from hockeystick.certification import verify
+from hockeystick.certification.schedule import verify
 from hockeystick.errors import UnsupportedError, VerificationError
 from hockeystick.pairs.known_batches import RevealedBatches
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.pairs.truncated_renewal import TruncatedRenewal
 from hockeystick.pairs.worst_of import WorstOf
+from hockeystick.settings import MonteCarlo
 
 
 def run_with(sampler: BMinSep | MultiAttribution, noise: float = 2.0) -> Mechanism:

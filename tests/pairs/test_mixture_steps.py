@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from hockeystick.accountants.base import Settings
 from hockeystick.accountants.registry import accountant
 from hockeystick.errors import InvalidInputError
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.pairs.mixture_steps import MixtureStep, MixtureSteps
+from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
 
 SETTINGS = Settings()

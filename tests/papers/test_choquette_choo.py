@@ -14,8 +14,8 @@ import pytest
 from scipy.stats import norm
 
 import hockeystick as hs
-from hockeystick.report.papers import Output, _figures, _folders, available
-from hockeystick.watch import Watch
+from hockeystick.deadline import Deadline
+from hockeystick.reproduction.papers import Output, _figures, _folders, available
 
 PAPER = "choquette-choo-2024"
 PACKAGE = "hockeystick_papers_choquette_choo_2024"
@@ -41,7 +41,7 @@ def module(name: str) -> ModuleType:
 
 @pytest.fixture
 def output(tmp_path: Path) -> Output:
-    return Output(tmp_path, Watch())
+    return Output(tmp_path, Deadline())
 
 
 def table(path: Path) -> list[dict[str, float]]:

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 import hockeystick as hs
-from hockeystick.accountants.monte_carlo import pilot
+from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError
-from hockeystick.report.papers import Output, _figures, _folders, available
-from hockeystick.watch import Watch
+from hockeystick.monte_carlo import pilots as pilot
+from hockeystick.reproduction.papers import Output, _figures, _folders, available
 
 PAPER = "dong-ganesh-2026"
 PACKAGE = "hockeystick_papers_dong_ganesh_2026"
@@ -42,7 +42,7 @@ def module(name: str) -> ModuleType:
 
 @pytest.fixture
 def output(tmp_path: Path) -> Output:
-    return Output(tmp_path, Watch())
+    return Output(tmp_path, Deadline())
 
 
 def table(path: Path) -> list[dict[str, str]]:
@@ -76,7 +76,7 @@ def test_small_cell_is_bracketed_kept_and_drawn(figures: Any, output: Output, mo
     """With intervals of a known width around the drafts in place of sampled ones."""
     cells, runs = module("cells"), module("runs")
 
-    def around(mechanism: hs.Mechanism, epsilon: float, watch: Watch) -> tuple[float, float]:
+    def around(mechanism: hs.Mechanism, epsilon: float, deadline: Deadline) -> tuple[float, float]:
         delta = runs.draft_delta(mechanism, epsilon)
         return 0.9 * delta, 1.1 * delta
 
@@ -87,8 +87,8 @@ def test_small_cell_is_bracketed_kept_and_drawn(figures: Any, output: Output, mo
     (row,) = table(output.directory / "figure-2.csv")
     for scheme in (cell.balls_in_bins, cell.b_min_sep):
         run = runs.b_min_sep(scheme.bands, scheme.min_sep, 16, 64)
-        assert around(run(scheme.sigma_upper), 4.0, Watch())[1] <= runs.DELTA
-        assert around(run(scheme.sigma_lower), 4.0, Watch())[0] >= runs.DELTA
+        assert around(run(scheme.sigma_upper), 4.0, Deadline())[1] <= runs.DELTA
+        assert around(run(scheme.sigma_lower), 4.0, Deadline())[0] >= runs.DELTA
         assert scheme.sigma_lower < scheme.sigma_upper < 1.25 * scheme.sigma_lower
     assert 0.0 < float(row["ratio_lower"]) < float(row["ratio_upper"]) < 1.0
     before = (output.directory / "cells.jsonl").read_bytes()
@@ -101,11 +101,11 @@ def test_interval_is_two_sided_and_open_without_time(figures: Any) -> None:
     """The sampled interval holds the draft's delta, but for 1e-6 and the draft's error of some percent."""
     runs = module("runs")
     mechanism = runs.b_min_sep(2, 16, 16, 64)(1.1)
-    lower, upper = runs.interval(mechanism, 4.0, Watch())
+    lower, upper = runs.interval(mechanism, 4.0, Deadline())
     draft = runs.draft_delta(mechanism, 4.0)
     assert 0.0 < 0.5 * lower < draft < 2.0 * upper < 1.0
     assert lower < upper <= (1.0 + runs.RATIO) * lower
-    assert runs.interval(mechanism, 4.0, Watch(seconds=0.0)) == (0.0, 1.0)
+    assert runs.interval(mechanism, 4.0, Deadline(seconds=0.0)) == (0.0, 1.0)
 
 
 def test_cells_survive_an_interruption(figures: Any, output: Output) -> None:
@@ -118,7 +118,7 @@ def test_cells_survive_an_interruption(figures: Any, output: Output) -> None:
     assert list(cells.kept(path)) == [first, second]
     search = cells.Search(bands=(2,), factors=(1,))
     places = [(16, 4.0), (16, 8.0)]
-    assert cells.solved(path, places, search, Watch(), 64) == [first, second]
+    assert cells.solved(path, places, search, Deadline(), 64) == [first, second]
 
 
 @pytest.mark.parametrize("line", ["nonsense", "{}", '{"format": "another"}', "[]"])
@@ -196,7 +196,7 @@ def test_production_table_says_what_was_bounded_and_what_it_took(
         assert float(row["failure_probability"]) == 1e-6
         assert float(row["naive_samples_per_second_and_core"]) > 0.0
     assert float(first["upper"]) < 1.0
-    assert second["tilts"] in ("", "naive (remove)", "naive (remove) + naive (add)", "naive (add) + naive (remove)")
+    assert second["proposals"] in ("", "naive (remove)", "naive (remove) + naive (add)", "naive (add) + naive (remove)")
 
 
 def test_production_case_is_that_of_section_7(figures: Any) -> None:
@@ -258,11 +258,11 @@ def test_limits_agree_with_exact_accounting(figures: Any, output: Output, monkey
     """Each interval fails with probability 1e-6."""
     limits = module("limits")
     monkeypatch.setattr(limits, "WIDTH", 0.4)
-    checks = limits.limit_checks(limits.LIMITS[2:3], Watch(), 30.0)
+    checks = limits.limit_checks(limits.LIMITS[2:3], Deadline(), 30.0)
     assert [check.holds for check in checks] == [True]
     monkeypatch.setattr(limits, "interval", lambda *args, **options: (0.0056, 0.0062))
     wrong = replace(limits.LIMITS[1], same=hs.Poisson(sampling_prob=0.02, steps=256))
-    right, check = limits.limit_checks([limits.LIMITS[1], wrong], Watch(), 30.0)
+    right, check = limits.limit_checks([limits.LIMITS[1], wrong], Deadline(), 30.0)
     assert right.holds
     assert not check.holds
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError
-from hockeystick.report.curves import judge
-from hockeystick.report.papers import Check, Output, _figures, _folders, available, reproduce
-from hockeystick.watch import Watch
+from hockeystick.reproduction.curves import judge
+from hockeystick.reproduction.papers import Check, Output, _figures, _folders, available, reproduce
 
 CHUA, FELDMAN = "chua-2024", "feldman-shenfeld-2025"
 FIGURES = {CHUA: [f"figure-{i}" for i in range(1, 8)], FELDMAN: [f"figure-{i}" for i in range(1, 5)]}
@@ -95,7 +95,7 @@ def test_claim_without_a_bound_on_its_side_is_refused(relation: str, sides: dict
 
 
 def test_every_printed_number_of_chua_is_confirmed_but_the_documented_ones(tmp_path: Path) -> None:
-    output = Recorder(tmp_path, Watch())
+    output = Recorder(tmp_path, Deadline())
     figures(CHUA)["numbers"](output)
     assert len(output.kept) == len(table(tmp_path / "numbers.csv")) == 38
     assert {(check.what, check.printed) for check in output.kept if not check.holds} == {
@@ -109,17 +109,17 @@ def test_every_printed_number_of_chua_is_confirmed_but_the_documented_ones(tmp_p
 
 def test_statements_about_k_participations_come_out(tmp_path: Path) -> None:
     module = figures(FELDMAN)["numbers"].__globals__
-    few, many, many_at_order_two = module["participations_checks"](Output(tmp_path, Watch()))
+    few, many, many_at_order_two = module["participations_checks"](Output(tmp_path, Deadline()))
     assert few.holds
     assert not many.holds
     assert many_at_order_two.holds
-    below_poisson = module["steps_checks"](Output(tmp_path, Watch()))
+    below_poisson = module["steps_checks"](Output(tmp_path, Deadline()))
     assert all(check.holds for check in below_poisson)
 
 
 def test_printed_decomposition_fails_in_the_add_direction_only(tmp_path: Path) -> None:
     module = figures(FELDMAN)["numbers"].__globals__
-    as_printed, corrected = module["one_step_checks"](Output(tmp_path, Watch()))
+    as_printed, corrected = module["one_step_checks"](Output(tmp_path, Deadline()))
     assert as_printed.printed == pytest.approx(0.000719, rel=1e-2)  # docs/theory: the formula at t=1, rate 1/2, eps=1
     assert as_printed.ours == pytest.approx(0.126936737506, rel=1e-9)  # Phi(-1/2) - e Phi(-3/2)
     assert "refuted" in as_printed.verdict
@@ -142,7 +142,7 @@ def check_sides(rows: list[dict[str, str]], whose: str) -> None:
 
 
 def test_reproduce_writes_a_figure_and_its_table(tmp_path: Path) -> None:
-    lines = list(reproduce(CHUA, "figure-2", tmp_path, Watch()))
+    lines = list(reproduce(CHUA, "figure-2", tmp_path, Deadline()))
     assert lines[0] == "chua-2024 figure-2"
     assert (tmp_path / CHUA / "figure-2.png").read_bytes().startswith(b"\x89PNG")
     rows = table(tmp_path / CHUA / "figure-2.csv")
@@ -155,7 +155,7 @@ def test_reproduce_writes_a_figure_and_its_table(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("paper", "name"), [(paper, name) for paper, names in FIGURES.items() for name in names])
 def test_every_figure_keeps_its_sides(paper: str, name: str, tmp_path: Path) -> None:
-    output = Output(tmp_path, Watch())
+    output = Output(tmp_path, Deadline())
     figures(paper)[name](output, points=3)
     assert (tmp_path / f"{name}.png").stat().st_size > 10_000
     rows = table(tmp_path / f"{name}.csv")

@@ -16,11 +16,11 @@ from scipy.stats import binomtest, norm
 
 import hockeystick as hs
 from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.deadline import Deadline
 from hockeystick.errors import VerificationError
 from hockeystick.pairs.registry import dominating_pair
-from hockeystick.report.curves import Axes, Curve, Series, publish_panels
-from hockeystick.report.papers import Output, _figures, _folders, available
-from hockeystick.watch import Watch
+from hockeystick.reproduction.curves import Axes, Curve, Series, publish_panels
+from hockeystick.reproduction.papers import Output, _figures, _folders, available
 
 PAPER = "schuchardt-kalinin-2026"
 FIGURES = [*(f"figure-{i}" for i in range(1, 7)), "methods", "gaps"]
@@ -55,7 +55,7 @@ def statements(figures: Any) -> ModuleType:
 
 @pytest.fixture
 def output(tmp_path: Path) -> Output:
-    return Output(tmp_path, Watch())
+    return Output(tmp_path, Deadline())
 
 
 def table(path: Path) -> list[dict[str, str]]:

@@ -2,10 +2,11 @@
 
 from bins_oracle import Truth
 
-from hockeystick.accountants.base import Accountant, Settings
+from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile
 from hockeystick.errors import UnsupportedError
 from hockeystick.pairs.base import DominatingPair
+from hockeystick.settings import Settings
 from hockeystick.strategies.matrix.base import Array
 from hockeystick.types import Direction, Side
 

@@ -11,13 +11,13 @@ from crossings import all_violations, violations
 from scipy.integrate import dblquad
 
 from hockeystick.accountants import direct
-from hockeystick.accountants.base import Settings
-from hockeystick.accountants.geometric_mean import geometric_mean_profile
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.grid import Resolution
+from hockeystick.moments.geometric_mean import geometric_mean_profile
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.bin_mixture import BinMixture
+from hockeystick.settings import Settings
 from hockeystick.strategies.banded_square_root import BandedSquareRoot
 from hockeystick.strategies.matrix.base import Array, Indices, StrategyMatrix
 from hockeystick.types import Direction, Kind, Side

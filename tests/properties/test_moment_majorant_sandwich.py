@@ -11,22 +11,22 @@ from moment_majorant_oracle import Truth, means_of, truth
 from scipy.stats import norm
 
 from hockeystick.accountants import direct
-from hockeystick.accountants.base import Settings
-from hockeystick.accountants.moment_majorant.common_factor import without_common
-from hockeystick.accountants.moment_majorant.enumeration import enumerated_moments, highest_order
-from hockeystick.accountants.moment_majorant.exact_gram import lowered_gram, raised_gram
-from hockeystick.accountants.moment_majorant.floor import floor_of
-from hockeystick.accountants.moment_majorant.majorant import majorant_profile
 from hockeystick.accountants.registry import accountant
 from hockeystick.bounds import Bound
+from hockeystick.deadline import Deadline
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.grid import Resolution
+from hockeystick.moments.common_factor import without_common
+from hockeystick.moments.enumeration import enumerated_moments, highest_order
+from hockeystick.moments.exact_gram import lowered_gram, raised_gram
+from hockeystick.moments.majorant.floor import floor_of
+from hockeystick.moments.majorant.majorant import majorant_profile
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.bin_mixture import BinMixture
+from hockeystick.settings import Settings
 from hockeystick.strategies.matrix.base import Array
 from hockeystick.strategies.matrix.dense import DenseMatrix
 from hockeystick.types import Direction, Kind, Side
-from hockeystick.watch import Watch
 
 METHODS = ("moment_majorant", "moment_majorant_cells")
 CHUNKS, MECHANISMS = 10, 200
@@ -202,7 +202,7 @@ def test_the_truth_lies_between_polynomials(chunk: int) -> None:
             degree = highest_order(gram, largest) // 2 * 2
             if degree < 2:
                 continue
-            moments = without_common(enumerated_moments(gram, degree, watch=Watch()), gram)
+            moments = without_common(enumerated_moments(gram, degree, deadline=Deadline()), gram)
             variance = float(Fraction(gram.scale) * Fraction(gram.common))
             floor = floor_of(gram) if number % 2 else 0.0
             profile = majorant_profile(moments, variance, direction, side, degrees=[degree], floor=floor)

@@ -26,14 +26,14 @@ from monte_carlo_oracle import (
 )
 
 import hockeystick as hs
-from hockeystick.accountants.base import Settings
-from hockeystick.accountants.monte_carlo import pilot
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.bounds import Bound
 from hockeystick.errors import BudgetExceededError, UnsupportedError
 from hockeystick.laws.grid import Resolution
+from hockeystick.monte_carlo import pilots as pilot
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.registry import dominating_pair
+from hockeystick.settings import Settings
 from hockeystick.types import Direction, Kind, Side
 
 FAILURE = 1e-9
@@ -210,10 +210,10 @@ SAMPLERS = {
 }
 
 
-def bounds_of(pair: DominatingPair, epsilon: float, seed: int, watch: hs.Watch) -> Iterator[Bound]:
+def bounds_of(pair: DominatingPair, epsilon: float, seed: int, deadline: hs.Deadline) -> Iterator[Bound]:
     """Of every accountant and side that applies; the slow ones, which have a test of their own, are left out."""
     options = hs.MonteCarlo(seed=seed, ratio=1.0, failure_probability=FAILURE)
-    sampled = Settings(watch=watch, question=hs.Question(epsilon=epsilon), monte_carlo=options)
+    sampled = Settings(deadline=deadline, question=hs.Question(epsilon=epsilon), monte_carlo=options)
     quick = Settings(resolution=Resolution(nodes_per_unit=20, smallest_delta=1e-8))
     for one in ACCOUNTANTS.values():
         for side in one.sides:
@@ -234,8 +234,8 @@ def check(case: Case, seed: int) -> tuple[list[str], Counter[str]]:
     least = max(one.value - one.error for found in truths.values() for one in found)
     wrong, seen = [], Counter({"mechanisms": 1})
     closest: dict[Side, float] = {}
-    watch = hs.Watch() if least > SMALLEST_ASKED else hs.Watch(seconds=SECONDS)
-    for bound in bounds_of(pair, epsilon, seed, watch):
+    deadline = hs.Deadline() if least > SMALLEST_ASKED else hs.Deadline(seconds=SECONDS)
+    for bound in bounds_of(pair, epsilon, seed, deadline):
         name = f"{bound.method} {bound.side.value} of {case.mechanism} at {epsilon}"
         if bound.side is Side.UPPER:
             seen[f"upper {bound.kind.value}"] += 1

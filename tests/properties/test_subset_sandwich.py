@@ -14,12 +14,12 @@ from subset_oracle import Choices, adaptive_delta, cyclic_truth, exceedances, po
 
 import hockeystick as hs
 from hockeystick.accountants import direct
-from hockeystick.accountants.base import Settings
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.laws.grid import Resolution
 from hockeystick.pairs.cyclic_subsets import CyclicSubsets
 from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.pairs.subset_mixture import SubsetMixture
+from hockeystick.settings import Settings
 from hockeystick.strategies.matrix.base import Array, StrategyMatrix
 from hockeystick.strategies.matrix.dense import DenseMatrix
 from hockeystick.types import Direction, Kind, Side

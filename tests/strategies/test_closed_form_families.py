@@ -9,10 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.strategies.banded_inverse_square_root import (
-    BandedInverseSquareRoot,
-    inverse_square_root_coefficients,
-)
+from hockeystick.strategies.banded_inverse_square_root import BandedInverseSquareRoot, inverse_square_root_coefficients
 from hockeystick.strategies.banded_square_root import BandedSquareRoot
 from hockeystick.strategies.base import StrategySpec
 from hockeystick.strategies.binary_tree import BinaryTree

@@ -5,52 +5,14 @@ the pair to one profile for each direction. ``docs/how-to/add-an-accountant.md``
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from hockeystick.accountants.monte_carlo.options import MonteCarlo
-from hockeystick.bounds import Bound, Profile, Question
+from hockeystick.bounds import Bound, Profile
 from hockeystick.errors import InvalidInputError, UnsupportedError
-from hockeystick.laws.grid import Resolution
 from hockeystick.pairs.base import DominatingPair
+from hockeystick.settings import Settings
 from hockeystick.types import Direction, Kind, Side
-from hockeystick.watch import Watch
-
-DEFAULT_EFFORT = 10.0
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How hard to work. Nothing here can make a bound wrong, only loose or slow.
-
-    Attributes:
-        resolution: grids of the law engine; its ``smallest_delta`` also tells every accountant where the bound
-            has to be good.
-        watch: the time that is left and the place to report progress.
-        question: the one number that is asked for, or None for the whole profile. Monte Carlo accountants then
-            promise that number alone, which takes fewer samples.
-        monte_carlo: how they may work; None where they are not allowed.
-        effort: seconds that an accountant may plan for one side, by estimates that do not depend on the machine: the
-            same effort gives the same bound everywhere.
-    """
-
-    resolution: Resolution = field(default_factory=Resolution)
-    watch: Watch = field(default_factory=Watch)
-    question: Question | None = None
-    monte_carlo: MonteCarlo | None = None
-    effort: float = DEFAULT_EFFORT
-
-    @property
-    def kinds(self) -> tuple[Kind, ...]:
-        """The kinds of bounds that are allowed."""
-        return (Kind.DETERMINISTIC,) if self.monte_carlo is None else (Kind.DETERMINISTIC, Kind.MONTE_CARLO)
-
-    def confidence(self, kind: Kind) -> float:
-        """The confidence of a bound of this kind."""
-        if kind is Kind.DETERMINISTIC or self.monte_carlo is None:
-            return 1.0
-        return 1.0 - self.monte_carlo.failure_probability
-
 
 Analysis = Callable[[Any, Side, Settings], Mapping[Direction, Profile]]
 """From a pair of the registered type to its profiles on the asked side; may raise UnsupportedError."""

@@ -24,16 +24,17 @@ from math import sqrt
 
 import numpy as np
 
-from hockeystick.accountants.base import Accountant, Settings
+from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.direct import law_profiles
-from hockeystick.accountants.geometric_mean import geometric_mean_profile
 from hockeystick.bounds import Profile
 from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Array, Law
 from hockeystick.laws.operations import Tick, average, compose, mix, weighted
 from hockeystick.laws.profile import law_delta, smallest_epsilon
+from hockeystick.moments.geometric_mean import geometric_mean_profile
 from hockeystick.pairs.bin_mixture import BinMixture
+from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
 
 SEARCH_NODES = 12
@@ -154,7 +155,7 @@ def _best(
 
 def comparison_profiles(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
     """Both directions of the pair's profile, on the asked side; the add direction also by the geometric mean."""
-    resolution, tick = settings.resolution, settings.watch.tick
+    resolution, tick = settings.resolution, settings.deadline.tick
 
     def law_of(candidate: int, resolution: Resolution) -> Law:
         if side is Side.UPPER:

@@ -4,7 +4,7 @@ Poisson sampling is ``power(T)`` of the thinned Gaussian law, random allocation 
 independent epochs a further ``power``. k-of-t allocation is bounded from above by splitting the steps at random into
 k blocks and visiting each block once (feldman-shenfeld-2025, Lemma 3.11, with blocks that differ by one step when k
 does not divide t), and from below by 1-of-t (more visits are worse, Lemma 4.2). Correlated noise whose columns do not
-overlap within the steps of one example is a composition again: see :mod:`hockeystick.accountants.orthogonal_columns`.
+overlap within the steps of one example is a composition again: see :mod:`hockeystick.windows.orthogonal_columns`.
 
 Upper laws are spreads of the true likelihood ratio and lower laws contractions, so both directions err on the asked
 side (docs/theory/laws.md). Cost: O(log(steps)) projections of O(nodes^2) each.
@@ -16,8 +16,7 @@ from math import log2
 
 import numpy as np
 
-from hockeystick.accountants.base import Accountant, Settings
-from hockeystick.accountants.orthogonal_columns import orthogonal_profiles, why_columns_overlap
+from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile
 from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.law import Law, point_mass_at_one
@@ -30,18 +29,20 @@ from hockeystick.pairs.cyclic_subsets import CyclicSubsets
 from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.pairs.mixture_steps import MixtureSteps
 from hockeystick.pairs.subset_mixture import SubsetMixture
+from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
+from hockeystick.windows.orthogonal_columns import orthogonal_profiles, why_columns_overlap
 
 
 def independent_steps_law(pair: IndependentSteps, side: Side, settings: Settings) -> Law:
     """The law of Poisson-subsampled steps (chua-2024, section 3)."""
     step = thin(gaussian_law(pair.noise_multiplier, 1.0, side, settings.resolution), pair.sampling_prob)
-    return power(step, pair.steps, settings.resolution, tick=settings.watch.tick)
+    return power(step, pair.steps, settings.resolution, tick=settings.deadline.tick)
 
 
 def averaged_steps_law(pair: AveragedSteps, side: Side, settings: Settings) -> Law:
     """The law of random allocation; for k-of-t a bound on the asked side, exact for k = 1."""
-    resolution, tick = settings.resolution, settings.watch.tick
+    resolution, tick = settings.resolution, settings.deadline.tick
     step = gaussian_law(pair.noise_multiplier, 1.0, side, resolution)
     if side is Side.LOWER:
         epoch = average(step, pair.bins, resolution, tick=tick)
@@ -56,7 +57,7 @@ def averaged_steps_law(pair: AveragedSteps, side: Side, settings: Settings) -> L
 
 def mixture_steps_law(pair: MixtureSteps, side: Side, settings: Settings) -> Law:
     """The law of independent steps that are mixtures of Gaussians; equal steps are powered (subsets/mixtures.md)."""
-    resolution, tick = settings.resolution, settings.watch.tick
+    resolution, tick = settings.resolution, settings.deadline.tick
     whole: Law | None = None
     for step, count in pair.distinct_steps.items():
         law = any_mixture_law(

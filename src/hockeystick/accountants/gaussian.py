@@ -7,10 +7,11 @@ certify always has an answer. Exact when the batches are public anyway: then it 
 
 from collections.abc import Mapping
 
-from hockeystick.accountants.base import Accountant, Settings
+from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.pairs.base import DominatingPair
+from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
 
 

@@ -22,16 +22,17 @@ from typing import Any
 
 import numpy as np
 
-from hockeystick.accountants.base import Accountant, Settings
-from hockeystick.accountants.column_entries import Entries, entries_of, why_too_many
-from hockeystick.accountants.windows import MOST_STEPS, best_windows, in_windows, window_law, window_sizes
+from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile
 from hockeystick.laws.law import Array
 from hockeystick.laws.profile import law_delta
 from hockeystick.pairs.cyclic_subsets import CyclicSubsets
 from hockeystick.pairs.subset_mixture import SubsetMixture
+from hockeystick.settings import Settings
 from hockeystick.strategies.matrix.base import Indices
 from hockeystick.types import Direction, Side
+from hockeystick.windows.column_entries import Entries, entries_of, why_too_many
+from hockeystick.windows.windows import MOST_STEPS, best_windows, in_windows, window_law, window_sizes
 
 SHORTEST = 1e-100
 """Windows with shorter sums of columns are left out: squares near the end of the range of doubles lose digits."""
@@ -65,7 +66,7 @@ def statistic_shifts(entries: Entries, size: int) -> Array:
 
 
 def _analyse(pair: SubsetMixture | CyclicSubsets, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
-    entries = entries_of(pair.matrix, steps_in_play(pair), settings.watch)
+    entries = entries_of(pair.matrix, steps_in_play(pair), settings.deadline)
     sizes = window_sizes(entries.entries.shape[1], entries.overlap)
     candidates = [statistic_shifts(entries, size) for size in sizes]
     prob, sigma = pair.sampling_prob, pair.noise_multiplier

@@ -26,13 +26,14 @@ from math import log, sqrt
 import numpy as np
 from scipy.special import ndtr
 
-from hockeystick.accountants.base import Accountant, Settings
+from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.law import MAX_RATIO, UNIT_ROUNDOFF, Array, Law, lower_law
 from hockeystick.laws.operations import Tick, power
 from hockeystick.laws.profile import law_delta
 from hockeystick.pairs.averaged_steps import AveragedSteps
+from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
 
 MOST_STEPS = 1_000_000
@@ -124,7 +125,7 @@ class Sums:
 
 def additive_law(pair: AveragedSteps, settings: Settings) -> Law:
     """The lower law of S in one epoch, from the ratios of its cells."""
-    tick = settings.watch.tick
+    tick = settings.deadline.tick
     window = max(settings.resolution.smallest_delta * WINDOW, SMALLEST_WINDOW)
     masses = score_masses(pair)
     sums = Sums(masses, LEVEL_ERROR, np.zeros(2)).times(pair.participations, window, tick)
@@ -156,7 +157,7 @@ def _profile(pair: AveragedSteps, law: Law | None, direction: Direction) -> Prof
 def _analyse(pair: AveragedSteps, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
     law = None
     if pair.bins <= MOST_STEPS and not pair.batches_are_public:
-        law = power(additive_law(pair, settings), pair.epochs, settings.resolution, tick=settings.watch.tick)
+        law = power(additive_law(pair, settings), pair.epochs, settings.resolution, tick=settings.deadline.tick)
     return {direction: _profile(pair, law, direction) for direction in Direction}
 
 

@@ -1,28 +1,30 @@
 """All accountants: one line each."""
 
 from hockeystick.accountants import (
-    analytic,
-    bin_renyi,
     comparison,
-    conditional_composition,
-    decomposition,
     direct,
-    dong_chen_ozgur,
     gaussian,
     linear_statistic,
     projection,
-    renyi,
-    shuffle_clones,
     shuffle_thresholds,
-    shuffled_tree,
     split_noise,
 )
+from hockeystick.accountants import moment_majorant as moment_majorant
+from hockeystick.accountants import moment_majorant_cells as moment_majorant_cells
+from hockeystick.accountants import monte_carlo as monte_carlo
 from hockeystick.accountants.base import Accountant
-from hockeystick.accountants.mmcc import accountant as mmcc
-from hockeystick.accountants.mmcc import generalized as generalized_mmcc
-from hockeystick.accountants.moment_majorant import accountant as moment_majorant
-from hockeystick.accountants.moment_majorant import cells as moment_majorant_cells
-from hockeystick.accountants.monte_carlo import accountant as monte_carlo
+from hockeystick.accountants.published import (
+    analytic,
+    bin_renyi,
+    conditional_composition,
+    decomposition,
+    dong_chen_ozgur,
+    renyi,
+    shuffle_clones,
+    shuffled_tree,
+)
+from hockeystick.accountants.published import generalized_mmcc as generalized_mmcc
+from hockeystick.accountants.published import mmcc as mmcc
 from hockeystick.errors import InvalidInputError
 
 ACCOUNTANTS: dict[str, Accountant] = {

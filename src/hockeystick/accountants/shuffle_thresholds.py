@@ -24,13 +24,14 @@ from math import exp, log, sqrt
 import numpy as np
 from scipy.special import log_ndtr
 
-from hockeystick.accountants.base import Accountant, Settings
+from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.law import MAX_RATIO, UNIT_ROUNDOFF, Array, Law, lower_law
 from hockeystick.laws.operations import power
 from hockeystick.laws.profile import law_delta
 from hockeystick.pairs.shuffled_batches import ShuffledBatches
+from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
 
 WITH, WITHOUT = 2.0, 1.0
@@ -137,7 +138,7 @@ def _profile(pair: ShuffledBatches, law: Law | None, direction: Direction) -> Pr
 def _analyse(pair: ShuffledBatches, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
     law = epoch_law(pair) if pair.epochs > 1 else None
     if law is not None:
-        law = power(law, pair.epochs, settings.resolution, tick=settings.watch.tick)
+        law = power(law, pair.epochs, settings.resolution, tick=settings.deadline.tick)
     return {direction: _profile(pair, law, direction) for direction in Direction}
 
 

@@ -24,18 +24,19 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from hockeystick.accountants.base import Accountant, Settings
-from hockeystick.accountants.column_entries import MOST_ENTRIES, Entries, entries_of, too_many, why_too_many
-from hockeystick.accountants.windows import MOST_STEPS, best_windows, in_windows, window_law, window_sizes
+from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.law import Array
 from hockeystick.laws.profile import law_delta
 from hockeystick.pairs.cyclic_subsets import CyclicSubsets
 from hockeystick.pairs.subset_mixture import SubsetMixture
+from hockeystick.settings import Settings
 from hockeystick.strategies import StrategyMatrix
 from hockeystick.strategies.matrix.base import Indices
 from hockeystick.types import Direction, Side
+from hockeystick.windows.column_entries import MOST_ENTRIES, Entries, entries_of, too_many, why_too_many
+from hockeystick.windows.windows import MOST_STEPS, best_windows, in_windows, window_law, window_sizes
 
 _KNOWN: "WeakKeyDictionary[StrategyMatrix, dict[int, list[Array]]]" = WeakKeyDictionary()
 """Shifts do not depend on the noise, the rate or delta, so searches over those need them once; by number of groups."""
@@ -98,7 +99,7 @@ def _candidates(pair: SubsetMixture | CyclicSubsets, settings: Settings) -> list
         groups = _read(pair, settings)
         found = []
         for size in window_sizes(groups[0].entries.shape[1], groups[0].overlap):
-            settings.watch.tick()
+            settings.deadline.tick()
             found.append(worst_windows([split_shifts(entries, size) for entries in groups]))
         known[pair.groups] = found
     return known[pair.groups]
@@ -108,7 +109,7 @@ def _read(pair: SubsetMixture | CyclicSubsets, settings: Settings) -> list[Entri
     """The entries of each group. Raises UnsupportedError when they are too many for memory."""
     groups, count = [], 0
     for steps in groups_in_play(pair):
-        groups.append(entries_of(pair.matrix, steps, settings.watch))
+        groups.append(entries_of(pair.matrix, steps, settings.deadline))
         count += groups[-1].entries.nnz
         if count > MOST_ENTRIES:
             raise too_many()

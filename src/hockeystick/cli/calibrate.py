@@ -28,7 +28,7 @@ def command(
 ) -> None:
     """Find the smallest noise multiplier that is certified for the plan's target, and write the certificate."""
     from hockeystick.bounds import Question
-    from hockeystick.calibration import calibrate_and_certify, check_target
+    from hockeystick.calibration.search import calibrate_and_certify, check_target
     from hockeystick.files import check_writable
     from hockeystick.plan import Plan
 
@@ -42,15 +42,15 @@ def command(
     common.check_method(method)
     mechanism = loaded.mechanism()
     options = sampling.monte_carlo_options(allow, failure_probability, seed, evidence, backend, address, workers)
-    with options as monte_carlo, common.working("calibrating", budget, mechanism) as watch:
+    with options as monte_carlo, common.working("calibrating", budget, mechanism) as deadline:
         certificate = calibrate_and_certify(
-            mechanism, epsilon=target, delta=at, method=method, watch=watch, monte_carlo=monte_carlo
+            mechanism, epsilon=target, delta=at, method=method, deadline=deadline, monte_carlo=monte_carlo
         )
     common.say_of_sampling(certificate, allowed=monte_carlo is not None)
     certificate.save(path)
     if json:
         common.emit_json(
-            common.claim_json(certificate, watch.elapsed())
+            common.claim_json(certificate, deadline.elapsed())
             | {"target": {"epsilon": target, "delta": at}, "certificate": path}
         )
     else:

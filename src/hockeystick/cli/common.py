@@ -13,11 +13,11 @@ import typer
 from hockeystick.errors import InvalidInputError, shortened
 
 if TYPE_CHECKING:
-    from hockeystick.accountants.monte_carlo.options import MonteCarlo
     from hockeystick.certificate import Certificate
+    from hockeystick.deadline import Deadline
     from hockeystick.mechanism import Mechanism
     from hockeystick.plan import Plan
-    from hockeystick.watch import Watch
+    from hockeystick.settings import MonteCarlo
 
 PlanPath = Annotated[str, typer.Argument(metavar="PLAN", help="Plan file (TOML or JSON).", show_default=False)]
 # Numbers arrive as text, so that one that cannot be read gets our own sentence.
@@ -113,13 +113,13 @@ def check_method(name: str | None) -> None:
 
 
 @contextmanager
-def working(task: str, budget: str, mechanism: "Mechanism | None" = None) -> Iterator["Watch"]:
-    """A watch for one command, started when the kernels are compiled and the strategy of the mechanism is found.
+def working(task: str, budget: str, mechanism: "Mechanism | None" = None) -> Iterator["Deadline"]:
+    """A deadline for one command, started when the kernels are compiled and the strategy of the mechanism is found.
 
     Shows on stderr what takes longer than a second.
     """
-    from hockeystick.certification import check_budget
-    from hockeystick.watch import Watch
+    from hockeystick.certification.schedule import check_budget
+    from hockeystick.deadline import Deadline
 
     seconds = check_budget(number("--budget", budget))
     if mechanism is not None:
@@ -132,9 +132,9 @@ def working(task: str, budget: str, mechanism: "Mechanism | None" = None) -> Ite
         from hockeystick.accountants.warm_up import warm_up
 
         warm_up(mechanism)
-    watch = Watch(seconds=seconds)
-    with _progress(task, watch):
-        yield watch
+    deadline = Deadline(seconds=seconds)
+    with _progress(task, deadline):
+        yield deadline
 
 
 def certify_and_report(
@@ -150,22 +150,22 @@ def certify_and_report(
 ) -> None:
     """What ``epsilon`` and ``delta`` do once they know their mechanism and their question."""
     from hockeystick.bounds import Question
-    from hockeystick.certification import certify
+    from hockeystick.certification.schedule import certify
     from hockeystick.files import check_writable
 
     Question(delta=delta, epsilon=epsilon)  # refuses bad numbers and names before anything is compiled
     check_method(method)
     if out is not None:
         check_writable(out)
-    with sampling as monte_carlo, working("certifying", budget, mechanism) as watch:
+    with sampling as monte_carlo, working("certifying", budget, mechanism) as deadline:
         certificate = certify(
-            mechanism, delta=delta, epsilon=epsilon, method=method, watch=watch, monte_carlo=monte_carlo
+            mechanism, delta=delta, epsilon=epsilon, method=method, deadline=deadline, monte_carlo=monte_carlo
         )
     say_of_sampling(certificate, allowed=monte_carlo is not None)
     if out is not None:
         certificate.save(out)
     if json:
-        emit_json(claim_json(certificate, watch.elapsed()))
+        emit_json(claim_json(certificate, deadline.elapsed()))
     else:
         emit(str(certificate))
 
@@ -222,10 +222,10 @@ def _say_if_slow(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def _progress(task: str, watch: "Watch") -> Iterator[None]:
+def _progress(task: str, deadline: "Deadline") -> Iterator[None]:
     """A bar of the used budget on a terminal, a line on anything else, after QUIET_SECONDS."""
     if not sys.stderr.isatty():
-        with _say_if_slow(f"{task}, at most {watch.seconds:g} s"):
+        with _say_if_slow(f"{task}, at most {deadline.seconds:g} s"):
             yield
         return
     from rich.console import Console
@@ -233,16 +233,16 @@ def _progress(task: str, watch: "Watch") -> Iterator[None]:
 
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[done]} steps"))
     bar = Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
-    handle = bar.add_task(f"{task} (budget)", total=watch.seconds, done=0)
+    handle = bar.add_task(f"{task} (budget)", total=deadline.seconds, done=0)
 
     def show(ticks: int) -> None:
-        if watch.elapsed() < QUIET_SECONDS:
+        if deadline.elapsed() < QUIET_SECONDS:
             return
         if not bar.live.is_started:
             bar.start()
-        bar.update(handle, completed=min(watch.elapsed(), watch.seconds), done=ticks)
+        bar.update(handle, completed=min(deadline.elapsed(), deadline.seconds), done=ticks)
 
-    watch.on_tick = show
+    deadline.on_tick = show
     try:
         yield
     finally:

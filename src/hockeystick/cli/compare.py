@@ -25,7 +25,7 @@ def command(
     json: common.JsonOption = False,
 ) -> None:
     """Bound epsilon by every accountant there is for a plan."""
-    from hockeystick.certification import compare
+    from hockeystick.certification.schedule import compare
     from hockeystick.plan import Plan
     from hockeystick.report.table import comparison_json, comparison_table
 
@@ -37,8 +37,8 @@ def command(
 
         check_plot_path(plot)
     options = sampling.monte_carlo_options(allow, failure_probability, seed, evidence, backend, address, workers)
-    with options as monte_carlo, common.working("comparing", budget, mechanism) as watch:
-        outcomes = compare(mechanism, delta=at, watch=watch, monte_carlo=monte_carlo)
+    with options as monte_carlo, common.working("comparing", budget, mechanism) as deadline:
+        outcomes = compare(mechanism, delta=at, deadline=deadline, monte_carlo=monte_carlo)
     if plot is not None:
         from hockeystick.report.plot import plot_comparison
 

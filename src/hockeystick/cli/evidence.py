@@ -9,11 +9,11 @@ from hockeystick.cli import common
 from hockeystick.errors import EvidenceError, InvalidInputError, VerificationError, shortened
 
 if TYPE_CHECKING:
-    from hockeystick.accountants.monte_carlo.claim import RunClaim
-    from hockeystick.accountants.monte_carlo.run import Run
     from hockeystick.certificate import Certificate
     from hockeystick.evidence import EvidenceStore, Redrawn, RunSummary
     from hockeystick.mechanism import Mechanism
+    from hockeystick.monte_carlo.claim import RunClaim
+    from hockeystick.monte_carlo.runs import Run
 
 app = typer.Typer(help="Stored Monte Carlo evidence: list, show, merge, verify, prune.", rich_markup_mode=None)
 
@@ -30,13 +30,13 @@ def list_(file: StorePath, json: common.JsonOption = False) -> None:
     if json:
         common.emit_json({"runs": [_run_json(one) for one in summaries]})
         return
-    rows = [("run", "about", "direction", "tilt", "chunks", "samples", "stored")]
+    rows = [("run", "about", "direction", "proposal", "chunks", "samples", "stored")]
     rows += [
         (
             one.key[:12],
             one.label or "-",
             one.run.direction.value,
-            one.run.tilt,
+            one.run.proposal,
             str(one.chunks),
             str(one.chunks * one.run.chunk_size),
             one.created_at,
@@ -115,15 +115,15 @@ def verify(
     mechanism = None if claim is None else claim.mechanism
     if plan is not None:
         mechanism = common.mechanism_with_noise(Plan.load(plan), noise_multiplier)
-    with EvidenceStore.open(file, read_only=True) as store, common.working("verifying", budget, mechanism) as watch:
+    with EvidenceStore.open(file, read_only=True) as store, common.working("verifying", budget, mechanism) as deadline:
         health = store.check()
         redrawn = None
         if mechanism is not None:
-            redrawn = _redraw(store, mechanism, claimed, how_many, watch)
+            redrawn = _redraw(store, mechanism, claimed, how_many, deadline)
     if json:
         content = {"intact": True, "runs": health.runs, "chunks": health.chunks, "gaps": health.gaps}
         again = None if redrawn is None else [_redrawn_json(one) for one in redrawn]
-        common.emit_json(content | {"redrawn": again, "seconds": round(watch.elapsed(), 4)})
+        common.emit_json(content | {"redrawn": again, "seconds": round(deadline.elapsed(), 4)})
         return
     common.emit(f"intact: {_counted(health.runs, health.chunks)}, all digests match")
     for key, place in health.gaps.items():
@@ -167,13 +167,13 @@ def prune(
 
 
 def _redraw(
-    store: "EvidenceStore", mechanism: "Mechanism", claimed: "Sequence[RunClaim] | None", how_many: int, watch: Any
+    store: "EvidenceStore", mechanism: "Mechanism", claimed: "Sequence[RunClaim] | None", how_many: int, deadline: Any
 ) -> "list[Redrawn]":
     """Draw chunks again: of the runs of a certificate, which have to be there, or of all that are about a plan."""
     import numpy as np
 
-    from hockeystick.accountants.monte_carlo.run import fingerprint
     from hockeystick.evidence import redraw, sampled_family
+    from hockeystick.monte_carlo.runs import fingerprint
     from hockeystick.pairs.registry import dominating_pair
 
     pair = dominating_pair(mechanism)
@@ -184,7 +184,7 @@ def _redraw(
             raise InvalidInputError("The plan's mechanism is not what any run of this store is about.")
     else:
         runs = [_present(store, one) for one in claimed]
-    return redraw(store, pair, runs, how_many, np.random.default_rng(), watch)
+    return redraw(store, pair, runs, how_many, np.random.default_rng(), deadline)
 
 
 def _present(store: "EvidenceStore", claimed: "RunClaim") -> "Run":
@@ -229,7 +229,7 @@ def _run_json(summary: "RunSummary") -> dict[str, Any]:
         "key": summary.key,
         "about": summary.label,
         "direction": run.direction.value,
-        "tilt": run.tilt,
+        "proposal": run.proposal,
         "chunks": summary.chunks,
         "without_gap": summary.prefix,
         "chunk_size": run.chunk_size,
@@ -265,7 +265,7 @@ def _run_text(run: dict[str, Any]) -> str:
         f"run {run['key']}",
         f"  about         {run['about'] or '-'}",
         f"  subject       {run['subject']}",
-        f"  samples       {run['direction']}, {run['tilt']}{parameters}",
+        f"  samples       {run['direction']}, {run['proposal']}{parameters}",
         f"  seed          {run['seed']} (kernels {run['kernels']})",
         f"  chunks        {run['without_gap']} of {run['chunk_size']} samples without a gap{waiting}",
         f"  stored        {run['stored']} by hockeystick {run['hockeystick_version']}",

@@ -14,14 +14,14 @@ MESSAGE = "Interrupted; no file was left half written."
 _seen = False
 
 
-def watch() -> None:
+def start() -> None:
     """Remember interruptions from now on; where somebody chose to ignore them, they stay ignored."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
 
 
 def seen() -> bool:
-    """Whether this process was interrupted since ``watch``."""
+    """Whether this process was interrupted since ``start``."""
     return _seen
 
 

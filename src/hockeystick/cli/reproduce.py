@@ -13,12 +13,12 @@ def command(
     out: Annotated[str, typer.Option("--out", help="Directory for PNG and CSV files.")] = "reproduced",
 ) -> None:
     """Recompute a paper's figures (PNG and CSV) and printed numbers (table with verdicts)."""
-    from hockeystick.report.papers import available, reproduce
+    from hockeystick.reproduction.papers import available, reproduce
 
     if paper is None:
         for key, figures in available().items():
             common.emit(f"{key}: {', '.join(figures)}")
         return
-    with common.working("reproducing", "1e6") as watch:
-        for line in reproduce(paper, figure, out, watch):
+    with common.working("reproducing", "1e6") as deadline:
+        for line in reproduce(paper, figure, out, deadline):
             common.emit(line)

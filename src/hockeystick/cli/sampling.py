@@ -11,10 +11,10 @@ from hockeystick.cli.common import number
 from hockeystick.errors import InvalidInputError, shortened
 
 if TYPE_CHECKING:
-    from hockeystick.accountants.monte_carlo.ledger import Ledger
-    from hockeystick.accountants.monte_carlo.options import MonteCarlo
     from hockeystick.evidence import EvidenceStore
     from hockeystick.execution.base import ChunkExecutor
+    from hockeystick.monte_carlo.ledger import Ledger
+    from hockeystick.settings import MonteCarlo
 
 AllowOption = Annotated[
     str | None,
@@ -90,7 +90,7 @@ def monte_carlo_options(
     if not check_allowed(allow, others | {"--backend": backend, "--address": address, "--workers": workers}):
         yield None
         return
-    from hockeystick.accountants.monte_carlo.options import DEFAULT_FAILURE, MonteCarlo
+    from hockeystick.settings import DEFAULT_FAILURE, MonteCarlo
 
     failure = DEFAULT_FAILURE if failure_probability is None else number("--failure-probability", failure_probability)
     start = None if seed is None else whole_number("--seed", seed)
@@ -101,7 +101,7 @@ def monte_carlo_options(
 
 @contextmanager
 def _ledger(evidence: str | None) -> Iterator["Ledger"]:
-    from hockeystick.accountants.monte_carlo.ledger import MemoryLedger
+    from hockeystick.monte_carlo.ledger import MemoryLedger
 
     if evidence is None:
         yield MemoryLedger()

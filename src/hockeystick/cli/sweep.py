@@ -38,9 +38,9 @@ def command(
     json: common.JsonOption = False,
 ) -> None:
     """Certify every combination of a grid; what an earlier run has in the output file is not computed again."""
-    from hockeystick.accountants.monte_carlo.options import DEFAULT_FAILURE
-    from hockeystick.certification import check_budget
+    from hockeystick.certification.schedule import check_budget
     from hockeystick.files import check_writable
+    from hockeystick.settings import DEFAULT_FAILURE
     from hockeystick.sweep import Sweep, certifier, run_sweep
 
     seconds = check_budget(common.number("--budget", budget))

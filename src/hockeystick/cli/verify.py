@@ -23,7 +23,7 @@ def command(
 ) -> None:
     """Recompute the bounds of a certificate and compare; exit code 1 if they do not follow."""
     from hockeystick.certificate import Certificate, interval_text
-    from hockeystick.certification import verify
+    from hockeystick.certification.schedule import verify
     from hockeystick.errors import InvalidInputError, VerificationError
 
     claimed = Certificate.load(certificate)
@@ -34,11 +34,11 @@ def command(
     with (
         sampling.chosen_executor(backend, address, workers) as executor,
         sampling.opened(evidence) as store,
-        common.working("verifying", budget, claimed.mechanism) as watch,
+        common.working("verifying", budget, claimed.mechanism) as deadline,
     ):
-        found = verify(claimed, watch=watch, evidence=store, executor=executor)
+        found = verify(claimed, deadline=deadline, evidence=store, executor=executor)
     if json:
-        common.emit_json({"verified": True} | common.claim_json(found, watch.elapsed()))
+        common.emit_json({"verified": True} | common.claim_json(found, deadline.elapsed()))
     else:
         common.emit(str(claimed))
         common.emit(f"verified: recomputed {interval_text(found.bounds)}")

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hockeystick.accountants.monte_carlo.families import FAMILIES, family_of
-from hockeystick.accountants.monte_carlo.run import KERNELS, Chunk, Run, fingerprint, run_chunk
-from hockeystick.accountants.monte_carlo.tilt import Family, Tilt
-from hockeystick.accountants.monte_carlo.verification import check_nodes, compare
+from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError, UnsupportedError, VerificationError
 from hockeystick.evidence.rows import short
 from hockeystick.evidence.store import EvidenceStore
+from hockeystick.monte_carlo.families import FAMILIES, family_of
+from hockeystick.monte_carlo.proposals import Family, Proposal
+from hockeystick.monte_carlo.runs import KERNELS, Chunk, Run, fingerprint, run_chunk
+from hockeystick.monte_carlo.verification import check_nodes, compare
 from hockeystick.pairs.base import DominatingPair
-from hockeystick.watch import Watch
 
 Cells = tuple[NDArray[np.int64], NDArray[np.int64]]
 """Places along one coordinate, and how many samples are there."""
@@ -41,11 +41,11 @@ def redraw(
     runs: Sequence[Run],
     how_many: int,
     rng: np.random.Generator,
-    watch: Watch | None = None,
+    deadline: Deadline | None = None,
 ) -> list[Redrawn]:
-    """:func:`recheck` for several runs about one pair, which their tilts are built from.
+    """:func:`recheck` for several runs about one pair, which their proposals are built from.
 
-    Raises: what :func:`recheck` raises; VerificationError for a run that is about another pair or has a tilt that
+    Raises: what :func:`recheck` raises; VerificationError for a run that is about another pair or has a proposal that
         this one does not have; UnsupportedError for a pair that nobody samples.
     """
     subjects = {fingerprint(sampled_family(one), one): one for one in pair.members}
@@ -55,15 +55,15 @@ def redraw(
             raise VerificationError(f"The run {short(run.key)} is about another mechanism.")
         member = subjects[run.subject]
         try:
-            tilt = sampled_family(member).build(member, run.direction, run.tilt, run.parameters)
+            proposal = sampled_family(member).build(member, run.direction, run.proposal, run.parameters)
         except InvalidInputError as error:
             raise VerificationError(f"The run {short(run.key)} cannot be drawn again: {error}") from None
-        found.append(recheck(store, run, tilt, how_many, rng, watch))
+        found.append(recheck(store, run, proposal, how_many, rng, deadline))
     return found
 
 
 def sampled_family(pair: DominatingPair) -> Family:
-    """The family of tilts of a pair; raises UnsupportedError where there is none."""
+    """The family of proposals of a pair; raises UnsupportedError where there is none."""
     if FAMILIES.keys().isdisjoint(type(pair).__mro__):
         raise UnsupportedError(f"The pair {type(pair).__name__} of this mechanism is not one that is sampled.")
     return family_of(pair)
@@ -72,58 +72,58 @@ def sampled_family(pair: DominatingPair) -> Family:
 def recheck(
     store: EvidenceStore,
     run: Run,
-    tilt: Tilt,
+    proposal: Proposal,
     how_many: int,
     rng: np.random.Generator,
-    watch: Watch | None = None,
+    deadline: Deadline | None = None,
 ) -> Redrawn:
     """Draw a random sample of a run's stored chunks again from their seeds and compare the statistics.
 
-    First the run itself: its tilt, and that every node keeps what the tilt proves, without which its bounds mean
-    nothing. Then, for each chunk, the number of samples, and to a relative 1e-6 the sums and logs of every node and
-    the largest value. Another machine's rounding may move a sample to a neighbouring cell, or across a loss of 0; so
+    First the run itself: its proposal, and that every node keeps what the proposal proves, without which its bounds
+    mean nothing. Then, for each chunk, the number of samples, and to a relative 1e-6 the sums and logs of every node
+    and the largest value. Another machine's rounding may move a sample to a neighbouring cell, or across a loss of 0; so
     the numbers of samples beyond, and before, each loss and each log-weight have to agree up to moves by one cell.
 
     When a fraction f of a run's chunks is wrong, all of the chosen ones are good with probability at most
     (1 - f)^how_many.
 
     Args:
-        tilt: the tilt of this run, built again from its pair.
+        proposal: the proposal of this run, built again from its pair.
         how_many: chunks to draw; all of them when there are no more.
         rng: chooses them; seed it afresh, so that nobody can know the choice beforehand.
-        watch: ticks after each chunk.
+        deadline: ticks after each chunk.
 
     Raises: VerificationError naming run and stream; EvidenceError where the store is damaged;
-        BudgetExceededError from the watch.
+        BudgetExceededError from the deadline.
 
     Cost: that of the chunks, and O(k log k) for k cells.
     """
-    _check_tilt(run, tilt)
+    _check_proposal(run, proposal)
     stored = sorted(store.streams(run))
     chosen = sorted(int(place) for place in rng.choice(len(stored), min(how_many, len(stored)), replace=False))
     exact = 0
     for stream in (stored[place] for place in chosen):
-        kept, drawn = store.chunk(run, stream), run_chunk(tilt, run, stream)
+        kept, drawn = store.chunk(run, stream), run_chunk(proposal, run, stream)
         compare(run, kept, drawn)
         if not same_cells(kept, drawn):
             raise VerificationError(
                 f"The stored chunk {stream} of run {short(run.key)} has other cells than its seed gives."
             )
         exact += np.array_equal(kept.sums, drawn.sums) and np.array_equal(kept.logs, drawn.logs)
-        if watch is not None:
-            watch.tick()
+        if deadline is not None:
+            deadline.tick()
     return Redrawn(key=run.key, streams=tuple(stored[place] for place in chosen), exact=exact)
 
 
-def _check_tilt(run: Run, tilt: Tilt) -> None:
+def _check_proposal(run: Run, proposal: Proposal) -> None:
     if run.kernels != KERNELS:
         raise VerificationError(
             f"The run {short(run.key)} was drawn with kernels {run.kernels}; this version has kernels {KERNELS} and "
             f"cannot draw its samples again."
         )
-    if (run.direction, run.tilt, run.parameters) != (tilt.direction, tilt.name, tilt.parameters):
-        raise VerificationError(f"The run {short(run.key)} has a tilt that its pair does not give.")
-    check_nodes(tilt, run)
+    if (run.direction, run.proposal, run.parameters) != (proposal.direction, proposal.name, proposal.parameters):
+        raise VerificationError(f"The run {short(run.key)} has a proposal that its pair does not give.")
+    check_nodes(proposal, run)
 
 
 def same_cells(one: Chunk, other: Chunk) -> bool:

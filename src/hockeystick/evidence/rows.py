@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from hockeystick.accountants.monte_carlo.run import Chunk, Run
 from hockeystick.errors import EvidenceError
+from hockeystick.monte_carlo.runs import Chunk, Run
 
 COLUMNS = "samples, sums, logs, largest, cells, digest"
 """What :func:`chunk_row` makes and :func:`read_chunk` reads, in this order."""

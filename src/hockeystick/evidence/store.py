@@ -11,8 +11,6 @@ from types import TracebackType
 from typing import Self
 
 from hockeystick import __version__
-from hockeystick.accountants.monte_carlo.ledger import Ledger
-from hockeystick.accountants.monte_carlo.run import Chunk, Run
 from hockeystick.errors import EvidenceError, InvalidInputError
 from hockeystick.evidence import schema
 from hockeystick.evidence.rows import (
@@ -28,6 +26,8 @@ from hockeystick.evidence.rows import (
     short,
 )
 from hockeystick.files import check_writable
+from hockeystick.monte_carlo.ledger import Ledger
+from hockeystick.monte_carlo.runs import Chunk, Run
 
 PATIENCE = 30.0
 """Seconds that one program waits while another one writes."""
@@ -58,7 +58,7 @@ class Health:
 
 
 class EvidenceStore(Ledger):
-    """Keeps chunks in one file, and is a :class:`~hockeystick.accountants.monte_carlo.ledger.Ledger`.
+    """Keeps chunks in one file, and is a :class:`~hockeystick.monte_carlo.ledger.Ledger`.
 
     Every chunk is one transaction that is on the disk when :meth:`add` returns: whatever happens to the program or
     the machine, the file holds the chunks that were added and no part of another. Several programs may write at

@@ -5,8 +5,8 @@ from collections.abc import Generator, Iterable, Sequence
 from itertools import islice
 from typing import Self
 
-from hockeystick.accountants.monte_carlo.run import Chunk, Run
-from hockeystick.accountants.monte_carlo.tilt import Tilt
+from hockeystick.monte_carlo.proposals import Proposal
+from hockeystick.monte_carlo.runs import Chunk, Run
 
 LOOK_AHEAD = 32
 """Chunks for each worker that are taken on at a time. joblib computes on while nobody takes the results, so this is
@@ -20,11 +20,11 @@ class ChunkExecutor(ABC):
     its end, by an exception in the consumer or by Ctrl-C, cancels what is left.
     """
 
-    def __call__(self, tilt: Tilt, run: Run, streams: Iterable[int]) -> Generator[Chunk, None, None]:
+    def __call__(self, proposal: Proposal, run: Run, streams: Iterable[int]) -> Generator[Chunk, None, None]:
         """Chunks of a run as they are done."""
         ahead = iter(streams)
         while window := list(dict.fromkeys(islice(ahead, LOOK_AHEAD * self.workers))):
-            yield from self._compute(tilt, run, window)
+            yield from self._compute(proposal, run, window)
 
     @property
     @abstractmethod
@@ -32,7 +32,7 @@ class ChunkExecutor(ABC):
         """Chunks that can be computed at the same time."""
 
     @abstractmethod
-    def _compute(self, tilt: Tilt, run: Run, streams: Sequence[int]) -> Generator[Chunk, None, None]:
+    def _compute(self, proposal: Proposal, run: Run, streams: Sequence[int]) -> Generator[Chunk, None, None]:
         """Every one of some different streams exactly once; a ``finally`` clause cancels what is left."""
 
     def close(self) -> None:  # noqa: B027 (threads need none)

@@ -16,11 +16,11 @@ from urllib.parse import urlsplit
 from joblib import Parallel, delayed
 from joblib.parallel import ParallelBackendBase
 
-from hockeystick.accountants.monte_carlo.run import Chunk, Run
-from hockeystick.accountants.monte_carlo.tilt import Tilt
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.execution.base import ChunkExecutor
 from hockeystick.execution.work import Cancelled, ExecutionError, Task
+from hockeystick.monte_carlo.proposals import Proposal
+from hockeystick.monte_carlo.runs import Chunk, Run
 
 ATTEMPTS = 3
 """How often in a row the work on what is missing may break down without a single new chunk."""
@@ -46,12 +46,12 @@ class Cluster(ABC):
         """Processors there are now, at least 1; waits for a while for the first. Raises ExecutionError without any."""
 
     @abstractmethod
-    def ship(self, tilt: Tilt) -> Any:
-        """Give the tilt to the cluster, once for each worker; the answer stands for it in :meth:`start`."""
+    def ship(self, proposal: Proposal) -> Any:
+        """Give the proposal to the cluster, once for each worker; the answer stands for it in :meth:`start`."""
 
     @abstractmethod
     def start(self, batch: Batch, shipped: Any, job: "Future[list[Chunk]]") -> Cancel:
-        """Have ``compute(batch, tilt)`` done by a worker, and settle ``job`` with it."""
+        """Have ``compute(batch, proposal)`` done by a worker, and settle ``job`` with it."""
 
     @abstractmethod
     def close(self) -> None:
@@ -90,9 +90,9 @@ class Addresses:
         )
 
 
-def compute(batch: Batch, tilt: Tilt) -> list[Chunk]:
+def compute(batch: Batch, proposal: Proposal) -> list[Chunk]:
     """What a worker runs."""
-    return [task(tilt) for task in batch()]
+    return [task(proposal) for task in batch()]
 
 
 def settle(job: "Future[list[Chunk]]", result: Callable[[], list[Chunk]]) -> None:
@@ -113,7 +113,7 @@ class ClusterExecutor(ChunkExecutor):
     def __init__(self, cluster: Cluster, workers: int | None) -> None:
         self._cluster = cluster
         self._most = workers
-        self._shipped: tuple[Tilt, Any] | None = None
+        self._shipped: tuple[Proposal, Any] | None = None
 
     @property
     def workers(self) -> int:
@@ -123,11 +123,11 @@ class ClusterExecutor(ChunkExecutor):
         self._shipped = None
         self._cluster.close()
 
-    def _compute(self, tilt: Tilt, run: Run, streams: Sequence[int]) -> Generator[Chunk, None, None]:
+    def _compute(self, proposal: Proposal, run: Run, streams: Sequence[int]) -> Generator[Chunk, None, None]:
         missing = dict.fromkeys(streams)
         breakdowns = 0
         while missing:
-            backend = _JoblibBackend(self._cluster, self._ship(tilt), self._most)
+            backend = _JoblibBackend(self._cluster, self._ship(proposal), self._most)
             before = len(missing)
             for chunk in _spread(backend, run, list(missing)):
                 del missing[chunk.stream]
@@ -141,10 +141,10 @@ class ClusterExecutor(ChunkExecutor):
             if missing:
                 self._shipped = None  # the copies may be lost too
 
-    def _ship(self, tilt: Tilt) -> Any:
-        """What stands for the tilt on the cluster; the tilt of the last call is there already."""
-        if self._shipped is None or self._shipped[0] is not tilt:
-            self._shipped = (tilt, self._cluster.ship(tilt))
+    def _ship(self, proposal: Proposal) -> Any:
+        """What stands for the proposal on the cluster; the proposal of the last call is there already."""
+        if self._shipped is None or self._shipped[0] is not proposal:
+            self._shipped = (proposal, self._cluster.ship(proposal))
         return self._shipped[1]
 
 
@@ -165,7 +165,7 @@ def _spread(backend: "_JoblibBackend", run: Run, streams: Sequence[int]) -> Gene
 
 
 class _JoblibBackend(ParallelBackendBase):  # type: ignore[misc]
-    """Hands the batches of one call of joblib's ``Parallel`` to a cluster, with the tilt that is there already."""
+    """Hands the batches of one call of joblib's ``Parallel`` to a cluster, with the proposal that is there already."""
 
     supports_retrieve_callback = True
 

@@ -8,10 +8,10 @@ from distributed import Client, KilledWorker
 from distributed.client import Future as DaskFuture
 from distributed.comm import CommClosedError
 
-from hockeystick.accountants.monte_carlo.run import Chunk
-from hockeystick.accountants.monte_carlo.tilt import Tilt
 from hockeystick.execution.cluster import Addresses, Batch, Cancel, Cluster, compute, settle
 from hockeystick.execution.work import ExecutionError
+from hockeystick.monte_carlo.proposals import Proposal
+from hockeystick.monte_carlo.runs import Chunk
 
 ADDRESSES = Addresses("Dask scheduler", "tcp://10.0.0.1:8786", ("", "tcp", "tls", "ws", "wss"))
 CONNECT_SECONDS = 10
@@ -39,9 +39,9 @@ class DaskCluster(Cluster):
                 raise ExecutionError(f"The Dask cluster has no worker after {WORKER_SECONDS} seconds.") from None
         return max(1, int(sum(self._client.ncores().values())))
 
-    def ship(self, tilt: Tilt) -> Any:
+    def ship(self, proposal: Proposal) -> Any:
         """A copy to every worker; those that come later fetch it from another, once."""
-        return self._client.scatter(tilt, broadcast=True, hash=False)
+        return self._client.scatter(proposal, broadcast=True, hash=False)
 
     def start(self, batch: Batch, shipped: Any, job: "Future[list[Chunk]]") -> Cancel:
         future: DaskFuture = self._client.submit(compute, batch, shipped, pure=False)

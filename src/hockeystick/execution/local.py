@@ -5,11 +5,11 @@ from contextlib import suppress
 
 from joblib import Parallel, cpu_count, delayed
 
-from hockeystick.accountants.monte_carlo.run import Chunk, Run
-from hockeystick.accountants.monte_carlo.tilt import Tilt
 from hockeystick.errors import InvalidInputError
 from hockeystick.execution.base import ChunkExecutor
-from hockeystick.execution.work import Stop, StoppableTilt, Task
+from hockeystick.execution.work import Stop, StoppableProposal, Task
+from hockeystick.monte_carlo.proposals import Proposal
+from hockeystick.monte_carlo.runs import Chunk, Run
 
 
 class LocalExecutor(ChunkExecutor):
@@ -24,9 +24,9 @@ class LocalExecutor(ChunkExecutor):
     def workers(self) -> int:
         return self._workers
 
-    def _compute(self, tilt: Tilt, run: Run, streams: Sequence[int]) -> Generator[Chunk, None, None]:
+    def _compute(self, proposal: Proposal, run: Run, streams: Sequence[int]) -> Generator[Chunk, None, None]:
         wanted = Stop()
-        stoppable = StoppableTilt(direction=tilt.direction, tilt=tilt, wanted=wanted)
+        stoppable = StoppableProposal(direction=proposal.direction, proposal=proposal, wanted=wanted)
 
         def chunk(stream: int) -> Chunk:
             with wanted.running():

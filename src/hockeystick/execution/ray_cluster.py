@@ -8,9 +8,9 @@ from typing import Any
 import ray
 from ray.exceptions import NodeDiedError, ObjectLostError, RaySystemError, WorkerCrashedError
 
-from hockeystick.accountants.monte_carlo.run import Chunk
-from hockeystick.accountants.monte_carlo.tilt import Tilt
 from hockeystick.execution.cluster import Addresses, Batch, Cancel, Cluster, compute, settle
+from hockeystick.monte_carlo.proposals import Proposal
+from hockeystick.monte_carlo.runs import Chunk
 
 ADDRESSES = Addresses("Ray cluster", "auto or ray://10.0.0.1:10001", ("", "ray"))
 LOCAL = "local"
@@ -35,9 +35,9 @@ class RayCluster(Cluster):
     def width(self) -> int:
         return max(1, int(ray.cluster_resources().get("CPU", 1)))
 
-    def ship(self, tilt: Tilt) -> Any:
+    def ship(self, proposal: Proposal) -> Any:
         """Into the object store; workers of one node share its copy."""
-        return ray.put(tilt)
+        return ray.put(proposal)
 
     def start(self, batch: Batch, shipped: Any, job: "Future[list[Chunk]]") -> Cancel:
         reference = self._compute.remote(batch, shipped)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from hockeystick.accountants.monte_carlo.run import KERNELS, Chunk, Run, run_chunk
-from hockeystick.accountants.monte_carlo.tilt import Array, Tilt
 from hockeystick.errors import HockeystickError
+from hockeystick.monte_carlo.proposals import Array, Proposal
+from hockeystick.monte_carlo.runs import KERNELS, Chunk, Run, run_chunk
 from hockeystick.types import Side
 
 
@@ -22,12 +22,12 @@ class ExecutionError(HockeystickError):
 
 @dataclass(frozen=True)
 class Task:
-    """One chunk to compute; the tilt comes separately, because it is the same for all chunks and may be large."""
+    """One chunk to compute; the proposal comes separately, because it is the same for all chunks and may be large."""
 
     run: Run
     stream: int
 
-    def __call__(self, tilt: Tilt) -> Chunk:
+    def __call__(self, proposal: Proposal) -> Chunk:
         """The chunk.
 
         Raises: ExecutionError when this worker's kernels are not those that the run was made for.
@@ -38,7 +38,7 @@ class Task:
                 f"{KERNELS}; install the same version of hockeystick everywhere."
             )
         with one_blas_thread():
-            return run_chunk(tilt, self.run, self.stream)
+            return run_chunk(proposal, self.run, self.stream)
 
 
 class _OneBlasThread:
@@ -109,33 +109,33 @@ class Stop:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class StoppableTilt(Tilt):
-    """A tilt that draws the same samples, and looks before each block whether they are wanted."""
+class StoppableProposal(Proposal):
+    """A proposal that draws the same samples, and looks before each block whether they are wanted."""
 
-    tilt: Tilt
+    proposal: Proposal
     wanted: Stop
 
     name = "stoppable"
 
     @property
     def parameters(self) -> dict[str, float]:
-        return self.tilt.parameters
+        return self.proposal.parameters
 
     @property
     def cost(self) -> float:
-        return self.tilt.cost
+        return self.proposal.cost
 
     @property
     def sides(self) -> tuple[Side, ...]:
-        return self.tilt.sides
+        return self.proposal.sides
 
     @property
     def loss_error(self) -> float:
-        return self.tilt.loss_error
+        return self.proposal.loss_error
 
     def largest(self, epsilon: float) -> float:
-        return self.tilt.largest(epsilon)
+        return self.proposal.largest(epsilon)
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
         self.wanted.check()
-        self.tilt.draw(rng, log_weights, losses)
+        self.proposal.draw(rng, log_weights, losses)

@@ -6,7 +6,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from hockeystick.certification import Outcome
+from hockeystick.certification.schedule import Outcome
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 from hockeystick.files import check_writable, write_atomically
 from hockeystick.report.table import in_order

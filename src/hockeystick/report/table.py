@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hockeystick.certificate import number
-from hockeystick.certification import Outcome
+from hockeystick.certification.schedule import Outcome
 from hockeystick.types import Side
 
 

@@ -1,0 +1,246 @@
+"""Moment majorants: two-sided bounds of correlated noise under balls-in-bins from exact moments of the mixture.
+
+The common log-normal factor of all bins is split off, which makes the hockey stick smooth; a polynomial above (below)
+the hockey stick is found by linear programming and proved by a certificate of its own; its expectation needs only the
+moments of the rest, computed in extended precision for a Gram matrix that is proved positive semidefinite.
+
+Moments of high order cost time, so several *reductions* of the pair are tried, each with the orders that the effort
+allows: the Gram matrix itself, whole or on strips of a Gaussian that all bins follow; for upper bounds also its
+circulant envelope, and its classes of bins modulo m, when the adversary is told the residue. Each is a bound by itself,
+and the best ones at the delta that is asked for are kept.
+
+Proofs: ``docs/theory/moment-majorants/``.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import isfinite
+
+import numpy as np
+
+from hockeystick.accountants.base import Accountant
+from hockeystick.accountants.comparison import comparison_profiles
+from hockeystick.bounds import Profile, falling
+from hockeystick.deadline import Deadline
+from hockeystick.errors import UnsupportedError
+from hockeystick.laws.grid import Resolution
+from hockeystick.laws.law import UNIT_ROUNDOFF
+from hockeystick.laws.profile import MAX_EPSILON, smallest_epsilon
+from hockeystick.moments.common_factor import without_common
+from hockeystick.moments.enumeration import enumerated_moments, enumeration_cost
+from hockeystick.moments.exact import ExactGram, ExactMoments
+from hockeystick.moments.exact_gram import circulant, lowered_gram, raised_gram, residue_classes
+from hockeystick.moments.majorant.floor import floor_of
+from hockeystick.moments.majorant.majorant import majorant_profile
+from hockeystick.moments.majorant.strips import strip_profile
+from hockeystick.moments.recheck import recheck, recheck_cost
+from hockeystick.moments.ring import ring_cost, ring_moments
+from hockeystick.moments.strips import strip_cost, strip_edges, strip_moments
+from hockeystick.pairs.bin_mixture import BinMixture
+from hockeystick.settings import Settings
+from hockeystick.strategies.matrix.banded import BandedMatrix
+from hockeystick.types import Direction, Side
+
+HIGHEST_DEGREE = 12
+LOWEST_DEGREE = 2
+FIRST_SHARE, WHOLE_SHARE, STRIPS_SHARE, COARSE_SHARE = 0.05, 0.6, 0.4, 0.15
+"""Of the effort, for the moments of one reduction."""
+RESIDUES = (2, 3, 4, 6)
+"""Classes that are tried, fewest first, where they reach higher orders than what was tried before."""
+CLOSE_ENVELOPE = 1.02
+"""By which factor an envelope may raise the mean of the diagonal, if it is to be used."""
+STRIPS = 24
+STRIPS_FROM = 1.1
+"""How many times the common factor's variance that of the mean of all u has to be."""
+LOWEST_STRIP_DEGREE, HIGHEST_STRIP_DEGREE = 3, 6
+OUTSIDE_STRIPS = 1e-4
+"""What both outermost strips may hold, relative to delta."""
+SELECTION = 1e-3
+"""Relative accuracy in epsilon of the choice among reductions."""
+SETTLED = 0.99
+"""Where a reduction's own lower delta is that much of the upper one, higher orders are not worth their time."""
+
+
+Profiles = Callable[[Direction, Side], Profile]
+"""A reduction's profiles, once its moments are computed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reduction:
+    """A mixture, or a mixture of mixtures, that bounds the pair.
+
+    Attributes:
+        whole: whether it is the mixture of the Gram matrix itself, so that its own other side says how sharp it is.
+        degree: highest order of its moments.
+        prepare: computes the moments.
+    """
+
+    whole: bool
+    degree: int
+    prepare: Callable[[Deadline], Profiles]
+
+
+def moments_cost(gram: ExactGram, degree: int) -> float:
+    """Rough seconds of :func:`exact_moments`."""
+    return min(ring_cost(gram, degree), enumeration_cost(gram, degree)) + recheck_cost(gram, degree)
+
+
+def exact_moments(gram: ExactGram, degree: int, deadline: Deadline) -> ExactMoments:
+    """Moments of the mixture without its common factor, computed twice: with 30 digits and, to check, in doubles.
+
+    Raises: UnsupportedError where the two disagree, or where the moments leave the range of doubles.
+    """
+    faster = ring_moments if ring_cost(gram, degree) < enumeration_cost(gram, degree) else enumerated_moments
+    moments = faster(gram, degree, deadline=deadline)
+    recheck(gram, moments, deadline=deadline)
+    return without_common(moments, gram)
+
+
+def reductions(gram: ExactGram, side: Side, delta: float, effort: float) -> Iterator[Reduction]:
+    """The pair itself, with few moments, with many, and on strips; then for upper bounds coarser ones of higher orders.
+
+    Coarser are the circulant envelope, where it is close, and classes of bins. Lower envelopes lose too much, and
+    classes are a relaxation, of which a lower bound says nothing.
+    """
+    best = 0
+    for share in (FIRST_SHARE, WHOLE_SHARE):
+        found = _affordable(share * effort, [(1.0, gram)])
+        if found is not None and found.degree > best:
+            best = found.degree
+            yield found
+    strips = _affordable_strips(gram, delta, STRIPS_SHARE * effort)
+    if strips is not None:
+        yield strips
+    if side is Side.LOWER:
+        return
+    envelope = None if gram.is_circulant else circulant(gram, side)
+    close = envelope is not None and float(envelope.entries[0, 0]) <= CLOSE_ENVELOPE * float(
+        gram.entries.diagonal().mean()
+    )
+    base = envelope if envelope is not None and close else gram
+    for m in RESIDUES if base is gram else (1, *RESIDUES):  # classes of an envelope are mostly alike, and cheap
+        if 2 * m > base.bins:
+            break
+        found = _affordable(COARSE_SHARE * effort, residue_classes(base, m))
+        if found is not None and found.degree > best:
+            best = found.degree
+            yield replace(found, whole=False)
+
+
+def _affordable(seconds: float, parts: Sequence[tuple[float, ExactGram]]) -> Reduction | None:
+    for degree in range(HIGHEST_DEGREE, LOWEST_DEGREE - 1, -1):
+        if sum(moments_cost(gram, degree) for _, gram in parts) <= seconds:
+            return Reduction(True, degree, partial(_mixed, parts, degree))
+    return None
+
+
+def _mixed(parts: Sequence[tuple[float, ExactGram]], degree: int, deadline: Deadline) -> Profiles:
+    """The weighted sums of the profiles of all parts, rounded to the side."""
+    known = [(weight, gram.variance, exact_moments(gram, degree, deadline), floor_of(gram)) for weight, gram in parts]
+    degrees = range(LOWEST_DEGREE, degree + 1)
+    rounding = 4 * len(parts) * UNIT_ROUNDOFF
+
+    def profiles(direction: Direction, side: Side) -> Profile:
+        each = [
+            (
+                weight,
+                majorant_profile(moments, variance, direction, side, degrees=degrees, floor=floor, deadline=deadline),
+            )
+            for weight, variance, moments, floor in known
+        ]
+        factor = 1.0 + rounding if side is Side.UPPER else 1.0 - rounding
+        return lambda epsilon: factor * sum(weight * profile(epsilon) for weight, profile in each)
+
+    return profiles
+
+
+def _affordable_strips(gram: ExactGram, delta: float, seconds: float) -> Reduction | None:
+    if float(gram.entries.mean()) <= STRIPS_FROM * gram.common:  # what all bins follow is split off already
+        return None
+    for degree in range(HIGHEST_STRIP_DEGREE, LOWEST_STRIP_DEGREE - 1, -1):
+        if strip_cost(gram, degree, STRIPS) <= seconds:
+            return Reduction(True, degree, partial(_on_strips, gram, degree, delta))
+    return None
+
+
+def _on_strips(gram: ExactGram, degree: int, delta: float, deadline: Deadline) -> Profiles:
+    edges = strip_edges(gram, OUTSIDE_STRIPS * delta, STRIPS)
+    moments = strip_moments(gram, degree, edges, deadline=deadline)
+    degrees = range(LOWEST_DEGREE, degree + 1)
+    return lambda direction, side: strip_profile(
+        moments, direction, side, degrees=degrees, delta=delta, deadline=deadline
+    )
+
+
+@dataclass
+class _Best:
+    """The best profile of one direction at the delta that is asked for, and its epsilon there."""
+
+    side: Side
+    delta: float
+    profile: Profile | None = None
+    epsilon: float = 0.0
+
+    def offer(self, profile: Profile, near: float | None = None) -> None:
+        """Take the profile if it is better; its epsilon may be near to one that is known."""
+        if self.profile is not None and isfinite(self.epsilon):
+            there = profile(self.epsilon)
+            if there >= self.delta if self.side is Side.UPPER else there <= self.delta:
+                return
+            near = self.epsilon
+        near = near if near and isfinite(near) else None
+        self.profile = profile
+        self.epsilon = smallest_epsilon(profile, self.delta, self.side, tolerance=SELECTION, near=near)
+
+
+def _profiles(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    delta, deadline = settings.resolution.smallest_delta, settings.deadline
+    gram = raised_gram(pair) if side is Side.UPPER else lowered_gram(pair)
+    remove, add = _Best(side, delta), _Best(side, delta)
+    for reduction in reductions(gram, side, delta, settings.effort):
+        profiles = reduction.prepare(deadline)
+        remove.offer(profiles(Direction.REMOVE, side))
+        add.offer(profiles(Direction.ADD, side), near=remove.epsilon)
+        if reduction.whole and _is_settled(profiles, remove.epsilon):
+            break
+    if remove.profile is None or add.profile is None:
+        raise UnsupportedError("No moments of this Gram matrix are affordable.")
+    if side is Side.UPPER and add.epsilon > remove.epsilon:
+        add.offer(comparison_profiles(pair, side, settings)[Direction.ADD])
+    # programmes may fail at an epsilon far from where delta is
+    return {
+        Direction.REMOVE: falling(remove.profile, min(remove.epsilon, MAX_EPSILON), side),
+        Direction.ADD: falling(add.profile, min(add.epsilon, MAX_EPSILON), side),
+    }
+
+
+def _is_settled(profiles: Profiles, epsilon: float) -> bool:
+    """Whether a reduction's own two sides almost meet, so that higher orders of it are not worth their time."""
+    upper, lower = (profiles(Direction.REMOVE, side)(epsilon) for side in Side)
+    return lower >= SETTLED * upper
+
+
+def _cost(pair: BinMixture) -> float:
+    return 1.0 + 1e-9 * pair.bins**3
+
+
+def _warm_up() -> None:
+    matrix = BandedMatrix(np.linspace(1.0, 2.0, 27).reshape(9, 3))
+    pair = BinMixture(noise_multiplier=3.0, matrix=matrix, bins=9)
+    for side in Side:
+        ACCOUNTANT.bound(pair, side, Settings(Resolution(8, 1e-2), effort=1e-2)).epsilon(1e-2)
+
+
+ACCOUNTANT = Accountant(
+    name="moment_majorant",
+    summary="polynomials around the hockey stick, expected by exact moments of the bins' mixture; two-sided",
+    sides=(Side.UPPER, Side.LOWER),
+    errs="the polynomial is proved on that side of the hockey stick, its moments belong to a covariance on that side",
+    reference="docs/theory/moment-majorants/programme.md",
+    analyses={BinMixture: _profiles},
+    refusal=lambda pair, side: pair.too_large,
+    cost=_cost,
+    warm_up=_warm_up,
+    plans_effort=True,
+)

@@ -1,0 +1,157 @@
+"""Conditional composition: bound the posterior over the bins at every row, then compose the rows as if independent.
+
+Given the outputs before row n, the next output is a one-dimensional mixture of Gaussians whose weights are the
+posterior over the bins. Fixed weights that dominate the posterior stochastically give a dominating pair for that row;
+the rows compose, and the probability that the posterior is ever not dominated is added:
+
+    delta(eps) <= H(composition of the rows' mixtures) + delta_E,
+
+delta_E under P for remove and under Q for add. The parts: ``conditional/levels.py`` (rows by the levels of their
+means), ``conditional/hazards.py`` (tail bounds on the posterior), ``conditional/budget.py`` (how delta_E is shared out:
+a union bound over all bins and rows), ``conditional/dominating_steps.py`` (few laws for many rows). delta_E is chosen
+at ``settings.resolution.smallest_delta`` by a coarse look at some of the rows; any choice is valid.
+
+For the add direction the result is the smaller of this and the geometric-mean bound, for both the smaller of it and the
+Gaussian whose bin is known.
+
+Proof: docs/theory/conditional-composition.md, with what it corrects in schuchardt-kalinin-2026, section 4 and
+appendices D to F. Cost: see :func:`hockeystick.posteriors.bins.hazards.tail_bounds`.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+import numpy as np
+
+from hockeystick.accountants.base import Accountant
+from hockeystick.bounds import Profile
+from hockeystick.laws.gaussian import gaussian_delta
+from hockeystick.laws.grid import Resolution
+from hockeystick.laws.law import Array, Law
+from hockeystick.laws.profile import law_delta, smallest_epsilon
+from hockeystick.moments.geometric_mean import geometric_mean_profile
+from hockeystick.pairs.bin_mixture import BinMixture
+from hockeystick.posteriors.bins import budget
+from hockeystick.posteriors.bins.budget import Allocation
+from hockeystick.posteriors.bins.dominating_steps import composed_law
+from hockeystick.posteriors.bins.hazards import TEMPERATURES, tail_bounds
+from hockeystick.posteriors.bins.levels import LevelledMeans, levelled_means, most_bounded
+from hockeystick.settings import Settings
+from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
+from hockeystick.types import Direction, Side
+
+SEARCH_ROWS = 192
+SEARCH_NODES = 20
+SEARCH_BLOCKS = 10
+BLOCKS = 64
+MAX_ENTRIES = 20_000_000
+"""Of the means of all bins in all rows, of which there are some copies."""
+
+
+def conditional_profiles(
+    pair: BinMixture, settings: Settings, *, allocation: Allocation = Allocation.UNION
+) -> Mapping[Direction, Profile]:
+    """Upper bounds on both directions of the pair's profile.
+
+    Formal guarantee: with ``Allocation.UNION`` at least the true profile at every epsilon. ``Allocation.PAPER``
+    redraws the figures of schuchardt-kalinin-2026 and proves nothing: its union of events can be more likely than
+    what it adds for it; delta_E is then half of ``smallest_delta``, as there.
+
+    Raises: BudgetExceededError when the time of ``settings.deadline`` runs out.
+    """
+    levelled = levelled_means(pair)
+    if allocation is Allocation.PAPER:
+        spent = dict.fromkeys(Direction, 0.5 * settings.resolution.smallest_delta)
+        shares = budget.paper_shares(pair)
+    else:
+        shares = budget.union_shares(pair, levelled)
+        spent = _best_budgets(pair, levelled, shares, settings)
+    rows = np.arange(pair.matrix.rows)
+    tries = {direction: np.array([one]) for direction, one in spent.items()}
+    tails = tail_bounds(pair, levelled, rows, tries, shares, settings.deadline.tick)
+    profiles: dict[Direction, Profile] = {}
+    for direction, bounds in tails.items():
+        one = budget.largest_of_each_epoch(pair, bounds[0]) if allocation is Allocation.PAPER else bounds[0]
+        law = _composed(pair, levelled, one, 1, BLOCKS, settings)
+        profiles[direction] = _profile(law, direction, spent[direction])
+    if allocation is Allocation.UNION:
+        profiles[Direction.ADD] = _smaller(profiles[Direction.ADD], geometric_mean_profile(pair))
+    return profiles
+
+
+def _best_budgets(
+    pair: BinMixture, levelled: LevelledMeans, shares: Array, settings: Settings
+) -> dict[Direction, float]:
+    """delta_E for each direction: the candidate with the smallest epsilon when some rows stand for all."""
+    delta = settings.resolution.smallest_delta
+    coarse = Settings(Resolution(SEARCH_NODES, delta), settings.deadline)
+    copies = 1
+    while pair.matrix.rows > SEARCH_ROWS * copies:
+        copies *= 2
+    # The last row of every run of `copies`: odd offsets would miss the end, where the posterior is widest.
+    rows = np.arange(copies - 1, pair.matrix.rows, copies)
+    candidates = delta * np.array(budget.CANDIDATES)
+    tails = tail_bounds(pair, levelled, rows, dict.fromkeys(Direction, candidates), shares, settings.deadline.tick)
+    best: dict[Direction, float] = {}
+    for direction, bounds in tails.items():
+        epsilons = []
+        for spent, one in zip(candidates, bounds, strict=True):
+            law = _composed(pair, levelled, one, copies, SEARCH_BLOCKS, coarse)
+            epsilons.append(smallest_epsilon(_profile(law, direction, spent), delta, Side.UPPER, tolerance=1e-4))
+        best[direction] = float(candidates[int(np.argmin(epsilons))])
+    return best
+
+
+def _composed(
+    pair: BinMixture, levelled: LevelledMeans, tails: Array, copies: int, blocks: int, settings: Settings
+) -> Law:
+    noise, tick = pair.noise_multiplier, settings.deadline.tick
+    return composed_law(levelled.values, tails, copies, noise, blocks, settings.resolution, tick)
+
+
+def _profile(law: Law, direction: Direction, spent: float) -> Profile:
+    def profile(epsilon: float) -> float:
+        return min((law_delta(law, epsilon, direction) + spent) * (1.0 + 1e-15), 1.0)
+
+    return profile
+
+
+def _smaller(first: Profile, second: Profile) -> Profile:
+    return lambda epsilon: min(first(epsilon), second(epsilon))
+
+
+def _analyse(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    """Where little noise makes the posterior's tails heavy, knowing the bin outright is a better bound."""
+    sensitivity = pair.full_sensitivity * (1.0 + pair.sensitivity_error)
+    known = partial(gaussian_delta, pair.noise_multiplier, sensitivity, side=Side.UPPER)
+    return {direction: _smaller(one, known) for direction, one in conditional_profiles(pair, settings).items()}
+
+
+def _cost(pair: BinMixture) -> float:
+    rows, bins = pair.matrix.rows, pair.bins
+    bounded = min(pair.matrix.bands, bins, most_bounded(rows, bins))
+    products = rows * bounded * (len(TEMPERATURES) + 2) * bins
+    return 3.0 + 6e-4 * rows + products * (1.2e-8 + 1.3e-10 * bins)
+
+
+def _refusal(pair: BinMixture, side: Side) -> str | None:
+    entries = pair.matrix.rows * pair.bins
+    return pair.too_large or (None if entries <= MAX_ENTRIES else f"its {entries} means take too much memory")
+
+
+def _warm_up() -> None:
+    pair = BinMixture(noise_multiplier=3.0, matrix=ToeplitzMatrix(np.array([1.0, 0.5]), 6), bins=3)
+    ACCOUNTANT.bound(pair, Side.UPPER, Settings(Resolution(8, 1e-2))).epsilon(1e-2)
+
+
+ACCOUNTANT = Accountant(
+    name="conditional_composition",
+    summary="bounds the posterior over the bins at every step in high probability, then composes the steps",
+    sides=(Side.UPPER,),
+    errs="upward: weights dominate the posterior but for an event whose probability, by a union bound, is added",
+    reference="docs/theory/conditional-composition.md; schuchardt-kalinin-2026, section 4, Theorem D.3, Corollary D.4",
+    analyses={BinMixture: _analyse},
+    refusal=_refusal,
+    cost=_cost,
+    warm_up=_warm_up,
+)

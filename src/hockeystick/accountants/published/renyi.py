@@ -1,0 +1,300 @@
+"""Renyi accounting with exact moments: Poisson sampling and random allocation.
+
+Every number below is the *excess* ``d = M_a - 1`` of a moment, not the moment: all terms that are added are then
+non-negative and ``log M_a = log(1 + d)`` has a small relative error even when it is 1e-15. Sums are in the log domain.
+With ``g_r = r (r-1) / (2 sigma^2)``, the r-th moment of one Gaussian step is ``e^(g_r)``.
+
+**Poisson, remove**: ``d = sum_r C(a,r) (1-q)^(a-r) q^r (e^(g_r) - 1)``, exact for integer a; low real orders, which
+matter at small q, by quadrature (:func:`.real_moments.log_thinned_excess`). **Add**: the same numbers are an upper
+bound, ``E U^(1-a) <= E U^a`` for ``U = 1 - q + q X`` and a >= 1 (Mironov, Talwar, Zhang 2019, Theorem 5). A proof
+for this pair: the law of X under P is that of 1/X under Q, so ``2 E f(U) = E f(u) + X f(v)`` with
+``u = 1-q+qX`` and ``v = 1-q+q/X``; take X >= 1. For ``f(w) = w^a - w^(1-a) = 2 w^(1/2) sinh(b log w)``, b = a - 1/2,
+the two terms ``u^(1/2) sinh(b log u)`` and ``-X v^(1/2) sinh(b log 1/v)`` cancel at b = 1/2, where both sides are
+``q (X-1)``, and ``log u >= log 1/v`` (as u v >= 1) makes their ratio grow with b. So the sum is >= 0.
+
+**Random allocation, remove** (1-of-t): the exact moments of ``X = (X_1 + ... + X_t)/t``. feldman-shenfeld-2025,
+Theorem 4.6, sums over partitions, which is exponential in the order; the same numbers are coefficients of a power,
+``E X^a = a! t^-a [z^a] (sum_r z^r e^(g_r)/r!)^t``, and all orders up to a come in O(a^2) whatever t:
+
+* while a <= t + 1 by the recurrence for powers of a series (J. C. P. Miller), whose terms are then non-negative;
+* beyond that by binary powering (its negative terms would lose everything);
+* at low real orders by quadrature (:func:`.real_moments.log_averaged_moments`).
+
+**Random allocation, add**: ``E X^-s`` by quadrature with proved errors (:func:`.real_moments.log_negative_moments`); no
+theorem says that the remove moments dominate here, so they are not used.
+
+k-of-t: k blocks whose sizes differ by at most one, each visited once (feldman-shenfeld-2025, Lemma 3.11; revealing
+the blocks only helps the adversary). Blocks and epochs add up their log-moments.
+"""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from numba import njit
+from scipy.special import gammaln
+
+from hockeystick.accountants.base import Accountant
+from hockeystick.bounds import Profile
+from hockeystick.laws.law import UNIT_ROUNDOFF, Array
+from hockeystick.moments.log_moments import LogMoments, enough_orders, moment_profile, sparse_orders
+from hockeystick.moments.real_orders import log_averaged_moments, log_negative_moments, log_thinned_excess
+from hockeystick.pairs.averaged_steps import AveragedSteps
+from hockeystick.pairs.independent_steps import IndependentSteps
+from hockeystick.settings import Settings
+from hockeystick.types import Direction, Side
+
+POISSON_ORDERS = (64, 1024, 16384)
+AVERAGED_ORDERS = (32, 128, 512, 2048)
+POWERING_ORDERS = 512
+"""Most orders by binary powering, which costs O(log t) times more than the recurrence."""
+NEGATIVE_ORDERS = (64, 512, 4096)
+SMALLEST_NOISE_FOR_ALL_ORDERS = 0.5
+"""Below it, the highest level of negative orders would take seconds."""
+LOW_ADD_ORDERS = np.arange(10, 16) / 8.0
+REAL_ORDERS = np.arange(17, 256) / 16.0
+REAL_ORDERS = REAL_ORDERS[np.mod(REAL_ORDERS, 1.0) != 0.0]
+"""The best order is often low and the log-moments bend sharply there: chords between integers would cost 10 percent."""
+SMALLEST_NOISE_FOR_REAL_ORDERS = 0.1
+STEEPEST = 100.0
+"""Real orders of random allocation end where log M_a grows faster than this: their grids would be long."""
+
+
+@njit(cache=True)
+def _thinned_excess(orders: Array, log_rate: float, log_rest: float, precision: float, log_factorial: Array) -> Array:
+    """log of ``sum_r C(a,r) (1-q)^(a-r) q^r (e^(g_r) - 1)`` for q < 1. O(sum of orders)."""
+    result = np.empty(orders.size)
+    for i in range(orders.size):
+        a = int(orders[i])
+        terms = np.empty(a - 1)
+        for r in range(2, a + 1):
+            growth = 0.5 * r * (r - 1.0) * precision
+            binomial = log_factorial[a] - log_factorial[r] - log_factorial[a - r]
+            terms[r - 2] = binomial + (a - r) * log_rest + r * log_rate + growth + np.log(-np.expm1(-growth))
+        top = terms.max()
+        result[i] = top + np.log(np.exp(terms - top).sum())
+    return result
+
+
+def thinned_moments(noise_multiplier: float, sampling_prob: float, orders: Array) -> LogMoments:
+    """Moments of one Poisson-subsampled step, remove direction; an upper bound of the add direction's.
+
+    Formal guarantee: exact but for rounding, which is bounded and added.
+
+    Args:
+        noise_multiplier: sigma > 0.
+        sampling_prob: q in (0, 1].
+        orders: integers >= 2.
+    """
+    precision = noise_multiplier**-2
+    growth = 0.5 * orders * (orders - 1.0) * precision
+    if sampling_prob == 1.0:
+        return LogMoments(orders, growth * (1.0 + 8 * UNIT_ROUNDOFF))
+    log_factorial = gammaln(np.arange(int(orders.max()) + 1) + 1.0)
+    log_rate, log_rest = float(np.log(sampling_prob)), float(np.log1p(-sampling_prob))
+    log_excess = _thinned_excess(orders, log_rate, log_rest, precision, log_factorial)
+    size = 3.0 * log_factorial[-1] + orders * (abs(log_rate) + abs(log_rest)) + growth + abs(np.log(precision)) + 8.0
+    return LogMoments(orders, _log_moment(log_excess, UNIT_ROUNDOFF * (orders + 16.0 * size)))
+
+
+def thinned_real_moments(noise_multiplier: float, sampling_prob: float) -> LogMoments:
+    """The same at low orders that are not integers; none where they would be slow or have a closed form."""
+    if sampling_prob == 1.0 or noise_multiplier < SMALLEST_NOISE_FOR_REAL_ORDERS:
+        return LogMoments(np.empty(0), np.empty(0))
+    log_excess = log_thinned_excess(noise_multiplier, sampling_prob, REAL_ORDERS)
+    return LogMoments(REAL_ORDERS, _log_moment(log_excess, np.zeros_like(log_excess)))
+
+
+def _log_moment(log_excess: Array, rounding: Array) -> Array:
+    """log(1 + d) from log d, whose absolute error is at most ``rounding``."""
+    result: Array = np.logaddexp(0.0, log_excess + rounding) * (1.0 + 8 * UNIT_ROUNDOFF)
+    # logaddexp keeps the relative accuracy of a small excess only above the smallest double
+    return np.maximum(result, 1e-300)
+
+
+@njit(cache=True)
+def _recurrence(growth: Array, log_excess: Array, count: float, log_factorial: Array) -> Array:
+    """log of ``E X^n - 1``, X the mean of ``count`` copies, n = 0..N <= count + 1. O(N^2).
+
+    Miller's recurrence divided by its own value for growth 0, where every moment is 1: with the non-negative weights
+    ``w = (r (t+1) - n)/n C(n,r) t^-r``, which sum to 1, ``d_n = sum_r w (e^(g_r) (1 + d_(n-r)) - 1)``.
+    """
+    result = np.full(growth.size, -np.inf)
+    log_count = np.log(count)
+    terms = np.empty(growth.size)
+    for n in range(2, growth.size):
+        for r in range(1, n + 1):
+            share = (r * (count + 1.0) - n) / n
+            terms[r] = -np.inf
+            if share > 0.0:
+                weight = np.log(share) + log_factorial[n] - log_factorial[r] - log_factorial[n - r] - r * log_count
+                terms[r] = weight + _log_sum(log_excess[r], growth[r] + result[n - r])
+        result[n] = _log_total(terms[1 : n + 1])
+    return result
+
+
+@njit(cache=True)
+def _convolved(a: Array, na: float, b: Array, nb: float, log_factorial: Array) -> Array:
+    """log of ``E ((na A + nb B)/(na + nb))^n - 1`` from the logs a and b of ``E A^r - 1``, ``E B^r - 1``. O(N^2).
+
+    ``d_n = sum_r C(n,r) w^r (1-w)^(n-r) (a_r + b_(n-r) + a_r b_(n-r))`` with w = na/(na + nb).
+    """
+    result = np.full(a.size, -np.inf)
+    log_a, log_b = np.log(na / (na + nb)), np.log(nb / (na + nb))
+    terms = np.empty(a.size)
+    for n in range(2, a.size):
+        for r in range(n + 1):
+            weight = log_factorial[n] - log_factorial[r] - log_factorial[n - r] + r * log_a + (n - r) * log_b
+            terms[r] = weight + _log_sum(_log_sum(a[r], b[n - r]), a[r] + b[n - r])
+        result[n] = _log_total(terms[: n + 1])
+    return result
+
+
+@njit(cache=True)
+def _log_sum(a: float, b: float) -> float:
+    """log(e^a + e^b)."""
+    high, low = max(a, b), min(a, b)
+    if low == -np.inf:
+        return high
+    return float(high + np.log1p(np.exp(low - high)))
+
+
+@njit(cache=True)
+def _log_total(terms: Array) -> float:
+    """log of the sum of e^terms."""
+    top = terms.max()
+    if top == -np.inf:
+        return float(top)
+    total = 0.0
+    for term in terms:
+        total += np.exp(term - top)
+    return float(top + np.log(total))
+
+
+def averaged_moments(noise_multiplier: float, bins: int, largest: int) -> LogMoments:
+    """Moments of 1-of-``bins`` allocation, remove direction, of all integer orders from 2 to ``largest``.
+
+    Formal guarantee: exact but for rounding, which is bounded and added.
+
+    Args:
+        noise_multiplier: sigma > 0.
+        bins: t >= 1, of any size.
+        largest: highest order >= 2. Cost: 30 ns times its square, times 2 log2(t) when it exceeds t + 1.
+    """
+    every = np.arange(largest + 1, dtype=np.float64)
+    growth = 0.5 * every * (every - 1.0) * noise_multiplier**-2
+    if bins == 1:
+        return LogMoments(every[2:], growth[2:] * (1.0 + 8 * UNIT_ROUNDOFF))
+    log_factorial = gammaln(every + 1.0)
+    with np.errstate(divide="ignore"):
+        log_excess = growth + np.log(-np.expm1(-growth))  # of one step; -inf at 0 and 1
+    if largest <= bins + 1:
+        result = _recurrence(growth, log_excess, float(bins), log_factorial)
+        depth = every
+    else:
+        result = _powered(log_excess, bins, log_factorial)
+        depth = np.full_like(every, 2.0 * bins)
+    size = 3.0 * log_factorial + every * np.log(bins + 1.0) + 2.0 * growth + abs(log_excess[2]) + 8.0
+    rounding = depth * UNIT_ROUNDOFF * (every + 16.0 * size)
+    return LogMoments(every[2:], _log_moment(result[2:], rounding[2:]))
+
+
+def _real_orders(noise_multiplier: float, bins: int) -> Array:
+    """The orders between integers that :func:`averaged_real_moments` is worth its time for."""
+    if noise_multiplier < SMALLEST_NOISE_FOR_REAL_ORDERS:
+        return np.empty(0)
+    values = np.concatenate([[0.0, 0.0], averaged_moments(noise_multiplier, bins, AVERAGED_ORDERS[0]).values])
+    steep = values[2:] - values[:-2] > STEEPEST
+    last = int(np.argmax(steep)) if bool(steep.any()) else steep.size
+    return REAL_ORDERS[(last > REAL_ORDERS) & (np.ceil(REAL_ORDERS) <= bins)]
+
+
+def averaged_real_moments(noise_multiplier: float, bins: int, orders: Array) -> LogMoments:
+    """The moments of :func:`averaged_moments` at low orders that are not integers, never above the integers' chords."""
+    moments = averaged_moments(noise_multiplier, bins, int(np.ceil(orders.max())) + 1)
+    values = np.concatenate([[0.0, 0.0], moments.values])
+    real = log_averaged_moments(noise_multiplier, bins, orders, values)
+    return LogMoments(orders, np.minimum(real, np.interp(orders, np.arange(values.size), values) * (1.0 + 1e-15)))
+
+
+def _powered(log_excess: Array, bins: int, log_factorial: Array) -> Array:
+    """The mean of ``bins`` copies by repeated doubling."""
+    result, done = log_excess, 1
+    for bit in bin(bins)[3:]:
+        result, done = _convolved(result, float(done), result, float(done), log_factorial), 2 * done
+        if bit == "1":
+            result, done = _convolved(result, float(done), log_excess, 1.0, log_factorial), done + 1
+    return result
+
+
+def _blocks(pair: AveragedSteps, of_block: Callable[[int], LogMoments]) -> LogMoments:
+    """Moments of the whole pair from those of one block of each size."""
+    size, longer = divmod(pair.bins, pair.participations)
+    epoch = of_block(size).times(pair.participations - longer)
+    if longer:
+        epoch = epoch.plus(of_block(size + 1).times(longer))
+    return epoch.times(pair.epochs)
+
+
+def block_remove_moments(pair: AveragedSteps, settings: Settings) -> LogMoments:
+    """Upper bounds of the remove direction's moments: blocks, each visited once; exact for one participation."""
+    sigma, shortest = pair.noise_multiplier, pair.bins // pair.participations
+
+    def compute(top: int) -> LogMoments:
+        settings.deadline.tick()
+        largest = min(top, max(shortest + 1, POWERING_ORDERS))
+        return _blocks(pair, lambda size: averaged_moments(sigma, size, largest))
+
+    whole = enough_orders(compute, *AVERAGED_ORDERS, smallest_delta=settings.resolution.smallest_delta)
+    settings.deadline.tick()
+    orders = _real_orders(sigma, shortest)
+    if orders.size == 0:
+        return whole
+    return whole.merged(_blocks(pair, lambda size: averaged_real_moments(sigma, size, orders)))
+
+
+def block_add_moments(pair: AveragedSteps, settings: Settings) -> LogMoments:
+    """Upper bounds of the add direction's moments: the same blocks, moments of negative order."""
+
+    def moments(orders: Array) -> LogMoments:
+        settings.deadline.tick()
+        return _blocks(
+            pair, lambda size: LogMoments(orders, log_negative_moments(pair.noise_multiplier, size, orders - 1.0))
+        )
+
+    low = moments(LOW_ADD_ORDERS)  # on a grid of their own, which is longer
+    levels = NEGATIVE_ORDERS if pair.noise_multiplier >= SMALLEST_NOISE_FOR_ALL_ORDERS else NEGATIVE_ORDERS[:-1]
+    smallest = settings.resolution.smallest_delta
+    return enough_orders(lambda top: low.merged(moments(sparse_orders(top))), *levels, smallest_delta=smallest)
+
+
+def _independent(pair: IndependentSteps, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    settings.deadline.tick()
+    real = thinned_real_moments(pair.noise_multiplier, pair.sampling_prob)
+
+    def compute(top: int) -> LogMoments:
+        settings.deadline.tick()
+        step = thinned_moments(pair.noise_multiplier, pair.sampling_prob, sparse_orders(top)).merged(real)
+        return step.times(pair.steps)
+
+    moments = enough_orders(compute, *POISSON_ORDERS, smallest_delta=settings.resolution.smallest_delta)
+    return dict.fromkeys(Direction, moment_profile(moments))
+
+
+def _averaged(pair: AveragedSteps, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    return {
+        Direction.REMOVE: moment_profile(block_remove_moments(pair, settings)),
+        Direction.ADD: moment_profile(block_add_moments(pair, settings)),
+    }
+
+
+ACCOUNTANT = Accountant(
+    name="renyi",
+    summary="Renyi divergences with exact moments, the classical moments accountant",
+    sides=(Side.UPPER,),
+    errs="upward: Markov's inequality at the best order; moments are exact or bounded from above",
+    reference="Canonne, Kamath, Steinke 2020, Proposition 12; Mironov, Talwar, Zhang 2019; "
+    "feldman-shenfeld-2025, Theorem 4.6 and Lemma 3.11",
+    analyses={IndependentSteps: _independent, AveragedSteps: _averaged},
+    cost=lambda pair: 0.2,
+    no_better_than=("direct",),
+)

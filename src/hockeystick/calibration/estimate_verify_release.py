@@ -1,0 +1,116 @@
+"""Calibration by estimate-verify-release: Monte Carlo verification that is itself part of the guarantee.
+
+1. Estimate: pilots, thrown away, find roughly the noise multiplier at which delta is met.
+2. Candidates: a few noise multipliers around it, in increasing order, and last one that is certified without sampling.
+   More noise is post-processing, so each candidate's guarantees hold for all after it.
+3. Verify: from the noisiest down, each candidate has to show by an upper bound that its delta at epsilon is at most
+   delta', with a test that wrongly accepts with probability at most q; the first refusal ends the scan.
+4. Release the last one accepted. All of it together is (epsilon, delta' + q (1 - delta'))-DP, and delta' is chosen so
+   that this is the delta that was asked for (docs/theory/monte-carlo/release.md).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.bounds import Question
+from hockeystick.calibration.bracketing import LARGEST_NOISE, SMALLEST_NOISE, smallest_passing
+from hockeystick.certificate import Certificate
+from hockeystick.certification.schedule import certificate_of, certify_with, run_accountants, settings_for
+from hockeystick.deadline import Deadline
+from hockeystick.errors import BudgetExceededError, CannotCertifyError
+from hockeystick.mechanism import Mechanism
+from hockeystick.monte_carlo.acceptance import Acceptance
+from hockeystick.monte_carlo.claim import Statement
+from hockeystick.monte_carlo.release import scan, verification_target
+from hockeystick.pairs.registry import dominating_pair
+from hockeystick.settings import MonteCarlo
+from hockeystick.types import Kind, Side
+
+GRID = (-0.015, -0.01, -0.006, -0.003, 0.0, 0.003, 0.006, 0.01, 0.015, 0.025, 0.04, 0.08, 0.16, 0.32, 0.64)
+"""Candidates, relative to the estimate."""
+ESTIMATE_WIDTH = 1e-2
+"""Relative width of the bracket of the estimate."""
+INSIDE = 1e-8
+"""The tests are made at an epsilon that is smaller by this fraction, more than reading it back can lose."""
+GENTLE, STRIDE = 0.125, 2.0
+"""delta falls about with a high power of the noise, and pilots may see nothing of it: no step is larger than this."""
+METHOD = "monte_carlo"
+SCAN_SHARE = 0.9
+"""Of the budget that is left, for estimate and tests; the rest is for the certificate's lower bound."""
+
+
+def verified_release(
+    last: Certificate, epsilon: float, delta: float, options: MonteCarlo, deadline: Deadline
+) -> Certificate:
+    """The certificate of the least noisy candidate that sampling accepts.
+
+    Args:
+        last: deterministic certificate, for epsilon and delta', of the last candidate. It is what is released where
+            there is no way to sample the pair, and where truncation moves delta by an amount that grows with epsilon.
+        options: ``failure_probability`` is q.
+
+    Raises: InvalidInputError when q is not below delta.
+    """
+    mechanism, most = last.mechanism, last.mechanism.sigma
+    pair = dominating_pair(mechanism)
+    if ACCOUNTANTS[METHOD].why_not(pair, Side.UPPER) is not None or pair.slack > 0.0:
+        return _of_the_last(last, delta, deadline)
+    goal = verification_target(delta, options.failure_probability)
+    question = Question(epsilon=epsilon * (1.0 - INSIDE))
+    scanning = Deadline(SCAN_SHARE * deadline.remaining(), deadline.on_tick)
+    tested: dict[float, list[Acceptance]] = {}
+
+    def tests(noise_multiplier: float) -> list[Acceptance]:
+        """One for each member of the pair: all have to accept, and only the worst one can err."""
+        pair = dominating_pair(mechanism.with_noise(min(noise_multiplier, LARGEST_NOISE)))
+        statement = Statement.ESTIMATE_VERIFY_RELEASE
+        return [Acceptance(one, question, options, scanning, statement, goal=goal) for one in pair.members]
+
+    def estimate(noise_multiplier: float) -> float:
+        ratio = max(test.estimate() for test in tests(noise_multiplier)) / goal
+        return min(max(float(ratio**GENTLE), 1.0 / STRIDE), STRIDE)
+
+    try:
+        _, near = smallest_passing(estimate, 1.0, most, ESTIMATE_WIDTH)
+    except (CannotCertifyError, BudgetExceededError):  # pilots of a hopeless mechanism, or no time for them
+        return _of_the_last(last, delta, deadline)
+    noises = [near * (1.0 + step) for step in GRID]
+    candidates = [noise for noise in noises if SMALLEST_NOISE <= noise < most] + [most]
+
+    def accepts(which: int) -> bool:
+        tested[candidates[which]] = tests(candidates[which])
+        try:
+            return all(test.accepts() for test in tested[candidates[which]])
+        except BudgetExceededError:  # what is not shown in time is refused
+            return False
+
+    chosen = candidates[scan(len(candidates), accepts)]
+    if chosen == most:
+        return _of_the_last(last, delta, deadline)
+    return _certificate(mechanism.with_noise(chosen), delta, tested[chosen], options, deadline)
+
+
+def _of_the_last(last: Certificate, delta: float, deadline: Deadline) -> Certificate:
+    """The same deterministic bound, stated for the delta that was asked for.
+
+    Where there is no time to do so, or less effort makes it looser, the one for the smaller delta stands: it says more.
+    """
+    try:
+        found = certify_with(last.mechanism, Question(delta=delta), deadline, [last.method.upper])
+    except BudgetExceededError:
+        return last
+    return found if found.bounds.upper <= last.bounds.upper else last
+
+
+def _certificate(
+    mechanism: Mechanism, delta: float, tests: Sequence[Acceptance], options: MonteCarlo, deadline: Deadline
+) -> Certificate:
+    """The certificate that rests on accepted tests; lower bounds are deterministic."""
+    question = Question(delta=delta)
+    pair = dominating_pair(mechanism)
+    told = replace(options, estimations={(test.subject, question): test for test in tests})
+    settings = settings_for(question, pair, deadline, told)
+    outcomes = run_accountants(pair, question, settings, methods=[METHOD], goal=None)
+    kept = [one for one in outcomes if one.side is Side.UPPER or one.kind is Kind.DETERMINISTIC]
+    return certificate_of(mechanism, pair, question, kept, settings)

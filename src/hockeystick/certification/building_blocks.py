@@ -1,0 +1,183 @@
+"""Mixtures of Gaussians beyond one example in one step: group privacy, and releasing only the last iterate.
+
+Every function returns the dominating pair of a situation; :func:`privacy` bounds any pair from both sides. The proofs
+are in docs/theory/subsets/mixtures.md; the situations are those of choquette-choo-2024, Appendix F.5.
+
+    pair = group_privacy_poisson(group_size=4, sampling_prob=0.01, steps=1000, noise_multiplier=1.0)
+    privacy(pair, delta=1e-6)
+"""
+
+from collections.abc import Callable
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hockeystick.accountants.warm_up import warm_up
+from hockeystick.bounds import Question
+from hockeystick.certificate import Interval
+from hockeystick.certification.schedule import DEFAULT_BUDGET, best, check_budget, run_accountants, settings_for
+from hockeystick.deadline import Deadline
+from hockeystick.errors import BudgetExceededError, CannotCertifyError, InvalidInputError
+from hockeystick.laws.law import UNIT_ROUNDOFF
+from hockeystick.pairs.base import DominatingPair
+from hockeystick.pairs.mixture_steps import MixtureStep, MixtureSteps, check_count
+from hockeystick.types import Side
+
+Array = NDArray[np.float64]
+
+
+def privacy(
+    pair: DominatingPair,
+    *,
+    delta: float | None = None,
+    epsilon: float | None = None,
+    budget: float = DEFAULT_BUDGET,
+    deadline: Deadline | None = None,
+) -> Interval:
+    """The epsilon of a pair at ``delta``, or its delta at ``epsilon``, by the best deterministic bounds of both sides.
+
+    Args:
+        budget: seconds; what is not done by then is left out.
+        deadline: replaces the budget, for callers that keep their own time.
+
+    Raises: InvalidInputError for what is no pair, and unless exactly one of delta and epsilon is given;
+        BudgetExceededError when the time is over before there is an upper bound; CannotCertifyError when there is no
+        finite one.
+    """
+    if not isinstance(pair, DominatingPair):
+        raise InvalidInputError(f"The 'pair' argument must be a dominating pair. Got {pair!r} instead.")
+    question = Question(delta=delta, epsilon=epsilon)
+    check_budget(budget)
+    warm_up()
+    deadline = deadline or Deadline(seconds=budget)
+    outcomes = run_accountants(pair, question, settings_for(question, pair, deadline))
+    upper, lower = best(outcomes, Side.UPPER), best(outcomes, Side.LOWER)
+    if upper is None or upper.value is None:
+        if deadline.remaining() <= 0.0:
+            raise BudgetExceededError("The time budget is over before there is any bound; allow more seconds.")
+        raise CannotCertifyError("No accountant gives a finite bound; use more noise or a larger delta.")
+    return Interval(upper=upper.value, lower=None if lower is None else lower.value)
+
+
+def group_privacy_poisson(
+    *, group_size: int, sampling_prob: float, steps: int, noise_multiplier: float
+) -> MixtureSteps:
+    """DP-SGD with Poisson batches against a group: zeroing out the gradients of ``group_size`` examples together.
+
+    The number of them in a batch is Binomial(group_size, sampling_prob), and their summed gradients have at most this
+    norm. Attained by equal gradients, so bounds on both sides of the pair are bounds on the mechanism. Holds for adding
+    and removing the group too, as the batches of the others do not depend on it.
+
+    Args:
+        group_size: k >= 1.
+        sampling_prob: of each example, in (0, 1].
+        steps: number of batches.
+        noise_multiplier: standard deviation of the noise in clipping norms.
+    """
+    check_count("group_size", group_size)
+    _check_probability(sampling_prob)
+    step = _binomial_step(group_size, sampling_prob, 1.0, steps)
+    return MixtureSteps(noise_multiplier=noise_multiplier, steps=(step,))
+
+
+def group_privacy_fixed(
+    *,
+    group_size: int,
+    batch_size: int,
+    num_examples: int,
+    steps: int,
+    noise_multiplier: float,
+    displaced_norm: float = 1.0,
+) -> MixtureSteps:
+    """DP-SGD with batches of a fixed size, drawn without replacement, against adding or removing a group.
+
+    One data set has ``num_examples`` examples, the group among them; the other lacks the group and draws batches of the
+    same size from the rest. The number j of group members in a batch is hypergeometric. They take the places of j other
+    examples, whose gradients are missing in turn, so the batch's sum moves by up to ``j (1 + displaced_norm)``.
+
+    This is an upper bound for any gradients of the others at ``displaced_norm = 1``. With ``displaced_norm = 0`` it
+    assumes that the places the group takes would have been empty (padding with zero gradients): only then the
+    sensitivity is j itself. Zeroing out the group, with batches from all of ``num_examples``, is not covered: there the
+    gradients of the others, whose number depends on j, tell something about j.
+
+    Args:
+        group_size: k >= 1.
+        batch_size: examples in each batch, at most ``num_examples - group_size``.
+        num_examples: size of the larger data set.
+        displaced_norm: bound on the gradients of displaced examples, in clipping norms, from 0 to 1.
+    """
+    check_count("group_size", group_size)
+    check_count("batch_size", batch_size)
+    check_count("num_examples", num_examples)
+    if batch_size > num_examples - group_size:
+        raise InvalidInputError(
+            f"The 'batch_size' field must be at most num_examples - group_size = {num_examples - group_size}. "
+            f"Got {batch_size!r} instead."
+        )
+    if not 0.0 <= displaced_norm <= 1.0:
+        raise InvalidInputError(f"The 'displaced_norm' field must be from 0 to 1. Got {displaced_norm!r} instead.")
+    mean = group_size * batch_size / num_examples
+
+    def ratio(j: Array) -> Array:
+        left = num_examples - group_size - batch_size + 1.0 + j
+        return (group_size - j) * (batch_size - j) / ((j + 1.0) * left)
+
+    counts, weights, error = _unimodal(mean, min(group_size, batch_size), ratio)
+    step = _step(counts, weights, error, 1.0 + displaced_norm, steps)
+    return MixtureSteps(noise_multiplier=noise_multiplier, steps=(step,))
+
+
+def last_iterate(*, sampling_prob: float, steps: int, noise_multiplier: float) -> MixtureSteps:
+    """DP-SGD on linear losses with Poisson batches, of which only the last iterate is released.
+
+    Gradients of linear losses do not depend on the iterate, so with a fixed learning rate the release is a sum: one
+    Gaussian with ``steps`` times the variance and the sensitivity Binomial(steps, sampling_prob). Says nothing about
+    losses that are not linear.
+
+    Args:
+        sampling_prob: of each example, in (0, 1].
+        steps: number of batches.
+        noise_multiplier: standard deviation of the noise of each step in clipping norms.
+    """
+    check_count("steps", steps)
+    _check_probability(sampling_prob)
+    step = _binomial_step(steps, sampling_prob, 1.0 / sqrt(steps), 1)
+    return MixtureSteps(noise_multiplier=noise_multiplier, steps=(step,))
+
+
+def _binomial_step(size: int, probability: float, unit: float, count: int) -> MixtureStep:
+    """``unit`` times a Binomial(size, probability)."""
+    if probability == 1.0:
+        return MixtureStep((1.0,), (size * unit,), count)
+    odds = probability / (1.0 - probability)
+    counts, weights, error = _unimodal(size * probability, size, lambda j: (size - j) / (j + 1.0) * odds)
+    return _step(counts, weights, error, unit, count)
+
+
+def _step(counts: Array, weights: Array, error: float, unit: float, count: int) -> MixtureStep:
+    return MixtureStep(tuple(weights.tolist()), tuple((counts * unit).tolist()), count, error)
+
+
+def _unimodal(mean: float, largest: int, ratio: Callable[[Array], Array]) -> tuple[Array, Array, float]:
+    """Probabilities on 0..largest, given ``ratio(j) = Pr[j + 1] / Pr[j]``, which falls in j.
+
+    For binomial and hypergeometric laws: their variance is at most the mean, and by Bernstein's inequality less than
+    1e-249 lies outside of the range returned, which is conditioned on. Returns (values, probabilities, relative error).
+    """
+    width = 34.0 * sqrt(mean) + 402.0
+    values = np.arange(max(0.0, np.floor(mean - width)), min(float(largest), np.ceil(mean + width)) + 1.0)
+    steps = ratio(values[:-1])
+    mode = int(np.count_nonzero(steps >= 1.0))
+    up = np.cumprod(steps[mode:])
+    down = np.cumprod(1.0 / steps[:mode][::-1])[::-1]
+    weights = np.concatenate([down, [1.0], up])
+    kept = weights > 1e-280
+    values, weights = values[kept], weights[kept]
+    error = (10.0 * weights.size + 16.0) * UNIT_ROUNDOFF
+    return values, weights / weights.sum(), error
+
+
+def _check_probability(value: float) -> None:
+    if not 0.0 < value <= 1.0:
+        raise InvalidInputError(f"The 'sampling_prob' field must be above 0 and at most 1. Got {value!r} instead.")

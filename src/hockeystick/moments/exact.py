@@ -1,0 +1,78 @@
+"""What the parts of this package hand to each other.
+
+Data flows one way: a pair's Gram matrix becomes an :class:`ExactGram`, that :class:`ExactMoments` of the mixture
+without its common factor, a solver proposes a polynomial for a hockey stick (``majorant/base.py``), and a proof that
+knows nothing of the solver turns the polynomial into a bound.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from hockeystick.laws.law import Array
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ExactGram:
+    """``S = scale * entries``, a covariance matrix that is exactly what its doubles say.
+
+    Attributes:
+        entries: shape (b, b), symmetric to the bit, finite, >= 0, proved positive semidefinite. Not to be written.
+        scale: > 0, about 1 / sigma^2.
+        common: v_0 >= 0 such that ``entries - v_0 1 1^T`` is proved positive semidefinite. The log-normal factor that
+            all bins share has the variance ``v = scale * v_0`` (the exact product of the two doubles).
+    """
+
+    entries: Array
+    scale: float
+    common: float
+
+    @property
+    def bins(self) -> int:
+        """b."""
+        return int(self.entries.shape[0])
+
+    @property
+    def variance(self) -> float:
+        """v, rounded to the nearest double."""
+        return float(Fraction(self.scale) * Fraction(self.common))
+
+    @cached_property
+    def is_circulant(self) -> bool:
+        """Whether, to the bit, entry (i, j) depends on the ring distance of i and j alone."""
+        first = self.entries[0]
+        place = np.arange(self.bins)
+        distance = np.abs(place[:, None] - place[None, :])
+        return bool((self.entries == first[np.minimum(distance, self.bins - distance)]).all())
+
+    @cached_property
+    def reach(self) -> int:
+        """The largest ring distance at which there is an entry other than 0."""
+        place = np.arange(self.bins)
+        distance = np.abs(place[:, None] - place[None, :])
+        distance = np.minimum(distance, self.bins - distance)
+        return int(distance[self.entries != 0.0].max(initial=0))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ExactMoments:
+    """``E Y^k`` of a variable Y >= 0 for k = 0..degree (of a measure, whose mass is the entry 0, where it is said).
+
+    Attributes:
+        values: positive rational numbers.
+        error: proved relative error of each: ``|values[k] - E Y^k| <= error * values[k]``.
+    """
+
+    values: tuple[Fraction, ...]
+    error: Fraction
+
+    @property
+    def degree(self) -> int:
+        """The highest order a."""
+        return len(self.values) - 1
+
+    def up_to(self, degree: int) -> "ExactMoments":
+        """The orders 0..degree alone."""
+        return ExactMoments(values=self.values[: degree + 1], error=self.error)

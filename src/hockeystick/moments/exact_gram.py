@@ -1,0 +1,277 @@
+"""Gram matrices that are exactly what their doubles say, on a known side of a pair's true one.
+
+Kahane's inequality (docs/theory/comparison.md) compares two mixtures of bins whose covariances are both positive
+semidefinite and ordered entry by entry. The matrices here satisfy this as the numbers that they are: the order by
+rounding every entry to its side, the definiteness by :func:`proved_semidefinite`. Their common factor comes with them.
+
+Proofs: ``docs/theory/moment-majorants/gram.md``.
+"""
+
+from dataclasses import replace
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from hockeystick.errors import InvalidInputError, UnsupportedError
+from hockeystick.laws.law import UNIT_ROUNDOFF, Array
+from hockeystick.moments.exact import ExactGram
+from hockeystick.pairs.bin_mixture import BinMixture
+from hockeystick.strategies import StrategyMatrix
+from hockeystick.types import Side
+
+LARGEST_ROUNDING = 1e-6
+"""Of a pair's Gram matrix; the proofs take 1 / (1 - x) for 1 + 1.01 x."""
+LARGEST_CHANGE = 1e-3
+"""By which factor the diagonal may be raised over the rest, beyond rounding, to get a proof."""
+LARGEST_REPAIR = 0.2
+"""What a circulant envelope may cost, as a part of its diagonal or of the entries beside it."""
+UNDERFLOW = 1e-290
+"""More than all underflows together can change in a row of a scaled matrix."""
+
+
+def raised_gram(pair: BinMixture) -> ExactGram:
+    """No entry of ``scale * entries`` is below the true ``G / sigma^2``; zeros stay zeros.
+
+    Upper bounds for its mixture, in both directions, are upper bounds for the pair. The off-diagonal entries are about
+    the pair's proved rounding error above the truth, the diagonal about b times as much.
+
+    Cost: O(b^3) once for each matrix and b, O(1) for each further sigma.
+
+    Raises: UnsupportedError where no proof of definiteness is found or 1 / sigma^2 is not in the range of doubles.
+    """
+    return replace(
+        _beside(pair.matrix, pair.bins, Side.UPPER), scale=_inverse_square(pair.noise_multiplier, Side.UPPER)
+    )
+
+
+def lowered_gram(pair: BinMixture) -> ExactGram:
+    """No entry of ``scale * entries`` is above the true ``G / sigma^2``; else as :func:`raised_gram`.
+
+    Here it is the diagonal that is close to the truth.
+    """
+    return replace(
+        _beside(pair.matrix, pair.bins, Side.LOWER), scale=_inverse_square(pair.noise_multiplier, Side.LOWER)
+    )
+
+
+@lru_cache(maxsize=4)
+def _beside(matrix: StrategyMatrix, bins: int, side: Side) -> ExactGram:
+    """The Gram matrix itself (scale 1) rounded to its side and proved."""
+    pair = BinMixture(noise_multiplier=1.0, matrix=matrix, bins=bins)
+    if not pair.rounding <= LARGEST_ROUNDING:
+        raise UnsupportedError(f"The Gram matrix must be known to {LARGEST_ROUNDING:g}, but is to {pair.rounding:g}.")
+    slack = 1.01 * pair.rounding + 8.0 * UNIT_ROUNDOFF
+    gram = np.maximum(pair.gram, pair.gram.T)
+    # rounding may have moved an eigenvalue by this much of a scaled matrix; the factor 2 is for its diagonal >= 1/2
+    change = 2.0 * (2.0 * slack * float(_scaled(gram)[0].sum(axis=1).max()) + 8.0 * _shift(bins))
+    while change <= LARGEST_CHANGE:
+        entries = _changed(gram, slack, change, side)
+        if proved_semidefinite(entries):
+            return ExactGram(entries=_frozen(entries), scale=1.0, common=_common(entries))
+        change *= 4.0
+    raise UnsupportedError(f"No Gram matrix close to that of the {bins} bins could be proved positive semidefinite.")
+
+
+def _changed(gram: Array, slack: float, change: float, side: Side) -> Array:
+    """``gram`` times ``1 +- slack`` and, on the diagonal only (upper) or beside it only (lower), ``1 +- change``."""
+    diagonal = np.eye(len(gram), dtype=bool)
+    if side is Side.UPPER:
+        entries = np.nextafter(gram * (1.0 + slack + np.where(diagonal, change, 0.0)), np.inf)
+    else:
+        entries = np.nextafter(gram * (1.0 - slack - np.where(diagonal, 0.0, change)), 0.0)
+    result: Array = np.where(gram > 0.0, entries, 0.0)
+    return result
+
+
+def _inverse_square(sigma: float, side: Side) -> float:
+    """``1 / sigma^2`` rounded to the side."""
+    exact = 1 / Fraction(sigma) ** 2
+    try:
+        scale = float(exact)
+    except OverflowError:
+        scale = 0.0
+    if side is Side.UPPER and Fraction(scale) < exact:
+        scale = float(np.nextafter(scale, np.inf))
+    if side is Side.LOWER and Fraction(scale) > exact:
+        scale = float(np.nextafter(scale, 0.0))
+    if not 1e-150 < scale < 1e150:
+        raise UnsupportedError(f"The noise multiplier {sigma:g} is out of the range of this method.")
+    return scale
+
+
+def proved_semidefinite(matrix: Array) -> bool:
+    """Whether the matrix, as its doubles stand, is *proved* positive semidefinite.
+
+    Never accepts another one. Accepts every one whose smallest eigenvalue, after scaling to a diagonal of about 1, is
+    at least about ``16 b^2 2^-53``; may reject those between.
+
+    With L a Cholesky factor of the matrix less a small multiple of the identity, computed anyhow, the residual
+    ``matrix - L L^T`` is computed with a bound of its rounding and must be diagonally dominant. The idea is that of
+    Rump (2006), *Verification of positive definiteness*, with the residual checked after the fact.
+
+    Args:
+        matrix: shape (b, b).
+
+    Cost: O(b^3).
+    """
+    return _proved(matrix, 0.0)
+
+
+def _proved(matrix: Array, relative_error: float) -> bool:
+    """The same for every symmetric matrix whose entries differ from these by at most this relative error."""
+    if not (np.isfinite(matrix).all() and (matrix == matrix.T).all()):
+        return False
+    used = matrix.any(axis=1)
+    matrix = matrix[np.ix_(used, used)]
+    if (matrix.diagonal() <= 0.0).any():
+        return False
+    scaled, _ = _scaled(matrix)
+    bins = len(scaled)
+    try:
+        factor = np.linalg.cholesky(scaled - _shift(bins) * np.eye(bins))
+    except np.linalg.LinAlgError:
+        return False
+    size = np.abs(factor)
+    rest = scaled - factor @ factor.T
+    centre, radius = rest.diagonal(), np.abs(rest).sum(axis=1) - np.abs(rest.diagonal())
+    products = (bins + 2.0) * UNIT_ROUNDOFF * (size @ size.sum(axis=0))
+    unknown = relative_error * np.abs(scaled).sum(axis=1) + UNDERFLOW
+    return bool((0.99 * centre >= 1.01 * (radius + products + unknown) + bins * UNIT_ROUNDOFF * np.abs(centre)).all())
+
+
+def _scaled(matrix: Array) -> tuple[Array, Array]:
+    """``D matrix D`` with a diagonal in [1/2, 2) (or 0), and the diagonal of D: powers of 2, so nothing is rounded."""
+    half = np.frexp(matrix.diagonal())[1] // 2
+    return np.ldexp(matrix, -(half[:, None] + half[None, :])), np.ldexp(1.0, -half)
+
+
+def _shift(bins: int) -> float:
+    """More than all rounding in a Cholesky factorisation and its check can change of a scaled matrix's eigenvalues."""
+    return 8.0 * bins * (bins + 8.0) * UNIT_ROUNDOFF
+
+
+def _common(entries: Array) -> float:
+    """v_0 close to ``1 / (1^T H^-1 1)`` for the semidefinite H of these doubles, with H - v_0 1 1^T proved; or 0."""
+    scaled, scales = _scaled(entries)
+    shift = 4.0 * _shift(len(entries))
+    while shift < LARGEST_CHANGE:
+        # the quotient for H less a small diagonal matrix: what is left for the proof is at least that matrix
+        try:
+            factor = np.linalg.cholesky(scaled - shift * np.eye(len(entries)))
+        except np.linalg.LinAlgError:
+            return 0.0
+        whitened = solve_triangular(factor, scales, lower=True)
+        common = 1.0 / float(whitened @ whitened)
+        if _proved(entries - common, 1.01 * UNIT_ROUNDOFF):
+            return common
+        shift *= 4.0
+    return 0.0
+
+
+def circulant(gram: ExactGram, side: Side) -> ExactGram | None:
+    """A circulant matrix entry by entry above (UPPER) or below (LOWER) the given one, proved semidefinite, or None.
+
+    It has the largest or smallest entry of each ring distance. Where that is not semidefinite the diagonal is raised
+    (UPPER) or the rest shrunk (LOWER); None where this takes more than ``LARGEST_REPAIR``. A circulant matrix comes
+    back as it is.
+
+    Cost: O(b^3) once for each matrix of entries.
+    """
+    if gram.is_circulant:
+        return gram
+    found = _circulant(_Identity(gram.entries), side)
+    return None if found is None else replace(found, scale=gram.scale)
+
+
+def residue_classes(gram: ExactGram, m: int) -> list[tuple[float, ExactGram]]:
+    """The bins r, r + m, r + 2m, ... for each r < m: weight and Gram matrix; weights of equal ones are added up.
+
+    Revealing the class of the drawn bin cannot help privacy, so the weighted mean of the classes' deltas is an upper
+    bound of the whole mixture's delta; it is not a lower one.
+
+    Cost: O(b^3 / m^2) once for each matrix of entries.
+
+    Raises: InvalidInputError where m is not from 1 to b.
+    """
+    if not 1 <= m <= gram.bins:
+        raise InvalidInputError(f"The 'm' argument must be from 1 to {gram.bins}. Got {m} instead.")
+    if m == 1:
+        return [(1.0, gram)]
+    found = _residue_classes(_Identity(gram.entries), gram.common, m)
+    return [(weight, replace(part, scale=gram.scale)) for weight, part in found]
+
+
+class _Identity:
+    """An array as a key: equal only to itself. It keeps the array alive, so no other one takes its place."""
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
+
+    def __hash__(self) -> int:
+        return id(self.array)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and self.array is other.array
+
+
+@lru_cache(maxsize=8)
+def _circulant(key: _Identity, side: Side) -> ExactGram | None:
+    entries = key.array
+    bins = len(entries)
+    place = np.arange(bins)
+    chosen = np.max if side is Side.UPPER else np.min
+    rings = np.array([chosen(entries[place, place - d]) for d in range(bins // 2 + 1)])
+    repaired = _repaired(rings, bins, side)
+    if repaired is None:
+        return None
+    distance = np.abs(place[:, None] - place[None, :])
+    envelope = repaired[np.minimum(distance, bins - distance)]
+    if not proved_semidefinite(envelope):
+        return None
+    return ExactGram(entries=_frozen(envelope), scale=1.0, common=_common(envelope))
+
+
+def _repaired(rings: Array, bins: int, side: Side) -> Array | None:
+    """Entries for each ring distance, not below (UPPER) or above (LOWER) these, with room for a proof; else None."""
+    top = float(rings[0])
+    if top <= 0.0:
+        return None
+    if side is Side.LOWER:
+        rings = np.minimum(rings, top)
+    place = np.arange(bins)
+    lowest = float(np.fft.rfft(rings[np.minimum(place, bins - place)]).real.min())
+    missing = 16.0 * _shift(bins) * top - lowest
+    if missing <= 0.0:
+        return rings
+    if side is Side.UPPER:
+        factors = np.where(np.arange(rings.size) == 0, 1.0 + missing / top, 1.0)
+    else:
+        factors = np.where(np.arange(rings.size) == 0, 1.0, 1.0 - missing / (top - lowest))
+    return rings * factors if np.abs(factors - 1.0).max() <= LARGEST_REPAIR else None
+
+
+@lru_cache(maxsize=8)
+def _residue_classes(key: _Identity, common: float, m: int) -> tuple[tuple[float, ExactGram], ...]:
+    entries = key.array
+    counts: dict[bytes, int] = {}
+    parts: dict[bytes, Array] = {}
+    for r in range(m):
+        part = np.ascontiguousarray(entries[r::m, r::m])
+        name = part.tobytes()
+        counts[name] = counts.get(name, 0) + len(part)
+        parts[name] = part
+    # a principal submatrix of a semidefinite matrix is one, also after subtracting the whole's common part
+    return tuple(
+        (
+            counts[name] / len(entries),
+            ExactGram(entries=_frozen(part), scale=1.0, common=max(common, _common(part))),
+        )
+        for name, part in parts.items()
+    )
+
+
+def _frozen(entries: Array) -> Array:
+    entries.flags.writeable = False
+    return entries

@@ -1,0 +1,380 @@
+"""Polynomials above or below a hockey stick whose expectation is as small or as large as moments allow.
+
+The programme (UPPER) ``min { E p : p of degree a, p >= F on [start, oo) }`` is a linear one with infinitely many
+constraints. Its dual is over measures with the law's moments: a vertex is one with a + 1 atoms, and the atoms are the
+points where p touches F. The simplex method on the dual is the exchange method of Remez for the primal: it adds the
+point where the constraint is violated most and drops one of the others. A quadrature rule gives it a start, so there
+is no first phase, and the grid of points is refined around the atoms until next to nothing is left to gain.
+
+What comes out is a candidate: ``p + eta S`` with a small eta is proved elsewhere, and costs ``eta E S``, about
+``eta (n + 1)``. Theory: ``docs/theory/moment-majorants/programme.md``.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import comb
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from hockeystick.laws.law import Array
+from hockeystick.moments.exact import ExactMoments
+from hockeystick.moments.majorant.base import HockeyStick, Polynomial
+from hockeystick.moments.majorant.basis import Basis, orthonormal_basis, times_x
+from hockeystick.types import Side
+
+Places = NDArray[np.int64]
+"""Indices of points."""
+
+TOLERANCE = 1e-11
+"""How far, relative to S and to the size of the answer, a constraint may be violated on the grid."""
+DUAL_TOLERANCE = 1e-6
+"""How far the atoms' masses may be from positive ones with the right moments."""
+MAX_EXCHANGES = 400
+"""In one round."""
+SMALLEST_PIVOT = 1e-11
+ROUNDS = 3
+"""Grids that are solved, each finer than the last around the atoms."""
+FINER = 8
+"""How many parts the cells beside an atom are cut into."""
+COARSE_GAP = 1e-3
+"""How far chords of F may lie above it on the first grid, relative to S and to the size of the answer."""
+MAX_BENDS = 6
+"""How often cells with a larger gap are cut into four."""
+FARTHEST = 1e6
+"""How far the grid goes, in units of the spread of the nodes."""
+MARGIN = 1e-6
+"""How much of S, relative to the answer, is added at once: a proof with some room needs far fewer cells."""
+NEGLIGIBLE = 1e-40
+"""Nobody asks for a delta as small as this."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Candidate:
+    """A polynomial that is nearly above F (UPPER) or below it (LOWER), for the proof to repair.
+
+    Attributes:
+        polynomial: P, near F: p itself, or ``x p(x)`` for a divided programme.
+        repair: R > 0 on the domain: S, or ``x S(x)``; P + eta R (UPPER) or P - eta R (LOWER) is to be proved.
+        divided, divided_repair: p and S, whose expectations the moments give; the same as the two above where the
+            programme is not divided.
+        points: increasing ends of cells for the proof; from the start of the domain to that of the tail.
+        value: E p as well as doubles can; the optimum of the programme but for ``MARGIN``.
+    """
+
+    polynomial: Polynomial
+    repair: Polynomial
+    divided: Polynomial
+    divided_repair: Polynomial
+    points: Array
+    value: float
+
+
+def propose(
+    moments: ExactMoments,
+    hockey_stick: HockeyStick,
+    side: Side,
+    *,
+    degree: int,
+    start: float = 0.0,
+    divided: bool = False,
+    target: float = NEGLIGIBLE,
+) -> Candidate | None:
+    """Solve the programme of ``degree`` for ``hockey_stick``.
+
+    Args:
+        moments: of a law (or a measure) on ``[start, oo)``, orders 0..degree at least.
+        side: UPPER asks for the least E p with p >= F on ``[start, oo)``, LOWER for the greatest with p <= F.
+        degree: a >= 2.
+        start: x0 >= 0; > 0 where ``divided``.
+        divided: asks for ``x p(x) >= F(x)`` instead, with the same objective E p.
+        target: an expectation too small to matter; nothing is resolved far below it.
+
+    Returns: None where the moments do not determine a basis (see :func:`orthonormal_basis`) or the programme fails.
+
+    Cost: some milliseconds for the first candidate of one law and degree (the basis), 1 to 3 for each.
+    """
+    basis = _cached_basis(moments, degree)
+    rule = basis.quadrature(start) if basis is not None else None
+    if basis is None or rule is None:
+        return None
+    with np.errstate(all="ignore"):  # what overflows is refused
+        grid = _first_grid(_Constraints(basis, hockey_stick, side, divided), rule[0], start, target)
+        weights = _solution(grid)
+        if weights is None:
+            return None
+        optimum = abs(float(weights @ basis.expectations))
+        weights = weights + MARGIN * min(max(optimum, MARGIN), 1.0) * basis.expectations
+        weights *= grid.constraints.sign * grid.size
+        inner, inner_repair = basis.combination(weights), basis.repair_polynomial()
+        polynomial = times_x(inner) if divided else inner
+        repair = times_x(inner_repair) if divided else inner_repair
+        return Candidate(
+            polynomial=polynomial,
+            repair=repair,
+            divided=inner,
+            divided_repair=inner_repair,
+            points=_proof_points(grid, polynomial),
+            value=float(weights @ basis.expectations),
+        )
+
+
+@lru_cache(maxsize=512)
+def _cached_basis(moments: ExactMoments, degree: int) -> Basis | None:
+    return orthonormal_basis(moments, degree)
+
+
+@dataclass(frozen=True, eq=False)
+class _Constraints:
+    """Those of one programme, for p (UPPER) or -p (LOWER): both are to lie above something."""
+
+    basis: Basis
+    hockey_stick: HockeyStick
+    side: Side
+    divided: bool
+
+    @property
+    def sign(self) -> float:
+        """1 for UPPER, -1 for LOWER."""
+        return 1.0 if self.side is Side.UPPER else -1.0
+
+    def at(self, x: Array) -> tuple[Array, Array]:
+        """The basis over S, shape (x.size, a + 1), and F (or F / x) over S."""
+        rows, scale = self.basis.scaled(x)
+        value = self.hockey_stick.value(x)
+        return rows, (value / x if self.divided else value) / scale
+
+
+@dataclass(eq=False)
+class _Grid:
+    """Points at which constraints are asked for, the last of them at infinity, and the atoms of a vertex.
+
+    Attributes:
+        points: shape (N,), in any order.
+        rows, values: of the constraints at the points; F over S there.
+        atoms: places of the atoms, shape (a + 1,); N stands for infinity.
+        size: of the answer: at most E F for some law with these moments, and at least 1 / (n + 1) of it for each.
+    """
+
+    constraints: _Constraints
+    points: Array
+    rows: Array
+    values: Array
+    atoms: Places
+    size: float
+
+    def join(self, points: Array) -> None:
+        """Add further points."""
+        new = np.setdiff1d(points, self.points)
+        rows, values = self.constraints.at(new)
+        self.atoms[self.atoms == self.points.size] += new.size
+        self.points = np.concatenate([self.points, new])
+        self.rows = np.concatenate([self.rows, rows])
+        self.values = np.concatenate([self.values, values])
+
+    def points_around_atoms(self) -> Array:
+        """Cuts of the cells on both sides of every atom."""
+        order = np.argsort(self.points)
+        place = np.empty(order.size, dtype=np.int64)
+        place[order] = np.arange(order.size)
+        own = place[self.atoms[self.atoms < self.points.size]]
+        cells = np.unique(np.clip(np.concatenate([own - 1, own]), 0, order.size - 2))
+        return _cuts(self.points[order], cells, FINER)
+
+
+def _cuts(increasing: Array, cells: Places, parts: int) -> Array:
+    """The points that cut the named cells into equal parts."""
+    left, right = increasing[cells], increasing[cells + 1]
+    cuts: Array = (left[:, None] + (right - left)[:, None] * (np.arange(1, parts) / parts)).ravel()
+    return cuts
+
+
+def _first_grid(constraints: _Constraints, nodes: Array, start: float, target: float) -> _Grid:
+    points = _first_points(nodes, start)
+    rows, values = constraints.at(points)
+    size = max(float(values.max()), target)
+    grid = _Grid(constraints, points, rows, values, np.searchsorted(points, nodes), size)
+    for _ in range(MAX_BENDS):
+        order = np.argsort(grid.points)
+        cells = _bent(grid.points[order], grid.values[order], grid.rows[order, 0], size)
+        if not cells.size:
+            break
+        grid.join(_cuts(grid.points[order], cells, 4))
+    return grid
+
+
+def _first_points(nodes: Array, start: float) -> Array:
+    """Geometric below the nodes, Chebyshev and geometric between them, geometric above them; the nodes among them."""
+    spread = nodes[-1] - nodes[0]
+    waves = 0.5 - 0.5 * np.cos(np.pi * (np.arange(14) + 0.5) / 14)
+    left, right = nodes[:-1, None], nodes[1:, None]
+    between = left + (right - left) * waves
+    stretched = left * (right / left) ** (np.arange(1, 6) / 6)
+    below = start + (nodes[0] - start) * np.geomspace(1e-6, 1.0, 24, endpoint=False)
+    beside = nodes[0] - np.minimum(spread * np.geomspace(1e-3, 1e3, 24), nodes[0] - start)
+    above = nodes[-1] + spread * np.geomspace(1e-3, FARTHEST, 72)
+    parts = [np.array([start]), nodes, between.ravel(), stretched.ravel(), below, beside, above]
+    return np.unique(np.concatenate(parts))
+
+
+def _bent(x: Array, values: Array, flat: Array, size: float) -> Places:
+    """Cells where chords of F may lie above it by more than ``COARSE_GAP``: ``h (s_after - s_before) / 8`` at most.
+
+    ``flat`` is ``p_0 / S``, so that values over it are those of F in a fixed unit.
+    """
+    width = np.diff(x)
+    slopes = np.diff(values / flat) / width
+    change = np.abs(np.diff(slopes))
+    around = np.maximum(np.append(change, 0.0), np.append(0.0, change))
+    gap = around * width * np.minimum(flat[1:], flat[:-1]) / 8.0
+    return np.flatnonzero(gap > COARSE_GAP * size)
+
+
+def _solution(grid: _Grid) -> Array | None:
+    """Weights of the basis functions in p (or -p), in units of ``grid.size``: of the finest grid that was solved."""
+    basis, sign = grid.constraints.basis, grid.constraints.sign
+    found, weights = None, np.zeros(basis.degree + 1)
+    for k in range(ROUNDS):
+        if k > 0:
+            grid.join(grid.points_around_atoms())
+        rows = np.concatenate([grid.rows, basis.at_infinity[None]])
+        values = np.append(sign * grid.values / grid.size, 0.0)
+        if not (np.isfinite(rows).all() and np.isfinite(values).all()):
+            return found
+        if not exchange(rows, values, basis.expectations, grid.atoms, weights, TOLERANCE, MAX_EXCHANGES):
+            return found
+        found = weights.copy()
+    return found
+
+
+@njit(cache=True)
+def _inverse(matrix: Array, result: Array) -> bool:
+    """Gauss and Jordan with row pivots; False where the matrix is singular. ``matrix`` is overwritten."""
+    size = matrix.shape[0]
+    for i in range(size):
+        for j in range(size):
+            result[i, j] = 1.0 if i == j else 0.0
+    for k in range(size):
+        pivot = k
+        for i in range(k + 1, size):
+            if abs(matrix[i, k]) > abs(matrix[pivot, k]):
+                pivot = i
+        if not abs(matrix[pivot, k]) > 1e-300:
+            return False
+        for j in range(size):
+            matrix[k, j], matrix[pivot, j] = matrix[pivot, j], matrix[k, j]
+            result[k, j], result[pivot, j] = result[pivot, j], result[k, j]
+        factor = 1.0 / matrix[k, k]
+        for j in range(size):
+            matrix[k, j] *= factor
+            result[k, j] *= factor
+        for i in range(size):
+            if i != k and matrix[i, k] != 0.0:
+                factor = matrix[i, k]
+                for j in range(size):
+                    matrix[i, j] -= factor * matrix[k, j]
+                    result[i, j] -= factor * result[k, j]
+    return True
+
+
+@njit(cache=True, nogil=True)
+def exchange(
+    rows: Array, values: Array, expectations: Array, atoms: Places, weights: Array, tolerance: float, limit: int
+) -> bool:
+    """``min expectations @ weights`` subject to ``rows @ weights >= values``, by exchanges from a vertex of the dual.
+
+    Args:
+        rows, values: shapes (N, d) and (N,).
+        expectations: shape (d,); a non-negative combination of the rows at ``atoms``.
+        atoms: shape (d,), places of the rows that are equalities; overwritten by those at the end.
+        weights: shape (d,), overwritten by the solution.
+        tolerance: violations up to this are none.
+        limit: exchanges at most.
+
+    Returns: False where no optimum is reached: within the limit, or because the rows at the atoms are dependent.
+
+    Cost: O(N d + d^3) for an exchange, and commonly 2 d to 8 d of those.
+    """
+    size = rows.shape[1]
+    matrix, inverse = np.empty((size, size)), np.empty((size, size))
+    mass, change = np.empty(size), np.empty(size)
+    for _ in range(limit):
+        for i in range(size):
+            for j in range(size):
+                matrix[i, j] = rows[atoms[i], j]
+        if not _inverse(matrix, inverse):
+            return False
+        for i in range(size):
+            weights[i] = 0.0
+            mass[i] = 0.0
+            for j in range(size):
+                weights[i] += inverse[i, j] * values[atoms[j]]
+                mass[i] += inverse[j, i] * expectations[j]
+        worst, entering = -tolerance, -1
+        for k in range(rows.shape[0]):
+            excess = -values[k]
+            for j in range(size):
+                excess += rows[k, j] * weights[j]
+            if excess < worst:
+                worst, entering = excess, k
+        if entering < 0:
+            return _is_vertex(rows, expectations, atoms, mass)
+        leaving, step = -1, np.inf
+        for i in range(size):
+            change[i] = 0.0
+            for j in range(size):
+                change[i] += inverse[j, i] * rows[entering, j]
+            if change[i] > SMALLEST_PIVOT:
+                ratio = max(mass[i], 0.0) / change[i]
+                if ratio < step:
+                    leaving, step = i, ratio
+        if leaving < 0:
+            return False
+        atoms[leaving] = entering
+    return False
+
+
+@njit(cache=True)
+def _is_vertex(rows: Array, expectations: Array, atoms: Places, mass: Array) -> bool:
+    """Whether the masses at the atoms are what they should be: then, by duality, the weights are optimal."""
+    for j in range(mass.size):
+        rest = expectations[j]
+        for i in range(mass.size):
+            rest -= mass[i] * rows[atoms[i], j]
+        if not (abs(rest) <= DUAL_TOLERANCE and mass[j] >= -DUAL_TOLERANCE):
+            return False
+    return True
+
+
+def _proof_points(grid: _Grid, candidate: Polynomial) -> Array:
+    """The grid up to a point where ``P - line`` (UPPER) or ``line - P`` has no negative derivative, as it seems.
+
+    The line has F's height at the point, and the largest slope of F (UPPER) or about the slope of F there (LOWER).
+    """
+    points = np.sort(grid.points)
+    sign, hockey_stick = grid.constraints.sign, grid.constraints.hockey_stick
+    atoms = grid.points[grid.atoms[grid.atoms < grid.points.size]]
+    tails = points[points > atoms.max()]
+    heights = hockey_stick.value(points[points >= atoms.max()])
+    derivatives = sign * _taylor(candidate, tails)
+    derivatives[0] -= sign * heights[1:]
+    if grid.constraints.side is Side.UPPER:
+        derivatives[1] -= hockey_stick.line_beyond(float(points[-1]))[1]
+    else:
+        derivatives[1] += np.diff(heights) / np.diff(points[points >= atoms.max()])
+    good = (derivatives >= 0.0).all(axis=0)
+    last = tails[np.argmax(good)] if good.any() else points[-1]
+    cells: Array = points[points <= last]
+    return cells
+
+
+def _taylor(polynomial: Polynomial, x: Array) -> Array:
+    """Taylor coefficients about every x in doubles, shape (degree + 1, x.size)."""
+    size = polynomial.degree + 1
+    binomials = np.array([[comb(k, j) for k in range(size)] for j in range(size)], dtype=np.float64)
+    powers = (x - polynomial.centre)[:, None] ** np.arange(size)
+    result = np.zeros((size, x.size))
+    for j in range(size):
+        result[j] = powers[:, : size - j] @ (binomials[j, j:] * polynomial.high[j:])
+    return result

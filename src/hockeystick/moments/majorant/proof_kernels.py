@@ -1,0 +1,181 @@
+"""Kernels of the certificate: polynomials on many cells at once, each number with a bound on its rounding.
+
+Proofs of every bound: ``docs/theory/moment-majorants/proof.md``.
+"""
+
+from functools import lru_cache
+from math import comb, inf
+
+import numpy as np
+from numba import njit
+
+from hockeystick.laws.law import UNIT_ROUNDOFF, Array
+from hockeystick.moments.double_double import ROUNDING, add, multiply, two_sum
+
+UNDERFLOW = 2.0**-950
+"""Added to coefficients where rounding is bounded: ``ROUNDING`` times this is more than one operation can lose."""
+ERROR_ROUNDING = 1.01
+"""Bounds on rounding are themselves computed in doubles, with fewer than 2^40 operations on numbers of one sign."""
+
+
+@njit(cache=True, nogil=True)
+def taylor_coefficients(high: Array, low: Array, centre: float, places: Array) -> tuple[Array, Array]:
+    """Of ``sum_k (high[k] + low[k]) (x - centre)^k`` about each place, and bounds on their errors.
+
+    Synthetic division in double-double, then rounded to doubles. Cost: ``degree^2 / 2`` steps per place.
+
+    Args:
+        high, low: shape (size,); any two doubles each.
+        centre: a double.
+        places: shape (cells,).
+
+    Returns:
+        Two arrays of shape (cells, size). Where numbers overflow, entries are infinite or not numbers.
+    """
+    size = high.size
+    unit = np.empty(size)
+    rest = np.empty(size)
+    used = 0
+    for k in range(size):
+        unit[k], rest[k] = two_sum(high[k], low[k])
+        if unit[k] != 0.0:
+            used = k + 1
+    values = np.empty((places.size, size))
+    errors = np.empty((places.size, size))
+    a = np.empty(size)
+    a_low = np.empty(size)
+    magnitude = np.empty(size)
+    factor = 4.0 * size * ROUNDING * ERROR_ROUNDING
+    for cell in range(places.size):
+        step, step_low = two_sum(places[cell], -centre)
+        exact = step == 0.0
+        length = abs(step) * (1.0 + 4.0 * UNIT_ROUNDOFF)
+        for k in range(size):
+            a[k] = unit[k]
+            a_low[k] = rest[k]
+            magnitude[k] = abs(unit[k]) + (UNDERFLOW if k < used else 0.0)
+        if not exact:
+            for first in range(size - 1):
+                for k in range(size - 2, first - 1, -1):
+                    p, p_low = multiply(step, step_low, a[k + 1], a_low[k + 1])
+                    a[k], a_low[k] = add(a[k], a_low[k], p, p_low)
+                    magnitude[k] += length * magnitude[k + 1]
+        for k in range(size):
+            values[cell, k] = a[k]
+            errors[cell, k] = abs(a_low[k])
+            if not exact and k + 1 < used:  # the leading coefficient stays what it is
+                errors[cell, k] += factor * magnitude[k]
+    return values, errors
+
+
+@lru_cache(maxsize=64)
+def bernstein_weights(degree: int) -> Array:
+    """``C(j, k) / C(degree, k)`` for k <= j <= degree, each rounded to a double; else 0."""
+    size = range(degree + 1)
+    weights = np.array([[comb(j, k) / comb(degree, k) for k in size] for j in size])
+    weights.flags.writeable = False
+    return weights
+
+
+@njit(cache=True, nogil=True)
+def bernstein_coefficients(coefficients: Array, errors: Array, widths: Array, weights: Array) -> tuple[Array, Array]:
+    """Of polynomials on cells, from their Taylor coefficients about the left ends, and bounds on their errors.
+
+    Args:
+        coefficients, errors: shape (cells, at most degree + 1), as :func:`taylor_coefficients` returns them.
+        widths: shape (cells,), each within one rounding of the cell's true width.
+        weights: shape (degree + 1, degree + 1), :func:`bernstein_weights`.
+
+    Returns:
+        Two arrays of shape (cells, degree + 1).
+    """
+    cells, given = coefficients.shape
+    size = weights.shape[0]
+    values = np.zeros((cells, size))
+    bounds = np.zeros((cells, size))
+    rounding = (4.0 * size + 8.0) * UNIT_ROUNDOFF
+    for cell in range(cells):
+        power = 1.0
+        for k in range(given):
+            coefficient = coefficients[cell, k]
+            error = errors[cell, k]
+            term = coefficient * power
+            bound = error * power
+            if k == 0:  # exact at the left end, where a polynomial and its bound may both vanish
+                values[cell, 0] = term
+                bounds[cell, 0] = bound
+            elif coefficient != 0.0 or error != 0.0:
+                bound += UNDERFLOW * ROUNDING * (1.0 + abs(coefficient) + error)
+            bound = (bound + rounding * abs(term)) * ERROR_ROUNDING
+            for j in range(max(k, 1), size):
+                values[cell, j] += weights[j, k] * term
+                bounds[cell, j] += weights[j, k] * bound
+            power *= widths[cell]
+    return values, bounds
+
+
+@njit(cache=True, nogil=True)
+def deficits(values: Array, bounds: Array, targets: Array, sign: float, caution: float) -> Array:
+    """How far ``sign (polynomial - line)`` may be from having Bernstein coefficients >= 0, for several lines per cell.
+
+    Args:
+        values, bounds: shape (cells, size), the polynomial's.
+        targets: shape (lines, 3, cells): the line's value at the left end, at the right end, and a bound on the errors
+            of each of the two.
+        sign: 1 where the polynomial should be above.
+        caution: by how much to multiply the bounds on rounding; at least 1.
+
+    Returns:
+        Shape (cells, lines, size). Entries <= 0 prove that the exact coefficient is >= 0.
+    """
+    cells, size = values.shape
+    lines = targets.shape[0]
+    result = np.empty((cells, lines, size))
+    for cell in range(cells):
+        for line in range(lines):
+            left = targets[line, 0, cell]
+            right = targets[line, 1, cell]
+            error = targets[line, 2, cell]
+            for j in range(size):
+                on_left = (size - 1 - j) / (size - 1) * left
+                on_right = j / (size - 1) * right
+                rounding = 0.0
+                if 0 < j < size - 1 and (left != 0.0 or right != 0.0):  # exact at the ends
+                    rounding = 4.0 * UNIT_ROUNDOFF * (abs(on_left) + abs(on_right)) + UNDERFLOW * ROUNDING
+                uncertain = caution * ERROR_ROUNDING * (bounds[cell, j] + error + rounding)
+                result[cell, line, j] = uncertain - sign * (values[cell, j] - (on_left + on_right))
+    return result
+
+
+@njit(cache=True, nogil=True)
+def repairs_needed(missing: Array, values: Array, bounds: Array, caution: float) -> tuple[Array, Array]:
+    """Per cell, how many times the repair polynomial has to be added: by the best line, and at the left end at least.
+
+    Args:
+        missing: shape (cells, lines, size), :func:`deficits`.
+        values, bounds: shape (cells, size), the repair's Bernstein coefficients.
+        caution: as in :func:`deficits`.
+
+    Returns:
+        Two arrays of shape (cells,), infinite where no multiple will do. The second is about the left end alone, with
+        the first line, which no subdivision can improve on.
+    """
+    cells, lines, size = missing.shape
+    needed = np.empty(cells)
+    at_left = np.empty(cells)
+    for cell in range(cells):
+        needed[cell] = inf
+        for line in range(lines):
+            largest = 0.0
+            for j in range(size):
+                need = 0.0
+                if not missing[cell, line, j] <= 0.0:
+                    gain = values[cell, j] - caution * ERROR_ROUNDING * bounds[cell, j]
+                    need = missing[cell, line, j] / gain if gain > 0.0 else inf
+                    if not need < inf:
+                        need = inf
+                if j == 0 and line == 0:
+                    at_left[cell] = need
+                largest = max(largest, need)
+            needed[cell] = min(needed[cell], largest)
+    return needed, at_left

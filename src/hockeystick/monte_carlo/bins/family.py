@@ -1,0 +1,132 @@
+"""Families of proposals for mixtures of bins: balls-in-bins with any strategy matrix, and one random allocation."""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from hockeystick.bounds import Profile
+from hockeystick.deadline import Deadline
+from hockeystick.laws.law import UNIT_ROUNDOFF
+from hockeystick.moments.geometric_mean import geometric_mean_profile
+from hockeystick.monte_carlo.bins.proposals import (
+    LARGEST_BETA,
+    AgainstMean,
+    Balls,
+    BinSpace,
+    NaiveBins,
+    best_beta,
+    best_order,
+    build_proposal,
+    highest_order,
+)
+from hockeystick.monte_carlo.proposals import Family, Proposal
+from hockeystick.pairs.averaged_steps import AveragedSteps
+from hockeystick.pairs.bin_mixture import BinMixture
+from hockeystick.strategies import StrategyMatrix
+from hockeystick.types import Direction, Side
+
+MOST_BINS = 4096
+"""More would need some gigabytes in every process."""
+MOST_EQUAL_BINS = 1024
+"""Of a random allocation, whose law is known exactly anyway."""
+SHARE = 0.3
+"""Of concentrated tuples: they cost 1 / (1 - share) in M and save most of the variance where bins hardly correlate."""
+MORE_BALLS = (1.15, 1.3)
+"""Orders above the one with the smallest M have less variance; M is flat there."""
+MORE_BETA = 1.15
+
+
+def bin_space(pair: BinMixture) -> BinSpace:
+    """K of the pair and its factor. O(bins^3), once for each matrix: not by the pair, which compares by its noise."""
+    return _bin_space(pair.matrix, pair.bins, pair.noise_multiplier)
+
+
+@lru_cache(maxsize=4)
+def _bin_space(matrix: StrategyMatrix, bins: int, sigma: float) -> BinSpace:
+    pair = BinMixture(noise_multiplier=sigma, matrix=matrix, bins=bins)
+    return BinSpace.of(np.asarray(pair.gram) / sigma / sigma, pair.rounding + 8 * UNIT_ROUNDOFF)
+
+
+@lru_cache(maxsize=4)
+def equal_space(pair: AveragedSteps) -> BinSpace:
+    """K of one visit to one of some orthogonal bins."""
+    return BinSpace.of(np.eye(pair.bins) / pair.noise_multiplier / pair.noise_multiplier, 8 * UNIT_ROUNDOFF)
+
+
+def propose_proposals(space: BinSpace, direction: Direction, epsilon: float) -> Sequence[Proposal]:
+    """Proposals for one direction, the most promising first, the naive one last."""
+    proposals = {Direction.REMOVE: _balls, Direction.ADD: _against_mean}[direction]
+    return (*proposals(space, epsilon), NaiveBins(direction=direction, space=space))
+
+
+def _balls(space: BinSpace, epsilon: float) -> Sequence[Proposal]:
+    best = best_order(space, epsilon)
+    if best is None:
+        return ()
+    orders = [max(best + 1 + place, round(factor * best)) for place, factor in enumerate(MORE_BALLS)]
+    wanted = dict.fromkeys(min(order, highest_order(space)) for order in (orders[0], best, orders[1]))
+    share = SHARE if space.bins > 1 else 0.0
+    return [Balls(direction=Direction.REMOVE, space=space, order=order, share=share) for order in wanted]
+
+
+def _against_mean(space: BinSpace, epsilon: float) -> Sequence[Proposal]:
+    best = best_beta(space, epsilon)
+    wanted = (min(MORE_BETA * best, LARGEST_BETA), best)
+    return [AgainstMean(direction=Direction.ADD, space=space, beta=beta) for beta in wanted]
+
+
+def _propose(pair: BinMixture, direction: Direction, epsilon: float) -> Sequence[Proposal]:
+    return propose_proposals(bin_space(pair), direction, epsilon)
+
+
+def _build(pair: BinMixture, direction: Direction, name: str, parameters: Mapping[str, float]) -> Proposal:
+    return build_proposal(bin_space(pair), direction, name, parameters)
+
+
+def _fingerprint(pair: BinMixture) -> Sequence[Any]:
+    return (pair.bins, pair.gram)
+
+
+def _known_upper(pair: BinMixture, direction: Direction, deadline: Deadline) -> Profile | None:
+    return geometric_mean_profile(pair) if direction is Direction.ADD else None
+
+
+def _refusal(pair: BinMixture, side: Side) -> str | None:
+    return None if pair.bins <= MOST_BINS else f"it needs tables of all pairs of more than {MOST_BINS} bins"
+
+
+def _propose_equal(pair: AveragedSteps, direction: Direction, epsilon: float) -> Sequence[Proposal]:
+    return propose_proposals(equal_space(pair), direction, epsilon)
+
+
+def _build_equal(pair: AveragedSteps, direction: Direction, name: str, parameters: Mapping[str, float]) -> Proposal:
+    return build_proposal(equal_space(pair), direction, name, parameters)
+
+
+def _fingerprint_equal(pair: AveragedSteps) -> Sequence[Any]:
+    return (pair.bins, pair.participations, pair.epochs)
+
+
+def _refusal_equal(pair: AveragedSteps, side: Side) -> str | None:
+    if pair.participations > 1 or pair.epochs > 1:
+        return "only one participation in one epoch is a mixture of bins"
+    return None if pair.bins <= MOST_EQUAL_BINS else f"it needs tables of all pairs of more than {MOST_EQUAL_BINS} bins"
+
+
+FAMILY = Family(
+    pair=BinMixture,
+    propose=_propose,
+    build=_build,
+    fingerprint=_fingerprint,
+    known_upper=_known_upper,
+    refusal=_refusal,
+)
+EQUAL_FAMILY = Family(
+    pair=AveragedSteps,
+    propose=_propose_equal,
+    build=_build_equal,
+    fingerprint=_fingerprint_equal,
+    refusal=_refusal_equal,
+)

@@ -1,0 +1,341 @@
+"""A estimation: everything that is sampled for one question about one pair, and the bounds that come of it.
+
+1. Pilots, thrown away, find where the question's answer is and which proposal needs the least work.
+2. A run is frozen: proposal, nodes, fractions to bet, chunk size. Its key is the hash of all that.
+3. Chunks are drawn until upper and lower bound are as close as was asked (valid at any stopping time), or until the
+   run has had four times the samples that the pilot foresaw. A run that does not close by then saw less in its pilot
+   than there is: the next attempt takes another proposal and spends a failure probability of its own.
+4. The bounds of all attempts hold together; the best of them is reported, however wide.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from math import ceil, log2
+from typing import ClassVar
+
+import numpy as np
+
+from hockeystick.bounds import Profile, Question
+from hockeystick.deadline import Deadline
+from hockeystick.errors import BudgetExceededError
+from hockeystick.monte_carlo.claim import MonteCarloClaim, RunClaim, Statement
+from hockeystick.monte_carlo.confidence import bet_from_pilot, samples_needed
+from hockeystick.monte_carlo.families import family_of
+from hockeystick.monte_carlo.pilots import (
+    Choice,
+    Pilot,
+    draw_pilot,
+    rank,
+    search_epsilon,
+    steepness,
+    unamplified_epsilon,
+)
+from hockeystick.monte_carlo.proposals import Family, Proposal
+from hockeystick.monte_carlo.release import release_delta
+from hockeystick.monte_carlo.runs import MARGIN, Chunk, Node, Run, fingerprint
+from hockeystick.monte_carlo.statistics import Tally, profiles_of
+from hockeystick.pairs.base import DominatingPair
+from hockeystick.settings import MonteCarlo, fresh_seed
+from hockeystick.types import Direction, Side
+
+ATTEMPT_SHARES = (0.75, 0.1875, 0.0625)
+"""Of the failure probability, for the first, second and third attempt at a direction."""
+PATIENCE = 4.0
+"""An attempt ends unsuccessfully at this multiple of the samples that its pilot foresaw."""
+LONGEST = 4.0 * 3600.0
+"""Seconds on one core; fractions are not tuned for more work than this."""
+FEWEST = 1e4
+"""Samples that every attempt may have, however slow."""
+CHUNK_SECONDS = 0.25
+CHUNK_SIZES = (64, 65536)
+GROWTH = 1.4
+"""Each round draws until there are this many times as many chunks."""
+LARGEST_FIRST = 32
+"""Chunks of the first round at most."""
+FIRST_ROUND = 1 / 16
+"""Of the planned samples."""
+FRACTIONS = (1.0, 1.0 / 10.0, 1.0 / 100.0)
+"""Fractions to bet are tuned for the planned number of samples, and for running out of time before."""
+FINE = 4
+"""Nodes of an epsilon search per step in which delta changes by the wanted ratio."""
+NARROWEST, WIDEST = 0.01, 1.0
+"""Relative distance between an estimate and a goal that samples have to resolve."""
+SPARE = 1.5
+"""The distance is resolved with this much to spare."""
+ESTIMATING = 2
+"""Proposals that an estimate looks at: each may miss what the other sees."""
+SPARED = 0.9
+"""A direction whose deterministic bound is below this fraction of the other's estimate is not sampled."""
+
+
+@dataclass(frozen=True)
+class Aim:
+    """Where a direction's samples have to be good, and what the proposals would cost there.
+
+    ``goal`` is the delta that an upper bound has to come below to settle the matter; 0 where there is none.
+    """
+
+    direction: Direction
+    epsilon: float
+    delta: float
+    steepness: float
+    choices: Sequence[Choice]
+    goal: float = 0.0
+
+
+@dataclass
+class Estimation:
+    """See the module. ``tallies`` holds one entry for each attempt; ``known`` what needed no sampling."""
+
+    pair: DominatingPair
+    question: Question
+    options: MonteCarlo
+    deadline: Deadline
+    statement: Statement = Statement.CONFIDENCE
+    tallies: list[Tally] = field(default_factory=list)
+    known: dict[Direction, Profile] = field(default_factory=dict)
+    closed: bool = True
+    """Whether the bounds came as close as was asked; they hold in any case."""
+
+    shares: ClassVar[Sequence[float]] = ATTEMPT_SHARES
+    upper_share: ClassVar[float] = 0.5
+    """Of the failure probability, for upper bounds; the rest is for lower ones."""
+
+    def __post_init__(self) -> None:
+        self.family: Family = family_of(self.pair)
+        self.subject = fingerprint(self.family, self.pair)
+        seed = self.options.seed if self.options.seed is not None else self.options.ledger.seed(self.subject)
+        self.seed = fresh_seed() if seed is None else seed
+        words = (self.seed, int(self.subject, 16), 1)
+        self.pilots = np.random.Generator(np.random.SFC64(np.random.SeedSequence(words)))
+
+    def profiles(self, side: Side) -> dict[Direction, Profile]:
+        """The bounds of this side; where the failure probability is part of delta, it is in them."""
+        found = profiles_of(self.tallies, self.known, side)
+        if self.statement is Statement.ESTIMATE_VERIFY_RELEASE and side is Side.UPPER:
+            return {direction: self._released(profile) for direction, profile in found.items()}
+        return found
+
+    def _released(self, profile: Profile) -> Profile:
+        return lambda epsilon: release_delta(profile(epsilon), self.options.failure_probability)
+
+    def claim(self) -> MonteCarloClaim:
+        """All attempts, for a certificate."""
+        runs = tuple(RunClaim(run=one.run, chunks=one.chunks) for one in self.tallies if one.chunks)
+        failure = self.options.failure_probability
+        return MonteCarloClaim(statement=self.statement, failure_probability=failure, closed=self.closed, runs=runs)
+
+    def estimate(self) -> float:
+        """Roughly the delta of the remove direction at the question's epsilon, by pilots alone: no bound."""
+        assert self.question.epsilon is not None
+        epsilon = self.question.epsilon
+        proposals = self.family.propose(self.pair, Direction.REMOVE, epsilon)[:ESTIMATING]
+        return max(draw_pilot(proposal, self.pilots, self.deadline).mean(epsilon) for proposal in proposals)
+
+    def sample(self) -> None:
+        """Draw what the question needs; stops early, with the bounds so far, when the time is over."""
+        self.learn_known()
+        aims = self.aims()
+        for place, aim in enumerate(aims):
+            sides = (Side.UPPER, Side.LOWER) if place == 0 else (Side.UPPER,)
+            share = Deadline(self.deadline.remaining() / (len(aims) - place), self.deadline.on_tick)
+            try:
+                self.pursue(aim, sides, share)
+            except BudgetExceededError:
+                self.closed = False
+                if not any(one.chunks for one in self.tallies):
+                    raise
+        self.closed = self.closed and not self._apart()
+
+    def _apart(self) -> bool:
+        """Whether the sides of delta at the question's epsilon are further apart than was asked, as they are where the
+        pilots took the wrong direction for the larger one."""
+        epsilon = self.question.epsilon
+        if epsilon is None:
+            return False
+        upper, lower = (
+            max(profile(epsilon) for profile in self.profiles(side).values()) for side in (Side.UPPER, Side.LOWER)
+        )
+        return 0.0 < lower * (1.0 + self.options.ratio) < upper
+
+    def learn_known(self) -> None:
+        """Bounds that need no sampling."""
+        for direction in Direction:
+            known = self.family.known_upper(self.pair, direction, self.deadline)
+            if known is not None:
+                self.known[direction] = known
+
+    def aims(self) -> list[Aim]:
+        """The directions that have to be sampled: first the one with the larger delta, then perhaps the other.
+
+        The other one only has to be shown to be smaller where the first one has its answer.
+        """
+        remove = self.aim(Direction.REMOVE)
+        known = self.known.get(Direction.ADD)
+        goal = self.question.delta if self.question.delta is not None else remove.delta
+        if known is not None and known(remove.epsilon) <= SPARED * goal:
+            return [remove]
+        add = self.aim_at(Direction.ADD, remove.epsilon)
+        if add.delta <= goal:
+            return [remove, replace(add, goal=goal)]
+        if self.question.delta is None:
+            return [add, replace(remove, goal=add.delta)]
+        add = self.aim(Direction.ADD)
+        return [add, replace(self.aim_at(Direction.REMOVE, add.epsilon), goal=goal)]
+
+    def aim(self, direction: Direction) -> Aim:
+        """Where the question's answer is in one direction, by pilots."""
+        if self.question.epsilon is not None:
+            return self.aim_at(direction, self.question.epsilon)
+        assert self.question.delta is not None
+
+        def propose(epsilon: float) -> Sequence[Proposal]:
+            return self.family.propose(self.pair, direction, epsilon)
+
+        highest = unamplified_epsilon(self.pair, self.question.delta)
+        return self.aim_at(direction, search_epsilon(propose, self.question.delta, highest, self.pilots, self.deadline))
+
+    def aim_at(self, direction: Direction, epsilon: float) -> Aim:
+        """What pilots see of one direction at an epsilon."""
+        proposals = self.family.propose(self.pair, direction, epsilon)
+        choices = rank(proposals, epsilon, 0.5 * self.options.ratio, self.failure(0), self.pilots, self.deadline)
+        best = choices[0].pilot
+        return Aim(direction, epsilon, best.mean(epsilon), steepness(best, epsilon), choices)
+
+    def failure(self, attempt: int) -> float:
+        """Of one node of one side."""
+        return self.upper_share * self.options.failure_probability * self.shares[attempt] / len(FRACTIONS)
+
+    def pursue(self, aim: Aim, sides: Sequence[Side], deadline: Deadline) -> None:
+        """Attempts at one direction until one succeeds."""
+        useful = [choice for choice in aim.choices if not set(sides).isdisjoint(choice.proposal.sides)]
+        if not useful:  # its proposals bound the other side alone
+            return
+        useful.sort(key=lambda choice: self.plan(aim, choice) * choice.proposal.cost)
+        for attempt, choice in enumerate(useful[: len(self.shares)]):
+            planned = min(self.plan(aim, choice), max(LONGEST / choice.proposal.cost, FEWEST))
+            run = self._freeze(aim, choice, planned, sides, self.failure(attempt))
+            if self._draw(aim, choice, run, planned, deadline):
+                return
+        self.closed = False
+
+    def plan(self, aim: Aim, choice: Choice) -> float:
+        """How many samples an attempt will probably need: to be tight, or only to tell delta from the goal."""
+        if aim.goal <= 0.0:
+            return choice.samples
+        distance = min(max((1.0 - aim.delta / aim.goal) / SPARE, NARROWEST), WIDEST)
+        values = choice.pilot.values(aim.epsilon) / aim.goal
+        over = max(choice.proposal.largest(aim.epsilon) / aim.goal, 1.0)
+        needed = float(samples_needed(float(values @ values) / values.size, over, distance, self.failure(0)))
+        return min(needed, choice.samples)
+
+    def _freeze(self, aim: Aim, choice: Choice, planned: float, sides: Sequence[Side], failure: float) -> Run:
+        proposal = choice.proposal
+        nodes = [
+            node
+            for side in sides
+            if side in proposal.sides
+            for epsilon in self.places(aim, side)
+            for node in _nodes(choice.pilot, side, epsilon, planned, failure)
+        ]
+        fewest, most = CHUNK_SIZES
+        wanted = min(CHUNK_SECONDS / proposal.cost, planned / 8.0)
+        return Run(
+            subject=self.subject,
+            direction=aim.direction,
+            proposal=proposal.name,
+            parameters=proposal.parameters,
+            nodes=tuple(nodes),
+            chunk_size=int(min(max(2 ** round(log2(wanted)), fewest), most)),
+            seed=self.seed,
+        )
+
+    def places(self, aim: Aim, side: Side) -> list[float]:
+        """The epsilons of the nodes of a side, ascending."""
+        if self.question.epsilon is not None:
+            return [self.question.epsilon]
+        assert self.question.delta is not None
+        step = self.options.ratio / aim.steepness / FINE
+        sign = 1.0 if side is Side.UPPER else -1.0
+        near = [aim.epsilon + sign * step * j for j in range(-FINE, 3 * FINE + 1)]
+        edge = aim.epsilon + sign * 3 * FINE * step
+        if side is Side.UPPER:
+            end = max(unamplified_epsilon(self.pair, self.question.delta), edge)
+            doublings = max(ceil(log2(64.0 * (end / edge - 1.0))), 0) if end > edge else 0
+            far = [min(edge * (1.0 + 2.0**j / 64.0), end) for j in range(doublings + 1)]
+        else:
+            far = [edge * (1.0 - 2.0**j / 64.0) for j in range(6)]
+        return sorted({min(epsilon, 700.0) for epsilon in near + far if epsilon >= 0.0})
+
+    def _draw(self, aim: Aim, choice: Choice, run: Run, planned: float, deadline: Deadline) -> bool:
+        """Draw chunks in rounds until the attempt has succeeded (True) or failed (False)."""
+        result = Tally.empty(run)
+        self.tallies.append(result)
+        expected = max(planned / run.chunk_size, 1.0)
+        most = ceil(min(PATIENCE * expected, 1e12))
+        target = max(1, ceil(min(FIRST_ROUND * expected, LARGEST_FIRST)))
+        while True:
+            for chunk in self._chunks(choice.proposal, result, target, deadline):
+                result.offer(chunk)
+                while result.advance():  # one at a time, so that the end does not depend on the order they come in
+                    verdict = self.verdict(aim, result, planned)
+                    if verdict is not None:
+                        return verdict
+            if target >= most:
+                return False
+            target = min(max(target + 1, ceil(GROWTH * target)), most)
+
+    def _chunks(self, proposal: Proposal, result: Tally, target: int, deadline: Deadline) -> Iterator[Chunk]:
+        """The chunks of the streams below ``target`` that are not counted yet: stored ones, then new ones."""
+        ledger, run = self.options.ledger, result.run
+        yield from islice(ledger.chunks(run, result.chunks), max(target - result.chunks, 0))
+        present = ledger.streams(run)
+        missing = [stream for stream in range(result.chunks, target) if stream not in present]
+        with closing(self.options.executor(proposal, run, missing)) as drawn:
+            for chunk in drawn:
+                ledger.add(run, chunk)
+                yield chunk
+                deadline.tick()
+        yield from islice(ledger.chunks(run, result.chunks), max(target - result.chunks, 0))
+
+    def verdict(self, aim: Aim, result: Tally, planned: float) -> bool | None:
+        """Whether an attempt has succeeded or failed; None to go on."""
+        main = self.tallies[0]
+        return True if self.tight(aim, result) or (result is not main and self._settled(main, result)) else None
+
+    def tight(self, aim: Aim, result: Tally) -> bool:
+        """Whether the bounds of a run are as close as was asked, where it was aimed."""
+
+        def at(bounds: dict[float, float]) -> float | None:
+            return bounds[min(bounds, key=lambda epsilon: abs(epsilon - aim.epsilon))] if bounds else None
+
+        upper, lower = at(result.bound(Side.UPPER)), at(result.bound(Side.LOWER))
+        mean = result.mean(min((node.epsilon for node in result.run.nodes), key=lambda one: abs(one - aim.epsilon)))
+        whole, half = 1.0 + self.options.ratio, 1.0 + 0.5 * self.options.ratio
+        if upper is not None and lower is not None:
+            return upper <= lower * whole
+        return mean > 0.0 and (upper or mean) <= mean * half and mean <= (mean if lower is None else lower) * half
+
+    def _settled(self, main: Tally, result: Tally) -> bool:
+        """Whether the other direction's upper bounds cannot change the answer any more."""
+        upper = result.bound(Side.UPPER)
+        if self.question.epsilon is not None:
+            return upper[self.question.epsilon] <= main.bound(Side.UPPER).get(self.question.epsilon, 0.0)
+        assert self.question.delta is not None
+        reached = [epsilon for epsilon, value in main.bound(Side.UPPER).items() if value <= self.question.delta]
+        return bool(reached) and any(
+            epsilon <= min(reached) and value <= self.question.delta for epsilon, value in upper.items()
+        )
+
+
+def _nodes(pilot: Pilot, side: Side, epsilon: float, planned: float, failure: float) -> Iterator[Node]:
+    """One node for each fraction at one epsilon."""
+    proposal = pilot.proposal
+    read = max(epsilon - proposal.loss_error, 0.0) if side is Side.UPPER else epsilon
+    largest = max(proposal.largest(read), 1e-300) * (1.0 + MARGIN)
+    values = np.minimum(pilot.values(epsilon), largest)
+    for share in FRACTIONS:
+        theta = bet_from_pilot(side, values, largest, max(int(planned * share), 16), failure)
+        yield Node(side=side, epsilon=epsilon, theta=theta, largest=largest, failure=failure)

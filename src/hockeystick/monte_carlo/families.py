@@ -1,0 +1,31 @@
+"""All families of proposals: one line each."""
+
+from hockeystick.errors import UnsupportedError
+from hockeystick.monte_carlo.bins import family as bins
+from hockeystick.monte_carlo.proposals import Family
+from hockeystick.monte_carlo.renewal import family as renewal
+from hockeystick.monte_carlo.renewal import truncated
+from hockeystick.monte_carlo.shuffles import family as shuffles
+from hockeystick.monte_carlo.subsets import family as subsets
+from hockeystick.pairs.base import DominatingPair
+
+FAMILIES: dict[type[DominatingPair], Family] = {
+    family.pair: family
+    for family in (
+        bins.FAMILY,
+        bins.EQUAL_FAMILY,
+        renewal.FAMILY,
+        truncated.FAMILY,
+        subsets.FAMILY,
+        subsets.CYCLIC_FAMILY,
+        shuffles.FAMILY,
+    )
+}
+
+
+def family_of(pair: DominatingPair) -> Family:
+    """The family that samples this pair; raises UnsupportedError where there is none."""
+    for kind in type(pair).__mro__:
+        if kind in FAMILIES:
+            return FAMILIES[kind]
+    raise UnsupportedError(f"There is no way to sample a {type(pair).__name__}.")

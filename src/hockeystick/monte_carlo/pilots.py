@@ -1,0 +1,159 @@
+"""Pilots: small discarded samples that choose what a run does. Nothing here can make a bound wrong."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf, log
+
+import numpy as np
+
+from hockeystick.deadline import Deadline
+from hockeystick.laws.gaussian import gaussian_delta
+from hockeystick.laws.profile import smallest_epsilon
+from hockeystick.monte_carlo.confidence import samples_needed
+from hockeystick.monte_carlo.proposals import Array, Proposal
+from hockeystick.pairs.base import DominatingPair
+from hockeystick.types import Side
+
+PILOT_SECONDS = 0.3
+"""Of one pilot, by the proposal's own rough cost."""
+PILOT_SAMPLES = (512, 16384)
+CANDIDATES = 6
+"""At most this many proposals are compared; the naive one comes last."""
+SETTLED = 0.02
+"""The search for an epsilon ends when it moves by less than this, relatively."""
+SEARCH_STEPS = 14
+ENOUGH = 30.0
+"""Effective number of samples above which a pilot's own profile is trusted away from where it was tilted."""
+DISAGREEMENT = 0.5
+"""A pilot whose mean is below this fraction of another's has missed a part that matters."""
+
+
+Propose = Callable[[float], Sequence[Proposal]]
+"""The proposals of a family for one direction, at an epsilon."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pilot:
+    """Weighted samples of one proposal."""
+
+    proposal: Proposal
+    log_weights: Array
+    losses: Array
+
+    def values(self, epsilon: float) -> Array:
+        """Y(epsilon) of every sample, shape (samples,)."""
+        excess = np.minimum(epsilon - self.losses, 0.0)
+        return -np.exp(self.log_weights) * np.expm1(excess)
+
+    def mean(self, epsilon: float) -> float:
+        """Estimate of delta(epsilon)."""
+        return float(self.values(epsilon).mean())
+
+    def effective(self, epsilon: float) -> float:
+        """How many equal values would have the same relative error."""
+        values = self.values(epsilon)
+        squares = float(values @ values)
+        return float(values.sum()) ** 2 / squares if squares > 0.0 else 0.0
+
+    def relative_variance(self, epsilon: float) -> float:
+        """``E Y^2 / (E Y)^2``, at least 1; infinite when no sample counts."""
+        effective = self.effective(epsilon)
+        return self.losses.size / effective if effective > 0.0 else inf
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A proposal, its pilot and the work that it would take."""
+
+    pilot: Pilot
+    samples: float
+    """Planned number of samples for the wanted width."""
+
+    @property
+    def proposal(self) -> Proposal:
+        """What would be sampled."""
+        return self.pilot.proposal
+
+    @property
+    def work(self) -> float:
+        """Rough seconds on one core."""
+        return self.samples * self.proposal.cost
+
+
+def draw_pilot(proposal: Proposal, rng: np.random.Generator, deadline: Deadline) -> Pilot:
+    """A pilot of the size that PILOT_SECONDS allow."""
+    fewest, most = PILOT_SAMPLES
+    size = int(min(max(PILOT_SECONDS / proposal.cost, fewest), most))
+    log_weights, losses = np.empty(size), np.empty(size)
+    proposal.draw(rng, log_weights, losses)
+    deadline.tick()
+    lost = np.isnan(log_weights) | np.isnan(losses)
+    return Pilot(proposal, np.where(lost, -inf, log_weights), np.where(lost, -inf, losses))
+
+
+def unamplified_epsilon(pair: DominatingPair, delta: float) -> float:
+    """An epsilon that is certainly enough: that of the Gaussian with known batches."""
+    sensitivity = pair.full_sensitivity * (1.0 + pair.sensitivity_error)
+
+    def at(epsilon: float) -> float:
+        return gaussian_delta(pair.noise_multiplier, sensitivity, epsilon, Side.UPPER)
+
+    return min(smallest_epsilon(at, delta, Side.UPPER), 700.0)
+
+
+def search_epsilon(
+    propose: Propose, delta: float, highest: float, rng: np.random.Generator, deadline: Deadline
+) -> float:
+    """Roughly the epsilon at which the sampled direction has this delta; 0 if it has less everywhere."""
+    low, high = 0.0, highest
+    guess = 0.5 * highest
+    for _ in range(SEARCH_STEPS):
+        pilot = draw_pilot(propose(guess)[0], rng, deadline)
+        if pilot.mean(guess) > delta:
+            low = guess
+        else:
+            high = guess
+        root = smallest_epsilon(pilot.mean, delta, Side.UPPER, tolerance=1e-4)
+        trusted = pilot.effective(root) > ENOUGH and root <= highest
+        if trusted and abs(root - guess) <= SETTLED * max(guess, 1e-3):
+            return root
+        following = root if trusted else 0.5 * (low + high)
+        if high - low <= SETTLED * high:
+            return following
+        guess = following
+    return guess
+
+
+def rank(
+    proposals: Sequence[Proposal],
+    epsilon: float,
+    width: float,
+    failure: float,
+    rng: np.random.Generator,
+    deadline: Deadline,
+) -> list[Choice]:
+    """The proposals, the least work first; those whose pilots missed what another one saw come last."""
+    candidates = list(proposals[:CANDIDATES])
+    if proposals[-1] not in candidates:
+        candidates.append(proposals[-1])
+    pilots = [draw_pilot(proposal, rng, deadline) for proposal in candidates if proposal.largest(epsilon) < inf]
+    best = max((pilot.mean(epsilon) for pilot in pilots if pilot.effective(epsilon) >= ENOUGH), default=0.0)
+    choices = []
+    for pilot in pilots:
+        mean = max(pilot.mean(epsilon), best)
+        variance = pilot.relative_variance(epsilon)
+        if mean <= 0.0 or variance == inf or pilot.mean(epsilon) < DISAGREEMENT * best:
+            choices.append(Choice(pilot, inf))
+            continue
+        over = max(pilot.proposal.largest(epsilon) / mean, 1.0)  # a pilot may overshoot
+        choices.append(Choice(pilot, float(samples_needed(variance, over, width, failure))))
+    return sorted(choices, key=lambda choice: choice.work)
+
+
+def steepness(pilot: Pilot, epsilon: float) -> float:
+    """``-d log delta / d epsilon`` near epsilon, by the pilot; at least 0.1."""
+    step = max(0.01 * epsilon, 1e-3)
+    near, far = pilot.mean(epsilon), pilot.mean(epsilon + step)
+    if near <= 0.0 or far <= 0.0:
+        return 1.0
+    return max(log(near / far) / step, 0.1)

@@ -1,0 +1,257 @@
+"""Samples of a renewal mixture: b-min-sep subsampling with any strategy matrix, by the backward recursion for X.
+
+Statements and proofs: docs/theory/monte-carlo/renewal.md. Where columns of C that are min_sep apart overlap, the
+recursion gives a bound on X instead of X, above it for remove and below it for add: upper bounds on either profile.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import exp, expm1, log, log1p, sqrt
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.stats import binom
+
+from hockeystick.bounds import SMALLEST_UPPER, Profile
+from hockeystick.deadline import Deadline
+from hockeystick.laws.gaussian import gaussian_delta
+from hockeystick.monte_carlo.proposals import Array, Family, Proposal
+from hockeystick.monte_carlo.renewal import proposals as renewal_proposals
+from hockeystick.monte_carlo.renewal.kernels import Recursion, draw
+from hockeystick.pairs.renewal_mixture import RenewalMixture
+from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
+from hockeystick.types import Direction, Side
+
+LARGEST_NORMAL = 14.0
+"""No standard normal draw is larger: the generator's tail ends at 3.66 + 53 ln(2) / 3.65."""
+ROOM = 1e-12
+"""Room for the rounding of a handful of exponentials and logarithms, relative to their arguments."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NaiveRenewal(Proposal):
+    """Outputs of P itself for remove, of Q itself for add; all weights are 1.
+
+    Attributes:
+        law: what the kernels need.
+        exact: whether the recursion gives X, not a bound on it.
+        log_smallest: at most the logarithm of the least value of X.
+        error: the loss error.
+    """
+
+    name: ClassVar[str] = "naive"
+
+    law: Recursion
+    exact: bool
+    log_smallest: float
+    error: float
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """None."""
+        return {}
+
+    @property
+    def cost(self) -> float:
+        """Seconds: noise, exponentials and the recursion for each step; a product for each tap."""
+        n, p = self.law.half_squares.size, self.law.taps.shape[0]
+        products = p * (n - 0.5 * p)
+        each = 0.15e-9 if self.law.taps.shape[1] == 1 else 0.5e-9
+        return float(14e-9 * n + 3e-9 * n * (self.law.log_weights.size - 1) + each * products)
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """Both, or the upper one alone where the recursion bounds X."""
+        return (Side.UPPER, Side.LOWER) if self.exact else (Side.UPPER,)
+
+    @property
+    def loss_error(self) -> float:
+        """Grows with the steps and with the largest exponent that a draw can lead to."""
+        return self.error
+
+    def largest(self, epsilon: float) -> float:
+        """1 for remove; ``(1 - e^epsilon x0)_+`` for add, as X and its lower bound never go below x0.
+
+        X here is what the kernel computes, so x0 is lowered by its error.
+        """
+        if self.direction is Direction.REMOVE:
+            return 1.0
+        return max(-expm1(min(epsilon + self.log_smallest - 3.0 * self.error, 0.0)), 0.0)
+
+    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
+        """``log X`` for remove, ``-log X`` for add."""
+        log_weights[:] = 0.0
+        draw(rng, self.law, self.direction is Direction.REMOVE, losses)
+
+
+def naive(pair: RenewalMixture, direction: Direction) -> NaiveRenewal:
+    """The naive proposal of a pair that is not :attr:`RenewalMixture.too_large`."""
+    law = recursion(pair, direction)
+    return NaiveRenewal(
+        direction=direction,
+        law=law,
+        exact=pair.banded,
+        log_smallest=_log_idle(pair) - ROOM,
+        error=_loss_error(pair, law),
+    )
+
+
+def recursion(pair: RenewalMixture, direction: Direction) -> Recursion:
+    """The recursion that gives X, or for overlapping columns a bound on it that is safe in this direction."""
+    sigma, users, prob = pair.noise_multiplier, pair.examples_per_user, pair.participation_prob
+    column = pair.matrix.toeplitz_column
+    if column is None:
+        taps = np.ascontiguousarray(pair.columns.T) / sigma
+        half_squares = 0.5 * np.einsum("di,di->i", taps, taps)
+    else:
+        taps = column[: pair.matrix.bands, None] / sigma
+        half_squares = 0.5 * np.cumsum((column / sigma) ** 2)[::-1].copy()
+    shifts = np.zeros(half_squares.size)
+    if direction is Direction.ADD and not pair.banded:
+        shifts = users * pair.overlaps / sigma**2
+    return Recursion(
+        taps=taps,
+        half_squares=half_squares,
+        shifts=shifts,
+        log_weights=np.asarray(binom.logpmf(np.arange(1, users + 1), users, prob), dtype=np.float64),
+        log_stay=users * log1p(-prob),
+        min_sep=pair.min_sep,
+        first=pair.first_available,
+    )
+
+
+def _loss_error(pair: RenewalMixture, law: Recursion) -> float:
+    """Bound on the rounding of log X: ``exponents`` bounds the sum of the exponents of one participation vector.
+
+    An entry of C counts with its own error, of which the loss sees less than three times; a step of the recursion,
+    in logarithms, rounds to the size of its value.
+    """
+    n = law.half_squares.size
+    reach = pair.full_sensitivity / pair.noise_multiplier
+    participations = pair.examples_per_user * (-(-n // pair.min_sep))
+    exponents = reach * (LARGEST_NORMAL * sqrt(n) + reach) + 0.5 * reach**2
+    exponents += participations * float(law.shifts.max())
+    from_products = (3.0 * pair.matrix.rounding + (law.taps.shape[0] + 16) * UNIT_ROUNDOFF) * exponents
+    value = exponents + n * -law.log_stay - float(law.log_weights.min()) + 100.0
+    from_steps = 8 * (pair.examples_per_user + 1) * n * UNIT_ROUNDOFF * value
+    return max(float(from_products + from_steps), 1e-9)
+
+
+def _log_idle(pair: RenewalMixture) -> float:
+    """``log x0``: x0 is the probability to take part in no step at all. Within ROOM (1 + |log x0|), rounded down."""
+    lengths, log_stay = _exposed(pair)
+    logs = np.log(pair.first_available) + log_stay * lengths
+    value = float(np.logaddexp.reduce(logs))
+    return min(value, 0.0) - ROOM * (1.0 + abs(value))
+
+
+def _exposed(pair: RenewalMixture) -> tuple[Array, float]:
+    """How many steps are left when the examples are available for the first time, and ``log(1 - h)``."""
+    starts = np.arange(pair.first_available.size)
+    log_stay = pair.examples_per_user * log1p(-pair.participation_prob)
+    return np.maximum(pair.matrix.steps - starts, 0).astype(np.float64), log_stay
+
+
+def jensen_profile(pair: RenewalMixture) -> Profile:
+    """A deterministic upper bound of the add profile, from Jensen's inequality over x given that x is not zero.
+
+    ``X >= x0 + (1 - x0) Y``, ``log Y = <C m, y>/s^2 - A/(2 s^2)`` with m and A the means of x and of |C x|^2 given
+    x != 0 (A from above where columns overlap), so
+
+        ``delta_add(eps) <= E (1 - e^eps X)_+ <= (1 - e^eps x0) E (1 - c Y)_+``,  ``c = e^eps (1 - x0)/(1 - e^eps x0)``,
+
+    which is zero for ``e^eps x0 >= 1``, and the profile of a Gaussian at ``log c`` less a drift otherwise.
+    Exact for a single step. Rounded up; between ``SMALLEST_UPPER`` and 1. O(n p) once, or what
+    :attr:`RenewalMixture.overlaps` takes; O(1) for each epsilon.
+    """
+    variance, drift, log_active = _conditional(pair)
+    log_idle = _log_idle(pair)
+    spread = sqrt(variance) * (1.0 + 2 * UNIT_ROUNDOFF)
+
+    def profile(epsilon: float) -> float:
+        reach = epsilon + log_idle - ROOM * (epsilon - log_idle)
+        if reach >= 0.0:
+            return SMALLEST_UPPER
+        below = -expm1(reach)
+        exponent = epsilon + log_active - log(below) - drift
+        shifted = exponent - ROOM * (1.0 + epsilon + abs(log_active) + abs(log(below)) + drift)
+        if shifted >= 0.0:
+            value = gaussian_delta(1.0, spread, shifted, Side.UPPER)
+        else:
+            value = exp(shifted) * gaussian_delta(1.0, spread, -shifted, Side.UPPER) - expm1(shifted)
+        return min(max(below * value * (1.0 + ROOM), SMALLEST_UPPER), 1.0)
+
+    return profile
+
+
+def _conditional(pair: RenewalMixture) -> tuple[float, float, float]:
+    """Variance and drift of log Y from above, as ``log Y = -drift - variance/2 + sqrt(variance) N(0, 1)``; log(1 - x0).
+
+    All sums are of non-negative terms.
+    """
+    lengths, log_stay = _exposed(pair)
+    active = float(pair.first_available @ -np.expm1(log_stay * lengths))
+    rate = pair.examples_per_user * pair.participation_prob
+    means = rate * pair.availability
+    squares = (rate * (1.0 - pair.participation_prob) + rate**2) * pair.availability
+    norms = pair.matrix.column_norms
+    second = float(squares @ (norms * norms) + 2.0 * pair.examples_per_user * (means @ pair.overlaps))
+    shift = pair.matrix.dot(means)
+    precision = pair.noise_multiplier**-2
+    variance = float(shift @ shift) * precision / active**2
+    half_second = 0.5 * second * precision / active
+    error = 8.0 * pair.matrix.rounding + 64 * pair.matrix.rows * UNIT_ROUNDOFF
+    drift = half_second * (1.0 + error) - 0.5 * variance * (1.0 - error)
+    return variance * (1.0 + error), max(drift, 0.0), log(active)
+
+
+def propose(pair: RenewalMixture, direction: Direction, epsilon: float) -> Sequence[Proposal]:
+    """The importance proposals of :mod:`renewal_proposals`, where they are proved, and the naive one."""
+    return (*renewal_proposals.propose(pair, direction, epsilon), naive(pair, direction))
+
+
+def build(pair: RenewalMixture, direction: Direction, name: str, parameters: Mapping[str, float]) -> Proposal:
+    """The proposal that evidence names; raises InvalidInputError for any other."""
+    if name == NaiveRenewal.name and not parameters:
+        return naive(pair, direction)
+    return renewal_proposals.build(pair, direction, name, parameters)
+
+
+def fingerprint(pair: RenewalMixture) -> Sequence[Any]:
+    """The columns of C and the law of the participations."""
+    column = pair.matrix.toeplitz_column
+    return (
+        pair.matrix.steps,
+        pair.matrix.bands,
+        pair.columns if column is None else column,
+        pair.min_sep,
+        pair.participation_prob,
+        pair.warm_start,
+        pair.examples_per_user,
+    )
+
+
+def known_upper(pair: RenewalMixture, direction: Direction, deadline: Deadline) -> Profile | None:
+    """Jensen's bound for add."""
+    return jensen_profile(pair) if direction is Direction.ADD else None
+
+
+def refusal(pair: RenewalMixture, side: Side) -> str | None:
+    """Why the recursion does not run, or does not bound this side."""
+    if pair.too_large is not None:
+        return pair.too_large
+    if side is Side.LOWER and not pair.attained:
+        return "the pair bounds the run only from above"
+    if side is Side.LOWER and not pair.banded:
+        return "its recursion bounds the profile only from above where the strategy matrix has more bands than min_sep"
+    return None
+
+
+FAMILY = Family(
+    pair=RenewalMixture,
+    propose=propose,
+    build=build,
+    fingerprint=fingerprint,
+    known_upper=known_upper,
+    refusal=refusal,
+)

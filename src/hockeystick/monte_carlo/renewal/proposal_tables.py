@@ -1,0 +1,312 @@
+"""Moments of a renewal mixture's likelihood ratio: several copies of the participations, followed together."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from itertools import combinations_with_replacement
+from math import comb, factorial, log, log1p, prod
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from hockeystick.monte_carlo.proposals import Array
+from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
+
+Indices = NDArray[np.int64]
+Moves = tuple[Indices, Indices, Indices, Indices, Array]
+Drawing = tuple[Array, Indices, Indices, Array, Array, float, Array, Array, Moves]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Renewal:
+    """A renewal mixture in units of its noise; C has non-negative entries and p <= min_sep bands. Steps count from 0.
+
+    Attributes:
+        columns: shape (n, p), ``C[j + d, j] / sigma`` at [j, d], zero beyond the end.
+        min_sep: b.
+        prob: q, in (0, 1).
+        warm: whether the first availability is that of the long run.
+        chances: ``E x``, shape (n,).
+    """
+
+    columns: Array
+    min_sep: int
+    prob: float
+    warm: bool
+    chances: Array
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Renewal) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    @cached_property
+    def key(self) -> bytes:
+        """SHA-256 of all of it; copies in other processes find the tables that were made there."""
+        numbers = f"{self.columns.shape} {self.min_sep} {self.prob!r} {self.warm}"
+        return sha256(numbers.encode() + self.columns.tobytes()).digest()
+
+    @property
+    def steps(self) -> int:
+        """n."""
+        return int(self.columns.shape[0])
+
+    @property
+    def bands(self) -> int:
+        """p."""
+        return int(self.columns.shape[1])
+
+    @property
+    def squares(self) -> Array:
+        """``|c_i|^2 / sigma^2``, shape (n,)."""
+        return np.asarray(np.einsum("id,id->i", self.columns, self.columns))
+
+    def lagged(self) -> Array:
+        """``<c_(i-d), c_i> / sigma^2`` at [i, d], shape (n, p), zero before the start."""
+        products = np.zeros_like(self.columns)
+        for lag in range(min(self.bands, self.steps)):
+            earlier, later = self.columns[: self.steps - lag, lag:], self.columns[lag:, : self.bands - lag]
+            products[lag:, lag] = np.einsum("id,id->i", earlier, later)
+        return products
+
+    def log_takes(self, separation: int) -> Array:
+        """Logs of ``q (1 - q)^-m``, shape (n,): what a participation weighs that blocks only ``separation`` steps.
+
+        m is the number of further steps of the run that it ought to block.
+        """
+        first = np.arange(self.steps)
+        early = np.minimum(first + self.min_sep, self.steps) - np.minimum(first + separation, self.steps)
+        return log(self.prob) - early * log1p(-self.prob)
+
+    def log_starts(self, separation: int) -> Array:
+        """Logs of the weights of the first availability at steps 0, 1, ...; shape (1,) when cold, else (separation,).
+
+        Availabilities from ``separation`` on count for ``separation - 1``, with ``(1 - q)^-m`` for m steps of the run.
+        """
+        if not self.warm:
+            return np.zeros(1)
+        first = np.arange(self.min_sep)
+        logs = np.where(first == 0, 0.0, log(self.prob)) - log1p((self.min_sep - 1) * self.prob)
+        early = np.minimum(first, self.steps) - np.minimum(separation - 1, self.steps)
+        logs[separation:] -= early[separation:] * log1p(-self.prob)
+        return np.append(logs[: separation - 1], np.logaddexp.reduce(logs[separation - 1 :]))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Copies:
+    """How the joint state of a copies moves: how long each is still blocked, in ascending order, the first 0.
+
+    State s is such a tuple without its first entry; state 0 has all copies available. In a state with m copies
+    available k of them take part, k from 0 to m, and then nothing can happen for ``jumps[s, k]`` steps.
+
+    Attributes:
+        available: m, shape (states,).
+        jumps, targets: steps to the next state, and that state; shape (states, order + 1).
+        lags: how long ago the blocked copies took part, shape (states, order - 1), padded with -1.
+        combinations: ``log binom(m, k)`` at [m, k].
+    """
+
+    available: Indices
+    jumps: Indices
+    targets: Indices
+    lags: Indices
+    combinations: Array
+
+    @property
+    def moves(self) -> Moves:
+        """All of it, for kernels."""
+        return self.available, self.jumps, self.targets, self.lags, self.combinations
+
+    @classmethod
+    def of(cls, order: int, separation: int) -> "Copies":
+        """O(states * order^2)."""
+        index = _states(order, separation)
+        states = list(index)
+        available = np.array([1 + state.count(0) for state in states])
+        jumps, targets = np.zeros((2, len(states), order + 1), np.int64)
+        lags = np.full((len(states), order - 1), -1)
+        for number, state in enumerate(states):
+            blocked = [wait for wait in state if wait > 0]
+            lags[number, : len(blocked)] = [separation - wait for wait in blocked]
+            for taken in range(available[number] + 1):
+                waits = sorted([*blocked, *[separation] * taken, *[1] * (int(available[number]) - taken)])
+                jumps[number, taken] = waits[0]
+                targets[number, taken] = index[tuple(wait - waits[0] for wait in waits[1:])]
+        combinations = np.array([[log(max(1, comb(m, k))) for k in range(order + 1)] for m in range(order + 1)])
+        return cls(available=available, jumps=jumps, targets=targets, lags=lags, combinations=combinations)
+
+
+def state_count(order: int, separation: int) -> int:
+    """Number of states of :class:`Copies`."""
+    return comb(separation + order - 2, order - 1)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Table:
+    """``Z_a = E_Q Xt^a`` and all that it takes to draw outputs with density ``Xt^a / Z_a`` relative to Q; Xt >= X.
+
+    ``Xt`` is X with participations that block ``separation`` steps alone and weigh more for it; it is X when
+    separation = min_sep (docs/theory/monte-carlo/renewal-proposals.md).
+
+    Attributes:
+        copies: the moves of the copies.
+        log_skip: log(1 - q).
+        log_takes: shape (n,).
+        lagged: shape (n, p).
+        values: shape (n, states): log of the expected weight of all that comes after a state at a step.
+        log_starts: logs of the probabilities of the joint first availabilities, shape (m,).
+        first_steps, first_states: when the first copy is available, and the state then; shape (m,).
+        survival: shape (n + 1,), not increasing: its difference between two steps is the log of the probability
+            that copies which are all available at the first do nothing before the second.
+        log_moment: log Z_a, rounded up.
+        error: bound on the rounding error of ``log_moment``.
+    """
+
+    copies: Copies
+    log_skip: float
+    log_takes: Array
+    lagged: Array
+    values: Array
+    log_starts: Array
+    first_steps: Indices
+    first_states: Indices
+    survival: Array
+    log_moment: float
+    error: float
+
+    @property
+    def drawing(self) -> Drawing:
+        """All of it, for kernels; the first are the sums of the probabilities of the joint first availabilities."""
+        start = (np.cumsum(np.exp(self.log_starts)), self.first_steps, self.first_states, self.survival)
+        return *start, self.values, self.log_skip, self.log_takes, self.lagged, self.copies.moves
+
+    @classmethod
+    def of(cls, renewal: Renewal, order: int, separation: int) -> "Table":
+        """O(n states order) time, O(n states) memory; max(p, 1) <= separation <= min_sep."""
+        copies = Copies.of(order, separation)
+        log_skip, log_takes = log1p(-renewal.prob), renewal.log_takes(separation)
+        # Upwards by the rounding of the columns and of their inner products, so that Z_a is not too small.
+        lagged = renewal.lagged() * (1.0 + (2 * renewal.bands + 16) * UNIT_ROUNDOFF)
+        values = np.empty((renewal.steps, copies.available.size))
+        _fill(values, log_skip, log_takes, lagged, copies.moves)
+        first_steps, first_states, logs = _joint_starts(renewal.log_starts(separation), order, separation)
+        inside = first_steps < renewal.steps
+        logs[inside] += values[first_steps[inside], first_states[inside]]
+        total = float(np.logaddexp.reduce(logs))
+        survival = order * log_skip * np.arange(renewal.steps + 1) + np.append(values[:, 0], 0.0)
+        largest_move = order * (
+            float(np.abs(log_takes).max()) + abs(log_skip) + order * float(lagged.sum(axis=1).max())
+        )
+        size = 4.0 + float(np.abs(values).max()) + largest_move
+        error = 16.0 * (renewal.steps + 8) * (order + 1) * UNIT_ROUNDOFF * size
+        return cls(
+            copies=copies,
+            log_skip=log_skip,
+            log_takes=log_takes,
+            lagged=lagged,
+            values=values,
+            log_starts=logs - total,
+            first_steps=first_steps,
+            first_states=first_states,
+            survival=np.minimum.accumulate(survival),
+            log_moment=total + 0.5 * error,
+            error=error,
+        )
+
+
+def _states(order: int, separation: int) -> dict[tuple[int, ...], int]:
+    """All states with their numbers."""
+    return {state: i for i, state in enumerate(combinations_with_replacement(range(separation), order - 1))}
+
+
+def _joint_starts(log_starts: Array, order: int, separation: int) -> tuple[Indices, Indices, Array]:
+    """First step, state then and log-weight of every multiset of a first availabilities, one for each copy."""
+    index = _states(order, separation)
+    joint = list(combinations_with_replacement(range(log_starts.size), order))
+    steps = np.array([first[0] for first in joint])
+    states = np.array([index[tuple(step - first[0] for step in first[1:])] for first in joint])
+    orders = [factorial(order) // prod(factorial(first.count(step)) for step in set(first)) for first in joint]
+    return steps, states, log_starts[np.array(joint)].sum(axis=1) + np.log(np.array(orders, dtype=float))
+
+
+@njit(cache=True, nogil=True)
+def weigh_moves(
+    terms: Array, step: int, state: int, values: Array, log_skip: float, log_takes: Array, lagged: Array, moves: Moves
+) -> int:
+    """Fill ``terms[k]`` with the log-weight of k copies taking part and all that may follow; return the largest k."""
+    available, jumps, targets, lags, combinations = moves
+    most = available[state]
+    # What a copy that takes part now shares with each of the copies that took part a moment ago.
+    shared = 0.0
+    for copy in range(lags.shape[1]):
+        lag = lags[state, copy]
+        if 0 <= lag < lagged.shape[1]:
+            shared += lagged[step, lag]
+    for taken in range(most + 1):
+        later = step + jumps[state, taken]
+        follow = values[later, targets[state, taken]] if later < values.shape[0] else 0.0
+        pairs = 0.5 * taken * (taken - 1) * lagged[step, 0]
+        alone = (most - taken) * log_skip + taken * log_takes[step]
+        terms[taken] = follow + (combinations[most, taken] + alone + (pairs + taken * shared))
+    return int(most)
+
+
+@njit(cache=True, nogil=True)
+def _fill(values: Array, log_skip: float, log_takes: Array, lagged: Array, moves: Moves) -> None:
+    """Backwards over the steps."""
+    terms = np.empty(moves[1].shape[1])
+    for step in range(values.shape[0] - 1, -1, -1):
+        for state in range(values.shape[1]):
+            most = weigh_moves(terms, step, state, values, log_skip, log_takes, lagged, moves)
+            largest = terms[: most + 1].max()
+            total = 0.0
+            for taken in range(most + 1):
+                total += np.exp(terms[taken] - largest)
+            values[step, state] = largest + np.log(total)
+
+
+@njit(cache=True, nogil=True)
+def draw_participations(
+    rng: np.random.Generator, steps: Indices, counts: Indices, terms: Array, drawing: Drawing
+) -> int:
+    """Draw at which steps how many copies take part, in ascending order; return the number of such steps.
+
+    A step costs nothing while all copies are available: the next event is found by bisection.
+    """
+    cumulative, first_steps, first_states, survival, values, log_skip, log_takes, lagged, moves = drawing
+    last = values.shape[0]
+    start = min(int(np.searchsorted(cumulative, rng.random(), side="right")), cumulative.size - 1)
+    step, state, found = first_steps[start], first_states[start], 0
+    while step < last:
+        least = 0
+        if state == 0:
+            level = survival[step] + np.log1p(-rng.random())
+            low, high = step, last  # survival[low] >= level; the event is at the last such step
+            while high - low > 1:
+                middle = (low + high) // 2
+                if survival[middle] >= level:
+                    low = middle
+                else:
+                    high = middle
+            if low == last - 1 and survival[last] >= level:
+                break
+            step, least = low, 1
+        most = weigh_moves(terms, step, state, values, log_skip, log_takes, lagged, moves)
+        largest = terms[least : most + 1].max()
+        total = 0.0
+        for taken in range(least, most + 1):
+            total += np.exp(terms[taken] - largest)
+        left = rng.random() * total
+        taken = least
+        while taken < most:
+            left -= np.exp(terms[taken] - largest)
+            if left < 0.0:
+                break
+            taken += 1
+        if taken > 0:
+            steps[found], counts[found] = step, taken
+            found += 1
+        step, state = step + moves[1][state, taken], moves[2][state, taken]
+    return found

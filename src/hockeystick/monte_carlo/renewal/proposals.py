@@ -1,0 +1,399 @@
+"""Proposals for b-min-sep: towards outputs on which several copies of the participations agree, or away from all."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import comb, exp, inf, lgamma, log, log1p
+from typing import ClassVar
+
+import numpy as np
+
+from hockeystick.errors import InvalidInputError, shortened
+from hockeystick.monte_carlo.proposals import Array, Proposal
+from hockeystick.monte_carlo.renewal.proposal_kernels import (
+    LARGEST_EXPONENT,
+    LARGEST_SPREAD,
+    Density,
+    Recursion,
+    densities,
+    draw_shifted,
+    draw_tilted,
+)
+from hockeystick.monte_carlo.renewal.proposal_tables import Renewal, Table, state_count
+from hockeystick.pairs.renewal_mixture import RenewalMixture
+from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF, StrategyMatrix
+from hockeystick.types import Direction
+
+ORDERS = range(2, 13)
+MAX_ENTRIES = 1 << 21
+"""Doubles in the table of a proposal."""
+MAX_STATES = 20_000
+MAX_STARTS = 200_000
+SHARES = (0.6, 0.9, 1.0)
+"""Weights of the order-a proposal in the mixtures that are proposed."""
+FARTHEST = 4.0
+"""The largest shift of a chain."""
+MOST_BUSY = 0.8
+"""The largest fraction of the steps that participations of a chain block."""
+BETAS = np.concatenate([np.arange(0.25, 4.0, 0.25), np.arange(4.0, 16.0, 1.0), np.arange(16.0, 129.0, 8.0)])
+LARGEST_NORMAL = 14.0
+"""No normal draw is larger: the tail of the generator's algorithm ends before."""
+STEP_SECONDS = 1.7e-8
+ENTRY_SECONDS = 1e-9
+"""Rough costs of a step, and of an entry of C, in one sample."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OrderProposal(Proposal):
+    """``share R_a + (1 - share) chain``: R_a has density ``Xt^a / E_Q Xt^a`` relative to Q, Xt >= X; remove.
+
+    ``Y <= M = Z_a e^(-(a-1) epsilon) (a-1)^(a-1) / a^a / share`` (docs/theory/monte-carlo/renewal-proposals.md).
+
+    Attributes:
+        pair: what is sampled.
+        order: a, at least 2.
+        separation: how many steps a participation blocks in Xt, from p to min_sep; Xt = X at min_sep.
+        share: weight of R_a, in (0, 1].
+        rate: the chain's chance to take part when available, in (0, 1).
+        shift: of its far participations, a multiple of 1/2; the others have shift 1.
+        far: the probability of a participation to be far.
+    """
+
+    name: ClassVar[str] = "renewal_order"
+
+    pair: RenewalMixture
+    order: int
+    separation: int
+    share: float
+    rate: float
+    shift: float
+    far: float
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """Everything but the pair."""
+        return {
+            "order": float(self.order),
+            "separation": float(self.separation),
+            "share": self.share,
+            "rate": self.rate,
+            "shift": self.shift,
+            "far": self.far,
+        }
+
+    @property
+    def cost(self) -> float:
+        """Normals and one or two exponentials for each step, and the inner products."""
+        recursions = 1.0 + 0.4 * (self.share < 1.0) + 0.2 * (self.separation < self.pair.min_sep)
+        return float(self.pair.matrix.steps * (STEP_SECONDS * recursions + ENTRY_SECONDS * self.pair.columns.shape[1]))
+
+    @property
+    def loss_error(self) -> float:
+        """Of a + 1 recursions' logs, and of log Z_a."""
+        return (self.order + 1) * _loss_error(self.pair) + self.table.error
+
+    def largest(self, epsilon: float) -> float:
+        """Z_a is rounded up."""
+        return _largest(self.table.log_moment, self.order, epsilon) / self.share
+
+    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
+        """O(n p) a sample."""
+        moment = self.table.log_moment
+        draw_tilted(rng, log_weights, losses, self.density, self.table.drawing, self.order, moment, self.share)
+
+    def log_densities(self, outputs: Array) -> tuple[Array, Array]:
+        """log X and the proposal's log-density relative to Q at outputs in units of the noise, shape (m, n)."""
+        found = densities(outputs, self.density, self.order, self.table.log_moment, self.share)
+        return found[0], found[1]
+
+    @cached_property
+    def density(self) -> Density:
+        """What kernels evaluate."""
+        return _density(self.pair, self.separation, self.rate, np.array([1.0, self.shift]), self.far)
+
+    @property
+    def table(self) -> Table:
+        """What kernels draw R_a from."""
+        return _table(_renewal(self.pair), self.order, self.separation)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MeanProposal(Proposal):
+    """``N(-beta C E[x], sigma^2 I)``, in the direction add.
+
+    With ``A = E |C x|^2 / sigma^2`` and ``g = |C E[x]|^2 / sigma^2``, ``Y <= M =
+    e^(-beta (epsilon - A/2) + beta^2 g / 2) beta^beta / (beta + 1)^(beta + 1)``.
+
+    Attributes:
+        pair: what is sampled.
+        beta: at least 0.
+    """
+
+    name: ClassVar[str] = "renewal_mean"
+
+    pair: RenewalMixture
+    beta: float
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """beta."""
+        return {"beta": self.beta}
+
+    @property
+    def cost(self) -> float:
+        """Normals and one exponential for each step, and the inner products."""
+        return float(self.pair.matrix.steps * (STEP_SECONDS + ENTRY_SECONDS * self.pair.columns.shape[1]))
+
+    @property
+    def loss_error(self) -> float:
+        """Of the recursion, and of the weight's inner product."""
+        return (2.0 + self.beta) * _loss_error(self.pair)
+
+    def largest(self, epsilon: float) -> float:
+        """The closed form, rounded up."""
+        _, square, energy = _mean(_renewal(self.pair))
+        beta = self.beta
+        log_largest = -beta * (epsilon - 0.5 * energy) + 0.5 * beta**2 * square
+        log_largest += beta * log(beta) - (beta + 1.0) * log1p(beta) + 1e-12 * (1.0 + beta * (epsilon + energy))
+        return _exp(log_largest + 1e-12 * beta**2 * square)
+
+    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
+        """O(n p) a sample."""
+        draw_shifted(rng, log_weights, losses, self.density, _mean(_renewal(self.pair))[0], self.beta)
+
+    @cached_property
+    def density(self) -> Density:
+        """What kernels evaluate."""
+        return _density(self.pair, self.pair.min_sep, 0.5, np.ones(2), 0.5)
+
+
+def propose(pair: RenewalMixture, direction: Direction, epsilon: float) -> list[Proposal]:
+    """Proposals whose M is below that of the naive one, the most promising first; none where they are not proved.
+
+    Seconds on the first call for a pair, which makes the tables of the orders that are compared.
+    """
+    if not _covered(pair):
+        return []
+    if direction is Direction.ADD:
+        proposals: list[Proposal] = [MeanProposal(direction=direction, pair=pair, beta=float(beta)) for beta in BETAS]
+        return sorted(
+            (proposal for proposal in proposals if proposal.largest(epsilon) < 1.0), key=lambda t: t.largest(epsilon)
+        )[:2]
+    orders = _orders(pair, epsilon)
+    if not orders:
+        return []
+    first, *others = orders
+    hits = _hits(pair, epsilon)
+    found: list[Proposal] = [_order_proposal(pair, first, share, epsilon, hits) for share in SHARES]
+    found.append(_order_proposal(pair, first, SHARES[0], epsilon, hits + 1))
+    found.extend(_order_proposal(pair, order, SHARES[0], epsilon, hits) for order in others[:1])
+    return [proposal for proposal in found if proposal.largest(epsilon) < 1.0]
+
+
+def build(pair: RenewalMixture, direction: Direction, name: str, parameters: Mapping[str, float]) -> Proposal:
+    """The proposal with this name and these parameters.
+
+    Raises: InvalidInputError for a pair, a name or parameters that no proposal here has.
+    """
+    known = {(OrderProposal.name, Direction.REMOVE): _build_order, (MeanProposal.name, Direction.ADD): _build_mean}
+    maker = known.get((name, direction))
+    if maker is None or not _covered(pair):
+        raise InvalidInputError(
+            f"The 'proposal' field must name a proposal of this pair and direction. Got {shortened(name)}."
+        )
+    try:
+        proposal = maker(pair, dict(parameters))
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise _refused(parameters) from error
+    if proposal is None or proposal.parameters != dict(parameters):
+        raise _refused(parameters)
+    return proposal
+
+
+def _refused(parameters: Mapping[str, float]) -> InvalidInputError:
+    return InvalidInputError(
+        f"The 'parameters' field must be what a proposal of this name has. Got {shortened(dict(parameters))}."
+    )
+
+
+def _build_order(pair: RenewalMixture, given: dict[str, float]) -> Proposal | None:
+    order, separation = int(given["order"]), int(given["separation"])
+    rate, shift, far = given["rate"], given["shift"], given["far"]
+    sound = 0.0 < given["share"] <= 1.0 and 0.0 < rate < 1.0 and 0.0 < far < 1.0
+    sound = sound and shift in np.arange(1.0, FARTHEST + 0.5, 0.5)
+    possible = order in ORDERS and pair.columns.shape[1] <= separation <= pair.min_sep
+    if not (sound and possible and _small(pair, order, separation) and _weights_fit(pair, separation)):
+        return None
+    return OrderProposal(
+        direction=Direction.REMOVE,
+        pair=pair,
+        order=order,
+        separation=separation,
+        share=given["share"],
+        rate=rate,
+        shift=shift,
+        far=far,
+    )
+
+
+def _build_mean(pair: RenewalMixture, given: dict[str, float]) -> Proposal | None:
+    return MeanProposal(direction=Direction.ADD, pair=pair, beta=given["beta"]) if 0.0 < given["beta"] <= 1e3 else None
+
+
+def _covered(pair: RenewalMixture) -> bool:
+    return pair.banded and pair.too_large is None and pair.examples_per_user == 1
+
+
+def _orders(pair: RenewalMixture, epsilon: float) -> list[int]:
+    """Orders for which there is a table, by M; the search ends when M grows twice."""
+    bounds: dict[int, float] = {}
+    for order in ORDERS:
+        separation = _separation(pair, order)
+        if separation is None:
+            break
+        bounds[order] = _log_moment(_renewal(pair), order, separation) + _log_factor(order, epsilon)
+        if order >= ORDERS[0] + 2 and bounds[order] > bounds[order - 1] > bounds[order - 2]:
+            break
+    return sorted(bounds, key=lambda order: bounds[order])
+
+
+def _separation(pair: RenewalMixture, order: int) -> int | None:
+    """The largest for which the table is small enough: Z_a falls with it."""
+    bands, most = pair.columns.shape[1], pair.min_sep
+    low, high = 0, most  # the table of low is small, that of anything above high is not
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if _small(pair, order, middle) else (low, middle - 1)
+    return low if low >= bands and _weights_fit(pair, low) else None
+
+
+def _small(pair: RenewalMixture, order: int, separation: int) -> bool:
+    states = state_count(order, separation)
+    starts = comb(separation + order - 1, order) if pair.warm_start else 1
+    return states <= MAX_STATES and starts <= MAX_STARTS and states * pair.matrix.steps <= MAX_ENTRIES
+
+
+def _weights_fit(pair: RenewalMixture, separation: int) -> bool:
+    """Whether the weights of Xt can be written without logarithms."""
+    return (pair.min_sep - separation) * -log1p(-pair.participation_prob) <= LARGEST_SPREAD
+
+
+def _order_proposal(pair: RenewalMixture, order: int, share: float, epsilon: float, hits: int) -> OrderProposal:
+    """Mixed with a chain of about so many far hits, and as many others as there are under P."""
+    separation = _separation(pair, order)
+    assert separation is not None
+    others = float(_renewal(pair).chances.sum())
+    density = min((hits + others) / pair.matrix.steps, MOST_BUSY / pair.min_sep)
+    return OrderProposal(
+        direction=Direction.REMOVE,
+        pair=pair,
+        order=order,
+        separation=separation,
+        share=share,
+        rate=density / (1.0 - density * (pair.min_sep - 1)),
+        shift=float(np.clip(np.round(2.0 * _shift(pair, epsilon, hits)) / 2.0, 1.5, FARTHEST)),
+        far=hits / (hits + others),
+    )
+
+
+def _shift(pair: RenewalMixture, epsilon: float, hits: int) -> float:
+    """The shift at which each of so many participations multiplies X by ``e^(epsilon / hits)``."""
+    return 0.5 + (epsilon / hits - log(pair.participation_prob)) / float(_renewal(pair).squares.max())
+
+
+def _hits(pair: RenewalMixture, epsilon: float) -> int:
+    """The number of participations by which X most probably gets to ``e^epsilon`` under P."""
+    expected = float(_renewal(pair).chances.sum())
+    square = float(_renewal(pair).squares.max())
+
+    def log_chance(hits: int) -> float:
+        excess = max(0.0, _shift(pair, epsilon, hits) - 1.0)
+        return hits * log(expected) - lgamma(hits + 1.0) - 0.5 * hits * excess**2 * square
+
+    return max(range(1, 2 + pair.matrix.steps // pair.min_sep), key=log_chance)
+
+
+def _log_factor(order: int, epsilon: float) -> float:
+    """log of ``sup_x x^(1-a) (1 - e^epsilon / x)``, at ``x = a e^epsilon / (a - 1)``."""
+    return (order - 1) * (log(order - 1) - epsilon) - order * log(order)
+
+
+def _largest(log_moment: float, order: int, epsilon: float) -> float:
+    return _exp(log_moment + _log_factor(order, epsilon) + 1e-13 * order * (1.0 + epsilon))
+
+
+def _exp(value: float) -> float:
+    return exp(value) if value < 700.0 else inf
+
+
+def _renewal(pair: RenewalMixture) -> Renewal:
+    return _renewal_of(pair.matrix, pair.noise_multiplier, pair.min_sep, pair.participation_prob, pair.warm_start)
+
+
+@lru_cache(maxsize=8)
+def _renewal_of(matrix: StrategyMatrix, sigma: float, min_sep: int, prob: float, warm: bool) -> Renewal:
+    """By fields, as two different pairs can compare equal."""
+    pair = RenewalMixture(
+        noise_multiplier=sigma, matrix=matrix, min_sep=min_sep, participation_prob=prob, warm_start=warm
+    )
+    chances = prob * pair.availability
+    return Renewal(columns=pair.columns / sigma, min_sep=min_sep, prob=prob, warm=warm, chances=chances)
+
+
+@lru_cache(maxsize=3)
+def _table(renewal: Renewal, order: int, separation: int) -> Table:
+    return Table.of(renewal, order, separation)
+
+
+@lru_cache(maxsize=256)
+def _log_moment(renewal: Renewal, order: int, separation: int) -> float:
+    return _table(renewal, order, separation).log_moment
+
+
+@lru_cache(maxsize=8)
+def _mean(renewal: Renewal) -> tuple[Array, float, float]:
+    """``C E[x] / sigma``, shape (n,); its square norm; and A. Columns of one example do not overlap, so A is a sum."""
+    chances = renewal.chances
+    mean = np.zeros(renewal.steps + renewal.bands)
+    for lag in range(renewal.bands):
+        mean[lag : lag + renewal.steps] += chances * renewal.columns[:, lag]
+    mean = mean[: renewal.steps]
+    return mean, float(mean @ mean), float(chances @ renewal.squares)
+
+
+def _density(pair: RenewalMixture, separation: int, rate: float, shifts: Array, far: float) -> Density:
+    renewal = _renewal(pair)
+    steps, halves = renewal.steps, 0.5 * renewal.squares
+    shares = np.array([1.0 - far, far])
+    polynomial = np.zeros((int(2.0 * shifts.max()) + 1, steps))
+    for shift, share in zip(shifts, shares, strict=True):
+        polynomial[int(2.0 * shift)] += share * np.exp(-(shift**2) * halves)
+    boosted = (log1p(-rate), pair.min_sep, np.full(steps, rate), np.full(steps, log(rate)), np.ones(1))
+    spread = -pair.min_sep * min(log1p(-rate), log1p(-pair.participation_prob))
+    gentle = spread <= LARGEST_SPREAD and float(shifts.max() ** 2 * halves.max()) <= LARGEST_EXPONENT
+    return (
+        np.ascontiguousarray(renewal.columns.T),
+        halves,
+        _recursion(renewal, pair.min_sep),
+        _recursion(renewal, separation),
+        boosted,
+        (rate, shifts, shares),
+        polynomial,
+        np.exp(-halves),
+        gentle,
+    )
+
+
+def _recursion(renewal: Renewal, separation: int) -> Recursion:
+    logs = renewal.log_takes(separation)
+    return log1p(-renewal.prob), separation, np.exp(logs), logs, np.exp(renewal.log_starts(separation))
+
+
+def _loss_error(pair: RenewalMixture) -> float:
+    """Rounding error of log X: n steps of a recursion, whose value sums no more than this for each participation."""
+    renewal = _renewal(pair)
+    shared = 2.0 * float(renewal.lagged().sum(axis=1).max())
+    drawn = LARGEST_NORMAL * float(renewal.columns.sum(axis=1).max())
+    largest = LARGEST_SPREAD + FARTHEST * (max(ORDERS) * shared + drawn)
+    participations = -(-renewal.steps // pair.min_sep)
+    return 8.0 * UNIT_ROUNDOFF * largest * participations * (renewal.steps + renewal.bands)

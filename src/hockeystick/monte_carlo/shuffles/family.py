@@ -1,0 +1,202 @@
+"""Proposals for the pair (P_S, Q_S) of shuffled batches, for lower bounds (docs/theory/monte-carlo/subsets.md)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hockeystick.errors import InvalidInputError
+from hockeystick.monte_carlo.proposals import Array, Family, Proposal
+from hockeystick.monte_carlo.shuffles.kernels import draw_epochs
+from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL, bounded_exp, largest_of_power, log_factor
+from hockeystick.pairs.shuffled_batches import ShuffledBatches
+from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
+from hockeystick.types import Direction, Side
+
+WITH, WITHOUT = 2.0, 1.0
+"""Shift of the batch that holds the example, under P_S and Q_S."""
+SECONDS_PER_BIN = 2.5e-8
+MAX_STRENGTH = 1e4
+"""Largest strength that is taken from outside."""
+BETAS = np.round(np.geomspace(1e-2, 1e3, 501), 4)
+"""Strengths of the proposals that are tried."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _ShuffleProposal(Proposal):
+    """What the proposals share: each epoch is drawn afresh from Gaussians with one shifted coordinate.
+
+    The pair is attained by one dataset, and whether another is worse is not known: the mean of Y is a lower bound.
+
+    Attributes:
+        pair: T = ``bins`` and E = ``epochs``; the batch size does not matter.
+        strength: beta; 0 for the naive proposal.
+    """
+
+    pair: ShuffledBatches
+    strength: float = 0.0
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """Lower bounds alone."""
+        return (Side.LOWER,)
+
+    @property
+    def cost(self) -> float:
+        """A normal and two exponentials for each batch."""
+        return SECONDS_PER_BIN * self.pair.bins * self.pair.epochs
+
+    @property
+    def loss_error(self) -> float:
+        """First-order bound: sums of T positive terms, and exponents, in every epoch."""
+        sigma = self.pair.noise_multiplier
+        exponent = (2.0 + self.strength) * ((2.0 + self.strength) / sigma + FARTHEST_NORMAL) / sigma
+        roundings = 3.0 * (self.pair.bins + 8.0) + 16.0 * (1.0 + self.strength) * exponent + 8.0 * self.pair.epochs
+        return float(max(1e-9, 2.0 * UNIT_ROUNDOFF * self.pair.epochs * roundings))
+
+    def _draw(self, rng: np.random.Generator, samples: int, shift: float, drift: float, share: float) -> Array:
+        """``log P_S / Q_S``, the log-ratio of the mixture with farther shifts, and ``mean(u)``, summed over epochs."""
+        drawn = np.empty((samples, 3))
+        sigma, epochs = self.pair.noise_multiplier, self.pair.epochs
+        draw_epochs(rng, sigma, self.pair.bins, epochs, drift, shift, self.strength, share, drawn)
+        drawn[:, 0] -= epochs * (WITH**2 - WITHOUT**2) / (2.0 * sigma**2)
+        return drawn
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NaiveShuffle(_ShuffleProposal):
+    """The output of the direction's own first distribution, without a weight."""
+
+    name: ClassVar[str] = "naive"
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """None."""
+        return {}
+
+    def largest(self, epsilon: float) -> float:
+        """1."""
+        return 1.0
+
+    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
+        """Unit weights."""
+        remove = self.direction is Direction.REMOVE
+        log_ratios = self._draw(rng, losses.size, WITH if remove else WITHOUT, 0.0, 0.0)[:, 0]
+        log_weights[:] = 0.0
+        losses[:] = log_ratios if remove else -log_ratios
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FartherShuffle(_ShuffleProposal):
+    """Remove: every epoch from P_S or, with probability ``share``, from ``(1/T) sum_t N((2 + beta) e_t, sigma^2 I)``.
+
+    Power means are log-convex: ``A_{2+beta} / A_2 >= (A_2 / A_1)^beta``. So the weight of an epoch with loss l is at
+    most ``h(l) = 1 / (1 - share + share e^{beta l - c})``, ``c = beta (beta + 1) / (2 sigma^2)``. As log h is concave
+    and falls, the weight of a sample with total loss l is at most ``h(l / E)^E``.
+
+    Attributes:
+        share: in (0, 1].
+    """
+
+    name: ClassVar[str] = "farther"
+    share: float
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """beta and the share."""
+        return {"beta": self.strength, "share": self.share}
+
+    def largest(self, epsilon: float) -> float:
+        """``h(epsilon / E)^E s^s / (s + 1)^(s + 1)``, s the slope of ``-log h`` at ``epsilon / E``."""
+        beta, variance = self.strength, self.pair.noise_multiplier**2
+        return largest_of_power(epsilon, beta, beta * (beta + 1.0) / (2.0 * variance), self.share, self.pair.epochs)
+
+    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
+        """The ratio to the mixture is taken epoch by epoch."""
+        drawn = self._draw(rng, losses.size, WITH, 0.0, self.share)
+        log_weights[:] = -drawn[:, 1]
+        losses[:] = drawn[:, 0]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LowerShuffle(_ShuffleProposal):
+    """Add: every epoch from Q_S moved by ``-(beta / T) 1``.
+
+    The mean of u is at most ``log A_1``, and that at most ``log A_2 - log A_1`` as ``log A_k`` is convex in k and 0 at
+    0, which bounds the weight of an output by its loss.
+    """
+
+    name: ClassVar[str] = "lower"
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """beta."""
+        return {"beta": self.strength}
+
+    def largest(self, epsilon: float) -> float:
+        """``exp(-beta (epsilon - 3 E / (2 sigma^2)) + E beta (beta - 2) / (2 T sigma^2))`` times the usual factor."""
+        return bounded_exp(log_largest_lower(self.pair, self.strength, epsilon))
+
+    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
+        """The weight is ``exp(beta mean(u) + beta (beta - 2) / (2 T sigma^2))`` for each epoch."""
+        pair, beta = self.pair, self.strength
+        drawn = self._draw(rng, losses.size, WITHOUT, beta / pair.bins, 0.0)
+        constant = beta * (beta - 2.0) / (2.0 * pair.bins * pair.noise_multiplier**2)
+        log_weights[:] = pair.epochs * constant + beta * drawn[:, 2]
+        losses[:] = -drawn[:, 0]
+
+
+def log_largest_lower(pair: ShuffledBatches, beta: float, epsilon: float) -> float:
+    """log M of the proposal for add."""
+    slope = 1.5 + (0.5 * beta - 1.0) / pair.bins
+    return beta * (pair.epochs * slope / pair.noise_multiplier**2 - epsilon) + log_factor(beta)
+
+
+def propose(pair: ShuffledBatches, direction: Direction, epsilon: float) -> Sequence[Proposal]:
+    """One proposal, and the naive one.
+
+    M does not matter for the validity of lower bounds, the variance does. For remove, a large loss comes from one
+    epoch, so one epoch in a run is moved, as far as is best for a single epoch.
+    """
+    naive = NaiveShuffle(direction=direction, pair=pair)
+    if direction is Direction.REMOVE:
+        one = replace(pair, epochs=1)
+        trials = (FartherShuffle(direction=direction, pair=one, strength=float(beta), share=1.0) for beta in BETAS)
+        strength = min(trials, key=lambda proposal: proposal.largest(epsilon)).strength
+        return (FartherShuffle(direction=direction, pair=pair, strength=strength, share=1.0 / pair.epochs), naive)
+    strength = float(min(BETAS, key=lambda beta: log_largest_lower(pair, float(beta), epsilon)))
+    tilted = LowerShuffle(direction=direction, pair=pair, strength=strength)
+    return (tilted, naive) if tilted.largest(epsilon) < 1.0 else (naive,)
+
+
+def build(pair: ShuffledBatches, direction: Direction, name: str, parameters: Mapping[str, float]) -> Proposal:
+    """The proposal that evidence names."""
+    beta, share = parameters.get("beta", 0.0), parameters.get("share", 0.0)
+    positive = 0.0 < beta <= MAX_STRENGTH
+    if name == NaiveShuffle.name and not parameters:
+        return NaiveShuffle(direction=direction, pair=pair)
+    if direction is Direction.REMOVE and name == FartherShuffle.name and positive and 0.0 < share <= 1.0:
+        return FartherShuffle(direction=direction, pair=pair, strength=beta, share=share)
+    if direction is Direction.ADD and name == LowerShuffle.name and positive:
+        return LowerShuffle(direction=direction, pair=pair, strength=beta)
+    raise InvalidInputError(
+        f"The 'proposal' field must be 'naive', 'farther' with beta and share for remove, or "
+        f"'lower' with beta for add. "
+        f"Got {name!r} with {dict(parameters)} for {direction.value} instead."
+    )
+
+
+def why_not(pair: ShuffledBatches, side: Side) -> str | None:
+    """Upper bounds cannot come from one dataset."""
+    if side is Side.UPPER:
+        return "the pair of shuffled batches is attained by one dataset and bounds the mechanism from below only"
+    return None
+
+
+def fingerprint(pair: ShuffledBatches) -> Sequence[Any]:
+    """T and E; the batch size does not matter."""
+    return (pair.bins, pair.epochs)
+
+
+FAMILY = Family(pair=ShuffledBatches, propose=propose, build=build, fingerprint=fingerprint, refusal=why_not)

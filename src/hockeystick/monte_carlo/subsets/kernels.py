@@ -1,0 +1,138 @@
+"""Numba kernels of Poisson and cyclic Poisson sampling with a banded matrix: a recursion over the recent turns.
+
+``scaled`` is that of :class:`~hockeystick.monte_carlo.subsets.participations.Participations`: turns, the rows up to
+the next turn, and what each of the last w turns adds to them, in units of sigma. A *pattern* is an integer whose bit d
+says whether the example took part d turns ago.
+"""
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+RESCALE = 1e20
+"""The sum over all patterns is kept within this factor of 1."""
+
+
+@njit(cache=True, nogil=True)
+def draw_moved(
+    rng: np.random.Generator, scaled: Array, fresh: Flags, prob: float, beta: float, mean: Array, out: Array
+) -> None:
+    """Fill ``out``, shape (samples, 2), with ``log X`` and ``<mean, y>`` of outputs ``y = z - beta mean``.
+
+    beta = 0 is Q. O(turns (2^w + rows w)) for each sample.
+
+    Args:
+        scaled: shape (turns, rows of a block, w).
+        fresh: whether block u of ``scaled`` differs from the block before, shape (turns,).
+        prob: the chance to take part in a turn.
+        mean: ``C E x / sigma``, shape (turns, rows of a block).
+    """
+    y = np.empty((scaled.shape[0], scaled.shape[1]))
+    for sample in range(out.shape[0]):
+        for u in range(y.shape[0]):
+            for r in range(y.shape[1]):
+                y[u, r] = rng.standard_normal() - beta * mean[u, r]
+        out[sample, 0] = log_ratio(scaled, fresh, prob, y)
+        out[sample, 1] = inner(mean.ravel(), y.ravel())
+
+
+@njit(cache=True, nogil=True)
+def draw_subsets(rng: np.random.Generator, scaled: Array, fresh: Flags, prob: float, log_ratios: Array) -> None:
+    """Fill ``log_ratios`` with log X of outputs of P. O(turns (2^w + rows w)) for each sample."""
+    y = np.empty((scaled.shape[0], scaled.shape[1]))
+    for sample in range(log_ratios.size):
+        for u in range(y.shape[0]):
+            for r in range(y.shape[1]):
+                y[u, r] = rng.standard_normal()
+        add_subset(rng, scaled, prob, y)
+        log_ratios[sample] = log_ratio(scaled, fresh, prob, y)
+
+
+@njit(cache=True, nogil=True)
+def inner(a: Array, b: Array) -> float:
+    """The inner product, by Kahan's summation: its error does not grow with the number of terms."""
+    total, lost = 0.0, 0.0
+    for t in range(a.size):
+        term = a[t] * b[t] - lost
+        grown = total + term
+        lost = (grown - total) - term
+        total = grown
+    return float(total)
+
+
+@njit(cache=True, nogil=True)
+def add_subset(rng: np.random.Generator, scaled: Array, prob: float, y: Array) -> None:
+    """The mean of one component of P."""
+    turns, rows, window = scaled.shape
+    for i in range(turns):
+        if rng.random() < prob:
+            for d in range(min(window, turns - i)):
+                for r in range(rows):
+                    y[i + d, r] += scaled[i + d, r, d]
+
+
+@njit(cache=True, nogil=True)
+def log_ratio(scaled: Array, fresh: Flags, prob: float, y: Array) -> float:
+    """``log E_S exp(<C 1_S, y> - |C 1_S|^2 / 2)`` in units of sigma, going forward over the last w turns.
+
+    Nan where the ratio underflows, which needs prob = 1.
+
+    With vectors ``a_d = scaled[u, :, d]``, block u multiplies the weight of a pattern f by
+    ``exp(sum_{d in f} <a_d, y - a_d / 2> - sum_{d < d' in f} <a_d, a_d'>)``. The second part is kept as long as the
+    block stays the same; both are built by doubling.
+    """
+    turns, rows, window = scaled.shape
+    states = 1 << (window - 1)
+    weights, moved, cross = np.zeros(states), np.empty(2 * states), np.ones(2 * states)
+    weights[0] = 1.0
+    total, log_scale = 1.0, 0.0
+    for u in range(turns):
+        if fresh[u]:
+            _cross_factors(scaled[u], cross)
+        moved[0] = 1.0 - prob
+        for d in range(window):
+            exponent = 0.0
+            for r in range(rows):
+                exponent += scaled[u, r, d] * (y[u, r] - 0.5 * scaled[u, r, d])
+            factor = np.exp(exponent)
+            if d == 0:
+                moved[1] = prob * factor
+            else:
+                for pattern in range(1 << d):
+                    moved[pattern | (1 << d)] = moved[pattern] * factor
+        for pattern in range(2 * states):
+            moved[pattern] *= cross[pattern] * weights[pattern >> 1]
+        total = 0.0
+        for pattern in range(states):
+            weights[pattern] = moved[pattern] + moved[pattern | states]
+            total += weights[pattern]
+        if total == 0.0:  # without subsampling, far from all means: more than doubles can say
+            return float(np.nan)
+        if total > RESCALE or total < 1.0 / RESCALE:
+            for pattern in range(states):
+                weights[pattern] /= total
+            log_scale += np.log(total)
+            total = 1.0
+    return float(np.log(total) + log_scale)
+
+
+@njit(cache=True, nogil=True)
+def _cross_factors(block: Array, cross: Array) -> None:
+    """``exp(-sum_{d < d' in f} <a_d, a_d'>)`` for every pattern f of w bits; ``block`` has the shape (rows, w)."""
+    rows, window = block.shape
+    joined = np.empty(cross.size // 2)
+    cross[0] = 1.0
+    for d in range(window):
+        joined[0] = 1.0
+        for earlier in range(d):
+            product = 0.0
+            for r in range(rows):
+                product += block[r, d] * block[r, earlier]
+            factor = np.exp(-product)
+            for pattern in range(1 << earlier):
+                joined[pattern | (1 << earlier)] = joined[pattern] * factor
+        for pattern in range(1 << d):
+            cross[pattern | (1 << d)] = cross[pattern] * joined[pattern]

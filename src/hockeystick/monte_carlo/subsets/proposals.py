@@ -1,0 +1,273 @@
+"""Proposals for Poisson and cyclic Poisson sampling with banded matrices (docs/theory/monte-carlo/subsets.md)."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import expm1, log, log1p
+from typing import ClassVar
+
+import numpy as np
+
+from hockeystick.bounds import Profile
+from hockeystick.monte_carlo.proposals import Array, Proposal
+from hockeystick.monte_carlo.subsets.count_kernels import SETTLED, count_table, draw_counts, log_chances, log_sum
+from hockeystick.monte_carlo.subsets.kernels import draw_moved, draw_subsets
+from hockeystick.monte_carlo.subsets.participations import Participations, participations
+from hockeystick.monte_carlo.weight_bounds import bounded_exp, largest_of_power, log_factor
+from hockeystick.pairs.cyclic_subsets import CyclicSubsets
+from hockeystick.pairs.subset_mixture import SubsetMixture
+from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
+from hockeystick.types import Direction
+
+SECONDS_PER_PATTERN = 2e-9
+SECONDS_PER_ROW = 3e-8
+SECONDS_PER_COUNT = 6e-8
+SHARE, NEAR = 0.9, 0.2
+"""Weight of both chains in the proposal by counts, the rest of the samples come from P; and of the near one alone."""
+ROUNDED = 1.0 + 8.0 * UNIT_ROUNDOFF
+MAX_TABLE_TIME = 4e7
+"""Terms that are summed for the table of a chain: a fraction of a second."""
+MAX_TABLE = 1 << 22
+"""Numbers in such a table: 32 MB."""
+SMALLEST_LARGEST = 1e-3
+"""Below this the largest value of the naive proposal is not followed: rounding of the loss would show in it."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SubsetProposal(Proposal):
+    """What the proposals share.
+
+    Attributes:
+        pair: the pair; not refused by :func:`why_not`.
+    """
+
+    pair: SubsetMixture | CyclicSubsets
+
+    @property
+    def turns(self) -> Participations:
+        """In what steps the example may take part, and what that adds to later rows."""
+        return participations(self.pair)
+
+    @property
+    def cost(self) -> float:
+        """One visit of 2^w patterns for each block of rows."""
+        turns, rows, window = self.turns.scaled.shape
+        return float(turns * (rows * SECONDS_PER_ROW + SECONDS_PER_PATTERN * 2.0**window))
+
+    @property
+    def loss_error(self) -> float:
+        """First-order bound: 3w + 8 roundings of positive numbers and the exponents of every block."""
+        turns, _, window = self.turns.scaled.shape
+        exponents = self._roundings * self.turns.largest_exponent(self._copies)
+        return float(max(1e-9, self._slope * 2.0 * UNIT_ROUNDOFF * turns * (3.0 * window + 8.0 + exponents)))
+
+    @property
+    def _copies(self) -> float:
+        """How far outputs are shifted at most, in sums of rows, plus one."""
+        return 2.0
+
+    @property
+    def _roundings(self) -> float:
+        """Of each exponent, at most."""
+        return 5.0 + float(self.turns.scaled.shape[1])
+
+    @property
+    def _slope(self) -> float:
+        """How often an error of the loss, or of ``<mbar, y>``, counts in the log-weight; at least 1."""
+        return 1.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NaiveSubsets(SubsetProposal):
+    """The output of the direction's own first distribution, without a weight."""
+
+    name: ClassVar[str] = "naive"
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """None."""
+        return {}
+
+    def largest(self, epsilon: float) -> float:
+        """1, and for add ``1 - e^epsilon min X``."""
+        if self.direction is Direction.REMOVE:
+            return 1.0
+        return max(smallest_ratio_bound(self.pair)(epsilon), SMALLEST_LARGEST)
+
+    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
+        """Unit weights."""
+        log_weights[:] = 0.0
+        if self.direction is Direction.REMOVE:
+            losses[:] = _from_turns(rng, self.turns, losses.size)
+        else:
+            losses[:] = -_from_normals(rng, self.turns, losses.size, 0.0)[:, 0]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CountSubsets(SubsetProposal):
+    """Remove: a mixture of P and of two chains of counts, the near one and the far one.
+
+    The near chain gives ``X'^order Q / Z``, ``X' = prod_u (1 - p + p e^(z_u)) >= X`` with z_u the exponent of turn u
+    alone. It proves M. No larger order would: all copies would take part everywhere. So the far chain goes on, with
+    ``reach`` copies of which at most ``cap`` count in a turn, and gives most outputs the losses that matter.
+
+    Attributes:
+        order: a >= 2, in ``count_orders``.
+        reach: >= order.
+        cap: from 1 to ``order``.
+    """
+
+    name: ClassVar[str] = "counts"
+    order: int
+    reach: int
+    cap: int
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """order, reach and cap."""
+        return {"order": float(self.order), "reach": float(self.reach), "cap": float(self.cap)}
+
+    @property
+    def cost(self) -> float:
+        """The chains and the products take a few passes more over the turns."""
+        return float(super().cost + self.turns.count * SECONDS_PER_COUNT)
+
+    @property
+    def _copies(self) -> float:
+        return self.order + 1.0
+
+    @property
+    def _alone(self) -> bool:
+        """Whether both chains are the same."""
+        return self.reach == self.order == self.cap
+
+    @property
+    def _near(self) -> float:
+        return SHARE if self._alone else NEAR
+
+    @property
+    def _slope(self) -> float:
+        return self.reach + 2.0
+
+    @property
+    def _roundings(self) -> float:
+        _, rows, window = self.turns.scaled.shape
+        return 5.0 + float(rows * window)
+
+    @property
+    def loss_error(self) -> float:
+        """That of the losses and products, and of the chains: roundings of every row, and where rows repeat."""
+        norms = abs(log_norm(self.turns, self.order, self.order)) + abs(log_norm(self.turns, self.reach, self.cap))
+        rounding = 8.0 * UNIT_ROUNDOFF * (1.0 + norms)
+        return float(super().loss_error + self.turns.count * (4.0 * SETTLED + rounding))
+
+    def largest(self, epsilon: float) -> float:
+        """Close to ``Z e^(-(a-1) epsilon) (a-1)^(a-1) / a^a``, divided by the share of the near chain."""
+        return largest_of_counts(self.turns, self.order, epsilon, self._near)
+
+    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
+        """The weight follows from the loss and the two products."""
+        turns, drawn = self.turns, np.empty((losses.size, 3))
+        near = log_chances(turns.prob, self.order, self.order + 1), _chain(turns, self.order, self.order)
+        far = log_chances(turns.prob, self.reach, self.cap + 1), _chain(turns, self.reach, self.cap)
+        shares = self._near, SHARE - self._near
+        draw_counts(rng, turns.scaled, turns.fresh, turns.prob, turns.couplings, near, far, shares, drawn)
+        losses[:] = drawn[:, 0]
+        density = np.logaddexp(
+            log(shares[0]) + self.order * drawn[:, 1] - losses - log_norm(turns, self.order, self.order),
+            log1p(-SHARE),
+        )
+        if not self._alone:
+            farther = log(shares[1]) + drawn[:, 2] - losses - log_norm(turns, self.reach, self.cap)
+            density = np.logaddexp(density, farther)
+        log_weights[:] = -density
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MeanSubsets(SubsetProposal):
+    """Add: ``y ~ N(-beta C E x, sigma^2 I)``, away from the average participation.
+
+    With ``g = |C E x|^2 / sigma^2`` and ``A = E |C x|^2 / sigma^2``, Jensen's inequality
+    ``log X >= <C E x, y> / sigma^2 - A / 2`` bounds the weight ``exp(beta <C E x, y> / sigma^2 + beta^2 g / 2)`` by
+    ``exp(beta (A / 2 - l) + beta^2 g / 2)``, l the loss.
+
+    Attributes:
+        beta: > 0.
+    """
+
+    name: ClassVar[str] = "mean"
+    beta: float
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """beta."""
+        return {"beta": self.beta}
+
+    @property
+    def _copies(self) -> float:
+        return self.beta + 2.0
+
+    @property
+    def _slope(self) -> float:
+        return self.beta + 1.0
+
+    def largest(self, epsilon: float) -> float:
+        """``exp(-beta (epsilon - A/2) + beta^2 g / 2) beta^beta / (beta + 1)^(beta + 1)``."""
+        return bounded_exp(log_largest_of_mean(self.turns, self.beta, epsilon))
+
+    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
+        """The weight is known from ``<C E x, y>`` alone."""
+        drawn = _from_normals(rng, self.turns, losses.size, self.beta)
+        squared_mean, _ = self.turns.moments
+        log_weights[:] = self.beta * drawn[:, 1] + 0.5 * self.beta**2 * squared_mean
+        losses[:] = -drawn[:, 0]
+
+
+def _from_normals(rng: np.random.Generator, turns: Participations, samples: int, beta: float) -> Array:
+    """``log X`` and ``<C E x, y> / sigma^2`` of ``y ~ N(-beta C E x, sigma^2 I)``, shape (samples, 2)."""
+    drawn = np.empty((samples, 2))
+    draw_moved(rng, turns.scaled, turns.fresh, turns.prob, beta, turns.mean_shift, drawn)
+    return drawn
+
+
+def _from_turns(rng: np.random.Generator, turns: Participations, samples: int) -> Array:
+    """``log X`` of outputs of P, shape (samples,)."""
+    log_ratios = np.empty(samples)
+    draw_subsets(rng, turns.scaled, turns.fresh, turns.prob, log_ratios)
+    return log_ratios
+
+
+@lru_cache(maxsize=4)
+def _chain(turns: Participations, copies: int, cap: int) -> Array:
+    """The table of the chain of ``copies`` of which at most ``cap`` count in a turn."""
+    chances = log_chances(turns.prob, copies, cap + 1)
+    numbers = float(chances.size) ** (turns.window - 1)
+    most = int(min(MAX_TABLE / numbers - 1.0, MAX_TABLE_TIME / (numbers * chances.size)))
+    table: Array = count_table(turns.couplings, chances, most)
+    return table
+
+
+@lru_cache(maxsize=512)
+def log_norm(turns: Participations, copies: int, cap: int) -> float:
+    """log Z of that chain; infinite where its table is too large."""
+    return float(log_sum(_chain(turns, copies, cap), turns.count))
+
+
+def largest_of_counts(turns: Participations, order: int, epsilon: float, near: float = NEAR) -> float:
+    """M of the proposal by counts; ``near`` is the share of the near chain."""
+    kept = 1.0 - SHARE + near
+    return largest_of_power(epsilon, order - 1.0, log_norm(turns, order, order), near / kept) / kept * ROUNDED
+
+
+def log_largest_of_mean(turns: Participations, beta: float, epsilon: float) -> float:
+    """log M of the mean proposal."""
+    squared_mean, mean_square = turns.moments
+    tilted = -beta * (epsilon - 0.5 * mean_square) + 0.5 * beta**2 * squared_mean
+    return tilted + log_factor(beta)
+
+
+def smallest_ratio_bound(pair: SubsetMixture | CyclicSubsets) -> Profile:
+    """``delta_add <= (1 - e^epsilon (1-p)^k)_+``: X is at least the chance to take no turn of k. Rounded up."""
+    if pair.batches_are_public:
+        return lambda epsilon: 1.0
+    log_smallest = participations(pair).count * log1p(-pair.sampling_prob) * (1.0 + 8.0 * UNIT_ROUNDOFF)
+    return lambda epsilon: max(-expm1(min(epsilon + log_smallest, 0.0)) * (1.0 + 8.0 * UNIT_ROUNDOFF), 0.0)

@@ -1,0 +1,35 @@
+"""Largest values that several proposals share (docs/theory/monte-carlo/subsets.md)."""
+
+from math import exp, inf, log, log1p
+
+FARTHEST_NORMAL = 14.0
+"""No standard normal that a generator of numpy or numba draws is beyond this."""
+LARGEST_EXPONENT = 690.0
+
+
+def log_factor(slope: float) -> float:
+    """The largest ``-s d + log(1 - e^-d)`` over d > 0, for a slope s >= 0: ``s log s - (s + 1) log(s + 1)``."""
+    return slope * log(slope) - (slope + 1.0) * log1p(slope) if slope > 0.0 else 0.0
+
+
+def bounded_exp(exponent: float) -> float:
+    """``e^exponent``, rounded up to a positive number or to infinity where doubles end."""
+    return exp(max(exponent, -LARGEST_EXPONENT)) if exponent < LARGEST_EXPONENT else inf
+
+
+def largest_of_power(epsilon: float, power: float, log_norm: float, share: float, copies: int = 1) -> float:
+    """M of a product of ``copies`` mixtures, each with a weight of at most h(l) at its own loss l.
+
+    ``h(l) = 1 / (1 - share + share e^(power l - log_norm))``. As log h is concave and falls, the weight at total loss
+    l is at most ``h(l / copies)^copies``, and the logarithm of that lies below its tangent at epsilon. O(1).
+
+    Args:
+        power: > 0.
+        log_norm: such that e^(power l - log_norm) bounds the density of the tilted component from below, relative to
+            that of the untilted one.
+        share: weight of the tilted component, in (0, 1].
+    """
+    far = log(share) + power * epsilon / copies - log_norm
+    rest = log1p(-share) if share < 1.0 else -inf
+    both = max(far, rest) + log1p(exp(-abs(far - rest)))
+    return bounded_exp(log_factor(power * exp(far - both)) - copies * both)

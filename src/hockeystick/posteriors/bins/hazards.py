@@ -1,0 +1,148 @@
+"""Upper bounds, in high probability, on how the posterior over the bins is spread over the levels of a row.
+
+With prefixes ``mu_i`` of the means and ``l_i`` the likelihood of the earlier outputs given bin i, the reverse hazard of
+a level is ``W / (1 + W)`` with ``W = sum_i W_i``, ``W_i = l_i / sum_{j below} l_j``, over the bins i of the level.
+Each W_i has a threshold that it passes with at most the probability that it was given:
+
+    1 / W_i = c + sum_{j in O} l_j / l_i >= c + |O| exp(L),    L = sum_j psi_j log(l_j / l_i) - KL(psi | uniform on O)
+
+where c counts the bins below whose prefix is zero when that of i is (their ratio is exactly 1), O is the rest, and
+psi is any distribution on O. L is Gaussian given the true bin k, so
+
+    P(1 / W_i < c + |O| e^t) <= (1/b) sum_k min_psi Phi((t - nu_k(psi)) / xi(psi))      remove: the full mixture
+                             <= min_psi Phi((t - nu_0(psi)) / xi(psi))                  add: y ~ Q.
+
+psi is uniform, or ``softmax(-|mu_i - mu_j|^2 / t)`` at one of several temperatures. Rounding: prefix inner products are
+sums of non-negative terms, so all errors are known multiples of the largest; nu is lowered and xi raised by them, and
+a threshold is used only after the probability bound was evaluated at it.
+
+Source: schuchardt-kalinin-2026, section 4 and appendices D and F, with the corrections of
+docs/theory/conditional-composition.md.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from math import log, nan
+
+import numpy as np
+
+from hockeystick.laws.law import UNIT_ROUNDOFF, Array
+from hockeystick.pairs.bin_mixture import BinMixture
+from hockeystick.posteriors.bins import kernels
+from hockeystick.posteriors.bins.kernels import Indices
+from hockeystick.posteriors.bins.levels import LevelledMeans
+from hockeystick.types import Direction
+
+TEMPERATURES = (10.0**-1.0, 10.0**-0.5, 1.0, 10.0**0.5, 10.0)
+"""Of the softmax families, in squared clipping norms (schuchardt-kalinin-2026, appendix F.4); 2 sigma^2 is added."""
+CHUNK = 256
+
+
+def tail_bounds(
+    pair: BinMixture,
+    levelled: LevelledMeans,
+    rows: Indices,
+    budgets: Mapping[Direction, Array],
+    shares: Array,
+    tick: Callable[[], None],
+) -> dict[Direction, Array]:
+    """Bounds on the posterior probability of a level or a higher one, given the outputs before a row.
+
+    Args:
+        rows: the rows wanted, increasing.
+        budgets: for each direction, the failure probabilities to try, shape (tries,), each in (0, 1).
+        shares: shape (all rows, bins): bin i at row n may fail with probability ``budget * shares[n, i]``.
+
+    Formal guarantee: in the returned arrays, shape (tries, rows, levels) for each direction, every entry with level l
+        is at least the posterior probability of ``index >= l``, unless a bin of the row fails. The union of all
+        failures has at most the probability ``budget * (sum of shares over the bins above their row's lowest
+        level)``, under P for remove and under Q for add.
+
+    Cost: for a row with m bins above its lowest level, O(m bins^2) multiplications for each psi and O(m bins) error
+    functions for each try (remove); memory O(bins^2 + m bins) beside the result.
+    """
+    count = levelled.values.size
+    bounds = {direction: np.empty((tries.size, rows.size, count)) for direction, tries in budgets.items()}
+    scores = {direction: np.full((tries.size, count), nan) for direction, tries in budgets.items()}
+    temperatures = np.array([*TEMPERATURES, 2.0 * pair.noise_multiplier**2])
+    for position, (row, gram) in enumerate(_prefix_grams(pair, rows)):
+        tick()
+        level = levelled.index[row]
+        lowest = int(level.min())
+        bounded = np.flatnonzero(level > lowest)
+        psi, divergence, informative, alike = kernels.reference_families(gram, level, bounded, temperatures)
+        ratios = _log_ratios(pair, gram, bounded, psi, divergence)
+        for direction, tries in budgets.items():
+            centres, own = ratios.centres(direction)
+            allowed = tries[:, None] * shares[row, bounded]
+            found = kernels.thresholds(
+                centres, ratios.deviation, own, allowed, informative, level[bounded], scores[direction]
+            )
+            for attempt, threshold in enumerate(found):
+                bounds[direction][attempt, position] = kernels.level_tails(
+                    threshold, informative, alike, level[bounded], lowest, count
+                )
+    return bounds
+
+
+def _prefix_grams(pair: BinMixture, rows: Indices) -> Iterator[tuple[int, Array]]:
+    """The rows with the inner products of the prefixes before them, one array that is kept up to date.
+
+    O(bins^2) for each row, less where few means of a row are positive.
+    """
+    means = pair.means()
+    gram = np.zeros((pair.bins, pair.bins))
+    done = 0
+    for row in rows:
+        for first in range(done, int(row), CHUNK):
+            new = means[first : min(first + CHUNK, int(row))]
+            moved = np.flatnonzero(new.any(axis=0))
+            gram[np.ix_(moved, moved)] += new[:, moved].T @ new[:, moved]
+        done = int(row)
+        yield done, gram
+
+
+@dataclass(frozen=True, eq=False)
+class _LogRatios:
+    """The Gaussian laws of the lower bounds L, rounded to the safe side.
+
+    Attributes:
+        given_bin: shape (bounded, families, bins), nu_k.
+        given_none: shape (bounded, families), nu_0: without the example.
+        deviation: shape (bounded, families), xi.
+        bounded: the bins that the first axis stands for.
+    """
+
+    given_bin: Array
+    given_none: Array
+    deviation: Array
+    bounded: Indices
+
+    def centres(self, direction: Direction) -> tuple[Array, Indices]:
+        """nu by component of the first distribution of the pair, and which component matters most for each bin."""
+        if direction is Direction.REMOVE:
+            return self.given_bin, self.bounded
+        return self.given_none[:, :, None], np.zeros_like(self.bounded)
+
+
+def _log_ratios(pair: BinMixture, gram: Array, bounded: Indices, psi: Array, divergence: Array) -> _LogRatios:
+    """With ``a = sum_j psi_j mu_j``: ``nu_k = <mu_k, a - mu_i>/s^2 + (G_ii - sum_j psi_j G_jj)/(2 s^2) - KL`` and
+    ``xi = |a - mu_i| / s``.
+
+    Errors: a computed inner product of prefixes is off by twice the error of a mean and one rounding for each row; a
+    mean over psi by one rounding for each bin. Each of the terms of nu and xi^2 is at most twice the largest inner
+    product, and KL is at most log b, its exponents' roundings weighing at most log^2 b.
+    """
+    precision = pair.noise_multiplier**-2
+    families, bins = psi.shape[1], pair.bins
+    diagonal = gram.diagonal()
+    products = (psi.reshape(-1, bins) @ gram).reshape(psi.shape)
+    own = diagonal[bounded][:, None]
+    at_own = np.take_along_axis(products, np.broadcast_to(bounded[:, None, None], (bounded.size, families, 1)), axis=2)
+    squares = np.einsum("pfj,pfj->pf", products, psi)
+    error = 2.0 * pair.rounding + 16.0 * (pair.matrix.rows + bins) * UNIT_ROUNDOFF
+    loss = error * 8.0 * (precision * float(diagonal.max()) + (1.0 + log(bins)) ** 2)
+    variance = precision * np.maximum(own - 2.0 * at_own[:, :, 0] + squares, 0.0) + loss
+    given_none = 0.5 * precision * (own - psi @ diagonal) - divergence - loss
+    given_bin = precision * (products - gram[bounded][:, None, :]) + given_none[:, :, None]
+    return _LogRatios(given_bin, given_none, np.sqrt(variance), bounded)

@@ -1,0 +1,99 @@
+"""What a caller decides: how hard to work, and whether and how Monte Carlo may be used. Plain frozen data."""
+
+from dataclasses import dataclass, field
+from secrets import randbits
+from typing import Any
+
+from hockeystick.bounds import Question
+from hockeystick.deadline import Deadline
+from hockeystick.errors import InvalidInputError
+from hockeystick.laws.grid import Resolution
+from hockeystick.monte_carlo.ledger import Executor, Ledger, MemoryLedger, in_this_process
+from hockeystick.types import Kind
+
+DEFAULT_FAILURE = 1e-9
+"""Probability with which a Monte Carlo bound may fail, unless said otherwise."""
+DEFAULT_RATIO = 0.05
+"""Sampling ends when the two bounds on delta come this close to each other."""
+SEED_BITS = 64
+
+
+def fresh_seed() -> int:
+    """A seed from the system's entropy."""
+    return randbits(SEED_BITS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MonteCarlo:
+    """How Monte Carlo accountants may work.
+
+    Attributes:
+        failure_probability: of all claims together, both sides; in (0, 1).
+        ratio: the run ends when upper / lower - 1 in delta is at most this.
+        seed: of all streams. By default the one that the ledger has for the pair, so that a run is resumed, or a
+            fresh one from the system. A guarantee is about a seed that was drawn once: do not try several and keep
+            the one that you like.
+        ledger: keeps the chunks, so that a run can be resumed, shared and verified.
+        executor: computes chunks.
+        estimations: what has been sampled with these options, by fingerprint of the pair and question.
+    """
+
+    failure_probability: float = DEFAULT_FAILURE
+    ratio: float = DEFAULT_RATIO
+    seed: int | None = None
+    ledger: Ledger = field(default_factory=MemoryLedger)
+    executor: Executor = in_this_process
+    estimations: "dict[tuple[str, Question | None], Any]" = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("failure_probability", "ratio"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise InvalidInputError(f"The {name!r} field must be a number. Got {value!r} instead.")
+        if self.seed is not None and (isinstance(self.seed, bool) or not isinstance(self.seed, int)):
+            raise InvalidInputError(f"The 'seed' field must be a whole number. Got {self.seed!r} instead.")
+        if not 0.0 < self.failure_probability < 1.0:
+            raise InvalidInputError(
+                f"The 'failure_probability' field must be between 0 and 1, both excluded. "
+                f"Got {self.failure_probability!r} instead."
+            )
+        if not 1e-4 <= self.ratio <= 100.0:
+            raise InvalidInputError(f"The 'ratio' field must be from 0.0001 to 100. Got {self.ratio!r} instead.")
+        if self.seed is not None and not 0 <= self.seed < 1 << 128:
+            raise InvalidInputError(f"The 'seed' field must be from 0 to 2^128 - 1. Got {self.seed!r} instead.")
+
+
+DEFAULT_EFFORT = 10.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How hard to work. Nothing here can make a bound wrong, only loose or slow.
+
+    Attributes:
+        resolution: grids of the law engine; its ``smallest_delta`` also tells every accountant where the bound
+            has to be good.
+        deadline: the time that is left and the place to report progress.
+        question: the one number that is asked for, or None for the whole profile. Monte Carlo accountants then
+            promise that number alone, which takes fewer samples.
+        monte_carlo: how they may work; None where they are not allowed.
+        effort: seconds that an accountant may plan for one side, by estimates that do not depend on the machine: the
+            same effort gives the same bound everywhere.
+    """
+
+    resolution: Resolution = field(default_factory=Resolution)
+    deadline: Deadline = field(default_factory=Deadline)
+    question: Question | None = None
+    monte_carlo: MonteCarlo | None = None
+    effort: float = DEFAULT_EFFORT
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of bounds that are allowed."""
+        return (Kind.DETERMINISTIC,) if self.monte_carlo is None else (Kind.DETERMINISTIC, Kind.MONTE_CARLO)
+
+    def confidence(self, kind: Kind) -> float:
+        """The confidence of a bound of this kind."""
+        if kind is Kind.DETERMINISTIC or self.monte_carlo is None:
+            return 1.0
+        return 1.0 - self.monte_carlo.failure_probability

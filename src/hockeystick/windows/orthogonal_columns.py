@@ -1,0 +1,156 @@
+"""Subsampled steps whose columns of C share no row: a composition of subsampled Gaussians, without loss.
+
+Where the columns c_j of the steps in which one example may take part have disjoint supports, the likelihood ratio is a
+product of independent factors, one for each of these steps: that of a Gaussian of sensitivity ``|c_j|``, thinned by
+the chance to take part. Nothing else is left of C, so the law engine gives both sides, and no failure probability is
+spent. This is Poisson sampling with a diagonal C, and cyclic Poisson sampling when C has no more bands than there are
+groups.
+
+The worst group: sort the norms of each group; a group whose k-th largest norm is at least another's for every k has
+the larger profile in both directions, as each factor's law is a spread of the other's. Only the groups that no other
+dominates in this sense are computed. For a Toeplitz C that is the first.
+
+Norms that agree up to ``TOLERANCE`` are rounded to a common level, up for upper and down for lower bounds, and equal
+ones are powered. Where C has so many different norms that composing them would take more than ``MOST_COMPOSITIONS``
+projections, one group stands for all: for upper bounds it has the largest k-th norm of any group, for every k; for
+lower bounds it is the one with the most squares. Neighbouring norms are then rounded together, as many as it takes.
+
+Proof: docs/theory/subsets/reductions.md. Errs on the asked side by the rounding of norms, whose own rounding is
+charged, and by the laws. Cost: O(steps log(steps)) for the levels, then at most ``MOST_COMPOSITIONS`` projections.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from hockeystick.bounds import Profile
+from hockeystick.laws.discretise import gaussian_law
+from hockeystick.laws.law import Array, Law
+from hockeystick.laws.operations import compose, power, thin
+from hockeystick.laws.profile import law_delta
+from hockeystick.pairs.cyclic_subsets import CyclicSubsets
+from hockeystick.pairs.subset_mixture import SubsetMixture
+from hockeystick.settings import Settings
+from hockeystick.strategies import StrategyMatrix
+from hockeystick.types import Direction, Side
+
+TOLERANCE = 1e-11
+MOST_COMPOSITIONS = 200
+MOST_GROUPS = 100
+"""A group costs a composition at least, but for the smallest cases."""
+
+
+def why_columns_overlap(pair: Any, side: Side) -> str | None:
+    """Why this reduction does not cover a pair, or None; pairs of other types are none of its business."""
+    if type(pair) not in (SubsetMixture, CyclicSubsets):
+        return None
+    return _overlap(pair.matrix, pair.groups)
+
+
+def _overlap(matrix: StrategyMatrix, groups: int) -> str | None:
+    if matrix.bands <= groups:
+        return None
+    return f"the columns of one example's steps overlap, as C has {matrix.bands} bands for {groups} group(s) of steps"
+
+
+def orthogonal_profiles(
+    pair: SubsetMixture | CyclicSubsets, side: Side, settings: Settings
+) -> Mapping[Direction, Profile]:
+    """Both directions of the profile of the worst group; only for pairs that ``why_columns_overlap`` accepts."""
+    error = pair.sensitivity_error if side is Side.UPPER else -pair.sensitivity_error
+    groups = worst_groups(norms_by_group(pair.matrix, pair.groups) * (1.0 + error), side)
+    laws = [_group_law(pair, norms, side, settings) for norms in groups]
+    return {direction: partial(_largest, laws, direction=direction) for direction in Direction}
+
+
+def norms_by_group(matrix: StrategyMatrix, groups: int) -> Array:
+    """The column norms of each group's steps, largest first, shape (groups with a turn, turns of the first group).
+
+    Groups with a turn less than the first have a 0 at the end: a step without effect.
+    """
+    turns = -(-matrix.steps // groups)
+    padded = np.zeros(turns * groups)
+    padded[: matrix.steps] = matrix.column_norms
+    by_group = padded.reshape(turns, groups)[:, : matrix.steps].T
+    return -np.sort(-by_group, axis=1)
+
+
+def worst_groups(norms: Array, side: Side) -> Array:
+    """Rows that together have the profile of the worst group, up to rounding to the asked side.
+
+    Args:
+        norms: shape (groups, turns), each row sorted, largest first; zeros stay zeros.
+        side: for UPPER every row of ``norms`` is at most some row of the result, entry by entry; for LOWER every row
+            of the result is at most some row of ``norms``.
+    """
+    rows = _undominated(_on_levels(norms, side))
+    if rows is not None and sum(_compositions(row) for row in rows) <= MOST_COMPOSITIONS:
+        return rows
+    row = norms.max(axis=0) if side is Side.UPPER else norms[int(np.argmax(np.einsum("gk,gk->g", norms, norms)))]
+    row = row[row > 0.0]
+    size = 1
+    while _compositions(in_blocks(row, size, side)) > MOST_COMPOSITIONS:
+        size *= 2
+    return in_blocks(row, size, side)[None, :]
+
+
+def in_blocks(row: Array, size: int, side: Side) -> Array:
+    """A row, largest first, with blocks of neighbours rounded to their largest (upper) or smallest (lower)."""
+    first = np.arange(row.size) // size * size
+    rounded: Array = row[first if side is Side.UPPER else np.minimum(first + size, row.size) - 1]
+    return rounded
+
+
+def _on_levels(norms: Array, side: Side) -> Array:
+    """The norms rounded to the largest (upper) or smallest (lower) of those that are about the same."""
+    positive = norms > 0.0
+    values = norms[positive]
+    bins = np.floor(np.log(values.max() / values) / TOLERANCE)
+    _, level = np.unique(bins, return_inverse=True)
+    upper = side is Side.UPPER
+    levels = np.full(int(level.max()) + 1, 0.0 if upper else np.inf)
+    (np.maximum if upper else np.minimum).at(levels, level, values)
+    rounded = np.zeros_like(norms)
+    rounded[positive] = levels[level]
+    return rounded
+
+
+def _undominated(rows: Array) -> Array | None:
+    """The distinct rows such that no other row is at least as large in every entry; None for too many of them.
+
+    Of the rows that are left, one with the largest sum is dominated by no other.
+    """
+    kept: list[Array] = []
+    while rows.shape[0]:
+        if len(kept) == MOST_GROUPS:
+            return None
+        worst = rows[int(np.argmax(rows.sum(axis=1)))]
+        kept.append(worst)
+        rows = rows[(rows > worst).any(axis=1)]
+    return np.stack(kept)
+
+
+def _compositions(row: Array) -> int:
+    """The projections that make the law of a group: a squaring or a product for each binary digit of each count."""
+    _, counts = np.unique(row[row > 0.0], return_counts=True)
+    digits = [int(count) for count in counts]
+    return sum(count.bit_length() + count.bit_count() - 1 for count in digits) - 1
+
+
+def _group_law(pair: SubsetMixture | CyclicSubsets, norms: Array, side: Side, settings: Settings) -> Law:
+    resolution, tick = settings.resolution, settings.deadline.tick
+    levels, counts = np.unique(norms[norms > 0.0], return_counts=True)
+    parts: list[Law] = []
+    for level, count in zip(levels.tolist(), counts.tolist(), strict=True):
+        step = thin(gaussian_law(pair.noise_multiplier, level, side, resolution), pair.sampling_prob)
+        parts.append(power(step, count, resolution, tick=tick))
+    law = parts[0]
+    for part in parts[1:]:
+        law = compose(law, part, resolution, tick=tick)
+    return law
+
+
+def _largest(laws: list[Law], epsilon: float, *, direction: Direction) -> float:
+    return max(law_delta(law, epsilon, direction) for law in laws)

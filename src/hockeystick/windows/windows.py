@@ -1,0 +1,129 @@
+"""Windows of steps as independent mixtures on the line: what bounds by linear statistics and by split noise share.
+
+Both cut the steps in which an example may take part into windows of m, and turn each window into a product mixture: its
+steps, taken independently with probability p, add their *shifts* to one Gaussian. The windows compose. Lower bounds
+come from less than the whole output, upper bounds from more. Windows with similar shifts count as equal, with the
+smallest (lower bounds) or largest (upper bounds) shifts that occur; several m are tried on coarse grids, and the best
+are computed.
+
+Proof: docs/theory/subsets/reductions.md.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from hockeystick.laws.law import Array, Law
+from hockeystick.laws.mixtures import product_mixture_law
+from hockeystick.laws.operations import compose, power
+from hockeystick.laws.profile import law_delta, smallest_epsilon
+from hockeystick.settings import Settings
+from hockeystick.types import Direction, Side
+
+TOLERANCES = (1e-3, 1e-2, 0.1, 0.5, float("inf"))
+"""Relative difference of the sums of shifts of windows that count as equal; the first that leaves few laws."""
+MOST_LAWS = 4
+MOST_STEPS = 10_000
+"""Of one window: the law of a sum takes time in proportion to their square."""
+COARSE_NODES_PER_UNIT = 16
+BROAD_TARGET = 1e-6
+"""When nobody says which delta matters, windows are also chosen for this one."""
+
+
+def window_sizes(steps: int, overlap: int) -> list[int]:
+    """Sizes worth a look: powers of two, alone and as multiples of 3 and of the steps that a row spans; all steps."""
+    largest = min(steps, MOST_STEPS)
+    doublings = [2**k for k in range(largest.bit_length())]
+    sizes = {size for base in (1, 3, overlap) for size in (base * k for k in doublings) if size < largest}
+    return [*sorted(sizes), largest]
+
+
+def in_windows(shifts: Array, size: int) -> Array:
+    """The shifts of all steps, shape (steps,), as windows: shape (windows, size), rows sorted, largest first.
+
+    The last window may be short, and has zeros at its end: steps without effect.
+    """
+    windows = -(-shifts.size // size)
+    padded = np.zeros(windows * size)
+    padded[: shifts.size] = shifts
+    return -np.sort(-padded.reshape(windows, size), axis=1)
+
+
+def similar_windows(shifts: Array, side: Side) -> list[tuple[Array, int]]:
+    """Few sets of windows, as the shifts of each (those that are not zero) and the number of its windows.
+
+    Windows are told apart by the sum of their shifts; the smallest of every entry, largest first, is a lower bound of
+    each window in the set, and the largest an upper bound. Windows without shifts are left out.
+    """
+    totals = shifts.sum(axis=1)
+    shifts, totals = shifts[totals > 0.0], totals[totals > 0.0]
+    levels = np.zeros(0)
+    for tolerance in TOLERANCES:
+        levels = np.floor(np.log(totals.max() / totals) / tolerance) if totals.size else levels
+        if np.unique(levels).size <= MOST_LAWS:
+            break
+    extreme = np.max if side is Side.UPPER else np.min
+    found = []
+    for level in np.unique(levels):
+        bound = extreme(shifts[levels == level], axis=0)
+        found.append((bound[bound > 0.0], int((levels == level).sum())))
+    return [(bound, count) for bound, count in found if bound.size]
+
+
+def window_law(shifts: Array, prob: float, noise_multiplier: float, side: Side, settings: Settings) -> Law | None:
+    """The law of all windows together, on the asked side; None if no window has a shift."""
+    resolution, tick = settings.resolution, settings.deadline.tick
+    law: Law | None = None
+    for bound, count in similar_windows(shifts, side):
+        tick()
+        part = product_mixture_law(np.full(bound.size, prob), bound, noise_multiplier, side, resolution)
+        part = power(part, count, resolution, tick=tick)
+        law = part if law is None else compose(law, part, resolution, tick=tick)
+    return law
+
+
+def with_equal_shifts(shifts: Array) -> Array:
+    """Windows with about the same law, which is quickly computed: sums of fewer, equal shifts.
+
+    They have the same sum, and the same sum of squares up to rounding, so that mean and variance agree. For choices
+    only: it is no bound.
+    """
+    found = np.zeros_like(shifts)
+    for row, window in zip(found, shifts, strict=True):
+        total, square = float(window.sum()), float(window @ window)
+        if square > 0.0:
+            count = max(round(total * total / square), 1)
+            row[:count] = total / count
+    return found
+
+
+def best_windows(
+    candidates: Sequence[Array], prob: float, noise_multiplier: float, side: Side, settings: Settings
+) -> list[Array]:
+    """The windows that look best on coarse grids (any choice is valid), at most one for each score.
+
+    Empty where no window has a shift.
+    """
+    coarse = replace(settings, resolution=replace(settings.resolution, nodes_per_unit=COARSE_NODES_PER_UNIT))
+    laws = [window_law(with_equal_shifts(one), prob, noise_multiplier, side, coarse) for one in candidates]
+    seen = [(law, at) for at, law in enumerate(laws) if law is not None]
+    if not seen:
+        return []
+    choose = min if side is Side.UPPER else max
+    best = {choose(seen, key=lambda one: score(one[0]))[1] for score in _scores(side, settings)}
+    return [candidates[at] for at in sorted(best)]
+
+
+def _scores(side: Side, settings: Settings) -> list[Callable[[Law], float]]:
+    """What laws are compared by: delta at the epsilon that is asked for, else epsilon at the usual deltas."""
+
+    def epsilon_at(law: Law, delta: float, direction: Direction) -> float:
+        return smallest_epsilon(partial(law_delta, law, direction=direction), delta, side, tolerance=1e-4)
+
+    question, target = settings.question, settings.resolution.smallest_delta
+    if question is not None and question.epsilon is not None:
+        return [partial(law_delta, epsilon=question.epsilon, direction=direction) for direction in Direction]
+    targets = {target, max(target, BROAD_TARGET)}
+    return [partial(epsilon_at, delta=delta, direction=direction) for delta in targets for direction in Direction]

@@ -1,0 +1,100 @@
+"""The accountant as a whole: what it keeps, when it stops, and that certificates of it can be made again."""
+
+import numpy as np
+import pytest
+
+import hockeystick as hs
+from hockeystick.accountants.comparison import ACCOUNTANT as COMPARISON
+from hockeystick.accountants.moment_majorant import ACCOUNTANT, exact_moments, moments_cost, reductions
+from hockeystick.deadline import Deadline
+from hockeystick.errors import UnsupportedError
+from hockeystick.laws.grid import Resolution
+from hockeystick.moments.exact_gram import lowered_gram, raised_gram
+from hockeystick.pairs.bin_mixture import BinMixture
+from hockeystick.settings import Settings
+from hockeystick.strategies.matrix.banded import BandedMatrix
+from hockeystick.types import Side
+
+
+def pair_of(bands: int, bins: int, epochs: int, sigma: float) -> BinMixture:
+    column = np.cumprod(np.append(1.0, 1.0 - 0.5 / np.arange(1.0, bands)))
+    matrix = BandedMatrix(np.tile(column, (bins * epochs, 1)))
+    return BinMixture(noise_multiplier=sigma, matrix=matrix, bins=bins)
+
+
+def epsilon_of(pair: BinMixture, side: Side, delta: float, effort: float) -> float:
+    return ACCOUNTANT.bound(pair, side, Settings(Resolution(68, delta), effort=effort)).epsilon(delta)
+
+
+@pytest.mark.parametrize("delta", [1e-3, 1e-5, 1e-8])
+def test_independent_bins_are_near_exact(delta: float) -> None:
+    """C = I, b = 100, sigma = 2: the comparison is exact there, from both sides; at most order 8 is used here."""
+    pair = BinMixture(noise_multiplier=2.0, matrix=BandedMatrix(np.ones((100, 1))), bins=100)
+    exact = {
+        side: COMPARISON.bound(pair, side, Settings(Resolution(200, delta))).epsilon(delta)
+        for side in (Side.UPPER, Side.LOWER)
+    }
+    effort = 1.1 * moments_cost(raised_gram(pair), 8) / 0.6
+    assert max(one.degree for one in reductions(raised_gram(pair), Side.LOWER, delta, effort)) == 8
+    upper, lower = (epsilon_of(pair, side, delta, effort) for side in (Side.UPPER, Side.LOWER))
+    assert exact[Side.LOWER] <= upper <= exact[Side.UPPER] * 1.002
+    assert exact[Side.LOWER] * 0.998 <= lower <= exact[Side.UPPER]
+
+
+@pytest.mark.parametrize(("bands", "bins", "epochs", "sigma"), [(4, 40, 3, 3.0), (12, 30, 2, 4.0), (30, 30, 1, 3.0)])
+def test_the_two_sides_meet_and_agree_with_the_comparison(bands: int, bins: int, epochs: int, sigma: float) -> None:
+    pair = pair_of(bands, bins, epochs, sigma)
+    upper, lower = (epsilon_of(pair, side, 1e-5, 3.0) for side in (Side.UPPER, Side.LOWER))
+    loose = {side: COMPARISON.bound(pair, side, Settings(Resolution(48, 1e-5))).epsilon(1e-5) for side in Side}
+    assert 0.0 < lower <= upper <= 1.02 * lower
+    assert loose[Side.LOWER] <= upper <= loose[Side.UPPER]
+    assert loose[Side.LOWER] <= lower <= loose[Side.UPPER]
+
+
+def test_more_effort_reaches_higher_orders_and_never_loosens() -> None:
+    pair = pair_of(12, 60, 2, 2.0)
+    gram = raised_gram(pair)
+    degrees = [
+        max(one.degree for one in reductions(gram, Side.LOWER, 1e-5, effort) if one.whole)
+        for effort in (0.01, 0.3, 5.0)
+    ]
+    assert degrees[0] < degrees[-1]
+    bounds = [epsilon_of(pair, Side.UPPER, 1e-5, effort) for effort in (0.01, 0.3, 5.0)]
+    assert bounds[0] >= bounds[1] * (1 - 1e-6) >= bounds[2] * (1 - 2e-6)
+
+
+def test_lower_bounds_come_from_the_whole_alone() -> None:
+    found = list(reductions(lowered_gram(pair_of(12, 60, 2, 2.0)), Side.LOWER, 1e-5, 5.0))
+    assert found
+    assert all(one.whole for one in found)
+
+
+def test_without_affordable_moments_it_refuses() -> None:
+    pair = pair_of(4, 40, 2, 3.0)
+    with pytest.raises(UnsupportedError, match="affordable"):
+        ACCOUNTANT.bound(pair, Side.UPPER, Settings(Resolution(24, 1e-5), effort=1e-9))
+
+
+def test_moments_without_the_common_factor_have_mean_one() -> None:
+    gram = raised_gram(pair_of(4, 40, 2, 3.0))
+    moments = exact_moments(gram, 6, Deadline())
+    assert moments.values[0] == 1
+    assert abs(float(moments.values[1]) - 1.0) < 1e-15
+    whole = float((np.exp(gram.scale * gram.entries)).mean())
+    assert float(moments.values[2]) == pytest.approx(whole * np.exp(-gram.variance), rel=1e-12)
+
+
+def test_a_certificate_with_little_effort_says_so_and_can_be_made_again() -> None:
+    mechanism = hs.Mechanism(
+        strategy=hs.BandedSquareRoot(bands=4), sampler=hs.BallsInBins(bins=30, epochs=3), noise_multiplier=4.0
+    )
+    usual = hs.certify(mechanism, delta=1e-5, method="moment_majorant")
+    assert usual.accuracy.effort is None
+    hasty = hs.certify(mechanism, delta=1e-5, method="moment_majorant", budget=20.0)
+    assert hasty.accuracy.effort is not None
+    assert hasty.accuracy.effort < 10.0
+    for certificate in (usual, hasty):
+        assert hs.verify(certificate).bounds == certificate.bounds
+    assert hasty.digest == hasty.content_digest()
+    changed = hasty.model_copy(update={"accuracy": hasty.accuracy.model_copy(update={"effort": 9.0})})
+    assert changed.content_digest() != hasty.digest

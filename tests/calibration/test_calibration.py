@@ -1,0 +1,147 @@
+"""calibrate: the smallest noise multiplier that is certified for a target."""
+
+from math import exp
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+from hockeystick import (
+    BallsInBins,
+    Deterministic,
+    Mechanism,
+    Poisson,
+    RandomAllocation,
+    Shuffle,
+    bound,
+    calibrate,
+    certify,
+)
+from hockeystick.calibration.bracketing import LARGEST_NOISE, SMALLEST_NOISE, smallest_passing
+from hockeystick.calibration.search import calibrate_and_certify
+from hockeystick.certification.schedule import EPSILON_NODES
+from hockeystick.errors import BudgetExceededError, CannotCertifyError, InvalidInputError, UnsupportedError
+from hockeystick.laws.grid import Resolution
+from hockeystick.samplers import Sampler
+from hockeystick.settings import Settings
+
+SAMPLERS: tuple[Sampler, ...] = (
+    Deterministic(bins=7, epochs=3),
+    Shuffle(batch_size=5, bins=20, epochs=2),
+    Poisson(sampling_prob=0.01, steps=200),
+    RandomAllocation(bins=50),
+    RandomAllocation(bins=12, participations=5),
+    BallsInBins(bins=100, epochs=3),
+)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize(("epsilon", "delta"), [(2.0, 1e-5), (0.3, 1e-3)])
+def test_the_target_is_met_and_less_noise_does_not_meet_it(sampler: Sampler, epsilon: float, delta: float) -> None:
+    certificate = calibrate_and_certify(Mechanism(sampler=sampler), epsilon=epsilon, delta=delta)
+    assert certificate.bounds.upper <= epsilon
+    assert certificate == certify(certificate.mechanism, delta=delta)
+    less = certificate.mechanism.with_noise(certificate.mechanism.sigma * 0.999)
+    fine = Settings(Resolution(EPSILON_NODES, delta))
+    assert bound(less, certificate.method.upper, settings=fine).epsilon(delta) > epsilon
+
+
+@pytest.mark.parametrize("method", ["gaussian", "direct"])
+def test_a_chosen_method_is_the_one_that_certifies(method: str) -> None:
+    found = calibrate(Mechanism(sampler=SAMPLERS[2]), epsilon=1.0, delta=1e-5, method=method)
+    assert certify(found, delta=1e-5, method=method).bounds.upper <= 1.0
+    with pytest.raises(AssertionError):
+        assert certify(found.with_noise(found.sigma * 0.999), delta=1e-5, method=method).bounds.upper <= 1.0
+
+
+@pytest.mark.parametrize("epochs", [1, 9])
+def test_deterministic_batches_have_a_closed_form(epochs: int) -> None:
+    found = calibrate(Mechanism(sampler=Deterministic(bins=3, epochs=epochs)), epsilon=1.5, delta=1e-6)
+
+    def delta(sigma: float) -> float:  # Balle and Wang 2018, Theorem 8
+        mu = epochs**0.5 / sigma
+        return float(norm.cdf(mu / 2 - 1.5 / mu) - exp(1.5) * norm.cdf(-mu / 2 - 1.5 / mu))
+
+    exact = brentq(lambda sigma: delta(sigma) - 1e-6, 0.5, 50.0, xtol=1e-10)
+    assert exact * (1 - 1e-8) <= found.sigma <= exact * (1 + 1e-3)
+
+
+def test_amplification_needs_less_noise() -> None:
+    def sigma(sampler: Sampler) -> float:
+        return calibrate(Mechanism(sampler=sampler), epsilon=1.0, delta=1e-5).sigma
+
+    public = sigma(Deterministic(bins=100))
+    assert sigma(BallsInBins(bins=100)) < 0.5 * public
+    assert sigma(Poisson(sampling_prob=0.01, steps=100)) < 0.5 * public
+
+
+def test_the_old_noise_does_not_matter_and_the_rest_stays() -> None:
+    start = Mechanism(sampler=SAMPLERS[3], noise_multiplier=55.0)
+    found = calibrate(start, epsilon=1.0, delta=1e-5)
+    assert found == calibrate(Mechanism(sampler=SAMPLERS[3]), epsilon=1.0, delta=1e-5)
+    assert found.sampler == start.sampler
+
+
+def test_a_target_that_is_always_met_gets_the_smallest_noise() -> None:
+    found = calibrate(Mechanism(sampler=Poisson(sampling_prob=1e-9, steps=1)), epsilon=1.0, delta=1e-3)
+    assert found.sigma == pytest.approx(SMALLEST_NOISE, rel=1e-9)
+
+
+def test_a_target_that_is_never_met() -> None:
+    with pytest.raises(CannotCertifyError, match=r"No noise_multiplier up to 1e\+06"):
+        calibrate(Mechanism(sampler=SAMPLERS[0]), epsilon=1e-9, delta=1e-12)
+
+
+def test_truncation_that_costs_more_than_delta() -> None:
+    sampler = Poisson(sampling_prob=0.1, steps=10, truncated_batch_size=10, num_examples=100)
+    with pytest.raises(CannotCertifyError):
+        calibrate(Mechanism(sampler=sampler), epsilon=1.0, delta=1e-5)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, 501.0, float("nan"), float("inf")])
+def test_epsilon_is_in_range(epsilon: float) -> None:
+    with pytest.raises(InvalidInputError, match=f"'epsilon' field must be above 0 and at most 500. Got {epsilon!r}"):
+        calibrate(Mechanism(sampler=SAMPLERS[0]), epsilon=epsilon, delta=1e-5)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, -1.0, float("nan")])
+def test_delta_is_in_range(delta: float) -> None:
+    with pytest.raises(InvalidInputError, match=f"'delta' field must be .* Got {delta!r}"):
+        calibrate(Mechanism(sampler=SAMPLERS[0]), epsilon=1.0, delta=delta)
+
+
+def test_methods_are_known_and_apply() -> None:
+    for method in ("foo", ""):
+        with pytest.raises(InvalidInputError, match="'method' field"):
+            calibrate(Mechanism(sampler=SAMPLERS[0]), epsilon=1.0, delta=1e-5, method=method)
+    with pytest.raises(UnsupportedError, match="'direct' does not apply"):
+        calibrate(Mechanism(sampler=SAMPLERS[1]), epsilon=1.0, delta=1e-5, method="direct")
+
+
+def test_no_time_is_no_answer() -> None:
+    with pytest.raises(BudgetExceededError, match="time budget"):
+        calibrate(Mechanism(sampler=SAMPLERS[2]), epsilon=1.0, delta=1e-5, budget=1e-9)
+
+
+@settings(derandomize=True, deadline=None)
+@given(
+    root=st.floats(SMALLEST_NOISE * 1.01, LARGEST_NOISE / 1.01),
+    start=st.floats(SMALLEST_NOISE, LARGEST_NOISE),
+    steepness=st.floats(0.01, 30.0),
+    jump=st.sampled_from([1.0, 1.5, float("inf")]),
+)
+def test_the_search_brackets_the_root_on_the_safe_side(
+    root: float, start: float, steepness: float, jump: float
+) -> None:
+    """Also for functions that jump, or are infinite, where they do not pass."""
+
+    def epsilon_at(noise: float) -> float:
+        value = 2.0 * (root / noise) ** steepness
+        return value if noise >= root else value * jump
+
+    fails, passes = smallest_passing(epsilon_at, 2.0, start, 4e-4)
+    assert epsilon_at(passes) <= 2.0
+    assert fails <= passes <= fails * 1.00041
+    assert epsilon_at(fails) > 2.0

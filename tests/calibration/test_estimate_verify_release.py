@@ -1,0 +1,100 @@
+"""Calibration by estimate-verify-release: less noise than without samples, and a delta that pays for the test.
+
+Monte Carlo tests err with probability 1e-9 at most; seeds are fixed.
+"""
+
+import pytest
+
+from hockeystick import (
+    BallsInBins,
+    BandedSquareRoot,
+    BinaryTree,
+    BMinSep,
+    Certificate,
+    Deadline,
+    Kind,
+    Mechanism,
+    MonteCarlo,
+    Poisson,
+    calibrate,
+    certify,
+)
+from hockeystick.calibration.search import calibrate_and_certify
+from hockeystick.certification.schedule import verify
+from hockeystick.errors import InvalidInputError
+from hockeystick.monte_carlo.claim import Statement
+from hockeystick.monte_carlo.release import release_delta
+
+CORRELATED = Mechanism(strategy=BandedSquareRoot(bands=3), sampler=BallsInBins(bins=8, epochs=2))
+EPSILON, DELTA = 1.0, 1e-4
+
+
+def test_the_released_mechanism_has_less_noise_and_a_certificate_that_verifies() -> None:
+    without = calibrate(CORRELATED, epsilon=EPSILON, delta=DELTA, method="bin_renyi")
+    found = calibrate_and_certify(
+        CORRELATED, epsilon=EPSILON, delta=DELTA, method="gaussian", monte_carlo=MonteCarlo(seed=1), budget=300
+    )
+    claim = found.monte_carlo
+    assert claim is not None
+    assert claim.statement is Statement.ESTIMATE_VERIFY_RELEASE
+    assert found.mechanism.sigma < 0.97 * without.sigma
+    assert found.bounds.upper <= EPSILON
+    assert found.method.lower != "monte_carlo"
+    assert "a verification error of 1e-09 is part of delta" in str(found)
+    assert verify(found).bounds == found.bounds
+    # What was verified, at a delta that is smaller by the failure probability of the test.
+    (remove, *_) = [one.run for one in claim.runs]
+    assert all(node.epsilon < EPSILON for node in remove.nodes)
+    # An independent look at the same mechanism, with a failure probability of its own.
+    look = certify(found.mechanism, epsilon=EPSILON, method="monte_carlo", monte_carlo=MonteCarlo(seed=2, ratio=0.04))
+    assert look.bounds.lower is not None
+    assert look.bounds.lower <= DELTA
+    assert look.bounds.upper >= 0.9 * DELTA  # and not much noise was wasted
+
+
+def test_what_cannot_be_sampled_is_calibrated_without() -> None:
+    options = MonteCarlo(seed=1)
+    plain = Mechanism(sampler=Poisson(sampling_prob=0.1, steps=10))
+    found = calibrate_and_certify(plain, epsilon=EPSILON, delta=DELTA, monte_carlo=options)
+    assert found.kind is Kind.DETERMINISTIC
+    assert found.bounds.upper <= EPSILON
+    truncated = Mechanism(
+        strategy=BandedSquareRoot(bands=2),
+        sampler=Poisson(sampling_prob=0.05, steps=6, truncated_batch_size=30, num_examples=200),
+    )
+    assert calibrate_and_certify(truncated, epsilon=2.0, delta=1e-3, monte_carlo=options).kind is Kind.DETERMINISTIC
+    tree = Mechanism(strategy=BinaryTree(), sampler=BMinSep(min_sep=2, sampling_prob=0.1, steps=8))
+    assert calibrate_and_certify(tree, epsilon=EPSILON, delta=DELTA, monte_carlo=options).method.upper == "gaussian"
+
+
+def test_too_little_time_falls_back_to_the_deterministic_candidate() -> None:
+    found = calibrate_and_certify(CORRELATED, epsilon=EPSILON, delta=DELTA, monte_carlo=MonteCarlo(seed=1), budget=4)
+    assert found.bounds.upper <= EPSILON
+
+
+@pytest.mark.parametrize("failure", [1e-4, 0.5])
+def test_the_test_must_err_less_than_delta(failure: float) -> None:
+    with pytest.raises(InvalidInputError, match="'failure_probability' field must be below delta"):
+        calibrate(CORRELATED, epsilon=EPSILON, delta=DELTA, monte_carlo=MonteCarlo(failure_probability=failure))
+
+
+def test_release_adds_up() -> None:
+    """delta' + q (1 - delta'), against the complement of both going well."""
+    assert release_delta(0.25, 0.5) == pytest.approx(1.0 - 0.75 * 0.5, rel=1e-12)
+
+
+def test_the_last_candidate_meets_what_the_tested_ones_have_to_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is released without a test, so a certificate for delta itself would leave out what the tests may err."""
+    seen: list[float] = []
+
+    def looked_at(
+        last: Certificate, epsilon: float, delta: float, options: MonteCarlo, deadline: Deadline
+    ) -> Certificate:
+        assert isinstance(last.delta, float)
+        seen.append(release_delta(last.delta, options.failure_probability))
+        return last
+
+    monkeypatch.setattr("hockeystick.calibration.search.verified_release", looked_at)
+    options = MonteCarlo(failure_probability=0.5 * DELTA)
+    calibrate_and_certify(CORRELATED, epsilon=EPSILON, delta=DELTA, method="gaussian", monte_carlo=options)
+    assert seen[0] <= DELTA

@@ -1,0 +1,246 @@
+"""certify, compare, bound and verify."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from scipy.stats import binom
+
+from hockeystick import (
+    BallsInBins,
+    Certificate,
+    Deadline,
+    Deterministic,
+    Mechanism,
+    Poisson,
+    RandomAllocation,
+    Shuffle,
+    Side,
+    bound,
+    certify,
+    compare,
+    verify,
+)
+from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.certification.schedule import GAP_GOAL, Outcome, best, run_accountants
+from hockeystick.errors import (
+    BudgetExceededError,
+    CannotCertifyError,
+    InvalidInputError,
+    UnsupportedError,
+    VerificationError,
+)
+from hockeystick.laws.gaussian import gaussian_delta
+from hockeystick.pairs.independent_steps import IndependentSteps
+from hockeystick.samplers import Sampler
+
+SAMPLERS: tuple[Sampler, ...] = (
+    Deterministic(bins=5, epochs=3),
+    Shuffle(batch_size=4, bins=10, epochs=2),
+    Poisson(sampling_prob=0.05, steps=40),
+    RandomAllocation(bins=10, participations=3),
+    RandomAllocation(bins=20, epochs=2),
+    BallsInBins(bins=20, epochs=4),
+)
+
+
+def mechanism(sampler: Sampler, noise_multiplier: float = 1.0) -> Mechanism:
+    return Mechanism(sampler=sampler, noise_multiplier=noise_multiplier)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_both_sides_and_monotone_in_delta(sampler: Sampler) -> None:
+    found = [certify(mechanism(sampler), delta=delta).bounds for delta in (1e-9, 1e-5, 1e-2)]
+    for interval in found:
+        assert interval.lower is None or interval.lower <= interval.upper
+    uppers = [interval.upper for interval in found]
+    assert uppers == sorted(uppers, reverse=True)
+    assert found[1].upper <= bound(mechanism(sampler), "gaussian").epsilon(1e-5)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_epsilon_and_delta_are_two_views_of_one_profile(sampler: Sampler) -> None:
+    there = certify(mechanism(sampler), delta=1e-5)
+    back = certify(mechanism(sampler), epsilon=there.bounds.upper)
+    assert (back.bounds.lower or 0.0) <= 1e-5 * (1 + 1e-6)
+    forth = certify(mechanism(sampler), epsilon=0.5)
+    assert forth.bounds.upper == pytest.approx(bound(mechanism(sampler), forth.method.upper).delta(0.5), rel=0.1)
+
+
+def test_deterministic_batches_have_a_closed_form() -> None:
+    certificate = certify(mechanism(Deterministic(bins=5, epochs=4), 2.0), epsilon=1.0)
+    assert certificate.method.upper == certificate.method.lower == "gaussian"
+    exact = gaussian_delta(2.0, 2.0, 1.0, Side.UPPER)
+    assert certificate.bounds.upper == exact
+    assert certificate.bounds.lower == pytest.approx(exact, rel=1e-9)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_with_no_time_there_is_still_the_gaussian(sampler: Sampler) -> None:
+    certificate = certify(mechanism(sampler), delta=1e-5, budget=1e-9)
+    assert certificate.bounds.upper <= bound(mechanism(sampler), "gaussian").epsilon(1e-5)
+    assert certify(mechanism(sampler), epsilon=1.0, budget=1e-9).bounds.upper < 1.0
+
+
+def test_a_method_without_time_is_told_apart_from_one_without_a_bound() -> None:
+    with pytest.raises(BudgetExceededError, match="time budget"):
+        certify(mechanism(SAMPLERS[2]), delta=1e-5, method="direct", budget=1e-9)
+    with pytest.raises(CannotCertifyError, match="more noise"):
+        certify(mechanism(Deterministic(bins=1, epochs=10_000), 0.1), delta=1e-5)
+
+
+def test_truncation_pays_its_slack() -> None:
+    steps, cap, examples, rate, epsilon = 40, 60, 500, 0.05, 1.0
+    plain = mechanism(Poisson(sampling_prob=rate, steps=steps))
+    cut = mechanism(Poisson(sampling_prob=rate, steps=steps, truncated_batch_size=cap, num_examples=examples))
+    slack = steps * binom.sf(cap, examples, rate)
+    expected = bound(plain, "direct").delta(epsilon) + (1 + 2.718281828459045) * slack
+    assert bound(cut, "direct").delta(epsilon) == pytest.approx(expected, rel=1e-5)
+    assert bound(cut, "direct").delta(epsilon) > bound(plain, "direct").delta(epsilon)
+    assert bound(cut, "direct", side=Side.LOWER).delta(epsilon) < bound(plain, "direct", side=Side.LOWER).delta(epsilon)
+    assert certify(cut, delta=1e-2).bounds.upper > certify(plain, delta=1e-2).bounds.upper
+    tight = mechanism(Poisson(sampling_prob=rate, steps=steps, truncated_batch_size=20, num_examples=examples))
+    with pytest.raises(CannotCertifyError):
+        certify(tight, delta=1e-5)
+
+
+def test_compare_runs_everything_that_applies() -> None:
+    outcomes = compare(mechanism(SAMPLERS[2]), delta=1e-5)
+    assert {(one.method, one.side) for one in outcomes} == {
+        (one.name, side) for one in ACCOUNTANTS.values() for side in one.sides if one.covers(IndependentSteps)
+    }
+    for outcome in outcomes:
+        assert (outcome.value is None) == (outcome.status != "ok")
+    upper, lower = best(outcomes, Side.UPPER), best(outcomes, Side.LOWER)
+    assert upper is not None
+    assert lower is not None
+    assert upper.value is not None
+    assert upper.value <= (lower.value or 0.0) * (1 + 10 * GAP_GOAL)
+
+
+def test_questions_are_one_and_in_range() -> None:
+    for wrong in ({}, {"delta": 1e-5, "epsilon": 1.0}):
+        with pytest.raises(InvalidInputError, match="Exactly one"):
+            certify(mechanism(SAMPLERS[0]), **wrong)
+    for delta in (0.0, 1.0, -1e-5, float("nan"), 1e-31):
+        with pytest.raises(InvalidInputError, match=f"'delta' .* Got {delta!r}"):
+            certify(mechanism(SAMPLERS[0]), delta=delta)
+    for epsilon in (-1.0, 501.0, float("nan")):
+        with pytest.raises(InvalidInputError, match=f"'epsilon' .* Got {epsilon!r}"):
+            certify(mechanism(SAMPLERS[0]), epsilon=epsilon)
+    for budget in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(InvalidInputError, match=f"'budget' .* Got {budget!r}"):
+            certify(mechanism(SAMPLERS[0]), delta=1e-5, budget=budget)
+
+
+def test_methods_are_known_and_apply() -> None:
+    with pytest.raises(InvalidInputError, match="'method' field must be one of gaussian"):
+        certify(mechanism(SAMPLERS[0]), delta=1e-5, method="foo")
+    with pytest.raises(UnsupportedError, match="'direct' does not apply"):
+        certify(mechanism(SAMPLERS[1]), delta=1e-5, method="direct")
+    with pytest.raises(UnsupportedError, match="'gaussian' does not apply"):
+        bound(mechanism(SAMPLERS[2]), "gaussian", side=Side.LOWER)
+
+
+def test_memory_that_is_too_small_leaves_the_other_methods(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_large(*arguments: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr("hockeystick.accountants.direct.gaussian_law", too_large)
+    assert certify(mechanism(SAMPLERS[2]), delta=1e-5).method.upper != "direct"
+
+
+def test_an_interruption_passes_through() -> None:
+    def interrupt(ticks: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        certify(mechanism(SAMPLERS[2]), delta=1e-5, method="direct", deadline=Deadline(on_tick=interrupt))
+
+
+# Verification
+
+
+CERTIFICATES = [certify(mechanism(sampler), delta=1e-5) for sampler in SAMPLERS]
+
+
+@pytest.mark.parametrize("certificate", CERTIFICATES, ids=lambda one: one.mechanism.sampler.kind)
+def test_its_own_certificates_verify(certificate: Certificate) -> None:
+    again = verify(Certificate.parse_json(certificate.model_dump_json()))
+    assert again.bounds == certificate.bounds
+    assert again == certificate
+
+
+def test_certificates_for_delta_verify() -> None:
+    certificate = certify(mechanism(SAMPLERS[5]), epsilon=0.7)
+    assert verify(certificate) == certificate
+
+
+def test_a_weaker_claim_verifies() -> None:
+    interval = CERTIFICATES[2].bounds
+    weaker = altered(CERTIFICATES[2], lambda c: c["epsilon"].update(upper=interval.upper * 1.1, lower=None))
+    assert verify(weaker.sealed()).bounds.upper == pytest.approx(interval.upper, rel=1e-9)  # as exact as a search is
+
+
+def altered(certificate: Certificate, change: Callable[[dict[str, Any]], object]) -> Certificate:
+    """The certificate with something changed and its old digest."""
+    content = json.loads(certificate.model_dump_json())
+    change(content)
+    return Certificate.parse_json(json.dumps(content))
+
+
+CHANGES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "smaller upper bound": (lambda c: c["epsilon"].update(upper=0.99 * c["epsilon"]["upper"], lower=None), "upper"),
+    "larger lower bound": (lambda c: c["epsilon"].update(lower=c["epsilon"]["upper"]), "lower"),
+    "smaller delta": (lambda c: c.update(delta=5e-6), "upper"),
+    "less noise": (lambda c: c["mechanism"].update(noise_multiplier=0.9), "upper"),
+    "more noise": (lambda c: c["mechanism"].update(noise_multiplier=1.1), "lower"),
+    "more steps": (lambda c: c["mechanism"]["sampler"].update(steps=50), "upper"),
+    "larger rate": (lambda c: c["mechanism"]["sampler"].update(sampling_prob=0.06), "upper"),
+    "another requirement": (lambda c: c["requirements"].pop(), "requirements"),
+    "another kind": (lambda c: c.update(kind="monte_carlo"), "kind"),
+    "less confidence": (lambda c: c.update(confidence=0.9), "confidence"),
+    "another adjacency": (lambda c: c.update(adjacency="add_remove"), "adjacency"),
+    "more adjacencies": (lambda c: c.update(also_holds_for=["add_remove", "zero_out"]), "also_holds_for"),
+    "another sensitivity": (lambda c: c.update(sensitivity=0.5), "sensitivity"),
+    "another reference": (lambda c: c.update(references=["none"]), "references"),
+    "another method": (lambda c: c["method"].update(upper="gaussian"), "upper"),
+    "an unknown method": (lambda c: c["method"].update(upper="foo"), "'method.upper' field names a method"),
+    "an unknown lower method": (lambda c: c["method"].update(lower="foo"), "'method.lower' field names a method"),
+    "a method without that side": (lambda c: c["method"].update(lower="gaussian"), "'method.lower' field names"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_altered_certificates_do_not_verify(change: str) -> None:
+    alter, says = CHANGES[change]
+    changed = altered(CERTIFICATES[2], alter)
+    with pytest.raises(VerificationError, match="digest"):
+        verify(changed)
+    with pytest.raises(VerificationError, match=says):
+        verify(changed.sealed())
+
+
+def test_verification_without_time_is_no_verdict() -> None:
+    with pytest.raises(BudgetExceededError, match="time budget"):
+        verify(CERTIFICATES[2], deadline=Deadline(seconds=1e-9))
+
+
+def test_best_of_nothing_is_nothing() -> None:
+    assert best([], Side.UPPER) is None
+    outcome = Outcome("m", Side.UPPER, CERTIFICATES[0].kind, 1.0, None, 0.0, "no finite bound")
+    assert best([outcome], Side.UPPER) is None
+    assert callable(run_accountants)
+
+
+def test_a_side_by_its_name_is_that_side() -> None:
+    run = Mechanism(sampler=Poisson(sampling_prob=0.1, steps=10), noise_multiplier=1.0)
+    for side in Side:
+        named = bound(run, "direct", side=side.value)  # type: ignore[arg-type]
+        assert named.side is side
+        assert named.delta(1.0) == bound(run, "direct", side=side).delta(1.0)
+    with pytest.raises(UnsupportedError):
+        bound(run, "gaussian", side="lower")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="'side' argument must be one of upper, lower"):
+        bound(run, "gaussian", side="below")  # type: ignore[arg-type]

@@ -1,0 +1,194 @@
+"""Moments on cells against the sum over all draws, against integrals, and against moments of the whole."""
+
+from fractions import Fraction
+from itertools import combinations_with_replacement
+from math import factorial, inf
+
+import mpmath
+import numpy as np
+import pytest
+
+from hockeystick.deadline import Deadline
+from hockeystick.errors import UnsupportedError
+from hockeystick.moments.bands import banded_moments
+from hockeystick.moments.cell_kernels import (
+    DIVISION_ROUNDING,
+    EXPANDED_ERROR,
+    FARTHEST,
+    PLACES,
+    TAIL_ERROR,
+    TERMS,
+    divide,
+    normal_tail,
+    tail_coefficients,
+)
+from hockeystick.moments.cells import cell_cost, cell_moments, standard_edges, whole_moments, why_no_cells
+from hockeystick.moments.exact import ExactGram
+from hockeystick.moments.recheck import recheck
+
+
+def ring_gram(rings: tuple[float, ...], bins: int, scale: float, common: float) -> ExactGram:
+    place = np.arange(bins)
+    distance = np.abs(place[:, None] - place[None, :])
+    row = np.zeros(bins)
+    row[: len(rings)] = rings
+    return ExactGram(entries=row[np.minimum(distance, bins - distance)], scale=scale, common=common)
+
+
+def exact(high: float, low: float) -> mpmath.mpf:
+    return mpmath.mpf(high) + mpmath.mpf(low)
+
+
+def number(value: Fraction) -> mpmath.mpf:
+    return mpmath.mpf(value.numerator) / value.denominator
+
+
+def summed(gram: ExactGram, largest: int, edges: list[float]) -> list[list[mpmath.mpf]]:
+    """The sum over all drawn bins and all draws as the note of the module has it, one multiset after the other."""
+    bins = gram.bins
+    rest = [
+        [
+            mpmath.mpf(gram.scale) * (mpmath.mpf(float(gram.entries[i, j])) - mpmath.mpf(gram.common))
+            for j in range(bins)
+        ]
+        for i in range(bins)
+    ]
+    ends = [-mpmath.inf, *map(mpmath.mpf, edges), mpmath.inf]
+    result = [[mpmath.mpf(0)] * (largest + 1) for _ in range(len(ends) - 1)]
+    for drawn in range(1 if gram.is_circulant else bins):
+        root = mpmath.sqrt(rest[drawn][drawn])
+        for k in range(largest + 1):
+            for draws in combinations_with_replacement(range(bins), k):
+                counts = [draws.count(i) + (i == drawn) for i in range(bins)]
+                exponent = sum(rest[i][i] * counts[i] * (counts[i] - 1) / 2 for i in range(bins))
+                exponent += sum(rest[i][j] * counts[i] * counts[j] for i in range(bins) for j in range(i + 1, bins))
+                ways = mpmath.mpf(factorial(k)) / mpmath.mpf(bins) ** k / (1 if gram.is_circulant else bins)
+                for i in range(bins):
+                    ways /= factorial(draws.count(i))
+                mean = sum(rest[drawn][j] * counts[j] for j in range(bins))
+                tails = [mpmath.erfc((end - mean) / root / mpmath.sqrt(2)) / 2 for end in ends]
+                for c in range(len(ends) - 1):
+                    result[c][k] += ways * mpmath.exp(exponent) * (tails[c] - tails[c + 1])
+    return result
+
+
+def uneven_gram(bins: int, reach: int, scale: float) -> ExactGram:
+    """Every entry near the diagonal is different, but for each third one away from it."""
+    random = np.random.default_rng(bins)
+    entries = np.zeros((bins, bins))
+    for i in range(bins):
+        for d in range(reach + 1):
+            value = random.uniform(1.5, 2.0) if d == 0 else 0.25 if i % 3 == 0 else random.uniform(0.0, 0.6)
+            entries[i, (i + d) % bins] = entries[(i + d) % bins, i] = value
+    return ExactGram(entries=entries, scale=scale, common=0.05)
+
+
+@pytest.mark.parametrize("z", [0.0, 1e-12, 0.3, 1.0, 5.5, 12.5, 12.566370614359172, 12.57, 13.7, 24.1, FARTHEST])
+def test_tail_is_as_close_as_it_says(z: float) -> None:
+    with mpmath.workdps(60):
+        expected = mpmath.erfc(mpmath.mpf(z) / mpmath.sqrt(2)) / 2
+        assert abs(exact(*normal_tail(z, 0.0)) / expected - 1) <= TAIL_ERROR
+        moved = mpmath.erfc((mpmath.mpf(z) + mpmath.mpf(z) * 2.0**-54) / mpmath.sqrt(2)) / 2
+        assert abs(exact(*normal_tail(z, z * 2.0**-54)) / moved - 1) <= TAIL_ERROR
+
+
+@pytest.mark.parametrize("z", [0.0, 1e-3, 0.3, 2.5, 12.56, 20.0, FARTHEST])
+def test_expanded_tails_are_as_close_as_they_say(z: float) -> None:
+    coefficients = np.zeros((TERMS, 2))
+    tail_coefficients(z, 0.0, coefficients)
+    with mpmath.workdps(60):
+        size = mpmath.erfc(mpmath.mpf(z) / mpmath.sqrt(2)) / 2
+        for t in (-0.5 / PLACES, 0.5 / PLACES, 0.003):
+            expected = mpmath.erfc((mpmath.mpf(z) + mpmath.mpf(t)) / mpmath.sqrt(2)) / 2
+            value = sum(exact(*pair) * mpmath.mpf(t) ** n for n, pair in enumerate(coefficients.tolist()))
+            assert abs(value - expected) <= EXPANDED_ERROR * size
+
+
+def test_quotients_are_as_close_as_they_say() -> None:
+    random = np.random.default_rng(3)
+    for a, b in np.exp(random.uniform(-40, 40, (50, 2))):
+        low, below = a * 2.0**-54 * random.uniform(-1, 1), b * 2.0**-54 * random.uniform(-1, 1)
+        value = Fraction(divide(a, low, b, below)[0]) + Fraction(divide(a, low, b, below)[1])
+        expected = (Fraction(a) + Fraction(low)) / (Fraction(b) + Fraction(below))
+        assert abs(value / expected - 1) <= DIVISION_ROUNDING
+
+
+@pytest.mark.parametrize(
+    ("gram", "largest"),
+    [
+        (ring_gram((1.5, 0.7, 0.2), 7, 0.8, 0.1), 3),  # windows on both sides, with room between
+        (ring_gram((1.5, 0.7, 0.4), 5, 2.3, 0.3), 4),  # the smallest ring for its reach: no bin is independent of bin 0
+        (ring_gram((2.0, 0.5), 4, 1.7, 0.2), 4),
+        (ring_gram((1.0,), 3, 3.0, 0.1), 3),
+        (uneven_gram(8, 2, 0.8), 3),  # the smallest ring for its reach where bins differ
+        (uneven_gram(5, 1, 1.3), 3),
+        (uneven_gram(3, 0, 2.0), 4),
+    ],
+)
+def test_cells_agree_with_the_sum_over_all_draws(gram: ExactGram, largest: int) -> None:
+    edges = standard_edges(gram, np.array([-3.0, -0.4, 0.1, 3.0]))
+    cells = cell_moments(gram, largest, edges, deadline=Deadline())
+    assert len(cells.moments) == edges.size + 1
+    with mpmath.workdps(40):
+        for known, expected in zip(cells.moments, summed(gram, largest, edges.tolist()), strict=True):
+            assert known.error <= Fraction(10) ** -23
+            for value, true in zip(known.values, expected, strict=True):
+                assert abs(number(value) - true) <= number(known.error) * number(value)
+
+
+def test_uneven_rings_of_more_bins_agree_with_a_second_computation() -> None:
+    """Windows of reach 3 before, after and across both places where the ring is cut open."""
+    gram = uneven_gram(14, 3, 0.6)
+    cells = cell_moments(gram, 4, standard_edges(gram, np.array([-2.0, 0.5, 3.0])), deadline=Deadline())
+    recheck(gram, whole_moments(cells, gram), deadline=Deadline())
+
+
+def test_cells_are_integrals_of_the_mixture() -> None:
+    """b = 3 under the law of the drawn bin: u_0 by Gauss and Legendre on the cell, the others by Gauss and Hermite."""
+    gram = ring_gram((1.4, 0.5), 3, 0.5, 0.2)
+    rest = gram.scale * (gram.entries - gram.common)
+    edges = standard_edges(gram, np.array([-0.7, 0.9]))
+    cells = cell_moments(gram, 3, edges, deadline=Deadline())
+    place, weight = np.polynomial.legendre.leggauss(40)
+    w = 0.5 * (edges[0] + edges[1]) + 0.5 * (edges[1] - edges[0]) * place
+    weight = weight * 0.5 * (edges[1] - edges[0])
+    density = weight * np.exp(-0.5 * (w - rest[0, 0]) ** 2 / rest[0, 0]) / np.sqrt(2 * np.pi * rest[0, 0])
+    slope = rest[1:, 0] / rest[0, 0]
+    root = np.linalg.cholesky(rest[1:, 1:] - np.outer(slope, rest[0, 1:]))
+    nodes, masses = np.polynomial.hermite_e.hermegauss(40)
+    masses = masses / masses.sum()
+    first, second = np.meshgrid(nodes, nodes, indexing="ij")
+    # under the proposal the mean of u is rest[:, 0], so given u_0 = w it is slope * w: the same as without
+    u = (
+        slope[:, None, None, None] * w[:, None, None]
+        + np.einsum("ij,jxy->ixy", root, np.stack([first, second]))[:, None]
+    )
+    terms = np.exp(u - 0.5 * rest[0, 0]).sum(axis=0) + np.exp(w - 0.5 * rest[0, 0])[:, None, None]
+    for k in range(4):
+        integral = np.einsum("w,x,y,wxy->", density, masses, masses, (terms / 3.0) ** k)
+        assert float(cells.moments[1].values[k]) == pytest.approx(integral, rel=1e-10)
+
+
+def test_all_cells_together_are_the_moments_of_the_whole() -> None:
+    gram = ring_gram((1.5, 0.8, 0.3), 40, 0.7, 0.06)
+    cells = cell_moments(gram, 5, standard_edges(gram, np.linspace(-4.0, 5.0, 9)), deadline=Deadline())
+    whole = whole_moments(cells, gram)
+    assert whole.values[0] == 1
+    assert abs(whole.values[1] - 1) <= whole.error
+    logs = banded_moments(gram.scale * gram.entries, 3, 6).values
+    for k in range(2, 7):
+        assert float(whole.values[k]) == pytest.approx(np.exp(logs[k - 2]), rel=1e-9)
+
+
+def test_what_is_not_covered_is_refused() -> None:
+    refused = [
+        (uneven_gram(7, 2, 1.0), 3),
+        (ring_gram((1.5, 0.7, 0.3), 4, 1.0, 0.1), 3),
+        (ring_gram((1.5, 0.7), 9, 50.0, 0.1), 6),
+        (ring_gram((1.0,), 1, 1.0, 0.0), 3),
+    ]
+    for gram, largest in refused:
+        assert why_no_cells(gram, largest) is not None
+        assert cell_cost(gram, largest, 10) == inf
+        with pytest.raises(UnsupportedError):
+            cell_moments(gram, largest, np.array([0.0]), deadline=Deadline())

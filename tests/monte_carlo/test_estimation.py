@@ -1,0 +1,236 @@
+"""Estimations: bounds by sampling against exact laws, resumption, attempts that fail, and what a certificate claims.
+
+All Monte Carlo bounds here have a failure probability of at most 1e-9, so that a false failure of this file is less
+likely than 1e-6; the seeds are fixed.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from hockeystick import (
+    BallsInBins,
+    BandedSquareRoot,
+    BMinSep,
+    Certificate,
+    Deadline,
+    Direction,
+    Kind,
+    Mechanism,
+    MonteCarlo,
+    Poisson,
+    Question,
+    Resolution,
+    Settings,
+    Side,
+    bound,
+    certify,
+)
+from hockeystick.accountants.monte_carlo import ACCOUNTANT as METHOD
+from hockeystick.accountants.monte_carlo import claim_of
+from hockeystick.errors import InvalidInputError, UnsupportedError, VerificationError
+from hockeystick.monte_carlo.claim import Statement
+from hockeystick.monte_carlo.ledger import MemoryLedger, in_this_process
+from hockeystick.monte_carlo.runs import Chunk, Node, Run
+from hockeystick.monte_carlo.statistics import Tally, failure_spent, step_profile
+from hockeystick.pairs.registry import dominating_pair
+
+SMALL = Mechanism(strategy=BandedSquareRoot(bands=3), sampler=BallsInBins(bins=8, epochs=2), noise_multiplier=2.0)
+PLAIN = Mechanism(sampler=BallsInBins(bins=20), noise_multiplier=1.0)
+
+
+def sampled(seed: int = 1, **options: Any) -> MonteCarlo:
+    """Options with a fixed seed."""
+    return MonteCarlo(**({"failure_probability": 1e-9, "ratio": 0.2, "seed": seed} | options))
+
+
+def settings_for(options: MonteCarlo, seconds: float = float("inf"), **question: float) -> Settings:
+    """For one question, without the deterministic accountants."""
+    return Settings(deadline=Deadline(seconds), question=Question(**question), monte_carlo=options)
+
+
+def by_sampling(mechanism: Mechanism, options: MonteCarlo, seconds: float = float("inf"), **question: float) -> Any:
+    """The two sides that Monte Carlo gives, and its claim."""
+    pair, settings = dominating_pair(mechanism), settings_for(options, seconds, **question)
+    lower, upper = (
+        Question(**question).answer(METHOD.bound(pair, side, settings)) for side in (Side.LOWER, Side.UPPER)
+    )
+    return lower, upper, claim_of(pair, settings)
+
+
+@pytest.mark.parametrize("delta", [1e-3, 1e-5, 1e-8, 1e-10])
+@pytest.mark.parametrize("noise", [0.6, 1.0, 2.5])
+def test_epsilon_of_plain_bins_holds_the_exact_law(noise: float, delta: float) -> None:
+    mechanism = PLAIN.with_noise(noise)
+    exact = certify(mechanism, delta=delta).bounds
+    options = sampled(ratio=0.5)
+    lower, upper, _ = by_sampling(mechanism, options, seconds=2.0, delta=delta)
+    assert exact.lower is not None
+    assert lower <= exact.upper
+    assert upper >= exact.lower
+    assert lower < upper
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 2.0])
+def test_delta_of_correlated_bins_lies_between_the_deterministic_bounds(epsilon: float) -> None:
+    around = certify(SMALL, epsilon=epsilon, budget=10.0).bounds
+    lower, upper, _ = by_sampling(SMALL, sampled(), epsilon=epsilon)
+    assert around.lower is not None
+    assert 0.0 < lower <= around.upper
+    assert upper >= around.lower
+    assert upper <= lower * 1.2 * (1.0 + 1e-12)
+
+
+def test_b_min_sep_is_poisson_when_nothing_has_to_be_apart() -> None:
+    poisson = certify(Mechanism(sampler=Poisson(sampling_prob=0.1, steps=10), noise_multiplier=1.0), epsilon=1.0).bounds
+    same = Mechanism(sampler=BMinSep(min_sep=1, sampling_prob=0.1, steps=10), noise_multiplier=1.0)
+    lower, upper, _ = by_sampling(same, sampled(), epsilon=1.0)
+    assert poisson.lower is not None
+    assert lower <= poisson.upper
+    assert upper >= poisson.lower
+
+
+def test_sampling_has_to_be_allowed() -> None:
+    assert certify(SMALL, epsilon=1.0).monte_carlo is None
+    with pytest.raises(UnsupportedError, match="--allow monte-carlo"):
+        certify(SMALL, epsilon=1.0, method="monte_carlo")
+    with pytest.raises(UnsupportedError, match="has to be allowed"):
+        bound(SMALL, "monte_carlo")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("failure_probability", 0.0), ("failure_probability", 1.0), ("ratio", 0.0), ("seed", -1), ("seed", 1 << 128)],
+)
+def test_bad_options_are_named(field: str, value: float) -> None:
+    with pytest.raises(InvalidInputError, match=f"'{field}'"):
+        MonteCarlo(**{field: value})  # type: ignore[arg-type]
+
+
+def test_the_certificate_says_what_it_rests_on() -> None:
+    found = certify(SMALL, epsilon=1.0, method="monte_carlo", monte_carlo=sampled())
+    claim = found.monte_carlo
+    assert claim is not None
+    assert found.kind is Kind.MONTE_CARLO
+    assert found.confidence == 1.0 - 1e-9
+    assert claim.statement is Statement.CONFIDENCE
+    assert claim.closed
+    assert failure_spent([one.run for one in claim.runs]) <= claim.failure_probability
+    assert "fails with probability at most 1e-09" in str(found)
+    assert any("seed of the samples once" in requirement for requirement in found.requirements)
+    assert not any("seed" in requirement for requirement in certify(SMALL, epsilon=1.0).requirements)
+    again = Certificate.parse_json(found.model_dump_json())
+    assert again == found
+    assert again.content_digest() == found.digest
+
+
+def test_deterministic_certificates_keep_their_digests() -> None:
+    found = certify(SMALL, epsilon=1.0)
+    content = found.model_dump(mode="json")
+    assert content["monte_carlo"] is None
+    assert Certificate.parse_json(found.model_dump_json()).content_digest() == found.digest
+
+
+class Stored(MemoryLedger):
+    """A ledger that says what is asked of it, and that may be filled by a run that was broken off."""
+
+    def __init__(self, gives_up_after: int = 1 << 30) -> None:
+        super().__init__()
+        self.gives_up_after, self.added = gives_up_after, 0
+
+    def add(self, run: Run, chunk: Chunk) -> None:
+        if self.added >= self.gives_up_after:
+            raise KeyboardInterrupt
+        super().add(run, chunk)
+        self.added += 1
+
+
+def test_a_broken_run_is_resumed_to_the_same_statistics() -> None:
+    whole = Stored()
+    uninterrupted = by_sampling(SMALL, sampled(ratio=0.05, ledger=whole), epsilon=1.0)
+    assert whole.added > 4
+    for breaks in range(1, whole.added, 3):
+        ledger = Stored(breaks)
+        with pytest.raises(KeyboardInterrupt):
+            by_sampling(SMALL, sampled(ratio=0.05, ledger=ledger), epsilon=1.0)
+        ledger.gives_up_after = 1 << 30
+        resumed = by_sampling(SMALL, sampled(ratio=0.05, ledger=ledger, seed=None), epsilon=1.0)
+        assert ledger.added == whole.added  # nothing was drawn twice
+        assert resumed == uninterrupted
+
+
+def test_chunks_may_come_in_any_order() -> None:
+    def backwards(proposal: Any, run: Run, streams: Iterable[int]) -> Any:
+        yield from reversed(list(in_this_process(proposal, run, streams)))
+
+    forwards = by_sampling(SMALL, sampled(), epsilon=1.0)
+    assert by_sampling(SMALL, sampled(executor=backwards), epsilon=1.0) == forwards
+
+
+def test_other_seeds_give_other_statistics() -> None:
+    found = {by_sampling(SMALL, sampled(seed), epsilon=1.0)[1] for seed in (1, 2, None, None)}
+    assert len(found) == 4
+
+
+def test_what_does_not_close_in_time_is_wide_and_says_so() -> None:
+    lower, upper, claim = by_sampling(SMALL, sampled(ratio=1e-4), seconds=2.0, epsilon=1.0)
+    assert not claim.closed
+    around = certify(SMALL, epsilon=1.0).bounds
+    assert around.lower is not None
+    assert lower <= around.upper
+    assert upper >= around.lower
+
+
+def test_a_refuted_largest_value_stops_everything() -> None:
+    node = Node(side=Side.UPPER, epsilon=1.0, theta=0.1, largest=1.0, failure=0.1)
+    run = Run(
+        subject="", direction=Direction.REMOVE, proposal="naive", parameters={}, nodes=(node,), chunk_size=1, seed=0
+    )
+    options = sampled()
+    by_sampling(SMALL, options, epsilon=1.0)
+    (made,) = options.estimations.values()
+    one = next(iter(options.ledger.chunks(made.tallies[0].run)))
+    tally = Tally.empty(run)
+    with pytest.raises(VerificationError, match="proved largest"):
+        tally.add(replace(one, largest=1.1))
+
+
+def test_the_whole_curve_holds_the_exact_law_everywhere() -> None:
+    exact = {side: bound(PLAIN, "direct", side=side, settings=Settings(Resolution(40, 1e-4))) for side in Side}
+    settings = Settings(Resolution(40, 1e-4), monte_carlo=sampled(ratio=0.5))
+    curve = {side: bound(PLAIN, "monte_carlo", side=side, settings=settings) for side in Side}
+    epsilons = [0.1 * step for step in range(40)]
+    for epsilon in epsilons:
+        assert curve[Side.UPPER].delta(epsilon) >= exact[Side.LOWER].delta(epsilon)
+        assert curve[Side.LOWER].delta(epsilon) <= exact[Side.UPPER].delta(epsilon)
+    for side in Side:
+        values = [curve[side].delta(epsilon) for epsilon in epsilons]
+        assert all(later <= earlier for earlier, later in pairwise(values))
+    at = exact[Side.UPPER].epsilon(1e-3)
+    assert curve[Side.UPPER].delta(at) <= 2.5e-3
+    assert curve[Side.LOWER].delta(at) >= 2e-4
+    assert curve[Side.UPPER].confidence == 1.0 - 1e-9
+
+
+def test_nodes_in_a_fixed_order_stop_at_the_first_failure() -> None:
+    upper = step_profile({1.0: 0.01, 2.0: 0.5, 3.0: 0.001}, Side.UPPER)
+    assert [upper(e) for e in (0.5, 1.0, 1.5, 2.5, 3.0, 9.0)] == [1.0, 0.5, 0.5, 0.5, 0.001, 0.001]
+    lower = step_profile({1.0: 0.3, 2.0: 0.1, 3.0: 0.2}, Side.LOWER)
+    assert [lower(e) for e in (0.5, 1.0, 1.5, 2.5, 3.0, 9.0)] == [0.3, 0.3, 0.1, 0.1, 0.1, 0.0]
+
+
+def test_what_the_nodes_of_several_runs_spend() -> None:
+    def run(direction: Direction, *nodes: tuple[Side, float, float]) -> Run:
+        made = tuple(Node(side=s, epsilon=e, theta=0.1, largest=1.0, failure=f) for s, e, f in nodes)
+        return Run(subject="", direction=direction, proposal="naive", parameters={}, nodes=made, chunk_size=1, seed=0)
+
+    first = run(Direction.REMOVE, (Side.UPPER, 1.0, 0.01), (Side.UPPER, 1.0, 0.01), (Side.UPPER, 2.0, 0.02))
+    second = run(Direction.REMOVE, (Side.UPPER, 1.0, 0.03), (Side.LOWER, 1.0, 0.001))
+    other = run(Direction.ADD, (Side.UPPER, 1.0, 0.04), (Side.LOWER, 1.0, 0.002))
+    assert failure_spent([first]) == pytest.approx(0.02)
+    assert failure_spent([first, second]) == pytest.approx(0.051)
+    assert failure_spent([first, second, other]) == pytest.approx(0.053)
+    assert failure_spent([other]) == pytest.approx(0.042)

@@ -1,0 +1,267 @@
+"""Runs: the same bits from the same key, and statistics that say what the samples were."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import exp, floor, inf, log1p, nan
+
+import numpy as np
+import pytest
+from toy_gaussian import GaussianProposal, exact_delta, node, run_of
+
+from hockeystick.errors import InvalidInputError
+from hockeystick.monte_carlo.proposals import Array, Family
+from hockeystick.monte_carlo.runs import (
+    BLOCK,
+    CELL,
+    CELL_LIMIT,
+    Node,
+    Run,
+    fingerprint,
+    run_chunk,
+    stream_generator,
+    total,
+)
+from hockeystick.pairs.base import DominatingPair
+from hockeystick.types import Direction, Side
+
+PROPOSAL = GaussianProposal(shift=1.0, centre=2.0)
+NODES = (
+    node(PROPOSAL, Side.UPPER, 1.0),
+    node(PROPOSAL, Side.LOWER, 1.0, 3.0),
+    node(PROPOSAL, Side.UPPER, 2.5),
+    node(PROPOSAL, Side.LOWER, 0.0),
+)
+RUN = run_of(PROPOSAL, NODES, chunk_size=BLOCK + 905, seed=2**100 + 7)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scripted(GaussianProposal):
+    """Gives out what it was told, again and again."""
+
+    weights: tuple[float, ...]
+    losses: tuple[float, ...]
+
+    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
+        log_weights[:] = self.weights
+        losses[:] = self.losses
+
+
+def drawn(run: Run, stream: int) -> tuple[Array, Array]:
+    """The samples of one stream, block by block as the run draws them."""
+    rng = stream_generator(run, stream)
+    weights, losses = np.empty(run.chunk_size), np.empty(run.chunk_size)
+    for first in range(0, run.chunk_size, BLOCK):
+        PROPOSAL.draw(rng, weights[first : first + BLOCK], losses[first : first + BLOCK])
+    return weights, losses
+
+
+def value(log_weight: float, loss: float, one: Node, error: float = 1e-9) -> float:
+    """Y of one sample at one node, moved to the node's side."""
+    sign = 1 if one.side is Side.UPPER else -1
+    return min(exp(log_weight + sign * error) * max(1 - exp(one.epsilon - sign * error - loss), 0.0), one.largest)
+
+
+def test_chunk_is_the_same_on_every_call() -> None:
+    first, second = run_chunk(PROPOSAL, RUN, 3), run_chunk(GaussianProposal(shift=1.0, centre=2.0), RUN, 3)
+    assert (first.stream, first.samples, first.largest) == (second.stream, second.samples, second.largest)
+    for name in ("sums", "logs", "cells", "counts"):
+        assert getattr(first, name).tobytes() == getattr(second, name).tobytes()
+
+
+def test_streams_and_seeds_and_runs_draw_different_samples() -> None:
+    other_seed = run_of(PROPOSAL, NODES, chunk_size=BLOCK + 905, seed=8)
+    other_nodes = run_of(PROPOSAL, NODES[:2], chunk_size=BLOCK + 905, seed=2**100 + 7)
+    sums = [run_chunk(PROPOSAL, run, s).sums[0] for run in (RUN, other_seed, other_nodes) for s in (0, 1, 2**32)]
+    assert len(set(sums)) == len(sums)
+
+
+def test_statistics_are_those_of_the_samples() -> None:
+    chunk = run_chunk(PROPOSAL, RUN, 0)
+    weights, losses = drawn(RUN, 0)
+    assert chunk.samples == RUN.chunk_size
+    for j, one in enumerate(NODES):
+        values = [value(weight, loss, one) for weight, loss in zip(weights, losses, strict=True)]
+        sign = -1 if one.side is Side.UPPER else 1
+        assert chunk.sums[j] == pytest.approx(sum(values), rel=1e-9)
+        assert chunk.logs[j] == pytest.approx(sum(log1p(sign * one.theta * v) for v in values), rel=1e-9)
+    largest = max(value(w, x, one, 0.0) / one.largest for w, x in zip(weights, losses, strict=True) for one in NODES)
+    assert chunk.largest == pytest.approx(largest, rel=1e-8)
+    assert 0.5 < chunk.largest <= 1.0
+
+
+def test_cells_count_the_samples_with_a_positive_loss() -> None:
+    chunk = run_chunk(PROPOSAL, RUN, 0)
+    expected: dict[tuple[int, int], int] = {}
+    for weight, loss in zip(*drawn(RUN, 0), strict=True):
+        if loss > 0:
+            cell = floor(CELL * weight), floor(CELL * loss)
+            expected[cell] = expected.get(cell, 0) + 1
+    found = {(int(row), int(column)): int(n) for (row, column), n in zip(chunk.cells, chunk.counts, strict=True)}
+    assert found == expected
+    assert chunk.cells.dtype == np.int32
+    assert chunk.counts.dtype == np.int64
+    assert 0 < chunk.counts.sum() < RUN.chunk_size
+
+
+def test_values_are_moved_to_the_side_of_their_bound() -> None:
+    proposal = GaussianProposal(shift=1.0, centre=2.0, error=0.1)
+    exact = run_chunk(GaussianProposal(shift=1.0, centre=2.0, error=0.0), RUN, 0)
+    moved = run_chunk(proposal, RUN, 0)
+    upper = np.array([one.side is Side.UPPER for one in NODES])
+    assert (moved.sums[upper] > exact.sums[upper]).all()
+    assert (moved.sums[~upper] < exact.sums[~upper]).all()
+    weights, losses = drawn(RUN, 0)
+    for j, one in enumerate(NODES):
+        values = [value(weight, loss, one, 0.1) for weight, loss in zip(weights, losses, strict=True)]
+        assert moved.sums[j] == pytest.approx(sum(values), rel=1e-9)
+        assert max(values) <= one.largest
+
+
+def test_what_is_not_a_number_counts_as_the_worst_on_either_side() -> None:
+    weights, losses = (nan, 0.0, nan, -1.0), (5.0, nan, nan, 3.0)
+    proposal = Scripted(shift=1.0, centre=2.0, weights=weights, losses=losses)
+    chunk = run_chunk(proposal, run_of(PROPOSAL, NODES, chunk_size=4), 0)
+    for j, one in enumerate(NODES):
+        known = value(-1.0, 3.0, one)
+        if one.side is Side.UPPER:
+            assert chunk.sums[j] == pytest.approx(known + 3 * one.largest)
+            assert chunk.logs[j] == pytest.approx(log1p(-one.theta * known) + 3 * log1p(-one.theta * one.largest))
+        else:
+            assert chunk.sums[j] == pytest.approx(known)
+            assert chunk.logs[j] == pytest.approx(log1p(one.theta * known))
+    assert chunk.cells.tolist() == [[-CELL, 3 * CELL], [CELL_LIMIT - 1, CELL_LIMIT - 1]]
+    assert chunk.counts.tolist() == [1, 3]
+
+
+def test_extreme_samples_stay_in_the_outermost_cells() -> None:
+    weights, losses = (1e6, -1e6, -inf, 0.0, 0.0, 0.0), (1e6, 1e-30, 2.0, inf, 0.0, -inf)
+    proposal = Scripted(shift=1.0, centre=2.0, weights=weights, losses=losses)
+    chunk = run_chunk(proposal, run_of(PROPOSAL, NODES, chunk_size=6), 0)
+    edge = CELL_LIMIT - 1
+    assert chunk.cells.tolist() == [[-CELL_LIMIT, 0], [-CELL_LIMIT, 2 * CELL], [0, edge], [edge, edge]]
+    assert chunk.counts.tolist() == [1, 1, 1, 1]
+    assert np.isfinite(chunk.logs).all()
+    assert (chunk.sums <= 6 * np.array([one.largest for one in NODES])).all()
+
+
+def test_a_value_above_its_proved_largest_shows() -> None:
+    wrong = NODES[0].model_copy(update={"largest": NODES[0].largest / 3, "theta": NODES[0].theta})
+    chunk = run_chunk(PROPOSAL, run_of(PROPOSAL, (wrong,), chunk_size=20_000), 0)
+    assert chunk.largest > 2.5
+
+
+def test_mean_is_the_profile() -> None:
+    # The standard error of the mean is known from M: at most sqrt(M delta / N). Six of them: once in 10^9.
+    for proposal in (GaussianProposal(shift=0.5, centre=0.5), GaussianProposal(shift=0.5, centre=3.0)):
+        nodes = tuple(node(proposal, side, epsilon) for epsilon in (0.0, 0.7, 1.2) for side in Side)
+        chunk = run_chunk(proposal, run_of(proposal, nodes, chunk_size=200_000), 0)
+        for one, found in zip(nodes, chunk.sums, strict=True):
+            delta = exact_delta(0.5, one.epsilon)
+            assert abs(found / 200_000 - delta) < 6 * (one.largest * delta / 200_000) ** 0.5 + 1e-8
+
+
+def test_totals_need_all_streams_in_order() -> None:
+    chunks = [run_chunk(PROPOSAL, RUN, stream) for stream in range(3)]
+    samples, sums, logs = total(chunks)
+    assert samples == 3 * RUN.chunk_size
+    assert sums.tobytes() == ((chunks[0].sums + chunks[1].sums) + chunks[2].sums).tobytes()
+    assert logs.tobytes() == ((chunks[0].logs + chunks[1].logs) + chunks[2].logs).tobytes()
+    for wrong in (chunks[1:], chunks[::-1], [chunks[0], chunks[2]], [chunks[0], chunks[0]]):
+        with pytest.raises(AssertionError):
+            total(wrong)
+
+
+CHANGES: dict[str, object] = {
+    "subject": "another",
+    "direction": Direction.ADD,
+    "proposal": "another",
+    "parameters": {"shift": 1.0, "centre": np.nextafter(2.0, 3.0)},
+    "nodes": (NODES[0],),
+    "chunk_size": BLOCK,
+    "seed": 3,
+    "kernels": 10**6,
+}
+NODE_CHANGES: dict[str, object] = {
+    "side": Side.LOWER,
+    "epsilon": np.nextafter(1.0, 2.0),
+    "theta": 0.1,
+    "largest": 0.9,
+    "failure": 0.04,
+}
+
+
+def test_key_follows_from_all_fields() -> None:
+    assert set(CHANGES) == set(Run.model_fields)
+    assert set(NODE_CHANGES) == set(Node.model_fields)
+    base = run_of(PROPOSAL, NODES)
+    keys = {base.key}
+    keys |= {base.model_copy(update={name: change}).key for name, change in CHANGES.items()}
+    for name, change in NODE_CHANGES.items():
+        first = NODES[0].model_copy(update={name: change})
+        keys.add(base.model_copy(update={"nodes": (first, *NODES[1:])}).key)
+    keys.add(base.model_copy(update={"nodes": NODES[::-1]}).key)
+    assert len(keys) == 2 + len(CHANGES) + len(NODE_CHANGES)
+
+
+def test_key_survives_storage_and_the_order_of_parameters() -> None:
+    assert Run.parse_json(RUN.model_dump_json()).key == RUN.key
+    assert Run.parse_json(RUN.model_dump_json()) == RUN
+    assert RUN.model_copy(update={"parameters": {"centre": 2.0, "shift": 1.0}}).key == RUN.key
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [("epsilon", -0.1), ("epsilon", 701.0), ("theta", 0.0), ("largest", inf), ("failure", 1.0), ("failure", nan)],
+)
+def test_node_refuses(name: str, wrong: float) -> None:
+    with pytest.raises(InvalidInputError, match=name):
+        Node(**{**NODES[0].model_dump(), name: wrong})
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("chunk_size", 0), ("seed", -1), ("seed", 2**128)])
+def test_run_refuses(name: str, wrong: int) -> None:
+    with pytest.raises(InvalidInputError, match=name):
+        Run.parse({**RUN.model_dump(), name: wrong})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToyPair(DominatingPair):
+    matrix: Array
+    count: int = 3
+
+    @property
+    def full_sensitivity(self) -> float:
+        return 1.0
+
+
+class AnotherToyPair(ToyPair):
+    pass
+
+
+FAMILY = Family(
+    pair=ToyPair, propose=lambda *_: (), build=lambda *_: PROPOSAL, fingerprint=lambda pair: (pair.matrix, pair.count)
+)
+MATRIX = np.array([[1.0, 0.25], [0.25, 1.0]])
+Change = Callable[[], DominatingPair]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda: ToyPair(noise_multiplier=np.nextafter(2.0, 3.0), matrix=MATRIX),
+        lambda: ToyPair(noise_multiplier=2.0, matrix=MATRIX * 1.0001),
+        lambda: ToyPair(noise_multiplier=2.0, matrix=MATRIX.reshape(-1)),
+        lambda: ToyPair(noise_multiplier=2.0, matrix=MATRIX[:, :1]),
+        lambda: ToyPair(noise_multiplier=2.0, matrix=np.asfortranarray([[1.0, 0.25], [0.0, 1.0]])),
+        lambda: ToyPair(noise_multiplier=2.0, matrix=MATRIX, count=4),
+        lambda: AnotherToyPair(noise_multiplier=2.0, matrix=MATRIX),
+    ],
+)
+def test_fingerprint_tells_pairs_apart(change: Change) -> None:
+    assert fingerprint(FAMILY, change()) != fingerprint(FAMILY, ToyPair(noise_multiplier=2.0, matrix=MATRIX))
+
+
+def test_fingerprint_ignores_the_last_digits_of_arrays_and_their_layout() -> None:
+    base = fingerprint(FAMILY, ToyPair(noise_multiplier=2.0, matrix=MATRIX))
+    assert base == fingerprint(FAMILY, ToyPair(noise_multiplier=2.0, matrix=MATRIX * (1 + 1e-12)))
+    assert base == fingerprint(FAMILY, ToyPair(noise_multiplier=2.0, matrix=np.asfortranarray(MATRIX)))

@@ -1,0 +1,157 @@
+"""Certificates that rest on samples: verified from scratch, from evidence, and refused when something does not follow.
+
+Nothing here is random beyond fixed seeds, except which stored chunks are drawn again; all are right or all wrong.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hockeystick import BMinSep, Certificate, Interval, Mechanism, MonteCarlo, certify
+from hockeystick.certification.schedule import verify
+from hockeystick.errors import VerificationError
+from hockeystick.evidence import EvidenceStore
+from hockeystick.monte_carlo.claim import MonteCarloClaim
+from hockeystick.monte_carlo.runs import Run
+from hockeystick.types import Direction, Side
+
+MECHANISM = Mechanism(sampler=BMinSep(min_sep=3, sampling_prob=0.1, steps=12), noise_multiplier=0.8)
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[Certificate, Path]:
+    """A certificate and the evidence behind it."""
+    path = tmp_path_factory.mktemp("evidence") / "evidence.db"
+    with EvidenceStore.open(path) as store:
+        options = MonteCarlo(seed=3, ratio=0.2, failure_probability=1e-6, ledger=store)
+        found = certify(MECHANISM, epsilon=1.0, monte_carlo=options)
+    assert found.method.upper == found.method.lower == "monte_carlo"
+    return found, path
+
+
+def claim_of(certificate: Certificate) -> MonteCarloClaim:
+    assert certificate.monte_carlo is not None
+    return certificate.monte_carlo
+
+
+def with_claim(certificate: Certificate, **changes: Any) -> Certificate:
+    """The same certificate with another claim, sealed again as a forger would."""
+    claim = claim_of(certificate).model_copy(update=changes)
+    return certificate.model_copy(update={"monte_carlo": claim}).sealed()
+
+
+def with_run(certificate: Certificate, change: Callable[[Run], Run]) -> Certificate:
+    """The same certificate with a change to its first run."""
+    first, *others = claim_of(certificate).runs
+    return with_claim(certificate, runs=(first.model_copy(update={"run": change(first.run)}), *others))
+
+
+def with_nodes(certificate: Certificate, side: Side, **factors: float) -> Certificate:
+    """The same certificate with the fields of the first run's nodes of a side multiplied."""
+
+    def change(run: Run) -> Run:
+        nodes = tuple(
+            node.model_copy(update={name: getattr(node, name) * by for name, by in factors.items()})
+            if node.side is side
+            else node
+            for node in run.nodes
+        )
+        return run.model_copy(update={"nodes": nodes})
+
+    return with_run(certificate, change)
+
+
+def better(certificate: Certificate) -> Interval:
+    """The bounds with an upper end that is a little too good."""
+    return certificate.bounds.model_copy(update={"upper": certificate.bounds.upper * 0.999})
+
+
+def test_it_follows_from_its_seeds_and_from_its_evidence(stored: tuple[Certificate, Path]) -> None:
+    certificate, path = stored
+    assert verify(certificate).bounds == certificate.bounds
+    with EvidenceStore.open(path, read_only=True) as store:
+        assert verify(certificate, evidence=store).bounds == certificate.bounds
+
+
+def test_other_evidence_does_not_do(stored: tuple[Certificate, Path], tmp_path: Path) -> None:
+    certificate, _ = stored
+    with EvidenceStore.open(tmp_path / "other.db") as store, pytest.raises(VerificationError, match="holds 0 of the"):
+        verify(certificate, evidence=store)
+
+
+def test_evidence_that_its_seed_does_not_give_is_refused(stored: tuple[Certificate, Path], tmp_path: Path) -> None:
+    """A forger puts the chunks of a luckier run under the run's key: drawing some again shows it."""
+    certificate, path = stored
+    (first, *_), forged = claim_of(certificate).runs, tmp_path / "forged.db"
+    with EvidenceStore.open(path, read_only=True) as source, EvidenceStore.open(forged) as store:
+        for one in claim_of(certificate).runs:
+            for chunk in source.chunks(one.run):
+                if one is first:
+                    chunk.sums[:] *= 0.5
+                    chunk.logs[:] *= 0.5
+                store.add(one.run, chunk)
+        with pytest.raises(VerificationError, match="not what its seed gives"):
+            verify(certificate, evidence=store)
+
+
+FORGERIES: dict[str, tuple[Callable[[Certificate], Certificate], str]] = {
+    "largest understated": (
+        lambda c: with_nodes(c, Side.UPPER, largest=0.5),
+        "'largest' field",
+    ),
+    "bets above what is proved": (lambda c: with_nodes(c, Side.UPPER, theta=1e6), "'theta' field"),
+    "failure probabilities raised": (
+        lambda c: with_nodes(c, Side.UPPER, failure=1000.0),
+        "'monte_carlo.failure_probability' field",
+    ),
+    "failure probability lowered": (
+        lambda c: with_claim(c, failure_probability=1e-9),
+        "'monte_carlo.failure_probability' field",
+    ),
+    "another seed": (lambda c: with_run(c, lambda run: run.model_copy(update={"seed": run.seed + 1})), r"'delta\."),
+    "another subject": (
+        lambda c: with_run(c, lambda run: run.model_copy(update={"subject": "0" * 64})),
+        "not about this mechanism",
+    ),
+    "other kernels": (lambda c: with_run(c, lambda run: run.model_copy(update={"kernels": 99})), "kernels"),
+    "an unknown proposal": (lambda c: with_run(c, lambda run: run.model_copy(update={"proposal": "lucky"})), "lucky"),
+    "a run twice": (lambda c: with_claim(c, runs=(*claim_of(c).runs, claim_of(c).runs[0])), "names a run twice"),
+    "no runs": (lambda c: with_claim(c, runs=()), r"'(delta\.upper|method\.upper)' field"),
+    "no claim": (lambda c: c.model_copy(update={"monte_carlo": None}).sealed(), "'monte_carlo' field is missing"),
+    "a better upper bound": (
+        lambda c: c.model_copy(
+            update={"delta": c.bounds.model_copy(update={"upper": c.bounds.upper * 0.999})}
+        ).sealed(),
+        r"'delta\.upper'",
+    ),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_forgeries_are_refused(stored: tuple[Certificate, Path], forgery: str) -> None:
+    change, message = FORGERIES[forgery]
+    forged = Certificate.parse_json(change(stored[0]).model_dump_json())
+    with pytest.raises(VerificationError, match=message):
+        verify(forged)
+
+
+def test_fewer_chunks_give_what_they_give(stored: tuple[Certificate, Path]) -> None:
+    """Stopping earlier is allowed at any time, but then the bounds are those of fewer chunks."""
+    certificate, _ = stored
+    first, *others = claim_of(certificate).runs
+    assert first.chunks > 1
+    fewer = with_claim(certificate, runs=(first.model_copy(update={"chunks": 1}), *others))
+    with pytest.raises(VerificationError, match=r"'delta\.(upper|lower)'"):
+        verify(fewer)
+
+
+def test_runs_of_the_other_direction_do_not_stand_in(stored: tuple[Certificate, Path]) -> None:
+    certificate, _ = stored
+    runs = claim_of(certificate).runs
+    remove = tuple(one for one in runs if one.run.direction is Direction.REMOVE)
+    other = tuple(one for one in runs if one.run.direction is Direction.ADD)
+    assert remove
+    with pytest.raises(VerificationError):
+        verify(with_claim(certificate, runs=other))
