@@ -6,7 +6,7 @@ The public names load on first use, so ``import hockeystick`` is quick.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from hockeystick._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from hockeystick.bounds import Bound, Question

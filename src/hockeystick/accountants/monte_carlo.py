@@ -38,7 +38,8 @@ def _estimation(pair: DominatingPair, settings: Settings, deadline: Deadline) ->
             made = Estimation(pair, question, options, deadline)
         made.sample()
         options.estimations[key] = made
-    return options.estimations[key]
+    found: Estimation = options.estimations[key]
+    return found
 
 
 def _estimations(pair: DominatingPair, settings: Settings) -> list[Estimation]:

@@ -6,7 +6,7 @@ from functools import partial
 from math import sqrt
 from time import monotonic
 
-from hockeystick import __version__
+from hockeystick._version import __version__
 from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.monte_carlo import claim_of, with_claim
 from hockeystick.accountants.registry import ACCOUNTANTS, accountant

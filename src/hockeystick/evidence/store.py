@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from hockeystick import __version__
+from hockeystick._version import __version__
 from hockeystick.errors import EvidenceError, InvalidInputError
 from hockeystick.evidence import schema
 from hockeystick.evidence.rows import (

@@ -28,7 +28,7 @@ class RunClaim(Spec):
 
 
 class MonteCarloClaim(Spec):
-    """The runs of a estimation; their bounds follow from the stored chunks, or from drawing them again.
+    """The runs of an estimation; their bounds follow from the stored chunks, or from drawing them again.
 
     Attributes:
         statement: what is claimed.

@@ -2,8 +2,8 @@
 
 Nothing here knows how a polynomial was found. On a cell [l, r] a convex hockey stick F lies below the chord of two
 upper bounds of F(l) and F(r), and above each of its tangents. A polynomial minus a line is >= 0 on the cell if its
-Bernstein coefficients there are; on [x, oo) if its Taylor coefficients about x are. Cells that fail are cut into quarters, a
-bounded number of times. Every rounding is charged. Statements and proofs: ``docs/theory/moment-majorants/proof.md``.
+Bernstein coefficients there are; on [x, oo) if its Taylor coefficients about x are. Cells that fail are cut into
+quarters, a bounded number of times. Every rounding is charged. Proofs: ``docs/theory/moment-majorants/proof.md``.
 """
 
 from dataclasses import dataclass
