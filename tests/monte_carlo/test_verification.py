@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hockeystick import BMinSep, Certificate, Interval, Mechanism, MonteCarlo, certify
-from hockeystick.certification.schedule import verify
+from hockeystick.certification.verification import verify
 from hockeystick.errors import VerificationError
 from hockeystick.evidence import EvidenceStore
 from hockeystick.monte_carlo.claim import MonteCarloClaim

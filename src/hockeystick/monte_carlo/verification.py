@@ -1,12 +1,12 @@
 """Re-deriving what a certificate claims from stored statistics, or from drawing every sample again."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from itertools import islice
 
 import numpy as np
 
-from hockeystick.bounds import Question
+from hockeystick.bounds import Profile, Question
 from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError, VerificationError
 from hockeystick.monte_carlo.claim import MonteCarloClaim, RunClaim
@@ -19,7 +19,7 @@ from hockeystick.monte_carlo.runs import KERNELS, Chunk, Run, run_chunk
 from hockeystick.monte_carlo.statistics import Tally, failure_spent
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.settings import MonteCarlo
-from hockeystick.types import Side
+from hockeystick.types import Direction, Side
 
 TOLERANCE = 1e-6
 """Relative difference in the statistics of a chunk that another machine's mathematical library may make."""
@@ -35,6 +35,7 @@ def rederived(
     deadline: Deadline,
     evidence: Ledger | None = None,
     redrawn: int = REDRAWN,
+    known_upper: Mapping[Direction, Profile] | None = None,
 ) -> Estimation:
     """The estimation that a claim describes: every number in it is checked, no proposal or fraction is chosen anew.
 
@@ -42,11 +43,14 @@ def rederived(
         claim: its runs are all about this pair.
         options: its executor draws chunks; its failure probability is that of the claim.
         evidence: the stored chunks; without it all of them are drawn again.
+        known_upper: deterministic upper bounds of the pair, as for the estimation itself.
         redrawn: how many of the stored chunks of each run, chosen at random, are drawn again and compared.
 
     Raises: VerificationError naming what does not follow.
     """
-    result = Estimation(pair, question, options, deadline, claim.statement, closed=claim.closed)
+    result = Estimation(
+        pair, question, options, deadline, claim.statement, known_upper=known_upper or {}, closed=claim.closed
+    )
     runs = [one.run for one in claim.runs]
     if len({run.key for run in runs}) < len(runs):
         raise VerificationError("The 'monte_carlo.runs' field names a run twice.")
