@@ -10,7 +10,6 @@ from scipy.optimize import brentq, minimize_scalar
 
 import hockeystick as hs
 from hockeystick.deadline import Deadline
-from hockeystick.errors import BudgetExceededError, CannotCertifyError
 from hockeystick.execution import executor
 from hockeystick.monte_carlo.confidence import samples_needed
 from hockeystick.monte_carlo.families import family_of
@@ -80,16 +79,14 @@ def account(case: Case, deadline: Deadline, seconds: float = SECONDS) -> Found:
     """Monte Carlo bounds; whatever they are when the time is over."""
     options = MonteCarlo(failure_probability=FAILURE, ratio=case.ratio, seed=SEED, executor=executor("local"))
     share, started = Deadline(min(seconds, deadline.remaining()), deadline.on_tick), monotonic()
-    try:
-        certificate = hs.certify(
-            case.mechanism, method="monte_carlo", monte_carlo=options, deadline=share, epsilon=case.epsilon
-        )
-        lower, upper = certificate.bounds.lower or 0.0, certificate.bounds.upper
-    except (BudgetExceededError, CannotCertifyError):
-        lower, upper = 0.0, 1.0
-    tallies = [one for estimation in options.estimations.values() for one in estimation.tallies]
-    proposals = " + ".join(dict.fromkeys(f"{one.run.proposal} ({one.run.direction.value})" for one in tallies))
-    return Found(lower, upper, sum(one.samples for one in tallies), monotonic() - started, proposals)
+    certificate = hs.certify(
+        case.mechanism, method="monte_carlo", monte_carlo=options, deadline=share, epsilon=case.epsilon
+    )
+    lower, upper = certificate.bounds.lower or 0.0, certificate.bounds.upper
+    runs = () if certificate.monte_carlo is None else certificate.monte_carlo.runs
+    proposals = " + ".join(dict.fromkeys(f"{one.run.proposal} ({one.run.direction.value})" for one in runs))
+    samples = sum(one.chunks * one.run.chunk_size for one in runs)
+    return Found(lower, upper, samples, monotonic() - started, proposals)
 
 
 def naive_rate(case: Case, deadline: Deadline, seconds: float = 2.0) -> float:

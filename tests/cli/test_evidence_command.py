@@ -114,8 +114,8 @@ def test_list(cli: Any, runs: tuple[Run, Run]) -> None:
     assert (done.code, done.err, done.created) == (0, "", set())
     assert done.out.splitlines() == [
         "run           about      direction  proposal  chunks  samples  stored",
-        f"{first.key[:12]}  good plan  remove     toy   3       192      2030-01-01T00:00:00+00:00",
-        f"{second.key[:12]}  -          add        toy   2       128      2030-01-01T00:00:03+00:00",
+        f"{first.key[:12]}  good plan  remove     toy       3       192      2030-01-01T00:00:00+00:00",
+        f"{second.key[:12]}  -          add        toy       2       128      2030-01-01T00:00:03+00:00",
     ]
     listed = cli("evidence", "list", "x.sqlite", "--json").json
     assert [one["key"] for one in listed["runs"]] == [first.key, second.key]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from hockeystick.accountants import direct
+from hockeystick.accountants.monte_carlo import known_upper
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, InvalidInputError
 from hockeystick.laws.gaussian import gaussian_delta
@@ -20,6 +21,7 @@ from hockeystick.monte_carlo.subsets.proposals import CountSubsets, MeanSubsets,
 from hockeystick.pairs.cyclic_subsets import CyclicSubsets
 from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.pairs.subset_mixture import SubsetMixture
+from hockeystick.settings import Settings
 from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.strategies.matrix.base import StrategyMatrix
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
@@ -229,9 +231,9 @@ def test_no_proposal_is_proposed_twice(epsilon: float, fewest: int) -> None:
 def test_add_ends_where_the_ratio_cannot_be_smaller() -> None:
     """X >= (1 - p)^n, approached far away from all means."""
     pair = SubsetMixture(noise_multiplier=1.0, matrix=random_matrix(10, 2, 3), sampling_prob=0.1)
-    bound = FAMILY.known_upper(pair, Direction.ADD, Deadline())
+    bound = FAMILY.known_upper(pair, Direction.ADD)
     assert bound is not None
-    assert FAMILY.known_upper(pair, Direction.REMOVE, Deadline()) is None
+    assert FAMILY.known_upper(pair, Direction.REMOVE) is None
     assert bound(-10.0 * log(0.9) + 1e-12) == 0.0
     assert bound(1.0) <= 1.0 - exp(1.0) * 0.9**10 + 1e-12
     found, width, _ = interval(NaiveSubsets(direction=Direction.ADD, pair=pair), 0.2, 50_000)
@@ -241,7 +243,7 @@ def test_add_ends_where_the_ratio_cannot_be_smaller() -> None:
     assert far == pytest.approx(10.0 * log(0.9), rel=1e-9)
     public = SubsetMixture(noise_multiplier=1.0, matrix=random_matrix(10, 2, 3), sampling_prob=1.0)
     everything = gaussian_delta(1.0, float(np.linalg.norm(public.matrix.materialize().sum(axis=1))), 5.0, Side.LOWER)
-    unamplified = FAMILY.known_upper(public, Direction.ADD, Deadline())
+    unamplified = FAMILY.known_upper(public, Direction.ADD)
     assert unamplified is not None
     assert 0.1 < everything <= unamplified(5.0)
 
@@ -249,7 +251,7 @@ def test_add_ends_where_the_ratio_cannot_be_smaller() -> None:
 def test_what_is_known_takes_no_more_time_than_there_is() -> None:
     pair = SubsetMixture(noise_multiplier=2.0, matrix=ToeplitzMatrix(np.ones(3), 1000), sampling_prob=0.01)
     with pytest.raises(BudgetExceededError):
-        FAMILY.known_upper(pair, Direction.ADD, Deadline(0.0))
+        known_upper(pair, Settings(deadline=Deadline(0.0)))
 
 
 def test_a_ratio_below_the_range_of_doubles_is_no_number() -> None:
