@@ -9,7 +9,6 @@ from hockeystick.accountants.split_noise import ACCOUNTANT, groups_in_play, spli
 from hockeystick.deadline import Deadline
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.profile import law_delta
-from hockeystick.pairs.cyclic_subsets import CyclicSubsets
 from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.settings import Settings
@@ -43,7 +42,7 @@ def shares_by_definition(columns: Array, size: int) -> Array:
 @pytest.mark.parametrize("groups", [1, 2, 5])
 @pytest.mark.parametrize("matrix", MATRICES.values(), ids=MATRICES)
 def test_shifts_are_lengths_of_columns_under_their_share_of_the_noise(matrix: StrategyMatrix, groups: int) -> None:
-    pair = CyclicSubsets(noise_multiplier=1.0, matrix=matrix, groups=groups, sampling_prob=0.5)
+    pair = SubsetMixture(noise_multiplier=1.0, matrix=matrix, groups=groups, sampling_prob=0.5)
     for steps in groups_in_play(pair):
         columns = matrix.materialize()[:, steps]
         columns = columns[columns.any(axis=1)]
@@ -73,7 +72,7 @@ def test_without_correlation_a_window_of_one_step_loses_nothing() -> None:
         IndependentSteps(noise_multiplier=1.0, sampling_prob=0.1, steps=20), Side.LOWER, WORK
     )
     shifts = split_shifts(entries_of(ToeplitzMatrix(np.ones(1), 20), np.arange(20), Deadline()), 1)
-    law = window_law(shifts, 0.1, 1.0, Side.UPPER, WORK)
+    law = window_law(shifts, 0.1, 1.0, Side.UPPER, WORK.resolution, WORK.deadline)
     assert law is not None
     for direction in Direction:
         for epsilon in EPSILONS:
@@ -93,7 +92,7 @@ def test_without_sampling_windows_are_never_below_the_gaussian() -> None:
 @pytest.mark.parametrize("groups", [1, 3])
 @pytest.mark.parametrize("matrix", MATRICES.values(), ids=MATRICES)
 def test_above_the_lower_bound_and_not_far(matrix: StrategyMatrix, groups: int) -> None:
-    pair = CyclicSubsets(noise_multiplier=6.0, matrix=matrix, groups=groups, sampling_prob=0.1)
+    pair = SubsetMixture(noise_multiplier=6.0, matrix=matrix, groups=groups, sampling_prob=0.1)
     upper = ACCOUNTANT.bound(pair, Side.UPPER, WORK)
     lower = linear_statistic.ACCOUNTANT.bound(pair, Side.LOWER, WORK)
     for direction in Direction:
@@ -106,7 +105,7 @@ def test_rows_that_are_not_split_would_not_be_covered() -> None:
     """Every step with the whole noise of its rows, as if it had rows of its own, is below the truth."""
     matrix = ToeplitzMatrix(np.ones(4), 40)
     whole = np.full((40, 1), 2.0)  # columns of four ones
-    law = window_law(whole, 0.5, 8.0, Side.LOWER, WORK)
+    law = window_law(whole, 0.5, 8.0, Side.LOWER, WORK.resolution, WORK.deadline)
     assert law is not None
     pair = SubsetMixture(noise_multiplier=8.0, matrix=matrix, sampling_prob=0.5)
     proved = linear_statistic.ACCOUNTANT.bound(pair, Side.LOWER, WORK)
@@ -138,7 +137,7 @@ def test_sets_of_windows_are_above_their_members() -> None:
 def test_only_the_first_group_of_a_toeplitz_matrix_counts() -> None:
     banded = BandedMatrix(np.ones((12, 2)) * np.array([1.0, 0.5]) * (np.arange(12)[:, None] + np.arange(2) < 12))
     for matrix, count in ((MATRICES["toeplitz"], 1), (banded, 5)):
-        pair = CyclicSubsets(noise_multiplier=1.0, matrix=matrix, groups=5, sampling_prob=0.1)
+        pair = SubsetMixture(noise_multiplier=1.0, matrix=matrix, groups=5, sampling_prob=0.1)
         assert len(groups_in_play(pair)) == count
     alone = SubsetMixture(noise_multiplier=1.0, matrix=banded, sampling_prob=0.1)
     assert [steps.tolist() for steps in groups_in_play(alone)] == [list(range(12))]
@@ -152,7 +151,7 @@ def test_entries_whose_squares_overflow_are_refused() -> None:
 
 def test_too_many_entries_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     fresh = DenseMatrix(np.tril(np.ones((12, 12))))  # what is known of a matrix is kept
-    pair = CyclicSubsets(noise_multiplier=1.0, matrix=fresh, groups=3, sampling_prob=0.1)
+    pair = SubsetMixture(noise_multiplier=1.0, matrix=fresh, groups=3, sampling_prob=0.1)
     monkeypatch.setattr("hockeystick.accountants.split_noise.MOST_ENTRIES", 20)
     with pytest.raises(UnsupportedError, match="entries of C that are not zero"):
         ACCOUNTANT.bound(pair, Side.UPPER, WORK)

@@ -14,7 +14,6 @@ from hockeystick.accountants import direct, gaussian
 from hockeystick.bounds import Bound
 from hockeystick.errors import UnsupportedError
 from hockeystick.pairs.base import DominatingPair
-from hockeystick.pairs.cyclic_subsets import CyclicSubsets
 from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.settings import Settings
@@ -45,8 +44,8 @@ def diagonal(values: Sequence[float]) -> BandedMatrix:
     return BandedMatrix(np.array(values)[:, None])
 
 
-def cyclic(matrix: BandedMatrix | ToeplitzMatrix | TreeMatrix, groups: int, q: float, sigma: float) -> CyclicSubsets:
-    return CyclicSubsets(noise_multiplier=sigma, matrix=matrix, groups=groups, sampling_prob=q)
+def cyclic(matrix: BandedMatrix | ToeplitzMatrix | TreeMatrix, groups: int, q: float, sigma: float) -> SubsetMixture:
+    return SubsetMixture(noise_multiplier=sigma, matrix=matrix, groups=groups, sampling_prob=q)
 
 
 # Special cases that are known ----------------------------------------------------------------------------------------
@@ -70,10 +69,10 @@ def test_a_toeplitz_matrix_is_dp_sgd_with_fewer_steps_if_the_groups_divide_the_r
     assert_equal_bounds(cyclic(matrix, groups, 0.2, 1.1), expected)
 
 
-def test_a_last_turn_that_is_cut_is_cheaper_than_a_whole_one() -> None:
+def test_a_last_opportunity_that_is_cut_is_cheaper_than_a_whole_one() -> None:
     matrix = ToeplitzMatrix(np.full(3, 1.0 / np.sqrt(3.0)), 13)  # columns 0, 3, ..., 12 of which the last has one row
     cut = cyclic(matrix, 3, 0.2, 1.1)
-    four, five = (IndependentSteps(noise_multiplier=1.1, sampling_prob=0.2, steps=turns) for turns in (4, 5))
+    four, five = (IndependentSteps(noise_multiplier=1.1, sampling_prob=0.2, steps=count) for count in (4, 5))
     assert bound(four, Side.UPPER).delta(0.5) < bound(cut, Side.LOWER).delta(0.5)
     assert bound(cut, Side.UPPER).delta(0.5) < bound(five, Side.LOWER).delta(0.5)
     assert worst_groups(norms_by_group(matrix, 3), Side.UPPER).shape == (1, 5)
@@ -123,7 +122,7 @@ def composed(norms: Sequence[float], q: float, epsilon: float, direction: Direct
 
 
 def test_the_worst_of_two_groups_that_neither_dominates() -> None:
-    """Columns 0 and 2 have norms 1.2 and 1.1, column 1 has 1.5: one turn counts more at large epsilon, two at small."""
+    """Columns 0 and 2 have norms 1.2 and 1.1, column 1 has 1.5: one chance counts more at large epsilon."""
     sigma, q = 1.3, 0.3
     pair = cyclic(diagonal([1.2, 1.5, 1.1]), 2, q, sigma)
     above, below = bound(pair, Side.UPPER), bound(pair, Side.LOWER)

@@ -71,7 +71,7 @@ def _interval_masses(z: Array, shift: float) -> Array:
 def score_masses(pair: AveragedSteps) -> Array:
     """Masses of the levels of h: shape (2, levels), unvisited (q) and visited (p)."""
     rate = pair.participations / pair.bins
-    mu = 1.0 / pair.noise_multiplier
+    mu = 1.0 / pair.visit_noise
 
     def score(z: Array) -> Array:
         value: Array = np.log1p(rate * np.expm1(np.minimum(mu * z - 0.5 * mu * mu, 600.0)))
@@ -148,7 +148,7 @@ def _profile(pair: AveragedSteps, law: Law | None, direction: Direction) -> Prof
     sensitivity = pair.participations * sqrt(pair.epochs / pair.bins) * (1.0 - 4 * UNIT_ROUNDOFF)
 
     def profile(epsilon: float) -> float:
-        of_outputs = gaussian_delta(pair.noise_multiplier, sensitivity, epsilon, Side.LOWER)
+        of_outputs = gaussian_delta(pair.visit_noise, sensitivity, epsilon, Side.LOWER)
         return max(of_outputs, 0.0 if law is None else law_delta(law, epsilon, direction))
 
     return profile

@@ -8,10 +8,10 @@ from numba import njit
 
 from hockeystick.errors import UnsupportedError
 from hockeystick.mechanism import Mechanism
-from hockeystick.pairs.band import band_of
 from hockeystick.pairs.base import DominatingPair, require
 from hockeystick.samplers import BMinSep, MultiAttribution
 from hockeystick.strategies import StrategyMatrix
+from hockeystick.strategies.matrix.band import band_of
 from hockeystick.strategies.matrix.base import BLOCK, Array
 from hockeystick.strategies.sensitivity import min_separation
 

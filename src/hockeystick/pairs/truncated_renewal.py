@@ -5,10 +5,10 @@ from functools import lru_cache
 
 from hockeystick.errors import UnsupportedError
 from hockeystick.mechanism import Mechanism
-from hockeystick.pairs.band import band_of
 from hockeystick.pairs.base import DominatingPair, require
 from hockeystick.samplers import BMinSep
 from hockeystick.strategies import StrategyMatrix
+from hockeystick.strategies.matrix.band import band_of
 from hockeystick.strategies.matrix.base import Array
 from hockeystick.strategies.sensitivity import min_separation
 

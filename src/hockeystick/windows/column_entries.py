@@ -9,8 +9,8 @@ from scipy.sparse import csc_matrix
 from hockeystick.deadline import Deadline
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
-from hockeystick.pairs.band import band_of
 from hockeystick.strategies import StrategyMatrix
+from hockeystick.strategies.matrix.band import band_of
 from hockeystick.strategies.matrix.base import BLOCK, Indices
 
 MOST_SCANNED = 400_000_000

@@ -18,7 +18,6 @@ from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.operations import compose, power, thin
 from hockeystick.laws.profile import law_delta
-from hockeystick.pairs.cyclic_subsets import CyclicSubsets
 from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.posteriors.participations import engine
@@ -47,7 +46,7 @@ def poisson(matrix: object, sigma: float, prob: float, settings: Settings = COAR
 
 
 def cyclic(matrix: object, groups: int, sigma: float, prob: float, settings: Settings = COARSE) -> Bound:
-    pair = CyclicSubsets(noise_multiplier=sigma, matrix=matrix, groups=groups, sampling_prob=prob)
+    pair = SubsetMixture(noise_multiplier=sigma, matrix=matrix, groups=groups, sampling_prob=prob)
     return GENERALIZED.bound(pair, Side.UPPER, settings)
 
 
@@ -158,9 +157,16 @@ def test_the_first_group_of_a_toeplitz_matrix_is_the_worst() -> None:
 def test_one_group_of_single_rows_is_poisson() -> None:
     """With c_0 > 0 every row begins a column, so the blocks of a single group are the rows."""
     matrix = ToeplitzMatrix(np.array([1.0, 0.6, 0.3]), 6)
-    one, other = cyclic(matrix, 1, 2.0, 0.4), poisson(matrix, 2.0, 0.4)
-    for direction in Direction:
-        assert one.profiles[direction](0.5) == other.profiles[direction](0.5)
+    by_rows, by_columns = described(matrix, 1, None, nothing), described(matrix, 1, 0, nothing)
+    for ours, theirs in zip(by_rows.numbers, by_columns.numbers, strict=True):
+        assert np.array_equal(ours, theirs)
+    assert by_rows.informed == by_columns.informed
+
+
+@pytest.mark.parametrize(("groups", "name"), [(1, "mmcc"), (2, "generalized_mmcc")])
+def test_each_number_of_groups_has_its_method(groups: int, name: str) -> None:
+    pair = SubsetMixture(noise_multiplier=2.0, matrix=TreeMatrix(8, 8), sampling_prob=0.1, groups=groups)
+    assert [one.name for one in (MMCC, GENERALIZED) if one.why_not(pair, Side.UPPER) is None] == [name]
 
 
 def test_fewer_laws_give_a_larger_bound_that_is_not_far() -> None:

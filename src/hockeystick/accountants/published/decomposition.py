@@ -64,10 +64,10 @@ def allocation_law(pair: AveragedSteps, expected_visits: float, settings: Settin
     resolution, tick = settings.resolution, settings.deadline.tick
     tick()
     size, longer = divmod(pair.bins, pair.participations)
-    block = visited_block_law(pair.noise_multiplier, size, expected_visits, settings)
+    block = visited_block_law(pair.visit_noise, size, expected_visits, settings)
     epoch = power(block, pair.participations - longer, resolution, tick=tick)
     if longer:
-        block = visited_block_law(pair.noise_multiplier, size + 1, expected_visits, settings)
+        block = visited_block_law(pair.visit_noise, size + 1, expected_visits, settings)
         epoch = compose(epoch, power(block, longer, resolution, tick=tick), resolution, tick=tick)
     return power(epoch, pair.epochs, resolution, tick=tick)
 

@@ -29,10 +29,14 @@ def _analyse(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Dir
     blocks = described(pair.matrix, 1, None, settings.deadline.tick)
     sensitivity = pair.full_sensitivity * (1.0 + pair.sensitivity_error)
     laws = planned_laws(settings.effort, 1)
-    return blocks_profiles(blocks, pair.noise_multiplier, pair.sampling_prob, sensitivity, laws, settings)
+    return blocks_profiles(
+        blocks, pair.noise_multiplier, pair.sampling_prob, sensitivity, laws, settings.resolution, settings.deadline
+    )
 
 
 def _refusal(pair: SubsetMixture, side: Side) -> str | None:
+    if pair.groups > 1:
+        return "it is for Poisson sampling; generalized_mmcc is for groups that take turns"
     return too_large(pair.matrix, 1)
 
 

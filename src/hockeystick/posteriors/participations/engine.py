@@ -3,7 +3,7 @@
     delta(eps) <= delta_1 + H(composition of the blocks' mixtures),
 
 with the failure probability delta_1 under P for remove and under Q for add; the two directions have bounds, and laws,
-of their own. delta_1 is chosen at ``settings.resolution.smallest_delta`` by a coarse look at some of the blocks; any
+of their own. delta_1 is chosen at ``resolution.smallest_delta`` by a coarse look at some of the blocks; any
 choice is valid. Where no block is informed by earlier ones nothing is spent, and the result is exact up to
 discretisation.
 
@@ -16,6 +16,7 @@ from math import expm1, log1p
 import numpy as np
 
 from hockeystick.bounds import Profile
+from hockeystick.deadline import Deadline
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import UNIT_ROUNDOFF, Law, point_mass_at_one
@@ -24,7 +25,6 @@ from hockeystick.laws.operations import compose
 from hockeystick.laws.profile import law_delta, smallest_epsilon
 from hockeystick.posteriors.participations.rows import Mixture, dominating_mixtures
 from hockeystick.posteriors.participations.tails import Blocks, participation_bounds
-from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
 
 CANDIDATES = (1e-3, 0.01, 0.03, 0.1, 0.25, 0.5)
@@ -44,7 +44,13 @@ Tick = Callable[[], None]
 
 
 def blocks_profiles(
-    blocks: Blocks, noise_multiplier: float, prob: float, sensitivity: float, laws: int, settings: Settings
+    blocks: Blocks,
+    noise_multiplier: float,
+    prob: float,
+    sensitivity: float,
+    laws: int,
+    resolution: Resolution,
+    deadline: Deadline,
 ) -> Mapping[Direction, Profile]:
     """Upper bounds on both directions of the profile of one group of participations.
 
@@ -56,14 +62,12 @@ def blocks_profiles(
     Each profile is the smallest of three bounds: the composition and what is spent; the Gaussian that knows the
     batches; and for add ``1 - e^eps (1-p)^n``, because the empty set has that probability.
 
-    Raises: BudgetExceededError when the time of ``settings.deadline`` runs out.
+    Raises: BudgetExceededError when ``deadline`` has passed.
     """
     profiles: dict[Direction, Profile] = {}
     for direction in Direction:
-        spent = best_spending(blocks, noise_multiplier, prob, direction, settings)
-        law = composed_law(
-            blocks, noise_multiplier, prob, spent, direction, laws, settings.resolution, settings.deadline.tick
-        )
+        spent = best_spending(blocks, noise_multiplier, prob, direction, resolution.smallest_delta, deadline.tick)
+        law = composed_law(blocks, noise_multiplier, prob, spent, direction, laws, resolution, deadline.tick)
         absent = blocks.steps * log1p(-prob) if prob < 1.0 else -np.inf
         profiles[direction] = _profile(law, direction, spent, noise_multiplier, sensitivity, float(absent))
     return profiles
@@ -86,12 +90,11 @@ def planned_laws(effort: float, groups: int) -> int:
 
 
 def best_spending(
-    blocks: Blocks, noise_multiplier: float, prob: float, direction: Direction, settings: Settings
+    blocks: Blocks, noise_multiplier: float, prob: float, direction: Direction, delta: float, tick: Tick
 ) -> float:
-    """The delta_1 with the smallest epsilon when some of the blocks stand for all; 0 if none has to be spent."""
+    """The delta_1 with the smallest epsilon at ``delta`` when some blocks stand for all; 0 if none need be spent."""
     if blocks.informed == 0 or prob == 1.0:
         return 0.0
-    delta, tick = settings.resolution.smallest_delta, settings.deadline.tick
     some = _sample(blocks)
     coarse = Resolution(SEARCH_NODES, delta)
     found: list[tuple[float, float]] = []
