@@ -1,5 +1,6 @@
 """Lower bounds by linear statistics of windows of steps, against enumeration and integrals."""
 
+from fractions import Fraction
 from itertools import product
 from math import exp
 
@@ -121,6 +122,20 @@ def exact_profile(means: Array, weights: Array, sigma: float, epsilon: float, di
 def subsets(q: float, steps: int) -> tuple[Array, Array]:
     chosen = np.array(list(product((0.0, 1.0), repeat=steps)))
     return chosen, np.prod(np.where(chosen == 1.0, q, 1.0 - q), axis=1)
+
+
+def test_shifts_are_rounded_down_from_their_exact_squares() -> None:
+    """One window of all steps: ``a_j^2 = <C 1, C_j>^2 / |C 1|^2`` is rational, and no rounding may end above it."""
+    rng = np.random.default_rng(22)
+    for _ in range(20):
+        matrix = DenseMatrix(np.tril(rng.random((9, 9))))
+        ours = statistic_shifts(read(poisson(matrix, 0.5, 1.0)), 9)[0]
+        exact = [[Fraction(value) for value in row] for row in matrix.entries.tolist()]
+        sums = [sum(row) for row in exact]
+        norm = sum(one * one for one in sums)
+        products = [sum(row[j] * one for row, one in zip(exact, sums, strict=True)) for j in range(9)]
+        for shift, square in zip(ours.tolist(), sorted((p * p / norm for p in products), reverse=True), strict=True):
+            assert square * (1 - Fraction(1, 10**12)) <= Fraction(shift) ** 2 <= square
 
 
 @pytest.mark.parametrize("name", ["full toeplitz", "dense", "tree"])

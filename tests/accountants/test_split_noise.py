@@ -1,5 +1,7 @@
 """Upper bounds by split noise: shares by their definition, known limits, and what goes wrong without shares."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -57,6 +59,24 @@ def test_shifts_are_lengths_of_columns_under_their_share_of_the_noise(matrix: St
             ours = split_shifts(entries, size)
             np.testing.assert_allclose(ours, -np.sort(-exact, axis=1), rtol=1e-11)
             assert np.all(ours >= -np.sort(-exact, axis=1) * (1.0 - 1e-15))
+
+
+@pytest.mark.parametrize("size", [1, 12])
+def test_lengths_are_rounded_up_from_their_exact_squares(size: int) -> None:
+    """For windows of one step, and for one window, the squared lengths are rational: no rounding may end below them."""
+    rng = np.random.default_rng(21)
+    for _ in range(20):
+        entries = np.tril(rng.random((12, 12)))
+        ours = split_shifts(entries_of(DenseMatrix(entries), np.arange(12), Deadline()), size)
+        exact = [[Fraction(value) for value in row] for row in entries.tolist()]
+        weights = [sum(row) if size == 1 else Fraction(1) for row in exact]
+        lengths = [
+            sum((row[j] if size == 1 else row[j] ** 2) * weight for row, weight in zip(exact, weights, strict=True))
+            for j in range(12)
+        ]
+        found = ours[:, 0] if size == 1 else ours[0]
+        for length, square in zip(found.tolist(), lengths if size == 1 else sorted(lengths, reverse=True), strict=True):
+            assert square <= Fraction(length) ** 2 <= square * (1 + Fraction(1, 10**12))
 
 
 def test_the_whole_is_not_split() -> None:

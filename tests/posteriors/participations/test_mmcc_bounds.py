@@ -16,6 +16,7 @@ from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.discretise import mixture_law as plain_law
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.grid import Resolution
+from hockeystick.laws.law import point_mass_at_one
 from hockeystick.laws.operations import compose, power, thin
 from hockeystick.laws.profile import law_delta
 from hockeystick.pairs.independent_steps import IndependentSteps
@@ -233,6 +234,17 @@ def test_add_ends_where_the_empty_set_ends_it() -> None:
     end = -4.0 * np.log(0.9)
     assert profile(end * 1.001) == 0.0
     assert profile(end * 0.5) == pytest.approx(1.0 - exp(-0.5 * end), rel=0.05)
+
+
+@pytest.mark.parametrize("direction", Direction)
+def test_what_is_spent_is_charged(direction: Direction, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A law that reveals nothing outside of the event leaves the event: the bound is its probability, and no less."""
+    blocks = described(ToeplitzMatrix(np.array([1.0, 0.5]), 8), 1, None, nothing)
+    monkeypatch.setattr(engine, "best_spending", lambda *_: 1e-3)
+    monkeypatch.setattr(engine, "composed_law", lambda *_: point_mass_at_one(Side.UPPER))
+    found = engine.blocks_profiles(blocks, 0.1, 0.9, 10.0, 8, COARSE.resolution, Deadline())
+    for epsilon in (0.0, 0.5, 3.0):
+        assert 1e-3 <= found[direction](epsilon) <= 1e-3 * (1.0 + 1e-12) + 1e-12
 
 
 def test_time_runs_out() -> None:
