@@ -11,8 +11,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from hockeystick.laws import operations
 from hockeystick.laws.grid import Resolution
-from hockeystick.laws.law import Law, merge_equal
+from hockeystick.laws.law import Law, merge_equal, point_mass_at_one
 from hockeystick.laws.mixtures import coarsen, sum_masses
 from hockeystick.laws.operations import affine, average, compose, mix, power, thin, unthin, weighted
 from hockeystick.laws.profile import law_delta
@@ -89,6 +90,20 @@ def test_a_chain_of_compositions_charges_both_factors(side: Side) -> None:
         assert_on_its_side(law, atoms, Direction.REMOVE)
         assert law.mass_error >= 3.9 * rounded.mass_error
         assert law.place_error >= 3.9 * rounded.place_error
+
+
+@pytest.mark.parametrize("side", Side)
+def test_a_composition_charges_for_the_barycentres_of_its_cells(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One cell for 2,000 nodes, any grid being valid: each small mass is lost in the sum of Q and rounded up in P's."""
+    monkeypatch.setattr(operations, "nodes_for_pairs", lambda *_: np.array([0.0, 1.0]))
+    support = np.concatenate([[0.5], 0.95 + 1e-6 * np.arange(2000)])
+    mass = np.concatenate([[0.5], np.full(2000, 0.9 * 2.0**-54)])
+    law = compose(point_mass_at_one(side), Law(support, mass, 0.0, side, 0.0, 0.0), FINE)
+    q = sum(map(Fraction, mass.tolist()))
+    barycentre = sum(Fraction(x) * Fraction(m) for x, m in zip(support.tolist(), mass.tolist(), strict=True)) / q
+    found = [Fraction(float(one)) for one in law.mass]
+    landed = found[1] / (found[0] + found[1]) if side is Side.UPPER else Fraction(float(law.support[0]))
+    assert 1000 * 2.0**-53 < landed / barycentre - 1 <= law.place_error
 
 
 def loose(side: Side) -> Law:

@@ -8,8 +8,8 @@ square root of the share. In a window a subset S of the steps moves the output b
 columns, so a product mixture on the line dominates.
 
 The shares are proportional to the norms of the row's parts, which minimises the sum of squares of all column lengths.
-m trades amplification, as a window's participations add up in one direction, against noise, as a row is split among
-the windows that it sees: few steps are best where the noise is large, more where it is small.
+A window's participations add up in one direction, which costs amplification; a row is split among the windows that it
+sees, which costs noise. Small windows are best where the noise is large, large ones where it is small.
 
 Under cyclic sampling of a Toeplitz matrix the first group is the worst; for others the windows of all groups are
 bounded together, shift by shift.
@@ -92,7 +92,7 @@ def _analyse(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Dir
 
 
 def _candidates(pair: SubsetMixture, settings: Settings) -> list[Array]:
-    """Windows of all sizes that are worth a look, those of all groups together."""
+    """The windows of all candidate sizes, those of all groups together."""
     known = _KNOWN.setdefault(pair.matrix, {})
     if pair.groups not in known:
         groups = _read(pair, settings)
@@ -120,7 +120,7 @@ def _refusal(pair: SubsetMixture, side: Side) -> str | None:
 
 
 def _cost(pair: SubsetMixture) -> float:
-    """Coarse looks at windows of all sizes."""
+    """Seconds for the coarse laws of windows of all sizes."""
     steps = pair.matrix.steps
     return 0.5 + 5e-7 * steps * min(pair.matrix.bands, steps) + 5e-8 * min(steps, MOST_STEPS) ** 2
 

@@ -1,4 +1,4 @@
-"""From a continuous pair to a discrete law: exact up to quadrature that is exact to rounding.
+"""Discrete laws of continuous pairs, by quadrature that is exact to rounding.
 
 The pair is a mixture of Gaussians against its centre: ``P = sum_k w_k N(mu_k, sigma^2)`` with ``mu_k >= 0`` and
 ``Q = N(0, sigma^2)``. Then ``X(y) = sum_k w_k exp(mu_k y / sigma^2 - mu_k^2 / (2 sigma^2))`` increases in y, so
@@ -103,7 +103,7 @@ def mixture_law(
 
 
 def _shifted(weights: Array, shifts: Array, side: Side, resolution: Resolution) -> Law:
-    """The same for components that all have a positive shift (in standard deviations of Q)."""
+    """The law of a mixture whose shifts (in standard deviations of Q) are all positive."""
     y = _short_enough(gaussian_nodes(float(shifts.min()), float(shifts.max()), side, resolution), float(shifts.max()))
     points, point_weights = np.polynomial.legendre.leggauss(QUADRATURE_POINTS)
     ratio, mass, right = _cells(y, weights, shifts, points, point_weights)

@@ -54,7 +54,7 @@ def lattice_law(
         noise_multiplier: sigma > 0.
         side: UPPER gives a spread, LOWER a contraction of the exact law.
         resolution: grid density; accuracy only.
-        lost: mass of the sensitivity at infinity (UPPER alone).
+        lost: mass of the sensitivity at infinity (UPPER only).
         weight_error: proved bound on the relative error of each mass.
 
     Raises: InvalidInputError when the masses are not those of a law.
@@ -84,7 +84,7 @@ def _check(masses: Array, lost: float, weight_error: float, side: Side) -> None:
 
 
 def _within_reach(masses: Array, step: float, lost: float, side: Side, tail: float) -> tuple[Array, float, float]:
-    """Move what is too far or too rare to compute with to the safe side: to infinity, or to smaller shifts.
+    """Move shifts that are too large or too rare to the safe side: to infinity, or to smaller shifts.
 
     ``step`` is the spacing in standard deviations; all the largest shifts together that have at most ``tail`` count as
     too far.
@@ -146,7 +146,7 @@ def _moved(weights: Array, step: float, side: Side, resolution: Resolution, weig
 
 
 def _nothing_known(side: Side) -> Law:
-    """The trivial bound: everything can be told, or nothing is claimed."""
+    """The trivial law: P and Q are disjoint (upper), or nothing is claimed (lower)."""
     if side is Side.LOWER:
         return lower_law(np.zeros(1), np.zeros(1), 0.0, 0.0)
     return Law(np.array([0.0, 1.0]), np.array([1.0, 0.0]), 1.0, side, 0.0, 0.0)
@@ -205,7 +205,7 @@ def _gauss_error(points: int, length: float, rate: float) -> float:
 
 
 def _where_the_tail_ends(weights: Array, shifts: Array, tail: float) -> float:
-    """A place beyond which P has about ``tail`` left; FARTHEST at most."""
+    """A place, at most FARTHEST, beyond which P has about the mass ``tail``."""
     below, above = 0.0, FARTHEST
     for _ in range(10):
         middle = 0.5 * (below + above)

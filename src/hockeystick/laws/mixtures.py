@@ -56,13 +56,13 @@ def sum_masses(
         probabilities: shape (n,), in [0, 1].
         sensitivities: shape (n,), non-negative.
 
-    Raises: InvalidInputError for probabilities outside of [0, 1].
+    Raises: InvalidInputError for probabilities outside [0, 1].
 
     Source: choquette-choo-2024, Appendix F.4. Cost: O(n K) with K lattice points in the end.
     """
     chances = np.asarray(probabilities, dtype=np.float64)
     if not np.all((chances >= 0.0) & (chances <= 1.0)):
-        raise InvalidInputError("The 'probabilities' parameter must lie in [0, 1]. Got others too.")
+        raise InvalidInputError("The 'probabilities' parameter must lie in [0, 1]. Got others instead.")
     upper = side is Side.UPPER
     exact = np.asarray(sensitivities, dtype=np.float64) / spacing
     # The quotient is off by one rounding; lattice_law allows for a shift that is wrong by a few.
@@ -77,7 +77,7 @@ def sum_masses(
 
 
 def coarsen(law: LatticeMasses, factor: int, side: Side) -> LatticeMasses:
-    """The same on a lattice with ``factor`` times the spacing, rounded up for UPPER and down for LOWER."""
+    """A law on a lattice with ``factor`` times the spacing, rounded up for UPPER and down for LOWER."""
     if factor == 1:
         return law
     top = law.masses.size - 1

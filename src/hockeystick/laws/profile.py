@@ -14,7 +14,7 @@ NEARBY = 1.1
 """Factor by which the expected epsilon is trusted."""
 SMALLEST_EPSILON = 1e-300
 SMALLEST_RATIO = 1e-12
-"""To delta, of what the search for an epsilon looks at: far below it nothing but the sign matters."""
+"""Relative to delta; the search for an epsilon treats smaller values alike, because only the sign matters there."""
 SMALLEST_LOWER = 1e-150
 """A lower bound below this is not claimed: pairs of nodes lose their P-mass to underflow only where their Q-mass is
 below 1e-188, given ratios within MAX_RATIO, and all of them together stay far below this."""
@@ -63,7 +63,7 @@ def smallest_epsilon(
         side: UPPER returns an epsilon at which the bound is at most ``delta`` (infinity if there is none below 700);
             LOWER returns one at which the lower bound still exceeds ``delta`` (0 if there is none).
         tolerance: relative width of the final bracket.
-        near: where the answer is expected, if that is known; saves evaluations far away.
+        near: where the answer is expected; affects speed only.
     """
 
     def excess(epsilon: float) -> float:

@@ -45,7 +45,7 @@ class AveragedSteps(DominatingPair):
 
 
 def from_random_allocation(mechanism: Mechanism) -> AveragedSteps:
-    """Fresh bins in every epoch."""
+    """Pair of a mechanism that draws fresh bins in every epoch."""
     sampler = require(mechanism.sampler, RandomAllocation)
     return AveragedSteps(
         noise_multiplier=mechanism.sigma,
@@ -56,6 +56,6 @@ def from_random_allocation(mechanism: Mechanism) -> AveragedSteps:
 
 
 def from_balls_in_bins(mechanism: Mechanism) -> AveragedSteps:
-    """The same bins in every epoch."""
+    """Pair of a mechanism that replays the same bins in every epoch."""
     sampler = require(mechanism.sampler, BallsInBins)
     return AveragedSteps(noise_multiplier=mechanism.sigma, bins=sampler.bins, replays=sampler.epochs)

@@ -59,7 +59,7 @@ class TruncatedRenewal(DominatingPair):
 
     @property
     def sensitivity_error(self) -> float:
-        """Of the sums that the sensitivity was computed with."""
+        """The relative rounding of the sums behind the sensitivity."""
         return 8.0 * self.matrix.rounding
 
 

@@ -1,4 +1,4 @@
-"""The groups of a partition take turns; the group whose turn it is is Poisson sampled."""
+"""The groups of a partition take turns; each is Poisson sampled at its own steps."""
 
 from collections.abc import Iterator
 from typing import Literal

@@ -32,7 +32,7 @@ from hockeystick.types import Side
 TOLERANCE = 1e-11
 MOST_COMPOSITIONS = 200
 MOST_GROUPS = 100
-"""A group costs a composition at least, but for the smallest cases."""
+"""At most so many groups are composed; each costs at least about one composition."""
 
 
 def group_laws(
@@ -86,7 +86,7 @@ def worst_groups(norms: Array, side: Side) -> Array:
 
 
 def in_blocks(row: Array, size: int, side: Side) -> Array:
-    """A row, largest first, with blocks of neighbours rounded to their largest (upper) or smallest (lower)."""
+    """A row, sorted from the largest, with blocks of ``size`` rounded to their largest (UPPER) or smallest (LOWER)."""
     first = np.arange(row.size) // size * size
     rounded: Array = row[first if side is Side.UPPER else np.minimum(first + size, row.size) - 1]
     return rounded

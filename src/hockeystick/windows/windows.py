@@ -1,4 +1,4 @@
-"""Windows of steps as independent mixtures on the line: what bounds by linear statistics and by split noise share.
+"""Windows of steps as independent mixtures on the line, which linear statistics and split noise share.
 
 Both cut the steps in which an example may take part into windows of m, and turn each window into a product mixture: its
 steps, taken independently with probability p, add their *shifts* to one Gaussian. The windows compose. Lower bounds
@@ -27,10 +27,10 @@ TOLERANCES = (1e-3, 1e-2, 0.1, 0.5, float("inf"))
 """Relative difference of the sums of shifts of windows that count as equal; the first that leaves few laws."""
 MOST_LAWS = 4
 MOST_STEPS = 10_000
-"""Of one window: the law of a sum takes time in proportion to their square."""
+"""Largest window; the law of its sum takes time in proportion to the square of its size."""
 COARSE_NODES_PER_UNIT = 16
 BROAD_TARGET = 1e-6
-"""When nobody says which delta matters, windows are also chosen for this one."""
+"""Windows are also chosen for this delta when no epsilon is asked for."""
 
 
 def window_sizes(steps: int, overlap: int) -> list[int]:
@@ -89,7 +89,7 @@ def window_law(
 def with_equal_shifts(shifts: Array) -> Array:
     """Windows with about the same law, which is quickly computed: sums of fewer, equal shifts.
 
-    They have the same sum, and the same sum of squares up to rounding, so that mean and variance agree. For choices
+    They have the same sum, and the same sum of squares up to rounding, so that mean and variance agree. For ranking
     only: it is no bound.
     """
     found = np.zeros_like(shifts)
@@ -129,7 +129,7 @@ def best_windows(
 
 
 def _scores(side: Side, epsilon: float | None, target: float) -> list[Callable[[Law], float]]:
-    """What laws are compared by: delta at the epsilon that is asked for, else epsilon at the usual deltas."""
+    """The scores by which laws are ranked: delta at the epsilon that is asked for, else epsilon at the usual deltas."""
 
     def epsilon_at(law: Law, delta: float, direction: Direction) -> float:
         return smallest_epsilon(partial(law_delta, law, direction=direction), delta, side, tolerance=1e-4)

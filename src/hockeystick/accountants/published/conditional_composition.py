@@ -46,7 +46,7 @@ SEARCH_NODES = 20
 SEARCH_BLOCKS = 10
 BLOCKS = 64
 MAX_ENTRIES = 20_000_000
-"""Of the means of all bins in all rows, of which there are some copies."""
+"""Most means of all bins in all rows, of which some copies are kept."""
 
 
 def conditional_profiles(
@@ -135,7 +135,7 @@ def _smaller(first: Profile, second: Profile) -> Profile:
 
 
 def _analyse(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
-    """Where little noise makes the posterior's tails heavy, knowing the bin outright is a better bound."""
+    """The smaller of conditional composition and the known bin, which is better at little noise."""
     sensitivity = pair.full_sensitivity * (1.0 + pair.sensitivity_error)
     known = partial(gaussian_delta, pair.noise_multiplier, sensitivity, side=Side.UPPER)
     return {direction: _smaller(one, known) for direction, one in conditional_profiles(pair, settings).items()}

@@ -40,7 +40,7 @@ def _analyse(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Dir
 
 
 def _analysed(pair: SubsetMixture) -> int:
-    """How many groups have to be looked at."""
+    """The number of groups that have to be analysed."""
     return pair.groups_in_play if pair.matrix.toeplitz_column is None else 1
 
 
@@ -63,7 +63,7 @@ def _warm_up() -> None:
 
 ACCOUNTANT = Accountant(
     name="generalized_mmcc",
-    summary="the same by blocks of rows for cyclic Poisson sampling; exact where the bands fit into one round",
+    summary="mmcc by blocks of rows for cyclic Poisson sampling; exact where the bands fit into one round",
     sides=(Side.UPPER,),
     errs="upward: chances bound the posterior but for an event whose probability, by a union bound, is added",
     reference="docs/theory/subsets/mmcc.md; choquette-choo-2024, Theorem D.1 with a corrected budget",

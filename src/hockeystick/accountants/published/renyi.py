@@ -97,7 +97,7 @@ def thinned_moments(noise_multiplier: float, sampling_prob: float, orders: Array
 
 
 def thinned_real_moments(noise_multiplier: float, sampling_prob: float) -> LogMoments:
-    """The same at low orders that are not integers; none where they would be slow or have a closed form."""
+    """Moments of one Poisson step at low real orders; none where they would be slow or have a closed form."""
     if sampling_prob == 1.0 or noise_multiplier < SMALLEST_NOISE_FOR_REAL_ORDERS:
         return LogMoments(np.empty(0), np.empty(0))
     log_excess = log_thinned_excess(noise_multiplier, sampling_prob, REAL_ORDERS)

@@ -1,4 +1,4 @@
-"""How the failure probability is shared out, and how much of it to spend."""
+"""Shares of the failure probability, and how much of it to spend."""
 
 from enum import StrEnum
 
@@ -12,10 +12,10 @@ CANDIDATES = (0.01, 0.03, 0.1, 0.25, 0.5, 0.8)
 
 
 class Allocation(StrEnum):
-    """Who gets how much of the failure probability."""
+    """How the failure probability is shared out."""
 
     UNION = "union"
-    """A union bound over all bins that need one at any row: certified."""
+    """By a union bound over all bins that need a bound in any row: certified."""
     PAPER = "paper"
     """schuchardt-kalinin-2026, appendix E: within an epoch only the largest of the rows' bounds. NOT certified."""
 

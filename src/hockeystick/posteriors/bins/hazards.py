@@ -33,7 +33,8 @@ from hockeystick.posteriors.bins.levels import LevelledMeans
 from hockeystick.types import Direction
 
 TEMPERATURES = (10.0**-1.0, 10.0**-0.5, 1.0, 10.0**0.5, 10.0)
-"""Of the softmax families, in squared clipping norms (schuchardt-kalinin-2026, appendix F.4); 2 sigma^2 is added."""
+"""Temperatures of the softmax families, in squared clipping norms (schuchardt-kalinin-2026, appendix F.4), beside
+2 sigma^2."""
 CHUNK = 256
 
 
@@ -122,7 +123,7 @@ class _LogRatios:
     bounded: Indices
 
     def centres(self, direction: Direction) -> tuple[Array, Indices]:
-        """nu by component of the first distribution of the pair, and which component matters most for each bin."""
+        """nu for each component of the first distribution of the pair, and the typical component of each bin."""
         if direction is Direction.REMOVE:
             return self.given_bin, self.bounded
         return self.given_none[:, :, None], np.zeros_like(self.bounded)

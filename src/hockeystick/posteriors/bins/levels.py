@@ -61,7 +61,7 @@ def levelled_means(means: Array, rounding: float) -> LevelledMeans:
 
 
 def most_bounded(rows: int, bins: int) -> int:
-    """How many bins of a row get a bound of their own: a matter of time, not of correctness."""
+    """How many bins of a row get a bound of their own; affects speed and tightness only."""
     return max(int(WORK / (rows * bins**2)), FEWEST_BOUNDED)
 
 

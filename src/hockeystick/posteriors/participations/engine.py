@@ -1,4 +1,4 @@
-"""From the blocks of C to a profile: bound the posterior, dominate each block by a scalar mixture, compose the laws.
+"""Profiles from blocks of C: bound the posterior, dominate each block by a scalar mixture, compose the laws.
 
     delta(eps) <= delta_1 + H(composition of the blocks' mixtures),
 
@@ -35,9 +35,9 @@ SEARCH_LAWS = 8
 SEARCH_ACCURACY = 1e-4
 FINE_SHARES, SHARES, SEARCH_SHARES = 2048, 512, 64
 FEW = 32
-"""Up to so many participations are summed on the finest lattice."""
+"""At most this many participations are summed on the finest lattice."""
 SECONDS_PER_LAW = 0.08
-"""Of making one mixture's law and composing it into the rest, on the machine by which efforts are counted."""
+"""Time to make one mixture's law and to compose it, on the machine that defines efforts."""
 FEWEST_LAWS, MOST_LAWS = 8, 400
 
 Tick = Callable[[], None]
@@ -74,7 +74,7 @@ def blocks_profiles(
 
 
 def worst_profiles(parts: Sequence[Mapping[Direction, Profile]]) -> Mapping[Direction, Profile]:
-    """The largest of several profiles, for each epsilon and direction: nobody knows which group the example is in."""
+    """The largest of several profiles, for each epsilon and direction: the example may be in any group."""
     if len(parts) == 1:
         return parts[0]
 
@@ -175,7 +175,7 @@ def composed_powers(steps: Iterable[tuple[Law, int]], resolution: Resolution, ti
 
 
 def _sample(blocks: Blocks) -> Blocks:
-    """Some blocks, each for a run of blocks of similar size that end with it."""
+    """A sample of the blocks: each stands for the run of blocks of similar size that it ends."""
     if blocks.count <= SEARCH_BLOCKS:
         return blocks
     squares = np.add.reduceat(blocks.norm**2, blocks.starts[:-1])
