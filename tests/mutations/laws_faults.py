@@ -68,9 +68,9 @@ FAULTS = [
     ),
     (
         "src/hockeystick/laws/operations.py",
-        "movable = float(law.mass[: int(np.count_nonzero(small)) + 1].sum()) * move",
-        "movable = 0.0",
-        "unthin ignores what its subtraction may move",
+        "place_error=relative * (1.0 + absent / (rate * UNTHIN_FLOOR)) + 2e-12",
+        "place_error=relative + 2e-12",
+        "unthin ignores what its subtraction does to errors of places",
     ),
     (
         "src/hockeystick/laws/profile.py",

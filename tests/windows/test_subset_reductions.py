@@ -1,7 +1,9 @@
 """Poisson and cyclic Poisson sampling of columns that do not overlap: a composition of subsampled Gaussians."""
 
 from collections.abc import Sequence
+from fractions import Fraction
 from math import exp
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from hockeystick import Direction, Resolution, Side
 from hockeystick.accountants import direct, gaussian
 from hockeystick.bounds import Bound
 from hockeystick.errors import UnsupportedError
+from hockeystick.laws.law import Law
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.pairs.subset_mixture import SubsetMixture
@@ -151,6 +154,29 @@ def test_a_banded_matrix_with_columns_of_its_own_against_the_integral() -> None:
             assert low <= truth * (1.0 + 1e-11) + 1e-14
             assert high >= truth * (1.0 - 1e-11)
             assert high - low <= 3e-3 * truth + 1e-12
+
+
+@pytest.mark.parametrize("side", Side)
+def test_norms_are_rounded_to_their_side_from_exact_squares(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The squared norms of columns of doubles are rational: no rounding may end on the wrong side of them."""
+    given: list[np.ndarray] = []
+    real = direct.group_laws
+
+    def seen(norms: np.ndarray, *rest: Any) -> list[Law]:
+        given.append(norms)
+        return real(norms, *rest)
+
+    monkeypatch.setattr(direct, "group_laws", seen)
+    rng = np.random.default_rng(41)
+    for _ in range(10):
+        band = rng.random((6, 3)) + 0.1
+        band[5, 1:] = band[4, 2] = 0.0
+        bound(cyclic(BandedMatrix(band), 3, 0.3, 2.0), side, Settings(resolution=Resolution(8, 1e-3)))
+        squares = [sum(Fraction(entry) ** 2 for entry in column) for column in band.tolist()]
+        for group, norms in enumerate(given.pop().tolist()):
+            for norm, square in zip(norms, sorted(squares[group::3], reverse=True), strict=True):
+                low, high = (square, Fraction(norm) ** 2) if side is Side.UPPER else (Fraction(norm) ** 2, square)
+                assert low <= high <= low * (1 + Fraction(1, 10**12))
 
 
 # Levels and groups ----------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from hockeystick.errors import BudgetExceededError
 from hockeystick.laws.discretise import mixture_law
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.grid import Resolution
-from hockeystick.laws.law import Array
+from hockeystick.laws.law import Array, point_mass_at_one
 from hockeystick.laws.operations import compose
 from hockeystick.laws.profile import law_delta
 from hockeystick.pairs.bin_mixture import BinMixture
@@ -317,6 +317,17 @@ def test_stays_above_a_simulation(seed: int) -> None:
         for epsilon in EPSILONS:
             estimate = float(np.mean(np.maximum(-np.expm1(epsilon - loss), 0.0)))
             assert upper[direction](epsilon) >= estimate - error
+
+
+@pytest.mark.parametrize("direction", Direction)
+def test_what_is_spent_is_charged(direction: Direction, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A law that reveals nothing outside of the event leaves the event: the bound is its probability, and no less."""
+    monkeypatch.setattr(conditional_composition, "_best_budgets", lambda *_: dict.fromkeys(Direction, 1e-3))
+    monkeypatch.setattr(conditional_composition, "_composed", lambda *_: point_mass_at_one(Side.UPPER))
+    monkeypatch.setattr(conditional_composition, "geometric_mean_profile", lambda pair: lambda epsilon: 1.0)
+    profile = conditional_profiles(square_root_pair(2, 4, 2, 1.0), COARSE)[direction]
+    for epsilon in (0.0, 0.5, 3.0):
+        assert 1e-3 <= profile(epsilon) <= 1e-3 * (1.0 + 1e-12) + 1e-12
 
 
 @pytest.mark.parametrize("epochs", [1, 9])

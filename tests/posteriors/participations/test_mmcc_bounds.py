@@ -1,5 +1,6 @@
 """MMCC and its cyclic form against brute force, and where they are exact."""
 
+from fractions import Fraction
 from math import exp
 
 import numpy as np
@@ -194,6 +195,17 @@ def test_dominating_mixtures_are_at_least_every_block() -> None:
     for first, last in zip(blocks.starts[:-1], blocks.starts[1:], strict=True):
         assert np.all(whole.probabilities[: last - first] >= bounds[first:last])
         assert np.all(whole.sensitivities[: last - first] >= blocks.norm[first:last])
+
+
+def test_norms_are_raised_from_their_exact_squares() -> None:
+    """One column is one block, whose squared norm is rational: no rounding may end below it."""
+    rng = np.random.default_rng(31)
+    for _ in range(40):
+        entries = np.tril(rng.random((9, 9)))
+        blocks = described(DenseMatrix(entries), 9, 0, nothing)
+        (mixture,) = dominating_mixtures(blocks, np.full(1, 0.5), 1.0, 1, nothing)
+        square = sum(Fraction(entry) ** 2 for entry in entries[:, 0].tolist())
+        assert square <= Fraction(float(mixture.sensitivities[0])) ** 2 <= square * (1 + Fraction(1, 10**12))
 
 
 def test_a_mixture_with_certain_and_possible_steps() -> None:
