@@ -27,6 +27,7 @@ def law_delta(law: Law, epsilon: float, direction: Direction) -> float:
     of the true X; so the profile is read at a threshold moved by ``place_error`` and scaled by both errors.
     Relative accuracy also far in the tail: only non-negative terms are added. O(nodes).
     """
+    epsilon = float(epsilon)  # exp of a single would be rounded like one
     upper = law.side is Side.UPPER
     moved = law.place_error + 8 * UNIT_ROUNDOFF
     slack = law.mass_error + moved + (law.size + 8) * UNIT_ROUNDOFF
@@ -65,6 +66,8 @@ def smallest_epsilon(
         tolerance: relative width of the final bracket.
         near: where the answer is expected; affects speed only.
     """
+
+    delta = float(delta)
 
     def excess(epsilon: float) -> float:
         """On a log scale, on which profiles are nearly straight."""
