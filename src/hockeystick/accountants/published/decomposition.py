@@ -46,7 +46,7 @@ EXPECTED_VISITS = (1.0 / 256.0, 1.0 / 64.0, 1.0 / 16.0, 0.25, 1.0)
 """Candidates for lambda n: the smallest that rounding allows is best, and is found on coarse grids."""
 COARSE_NODES_PER_UNIT = 16
 BROAD_TARGET = 1e-6
-"""When nobody says which delta matters, the profile is also tuned here."""
+"""The profile is also tuned for this delta when the target is far smaller."""
 
 
 def visited_block_law(noise_multiplier: float, steps: int, expected_visits: float, settings: Settings) -> Law:
@@ -64,10 +64,10 @@ def allocation_law(pair: AveragedSteps, expected_visits: float, settings: Settin
     resolution, tick = settings.resolution, settings.deadline.tick
     tick()
     size, longer = divmod(pair.bins, pair.participations)
-    block = visited_block_law(pair.noise_multiplier, size, expected_visits, settings)
+    block = visited_block_law(pair.visit_noise, size, expected_visits, settings)
     epoch = power(block, pair.participations - longer, resolution, tick=tick)
     if longer:
-        block = visited_block_law(pair.noise_multiplier, size + 1, expected_visits, settings)
+        block = visited_block_law(pair.visit_noise, size + 1, expected_visits, settings)
         epoch = compose(epoch, power(block, longer, resolution, tick=tick), resolution, tick=tick)
     return power(epoch, pair.epochs, resolution, tick=tick)
 
