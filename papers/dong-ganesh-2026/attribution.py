@@ -65,15 +65,15 @@ def shared_delta() -> float:
 def attribution_checks() -> list[Check]:
     """Theorem 6.1 for a user with fewer than k_u = 2 examples: shared with others, and not shared at all."""
     alone = float(norm.cdf(-0.5) - exp(1.0) * norm.cdf(-1.5))
-    fewer = pair_delta(0.5, 0.9, 1, (0.001, 1.0))
+    fewer, shared = pair_delta(0.5, 0.9, 1, (0.001, 1.0)), shared_delta()
     return [
         judge(
             f"Theorem 6.1: delta(1), q={RATE:g}, an example of {NEIGHBOURS + 1} users, against the pair of k_u=2",
             "<=",
             repr(pair_delta(1.0, RATE, 2)),
             upper=alone,
-            lower=shared_delta(),
-            why="who is missing from batch 2 reveals that the example was sampled; the proof leaves the others out",
+            lower=shared,
+            why=f"delta(1) is at least {shared:.4g}, as those missing from batch 2 reveal that the example was sampled",
         ),
         judge(
             "Theorem 6.1: delta(0.5), q=0.9, C=diag(0.001, 1), a user with 1 example, against the pair of k_u=2",
