@@ -125,7 +125,7 @@ def interval(name: str, called: str, budget: float, tenfold: bool) -> dict[str, 
 
 def _executor(workers: int) -> Any:
     from hockeystick.execution import executor
-    from hockeystick.monte_carlo.ledger import in_this_process
+    from hockeystick.monte_carlo.runs import in_this_process
 
     return nullcontext(in_this_process) if workers == 1 else executor("local", workers=workers)
 

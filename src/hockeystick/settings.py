@@ -8,7 +8,7 @@ from hockeystick.bounds import Question
 from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError
 from hockeystick.laws.grid import Resolution
-from hockeystick.monte_carlo.ledger import Executor, Ledger, MemoryLedger, in_this_process
+from hockeystick.samples import Executor, Ledger, MemoryLedger
 from hockeystick.types import Kind
 
 DEFAULT_FAILURE = 1e-9
@@ -34,7 +34,7 @@ class MonteCarlo:
             fresh one from the system. A guarantee is about a seed that was drawn once: do not try several and keep
             the one that you like.
         ledger: keeps the chunks, so that a run can be resumed, shared and verified.
-        executor: computes chunks.
+        executor: computes chunks; None for one after the other, in this process.
         estimations: what has been sampled with these options, by fingerprint of the pair and question.
     """
 
@@ -42,7 +42,7 @@ class MonteCarlo:
     ratio: float = DEFAULT_RATIO
     seed: int | None = None
     ledger: Ledger = field(default_factory=MemoryLedger)
-    executor: Executor = in_this_process
+    executor: Executor | None = None
     estimations: "dict[tuple[str, Question | None], Any]" = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from hockeystick import Certificate
 from hockeystick.evidence import EvidenceStore
-from hockeystick.monte_carlo.runs import Chunk, Run
+from hockeystick.samples import Chunk, Run
 
 ALLOW = ("--allow", "monte-carlo")
 UNSEEDED = (*ALLOW, "--failure-probability", "1e-2", "--budget", "600", "--workers", "1")

@@ -18,7 +18,8 @@ import numpy as np
 
 from hockeystick.evidence import EvidenceStore
 from hockeystick.monte_carlo.proposals import Array, Proposal
-from hockeystick.monte_carlo.runs import Chunk, Node, Run, run_chunk
+from hockeystick.monte_carlo.runs import run_chunk
+from hockeystick.samples import Chunk, Node, Run
 from hockeystick.types import Direction, Side
 
 

@@ -14,8 +14,9 @@ from hockeystick.evidence import EvidenceStore, recheck, redraw
 from hockeystick.evidence.checking import same_cells
 from hockeystick.monte_carlo import families
 from hockeystick.monte_carlo.proposals import Family
-from hockeystick.monte_carlo.runs import BLOCK, Chunk, Node, Run, fingerprint, run_chunk
+from hockeystick.monte_carlo.runs import BLOCK, fingerprint, run_chunk
 from hockeystick.pairs.base import DominatingPair
+from hockeystick.samples import Chunk, Node, Run
 from hockeystick.types import Direction, Side
 
 RUN = toy_run()

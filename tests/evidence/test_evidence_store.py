@@ -17,7 +17,7 @@ from hockeystick.errors import EvidenceError, InvalidInputError
 from hockeystick.evidence import EvidenceStore, schema
 from hockeystick.evidence import store as store_module
 from hockeystick.evidence.rows import chunk_digest, chunk_row, read_chunk, run_content
-from hockeystick.monte_carlo.runs import Chunk
+from hockeystick.samples import Chunk
 
 RUN = toy_run()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from hockeystick.monte_carlo.proposals import Array, Proposal
-from hockeystick.monte_carlo.runs import Chunk, Node, Run
+from hockeystick.samples import Chunk, Node, Run
 from hockeystick.types import Direction, Side
 
 SHIFT = 1.5

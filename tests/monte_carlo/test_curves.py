@@ -14,7 +14,8 @@ from hockeystick.errors import InvalidInputError
 from hockeystick.monte_carlo.confidence import betting_lower, betting_upper
 from hockeystick.monte_carlo.curves import counts_bound, lower_curve, upper_curve
 from hockeystick.monte_carlo.proposals import Proposal
-from hockeystick.monte_carlo.runs import CELL, CELL_LIMIT, Chunk, run_chunk, stream_generator, total
+from hockeystick.monte_carlo.runs import CELL, CELL_LIMIT, run_chunk, stream_generator
+from hockeystick.samples import Chunk
 from hockeystick.types import Side
 
 GRID = np.array([0.3, 0.5, 1.0, 2.0, 4.0])
@@ -215,8 +216,8 @@ def test_counts_cover_at_the_worst_moment() -> None:
 def test_cells_in_the_wrong_order_would_show() -> None:
     """Swapping weight and loss, or an edge for the other, moves the bound to the wrong side."""
     run, chunks = sampled(PROPOSAL, Side.UPPER, 2.0, size=20_000, chunks=1, share=0.02)
-    samples, _, logs = total(chunks)
-    honest = betting_upper(samples, float(logs[0]), run.nodes[0].theta, 0.05)
+    samples, logs = sum(chunk.samples for chunk in chunks), sum(float(chunk.logs[0]) for chunk in chunks)
+    honest = betting_upper(samples, logs, run.nodes[0].theta, 0.05)
     largest = run.nodes[0].largest
     down = [replace(chunks[0], cells=chunks[0].cells - 1)]
     assert counts_bound(run, down, 2.0, Side.UPPER, largest, 0.05, loss_error=1e-9) < honest

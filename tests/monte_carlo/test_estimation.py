@@ -33,10 +33,10 @@ from hockeystick.accountants.monte_carlo import ACCOUNTANT as METHOD
 from hockeystick.accountants.monte_carlo import claim_of
 from hockeystick.errors import InvalidInputError, UnsupportedError, VerificationError
 from hockeystick.monte_carlo.claim import Statement
-from hockeystick.monte_carlo.ledger import MemoryLedger, in_this_process
-from hockeystick.monte_carlo.runs import Chunk, Node, Run
+from hockeystick.monte_carlo.runs import in_this_process
 from hockeystick.monte_carlo.statistics import Tally, failure_spent, step_profile
 from hockeystick.pairs.registry import dominating_pair
+from hockeystick.samples import Chunk, MemoryLedger, Node, Run
 
 SMALL = Mechanism(strategy=BandedSquareRoot(bands=3), sampler=BallsInBins(bins=8, epochs=2), noise_multiplier=2.0)
 PLAIN = Mechanism(sampler=BallsInBins(bins=20), noise_multiplier=1.0)

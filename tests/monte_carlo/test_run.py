@@ -10,18 +10,10 @@ from toy_gaussian import GaussianProposal, exact_delta, node, run_of
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.monte_carlo.proposals import Array, Family
-from hockeystick.monte_carlo.runs import (
-    BLOCK,
-    CELL,
-    CELL_LIMIT,
-    Node,
-    Run,
-    fingerprint,
-    run_chunk,
-    stream_generator,
-    total,
-)
+from hockeystick.monte_carlo.runs import BLOCK, CELL, CELL_LIMIT, fingerprint, run_chunk, stream_generator
+from hockeystick.monte_carlo.statistics import Tally
 from hockeystick.pairs.base import DominatingPair
+from hockeystick.samples import Node, Run
 from hockeystick.types import Direction, Side
 
 PROPOSAL = GaussianProposal(shift=1.0, centre=2.0)
@@ -160,15 +152,19 @@ def test_mean_is_the_profile() -> None:
             assert abs(found / 200_000 - delta) < 6 * (one.largest * delta / 200_000) ** 0.5 + 1e-8
 
 
-def test_totals_need_all_streams_in_order() -> None:
+def test_a_tally_adds_in_the_order_of_the_streams() -> None:
     chunks = [run_chunk(PROPOSAL, RUN, stream) for stream in range(3)]
-    samples, sums, logs = total(chunks)
-    assert samples == 3 * RUN.chunk_size
-    assert sums.tobytes() == ((chunks[0].sums + chunks[1].sums) + chunks[2].sums).tobytes()
-    assert logs.tobytes() == ((chunks[0].logs + chunks[1].logs) + chunks[2].logs).tobytes()
-    for wrong in (chunks[1:], chunks[::-1], [chunks[0], chunks[2]], [chunks[0], chunks[0]]):
-        with pytest.raises(AssertionError):
-            total(wrong)
+    for order in ([0, 1, 2], [2, 1, 0], [1, 0, 0, 2, 1]):
+        tally = Tally.empty(RUN)
+        for place in order:
+            tally.add(chunks[place])
+        assert tally.samples == 3 * RUN.chunk_size
+        assert tally.sums.tobytes() == ((chunks[0].sums + chunks[1].sums) + chunks[2].sums).tobytes()
+        assert tally.logs.tobytes() == ((chunks[0].logs + chunks[1].logs) + chunks[2].logs).tobytes()
+    gap = Tally.empty(RUN)
+    gap.add(chunks[0])
+    gap.add(chunks[2])
+    assert gap.chunks == 1
 
 
 CHANGES: dict[str, object] = {

@@ -14,7 +14,7 @@ from hockeystick.certification.schedule import verify
 from hockeystick.errors import VerificationError
 from hockeystick.evidence import EvidenceStore
 from hockeystick.monte_carlo.claim import MonteCarloClaim
-from hockeystick.monte_carlo.runs import Run
+from hockeystick.samples import Run
 from hockeystick.types import Direction, Side
 
 MECHANISM = Mechanism(sampler=BMinSep(min_sep=3, sampling_prob=0.1, steps=12), noise_multiplier=0.8)

@@ -7,7 +7,8 @@ from typing import ClassVar
 import numpy as np
 
 from hockeystick.monte_carlo.proposals import Array, Proposal
-from hockeystick.monte_carlo.runs import MARGIN, Node, Run
+from hockeystick.monte_carlo.runs import MARGIN
+from hockeystick.samples import Node, Run
 from hockeystick.types import Direction, Side
 
 

@@ -16,12 +16,12 @@ from hockeystick.errors import VerificationError
 from hockeystick.monte_carlo.claim import MonteCarloClaim
 from hockeystick.monte_carlo.estimation import Estimation
 from hockeystick.monte_carlo.families import FAMILIES, family_of
-from hockeystick.monte_carlo.ledger import Executor, Ledger
 from hockeystick.monte_carlo.runs import fingerprint
 from hockeystick.monte_carlo.verification import rederived
 from hockeystick.monte_carlo.whole_curve import Curve
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.worst_of import WorstOf
+from hockeystick.samples import Executor, Ledger
 from hockeystick.settings import MonteCarlo, Settings
 from hockeystick.types import Direction, Kind, Side
 

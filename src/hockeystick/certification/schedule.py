@@ -23,9 +23,10 @@ from hockeystick.errors import (
 )
 from hockeystick.laws.grid import Resolution
 from hockeystick.mechanism import Mechanism
-from hockeystick.monte_carlo.ledger import Executor, Ledger, in_this_process
+from hockeystick.monte_carlo.runs import in_this_process
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.registry import dominating_pair
+from hockeystick.samples import Executor, Ledger
 from hockeystick.settings import DEFAULT_EFFORT, MonteCarlo, Settings
 from hockeystick.types import Adjacency, Kind, Side
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hockeystick.evidence import EvidenceStore, Redrawn, RunSummary
     from hockeystick.mechanism import Mechanism
     from hockeystick.monte_carlo.claim import RunClaim
-    from hockeystick.monte_carlo.runs import Run
+    from hockeystick.samples import Run
 
 app = typer.Typer(help="Stored Monte Carlo evidence: list, show, merge, verify, prune.", rich_markup_mode=None)
 

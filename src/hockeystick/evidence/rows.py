@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hockeystick.errors import EvidenceError
-from hockeystick.monte_carlo.runs import Chunk, Run
+from hockeystick.samples import Chunk, Run
 
 COLUMNS = "samples, sums, logs, largest, cells, digest"
 """What :func:`chunk_row` makes and :func:`read_chunk` reads, in this order."""

@@ -26,8 +26,7 @@ from hockeystick.evidence.rows import (
     short,
 )
 from hockeystick.files import check_writable
-from hockeystick.monte_carlo.ledger import Ledger
-from hockeystick.monte_carlo.runs import Chunk, Run
+from hockeystick.samples import Chunk, Ledger, Run
 
 PATIENCE = 30.0
 """Seconds that one program waits while another one writes."""

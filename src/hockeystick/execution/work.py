@@ -10,7 +10,8 @@ from threadpoolctl import threadpool_limits
 
 from hockeystick.errors import HockeystickError
 from hockeystick.monte_carlo.proposals import Array, Proposal
-from hockeystick.monte_carlo.runs import KERNELS, Chunk, Run, run_chunk
+from hockeystick.monte_carlo.runs import run_chunk
+from hockeystick.samples import KERNELS, Chunk, Run
 from hockeystick.types import Side
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from hockeystick.monte_carlo.runs import Run
+from hockeystick.samples import Run
 from hockeystick.spec import Count, Spec
 
 FailureProbability = Annotated[float, Field(gt=0.0, lt=1.0)]

@@ -15,7 +15,8 @@ from hockeystick.errors import InvalidInputError
 from hockeystick.laws.profile import MAX_EPSILON
 from hockeystick.monte_carlo.confidence import LARGEST_BET, betting_lower, betting_upper
 from hockeystick.monte_carlo.proposals import Array
-from hockeystick.monte_carlo.runs import CELL, CELL_LIMIT, Chunk, Node, Run
+from hockeystick.monte_carlo.runs import CELL, CELL_LIMIT
+from hockeystick.samples import Chunk, Node, Run
 from hockeystick.types import Side
 
 _ROUNDED = 1.0 + 2.0**-42

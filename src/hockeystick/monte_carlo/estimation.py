@@ -34,9 +34,10 @@ from hockeystick.monte_carlo.pilots import (
 )
 from hockeystick.monte_carlo.proposals import Family, Proposal
 from hockeystick.monte_carlo.release import release_delta
-from hockeystick.monte_carlo.runs import MARGIN, Chunk, Node, Run, fingerprint
+from hockeystick.monte_carlo.runs import MARGIN, fingerprint, in_this_process
 from hockeystick.monte_carlo.statistics import Tally, profiles_of
 from hockeystick.pairs.base import DominatingPair
+from hockeystick.samples import Chunk, Node, Run
 from hockeystick.settings import MonteCarlo, fresh_seed
 from hockeystick.types import Direction, Side
 
@@ -293,7 +294,7 @@ class Estimation:
         yield from islice(ledger.chunks(run, result.chunks), max(target - result.chunks, 0))
         present = ledger.streams(run)
         missing = [stream for stream in range(result.chunks, target) if stream not in present]
-        with closing(self.options.executor(proposal, run, missing)) as drawn:
+        with closing((self.options.executor or in_this_process)(proposal, run, missing)) as drawn:
             for chunk in drawn:
                 ledger.add(run, chunk)
                 yield chunk

@@ -10,7 +10,7 @@ from hockeystick.bounds import Profile
 from hockeystick.errors import VerificationError
 from hockeystick.monte_carlo.confidence import betting_lower, betting_upper
 from hockeystick.monte_carlo.proposals import Array
-from hockeystick.monte_carlo.runs import Chunk, Run
+from hockeystick.samples import Chunk, Run
 from hockeystick.types import Direction, Side
 
 REFUTED = 1e-6

@@ -13,11 +13,11 @@ from hockeystick.monte_carlo.claim import MonteCarloClaim, RunClaim
 from hockeystick.monte_carlo.confidence import LARGEST_BET
 from hockeystick.monte_carlo.estimation import Estimation
 from hockeystick.monte_carlo.families import family_of
-from hockeystick.monte_carlo.ledger import Ledger
 from hockeystick.monte_carlo.proposals import Proposal
-from hockeystick.monte_carlo.runs import KERNELS, Chunk, Run, run_chunk
+from hockeystick.monte_carlo.runs import in_this_process, run_chunk
 from hockeystick.monte_carlo.statistics import Tally, failure_spent
 from hockeystick.pairs.base import DominatingPair
+from hockeystick.samples import KERNELS, Chunk, Ledger, Run
 from hockeystick.settings import MonteCarlo
 from hockeystick.types import Side
 
@@ -101,7 +101,7 @@ def _proposal(pair: DominatingPair, run: Run) -> Proposal:
 
 def _drawn(proposal: Proposal, claim: RunClaim, options: MonteCarlo, deadline: Deadline) -> Tally:
     tally = Tally.empty(claim.run)
-    with closing(options.executor(proposal, claim.run, range(claim.chunks))) as chunks:
+    with closing((options.executor or in_this_process)(proposal, claim.run, range(claim.chunks))) as chunks:
         for chunk in chunks:
             tally.add(chunk)
             deadline.tick()

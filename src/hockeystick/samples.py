@@ -1,0 +1,146 @@
+"""The plain data of Monte Carlo runs: what is drawn, the statistics that are kept, and where they are kept.
+
+Nothing here draws or imports a kernel, so that settings, stores and executors can name these types.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from hockeystick.spec import Spec
+from hockeystick.types import Direction, Side
+
+Array = NDArray[np.float64]
+
+KERNELS = 1
+"""Version of everything that turns a seed into statistics; raise it when any kernel draws or rounds differently."""
+LARGEST_CHUNK = 1 << 20
+
+Seed = Annotated[int, Field(ge=0, lt=1 << 128)]
+
+
+class Node(Spec):
+    """One statistic of a run: ``sum log(1 -+ theta Y(epsilon))``, for an upper or a lower bound on the mean of Y.
+
+    Attributes:
+        side: which bound on the mean this is for.
+        epsilon: where the profile is bounded. The samples are read at ``epsilon`` moved by the proposal's loss error to
+            the safe side.
+        theta: the fraction that is bet; below 1 / largest for an upper bound.
+        largest: M of the proposal at this epsilon, with room for rounding.
+        failure: the probability with which the bound may fail.
+    """
+
+    side: Side
+    epsilon: Annotated[float, Field(ge=0.0, le=700.0)]
+    theta: Annotated[float, Field(gt=0.0)]
+    largest: Annotated[float, Field(gt=0.0)]
+    failure: Annotated[float, Field(gt=0.0, lt=1.0)]
+
+
+class Run(Spec):
+    """Everything that determines the samples and the statistics, and so the key that evidence is stored under.
+
+    Attributes:
+        subject: fingerprint of the pair (:func:`fingerprint`).
+        direction, proposal, parameters: which samples.
+        nodes: which statistics; frozen before the first chunk.
+        chunk_size: samples in one chunk.
+        seed: with the key, the seed of all streams.
+        kernels: :data:`KERNELS` when the run was made.
+    """
+
+    subject: str
+    direction: Direction
+    proposal: str
+    parameters: dict[str, float]
+    nodes: Annotated[tuple[Node, ...], Field(min_length=1)]
+    chunk_size: Annotated[int, Field(ge=1, le=LARGEST_CHUNK)]
+    seed: Seed
+    kernels: int = KERNELS
+
+    @property
+    def key(self) -> str:
+        """SHA-256 of the canonical JSON."""
+        content = self.model_dump(mode="json")
+        return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Chunk:
+    """The statistics of the samples of one stream. Chunks of a run are added in the order of their streams.
+
+    Attributes:
+        stream: number of the chunk, from 0.
+        samples: how many were drawn, always the run's chunk size.
+        sums: ``sum Y`` for each node, shape (nodes,).
+        logs: ``sum log(1 - theta Y)`` for upper nodes, ``sum log(1 + theta Y)`` for lower ones, shape (nodes,).
+        largest: the largest ``Y / M`` seen; above 1 would refute the proof of M.
+        cells: which cells of (log-weight, loss) were hit, shape (k, 2), int32: the floor of CELL times each.
+            Samples with a loss of at most 0 are in no cell.
+        counts: how often, shape (k,), int64.
+    """
+
+    stream: int
+    samples: int
+    sums: Array
+    logs: Array
+    largest: float
+    cells: NDArray[np.int32]
+    counts: NDArray[np.int64]
+
+
+class Ledger(Protocol):
+    """Keeps the chunks of runs. One transaction a chunk; a chunk that is there already is not counted twice."""
+
+    def chunks(self, run: Run, first: int = 0) -> Iterator[Chunk]:
+        """The stored chunks of a run in the order of their streams, from ``first`` up to the first gap."""
+
+    def streams(self, run: Run) -> frozenset[int]:
+        """The streams that are stored, behind gaps too."""
+
+    def add(self, run: Run, chunk: Chunk) -> None:
+        """Keep one chunk; durable when this returns."""
+
+    def seed(self, subject: str) -> int | None:
+        """The seed of the first run about this pair, or None when there is none yet."""
+
+
+class MemoryLedger:
+    """Keeps the statistics of chunks, without their cells, for as long as the process lives."""
+
+    def __init__(self) -> None:
+        self._chunks: dict[str, dict[int, Chunk]] = {}
+        self._seeds: dict[str, int] = {}
+
+    def chunks(self, run: Run, first: int = 0) -> Iterator[Chunk]:
+        """The streams from ``first`` up to the first gap."""
+        kept = self._chunks.get(run.key, {})
+        while first in kept:
+            yield kept[first]
+            first += 1
+
+    def streams(self, run: Run) -> frozenset[int]:
+        """All streams that are kept."""
+        return frozenset(self._chunks.get(run.key, {}))
+
+    def add(self, run: Run, chunk: Chunk) -> None:
+        """Keep one chunk; the first one of a stream stays."""
+        bare = replace(chunk, cells=chunk.cells[:0], counts=chunk.counts[:0])
+        self._chunks.setdefault(run.key, {}).setdefault(chunk.stream, bare)
+        self._seeds.setdefault(run.subject, run.seed)
+
+    def seed(self, subject: str) -> int | None:
+        """The seed of the first run about this pair."""
+        return self._seeds.get(subject)
+
+
+Executor = Callable[[Any, Run, Iterable[int]], Generator[Chunk]]
+"""Computes the chunks of a proposal's run for some streams and yields each when it is done, in any order. Closing the
+generator cancels pending work."""
