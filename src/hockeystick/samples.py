@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
+from secrets import randbits
 from typing import Annotated, Any, Protocol
 
 import numpy as np
@@ -18,11 +19,19 @@ from hockeystick.types import Direction, Side
 
 Array = NDArray[np.float64]
 
-KERNELS = 1
+KERNELS = 2
 """Version of everything that turns a seed into statistics; raise it when any kernel draws or rounds differently."""
 LARGEST_CHUNK = 1 << 20
 
+SEED_BITS = 64
+"""Of a fresh seed."""
+
 Seed = Annotated[int, Field(ge=0, lt=1 << 128)]
+
+
+def fresh_seed() -> int:
+    """A seed from the system's entropy."""
+    return randbits(SEED_BITS)
 
 
 class Node(Spec):
@@ -52,7 +61,7 @@ class Run(Spec):
         direction, proposal, parameters: which samples.
         nodes: which statistics; frozen before the first chunk.
         chunk_size: samples in one chunk.
-        seed: with the key, the seed of all streams.
+        seed: with the subject, the seed of all streams; nothing else moves their random bits.
         kernels: :data:`KERNELS` when the run was made.
     """
 
@@ -108,8 +117,8 @@ class Ledger(Protocol):
     def add(self, run: Run, chunk: Chunk) -> None:
         """Keep one chunk; durable when this returns."""
 
-    def seed(self, subject: str) -> int | None:
-        """The seed of the first run about this pair, or None when there is none yet."""
+    def seed(self, chosen: int | None = None) -> int:
+        """The seed to draw with: ``chosen``, else the first one of this ledger, else a fresh one. Kept durably."""
 
 
 class MemoryLedger:
@@ -117,7 +126,7 @@ class MemoryLedger:
 
     def __init__(self) -> None:
         self._chunks: dict[str, dict[int, Chunk]] = {}
-        self._seeds: dict[str, int] = {}
+        self._seed: int | None = None
 
     def chunks(self, run: Run, first: int = 0) -> Iterator[Chunk]:
         """The streams from ``first`` up to the first gap."""
@@ -134,11 +143,12 @@ class MemoryLedger:
         """Keep one chunk; the first one of a stream stays."""
         bare = replace(chunk, cells=chunk.cells[:0], counts=chunk.counts[:0])
         self._chunks.setdefault(run.key, {}).setdefault(chunk.stream, bare)
-        self._seeds.setdefault(run.subject, run.seed)
 
-    def seed(self, subject: str) -> int | None:
-        """The seed of the first run about this pair."""
-        return self._seeds.get(subject)
+    def seed(self, chosen: int | None = None) -> int:
+        """The chosen seed, else the one that was asked for first, else a fresh one."""
+        if self._seed is None:
+            self._seed = fresh_seed() if chosen is None else chosen
+        return self._seed if chosen is None else chosen
 
 
 Executor = Callable[[Any, Run, Iterable[int]], Generator[Chunk]]

@@ -103,6 +103,7 @@ def content(path: str | Path) -> dict[str, list[tuple]]:
         return {
             "runs": connection.execute("SELECT * FROM runs ORDER BY key").fetchall(),
             "chunks": connection.execute("SELECT * FROM chunks ORDER BY run, stream").fetchall(),
+            "seeds": connection.execute("SELECT * FROM seeds ORDER BY seed").fetchall(),
         }
     finally:
         connection.close()

@@ -5,8 +5,10 @@ likely than 1e-6; the seeds are fixed.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
-from itertools import pairwise
+from itertools import count, pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,12 +33,14 @@ from hockeystick import (
 )
 from hockeystick.accountants.monte_carlo import ACCOUNTANT as METHOD
 from hockeystick.accountants.monte_carlo import claim_of
-from hockeystick.errors import InvalidInputError, UnsupportedError, VerificationError
-from hockeystick.monte_carlo.claim import Statement
+from hockeystick.errors import BudgetExceededError, InvalidInputError, UnsupportedError, VerificationError
+from hockeystick.evidence import EvidenceStore
+from hockeystick.monte_carlo.claim import MonteCarloClaim, Statement
+from hockeystick.monte_carlo.estimation import Estimation
 from hockeystick.monte_carlo.runs import in_this_process
 from hockeystick.monte_carlo.statistics import Tally, failure_spent, step_profile
 from hockeystick.pairs.registry import dominating_pair
-from hockeystick.samples import Chunk, MemoryLedger, Node, Run
+from hockeystick.samples import Chunk, Ledger, MemoryLedger, Node, Run
 
 SMALL = Mechanism(strategy=BandedSquareRoot(bands=3), sampler=BallsInBins(bins=8, epochs=2), noise_multiplier=2.0)
 PLAIN = Mechanism(sampler=BallsInBins(bins=20), noise_multiplier=1.0)
@@ -160,6 +164,53 @@ def test_a_broken_run_is_resumed_to_the_same_statistics() -> None:
         resumed = by_sampling(SMALL, sampled(ratio=0.05, ledger=ledger, seed=None), epsilon=1.0)
         assert ledger.added == whole.added  # nothing was drawn twice
         assert resumed == uninterrupted
+
+
+@pytest.mark.parametrize("question", [{"epsilon": 1.0}, {"delta": 1e-4}])
+def test_an_estimation_cut_off_anywhere_is_resumed_to_the_same_end(question: dict[str, float], tmp_path: Path) -> None:
+    """Also before its first chunk: the seed is kept from the start, and no pilot depends on what came before it."""
+
+    def sample(ledger: Ledger, most: int = 1 << 30) -> tuple[MonteCarloClaim, list[float]]:
+        ticks = count()
+
+        def tick(_: int) -> None:
+            if next(ticks) >= most:
+                raise BudgetExceededError("cut off")
+
+        asked = Question(**question)
+        made = Estimation(dominating_pair(SMALL), asked, sampled(seed=None, ledger=ledger), Deadline(on_tick=tick))
+        made.sample()
+        ends = [profile(0.7) for side in Side for profile in made.profiles(side).values()]
+        return made.claim(), [next(ticks), *ends]
+
+    whole = MemoryLedger()
+    expected = sample(whole)
+    ticks = int(expected[1][0])
+    assert ticks > 9
+    for most in (0, 1, 3, 5, 8, ticks - 2):
+        with EvidenceStore.open(tmp_path / f"{most}.evidence") as store:
+            store.seed(whole.seed())
+            with suppress(BudgetExceededError):
+                sample(store, most)
+        with EvidenceStore.open(tmp_path / f"{most}.evidence") as store:
+            found = sample(store)
+        assert found[0] == expected[0]
+        assert found[1][1:] == expected[1][1:]
+
+
+def test_the_seed_of_a_ledger_is_drawn_once(tmp_path: Path) -> None:
+    ledger = MemoryLedger()
+    assert ledger.seed() == ledger.seed()
+    assert ledger.seed(5) == 5
+    assert ledger.seed() != MemoryLedger().seed()
+    for name, first in (("a", None), ("b", 7)):
+        with EvidenceStore.open(tmp_path / name) as store:
+            seed = store.seed(first)
+            assert first in (None, seed)
+        with EvidenceStore.open(tmp_path / name) as store:
+            assert store.seed() == seed
+            assert store.seed(9) == 9
+            assert store.seed() == seed
 
 
 def test_chunks_may_come_in_any_order() -> None:

@@ -60,11 +60,20 @@ def test_chunk_is_the_same_on_every_call() -> None:
         assert getattr(first, name).tobytes() == getattr(second, name).tobytes()
 
 
-def test_streams_and_seeds_and_runs_draw_different_samples() -> None:
+def test_streams_and_seeds_and_subjects_draw_different_samples() -> None:
     other_seed = run_of(PROPOSAL, NODES, chunk_size=BLOCK + 905, seed=8)
-    other_nodes = run_of(PROPOSAL, NODES[:2], chunk_size=BLOCK + 905, seed=2**100 + 7)
-    sums = [run_chunk(PROPOSAL, run, s).sums[0] for run in (RUN, other_seed, other_nodes) for s in (0, 1, 2**32)]
+    other_subject = RUN.model_copy(update={"subject": "another"})
+    sums = [run_chunk(PROPOSAL, run, s).sums[0] for run in (RUN, other_seed, other_subject) for s in (0, 1, 2**32)]
     assert len(set(sums)) == len(sums)
+
+
+def test_nothing_but_the_seed_and_the_subject_gives_fresh_samples() -> None:
+    """Else whoever does not like a bound moves a fraction by 1e-9 and draws again under the same seed."""
+    expected = stream_generator(RUN, 5).random(4).tobytes()
+    for name in CHANGES:
+        changed = RUN.model_copy(update={name: CHANGES[name]})
+        same = stream_generator(changed, 5).random(4).tobytes() == expected
+        assert same == (name not in ("seed", "subject")), name
 
 
 def test_statistics_are_those_of_the_samples() -> None:
@@ -245,7 +254,8 @@ Change = Callable[[], DominatingPair]
     "change",
     [
         lambda: ToyPair(noise_multiplier=np.nextafter(2.0, 3.0), matrix=MATRIX),
-        lambda: ToyPair(noise_multiplier=2.0, matrix=MATRIX * 1.0001),
+        lambda: ToyPair(noise_multiplier=2.0, matrix=MATRIX * (1.0 + 3e-8)),
+        lambda: ToyPair(noise_multiplier=2.0, matrix=np.nextafter(MATRIX, 2.0)),
         lambda: ToyPair(noise_multiplier=2.0, matrix=MATRIX.reshape(-1)),
         lambda: ToyPair(noise_multiplier=2.0, matrix=MATRIX[:, :1]),
         lambda: ToyPair(noise_multiplier=2.0, matrix=np.asfortranarray([[1.0, 0.25], [0.0, 1.0]])),
@@ -257,7 +267,6 @@ def test_fingerprint_tells_pairs_apart(change: Change) -> None:
     assert fingerprint(FAMILY, change()) != fingerprint(FAMILY, ToyPair(noise_multiplier=2.0, matrix=MATRIX))
 
 
-def test_fingerprint_ignores_the_last_digits_of_arrays_and_their_layout() -> None:
+def test_fingerprint_ignores_the_layout_of_arrays() -> None:
     base = fingerprint(FAMILY, ToyPair(noise_multiplier=2.0, matrix=MATRIX))
-    assert base == fingerprint(FAMILY, ToyPair(noise_multiplier=2.0, matrix=MATRIX * (1 + 1e-12)))
     assert base == fingerprint(FAMILY, ToyPair(noise_multiplier=2.0, matrix=np.asfortranarray(MATRIX)))

@@ -26,7 +26,7 @@ from hockeystick.evidence.rows import (
     short,
 )
 from hockeystick.files import check_writable
-from hockeystick.samples import Chunk, Ledger, Run
+from hockeystick.samples import Chunk, Ledger, Run, fresh_seed
 
 PATIENCE = 30.0
 """Seconds that one program waits while another one writes."""
@@ -148,10 +148,33 @@ class EvidenceStore(Ledger):
         """The streams that are stored, behind gaps too."""
         return frozenset(self._streams(run.key))
 
-    def seed(self, subject: str) -> int | None:
-        """The seed of the oldest run about this pair."""
-        about = (summary.run for summary in self.runs() if summary.chunks)
-        return next((run.seed for run in about if run.subject == subject), None)
+    def seed(self, chosen: int | None = None) -> int:
+        """The chosen seed, else the oldest one of this store, else a fresh one, on the disk when this returns.
+
+        So an interrupted command that is given again makes the same choices, whether or not it had stored a chunk.
+        """
+        kept = self._oldest_seed()
+        if kept is None:
+            with self._transaction():
+                kept = self._oldest_seed()  # another program may have been faster
+                if kept is None:
+                    kept = fresh_seed() if chosen is None else chosen
+                    self._keep_seed((str(kept), _now()))
+        return kept if chosen is None else chosen
+
+    def _oldest_seed(self) -> int | None:
+        with _our_words(self._name):
+            row = self._connection.execute("SELECT seed FROM seeds ORDER BY created_at, seed LIMIT 1").fetchone()
+        if row is not None and not str(row[0]).isdecimal():
+            raise EvidenceError(f"The {self._name} is damaged: its seed is not a number.")
+        return None if row is None else int(row[0]) % (1 << 128)
+
+    def _keep_seed(self, described: Row) -> None:
+        self._connection.execute(
+            "INSERT INTO seeds (seed, created_at) VALUES (?, ?) ON CONFLICT (seed) DO UPDATE "
+            "SET created_at = min(created_at, excluded.created_at)",
+            described,
+        )
 
     def chunk(self, run: Run, stream: int) -> Chunk:
         """One stored chunk; raises InvalidInputError where there is none."""
@@ -178,7 +201,7 @@ class EvidenceStore(Ledger):
     def merge(self, *others: str | Path) -> int:
         """Take in the chunks of other stores, all of them or, after an error, none: the union of sets.
 
-        Merging is idempotent, and the order does not matter. The descriptions of runs merge too (the oldest stays).
+        Merging is idempotent, and the order does not matter. Descriptions and seeds merge too: the oldest counts.
         Memory does not depend on the sizes.
 
         Returns: how many chunks were new.
@@ -190,6 +213,8 @@ class EvidenceStore(Ledger):
         with self._transaction():
             for path in others:
                 with EvidenceStore.open(path, read_only=True) as other:
+                    for described in other._connection.execute("SELECT seed, created_at FROM seeds").fetchall():
+                        self._keep_seed(described)
                     for summary in other.runs():
                         added += self._merge_run(other, summary)
         return added

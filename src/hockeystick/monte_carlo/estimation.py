@@ -26,7 +26,7 @@ from hockeystick.monte_carlo.families import family_of
 from hockeystick.monte_carlo.pilots import (
     Choice,
     Pilot,
-    draw_pilot,
+    Pilots,
     rank,
     search_epsilon,
     steepness,
@@ -38,7 +38,7 @@ from hockeystick.monte_carlo.runs import MARGIN, fingerprint, in_this_process
 from hockeystick.monte_carlo.statistics import Tally, profiles_of
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.samples import Chunk, Node, Run
-from hockeystick.settings import MonteCarlo, fresh_seed
+from hockeystick.settings import MonteCarlo
 from hockeystick.types import Direction, Side
 
 ATTEMPT_SHARES = (0.75, 0.1875, 0.0625)
@@ -107,10 +107,8 @@ class Estimation:
     def __post_init__(self) -> None:
         self.family: Family = family_of(self.pair)
         self.subject = fingerprint(self.family, self.pair)
-        seed = self.options.seed if self.options.seed is not None else self.options.ledger.seed(self.subject)
-        self.seed = fresh_seed() if seed is None else seed
-        words = (self.seed, int(self.subject, 16), 1)
-        self.pilots = np.random.Generator(np.random.SFC64(np.random.SeedSequence(words)))
+        self.seed = self.options.ledger.seed(self.options.seed)
+        self.pilots = Pilots(self.seed, self.subject, self.deadline)
 
     def profiles(self, side: Side) -> dict[Direction, Profile]:
         """The bounds of this side; where the failure probability is part of delta, it is in them."""
@@ -133,7 +131,9 @@ class Estimation:
         assert self.question.epsilon is not None
         epsilon = self.question.epsilon
         proposals = self.family.propose(self.pair, Direction.REMOVE, epsilon)[:ESTIMATING]
-        return max(draw_pilot(proposal, self.pilots, self.deadline).mean(epsilon) for proposal in proposals)
+        return max(
+            self.pilots.draw(proposal, f"estimate {place}").mean(epsilon) for place, proposal in enumerate(proposals)
+        )
 
     def sample(self) -> None:
         """Draw what the question needs; stops early, with the bounds so far, when the time is over."""
@@ -196,12 +196,12 @@ class Estimation:
             return self.family.propose(self.pair, direction, epsilon)
 
         highest = unamplified_epsilon(self.pair, self.question.delta)
-        return self.aim_at(direction, search_epsilon(propose, self.question.delta, highest, self.pilots, self.deadline))
+        return self.aim_at(direction, search_epsilon(propose, self.question.delta, highest, self.pilots))
 
     def aim_at(self, direction: Direction, epsilon: float) -> Aim:
         """What pilots see of one direction at an epsilon."""
         proposals = self.family.propose(self.pair, direction, epsilon)
-        choices = rank(proposals, epsilon, 0.5 * self.options.ratio, self.failure(0), self.pilots, self.deadline)
+        choices = rank(proposals, epsilon, 0.5 * self.options.ratio, self.failure(0), self.pilots)
         best = choices[0].pilot
         return Aim(direction, epsilon, best.mean(epsilon), steepness(best, epsilon), choices)
 

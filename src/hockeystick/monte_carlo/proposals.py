@@ -16,6 +16,14 @@ from hockeystick.types import Direction, Side
 Array = NDArray[np.float64]
 
 
+def rounded(parameter: float) -> float:
+    """A parameter to three significant digits, as all that are proposed have them.
+
+    A finer one hardly makes a better proposal, but gives whoever wants another bound from the same seed more to try.
+    """
+    return float(f"{parameter:.2e}")
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Proposal(ABC):
     """A distribution R to draw from, for one direction of one pair.
@@ -43,7 +51,10 @@ class Proposal(ABC):
     @property
     @abstractmethod
     def parameters(self) -> dict[str, float]:
-        """What the family needs beside the pair, the direction and the name to build the same proposal again."""
+        """What the family needs beside the pair, the direction and the name to build the same proposal again.
+
+        Where the family proposes it, each is :func:`rounded`.
+        """
 
     @property
     @abstractmethod
@@ -82,8 +93,8 @@ class Family:
             naive one (w = 1, M = 1) last. Deterministic: no sampling, no clock.
         build: the proposal with this name and these parameters, for verification and for other machines; raises
             InvalidInputError for what propose would not give.
-        fingerprint: numbers that determine the pair (Gram matrix, columns, rates ...): arrays and scalars; hashed in
-            single precision, so that another machine's rounding does not matter.
+        fingerprint: numbers that determine the pair (Gram matrix, columns, rates ...): arrays and scalars, hashed
+            bit by bit.
         known_upper: a cheap deterministic upper bound on one direction, or None; it may spare its sampling. Raises
             BudgetExceededError when the deadline's time is over.
         refusal: why a pair of this type cannot be sampled for a side, or None.

@@ -23,20 +23,28 @@ MARGIN = 1e-6
 
 
 def fingerprint(family: Family, pair: DominatingPair) -> str:
-    """SHA-256 over the type of the pair, its noise and what else determines it, arrays in single precision."""
+    """SHA-256 over the type of the pair, its noise and what else determines it, every bit of its arrays included.
+
+    So evidence is about the matrix of the machine that drew it: where an optimiser or a matrix product rounds
+    differently elsewhere, the pair is another one there.
+    """
     digest = hashlib.sha256(f"{type(pair).__name__} {pair.noise_multiplier!r}".encode())
     for part in family.fingerprint(pair):
         array = np.asarray(part)
-        single = array.astype(np.float32) if array.dtype.kind == "f" and array.ndim else array
-        digest.update(f"{array.dtype.kind}{array.shape}".encode())
-        digest.update(np.ascontiguousarray(single).tobytes())
+        digest.update(f"{array.dtype.str}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
 
 
+def generator(seed: int, subject: str, purpose: str) -> np.random.Generator:
+    """A generator that follows from the seed, the subject and the purpose; independent for different ones."""
+    digest = hashlib.sha256(f"{purpose}, {seed}, {subject}".encode()).digest()
+    return np.random.Generator(np.random.SFC64(np.random.SeedSequence(int.from_bytes(digest))))
+
+
 def stream_generator(run: Run, stream: int) -> np.random.Generator:
-    """The generator of one chunk: independent for different runs, seeds and streams."""
-    words = (run.seed, int(run.key, 16), stream)
-    return np.random.Generator(np.random.SFC64(np.random.SeedSequence(words)))
+    """The generator of one chunk. Runs with the same seed and subject share it, however else they differ."""
+    return generator(run.seed, run.subject, f"stream {stream}")
 
 
 def run_chunk(proposal: Proposal, run: Run, stream: int) -> Chunk:

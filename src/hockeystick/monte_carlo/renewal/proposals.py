@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from hockeystick.errors import InvalidInputError, shortened
-from hockeystick.monte_carlo.proposals import Array, Proposal
+from hockeystick.monte_carlo.proposals import Array, Proposal, rounded
 from hockeystick.monte_carlo.renewal.proposal_kernels import (
     LARGEST_EXPONENT,
     LARGEST_SPREAD,
@@ -290,9 +290,9 @@ def _order_proposal(pair: RenewalMixture, order: int, share: float, epsilon: flo
         order=order,
         separation=separation,
         share=share,
-        rate=density / (1.0 - density * (pair.min_sep - 1)),
+        rate=rounded(density / (1.0 - density * (pair.min_sep - 1))),
         shift=float(np.clip(np.round(2.0 * _shift(pair, epsilon, hits)) / 2.0, 1.5, FARTHEST)),
-        far=hits / (hits + others),
+        far=min(rounded(hits / (hits + others)), 0.999),
     )
 
 

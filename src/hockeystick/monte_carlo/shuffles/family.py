@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.monte_carlo.proposals import Array, Family, Proposal
+from hockeystick.monte_carlo.proposals import Array, Family, Proposal, rounded
 from hockeystick.monte_carlo.shuffles.kernels import draw_epochs
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL, bounded_exp, largest_of_power, log_factor
 from hockeystick.pairs.shuffled_batches import ShuffledBatches
@@ -19,7 +19,7 @@ WITH, WITHOUT = 2.0, 1.0
 SECONDS_PER_BIN = 2.5e-8
 MAX_STRENGTH = 1e4
 """Largest strength that is taken from outside."""
-BETAS = np.round(np.geomspace(1e-2, 1e3, 501), 4)
+BETAS = np.array([rounded(beta) for beta in np.geomspace(1e-2, 1e3, 501)])
 """Strengths of the proposals that are tried."""
 
 
@@ -164,7 +164,10 @@ def propose(pair: ShuffledBatches, direction: Direction, epsilon: float) -> Sequ
         one = replace(pair, epochs=1)
         trials = (FartherShuffle(direction=direction, pair=one, strength=float(beta), share=1.0) for beta in BETAS)
         strength = min(trials, key=lambda proposal: proposal.largest(epsilon)).strength
-        return (FartherShuffle(direction=direction, pair=pair, strength=strength, share=1.0 / pair.epochs), naive)
+        return (
+            FartherShuffle(direction=direction, pair=pair, strength=strength, share=rounded(1.0 / pair.epochs)),
+            naive,
+        )
     strength = float(min(BETAS, key=lambda beta: log_largest_lower(pair, float(beta), epsilon)))
     tilted = LowerShuffle(direction=direction, pair=pair, strength=strength)
     return (tilted, naive) if tilted.largest(epsilon) < 1.0 else (naive,)

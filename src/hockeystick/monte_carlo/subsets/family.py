@@ -13,7 +13,7 @@ from hockeystick.accountants import split_noise
 from hockeystick.bounds import Profile
 from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError
-from hockeystick.monte_carlo.proposals import Family, Proposal
+from hockeystick.monte_carlo.proposals import Family, Proposal, rounded
 from hockeystick.monte_carlo.subsets.count_kernels import log_chances
 from hockeystick.monte_carlo.subsets.participations import Participations, participations
 from hockeystick.monte_carlo.subsets.proposals import (
@@ -52,7 +52,7 @@ MAX_TILTED_EXPONENT = 660.0
 """Of a sample of a proposal: times the largest running weight of the recursion it stays in the range of doubles."""
 MAX_BETA = 1e4
 """Largest strength that is taken from outside."""
-BETAS = np.round(np.geomspace(1e-2, 1e3, 501), 4)
+BETAS = np.array([rounded(beta) for beta in np.geomspace(1e-2, 1e3, 501)])
 """Strengths of the mean proposal that are tried."""
 
 
