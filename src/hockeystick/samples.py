@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from hockeystick.errors import InvalidInputError
 from hockeystick.spec import Spec
 from hockeystick.types import Direction, Side
 
@@ -23,6 +24,10 @@ KERNELS = 2
 """Version of everything that turns a seed into statistics; raise it when any kernel draws or rounds differently."""
 LARGEST_CHUNK = 1 << 20
 
+REFUTED = 1e-6
+"""A value this much above its proved largest one, relatively, is no rounding error."""
+ROOM, TINY = 1e-8, 1e-290
+"""Relative and absolute room for the rounding of the sums of a chunk."""
 SEED_BITS = 64
 """Of a fresh seed."""
 
@@ -41,15 +46,15 @@ class Node(Spec):
         side: which bound on the mean this is for.
         epsilon: where the profile is bounded. The samples are read at ``epsilon`` moved by the proposal's loss error to
             the safe side.
-        theta: the fraction that is bet; below 1 / largest for an upper bound.
-        largest: M of the proposal at this epsilon, with room for rounding.
+        theta: the fraction that is bet; below 1 / weight_bound for an upper bound.
+        weight_bound: M of the proposal at this epsilon, with room for rounding.
         failure: the probability with which the bound may fail.
     """
 
     side: Side
     epsilon: Annotated[float, Field(ge=0.0, le=700.0)]
     theta: Annotated[float, Field(gt=0.0)]
-    largest: Annotated[float, Field(gt=0.0)]
+    weight_bound: Annotated[float, Field(gt=0.0)]
     failure: Annotated[float, Field(gt=0.0, lt=1.0)]
 
 
@@ -105,6 +110,37 @@ class Chunk:
     counts: NDArray[np.int64]
 
 
+def misfit(run: Run, chunk: Chunk) -> str | None:
+    """Why a chunk cannot be one of this run, in half a sentence; None when it can.
+
+    ``log(1 -+ theta y)`` is concave, so given ``sum Y`` of N samples in [0, M] the sum of logs lies between the chord,
+    ``(sum Y / M) log(1 -+ theta M)``, and Jensen's bound, ``N log(1 -+ theta sum Y / N)``: no other sample gives them.
+    """
+    nodes, hit = (len(run.nodes),), chunk.counts.size
+    if chunk.samples != run.chunk_size:
+        return f"it has {chunk.samples} samples and the run's chunks have {run.chunk_size}"
+    if chunk.sums.shape != nodes or chunk.logs.shape != nodes:
+        return f"it does not have one statistic for each of the run's {nodes[0]} nodes"
+    counted = bool(((chunk.counts >= 1) & (chunk.counts <= chunk.samples)).all())
+    if chunk.cells.shape != (hit, 2) or not counted or int(chunk.counts.sum()) > chunk.samples:
+        return "its cells do not have one count each, at least 1 and together at most the number of samples"
+    if not (np.isfinite(chunk.sums).all() and np.isfinite(chunk.logs).all() and 0.0 <= chunk.largest < np.inf):
+        return "its statistics are not finite"
+    if chunk.largest > 1.0 + REFUTED:
+        return (
+            f"it has a value {chunk.largest:g} times its proved largest one, so the samples of the proposal "
+            f"{run.proposal!r} prove nothing; please report it"
+        )
+    bounds = np.array([node.weight_bound for node in run.nodes])
+    bets = np.array([-node.theta if node.side is Side.UPPER else node.theta for node in run.nodes])
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        chord = chunk.sums / bounds * np.log1p(np.maximum(bets * bounds, -1.0))
+        middle = chunk.samples * np.log1p(np.maximum(bets * chunk.sums / chunk.samples, -1.0))
+    possible = (chunk.sums >= 0.0) & (chunk.sums <= chunk.samples * bounds * (1.0 + ROOM))
+    possible &= (chunk.logs >= chord - ROOM * np.abs(chord) - TINY) & (chunk.logs <= middle + ROOM * abs(middle) + TINY)
+    return None if possible.all() else "no samples have its sums and logs"
+
+
 class Ledger(Protocol):
     """Keeps the chunks of runs. One transaction a chunk; a chunk that is there already is not counted twice."""
 
@@ -140,7 +176,10 @@ class MemoryLedger:
         return frozenset(self._chunks.get(run.key, {}))
 
     def add(self, run: Run, chunk: Chunk) -> None:
-        """Keep one chunk; the first one of a stream stays."""
+        """Keep one chunk; the first one of a stream stays. Raises InvalidInputError for one that cannot be."""
+        reason = misfit(run, chunk)
+        if reason is not None:
+            raise InvalidInputError(f"The chunk {chunk.stream} is not one of the run {run.key[:12]}: {reason}.")
         bare = replace(chunk, cells=chunk.cells[:0], counts=chunk.counts[:0])
         self._chunks.setdefault(run.key, {}).setdefault(chunk.stream, bare)
 

@@ -39,7 +39,7 @@ class Toy(Proposal):
     def cost(self) -> float:
         return 1e-7
 
-    def largest(self, epsilon: float) -> float:
+    def weight_bound(self, epsilon: float) -> float:
         return 1.0
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
@@ -73,7 +73,7 @@ def family(cli: Any, monkeypatch: pytest.MonkeyPatch) -> Family:
 
 def run_of(family: Family, direction: Direction = Direction.REMOVE, seed: int = 1) -> Run:
     pair = dominating_pair(mechanism())
-    node = Node(side=Side.UPPER, epsilon=1.0, theta=0.5, largest=1.0 + 1e-6, failure=1e-6)
+    node = Node(side=Side.UPPER, epsilon=1.0, theta=0.5, weight_bound=1.0 + 1e-6, failure=1e-6)
     return Run(
         subject=fingerprint(family, pair),
         direction=direction,

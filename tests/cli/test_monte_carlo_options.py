@@ -189,7 +189,7 @@ RUN = ("monte_carlo", "runs", 0, "run")
         (setting(*RUN, "parameters", to={}), "'parameters' field"),
         (setting(*RUN, "kernels", to=99), "'monte_carlo.runs.kernels' field says 99"),
         (setting(*RUN, "subject", to="ab"), "'monte_carlo.runs.subject'"),
-        (setting(*RUN, "nodes", 0, "largest", to=1e-9), "but the proved value is"),
+        (setting(*RUN, "nodes", 0, "weight_bound", to=1e-9), "but the proved value is"),
         (setting(*RUN, "nodes", 0, "theta", to=1e9), "'theta' field"),
         (lambda content: content["monte_carlo"]["runs"].append(content["monte_carlo"]["runs"][0]), "names a run twice"),
         (setting("epsilon", "lower", to=None), ""),

@@ -38,7 +38,7 @@ class Toy(Proposal):
     def cost(self) -> float:
         return 1e-7
 
-    def largest(self, epsilon: float) -> float:
+    def weight_bound(self, epsilon: float) -> float:
         return 1.0
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
@@ -54,7 +54,8 @@ def toy_run(seed: int = 7, chunk_size: int = 256, subject: str = "toy") -> Run:
         proposal=Toy.name,
         parameters=Toy(direction=Direction.REMOVE).parameters,
         nodes=tuple(
-            Node(side=side, epsilon=epsilon, theta=0.3, largest=1.0 + 1e-6, failure=1e-3) for side, epsilon in places
+            Node(side=side, epsilon=epsilon, theta=0.3, weight_bound=1.0 + 1e-6, failure=1e-3)
+            for side, epsilon in places
         ),
         chunk_size=chunk_size,
         seed=seed,

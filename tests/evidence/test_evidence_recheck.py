@@ -122,7 +122,7 @@ class UpperToy(Toy):
         (RUN.model_copy(update={"kernels": 0}), TOY, "kernels 0"),
         (RUN, Toy(direction=Direction.ADD), "proposal that its pair does not give"),
         (RUN, Toy(direction=Direction.REMOVE, mean=0.6), "proposal that its pair does not give"),
-        (RUN.model_copy(update={"nodes": (node(largest=0.9),)}), TOY, "largest"),
+        (RUN.model_copy(update={"nodes": (node(weight_bound=0.9),)}), TOY, "weight_bound"),
         (RUN.model_copy(update={"nodes": (node(theta=1.0),)}), TOY, "theta"),
         (RUN, UpperToy(direction=Direction.REMOVE), "lower"),
     ],

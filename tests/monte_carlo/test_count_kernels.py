@@ -200,7 +200,7 @@ def test_no_output_has_more_than_the_largest_value(order: int, reach: int, cap: 
     density = (1.0 - SHARE) * ratio + share * near / norm(powers) + (SHARE - share) * far / norm(chances)
     values = ratio / density * np.maximum(1.0 - np.exp(epsilon) / ratio, 0.0)
     proposal = CountSubsets(direction=Direction.REMOVE, pair=pair, order=order, reach=reach, cap=cap)
-    assert 0.2 < values.max() / proposal.largest(epsilon) <= 1.0
+    assert 0.2 < values.max() / proposal.weight_bound(epsilon) <= 1.0
 
 
 @settings(max_examples=40, deadline=None)

@@ -236,7 +236,7 @@ def test_what_does_not_close_in_time_is_wide_and_says_so() -> None:
 
 
 def test_a_refuted_largest_value_stops_everything() -> None:
-    node = Node(side=Side.UPPER, epsilon=1.0, theta=0.1, largest=1.0, failure=0.1)
+    node = Node(side=Side.UPPER, epsilon=1.0, theta=0.1, weight_bound=1.0, failure=0.1)
     run = Run(
         subject="", direction=Direction.REMOVE, proposal="naive", parameters={}, nodes=(node,), chunk_size=1, seed=0
     )
@@ -275,7 +275,7 @@ def test_nodes_in_a_fixed_order_stop_at_the_first_failure() -> None:
 
 def test_what_the_nodes_of_several_runs_spend() -> None:
     def run(direction: Direction, *nodes: tuple[Side, float, float]) -> Run:
-        made = tuple(Node(side=s, epsilon=e, theta=0.1, largest=1.0, failure=f) for s, e, f in nodes)
+        made = tuple(Node(side=s, epsilon=e, theta=0.1, weight_bound=1.0, failure=f) for s, e, f in nodes)
         return Run(subject="", direction=direction, proposal="naive", parameters={}, nodes=made, chunk_size=1, seed=0)
 
     first = run(Direction.REMOVE, (Side.UPPER, 1.0, 0.01), (Side.UPPER, 1.0, 0.01), (Side.UPPER, 2.0, 0.02))

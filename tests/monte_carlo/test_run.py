@@ -50,7 +50,7 @@ def drawn(run: Run, stream: int) -> tuple[Array, Array]:
 def value(log_weight: float, loss: float, one: Node, error: float = 1e-9) -> float:
     """Y of one sample at one node, moved to the node's side."""
     sign = 1 if one.side is Side.UPPER else -1
-    return min(exp(log_weight + sign * error) * max(1 - exp(one.epsilon - sign * error - loss), 0.0), one.largest)
+    return min(exp(log_weight + sign * error) * max(1 - exp(one.epsilon - sign * error - loss), 0.0), one.weight_bound)
 
 
 def test_chunk_is_the_same_on_every_call() -> None:
@@ -85,7 +85,9 @@ def test_statistics_are_those_of_the_samples() -> None:
         sign = -1 if one.side is Side.UPPER else 1
         assert chunk.sums[j] == pytest.approx(sum(values), rel=1e-9)
         assert chunk.logs[j] == pytest.approx(sum(log1p(sign * one.theta * v) for v in values), rel=1e-9)
-    largest = max(value(w, x, one, 0.0) / one.largest for w, x in zip(weights, losses, strict=True) for one in NODES)
+    largest = max(
+        value(w, x, one, 0.0) / one.weight_bound for w, x in zip(weights, losses, strict=True) for one in NODES
+    )
     assert chunk.largest == pytest.approx(largest, rel=1e-8)
     assert 0.5 < chunk.largest <= 1.0
 
@@ -115,7 +117,7 @@ def test_values_are_moved_to_the_side_of_their_bound() -> None:
     for j, one in enumerate(NODES):
         values = [value(weight, loss, one, 0.1) for weight, loss in zip(weights, losses, strict=True)]
         assert moved.sums[j] == pytest.approx(sum(values), rel=1e-9)
-        assert max(values) <= one.largest
+        assert max(values) <= one.weight_bound
 
 
 def test_what_is_not_a_number_counts_as_the_worst_on_either_side() -> None:
@@ -125,8 +127,8 @@ def test_what_is_not_a_number_counts_as_the_worst_on_either_side() -> None:
     for j, one in enumerate(NODES):
         known = value(-1.0, 3.0, one)
         if one.side is Side.UPPER:
-            assert chunk.sums[j] == pytest.approx(known + 3 * one.largest)
-            assert chunk.logs[j] == pytest.approx(log1p(-one.theta * known) + 3 * log1p(-one.theta * one.largest))
+            assert chunk.sums[j] == pytest.approx(known + 3 * one.weight_bound)
+            assert chunk.logs[j] == pytest.approx(log1p(-one.theta * known) + 3 * log1p(-one.theta * one.weight_bound))
         else:
             assert chunk.sums[j] == pytest.approx(known)
             assert chunk.logs[j] == pytest.approx(log1p(one.theta * known))
@@ -142,11 +144,11 @@ def test_extreme_samples_stay_in_the_outermost_cells() -> None:
     assert chunk.cells.tolist() == [[-CELL_LIMIT, 0], [-CELL_LIMIT, 2 * CELL], [0, edge], [edge, edge]]
     assert chunk.counts.tolist() == [1, 1, 1, 1]
     assert np.isfinite(chunk.logs).all()
-    assert (chunk.sums <= 6 * np.array([one.largest for one in NODES])).all()
+    assert (chunk.sums <= 6 * np.array([one.weight_bound for one in NODES])).all()
 
 
 def test_a_value_above_its_proved_largest_shows() -> None:
-    wrong = NODES[0].model_copy(update={"largest": NODES[0].largest / 3, "theta": NODES[0].theta})
+    wrong = NODES[0].model_copy(update={"weight_bound": NODES[0].weight_bound / 3, "theta": NODES[0].theta})
     chunk = run_chunk(PROPOSAL, run_of(PROPOSAL, (wrong,), chunk_size=20_000), 0)
     assert chunk.largest > 2.5
 
@@ -158,7 +160,7 @@ def test_mean_is_the_profile() -> None:
         chunk = run_chunk(proposal, run_of(proposal, nodes, chunk_size=200_000), 0)
         for one, found in zip(nodes, chunk.sums, strict=True):
             delta = exact_delta(0.5, one.epsilon)
-            assert abs(found / 200_000 - delta) < 6 * (one.largest * delta / 200_000) ** 0.5 + 1e-8
+            assert abs(found / 200_000 - delta) < 6 * (one.weight_bound * delta / 200_000) ** 0.5 + 1e-8
 
 
 def test_a_tally_adds_in_the_order_of_the_streams() -> None:
@@ -190,7 +192,7 @@ NODE_CHANGES: dict[str, object] = {
     "side": Side.LOWER,
     "epsilon": np.nextafter(1.0, 2.0),
     "theta": 0.1,
-    "largest": 0.9,
+    "weight_bound": 0.9,
     "failure": 0.04,
 }
 
@@ -216,7 +218,7 @@ def test_key_survives_storage_and_the_order_of_parameters() -> None:
 
 @pytest.mark.parametrize(
     ("name", "wrong"),
-    [("epsilon", -0.1), ("epsilon", 701.0), ("theta", 0.0), ("largest", inf), ("failure", 1.0), ("failure", nan)],
+    [("epsilon", -0.1), ("epsilon", 701.0), ("theta", 0.0), ("weight_bound", inf), ("failure", 1.0), ("failure", nan)],
 )
 def test_node_refuses(name: str, wrong: float) -> None:
     with pytest.raises(InvalidInputError, match=name):

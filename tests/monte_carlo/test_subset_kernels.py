@@ -126,7 +126,7 @@ def interval(proposal: Proposal, epsilon: float, samples: int, seed: int = 1) ->
     log_weights, losses = np.empty(samples), np.empty(samples)
     proposal.draw(np.random.Generator(np.random.SFC64(seed)), log_weights, losses)
     values = np.exp(log_weights) * np.maximum(-np.expm1(epsilon - losses), 0.0)
-    largest = proposal.largest(epsilon)
+    largest = proposal.weight_bound(epsilon)
     spread = sqrt(2.0 * values.var(ddof=1) * log(4.0 / FAILURE) / samples)
     width = spread + 7.0 * largest * log(4.0 / FAILURE) / (3.0 * (samples - 1))
     return float(values.mean()), width, float(values.max()) / largest
@@ -180,7 +180,7 @@ def test_without_correlation_it_is_the_exact_law(
     lower = direct.ACCOUNTANT.bound(exact, Side.LOWER).profiles[Direction.REMOVE](epsilon)
     assert upper < 1.01 * lower
     pair = SubsetMixture(noise_multiplier=sigma, matrix=ToeplitzMatrix(np.ones(1), steps), sampling_prob=prob)
-    proposal = min(FAMILY.propose(pair, Direction.REMOVE, epsilon), key=lambda proposal: proposal.largest(epsilon))
+    proposal = min(FAMILY.propose(pair, Direction.REMOVE, epsilon), key=lambda proposal: proposal.weight_bound(epsilon))
     assert proposal.name == "counts"
     found, width, worst = interval(proposal, epsilon, 50_000)
     assert lower - width <= found <= upper + width

@@ -97,9 +97,9 @@ def test_evidence_that_its_seed_does_not_give_is_refused(stored: tuple[Certifica
 
 
 FORGERIES: dict[str, tuple[Callable[[Certificate], Certificate], str]] = {
-    "largest understated": (
-        lambda c: with_nodes(c, Side.UPPER, largest=0.5),
-        "'largest' field",
+    "weight bound understated": (
+        lambda c: with_nodes(c, Side.UPPER, weight_bound=0.5),
+        "'weight_bound' field",
     ),
     "bets above what is proved": (lambda c: with_nodes(c, Side.UPPER, theta=1e6), "'theta' field"),
     "failure probabilities raised": (

@@ -271,8 +271,8 @@ def _run_text(run: dict[str, Any]) -> str:
         f"  stored        {run['stored']} by hockeystick {run['hockeystick_version']}",
         f"  largest seen  {run['largest_seen']:.6g} of what is proved",
     ]
-    columns = ("side", "epsilon", "theta", "largest", "failure", "sum", "sum_of_logs")
-    rows: list[Sequence[str]] = [("side", "epsilon", "theta", "largest", "failure", "sum of Y", "sum of logs")]
+    columns = ("side", "epsilon", "theta", "weight_bound", "failure", "sum", "sum_of_logs")
+    rows: list[Sequence[str]] = [("side", "epsilon", "theta", "weight bound", "failure", "sum of Y", "sum of logs")]
     rows += [tuple(_cell(node[column]) for column in columns) for node in run["nodes"]]
     return "\n".join([*lines, *(f"  {line}" for line in _table(rows).split("\n"))])
 

@@ -92,20 +92,6 @@ def _chunk(stream: int, samples: int, sums: bytes, logs: bytes, largest: bytes, 
     )
 
 
-def misfit(run: Run, chunk: Chunk) -> str | None:
-    """Why a chunk cannot be one of this run, in half a sentence; None when it can."""
-    nodes = (len(run.nodes),)
-    hit = chunk.counts.size
-    if chunk.samples != run.chunk_size:
-        return f"it has {chunk.samples} samples and the run's chunks have {run.chunk_size}"
-    if chunk.sums.shape != nodes or chunk.logs.shape != nodes:
-        return f"it does not have one statistic for each of the run's {nodes[0]} nodes"
-    counted = bool(((chunk.counts >= 1) & (chunk.counts <= chunk.samples)).all())
-    if chunk.cells.shape != (hit, 2) or not counted or int(chunk.counts.sum()) > chunk.samples:
-        return "its cells do not have one count each, at least 1 and together at most the number of samples"
-    return None
-
-
 @dataclass(frozen=True)
 class RunSummary:
     """What a store has of one run.

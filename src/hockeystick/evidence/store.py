@@ -20,13 +20,12 @@ from hockeystick.evidence.rows import (
     check_run_content,
     chunk_digest,
     chunk_row,
-    misfit,
     read_chunk,
     run_content,
     short,
 )
 from hockeystick.files import check_writable
-from hockeystick.samples import Chunk, Ledger, Run, fresh_seed
+from hockeystick.samples import Chunk, Ledger, Run, fresh_seed, misfit
 
 PATIENCE = 30.0
 """Seconds that one program waits while another one writes."""
@@ -140,7 +139,7 @@ class EvidenceStore(Ledger):
     def chunks(self, run: Run, first: int = 0) -> Iterator[Chunk]:
         """The stored chunks from stream ``first`` up to the first gap; one is in memory at a time."""
         key, stream = run.key, first
-        while (chunk := self._chunk_of(run, key, stream)) is not None:
+        while (chunk := self._possible(run, key, stream)) is not None:
             yield chunk
             stream += 1
 
@@ -178,7 +177,7 @@ class EvidenceStore(Ledger):
 
     def chunk(self, run: Run, stream: int) -> Chunk:
         """One stored chunk; raises InvalidInputError where there is none."""
-        found = self._chunk_of(run, run.key, stream)
+        found = self._possible(run, run.key, stream)
         if found is None:
             raise InvalidInputError(f"{self._where(run.key, stream)} is not stored.")
         return found
@@ -238,7 +237,7 @@ class EvidenceStore(Ledger):
         return gone
 
     def check(self) -> Health:
-        """Check every page of the file, and the digest of every row.
+        """Check every page of the file, the digest of every row, and that samples can have every chunk's statistics.
 
         Raises: EvidenceError naming the first damage.
         """
@@ -251,17 +250,18 @@ class EvidenceStore(Ledger):
         counted = 0
         summaries = self.runs()
         for summary in summaries:
+            run = _known(summary)
             for stream in self._streams(summary.key):
-                counted += self._stored(summary.key, stream) is not None
+                counted += self._possible(run, summary.key, stream) is not None
         gaps = {one.key: one.prefix for one in summaries if one.prefix < one.chunks}
         return Health(runs=len(summaries), chunks=counted, gaps=gaps)
 
     def _merge_run(self, other: "EvidenceStore", summary: RunSummary) -> int:
         described = (summary.key, summary.content, summary.label, summary.created_at, summary.code_version)
         self._keep_run(described)
-        added = 0
+        added, run = 0, _known(summary)
         for stream in other._streams(summary.key):
-            chunk = other._stored(summary.key, stream)
+            chunk = other._possible(run, summary.key, stream)
             added += chunk is not None and self._keep_chunk(summary.key, chunk, f"the {other._name}")
         return added
 
@@ -294,10 +294,10 @@ class EvidenceStore(Ledger):
             found = self._connection.execute("SELECT stream FROM chunks WHERE run = ? ORDER BY stream", (key,))
             return [int(stream) for (stream,) in found]
 
-    def _chunk_of(self, run: Run, key: str, stream: int) -> Chunk | None:
-        """A chunk that suits its run, or None where there is none."""
+    def _possible(self, run: Run | None, key: str, stream: int) -> Chunk | None:
+        """A chunk that suits its run, where this version knows the run; None where there is no chunk."""
         found = self._stored(key, stream)
-        reason = None if found is None else misfit(run, found)
+        reason = None if found is None or run is None else misfit(run, found)
         if reason is not None:
             raise EvidenceError(f"{self._where(key, stream)} is damaged: {reason}.")
         return found
@@ -335,6 +335,13 @@ class EvidenceStore(Ledger):
             finally:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
+
+
+def _known(summary: RunSummary) -> Run | None:
+    """The run of a summary; None where another version of hockeystick described it."""
+    with suppress(EvidenceError):
+        return summary.run
+    return None
 
 
 def _path_text(path: str | Path) -> str:

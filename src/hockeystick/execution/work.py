@@ -134,8 +134,8 @@ class StoppableProposal(Proposal):
     def loss_error(self) -> float:
         return self.proposal.loss_error
 
-    def largest(self, epsilon: float) -> float:
-        return self.proposal.largest(epsilon)
+    def weight_bound(self, epsilon: float) -> float:
+        return self.proposal.weight_bound(epsilon)
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
         self.wanted.check()

@@ -132,7 +132,7 @@ def _theta(run: Run, epsilon: float, side: Side, largest: float) -> float:
     if not nodes:
         raise InvalidInputError(f"The run must have a node for the {side.value} side. Got none instead.")
     nearest: Node = min(nodes, key=lambda node: abs(node.epsilon - epsilon))
-    share = nearest.theta * nearest.largest
+    share = nearest.theta * nearest.weight_bound
     return (min(share, LARGEST_BET) if side is Side.UPPER else share) / largest
 
 

@@ -53,6 +53,8 @@ CHUNK_SECONDS = 0.25
 CHUNK_SIZES = (64, 65536)
 GROWTH = 1.4
 """Each round draws until there are this many times as many chunks."""
+SMALLEST_BOUND = 1e-300
+"""Weight bounds below this are taken for it, so that fractions are finite."""
 LARGEST_FIRST = 32
 """Chunks of the first round at most."""
 FIRST_ROUND = 1 / 16
@@ -124,7 +126,7 @@ class Estimation:
         """All attempts, for a certificate."""
         runs = tuple(RunClaim(run=one.run, chunks=one.chunks) for one in self.tallies if one.chunks)
         failure = self.options.failure_probability
-        return MonteCarloClaim(statement=self.statement, failure_probability=failure, closed=self.closed, runs=runs)
+        return MonteCarloClaim(statement=self.statement, failure_probability=failure, runs=runs)
 
     def estimate(self) -> float:
         """Roughly the delta of the remove direction at the question's epsilon, by pilots alone: no bound."""
@@ -228,7 +230,7 @@ class Estimation:
             return choice.samples
         distance = min(max((1.0 - aim.delta / aim.goal) / SPARE, NARROWEST), WIDEST)
         values = choice.pilot.values(aim.epsilon) / aim.goal
-        over = max(choice.proposal.largest(aim.epsilon) / aim.goal, 1.0)
+        over = max(choice.proposal.weight_bound(aim.epsilon) / aim.goal, 1.0)
         needed = float(samples_needed(float(values @ values) / values.size, over, distance, self.failure(0)))
         return min(needed, choice.samples)
 
@@ -335,8 +337,8 @@ def _nodes(pilot: Pilot, side: Side, epsilon: float, planned: float, failure: fl
     """One node for each fraction at one epsilon."""
     proposal = pilot.proposal
     read = max(epsilon - proposal.loss_error, 0.0) if side is Side.UPPER else epsilon
-    largest = max(proposal.largest(read), 1e-300) * (1.0 + MARGIN)
-    values = np.minimum(pilot.values(epsilon), largest)
+    most = max(proposal.weight_bound(read), SMALLEST_BOUND) * (1.0 + MARGIN)
+    values = np.minimum(pilot.values(epsilon), most)
     for share in FRACTIONS:
-        theta = bet_from_pilot(side, values, largest, max(int(planned * share), 16), failure)
-        yield Node(side=side, epsilon=epsilon, theta=theta, largest=largest, failure=failure)
+        theta = bet_from_pilot(side, values, most, max(int(planned * share), 16), failure)
+        yield Node(side=side, epsilon=epsilon, theta=theta, weight_bound=most, failure=failure)

@@ -149,7 +149,7 @@ def rank(proposals: Sequence[Proposal], epsilon: float, width: float, failure: f
     drawn = [
         pilots.draw(proposal, f"rank {place}")
         for place, proposal in enumerate(candidates)
-        if proposal.largest(epsilon) < inf
+        if proposal.weight_bound(epsilon) < inf
     ]
     best = max((pilot.mean(epsilon) for pilot in drawn if pilot.effective(epsilon) >= ENOUGH), default=0.0)
     choices = []
@@ -159,7 +159,7 @@ def rank(proposals: Sequence[Proposal], epsilon: float, width: float, failure: f
         if mean <= 0.0 or variance == inf or pilot.mean(epsilon) < DISAGREEMENT * best:
             choices.append(Choice(pilot, inf))
             continue
-        over = max(pilot.proposal.largest(epsilon) / mean, 1.0)  # a pilot may overshoot
+        over = max(pilot.proposal.weight_bound(epsilon) / mean, 1.0)  # a pilot may overshoot
         choices.append(Choice(pilot, float(samples_needed(variance, over, width, failure))))
     return sorted(choices, key=lambda choice: choice.work)
 

@@ -31,9 +31,9 @@ class Proposal(ABC):
     Every sample comes with the privacy loss ``l`` of its output in this direction (``log X`` for remove, ``-log X``
     for add) and a log-weight ``log w``, such that with ``Y(epsilon) = w (1 - e^(epsilon - l))_+``
 
-        ``E_R Y(epsilon) = delta(epsilon)`` of this direction, and ``0 <= Y(epsilon) <= largest(epsilon)`` always.
+        ``E_R Y(epsilon) = delta(epsilon)`` of this direction, and ``0 <= Y(epsilon) <= weight_bound(epsilon)`` always.
 
-    Both are proved in docs/theory/monte-carlo; a bound is only as good as ``largest``. Where ``sides`` has one
+    Both are proved in docs/theory/monte-carlo; a bound is only as good as ``weight_bound``. Where ``sides`` has one
     side alone, the expectation is a bound of that side instead of the value.
 
     A proposal is picklable and depends on the pair, on ``parameters`` and on nothing else, so that anyone can draw its
@@ -72,7 +72,7 @@ class Proposal(ABC):
         return 1e-9
 
     @abstractmethod
-    def largest(self, epsilon: float) -> float:
+    def weight_bound(self, epsilon: float) -> float:
         """M: proved upper bound on Y(epsilon); finite or infinite, never below the truth."""
 
     @abstractmethod

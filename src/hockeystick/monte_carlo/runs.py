@@ -57,7 +57,7 @@ def run_chunk(proposal: Proposal, run: Run, stream: int) -> Chunk:
     # Weights are multiplied by this to cover their own rounding.
     scales = np.array([exp(proposal.loss_error if node.side is Side.UPPER else -proposal.loss_error) for node in nodes])
     signed = np.array([-node.theta if node.side is Side.UPPER else node.theta for node in nodes])
-    caps = np.array([node.largest for node in nodes])
+    caps = np.array([node.weight_bound for node in nodes])
     sums, logs = np.zeros(len(nodes)), np.zeros(len(nodes))
     largest, found = 0.0, []
     for first in range(0, run.chunk_size, BLOCK):

@@ -75,7 +75,7 @@ class NaiveShuffle(_ShuffleProposal):
         """None."""
         return {}
 
-    def largest(self, epsilon: float) -> float:
+    def weight_bound(self, epsilon: float) -> float:
         """1."""
         return 1.0
 
@@ -107,7 +107,7 @@ class FartherShuffle(_ShuffleProposal):
         """beta and the share."""
         return {"beta": self.strength, "share": self.share}
 
-    def largest(self, epsilon: float) -> float:
+    def weight_bound(self, epsilon: float) -> float:
         """``h(epsilon / E)^E s^s / (s + 1)^(s + 1)``, s the slope of ``-log h`` at ``epsilon / E``."""
         beta, variance = self.strength, self.pair.noise_multiplier**2
         return largest_of_power(epsilon, beta, beta * (beta + 1.0) / (2.0 * variance), self.share, self.pair.epochs)
@@ -134,7 +134,7 @@ class LowerShuffle(_ShuffleProposal):
         """beta."""
         return {"beta": self.strength}
 
-    def largest(self, epsilon: float) -> float:
+    def weight_bound(self, epsilon: float) -> float:
         """``exp(-beta (epsilon - 3 E / (2 sigma^2)) + E beta (beta - 2) / (2 T sigma^2))`` times the usual factor."""
         return bounded_exp(log_largest_lower(self.pair, self.strength, epsilon))
 
@@ -163,14 +163,14 @@ def propose(pair: ShuffledBatches, direction: Direction, epsilon: float) -> Sequ
     if direction is Direction.REMOVE:
         one = replace(pair, epochs=1)
         trials = (FartherShuffle(direction=direction, pair=one, strength=float(beta), share=1.0) for beta in BETAS)
-        strength = min(trials, key=lambda proposal: proposal.largest(epsilon)).strength
+        strength = min(trials, key=lambda proposal: proposal.weight_bound(epsilon)).strength
         return (
             FartherShuffle(direction=direction, pair=pair, strength=strength, share=rounded(1.0 / pair.epochs)),
             naive,
         )
     strength = float(min(BETAS, key=lambda beta: log_largest_lower(pair, float(beta), epsilon)))
     tilted = LowerShuffle(direction=direction, pair=pair, strength=strength)
-    return (tilted, naive) if tilted.largest(epsilon) < 1.0 else (naive,)
+    return (tilted, naive) if tilted.weight_bound(epsilon) < 1.0 else (naive,)
 
 
 def build(pair: ShuffledBatches, direction: Direction, name: str, parameters: Mapping[str, float]) -> Proposal:

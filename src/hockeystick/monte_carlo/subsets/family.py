@@ -125,7 +125,7 @@ def propose(pair: SubsetMixture | CyclicSubsets, direction: Direction, epsilon: 
         turns = participations(pair)
         beta = float(min(BETAS, key=lambda beta: log_largest_of_mean(turns, float(beta), epsilon)))
         tilted = [MeanSubsets(direction=direction, pair=pair, beta=beta)]
-    return (*(proposal for proposal in tilted if proposal.largest(epsilon) < naive.largest(epsilon)), naive)
+    return (*(proposal for proposal in tilted if proposal.weight_bound(epsilon) < naive.weight_bound(epsilon)), naive)
 
 
 def build(

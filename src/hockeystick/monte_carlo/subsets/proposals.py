@@ -87,7 +87,7 @@ class NaiveSubsets(SubsetProposal):
         """None."""
         return {}
 
-    def largest(self, epsilon: float) -> float:
+    def weight_bound(self, epsilon: float) -> float:
         """1, and for add ``1 - e^epsilon min X``."""
         if self.direction is Direction.REMOVE:
             return 1.0
@@ -160,7 +160,7 @@ class CountSubsets(SubsetProposal):
         rounding = 8.0 * UNIT_ROUNDOFF * (1.0 + norms)
         return float(super().loss_error + self.turns.count * (4.0 * SETTLED + rounding))
 
-    def largest(self, epsilon: float) -> float:
+    def weight_bound(self, epsilon: float) -> float:
         """Close to ``Z e^(-(a-1) epsilon) (a-1)^(a-1) / a^a``, divided by the share of the near chain."""
         return largest_of_counts(self.turns, self.order, epsilon, self._near)
 
@@ -210,7 +210,7 @@ class MeanSubsets(SubsetProposal):
     def _slope(self) -> float:
         return self.beta + 1.0
 
-    def largest(self, epsilon: float) -> float:
+    def weight_bound(self, epsilon: float) -> float:
         """``exp(-beta (epsilon - A/2) + beta^2 g / 2) beta^beta / (beta + 1)^(beta + 1)``."""
         return bounded_exp(log_largest_of_mean(self.turns, self.beta, epsilon))
 
