@@ -132,7 +132,7 @@ def _executor(workers: int) -> Any:
 
 def _sampled(mechanism: Any, target: Target, *, ratio: float, seed: int, budget: float, chunks: Any) -> dict[str, Any]:
     from hockeystick.bounds import Question
-    from hockeystick.certification.schedule import bound
+    from hockeystick.certification.issue import bound
     from hockeystick.deadline import Deadline
     from hockeystick.errors import BudgetExceededError
     from hockeystick.laws.grid import Resolution
@@ -162,7 +162,7 @@ def _sampled(mechanism: Any, target: Target, *, ratio: float, seed: int, budget:
 
 
 def _certified(mechanism: Any, target: Target, budget: float, chunks: Any) -> dict[str, Any]:
-    from hockeystick.certification.schedule import certify
+    from hockeystick.certification.issue import certify
     from hockeystick.settings import MonteCarlo
 
     options = MonteCarlo(failure_probability=target.failure, ratio=target.ratio, seed=1, executor=chunks)

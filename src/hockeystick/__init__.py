@@ -10,7 +10,7 @@ from hockeystick._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from hockeystick.bounds import Bound, Question
-    from hockeystick.calibration.search import calibrate
+    from hockeystick.calibration.search import calibrate, calibrate_and_certify
     from hockeystick.certificate import Certificate, Interval
     from hockeystick.certification.building_blocks import (
         group_privacy_fixed,
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
         last_iterate,
         privacy,
     )
-    from hockeystick.certification.schedule import Outcome, bound, certify, compare, verify
+    from hockeystick.certification.issue import bound, certify, compare
+    from hockeystick.certification.schedule import Outcome
+    from hockeystick.certification.verification import verify
     from hockeystick.deadline import Deadline
     from hockeystick.laws.grid import Resolution
     from hockeystick.mechanism import Mechanism
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
         Shuffle,
         bound_contributions,
     )
-    from hockeystick.settings import MonteCarlo, Settings
+    from hockeystick.settings import MonteCarlo, SearchPolicy, Settings
     from hockeystick.strategies import (
         BandedInverse,
         BandedInverseSquareRoot,
@@ -87,21 +89,23 @@ _HOMES = {
     "RandomAllocation": "samplers",
     "Resolution": "laws.grid",
     "Settings": "settings",
+    "SearchPolicy": "settings",
     "Shuffle": "samplers",
     "Side": "types",
     "SquareRoot": "strategies",
     "TreeRestart": "strategies",
     "Deadline": "deadline",
-    "bound": "certification.schedule",
+    "bound": "certification.issue",
     "bound_contributions": "samplers",
     "calibrate": "calibration.search",
-    "certify": "certification.schedule",
-    "compare": "certification.schedule",
+    "calibrate_and_certify": "calibration.search",
+    "certify": "certification.issue",
+    "compare": "certification.issue",
     "group_privacy_fixed": "certification.building_blocks",
     "group_privacy_poisson": "certification.building_blocks",
     "last_iterate": "certification.building_blocks",
     "privacy": "certification.building_blocks",
-    "verify": "certification.schedule",
+    "verify": "certification.verification",
 }
 
 __all__ = [
@@ -138,6 +142,7 @@ __all__ = [
     "Question",
     "RandomAllocation",
     "Resolution",
+    "SearchPolicy",
     "Settings",
     "Shuffle",
     "Side",
@@ -146,6 +151,7 @@ __all__ = [
     "bound",
     "bound_contributions",
     "calibrate",
+    "calibrate_and_certify",
     "certify",
     "compare",
     "group_privacy_fixed",

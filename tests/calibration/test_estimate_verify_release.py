@@ -20,7 +20,7 @@ from hockeystick import (
     certify,
 )
 from hockeystick.calibration.search import calibrate_and_certify
-from hockeystick.certification.schedule import verify
+from hockeystick.certification.verification import verify
 from hockeystick.errors import InvalidInputError
 from hockeystick.monte_carlo.claim import Statement
 from hockeystick.monte_carlo.release import release_delta

@@ -105,7 +105,7 @@ def certificate(cli: Any, *claims: RunClaim, name: str = "cert.json") -> None:
     """A certificate that rests on runs."""
     assert cli("epsilon", "plan.toml", "--method", "gaussian", "--out", name).code == 0
     if claims:
-        claim = MonteCarloClaim(statement=Statement.CONFIDENCE, failure_probability=1e-3, closed=True, runs=claims)
+        claim = MonteCarloClaim(statement=Statement.CONFIDENCE, failure_probability=1e-3, runs=claims)
         Certificate.load(name).model_copy(update={"monte_carlo": claim}).sealed().save(name)
 
 

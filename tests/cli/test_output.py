@@ -244,7 +244,7 @@ def test_a_budget_that_is_over_is_no_failed_verification(cli: Any) -> None:
 
 def test_progress_goes_to_stderr(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hockeystick.cli.common.QUIET_SECONDS", 0.0)
-    monkeypatch.setattr("hockeystick.certification.schedule.certify", slow(certify))
+    monkeypatch.setattr("hockeystick.certification.issue.certify", slow(certify))
     result = cli("epsilon", "plan.toml", "--json")
     assert "certifying, at most 60 s" in result.err
     assert result.json.keys() == CLAIM

@@ -35,7 +35,12 @@ MethodOption = Annotated[
     str | None, typer.Option("--method", help="Use this accountant alone (see 'hockeystick list accountants').")
 ]
 BudgetOption = Annotated[
-    str, typer.Option("--budget", metavar="SECONDS", help="Seconds allowed, one-time compilation not counted.")
+    str | None,
+    typer.Option(
+        "--budget",
+        metavar="SECONDS",
+        help="Seconds allowed, one-time compilation not counted; by default about a minute of work and no deadline.",
+    ),
 ]
 OutOption = Annotated[str | None, typer.Option("--out", help="Write the certificate here.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
@@ -112,27 +117,31 @@ def check_method(name: str | None) -> None:
         accountant(name)
 
 
+def budget_seconds(option: str | None) -> float | None:
+    """The seconds of --budget; None where it was not given."""
+    from hockeystick.certification.schedule import check_budget
+
+    return None if option is None else check_budget(number("--budget", option))
+
+
 @contextmanager
-def working(task: str, budget: str, mechanism: "Mechanism | None" = None) -> Iterator["Deadline"]:
-    """A deadline for one command, started when the kernels are compiled and the strategy of the mechanism is found.
+def working(task: str, budget: str | None, mechanism: "Mechanism | None" = None) -> Iterator["Deadline"]:
+    """A deadline for one command, started when the kernels are compiled; none by default.
 
     Shows on stderr what takes longer than a second.
     """
-    from hockeystick.certification.schedule import check_budget
     from hockeystick.deadline import Deadline
 
-    seconds = check_budget(number("--budget", budget))
+    seconds = budget_seconds(budget)
     if mechanism is not None:
         from hockeystick.pairs.registry import check_registered
 
         check_registered(mechanism)
-        with _say_if_slow(f"finding the strategy matrix {mechanism.strategy.kind!r}"):
-            mechanism.strategy.matrix(mechanism.sampler.steps)
     with _say_if_slow("preparing the numerical kernels (the first time on this machine, up to a minute)"):
         from hockeystick.accountants.warm_up import warm_up
 
         warm_up(mechanism)
-    deadline = Deadline(seconds=seconds)
+    deadline = Deadline(float("inf") if seconds is None else seconds)
     with _progress(task, deadline):
         yield deadline
 
@@ -143,14 +152,14 @@ def certify_and_report(
     delta: float | None = None,
     epsilon: float | None = None,
     method: str | None,
-    budget: str,
+    budget: str | None,
     sampling: "AbstractContextManager[MonteCarlo | None]",
     out: str | None,
     json: bool,
 ) -> None:
     """What ``epsilon`` and ``delta`` do once they know their mechanism and their question."""
     from hockeystick.bounds import Question
-    from hockeystick.certification.schedule import certify
+    from hockeystick.certification.issue import certify
     from hockeystick.files import check_writable
 
     Question(delta=delta, epsilon=epsilon)  # refuses bad numbers and names before anything is compiled
@@ -159,7 +168,13 @@ def certify_and_report(
         check_writable(out)
     with sampling as monte_carlo, working("certifying", budget, mechanism) as deadline:
         certificate = certify(
-            mechanism, delta=delta, epsilon=epsilon, method=method, deadline=deadline, monte_carlo=monte_carlo
+            mechanism,
+            delta=delta,
+            epsilon=epsilon,
+            method=method,
+            budget=budget_seconds(budget),
+            deadline=deadline,
+            monte_carlo=monte_carlo,
         )
     say_of_sampling(certificate, allowed=monte_carlo is not None)
     if out is not None:
@@ -172,15 +187,9 @@ def certify_and_report(
 
 def say_of_sampling(certificate: "Certificate", *, allowed: bool) -> None:
     """A line on stderr where Monte Carlo was allowed and gave less than it could."""
-    if not allowed:
-        return
-    if certificate.monte_carlo is None:
+    if allowed and certificate.monte_carlo is None:
         what = "sampling gave no better bounds in the time that there was; these are deterministic"
-    elif not certificate.monte_carlo.closed:
-        what = "the time was too short for the bounds by sampling to come close to each other; they hold all the same"
-    else:
-        return
-    print(f"hockeystick: {what}", file=sys.stderr, flush=True)  # noqa: T201
+        print(f"hockeystick: {what}", file=sys.stderr, flush=True)  # noqa: T201
 
 
 def claim_json(certificate: "Certificate", seconds: float) -> dict[str, Any]:
@@ -206,7 +215,6 @@ def _failure(certificate: "Certificate") -> dict[str, Any]:
     return {
         "failure_probability": claim.failure_probability,
         "statement": claim.statement.value,
-        "closed": claim.closed,
     }
 
 
@@ -225,7 +233,8 @@ def _say_if_slow(what: str) -> Iterator[None]:
 def _progress(task: str, deadline: "Deadline") -> Iterator[None]:
     """A bar of the used budget on a terminal, a line on anything else, after QUIET_SECONDS."""
     if not sys.stderr.isatty():
-        with _say_if_slow(f"{task}, at most {deadline.seconds:g} s"):
+        limit = "" if deadline.seconds == float("inf") else f", at most {deadline.seconds:g} s"
+        with _say_if_slow(f"{task}{limit}"):
             yield
         return
     from rich.console import Console
@@ -233,7 +242,8 @@ def _progress(task: str, deadline: "Deadline") -> Iterator[None]:
 
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[done]} steps"))
     bar = Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
-    handle = bar.add_task(f"{task} (budget)", total=deadline.seconds, done=0)
+    limited = deadline.seconds < float("inf")
+    handle = bar.add_task(f"{task} (budget)" if limited else task, total=deadline.seconds if limited else None, done=0)
 
     def show(ticks: int) -> None:
         if deadline.elapsed() < QUIET_SECONDS:

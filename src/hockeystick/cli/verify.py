@@ -23,7 +23,7 @@ def command(
 ) -> None:
     """Recompute the bounds of a certificate and compare; exit code 1 if they do not follow."""
     from hockeystick.certificate import Certificate, interval_text
-    from hockeystick.certification.schedule import verify
+    from hockeystick.certification.verification import verify
     from hockeystick.errors import InvalidInputError, VerificationError
 
     claimed = Certificate.load(certificate)

@@ -56,7 +56,7 @@ class Health:
 
 
 class EvidenceStore(Ledger):
-    """Keeps chunks in one file, and is a :class:`~hockeystick.monte_carlo.ledger.Ledger`.
+    """Keeps chunks in one file, and is a :class:`~hockeystick.samples.Ledger`.
 
     Every chunk is one transaction that is on the disk when :meth:`add` returns: whatever happens to the program or
     the machine, the file holds the chunks that were added and no part of another. Several programs may write at

@@ -5,7 +5,7 @@ from math import log
 
 import numpy as np
 
-from hockeystick.calibration.bracketing import close_bracket
+from hockeystick.bracketing import close_bracket
 from hockeystick.laws.law import MAX_RATIO, UNIT_ROUNDOFF, Law
 from hockeystick.types import Direction, Side
 

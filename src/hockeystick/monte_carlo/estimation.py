@@ -1,4 +1,4 @@
-"""A estimation: everything that is sampled for one question about one pair, and the bounds that come of it.
+"""An estimation: everything that is sampled for one question about one pair, and the bounds that come of it.
 
 1. Pilots, thrown away, find where the question's answer is and which proposal needs the least work.
 2. A run is frozen: proposal, nodes, fractions to bet, chunk size. Its key is the hash of all that.
@@ -8,7 +8,7 @@
 4. The bounds of all attempts hold together; the best of them is reported, however wide.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -35,7 +35,7 @@ from hockeystick.monte_carlo.pilots import (
 from hockeystick.monte_carlo.proposals import Family, Proposal
 from hockeystick.monte_carlo.release import release_delta
 from hockeystick.monte_carlo.runs import MARGIN, fingerprint, in_this_process
-from hockeystick.monte_carlo.statistics import Tally, profiles_of
+from hockeystick.monte_carlo.statistics import Tally, best_profile, profiles_of
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.samples import Chunk, Node, Run
 from hockeystick.settings import MonteCarlo
@@ -99,6 +99,8 @@ class Estimation:
     statement: Statement = Statement.CONFIDENCE
     tallies: list[Tally] = field(default_factory=list)
     known: dict[Direction, Profile] = field(default_factory=dict)
+    known_upper: Mapping[Direction, Profile] = field(default_factory=dict)
+    """Deterministic upper bounds that the caller has already."""
     closed: bool = True
     """Whether the bounds came as close as was asked; they hold in any case."""
 
@@ -166,9 +168,10 @@ class Estimation:
     def learn_known(self) -> None:
         """Bounds that need no sampling."""
         for direction in Direction:
-            known = self.family.known_upper(self.pair, direction, self.deadline)
-            if known is not None:
-                self.known[direction] = known
+            known = self.family.known_upper(self.pair, direction)
+            parts = [one for one in (known, self.known_upper.get(direction)) if one is not None]
+            if parts:
+                self.known[direction] = best_profile(parts, Side.UPPER)
 
     def aims(self) -> list[Aim]:
         """The directions that have to be sampled: first the one with the larger delta, then perhaps the other.

@@ -1,7 +1,7 @@
 """How many stored chunks have to be drawn again so that no forged evidence moves a bound unnoticed.
 
-Whoever made the evidence knew every seed and chose which chunks to replace, and by what; which chunks are drawn again is
-chosen afterwards, at random. Proofs: docs/theory/monte-carlo/evidence.md.
+Whoever made the evidence knew every seed and chose which chunks to replace, and by what; which chunks are drawn again
+is chosen afterwards, at random. Proofs: docs/theory/monte-carlo/evidence.md.
 """
 
 from collections.abc import Sequence
@@ -61,8 +61,8 @@ def _decisive(tally: Tally, side: Side, question: Question, slack: float) -> int
 def _upper_forgery(tally: Tally, place: int, logs: Array) -> int:
     """The fewest chunks whose replacement can make an upper bound smaller than it is by MOVED.
 
-    A replaced chunk hides at most ``n |log(1 - theta M)|``. And where several hide as much as is needed while the others
-    have no more than is stored, the samples are uncommon: with less than MISSED / 2 any choice of so few chunks is.
+    A replaced chunk hides at most ``n |log(1 - theta M)|``. And honest chunks have about equal sums of logs: numbers of
+    them that hide enough, while the others have no more than is stored, with less than MISSED / 2 are too small.
     """
     node, count = tally.run.nodes[place], int(logs.size)
     each, nats = -log1p(-node.theta * node.weight_bound), -log(node.failure)

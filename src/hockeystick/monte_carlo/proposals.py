@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hockeystick.bounds import Profile
-from hockeystick.deadline import Deadline
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.types import Direction, Side
 
@@ -95,8 +94,7 @@ class Family:
             InvalidInputError for what propose would not give.
         fingerprint: numbers that determine the pair (Gram matrix, columns, rates ...): arrays and scalars, hashed
             bit by bit.
-        known_upper: a cheap deterministic upper bound on one direction, or None; it may spare its sampling. Raises
-            BudgetExceededError when the deadline's time is over.
+        known_upper: a closed-form upper bound on one direction, or None; it may spare its sampling.
         refusal: why a pair of this type cannot be sampled for a side, or None.
     """
 
@@ -104,5 +102,5 @@ class Family:
     propose: Callable[[Any, Direction, float], Sequence[Proposal]]
     build: Callable[[Any, Direction, str, Mapping[str, float]], Proposal]
     fingerprint: Callable[[Any], Sequence[Any]]
-    known_upper: Callable[[Any, Direction, Deadline], Profile | None] = lambda pair, direction, deadline: None
+    known_upper: Callable[[Any, Direction], Profile | None] = lambda pair, direction: None
     refusal: Callable[[Any, Side], str | None] = lambda pair, side: None

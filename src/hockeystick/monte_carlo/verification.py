@@ -1,12 +1,13 @@
 """Re-deriving what a certificate claims from stored statistics, or from drawing every sample again."""
 
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from itertools import islice
 
 import numpy as np
 
-from hockeystick.bounds import Question
+from hockeystick.bounds import Profile, Question
 from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError, VerificationError
 from hockeystick.monte_carlo.claim import MonteCarloClaim, RunClaim
@@ -20,7 +21,7 @@ from hockeystick.monte_carlo.statistics import Tally, failure_spent
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.samples import KERNELS, Chunk, Ledger, Run
 from hockeystick.settings import MonteCarlo
-from hockeystick.types import Side
+from hockeystick.types import Direction, Side
 
 TOLERANCE = 1e-6
 """Relative difference in the statistics of a chunk that another machine's mathematical library may make."""
@@ -35,6 +36,7 @@ def rederived(
     options: MonteCarlo,
     deadline: Deadline,
     evidence: Ledger | None = None,
+    known_upper: Mapping[Direction, Profile] | None = None,
 ) -> Estimation:
     """The estimation that a claim describes: every number in it is checked, no proposal or fraction is chosen anew.
 
@@ -43,10 +45,11 @@ def rederived(
         options: its executor draws chunks; its failure probability is that of the claim.
         evidence: the stored chunks, so many of which are drawn again, chosen at random, that forged ones which move a
             bound are found (:mod:`hockeystick.monte_carlo.forgery`); without it all of them are drawn again.
+        known_upper: deterministic upper bounds of the pair, as for the estimation itself.
 
     Raises: VerificationError naming what does not follow.
     """
-    result = Estimation(pair, question, options, deadline, claim.statement)
+    result = Estimation(pair, question, options, deadline, claim.statement, known_upper=known_upper or {})
     runs = [one.run for one in claim.runs]
     if len({run.key for run in runs}) < len(runs):
         raise VerificationError("The 'monte_carlo.runs' field names a run twice.")
@@ -145,7 +148,7 @@ def _stored(
     options: MonteCarlo,
     deadline: Deadline,
 ) -> Tally:
-    """The tally of stored chunks, after an unpredictable sample of them was drawn again. Memory: their sums and logs."""
+    """The tally of stored chunks, an unpredictable sample of which is drawn again. Memory: their sums and logs."""
     run, tally, kept = claim.run, Tally.empty(claim.run), []
     for chunk in islice(evidence.chunks(run), claim.chunks):
         tally.add(chunk)

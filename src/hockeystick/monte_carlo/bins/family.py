@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from hockeystick.bounds import Profile
-from hockeystick.deadline import Deadline
 from hockeystick.laws.law import UNIT_ROUNDOFF
 from hockeystick.moments.geometric_mean import geometric_mean_profile
 from hockeystick.monte_carlo.bins.proposals import (
@@ -89,7 +88,7 @@ def _fingerprint(pair: BinMixture) -> Sequence[Any]:
     return (pair.bins, pair.gram)
 
 
-def _known_upper(pair: BinMixture, direction: Direction, deadline: Deadline) -> Profile | None:
+def _known_upper(pair: BinMixture, direction: Direction) -> Profile | None:
     return geometric_mean_profile(pair) if direction is Direction.ADD else None
 
 

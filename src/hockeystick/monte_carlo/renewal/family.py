@@ -13,7 +13,6 @@ import numpy as np
 from scipy.stats import binom
 
 from hockeystick.bounds import SMALLEST_UPPER, Profile
-from hockeystick.deadline import Deadline
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.monte_carlo.proposals import Array, Family, Proposal
 from hockeystick.monte_carlo.renewal import proposals as renewal_proposals
@@ -231,7 +230,7 @@ def fingerprint(pair: RenewalMixture) -> Sequence[Any]:
     )
 
 
-def known_upper(pair: RenewalMixture, direction: Direction, deadline: Deadline) -> Profile | None:
+def known_upper(pair: RenewalMixture, direction: Direction) -> Profile | None:
     """Jensen's bound for add."""
     return jensen_profile(pair) if direction is Direction.ADD else None
 

@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hockeystick.accountants import split_noise
 from hockeystick.bounds import Profile
-from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError
 from hockeystick.monte_carlo.proposals import Family, Proposal, rounded
 from hockeystick.monte_carlo.subsets.count_kernels import log_chances
@@ -29,7 +27,6 @@ from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
 from hockeystick.pairs.band import band_of
 from hockeystick.pairs.cyclic_subsets import CyclicSubsets
 from hockeystick.pairs.subset_mixture import SubsetMixture
-from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
 
 MAX_WINDOW = 12
@@ -182,15 +179,9 @@ def fingerprint(pair: SubsetMixture | CyclicSubsets) -> Sequence[Any]:
     return (pair.sampling_prob, pair.groups, pair.matrix.steps, entries)
 
 
-def known_upper(pair: SubsetMixture | CyclicSubsets, direction: Direction, deadline: Deadline) -> Profile | None:
-    """Add ends where X cannot be small enough; before, the noise may be split among windows, in a few seconds."""
-    if direction is Direction.REMOVE:
-        return None
-    ends = smallest_ratio_bound(pair)
-    if split_noise.ACCOUNTANT.why_not(pair, Side.UPPER) is not None:
-        return ends
-    split = split_noise.ACCOUNTANT.bound(pair, Side.UPPER, Settings(deadline=deadline)).profiles[direction]
-    return lambda epsilon: min(ends(epsilon), split(epsilon))
+def known_upper(pair: SubsetMixture | CyclicSubsets, direction: Direction) -> Profile | None:
+    """Add ends where X cannot be small enough."""
+    return smallest_ratio_bound(pair) if direction is Direction.ADD else None
 
 
 FAMILY, CYCLIC_FAMILY = (
