@@ -3,6 +3,7 @@
 import hashlib
 import os
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -171,6 +172,21 @@ def test_a_program_that_holds_the_store(path: Path, monkeypatch: pytest.MonkeyPa
         assert len(list(store.chunks(RUN))) == 2  # reading goes on
         other.execute("ROLLBACK")
         store.add(RUN, toy_chunk(7, 2))
+
+
+@pytest.mark.parametrize("log", ["WAL", "DELETE"])
+@pytest.mark.parametrize("lock", ["IMMEDIATE", "EXCLUSIVE"])
+def test_a_store_in_use_is_waited_for_as_long_as_is_said(
+    path: Path, monkeypatch: pytest.MonkeyPatch, log: str, lock: str
+) -> None:
+    monkeypatch.setattr(store_module, "PATIENCE", 0.5)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute(f"PRAGMA journal_mode = {log}")
+        other.execute(f"BEGIN {lock}")
+        started = time.monotonic()
+        with pytest.raises(EvidenceError, match=r"for 0\.5 seconds"), EvidenceStore.open(path) as store:
+            store.merge(path)
+        assert time.monotonic() - started >= 0.5
 
 
 def test_prune_drops_whole_runs(path: Path) -> None:

@@ -251,13 +251,13 @@ def test_the_whole_curve_holds_the_exact_law_everywhere() -> None:
 
 def test_a_whole_curve_over_several_members_spends_its_failure_probability_once() -> None:
     """At each epsilon another member may attain the profile, so the failures of all nodes of all of them add up."""
-    sampler = MultiAttribution(min_sep=3, sampling_prob=0.3, steps=9, examples_per_user=6)
+    sampler = MultiAttribution(min_sep=3, sampling_prob=0.3, steps=4, examples_per_user=4)
     pair = dominating_pair(Mechanism(sampler=sampler, noise_multiplier=2.0))
-    assert len(pair.members) == 6
-    options = MonteCarlo(failure_probability=0.01, ratio=1.0, seed=1)
-    claim = METHOD.bounds(pair, (Side.UPPER,), Settings(Resolution(40, 1e-2), monte_carlo=options))[Side.UPPER].claim
+    assert len(pair.members) == 4
+    options = MonteCarlo(failure_probability=0.01, ratio=20.0, seed=1)
+    claim = METHOD.bounds(pair, (Side.UPPER,), Settings(Resolution(40, 0.03), monte_carlo=options))[Side.UPPER].claim
     assert isinstance(claim, MonteCarloClaim)
-    assert len({one.run.subject for one in claim.runs}) == 6
+    assert len({one.run.subject for one in claim.runs}) == 4
     spent = sum(node.failure for one in claim.runs for node in one.run.nodes if node.side is Side.UPPER)
     assert 0.001 < spent <= 0.5 * 0.01 * (1.0 + 1e-12)
 

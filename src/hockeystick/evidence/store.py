@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -103,7 +104,7 @@ class EvidenceStore(Ledger):
                 schema.prepare(connection, name, read_only=read_only)
                 _check_length(connection, place, name)
                 if not read_only:
-                    connection.execute("PRAGMA journal_mode = WAL")
+                    _write_ahead(connection)
                     connection.execute("PRAGMA synchronous = FULL")
             except BaseException:
                 connection.close()
@@ -371,6 +372,20 @@ def _readable(path: str | Path, name: str) -> Path:
     if not os.access(place, os.R_OK):
         raise InvalidInputError(f"The {name} cannot be read: no permission.")
     return place
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Switch to a write-ahead log. SQLite does not wait for its locks here, so this waits for PATIENCE itself."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF not in _IN_USE or time.monotonic() >= end:
+                raise
+            time.sleep(0.05)
+        else:
+            return
 
 
 def _check_length(connection: sqlite3.Connection, place: Path, name: str) -> None:
