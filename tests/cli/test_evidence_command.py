@@ -115,8 +115,8 @@ def test_list(cli: Any, runs: tuple[Run, Run]) -> None:
     assert (done.code, done.err, done.created) == (0, "", set())
     assert done.out.splitlines() == [
         "run           about      direction  proposal  chunks  samples  stored",
-        f"{first.key[:12]}  good plan  remove     toy   3       192      2030-01-01T00:00:00+00:00",
-        f"{second.key[:12]}  -          add        toy   2       128      2030-01-01T00:00:03+00:00",
+        f"{first.key[:12]}  good plan  remove     toy       3       192      2030-01-01T00:00:00+00:00",
+        f"{second.key[:12]}  -          add        toy       2       128      2030-01-01T00:00:03+00:00",
     ]
     listed = cli("evidence", "list", "x.sqlite", "--json").json
     assert [one["key"] for one in listed["runs"]] == [first.key, second.key]
@@ -171,7 +171,7 @@ def test_merge(cli: Any, runs: tuple[Run, Run], family: Family) -> None:
 def test_merging_what_contradicts_or_cannot_be_read(cli: Any, runs: tuple[Run, Run]) -> None:
     chunk = run_chunk(Toy(direction=Direction.REMOVE), runs[0], 1)
     with EvidenceStore.open("bad.sqlite") as store:
-        store.add(runs[0], replace(chunk, sums=chunk.sums * 1.5))
+        store.add(runs[0], replace(chunk, sums=chunk.sums * 0.9, logs=chunk.logs * 0.9))
     cli.refuses("evidence", "merge", "x.sqlite", "bad.sqlite", code=1, says=("chunk 1", runs[0].key[:12], "'bad"))
     cli.refuses("evidence", "merge", "new.sqlite", "x.sqlite", "no.sqlite", says=("'no.sqlite'", "No such file"))
     cli.refuses("evidence", "merge", "no/x.sqlite", "x.sqlite", says=("'no/x.sqlite'", "No such file"))

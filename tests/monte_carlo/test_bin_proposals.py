@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from hockeystick import BallsInBins, BandedSquareRoot, Mechanism
-from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError
 from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.gaussian import gaussian_delta
@@ -391,9 +390,9 @@ def test_the_families_agree_on_the_identity():
     pair = BinMixture(noise_multiplier=1.3, matrix=AnyMatrix(np.eye(4)), bins=4)
     equal = AveragedSteps(noise_multiplier=1.3, bins=4)
     assert np.array_equal(bin_space(pair).factor, equal_space(equal).factor)
-    known = FAMILY.known_upper(pair, Direction.ADD, Deadline())
+    known = FAMILY.known_upper(pair, Direction.ADD)
     assert known is not None
-    assert FAMILY.known_upper(pair, Direction.REMOVE, Deadline()) is None
+    assert FAMILY.known_upper(pair, Direction.REMOVE) is None
     proposal = FAMILY.propose(pair, Direction.ADD, 0.3)[0]
     sample = values(*drawn(proposal, 8, 20000), 0.3)
     assert betting(sample, proposal.weight_bound(0.3), log(1e-9))[0] <= known(0.3)

@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 from toy_gaussian import GaussianProposal, exact_delta, node, run_of
 
-from hockeystick.errors import InvalidInputError
+from hockeystick.deadline import Deadline
+from hockeystick.errors import InvalidInputError, VerificationError
+from hockeystick.monte_carlo.estimation import _nodes
+from hockeystick.monte_carlo.pilots import Pilots
 from hockeystick.monte_carlo.proposals import Array, Family
 from hockeystick.monte_carlo.runs import BLOCK, CELL, CELL_LIMIT, fingerprint, run_chunk, stream_generator
 from hockeystick.monte_carlo.statistics import Tally
+from hockeystick.monte_carlo.verification import check_nodes
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.samples import Node, Run
 from hockeystick.types import Direction, Side
@@ -151,6 +155,21 @@ def test_a_value_above_its_proved_largest_shows() -> None:
     wrong = NODES[0].model_copy(update={"weight_bound": NODES[0].weight_bound / 3, "theta": NODES[0].theta})
     chunk = run_chunk(PROPOSAL, run_of(PROPOSAL, (wrong,), chunk_size=20_000), 0)
     assert chunk.largest > 2.5
+
+
+def test_a_run_leaves_room_for_the_rounding_of_what_is_drawn() -> None:
+    """Tables are rounded, so the law that is drawn has weights above M: by the loss error, beside that of log M."""
+    rough = GaussianProposal(shift=1.0, centre=2.0, error=0.01)
+    for side in Side:
+        read = 1.0 - 0.01 if side is Side.UPPER else 1.0
+        needed = rough.weight_bound(read) * exp(2 * 0.01)
+        pilot = Pilots(1, "toy", Deadline()).draw(rough, "test")
+        made = list(_nodes(pilot, side, 1.0, 1e4, 1e-6))
+        assert all(one.weight_bound >= needed for one in made)
+        check_nodes(rough, run_of(rough, tuple(made)))
+        tight = made[0].model_copy(update={"weight_bound": rough.weight_bound(read) * (1 + 1e-6)})
+        with pytest.raises(VerificationError, match="'weight_bound' field"):
+            check_nodes(rough, run_of(rough, (tight,)))
 
 
 def test_mean_is_the_profile() -> None:

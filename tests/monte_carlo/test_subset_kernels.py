@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from hockeystick.accountants import direct
-from hockeystick.deadline import Deadline
-from hockeystick.errors import BudgetExceededError, InvalidInputError
+from hockeystick.errors import InvalidInputError
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.monte_carlo.families import family_of
 from hockeystick.monte_carlo.proposals import Proposal
@@ -78,17 +77,17 @@ def test_recursion_over_turns_is_the_sum_over_all_subsets(steps: int, bands: int
     """Also where the last block is short, and with more groups than steps. Rows that do not exist change nothing."""
     matrix, prob, sigma = ToeplitzMatrix(np.linspace(1.0, 0.2, bands), steps), 0.4, 0.6
     pair = CyclicSubsets(noise_multiplier=sigma, matrix=matrix, groups=groups, sampling_prob=prob)
-    turns = participations(pair)
+    opportunities = participations(pair)
     columns = matrix.materialize()[:, pair.group_steps(0)] / sigma
     vectors, weights = subsets(columns.shape[1], prob)
     means = vectors @ columns.T
-    for y in np.random.default_rng(1).normal(1.0, 2.0, (10, turns.count * groups)):
+    for y in np.random.default_rng(1).normal(1.0, 2.0, (10, opportunities.count * groups)):
         there = y[:steps]
         expected = log(weights @ np.exp(means @ there - 0.5 * np.einsum("st,st->s", means, means)))
-        found = log_ratio(turns.scaled, turns.fresh, prob, y.reshape(turns.count, groups))
+        found = log_ratio(opportunities.scaled, opportunities.fresh, prob, y.reshape(opportunities.count, groups))
         assert found == pytest.approx(expected, rel=1e-12, abs=1e-12)
-    assert turns.mean_shift.ravel()[:steps] == pytest.approx(prob * columns.sum(axis=1), rel=1e-14)
-    squared_mean, mean_square = turns.moments
+    assert opportunities.mean_shift.ravel()[:steps] == pytest.approx(prob * columns.sum(axis=1), rel=1e-14)
+    squared_mean, mean_square = opportunities.moments
     assert squared_mean == pytest.approx(np.square(weights @ means).sum(), rel=1e-12)
     assert mean_square == pytest.approx(weights @ np.square(means).sum(axis=1), rel=1e-12)
 
@@ -106,7 +105,7 @@ def test_recursion_survives_outputs_that_leave_the_range_of_doubles() -> None:
 
 
 def deltas(pair: SubsetMixture | CyclicSubsets, epsilon: float) -> dict[Direction, float]:
-    """Both profiles of two turns, by a trapezoidal sum in the plane of their columns: good to some 1e-6 of itself."""
+    """Both profiles of two opportunities, by a trapezoidal sum in the plane of their columns; good to about 1e-6."""
     steps = pair.group_steps(0) if pair.groups > 1 else np.arange(2)
     vectors, weights = subsets(2, pair.sampling_prob)
     means = vectors @ np.linalg.qr(pair.matrix.columns(steps) / pair.noise_multiplier)[1].T
@@ -229,9 +228,9 @@ def test_no_proposal_is_proposed_twice(epsilon: float, fewest: int) -> None:
 def test_add_ends_where_the_ratio_cannot_be_smaller() -> None:
     """X >= (1 - p)^n, approached far away from all means."""
     pair = SubsetMixture(noise_multiplier=1.0, matrix=random_matrix(10, 2, 3), sampling_prob=0.1)
-    bound = FAMILY.known_upper(pair, Direction.ADD, Deadline())
+    bound = FAMILY.known_upper(pair, Direction.ADD)
     assert bound is not None
-    assert FAMILY.known_upper(pair, Direction.REMOVE, Deadline()) is None
+    assert FAMILY.known_upper(pair, Direction.REMOVE) is None
     assert bound(-10.0 * log(0.9) + 1e-12) == 0.0
     assert bound(1.0) <= 1.0 - exp(1.0) * 0.9**10 + 1e-12
     found, width, _ = interval(NaiveSubsets(direction=Direction.ADD, pair=pair), 0.2, 50_000)
@@ -241,15 +240,9 @@ def test_add_ends_where_the_ratio_cannot_be_smaller() -> None:
     assert far == pytest.approx(10.0 * log(0.9), rel=1e-9)
     public = SubsetMixture(noise_multiplier=1.0, matrix=random_matrix(10, 2, 3), sampling_prob=1.0)
     everything = gaussian_delta(1.0, float(np.linalg.norm(public.matrix.materialize().sum(axis=1))), 5.0, Side.LOWER)
-    unamplified = FAMILY.known_upper(public, Direction.ADD, Deadline())
+    unamplified = FAMILY.known_upper(public, Direction.ADD)
     assert unamplified is not None
     assert 0.1 < everything <= unamplified(5.0)
-
-
-def test_what_is_known_takes_no_more_time_than_there_is() -> None:
-    pair = SubsetMixture(noise_multiplier=2.0, matrix=ToeplitzMatrix(np.ones(3), 1000), sampling_prob=0.01)
-    with pytest.raises(BudgetExceededError):
-        FAMILY.known_upper(pair, Direction.ADD, Deadline(0.0))
 
 
 def test_a_ratio_below_the_range_of_doubles_is_no_number() -> None:

@@ -338,9 +338,7 @@ class Estimation:
 
 def _nodes(pilot: Pilot, side: Side, epsilon: float, planned: float, failure: float) -> Iterator[Node]:
     """One node for each fraction at one epsilon."""
-    proposal = pilot.proposal
-    read = max(epsilon - proposal.loss_error, 0.0) if side is Side.UPPER else epsilon
-    most = max(proposal.weight_bound(read), SMALLEST_BOUND) * (1.0 + MARGIN)
+    most = max(pilot.proposal.drawn_bound(side, epsilon), SMALLEST_BOUND) * (1.0 + MARGIN)
     values = np.minimum(pilot.values(epsilon), most)
     for share in FRACTIONS:
         theta = bet_from_pilot(side, values, most, max(int(planned * share), 16), failure)

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import exp
 from typing import Any, ClassVar
 
 import numpy as np
@@ -67,8 +68,19 @@ class Proposal(ABC):
 
     @property
     def loss_error(self) -> float:
-        """Bound on the absolute rounding error of the losses and log-weights of the kernel."""
+        """Bound on the absolute rounding error of the losses and log-weights of the kernel, and of log M.
+
+        Log-weights are relative to the law that is drawn in floating point, where tables are rounded.
+        """
         return 1e-9
+
+    def read_at(self, side: Side, epsilon: float) -> float:
+        """Where M is needed for a bound at epsilon: samples for upper bounds are read at a smaller one."""
+        return max(epsilon - self.loss_error, 0.0) if side is Side.UPPER else epsilon
+
+    def drawn_bound(self, side: Side, epsilon: float) -> float:
+        """M for the law that is drawn: rounding moves log M and the log-weights by ``loss_error`` each."""
+        return self.weight_bound(self.read_at(side, epsilon)) * exp(2.0 * self.loss_error)
 
     @abstractmethod
     def weight_bound(self, epsilon: float) -> float:

@@ -75,13 +75,12 @@ def rederived(
 def check_nodes(proposal: Proposal, run: Run) -> None:
     """The weight bounds and the fractions of a run have to be what is proved; raises VerificationError."""
     for node in run.nodes:
-        read = max(node.epsilon - proposal.loss_error, 0.0) if node.side is Side.UPPER else node.epsilon
         if node.side not in proposal.sides:
             raise VerificationError(f"The proposal {run.proposal!r} gives no {node.side.value} bounds.")
-        if not proposal.weight_bound(read) <= node.weight_bound:
+        if not proposal.drawn_bound(node.side, node.epsilon) <= node.weight_bound:
             raise VerificationError(
                 f"The 'weight_bound' field of a node of {run.proposal!r} claims {node.weight_bound!r}, "
-                f"but the proved value is {proposal.weight_bound(read)!r}."
+                f"but the proved value is {proposal.drawn_bound(node.side, node.epsilon)!r}."
             )
         if node.side is Side.UPPER and node.theta * node.weight_bound > LARGEST_BET * (1.0 + 1e-12):
             raise VerificationError(
@@ -108,11 +107,11 @@ def check_design(run: Run, proposal: Proposal) -> None:
     for node in run.nodes:
         if off_grid(node.theta, node.weight_bound) > OFF_GRID:
             raise VerificationError(f"The 'theta' field of a node is not one that is proposed. Got {node.theta!r}.")
-        read = max(node.epsilon - proposal.loss_error, 0.0) if node.side is Side.UPPER else node.epsilon
-        if node.weight_bound > max(proposal.weight_bound(read), SMALLEST_BOUND) * (1.0 + 2.0 * MARGIN):
+        proved = proposal.drawn_bound(node.side, node.epsilon)
+        if node.weight_bound > max(proved, SMALLEST_BOUND) * (1.0 + 2.0 * MARGIN):
             raise VerificationError(
                 f"The 'weight_bound' field of a node of {run.proposal!r} claims {node.weight_bound!r}, "
-                f"more than the proved {proposal.weight_bound(read)!r} and its room for rounding."
+                f"more than the proved {proved!r} and its room for rounding."
             )
 
 

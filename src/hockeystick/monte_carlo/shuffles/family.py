@@ -49,10 +49,11 @@ class _ShuffleProposal(Proposal):
 
     @property
     def loss_error(self) -> float:
-        """First-order bound: sums of T positive terms, and exponents, in every epoch."""
+        """First-order bound: sums of T positive terms, and exponents, in every epoch (subsets.md, Rounding)."""
         sigma = self.pair.noise_multiplier
         exponent = (2.0 + self.strength) * ((2.0 + self.strength) / sigma + FARTHEST_NORMAL) / sigma
-        roundings = 3.0 * (self.pair.bins + 8.0) + 16.0 * (1.0 + self.strength) * exponent + 8.0 * self.pair.epochs
+        exponents = (16.0 + self.pair.epochs) * (1.0 + self.strength) * exponent
+        roundings = 3.0 * (self.pair.bins + 8.0) + exponents + 8.0 * self.pair.epochs
         return float(max(1e-9, 2.0 * UNIT_ROUNDOFF * self.pair.epochs * roundings))
 
     def _draw(self, rng: np.random.Generator, samples: int, shift: float, drift: float, share: float) -> Array:
