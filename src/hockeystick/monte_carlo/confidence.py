@@ -5,8 +5,8 @@ that were added up in double precision, in any order, from N terms of one sign a
 relatively, and every function moves what it is given by that much (:func:`_drift`) before it does anything else.
 """
 
-from collections.abc import Callable, Iterable
-from math import ceil, exp, expm1, inf, log, log1p, sqrt
+from collections.abc import Iterable
+from math import ceil, exp, expm1, inf, log, sqrt
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -129,60 +129,6 @@ def samples_needed(relative_variance: float, largest_over_mean: float, width: fl
     return max(ceil(((root + sqrt(root * root + 4.0 * flat * width)) / (2.0 * width)) ** 2), 1)
 
 
-def chernoff_upper(mean: float, samples: int, failure: float) -> float:
-    """Upper bound on E Y for Y in [0, 1] from the mean of a number of samples that was fixed in advance.
-
-    The largest p with ``samples KL(mean || p) <= log(1/failure)`` (Chernoff 1952, Hoeffding 1963), rounded up. Not
-    valid when one looks at it repeatedly and stops at will.
-    """
-    _check(samples, failure)
-    _check_mean(mean)
-    start = min(mean * (1.0 + _drift(samples)), 1.0)
-    needed = -log(failure) / samples * _ROUNDED
-    return _first(lambda p: _divergence(start, p) >= needed, start, 1.0)
-
-
-def chernoff_lower(mean: float, samples: int, failure: float) -> float:
-    """Lower bound on E Y for Y in [0, 1]: the smallest such p, rounded down; the number of samples fixed in advance."""
-    _check(samples, failure)
-    _check_mean(mean)
-    start = max(mean * (1.0 - _drift(samples)), 0.0)
-    needed = -log(failure) / samples * _ROUNDED
-    return _first(lambda p: _divergence(start, p) >= needed, start, 0.0)
-
-
-def bernstein_upper(mean: float, variance: float, largest: float, samples: int, failure: float) -> float:
-    """Upper bound on E Y for Y in [0, M] by the empirical Bernstein bound of Maurer and Pontil (2009, Theorem 4).
-
-    Args:
-        mean: of the samples.
-        variance: of the samples, with divisor ``samples - 1``, computed within ``samples`` roundings (in two passes).
-        largest: M > 0.
-        samples: at least 2, fixed in advance.
-        failure: in (0, 1).
-    """
-    error = _bernstein(mean, variance, largest, samples, failure)
-    return min((mean * (1.0 + _drift(samples)) + error) * _ROUNDED, largest)
-
-
-def bernstein_lower(mean: float, variance: float, largest: float, samples: int, failure: float) -> float:
-    """Lower bound on E Y, at least 0; see :func:`bernstein_upper`."""
-    error = _bernstein(mean, variance, largest, samples, failure)
-    return max((mean * (1.0 - _drift(samples)) / _ROUNDED - error * _ROUNDED) / _ROUNDED, 0.0)
-
-
-def _bernstein(mean: float, variance: float, largest: float, samples: int, failure: float) -> float:
-    _check(samples, failure)
-    if not (samples >= 2 and 0.0 <= mean <= largest * _ROUNDED and 0.0 <= variance < inf):
-        raise InvalidInputError(
-            "The mean must be from 0 to M, the variance at least 0 and the samples at least 2. "
-            f"Got {mean!r}, {variance!r} and {samples!r} instead."
-        )
-    nats = log(2.0) - log(failure)
-    spread = variance * (1.0 + _drift(samples))
-    return sqrt(2.0 * spread * nats / samples) + 7.0 * largest * nats / (3.0 * (samples - 1))
-
-
 def _merged(values: Array, weight: float) -> tuple[Array, Array]:
     """Positive values of equal weight as few weighted atoms: neighbours are replaced by their mean.
 
@@ -223,32 +169,6 @@ def off_grid(theta: float, largest: float) -> float:
     return abs(place - round(place))
 
 
-def _divergence(mean: float, p: float) -> float:
-    """KL(mean || p) of Bernoulli laws, at most the exact value; infinite where only p excludes what happened."""
-    if p in (0.0, 1.0) and mean != p:
-        return inf
-    first = mean * log(mean / p) if mean > 0.0 else 0.0
-    if mean == 1.0:
-        return first - 8 * _UNIT * (1.0 + abs(first))
-    ratio = (mean - p) / (1.0 - mean)  # (1 - p) / (1 - mean) - 1, accurate as such while p is small
-    second = -(1.0 - mean) * (log1p(ratio) if p < 0.5 else log((1.0 - p) / (1.0 - mean)))
-    rounding = mean + abs(first) + abs(second) + (1.0 - mean if p >= 0.5 else 0.0)
-    return first + second - 8 * _UNIT * rounding
-
-
-def _first(excluded: Callable[[float], bool], start: float, end: float) -> float:
-    """Bisect between ``start`` and ``end``, which may be on either side, for the nearest point known as excluded."""
-    while abs(end - start) > 1e-13 * max(start, end):
-        middle = 0.5 * (start + end)
-        if middle in (start, end):  # there is no number in between
-            break
-        if excluded(middle):
-            end = middle
-        else:
-            start = middle
-    return end
-
-
 def _drift(samples: int) -> float:
     """Relative rounding of a sum of ``samples`` terms of one sign, each within 16 roundings."""
     return (samples + 16) * _UNIT
@@ -266,8 +186,3 @@ def _check_bet(theta: float, possible: bool, allowed: str, logs: float) -> None:
         raise InvalidInputError(f"The 'theta' argument must be above 0 and finite. Got {theta!r} instead.")
     if not possible:
         raise InvalidInputError(f"The 'logs' argument must be {allowed}. Got {logs!r} instead.")
-
-
-def _check_mean(mean: float) -> None:
-    if not 0.0 <= mean <= 1.0:
-        raise InvalidInputError(f"The 'mean' argument must be from 0 to 1. Got {mean!r} instead.")

@@ -110,7 +110,8 @@ class CountSubsets(SubsetProposal):
 
     The near chain gives ``X'^order Q / Z``, ``X' = prod_u (1 - p + p e^(z_u)) >= X`` with z_u the exponent of
     opportunity u alone. It proves M. No larger order would: all copies would take part everywhere. So the far chain
-    goes on, with ``reach`` copies of which at most ``cap`` count in an opportunity, and gives most outputs the losses that matter.
+    goes on, with ``reach`` copies of which at most ``cap`` count in an opportunity, and gives most outputs the losses
+    that matter.
 
     Attributes:
         order: a >= 2, in ``count_orders``.
