@@ -142,11 +142,12 @@ def _executor(workers: int) -> Any:
 
 
 def _sampled(mechanism: Any, target: Target, *, ratio: float, seed: int, budget: float, chunks: Any) -> dict[str, Any]:
+    from hockeystick.accountants.registry import accountant
     from hockeystick.bounds import Question
-    from hockeystick.certification.issue import bound
     from hockeystick.deadline import Deadline
     from hockeystick.errors import BudgetExceededError
     from hockeystick.laws.grid import Resolution
+    from hockeystick.pairs.registry import dominating_pair
     from hockeystick.settings import MonteCarlo, Settings
     from hockeystick.types import Side
 
@@ -155,12 +156,12 @@ def _sampled(mechanism: Any, target: Target, *, ratio: float, seed: int, budget:
     started, busy = time.perf_counter(), time.process_time()
     settings = Settings(Resolution(64), Deadline(seconds=budget), question, options)
     try:
-        sides = {side: bound(mechanism, "monte_carlo", side=side, settings=settings) for side in Side}
+        sides = accountant("monte_carlo").bounds(dominating_pair(mechanism), tuple(Side), settings)
     except BudgetExceededError:
         sides = {}
     upper = question.answer(sides[Side.UPPER]) if sides else inf
     lower = question.answer(sides[Side.LOWER]) if sides else 0.0
-    runs = [run for estimation in options.estimations.values() for run in estimation.claim().runs]
+    runs = sides[Side.UPPER].claim.runs if sides else ()
     return {
         "status": "ok" if lower > 0.0 and upper <= (1.0 + ratio) * lower * (1.0 + 1e-9) else "did not close",
         "lower": lower,

@@ -56,7 +56,7 @@ class Accuracy(Spec):
 
 
 class CutOff(Spec):
-    """A method that the deadline cut off on a side, and about how many seconds it takes on an idle machine."""
+    """A method that the plan or the deadline had no time for, and about how many seconds it takes."""
 
     method: str
     side: Side
@@ -177,7 +177,7 @@ def certificate_text(certificate: Certificate) -> str:
     ]
     if certificate.cut_off:
         left = ", ".join(f"{one.method} ({one.side.value}, about {one.seconds:.2g} s)" for one in certificate.cut_off)
-        lines.append(f"  cut off           by the deadline: {left}; more seconds may give a better bound")
+        lines.append(f"  no time for       {left}; more seconds may give a better bound")
     return "\n".join(lines)
 
 

@@ -109,6 +109,11 @@ class Settings:
         """The kinds of bounds that are allowed."""
         return (Kind.DETERMINISTIC,) if self.monte_carlo is None else (Kind.DETERMINISTIC, Kind.MONTE_CARLO)
 
+    @property
+    def asked_epsilon(self) -> float | None:
+        """The epsilon whose delta is asked for, or None."""
+        return None if self.question is None else self.question.epsilon
+
     def confidence(self, kind: Kind) -> float:
         """The confidence of a bound of this kind."""
         if kind is Kind.DETERMINISTIC or self.monte_carlo is None:

@@ -16,6 +16,7 @@ from hockeystick import (
     Mechanism,
     MonteCarlo,
     Poisson,
+    SearchPolicy,
     calibrate,
     certify,
 )
@@ -88,7 +89,7 @@ def test_the_last_candidate_meets_what_the_tested_ones_have_to_meet(monkeypatch:
     seen: list[float] = []
 
     def looked_at(
-        last: Certificate, epsilon: float, delta: float, options: MonteCarlo, deadline: Deadline
+        last: Certificate, epsilon: float, delta: float, options: MonteCarlo, deadline: Deadline, policy: SearchPolicy
     ) -> Certificate:
         assert isinstance(last.delta, float)
         seen.append(release_delta(last.delta, options.failure_probability))

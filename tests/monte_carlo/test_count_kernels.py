@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hockeystick.monte_carlo.subsets.count_kernels import count_table, draw_counts, log_chances, log_products, log_sum
 from hockeystick.monte_carlo.subsets.participations import participations
 from hockeystick.monte_carlo.subsets.proposals import NEAR, SHARE, CountSubsets, log_norm
-from hockeystick.pairs.cyclic_subsets import CyclicSubsets
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
@@ -20,18 +19,18 @@ from hockeystick.types import Direction
 MANY = 10**6
 
 
-def random_pair(steps: int, bands: int, groups: int, toeplitz: bool) -> SubsetMixture | CyclicSubsets:
+def random_pair(steps: int, bands: int, groups: int, toeplitz: bool) -> SubsetMixture:
     rng = np.random.default_rng(5)
     if groups > 1:
         matrix = ToeplitzMatrix(np.linspace(1.0, 0.2, bands), steps)
-        return CyclicSubsets(noise_multiplier=1.3, matrix=matrix, groups=groups, sampling_prob=0.2)
+        return SubsetMixture(noise_multiplier=1.3, matrix=matrix, groups=groups, sampling_prob=0.2)
     band = rng.random((steps, bands)) + 0.1
     band[np.arange(steps)[:, None] + np.arange(bands)[None, :] >= steps] = 0.0
     matrix = ToeplitzMatrix(np.linspace(1.0, 0.2, bands), steps) if toeplitz else BandedMatrix(band)
     return SubsetMixture(noise_multiplier=1.3, matrix=matrix, sampling_prob=0.2)
 
 
-def gram_of(pair: SubsetMixture | CyclicSubsets) -> np.ndarray:
+def gram_of(pair: SubsetMixture) -> np.ndarray:
     steps = np.arange(0, pair.matrix.steps, pair.groups)
     columns = pair.matrix.columns(steps) / pair.noise_multiplier
     return np.asarray(columns.T @ columns)
@@ -160,9 +159,9 @@ def test_rounding_of_long_runs_is_within_what_is_promised(
 def test_weights_are_those_of_the_law_that_is_drawn(groups: int, order: int, reach: int, cap: int) -> None:
     """P / R and Q / R have the mean 1 under R, up to a false-failure probability of 1e-9 each (Maurer and Pontil)."""
     matrix, prob, samples = ToeplitzMatrix(np.array([1.0, 0.6, 0.5]), 5 * groups), 0.2, 400_000
-    pair: SubsetMixture | CyclicSubsets = SubsetMixture(noise_multiplier=1.5, matrix=matrix, sampling_prob=prob)
+    pair: SubsetMixture = SubsetMixture(noise_multiplier=1.5, matrix=matrix, sampling_prob=prob)
     if groups > 1:
-        pair = CyclicSubsets(noise_multiplier=1.5, matrix=matrix, sampling_prob=prob, groups=groups)
+        pair = SubsetMixture(noise_multiplier=1.5, matrix=matrix, sampling_prob=prob, groups=groups)
     proposal = CountSubsets(direction=Direction.REMOVE, pair=pair, order=order, reach=reach, cap=cap)
     log_weights, losses = np.empty(samples), np.empty(samples)
     proposal.draw(np.random.Generator(np.random.SFC64(11)), log_weights, losses)
@@ -221,7 +220,7 @@ def test_the_product_over_turns_is_at_least_the_ratio(
     """M rests on this. Without correlation between opportunities both are the same, and with cap = order so is F."""
     column = np.random.default_rng(seed).random(min(bands, steps)) + 0.05
     matrix = ToeplitzMatrix(column, steps)
-    pair = CyclicSubsets(noise_multiplier=sigma, matrix=matrix, groups=groups, sampling_prob=prob)
+    pair = SubsetMixture(noise_multiplier=sigma, matrix=matrix, groups=groups, sampling_prob=prob)
     opportunities, chances = participations(pair), log_chances(prob, order, order + 1)
     chain = chances, count_table(opportunities.couplings, chances, MANY)
     drawn, rng = np.empty((50, 3)), np.random.Generator(np.random.SFC64(seed))

@@ -60,6 +60,7 @@ def by_sampling(mechanism: Mechanism, options: MonteCarlo, seconds: float = floa
     pair, settings = dominating_pair(mechanism), settings_for(options, seconds, **question)
     found = METHOD.bounds(pair, tuple(Side), settings)
     lower, upper = (Question(**question).answer(found[side]) for side in (Side.LOWER, Side.UPPER))
+    assert found[Side.LOWER].claim == found[Side.UPPER].claim
     return lower, upper, found[Side.UPPER].claim
 
 

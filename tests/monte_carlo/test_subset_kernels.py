@@ -8,17 +8,19 @@ import numpy as np
 import pytest
 
 from hockeystick.accountants import direct
-from hockeystick.errors import InvalidInputError
+from hockeystick.accountants.monte_carlo import known_upper
+from hockeystick.deadline import Deadline
+from hockeystick.errors import BudgetExceededError, InvalidInputError
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.monte_carlo.families import family_of
 from hockeystick.monte_carlo.proposals import Proposal
-from hockeystick.monte_carlo.subsets.family import CYCLIC_FAMILY, FAMILY, count_orders
+from hockeystick.monte_carlo.subsets.family import FAMILY, count_orders
 from hockeystick.monte_carlo.subsets.kernels import log_ratio
 from hockeystick.monte_carlo.subsets.participations import participations
 from hockeystick.monte_carlo.subsets.proposals import CountSubsets, MeanSubsets, NaiveSubsets, SubsetProposal
-from hockeystick.pairs.cyclic_subsets import CyclicSubsets
 from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.pairs.subset_mixture import SubsetMixture
+from hockeystick.settings import Settings
 from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.strategies.matrix.base import StrategyMatrix
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
@@ -76,7 +78,7 @@ def test_recursion_is_the_sum_over_all_subsets(
 def test_recursion_over_turns_is_the_sum_over_all_subsets(steps: int, bands: int, groups: int) -> None:
     """Also where the last block is short, and with more groups than steps. Rows that do not exist change nothing."""
     matrix, prob, sigma = ToeplitzMatrix(np.linspace(1.0, 0.2, bands), steps), 0.4, 0.6
-    pair = CyclicSubsets(noise_multiplier=sigma, matrix=matrix, groups=groups, sampling_prob=prob)
+    pair = SubsetMixture(noise_multiplier=sigma, matrix=matrix, groups=groups, sampling_prob=prob)
     opportunities = participations(pair)
     columns = matrix.materialize()[:, pair.group_steps(0)] / sigma
     vectors, weights = subsets(columns.shape[1], prob)
@@ -104,7 +106,7 @@ def test_recursion_survives_outputs_that_leave_the_range_of_doubles() -> None:
         assert abs(expected) > 2000.0
 
 
-def deltas(pair: SubsetMixture | CyclicSubsets, epsilon: float) -> dict[Direction, float]:
+def deltas(pair: SubsetMixture, epsilon: float) -> dict[Direction, float]:
     """Both profiles of two opportunities, by a trapezoidal sum in the plane of their columns; good to about 1e-6."""
     steps = pair.group_steps(0) if pair.groups > 1 else np.arange(2)
     vectors, weights = subsets(2, pair.sampling_prob)
@@ -134,7 +136,7 @@ def interval(proposal: Proposal, epsilon: float, samples: int, seed: int = 1) ->
 TWO_STEPS = SubsetMixture(
     noise_multiplier=0.9, matrix=BandedMatrix(np.array([[1.0, 0.6], [0.8, 0.0]])), sampling_prob=0.2
 )
-TWO_TURNS = CyclicSubsets(
+TWO_TURNS = SubsetMixture(
     noise_multiplier=1.0, matrix=ToeplitzMatrix(np.array([1.0, 0.6, 0.4]), 3), groups=2, sampling_prob=0.2
 )
 
@@ -245,6 +247,12 @@ def test_add_ends_where_the_ratio_cannot_be_smaller() -> None:
     assert 0.1 < everything <= unamplified(5.0)
 
 
+def test_what_is_known_takes_no_more_time_than_there_is() -> None:
+    pair = SubsetMixture(noise_multiplier=2.0, matrix=ToeplitzMatrix(np.ones(3), 1000), sampling_prob=0.01)
+    with pytest.raises(BudgetExceededError):
+        known_upper(pair, Settings(deadline=Deadline(0.0)))
+
+
 def test_a_ratio_below_the_range_of_doubles_is_no_number() -> None:
     """Without subsampling there is no component to keep it up; the statistics count what is no number as the worst."""
     rows = turns_of(ToeplitzMatrix(np.ones(1), 1), 0.1)
@@ -289,8 +297,8 @@ def test_other_proposals_are_refused(direction: Direction, name: str, parameters
 
 def test_turns_of_other_groups_than_the_first_are_not_guessed() -> None:
     def reason(matrix: StrategyMatrix, groups: int) -> str | None:
-        pair = CyclicSubsets(noise_multiplier=1.0, matrix=matrix, groups=groups, sampling_prob=0.1)
-        return CYCLIC_FAMILY.refusal(pair, Side.LOWER)
+        pair = SubsetMixture(noise_multiplier=1.0, matrix=matrix, groups=groups, sampling_prob=0.1)
+        return FAMILY.refusal(pair, Side.LOWER)
 
     assert reason(ToeplitzMatrix(np.full(36, 0.1), 50), 3) is None
     assert "at most 36 bands, not 37" in str(reason(ToeplitzMatrix(np.full(37, 0.1), 50), 3))

@@ -16,7 +16,7 @@ from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.bounds import Question
 from hockeystick.bracketing import LARGEST_NOISE, SMALLEST_NOISE, smallest_passing
 from hockeystick.certificate import Certificate
-from hockeystick.certification.issue import certificate_of, certify_with
+from hockeystick.certification.issue import PORTABLE, certificate_of, certify_with
 from hockeystick.certification.schedule import run_accountants, run_named, settings_for
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, CannotCertifyError
@@ -32,8 +32,8 @@ GRID = (-0.015, -0.01, -0.006, -0.003, 0.0, 0.003, 0.006, 0.01, 0.015, 0.025, 0.
 """Candidates, relative to the estimate."""
 ESTIMATE_WIDTH = 1e-2
 """Relative width of the bracket of the estimate."""
-INSIDE = 1e-8
-"""The tests are made at an epsilon that is smaller by this fraction, more than reading it back can lose."""
+INSIDE = PORTABLE + 1e-8
+"""The tests are made at an epsilon that is smaller by this fraction, more than reading it back and issuing it lose."""
 GENTLE, STRIDE = 0.125, 2.0
 """delta falls about with a high power of the noise, and pilots may see nothing of it: no step is larger than this."""
 METHOD = "monte_carlo"

@@ -12,6 +12,7 @@ from hockeystick.certification.issue import PORTABLE, certificate_of, prepared
 from hockeystick.certification.schedule import (
     COARSE_EFFORT,
     COARSE_NODES,
+    CUT_OFF,
     Outcome,
     best,
     planned,
@@ -196,7 +197,9 @@ class _Search:
         if passes and (self.best is None or noise <= self.best[0]):
             self.best = noise, outcomes, settings
         self.cut = [
-            replace(outcome, needs=EVALUATIONS * outcome.needs) for outcome in outcomes if outcome.needs is not None
+            replace(outcome, needs=EVALUATIONS * outcome.needs)
+            for outcome in outcomes
+            if outcome.needs is not None and outcome.status.startswith(CUT_OFF)
         ]
         if self.cut and methods != ["gaussian"]:
             raise BudgetExceededError("The deadline passed during the calibration.")

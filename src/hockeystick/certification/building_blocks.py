@@ -51,7 +51,7 @@ def privacy(
     outcomes = run_accountants(pair, question, settings, policy=policy)
     upper, lower = best(outcomes, Side.UPPER), best(outcomes, Side.LOWER)
     if upper is None or upper.value is None:
-        refuse_without_bound(outcomes, "use more noise or a larger delta")
+        refuse_without_bound(outcomes)
     return Interval(upper=upper.value, lower=None if lower is None else lower.value)
 
 

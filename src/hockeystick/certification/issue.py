@@ -151,7 +151,7 @@ def certificate_of(
     """
     upper, lower = best(outcomes, Side.UPPER), best(outcomes, Side.LOWER)
     if upper is None or upper.value is None:
-        refuse_without_bound(outcomes, f"use more noise than {mechanism.sigma:g} or a larger delta")
+        refuse_without_bound(outcomes, f" at noise_multiplier = {mechanism.sigma:g}")
     loosest = 1.0 if question.epsilon is not None else float("inf")
     interval = Interval(
         upper=min(upper.value * (1.0 + PORTABLE), loosest),

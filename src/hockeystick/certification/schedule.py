@@ -44,7 +44,7 @@ class Outcome:
         seconds: how long it took.
         status: "ok", or why there is no value.
         claim: for Monte Carlo, the samples that the value rests on.
-        needs: where the deadline cut it off, about how many seconds it takes on an idle machine.
+        needs: where the plan or the deadline had no time for it, about how many seconds it takes on an idle machine.
     """
 
     method: str
@@ -122,7 +122,7 @@ def run_accountants(
             continue
         answer = partial(question.answer, near=_expected(outcomes) or near)
         together = [other for other in sides if (one, other) in tasks] if one.joint_analyses else [side]
-        ready = [other for other in together if one.why_not(pair, other) is None] or together[:1]
+        ready = [other for other in together if one.why_not(pair, other) is None] or [side]
         outcomes += _run(one, pair, ready, settings, answer, work)
         if not run_all:
             work = max(work - cost(one, side), 0.0)
@@ -159,27 +159,26 @@ def _run(
     started = monotonic()
     cost = next((one.cost(pair) for side in sides if one.why_not(pair, side) is None), 0.0)
     values: dict[Side, float | None] = dict.fromkeys(sides)
+    past = f"{CUT_OFF}: the deadline passed; it takes about {cost:.2g} s"
     status, claim, needs = "ok", None, None
     reason = next((reason for side in sides if (reason := one.why_not(pair, side)) is not None), None)
     if reason is not None:
         status = f"not applicable: {reason}"
     elif one.kind is Kind.DETERMINISTIC and cost > max(work, CHEAP):
-        status = f"{LEFT_OUT}: it takes about {cost:.2g} s, more than is left of the planned work"
+        status, needs = f"{LEFT_OUT}: it takes about {cost:.2g} s, more than is left of the planned work", cost
     elif cost > CHEAP and settings.deadline.remaining() <= 0.0:
-        status, needs = CUT_OFF, cost
+        status, needs = past, cost
     else:
         try:
             bounds = one.bounds(pair, sides, settings)
             values.update({side: answer(found) for side, found in bounds.items()})
             claim = next((found.claim for found in bounds.values()), None)
         except BudgetExceededError:
-            status, needs = CUT_OFF, cost
+            status, needs = past, cost
         except UnsupportedError as error:
             status = f"not applicable: {error}"
         except MemoryError:
             status = "not applicable: it needs more memory than there is"
-    if needs is not None:
-        status = f"{CUT_OFF}: the deadline passed; it takes about {needs:.2g} s"
     seconds = monotonic() - started
     outcome = Outcome(
         one.name, Side.UPPER, one.kind, settings.confidence(one.kind), None, seconds, status, claim, needs
@@ -236,14 +235,14 @@ def best(outcomes: Sequence[Outcome], side: Side) -> Outcome | None:
     return (min if side is Side.UPPER else max)(found, key=lambda outcome: outcome.value or 0.0)
 
 
-def refuse_without_bound(outcomes: Sequence[Outcome], advice: str) -> NoReturn:
+def refuse_without_bound(outcomes: Sequence[Outcome], where: str = "") -> NoReturn:
     """Raise why there is no upper bound: BudgetExceededError if the deadline is the reason, else CannotCertifyError."""
     needs = [outcome.needs for outcome in outcomes if outcome.side is Side.UPPER and outcome.needs is not None]
     if needs:
         raise BudgetExceededError(
             f"The time budget is over before there is any bound; allow more seconds, about {min(needs):.2g}."
         )
-    raise CannotCertifyError(f"No accountant gives a finite bound; {advice}.")
+    raise CannotCertifyError(f"No accountant gives a finite bound{where}; use more noise or a larger delta.")
 
 
 def planned(

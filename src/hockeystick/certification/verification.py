@@ -10,7 +10,7 @@ from hockeystick.certificate import Certificate, Interval
 from hockeystick.certification.issue import certificate_of, prepared
 from hockeystick.certification.schedule import Outcome
 from hockeystick.deadline import Deadline
-from hockeystick.errors import BudgetExceededError, InvalidInputError, UnsupportedError, VerificationError
+from hockeystick.errors import BudgetExceededError, InvalidInputError, UnsupportedError, VerificationError, shortened
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.profile import MAX_EPSILON
 from hockeystick.monte_carlo.runs import in_this_process
@@ -72,16 +72,9 @@ def verify(
     same = {"epsilon", "delta", "digest", "accuracy", "mechanism", "format", "method", *NOT_RECOMPUTED}
     for name in type(certificate).model_fields.keys() - same:
         if getattr(again, name) != getattr(certificate, name):
-            raise VerificationError(
-                f"The {name!r} field claims {_short(certificate, name)}, but recomputed it is {_short(again, name)}."
-            )
+            claims, found = (shortened(one.model_dump(mode="json")[name]) for one in (certificate, again))
+            raise VerificationError(f"The {name!r} field claims {claims}, but recomputed it is {found}.")
     return certificate
-
-
-def _short(certificate: Certificate, name: str) -> str:
-    from hockeystick.errors import shortened
-
-    return shortened(getattr(certificate, name))
 
 
 def _pair_of(certificate: Certificate, deadline: Deadline) -> DominatingPair:

@@ -203,6 +203,7 @@ def claim_json(certificate: "Certificate", seconds: float) -> dict[str, Any]:
         "kind": content["kind"],
         "confidence": content["confidence"],
         **_failure(certificate),
+        **({"cut_off": content["cut_off"]} if certificate.cut_off else {}),
         "seconds": round(seconds, 4),
     }
 

@@ -51,7 +51,7 @@ def _bin_space(matrix: StrategyMatrix, bins: int, sigma: float) -> BinSpace:
 @lru_cache(maxsize=4)
 def equal_space(pair: AveragedSteps) -> BinSpace:
     """K of one visit to one of some orthogonal bins."""
-    return BinSpace.of(np.eye(pair.bins) / pair.noise_multiplier / pair.noise_multiplier, 8 * UNIT_ROUNDOFF)
+    return BinSpace.of(np.eye(pair.bins) / pair.visit_noise / pair.visit_noise, 8 * UNIT_ROUNDOFF)
 
 
 def propose_proposals(space: BinSpace, direction: Direction, epsilon: float) -> Sequence[Proposal]:
@@ -105,7 +105,7 @@ def _build_equal(pair: AveragedSteps, direction: Direction, name: str, parameter
 
 
 def _fingerprint_equal(pair: AveragedSteps) -> Sequence[Any]:
-    return (pair.bins, pair.participations, pair.epochs)
+    return (pair.bins, pair.participations, pair.epochs, pair.replays)
 
 
 def _refusal_equal(pair: AveragedSteps, side: Side) -> str | None:

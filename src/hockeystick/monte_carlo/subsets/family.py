@@ -24,9 +24,8 @@ from hockeystick.monte_carlo.subsets.proposals import (
     smallest_ratio_bound,
 )
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
-from hockeystick.pairs.band import band_of
-from hockeystick.pairs.cyclic_subsets import CyclicSubsets
 from hockeystick.pairs.subset_mixture import SubsetMixture
+from hockeystick.strategies.matrix.band import band_of
 from hockeystick.types import Direction, Side
 
 MAX_WINDOW = 12
@@ -53,7 +52,7 @@ BETAS = np.array([rounded(beta) for beta in np.geomspace(1e-2, 1e3, 501)])
 """Strengths of the mean proposal that are tried."""
 
 
-def count_orders(pair: SubsetMixture | CyclicSubsets) -> Iterator[int]:
+def count_orders(pair: SubsetMixture) -> Iterator[int]:
     """The orders of the proposal by counts, from 2 on; none without subsampling.
 
     Copies that are all in the same steps must leave the factors of the recursion in the range of doubles, and the
@@ -74,7 +73,7 @@ def _in_range(opportunities: Participations, copies: int, cap: int) -> bool:
     return float(chances.min()) >= LEAST_LOG_CHANCE and log_norm(opportunities, copies, cap) < inf
 
 
-def _counts(pair: SubsetMixture | CyclicSubsets, epsilon: float) -> Iterator[CountSubsets]:
+def _counts(pair: SubsetMixture, epsilon: float) -> Iterator[CountSubsets]:
     """The order with the smallest M, with several reaches."""
     opportunities = participations(pair)
     best, least = 0, inf
@@ -112,7 +111,7 @@ def _best_reach(opportunities: Participations, order: int, cap: int, epsilon: fl
     return low
 
 
-def propose(pair: SubsetMixture | CyclicSubsets, direction: Direction, epsilon: float) -> Sequence[Proposal]:
+def propose(pair: SubsetMixture, direction: Direction, epsilon: float) -> Sequence[Proposal]:
     """Proposals with an M below that of the naive proposal, the most promising first; the naive proposal."""
     naive = NaiveSubsets(direction=direction, pair=pair)
     tilted: list[Proposal]
@@ -125,9 +124,7 @@ def propose(pair: SubsetMixture | CyclicSubsets, direction: Direction, epsilon: 
     return (*(proposal for proposal in tilted if proposal.weight_bound(epsilon) < naive.weight_bound(epsilon)), naive)
 
 
-def build(
-    pair: SubsetMixture | CyclicSubsets, direction: Direction, name: str, parameters: Mapping[str, float]
-) -> Proposal:
+def build(pair: SubsetMixture, direction: Direction, name: str, parameters: Mapping[str, float]) -> Proposal:
     """The proposal that evidence names."""
     remove, order = direction is Direction.REMOVE, parameters.get("order", 0.0)
     reach, cap = (parameters.get(key, 0.0) for key in ("reach", "cap"))
@@ -145,16 +142,18 @@ def build(
     )
 
 
-def _fits(pair: SubsetMixture | CyclicSubsets, order: float, reach: float, cap: float) -> bool:
+def _fits(pair: SubsetMixture, order: float, reach: float, cap: float) -> bool:
     """Whether there is such a proposal."""
     if not 1 <= cap <= order <= reach <= MAX_REACH or any(one != int(one) for one in (order, reach, cap)):
         return False
     return int(order) in count_orders(pair) and _in_range(participations(pair), int(reach), int(cap))
 
 
-def why_not(pair: SubsetMixture | CyclicSubsets, side: Side) -> str | None:
+def why_not(pair: SubsetMixture, side: Side) -> str | None:
     """Why the recursion does not run for this pair."""
     matrix, groups = pair.matrix, pair.groups
+    if side is Side.LOWER and pair.why_not_from_below is not None:
+        return pair.why_not_from_below
     if matrix.rows != matrix.steps:
         return "its recursion needs a square strategy matrix"
     if groups > 1 and matrix.toeplitz_column is None:
@@ -172,26 +171,23 @@ def why_not(pair: SubsetMixture | CyclicSubsets, side: Side) -> str | None:
     return None
 
 
-def fingerprint(pair: SubsetMixture | CyclicSubsets) -> Sequence[Any]:
+def fingerprint(pair: SubsetMixture) -> Sequence[Any]:
     """The rate, the groups and the diagonals of C."""
     column = pair.matrix.toeplitz_column
     entries = band_of(pair.matrix) if column is None else column[: pair.matrix.bands]
     return (pair.sampling_prob, pair.groups, pair.matrix.steps, entries)
 
 
-def known_upper(pair: SubsetMixture | CyclicSubsets, direction: Direction) -> Profile | None:
+def known_upper(pair: SubsetMixture, direction: Direction) -> Profile | None:
     """Add ends where X cannot be small enough."""
     return smallest_ratio_bound(pair) if direction is Direction.ADD else None
 
 
-FAMILY, CYCLIC_FAMILY = (
-    Family(
-        pair=kind,
-        propose=propose,
-        build=build,
-        fingerprint=fingerprint,
-        known_upper=known_upper,
-        refusal=why_not,
-    )
-    for kind in (SubsetMixture, CyclicSubsets)
+FAMILY = Family(
+    pair=SubsetMixture,
+    propose=propose,
+    build=build,
+    fingerprint=fingerprint,
+    known_upper=known_upper,
+    refusal=why_not,
 )

@@ -14,10 +14,9 @@ import numpy as np
 from hockeystick.monte_carlo.proposals import Array
 from hockeystick.monte_carlo.subsets.kernels import Flags
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
-from hockeystick.pairs.band import band_of
-from hockeystick.pairs.cyclic_subsets import CyclicSubsets
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.strategies import StrategyMatrix
+from hockeystick.strategies.matrix.band import band_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +76,7 @@ class Participations:
         return found
 
 
-def participations(pair: SubsetMixture | CyclicSubsets) -> Participations:
+def participations(pair: SubsetMixture) -> Participations:
     """Those of a pair of Poisson sampling, or of cyclic Poisson sampling with a Toeplitz matrix."""
     return _participations(pair.matrix, pair.groups, pair.noise_multiplier, pair.sampling_prob)
 

@@ -13,7 +13,6 @@ from hockeystick.monte_carlo.subsets.count_kernels import SETTLED, count_table, 
 from hockeystick.monte_carlo.subsets.kernels import draw_moved, draw_subsets
 from hockeystick.monte_carlo.subsets.participations import Participations, participations
 from hockeystick.monte_carlo.weight_bounds import bounded_exp, largest_of_power, log_factor
-from hockeystick.pairs.cyclic_subsets import CyclicSubsets
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 from hockeystick.types import Direction
@@ -40,7 +39,7 @@ class SubsetProposal(Proposal):
         pair: the pair; not refused by :func:`why_not`.
     """
 
-    pair: SubsetMixture | CyclicSubsets
+    pair: SubsetMixture
 
     @property
     def opportunities(self) -> Participations:
@@ -286,7 +285,7 @@ def log_largest_of_mean(opportunities: Participations, beta: float, epsilon: flo
     return tilted + log_factor(beta)
 
 
-def smallest_ratio_bound(pair: SubsetMixture | CyclicSubsets) -> Profile:
+def smallest_ratio_bound(pair: SubsetMixture) -> Profile:
     """``delta_add <= (1 - e^epsilon (1-p)^k)_+``: X is at least the chance to take no opportunity of k. Rounded up."""
     if pair.batches_are_public:
         return lambda epsilon: 1.0
