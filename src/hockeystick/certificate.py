@@ -188,8 +188,7 @@ def kind_text(certificate: Certificate) -> str:
         return certificate.kind.value
     if claim.statement is Statement.ESTIMATE_VERIFY_RELEASE:
         return f"{certificate.kind.value}; a verification error of {claim.failure_probability:g} is part of delta"
-    wide = "" if claim.closed else "; the time was too short for the two sides to come as close as was asked"
-    return f"{certificate.kind.value}; fails with probability at most {claim.failure_probability:g}{wide}"
+    return f"{certificate.kind.value}; fails with probability at most {claim.failure_probability:g}"
 
 
 def interval_text(bounds: Interval) -> str:

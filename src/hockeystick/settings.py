@@ -1,25 +1,18 @@
 """What a caller decides: how hard to work, and whether and how Monte Carlo may be used. Plain frozen data."""
 
 from dataclasses import dataclass, field
-from secrets import randbits
 
 from hockeystick.bounds import Question
 from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError
 from hockeystick.laws.grid import Resolution
-from hockeystick.monte_carlo.ledger import Executor, Ledger, MemoryLedger, in_this_process
+from hockeystick.samples import Executor, Ledger, MemoryLedger
 from hockeystick.types import Kind
 
 DEFAULT_FAILURE = 1e-9
 """Probability with which a Monte Carlo bound may fail, unless said otherwise."""
 DEFAULT_RATIO = 0.05
 """Sampling ends when the two bounds on delta come this close to each other."""
-SEED_BITS = 64
-
-
-def fresh_seed() -> int:
-    """A seed from the system's entropy."""
-    return randbits(SEED_BITS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,18 +22,17 @@ class MonteCarlo:
     Attributes:
         failure_probability: of all claims together, both sides; in (0, 1).
         ratio: the run ends when upper / lower - 1 in delta is at most this.
-        seed: of all streams. By default the one that the ledger has for the pair, so that a run is resumed, or a
-            fresh one from the system. A guarantee is about a seed that was drawn once: do not try several and keep
-            the one that you like.
+        seed: of all pilots and streams; by default the ledger's, which draws one from the system when it is first
+            asked. A guarantee is about a seed that was drawn once: do not try several and keep the one you like.
         ledger: keeps the chunks, so that a run can be resumed, shared and verified.
-        executor: computes chunks.
+        executor: computes chunks; None for one after the other, in this process.
     """
 
     failure_probability: float = DEFAULT_FAILURE
     ratio: float = DEFAULT_RATIO
     seed: int | None = None
     ledger: Ledger = field(default_factory=MemoryLedger)
-    executor: Executor = in_this_process
+    executor: Executor | None = None
 
     def __post_init__(self) -> None:
         for name in ("failure_probability", "ratio"):

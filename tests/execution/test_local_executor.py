@@ -18,8 +18,8 @@ from hockeystick.errors import InvalidInputError
 from hockeystick.execution import executor
 from hockeystick.execution.base import LOOK_AHEAD
 from hockeystick.execution.work import ExecutionError, one_blas_thread
-from hockeystick.monte_carlo.ledger import in_this_process
-from hockeystick.monte_carlo.runs import KERNELS
+from hockeystick.monte_carlo.runs import in_this_process
+from hockeystick.samples import KERNELS
 from hockeystick.types import Direction
 
 REMOVE = Direction.REMOVE

@@ -243,11 +243,11 @@ def test_the_smallest_ratio_is_that_of_no_participation(min_sep: int, examples: 
     ratios = np.exp(computed(outputs, pair))
     assert ratios.min() == pytest.approx(smallest, rel=1e-12)
     end = -proposal.log_smallest
-    assert proposal.largest(end + 1e-6) == 0.0 < proposal.largest(end - 1e-3) < 1e-3
-    assert proposal.largest(0.5 * end) >= 1.0 - exp(0.5 * end) * smallest
+    assert proposal.weight_bound(end + 1e-6) == 0.0 < proposal.weight_bound(end - 1e-3) < 1e-3
+    assert proposal.weight_bound(0.5 * end) >= 1.0 - exp(0.5 * end) * smallest
     values = -np.expm1(np.minimum(0.5 * end - losses_of(proposal, 5000, seed=13), 0.0))
-    assert values.max() <= proposal.largest(0.5 * end)
-    assert naive(pair, Direction.REMOVE).largest(3.0) == 1.0
+    assert values.max() <= proposal.weight_bound(0.5 * end)
+    assert naive(pair, Direction.REMOVE).weight_bound(3.0) == 1.0
 
 
 @pytest.mark.parametrize("warm", [False, True])

@@ -16,12 +16,12 @@ from hockeystick.errors import VerificationError
 from hockeystick.monte_carlo.claim import MonteCarloClaim
 from hockeystick.monte_carlo.estimation import Estimation
 from hockeystick.monte_carlo.families import FAMILIES, family_of
-from hockeystick.monte_carlo.ledger import Executor, Ledger
 from hockeystick.monte_carlo.runs import fingerprint
 from hockeystick.monte_carlo.verification import rederived
-from hockeystick.monte_carlo.whole_curve import Curve
+from hockeystick.monte_carlo.whole_curve import CurveEstimation
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.worst_of import WorstOf
+from hockeystick.samples import Executor, Ledger
 from hockeystick.settings import MonteCarlo, Settings
 from hockeystick.types import Direction, Kind, Side
 
@@ -47,7 +47,9 @@ def _sampled(pair: DominatingPair, sides: Sequence[Side], settings: Settings) ->
         known = known_upper(one, share)
         if question is None:
             smallest = Question(delta=settings.resolution.smallest_delta)
-            made: Estimation = Curve(one, smallest, options, share.deadline, known_upper=known)
+            made: Estimation = CurveEstimation(
+                one, smallest, options, share.deadline, known_upper=known, members=len(members)
+            )
         else:
             made = Estimation(one, question, options, share.deadline, known_upper=known)
         made.sample()
@@ -66,7 +68,7 @@ def _analysed(estimations: Sequence[Estimation], sides: Sequence[Side]) -> tuple
             found[side] = {direction: _largest([profiles[direction] for profiles in each]) for direction in Direction}
     claims = [one.claim() for one in estimations]
     runs = tuple(run for claim in claims for run in claim.runs)
-    return found, claims[0].model_copy(update={"closed": all(claim.closed for claim in claims), "runs": runs})
+    return found, claims[0].model_copy(update={"runs": runs})
 
 
 def _largest(profiles: Sequence[Profile]) -> Profile:

@@ -13,9 +13,10 @@ from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, InvalidInputError, UnsupportedError, VerificationError, shortened
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.profile import MAX_EPSILON
-from hockeystick.monte_carlo.ledger import Executor, Ledger, in_this_process
+from hockeystick.monte_carlo.runs import in_this_process
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.registry import dominating_pair
+from hockeystick.samples import Executor, Ledger
 from hockeystick.settings import DEFAULT_EFFORT, Settings
 from hockeystick.types import Side
 

@@ -20,7 +20,7 @@ from hockeystick.monte_carlo.bins.proposals import (
     build_proposal,
     highest_order,
 )
-from hockeystick.monte_carlo.proposals import Family, Proposal
+from hockeystick.monte_carlo.proposals import Family, Proposal, rounded
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.strategies import StrategyMatrix
@@ -72,7 +72,7 @@ def _balls(space: BinSpace, epsilon: float) -> Sequence[Proposal]:
 
 def _against_mean(space: BinSpace, epsilon: float) -> Sequence[Proposal]:
     best = best_beta(space, epsilon)
-    wanted = (min(MORE_BETA * best, LARGEST_BETA), best)
+    wanted = dict.fromkeys(rounded(min(beta, LARGEST_BETA)) for beta in (MORE_BETA * best, best))
     return [AgainstMean(direction=Direction.ADD, space=space, beta=beta) for beta in wanted]
 
 

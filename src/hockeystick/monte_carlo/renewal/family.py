@@ -68,7 +68,7 @@ class NaiveRenewal(Proposal):
         """Grows with the steps and with the largest exponent that a draw can lead to."""
         return self.error
 
-    def largest(self, epsilon: float) -> float:
+    def weight_bound(self, epsilon: float) -> float:
         """1 for remove; ``(1 - e^epsilon x0)_+`` for add, as X and its lower bound never go below x0.
 
         X here is what the kernel computes, so x0 is lowered by its error.

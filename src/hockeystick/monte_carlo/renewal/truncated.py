@@ -63,7 +63,7 @@ class NaiveTruncated(Proposal):
         roundings = 8.0 * steps * (1.0 + logarithm) + 2.0 * (bands + 4.0) * participations * exponent
         return float(max(1e-9, 2.0 * UNIT_ROUNDOFF * roundings))
 
-    def largest(self, epsilon: float) -> float:
+    def weight_bound(self, epsilon: float) -> float:
         """1."""
         return 1.0
 
