@@ -116,7 +116,7 @@ def test_paths_and_modules_that_are_named_exist(page):
 
 
 def test_every_documented_command_exists_and_every_command_is_documented():
-    commands = {str(one.name) for one in (*app.registered_commands, *app.registered_groups)}
+    commands = {one.name for one in app.registered_commands} | {one.name for one in app.registered_groups}
     documented = {name for page in PAGES for name in re.findall(r"^\W*hockeystick ([a-z]+)\b", page.read_text(), re.M)}
     assert documented <= commands
     assert set(re.findall(r"^hockeystick ([a-z]+)\b", (ROOT / "README.md").read_text(), re.M)) == commands
