@@ -20,7 +20,6 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RUNNING = [ROOT / "README.md", *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
 PLANS = sorted((ROOT / "examples" / "plans").glob("*.toml"))
-SLOW = {"keep-evidence.md", "scale-out.md", "calibrate-a-run.md"}
 UNFENCED = {"keep-evidence.md", "scale-out.md"}
 
 
@@ -53,11 +52,7 @@ def run_commands(block: Block, page: Path) -> None:
             assert done.returncode == 0, f"{page.name}:{block.line}: {line}\n{done.stdout}{done.stderr}"
 
 
-@pytest.mark.parametrize(
-    "page",
-    [pytest.param(page, marks=[pytest.mark.slow] if page.name in SLOW else []) for page in RUNNING],
-    ids=lambda page: page.stem,
-)
+@pytest.mark.parametrize("page", RUNNING, ids=lambda page: page.stem)
 def test_what_a_page_shows_runs(page, tmp_path, monkeypatch):
     """Python, commands and plans, from top to bottom, as a reader would who has the examples beside them."""
     monkeypatch.chdir(tmp_path)

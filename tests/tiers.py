@@ -3,7 +3,8 @@
 python -m pytest -m "slow or not slow" --junitxml=times.xml
 python tests/tiers.py times.xml
 
-A test that takes longer than ``LIMIT`` seconds is slow. Where all parameters of a test are, its name stands for them.
+A test that takes longer than ``LIMIT`` seconds is slow, but the fastest of a file is not. Where all parameters of a test
+are slow, its name stands for them.
 """
 
 import sys
@@ -12,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from xml.etree import ElementTree
 
-LIMIT = 0.7
+LIMIT = 0.5
 HERE = Path(__file__).parent
 
 
@@ -26,12 +27,14 @@ def measured(report: str) -> dict[str, float]:
 
 def slow(seconds: Mapping[str, float]) -> list[str]:
     """The entries of slow.txt."""
-    families = defaultdict(list)
+    families, files = defaultdict(list), defaultdict(list)
     for test in seconds:
         families[test.split("[")[0]].append(test)
+        files[test.split("::")[0]].append(test)
+    kept = {min(tests, key=lambda test: seconds[test]) for tests in files.values()}
     chosen = []
     for name, tests in families.items():
-        over = [test for test in tests if seconds[test] > LIMIT]
+        over = [test for test in tests if seconds[test] > LIMIT and test not in kept]
         chosen += [name] if len(over) == len(tests) else over
     return sorted(chosen)
 
