@@ -3,8 +3,8 @@
 python -m pytest -m "slow or not slow" --junitxml=times.xml
 python tests/tiers.py times.xml
 
-A test that takes longer than ``LIMIT`` seconds is slow, but the fastest of a file is not. Where all parameters of a test
-are slow, its name stands for them.
+A test that takes longer than ``LIMIT`` seconds is slow, but the fastest of a file is not. Where all parameters of a
+test are slow, its name stands for them.
 """
 
 import sys
