@@ -67,12 +67,15 @@ class SearchPolicy:
     a :class:`~hockeystick.deadline.Deadline` looks at the clock, and what it cuts off is named.
 
     Attributes:
-        work: standard seconds for the whole request.
+        work: standard seconds for the deterministic accountants together.
+        sampling: standard seconds of sampling, where Monte Carlo is allowed; infinite to sample until the bounds are
+            close or the deadline passes.
         gap_goal: the relative two-sided gap at which the search ends.
         heavy, heavy_goal: methods that cost more than ``heavy`` run only while the gap is above ``heavy_goal``.
     """
 
     work: float = DEFAULT_WORK
+    sampling: float = DEFAULT_WORK
     gap_goal: float = 1e-3
     heavy: float = 2.0
     heavy_goal: float = 5e-3

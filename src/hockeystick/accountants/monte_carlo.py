@@ -48,10 +48,16 @@ def _sampled(pair: DominatingPair, sides: Sequence[Side], settings: Settings) ->
         if question is None:
             smallest = Question(delta=settings.resolution.smallest_delta)
             made: Estimation = CurveEstimation(
-                one, smallest, options, share.deadline, known_upper=known, members=len(members)
+                one,
+                smallest,
+                options,
+                share.deadline,
+                known_upper=known,
+                work=share.work,
+                members=len(members),
             )
         else:
-            made = Estimation(one, question, options, share.deadline, known_upper=known)
+            made = Estimation(one, question, options, share.deadline, known_upper=known, work=share.work)
         made.sample()
         estimations.append(made)
     return _analysed(estimations, sides)

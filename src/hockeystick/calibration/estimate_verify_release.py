@@ -36,6 +36,8 @@ INSIDE = PORTABLE + 1e-8
 """The tests are made at an epsilon that is smaller by this fraction, more than reading it back and issuing it lose."""
 GENTLE, STRIDE = 0.125, 2.0
 """delta falls about with a high power of the noise, and pilots may see nothing of it: no step is larger than this."""
+TEST_SHARE = 0.25
+"""Of the sampling that is planned, for each test of a candidate; most are refused or accepted long before."""
 METHOD = "monte_carlo"
 SCAN_SHARE = 0.9
 """Of the budget that is left, for estimate and tests; the rest is for the certificate's lower bound."""
@@ -74,6 +76,7 @@ def verified_release(
                 scanning,
                 statement,
                 known_upper=known_upper(one, Settings(deadline=scanning)),
+                work=TEST_SHARE * policy.sampling,
                 goal=goal,
             )
             for one in pair.members

@@ -218,13 +218,15 @@ def settings_for(
     policy = policy or SearchPolicy()
     effort = policy.effort(runs)
     if question.delta is not None:
-        return Settings(Resolution(EPSILON_NODES, question.delta), deadline, question, monte_carlo, effort, policy.work)
+        return Settings(
+            Resolution(EPSILON_NODES, question.delta), deadline, question, monte_carlo, effort, policy.sampling
+        )
     coarse = Settings(Resolution(COARSE_NODES), deadline.part(COARSE_SHARE), effort=COARSE_EFFORT * effort)
     look = replace(policy, work=COARSE_SHARE * policy.work, gap_goal=COARSE_GOAL, heavy_goal=COARSE_GOAL)
     upper = best(run_accountants(pair, question, coarse, policy=look), Side.UPPER)
     value = 1e-30 if upper is None or upper.value is None else upper.value
     resolution = Resolution(DELTA_NODES, min(max(value, 1e-30), 0.5))
-    return Settings(resolution, deadline, question, monte_carlo, effort, policy.work)
+    return Settings(resolution, deadline, question, monte_carlo, effort, policy.sampling)
 
 
 def best(outcomes: Sequence[Outcome], side: Side) -> Outcome | None:
@@ -255,7 +257,7 @@ def planned(
             without a deadline.
         deadline: the caller's own, instead of one that starts when the kernels are compiled.
     """
-    policy = SearchPolicy() if budget is None else SearchPolicy(work=check_budget(budget))
+    policy = SearchPolicy() if budget is None else SearchPolicy(work=check_budget(budget), sampling=float("inf"))
     warm_up(mechanism)
     return policy, deadline or Deadline(float("inf") if budget is None else budget)
 

@@ -14,7 +14,7 @@ ENOUGH = 0.5
 
 @dataclass
 class Acceptance(Estimation):
-    """A estimation that asks only whether delta, at the question's epsilon, is at most ``goal``.
+    """An estimation that asks only whether delta, at the question's epsilon, is at most ``goal``.
 
     One attempt for each direction, and all of the failure probability goes to the upper bounds: what is not
     (epsilon, goal)-private is accepted with at most that probability (only the direction that violates it can fail).
@@ -33,7 +33,7 @@ class Acceptance(Estimation):
         for aim in self.aims():
             known = self.known.get(aim.direction)
             if known is None or known(epsilon) > self.goal:
-                self.pursue(replace(aim, goal=self.goal), (Side.UPPER,), self.deadline)
+                self.pursue(replace(aim, goal=self.goal), (Side.UPPER,), self.deadline, self.work)
         bounds = profiles_of(self.tallies, self.known, Side.UPPER)
         return max(profile(epsilon) for profile in bounds.values()) <= self.goal
 

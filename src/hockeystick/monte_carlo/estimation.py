@@ -38,7 +38,7 @@ from hockeystick.monte_carlo.runs import MARGIN, fingerprint, in_this_process
 from hockeystick.monte_carlo.statistics import Tally, best_profile, profiles_of
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.samples import Chunk, Node, Run
-from hockeystick.settings import MonteCarlo
+from hockeystick.settings import DEFAULT_WORK, MonteCarlo
 from hockeystick.types import Direction, Side
 
 ATTEMPT_SHARES = (0.75, 0.1875, 0.0625)
@@ -101,8 +101,8 @@ class Estimation:
     known: dict[Direction, Profile] = field(default_factory=dict)
     known_upper: Mapping[Direction, Profile] = field(default_factory=dict)
     """Deterministic upper bounds that the caller has already."""
-    closed: bool = True
-    """Whether the bounds came as close as was asked; they hold in any case."""
+    work: float = DEFAULT_WORK
+    """Standard seconds of sampling that are left; an attempt ends when they are used up, whatever the clock says."""
 
     shares: ClassVar[Sequence[float]] = ATTEMPT_SHARES
     upper_share: ClassVar[float] = 0.5
@@ -145,25 +145,12 @@ class Estimation:
         aims = self.aims()
         for place, aim in enumerate(aims):
             sides = (Side.UPPER, Side.LOWER) if place == 0 else (Side.UPPER,)
-            share = Deadline(self.deadline.remaining() / (len(aims) - place), self.deadline.on_tick)
+            part = 1.0 / (len(aims) - place)
             try:
-                self.pursue(aim, sides, share)
+                self.pursue(aim, sides, self.deadline.part(part), part * self.work)
             except BudgetExceededError:
-                self.closed = False
                 if not any(one.chunks for one in self.tallies):
                     raise
-        self.closed = self.closed and not self._apart()
-
-    def _apart(self) -> bool:
-        """Whether the sides of delta at the question's epsilon are further apart than was asked, as they are where the
-        pilots took the wrong direction for the larger one."""
-        epsilon = self.question.epsilon
-        if epsilon is None:
-            return False
-        upper, lower = (
-            max(profile(epsilon) for profile in self.profiles(side).values()) for side in (Side.UPPER, Side.LOWER)
-        )
-        return 0.0 < lower * (1.0 + self.options.ratio) < upper
 
     def learn_known(self) -> None:
         """Bounds that need no sampling."""
@@ -214,18 +201,21 @@ class Estimation:
         """Of one node of one side."""
         return self.upper_share * self.options.failure_probability * self.shares[attempt] / len(FRACTIONS)
 
-    def pursue(self, aim: Aim, sides: Sequence[Side], deadline: Deadline) -> None:
-        """Attempts at one direction until one succeeds."""
+    def pursue(self, aim: Aim, sides: Sequence[Side], deadline: Deadline, work: float) -> None:
+        """Attempts at one direction until one succeeds, or this work is done."""
         useful = [choice for choice in aim.choices if not set(sides).isdisjoint(choice.proposal.sides)]
         if not useful:  # its proposals bound the other side alone
             return
         useful.sort(key=lambda choice: self.plan(aim, choice) * choice.proposal.cost)
         for attempt, choice in enumerate(useful[: len(self.shares)]):
-            planned = min(self.plan(aim, choice), max(LONGEST / choice.proposal.cost, FEWEST))
+            cost = choice.proposal.cost
+            planned = min(self.plan(aim, choice), max(LONGEST / cost, FEWEST))
             run = self._freeze(aim, choice, planned, sides, self.failure(attempt))
-            if self._draw(aim, choice, run, planned, deadline):
+            succeeded = self._draw(aim, choice, run, planned, deadline, most=max(work / cost, FEWEST))
+            drawn = cost * self.tallies[-1].samples
+            work, self.work = max(work - drawn, 0.0), max(self.work - drawn, 0.0)
+            if succeeded or work == 0.0:
                 return
-        self.closed = False
 
     def plan(self, aim: Aim, choice: Choice) -> float:
         """How many samples an attempt will probably need: to be tight, or only to tell delta from the goal."""
@@ -275,13 +265,13 @@ class Estimation:
             far = [edge * (1.0 - 2.0**j / 64.0) for j in range(6)]
         return sorted({min(epsilon, 700.0) for epsilon in near + far if epsilon >= 0.0})
 
-    def _draw(self, aim: Aim, choice: Choice, run: Run, planned: float, deadline: Deadline) -> bool:
-        """Draw chunks in rounds until the attempt has succeeded (True) or failed (False)."""
+    def _draw(self, aim: Aim, choice: Choice, run: Run, planned: float, deadline: Deadline, *, most: float) -> bool:
+        """Draw chunks in rounds until the attempt has succeeded (True) or failed (False), ``most`` samples at most."""
         result = Tally.empty(run)
         self.tallies.append(result)
         expected = max(planned / run.chunk_size, 1.0)
-        most = ceil(min(PATIENCE * expected, 1e12))
-        target = max(1, ceil(min(FIRST_ROUND * expected, LARGEST_FIRST)))
+        last = ceil(min(PATIENCE * expected, most / run.chunk_size, 1e12))
+        target = max(1, ceil(min(FIRST_ROUND * expected, LARGEST_FIRST, last)))
         while True:
             for chunk in self._chunks(choice.proposal, result, target, deadline):
                 result.offer(chunk)
@@ -289,9 +279,9 @@ class Estimation:
                     verdict = self.verdict(aim, result, planned)
                     if verdict is not None:
                         return verdict
-            if target >= most:
+            if target >= last:
                 return False
-            target = min(max(target + 1, ceil(GROWTH * target)), most)
+            target = min(max(target + 1, ceil(GROWTH * target)), last)
 
     def _chunks(self, proposal: Proposal, result: Tally, target: int, deadline: Deadline) -> Iterator[Chunk]:
         """The chunks of the streams below ``target`` that are not counted yet: stored ones, then new ones."""

@@ -1,6 +1,7 @@
 """A whole profile by sampling: simultaneous bounds at many epsilons, each near a run that was aimed there."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -49,15 +50,13 @@ class CurveEstimation(Estimation):
         questions = [Question(delta=smallest ** ((level + 1.0) / LEVELS)) for level in range(LEVELS)]
         tasks = [(direction, question) for direction in Direction for question in questions]
         for place, (direction, question) in enumerate(tasks):
-            share = Deadline(self.deadline.remaining() / (len(tasks) - place), self.deadline.on_tick)
-            try:
-                self._sample_level(direction, question, share)
-            except BudgetExceededError:
-                self.closed = False
+            part = 1.0 / (len(tasks) - place)
+            with suppress(BudgetExceededError):
+                self._sample_level(direction, question, self.deadline.part(part), part * self.work)
         if not any(one.chunks for one in self.tallies):
             raise BudgetExceededError("The time budget is over before there is any bound; allow more seconds.")
 
-    def _sample_level(self, direction: Direction, question: Question, deadline: Deadline) -> None:
+    def _sample_level(self, direction: Direction, question: Question, deadline: Deadline, work: float) -> None:
         self.question = question
         aim = self.aim(direction)
         known = self.known.get(direction)
@@ -65,7 +64,7 @@ class CurveEstimation(Estimation):
             return
         before = [epsilon for where, epsilon in self.starts if where is direction and epsilon < aim.epsilon]
         self.starts[direction, aim.epsilon] = max(before, default=0.0)
-        self.pursue(aim, tuple(Side), deadline)
+        self.pursue(aim, tuple(Side), deadline, work)
 
     def places(self, aim: Aim, side: Side) -> list[float]:
         """Evenly from the run before this one to its aim."""
