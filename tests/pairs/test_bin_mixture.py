@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import hockeystick as hs
+from hockeystick.certification.issue import PORTABLE
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.pairs.bin_mixture import MAX_BINS, BinMixture
 from hockeystick.pairs.known_batches import KnownBatches
@@ -51,7 +52,8 @@ def test_known_batches_have_the_norm_of_the_worst_bin() -> None:
     assert isinstance(pair, KnownBatches)
     assert pair.full_sensitivity == pytest.approx(dominating_pair(hidden).full_sensitivity, rel=1e-12)
     certificate = hs.certify(fixed, delta=1e-5)
-    assert certificate.epsilon.lower <= certificate.epsilon.upper <= certificate.epsilon.lower * (1.0 + 1e-8)
+    lower, upper = certificate.epsilon.lower, certificate.epsilon.upper  # each charged for other machines
+    assert lower <= upper <= lower * (1.0 + 1e-8 + 2.0 * PORTABLE)
     assert hs.certify(hidden, delta=1e-5).epsilon.upper < certificate.epsilon.upper
 
 

@@ -25,13 +25,12 @@ from math import sqrt
 import numpy as np
 
 from hockeystick.accountants.base import Accountant
-from hockeystick.accountants.direct import law_profiles
 from hockeystick.bounds import Profile
 from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Array, Law
 from hockeystick.laws.operations import Tick, average, compose, mix, weighted
-from hockeystick.laws.profile import law_delta, smallest_epsilon
+from hockeystick.laws.profile import law_delta, law_profiles, smallest_epsilon
 from hockeystick.moments.geometric_mean import geometric_mean_profile
 from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.settings import Settings

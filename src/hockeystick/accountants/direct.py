@@ -11,19 +11,19 @@ Upper laws are spreads of the true likelihood ratio and lower laws contractions,
 side (docs/theory/laws.md). Cost: O(log(steps)) projections of O(nodes^2) each.
 """
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
 from math import log2
+from typing import Any
 
 import numpy as np
 
-from hockeystick.accountants.base import Accountant
+from hockeystick.accountants.base import Accountant, Analysis
 from hockeystick.bounds import Profile
 from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.law import Law, point_mass_at_one
 from hockeystick.laws.mixtures import any_mixture_law
 from hockeystick.laws.operations import average, compose, power, thin, weighted
-from hockeystick.laws.profile import law_delta
+from hockeystick.laws.profile import law_profiles
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.independent_steps import IndependentSteps
@@ -87,25 +87,8 @@ def mixture_steps_law(pair: MixtureSteps, side: Side, settings: Settings) -> Law
     return point_mass_at_one(side) if whole is None else whole
 
 
-def law_profiles(law: Law) -> Mapping[Direction, Profile]:
-    """Both directions of a law's profile."""
-    return {direction: partial(law_delta, law, direction=direction) for direction in Direction}
-
-
-def _independent(pair: IndependentSteps, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
-    return law_profiles(independent_steps_law(pair, side, settings))
-
-
-def _averaged(pair: AveragedSteps, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
-    return law_profiles(averaged_steps_law(pair, side, settings))
-
-
-def _secret_groups(pair: SecretGroups, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
-    return law_profiles(secret_groups_law(pair, side, settings))
-
-
-def _mixtures(pair: MixtureSteps, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
-    return law_profiles(mixture_steps_law(pair, side, settings))
+def _of(law_of: Callable[[Any, Side, Settings], Law]) -> Analysis:
+    return lambda pair, side, settings: law_profiles(law_of(pair, side, settings))
 
 
 def _subsets(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
@@ -113,11 +96,7 @@ def _subsets(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Dir
     error = pair.sensitivity_error if side is Side.UPPER else -pair.sensitivity_error
     norms = norms_by_group(pair.matrix, pair.groups) * (1.0 + error)
     laws = group_laws(norms, pair.sampling_prob, pair.noise_multiplier, side, settings.resolution, settings.deadline)
-
-    def largest(epsilon: float, direction: Direction) -> float:
-        return max(law_delta(law, epsilon, direction) for law in laws)
-
-    return {direction: partial(largest, direction=direction) for direction in Direction}
+    return law_profiles(*laws)
 
 
 def _refusal(pair: DominatingPair, side: Side) -> str | None:
@@ -146,10 +125,10 @@ ACCOUNTANT = Accountant(
         "chua-2024, section 3"
     ),
     analyses={
-        IndependentSteps: _independent,
-        AveragedSteps: _averaged,
-        MixtureSteps: _mixtures,
-        SecretGroups: _secret_groups,
+        IndependentSteps: _of(independent_steps_law),
+        AveragedSteps: _of(averaged_steps_law),
+        MixtureSteps: _of(mixture_steps_law),
+        SecretGroups: _of(secret_groups_law),
         SubsetMixture: _subsets,
     },
     refusal=_refusal,

@@ -17,14 +17,13 @@ each m on coarse grids, then a few fine ones.
 """
 
 from collections.abc import Mapping
-from functools import partial
 
 import numpy as np
 
 from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile
 from hockeystick.laws.law import Array
-from hockeystick.laws.profile import law_delta
+from hockeystick.laws.profile import law_profiles
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.settings import Settings
 from hockeystick.strategies.matrix.base import Indices
@@ -60,11 +59,7 @@ def _analyse(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Dir
     prob, sigma = pair.sampling_prob, pair.noise_multiplier
     chosen = best_windows(candidates, prob, sigma, side, settings.asked_epsilon, settings.resolution, settings.deadline)
     laws = [window_law(shifts, prob, sigma, side, settings.resolution, settings.deadline) for shifts in chosen]
-
-    def profile(epsilon: float, direction: Direction) -> float:
-        return max((law_delta(law, epsilon, direction) for law in laws if law is not None), default=0.0)
-
-    return {direction: partial(profile, direction=direction) for direction in Direction}
+    return law_profiles(*laws, choose=max)
 
 
 def _refusal(pair: SubsetMixture, side: Side) -> str | None:

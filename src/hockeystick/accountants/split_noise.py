@@ -19,7 +19,6 @@ laws are upper laws. Cost: O(non-zero entries) and one product mixture for each 
 """
 
 from collections.abc import Mapping
-from functools import partial
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -28,7 +27,7 @@ from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.law import Array
-from hockeystick.laws.profile import law_delta
+from hockeystick.laws.profile import law_profiles
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.settings import Settings
 from hockeystick.strategies import StrategyMatrix
@@ -84,11 +83,7 @@ def _analyse(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Dir
     prob, sigma = pair.sampling_prob, pair.noise_multiplier
     chosen = best_windows(candidates, prob, sigma, side, settings.asked_epsilon, settings.resolution, settings.deadline)
     laws = [window_law(shifts, prob, sigma, side, settings.resolution, settings.deadline) for shifts in chosen]
-
-    def profile(epsilon: float, direction: Direction) -> float:
-        return min((law_delta(law, epsilon, direction) for law in laws if law is not None), default=1.0)
-
-    return {direction: partial(profile, direction=direction) for direction in Direction}
+    return law_profiles(*laws, choose=min)
 
 
 def _candidates(pair: SubsetMixture, settings: Settings) -> list[Array]:

@@ -1,6 +1,7 @@
 """The privacy profile of a law, and its inverse, both on the law's safe side."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from math import log
 
 import numpy as np
@@ -47,6 +48,17 @@ def law_delta(law: Law, epsilon: float, direction: Direction) -> float:
         return 0.0
     factor = 1.0 / (1.0 - slack) if upper else 1.0 - slack
     return min(max(value * factor, 0.0), 1.0)
+
+
+def law_profiles(
+    *laws: Law, choose: Callable[[Iterable[float]], float] = max
+) -> dict[Direction, Callable[[float], float]]:
+    """Both directions of the largest (``choose=max``) or smallest profile of some laws."""
+
+    def chosen(epsilon: float, direction: Direction) -> float:
+        return choose(law_delta(law, epsilon, direction) for law in laws)
+
+    return {direction: partial(chosen, direction=direction) for direction in Direction}
 
 
 def smallest_epsilon(

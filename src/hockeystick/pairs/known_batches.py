@@ -16,7 +16,8 @@ class KnownBatches(DominatingPair):
     Tightly dominates fixed batches with any strategy, also for adaptive gradients (C is causal and non-negative).
 
     Attributes:
-        sensitivity: ``max |m|`` over the batches, within the relative error ``sensitivity_error``.
+        sensitivity: ``max |m|`` over the batches.
+        error: proved relative rounding error of ``sensitivity``.
     """
 
     sensitivity: float
@@ -38,27 +39,14 @@ class KnownBatches(DominatingPair):
         return True
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class RevealedBatches(DominatingPair):
-    """Random batches that are revealed to the adversary, who can tell most of them anyway: an upper bound only.
-
-    Attributes:
-        sensitivity: the largest distance that the data of one user can make.
-        error: proved relative rounding error of ``sensitivity``.
-    """
-
-    sensitivity: float
-    error: float
+@dataclass(frozen=True, kw_only=True)
+class RevealedBatches(KnownBatches):
+    """Random batches that are revealed to the adversary, who can tell most of them anyway: an upper bound only."""
 
     @property
-    def full_sensitivity(self) -> float:
-        """The sensitivity of the worst batches."""
-        return self.sensitivity
-
-    @property
-    def sensitivity_error(self) -> float:
-        """The relative rounding of the sums behind the sensitivity."""
-        return self.error
+    def batches_are_public(self) -> bool:
+        """False: revealing the batches is what makes it an upper bound."""
+        return False
 
 
 def from_deterministic(mechanism: Mechanism) -> KnownBatches:

@@ -17,7 +17,7 @@ import numpy as np
 
 from hockeystick.deadline import Deadline
 from hockeystick.laws.grid import Resolution
-from hockeystick.laws.law import Array, Law
+from hockeystick.laws.law import Array, Law, point_mass_at_one
 from hockeystick.laws.mixtures import product_mixture_law
 from hockeystick.laws.operations import compose, power
 from hockeystick.laws.profile import law_delta, smallest_epsilon
@@ -75,15 +75,15 @@ def similar_windows(shifts: Array, side: Side) -> list[tuple[Array, int]]:
 
 def window_law(
     shifts: Array, prob: float, noise_multiplier: float, side: Side, resolution: Resolution, deadline: Deadline
-) -> Law | None:
-    """The law of all windows together, on the asked side; None if no window has a shift."""
+) -> Law:
+    """The law of all windows together, on the asked side."""
     law: Law | None = None
     for bound, count in similar_windows(shifts, side):
         deadline.tick()
         part = product_mixture_law(np.full(bound.size, prob), bound, noise_multiplier, side, resolution)
         part = power(part, count, resolution, tick=deadline.tick)
         law = part if law is None else compose(law, part, resolution, tick=deadline.tick)
-    return law
+    return point_mass_at_one(side) if law is None else law
 
 
 def with_equal_shifts(shifts: Array) -> Array:
@@ -112,19 +112,14 @@ def best_windows(
 ) -> list[Array]:
     """The windows that look best on coarse grids (any choice is valid), at most one for each score.
 
-    Empty where no window has a shift.
-
     Args:
         epsilon: where delta is asked for; None to look at the epsilons of the usual deltas.
     """
     coarse = replace(resolution, nodes_per_unit=COARSE_NODES_PER_UNIT)
     laws = [window_law(with_equal_shifts(one), prob, noise_multiplier, side, coarse, deadline) for one in candidates]
-    seen = [(law, at) for at, law in enumerate(laws) if law is not None]
-    if not seen:
-        return []
     choose = min if side is Side.UPPER else max
     scores = _scores(side, epsilon, resolution.smallest_delta)
-    best = {choose(seen, key=lambda one: score(one[0]))[1] for score in scores}
+    best = {choose(range(len(laws)), key=lambda at: score(laws[at])) for score in scores}
     return [candidates[at] for at in sorted(best)]
 
 
