@@ -112,7 +112,7 @@ class Estimation:
         self.family: Family = family_of(self.pair)
         self.subject = fingerprint(self.family, self.pair)
         self.seed = self.options.ledger.seed(self.options.seed)
-        self.pilots = Pilots(self.seed, self.subject, self.deadline)
+        self.pilots = Pilots(self.seed, self.deadline)
 
     def profiles(self, side: Side) -> dict[Direction, Profile]:
         """The bounds of this side; where the failure probability is part of delta, it is in them."""

@@ -1,7 +1,6 @@
 """Pilots: small discarded samples that choose what a run does. Nothing here can make a bound wrong.
 
-Each pilot draws from a generator of its own, which follows from the seed, the subject and what the pilot is for. What
-was drawn before, stored, or cut off by a deadline changes none of them: a resumed estimation makes the same choices.
+Each pilot draws from a generator of its own, which follows from the seed and its purpose. What was drawn before, stored, or cut off by a deadline changes none of them: a resumed estimation makes the same choices.
 """
 
 from collections.abc import Callable, Sequence
@@ -87,15 +86,14 @@ class Choice:
 
 @dataclass(frozen=True)
 class Pilots:
-    """Draws the pilots of one subject.
+    """Draws pilots.
 
     Attributes:
-        seed, subject: as in the runs that the pilots are for.
+        seed: of the runs that the pilots are for.
         deadline: ticks after each pilot.
     """
 
     seed: int
-    subject: str
     deadline: Deadline
 
     def draw(self, proposal: Proposal, purpose: str) -> Pilot:
@@ -103,7 +101,7 @@ class Pilots:
         fewest, most = PILOT_SAMPLES
         size = int(min(max(PILOT_SECONDS / proposal.cost, fewest), most))
         log_weights, losses = np.empty(size), np.empty(size)
-        rng = generator(self.seed, self.subject, f"pilot {proposal.direction.value} {purpose}")
+        rng = generator(self.seed, f"pilot {proposal.direction.value} {purpose}")
         proposal.draw(rng, log_weights, losses)
         self.deadline.tick()
         lost = np.isnan(log_weights) | np.isnan(losses)
