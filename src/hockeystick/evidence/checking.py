@@ -82,8 +82,9 @@ def recheck(
 
     First the run itself is checked: its proposal, and that every node respects what the proposal proves, without
     which its bounds mean nothing. Then, for each chunk, the number of samples, and to a relative 1e-6 the sums and logs
-    of every node and the largest value. Another machine's rounding may move a sample to a neighbouring cell, or across a loss of 0;
-    so the numbers of samples beyond, and before, each loss and each log-weight have to agree up to moves by one cell.
+    of every node and the largest value are compared. Another machine's rounding may move a sample to a neighbouring
+    cell, or across a loss of 0; so the numbers of samples beyond, and before, each loss and each log-weight have to
+    agree up to moves by one cell.
 
     When a fraction f of a run's chunks is wrong, all of the chosen ones are good with probability at most
     (1 - f)^how_many.
