@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 from hockeystick import Certificate, Kind, certify
 from hockeystick.accountants.registry import ACCOUNTANTS
-from hockeystick.cli import main as cli_main
 from hockeystick.pairs.registry import PAIRS, pair_types
 from hockeystick.plan import Plan
 from hockeystick.samplers import SAMPLERS
@@ -187,7 +187,7 @@ def test_a_fault_of_ours_is_one_line_too(cli: Any, monkeypatch: pytest.MonkeyPat
     assert "test_output.py" in result.complaint
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, cli_main.typer.Abort])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, typer.Abort])
 def test_an_interruption_is_one_line(cli: Any, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]) -> None:
     def interrupt(topic: str) -> None:
         raise error

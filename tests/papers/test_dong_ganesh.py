@@ -292,7 +292,8 @@ def test_absent_neighbours_reveal_the_sampled_example(figures: Any) -> None:
     sampler = hs.MultiAttribution(
         min_sep=2, sampling_prob=attribution.RATE, steps=2, examples_per_user=2, users_per_example=users + 1
     )
-    rng, seen = np.random.default_rng(20261122), {True: [], False: []}
+    rng = np.random.default_rng(20261122)
+    seen: dict[bool, list[int]] = {True: [], False: []}
     for _ in range(400):
         first, second = sampler.batches(users + 1, rng, attribution=graph)
         seen[0 in first].append(np.count_nonzero(second))  # example 0 is the shared one

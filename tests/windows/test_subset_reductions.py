@@ -160,7 +160,7 @@ def test_a_banded_matrix_with_columns_of_its_own_against_the_integral() -> None:
 def test_norms_are_rounded_to_their_side_from_exact_squares(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
     """The squared norms of columns of doubles are rational: no rounding may end on the wrong side of them."""
     given: list[np.ndarray] = []
-    real = direct.group_laws
+    real = orthogonal_columns.group_laws
 
     def seen(norms: np.ndarray, *rest: Any) -> list[Law]:
         given.append(norms)
