@@ -1,4 +1,4 @@
-"""The plain data of Monte Carlo runs: what is drawn, the statistics that are kept, and where they are kept.
+"""The plain data of Monte Carlo runs: what is drawn, which statistics are kept, and where.
 
 Nothing here draws or imports a kernel, so that settings, stores and executors can name these types.
 """
@@ -66,7 +66,7 @@ class Run(Spec):
         direction, proposal, parameters: which samples.
         nodes: which statistics; frozen before the first chunk.
         chunk_size: samples in one chunk.
-        seed: with the subject, the seed of all streams; nothing else moves their random bits.
+        seed: of all streams; nothing else moves their random bits.
         kernels: :data:`KERNELS` when the run was made.
     """
 
@@ -142,7 +142,7 @@ def misfit(run: Run, chunk: Chunk) -> str | None:
 
 
 class Ledger(Protocol):
-    """Keeps the chunks of runs. One transaction a chunk; a chunk that is there already is not counted twice."""
+    """Keeps the chunks of runs, one transaction each; a chunk that is already there is not counted twice."""
 
     def chunks(self, run: Run, first: int = 0) -> Iterator[Chunk]:
         """The stored chunks of a run in the order of their streams, from ``first`` up to the first gap."""
@@ -158,7 +158,7 @@ class Ledger(Protocol):
 
 
 class MemoryLedger:
-    """Keeps the statistics of chunks, without their cells, for as long as the process lives."""
+    """Keeps the statistics of chunks, without their cells, in memory."""
 
     def __init__(self) -> None:
         self._chunks: dict[str, dict[int, Chunk]] = {}
@@ -172,7 +172,7 @@ class MemoryLedger:
             first += 1
 
     def streams(self, run: Run) -> frozenset[int]:
-        """All streams that are kept."""
+        """All streams that are stored."""
         return frozenset(self._chunks.get(run.key, {}))
 
     def add(self, run: Run, chunk: Chunk) -> None:

@@ -1,4 +1,4 @@
-"""Evidence: the chunks that Monte Carlo bounds rest on, kept in one file, merged and drawn again."""
+"""Evidence: the chunks that Monte Carlo bounds rest on, kept in one file, merged, and drawn again to check them."""
 
 from hockeystick.evidence.checking import Redrawn, recheck, redraw, sampled_family
 from hockeystick.evidence.rows import RunSummary

@@ -1,4 +1,4 @@
-"""Drawing stored chunks again from their seeds, and comparing."""
+"""Draw stored chunks again from their seeds and compare."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,17 +18,17 @@ from hockeystick.pairs.base import DominatingPair
 from hockeystick.samples import KERNELS, Chunk, Run
 
 Cells = tuple[NDArray[np.int64], NDArray[np.int64]]
-"""Places along one coordinate, and how many samples are there."""
+"""Places along one coordinate, and the number of samples at each."""
 
 
 @dataclass(frozen=True)
 class Redrawn:
-    """What was drawn again and agreed.
+    """The chunks of a run that were drawn again and agreed.
 
     Attributes:
         key: of the run.
         streams: ascending.
-        exact: how many of them came out the same bit for bit in their sums and logs.
+        exact: how many have the same sums and logs, bit for bit.
     """
 
     key: str
@@ -44,10 +44,10 @@ def redraw(
     rng: np.random.Generator,
     deadline: Deadline | None = None,
 ) -> list[Redrawn]:
-    """:func:`recheck` for several runs about one pair, which their proposals are built from.
+    """Apply :func:`recheck` to several runs about one pair, from which their proposals are built.
 
     Raises: what :func:`recheck` raises; VerificationError for a run that is about another pair or has a proposal that
-        this one does not have; UnsupportedError for a pair that nobody samples.
+        this one does not have; UnsupportedError for a pair that cannot be sampled.
     """
     subjects = {fingerprint(sampled_family(one), one): one for one in pair.members}
     found = []
@@ -80,18 +80,19 @@ def recheck(
 ) -> Redrawn:
     """Draw a random sample of a run's stored chunks again from their seeds and compare the statistics.
 
-    First the run itself: its proposal, and that every node keeps what the proposal proves, without which its bounds
-    mean nothing. Then, for each chunk, the number of samples, and to a relative 1e-6 the sums and logs of every node
-    and the largest value. Another machine's rounding may move a sample to a neighbouring cell, or across a loss of 0;
-    so the numbers of samples beyond, and before, each loss and each log-weight have to agree up to moves by one cell.
+    First the run itself is checked: its proposal, and that every node respects what the proposal proves, without
+    which its bounds mean nothing. Then, for each chunk, the number of samples, and to a relative 1e-6 the sums and logs
+    of every node and the largest value are compared. Another machine's rounding may move a sample to a neighbouring
+    cell, or across a loss of 0; so the numbers of samples beyond, and before, each loss and each log-weight have to
+    agree up to moves by one cell.
 
     When a fraction f of a run's chunks is wrong, all of the chosen ones are good with probability at most
     (1 - f)^how_many.
 
     Args:
         proposal: the proposal of this run, built again from its pair.
-        how_many: chunks to draw; all of them when there are no more.
-        rng: chooses them; seed it afresh, so that nobody can know the choice beforehand.
+        how_many: chunks to draw; all of them if there are fewer.
+        rng: chooses them; seed it afresh, so that the choice is unpredictable.
         deadline: ticks after each chunk.
 
     Raises: VerificationError naming run and stream; EvidenceError where the store is damaged;
@@ -128,7 +129,7 @@ def _check_proposal(run: Run, proposal: Proposal) -> None:
 
 
 def same_cells(one: Chunk, other: Chunk) -> bool:
-    """Whether moving samples by at most one cell in each coordinate can explain the difference (necessary only)."""
+    """Whether moving samples by at most one cell in each coordinate may explain the difference."""
     return all(
         _covers(first, second, column, sign)
         for first, second in ((one, other), (other, one))
@@ -140,7 +141,7 @@ def same_cells(one: Chunk, other: Chunk) -> bool:
 def _covers(one: Chunk, other: Chunk, column: int, sign: int) -> bool:
     """Whether ``other`` has, from one cell before each place on, at least as many samples as ``one`` from there on.
 
-    What ``one`` has in the first cells of loss is left out: it may have no positive loss, and no cell, in ``other``.
+    Samples in the first cells of loss are left out: in ``other`` they may have no positive loss, and so no cell.
     """
     sure = one.cells[:, 1] >= 1
     places, wanted = _from_there_on(sign * one.cells[sure, column], one.counts[sure])
@@ -149,7 +150,7 @@ def _covers(one: Chunk, other: Chunk, column: int, sign: int) -> bool:
 
 
 def _from_there_on(places: NDArray[np.int32], counts: NDArray[np.int64]) -> Cells:
-    """The places that occur, ascending, and how many samples are there or further on."""
+    """The places that occur, ascending, and the number of samples there or beyond."""
     order = np.argsort(places, kind="stable")
     distinct, first = np.unique(places[order], return_index=True)
     reached = np.cumsum(counts[order][::-1])[::-1]

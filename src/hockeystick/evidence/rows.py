@@ -1,4 +1,4 @@
-"""Runs and chunks as rows of a store: bit for bit, with digests that show damage."""
+"""Runs and chunks as rows of a store, bit for bit, with digests that reveal damage."""
 
 import hashlib
 import json
@@ -13,12 +13,12 @@ from hockeystick.errors import EvidenceError
 from hockeystick.samples import Chunk, Run
 
 COLUMNS = "samples, sums, logs, largest, cells, digest"
-"""What :func:`chunk_row` makes and :func:`read_chunk` reads, in this order."""
+"""The columns that :func:`chunk_row` writes and :func:`read_chunk` reads, in this order."""
 Row = tuple[Any, ...]
 _CELL_BYTES = 16
 """One cell and its count: two int32 and one int64."""
 _LEVEL = 1
-"""Of compression; slower ones make these tables no smaller."""
+"""The compression level; slower levels make these tables no smaller."""
 
 
 def run_content(run: Run) -> str:
@@ -27,7 +27,7 @@ def run_content(run: Run) -> str:
 
 
 def check_run_content(key: object, content: object) -> str:
-    """The content of a run as it was read, when it is what its key says.
+    """The content of a run as it was read, if it matches its key.
 
     Raises: ValueError.
     """
@@ -37,7 +37,7 @@ def check_run_content(key: object, content: object) -> str:
 
 
 def chunk_row(key: str, chunk: Chunk) -> Row:
-    """The values of :data:`COLUMNS`. Floats keep their bits, NaN and signed zeros included."""
+    """The values of :data:`COLUMNS` for a chunk. Floats keep their bits, NaN and signed zeros included."""
     cells = zlib.compress(chunk.cells.astype("<i4").tobytes() + chunk.counts.astype("<i8").tobytes(), _LEVEL)
     return (
         chunk.samples,
@@ -50,7 +50,7 @@ def chunk_row(key: str, chunk: Chunk) -> Row:
 
 
 def chunk_digest(key: str, chunk: Chunk) -> bytes:
-    """SHA-256 over the run's key and all of a chunk, uncompressed: it does not depend on the version of zlib."""
+    """SHA-256 over the run's key and the uncompressed chunk, so that it does not depend on the version of zlib."""
     sizes = (chunk.stream, chunk.samples, chunk.sums.size, chunk.logs.size, chunk.counts.size)
     digest = hashlib.sha256(f"hockeystick-chunk/1 {key}".encode())
     digest.update(struct.pack("<5Qd", *sizes, chunk.largest))
@@ -60,7 +60,7 @@ def chunk_digest(key: str, chunk: Chunk) -> bytes:
 
 
 def read_chunk(key: str, stream: int, row: Row) -> Chunk:
-    """A stored chunk, when it is what was stored.
+    """The chunk of a row, if it is what was stored.
 
     Raises: ValueError saying what is wrong, in half a sentence.
     """
@@ -94,16 +94,16 @@ def _chunk(stream: int, samples: int, sums: bytes, logs: bytes, largest: bytes, 
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What a store has of one run.
+    """What a store holds of one run.
 
     Attributes:
         key: of the run.
         content: canonical JSON of the run.
-        label: what the run is about, for people; may be empty.
+        label: what the run is about, for human readers; may be empty.
         created_at: when its first chunk was stored (UTC, ISO 8601).
-        code_version: of the hockeystick that stored it.
+        code_version: the version of hockeystick that stored it.
         chunks: how many are stored.
-        prefix: how many of them have the streams 0, 1, ... without a gap; bounds use these.
+        prefix: how many have the streams 0, 1, ... without a gap; bounds use only these.
     """
 
     key: str
@@ -116,7 +116,7 @@ class RunSummary:
 
     @property
     def run(self) -> Run:
-        """The run; raises EvidenceError when it was described by a version of hockeystick that says it otherwise."""
+        """The run; raises EvidenceError if another version of hockeystick described it in another form."""
         try:
             run = Run.parse_json(self.content)
         except ValueError as error:
@@ -133,5 +133,5 @@ class RunSummary:
 
 
 def short(key: str) -> str:
-    """The beginning of a key, as people read it."""
+    """The first digits of a key, for messages."""
     return key[:12]

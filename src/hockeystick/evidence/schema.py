@@ -1,4 +1,4 @@
-"""The tables of a store of evidence, and how an older file becomes a current one."""
+"""The tables of an evidence store, and the migrations that bring older files up to date."""
 
 import sqlite3
 
@@ -35,22 +35,22 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         )""",
     ),
 )
-"""Statements that lead from each version of the schema to the next; version 0 is an empty file."""
+"""The statements that lead from each schema version to the next; version 0 is an empty file."""
 
 SCHEMA = len(MIGRATIONS)
-"""``PRAGMA user_version`` of the stores that this version of hockeystick writes."""
+"""``PRAGMA user_version`` of the stores written by this version of hockeystick."""
 
 
 def prepare(connection: sqlite3.Connection, name: str, *, read_only: bool) -> None:
-    """Make an empty file a store, bring an older store up to date, refuse anything else.
+    """Turn an empty file into a store, bring an older store up to date, and refuse anything else.
 
-    Two programs may do so at once. ``name`` is what errors call the file.
+    Two programs may do so at once. ``name`` stands for the file in errors.
 
-    Raises: InvalidInputError for a file that is no store or one from a newer schema (and, when it is only read, an
-    empty one or one from an older schema); EvidenceError for a store whose tables are not what they should be.
+    Raises: InvalidInputError for a file that is not a store, or has a newer schema (or, if read-only, is empty or has
+    an older schema); EvidenceError for a store whose tables are damaged.
     """
     if not read_only and _version(connection) != SCHEMA:
-        connection.execute("BEGIN IMMEDIATE")  # whoever comes second waits here and finds it done
+        connection.execute("BEGIN IMMEDIATE")  # a second program waits here and then finds it done
         try:
             _upgrade(connection, name)
             connection.execute("COMMIT")
@@ -69,7 +69,7 @@ def prepare(connection: sqlite3.Connection, name: str, *, read_only: bool) -> No
 
 
 def _upgrade(connection: sqlite3.Connection, name: str) -> None:
-    """All migrations that are missing, within the caller's transaction."""
+    """Apply the missing migrations within the caller's transaction."""
     version = _version(connection)
     empty = version == 0 and not _pragma(connection, "application_id") and not _tables(connection)
     if not empty:
@@ -78,7 +78,7 @@ def _upgrade(connection: sqlite3.Connection, name: str) -> None:
 
 
 def _refuse_foreign(connection: sqlite3.Connection, name: str) -> None:
-    """Refuse what is no store, or is one that a newer hockeystick wrote."""
+    """Refuse a file that is not a store, or was written by a newer hockeystick."""
     if _pragma(connection, "application_id") != APPLICATION:
         what = "an SQLite file of another program" if _tables(connection) else "empty"
         raise InvalidInputError(f"The {name} is not a store of evidence: it is {what}.")
@@ -99,12 +99,12 @@ def _migrate(connection: sqlite3.Connection, version: int) -> None:
 
 
 def _tables(connection: sqlite3.Connection) -> list[tuple[object, ...]]:
-    """Everything that the schema of a database says."""
+    """The full schema of a database."""
     return connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name").fetchall()
 
 
 def _expected() -> list[tuple[object, ...]]:
-    """The schema of a store that was made now."""
+    """The schema of a newly made store."""
     with_tables = sqlite3.connect(":memory:", isolation_level=None)
     try:
         _migrate(with_tables, 0)

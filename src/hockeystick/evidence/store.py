@@ -1,4 +1,4 @@
-"""The store of evidence: one SQLite file that keeps the chunks of runs, safe at any moment of a run."""
+"""The evidence store: one SQLite file that keeps the chunks of runs, consistent at any moment of a run."""
 
 import os
 import sqlite3
@@ -29,9 +29,9 @@ from hockeystick.files import check_writable
 from hockeystick.samples import Chunk, Ledger, Run, fresh_seed, misfit
 
 PATIENCE = 30.0
-"""Seconds that one program waits while another one writes."""
+"""Seconds that one program waits while another writes."""
 _SMALLEST = 512
-"""Bytes; the smallest page of SQLite."""
+"""The smallest page of SQLite, in bytes."""
 _SUMMARY = """
     SELECT key, content, label, created_at, code_version,
         (SELECT count(*) FROM chunks WHERE run = key),
@@ -43,12 +43,12 @@ _INSERT_CHUNK = f"INSERT INTO chunks (run, stream, {COLUMNS}) VALUES (?, ?, ?, ?
 
 @dataclass(frozen=True)
 class Health:
-    """What a check of a whole store found; damage is an error instead.
+    """The result of checking a whole store; damage raises an error instead.
 
     Attributes:
-        runs, chunks: how many there are, all with good digests.
+        runs, chunks: their numbers; all have correct digests.
         gaps: key and first missing stream of the runs that have chunks behind a gap, as an interrupted parallel run
-            does. Nothing is wrong with them.
+            leaves them. Nothing is wrong with them.
     """
 
     runs: int
@@ -59,21 +59,21 @@ class Health:
 class EvidenceStore(Ledger):
     """Keeps chunks in one file, and is a :class:`~hockeystick.samples.Ledger`.
 
-    Every chunk is one transaction that is on the disk when :meth:`add` returns: whatever happens to the program or
-    the machine, the file holds the chunks that were added and no part of another. Several programs may write at
+    Every chunk is one transaction, on the disk when :meth:`add` returns: whatever happens to the program or the
+    machine, the file holds the chunks that were added and no part of another. Several programs may write at
     once; a chunk that two of them compute is kept once. Every chunk carries a SHA-256 over its run and its content,
-    checked whenever it is read. No chunk is ever left out for its content.
+    checked whenever it is read.
 
-    Use it in the thread and in the process that opened it, and close it (it is a context manager): a closed store
-    is one file, while one that was killed has its last chunks in a file ``...-wal`` beside it, which belongs to it
-    and which the next one to open the store takes in.
+    Use it in the thread and process that opened it, and close it (it is a context manager). A closed store is one
+    file; after a kill the last chunks are in a file ``...-wal`` beside it, which belongs to the store and is read
+    when the store is next opened.
 
-    All methods raise EvidenceError, in a sentence that names the store, and the run and the stream where they can
-    be told, when the store is damaged, the disk is full, or another program keeps it locked for 30 seconds.
+    All methods raise EvidenceError, in a sentence that names the store, and the run and stream where they are known,
+    if the store is damaged, the disk is full, or another program keeps it locked for 30 seconds.
     """
 
     def __init__(self, connection: sqlite3.Connection, name: str, *, read_only: bool, label: str) -> None:
-        """Not to be called: use :meth:`open`."""
+        """Use :meth:`open` instead."""
         self._connection = connection
         self._name = name
         self._read_only = read_only
@@ -81,13 +81,13 @@ class EvidenceStore(Ledger):
 
     @classmethod
     def open(cls, path: str | Path, *, read_only: bool = False, label: str = "") -> Self:
-        """Open a store; where there is no file a new one is made, unless it is only to be read.
+        """Open a store; makes a new one if there is no file, unless ``read_only``.
 
         Args:
-            label: what the runs that are added through this object are about, for people.
+            label: what the runs added through this object are about, for human readers.
 
-        Raises: InvalidInputError for a place that cannot be read or written and for a file that is no store or one
-            from a newer schema; EvidenceError for a damaged one.
+        Raises: InvalidInputError for a path that cannot be read or written, and for a file that is not a store or has
+            a newer schema; EvidenceError for a damaged store.
         """
         name = f"evidence store {_path_text(path)}"
         place = _readable(path, name) if read_only else check_writable(path)
@@ -112,11 +112,11 @@ class EvidenceStore(Ledger):
         return cls(connection, name, read_only=read_only, label=label)
 
     def close(self) -> None:
-        """Close the file, and leave it without companions when nobody else has it open."""
+        """Close the file, without WAL files unless another program has it open."""
         with suppress(sqlite3.Error):
             if not self._read_only:
-                # Without the write-ahead log the file can be read where nothing can be written beside it. Refused,
-                # and not needed, while others are at work.
+                # Without the write-ahead log the file can be read in a read-only folder. Refused, and not needed,
+                # while other programs use it.
                 self._connection.execute("PRAGMA busy_timeout = 0")
                 self._connection.execute("PRAGMA journal_mode = DELETE")
         self._connection.close()
@@ -130,7 +130,7 @@ class EvidenceStore(Ledger):
         self.close()
 
     def runs(self) -> list[RunSummary]:
-        """All runs, the oldest first. Memory: their descriptions."""
+        """All runs, oldest first. Memory: their descriptions."""
         with _our_words(self._name):
             rows = self._connection.execute(f"{_SUMMARY} ORDER BY created_at, key").fetchall()
         for key, content, *_ in rows:
@@ -138,7 +138,7 @@ class EvidenceStore(Ledger):
         return [RunSummary(*row) for row in rows]
 
     def chunks(self, run: Run, first: int = 0) -> Iterator[Chunk]:
-        """The stored chunks from stream ``first`` up to the first gap; one is in memory at a time."""
+        """The stored chunks from stream ``first`` up to the first gap, one in memory at a time."""
         key, stream = run.key, first
         while (chunk := self._possible(run, key, stream)) is not None:
             yield chunk
@@ -177,7 +177,7 @@ class EvidenceStore(Ledger):
         )
 
     def chunk(self, run: Run, stream: int) -> Chunk:
-        """One stored chunk; raises InvalidInputError where there is none."""
+        """One stored chunk; raises InvalidInputError if it is not stored."""
         found = self._possible(run, run.key, stream)
         if found is None:
             raise InvalidInputError(f"{self._where(run.key, stream)} is not stored.")
@@ -186,9 +186,9 @@ class EvidenceStore(Ledger):
     def add(self, run: Run, chunk: Chunk) -> None:
         """Keep one chunk; durable when this returns.
 
-        A chunk that is there already stays as it is, and has to be the same bit for bit.
+        A chunk that is already stored stays as it is; the new one must equal it bit for bit.
 
-        Raises: EvidenceError, naming run and stream, where it is not; InvalidInputError for a chunk that cannot be
+        Raises: EvidenceError, naming run and stream, if it does not; InvalidInputError for a chunk that cannot be
             one of this run.
         """
         key, reason = run.key, misfit(run, chunk)
@@ -199,12 +199,12 @@ class EvidenceStore(Ledger):
             self._keep_chunk(key, chunk, "what was computed now")
 
     def merge(self, *others: str | Path) -> int:
-        """Take in the chunks of other stores, all of them or, after an error, none: the union of sets.
+        """Add the chunks of other stores, all of them or, after an error, none: the union of sets.
 
         Merging is idempotent, and the order does not matter. Descriptions and seeds merge too: the oldest counts.
-        Memory does not depend on the sizes.
+        Memory does not depend on their sizes.
 
-        Returns: how many chunks were new.
+        Returns: the number of new chunks.
 
         Raises: EvidenceError, naming run and stream, where two stores have different content for the same stream;
             and what :meth:`open` raises.
@@ -220,11 +220,11 @@ class EvidenceStore(Ledger):
         return added
 
     def prune(self, *, drop: Iterable[str] | None = None, keep: Iterable[str] | None = None) -> list[RunSummary]:
-        """Drop whole runs, those with the keys ``drop`` or all but those with the keys ``keep``; make the file small.
+        """Drop whole runs, those with the keys ``drop`` or all but those with the keys ``keep``, and shrink the file.
 
-        This takes evidence away, not the chance of a failure: a bound that was seen was made with it.
+        This removes evidence, not the failure probability that it has spent.
 
-        Returns: what was dropped.
+        Returns: the dropped runs.
         """
         if (drop is None) == (keep is None):
             raise InvalidInputError("Exactly one of 'drop' and 'keep' must be given.")
@@ -267,7 +267,7 @@ class EvidenceStore(Ledger):
         return added
 
     def _keep_run(self, described: Row) -> None:
-        """Describe a run; of two descriptions the older one stays, whichever came first."""
+        """Keep the description of a run; of two descriptions the older one stays."""
         self._connection.execute(
             "INSERT INTO runs (key, content, label, created_at, code_version) VALUES (?, ?, ?, ?, ?) "
             "ON CONFLICT (key) DO UPDATE SET label = excluded.label, created_at = excluded.created_at, "
@@ -304,7 +304,7 @@ class EvidenceStore(Ledger):
         return found
 
     def _stored(self, key: str, stream: int) -> Chunk | None:
-        """A chunk with its digest checked, or None where there is none."""
+        """A chunk with its digest checked, or None if it is not stored."""
         with _our_words(self._name):
             row = self._connection.execute(
                 f"SELECT {COLUMNS} FROM chunks WHERE run = ? AND stream = ?", (key, stream)
@@ -325,7 +325,7 @@ class EvidenceStore(Ledger):
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """All or nothing, whatever is raised inside."""
+        """Commit at the end, or roll back whatever is raised inside."""
         if self._read_only:
             raise InvalidInputError(f"The {self._name} was opened for reading; open it for writing.")
         with _our_words(self._name):
@@ -346,7 +346,7 @@ def _known(summary: RunSummary) -> Run | None:
 
 
 def _path_text(path: str | Path) -> str:
-    """A path as it goes into a message; of a long one the end, which tells stores apart."""
+    """A path for messages; the end of a long one, which tells stores apart."""
     text = repr(os.fspath(path))
     return text if len(text) <= 60 else "'..." + text[-56:]
 
@@ -356,9 +356,9 @@ def _now() -> str:
 
 
 def _readable(path: str | Path, name: str) -> Path:
-    """The path of an ordinary file that may be read.
+    """The path of a regular file that may be read.
 
-    Not tried by opening it: closing a file takes SQLite's locks on it away from the whole process.
+    Does not open it: closing a file drops SQLite's locks on it in the whole process.
     """
     try:
         place = Path(os.path.realpath(path))
@@ -389,7 +389,7 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
 
 
 def _check_length(connection: sqlite3.Connection, place: Path, name: str) -> None:
-    """Refuse a file that ends within a page, which SQLite would fill up with zeros."""
+    """Refuse a file that ends within a page, which SQLite would pad with zeros."""
     size = connection.execute("PRAGMA page_size").fetchone()[0]
     if place.stat().st_size % size and not os.path.exists(f"{place}-wal"):  # with a log the end may not be written yet
         raise EvidenceError(f"The {name} is damaged: its end is missing.")
@@ -407,15 +407,15 @@ _NO_DAMAGE = (
 
 @contextmanager
 def _our_words(name: str) -> Iterator[None]:
-    """Say what SQLite complains about in one sentence that names the store."""
+    """Turn SQLite's errors into one sentence that names the store."""
     try:
         yield
-    except sqlite3.ProgrammingError:  # a fault in the calling program
+    except sqlite3.ProgrammingError:  # a bug in the calling program
         raise
     except UnicodeDecodeError:  # Python cannot pass on SQLite's complaint about a damaged name
         raise EvidenceError(f"The {name} is damaged: there is text that is not UTF-8.") from None
     except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF  # text that is no UTF-8 has no code
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF  # text that is not UTF-8 has no code
         said = " ".join(str(error).split()).rstrip(".")
         if code in _IN_USE:
             sentence = f"The {name} is in use by another program, which did not let go of it for {PATIENCE:g} seconds."

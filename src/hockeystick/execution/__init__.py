@@ -1,4 +1,4 @@
-"""Executors: how the chunks of a Monte Carlo run are spread over threads, or over a cluster, with joblib.
+"""Executors spread the chunks of a Monte Carlo run over threads or a cluster, with joblib.
 
 A backend is registered by one line in :mod:`hockeystick.execution.registry`.
 """

@@ -1,7 +1,7 @@
-"""Chunks on the workers of a cluster, through joblib's interface for backends of others.
+"""Chunks on the workers of a cluster, through a joblib backend of our own.
 
-The backends for Dask and Ray that those projects and joblib ship do not do: the one waits for ever once the cluster
-gives up on a task, the other cannot yield results as they come and starts new processes for every call.
+The Dask and Ray backends that ship with joblib and Ray do not serve: the first waits forever once the cluster gives up
+on a task; the second cannot yield results as they finish, and starts new processes on every call.
 """
 
 import socket
@@ -23,15 +23,15 @@ from hockeystick.monte_carlo.proposals import Proposal
 from hockeystick.samples import Chunk, Run
 
 ATTEMPTS = 3
-"""How often in a row the work on what is missing may break down without a single new chunk."""
+"""Consecutive breakdowns without a single new chunk after which the work is given up."""
 QUEUE = 2
-"""Chunks that are handed out for each worker, so that none waits for the next one."""
+"""Chunks in flight per worker, so that no worker waits for its next one."""
 
 ANSWER_SECONDS = 5
-"""How long an address may take to accept a connection."""
+"""Time allowed for an address to accept a connection."""
 
 Batch = Callable[[], Sequence[Task]]
-"""What joblib hands out: it makes the tasks where it is called."""
+"""What joblib submits: a callable that returns its tasks on the worker."""
 Cancel = Callable[[], object]
 
 
@@ -39,33 +39,33 @@ class Cluster(ABC):
     """Worker processes, here or elsewhere."""
 
     lost: ClassVar[tuple[type[BaseException], ...]]
-    """What is raised for work that got lost with its worker, and may be done again."""
+    """Raised for work that was lost with its worker and can be retried."""
 
     @abstractmethod
     def width(self) -> int:
-        """Processors there are now, at least 1; waits for a while for the first. Raises ExecutionError without any."""
+        """Number of available processors, at least 1; waits a while for the first, then raises ExecutionError."""
 
     @abstractmethod
     def ship(self, proposal: Proposal) -> Any:
-        """Give the proposal to the cluster, once for each worker; the answer stands for it in :meth:`start`."""
+        """Send the proposal to the cluster once per worker; returns a reference to pass to :meth:`start`."""
 
     @abstractmethod
     def start(self, batch: Batch, shipped: Any, job: "Future[list[Chunk]]") -> Cancel:
-        """Have ``compute(batch, proposal)`` done by a worker, and settle ``job`` with it."""
+        """Run ``compute(batch, proposal)`` on a worker and settle ``job`` with its outcome."""
 
     @abstractmethod
     def close(self) -> None:
-        """Leave the cluster, and stop it where it was started for this."""
+        """Disconnect from the cluster, and stop it if it was started here."""
 
 
 @dataclass(frozen=True)
 class Addresses:
-    """What addresses of one kind of cluster look like.
+    """The form of the addresses of one kind of cluster.
 
     Attributes:
         whose: what answers there.
         example: an address, for errors.
-        schemes: what may stand before ``://``; empty for an address without it.
+        schemes: allowed prefixes before ``://``; the empty string for none.
     """
 
     whose: str
@@ -73,7 +73,7 @@ class Addresses:
     schemes: tuple[str, ...]
 
     def check(self, address: str) -> None:
-        """Refuse an address where nothing listens; the clusters' own packages say it late and at length."""
+        """Refuse an address where nothing listens; the clusters' own packages report it late and at length."""
         try:
             place = urlsplit(address if "://" in address else f"//{address}")
             if place.scheme not in self.schemes or not place.hostname or not place.port:
@@ -83,7 +83,7 @@ class Addresses:
             raise self.wrong(address) from None
 
     def wrong(self, address: str) -> InvalidInputError:
-        """What to say of an address that does not answer as it should."""
+        """The error for an address that does not answer."""
         return InvalidInputError(
             f"The 'address' field must be that of a running {self.whose}, such as {self.example}. "
             f"Got {shortened(address)} instead, which does not answer."
@@ -91,12 +91,12 @@ class Addresses:
 
 
 def compute(batch: Batch, proposal: Proposal) -> list[Chunk]:
-    """What a worker runs."""
+    """The function that a worker runs."""
     return [task(proposal) for task in batch()]
 
 
 def settle(job: "Future[list[Chunk]]", result: Callable[[], list[Chunk]]) -> None:
-    """Give a job its result or its failure, unless it was cancelled."""
+    """Set the result or the exception of a job, unless it was cancelled."""
     if not job.set_running_or_notify_cancel():
         return
     try:
@@ -108,7 +108,7 @@ def settle(job: "Future[list[Chunk]]", result: Callable[[], list[Chunk]]) -> Non
 
 
 class ClusterExecutor(ChunkExecutor):
-    """Chunks on a cluster. What got lost with a worker is computed again; results are told apart by their streams."""
+    """Computes chunks on a cluster. Chunks lost with a worker are computed again; each is identified by its stream."""
 
     def __init__(self, cluster: Cluster, workers: int | None) -> None:
         self._cluster = cluster
@@ -142,14 +142,14 @@ class ClusterExecutor(ChunkExecutor):
                 self._shipped = None  # the copies may be lost too
 
     def _ship(self, proposal: Proposal) -> Any:
-        """What stands for the proposal on the cluster; the proposal of the last call is there already."""
+        """The reference to the proposal on the cluster; the proposal of the last call is kept there."""
         if self._shipped is None or self._shipped[0] is not proposal:
             self._shipped = (proposal, self._cluster.ship(proposal))
         return self._shipped[1]
 
 
 def _spread(backend: "_JoblibBackend", run: Run, streams: Sequence[int]) -> Generator[Chunk, None, None]:
-    """Chunks as they are done, without those that got lost."""
+    """Chunks as they finish, without those that were lost."""
     parallel = Parallel(
         n_jobs=-1, backend=backend, return_as="generator_unordered", batch_size=1, pre_dispatch=backend.handed_out
     )
@@ -165,7 +165,7 @@ def _spread(backend: "_JoblibBackend", run: Run, streams: Sequence[int]) -> Gene
 
 
 class _JoblibBackend(ParallelBackendBase):  # type: ignore[misc]
-    """Hands the batches of one call of joblib's ``Parallel`` to a cluster, with the proposal that is there already."""
+    """Submits the batches of one ``joblib.Parallel`` call to a cluster that already holds the proposal."""
 
     supports_retrieve_callback = True
 
@@ -181,7 +181,7 @@ class _JoblibBackend(ParallelBackendBase):  # type: ignore[misc]
         return max(self.handed_out, 2)  # with 1 joblib would compute in this process
 
     def submit(self, func: Batch, callback: Callable[["Future[list[Chunk]]"], object]) -> "Future[list[Chunk]]":
-        """Never raises: joblib calls this from threads where nobody would notice. The job fails instead."""
+        """Submit a batch. Never raises, as joblib's threads swallow exceptions: the job fails instead."""
         job: Future[list[Chunk]] = Future()
         try:
             self._cancels[job] = self._cluster.start(func, self._shipped, job)
@@ -194,7 +194,7 @@ class _JoblibBackend(ParallelBackendBase):  # type: ignore[misc]
         return job
 
     def retrieve_result_callback(self, out: "Future[list[Chunk]]") -> list[Chunk]:
-        """The chunks of a batch: none when they got lost, so that joblib goes on with the others."""
+        """The chunks of a batch; none if they were lost, so that joblib goes on with the others."""
         if self._stopped:
             raise Cancelled
         try:
@@ -204,7 +204,7 @@ class _JoblibBackend(ParallelBackendBase):  # type: ignore[misc]
             return []
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
-        """Cancel what is handed out, here and on the cluster; what a worker is in the middle of may run to its end."""
+        """Cancel pending work here and on the cluster; a chunk that a worker has begun may run to its end."""
         self._stopped = True
         for job, cancel in list(self._cancels.items()):
             job.cancel()

@@ -16,7 +16,7 @@ from hockeystick.samples import Chunk
 ADDRESSES = Addresses("Dask scheduler", "tcp://10.0.0.1:8786", ("", "tcp", "tls", "ws", "wss"))
 CONNECT_SECONDS = 10
 WORKER_SECONDS = 120
-"""How long the scheduler may take to answer, and the first worker to be there."""
+"""Time allowed for the scheduler to answer, and for the first worker to appear."""
 
 
 class DaskCluster(Cluster):
@@ -40,7 +40,7 @@ class DaskCluster(Cluster):
         return max(1, int(sum(self._client.ncores().values())))
 
     def ship(self, proposal: Proposal) -> Any:
-        """A copy to every worker; those that come later fetch it from another, once."""
+        """Send a copy to every worker; workers that join later fetch it once from another."""
         return self._client.scatter(proposal, broadcast=True, hash=False)
 
     def start(self, batch: Batch, shipped: Any, job: "Future[list[Chunk]]") -> Cancel:
@@ -55,5 +55,5 @@ class DaskCluster(Cluster):
 def _result(done: DaskFuture) -> list[Chunk]:
     try:
         return cast(list[Chunk], done.result())
-    except KilledWorker as error:  # Dask has tried it on several workers
+    except KilledWorker as error:  # Dask has retried on several workers
         raise ExecutionError("A chunk killed several Dask workers; they may need more memory.") from error

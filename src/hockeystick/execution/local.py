@@ -1,4 +1,4 @@
-"""Chunks on threads of this process: the kernels release the interpreter lock, so nothing is copied or started."""
+"""Chunks on threads of this process: the kernels release the interpreter lock, so no processes are needed."""
 
 from collections.abc import Generator, Sequence
 from contextlib import suppress
@@ -13,7 +13,7 @@ from hockeystick.samples import Chunk, Run
 
 
 class LocalExecutor(ChunkExecutor):
-    """Threads, as many as processors that this process may use, or a given number."""
+    """Computes chunks on threads: a given number, or one per processor that this process may use."""
 
     def __init__(self, workers: int | None, address: str | None) -> None:
         if address is not None:

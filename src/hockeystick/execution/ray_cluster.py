@@ -1,4 +1,4 @@
-"""Chunks on a Ray cluster, or on a Ray of one's own on this machine (extra ``ray``)."""
+"""Chunks on a Ray cluster, or on a private Ray instance on this machine (extra ``ray``)."""
 
 import os
 from concurrent.futures import Future
@@ -18,9 +18,9 @@ _PRINTER: Any = ray._private.worker
 
 
 class RayCluster(Cluster):
-    """The cluster at an address, in ``RAY_ADDRESS``, or else one of our own with some processes on this machine.
+    """The cluster at an address, else the one named by ``RAY_ADDRESS``, else a private one on this machine.
 
-    A Ray that the program has started or joined before is used as it is, and left running.
+    A Ray instance that the program has already started or joined is used as it is, and left running.
     """
 
     lost = (WorkerCrashedError, NodeDiedError, ObjectLostError, RaySystemError)
@@ -29,14 +29,14 @@ class RayCluster(Cluster):
         self._ours = not ray.is_initialized()
         if self._ours:
             _connect(address or os.environ.get("RAY_ADDRESS") or LOCAL, workers)
-        self._compute = ray.remote(compute).options(num_cpus=1, max_retries=3)  # that is for lost workers
+        self._compute = ray.remote(compute).options(num_cpus=1, max_retries=3)  # for lost workers
         self._print = _say_on_stderr() if self._ours else None
 
     def width(self) -> int:
         return max(1, int(ray.cluster_resources().get("CPU", 1)))
 
     def ship(self, proposal: Proposal) -> Any:
-        """Into the object store; workers of one node share its copy."""
+        """Put it into the object store; the workers of a node share one copy."""
         return ray.put(proposal)
 
     def start(self, batch: Batch, shipped: Any, job: "Future[list[Chunk]]") -> Cancel:
@@ -53,7 +53,7 @@ class RayCluster(Cluster):
 def _connect(address: str, workers: int | None) -> None:
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if address == LOCAL:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # who only wants a bound does not want to report it
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # computing a bound should not send usage statistics
         ray.init(address=LOCAL, num_cpus=workers, include_dashboard=False, **quiet)
         return
     if address != "auto":
@@ -65,7 +65,7 @@ def _connect(address: str, workers: int | None) -> None:
 
 
 def _say_on_stderr() -> Any:
-    """What Ray says of lost workers it prints on stdout, where results go. Returns what printed before."""
+    """Send Ray's messages about lost workers to stderr, as results go to stdout. Returns the function it replaces."""
     before = _PRINTER.print_to_stdstream
 
     def printed(data: dict[str, Any], **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""All backends: one line each. A cluster's package is imported when its backend is used."""
+"""All backends, one line each. A cluster's package is imported only when its backend is used."""
 
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -9,7 +9,7 @@ from hockeystick.execution.base import ChunkExecutor
 MAX_WORKERS = 1 << 14
 
 Factory = Callable[[int | None, str | None], ChunkExecutor]
-"""Makes an executor from the number of workers and an address, where they are given."""
+"""Makes an executor from an optional number of workers and an optional address."""
 
 
 def _local(workers: int | None, address: str | None) -> ChunkExecutor:
@@ -50,8 +50,8 @@ def executor(backend: str = "local", workers: int | None = None, address: str | 
 
     Args:
         backend: ``local`` for threads of this process, ``dask`` or ``ray`` for a cluster.
-        workers: at most so many chunks at a time; by default as many as there are processors.
-        address: of the cluster: needed for ``dask``; ``ray`` starts processes on this machine without it.
+        workers: chunks at a time; by default one per processor.
+        address: of the cluster; required for ``dask``. Without it ``ray`` starts processes on this machine.
 
     Raises: InvalidInputError in one sentence for an unknown backend, a package that is not installed, or an address
     that does not answer.

@@ -1,4 +1,4 @@
-"""What a worker does: one chunk, on one thread, and not at all when it was cancelled."""
+"""What a worker does: compute one chunk on one thread, unless it was cancelled."""
 
 import threading
 from collections.abc import Iterator
@@ -16,22 +16,22 @@ from hockeystick.types import Side
 
 
 class ExecutionError(HockeystickError):
-    """Workers are lost, or do not suit this run (exit code 1)."""
+    """Workers were lost, or cannot compute this run (exit code 1)."""
 
     exit_code = 1
 
 
 @dataclass(frozen=True)
 class Task:
-    """One chunk to compute; the proposal comes separately, because it is the same for all chunks and may be large."""
+    """One chunk to compute. The proposal is passed separately: it is the same for all chunks and may be large."""
 
     run: Run
     stream: int
 
     def __call__(self, proposal: Proposal) -> Chunk:
-        """The chunk.
+        """Compute the chunk.
 
-        Raises: ExecutionError when this worker's kernels are not those that the run was made for.
+        Raises: ExecutionError if this worker has another version of the kernels than the run.
         """
         if self.run.kernels != KERNELS:
             raise ExecutionError(
@@ -43,10 +43,10 @@ class Task:
 
 
 class _OneBlasThread:
-    """Keeps matrix products on the thread that calls them, while any chunk is computed in this process.
+    """Keeps matrix products on the calling thread while any chunk is computed in this process.
 
-    A product spread over all cores would fight with the other chunks for them, and may round differently. The limit
-    is one for the whole process: the first chunk sets it, the last one takes it back.
+    A product spread over all cores would compete with the other chunks, and may round differently. The limit holds
+    for the whole process: the first chunk sets it, the last one restores it.
     """
 
     def __init__(self) -> None:
@@ -73,11 +73,11 @@ one_blas_thread = _OneBlasThread()
 
 
 class Cancelled(Exception):
-    """Nobody wants the chunk any more."""
+    """The chunk is no longer wanted."""
 
 
 class Stop:
-    """Cancels the chunks that the threads of this process work on, and waits until none is left."""
+    """Cancels the chunks that threads of this process are computing, and waits for the threads."""
 
     def __init__(self) -> None:
         self._stopped = False
@@ -86,7 +86,7 @@ class Stop:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Around the work on one chunk."""
+        """Wraps the work on one chunk."""
         with self._idle:
             self._running += 1
         try:
@@ -103,7 +103,7 @@ class Stop:
             raise Cancelled
 
     def stop(self) -> None:
-        """Cancel, and return when every thread has noticed: within the time of one block of samples."""
+        """Cancel, and return once every thread has noticed: within the time of one block of samples."""
         self._stopped = True
         with self._idle:
             self._idle.wait_for(lambda: self._running == 0)
@@ -111,7 +111,7 @@ class Stop:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StoppableProposal(Proposal):
-    """A proposal that draws the same samples, and looks before each block whether they are wanted."""
+    """Draws the samples of another proposal, and checks before each block that they are still wanted."""
 
     proposal: Proposal
     wanted: Stop

@@ -9,7 +9,7 @@ from hockeystick.monte_carlo.statistics import Tally, profiles_of
 from hockeystick.types import Side
 
 ENOUGH = 0.5
-"""An attempt whose mean is above the goal after this part of its samples is given up."""
+"""An attempt is given up if its mean is above the goal after this part of its samples."""
 
 
 @dataclass
@@ -26,7 +26,7 @@ class Acceptance(Estimation):
     upper_share: ClassVar[float] = 1.0
 
     def accepts(self) -> bool:
-        """Draw until the upper bounds of both directions reach the goal, or are not likely to."""
+        """Draw until the upper bounds of both directions reach the goal, or are unlikely to."""
         epsilon = self.question.epsilon
         assert epsilon is not None
         self.learn_known()

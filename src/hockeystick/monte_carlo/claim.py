@@ -1,4 +1,4 @@
-"""What a certificate says about the samples that it rests on."""
+"""What a certificate says about the samples behind it."""
 
 from enum import StrEnum
 from typing import Annotated

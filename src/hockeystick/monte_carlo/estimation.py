@@ -1,10 +1,10 @@
-"""An estimation: everything that is sampled for one question about one pair, and the bounds that come of it.
+"""An estimation: everything that is sampled for one question about one pair, and the resulting bounds.
 
 1. Pilots, thrown away, find where the question's answer is and which proposal needs the least work.
 2. A run is frozen: proposal, nodes, fractions to bet, chunk size. Its key is the hash of all that.
-3. Chunks are drawn until upper and lower bound are as close as was asked (valid at any stopping time), or until the
-   run has had four times the samples that the pilot foresaw. A run that does not close by then saw less in its pilot
-   than there is: the next attempt takes another proposal and spends a failure probability of its own.
+3. Chunks are drawn until upper and lower bound are as close as requested (valid at any stopping time), or until the
+   run has used four times the samples that the pilot predicted. If a run has not closed by then, its pilot missed
+   something: the next attempt takes another proposal and spends a failure probability of its own.
 4. The bounds of all attempts hold together; the best of them is reported, however wide.
 """
 
@@ -42,33 +42,33 @@ from hockeystick.settings import DEFAULT_WORK, MonteCarlo
 from hockeystick.types import Direction, Side
 
 ATTEMPT_SHARES = (0.75, 0.1875, 0.0625)
-"""Of the failure probability, for the first, second and third attempt at a direction."""
+"""Shares of the failure probability for the first, second and third attempt at a direction."""
 PATIENCE = 4.0
-"""An attempt ends unsuccessfully at this multiple of the samples that its pilot foresaw."""
+"""An attempt is given up at this multiple of the samples that its pilot predicted."""
 LONGEST = 4.0 * 3600.0
 """Seconds on one core; fractions are not tuned for more work than this."""
 FEWEST = 1e4
-"""Samples that every attempt may have, however slow."""
+"""Samples that every attempt may use, however slow."""
 CHUNK_SECONDS = 0.25
 CHUNK_SIZES = (64, 65536)
 GROWTH = 1.4
-"""Each round draws until there are this many times as many chunks."""
+"""Factor by which the number of chunks grows from round to round."""
 SMALLEST_BOUND = 1e-300
 """Weight bounds below this are taken for it, so that fractions are finite."""
 LARGEST_FIRST = 32
-"""Chunks of the first round at most."""
+"""Most chunks in the first round."""
 FIRST_ROUND = 1 / 16
-"""Of the planned samples."""
+"""The first round's share of the planned samples."""
 FRACTIONS = (1.0, 1.0 / 10.0, 1.0 / 100.0)
-"""Fractions to bet are tuned for the planned number of samples, and for running out of time before."""
+"""Fractions are tuned for these parts of the planned samples, as time may run out early."""
 FINE = 4
-"""Nodes of an epsilon search per step in which delta changes by the wanted ratio."""
+"""Nodes of an epsilon search per step in which delta changes by the requested ratio."""
 NARROWEST, WIDEST = 0.01, 1.0
 """Relative distance between an estimate and a goal that samples have to resolve."""
 SPARE = 1.5
-"""The distance is resolved with this much to spare."""
+"""Safety factor in resolving that distance."""
 ESTIMATING = 2
-"""Proposals that an estimate looks at: each may miss what the other sees."""
+"""Proposals used for an estimate: each may miss what the other sees."""
 SPARED = 0.9
 """A direction whose deterministic bound is below this fraction of the other's estimate is not sampled."""
 
@@ -106,13 +106,13 @@ class Estimation:
 
     shares: ClassVar[Sequence[float]] = ATTEMPT_SHARES
     upper_share: ClassVar[float] = 0.5
-    """Of the failure probability, for upper bounds; the rest is for lower ones."""
+    """The share of the failure probability for upper bounds; the rest is for lower ones."""
 
     def __post_init__(self) -> None:
         self.family: Family = family_of(self.pair)
         self.subject = fingerprint(self.family, self.pair)
         self.seed = self.options.ledger.seed(self.options.seed)
-        self.pilots = Pilots(self.seed, self.subject, self.deadline)
+        self.pilots = Pilots(self.seed, self.deadline)
 
     def profiles(self, side: Side) -> dict[Direction, Profile]:
         """The bounds of this side; where the failure probability is part of delta, it is in them."""
@@ -131,7 +131,7 @@ class Estimation:
         return MonteCarloClaim(statement=self.statement, failure_probability=failure, runs=runs)
 
     def estimate(self) -> float:
-        """Roughly the delta of the remove direction at the question's epsilon, by pilots alone: no bound."""
+        """An estimate, not a bound, of the remove direction's delta at the question's epsilon, by pilots alone."""
         assert self.question.epsilon is not None
         epsilon = self.question.epsilon
         proposals = self.family.propose(self.pair, Direction.REMOVE, epsilon)[:ESTIMATING]
@@ -140,7 +140,7 @@ class Estimation:
         )
 
     def sample(self) -> None:
-        """Draw what the question needs; stops early, with the bounds so far, when the time is over."""
+        """Draw what the question needs; stops early, with the bounds so far, when time runs out."""
         self.learn_known()
         aims = self.aims()
         for place, aim in enumerate(aims):
@@ -191,20 +191,20 @@ class Estimation:
         return self.aim_at(direction, search_epsilon(propose, self.question.delta, highest, self.pilots))
 
     def aim_at(self, direction: Direction, epsilon: float) -> Aim:
-        """What pilots see of one direction at an epsilon."""
+        """The pilots' view of one direction at an epsilon."""
         proposals = self.family.propose(self.pair, direction, epsilon)
         choices = rank(proposals, epsilon, 0.5 * self.options.ratio, self.failure(0), self.pilots)
         best = choices[0].pilot
         return Aim(direction, epsilon, best.mean(epsilon), steepness(best, epsilon), choices)
 
     def failure(self, attempt: int) -> float:
-        """Of one node of one side."""
+        """The failure probability of one node of one side."""
         return self.upper_share * self.options.failure_probability * self.shares[attempt] / len(FRACTIONS)
 
     def pursue(self, aim: Aim, sides: Sequence[Side], deadline: Deadline, work: float) -> None:
         """Attempts at one direction until one succeeds, or this work is done."""
         useful = [choice for choice in aim.choices if not set(sides).isdisjoint(choice.proposal.sides)]
-        if not useful:  # its proposals bound the other side alone
+        if not useful:  # its proposals bound only the other side
             return
         useful.sort(key=lambda choice: self.plan(aim, choice) * choice.proposal.cost)
         for attempt, choice in enumerate(useful[: len(self.shares)]):
@@ -302,7 +302,7 @@ class Estimation:
         return True if self.tight(aim, result) or (result is not main and self._settled(main, result)) else None
 
     def tight(self, aim: Aim, result: Tally) -> bool:
-        """Whether the bounds of a run are as close as was asked, where it was aimed."""
+        """Whether the bounds of a run are as close as requested where it was aimed."""
 
         def at(bounds: dict[float, float]) -> float | None:
             return bounds[min(bounds, key=lambda epsilon: abs(epsilon - aim.epsilon))] if bounds else None
@@ -315,7 +315,7 @@ class Estimation:
         return mean > 0.0 and (upper or mean) <= mean * half and mean <= (mean if lower is None else lower) * half
 
     def _settled(self, main: Tally, result: Tally) -> bool:
-        """Whether the other direction's upper bounds cannot change the answer any more."""
+        """Whether the other direction's upper bounds can no longer change the answer."""
         upper = result.bound(Side.UPPER)
         if self.question.epsilon is not None:
             return upper[self.question.epsilon] <= main.bound(Side.UPPER).get(self.question.epsilon, 0.0)

@@ -1,7 +1,7 @@
 """Pilots: small discarded samples that choose what a run does. Nothing here can make a bound wrong.
 
-Each pilot draws from a generator of its own, which follows from the seed, the subject and what the pilot is for. What
-was drawn before, stored, or cut off by a deadline changes none of them: a resumed estimation makes the same choices.
+Each pilot draws from a generator of its own, which follows from the seed and its purpose. What was drawn before,
+stored, or cut off by a deadline changes none of them: a resumed estimation makes the same choices.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from hockeystick.pairs.base import DominatingPair
 from hockeystick.types import Side
 
 PILOT_SECONDS = 0.3
-"""Of one pilot, by the proposal's own rough cost."""
+"""Seconds of one pilot, by the proposal's own rough cost."""
 PILOT_SAMPLES = (512, 16384)
 CANDIDATES = 6
 """At most this many proposals are compared; the naive one comes last."""
@@ -55,7 +55,7 @@ class Pilot:
         return float(self.values(epsilon).mean())
 
     def effective(self, epsilon: float) -> float:
-        """How many equal values would have the same relative error."""
+        """The effective number of samples: as many equal values would have the same relative error."""
         values = self.values(epsilon)
         squares = float(values @ values)
         return float(values.sum()) ** 2 / squares if squares > 0.0 else 0.0
@@ -72,11 +72,11 @@ class Choice:
 
     pilot: Pilot
     samples: float
-    """Planned number of samples for the wanted width."""
+    """Planned number of samples for the requested width."""
 
     @property
     def proposal(self) -> Proposal:
-        """What would be sampled."""
+        """The proposal that would be sampled."""
         return self.pilot.proposal
 
     @property
@@ -87,15 +87,14 @@ class Choice:
 
 @dataclass(frozen=True)
 class Pilots:
-    """Draws the pilots of one subject.
+    """Draws pilots.
 
     Attributes:
-        seed, subject: as in the runs that the pilots are for.
+        seed: of the runs that the pilots are for.
         deadline: ticks after each pilot.
     """
 
     seed: int
-    subject: str
     deadline: Deadline
 
     def draw(self, proposal: Proposal, purpose: str) -> Pilot:
@@ -103,7 +102,7 @@ class Pilots:
         fewest, most = PILOT_SAMPLES
         size = int(min(max(PILOT_SECONDS / proposal.cost, fewest), most))
         log_weights, losses = np.empty(size), np.empty(size)
-        rng = generator(self.seed, self.subject, f"pilot {proposal.direction.value} {purpose}")
+        rng = generator(self.seed, f"pilot {proposal.direction.value} {purpose}")
         proposal.draw(rng, log_weights, losses)
         self.deadline.tick()
         lost = np.isnan(log_weights) | np.isnan(losses)

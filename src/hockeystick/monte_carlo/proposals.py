@@ -1,4 +1,4 @@
-"""What is sampled: proposals (ways to draw weighted samples of the privacy loss) and the families that know them."""
+"""Proposals (ways to draw weighted samples of the privacy loss) and the families that provide them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -44,14 +44,14 @@ class Proposal(ABC):
     """
 
     name: ClassVar[str]
-    """How evidence calls it."""
+    """Its name in evidence."""
 
     direction: Direction
 
     @property
     @abstractmethod
     def parameters(self) -> dict[str, float]:
-        """What the family needs beside the pair, the direction and the name to build the same proposal again.
+        """What the family needs, besides the pair, direction and name, to build the same proposal again.
 
         Where the family proposes it, each is :func:`rounded`.
         """
@@ -59,7 +59,7 @@ class Proposal(ABC):
     @property
     @abstractmethod
     def cost(self) -> float:
-        """Rough seconds for one sample on one core; chooses among proposals and the size of chunks."""
+        """Rough seconds per sample on one core; used to choose among proposals and the size of chunks."""
 
     @property
     def sides(self) -> tuple[Side, ...]:

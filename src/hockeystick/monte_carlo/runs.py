@@ -36,15 +36,15 @@ def fingerprint(family: Family, pair: DominatingPair) -> str:
     return digest.hexdigest()
 
 
-def generator(seed: int, subject: str, purpose: str) -> np.random.Generator:
-    """A generator that follows from the seed, the subject and the purpose; independent for different ones."""
-    digest = hashlib.sha256(f"{purpose}, {seed}, {subject}".encode()).digest()
+def generator(seed: int, purpose: str) -> np.random.Generator:
+    """A generator that follows from the seed and the purpose alone; independent for different ones."""
+    digest = hashlib.sha256(f"{purpose}, {seed}".encode()).digest()
     return np.random.Generator(np.random.SFC64(np.random.SeedSequence(int.from_bytes(digest))))
 
 
 def stream_generator(run: Run, stream: int) -> np.random.Generator:
-    """The generator of one chunk. Runs with the same seed and subject share it, however else they differ."""
-    return generator(run.seed, run.subject, f"stream {stream}")
+    """The generator of one chunk. Runs with the same seed share it, however else they differ."""
+    return generator(run.seed, f"stream {stream}")
 
 
 def run_chunk(proposal: Proposal, run: Run, stream: int) -> Chunk:

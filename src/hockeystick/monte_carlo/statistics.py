@@ -1,4 +1,4 @@
-"""From the statistics of runs to bounds: nothing here draws anything, so verification shares it."""
+"""From the statistics of runs to bounds. Nothing here draws samples; verification shares it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Tally:
         return cls(run, 0, 0, np.zeros(count), np.zeros(count), {})
 
     def add(self, chunk: Chunk) -> None:
-        """Count one chunk, once, and those that waited for it; one that is behind a gap waits."""
+        """Count one chunk, once, and those that waited for it; a chunk behind a gap waits."""
         self.offer(chunk)
         while self.advance():
             pass

@@ -1,4 +1,4 @@
-"""Re-deriving what a certificate claims from stored statistics, or from drawing every sample again."""
+"""Derive again what a certificate claims, from stored statistics or by drawing every sample again."""
 
 from collections.abc import Mapping
 from contextlib import closing

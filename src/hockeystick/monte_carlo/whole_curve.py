@@ -37,7 +37,7 @@ class CurveEstimation(Estimation):
     shares: ClassVar[Sequence[float]] = (1.0,)
 
     def failure(self, attempt: int) -> float:
-        """Of one statistic."""
+        """The failure probability of one statistic."""
         return (
             0.5 * self.options.failure_probability / (self.members * len(Direction) * LEVELS * NODES * len(FRACTIONS))
         )
@@ -67,13 +67,13 @@ class CurveEstimation(Estimation):
         self.pursue(aim, tuple(Side), deadline, work)
 
     def places(self, aim: Aim, side: Side) -> list[float]:
-        """Evenly from the run before this one to its aim."""
+        """Evenly spaced from the aim of the run before to this one's."""
         start = self.starts[aim.direction, aim.epsilon]
         first = 0 if start == 0.0 else 1
         return [float(e) for e in np.linspace(start, aim.epsilon, NODES + first)[first:]]
 
     def verdict(self, aim: Aim, result: Tally, planned: float) -> bool | None:
-        """Tight where it is aimed."""
+        """Whether the run is tight where it is aimed."""
         return True if self.tight(aim, result) else None
 
     def profiles(self, side: Side) -> dict[Direction, Profile]:
