@@ -47,13 +47,12 @@ def command(
             mechanism, epsilon=target, delta=at, method=method, deadline=deadline, monte_carlo=monte_carlo
         )
     common.say_of_sampling(certificate, allowed=monte_carlo is not None)
-    certificate.save(path)
-    if json:
-        common.emit_json(
-            common.claim_json(certificate, deadline.elapsed())
-            | {"target": {"epsilon": target, "delta": at}, "certificate": path}
-        )
-    else:
-        common.emit(f"noise_multiplier = {certificate.mechanism.sigma!r} for epsilon = {target!r}, delta = {at!r}")
-        common.emit(str(certificate))
+    with common.saving(certificate, path):
+        if json:
+            target_json = {"target": {"epsilon": target, "delta": at}, "certificate": path}
+            common.emit_json(common.claim_json(certificate, deadline.elapsed()) | target_json)
+        else:
+            common.emit(f"noise_multiplier = {certificate.mechanism.sigma!r} for epsilon = {target!r}, delta = {at!r}")
+            common.emit(str(certificate))
+    if not json:
         common.emit(f"certificate written to {path}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hockeystick.errors import InvalidInputError, shortened
+from hockeystick.errors import InvalidInputError, VerificationError, shortened
 
 if TYPE_CHECKING:
     from hockeystick.certificate import Certificate
@@ -36,6 +36,10 @@ MethodOption = Annotated[
 ]
 BudgetOption = Annotated[
     str, typer.Option("--budget", metavar="SECONDS", help="Seconds allowed, one-time compilation not counted.")
+]
+MatrixOption = Annotated[
+    str | None,
+    typer.Option("--matrix", metavar="FILE", help="Matrix that a certificate of a custom strategy is about."),
 ]
 OutOption = Annotated[str | None, typer.Option("--out", help="Write the certificate here.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
@@ -162,12 +166,42 @@ def certify_and_report(
             mechanism, delta=delta, epsilon=epsilon, method=method, deadline=deadline, monte_carlo=monte_carlo
         )
     say_of_sampling(certificate, allowed=monte_carlo is not None)
-    if out is not None:
-        certificate.save(out)
-    if json:
-        emit_json(claim_json(certificate, deadline.elapsed()))
-    else:
-        emit(str(certificate))
+    with saving(certificate, out):
+        if json:
+            emit_json(claim_json(certificate, deadline.elapsed()))
+        else:
+            emit(str(certificate))
+
+
+def with_matrix(certificate: "Certificate", matrix: str | None) -> "Certificate":
+    """The certificate with the matrix file that the user gives; the path in the certificate is never opened.
+
+    Raises: InvalidInputError when the file is missing or not needed, or cannot be read; VerificationError when it is
+    not the one that the certificate is about.
+    """
+    from hockeystick.files import opened
+
+    strategy = certificate.mechanism.strategy.read_from(matrix)
+    if matrix is None:
+        return certificate
+    with opened(matrix, f"'--matrix' file {shortened(matrix)}"):
+        pass
+    mechanism = certificate.mechanism.model_copy(update={"strategy": strategy})
+    try:
+        strategy.matrix(mechanism.sampler.steps)
+    except InvalidInputError as error:
+        raise VerificationError(str(error)) from None
+    return certificate.model_copy(update={"mechanism": mechanism}).sealed()
+
+
+@contextmanager
+def saving(certificate: "Certificate", path: str | None) -> Iterator[None]:
+    """Print the result inside: the certificate is written afterwards, even if nobody reads what is printed."""
+    try:
+        yield
+    finally:
+        if path is not None:
+            certificate.save(path)
 
 
 def say_of_sampling(certificate: "Certificate", *, allowed: bool) -> None:

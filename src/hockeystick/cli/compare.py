@@ -39,11 +39,11 @@ def command(
     options = sampling.monte_carlo_options(allow, failure_probability, seed, evidence, backend, address, workers)
     with options as monte_carlo, common.working("comparing", budget, mechanism) as deadline:
         outcomes = compare(mechanism, delta=at, deadline=deadline, monte_carlo=monte_carlo)
-    if plot is not None:
-        from hockeystick.report.plot import plot_comparison
-
-        plot_comparison(outcomes, plot, title=f"{mechanism.sampler.kind}, sigma = {mechanism.sigma:g}, delta = {at:g}")
     if json:
         common.emit_json({"delta": at, "noise_multiplier": mechanism.sigma, "bounds": comparison_json(outcomes)})
     else:
         common.emit(comparison_table(outcomes))
+    if plot is not None:
+        from hockeystick.report.plot import plot_comparison
+
+        plot_comparison(outcomes, plot, title=f"{mechanism.sampler.kind}, sigma = {mechanism.sigma:g}, delta = {at:g}")

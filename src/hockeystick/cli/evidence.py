@@ -98,6 +98,7 @@ def verify(
         str, typer.Option("--chunks", metavar="NUMBER", help="Chunks of each run to draw again, chosen at random.")
     ] = "4",
     budget: common.BudgetOption = "600",
+    matrix: common.MatrixOption = None,
     json: common.JsonOption = False,
 ) -> None:
     """Check every page and every digest of a store; with a certificate or a plan, draw chunks again and compare."""
@@ -110,7 +111,9 @@ def verify(
         raise InvalidInputError("The --certificate option cannot be combined with --plan or --noise-multiplier.")
     if plan is None and noise_multiplier is not None:
         raise InvalidInputError("The --noise-multiplier option belongs to --plan, which is missing.")
-    claim = None if certificate is None else Certificate.load(certificate)
+    if certificate is None and matrix is not None:
+        raise InvalidInputError("The --matrix option belongs to --certificate, which is missing.")
+    claim = None if certificate is None else common.with_matrix(Certificate.load(certificate), matrix)
     claimed = None if claim is None else _claimed(claim, str(certificate))
     mechanism = None if claim is None else claim.mechanism
     if plan is not None:

@@ -40,7 +40,16 @@ class StrategySpec(Spec):
         )
 
     def pinned(self) -> Self:
-        """The same strategy, saying all that it depends on: files are named by their digests."""
+        """The same strategy with everything that determines it: a file is identified by its digest."""
+        return self
+
+    def read_from(self, path: str | None) -> Self:
+        """The same strategy with its file at ``path``: for a certificate from elsewhere, whose own path is not opened.
+
+        Raises: InvalidInputError when a file is needed and not given, or given and not needed.
+        """
+        if path is not None:
+            raise InvalidInputError(f"The '--matrix' option does not apply: the strategy {self.kind!r} reads no file.")
         return self
 
     @abstractmethod
