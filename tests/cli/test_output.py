@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hockeystick import Certificate, Kind, Mechanism
+from hockeystick import Certificate, Kind, Mechanism, __version__
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.cli import main as cli_main
 from hockeystick.errors import InvalidInputError
@@ -289,3 +289,20 @@ def test_a_result_that_nobody_reads_is_saved_all_the_same(cli: Any, monkeypatch:
 
     monkeypatch.setattr("hockeystick.cli.common.emit", gone)
     assert cli("calibrate", "plan.toml", "--method", "gaussian").created == {"plan.certificate.json"}
+
+
+def test_version(cli: Any) -> None:
+    result = cli("--version")
+    assert (result.code, result.out, result.err) == (0, f"hockeystick {__version__}\n", "")
+
+
+def test_completion_in_a_shell(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "--install-completion" in cli("--help").out
+    for words, at, expected in (("hockeystick ca", 1, "calibrate"), ("hockeystick verify --mat", 2, "--matrix")):
+        monkeypatch.setenv("_HOCKEYSTICK_COMPLETE", "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(at))
+        result = cli()
+        assert (result.code, result.out.split(), result.err) == (0, [expected], "")
+    monkeypatch.setenv("_HOCKEYSTICK_COMPLETE", "source_zsh")
+    assert "compdef _hockeystick_completion hockeystick" in cli().out

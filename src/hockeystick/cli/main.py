@@ -1,20 +1,43 @@
 """The ``hockeystick`` command: gathers the commands and turns our errors into one sentence and an exit code."""
 
 import sys
-from typing import Any, NoReturn, cast
+from typing import Annotated, Any, NoReturn, cast
 
 import typer
 
-from hockeystick.cli import calibrate, compare, delta, epsilon, evidence, interruption, list_, reproduce, sweep, verify
+from hockeystick._version import __version__
+from hockeystick.cli import (
+    INTERRUPTED,
+    INTERRUPTED_MESSAGE,
+    calibrate,
+    compare,
+    delta,
+    epsilon,
+    evidence,
+    interruption,
+    list_,
+    reproduce,
+    sweep,
+    verify,
+)
 from hockeystick.errors import HockeystickError
 
-app = typer.Typer(
-    name="hockeystick",
-    help="The true privacy of differentially private training: calibrate, certify, compare, verify.",
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"hockeystick {__version__}")
+        raise typer.Exit
+
+
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """The true privacy of differentially private training: calibrate, certify, compare, verify."""
+
+
+app = typer.Typer(name="hockeystick", callback=_options, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.command("calibrate")(calibrate.command)
 app.command("epsilon")(epsilon.command)
 app.command("delta")(delta.command)
@@ -36,16 +59,17 @@ def main(arguments: list[str] | None = None) -> None:
     Exit codes: 0 done, 1 not certified or not verified, 2 bad input, 70 a fault of ours, 130 interrupted.
     """
     try:
-        code = app(args=(sys.argv[1:] if arguments is None else arguments) or ["--help"], standalone_mode=False)
+        words = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
+        code = app(args=words, prog_name="hockeystick", standalone_mode=False)
     except (Exception, KeyboardInterrupt) as error:
         if isinstance(error, typer.Exit):
             code = error.exit_code
         elif _interrupted(error):
-            code = interruption.CODE
+            code = INTERRUPTED
         else:
             _fail(*_complaint(error))
-    if code == interruption.CODE:  # some versions of typer return it
-        _fail(interruption.MESSAGE, interruption.CODE)
+    if code == INTERRUPTED:  # some versions of typer return it
+        _fail(INTERRUPTED_MESSAGE, INTERRUPTED)
     raise SystemExit(code if isinstance(code, int) else 0)
 
 
