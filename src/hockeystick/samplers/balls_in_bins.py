@@ -5,13 +5,13 @@ from typing import Literal
 
 import numpy as np
 
-from hockeystick.samplers.base import Batch, BatchSampler, Data, SchemeOptions
+from hockeystick.samplers.base import Batch, Data, SchemeOptions
+from hockeystick.samplers.epochs import EpochSampler
 from hockeystick.samplers.grouping import draw_bins, group_by_bin
-from hockeystick.spec import Count
 from hockeystick.types import Adjacency
 
 
-class BallsInBins(BatchSampler):
+class BallsInBins(EpochSampler):
     """Random disjoint batches, drawn once and replayed in the same order in every epoch.
 
     Formal guarantee of batches: each example draws one of ``bins`` bins uniformly, independently of all other
@@ -31,13 +31,6 @@ class BallsInBins(BatchSampler):
     """
 
     kind: Literal["balls_in_bins"] = "balls_in_bins"
-    bins: Count
-    epochs: Count = 1
-
-    @property
-    def steps(self) -> int:
-        """The number of batches of the whole run."""
-        return self.bins * self.epochs
 
     @property
     def holds_for(self) -> tuple[Adjacency, ...]:

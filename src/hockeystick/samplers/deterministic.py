@@ -6,12 +6,12 @@ from typing import Literal
 import numpy as np
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.samplers.base import Batch, BatchSampler, Data, SchemeOptions
-from hockeystick.spec import Count
+from hockeystick.samplers.base import Batch, Data, SchemeOptions
+from hockeystick.samplers.epochs import EpochSampler
 from hockeystick.types import Adjacency
 
 
-class Deterministic(BatchSampler):
+class Deterministic(EpochSampler):
     """The same disjoint batches, in the same order, in every epoch.
 
     Formal guarantee of batches: nothing is random. With B = num_examples / bins, example i is in batch i // B of
@@ -30,13 +30,6 @@ class Deterministic(BatchSampler):
     """
 
     kind: Literal["deterministic"] = "deterministic"
-    bins: Count
-    epochs: Count = 1
-
-    @property
-    def steps(self) -> int:
-        """The number of batches of the whole run."""
-        return self.bins * self.epochs
 
     @property
     def holds_for(self) -> tuple[Adjacency, ...]:

@@ -8,13 +8,14 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.samplers.base import Batch, BatchSampler, Data, SchemeOptions
+from hockeystick.samplers.base import Batch, Data, SchemeOptions
+from hockeystick.samplers.epochs import EpochSampler
 from hockeystick.samplers.grouping import draw_bins, group_by_bin
 from hockeystick.spec import Count
 from hockeystick.types import Adjacency
 
 
-class RandomAllocation(BatchSampler):
+class RandomAllocation(EpochSampler):
     """Random allocation: k of the t steps of each epoch, drawn by each example for itself.
 
     Formal guarantee of batches: in every epoch of ``bins`` steps each example takes part in a uniformly random
@@ -36,9 +37,7 @@ class RandomAllocation(BatchSampler):
     """
 
     kind: Literal["random_allocation"] = "random_allocation"
-    bins: Count
     participations: Count = 1
-    epochs: Count = 1
 
     @model_validator(mode="after")
     def _picks_fit_in_epoch(self) -> Self:
@@ -47,11 +46,6 @@ class RandomAllocation(BatchSampler):
                 f"The 'participations' field must be at most bins = {self.bins}. Got {self.participations} instead"
             )
         return self
-
-    @property
-    def steps(self) -> int:
-        """The number of batches of the whole run."""
-        return self.bins * self.epochs
 
     @property
     def holds_for(self) -> tuple[Adjacency, ...]:

@@ -6,12 +6,13 @@ from typing import Literal
 import numpy as np
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.samplers.base import Batch, BatchSampler, Data, SchemeOptions
+from hockeystick.samplers.base import Batch, Data, SchemeOptions
+from hockeystick.samplers.epochs import EpochSampler
 from hockeystick.spec import Count
 from hockeystick.types import Adjacency
 
 
-class Shuffle(BatchSampler):
+class Shuffle(EpochSampler):
     """A uniformly random permutation of the data in each epoch, cut in batches of one size.
 
     Formal guarantee of batches: in every epoch, afresh and independently of the other epochs, the ordered
@@ -33,13 +34,6 @@ class Shuffle(BatchSampler):
 
     kind: Literal["shuffle"] = "shuffle"
     batch_size: Count
-    bins: Count
-    epochs: Count = 1
-
-    @property
-    def steps(self) -> int:
-        """The number of batches of the whole run."""
-        return self.bins * self.epochs
 
     @property
     def holds_for(self) -> tuple[Adjacency, ...]:

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.spec import Spec
@@ -16,11 +16,8 @@ class StrategySpec(Spec):
     be said beside the number of steps, and :meth:`matrix` gives C for that number.
     """
 
-    if TYPE_CHECKING:  # a field of every family, which pydantic does not let a base class name
-
-        @property
-        def kind(self) -> str:
-            """The name of the family in plans and certificates."""
+    kind: str
+    """The name of the family in plans and certificates."""
 
     most_steps: ClassVar[int] = 10_000_000
     """Above it, the arrays that describe C take too much memory."""
