@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from hockeystick.errors import InvalidInputError, shortened
 
@@ -40,6 +40,20 @@ def opened(path: str | Path, name: str) -> Iterator[BinaryIO]:
         if isinstance(error, InvalidInputError):
             raise
         raise InvalidInputError(f"The {name} cannot be read: a path cannot contain a null byte.") from None
+
+
+def parse_toml(content: bytes, name: str) -> dict[str, Any]:
+    """The tables of a TOML document; raises InvalidInputError in one sentence when it is not one."""
+    import tomllib
+
+    try:
+        return tomllib.loads(content.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        raise InvalidInputError(f"The {name} must be UTF-8 text.") from None
+    except RecursionError:
+        raise InvalidInputError(f"The {name} is not valid TOML: it is nested too deeply.") from None
+    except ValueError as error:  # a TOMLDecodeError, or a number that Python refuses to read
+        raise InvalidInputError(f"The {name} is not valid TOML: {str(error).split(';')[0]}.") from None
 
 
 def _check_ordinary(status: os.stat_result, name: str) -> None:
