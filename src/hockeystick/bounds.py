@@ -91,8 +91,8 @@ class Bound:
     >>> bound = hs.bound(run, "gaussian")
     >>> round(bound.epsilon(1e-5), 3)
     4.377
-    >>> bound.delta([0.0, 1.0, 4.0]).round(4).tolist()
-    [0.3829, 0.1269, 0.0001]
+    >>> bound.delta([0.0, 1.0, 2.0]).round(4).tolist()
+    [0.3829, 0.1269, 0.0209]
 
     Attributes:
         method: name of the accountant.

@@ -173,6 +173,12 @@ def stream(
 ) -> NoiseStream:
     """The noise of a run of ``mechanism`` on parameters of this shape, from its first step.
 
+    >>> import hockeystick as hs
+    >>> run = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.01, steps=2), noise_multiplier=1.0)
+    >>> noise = stream(run, (3, 4), rng=np.random.default_rng(0))
+    >>> [step.shape for step in noise]
+    [(3, 4), (3, 4)]
+
     Args:
         mechanism: has a noise multiplier.
         shape: of the parameters, all of them (flatten and join the parts of a model: one stream, not one for each).
@@ -184,8 +190,8 @@ def stream(
         max_bytes: refuse to keep more than that between steps.
 
     Raises: InvalidInputError for a mechanism without noise multiplier, a bad shape or type, neither or both of
-    ``rng`` and ``secure``, a ``rng`` that is no Generator, and too little memory; UnsupportedError where the
-    structure of C has no streaming solver.
+    ``rng`` and ``secure``, a ``rng`` that is not a Generator, too little memory, and a custom matrix too close
+    to singular for ``dtype``; UnsupportedError where the structure of C has no streaming solver.
     """
     if secure == (rng is not None):
         raise InvalidInputError("Give either the 'rng' parameter or secure=True, so that noise has one stated source.")

@@ -20,6 +20,11 @@ from hockeystick.spec import Count, Probability
 class BMinSep(TruncatedSampler):
     """b-min-sep subsampling: Poisson subsampling of the examples that have not been taken in the last b - 1 steps.
 
+    >>> import numpy as np
+    >>> sampler = BMinSep(min_sep=5, sampling_prob=0.1, steps=4)
+    >>> [batch.size for batch in sampler.batches(1000, np.random.default_rng(0))]
+    [108, 103, 106, 97]
+
     Formal guarantee of batches: at every step each available example is taken with probability
     ``participation_prob`` = q, independently of all other examples and of the past; an example that is taken at
     step t is unavailable at the steps t + 1, ..., t + min_sep - 1, and available again at t + min_sep. The examples

@@ -14,6 +14,11 @@ from hockeystick.types import Adjacency
 class BallsInBins(EpochSampler):
     """Random disjoint batches, drawn once and replayed in the same order in every epoch.
 
+    >>> import numpy as np
+    >>> sampler = BallsInBins(bins=3, epochs=2)
+    >>> [batch.size for batch in sampler.batches(1000, np.random.default_rng(0))]
+    [331, 316, 353, 331, 316, 353]
+
     Formal guarantee of batches: each example draws one of ``bins`` bins uniformly, independently of all other
     examples, once for the whole run. Batch t is bin ``t mod bins``, so an example takes part ``epochs`` times,
     exactly ``bins`` steps apart. The batch sizes are random.

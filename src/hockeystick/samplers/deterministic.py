@@ -14,6 +14,11 @@ from hockeystick.types import Adjacency
 class Deterministic(EpochSampler):
     """The same disjoint batches, in the same order, in every epoch.
 
+    >>> import numpy as np
+    >>> sampler = Deterministic(bins=3, epochs=2)
+    >>> [batch.size for batch in sampler.batches(12, np.random.default_rng(0))]
+    [4, 4, 4, 4, 4, 4]
+
     Formal guarantee of batches: nothing is random. With B = num_examples / bins, example i is in batch i // B of
     every epoch and in no other, so each example takes part ``epochs`` times, ``bins`` steps apart.
 

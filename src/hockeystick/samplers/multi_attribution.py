@@ -20,6 +20,11 @@ Exclusion = Literal["sampled", "participating"]
 class MultiAttribution(BatchSampler):
     """b-min-sep subsampling in which no user takes part twice within b steps, whichever examples it has.
 
+    >>> import numpy as np
+    >>> sampler = MultiAttribution(min_sep=5, sampling_prob=0.1, steps=4, examples_per_user=1)
+    >>> [batch.size for batch in sampler.batches(1000, np.random.default_rng(0))]
+    [91, 84, 85, 82]
+
     Formal guarantee of batches: at every step t each example is sampled with probability ``sampling_prob``, by a coin
     of its own that is independent of everything else; S_t are the examples sampled at step t. With
     ``exclusion`` = "sampled" the batch of step t is S_t without every example that shares a user (itself included)

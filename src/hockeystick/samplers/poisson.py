@@ -14,6 +14,11 @@ from hockeystick.spec import Count, Probability
 class Poisson(TruncatedSampler):
     """Poisson subsampling, optionally with a cap on the batch size.
 
+    >>> import numpy as np
+    >>> sampler = Poisson(sampling_prob=0.1, steps=4)
+    >>> [batch.size for batch in sampler.batches(1000, np.random.default_rng(0))]
+    [91, 89, 100, 109]
+
     Formal guarantee of batches: the events "example i is in batch t" are independent over all i and t, each of
     probability ``sampling_prob``. With ``truncated_batch_size`` = B, a batch of more than B examples is then
     replaced by a uniformly random subset of exactly B of its examples, independently at every step; examples

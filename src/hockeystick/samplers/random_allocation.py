@@ -18,6 +18,11 @@ from hockeystick.types import Adjacency
 class RandomAllocation(EpochSampler):
     """Random allocation: k of the t steps of each epoch, drawn by each example for itself.
 
+    >>> import numpy as np
+    >>> sampler = RandomAllocation(bins=4, participations=2)
+    >>> [batch.size for batch in sampler.batches(1000, np.random.default_rng(0))]
+    [497, 516, 485, 502]
+
     Formal guarantee of batches: in every epoch of ``bins`` steps each example takes part in a uniformly random
     set of ``participations`` distinct steps. The sets are independent over all examples and all epochs. The batch
     sizes are random, ``participations * num_examples / bins`` on average.

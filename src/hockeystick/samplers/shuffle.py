@@ -15,6 +15,11 @@ from hockeystick.types import Adjacency
 class Shuffle(EpochSampler):
     """A uniformly random permutation of the data in each epoch, cut in batches of one size.
 
+    >>> import numpy as np
+    >>> sampler = Shuffle(batch_size=4, bins=3)
+    >>> [batch.size for batch in sampler.batches(12, np.random.default_rng(0))]
+    [4, 4, 4]
+
     Formal guarantee of batches: in every epoch, afresh and independently of the other epochs, the ordered
     partition of the examples in ``bins`` batches of exactly ``batch_size`` is uniform over all such partitions.
     Different examples are *not* independent.

@@ -17,6 +17,9 @@ Buffers = Annotated[int, Field(ge=1, le=10)]
 class BufferedToeplitz(StrategySpec):
     """BLT: optimised for prefix sums; noise needs ``buffers`` vectors of state. Maximum column norm 1.
 
+    >>> round(BufferedToeplitz(buffers=1).matrix(8).max_column_norm, 3)
+    1.0
+
     Fields:
         buffers: d, from 1 to 10 and at most the number of steps. Three or four serve ten thousand steps.
         objective: "max" or "mean", the squared error of the last prefix sum, which is the largest, or of all on

@@ -9,7 +9,11 @@ from hockeystick.strategies.matrix.base import StrategyMatrix
 
 
 class Identity(StrategySpec):
-    """Fresh independent noise in every step. Bands 1, every column has norm 1."""
+    """Fresh independent noise in every step: C has one band, and columns of norm 1.
+
+    >>> Identity().matrix(2).materialize().tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
 
     kind: Literal["identity"] = "identity"
     most_steps: ClassVar[int] = 10**9

@@ -12,6 +12,9 @@ from hockeystick.strategies.matrix.tree import TreeMatrix
 class TreeRestart(StrategySpec):
     """Consecutive binary trees of height ``height``, each over ``2^(height-1)`` steps (DP-FTRL-TreeRestart).
 
+    >>> TreeRestart(height=2).matrix(3).materialize().tolist()
+    [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+
     Fields:
         height: levels of nodes in one tree; height 1 is independent noise. The first tree has to fit in the steps.
 
