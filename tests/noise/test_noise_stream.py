@@ -260,6 +260,14 @@ def test_noise_that_cannot_be_solved_for_is_refused(tmp_path, dtype, steps):
     assert ("the type float64" in str(refused.value)) == (dtype is np.float32)
 
 
+def test_entries_beyond_the_type_are_refused(tmp_path):
+    """1e45 is infinite in float32, and the noise would not even be a number."""
+    np.save(tmp_path / "matrix.npy", np.array([[1.0, 0.0, 0.0], [1e45, 1.0, 0.0], [1e45, 1.0, 1.0]]))
+    run = mechanism(steps=3, strategy=Custom(path=str(tmp_path / "matrix.npy")))
+    with pytest.raises(InvalidInputError, match="too close to singular"):
+        stream(run, 3, rng=rng())
+
+
 def test_noise_that_can_be_solved_for_is_not_refused(tmp_path):
     """Moderate conditions, float64 where float32 is not enough, and columns of any scale; the noise is white."""
     good = nearly_singular(60), nearly_singular(12), np.diag(10.0 ** np.linspace(-20.0, 20.0, 60))

@@ -22,11 +22,11 @@ def command(
     address: sampling.AddressOption = None,
     workers: sampling.WorkersOption = None,
     out: Annotated[
-        str | None, typer.Option("--out", help="Where the certificate goes; PLAN.certificate.json by default.")
+        str | None, typer.Option("--out", help="Certificate file; PLAN.certificate.json by default.")
     ] = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Find the smallest noise multiplier that is certified for the plan's target, and write the certificate."""
+    """Find the smallest noise multiplier certified for the plan's target, and write the certificate."""
     from hockeystick.bounds import Question
     from hockeystick.calibration.search import calibrate_and_certify, check_target
     from hockeystick.files import check_writable

@@ -1,4 +1,4 @@
-"""What several commands share: their options, progress on stderr, output on stdout."""
+"""Shared by several commands: options, progress on stderr, output on stdout."""
 
 import json
 import os
@@ -32,10 +32,10 @@ DeltaOption = Annotated[
     str | None, typer.Option("--delta", metavar="NUMBER", help="Overrides the plan's target delta.")
 ]
 MethodOption = Annotated[
-    str | None, typer.Option("--method", help="Use this accountant alone (see 'hockeystick list accountants').")
+    str | None, typer.Option("--method", help="Use only this accountant (see 'hockeystick list accountants').")
 ]
 BudgetOption = Annotated[
-    str, typer.Option("--budget", metavar="SECONDS", help="Seconds allowed, one-time compilation not counted.")
+    str, typer.Option("--budget", metavar="SECONDS", help="Seconds allowed, not counting one-time compilation.")
 ]
 MatrixOption = Annotated[
     str | None,
@@ -45,13 +45,13 @@ OutOption = Annotated[str | None, typer.Option("--out", help="Write the certific
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 QUIET_SECONDS = 1.0
-"""Nothing is said about work that takes less than this."""
+"""Work that takes less than this reports no progress."""
 
 
 def emit(text: str) -> None:
-    """Print a result on stdout, at once, so that one that cannot be printed is noticed.
+    """Print a result on stdout and flush it, so that a failure is noticed.
 
-    A reader that has gone (``| head``) ends the command quietly.
+    A closed pipe (``| head``) ends the command quietly.
 
     Raises: InvalidInputError when stdout cannot be written.
     """
@@ -69,7 +69,7 @@ def emit(text: str) -> None:
 
 
 def number(name: str, text: str) -> float:
-    """The number that was given for an option."""
+    """The number given for an option."""
     try:
         return float(text)
     except ValueError:
@@ -82,7 +82,7 @@ def emit_json(value: dict[str, Any]) -> None:
 
 
 def wanted_delta(plan: "Plan", option: str | None) -> float:
-    """The delta that a command is about."""
+    """The delta of the option, or of the plan."""
     value = plan.target.delta if option is None else number("--delta", option)
     if value is None:
         raise InvalidInputError("The 'target.delta' field is missing; give it in the plan or with --delta.")
@@ -90,7 +90,7 @@ def wanted_delta(plan: "Plan", option: str | None) -> float:
 
 
 def wanted_epsilon(plan: "Plan", option: str | None) -> float:
-    """The epsilon that a command is about."""
+    """The epsilon of the option, or of the plan."""
     value = plan.target.epsilon if option is None else number("--epsilon", option)
     if value is None:
         raise InvalidInputError("The 'target.epsilon' field is missing; give it in the plan or with --epsilon.")
@@ -109,7 +109,7 @@ def mechanism_with_noise(plan: "Plan", option: str | None) -> "Mechanism":
 
 
 def check_method(name: str | None) -> None:
-    """Refuse the name of an accountant that there is not."""
+    """Refuse the name of an unknown accountant."""
     from hockeystick.accountants.registry import accountant
 
     if name is not None:
@@ -118,9 +118,9 @@ def check_method(name: str | None) -> None:
 
 @contextmanager
 def working(task: str, budget: str, mechanism: "Mechanism | None" = None) -> Iterator["Deadline"]:
-    """A deadline for one command, started when the kernels are compiled and the strategy of the mechanism is found.
+    """A deadline for one command, started once the kernels are compiled and the strategy is optimised.
 
-    Shows on stderr what takes longer than a second.
+    Reports on stderr what takes longer than a second.
     """
     from hockeystick.certification.schedule import check_budget
     from hockeystick.deadline import Deadline
@@ -130,7 +130,7 @@ def working(task: str, budget: str, mechanism: "Mechanism | None" = None) -> Ite
         from hockeystick.pairs.registry import check_registered
 
         check_registered(mechanism)
-        with _say_if_slow(f"finding the strategy matrix {mechanism.strategy.kind!r}"):
+        with _say_if_slow(f"optimising the strategy matrix {mechanism.strategy.kind!r}"):
             mechanism.strategy.matrix(mechanism.sampler.steps)
     with _say_if_slow("preparing the numerical kernels (the first time on this machine, up to a minute)"):
         from hockeystick.accountants.warm_up import warm_up
@@ -152,12 +152,12 @@ def certify_and_report(
     out: str | None,
     json: bool,
 ) -> None:
-    """What ``epsilon`` and ``delta`` do once they know their mechanism and their question."""
+    """The common part of ``epsilon`` and ``delta``."""
     from hockeystick.bounds import Question
     from hockeystick.certification.schedule import certify
     from hockeystick.files import check_writable
 
-    Question(delta=delta, epsilon=epsilon)  # refuses bad numbers and names before anything is compiled
+    Question(delta=delta, epsilon=epsilon)  # refuses bad input before anything is compiled
     check_method(method)
     if out is not None:
         check_writable(out)
@@ -205,13 +205,13 @@ def saving(certificate: "Certificate", path: str | None) -> Iterator[None]:
 
 
 def say_of_sampling(certificate: "Certificate", *, allowed: bool) -> None:
-    """A line on stderr where Monte Carlo was allowed and gave less than it could."""
+    """Report on stderr when sampling was allowed and did not reach its goal."""
     if not allowed:
         return
     if certificate.monte_carlo is None:
-        what = "sampling gave no better bounds in the time that there was; these are deterministic"
+        what = "sampling gave no better bounds within the budget; these are deterministic"
     elif not certificate.monte_carlo.closed:
-        what = "the time was too short for the bounds by sampling to come close to each other; they hold all the same"
+        what = "the budget was too short for the Monte Carlo bounds to close; they are valid but wide"
     else:
         return
     print(f"hockeystick: {what}", file=sys.stderr, flush=True)  # noqa: T201
@@ -233,7 +233,7 @@ def claim_json(certificate: "Certificate", seconds: float) -> dict[str, Any]:
 
 
 def _failure(certificate: "Certificate") -> dict[str, Any]:
-    """What Monte Carlo bounds add: nothing for deterministic ones."""
+    """The fields that Monte Carlo bounds add; none for deterministic ones."""
     claim = certificate.monte_carlo
     if claim is None:
         return {}
@@ -257,7 +257,7 @@ def _say_if_slow(what: str) -> Iterator[None]:
 
 @contextmanager
 def _progress(task: str, deadline: "Deadline") -> Iterator[None]:
-    """A bar of the used budget on a terminal, a line on anything else, after QUIET_SECONDS."""
+    """After QUIET_SECONDS: a bar of the budget used on a terminal, one line anywhere else."""
     if not sys.stderr.isatty():
         with _say_if_slow(f"{task}, at most {deadline.seconds:g} s"):
             yield

@@ -24,7 +24,7 @@ def command(
     ] = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Bound epsilon by every accountant there is for a plan."""
+    """Bound epsilon with every accountant that applies to a plan."""
     from hockeystick.certification.schedule import compare
     from hockeystick.plan import Plan
     from hockeystick.report.table import comparison_json, comparison_table

@@ -1,4 +1,4 @@
-"""The ``hockeystick`` command: gathers the commands and turns our errors into one sentence and an exit code."""
+"""The ``hockeystick`` command: registers the commands, and turns errors into one sentence and an exit code."""
 
 import sys
 from typing import Annotated, Any, NoReturn, cast
@@ -50,13 +50,13 @@ app.command("reproduce")(reproduce.command)
 
 
 _UsageError: type[typer.BadParameter] = cast(Any, typer.BadParameter.__mro__[1])
-"""What is wrong with a command line. Newer versions of typer bring their own click, older ones share it."""
+"""click's error for a bad command line. Newer versions of typer bundle click, older ones import it."""
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line.
 
-    Exit codes: 0 done, 1 not certified or not verified, 2 bad input, 70 a fault of ours, 130 interrupted.
+    Exit codes: 0 done, 1 not certified or not verified, 2 bad input, 70 internal error, 130 interrupted.
     """
     try:
         words = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
@@ -74,7 +74,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _complaint(error: BaseException) -> tuple[str, int]:
-    """What went wrong, in one sentence, and the exit code."""
+    """The error in one sentence, and the exit code."""
     if isinstance(error, HockeystickError):
         return str(error), error.exit_code
     if isinstance(error, _UsageError):
@@ -85,12 +85,12 @@ def _complaint(error: BaseException) -> tuple[str, int]:
 
 
 def _sentence(message: str) -> str:
-    """What typer has to say, as one sentence on one line."""
+    """typer's message as one sentence on one line."""
     return " ".join(message.split()).rstrip(".") + "; see 'hockeystick --help'."
 
 
 def _interrupted(error: BaseException) -> bool:
-    """Whether this is Ctrl-C, as such or as what typer, a compiled kernel or an import makes of it."""
+    """Whether this error is Ctrl-C, possibly wrapped by typer, a compiled kernel or an import."""
     if interruption.seen():
         return True
     cause: BaseException | None = error
@@ -100,7 +100,7 @@ def _interrupted(error: BaseException) -> bool:
 
 
 def _internal(error: BaseException) -> str:
-    """A fault of ours: on one line too, with the place where it happened."""
+    """An internal error on one line, with the place where it happened."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

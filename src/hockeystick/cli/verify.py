@@ -13,7 +13,7 @@ def command(
     evidence: Annotated[
         str | None,
         typer.Option(
-            "--evidence", metavar="FILE", help="Derive Monte Carlo bounds from this file, drawing some again."
+            "--evidence", metavar="FILE", help="Derive Monte Carlo bounds from this store, redrawing a few chunks."
         ),
     ] = None,
     backend: sampling.BackendOption = None,

@@ -31,10 +31,10 @@ def check_residual(matrix: StrategyMatrix, solver: StreamingSolver) -> None:
     def fill(rows: Reals, first: int) -> None:
         rows[...] = z[first : first + len(rows)]
 
-    while solver.step < solver.steps:
-        block = solver.advance(fill)
-        x[solver.step - len(block) : solver.step] = block
     with np.errstate(over="ignore", invalid="ignore"):
+        while solver.step < solver.steps:
+            block = solver.advance(fill)
+            x[solver.step - len(block) : solver.step] = block
         residual = float(np.sqrt(((matrix.dot(x) - z) ** 2).mean(axis=1)).max())
     if not residual <= MOST:
         other = (

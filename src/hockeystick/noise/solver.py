@@ -1,4 +1,4 @@
-"""What every streaming solver can do: ``x = C^{-1} z`` in the order of the steps, a block of steps at a time."""
+"""The base class of streaming solvers: ``x = C^{-1} z`` in the order of the steps, a block of steps at a time."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping

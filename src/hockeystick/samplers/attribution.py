@@ -1,4 +1,4 @@
-"""Which users every example is attributed to."""
+"""The attribution of examples to users."""
 
 from dataclasses import dataclass
 from typing import Self

@@ -90,7 +90,7 @@ class BMinSep(TruncatedSampler):
 
     @property
     def requirement(self) -> str:
-        """What the run has to do."""
+        """One sentence: what the run has to do."""
         wait = self.min_sep - 1
         return (
             f"{self._beginning}, take each available example independently with probability "

@@ -44,7 +44,7 @@ class BallsInBins(EpochSampler):
 
     @property
     def requirement(self) -> str:
-        """What the run has to do."""
+        """One sentence: what the run has to do."""
         return (
             f"Put each example independently in one of {self.bins} bins uniformly at random, once, and use the bins "
             f"as the batches, the same and in the same order in every one of {self.epochs} epoch(s)."

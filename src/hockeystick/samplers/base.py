@@ -1,4 +1,4 @@
-"""What every sampler shares: the two kinds of description, and the data a plan starts from."""
+"""The base classes of samplers and of their options in plans, and the data that a plan starts from."""
 
 from abc import abstractmethod
 from collections.abc import Iterator

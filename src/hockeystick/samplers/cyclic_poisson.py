@@ -1,4 +1,4 @@
-"""The groups of a partition take turns; the group whose turn it is is Poisson sampled."""
+"""The groups of a partition take turns, and the current group is Poisson sampled."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -68,7 +68,7 @@ class CyclicPoisson(BatchSampler):
 
     @property
     def requirement(self) -> str:
-        """What the run has to do."""
+        """One sentence: what the run has to do."""
         if self.partition == "equal":
             split = f"Put the example of index e, counted from 0, in group e mod {self.groups} for the whole run"
         else:
@@ -81,7 +81,7 @@ class CyclicPoisson(BatchSampler):
 
     @property
     def _hidden(self) -> str:
-        """What the lower bound is about, where it could be taken for more."""
+        """A qualification of the lower bound."""
         return "" if self.partition == "equal" else ", and the lower bound is about adversaries who know them"
 
     def _check_num_examples(self, num_examples: int) -> None:

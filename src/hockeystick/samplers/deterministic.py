@@ -43,7 +43,7 @@ class Deterministic(EpochSampler):
 
     @property
     def requirement(self) -> str:
-        """What the run has to do."""
+        """One sentence: what the run has to do."""
         return (
             f"Cut the examples, in an order that does not depend on their content, in {self.bins} disjoint batches "
             f"of equal size, and visit these same batches in the same order in every one of {self.epochs} epoch(s)."

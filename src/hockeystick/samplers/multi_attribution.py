@@ -84,7 +84,7 @@ class MultiAttribution(BatchSampler):
 
     @property
     def requirement(self) -> str:
-        """What the run has to do."""
+        """One sentence: what the run has to do."""
         start = f" throw away the batches of the first {self.warm_up_steps} step(s)," if self.warm_up_steps else ""
         end = ""
         if self.exclusion == "participating":

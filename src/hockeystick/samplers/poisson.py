@@ -46,7 +46,7 @@ class Poisson(TruncatedSampler):
 
     @property
     def requirement(self) -> str:
-        """What the run has to do."""
+        """One sentence: what the run has to do."""
         draw = (
             f"Draw every one of {self.steps} batch(es) by including each of the examples independently with "
             f"probability {self.sampling_prob!r}, afresh at every step"

@@ -59,7 +59,7 @@ class RandomAllocation(EpochSampler):
 
     @property
     def requirement(self) -> str:
-        """What the run has to do."""
+        """One sentence: what the run has to do."""
         return (
             f"In every one of {self.epochs} epoch(s) of {self.bins} steps, let each example independently take part in "
             f"exactly {self.participations} distinct step(s) chosen uniformly at random, afresh in every epoch."

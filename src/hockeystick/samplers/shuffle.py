@@ -47,7 +47,7 @@ class Shuffle(EpochSampler):
 
     @property
     def requirement(self) -> str:
-        """What the run has to do."""
+        """One sentence: what the run has to do."""
         return (
             f"Permute the examples uniformly at random, afresh in every one of {self.epochs} epoch(s), and cut each "
             f"permutation in {self.bins} consecutive batches of exactly {self.batch_size} examples."

@@ -31,7 +31,7 @@ class BandedInverse(StrategySpec):
     min_sep: Count | None = None
 
     def check(self, steps: int) -> None:
-        """No more bands than steps."""
+        """Refuse more bands than steps."""
         check_bands(self.bands, steps)
 
     def build(self, steps: int) -> StrategyMatrix:

@@ -28,7 +28,7 @@ class BandedSquareRoot(StrategySpec):
     bands: Count
 
     def check(self, steps: int) -> None:
-        """No more bands than steps."""
+        """Refuse more bands than steps."""
         check_bands(self.bands, steps)
 
     def build(self, steps: int) -> StrategyMatrix:

@@ -11,7 +11,7 @@ from hockeystick.strategies.base import StrategySpec
 from hockeystick.strategies.matrix.base import StrategyMatrix
 
 Buffers = Annotated[int, Field(ge=1, le=10)]
-"""More than ten never pay: the error is then that of the best Toeplitz matrix to six digits."""
+"""Ten buffers reach the error of the best Toeplitz matrix to six digits."""
 
 
 class BufferedToeplitz(StrategySpec):
@@ -39,7 +39,7 @@ class BufferedToeplitz(StrategySpec):
     min_sep: Count | None = None
 
     def check(self, steps: int) -> None:
-        """No more buffers than steps."""
+        """Refuse more buffers than steps."""
         if self.buffers > steps:
             raise InvalidInputError(
                 f"The 'strategy.buffers' field must be at most the {steps} steps. Got {self.buffers} instead."

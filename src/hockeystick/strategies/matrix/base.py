@@ -1,4 +1,4 @@
-"""What every strategy matrix can do, whatever its structure."""
+"""The interface of strategy matrices, whatever their structure."""
 
 import hashlib
 from abc import ABC, abstractmethod
