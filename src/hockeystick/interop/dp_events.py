@@ -36,7 +36,7 @@ def from_dp_event(event: Any) -> Mechanism:
     dp_event = load("dp_accounting.dp_event")
     leaves = _leaves(event, dp_event)
     if not leaves:
-        raise UnsupportedError(f"The event {shortened(event)} describes no computation, so no mechanism matches it.")
+        raise UnsupportedError(f"The event {shortened(event)} does nothing, so no mechanism describes it.")
     if len(leaves) > 1:
         first, second = list(leaves)[:2]
         raise UnsupportedError(
