@@ -28,8 +28,8 @@ def ours(components: int, count: int, delta: float) -> Answer:
 
     from hockeystick.certification.schedule import EPSILON_NODES
     from hockeystick.laws.grid import Resolution
+    from hockeystick.laws.lattice import lattice_law
     from hockeystick.laws.law import Law
-    from hockeystick.laws.mixtures import lattice_law
     from hockeystick.laws.operations import power
     from hockeystick.laws.profile import law_delta, smallest_epsilon
     from hockeystick.types import Direction, Side

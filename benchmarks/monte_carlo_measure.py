@@ -4,7 +4,7 @@ import resource
 import sys
 import time
 from contextlib import nullcontext
-from math import inf, sqrt
+from math import inf, log, log1p, sqrt
 from typing import Any
 
 from benchmarks.monte_carlo_cases import CASES, Target
@@ -31,8 +31,6 @@ def rate(name: str, contestant: str, seconds: float) -> dict[str, Any]:
     of about 1e-6.
     """
     import numpy as np
-
-    from hockeystick.monte_carlo.confidence import chernoff_lower, chernoff_upper
 
     case = CASES[name]
     try:
@@ -63,8 +61,8 @@ def rate(name: str, contestant: str, seconds: float) -> dict[str, Any]:
     return {
         "status": "ok",
         "value": mean,
-        "lower": chernoff_lower(mean, samples, 0.5 * FAILURE),
-        "upper": chernoff_upper(mean, samples, 0.5 * FAILURE),
+        "lower": chernoff(mean, samples, 0.5 * FAILURE, 0.0),
+        "upper": chernoff(mean, samples, 0.5 * FAILURE, 1.0),
         "samples": samples,
         "cpu": sum(times),
         "seconds": elapsed,
@@ -75,6 +73,20 @@ def rate(name: str, contestant: str, seconds: float) -> dict[str, Any]:
     }
 
 
+def chernoff(mean: float, samples: int, failure: float, end: float) -> float:
+    """The bound on the side of ``end``, 0 or 1, with ``samples KL(mean || bound) = log(1 / failure)``: 0 < mean < 1."""
+
+    def far(p: float) -> bool:
+        rest = (1.0 - mean) * (log1p(-mean) - log1p(-p)) if p < 1.0 else inf
+        return p == 0.0 or samples * (mean * log(mean / p) + rest) >= -log(failure)
+
+    near = mean
+    while abs(end - near) > 1e-12 * mean:
+        middle = 0.5 * (near + end)
+        near, end = (near, middle) if far(middle) else (middle, end)
+    return end
+
+
 def samples_for(delta: float, ratio: float, failure: float) -> float:
     """How many naive samples have Chernoff-KL bounds with upper / lower = 1 + ratio around a mean of delta.
 
@@ -82,11 +94,10 @@ def samples_for(delta: float, ratio: float, failure: float) -> float:
     ``l = log(2 / failure)``; their ratio is 1 + ratio for ``w = ratio / (2 + ratio)``. So about
     ``s = 2 l (2 + ratio)^2 / (ratio^2 delta)``; here by bisection with the exact bounds.
     """
-    from hockeystick.monte_carlo.confidence import chernoff_lower, chernoff_upper
 
     def wide(samples: float) -> bool:
-        upper = chernoff_upper(delta, round(samples), 0.5 * failure)
-        return upper > (1.0 + ratio) * chernoff_lower(delta, round(samples), 0.5 * failure)
+        lower, upper = (chernoff(delta, round(samples), 0.5 * failure, end) for end in (0.0, 1.0))
+        return upper > (1.0 + ratio) * lower
 
     low = high = 1.0 / delta
     while wide(high):
@@ -125,17 +136,18 @@ def interval(name: str, called: str, budget: float, tenfold: bool) -> dict[str, 
 
 def _executor(workers: int) -> Any:
     from hockeystick.execution import executor
-    from hockeystick.monte_carlo.ledger import in_this_process
+    from hockeystick.monte_carlo.runs import in_this_process
 
     return nullcontext(in_this_process) if workers == 1 else executor("local", workers=workers)
 
 
 def _sampled(mechanism: Any, target: Target, *, ratio: float, seed: int, budget: float, chunks: Any) -> dict[str, Any]:
+    from hockeystick.accountants.registry import accountant
     from hockeystick.bounds import Question
-    from hockeystick.certification.schedule import bound
     from hockeystick.deadline import Deadline
     from hockeystick.errors import BudgetExceededError
     from hockeystick.laws.grid import Resolution
+    from hockeystick.pairs.registry import dominating_pair
     from hockeystick.settings import MonteCarlo, Settings
     from hockeystick.types import Side
 
@@ -144,12 +156,12 @@ def _sampled(mechanism: Any, target: Target, *, ratio: float, seed: int, budget:
     started, busy = time.perf_counter(), time.process_time()
     settings = Settings(Resolution(64), Deadline(seconds=budget), question, options)
     try:
-        sides = {side: bound(mechanism, "monte_carlo", side=side, settings=settings) for side in Side}
+        sides = accountant("monte_carlo").bounds(dominating_pair(mechanism), tuple(Side), settings)
     except BudgetExceededError:
         sides = {}
     upper = question.answer(sides[Side.UPPER]) if sides else inf
     lower = question.answer(sides[Side.LOWER]) if sides else 0.0
-    runs = [run for estimation in options.estimations.values() for run in estimation.claim().runs]
+    runs = sides[Side.UPPER].claim.runs if sides else ()
     return {
         "status": "ok" if lower > 0.0 and upper <= (1.0 + ratio) * lower * (1.0 + 1e-9) else "did not close",
         "lower": lower,
@@ -162,7 +174,7 @@ def _sampled(mechanism: Any, target: Target, *, ratio: float, seed: int, budget:
 
 
 def _certified(mechanism: Any, target: Target, budget: float, chunks: Any) -> dict[str, Any]:
-    from hockeystick.certification.schedule import certify
+    from hockeystick.certification.issue import certify
     from hockeystick.settings import MonteCarlo
 
     options = MonteCarlo(failure_probability=target.failure, ratio=target.ratio, seed=1, executor=chunks)

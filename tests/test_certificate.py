@@ -26,7 +26,7 @@ from hockeystick import (
 from hockeystick.bounds import SMALLEST_UPPER
 from hockeystick.certificate import exact, number
 from hockeystick.errors import InvalidInputError, VerificationError
-from hockeystick.monte_carlo.runs import Run
+from hockeystick.samples import Run
 
 
 def bound(side: Side, slack: float = 0.0) -> Bound:

@@ -6,7 +6,9 @@ decomposition, Renyi), Dong, Chen and Ozgur's, and the direct two-sided one.
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import exp, expm1, log, log1p
+from fractions import Fraction
+from itertools import product
+from math import exp, expm1, log, log1p, prod
 from statistics import median
 from typing import Any
 
@@ -192,7 +194,14 @@ def whole_numbers(first: int, last: int, points: int) -> list[float]:
 
 def numbers(output: Output) -> None:
     """The paper's quantitative statements, each judged by certified bounds."""
-    groups = (decomposition_checks, one_step_checks, epochs_checks, steps_checks, participations_checks)
+    groups = (
+        decomposition_checks,
+        one_step_checks,
+        worse_direction_checks,
+        epochs_checks,
+        steps_checks,
+        participations_checks,
+    )
     output.checks("numbers", [check for group in groups for check in group(output)])
 
 
@@ -204,7 +213,7 @@ def judge_largest(what: str, printed: str, ratios: Ratios, why: str = "") -> Che
 def decomposition_at(of_poisson: hs.Bound, steps: int, sampling_prob: float) -> dict[hs.Direction, Profile]:
     """Theorem 4.1 at one rate, from a bound on Poisson's profiles, on its side.
 
-    Remove as printed. The printed formula is false for add, which needs ``d = rate + e^eps (1 - rate)``.
+    Remove as printed. Add does not follow from the add profile in that way, and needs ``d = rate + e^eps (1 - rate)``.
     """
     rate = -expm1(steps * log1p(-sampling_prob))
 
@@ -245,30 +254,79 @@ def decomposition_checks(output: Output) -> list[Check]:
 
 
 def one_step_checks(output: Output) -> list[Check]:
-    """Theorem 4.1 in the add direction, for a single step: as printed it is false."""
+    """Theorem 4.1 for a single step: of the worse direction (Definition 2.2) it is true, of the add profile false."""
     coin = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.5, steps=1), noise_multiplier=1.0)
-    of_coin = precise(coin, "direct", output)
-    as_printed = of_coin.profiles[ADD](log1p(0.5 * expm1(1.0))) / 0.5
+    of_coin = {side: precise(coin, "direct", output, side) for side in hs.Side}
+    inner = log1p(0.5 * expm1(1.0))
+    formula = {
+        direction: {side: one.profiles[direction](inner) / 0.5 for side, one in of_coin.items()}
+        for direction in hs.Direction
+    }
+    worse = {side: max(formula[direction][side] for direction in hs.Direction) for side in hs.Side}
     one_step = {side: precise(allocation(1.0, 1), "gaussian", output, side).profiles[ADD](1.0) for side in hs.Side}
-    add = "delta(1) of one step, sigma=1, add, against Theorem 4.1 at rate 1/2"
+    what = "delta(1) of one step, sigma=1, against Theorem 4.1 at rate 1/2"
     upper, lower = one_step[UPPER], one_step[LOWER]
+    own = decomposition_at(of_coin[UPPER], 1, 0.5)[ADD](1.0)
+    return [
+        judge(f"{what}: the formula, worse direction", "~", "0.1269", upper=worse[UPPER], lower=worse[LOWER]),
+        judge(
+            f"{what}: add by the add profile alone",
+            "<=",
+            repr(formula[ADD][UPPER]),
+            upper=upper,
+            lower=lower,
+            why="the formula is proved for remove only; the theorem is about the worse direction",
+        ),
+        judge(f"{what}: add with its own formula", "<=", repr(own), upper=upper, lower=lower),
+    ]
+
+
+def worse_direction_checks(output: Output) -> list[Check]:
+    """Theorem 4.1 beyond one step: which direction is the worse one decides whether it holds."""
+    odds, steps, rate, level = 10, 2, Fraction(1, 2), 6
+    truth, formula = (max(one) for one in randomised_response(odds, steps, rate, level))
+    ratios: Ratios = {side: [] for side in hs.Side}
+    for bins in (2, 4, 10):
+        for sigma in (0.3, 0.5, 1.0, 2.0):
+            of_both = {side: precise(allocation(sigma, bins), "direct", output, side, 1e-6) for side in hs.Side}
+            for epsilon in (0.25, 1.0, 2.0):
+                for side, other in ((UPPER, LOWER), (LOWER, UPPER)):
+                    add, remove = of_both[side].profiles[ADD](epsilon), of_both[other].profiles[REMOVE](epsilon)
+                    if min(add, remove) > 1e-6:
+                        ratios[side].append(add / remove)
     return [
         judge(
-            f"{add} as printed",
+            f"delta(ln {level}) of randomised response with odds {odds}, t={steps}, against Theorem 4.1 at rate {rate}",
             "<=",
-            repr(as_printed),
-            upper=upper,
-            lower=lower,
-            why="the theorem holds for remove only",
+            repr(float(formula)),
+            upper=float(truth),
+            lower=float(truth),
+            why=f"{truth} against {formula}: add is the worse direction here, and the proof is about remove",
         ),
-        judge(
-            f"{add} with its own formula",
-            "<=",
-            repr(decomposition_at(of_coin, 1, 0.5)[ADD](1.0)),
-            upper=upper,
-            lower=lower,
-        ),
+        judge_largest("largest delta of add/remove, Gaussian allocation, t=2 to 10, sigma=0.3 to 2", "1", ratios),
     ]
+
+
+def randomised_response(
+    odds: int, steps: int, rate: Fraction, level: int
+) -> tuple[tuple[Fraction, Fraction], tuple[Fraction, Fraction]]:
+    """(remove, add) of 1-of-``steps`` allocation at e^epsilon = ``level``, and of Theorem 4.1's formula, exactly.
+
+    The randomiser tells truly with odds : 1 whether the element is there. Its likelihood ratio is ``odds`` with
+    Q-probability 1/(1 + odds), else 1/odds; the pair is the same in both directions, so it is the tight one.
+    """
+    visited = 1 - (1 - rate) ** steps
+    inner = 1 + visited * (level - 1)
+    true, formula = [Fraction(0)] * 2, [Fraction(0)] * 2
+    for signs in product((True, False), repeat=steps):
+        ratios = [Fraction(odds) if sign else Fraction(1, odds) for sign in signs]
+        chance = Fraction(prod(1 if sign else odds for sign in signs), (1 + odds) ** steps)
+        one, all_coins = sum(ratios) / steps, prod(1 - rate + rate * ratio for ratio in ratios)
+        true[0] += chance * max(one - level, Fraction(0))
+        true[1] += chance * max(1 - level * one, Fraction(0))
+        formula[0] += chance * max(all_coins - inner, Fraction(0)) / visited
+        formula[1] += chance * max(1 - inner * all_coins, Fraction(0)) / visited
+    return (true[0], true[1]), (formula[0], formula[1])
 
 
 def epochs_checks(output: Output) -> list[Check]:

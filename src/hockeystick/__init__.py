@@ -11,7 +11,7 @@ TYPE_CHECKING = False  # the one of typing, whose import would take longer than 
 if TYPE_CHECKING:
     from hockeystick import noise as noise
     from hockeystick.bounds import Bound, Question
-    from hockeystick.calibration.search import calibrate
+    from hockeystick.calibration.search import calibrate, calibrate_and_certify
     from hockeystick.certificate import Certificate, Interval
     from hockeystick.certification.building_blocks import (
         group_privacy_fixed,
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
         last_iterate,
         privacy,
     )
-    from hockeystick.certification.schedule import Outcome, bound, certify, compare, verify
+    from hockeystick.certification.issue import bound, certify, compare
+    from hockeystick.certification.schedule import Outcome
+    from hockeystick.certification.verification import verify
     from hockeystick.deadline import Deadline
     from hockeystick.laws.grid import Resolution
     from hockeystick.mechanism import Mechanism
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
         Shuffle,
         bound_contributions,
     )
-    from hockeystick.settings import MonteCarlo, Settings
+    from hockeystick.settings import MonteCarlo, SearchPolicy, Settings
     from hockeystick.strategies import (
         BandedInverse,
         BandedInverseSquareRoot,
@@ -88,21 +90,23 @@ _HOMES = {
     "RandomAllocation": "samplers",
     "Resolution": "laws.grid",
     "Settings": "settings",
+    "SearchPolicy": "settings",
     "Shuffle": "samplers",
     "Side": "types",
     "SquareRoot": "strategies",
     "TreeRestart": "strategies",
     "Deadline": "deadline",
-    "bound": "certification.schedule",
+    "bound": "certification.issue",
     "bound_contributions": "samplers",
     "calibrate": "calibration.search",
-    "certify": "certification.schedule",
-    "compare": "certification.schedule",
+    "calibrate_and_certify": "calibration.search",
+    "certify": "certification.issue",
+    "compare": "certification.issue",
     "group_privacy_fixed": "certification.building_blocks",
     "group_privacy_poisson": "certification.building_blocks",
     "last_iterate": "certification.building_blocks",
     "privacy": "certification.building_blocks",
-    "verify": "certification.schedule",
+    "verify": "certification.verification",
 }
 
 __all__ = [
@@ -139,6 +143,7 @@ __all__ = [
     "Question",
     "RandomAllocation",
     "Resolution",
+    "SearchPolicy",
     "Settings",
     "Shuffle",
     "Side",
@@ -147,6 +152,7 @@ __all__ = [
     "bound",
     "bound_contributions",
     "calibrate",
+    "calibrate_and_certify",
     "certify",
     "compare",
     "group_privacy_fixed",

@@ -100,6 +100,7 @@ class Bound:
         reference: where the proof stands.
         profiles: one profile for each direction. The profile of a mechanism is the larger of its two directions, so
             an upper bound needs both; a lower bound may leave one out.
+        claim: for a Monte Carlo bound, the samples that it rests on, as certificates state them.
     """
 
     method: str
@@ -109,6 +110,7 @@ class Bound:
     reference: str
     profiles: dict[Direction, Profile]
     slack: float = 0.0
+    claim: Any = None
 
     def __post_init__(self) -> None:
         if self.side is Side.UPPER and set(self.profiles) != set(Direction):

@@ -12,7 +12,7 @@ from hockeystick.files import read_small_file, write_atomically
 from hockeystick.mechanism import Mechanism
 from hockeystick.monte_carlo.claim import MonteCarloClaim, Statement
 from hockeystick.spec import Spec
-from hockeystick.types import Adjacency, Kind
+from hockeystick.types import Adjacency, Kind, Side
 
 FORMAT = "hockeystick-certificate/1"
 MAX_CERTIFICATE_BYTES = 1 << 20
@@ -55,6 +55,14 @@ class Accuracy(Spec):
     effort: Annotated[float, Field(gt=0.0, le=1e6)] | None = None
 
 
+class CutOff(Spec):
+    """A method that the plan or the deadline had no time for, and about how many seconds it takes."""
+
+    method: str
+    side: Side
+    seconds: Bounded
+
+
 class Certificate(Spec):
     """A certified (epsilon, delta) for one mechanism.
 
@@ -67,6 +75,7 @@ class Certificate(Spec):
         kind, confidence: deterministic bounds hold with certainty (confidence 1).
         monte_carlo: for Monte Carlo bounds: the failure probability, what it is about, and the runs behind them.
         requirements: what the run must do for the claim to be about it.
+        hockeystick_version, cut_off: how the certificate was made; the claim does not rest on it.
         digest: SHA-256 of the rest. It shows accidents and naive edits; it is not a signature.
     """
 
@@ -85,6 +94,7 @@ class Certificate(Spec):
     requirements: tuple[str, ...]
     accuracy: Accuracy
     monte_carlo: MonteCarloClaim | None = None
+    cut_off: tuple[CutOff, ...] = ()
     digest: str = ""
 
     @model_validator(mode="after")
@@ -116,6 +126,8 @@ class Certificate(Spec):
             del content["monte_carlo"]
         if self.accuracy.effort is None:
             del content["accuracy"]["effort"]
+        if not self.cut_off:
+            del content["cut_off"]
         return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     def save(self, path: str | Path) -> None:
@@ -163,6 +175,9 @@ def certificate_text(certificate: Certificate) -> str:
         "  the run must",
         *(f"    - {requirement}" for requirement in certificate.requirements),
     ]
+    if certificate.cut_off:
+        left = ", ".join(f"{one.method} ({one.side.value}, about {one.seconds:.2g} s)" for one in certificate.cut_off)
+        lines.append(f"  no time for       {left}; more seconds may give a better bound")
     return "\n".join(lines)
 
 
@@ -173,8 +188,7 @@ def kind_text(certificate: Certificate) -> str:
         return certificate.kind.value
     if claim.statement is Statement.ESTIMATE_VERIFY_RELEASE:
         return f"{certificate.kind.value}; a verification error of {claim.failure_probability:g} is part of delta"
-    wide = "" if claim.closed else "; the time was too short for the two sides to come as close as was asked"
-    return f"{certificate.kind.value}; fails with probability at most {claim.failure_probability:g}{wide}"
+    return f"{certificate.kind.value}; fails with probability at most {claim.failure_probability:g}"
 
 
 def interval_text(bounds: Interval) -> str:

@@ -1,7 +1,9 @@
-"""Deadlines and progress for long computations, in one object that is passed down."""
+"""Deadlines and progress for long computations."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from hockeystick.errors import BudgetExceededError
@@ -9,10 +11,10 @@ from hockeystick.errors import BudgetExceededError
 
 @dataclass
 class Deadline:
-    """Counts the work done and stops it when its time is over.
+    """A limit on wall-clock time, and the place to report progress.
 
-    Accountants call :meth:`tick` between pieces of work of at most some tenths of a second. ``on_tick`` may show
-    progress; whatever it raises (Ctrl-C) stops the computation.
+    Long computations call :meth:`tick` between pieces of work of at most some tenths of a second. Whatever ``on_tick``
+    raises (Ctrl-C) stops the computation. What is planned never depends on a deadline, only where it is cut off.
 
     Attributes:
         seconds: time allowed from now on; infinity for no limit.
@@ -25,12 +27,16 @@ class Deadline:
     ticks: int = 0
 
     def elapsed(self) -> float:
-        """Seconds since the deadline was started."""
+        """Seconds since the start."""
         return time.monotonic() - self.started
 
     def remaining(self) -> float:
-        """Seconds left of the budget, never negative."""
+        """Seconds left, never negative."""
         return max(self.seconds - self.elapsed(), 0.0)
+
+    def part(self, fraction: float) -> "Deadline":
+        """A deadline after this fraction of the time that is left."""
+        return Deadline(fraction * self.remaining(), self.on_tick)
 
     def tick(self) -> None:
         """Report one piece of work; raises BudgetExceededError when the time is over."""
@@ -41,3 +47,22 @@ class Deadline:
             raise BudgetExceededError(
                 f"The budget of {self.seconds:g} s is over; allow more time or choose a cheaper method."
             )
+
+    @contextmanager
+    def covering(self) -> Iterator[None]:
+        """Make :func:`tick` report here, for code that is called too far down to be handed the deadline."""
+        token = _covering.set(self)
+        try:
+            yield
+        finally:
+            _covering.reset(token)
+
+
+_covering: ContextVar[Deadline | None] = ContextVar("covering", default=None)
+
+
+def tick() -> None:
+    """Report one piece of work to the deadline that covers this call, if one does; raises as :meth:`Deadline.tick`."""
+    deadline = _covering.get()
+    if deadline is not None:
+        deadline.tick()

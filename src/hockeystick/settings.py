@@ -1,26 +1,18 @@
 """What a caller decides: how hard to work, and whether and how Monte Carlo may be used. Plain frozen data."""
 
 from dataclasses import dataclass, field
-from secrets import randbits
-from typing import Any
 
 from hockeystick.bounds import Question
 from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError
 from hockeystick.laws.grid import Resolution
-from hockeystick.monte_carlo.ledger import Executor, Ledger, MemoryLedger, in_this_process
+from hockeystick.samples import Executor, Ledger, MemoryLedger
 from hockeystick.types import Kind
 
 DEFAULT_FAILURE = 1e-9
 """Probability with which a Monte Carlo bound may fail, unless said otherwise."""
 DEFAULT_RATIO = 0.05
 """Sampling ends when the two bounds on delta come this close to each other."""
-SEED_BITS = 64
-
-
-def fresh_seed() -> int:
-    """A seed from the system's entropy."""
-    return randbits(SEED_BITS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,20 +22,17 @@ class MonteCarlo:
     Attributes:
         failure_probability: of all claims together, both sides; in (0, 1).
         ratio: the run ends when upper / lower - 1 in delta is at most this.
-        seed: of all streams. By default the one that the ledger has for the pair, so that a run is resumed, or a
-            fresh one from the system. A guarantee is about a seed that was drawn once: do not try several and keep
-            the one that you like.
+        seed: of all pilots and streams; by default the ledger's, which draws one from the system when it is first
+            asked. A guarantee is about a seed that was drawn once: do not try several and keep the one you like.
         ledger: keeps the chunks, so that a run can be resumed, shared and verified.
-        executor: computes chunks.
-        estimations: what has been sampled with these options, by fingerprint of the pair and question.
+        executor: computes chunks; None for one after the other, in this process.
     """
 
     failure_probability: float = DEFAULT_FAILURE
     ratio: float = DEFAULT_RATIO
     seed: int | None = None
     ledger: Ledger = field(default_factory=MemoryLedger)
-    executor: Executor = in_this_process
-    estimations: "dict[tuple[str, Question | None], Any]" = field(default_factory=dict)
+    executor: Executor | None = None
 
     def __post_init__(self) -> None:
         for name in ("failure_probability", "ratio"):
@@ -63,22 +52,49 @@ class MonteCarlo:
             raise InvalidInputError(f"The 'seed' field must be from 0 to 2^128 - 1. Got {self.seed!r} instead.")
 
 
+DEFAULT_WORK = 60.0
+"""Standard seconds that a request may plan for, unless said otherwise."""
 DEFAULT_EFFORT = 10.0
+"""Standard seconds that one accountant may plan for, for one side."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchPolicy:
+    """How much work a request may plan for, and when it is done. It affects speed and tightness, never soundness.
+
+    Work is counted in standard seconds: seconds of one core of the machine on which the costs of the accountants were
+    measured. Costs are fixed formulas, so a request plans the same everywhere and whatever else the machine does; only
+    a :class:`~hockeystick.deadline.Deadline` looks at the clock, and what it cuts off is named.
+
+    Attributes:
+        work: standard seconds for the whole request.
+        gap_goal: the relative two-sided gap at which the search ends.
+        heavy, heavy_goal: methods that cost more than ``heavy`` run only while the gap is above ``heavy_goal``.
+    """
+
+    work: float = DEFAULT_WORK
+    gap_goal: float = 1e-3
+    heavy: float = 2.0
+    heavy_goal: float = 5e-3
+
+    def effort(self, runs: float) -> float:
+        """What one run of an accountant may cost, when so many heavy runs are expected."""
+        return min(float(f"{self.work / runs:.2g}"), DEFAULT_EFFORT)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How hard to work. Nothing here can make a bound wrong, only loose or slow.
+    """How one accountant works. Nothing here can make a bound wrong, only loose or slow.
 
     Attributes:
         resolution: grids of the law engine; its ``smallest_delta`` also tells every accountant where the bound
             has to be good.
-        deadline: the time that is left and the place to report progress.
+        deadline: when to stop, and the place to report progress.
         question: the one number that is asked for, or None for the whole profile. Monte Carlo accountants then
             promise that number alone, which takes fewer samples.
         monte_carlo: how they may work; None where they are not allowed.
-        effort: seconds that an accountant may plan for one side, by estimates that do not depend on the machine: the
-            same effort gives the same bound everywhere.
+        effort: standard seconds that the accountant may plan for one side.
+        work: standard seconds that sampling may take.
     """
 
     resolution: Resolution = field(default_factory=Resolution)
@@ -86,11 +102,17 @@ class Settings:
     question: Question | None = None
     monte_carlo: MonteCarlo | None = None
     effort: float = DEFAULT_EFFORT
+    work: float = DEFAULT_WORK
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
         """The kinds of bounds that are allowed."""
         return (Kind.DETERMINISTIC,) if self.monte_carlo is None else (Kind.DETERMINISTIC, Kind.MONTE_CARLO)
+
+    @property
+    def asked_epsilon(self) -> float | None:
+        """The epsilon whose delta is asked for, or None."""
+        return None if self.question is None else self.question.epsilon
 
     def confidence(self, kind: Kind) -> float:
         """The confidence of a bound of this kind."""

@@ -6,17 +6,16 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from math import prod
 from pathlib import Path
 from time import monotonic
 from typing import Any, Self
 
-from hockeystick.accountants.warm_up import warm_up
 from hockeystick.bounds import Question
 from hockeystick.certificate import Certificate
-from hockeystick.certification.schedule import DEFAULT_BUDGET, certify
+from hockeystick.certification.issue import certify
 from hockeystick.errors import (
     BudgetExceededError,
     CannotCertifyError,
@@ -193,24 +192,22 @@ class Results:
 
 
 def certifier(
-    *, budget: float = DEFAULT_BUDGET, method: str | None = None, monte_carlo: MonteCarlo | None = None
+    *, budget: float | None = None, method: str | None = None, monte_carlo: MonteCarlo | None = None
 ) -> CertifyCell:
-    """:func:`~hockeystick.certification.schedule.certify` for every cell, with ``budget`` seconds each.
+    """:func:`~hockeystick.certification.issue.certify` for every cell, with ``budget`` seconds each.
 
     The failure probability is per cell: all cells hold together except with probability at most their sum.
     """
 
     def certify_cell(mechanism: Mechanism, question: Question) -> Certificate:
         check_registered(mechanism)
-        mechanism.matrix.max_column_norm  # noqa: B018 (an optimised strategy is found before the clock starts)
-        warm_up(mechanism)
         return certify(
             mechanism,
             delta=question.delta,
             epsilon=question.epsilon,
             method=method,
             budget=budget,
-            monte_carlo=None if monte_carlo is None else replace(monte_carlo, estimations={}),
+            monte_carlo=monte_carlo,
         )
 
     return certify_cell

@@ -1,13 +1,20 @@
-"""The direct accountant at the ends of the range of doubles: underflow must not turn a bound to the other side."""
+"""The direct accountant and the Gaussian: blocks of allocations, and the ends of the range of doubles."""
 
+import numpy as np
 import pytest
 
 from hockeystick import Direction, RandomAllocation, Resolution, Settings, Side
 from hockeystick.accountants import direct, gaussian
 from hockeystick.accountants.published import decomposition
+from hockeystick.laws.discretise import gaussian_law
+from hockeystick.laws.gaussian import gaussian_delta
+from hockeystick.laws.law import point_mass_at_one
+from hockeystick.laws.operations import average, compose
+from hockeystick.laws.profile import law_delta
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.independent_steps import IndependentSteps
+from hockeystick.pairs.known_batches import KnownBatches
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.samplers import Poisson
 
@@ -28,12 +35,40 @@ def test_the_add_direction_ends_where_the_smallest_ratio_does() -> None:
     assert lower.profiles[Direction.ADD](100.0) > 0.99
 
 
+@pytest.mark.parametrize(("bins", "participations"), [(3, 2), (5, 3), (7, 2), (6, 3)])
+def test_k_of_t_visits_every_block_once(bins: int, participations: int) -> None:
+    """The laws of the blocks, whose sizes differ by one, composed one by one."""
+    pair = AveragedSteps(noise_multiplier=1.5, bins=bins, participations=participations)
+    work = Settings(resolution=Resolution(40, 1e-6))
+    upper = direct.ACCOUNTANT.bound(pair, Side.UPPER, work)
+    law = point_mass_at_one(Side.LOWER)
+    for size in (len(block) for block in np.array_split(np.arange(bins), participations)):
+        block = average(gaussian_law(1.5, 1.0, Side.LOWER, work.resolution), size, work.resolution)
+        law = compose(law, block, work.resolution)
+    for direction in Direction:
+        for epsilon in (0.0, 0.3, 1.0):
+            exact = law_delta(law, epsilon, direction)
+            assert exact <= upper.profiles[direction](epsilon) <= 1.02 * exact + 1e-9
+
+
+@pytest.mark.parametrize("side", Side)
+def test_the_gaussian_rounds_its_sensitivity_to_the_asked_side(side: Side) -> None:
+    pair = KnownBatches(noise_multiplier=2.0, sensitivity=1.0, error=1e-3)
+    found = gaussian.ACCOUNTANT.bound(pair, side)
+    outward = 1.0 + 1e-3 if side is Side.UPPER else 1.0 - 1e-3
+    for epsilon in (0.0, 0.5, 2.0):
+        assert found.delta(epsilon) == pytest.approx(gaussian_delta(2.0, outward, epsilon, side), rel=1e-12)
+
+
 @pytest.mark.parametrize(("bins", "participations", "epochs", "sigma"), [(16, 8, 5, 0.05), (1000, 282, 1, 0.2789)])
 def test_extreme_noise_gives_a_bound_and_no_warning(bins: int, participations: int, epochs: int, sigma: float) -> None:
     pair = AveragedSteps(noise_multiplier=sigma, bins=bins, participations=participations, epochs=epochs)
     settings = Settings(resolution=Resolution(24, 1e-25))
+    lower = direct.ACCOUNTANT.bound(pair, Side.LOWER, settings)
     for module in (direct, decomposition):
-        assert 0.0 <= module.ACCOUNTANT.bound(pair, Side.UPPER, settings).delta(200.0) <= 1.0
+        upper = module.ACCOUNTANT.bound(pair, Side.UPPER, settings)
+        for direction in Direction:
+            assert upper.profiles[direction](200.0) >= lower.profiles[direction](200.0)
 
 
 def test_a_truncation_that_never_happens_still_has_a_price() -> None:

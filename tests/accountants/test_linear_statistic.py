@@ -1,5 +1,6 @@
 """Lower bounds by linear statistics of windows of steps, against enumeration and integrals."""
 
+from fractions import Fraction
 from itertools import product
 from math import exp
 
@@ -15,7 +16,6 @@ from hockeystick.errors import UnsupportedError
 from hockeystick.laws.discretise import mixture_law
 from hockeystick.laws.operations import compose
 from hockeystick.laws.profile import law_delta
-from hockeystick.pairs.cyclic_subsets import CyclicSubsets
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.settings import Settings
 from hockeystick.strategies.matrix.banded import BandedMatrix
@@ -47,7 +47,7 @@ def poisson(matrix: StrategyMatrix, q: float, sigma: float) -> SubsetMixture:
     return SubsetMixture(noise_multiplier=sigma, matrix=matrix, sampling_prob=q)
 
 
-def read(pair: SubsetMixture | CyclicSubsets) -> Entries:
+def read(pair: SubsetMixture) -> Entries:
     return entries_of(pair.matrix, steps_in_play(pair), Deadline())
 
 
@@ -72,7 +72,7 @@ def shifts_by_definition(columns: Array, size: int) -> list[list[float]]:
 @pytest.mark.parametrize("groups", [1, 2, 5])
 @pytest.mark.parametrize("matrix", MATRICES.values(), ids=MATRICES)
 def test_shifts_are_inner_products_with_the_mean_of_the_window(matrix: StrategyMatrix, groups: int) -> None:
-    pair = CyclicSubsets(noise_multiplier=1.0, matrix=matrix, groups=groups, sampling_prob=0.5)
+    pair = SubsetMixture(noise_multiplier=1.0, matrix=matrix, groups=groups, sampling_prob=0.5)
     columns = matrix.materialize()[:, steps_in_play(pair)]
     entries = read(pair)
     for size in (1, 2, 3, 5, columns.shape[1]):
@@ -84,7 +84,7 @@ def test_shifts_are_inner_products_with_the_mean_of_the_window(matrix: StrategyM
 
 def test_the_strongest_group_is_taken() -> None:
     band = np.array([1.0, 3.0, 1.0, 1.0, 3.0, 1.0])[:, None]
-    pair = CyclicSubsets(noise_multiplier=1.0, matrix=BandedMatrix(band), groups=3, sampling_prob=0.5)
+    pair = SubsetMixture(noise_multiplier=1.0, matrix=BandedMatrix(band), groups=3, sampling_prob=0.5)
     assert steps_in_play(pair).tolist() == [1, 4]
 
 
@@ -124,11 +124,25 @@ def subsets(q: float, steps: int) -> tuple[Array, Array]:
     return chosen, np.prod(np.where(chosen == 1.0, q, 1.0 - q), axis=1)
 
 
+def test_shifts_are_rounded_down_from_their_exact_squares() -> None:
+    """One window of all steps: ``a_j^2 = <C 1, C_j>^2 / |C 1|^2`` is rational, and no rounding may end above it."""
+    rng = np.random.default_rng(22)
+    for _ in range(20):
+        matrix = DenseMatrix(np.tril(rng.random((9, 9))))
+        ours = statistic_shifts(read(poisson(matrix, 0.5, 1.0)), 9)[0]
+        exact = [[Fraction(value) for value in row] for row in matrix.entries.tolist()]
+        sums = [sum(row) for row in exact]
+        norm = sum(one * one for one in sums)
+        products = [sum(row[j] * one for row, one in zip(exact, sums, strict=True)) for j in range(9)]
+        for shift, square in zip(ours.tolist(), sorted((p * p / norm for p in products), reverse=True), strict=True):
+            assert square * (1 - Fraction(1, 10**12)) <= Fraction(shift) ** 2 <= square
+
+
 @pytest.mark.parametrize("name", ["full toeplitz", "dense", "tree"])
 def test_the_sum_of_all_rows_has_the_law_of_its_mixture(name: str) -> None:
     pair = poisson(MATRICES[name], 0.1, 4.0)
     shifts = statistic_shifts(read(pair), 12)
-    law = window_law(shifts, pair.sampling_prob, pair.noise_multiplier, Side.LOWER, WORK)
+    law = window_law(shifts, pair.sampling_prob, pair.noise_multiplier, Side.LOWER, WORK.resolution, WORK.deadline)
     assert law is not None
     chosen, weights = subsets(0.1, 12)
     for direction in Direction:
@@ -171,7 +185,7 @@ def test_rows_that_share_steps_do_not_compose() -> None:
 @pytest.mark.parametrize("groups", [1, 4])
 def test_columns_that_share_no_row_lose_nothing(groups: int) -> None:
     matrix = ToeplitzMatrix(np.array([1.0, 0.5, 0.2])[: min(groups, 3)], 40)
-    pair = CyclicSubsets(noise_multiplier=1.2, matrix=matrix, groups=groups, sampling_prob=0.1)
+    pair = SubsetMixture(noise_multiplier=1.2, matrix=matrix, groups=groups, sampling_prob=0.1)
     ours, exact = ACCOUNTANT.bound(pair, Side.LOWER, WORK), direct.ACCOUNTANT.bound(pair, Side.UPPER, WORK)
     for epsilon in EPSILONS:
         assert ours.delta(epsilon) <= exact.delta(epsilon)
@@ -183,7 +197,7 @@ def test_windows_of_a_banded_matrix_are_below_the_whole_truth_and_above_one_row(
     band = np.array([[1.0, 0.6], [0.9, 0.5], [1.1, 0.4], [1.0, 0.0]])
     pair = poisson(BandedMatrix(band), 0.3, 1.0)
     shifts = statistic_shifts(read(pair), 2)
-    law = window_law(shifts, pair.sampling_prob, pair.noise_multiplier, Side.LOWER, WORK)
+    law = window_law(shifts, pair.sampling_prob, pair.noise_multiplier, Side.LOWER, WORK.resolution, WORK.deadline)
     assert law is not None
     chosen, weights = subsets(0.3, 2)
     one = [mixture_law(weights, chosen @ row, 1.0, Side.UPPER, WORK.resolution) for row in shifts]

@@ -124,12 +124,12 @@ def test_planted_fault_to_ignore_what_is_left_out_is_caught(monkeypatch: pytest.
     upper = direct.ACCOUNTANT.bound(allocation, Side.UPPER, quick(1e-6)).profiles[Direction.REMOVE]
     honest = law_delta(projection.additive_law(allocation, quick(1e-6)), 1.0, Direction.REMOVE)
     assert honest <= upper(1.0)
-    monkeypatch.setattr(projection, "WINDOW", 1e-8)
+    monkeypatch.setattr(projection, "NEGLIGIBLE", 1e-8)
     assert law_delta(projection.additive_law(allocation, quick(1e-6)), 1.0, Direction.REMOVE) <= upper(1.0)
     honest_plus = projection.Sums.plus
 
-    def forgetful(self: projection.Sums, other: projection.Sums, window: float) -> projection.Sums:
-        return replace(honest_plus(self, other, window), missing=np.zeros(len(self.missing)))
+    def forgetful(self: projection.Sums, other: projection.Sums, negligible: float) -> projection.Sums:
+        return replace(honest_plus(self, other, negligible), missing=np.zeros(len(self.missing)))
 
     monkeypatch.setattr(projection.Sums, "plus", forgetful)
     assert law_delta(projection.additive_law(allocation, quick(1e-6)), 1.0, Direction.REMOVE) > upper(1.0)

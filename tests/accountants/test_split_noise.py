@@ -1,5 +1,7 @@
 """Upper bounds by split noise: shares by their definition, known limits, and what goes wrong without shares."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,6 @@ from hockeystick.accountants.split_noise import ACCOUNTANT, groups_in_play, spli
 from hockeystick.deadline import Deadline
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.profile import law_delta
-from hockeystick.pairs.cyclic_subsets import CyclicSubsets
 from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.settings import Settings
@@ -43,7 +44,7 @@ def shares_by_definition(columns: Array, size: int) -> Array:
 @pytest.mark.parametrize("groups", [1, 2, 5])
 @pytest.mark.parametrize("matrix", MATRICES.values(), ids=MATRICES)
 def test_shifts_are_lengths_of_columns_under_their_share_of_the_noise(matrix: StrategyMatrix, groups: int) -> None:
-    pair = CyclicSubsets(noise_multiplier=1.0, matrix=matrix, groups=groups, sampling_prob=0.5)
+    pair = SubsetMixture(noise_multiplier=1.0, matrix=matrix, groups=groups, sampling_prob=0.5)
     for steps in groups_in_play(pair):
         columns = matrix.materialize()[:, steps]
         columns = columns[columns.any(axis=1)]
@@ -60,6 +61,24 @@ def test_shifts_are_lengths_of_columns_under_their_share_of_the_noise(matrix: St
             assert np.all(ours >= -np.sort(-exact, axis=1) * (1.0 - 1e-15))
 
 
+@pytest.mark.parametrize("size", [1, 12])
+def test_lengths_are_rounded_up_from_their_exact_squares(size: int) -> None:
+    """For windows of one step, and for one window, the squared lengths are rational: no rounding may end below them."""
+    rng = np.random.default_rng(21)
+    for _ in range(20):
+        entries = np.tril(rng.random((12, 12)))
+        ours = split_shifts(entries_of(DenseMatrix(entries), np.arange(12), Deadline()), size)
+        exact = [[Fraction(value) for value in row] for row in entries.tolist()]
+        weights = [sum(row) if size == 1 else Fraction(1) for row in exact]
+        lengths = [
+            sum((row[j] if size == 1 else row[j] ** 2) * weight for row, weight in zip(exact, weights, strict=True))
+            for j in range(12)
+        ]
+        found = ours[:, 0] if size == 1 else ours[0]
+        for length, square in zip(found.tolist(), lengths if size == 1 else sorted(lengths, reverse=True), strict=True):
+            assert square <= Fraction(length) ** 2 <= square * (1 + Fraction(1, 10**12))
+
+
 def test_the_whole_is_not_split() -> None:
     """One window: the lengths are those of the columns; and a Toeplitz matrix split step by step is as a filter."""
     column = np.array([1.0, 0.6, 0.3])
@@ -73,7 +92,7 @@ def test_without_correlation_a_window_of_one_step_loses_nothing() -> None:
         IndependentSteps(noise_multiplier=1.0, sampling_prob=0.1, steps=20), Side.LOWER, WORK
     )
     shifts = split_shifts(entries_of(ToeplitzMatrix(np.ones(1), 20), np.arange(20), Deadline()), 1)
-    law = window_law(shifts, 0.1, 1.0, Side.UPPER, WORK)
+    law = window_law(shifts, 0.1, 1.0, Side.UPPER, WORK.resolution, WORK.deadline)
     assert law is not None
     for direction in Direction:
         for epsilon in EPSILONS:
@@ -93,7 +112,7 @@ def test_without_sampling_windows_are_never_below_the_gaussian() -> None:
 @pytest.mark.parametrize("groups", [1, 3])
 @pytest.mark.parametrize("matrix", MATRICES.values(), ids=MATRICES)
 def test_above_the_lower_bound_and_not_far(matrix: StrategyMatrix, groups: int) -> None:
-    pair = CyclicSubsets(noise_multiplier=6.0, matrix=matrix, groups=groups, sampling_prob=0.1)
+    pair = SubsetMixture(noise_multiplier=6.0, matrix=matrix, groups=groups, sampling_prob=0.1)
     upper = ACCOUNTANT.bound(pair, Side.UPPER, WORK)
     lower = linear_statistic.ACCOUNTANT.bound(pair, Side.LOWER, WORK)
     for direction in Direction:
@@ -106,7 +125,7 @@ def test_rows_that_are_not_split_would_not_be_covered() -> None:
     """Every step with the whole noise of its rows, as if it had rows of its own, is below the truth."""
     matrix = ToeplitzMatrix(np.ones(4), 40)
     whole = np.full((40, 1), 2.0)  # columns of four ones
-    law = window_law(whole, 0.5, 8.0, Side.LOWER, WORK)
+    law = window_law(whole, 0.5, 8.0, Side.LOWER, WORK.resolution, WORK.deadline)
     assert law is not None
     pair = SubsetMixture(noise_multiplier=8.0, matrix=matrix, sampling_prob=0.5)
     proved = linear_statistic.ACCOUNTANT.bound(pair, Side.LOWER, WORK)
@@ -138,7 +157,7 @@ def test_sets_of_windows_are_above_their_members() -> None:
 def test_only_the_first_group_of_a_toeplitz_matrix_counts() -> None:
     banded = BandedMatrix(np.ones((12, 2)) * np.array([1.0, 0.5]) * (np.arange(12)[:, None] + np.arange(2) < 12))
     for matrix, count in ((MATRICES["toeplitz"], 1), (banded, 5)):
-        pair = CyclicSubsets(noise_multiplier=1.0, matrix=matrix, groups=5, sampling_prob=0.1)
+        pair = SubsetMixture(noise_multiplier=1.0, matrix=matrix, groups=5, sampling_prob=0.1)
         assert len(groups_in_play(pair)) == count
     alone = SubsetMixture(noise_multiplier=1.0, matrix=banded, sampling_prob=0.1)
     assert [steps.tolist() for steps in groups_in_play(alone)] == [list(range(12))]
@@ -152,9 +171,9 @@ def test_entries_whose_squares_overflow_are_refused() -> None:
 
 def test_too_many_entries_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     fresh = DenseMatrix(np.tril(np.ones((12, 12))))  # what is known of a matrix is kept
-    pair = CyclicSubsets(noise_multiplier=1.0, matrix=fresh, groups=3, sampling_prob=0.1)
+    pair = SubsetMixture(noise_multiplier=1.0, matrix=fresh, groups=3, sampling_prob=0.1)
     monkeypatch.setattr("hockeystick.accountants.split_noise.MOST_ENTRIES", 20)
-    with pytest.raises(UnsupportedError, match="entries of C that are not zero"):
+    with pytest.raises(UnsupportedError, match="non-zero entries of C"):
         ACCOUNTANT.bound(pair, Side.UPPER, WORK)
     monkeypatch.setattr(column_entries, "MOST_SCANNED", 100)
     monkeypatch.setattr(column_entries, "FEW_BANDS", 1)

@@ -1,6 +1,7 @@
 """calibrate: the smallest noise multiplier that is certified for a target."""
 
 from math import exp
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,11 @@ from scipy.stats import norm
 
 from hockeystick import (
     BallsInBins,
+    BandedToeplitz,
+    BufferedToeplitz,
+    ColumnNormalizedBanded,
+    Deadline,
+    Dense,
     Deterministic,
     Mechanism,
     Poisson,
@@ -19,7 +25,7 @@ from hockeystick import (
     calibrate,
     certify,
 )
-from hockeystick.calibration.bracketing import LARGEST_NOISE, SMALLEST_NOISE, smallest_passing
+from hockeystick.bracketing import LARGEST_NOISE, SMALLEST_NOISE, smallest_passing
 from hockeystick.calibration.search import calibrate_and_certify
 from hockeystick.certification.schedule import EPSILON_NODES
 from hockeystick.errors import BudgetExceededError, CannotCertifyError, InvalidInputError, UnsupportedError
@@ -120,9 +126,63 @@ def test_methods_are_known_and_apply() -> None:
         calibrate(Mechanism(sampler=SAMPLERS[1]), epsilon=1.0, delta=1e-5, method="direct")
 
 
-def test_no_time_is_no_answer() -> None:
-    with pytest.raises(BudgetExceededError, match="time budget"):
-        calibrate(Mechanism(sampler=SAMPLERS[2]), epsilon=1.0, delta=1e-5, budget=1e-9)
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_with_no_time_there_is_still_the_gaussian(sampler: Sampler) -> None:
+    found = calibrate_and_certify(Mechanism(sampler=sampler), epsilon=1.0, delta=1e-5, deadline=Deadline(0.0))
+    gaussian = calibrate(Mechanism(sampler=sampler), epsilon=1.0, delta=1e-5, method="gaussian")
+    assert found.bounds.upper <= 1.0
+    assert found.mechanism.sigma <= gaussian.sigma * 1.01
+    assert isinstance(sampler, Deterministic) or found.cut_off
+
+
+def test_a_deadline_in_the_middle_leaves_the_best_so_far() -> None:
+    """Whatever the tick at which the time runs out, the answer is certified, and later ticks do no worse."""
+    run, sigmas = Mechanism(sampler=SAMPLERS[2]), []
+    for ticks in (1, 60, 120, 10_000):
+        deadline = _DeadlineAfter(ticks)
+        found = calibrate_and_certify(run, epsilon=1.0, delta=1e-5, deadline=deadline)
+        assert found.bounds.upper <= 1.0
+        sigmas.append(found.mechanism.sigma)
+    assert sigmas == sorted(sigmas, reverse=True)
+    assert sigmas[0] > 2.0 * sigmas[-1]
+    assert sigmas[-1] == calibrate(run, epsilon=1.0, delta=1e-5).sigma
+
+
+class _DeadlineAfter(Deadline):
+    """A deadline that passes at a given number of ticks, so that the test does not depend on the clock."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+
+    def elapsed(self) -> float:
+        return 0.0 if self.ticks < self.most else float("inf")
+
+    def remaining(self) -> float:
+        return float("inf") if self.ticks < self.most else 0.0
+
+    def tick(self) -> None:
+        self.ticks += 1
+        if self.ticks >= self.most:
+            raise BudgetExceededError("The ticks are used up.")
+
+
+@pytest.mark.parametrize(
+    "strategy", [BandedToeplitz(bands=64), ColumnNormalizedBanded(bands=16), Dense(), BufferedToeplitz(buffers=3)]
+)
+def test_optimising_a_strategy_counts_against_the_deadline_and_ticks(strategy: Any) -> None:
+    ticks: list[int] = []
+    run = Mechanism(strategy=strategy, sampler=BallsInBins(bins=97, epochs=2), noise_multiplier=3.0)
+    with pytest.raises(BudgetExceededError, match=r"before the strategy .* is optimised"):
+        certify(run, delta=1e-5, deadline=Deadline(0.0))
+    with pytest.raises(KeyboardInterrupt):
+        certify(run, delta=1e-5, deadline=Deadline(on_tick=_interrupt))
+    certify(run, delta=1e-5, method="gaussian", deadline=Deadline(on_tick=ticks.append))
+    assert len(ticks) >= 3
+
+
+def _interrupt(ticks: int) -> None:
+    raise KeyboardInterrupt
 
 
 @settings(derandomize=True, deadline=None)

@@ -16,11 +16,12 @@ from hockeystick import (
     Mechanism,
     MonteCarlo,
     Poisson,
+    SearchPolicy,
     calibrate,
     certify,
 )
 from hockeystick.calibration.search import calibrate_and_certify
-from hockeystick.certification.schedule import verify
+from hockeystick.certification.verification import verify
 from hockeystick.errors import InvalidInputError
 from hockeystick.monte_carlo.claim import Statement
 from hockeystick.monte_carlo.release import release_delta
@@ -88,7 +89,7 @@ def test_the_last_candidate_meets_what_the_tested_ones_have_to_meet(monkeypatch:
     seen: list[float] = []
 
     def looked_at(
-        last: Certificate, epsilon: float, delta: float, options: MonteCarlo, deadline: Deadline
+        last: Certificate, epsilon: float, delta: float, options: MonteCarlo, deadline: Deadline, policy: SearchPolicy
     ) -> Certificate:
         assert isinstance(last.delta, float)
         seen.append(release_delta(last.delta, options.failure_probability))

@@ -14,7 +14,11 @@ from hockeystick import (
     Deterministic,
     Mechanism,
     Poisson,
+    Question,
     RandomAllocation,
+    Resolution,
+    SearchPolicy,
+    Settings,
     Shuffle,
     Side,
     bound,
@@ -23,7 +27,8 @@ from hockeystick import (
     verify,
 )
 from hockeystick.accountants.registry import ACCOUNTANTS
-from hockeystick.certification.schedule import GAP_GOAL, Outcome, best, run_accountants
+from hockeystick.certification.issue import PORTABLE
+from hockeystick.certification.schedule import Outcome, best, run_accountants, settings_for
 from hockeystick.errors import (
     BudgetExceededError,
     CannotCertifyError,
@@ -33,6 +38,7 @@ from hockeystick.errors import (
 )
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.pairs.independent_steps import IndependentSteps
+from hockeystick.pairs.registry import dominating_pair
 from hockeystick.samplers import Sampler
 
 SAMPLERS: tuple[Sampler, ...] = (
@@ -56,7 +62,7 @@ def test_both_sides_and_monotone_in_delta(sampler: Sampler) -> None:
         assert interval.lower is None or interval.lower <= interval.upper
     uppers = [interval.upper for interval in found]
     assert uppers == sorted(uppers, reverse=True)
-    assert found[1].upper <= bound(mechanism(sampler), "gaussian").epsilon(1e-5)
+    assert found[1].upper <= bound(mechanism(sampler), "gaussian").epsilon(1e-5) * (1 + PORTABLE)
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
@@ -72,20 +78,41 @@ def test_deterministic_batches_have_a_closed_form() -> None:
     certificate = certify(mechanism(Deterministic(bins=5, epochs=4), 2.0), epsilon=1.0)
     assert certificate.method.upper == certificate.method.lower == "gaussian"
     exact = gaussian_delta(2.0, 2.0, 1.0, Side.UPPER)
-    assert certificate.bounds.upper == exact
-    assert certificate.bounds.lower == pytest.approx(exact, rel=1e-9)
+    assert certificate.bounds.upper == pytest.approx(exact, rel=2 * PORTABLE)
+    assert certificate.bounds.upper > exact
+    assert certificate.bounds.lower == pytest.approx(exact, rel=2 * PORTABLE)
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_with_no_time_there_is_still_the_gaussian(sampler: Sampler) -> None:
     certificate = certify(mechanism(sampler), delta=1e-5, budget=1e-9)
-    assert certificate.bounds.upper <= bound(mechanism(sampler), "gaussian").epsilon(1e-5)
+    assert certificate.bounds.upper <= bound(mechanism(sampler), "gaussian").epsilon(1e-5) * (1 + PORTABLE)
     assert certify(mechanism(sampler), epsilon=1.0, budget=1e-9).bounds.upper < 1.0
 
 
-def test_a_method_without_time_is_told_apart_from_one_without_a_bound() -> None:
-    with pytest.raises(BudgetExceededError, match="time budget"):
-        certify(mechanism(SAMPLERS[2]), delta=1e-5, method="direct", budget=1e-9)
+def test_a_method_that_the_deadline_cuts_off_is_named() -> None:
+    certificate = certify(mechanism(SAMPLERS[2]), delta=1e-5, method="direct", deadline=Deadline(0.0))
+    assert certificate.method.upper == "gaussian"
+    cut = {(one.method, one.side) for one in certificate.cut_off}
+    assert ("direct", Side.UPPER) in cut
+    assert all(one.seconds > 0.0 for one in certificate.cut_off)
+    assert "no time for       direct (upper, about " in str(certificate)
+    assert verify(certificate) == certificate
+    assert certify(mechanism(SAMPLERS[2]), delta=1e-5).cut_off == ()
+
+
+def test_what_costs_more_than_the_planned_work_is_left_out_whatever_the_clock_says() -> None:
+    pair = dominating_pair(mechanism(SAMPLERS[2]))
+    question = Question(delta=1e-5)
+    settings = settings_for(question, pair, Deadline())
+    outcomes = run_accountants(pair, question, settings, policy=SearchPolicy(work=1e-3), methods=["direct"])
+    direct = next(one for one in outcomes if one.method == "direct" and one.side is Side.UPPER)
+    assert direct.value is None
+    assert direct.needs == pytest.approx(ACCOUNTANTS["direct"].cost(pair))
+    assert "more than is left of the planned work" in direct.status
+
+
+def test_a_method_without_a_bound_says_so() -> None:
     with pytest.raises(CannotCertifyError, match="more noise"):
         certify(mechanism(Deterministic(bins=1, epochs=10_000), 0.1), delta=1e-5)
 
@@ -116,7 +143,7 @@ def test_compare_runs_everything_that_applies() -> None:
     assert upper is not None
     assert lower is not None
     assert upper.value is not None
-    assert upper.value <= (lower.value or 0.0) * (1 + 10 * GAP_GOAL)
+    assert upper.value <= (lower.value or 0.0) * (1 + 10 * SearchPolicy().gap_goal)
 
 
 def test_questions_are_one_and_in_range() -> None:
@@ -179,8 +206,27 @@ def test_certificates_for_delta_verify() -> None:
 
 def test_a_weaker_claim_verifies() -> None:
     interval = CERTIFICATES[2].bounds
-    weaker = altered(CERTIFICATES[2], lambda c: c["epsilon"].update(upper=interval.upper * 1.1, lower=None))
-    assert verify(weaker.sealed()).bounds.upper == pytest.approx(interval.upper, rel=1e-9)  # as exact as a search is
+    weaker = altered(CERTIFICATES[2], lambda c: c["epsilon"].update(upper=interval.upper * 1.1))
+    assert verify(weaker.sealed()) == weaker.sealed()
+
+
+@pytest.mark.parametrize("side", list(Side))
+def test_a_claim_that_is_stronger_by_a_millionth_fails_though_it_is_sealed_again(side: Side) -> None:
+    for certificate in (CERTIFICATES[2], certify(mechanism(SAMPLERS[2]), epsilon=0.7)):
+        what, interval = ("epsilon" if certificate.delta == 1e-5 else "delta"), certificate.bounds
+        assert interval.lower is not None
+        stronger = interval.upper * (1 - 1e-6) if side is Side.UPPER else interval.lower * (1 + 1e-6)
+        claim = {"upper": interval.upper, "lower": interval.lower, side.value: stronger}
+        forged = altered(certificate, lambda c, what=what, claim=claim: c.update({what: claim})).sealed()  # type: ignore[misc]
+        with pytest.raises(VerificationError, match=rf"'{what}.{side.value}' field claims"):
+            verify(forged)
+
+
+def test_bounds_are_issued_with_room_for_the_rounding_of_another_machine() -> None:
+    """A mathematical library whose deltas differ by a relative 1e-9 still confirms the claim."""
+    for sampler, certificate in zip(SAMPLERS, CERTIFICATES, strict=True):
+        upper = bound(mechanism(sampler), certificate.method.upper, settings=Settings(Resolution(68, 1e-5)))
+        assert upper.delta(certificate.bounds.upper) * (1 + 1e-9) <= 1e-5
 
 
 def altered(certificate: Certificate, change: Callable[[dict[str, Any]], object]) -> Certificate:
@@ -231,7 +277,6 @@ def test_best_of_nothing_is_nothing() -> None:
     assert best([], Side.UPPER) is None
     outcome = Outcome("m", Side.UPPER, CERTIFICATES[0].kind, 1.0, None, 0.0, "no finite bound")
     assert best([outcome], Side.UPPER) is None
-    assert callable(run_accountants)
 
 
 def test_a_side_by_its_name_is_that_side() -> None:

@@ -73,7 +73,7 @@ def sealed_with(changes: dict[str, Any], source: str = "cert.json", name: str = 
 @pytest.mark.parametrize("sampler", ["balls_in_bins", "deterministic"])
 @pytest.mark.parametrize("kind", STRATEGIES)
 def test_every_strategy_has_a_bound(cli: Any, plan: Callable[..., str], kind: str, sampler: str) -> None:
-    found = cli("epsilon", plan(kind, STRATEGIES[kind], sampler), "--method", "gaussian", "--budget", SOON, "--json")
+    found = cli("epsilon", plan(kind, STRATEGIES[kind], sampler), "--method", "gaussian", "--json")
     interval = found.json["epsilon"]
     assert found.created == set()
     assert 0.0 < interval["upper"] < 10.0
@@ -178,7 +178,7 @@ def test_pickled_objects_are_not_read(cli: Any, plan: Callable[..., str]) -> Non
 
 @pytest.mark.parametrize("form", [np.float32, ">f8", np.asfortranarray])
 def test_the_same_matrix_in_other_forms(cli: Any, plan: Callable[..., str], form: Any) -> None:
-    arguments = ("--method", "gaussian", "--budget", SOON, "--json")
+    arguments = ("--method", "gaussian", "--json")
     expected = cli("epsilon", plan("custom", {"path": "matrix.npy"}), *arguments).json["epsilon"]
     np.save("matrix.npy", form(MATRIX) if form is np.asfortranarray else MATRIX.astype(form))
     assert cli("epsilon", "plan.toml", *arguments).json["epsilon"] == expected

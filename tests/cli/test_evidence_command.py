@@ -19,8 +19,9 @@ from hockeystick.evidence.schema import SCHEMA
 from hockeystick.monte_carlo import families
 from hockeystick.monte_carlo.claim import MonteCarloClaim, RunClaim, Statement
 from hockeystick.monte_carlo.proposals import Array, Family, Proposal
-from hockeystick.monte_carlo.runs import Node, Run, fingerprint, run_chunk
+from hockeystick.monte_carlo.runs import fingerprint, run_chunk
 from hockeystick.pairs.registry import dominating_pair
+from hockeystick.samples import Node, Run
 from hockeystick.types import Direction, Side
 
 
@@ -38,7 +39,7 @@ class Toy(Proposal):
     def cost(self) -> float:
         return 1e-7
 
-    def largest(self, epsilon: float) -> float:
+    def weight_bound(self, epsilon: float) -> float:
         return 1.0
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
@@ -72,7 +73,7 @@ def family(cli: Any, monkeypatch: pytest.MonkeyPatch) -> Family:
 
 def run_of(family: Family, direction: Direction = Direction.REMOVE, seed: int = 1) -> Run:
     pair = dominating_pair(mechanism())
-    node = Node(side=Side.UPPER, epsilon=1.0, theta=0.5, largest=1.0 + 1e-6, failure=1e-6)
+    node = Node(side=Side.UPPER, epsilon=1.0, theta=0.5, weight_bound=1.0 + 1e-6, failure=1e-6)
     return Run(
         subject=fingerprint(family, pair),
         direction=direction,
@@ -104,7 +105,7 @@ def certificate(cli: Any, *claims: RunClaim, name: str = "cert.json") -> None:
     """A certificate that rests on runs."""
     assert cli("epsilon", "plan.toml", "--method", "gaussian", "--out", name).code == 0
     if claims:
-        claim = MonteCarloClaim(statement=Statement.CONFIDENCE, failure_probability=1e-3, closed=True, runs=claims)
+        claim = MonteCarloClaim(statement=Statement.CONFIDENCE, failure_probability=1e-3, runs=claims)
         Certificate.load(name).model_copy(update={"monte_carlo": claim}).sealed().save(name)
 
 
@@ -114,8 +115,8 @@ def test_list(cli: Any, runs: tuple[Run, Run]) -> None:
     assert (done.code, done.err, done.created) == (0, "", set())
     assert done.out.splitlines() == [
         "run           about      direction  proposal  chunks  samples  stored",
-        f"{first.key[:12]}  good plan  remove     toy   3       192      2030-01-01T00:00:00+00:00",
-        f"{second.key[:12]}  -          add        toy   2       128      2030-01-01T00:00:03+00:00",
+        f"{first.key[:12]}  good plan  remove     toy       3       192      2030-01-01T00:00:00+00:00",
+        f"{second.key[:12]}  -          add        toy       2       128      2030-01-01T00:00:03+00:00",
     ]
     listed = cli("evidence", "list", "x.sqlite", "--json").json
     assert [one["key"] for one in listed["runs"]] == [first.key, second.key]
@@ -170,7 +171,7 @@ def test_merge(cli: Any, runs: tuple[Run, Run], family: Family) -> None:
 def test_merging_what_contradicts_or_cannot_be_read(cli: Any, runs: tuple[Run, Run]) -> None:
     chunk = run_chunk(Toy(direction=Direction.REMOVE), runs[0], 1)
     with EvidenceStore.open("bad.sqlite") as store:
-        store.add(runs[0], replace(chunk, sums=chunk.sums * 1.5))
+        store.add(runs[0], replace(chunk, sums=chunk.sums * 0.9, logs=chunk.logs * 0.9))
     cli.refuses("evidence", "merge", "x.sqlite", "bad.sqlite", code=1, says=("chunk 1", runs[0].key[:12], "'bad"))
     cli.refuses("evidence", "merge", "new.sqlite", "x.sqlite", "no.sqlite", says=("'no.sqlite'", "No such file"))
     cli.refuses("evidence", "merge", "no/x.sqlite", "x.sqlite", says=("'no/x.sqlite'", "No such file"))

@@ -29,7 +29,7 @@ from hockeystick.samplers import (
     Sampler,
     Shuffle,
 )
-from hockeystick.settings import Settings
+from hockeystick.settings import SearchPolicy, Settings
 from hockeystick.strategies import STRATEGIES, BandedSquareRoot, BinaryTree, StrategySpec
 
 PLAIN: tuple[tuple[Sampler, float], ...] = (
@@ -154,7 +154,7 @@ def test_every_accountant_bounds_some_case_on_each_of_its_sides(one: Accountant)
 def everything(pair: DominatingPair, question: Question, smallest_delta: float) -> list[Outcome]:
     """All accountants on both sides, coarse and with little effort: nothing in that can make a bound wrong."""
     settings = Settings(Resolution(20, smallest_delta), effort=EFFORT)
-    return run_accountants(pair, question, settings, goal=None)
+    return run_accountants(pair, question, settings, policy=SearchPolicy(), run_all=True)
 
 
 def questions() -> Iterator[tuple[Question, float]]:

@@ -18,7 +18,8 @@ import numpy as np
 
 from hockeystick.evidence import EvidenceStore
 from hockeystick.monte_carlo.proposals import Array, Proposal
-from hockeystick.monte_carlo.runs import Chunk, Node, Run, run_chunk
+from hockeystick.monte_carlo.runs import run_chunk
+from hockeystick.samples import Chunk, Node, Run
 from hockeystick.types import Direction, Side
 
 
@@ -37,7 +38,7 @@ class Toy(Proposal):
     def cost(self) -> float:
         return 1e-7
 
-    def largest(self, epsilon: float) -> float:
+    def weight_bound(self, epsilon: float) -> float:
         return 1.0
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
@@ -53,7 +54,8 @@ def toy_run(seed: int = 7, chunk_size: int = 256, subject: str = "toy") -> Run:
         proposal=Toy.name,
         parameters=Toy(direction=Direction.REMOVE).parameters,
         nodes=tuple(
-            Node(side=side, epsilon=epsilon, theta=0.3, largest=1.0 + 1e-6, failure=1e-3) for side, epsilon in places
+            Node(side=side, epsilon=epsilon, theta=0.3, weight_bound=1.0 + 1e-6, failure=1e-3)
+            for side, epsilon in places
         ),
         chunk_size=chunk_size,
         seed=seed,
@@ -102,6 +104,7 @@ def content(path: str | Path) -> dict[str, list[tuple]]:
         return {
             "runs": connection.execute("SELECT * FROM runs ORDER BY key").fetchall(),
             "chunks": connection.execute("SELECT * FROM chunks ORDER BY run, stream").fetchall(),
+            "seeds": connection.execute("SELECT * FROM seeds ORDER BY seed").fetchall(),
         }
     finally:
         connection.close()

@@ -30,6 +30,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def store_of(path: Path, chunks: Subset, label: str = "") -> Path:
     with EvidenceStore.open(path, label=label) as store:
+        store.seed(len(label) + len(chunks))
         for seed, stream in sorted(chunks):
             store.add(toy_run(seed), toy_chunk(seed, stream))
     return path

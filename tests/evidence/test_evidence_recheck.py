@@ -14,8 +14,9 @@ from hockeystick.evidence import EvidenceStore, recheck, redraw
 from hockeystick.evidence.checking import same_cells
 from hockeystick.monte_carlo import families
 from hockeystick.monte_carlo.proposals import Family
-from hockeystick.monte_carlo.runs import BLOCK, Chunk, Node, Run, fingerprint, run_chunk
+from hockeystick.monte_carlo.runs import BLOCK, fingerprint, run_chunk
 from hockeystick.pairs.base import DominatingPair
+from hockeystick.samples import Chunk, Node, Run
 from hockeystick.types import Direction, Side
 
 RUN = toy_run()
@@ -121,7 +122,7 @@ class UpperToy(Toy):
         (RUN.model_copy(update={"kernels": 0}), TOY, "kernels 0"),
         (RUN, Toy(direction=Direction.ADD), "proposal that its pair does not give"),
         (RUN, Toy(direction=Direction.REMOVE, mean=0.6), "proposal that its pair does not give"),
-        (RUN.model_copy(update={"nodes": (node(largest=0.9),)}), TOY, "largest"),
+        (RUN.model_copy(update={"nodes": (node(weight_bound=0.9),)}), TOY, "weight_bound"),
         (RUN.model_copy(update={"nodes": (node(theta=1.0),)}), TOY, "theta"),
         (RUN, UpperToy(direction=Direction.REMOVE), "lower"),
     ],

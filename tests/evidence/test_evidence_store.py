@@ -3,6 +3,7 @@
 import hashlib
 import os
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -17,7 +18,7 @@ from hockeystick.errors import EvidenceError, InvalidInputError
 from hockeystick.evidence import EvidenceStore, schema
 from hockeystick.evidence import store as store_module
 from hockeystick.evidence.rows import chunk_digest, chunk_row, read_chunk, run_content
-from hockeystick.monte_carlo.runs import Chunk
+from hockeystick.samples import Chunk
 
 RUN = toy_run()
 
@@ -173,10 +174,25 @@ def test_a_program_that_holds_the_store(path: Path, monkeypatch: pytest.MonkeyPa
         store.add(RUN, toy_chunk(7, 2))
 
 
+@pytest.mark.parametrize("log", ["WAL", "DELETE"])
+@pytest.mark.parametrize("lock", ["IMMEDIATE", "EXCLUSIVE"])
+def test_a_store_in_use_is_waited_for_as_long_as_is_said(
+    path: Path, monkeypatch: pytest.MonkeyPatch, log: str, lock: str
+) -> None:
+    monkeypatch.setattr(store_module, "PATIENCE", 0.5)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute(f"PRAGMA journal_mode = {log}")
+        other.execute(f"BEGIN {lock}")
+        started = time.monotonic()
+        with pytest.raises(EvidenceError, match=r"for 0\.5 seconds"), EvidenceStore.open(path) as store:
+            store.merge(path)
+        assert time.monotonic() - started >= 0.5
+
+
 def test_prune_drops_whole_runs(path: Path) -> None:
     with EvidenceStore.open(path) as store:
         for seed in (8, 9):
-            for stream in range(40):
+            for stream in range(60):
                 store.add(toy_run(seed), toy_chunk(seed, stream))
     large = path.stat().st_size
     with EvidenceStore.open(path) as store:
@@ -184,7 +200,7 @@ def test_prune_drops_whole_runs(path: Path) -> None:
             store.prune()
         assert store.prune(drop=["no key"]) == []
         assert [one.key for one in store.prune(drop=[toy_run(8).key])] == [toy_run(8).key]
-        assert [one.chunks for one in store.prune(keep=[RUN.key])] == [40]
+        assert [one.chunks for one in store.prune(keep=[RUN.key])] == [60]
         assert [one.key for one in store.runs()] == [RUN.key]
         assert store.check().chunks == 3
     assert path.stat().st_size < large / 4

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from hockeystick.monte_carlo.proposals import Array, Proposal
-from hockeystick.monte_carlo.runs import Chunk, Node, Run
+from hockeystick.samples import Chunk, Node, Run
 from hockeystick.types import Direction, Side
 
 SHIFT = 1.5
@@ -32,7 +32,7 @@ class GaussianProposal(Proposal):
     def cost(self) -> float:
         return 1e-7
 
-    def largest(self, epsilon: float) -> float:
+    def weight_bound(self, epsilon: float) -> float:
         return 1.0
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
@@ -105,7 +105,7 @@ def lives(folder: Path, count: int) -> str:
 def a_run(*, chunk_size: int = 10_000, kernels: int | None = None) -> Run:
     """A run with nodes on both sides."""
     nodes = tuple(
-        Node(side=side, epsilon=epsilon, theta=0.5, largest=1.0, failure=1e-3)
+        Node(side=side, epsilon=epsilon, theta=0.5, weight_bound=1.0, failure=1e-3)
         for side in Side
         for epsilon in (0.5, 2.0)
     )

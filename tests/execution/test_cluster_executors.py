@@ -17,8 +17,8 @@ from hockeystick.execution import executor
 from hockeystick.execution.base import ChunkExecutor
 from hockeystick.execution.cluster import ATTEMPTS, QUEUE, Batch, Cluster, ClusterExecutor, compute, settle
 from hockeystick.execution.work import ExecutionError
-from hockeystick.monte_carlo.ledger import in_this_process
-from hockeystick.monte_carlo.runs import KERNELS, Chunk
+from hockeystick.monte_carlo.runs import in_this_process
+from hockeystick.samples import KERNELS, Chunk
 from hockeystick.types import Direction
 
 REMOVE = Direction.REMOVE

@@ -18,8 +18,8 @@ from hockeystick.errors import InvalidInputError
 from hockeystick.execution import executor
 from hockeystick.execution.base import LOOK_AHEAD
 from hockeystick.execution.work import ExecutionError, one_blas_thread
-from hockeystick.monte_carlo.ledger import in_this_process
-from hockeystick.monte_carlo.runs import KERNELS
+from hockeystick.monte_carlo.runs import in_this_process
+from hockeystick.samples import KERNELS
 from hockeystick.types import Direction
 
 REMOVE = Direction.REMOVE
@@ -64,7 +64,7 @@ def test_chunks_are_computed_at_the_same_time(proposals):
     """Two tasks wait for each other, which one thread alone would do for ever."""
     meeting = threading.Barrier(2, timeout=30.0)
 
-    class Meeting(proposals.GaussianProposal):
+    class Meeting(proposals.GaussianProposal):  # type: ignore[name-defined]
         def draw(self, rng, log_weights, losses):
             meeting.wait()
             super().draw(rng, log_weights, losses)
@@ -99,7 +99,7 @@ def test_closing_cancels_what_is_left(proposals, workers):
     before = pool_threads()
     drawn = []
 
-    class Counting(proposals.SlowProposal):
+    class Counting(proposals.SlowProposal):  # type: ignore[name-defined]
         def draw(self, rng, log_weights, losses):
             drawn.append(threading.get_ident())
             super().draw(rng, log_weights, losses)
@@ -118,7 +118,7 @@ def test_an_interruption_cancels_between_two_blocks(proposals, workers):
     before = pool_threads()
     drawn = []
 
-    class Interrupting(proposals.SlowProposal):
+    class Interrupting(proposals.SlowProposal):  # type: ignore[name-defined]
         def draw(self, rng, log_weights, losses):
             drawn.append(threading.get_ident())
             if len(drawn) == 8:

@@ -187,6 +187,19 @@ def test_the_error_is_of_second_order(make, largest: float) -> None:
 
 def test_an_enormous_shift_is_told_apart_for_certain() -> None:
     """The rounding that is allowed for may not lift delta above 1, nor overflow on the way."""
-    for side in Side:
-        assert 0.0 <= closed_form(1.0, 1e9, 1.0, side) <= 1.0
     assert closed_form(1.0, 1e9, 1.0, Side.UPPER) == 1.0
+    assert closed_form(1.0, 1e9, 1.0, Side.LOWER) < 1.0
+
+
+@pytest.mark.parametrize("sigma", [0.05, 0.3, 1.0, 7.0, 1e4])
+def test_the_closed_form_is_rounded_to_its_side(sigma: float) -> None:
+    """Against 60 digits, with powers of two as sensitivities; much noise costs digits, as delta is a difference."""
+    for sensitivity in (0.25, 1.0, 4.0):
+        mu = mp.mpf(sensitivity) / mp.mpf(sigma)
+        for k in (0.0, 0.1, 1.0, 3.0, 7.0):
+            epsilon = float(k * mu + mu * mu / 2)
+            truth = gaussian_delta(mu, epsilon)
+            below, above = (closed_form(sigma, sensitivity, epsilon, side) for side in (Side.LOWER, Side.UPPER))
+            assert below < truth < above
+            assert above <= truth * (1 + mp.mpf(10) ** -6)
+            assert below >= truth * (1 - mp.mpf(10) ** -6)

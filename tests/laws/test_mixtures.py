@@ -11,12 +11,13 @@ import pytest
 from law_oracles import assert_bracketed, mixture_delta
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.laws import mixtures
+from hockeystick.laws import lattice
 from hockeystick.laws.discretise import mixture_law
 from hockeystick.laws.grid import Resolution
+from hockeystick.laws.lattice import lattice_law
 from hockeystick.laws.law import Law
 from hockeystick.laws.mixture_kernels import polynomial, two_point_sum
-from hockeystick.laws.mixtures import any_mixture_law, coarsen, lattice_law, product_mixture_law, sum_masses
+from hockeystick.laws.mixtures import any_mixture_law, coarsen, product_mixture_law, sum_masses
 from hockeystick.laws.profile import law_delta, smallest_epsilon
 from hockeystick.types import Direction, Side
 
@@ -272,7 +273,7 @@ def test_the_bound_of_the_quadrature_holds(points: int, length: float, rate: flo
     values = [mp.exp(-((start + half * (1 + x)) ** 2) / 2) for x in nodes]
     estimate = half * mp.fsum(w * v for w, v in zip(weights, values, strict=True))
     exact = mp.sqrt(mp.pi / 2) * (mp.erf(end / mp.sqrt(2)) - mp.erf(start / mp.sqrt(2)))
-    assert 0 < abs(estimate / exact - 1) < mixtures._gauss_error(points, length, rate)
+    assert 0 < abs(estimate / exact - 1) < lattice._gauss_error(points, length, rate)
 
 
 def _legendre(points: int) -> tuple[list[mp.mpf], list[mp.mpf]]:

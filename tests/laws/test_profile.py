@@ -10,6 +10,7 @@ import pytest
 from law_oracles import assert_bracketed, enumerated_delta, gaussian_delta, hand_built
 
 from hockeystick.laws.discretise import gaussian_law
+from hockeystick.laws.gaussian import gaussian_delta as closed_form
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Law, point_mass_at_one
 from hockeystick.laws.operations import average, power, thin
@@ -179,3 +180,14 @@ def test_the_inverse_near_the_largest_epsilon() -> None:
     assert smallest_epsilon(step_at(1e4), 0.5, Side.LOWER) == MAX_EPSILON
     assert smallest_epsilon(step_at(0.0), 0.5, Side.UPPER) == 0.0
     assert smallest_epsilon(step_at(0.0), 0.5, Side.LOWER) == 0.0
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.int64])
+def test_numbers_of_numpy_are_numbers(kind: type) -> None:
+    law = gaussian_law(1.0, 1.0, Side.UPPER, Resolution(16, 1e-6))
+    for direction in Direction:
+        assert law_delta(law, kind(2), direction) == law_delta(law, 2.0, direction)
+    for side in Side:
+        assert closed_form(1.0, 1.0, kind(2), side) == closed_form(1.0, 1.0, 2.0, side)
+    at = partial(law_delta, law, direction=Direction.ADD)
+    assert smallest_epsilon(at, kind(2) / 4096, Side.UPPER) == smallest_epsilon(at, 2.0 / 4096, Side.UPPER)

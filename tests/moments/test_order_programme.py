@@ -108,7 +108,7 @@ def test_certified_polynomials_are_feasible_and_charged_in_full(name: str, epsil
             used += 1
 
             def f(x: mp.mpf, polynomial: _Polynomial = polynomial, parts: list[float] = parts) -> mp.mpf:
-                return polynomial_value(polynomial, *parts, x)
+                return polynomial_value(polynomial, *parts, x)  # type: ignore[call-arg]
 
             assert smallest_on(f, mp.mpf(0), c) >= 0
             far = 3 * mp.exp(mp.mpf(polynomial.upper))

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hockeystick.monte_carlo.subsets.count_kernels import count_table, draw_counts, log_chances, log_products, log_sum
 from hockeystick.monte_carlo.subsets.participations import participations
 from hockeystick.monte_carlo.subsets.proposals import NEAR, SHARE, CountSubsets, log_norm
-from hockeystick.pairs.cyclic_subsets import CyclicSubsets
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
@@ -20,18 +19,18 @@ from hockeystick.types import Direction
 MANY = 10**6
 
 
-def random_pair(steps: int, bands: int, groups: int, toeplitz: bool) -> SubsetMixture | CyclicSubsets:
+def random_pair(steps: int, bands: int, groups: int, toeplitz: bool) -> SubsetMixture:
     rng = np.random.default_rng(5)
     if groups > 1:
         matrix = ToeplitzMatrix(np.linspace(1.0, 0.2, bands), steps)
-        return CyclicSubsets(noise_multiplier=1.3, matrix=matrix, groups=groups, sampling_prob=0.2)
+        return SubsetMixture(noise_multiplier=1.3, matrix=matrix, groups=groups, sampling_prob=0.2)
     band = rng.random((steps, bands)) + 0.1
     band[np.arange(steps)[:, None] + np.arange(bands)[None, :] >= steps] = 0.0
     matrix = ToeplitzMatrix(np.linspace(1.0, 0.2, bands), steps) if toeplitz else BandedMatrix(band)
     return SubsetMixture(noise_multiplier=1.3, matrix=matrix, sampling_prob=0.2)
 
 
-def gram_of(pair: SubsetMixture | CyclicSubsets) -> np.ndarray:
+def gram_of(pair: SubsetMixture) -> np.ndarray:
     steps = np.arange(0, pair.matrix.steps, pair.groups)
     columns = pair.matrix.columns(steps) / pair.noise_multiplier
     return np.asarray(columns.T @ columns)
@@ -54,21 +53,21 @@ def test_norm_is_the_sum_over_all_counts(
     steps: int, bands: int, groups: int, toeplitz: bool, copies: int, cap: int
 ) -> None:
     pair = random_pair(steps, bands, groups, toeplitz)
-    turns, gram, p = participations(pair), gram_of(pair), pair.sampling_prob
+    opportunities, gram, p = participations(pair), gram_of(pair), pair.sampling_prob
     chances = np.array([comb(copies, j) * p**j * (1.0 - p) ** (copies - j) for j in range(cap + 1)])
     chances /= chances.sum()
     total = 0.0
-    for one in product(range(cap + 1), repeat=turns.count):
+    for one in product(range(cap + 1), repeat=opportunities.count):
         counts = np.array(one)
         total += np.prod([chances[j] for j in one]) * np.exp(0.5 * (counts @ gram @ counts - np.diag(gram) @ counts))
-    table = count_table(turns.couplings, log_chances(p, copies, cap + 1), MANY)
-    assert log_sum(table, turns.count) == pytest.approx(log(total), rel=1e-12)
+    table = count_table(opportunities.couplings, log_chances(p, copies, cap + 1), MANY)
+    assert log_sum(table, opportunities.count) == pytest.approx(log(total), rel=1e-12)
 
 
 @pytest.mark.parametrize(("copies", "cap"), [(2, 2), (5, 5), (12, 3)])
 @pytest.mark.parametrize("prob", [0.01, 0.3])
 def test_rows_that_settle_stand_for_all_others(copies: int, cap: int, prob: float) -> None:
-    """2000 turns with two bands, by powers of the transfer matrix."""
+    """2000 opportunities with two bands, by powers of the transfer matrix."""
     steps, gram = 2000, (0.3, 0.12)
     couplings = np.tile(gram, (steps, 1))
     chances = log_chances(prob, copies, cap + 1)
@@ -126,14 +125,16 @@ def test_rounding_of_long_runs_is_within_what_is_promised(
 ) -> None:
     """Products against numbers with 64 bits of mantissa; log Z against a chain in them that does not settle."""
     pair = SubsetMixture(noise_multiplier=sigma, matrix=ToeplitzMatrix(np.array(column), steps), sampling_prob=prob)
-    turns = participations(pair)
+    opportunities = participations(pair)
     proposal = CountSubsets(direction=Direction.REMOVE, pair=pair, order=order, reach=reach, cap=cap)
     chances = np.array([comb(reach, j) * prob**j * (1.0 - prob) ** (reach - j) for j in range(cap + 1)], np.longdouble)
     chances /= chances.sum()
     y = np.random.default_rng(3).normal(0.1, 1.0, (steps, 1))
     found = np.empty(2)
-    log_products(turns.scaled, prob, turns.couplings, np.exp(log_chances(prob, reach, cap + 1)), y, found)
-    z = -0.5 * turns.couplings[:, 0].astype(np.longdouble)
+    log_products(
+        opportunities.scaled, prob, opportunities.couplings, np.exp(log_chances(prob, reach, cap + 1)), y, found
+    )
+    z = -0.5 * opportunities.couplings[:, 0].astype(np.longdouble)
     for d in range(len(column)):
         z[: steps - d] += np.longdouble(column[d] / sigma) * y[d:, 0]
     product_of_all = np.log1p(prob * np.expm1(z)).sum()
@@ -141,7 +142,7 @@ def test_rounding_of_long_runs_is_within_what_is_promised(
     assert abs(float(order * (found[0] - product_of_all))) < 0.2 * proposal.loss_error
     assert abs(float(found[1] - far)) < 0.2 * proposal.loss_error
     if len(column) <= 2:
-        coupling = turns.couplings.astype(np.longdouble)
+        coupling = opportunities.couplings.astype(np.longdouble)
         count = np.arange(cap + 1)
         values, total = np.ones(cap + 1, np.longdouble), np.longdouble(0.0)
         for u in range(steps - 1, -1, -1):
@@ -150,7 +151,7 @@ def test_rounding_of_long_runs_is_within_what_is_promised(
             values = pull @ (own * values)
             total += np.log(values[0])
             values /= values[0]
-        assert abs(float(log_norm(turns, reach, cap) - total)) < 0.2 * proposal.loss_error
+        assert abs(float(log_norm(opportunities, reach, cap) - total)) < 0.2 * proposal.loss_error
 
 
 @pytest.mark.parametrize("groups", [1, 2])
@@ -158,9 +159,9 @@ def test_rounding_of_long_runs_is_within_what_is_promised(
 def test_weights_are_those_of_the_law_that_is_drawn(groups: int, order: int, reach: int, cap: int) -> None:
     """P / R and Q / R have the mean 1 under R, up to a false-failure probability of 1e-9 each (Maurer and Pontil)."""
     matrix, prob, samples = ToeplitzMatrix(np.array([1.0, 0.6, 0.5]), 5 * groups), 0.2, 400_000
-    pair: SubsetMixture | CyclicSubsets = SubsetMixture(noise_multiplier=1.5, matrix=matrix, sampling_prob=prob)
+    pair: SubsetMixture = SubsetMixture(noise_multiplier=1.5, matrix=matrix, sampling_prob=prob)
     if groups > 1:
-        pair = CyclicSubsets(noise_multiplier=1.5, matrix=matrix, sampling_prob=prob, groups=groups)
+        pair = SubsetMixture(noise_multiplier=1.5, matrix=matrix, sampling_prob=prob, groups=groups)
     proposal = CountSubsets(direction=Direction.REMOVE, pair=pair, order=order, reach=reach, cap=cap)
     log_weights, losses = np.empty(samples), np.empty(samples)
     proposal.draw(np.random.Generator(np.random.SFC64(11)), log_weights, losses)
@@ -200,7 +201,7 @@ def test_no_output_has_more_than_the_largest_value(order: int, reach: int, cap: 
     density = (1.0 - SHARE) * ratio + share * near / norm(powers) + (SHARE - share) * far / norm(chances)
     values = ratio / density * np.maximum(1.0 - np.exp(epsilon) / ratio, 0.0)
     proposal = CountSubsets(direction=Direction.REMOVE, pair=pair, order=order, reach=reach, cap=cap)
-    assert 0.2 < values.max() / proposal.largest(epsilon) <= 1.0
+    assert 0.2 < values.max() / proposal.weight_bound(epsilon) <= 1.0
 
 
 @settings(max_examples=40, deadline=None)
@@ -216,14 +217,16 @@ def test_no_output_has_more_than_the_largest_value(order: int, reach: int, cap: 
 def test_the_product_over_turns_is_at_least_the_ratio(
     steps: int, bands: int, groups: int, order: int, prob: float, sigma: float, seed: int
 ) -> None:
-    """M rests on this. Without correlation between turns both are the same, and with cap = order so is F."""
+    """M rests on this. Without correlation between opportunities both are the same, and with cap = order so is F."""
     column = np.random.default_rng(seed).random(min(bands, steps)) + 0.05
     matrix = ToeplitzMatrix(column, steps)
-    pair = CyclicSubsets(noise_multiplier=sigma, matrix=matrix, groups=groups, sampling_prob=prob)
-    turns, chances = participations(pair), log_chances(prob, order, order + 1)
-    chain = chances, count_table(turns.couplings, chances, MANY)
+    pair = SubsetMixture(noise_multiplier=sigma, matrix=matrix, groups=groups, sampling_prob=prob)
+    opportunities, chances = participations(pair), log_chances(prob, order, order + 1)
+    chain = chances, count_table(opportunities.couplings, chances, MANY)
     drawn, rng = np.empty((50, 3)), np.random.Generator(np.random.SFC64(seed))
-    draw_counts(rng, turns.scaled, turns.fresh, prob, turns.couplings, chain, chain, (0.4, 0.3), drawn)
+    draw_counts(
+        rng, opportunities.scaled, opportunities.fresh, prob, opportunities.couplings, chain, chain, (0.4, 0.3), drawn
+    )
     slack = 1e-10 * (1.0 + np.abs(drawn[:, 1]))
     assert (drawn[:, 1] >= drawn[:, 0] - slack).all()
     assert drawn[:, 2] == pytest.approx(order * drawn[:, 1], rel=1e-9, abs=1e-9)

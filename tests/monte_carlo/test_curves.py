@@ -14,7 +14,8 @@ from hockeystick.errors import InvalidInputError
 from hockeystick.monte_carlo.confidence import betting_lower, betting_upper
 from hockeystick.monte_carlo.curves import counts_bound, lower_curve, upper_curve
 from hockeystick.monte_carlo.proposals import Proposal
-from hockeystick.monte_carlo.runs import CELL, CELL_LIMIT, Chunk, run_chunk, stream_generator, total
+from hockeystick.monte_carlo.runs import CELL, CELL_LIMIT, run_chunk, stream_generator
+from hockeystick.samples import Chunk
 from hockeystick.types import Side
 
 GRID = np.array([0.3, 0.5, 1.0, 2.0, 4.0])
@@ -108,7 +109,7 @@ def sampled(proposal: Proposal, side: Side, epsilon: float, *, size: int, chunks
 @pytest.mark.parametrize("epsilon", [0.0, 1.3, 2.0, 2.71, 3.4])
 def test_counts_are_looser_than_the_samples_by_the_width_of_a_cell(side: Side, epsilon: float) -> None:
     run, chunks = sampled(PROPOSAL, side, 2.0, size=20_000, chunks=3, share=0.02)
-    largest = PROPOSAL.largest(epsilon) * (1 + 1e-6)
+    largest = PROPOSAL.weight_bound(epsilon) * (1 + 1e-6)
     direct = run_of(PROPOSAL, (node(PROPOSAL, side, epsilon, share=0.02),), chunk_size=20_000)
     # The same samples read at this epsilon: nothing but the nodes differs, so the stream has to be forced.
     weights, losses = [], []
@@ -150,7 +151,7 @@ def test_every_sample_of_a_cell_is_covered(side: Side, misplaced: bool) -> None:
     rng = np.random.default_rng(3)
     error = 1e-3
     run = run_of(PROPOSAL, (node(PROPOSAL, side, 1.0),))
-    theta = run.nodes[0].theta * run.nodes[0].largest
+    theta = run.nodes[0].theta * run.nodes[0].weight_bound
     for _ in range(300):
         cell = int(rng.integers(-9 * CELL, -6 * CELL)), int(rng.integers(CELL, 3 * CELL))
         place = (
@@ -199,7 +200,7 @@ def test_a_side_without_a_node_is_refused() -> None:
 def test_counts_cover_at_the_worst_moment() -> None:
     """At most the 1e-6 quantile of misses in 2,000 runs; the cells are watched after every chunk."""
     proposal = GaussianProposal(shift=0.5, centre=2.0)
-    delta, largest = exact_delta(0.5, 1.0), proposal.largest(1.0) * (1 + 1e-6)
+    delta, largest = exact_delta(0.5, 1.0), proposal.weight_bound(1.0) * (1 + 1e-6)
     misses = dict.fromkeys(Side, 0)
     for seed in range(2000):
         run = run_of(proposal, tuple(node(proposal, side, 0.9, share=0.2) for side in Side), chunk_size=60, seed=seed)
@@ -215,9 +216,9 @@ def test_counts_cover_at_the_worst_moment() -> None:
 def test_cells_in_the_wrong_order_would_show() -> None:
     """Swapping weight and loss, or an edge for the other, moves the bound to the wrong side."""
     run, chunks = sampled(PROPOSAL, Side.UPPER, 2.0, size=20_000, chunks=1, share=0.02)
-    samples, _, logs = total(chunks)
-    honest = betting_upper(samples, float(logs[0]), run.nodes[0].theta, 0.05)
-    largest = run.nodes[0].largest
+    samples, logs = sum(chunk.samples for chunk in chunks), sum(float(chunk.logs[0]) for chunk in chunks)
+    honest = betting_upper(samples, logs, run.nodes[0].theta, 0.05)
+    largest = run.nodes[0].weight_bound
     down = [replace(chunks[0], cells=chunks[0].cells - 1)]
     assert counts_bound(run, down, 2.0, Side.UPPER, largest, 0.05, loss_error=1e-9) < honest
     assert counts_bound(run, chunks, 2.0, Side.UPPER, largest, 0.05, loss_error=1e-9) > honest

@@ -10,7 +10,6 @@ from renewal_oracle import log_ratio, participations
 from scipy.stats import norm
 
 import hockeystick as hs
-from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError
 from hockeystick.monte_carlo.proposals import Proposal
 from hockeystick.monte_carlo.renewal.family import FAMILY, jensen_profile, known_upper, naive, recursion, refusal
@@ -244,11 +243,11 @@ def test_the_smallest_ratio_is_that_of_no_participation(min_sep: int, examples: 
     ratios = np.exp(computed(outputs, pair))
     assert ratios.min() == pytest.approx(smallest, rel=1e-12)
     end = -proposal.log_smallest
-    assert proposal.largest(end + 1e-6) == 0.0 < proposal.largest(end - 1e-3) < 1e-3
-    assert proposal.largest(0.5 * end) >= 1.0 - exp(0.5 * end) * smallest
+    assert proposal.weight_bound(end + 1e-6) == 0.0 < proposal.weight_bound(end - 1e-3) < 1e-3
+    assert proposal.weight_bound(0.5 * end) >= 1.0 - exp(0.5 * end) * smallest
     values = -np.expm1(np.minimum(0.5 * end - losses_of(proposal, 5000, seed=13), 0.0))
-    assert values.max() <= proposal.largest(0.5 * end)
-    assert naive(pair, Direction.REMOVE).largest(3.0) == 1.0
+    assert values.max() <= proposal.weight_bound(0.5 * end)
+    assert naive(pair, Direction.REMOVE).weight_bound(3.0) == 1.0
 
 
 @pytest.mark.parametrize("warm", [False, True])
@@ -269,7 +268,7 @@ def test_the_deterministic_bound_is_above_delta(
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 0.25])
 def test_the_deterministic_bound_is_exact_for_one_step(epsilon: float) -> None:
     run = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.25, steps=1), noise_multiplier=0.7)
-    profile = known_upper(mixture(run.matrix, 1, 0.25, sigma=0.7), Direction.ADD, Deadline())
+    profile = known_upper(mixture(run.matrix, 1, 0.25, sigma=0.7), Direction.ADD)
     assert profile is not None
     lower = hs.bound(run, "direct", side=Side.LOWER).profiles[Direction.ADD](epsilon)
     upper = hs.bound(run, "direct").profiles[Direction.ADD](epsilon)
@@ -318,7 +317,7 @@ def test_the_family_refuses_what_it_cannot_sample() -> None:
     assert refusal(pair, Side.LOWER) is None
     tree = mixture(TreeMatrix(4, 6), 4)
     assert refusal(tree, Side.UPPER) == f"it needs a square strategy matrix, not one of {tree.matrix.rows} rows"
-    assert known_upper(pair, Direction.REMOVE, Deadline()) is None
+    assert known_upper(pair, Direction.REMOVE) is None
 
 
 def test_the_fingerprint_tells_pairs_apart() -> None:

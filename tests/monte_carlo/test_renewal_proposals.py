@@ -258,22 +258,22 @@ def test_no_value_is_above_the_largest_and_some_come_close(warm: bool, order: in
         proposal = order_proposal(pair, order, 2, 1.0)
         log_x, log_proposal = proposal.log_densities(outputs)
         value = np.exp(log_x - log_proposal) * -np.expm1(np.minimum(epsilon - log_x, 0.0))
-        assert 0.999 * proposal.largest(epsilon) < value.max() <= proposal.largest(epsilon)
+        assert 0.999 * proposal.weight_bound(epsilon) < value.max() <= proposal.weight_bound(epsilon)
         mixed = order_proposal(pair, order, 2, 0.4)
         log_x, log_proposal = mixed.log_densities(outputs)
         value = np.exp(log_x - log_proposal) * -np.expm1(np.minimum(epsilon - log_x, 0.0))
-        assert 0.02 * mixed.largest(epsilon) < value.max() <= mixed.largest(epsilon)
+        assert 0.02 * mixed.weight_bound(epsilon) < value.max() <= mixed.weight_bound(epsilon)
 
 
 def test_fewer_blocked_steps_give_a_larger_bound_that_still_holds() -> None:
     pair = pair_of(3, 1, 3, 0.4, True, 0.8, 11)
     outputs, _ = lattice(3, 8.0, 50)
     proposals = [order_proposal(pair, 2, separation, 1.0) for separation in (1, 2, 3)]
-    assert proposals[0].largest(1.0) > proposals[1].largest(1.0) > proposals[2].largest(1.0)
+    assert proposals[0].weight_bound(1.0) > proposals[1].weight_bound(1.0) > proposals[2].weight_bound(1.0)
     for proposal in proposals:
         log_x, log_proposal = proposal.log_densities(outputs)
         value = np.exp(log_x - log_proposal) * -np.expm1(np.minimum(1.0 - log_x, 0.0))
-        assert value.max() <= proposal.largest(1.0)
+        assert value.max() <= proposal.weight_bound(1.0)
 
 
 def _scores(proposal: Proposal, deltas: dict[float, float], samples: int, seed: int) -> list[float]:
@@ -283,7 +283,7 @@ def _scores(proposal: Proposal, deltas: dict[float, float], samples: int, seed: 
     found = []
     for epsilon, delta in deltas.items():
         value = np.exp(log_weights) * -np.expm1(np.minimum(epsilon - losses, 0.0))
-        assert value.max() <= proposal.largest(epsilon) * (1.0 + 1e-9)
+        assert value.max() <= proposal.weight_bound(epsilon) * (1.0 + 1e-9)
         found.append((value.mean() - delta) / (value.std() / sqrt(samples)))
     return found
 
@@ -368,11 +368,11 @@ def test_the_mean_proposal_is_unbiased_and_bounded(warm: bool) -> None:
         proposal = build(pair, Direction.ADD, MeanProposal.name, {"beta": beta})
         log_weight = beta * outputs @ mean + 0.5 * beta**2 * mean @ mean
         value = np.exp(log_weight) * -np.expm1(np.minimum(epsilon + log_x, 0.0))
-        assert value.max() <= proposal.largest(epsilon)
+        assert value.max() <= proposal.weight_bound(epsilon)
         # Jensen's inequality is all that is between M and the largest value.
         energy = weights @ ((vectors @ pair.matrix.materialize().T / pair.noise_multiplier) ** 2).sum(axis=1)
         jensen = np.exp(log_weight) * -np.expm1(np.minimum(epsilon + outputs @ mean - 0.5 * energy, 0.0))
-        assert proposal.largest(epsilon) == pytest.approx(jensen.max(), rel=1e-3)
+        assert proposal.weight_bound(epsilon) == pytest.approx(jensen.max(), rel=1e-3)
         drawn = np.exp(-0.5 * ((outputs + beta * mean) ** 2).sum(axis=1)) / (2 * np.pi)
         cell = density[0] / (np.exp(-0.5 * (outputs[0] ** 2).sum()) / (2 * np.pi))
         delta = float((density * -np.expm1(np.minimum(epsilon + log_x, 0.0))).sum())
@@ -395,7 +395,7 @@ def test_proposals_can_be_built_again_and_draw_the_same() -> None:
         proposals = propose(pair, direction, epsilon)
         assert proposals
         for proposal in proposals:
-            assert 0.0 < proposal.largest(epsilon) < 1.0
+            assert 0.0 < proposal.weight_bound(epsilon) < 1.0
             assert proposal.loss_error < 1e-7
             assert proposal.cost > 0.0
             again = build(pair, direction, proposal.name, proposal.parameters)
@@ -429,7 +429,7 @@ def test_a_rare_event_is_found() -> None:
     proposal = propose(pair, Direction.REMOVE, epsilon)[0]
     (score,) = _scores(proposal, {epsilon: delta}, 20_000, 31)
     assert abs(score) < SCORE
-    assert proposal.largest(epsilon) / delta < 100.0
+    assert proposal.weight_bound(epsilon) / delta < 100.0
 
 
 def test_pairs_that_the_proofs_do_not_cover_have_no_proposals() -> None:

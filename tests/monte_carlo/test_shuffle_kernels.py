@@ -26,7 +26,7 @@ def interval(proposal: Proposal, epsilon: float, samples: int, seed: int = 1) ->
     log_weights, losses = np.empty(samples), np.empty(samples)
     proposal.draw(np.random.Generator(np.random.SFC64(seed)), log_weights, losses)
     values = np.exp(log_weights) * np.maximum(-np.expm1(epsilon - losses), 0.0)
-    largest = proposal.largest(epsilon)
+    largest = proposal.weight_bound(epsilon)
     spread = sqrt(2.0 * values.var(ddof=1) * log(4.0 / FAILURE) / samples)
     width = spread + 7.0 * largest * log(4.0 / FAILURE) / (3.0 * (samples - 1))
     return float(values.mean()), width, float(values.max()) / largest
@@ -88,7 +88,7 @@ def test_one_epoch_reaches_small_deltas(sigma: float, bins: int, epsilon: float)
     assert 1e-8 < below < 2e-6
     assert below - 6.0 * error <= values.mean() <= 1.3 * below + 6.0 * error
     assert error < 0.1 * below
-    assert values.max() <= tilted.largest(epsilon) * (1.0 + 1e-9)
+    assert values.max() <= tilted.weight_bound(epsilon) * (1.0 + 1e-9)
 
 
 def test_many_epochs_are_tilted_one_at_a_time() -> None:
@@ -130,7 +130,7 @@ def test_proposals_are_built_again_from_their_parameters(direction: Direction) -
             copy.draw(np.random.Generator(np.random.SFC64(3)), drawn[0], drawn[1])
         assert np.array_equal(results[0], results[1])
         assert np.array_equal(results[0], results[2])
-        assert 0.0 < proposal.largest(2.0) < np.inf
+        assert 0.0 < proposal.weight_bound(2.0) < np.inf
 
 
 @pytest.mark.parametrize(

@@ -339,4 +339,4 @@ def test_same_seed_same_samples_and_large_sizes() -> None:
         proposal.draw(np.random.Generator(np.random.SFC64(9)), one[0], one[1])
     assert np.array_equal(drawn[0], drawn[1])
     assert np.isfinite(drawn).all()
-    assert proposal.largest(3.0) == 1.0
+    assert proposal.weight_bound(3.0) == 1.0

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from hockeystick import BMinSep, Certificate, Interval, Mechanism, MonteCarlo, certify
-from hockeystick.certification.schedule import verify
+from hockeystick.certification.verification import verify
 from hockeystick.errors import VerificationError
 from hockeystick.evidence import EvidenceStore
 from hockeystick.monte_carlo.claim import MonteCarloClaim
-from hockeystick.monte_carlo.runs import Run
+from hockeystick.samples import Run
 from hockeystick.types import Direction, Side
 
 MECHANISM = Mechanism(sampler=BMinSep(min_sep=3, sampling_prob=0.1, steps=12), noise_multiplier=0.8)
@@ -81,6 +81,22 @@ def test_other_evidence_does_not_do(stored: tuple[Certificate, Path], tmp_path: 
         verify(certificate, evidence=store)
 
 
+def test_one_possible_chunk_of_a_few_is_found_when_forged(stored: tuple[Certificate, Path], tmp_path: Path) -> None:
+    """With few chunks each moves the bounds, so all of them are drawn again."""
+    certificate, path = stored
+    (first, *_), forged = claim_of(certificate).runs, tmp_path / "forged.db"
+    with EvidenceStore.open(path, read_only=True) as source, EvidenceStore.open(forged) as store:
+        for one in claim_of(certificate).runs:
+            for chunk in source.chunks(one.run):
+                if one is first and chunk.stream == 0:
+                    chunk.sums[:] = 0.0
+                    chunk.logs[:] = 0.0
+                store.add(one.run, chunk)
+        for _ in range(5):
+            with pytest.raises(VerificationError, match=r"stored chunk 0 .* not what its seed gives"):
+                verify(certificate, evidence=store)
+
+
 def test_evidence_that_its_seed_does_not_give_is_refused(stored: tuple[Certificate, Path], tmp_path: Path) -> None:
     """A forger puts the chunks of a luckier run under the run's key: drawing some again shows it."""
     certificate, path = stored
@@ -97,9 +113,22 @@ def test_evidence_that_its_seed_does_not_give_is_refused(stored: tuple[Certifica
 
 
 FORGERIES: dict[str, tuple[Callable[[Certificate], Certificate], str]] = {
-    "largest understated": (
-        lambda c: with_nodes(c, Side.UPPER, largest=0.5),
-        "'largest' field",
+    "weight bound understated": (
+        lambda c: with_nodes(c, Side.UPPER, weight_bound=0.5),
+        "'weight_bound' field",
+    ),
+    "weight bound overstated": (lambda c: with_nodes(c, Side.UPPER, weight_bound=2.0, theta=0.5), "room for rounding"),
+    "bets a little moved": (lambda c: with_nodes(c, Side.UPPER, theta=1.0 - 1e-6), "not one that is proposed"),
+    "another size of chunks": (
+        lambda c: with_run(c, lambda run: run.model_copy(update={"chunk_size": run.chunk_size + 1})),
+        "'chunk_size' field",
+    ),
+    "a parameter a little moved": (
+        lambda c: with_run(
+            c,
+            lambda run: run.model_copy(update={"parameters": run.parameters | {"rate": run.parameters["rate"] + 1e-9}}),
+        ),
+        "three digits",
     ),
     "bets above what is proved": (lambda c: with_nodes(c, Side.UPPER, theta=1e6), "'theta' field"),
     "failure probabilities raised": (

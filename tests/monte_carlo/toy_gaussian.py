@@ -7,7 +7,8 @@ from typing import ClassVar
 import numpy as np
 
 from hockeystick.monte_carlo.proposals import Array, Proposal
-from hockeystick.monte_carlo.runs import MARGIN, Node, Run
+from hockeystick.monte_carlo.runs import MARGIN
+from hockeystick.samples import Node, Run
 from hockeystick.types import Direction, Side
 
 
@@ -33,7 +34,7 @@ class GaussianProposal(Proposal):
     def loss_error(self) -> float:
         return self.error
 
-    def largest(self, epsilon: float) -> float:
+    def weight_bound(self, epsilon: float) -> float:
         """``w = c e^(-k l)``, and ``e^(-k l) (1 - e^(epsilon - l))`` is largest at ``l = epsilon + log((k + 1)/k)``."""
         k = (self.centre - self.shift) / self.shift
         constant = exp((self.centre**2 - self.shift**2 - k * self.shift**2) / 2)
@@ -56,8 +57,8 @@ def exact_delta(shift: float, epsilon: float) -> float:
 
 def node(proposal: Proposal, side: Side, epsilon: float, share: float = 0.3, failure: float = 0.05) -> Node:
     """A node that bets ``share`` of 1 / M."""
-    largest = proposal.largest(epsilon) * (1 + MARGIN)
-    return Node(side=side, epsilon=epsilon, theta=share / largest, largest=largest, failure=failure)
+    largest = proposal.weight_bound(epsilon) * (1 + MARGIN)
+    return Node(side=side, epsilon=epsilon, theta=share / largest, weight_bound=largest, failure=failure)
 
 
 def run_of(proposal: Proposal, nodes: tuple[Node, ...], chunk_size: int = 1000, seed: int = 1) -> Run:

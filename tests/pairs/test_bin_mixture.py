@@ -1,5 +1,7 @@
 """The pair of balls-in-bins with correlated noise: what it is made of, and what it refuses to be made of."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.pairs.bin_mixture import MAX_BINS, BinMixture
 from hockeystick.pairs.known_batches import KnownBatches
 from hockeystick.pairs.registry import dominating_pair
+from hockeystick.strategies.matrix.dense import DenseMatrix
 
 
 def test_means_are_sums_of_the_columns_of_a_bin() -> None:
@@ -22,6 +25,22 @@ def test_means_are_sums_of_the_columns_of_a_bin() -> None:
     assert np.allclose(pair.gram, means.T @ means, rtol=1e-13)
     assert pair.epochs == 3
     assert pair.full_sensitivity == pytest.approx(np.linalg.norm(means, axis=0).max(), rel=1e-13)
+
+
+def test_entries_are_within_the_stated_rounding_of_exact_fractions() -> None:
+    """The error that is stated is needed: some entry is off by a rounding or more."""
+    entries = np.tril(np.random.default_rng(3).random((12, 12))) + np.eye(12)
+    pair = BinMixture(noise_multiplier=1.0, matrix=DenseMatrix(entries), bins=4)
+    exact = [[sum(Fraction(one) for one in row[i::4]) for i in range(4)] for row in entries.tolist()]
+    worst = Fraction(0)
+    for i in range(4):
+        for row in range(12):
+            if exact[row][i]:
+                worst = max(worst, abs(Fraction(float(pair.means()[row, i])) / exact[row][i] - 1))
+        for j in range(4):
+            product = sum(exact[row][i] * exact[row][j] for row in range(12))
+            worst = max(worst, abs(Fraction(float(pair.gram[i, j])) / product - 1))
+    assert 0 < worst <= pair.rounding == pair.sensitivity_error
 
 
 def test_known_batches_have_the_norm_of_the_worst_bin() -> None:

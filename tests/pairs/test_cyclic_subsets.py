@@ -5,7 +5,6 @@ import pytest
 
 import hockeystick as hs
 from hockeystick.mechanism import Mechanism
-from hockeystick.pairs.cyclic_subsets import CyclicSubsets
 from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.pairs.subset_mixture import SubsetMixture
@@ -20,15 +19,16 @@ def run(strategy: Strategy, groups: int, steps: int, sampling_prob: float = 0.3)
     return Mechanism(strategy=strategy, sampler=sampler, noise_multiplier=2.0)
 
 
-@pytest.mark.parametrize(("groups", "steps", "turns"), [(3, 9, 3), (3, 10, 4), (8, 5, 1), (1, 7, 7)])
-def test_without_correlation_the_first_group_is_counted(groups: int, steps: int, turns: int) -> None:
+@pytest.mark.parametrize(("groups", "steps", "opportunities"), [(3, 9, 3), (3, 10, 4), (8, 5, 1), (1, 7, 7)])
+def test_without_correlation_the_first_group_is_counted(groups: int, steps: int, opportunities: int) -> None:
     pair = dominating_pair(run(hs.Identity(), groups, steps))
-    assert pair == IndependentSteps(noise_multiplier=2.0, sampling_prob=0.3, steps=turns)
+    assert pair == IndependentSteps(noise_multiplier=2.0, sampling_prob=0.3, steps=opportunities)
 
 
 def test_one_group_is_poisson_sampling() -> None:
     pair = dominating_pair(run(hs.BandedSquareRoot(bands=3), 1, 8))
     assert isinstance(pair, SubsetMixture)
+    assert pair.groups == 1
     assert (pair.sampling_prob, pair.noise_multiplier, pair.matrix.steps, pair.slack) == (0.3, 2.0, 8, 0.0)
 
 
@@ -38,12 +38,12 @@ def test_one_group_is_poisson_sampling() -> None:
 )
 def test_sensitivity_is_that_of_the_worst_group(strategy: Strategy, groups: int, steps: int) -> None:
     pair = dominating_pair(run(strategy, groups, steps))
-    assert isinstance(pair, CyclicSubsets)
+    assert isinstance(pair, SubsetMixture)
     dense = pair.matrix.materialize()
     of_groups = [float(np.linalg.norm(dense[:, group::groups].sum(axis=1))) for group in range(min(groups, steps))]
     assert pair.full_sensitivity == pytest.approx(max(of_groups), rel=1e-12)
-    assert pair.turns == len(of_groups)
-    for group in range(pair.turns):
+    assert pair.groups_in_play == len(of_groups)
+    for group in range(pair.groups_in_play):
         assert pair.group_steps(group).tolist() == [t for t in range(steps) if t % groups == group]
     assert not pair.batches_are_public
 
@@ -51,7 +51,7 @@ def test_sensitivity_is_that_of_the_worst_group(strategy: Strategy, groups: int,
 def test_sensitivity_with_more_groups_than_are_worked_on_at_a_time() -> None:
     groups, steps = BLOCK + 5, 2 * BLOCK + 30
     entries = np.tril(np.random.default_rng(2).random((steps, steps))) + np.eye(steps)
-    pair = CyclicSubsets(noise_multiplier=1.0, matrix=DenseMatrix(entries), groups=groups, sampling_prob=0.1)
+    pair = SubsetMixture(noise_multiplier=1.0, matrix=DenseMatrix(entries), groups=groups, sampling_prob=0.1)
     worst = max(float(np.linalg.norm(entries[:, group::groups].sum(axis=1))) for group in range(groups))
     assert pair.full_sensitivity == pytest.approx(worst, rel=1e-12)
 

@@ -4,7 +4,7 @@ import pytest
 
 from hockeystick import BandedSquareRoot, BMinSep, Kind, Mechanism, MultiAttribution, Question, Settings, Side, certify
 from hockeystick.accountants.registry import ACCOUNTANTS
-from hockeystick.certification.schedule import verify
+from hockeystick.certification.verification import verify
 from hockeystick.errors import UnsupportedError, VerificationError
 from hockeystick.pairs.known_batches import RevealedBatches
 from hockeystick.pairs.registry import dominating_pair

@@ -1,5 +1,6 @@
 """The pair of b-min-sep subsampling: what it is made of, and what it refuses to be made of."""
 
+from fractions import Fraction
 from itertools import product
 from math import exp, expm1, log1p
 
@@ -82,6 +83,22 @@ def test_full_sensitivity_covers_a_matrix_without_structure() -> None:
     entries = np.tril(np.random.default_rng(1).uniform(0.0, 1.0, (8, 8))) + np.eye(8)
     worst = max(float(np.linalg.norm(entries @ np.array(v, dtype=float))) for v in separated(8, 3))
     assert worst <= pair_of(DenseMatrix(entries), 3).full_sensitivity <= 1.5 * worst
+
+
+@pytest.mark.parametrize("toeplitz", [False, True])
+def test_overlaps_are_at_least_their_exact_value(toeplitz: bool) -> None:
+    """Over all sets of later steps, in exact fractions; sums of rounded products would end below for some column."""
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        column = rng.random(8) + 0.1
+        lower = np.tril(rng.random((8, 8))) + np.eye(8)
+        matrix = ToeplitzMatrix(column, 8) if toeplitz else DenseMatrix(lower)
+        exact = [[Fraction(one) for one in row] for row in matrix.materialize().T.tolist()]
+        for i, found in enumerate(pair_of(matrix, 2).overlaps.tolist()):
+            products = [sum(a * b for a, b in zip(exact[i], exact[j], strict=True)) for j in range(8)]
+            sets = (np.flatnonzero(chosen).tolist() for chosen in separated(8, 2) if not any(chosen[: i + 2]))
+            best = max(sum((products[j] for j in steps), Fraction(0)) for steps in sets)
+            assert best <= Fraction(found) <= best * (1 + Fraction(1, 10**12))
 
 
 def test_columns_are_packed_below_the_diagonal() -> None:

@@ -1,5 +1,8 @@
 """The pair of Poisson sampling with correlated noise: what it is made of."""
 
+from fractions import Fraction
+from math import comb
+
 import numpy as np
 import pytest
 
@@ -44,6 +47,16 @@ def test_truncation_costs_what_it_costs_without_correlation() -> None:
     assert from_poisson(cut).slack == independent_steps.from_poisson(cut).slack > 1e-3
     whole = run(hs.BandedSquareRoot(bands=4), num_examples=100, truncated_batch_size=100)
     assert from_poisson(whole).slack == 0.0
+
+
+def test_truncation_costs_the_tail_of_every_step() -> None:
+    """The binomial tail in exact fractions, once for each of the 12 steps."""
+    rate = Fraction(1, 4)
+    for cap in (35, 60, 99):
+        tail = (comb(100, size) * rate**size * (1 - rate) ** (100 - size) for size in range(cap + 1, 101))
+        exact = 12 * sum(tail, Fraction(0))
+        slack = Fraction(from_poisson(run(hs.Identity(), num_examples=100, truncated_batch_size=cap)).slack)
+        assert exact <= slack <= exact * (1 + Fraction(1, 10**5))
 
 
 def test_without_subsampling_the_batches_are_public() -> None:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
-from math import inf
+from math import comb, inf
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,6 +19,7 @@ from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError
 from hockeystick.monte_carlo import pilots as pilot
 from hockeystick.reproduction.papers import Output, _figures, _folders, available
+from hockeystick.samplers.attribution import Attribution
 
 PAPER = "dong-ganesh-2026"
 PACKAGE = "hockeystick_papers_dong_ganesh_2026"
@@ -233,6 +234,83 @@ def test_printed_numbers_of_section_7_are_judged(figures: Any) -> None:
     assert by_name["part of the gap to Poisson that is closed"]
     assert not by_name["samples of a verification / 7.5e9"]
     assert "sigma of DP-SGD with Poisson sampling" in by_name
+
+
+def test_untruncated_noise_depends_on_the_norms_of_the_columns(figures: Any) -> None:
+    """Norm 1: DP-SGD with 28 to 29 turns. The assumed C: that of 29 turns times the norm of its column."""
+    production = module("production")
+
+    def calibrate(mechanism: hs.Mechanism, **target: float) -> hs.Mechanism:
+        """At the noise of full calibrations, certified here again."""
+        steps = mechanism.sampler.steps
+        found = mechanism.with_noise({28: 0.57290, 29: 0.57476, 7200: 0.73236}[steps])
+        assert hs.certify(found, epsilon=target["epsilon"], method="direct").bounds.upper <= target["delta"]
+        return found
+
+    one, assumed = production.cyclic_checks(calibrate)
+    assert one.holds
+    assert one.ours == 0.57476
+    assert not assumed.holds
+    assert "refuted" in assumed.verdict
+    norm = np.sqrt(1.0 + 0.5**2 + 0.375**2 + 0.3125**2 + 0.2734375**2 + 0.24609375**2)
+    assert assumed.ours == pytest.approx(one.ours * norm, rel=2e-4)
+    low, high = production.noise_needed(hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.03112847, steps=28)), calibrate)
+    assert 0.5715 < low < high < 0.573
+
+
+# --- section 6 --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "prob", "examples", "columns"),
+    [(1.0, 0.1, 1, (1.0, 1.0)), (1.0, 0.1, 2, (1.0, 1.0)), (0.5, 0.9, 2, (0.001, 1.0)), (0.2, 0.3, 3, (0.7, 1.2))],
+)
+def test_delta_of_the_pair_is_that_of_a_grid_in_two_dimensions(
+    figures: Any, epsilon: float, prob: float, examples: int, columns: tuple[float, float]
+) -> None:
+    """``E_Q (X - e^epsilon)_+`` summed over a grid of both outputs, with X from its definition."""
+    axis = np.linspace(-9.0, 13.0, 2201)
+    first, second = np.meshgrid(axis, axis, indexing="ij")
+    ratio = np.full(first.shape, (1 - prob) ** (2 * examples))
+    for count in range(1, examples + 1):
+        weight = comb(examples, count) * prob**count * (1 - prob) ** (examples - count)
+        for column, output, chance in ((columns[0], first, 1.0), (columns[1], second, (1 - prob) ** examples)):
+            ratio += weight * chance * np.exp(count * column * output - (count * column) ** 2 / 2)
+    density = np.exp(-(first**2 + second**2) / 2) / (2 * np.pi)
+    expected = float((np.maximum(ratio - np.exp(epsilon), 0.0) * density).sum()) * (axis[1] - axis[0]) ** 2
+    found = module("attribution").pair_delta(epsilon, prob, examples, columns)
+    assert found == pytest.approx(expected, rel=2e-3)
+
+
+def test_absent_neighbours_reveal_the_sampled_example(figures: Any) -> None:
+    """The sampler's own batches: the counts behind the event, within five standard deviations (about 1e-6)."""
+    attribution = module("attribution")
+    users = attribution.NEIGHBOURS
+    examples = np.concatenate([np.zeros(users + 1, dtype=np.int64), np.arange(1, users + 1)])
+    owners = np.concatenate([np.arange(users + 1), np.arange(1, users + 1)])
+    graph = Attribution.from_pairs(owners, examples)
+    sampler = hs.MultiAttribution(
+        min_sep=2, sampling_prob=attribution.RATE, steps=2, examples_per_user=2, users_per_example=users + 1
+    )
+    rng = np.random.default_rng(20261122)
+    seen: dict[bool, list[int]] = {True: [], False: []}
+    for _ in range(400):
+        first, second = sampler.batches(users + 1, rng, attribution=graph)
+        seen[0 in first].append(np.count_nonzero(second))  # example 0 is the shared one
+    assert max(seen[True]) == 0
+    chance = attribution.RATE * (1 - attribution.RATE)
+    spread = np.sqrt(users * chance * (1 - chance) / len(seen[False]))
+    assert abs(np.mean(seen[False]) - users * chance) < 5 * spread
+    assert min(seen[False]) > attribution.FAR
+
+
+def test_theorem_6_1_is_refuted_twice(figures: Any) -> None:
+    shared, fewer = module("attribution").attribution_checks()
+    assert not shared.holds
+    assert not fewer.holds
+    assert "refuted" in shared.verdict
+    assert module("attribution").shared_delta() > 2.0 * shared.printed
+    assert fewer.ours > 2.9 * fewer.printed
 
 
 def test_verification_samples_are_the_fewest_for_the_total(figures: Any) -> None:

@@ -1,6 +1,7 @@
 """Reproductions of papers: the verdicts, the tables of printed numbers and the files of a figure."""
 
 import csv
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -117,13 +118,33 @@ def test_statements_about_k_participations_come_out(tmp_path: Path) -> None:
     assert all(check.holds for check in below_poisson)
 
 
-def test_printed_decomposition_fails_in_the_add_direction_only(tmp_path: Path) -> None:
+def test_printed_decomposition_is_about_the_worse_direction(tmp_path: Path) -> None:
     module = figures(FELDMAN)["numbers"].__globals__
-    as_printed, corrected = module["one_step_checks"](Output(tmp_path, Deadline()))
-    assert as_printed.printed == pytest.approx(0.000719, rel=1e-2)  # docs/theory: the formula at t=1, rate 1/2, eps=1
-    assert as_printed.ours == pytest.approx(0.126936737506, rel=1e-9)  # Phi(-1/2) - e Phi(-3/2)
-    assert "refuted" in as_printed.verdict
+    worse, add_alone, corrected = module["one_step_checks"](Output(tmp_path, Deadline()))
+    truth = 0.126936737506  # Phi(-1/2) - e Phi(-3/2)
+    assert worse.holds
+    assert truth <= worse.ours == pytest.approx(truth, rel=1e-4)
+    assert add_alone.printed == pytest.approx(0.000719, rel=1e-2)  # docs/theory: the formula at t=1, rate 1/2, eps=1
+    assert add_alone.ours == pytest.approx(truth, rel=1e-9)
+    assert "refuted" in add_alone.verdict
     assert corrected.holds
+
+
+def test_printed_decomposition_is_false_for_randomised_response(tmp_path: Path) -> None:
+    """By hand: all four outputs, X = 10 with probability 1/11; the add direction is the worse one."""
+    module = figures(FELDMAN)["numbers"].__globals__
+    (remove, add), (printed_remove, printed_add) = module["randomised_response"](10, 2, Fraction(1, 2), 6)
+    assert remove == Fraction(1, 121) * (10 - 6)
+    assert add == Fraction(100, 121) * (1 - Fraction(6, 10))
+    assert printed_remove == Fraction(1, 121) * (Fraction(11, 2) ** 2 - Fraction(19, 4)) / Fraction(3, 4)
+    assert printed_add == 0  # 4.75 (1/2 + 1/20)^2 > 1
+    assert add > printed_remove
+    at_small_rate = module["randomised_response"](10, 2, Fraction(1, 1000), 6)[1]
+    assert remove < max(at_small_rate) < Fraction(34, 1000)
+    refuted, gaussian = module["worse_direction_checks"](Output(tmp_path, Deadline()))
+    assert "refuted" in refuted.verdict
+    assert gaussian.holds
+    assert gaussian.ours < 0.999
 
 
 # --- figures ----------------------------------------------------------------------------------------------------------

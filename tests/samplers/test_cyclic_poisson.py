@@ -62,7 +62,7 @@ def test_only_a_partition_without_indices_covers_added_and_removed_examples() ->
     assert independent.holds_for == (Adjacency.ZERO_OUT, Adjacency.ADD_REMOVE)
     assert "index" in by_index.requirement
     assert "uniformly at random" in independent.requirement
-    assert "the lower bound is about adversaries who know them" in independent.requirement
+    assert "keep the groups secret" in independent.requirement
     assert "lower bound" not in by_index.requirement
 
 

@@ -195,4 +195,5 @@ def test_import_is_light() -> None:
 )
 def test_rates_are_exact_where_the_batch_size_does_not_divide_the_data(options: SchemeOptions, rate: float) -> None:
     """1000 / 30 is no whole number: a rate of 1 / 33 or of 1 / 34 would be that of another run."""
-    assert options.sampler(Data(num_examples=1000, batch_size=30, steps=50)).sampling_prob == rate
+    sampler: Any = options.sampler(Data(num_examples=1000, batch_size=30, steps=50))
+    assert sampler.sampling_prob == rate

@@ -171,7 +171,7 @@ def test_buffered_operators_agree_with_the_dense_matrix(scales: list[float], dec
 
 
 def test_optimised_buffers_interlace_and_the_column_decreases() -> None:
-    matrix = BufferedToeplitz(buffers=4).build(500)
+    matrix: Any = BufferedToeplitz(buffers=4).build(500)
     decays = np.stack([matrix.decays, matrix.inverse_buffers[1]], axis=1).ravel()
     assert decays[0] < 1.0
     assert decays[-1] > 0.0
@@ -205,8 +205,8 @@ def test_optimised_matrices_are_valid_and_scaled(strategy: BufferedToeplitz | De
 def test_two_steps_by_hand() -> None:
     """``min (3 - 2 x) / (1 - x^2)`` has ``x^2 - 3 x + 1 = 0``."""
     x = (3.0 - np.sqrt(5.0)) / 2.0
-    assert np.allclose(Dense().build(2).entries, [[np.sqrt(1.0 - x * x), 0.0], [x, 1.0]], atol=1e-9)
-    assert np.array_equal(Dense().build(1).entries, [[1.0]])
+    assert np.allclose(Dense().build(2).materialize(), [[np.sqrt(1.0 - x * x), 0.0], [x, 1.0]], atol=1e-9)
+    assert np.array_equal(Dense().build(1).materialize(), [[1.0]])
 
 
 def test_the_dense_matrix_is_optimal() -> None:

@@ -1,7 +1,9 @@
 """Poisson and cyclic Poisson sampling of columns that do not overlap: a composition of subsampled Gaussians."""
 
 from collections.abc import Sequence
+from fractions import Fraction
 from math import exp
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +15,8 @@ from hockeystick import Direction, Resolution, Side
 from hockeystick.accountants import direct, gaussian
 from hockeystick.bounds import Bound
 from hockeystick.errors import UnsupportedError
+from hockeystick.laws.law import Law
 from hockeystick.pairs.base import DominatingPair
-from hockeystick.pairs.cyclic_subsets import CyclicSubsets
 from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.settings import Settings
@@ -45,8 +47,8 @@ def diagonal(values: Sequence[float]) -> BandedMatrix:
     return BandedMatrix(np.array(values)[:, None])
 
 
-def cyclic(matrix: BandedMatrix | ToeplitzMatrix | TreeMatrix, groups: int, q: float, sigma: float) -> CyclicSubsets:
-    return CyclicSubsets(noise_multiplier=sigma, matrix=matrix, groups=groups, sampling_prob=q)
+def cyclic(matrix: BandedMatrix | ToeplitzMatrix | TreeMatrix, groups: int, q: float, sigma: float) -> SubsetMixture:
+    return SubsetMixture(noise_multiplier=sigma, matrix=matrix, groups=groups, sampling_prob=q)
 
 
 # Special cases that are known ----------------------------------------------------------------------------------------
@@ -70,10 +72,10 @@ def test_a_toeplitz_matrix_is_dp_sgd_with_fewer_steps_if_the_groups_divide_the_r
     assert_equal_bounds(cyclic(matrix, groups, 0.2, 1.1), expected)
 
 
-def test_a_last_turn_that_is_cut_is_cheaper_than_a_whole_one() -> None:
+def test_a_last_opportunity_that_is_cut_is_cheaper_than_a_whole_one() -> None:
     matrix = ToeplitzMatrix(np.full(3, 1.0 / np.sqrt(3.0)), 13)  # columns 0, 3, ..., 12 of which the last has one row
     cut = cyclic(matrix, 3, 0.2, 1.1)
-    four, five = (IndependentSteps(noise_multiplier=1.1, sampling_prob=0.2, steps=turns) for turns in (4, 5))
+    four, five = (IndependentSteps(noise_multiplier=1.1, sampling_prob=0.2, steps=count) for count in (4, 5))
     assert bound(four, Side.UPPER).delta(0.5) < bound(cut, Side.LOWER).delta(0.5)
     assert bound(cut, Side.UPPER).delta(0.5) < bound(five, Side.LOWER).delta(0.5)
     assert worst_groups(norms_by_group(matrix, 3), Side.UPPER).shape == (1, 5)
@@ -123,7 +125,7 @@ def composed(norms: Sequence[float], q: float, epsilon: float, direction: Direct
 
 
 def test_the_worst_of_two_groups_that_neither_dominates() -> None:
-    """Columns 0 and 2 have norms 1.2 and 1.1, column 1 has 1.5: one turn counts more at large epsilon, two at small."""
+    """Columns 0 and 2 have norms 1.2 and 1.1, column 1 has 1.5: one chance counts more at large epsilon."""
     sigma, q = 1.3, 0.3
     pair = cyclic(diagonal([1.2, 1.5, 1.1]), 2, q, sigma)
     above, below = bound(pair, Side.UPPER), bound(pair, Side.LOWER)
@@ -152,6 +154,29 @@ def test_a_banded_matrix_with_columns_of_its_own_against_the_integral() -> None:
             assert low <= truth * (1.0 + 1e-11) + 1e-14
             assert high >= truth * (1.0 - 1e-11)
             assert high - low <= 3e-3 * truth + 1e-12
+
+
+@pytest.mark.parametrize("side", Side)
+def test_norms_are_rounded_to_their_side_from_exact_squares(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The squared norms of columns of doubles are rational: no rounding may end on the wrong side of them."""
+    given: list[np.ndarray] = []
+    real = orthogonal_columns.group_laws
+
+    def seen(norms: np.ndarray, *rest: Any) -> list[Law]:
+        given.append(norms)
+        return real(norms, *rest)
+
+    monkeypatch.setattr(direct, "group_laws", seen)
+    rng = np.random.default_rng(41)
+    for _ in range(10):
+        band = rng.random((6, 3)) + 0.1
+        band[5, 1:] = band[4, 2] = 0.0
+        bound(cyclic(BandedMatrix(band), 3, 0.3, 2.0), side, Settings(resolution=Resolution(8, 1e-3)))
+        squares = [sum(Fraction(entry) ** 2 for entry in column) for column in band.tolist()]
+        for group, norms in enumerate(given.pop().tolist()):
+            for norm, square in zip(norms, sorted(squares[group::3], reverse=True), strict=True):
+                low, high = (square, Fraction(norm) ** 2) if side is Side.UPPER else (Fraction(norm) ** 2, square)
+                assert low <= high <= low * (1 + Fraction(1, 10**12))
 
 
 # Levels and groups ----------------------------------------------------------------------------------------------------

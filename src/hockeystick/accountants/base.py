@@ -4,8 +4,8 @@ An accountant's module ends with ``ACCOUNTANT = Accountant(...)``; its analyses 
 the pair to one profile for each direction. ``docs/how-to/add-an-accountant.md`` has a skeleton and a checklist.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from hockeystick.bounds import Bound, Profile
@@ -14,8 +14,12 @@ from hockeystick.pairs.base import DominatingPair
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Kind, Side
 
-Analysis = Callable[[Any, Side, Settings], Mapping[Direction, Profile]]
-"""From a pair of the registered type to its profiles on the asked side; may raise UnsupportedError."""
+Profiles = Mapping[Direction, Profile]
+"""One profile for each direction."""
+Analysis = Callable[[Any, Side, Settings], Profiles]
+"""From a pair of the registered type to its profiles on one side; may raise UnsupportedError."""
+JointAnalysis = Callable[[Any, Sequence[Side], Settings], tuple[Mapping[Side, Profiles], Any]]
+"""The profiles of several sides from the same samples, and the claim that they rest on."""
 
 
 def _no_refusal(pair: Any, side: Side) -> str | None:
@@ -36,16 +40,18 @@ class Accountant:
         sides: the sides it can bound.
         errs: which side it errs on and why, in a sentence.
         reference: paper and theorem, or the page of docs/theory with the proof.
-        analyses: the algorithm for each type of pair (a base class stands for all its subclasses).
+        analyses: the algorithm for each type of pair (a base class stands for all its subclasses), one side at a time.
+        joint_analyses: the same for algorithms that bound both sides by the same samples.
         refusal: why the proof does not cover a pair of a registered type on a side, or None.
-        cost: rough seconds for one side; certify runs the cheap ones first.
+        cost: rough seconds for one side on one core of the machine of ``benchmarks/``; plans are made with it, so it
+            must not depend on the clock.
         kind: deterministic or Monte Carlo.
         warm_up: compiles the kernels of its own, so that budgets need not pay for it.
         no_better_than: accountants that are at least as tight up to their discretisation wherever they give a
             value; certify then leaves this one out.
         assumes: what the run has to satisfy beyond what its mechanism says, in a sentence. Such an accountant is left
             out unless it is named, and certificates by it say the sentence.
-        plans_effort: whether the bound depends on ``Settings.effort``; certificates then say it.
+        plans_effort: whether the bound depends on ``Settings.effort``; certificates then state it.
     """
 
     name: str
@@ -53,7 +59,8 @@ class Accountant:
     sides: tuple[Side, ...]
     errs: str
     reference: str
-    analyses: Mapping[type, Analysis]
+    analyses: Mapping[type, Analysis] = field(default_factory=dict)
+    joint_analyses: Mapping[type, JointAnalysis] = field(default_factory=dict)
     refusal: Callable[[Any, Side], str | None] = _no_refusal
     cost: Callable[[Any], float] = lambda pair: 1e-3
     kind: Kind = Kind.DETERMINISTIC
@@ -64,38 +71,57 @@ class Accountant:
 
     def covers(self, pair_type: type[DominatingPair]) -> bool:
         """Whether there is an analysis for this type of pair."""
-        return any(ancestor in self.analyses for ancestor in pair_type.__mro__)
-
-    def analysis(self, pair: DominatingPair) -> Analysis | None:
-        """The registered analysis for this type of pair, or None."""
-        for ancestor in type(pair).__mro__:
-            if ancestor in self.analyses:
-                return self.analyses[ancestor]
-        return None
+        return any(ancestor in self.analyses or ancestor in self.joint_analyses for ancestor in pair_type.__mro__)
 
     def why_not(self, pair: DominatingPair, side: Side) -> str | None:
         """Why this accountant cannot bound the pair on this side, or None if it can."""
-        if self.analysis(pair) is None:
+        if not self.covers(type(pair)):
             return "it has no analysis of this combination of strategy and sampler"
         if side not in self.sides:
             return f"it gives no {side.value} bounds"
         return self.refusal(pair, side)
 
     def bound(self, pair: DominatingPair, side: Side, settings: Settings | None = None) -> Bound:
-        """The bound of this accountant on the pair's profile.
-
-        Raises: InvalidInputError for a side that there is not; UnsupportedError when the proof does not cover the
-            pair; BudgetExceededError when time runs out.
-        """
+        """The bound of this accountant on one side of the pair's profile; raises as :meth:`bounds` does."""
         if side not in tuple(Side):
             raise InvalidInputError(f"The 'side' argument must be one of {', '.join(Side)}. Got {side!r} instead.")
-        side = Side(side)  # a caller's word is equal to its Side, but not the same
-        reason = self.why_not(pair, side)
-        analyse = self.analysis(pair)
-        if reason is not None or analyse is None:
-            raise UnsupportedError(f"The method {self.name!r} does not apply here: {reason}.")
-        settings = settings or Settings()
+        side = Side(side)  # a caller's string is equal to its Side, but not the same object
+        return self.bounds(pair, (side,), settings or Settings())[side]
+
+    def bounds(self, pair: DominatingPair, sides: Sequence[Side], settings: Settings) -> dict[Side, Bound]:
+        """The bounds of this accountant on these sides of the pair's profile, with the claim that they rest on.
+
+        Raises: UnsupportedError when the proof does not cover the pair on one of the sides, or Monte Carlo is needed
+            and not allowed; BudgetExceededError when the deadline passes.
+        """
+        for side in sides:
+            reason = self.why_not(pair, side)
+            if reason is not None:
+                raise UnsupportedError(f"The method {self.name!r} does not apply here: {reason}.")
         if self.kind is Kind.MONTE_CARLO and settings.monte_carlo is None:
             raise UnsupportedError(f"The method {self.name!r} does not apply here: Monte Carlo has to be allowed.")
-        profiles = dict(analyse(pair, side, settings))
-        return Bound(self.name, side, self.kind, settings.confidence(self.kind), self.reference, profiles, pair.slack)
+        found, claim = self._analyse(pair, sides, settings)
+        confidence = settings.confidence(self.kind)
+        return {
+            side: Bound(
+                method=self.name,
+                side=side,
+                kind=self.kind,
+                confidence=confidence,
+                reference=self.reference,
+                profiles=dict(profiles),
+                slack=pair.slack,
+                claim=claim,
+            )
+            for side, profiles in found.items()
+        }
+
+    def _analyse(
+        self, pair: DominatingPair, sides: Sequence[Side], settings: Settings
+    ) -> tuple[Mapping[Side, Profiles], Any]:
+        for ancestor in type(pair).__mro__:
+            if ancestor in self.joint_analyses:
+                return self.joint_analyses[ancestor](pair, sides, settings)
+            if ancestor in self.analyses:
+                return {side: self.analyses[ancestor](pair, side, settings) for side in sides}, None
+        raise UnsupportedError(f"The method {self.name!r} has no analysis of a {type(pair).__name__}.")

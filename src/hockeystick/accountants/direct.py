@@ -1,10 +1,11 @@
 """Direct accounting by likelihood-ratio laws: two-sided and numerically near exact.
 
 Poisson sampling is ``power(T)`` of the thinned Gaussian law, random allocation ``average(t)`` of the Gaussian law,
-independent epochs a further ``power``. k-of-t allocation is bounded from above by splitting the steps at random into
-k blocks and visiting each block once (feldman-shenfeld-2025, Lemma 3.11, with blocks that differ by one step when k
-does not divide t), and from below by 1-of-t (more visits are worse, Lemma 4.2). Correlated noise whose columns do not
-overlap within the steps of one example is a composition again: see :mod:`hockeystick.windows.orthogonal_columns`.
+independent epochs a further ``power``, cyclic Poisson sampling with secret groups an ``average`` of such powers. k-of-t
+allocation is bounded from above by splitting the steps at random into k blocks and visiting each block once
+(feldman-shenfeld-2025, Lemma 3.11, with blocks that differ by one step when k does not divide t), and from below by
+1-of-t (more visits are worse, Lemma 4.2). Correlated noise whose columns do not overlap within the steps of one example
+is a composition again: see :mod:`hockeystick.windows.orthogonal_columns`.
 
 Upper laws are spreads of the true likelihood ratio and lower laws contractions, so both directions err on the asked
 side (docs/theory/laws.md). Cost: O(log(steps)) projections of O(nodes^2) each.
@@ -21,17 +22,17 @@ from hockeystick.bounds import Profile
 from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.law import Law, point_mass_at_one
 from hockeystick.laws.mixtures import any_mixture_law
-from hockeystick.laws.operations import average, compose, power, thin
+from hockeystick.laws.operations import average, compose, power, thin, weighted
 from hockeystick.laws.profile import law_delta
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.base import DominatingPair
-from hockeystick.pairs.cyclic_subsets import CyclicSubsets
 from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.pairs.mixture_steps import MixtureSteps
+from hockeystick.pairs.secret_groups import SecretGroups
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
-from hockeystick.windows.orthogonal_columns import orthogonal_profiles, why_columns_overlap
+from hockeystick.windows.orthogonal_columns import group_laws, norms_by_group
 
 
 def independent_steps_law(pair: IndependentSteps, side: Side, settings: Settings) -> Law:
@@ -43,7 +44,7 @@ def independent_steps_law(pair: IndependentSteps, side: Side, settings: Settings
 def averaged_steps_law(pair: AveragedSteps, side: Side, settings: Settings) -> Law:
     """The law of random allocation; for k-of-t a bound on the asked side, exact for k = 1."""
     resolution, tick = settings.resolution, settings.deadline.tick
-    step = gaussian_law(pair.noise_multiplier, 1.0, side, resolution)
+    step = gaussian_law(pair.visit_noise, 1.0, side, resolution)
     if side is Side.LOWER:
         epoch = average(step, pair.bins, resolution, tick=tick)
     else:
@@ -53,6 +54,19 @@ def averaged_steps_law(pair: AveragedSteps, side: Side, settings: Settings) -> L
             block = average(step, size + 1, resolution, tick=tick)
             epoch = compose(epoch, power(block, longer, resolution, tick=tick), resolution, tick=tick)
     return power(epoch, pair.epochs, resolution, tick=tick)
+
+
+def secret_groups_law(pair: SecretGroups, side: Side, settings: Settings) -> Law:
+    """The law of cyclic Poisson sampling with secret groups: the mean over the groups of their compositions."""
+    resolution, tick = settings.resolution, settings.deadline.tick
+    step = thin(gaussian_law(pair.noise_multiplier, 1.0, side, resolution), pair.sampling_prob)
+    opportunities, longer = divmod(pair.steps, pair.groups)
+    shorter = pair.groups - longer
+    rest = average(power(step, opportunities, resolution, tick=tick), shorter, resolution, tick=tick)
+    if not longer:
+        return rest
+    first = average(power(step, opportunities + 1, resolution, tick=tick), longer, resolution, tick=tick)
+    return weighted(first, longer, rest, shorter, resolution, tick=tick)
 
 
 def mixture_steps_law(pair: MixtureSteps, side: Side, settings: Settings) -> Law:
@@ -86,8 +100,35 @@ def _averaged(pair: AveragedSteps, side: Side, settings: Settings) -> Mapping[Di
     return law_profiles(averaged_steps_law(pair, side, settings))
 
 
+def _secret_groups(pair: SecretGroups, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    return law_profiles(secret_groups_law(pair, side, settings))
+
+
 def _mixtures(pair: MixtureSteps, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
     return law_profiles(mixture_steps_law(pair, side, settings))
+
+
+def _subsets(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    """The largest profile of any group; only where no column of a group overlaps another."""
+    error = pair.sensitivity_error if side is Side.UPPER else -pair.sensitivity_error
+    norms = norms_by_group(pair.matrix, pair.groups) * (1.0 + error)
+    laws = group_laws(norms, pair.sampling_prob, pair.noise_multiplier, side, settings.resolution, settings.deadline)
+
+    def largest(epsilon: float, direction: Direction) -> float:
+        return max(law_delta(law, epsilon, direction) for law in laws)
+
+    return {direction: partial(largest, direction=direction) for direction in Direction}
+
+
+def _refusal(pair: DominatingPair, side: Side) -> str | None:
+    if not isinstance(pair, SubsetMixture):
+        return None
+    if pair.matrix.bands > pair.groups:
+        return (
+            f"the columns of one example's steps overlap, as C has {pair.matrix.bands} bands for {pair.groups} "
+            f"group(s) of steps"
+        )
+    return pair.why_not_from_below if side is Side.LOWER else None
 
 
 def _cost(pair: DominatingPair) -> float:
@@ -108,9 +149,9 @@ ACCOUNTANT = Accountant(
         IndependentSteps: _independent,
         AveragedSteps: _averaged,
         MixtureSteps: _mixtures,
-        SubsetMixture: orthogonal_profiles,
-        CyclicSubsets: orthogonal_profiles,
+        SecretGroups: _secret_groups,
+        SubsetMixture: _subsets,
     },
-    refusal=why_columns_overlap,
+    refusal=_refusal,
     cost=_cost,
 )

@@ -1,24 +1,23 @@
 """Lower bounds by linear statistics of disjoint blocks of rows, for subsets of steps and any strategy matrix.
 
-Whoever keeps only ``<w, y>``, w a unit vector, sees a Gaussian whose mean is a sum over the steps in S of
+An adversary who keeps only ``<w, y>``, w a unit vector, sees a Gaussian whose mean is a sum over the steps in S of
 ``a_j = <w, C_j>``: under P a product mixture of Bernoulli steps, under Q ``N(0, sigma^2)``. Any w gives a lower bound;
-taken is ``w = C 1`` normalised, the direction in which P is shifted on average.
+we take ``w = C 1`` normalised, the direction in which P is shifted on average.
 
 The steps in which the example may take part are cut in windows of m. A row belongs to a window when all its entries
 are in the window's columns; rows that see two windows are dropped. The rows of a window have a statistic of their
 own, and as the windows share neither steps nor rows, the statistics are independent under P as under Q: their laws
 compose. With bands, m trades rows that are dropped against noise that is summed up.
 
-Under cyclic sampling any one group gives a lower bound; taken is the one with the largest sum of squared columns.
+Under cyclic sampling any one group gives a lower bound; we take the one with the largest sum of squared columns.
 
 Proof: docs/theory/subsets/reductions.md. Errs downward: the statistics are a post-processing, shifts are rounded down
 (by more than their own rounding), the laws are lower laws. Cost: O(non-zero entries) and one product mixture for
 each m on coarse grids, then a few fine ones.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -26,7 +25,6 @@ from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile
 from hockeystick.laws.law import Array
 from hockeystick.laws.profile import law_delta
-from hockeystick.pairs.cyclic_subsets import CyclicSubsets
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.settings import Settings
 from hockeystick.strategies.matrix.base import Indices
@@ -38,20 +36,10 @@ SHORTEST = 1e-100
 """Windows with shorter sums of columns are left out: squares near the end of the range of doubles lose digits."""
 
 
-def steps_in_play(pair: SubsetMixture | CyclicSubsets) -> Indices:
+def steps_in_play(pair: SubsetMixture) -> Indices:
     """The steps at which the example may take part: those of the group with the largest sum of squared columns."""
-    return STEPS[type(pair)](pair)
-
-
-def _strongest_group(pair: CyclicSubsets) -> Indices:
-    steps = np.arange(pair.matrix.steps)
-    return pair.group_steps(int(np.argmax(np.bincount(steps % pair.groups, weights=pair.matrix.column_norms**2))))
-
-
-STEPS: Mapping[type, Callable[[Any], Indices]] = {
-    SubsetMixture: lambda pair: np.arange(pair.matrix.steps),
-    CyclicSubsets: _strongest_group,
-}
+    group_of_step = np.arange(pair.matrix.steps) % pair.groups
+    return pair.group_steps(int(np.argmax(np.bincount(group_of_step, weights=pair.matrix.column_norms**2))))
 
 
 def statistic_shifts(entries: Entries, size: int) -> Array:
@@ -65,13 +53,13 @@ def statistic_shifts(entries: Entries, size: int) -> Array:
     return in_windows(shifts * (1.0 - entries.error), size)
 
 
-def _analyse(pair: SubsetMixture | CyclicSubsets, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+def _analyse(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
     entries = entries_of(pair.matrix, steps_in_play(pair), settings.deadline)
     sizes = window_sizes(entries.entries.shape[1], entries.overlap)
     candidates = [statistic_shifts(entries, size) for size in sizes]
     prob, sigma = pair.sampling_prob, pair.noise_multiplier
-    chosen = best_windows(candidates, prob, sigma, side, settings)
-    laws = [window_law(shifts, prob, sigma, side, settings) for shifts in chosen]
+    chosen = best_windows(candidates, prob, sigma, side, settings.asked_epsilon, settings.resolution, settings.deadline)
+    laws = [window_law(shifts, prob, sigma, side, settings.resolution, settings.deadline) for shifts in chosen]
 
     def profile(epsilon: float, direction: Direction) -> float:
         return max((law_delta(law, epsilon, direction) for law in laws if law is not None), default=0.0)
@@ -79,12 +67,12 @@ def _analyse(pair: SubsetMixture | CyclicSubsets, side: Side, settings: Settings
     return {direction: partial(profile, direction=direction) for direction in Direction}
 
 
-def _refusal(pair: SubsetMixture | CyclicSubsets, side: Side) -> str | None:
-    return why_too_many(pair.matrix, steps_in_play(pair).size)
+def _refusal(pair: SubsetMixture, side: Side) -> str | None:
+    return pair.why_not_from_below or why_too_many(pair.matrix, steps_in_play(pair).size)
 
 
-def _cost(pair: SubsetMixture | CyclicSubsets) -> float:
-    """Coarse looks, and the law of the largest sum."""
+def _cost(pair: SubsetMixture) -> float:
+    """Seconds for the coarse laws, and for the law of the largest sum."""
     return 0.3 + 1e-6 * pair.matrix.steps + 5e-8 * min(pair.matrix.steps, MOST_STEPS) ** 2
 
 
@@ -94,7 +82,7 @@ ACCOUNTANT = Accountant(
     sides=(Side.LOWER,),
     errs="downward: fixed linear statistics are a post-processing, and shifts are rounded down",
     reference="post-processing; proof in docs/theory/subsets/reductions.md",
-    analyses={SubsetMixture: _analyse, CyclicSubsets: _analyse},
+    analyses={SubsetMixture: _analyse},
     refusal=_refusal,
     cost=_cost,
     no_better_than=("direct",),

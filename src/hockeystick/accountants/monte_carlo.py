@@ -1,6 +1,6 @@
 """Monte Carlo with proofs: the profile as the mean of weighted samples, each bounded by a proved number.
 
-delta(epsilon) is the mean of ``Y = w (1 - e^(epsilon - l))_+`` over samples of a tilted distribution, and
+delta(epsilon) is the mean of ``Y = w (1 - e^(epsilon - l))_+`` over samples of a proposal distribution, and
 ``0 <= Y <= M``. A betting bound on such a mean fails with a probability that is chosen beforehand, at whatever time the
 sampling is stopped, so the claim is about the draws of the samples and never about a standard error. The cost is
 governed by M / delta and the relative variance under the proposal, not by 1 / delta (docs/theory/monte-carlo).
@@ -9,71 +9,81 @@ governed by M / delta and the relative variance under the proposal, not by 1 / d
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from hockeystick.accountants.base import Accountant
+from hockeystick.accountants import split_noise
+from hockeystick.accountants.base import Accountant, Profiles
 from hockeystick.bounds import Profile, Question
-from hockeystick.deadline import Deadline
 from hockeystick.errors import VerificationError
 from hockeystick.monte_carlo.claim import MonteCarloClaim
 from hockeystick.monte_carlo.estimation import Estimation
 from hockeystick.monte_carlo.families import FAMILIES, family_of
-from hockeystick.monte_carlo.ledger import Executor, Ledger
 from hockeystick.monte_carlo.runs import fingerprint
 from hockeystick.monte_carlo.verification import rederived
-from hockeystick.monte_carlo.whole_curve import Curve
+from hockeystick.monte_carlo.whole_curve import CurveEstimation
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.worst_of import WorstOf
+from hockeystick.samples import Executor, Ledger
 from hockeystick.settings import MonteCarlo, Settings
 from hockeystick.types import Direction, Kind, Side
 
 
-def _estimation(pair: DominatingPair, settings: Settings, deadline: Deadline) -> Estimation:
-    """The estimation for these settings: sampled on the first call, the same one afterwards."""
+def known_upper(pair: DominatingPair, settings: Settings) -> dict[Direction, Profile]:
+    """Deterministic upper bounds that spare the sampling of a direction: split noise for the add direction."""
+    if split_noise.ACCOUNTANT.why_not(pair, Side.UPPER) is not None:
+        return {}
+    plain = Settings(deadline=settings.deadline)
+    profiles = split_noise.ACCOUNTANT.bound(pair, Side.UPPER, plain).profiles
+    return {Direction.ADD: profiles[Direction.ADD]}
+
+
+def _sampled(pair: DominatingPair, sides: Sequence[Side], settings: Settings) -> tuple[Mapping[Side, Profiles], object]:
+    """One estimation for each member of the pair, with equal shares of the time and work that are left."""
     options, question = settings.monte_carlo, settings.question
-    assert options is not None  # seen to by Accountant.bound
-    key = fingerprint(family_of(pair), pair), question
-    if key not in options.estimations:
+    assert options is not None  # Accountant.bounds has checked it
+    estimations, members = [], pair.members
+    for place, one in enumerate(members):
+        share = replace(
+            settings, deadline=settings.deadline.part(1.0 / (len(members) - place)), work=settings.work / len(members)
+        )
+        known = known_upper(one, share)
         if question is None:
-            made: Estimation = Curve(pair, Question(delta=settings.resolution.smallest_delta), options, deadline)
+            smallest = Question(delta=settings.resolution.smallest_delta)
+            made: Estimation = CurveEstimation(
+                one, smallest, options, share.deadline, known_upper=known, members=len(members)
+            )
         else:
-            made = Estimation(pair, question, options, deadline)
+            made = Estimation(one, question, options, share.deadline, known_upper=known)
         made.sample()
-        options.estimations[key] = made
-    found: Estimation = options.estimations[key]
-    return found
+        estimations.append(made)
+    return _analysed(estimations, sides)
 
 
-def _estimations(pair: DominatingPair, settings: Settings) -> list[Estimation]:
-    """One estimation for each member, with equal shares of the time that is left."""
-    deadline, members = settings.deadline, pair.members
-    return [
-        _estimation(one, settings, Deadline(deadline.remaining() / (len(members) - place), deadline.on_tick))
-        for place, one in enumerate(members)
-    ]
-
-
-def _analyse(pair: DominatingPair, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+def _analysed(estimations: Sequence[Estimation], sides: Sequence[Side]) -> tuple[Mapping[Side, Profiles], object]:
     """Upper bounds cover all members, and only the one with the largest delta can fail; lower ones are the last's."""
-    found = [one.profiles(side) for one in _estimations(pair, settings)]
-    if side is Side.LOWER:
-        return found[-1]
-    return {direction: _largest([profiles[direction] for profiles in found]) for direction in Direction}
+    found: dict[Side, Profiles] = {}
+    for side in sides:
+        each = [one.profiles(side) for one in estimations]
+        if side is Side.LOWER:
+            found[side] = each[-1]
+        else:
+            found[side] = {direction: _largest([profiles[direction] for profiles in each]) for direction in Direction}
+    claims = [one.claim() for one in estimations]
+    runs = tuple(run for claim in claims for run in claim.runs)
+    return found, claims[0].model_copy(update={"runs": runs})
 
 
 def _largest(profiles: Sequence[Profile]) -> Profile:
     return lambda epsilon: max(profile(epsilon) for profile in profiles)
 
 
-def claim_of(pair: DominatingPair, settings: Settings) -> MonteCarloClaim:
-    """What a certificate says of the samples behind bounds that this accountant gave with these settings."""
-    claims = [one.claim() for one in _estimations(pair, settings)]
-    runs = tuple(run for claim in claims for run in claim.runs)
-    return claims[0].model_copy(update={"closed": all(claim.closed for claim in claims), "runs": runs})
+def resting_on(estimations: Sequence[Estimation], pair: DominatingPair) -> Accountant:
+    """The accountant that says of this pair what these estimations, one for each member, have found."""
+    return replace(ACCOUNTANT, joint_analyses={type(pair): lambda pair, sides, settings: _analysed(estimations, sides)})
 
 
-def with_claim(
+def as_claimed(
     pair: DominatingPair, settings: Settings, claim: MonteCarloClaim, evidence: Ledger | None, executor: Executor
-) -> Settings:
-    """Settings whose estimation is the one that a certificate claims, checked and derived again.
+) -> tuple[Accountant, Settings]:
+    """The accountant and settings whose estimations are those that a certificate claims, checked and derived again.
 
     Raises: VerificationError naming what does not follow.
     """
@@ -82,12 +92,13 @@ def with_claim(
     subjects = {fingerprint(family_of(one), one): one for one in pair.members}
     if any(one.run.subject not in subjects for one in claim.runs):
         raise VerificationError("The 'monte_carlo.runs.subject' field is not about this mechanism.")
+    estimations = []
     for subject, member in subjects.items():
-        runs = tuple(one for one in claim.runs if one.run.subject == subject)
-        own = claim.model_copy(update={"runs": runs})
-        found = rederived(member, settings.question, own, options, settings.deadline, evidence)
-        options.estimations[subject, settings.question] = found
-    return replace(settings, monte_carlo=options)
+        own = claim.model_copy(update={"runs": tuple(one for one in claim.runs if one.run.subject == subject)})
+        known = known_upper(member, settings)
+        again = rederived(member, settings.question, own, options, settings.deadline, evidence, known_upper=known)
+        estimations.append(again)
+    return resting_on(estimations, pair), replace(settings, monte_carlo=options)
 
 
 def _refusal(pair: DominatingPair, side: Side) -> str | None:
@@ -102,7 +113,7 @@ ACCOUNTANT = Accountant(
     sides=(Side.UPPER, Side.LOWER),
     errs="to the asked side, except with the failure probability",
     reference="Waudby-Smith and Ramdas 2024; docs/theory/monte-carlo",
-    analyses=dict.fromkeys((*FAMILIES, WorstOf), _analyse),
+    joint_analyses=dict.fromkeys((*FAMILIES, WorstOf), _sampled),
     refusal=_refusal,
     cost=lambda pair: 3.0,
     kind=Kind.MONTE_CARLO,

@@ -12,7 +12,7 @@ whatever the k steps were, and it can be computed exactly:
 Cells of S give a discrete law of the likelihood ratio, a contraction of the true one because S is a post-processing;
 ``power`` composes the epochs. Each profile is the larger of the two bounds.
 
-Errs downward. Thresholds of h are taken as they are in floating point: any are valid. Convolutions add non-negative
+Errs downward. Any thresholds of h are valid, so theirs need no rounding. Convolutions add non-negative
 numbers only, so rounding stays relative and is carried in the law's errors; what the ends of a sum leave out is
 counted, and cells that could lack a noticeable share of it are dropped. (To drop the *same outcomes* under P and Q
 would not do: which partial sums hold visited steps is secret.) Cost: a few direct convolutions, from milliseconds to
@@ -42,9 +42,9 @@ REACH = 9.0
 MOST_LEVELS = 1500
 FINEST, COARSEST, SUM_LEVELS = 8.0, 0.75, 400.0
 """Levels of h for one standard deviation of it; fewer for many steps, so that sums keep to some 400 per deviation."""
-WINDOW = 1e-40
-"""Share of the smallest delta that counts as nothing at the two ends of a sum, if it does in every row."""
-SMALLEST_WINDOW = 1e-120
+NEGLIGIBLE = 1e-40
+"""Relative to the smallest delta; ends of a sum below it in every row are cut off and counted as missing."""
+SMALLEST_MASS = 1e-120
 MISSING_SHARE = 1e-10
 """Cells that may lack more than this share of a mass are left out."""
 CELLS = 1500
@@ -71,7 +71,7 @@ def _interval_masses(z: Array, shift: float) -> Array:
 def score_masses(pair: AveragedSteps) -> Array:
     """Masses of the levels of h: shape (2, levels), unvisited (q) and visited (p)."""
     rate = pair.participations / pair.bins
-    mu = 1.0 / pair.noise_multiplier
+    mu = 1.0 / pair.visit_noise
 
     def score(z: Array) -> Array:
         value: Array = np.log1p(rate * np.expm1(np.minimum(mu * z - 0.5 * mu * mu, 600.0)))
@@ -100,43 +100,45 @@ class Sums:
     error: float
     missing: Array
 
-    def plus(self, other: "Sums", window: float) -> "Sums":
+    def plus(self, other: "Sums", negligible: float) -> "Sums":
         """The sum of independent sums, row by row: products of non-negative numbers, added directly."""
         masses = np.stack([np.convolve(x, y) for x, y in zip(self.masses, other.masses, strict=True)])
-        used = np.flatnonzero((masses > window).any(axis=0))
+        used = np.flatnonzero((masses > negligible).any(axis=0))
         kept = masses[:, used[0] : used[-1] + 1]
         outside = masses[:, : used[0]].sum(axis=1) + masses[:, used[-1] + 1 :].sum(axis=1)
         terms = min(self.masses.shape[1], other.masses.shape[1]) + 2
         error = self.error + other.error + terms * UNIT_ROUNDOFF
-        return Sums(kept, error, self.missing + other.missing + outside + SMALLEST_WINDOW * SMALLEST_WINDOW)
+        return Sums(kept, error, self.missing + other.missing + outside + SMALLEST_MASS * SMALLEST_MASS)
 
-    def times(self, count: int, window: float, tick: Tick) -> "Sums":
+    def times(self, count: int, negligible: float, tick: Tick) -> "Sums":
         """The sum of ``count`` >= 1 independent copies, by repeated doubling."""
         result, square = None, self
         while True:
             tick()
             if count & 1:
-                result = square if result is None else result.plus(square, window)
+                result = square if result is None else result.plus(square, negligible)
             count >>= 1
             if count == 0 and result is not None:
                 return result
-            square = square.plus(square, window)
+            square = square.plus(square, negligible)
 
 
 def additive_law(pair: AveragedSteps, settings: Settings) -> Law:
     """The lower law of S in one epoch, from the ratios of its cells."""
     tick = settings.deadline.tick
-    window = max(settings.resolution.smallest_delta * WINDOW, SMALLEST_WINDOW)
+    negligible = max(settings.resolution.smallest_delta * NEGLIGIBLE, SMALLEST_MASS)
     masses = score_masses(pair)
-    sums = Sums(masses, LEVEL_ERROR, np.zeros(2)).times(pair.participations, window, tick)
+    sums = Sums(masses, LEVEL_ERROR, np.zeros(2)).times(pair.participations, negligible, tick)
     rest = pair.bins - pair.participations
     if rest > 0:
-        others = Sums(masses[:1], LEVEL_ERROR, np.zeros(1)).times(rest, window, tick)
+        others = Sums(masses[:1], LEVEL_ERROR, np.zeros(1)).times(rest, negligible, tick)
         tick()
-        sums = sums.plus(Sums(np.repeat(others.masses, 2, axis=0), others.error, np.repeat(others.missing, 2)), window)
+        sums = sums.plus(
+            Sums(np.repeat(others.masses, 2, axis=0), others.error, np.repeat(others.missing, 2)), negligible
+        )
     width = -(-sums.masses.shape[1] // CELLS)
     cells = np.add.reduceat(sums.masses, np.arange(0, sums.masses.shape[1], width), axis=1)
-    missing_share = sums.missing[:, None] / np.maximum(cells, SMALLEST_WINDOW)
+    missing_share = sums.missing[:, None] / np.maximum(cells, SMALLEST_MASS)
     good = (missing_share < MISSING_SHARE).all(axis=0) & (cells[1] < cells[0] * MAX_RATIO)
     q, p = cells[:, good]
     order = np.argsort(p / q)
@@ -148,7 +150,7 @@ def _profile(pair: AveragedSteps, law: Law | None, direction: Direction) -> Prof
     sensitivity = pair.participations * sqrt(pair.epochs / pair.bins) * (1.0 - 4 * UNIT_ROUNDOFF)
 
     def profile(epsilon: float) -> float:
-        of_outputs = gaussian_delta(pair.noise_multiplier, sensitivity, epsilon, Side.LOWER)
+        of_outputs = gaussian_delta(pair.visit_noise, sensitivity, epsilon, Side.LOWER)
         return max(of_outputs, 0.0 if law is None else law_delta(law, epsilon, direction))
 
     return profile

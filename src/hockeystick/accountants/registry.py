@@ -54,6 +54,12 @@ ACCOUNTANTS: dict[str, Accountant] = {
 }
 
 
+PUBLISHED = frozenset({"renyi", "dong_chen_ozgur", "analytic", "decomposition"})
+"""Published methods that are never the best (docs/reference/standing.md): run when named, and by compare."""
+DEFAULT = tuple(name for name in ACCOUNTANTS if name not in PUBLISHED)
+"""What certify and calibrate run."""
+
+
 def accountant(name: str) -> Accountant:
     """The accountant of this name; raises InvalidInputError with the known names otherwise."""
     if name not in ACCOUNTANTS:

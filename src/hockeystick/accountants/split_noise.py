@@ -8,8 +8,8 @@ square root of the share. In a window a subset S of the steps moves the output b
 columns, so a product mixture on the line dominates.
 
 The shares are proportional to the norms of the row's parts, which minimises the sum of squares of all column lengths.
-m trades amplification, as a window's participations add up in one direction, against noise, as a row is split among
-the windows that it sees: few steps are best where the noise is large, more where it is small.
+A window's participations add up in one direction, which costs amplification; a row is split among the windows that it
+sees, which costs noise. Small windows are best where the noise is large, large ones where it is small.
 
 Under cyclic sampling of a Toeplitz matrix the first group is the worst; for others the windows of all groups are
 bounded together, shift by shift.
@@ -29,7 +29,6 @@ from hockeystick.bounds import Profile
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.law import Array
 from hockeystick.laws.profile import law_delta
-from hockeystick.pairs.cyclic_subsets import CyclicSubsets
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.settings import Settings
 from hockeystick.strategies import StrategyMatrix
@@ -44,10 +43,10 @@ SMALLEST_ENTRY = 1e-140
 """Positive entries below this are raised to it, so that no square underflows; the profile grows with every entry."""
 
 
-def groups_in_play(pair: SubsetMixture | CyclicSubsets) -> list[Indices]:
+def groups_in_play(pair: SubsetMixture) -> list[Indices]:
     """The steps of each group that may be the worst."""
-    groups = 1 if pair.matrix.toeplitz_column is not None else min(pair.groups, pair.matrix.steps)
-    return [np.arange(group, pair.matrix.steps, pair.groups) for group in range(groups)]
+    groups = 1 if pair.matrix.toeplitz_column is not None else pair.groups_in_play
+    return [pair.group_steps(group) for group in range(groups)]
 
 
 def split_shifts(entries: Entries, size: int) -> Array:
@@ -80,11 +79,11 @@ def worst_windows(groups: list[Array]) -> Array:
     return worst
 
 
-def _analyse(pair: SubsetMixture | CyclicSubsets, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+def _analyse(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
     candidates = _candidates(pair, settings)
     prob, sigma = pair.sampling_prob, pair.noise_multiplier
-    chosen = best_windows(candidates, prob, sigma, side, settings)
-    laws = [window_law(shifts, prob, sigma, side, settings) for shifts in chosen]
+    chosen = best_windows(candidates, prob, sigma, side, settings.asked_epsilon, settings.resolution, settings.deadline)
+    laws = [window_law(shifts, prob, sigma, side, settings.resolution, settings.deadline) for shifts in chosen]
 
     def profile(epsilon: float, direction: Direction) -> float:
         return min((law_delta(law, epsilon, direction) for law in laws if law is not None), default=1.0)
@@ -92,8 +91,8 @@ def _analyse(pair: SubsetMixture | CyclicSubsets, side: Side, settings: Settings
     return {direction: partial(profile, direction=direction) for direction in Direction}
 
 
-def _candidates(pair: SubsetMixture | CyclicSubsets, settings: Settings) -> list[Array]:
-    """Windows of all sizes that are worth a look, those of all groups together."""
+def _candidates(pair: SubsetMixture, settings: Settings) -> list[Array]:
+    """The windows of all candidate sizes, those of all groups together."""
     known = _KNOWN.setdefault(pair.matrix, {})
     if pair.groups not in known:
         groups = _read(pair, settings)
@@ -105,7 +104,7 @@ def _candidates(pair: SubsetMixture | CyclicSubsets, settings: Settings) -> list
     return known[pair.groups]
 
 
-def _read(pair: SubsetMixture | CyclicSubsets, settings: Settings) -> list[Entries]:
+def _read(pair: SubsetMixture, settings: Settings) -> list[Entries]:
     """The entries of each group. Raises UnsupportedError when they are too many for memory."""
     groups, count = [], 0
     for steps in groups_in_play(pair):
@@ -116,12 +115,12 @@ def _read(pair: SubsetMixture | CyclicSubsets, settings: Settings) -> list[Entri
     return groups
 
 
-def _refusal(pair: SubsetMixture | CyclicSubsets, side: Side) -> str | None:
+def _refusal(pair: SubsetMixture, side: Side) -> str | None:
     return why_too_many(pair.matrix, pair.matrix.steps)
 
 
-def _cost(pair: SubsetMixture | CyclicSubsets) -> float:
-    """Coarse looks at windows of all sizes."""
+def _cost(pair: SubsetMixture) -> float:
+    """Seconds for the coarse laws of windows of all sizes."""
     steps = pair.matrix.steps
     return 0.5 + 5e-7 * steps * min(pair.matrix.bands, steps) + 5e-8 * min(steps, MOST_STEPS) ** 2
 
@@ -132,7 +131,7 @@ ACCOUNTANT = Accountant(
     sides=(Side.UPPER,),
     errs="upward: the windows together reveal at least the output, and shifts are rounded up",
     reference="docs/theory/subsets/reductions.md",
-    analyses={SubsetMixture: _analyse, CyclicSubsets: _analyse},
+    analyses={SubsetMixture: _analyse},
     refusal=_refusal,
     cost=_cost,
     no_better_than=("direct",),

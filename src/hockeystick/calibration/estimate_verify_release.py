@@ -10,13 +10,14 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
+from hockeystick.accountants.monte_carlo import known_upper, resting_on
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.bounds import Question
-from hockeystick.calibration.bracketing import LARGEST_NOISE, SMALLEST_NOISE, smallest_passing
+from hockeystick.bracketing import LARGEST_NOISE, SMALLEST_NOISE, smallest_passing
 from hockeystick.certificate import Certificate
-from hockeystick.certification.schedule import certificate_of, certify_with, run_accountants, settings_for
+from hockeystick.certification.issue import PORTABLE, certificate_of, certify_with
+from hockeystick.certification.schedule import run_accountants, run_named, settings_for
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, CannotCertifyError
 from hockeystick.mechanism import Mechanism
@@ -24,15 +25,15 @@ from hockeystick.monte_carlo.acceptance import Acceptance
 from hockeystick.monte_carlo.claim import Statement
 from hockeystick.monte_carlo.release import scan, verification_target
 from hockeystick.pairs.registry import dominating_pair
-from hockeystick.settings import MonteCarlo
-from hockeystick.types import Kind, Side
+from hockeystick.settings import MonteCarlo, SearchPolicy, Settings
+from hockeystick.types import Side
 
 GRID = (-0.015, -0.01, -0.006, -0.003, 0.0, 0.003, 0.006, 0.01, 0.015, 0.025, 0.04, 0.08, 0.16, 0.32, 0.64)
 """Candidates, relative to the estimate."""
 ESTIMATE_WIDTH = 1e-2
 """Relative width of the bracket of the estimate."""
-INSIDE = 1e-8
-"""The tests are made at an epsilon that is smaller by this fraction, more than reading it back can lose."""
+INSIDE = PORTABLE + 1e-8
+"""The tests are made at an epsilon that is smaller by this fraction, more than reading it back and issuing it lose."""
 GENTLE, STRIDE = 0.125, 2.0
 """delta falls about with a high power of the noise, and pilots may see nothing of it: no step is larger than this."""
 METHOD = "monte_carlo"
@@ -41,7 +42,7 @@ SCAN_SHARE = 0.9
 
 
 def verified_release(
-    last: Certificate, epsilon: float, delta: float, options: MonteCarlo, deadline: Deadline
+    last: Certificate, epsilon: float, delta: float, options: MonteCarlo, deadline: Deadline, policy: SearchPolicy
 ) -> Certificate:
     """The certificate of the least noisy candidate that sampling accepts.
 
@@ -55,17 +56,28 @@ def verified_release(
     mechanism, most = last.mechanism, last.mechanism.sigma
     pair = dominating_pair(mechanism)
     if ACCOUNTANTS[METHOD].why_not(pair, Side.UPPER) is not None or pair.slack > 0.0:
-        return _of_the_last(last, delta, deadline)
+        return _of_the_last(last, delta, deadline, policy)
     goal = verification_target(delta, options.failure_probability)
     question = Question(epsilon=epsilon * (1.0 - INSIDE))
-    scanning = Deadline(SCAN_SHARE * deadline.remaining(), deadline.on_tick)
+    scanning = deadline.part(SCAN_SHARE)
     tested: dict[float, list[Acceptance]] = {}
 
     def tests(noise_multiplier: float) -> list[Acceptance]:
         """One for each member of the pair: all have to accept, and only the worst one can err."""
         pair = dominating_pair(mechanism.with_noise(min(noise_multiplier, LARGEST_NOISE)))
         statement = Statement.ESTIMATE_VERIFY_RELEASE
-        return [Acceptance(one, question, options, scanning, statement, goal=goal) for one in pair.members]
+        return [
+            Acceptance(
+                one,
+                question,
+                options,
+                scanning,
+                statement,
+                known_upper=known_upper(one, Settings(deadline=scanning)),
+                goal=goal,
+            )
+            for one in pair.members
+        ]
 
     def estimate(noise_multiplier: float) -> float:
         ratio = max(test.estimate() for test in tests(noise_multiplier)) / goal
@@ -74,7 +86,7 @@ def verified_release(
     try:
         _, near = smallest_passing(estimate, 1.0, most, ESTIMATE_WIDTH)
     except (CannotCertifyError, BudgetExceededError):  # pilots of a hopeless mechanism, or no time for them
-        return _of_the_last(last, delta, deadline)
+        return _of_the_last(last, delta, deadline, policy)
     noises = [near * (1.0 + step) for step in GRID]
     candidates = [noise for noise in noises if SMALLEST_NOISE <= noise < most] + [most]
 
@@ -87,30 +99,32 @@ def verified_release(
 
     chosen = candidates[scan(len(candidates), accepts)]
     if chosen == most:
-        return _of_the_last(last, delta, deadline)
-    return _certificate(mechanism.with_noise(chosen), delta, tested[chosen], options, deadline)
+        return _of_the_last(last, delta, deadline, policy)
+    return _certificate(mechanism.with_noise(chosen), delta, tested[chosen], options, deadline, policy)
 
 
-def _of_the_last(last: Certificate, delta: float, deadline: Deadline) -> Certificate:
+def _of_the_last(last: Certificate, delta: float, deadline: Deadline, policy: SearchPolicy) -> Certificate:
     """The same deterministic bound, stated for the delta that was asked for.
 
-    Where there is no time to do so, or less effort makes it looser, the one for the smaller delta stands: it says more.
+    Where that is looser, because less work may be planned, the one for the smaller delta stands: it says more.
     """
-    try:
-        found = certify_with(last.mechanism, Question(delta=delta), deadline, [last.method.upper])
-    except BudgetExceededError:
-        return last
+    found = certify_with(last.mechanism, Question(delta=delta), deadline, [last.method.upper], None, policy)
     return found if found.bounds.upper <= last.bounds.upper else last
 
 
 def _certificate(
-    mechanism: Mechanism, delta: float, tests: Sequence[Acceptance], options: MonteCarlo, deadline: Deadline
+    mechanism: Mechanism,
+    delta: float,
+    tests: Sequence[Acceptance],
+    options: MonteCarlo,
+    deadline: Deadline,
+    policy: SearchPolicy,
 ) -> Certificate:
     """The certificate that rests on accepted tests; lower bounds are deterministic."""
     question = Question(delta=delta)
     pair = dominating_pair(mechanism)
-    told = replace(options, estimations={(test.subject, question): test for test in tests})
-    settings = settings_for(question, pair, deadline, told)
-    outcomes = run_accountants(pair, question, settings, methods=[METHOD], goal=None)
-    kept = [one for one in outcomes if one.side is Side.UPPER or one.kind is Kind.DETERMINISTIC]
-    return certificate_of(mechanism, pair, question, kept, settings)
+    settings = settings_for(question, pair, deadline, options, policy)
+    accepted = run_named(resting_on(tests, pair), pair, (Side.UPPER,), settings, question.answer)
+    lower = settings_for(question, pair, deadline, policy=policy)
+    outcomes = accepted + run_accountants(pair, question, lower, policy=policy, sides=(Side.LOWER,))
+    return certificate_of(mechanism, pair, question, outcomes, settings)

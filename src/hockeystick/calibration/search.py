@@ -1,21 +1,21 @@
-"""calibrate: the smallest noise multiplier that a method certifies for a target."""
+"""calibrate: the smallest noise multiplier that is certified for a target."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
-from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT, accountant
 from hockeystick.bounds import Question
-from hockeystick.calibration.bracketing import smallest_passing
+from hockeystick.bracketing import smallest_passing
 from hockeystick.calibration.estimate_verify_release import METHOD, verified_release
 from hockeystick.certificate import Certificate
+from hockeystick.certification.issue import PORTABLE, certificate_of, prepared
 from hockeystick.certification.schedule import (
     COARSE_EFFORT,
     COARSE_NODES,
-    DEFAULT_BUDGET,
-    STOPPED,
+    CUT_OFF,
     Outcome,
     best,
-    certificate_of,
-    fresh_deadline,
+    planned,
     run_accountants,
     settings_for,
 )
@@ -25,7 +25,7 @@ from hockeystick.laws.grid import Resolution
 from hockeystick.mechanism import Mechanism
 from hockeystick.monte_carlo.release import verification_target
 from hockeystick.pairs.registry import dominating_pair
-from hockeystick.settings import MonteCarlo, Settings
+from hockeystick.settings import MonteCarlo, SearchPolicy, Settings
 from hockeystick.types import Kind, Side
 
 WIDTH = 4e-4
@@ -34,9 +34,9 @@ COARSE_WIDTH = 5e-3
 EVALUATIONS = 20.0
 """About how many times the chosen method is run; a heavy one that is too slow for that is not chosen."""
 HEAVY = 3.0
-"""Seconds; a lighter method is tried whatever the budget, and asks for more seconds if it has to."""
+"""Standard seconds; a lighter method is tried however little work may be planned."""
 DETERMINISTIC_SHARE = 0.25
-"""Of the budget, for the deterministic calibration that verification by sampling starts from."""
+"""Of work and time, for the deterministic calibration that verification by sampling starts from."""
 METHOD_GOAL = 5e-3
 """Relative gap on coarse grids at which the search for the best method stops."""
 
@@ -47,27 +47,34 @@ def calibrate(
     epsilon: float,
     delta: float,
     method: str | None = None,
-    budget: float = DEFAULT_BUDGET,
+    budget: float | None = None,
     deadline: Deadline | None = None,
     monte_carlo: MonteCarlo | None = None,
 ) -> Mechanism:
     """The mechanism with the smallest noise multiplier certified for (epsilon, delta), to 0.1 percent from above.
 
-    The returned noise multiplier is the safe end of the final bracket: its certified epsilon was computed at the
-    same grids as ``certify`` uses and is at most the target, and one that is 0.04 percent smaller was not certified
-    by the same method. Ignores the noise multiplier that ``mechanism`` may have.
+    Called at its defaults, it returns a mechanism that ``certify`` at its defaults certifies for at most the
+    target. A noise multiplier 0.04 percent smaller was not certified by the same method. When a deadline passes, the
+    answer is the smallest noise multiplier that was certified so far, by the unamplified Gaussian at worst. Ignores the
+    noise multiplier that ``mechanism`` may have.
 
     Args:
         mechanism: strategy and sampler.
         epsilon, delta: the target, epsilon > 0 and delta in (0, 1).
         method: the accountant to trust; by default the best one near the solution.
-        budget: seconds, not counting the one-time compilation of the kernels.
-        deadline: progress and deadline of the caller; overrides ``budget``.
+        budget: seconds, not counting the one-time compilation of the kernels: how much work to plan, and the deadline.
+            None plans about a minute of work and sets no deadline.
+        deadline: progress and deadline of the caller, in place of the budget's.
         monte_carlo: allows estimate-verify-release: less noise, verified by sampling, with the failure probability
             of the verification as a part of delta.
 
-    Raises: CannotCertifyError when no noise multiplier up to 1e6 is certified, BudgetExceededError when the budget
-    is over before the answer is found.
+    Raises: CannotCertifyError when no noise multiplier up to 1e6 is certified; BudgetExceededError when the deadline
+        passes while the strategy matrix is optimised.
+
+    >>> import hockeystick as hs
+    >>> run = hs.calibrate(hs.Mechanism(sampler=hs.Deterministic(bins=10)), epsilon=2.0, delta=1e-5)
+    >>> hs.certify(run, delta=1e-5).epsilon.upper <= 2.0
+    True
     """
     return calibrate_and_certify(
         mechanism,
@@ -86,62 +93,32 @@ def calibrate_and_certify(
     epsilon: float,
     delta: float,
     method: str | None = None,
-    budget: float = DEFAULT_BUDGET,
+    budget: float | None = None,
     deadline: Deadline | None = None,
     monte_carlo: MonteCarlo | None = None,
 ) -> Certificate:
-    """The certificate, for at most the target epsilon, of the mechanism that :func:`calibrate` returns."""
+    """The certificate, for at most the target epsilon, of the mechanism that :func:`calibrate` returns.
+
+    What the deadline cut off is in ``certificate.cut_off``, with the seconds that it would have needed.
+    """
     check_target(epsilon)
-    deadline = deadline or fresh_deadline(mechanism, budget)
     question = Question(delta=delta)
-    if monte_carlo is None:
-        return _deterministic(mechanism.pinned(), question, epsilon, method, deadline)
-    # The last candidate is accepted without a test, so it has to meet what the tested ones have to meet.
-    if not monte_carlo.failure_probability < delta:
+    if method is not None:
+        accountant(method)  # refuses unknown names before anything is computed
+    if monte_carlo is not None and not monte_carlo.failure_probability < delta:
         raise InvalidInputError(
             f"The 'failure_probability' field must be below delta = {delta!r}, of which it becomes a part. "
             f"Got {monte_carlo.failure_probability!r} instead."
         )
+    policy, deadline = planned(mechanism, budget, deadline)
+    mechanism = prepared(mechanism, deadline)
+    if monte_carlo is None:
+        return _Search(mechanism, question, epsilon, method, deadline, policy).certificate()
+    # The last candidate is accepted without a test, so it has to meet what the tested ones have to meet.
     target = Question(delta=verification_target(delta, monte_carlo.failure_probability))
-    share = Deadline(DETERMINISTIC_SHARE * deadline.remaining(), deadline.on_tick)
-    try:
-        last = _deterministic(mechanism.pinned(), target, epsilon, None if method == METHOD else method, share)
-    except BudgetExceededError:  # any candidate will do, and this one costs nothing
-        last = _deterministic(mechanism.pinned(), target, epsilon, "gaussian", deadline)
-    return verified_release(last, epsilon, delta, monte_carlo, deadline)
-
-
-def _deterministic(
-    mechanism: Mechanism, question: Question, epsilon: float, method: str | None, deadline: Deadline
-) -> Certificate:
-    delta = question.delta
-    assert delta is not None
-    fine = settings_for(question, dominating_pair(mechanism.with_noise(1.0)), deadline, runs=EVALUATIONS)
-    coarse = Settings(Resolution(COARSE_NODES, delta), deadline, effort=COARSE_EFFORT * fine.effort)
-
-    def certified(methods: list[str] | None, settings: Settings) -> Callable[[float], float]:
-        def at(noise_multiplier: float) -> float:
-            pair = dominating_pair(mechanism.with_noise(noise_multiplier))
-            outcomes = run_accountants(pair, question, settings, methods=methods, sides=(Side.UPPER,), near=epsilon)
-            found = best(outcomes, Side.UPPER)
-            _check_time(outcomes)
-            return float("inf") if found is None or found.value is None else found.value
-
-        return at
-
-    _, start = smallest_passing(certified(["gaussian"], coarse), epsilon, 1.0, COARSE_WIDTH)
-    allowed = _affordable(mechanism.with_noise(start), deadline) if method is None else [method]
-    chosen = _best_method(mechanism, question, coarse, start, epsilon, allowed)
-    _, near = smallest_passing(certified([chosen], coarse), epsilon, start, COARSE_WIDTH)
-    _, answer = smallest_passing(certified([chosen], fine), epsilon, near, WIDTH)
-    certificate = _certified(mechanism, answer, question, fine, allowed)
-    settled = certificate.method.upper
-    if settled != chosen:  # certify found a better one, or one that is almost as good
-        _, answer = smallest_passing(certified([settled], fine), epsilon, answer, WIDTH)
-        certificate = _certified(mechanism, answer, question, fine, allowed)
-    if certificate.bounds.upper > epsilon:
-        raise BudgetExceededError(_OUT_OF_TIME)
-    return certificate
+    share, less = deadline.part(DETERMINISTIC_SHARE), replace(policy, work=DETERMINISTIC_SHARE * policy.work)
+    last = _Search(mechanism, target, epsilon, None if method == METHOD else method, share, less).certificate()
+    return verified_release(last, epsilon, delta, monte_carlo, deadline, policy)
 
 
 def check_target(epsilon: float) -> None:
@@ -150,62 +127,130 @@ def check_target(epsilon: float) -> None:
         raise InvalidInputError(f"The 'epsilon' field must be above 0 and at most 500. Got {epsilon!r} instead.")
 
 
-_OUT_OF_TIME = "The time budget is over before the calibration is done; allow more seconds."
+class _Search:
+    """The search for the smallest certified noise multiplier; it remembers the best that is certified so far.
 
+    Args:
+        epsilon: the target; the search aims below it by what issuing a certificate gives away.
+        method: the accountant to use; None to find the best.
+    """
 
-def _check_time(outcomes: Sequence[Outcome]) -> None:
-    if any(outcome.status == STOPPED for outcome in outcomes):
-        raise BudgetExceededError(_OUT_OF_TIME)
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        question: Question,
+        epsilon: float,
+        method: str | None,
+        deadline: Deadline,
+        policy: SearchPolicy,
+    ) -> None:
+        assert question.delta is not None
+        self.mechanism, self.question, self.epsilon = mechanism, question, epsilon * (1.0 - 2.0 * PORTABLE)
+        self.methods, self.policy = None if method is None else [method], policy
+        pair = dominating_pair(mechanism.with_noise(1.0))
+        self.full = settings_for(question, pair, deadline, policy=policy)
+        self.fine = replace(self.full, effort=policy.effort(EVALUATIONS))
+        coarse = Resolution(COARSE_NODES, question.delta)
+        self.coarse = Settings(coarse, deadline, effort=COARSE_EFFORT * self.fine.effort)
+        self.best: tuple[float, Sequence[Outcome], Settings] | None = None
+        self.cut: list[Outcome] = []
 
+    def certificate(self) -> Certificate:
+        """The certificate of the answer, or of the best so far when the deadline passes."""
+        answer = self.smallest(["gaussian"], self.coarse, 1.0, COARSE_WIDTH)
+        try:
+            final = self._searched(answer)
+        except BudgetExceededError:
+            final = None
+        if final is None:
+            assert self.best is not None  # the Gaussian has passed
+            noise, outcomes, settings = self.best
+            final = self._issued(noise, [*outcomes, *self.cut], settings)
+        return final
 
-def _affordable(mechanism: Mechanism, deadline: Deadline) -> list[str]:
-    """The accountants that the time that is left allows to run again and again."""
-    pair = dominating_pair(mechanism)
-    longest = max(HEAVY, deadline.remaining() / EVALUATIONS)
-    return [
-        name
-        for name, one in ACCOUNTANTS.items()
-        if one.kind is Kind.DETERMINISTIC
-        and one.assumes is None
-        and one.why_not(pair, Side.UPPER) is None
-        and one.cost(pair) <= longest
-    ]
+    def smallest(self, methods: Sequence[str] | None, settings: Settings, start: float, width: float) -> float:
+        """The smallest noise multiplier that passes with these methods, to a relative ``width``."""
+        _, passes = smallest_passing(lambda noise: self.upper(noise, methods, settings), self.epsilon, start, width)
+        return passes
 
+    def upper(self, noise: float, methods: Sequence[str] | None, settings: Settings) -> float:
+        """The certified epsilon; raises BudgetExceededError when the deadline cuts a method off."""
+        both = methods is None or settings is self.full
+        sides = (Side.UPPER, Side.LOWER) if both else (Side.UPPER,)
+        found = best(self.run(noise, methods, settings, sides), Side.UPPER)
+        return float("inf") if found is None or found.value is None else found.value
 
-def _certified(
-    mechanism: Mechanism, noise_multiplier: float, question: Question, settings: Settings, allowed: list[str]
-) -> Certificate:
-    """The certificate by those of the allowed accountants that apply at this noise multiplier."""
-    found = mechanism.with_noise(noise_multiplier)
-    pair = dominating_pair(found)
-    applicable = [one for one in allowed if ACCOUNTANTS[one].why_not(pair, Side.UPPER) is None]
-    outcomes = run_accountants(pair, question, settings, methods=applicable)
-    return certificate_of(found, pair, question, outcomes, settings)
-
-
-def _best_method(
-    mechanism: Mechanism, question: Question, coarse: Settings, start: float, epsilon: float, allowed: list[str]
-) -> str:
-    """The allowed accountant with the smallest upper bound near the solution; two looks, from the Gaussian's answer."""
-    if len(allowed) == 1:
-        return allowed[0]
-    noise, name = start, "gaussian"
-    for _ in range(2):
-        pair = dominating_pair(mechanism.with_noise(noise))
-        applicable = [one for one in allowed if ACCOUNTANTS[one].why_not(pair, Side.UPPER) is None]
-        outcomes = run_accountants(pair, question, coarse, methods=applicable, goal=METHOD_GOAL)
-        _check_time(outcomes)
+    def run(
+        self, noise: float, methods: Sequence[str] | None, settings: Settings, sides: Sequence[Side], goal: float = 0.0
+    ) -> list[Outcome]:
+        """The outcomes at a noise multiplier; those that pass with the least noise are remembered."""
+        pair = dominating_pair(self.mechanism.with_noise(noise))
+        if methods is not None and len(methods) > 1:
+            methods = [name for name in methods if ACCOUNTANTS[name].why_not(pair, Side.UPPER) is None]
+        policy = replace(self.policy, gap_goal=goal) if goal else self.policy
+        near = None if settings is self.full else self.epsilon  # at its defaults, exactly as certify does
+        outcomes = run_accountants(
+            pair, self.question, settings, policy=policy, methods=methods, sides=sides, near=near
+        )
         found = best(outcomes, Side.UPPER)
-        if found is None or found.method == name:
-            return name
-        name = found.method
+        passes = found is not None and found.value is not None and found.value <= self.epsilon
+        if passes and (self.best is None or noise <= self.best[0]):
+            self.best = noise, outcomes, settings
+        self.cut = [
+            replace(outcome, needs=EVALUATIONS * outcome.needs)
+            for outcome in outcomes
+            if outcome.needs is not None and outcome.status.startswith(CUT_OFF)
+        ]
+        if self.cut and methods != ["gaussian"]:
+            raise BudgetExceededError("The deadline passed during the calibration.")
+        return outcomes
 
-        def at(trial: float, chosen: str = name) -> float:
-            pair = dominating_pair(mechanism.with_noise(trial))
-            outcomes = run_accountants(pair, question, coarse, methods=[chosen], sides=(Side.UPPER,), near=epsilon)
-            _check_time(outcomes)
-            outcome = best(outcomes, Side.UPPER)
-            return float("inf") if outcome is None or outcome.value is None else outcome.value
+    def _searched(self, start: float) -> Certificate | None:
+        chosen, near = self._best_method(start)
+        if chosen != "gaussian" or self.methods:
+            near = self.smallest([chosen], self.coarse, near, COARSE_WIDTH)
+        answer = self.smallest([chosen], self.fine, near, WIDTH)
+        final = self._final(answer)
+        settled = final.method.upper
+        if settled != chosen:  # certify found a better one, or one that is almost as good
+            answer = self.smallest([settled], self.fine, answer, WIDTH)
+            final = self._final(answer)
+        if final.bounds.upper <= self.epsilon * (1.0 + 2.0 * PORTABLE):
+            return final
+        answer = self.smallest(self.methods, self.full, answer, WIDTH)
+        return self._final(answer)
 
-        _, noise = smallest_passing(at, epsilon, noise, 0.1)
-    return name
+    def _final(self, noise: float) -> Certificate:
+        """What certify says at its defaults."""
+        return self._issued(noise, self.run(noise, self.methods, self.full, (Side.UPPER, Side.LOWER)), self.full)
+
+    def _issued(self, noise: float, outcomes: Sequence[Outcome], settings: Settings) -> Certificate:
+        found = self.mechanism.with_noise(noise)
+        return certificate_of(found, dominating_pair(found), self.question, outcomes, settings)
+
+    def _affordable(self, noise: float) -> list[str]:
+        """The default accountants that the planned work allows to run again and again."""
+        pair = dominating_pair(self.mechanism.with_noise(noise))
+        longest = max(HEAVY, self.policy.work / EVALUATIONS)
+        return [
+            name
+            for name in DEFAULT
+            if (one := ACCOUNTANTS[name]).kind is Kind.DETERMINISTIC
+            and one.assumes is None
+            and one.why_not(pair, Side.UPPER) is None
+            and one.cost(pair) <= longest
+        ]
+
+    def _best_method(self, start: float) -> tuple[str, float]:
+        """The accountant with the smallest upper bound near the solution, and about where that is; two looks."""
+        allowed = self.methods or self._affordable(start)
+        if len(allowed) == 1:
+            return allowed[0], start
+        noise, name = start, "gaussian"
+        for _ in range(2):
+            found = best(self.run(noise, allowed, self.coarse, (Side.UPPER, Side.LOWER), METHOD_GOAL), Side.UPPER)
+            if found is None or found.method == name:
+                break
+            name = found.method
+            noise = self.smallest([name], self.coarse, noise, 0.1)
+        return name, noise

@@ -13,12 +13,11 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from hockeystick.accountants.warm_up import warm_up
 from hockeystick.bounds import Question
 from hockeystick.certificate import Interval
-from hockeystick.certification.schedule import DEFAULT_BUDGET, best, check_budget, run_accountants, settings_for
+from hockeystick.certification.schedule import best, planned, refuse_without_bound, run_accountants, settings_for
 from hockeystick.deadline import Deadline
-from hockeystick.errors import BudgetExceededError, CannotCertifyError, InvalidInputError
+from hockeystick.errors import InvalidInputError
 from hockeystick.laws.law import UNIT_ROUNDOFF
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.mixture_steps import MixtureStep, MixtureSteps, check_count
@@ -32,31 +31,27 @@ def privacy(
     *,
     delta: float | None = None,
     epsilon: float | None = None,
-    budget: float = DEFAULT_BUDGET,
+    budget: float | None = None,
     deadline: Deadline | None = None,
 ) -> Interval:
     """The epsilon of a pair at ``delta``, or its delta at ``epsilon``, by the best deterministic bounds of both sides.
 
     Args:
-        budget: seconds; what is not done by then is left out.
-        deadline: replaces the budget, for callers that keep their own time.
+        budget: seconds: how much work to plan, and the deadline; None plans about a minute and sets no deadline.
+        deadline: progress and deadline of the caller, in place of the budget's.
 
     Raises: InvalidInputError for what is no pair, and unless exactly one of delta and epsilon is given;
-        BudgetExceededError when the time is over before there is an upper bound; CannotCertifyError when there is no
-        finite one.
+        BudgetExceededError when the deadline cuts off every upper bound; CannotCertifyError when none is finite.
     """
     if not isinstance(pair, DominatingPair):
         raise InvalidInputError(f"The 'pair' argument must be a dominating pair. Got {pair!r} instead.")
     question = Question(delta=delta, epsilon=epsilon)
-    check_budget(budget)
-    warm_up()
-    deadline = deadline or Deadline(seconds=budget)
-    outcomes = run_accountants(pair, question, settings_for(question, pair, deadline))
+    policy, deadline = planned(None, budget, deadline)
+    settings = settings_for(question, pair, deadline, policy=policy)
+    outcomes = run_accountants(pair, question, settings, policy=policy)
     upper, lower = best(outcomes, Side.UPPER), best(outcomes, Side.LOWER)
     if upper is None or upper.value is None:
-        if deadline.remaining() <= 0.0:
-            raise BudgetExceededError("The time budget is over before there is any bound; allow more seconds.")
-        raise CannotCertifyError("No accountant gives a finite bound; use more noise or a larger delta.")
+        refuse_without_bound(outcomes)
     return Interval(upper=upper.value, lower=None if lower is None else lower.value)
 
 

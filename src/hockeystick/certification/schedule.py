@@ -1,40 +1,24 @@
-"""certify: the best certified bounds of all applicable accountants, within a time budget."""
+"""Which accountants run, in which order, and how far: the work is planned, the deadline only cuts off."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import sqrt
 from time import monotonic
+from typing import Any, NoReturn
 
-from hockeystick._version import __version__
 from hockeystick.accountants.base import Accountant
-from hockeystick.accountants.monte_carlo import claim_of, with_claim
-from hockeystick.accountants.registry import ACCOUNTANTS, accountant
+from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT, accountant
 from hockeystick.accountants.warm_up import warm_up
 from hockeystick.bounds import SMALLEST_UPPER, Bound, Question
-from hockeystick.certificate import Accuracy, Certificate, Interval, Methods
 from hockeystick.deadline import Deadline
-from hockeystick.errors import (
-    BudgetExceededError,
-    CannotCertifyError,
-    InvalidInputError,
-    UnsupportedError,
-    VerificationError,
-)
+from hockeystick.errors import BudgetExceededError, CannotCertifyError, InvalidInputError, UnsupportedError
 from hockeystick.laws.grid import Resolution
 from hockeystick.mechanism import Mechanism
-from hockeystick.monte_carlo.ledger import Executor, Ledger, in_this_process
 from hockeystick.pairs.base import DominatingPair
-from hockeystick.pairs.registry import dominating_pair
-from hockeystick.settings import DEFAULT_EFFORT, MonteCarlo, Settings
-from hockeystick.types import Adjacency, Kind, Side
+from hockeystick.settings import MonteCarlo, SearchPolicy, Settings
+from hockeystick.types import Kind, Side
 
-DEFAULT_BUDGET = 60.0
-"""Seconds; what is not done by then is left out."""
-GAP_GOAL = 1e-3
-"""Relative two-sided gap at which certify stops looking for a better bound."""
-HEAVY, HEAVY_GOAL = 2.0, 5e-3
-"""Methods that cost more than so many seconds are run only while the gap is above this."""
 EPSILON_NODES = 68
 DELTA_NODES = 92
 """Nodes per unit of score when epsilon, or delta, is asked for: a gap in epsilon is a far larger one in delta."""
@@ -45,21 +29,23 @@ COARSE_SHARE = 0.2
 """The same for a first look at coarse grids."""
 RUNS = 5.0
 """How many heavy runs certify expects."""
-VERIFY_TOLERANCE = 1e-6
-"""Relative difference that another machine's mathematical library may make in a recomputed bound."""
-
-STOPPED = "stopped: the time budget is over"
-ONE_SEED = "Draw the seed of the samples once: one that was chosen among several proves nothing."
+CUT_OFF, LEFT_OUT = "cut off", "left out"
 NOT_ALLOWED = "Monte Carlo bounds have to be allowed (--allow monte-carlo)"
-HOPELESS = 5.0
-"""A method is not even started when its rough cost is this many times what is left of the budget."""
 CHEAP = 1e-2
-"""Seconds; what costs less is run even when the budget is over."""
+"""Standard seconds; what costs less runs even when the deadline has passed."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one accountant said on one side. ``status`` is "ok" or why there is no value."""
+    """What one accountant said on one side.
+
+    Attributes:
+        value: the bound's answer to the question, or None.
+        seconds: how long it took.
+        status: "ok", or why there is no value.
+        claim: for Monte Carlo, the samples that the value rests on.
+        needs: where the plan or the deadline had no time for it, about how many seconds it takes on an idle machine.
+    """
 
     method: str
     side: Side
@@ -68,155 +54,8 @@ class Outcome:
     value: float | None
     seconds: float
     status: str
-
-
-def bound(mechanism: Mechanism, method: str, *, side: Side = Side.UPPER, settings: Settings | None = None) -> Bound:
-    """One accountant's bound on the whole profile of a mechanism.
-
-    Raises: InvalidInputError for an unknown method, UnsupportedError where its proof does not cover the mechanism.
-    """
-    return accountant(method).bound(dominating_pair(mechanism), side, settings)
-
-
-def certify(
-    mechanism: Mechanism,
-    *,
-    delta: float | None = None,
-    epsilon: float | None = None,
-    method: str | None = None,
-    budget: float = DEFAULT_BUDGET,
-    deadline: Deadline | None = None,
-    monte_carlo: MonteCarlo | None = None,
-) -> Certificate:
-    """The best certified upper bound and the best lower bound on epsilon at ``delta`` (or delta at ``epsilon``).
-
-    Runs the applicable accountants, cheapest first, until the two sides meet within 0.1 percent or the budget is
-    over. Always returns a valid upper bound: the unamplified Gaussian costs nothing.
-
-    Args:
-        mechanism: with its noise multiplier.
-        delta, epsilon: exactly one of them.
-        method: use this accountant alone for the upper bound (lower bounds come from all that apply and are cheap).
-        budget: seconds, not counting the one-time compilation of the kernels.
-        deadline: progress and deadline of the caller; overrides ``budget``.
-        monte_carlo: allows Monte Carlo bounds too, which hold except with the failure probability that it says; None
-            for deterministic bounds alone.
-
-    Raises: UnsupportedError for a mechanism nobody has analysed, CannotCertifyError when no finite bound exists.
-    """
-    deadline = deadline or fresh_deadline(mechanism, budget)
-    question, methods = Question(delta=delta, epsilon=epsilon), None if method is None else [method]
-    return certify_with(mechanism, question, deadline, methods, monte_carlo)
-
-
-def certify_with(
-    mechanism: Mechanism,
-    question: Question,
-    deadline: Deadline,
-    methods: Sequence[str] | None,
-    monte_carlo: MonteCarlo | None = None,
-) -> Certificate:
-    """:func:`certify` with the accountants that are allowed for upper bounds; None for all."""
-    mechanism = mechanism.pinned()
-    pair = dominating_pair(mechanism)
-    settings = settings_for(question, pair, deadline, monte_carlo)
-    outcomes = run_accountants(pair, question, settings, methods=methods)
-    return certificate_of(mechanism, pair, question, outcomes, settings)
-
-
-def compare(
-    mechanism: Mechanism,
-    *,
-    delta: float | None = None,
-    epsilon: float | None = None,
-    budget: float = DEFAULT_BUDGET,
-    deadline: Deadline | None = None,
-    monte_carlo: MonteCarlo | None = None,
-) -> list[Outcome]:
-    """Every accountant on every side it has, with its time and, where it gives no value, the reason."""
-    question = Question(delta=delta, epsilon=epsilon)
-    pair = dominating_pair(mechanism)
-    settings = settings_for(question, pair, deadline or fresh_deadline(mechanism, budget), monte_carlo)
-    return run_accountants(pair, question, settings, goal=None)
-
-
-def verify(
-    certificate: Certificate,
-    *,
-    deadline: Deadline | None = None,
-    evidence: Ledger | None = None,
-    executor: Executor = in_this_process,
-) -> Certificate:
-    """Recompute a certificate's bounds from its mechanism, and compare.
-
-    Monte Carlo bounds are derived again from the stored ``evidence``, some chunks of which are drawn again from their
-    seeds; without evidence all of them are drawn again, by ``executor``.
-
-    Returns the recomputed certificate; an epsilon in it is the claimed one where the two cannot be told apart.
-    Raises VerificationError, naming what does not follow, when the recomputed upper bound exceeds the claimed one, the
-    recomputed lower bound falls short of the claimed one, or anything else in the certificate differs.
-    """
-    if certificate.digest != certificate.content_digest():
-        raise VerificationError("The certificate was altered: its digest does not match its content.")
-    given_delta = None if isinstance(certificate.delta, Interval) else certificate.delta
-    given_epsilon = None if isinstance(certificate.epsilon, Interval) else certificate.epsilon
-    question = Question(delta=given_delta, epsilon=given_epsilon)
-    pair = _pair_of(certificate)
-    if certificate.mechanism.pinned() != certificate.mechanism:
-        raise VerificationError("The 'mechanism.strategy' field does not say the digest of the file that it names.")
-    accuracy = certificate.accuracy
-    resolution = Resolution(accuracy.nodes_per_unit, accuracy.smallest_delta)
-    settings = Settings(resolution, deadline or Deadline(), question, effort=accuracy.effort or DEFAULT_EFFORT)
-    if certificate.monte_carlo is not None:
-        settings = with_claim(pair, settings, certificate.monte_carlo, evidence, executor)
-    claimed = certificate.bounds
-    outcomes = [_run_again(certificate.method.upper, pair, Side.UPPER, question, settings, claimed.upper)]
-    if certificate.method.lower is not None:
-        outcomes.append(_run_again(certificate.method.lower, pair, Side.LOWER, question, settings, claimed.lower))
-    again = certificate_of(certificate.mechanism, pair, question, outcomes, settings)
-    found = again.bounds
-    what = "epsilon" if given_delta is not None else "delta"
-    if found.upper > claimed.upper * (1.0 + VERIFY_TOLERANCE):
-        raise VerificationError(
-            f"The '{what}.upper' field claims {claimed.upper!r}, but the recomputed bound is {found.upper!r}."
-        )
-    if claimed.lower is not None and (found.lower is None or found.lower < claimed.lower * (1.0 - VERIFY_TOLERANCE)):
-        raise VerificationError(
-            f"The '{what}.lower' field claims {claimed.lower!r}, but the recomputed bound is {found.lower!r}."
-        )
-    if abs(again.sensitivity - certificate.sensitivity) > VERIFY_TOLERANCE * again.sensitivity:
-        raise VerificationError(
-            f"The 'sensitivity' field claims {certificate.sensitivity!r}, but recomputed it is {again.sensitivity!r}."
-        )
-    for name in ("adjacency", "also_holds_for", "kind", "confidence", "monte_carlo", "requirements", "references"):
-        if getattr(again, name) != getattr(certificate, name):
-            raise VerificationError(f"The {name!r} field does not follow from the mechanism.")
-    return again
-
-
-def _pair_of(certificate: Certificate) -> DominatingPair:
-    try:
-        return dominating_pair(certificate.mechanism)
-    except (InvalidInputError, UnsupportedError) as error:
-        raise VerificationError(str(error)) from None
-
-
-def _run_again(
-    name: str, pair: DominatingPair, side: Side, question: Question, settings: Settings, claimed: float | None
-) -> Outcome:
-    """The bound that a certificate rests on; no other one may stand in for it."""
-    if name not in ACCOUNTANTS:
-        raise VerificationError(f"The 'method.{side.value}' field names a method that is not known: {name!r}.")
-    if ACCOUNTANTS[name].kind not in settings.kinds:
-        raise VerificationError(f"The 'monte_carlo' field is missing, which the method {name!r} needs.")
-    outcome = _run(ACCOUNTANTS[name], pair, side, settings, partial(question.confirmed, claimed=claimed))
-    if outcome.status == STOPPED:
-        raise BudgetExceededError("The time budget is over before the certificate is recomputed; allow more seconds.")
-    if outcome.value is None:
-        raise VerificationError(
-            f"The 'method.{side.value}' field names {name!r}, which gives no {side.value} bound here: {outcome.status}."
-        )
-    return outcome
+    claim: Any = None
+    needs: float | None = None
 
 
 def run_accountants(
@@ -224,60 +63,135 @@ def run_accountants(
     question: Question,
     settings: Settings,
     *,
+    policy: SearchPolicy,
     methods: Sequence[str] | None = None,
-    goal: float | None = GAP_GOAL,
+    run_all: bool = False,
     sides: Sequence[Side] = (Side.UPPER, Side.LOWER),
     near: float | None = None,
 ) -> list[Outcome]:
     """Run the accountants that analyse this type of pair: those with both sides first, then the cheapest.
 
-    Monte Carlo, where it is allowed, comes after them; what would take a good part of the time that is left comes last.
+    Monte Carlo, where it is allowed, comes after them; what takes a good part of the planned work comes last. A method
+    that would take more than the rest of the planned work is left out.
 
     Args:
-        methods: the accountants allowed for upper bounds; None for all that assume nothing beyond the mechanism. Others
-            give lower bounds where that is cheap.
-        goal: leave out what is left once the two sides meet within this relative gap, and heavy methods before that;
-            None to run all.
+        policy: the planned work, and the gap at which the search ends.
+        methods: the accountants allowed for upper bounds; None for the default ones. Others give lower bounds where
+            that is cheap.
+        run_all: run every accountant, published methods too, whatever the gap (as ``compare`` does).
         sides: which sides are wanted.
-        near: an epsilon that the caller expects; it saves time alone.
+        near: an epsilon that the caller expects; affects speed only.
     """
     allowed = [one for one in ACCOUNTANTS.values() if one.kind in settings.kinds and one.assumes is None]
-    chosen = allowed if methods is None else [accountant(name) for name in methods]
     if methods is not None:
-        for one in chosen:
-            reason = one.why_not(pair, Side.UPPER) if one.kind in settings.kinds else NOT_ALLOWED
-            if reason is not None:
-                raise UnsupportedError(f"The method {one.name!r} does not apply here: {reason}.")
-    tasks = [(one, Side.UPPER) for one in chosen if Side.UPPER in sides]
-    if Side.LOWER in sides:
-        tasks += [(one, Side.LOWER) for one in allowed]
-    tasks = [(one, side) for one, side in tasks if side in one.sides and one.covers(type(pair))]
-    patience = settings.deadline.remaining() / 4.0
+        chosen = [accountant(name) for name in methods]
+        _refuse_what_does_not_apply(chosen, pair, settings)
+    else:
+        chosen = allowed if run_all else [one for one in allowed if one.name in DEFAULT]
 
     def cost(one: Accountant, side: Side) -> float:
         return one.cost(pair) if one.why_not(pair, side) is None else 0.0
 
-    def place(task: tuple[Accountant, Side]) -> tuple[bool, bool, bool, float]:
-        one, seconds = task[0], cost(*task)
-        return seconds > patience, one.kind is Kind.MONTE_CARLO, len(one.sides) == 1, seconds
+    def wanted(one: Accountant, side: Side) -> bool:
+        if side is Side.UPPER:
+            return one in chosen
+        return one in chosen or (one in allowed and (one.kind is Kind.MONTE_CARLO or cost(one, side) <= policy.heavy))
 
-    def wanted(task: tuple[Accountant, Side]) -> bool:
-        one, side = task
-        return one in chosen or one.kind is Kind.MONTE_CARLO or cost(one, side) <= HEAVY
+    def place(one: Accountant, side: Side) -> tuple[bool, bool, bool, float]:
+        seconds = cost(one, side)
+        return seconds > policy.work / 4.0, one.kind is Kind.MONTE_CARLO, len(one.sides) == 1, seconds
 
-    ordered = sorted(filter(wanted, tasks), key=place)
+    tasks = [
+        (one, side)
+        for side in sides
+        for one in ACCOUNTANTS.values()
+        if side in one.sides and one.covers(type(pair)) and wanted(one, side)
+    ]
     outcomes: list[Outcome] = []
-    for one, side in ordered:
-        if goal is not None and _goal_reached(outcomes, goal):
-            break
-        if goal is not None and cost(one, side) > HEAVY and _goal_reached(outcomes, max(goal, HEAVY_GOAL)):
-            continue
-        settled = {outcome.method for outcome in outcomes if outcome.side is side and outcome.value is not None}
-        if goal is not None and not settled.isdisjoint(one.no_better_than):
+    work = policy.work
+    for one, side in sorted(tasks, key=lambda task: place(*task)):
+        if not run_all:
+            if _gap_within(outcomes, policy.gap_goal):
+                break
+            if cost(one, side) > policy.heavy and _gap_within(outcomes, max(policy.gap_goal, policy.heavy_goal)):
+                continue
+            settled = {outcome.method for outcome in outcomes if outcome.side is side and outcome.value is not None}
+            if not settled.isdisjoint(one.no_better_than):
+                continue
+        if (one.name, side) in {(outcome.method, outcome.side) for outcome in outcomes}:
             continue
         answer = partial(question.answer, near=_expected(outcomes) or near)
-        outcomes.append(_run(one, pair, side, settings, answer))
+        together = [other for other in sides if (one, other) in tasks] if one.joint_analyses else [side]
+        ready = [other for other in together if one.why_not(pair, other) is None] or [side]
+        outcomes += _run(one, pair, ready, settings, answer, work)
+        if not run_all:
+            work = max(work - cost(one, side), 0.0)
     return outcomes
+
+
+def _refuse_what_does_not_apply(chosen: Sequence[Accountant], pair: DominatingPair, settings: Settings) -> None:
+    for one in chosen:
+        reason = one.why_not(pair, Side.UPPER) if one.kind in settings.kinds else NOT_ALLOWED
+        if reason is not None:
+            raise UnsupportedError(f"The method {one.name!r} does not apply here: {reason}.")
+
+
+def run_named(
+    one: Accountant,
+    pair: DominatingPair,
+    sides: Sequence[Side],
+    settings: Settings,
+    answer: Callable[[Bound], float],
+) -> list[Outcome]:
+    """One accountant on these sides, whatever it costs."""
+    return _run(one, pair, sides, settings, answer, float("inf"))
+
+
+def _run(
+    one: Accountant,
+    pair: DominatingPair,
+    sides: Sequence[Side],
+    settings: Settings,
+    answer: Callable[[Bound], float],
+    work: float,
+) -> list[Outcome]:
+    """The outcomes of one accountant on sides that it bounds together."""
+    started = monotonic()
+    cost = next((one.cost(pair) for side in sides if one.why_not(pair, side) is None), 0.0)
+    values: dict[Side, float | None] = dict.fromkeys(sides)
+    past = f"{CUT_OFF}: the deadline passed; it takes about {cost:.2g} s"
+    status, claim, needs = "ok", None, None
+    reason = next((reason for side in sides if (reason := one.why_not(pair, side)) is not None), None)
+    if reason is not None:
+        status = f"not applicable: {reason}"
+    elif one.kind is Kind.DETERMINISTIC and cost > max(work, CHEAP):
+        status, needs = f"{LEFT_OUT}: it takes about {cost:.2g} s, more than is left of the planned work", cost
+    elif cost > CHEAP and settings.deadline.remaining() <= 0.0:
+        status, needs = past, cost
+    else:
+        try:
+            bounds = one.bounds(pair, sides, settings)
+            values.update({side: answer(found) for side, found in bounds.items()})
+            claim = next((found.claim for found in bounds.values()), None)
+        except BudgetExceededError:
+            status, needs = past, cost
+        except UnsupportedError as error:
+            status = f"not applicable: {error}"
+        except MemoryError:
+            status = "not applicable: it needs more memory than there is"
+    seconds = monotonic() - started
+    outcome = Outcome(
+        one.name, Side.UPPER, one.kind, settings.confidence(one.kind), None, seconds, status, claim, needs
+    )
+    return [_with_value(replace(outcome, side=side), value, settings) for side, value in values.items()]
+
+
+def _with_value(outcome: Outcome, value: float | None, settings: Settings) -> Outcome:
+    if value != float("inf"):
+        return replace(outcome, value=value)
+    if outcome.kind is Kind.MONTE_CARLO and settings.deadline.remaining() <= 0.0:
+        return replace(outcome, status=f"{CUT_OFF}: the deadline passed", needs=settings.work)
+    return replace(outcome, status="no finite bound")
 
 
 def _expected(outcomes: Sequence[Outcome]) -> float | None:
@@ -293,22 +207,24 @@ def settings_for(
     pair: DominatingPair,
     deadline: Deadline,
     monte_carlo: MonteCarlo | None = None,
+    policy: SearchPolicy | None = None,
     runs: float = RUNS,
 ) -> Settings:
     """Grids and effort for a question. For delta at an epsilon a coarse pass first finds out how small delta is.
 
     Args:
-        runs: how many runs of the heaviest accountants the time that is left should allow.
+        runs: how many runs of the heaviest accountants the planned work should allow.
     """
-    effort = min(float(f"{deadline.remaining() / runs:.2g}"), DEFAULT_EFFORT) or CHEAP
+    policy = policy or SearchPolicy()
+    effort = policy.effort(runs)
     if question.delta is not None:
-        return Settings(Resolution(EPSILON_NODES, question.delta), deadline, question, monte_carlo, effort)
-    share = Deadline(COARSE_SHARE * deadline.remaining(), deadline.on_tick)
-    coarse = Settings(Resolution(COARSE_NODES), share, effort=COARSE_EFFORT * effort)
-    outcomes = run_accountants(pair, question, coarse, goal=COARSE_GOAL)
-    upper = best(outcomes, Side.UPPER)
+        return Settings(Resolution(EPSILON_NODES, question.delta), deadline, question, monte_carlo, effort, policy.work)
+    coarse = Settings(Resolution(COARSE_NODES), deadline.part(COARSE_SHARE), effort=COARSE_EFFORT * effort)
+    look = replace(policy, work=COARSE_SHARE * policy.work, gap_goal=COARSE_GOAL, heavy_goal=COARSE_GOAL)
+    upper = best(run_accountants(pair, question, coarse, policy=look), Side.UPPER)
     value = 1e-30 if upper is None or upper.value is None else upper.value
-    return Settings(Resolution(DELTA_NODES, min(max(value, 1e-30), 0.5)), deadline, question, monte_carlo, effort)
+    resolution = Resolution(DELTA_NODES, min(max(value, 1e-30), 0.5))
+    return Settings(resolution, deadline, question, monte_carlo, effort, policy.work)
 
 
 def best(outcomes: Sequence[Outcome], side: Side) -> Outcome | None:
@@ -319,6 +235,31 @@ def best(outcomes: Sequence[Outcome], side: Side) -> Outcome | None:
     return (min if side is Side.UPPER else max)(found, key=lambda outcome: outcome.value or 0.0)
 
 
+def refuse_without_bound(outcomes: Sequence[Outcome], where: str = "") -> NoReturn:
+    """Raise why there is no upper bound: BudgetExceededError if the deadline is the reason, else CannotCertifyError."""
+    needs = [outcome.needs for outcome in outcomes if outcome.side is Side.UPPER and outcome.needs is not None]
+    if needs:
+        raise BudgetExceededError(
+            f"The time budget is over before there is any bound; allow more seconds, about {min(needs):.2g}."
+        )
+    raise CannotCertifyError(f"No accountant gives a finite bound{where}; use more noise or a larger delta.")
+
+
+def planned(
+    mechanism: Mechanism | None, budget: float | None, deadline: Deadline | None
+) -> tuple[SearchPolicy, Deadline]:
+    """The policy and the deadline of a request: seconds come in here and nowhere else.
+
+    Args:
+        budget: seconds that were asked for: both what may be planned and when to stop; None for the default plan
+            without a deadline.
+        deadline: the caller's own, instead of one that starts when the kernels are compiled.
+    """
+    policy = SearchPolicy() if budget is None else SearchPolicy(work=check_budget(budget))
+    warm_up(mechanism)
+    return policy, deadline or Deadline(float("inf") if budget is None else budget)
+
+
 def check_budget(budget: float) -> float:
     """A budget is a positive number of seconds."""
     if not 0.0 < budget <= 1e6:
@@ -326,95 +267,8 @@ def check_budget(budget: float) -> float:
     return budget
 
 
-def fresh_deadline(mechanism: Mechanism, budget: float) -> Deadline:
-    """A deadline that starts when all kernels are compiled."""
-    check_budget(budget)
-    warm_up(mechanism)
-    return Deadline(seconds=budget)
-
-
-def _goal_reached(outcomes: Sequence[Outcome], goal: float) -> bool:
+def _gap_within(outcomes: Sequence[Outcome], goal: float) -> bool:
     upper, lower = best(outcomes, Side.UPPER), best(outcomes, Side.LOWER)
     if upper is None or lower is None or not upper.value or not lower.value:
         return upper is not None and upper.value is not None and upper.value <= SMALLEST_UPPER
     return upper.value <= lower.value * (1.0 + goal)
-
-
-def _run(
-    one: Accountant, pair: DominatingPair, side: Side, settings: Settings, answer: Callable[[Bound], float]
-) -> Outcome:
-    started = monotonic()
-    value, status = None, "ok"
-    reason = one.why_not(pair, side)
-    if reason is not None:
-        status = f"not applicable: {reason}"
-    elif one.kind is Kind.DETERMINISTIC and one.cost(pair) > max(HOPELESS * settings.deadline.remaining(), CHEAP):
-        status = STOPPED
-    else:
-        try:
-            value = answer(one.bound(pair, side, settings))
-        except BudgetExceededError:
-            status = STOPPED
-        except UnsupportedError as error:
-            status = f"not applicable: {error}"
-        except MemoryError:
-            status = "not applicable: it needs more memory than there is"
-        if value == float("inf"):
-            out_of_time = one.kind is Kind.MONTE_CARLO and settings.deadline.remaining() <= 0.0
-            value, status = None, STOPPED if out_of_time else "no finite bound"
-    confidence = settings.confidence(one.kind)
-    return Outcome(one.name, side, one.kind, confidence, value, monotonic() - started, status)
-
-
-def certificate_of(
-    mechanism: Mechanism,
-    pair: DominatingPair,
-    question: Question,
-    outcomes: Sequence[Outcome],
-    settings: Settings,
-) -> Certificate:
-    """The certificate that states the best of these outcomes.
-
-    Raises: BudgetExceededError or CannotCertifyError when there is no upper bound among them.
-    """
-    upper, lower = best(outcomes, Side.UPPER), best(outcomes, Side.LOWER)
-    if upper is None or upper.value is None:
-        if any(outcome.status == STOPPED for outcome in outcomes):
-            raise BudgetExceededError("The time budget is over before there is any bound; allow more seconds.")
-        raise CannotCertifyError(
-            f"No accountant gives a finite bound at noise_multiplier = {mechanism.sigma:g}; "
-            f"use more noise or a larger delta."
-        )
-    interval = Interval(upper=upper.value, lower=None if lower is None or lower.value is None else lower.value)
-    ends = [upper] if lower is None else [upper, lower]
-    used = list(dict.fromkeys(end.method for end in ends))
-    planned = any(ACCOUNTANTS[name].plans_effort for name in used)
-    sampled = next((end for end in ends if end.kind is Kind.MONTE_CARLO), None)
-    sampler, resolution = mechanism.sampler, settings.resolution
-    return Certificate(
-        hockeystick_version=__version__,
-        mechanism=mechanism,
-        adjacency=Adjacency.ZERO_OUT,
-        also_holds_for=tuple(other for other in sampler.holds_for if other is not Adjacency.ZERO_OUT),
-        epsilon=interval if question.epsilon is None else question.epsilon,
-        delta=interval if question.delta is None else question.delta,
-        method=Methods(upper=upper.method, lower=None if lower is None else lower.method),
-        references=tuple(ACCOUNTANTS[name].reference for name in used),
-        kind=Kind.DETERMINISTIC if sampled is None else Kind.MONTE_CARLO,
-        confidence=1.0 if sampled is None else sampled.confidence,
-        monte_carlo=None if sampled is None else claim_of(pair, settings),
-        sensitivity=mechanism.matrix.max_column_norm,
-        requirements=(
-            sampler.requirement,
-            mechanism.strategy.noise_requirement(mechanism.sigma),
-            "Divide by a number fixed beforehand, such as the expected batch size, not by the size of the batch drawn.",
-            "Keep the draws of batches and noise secret, and use them for this run only.",
-            *(assumed for name in used if (assumed := ACCOUNTANTS[name].assumes) is not None),
-            *(() if sampled is None else (ONE_SEED,)),
-        ),
-        accuracy=Accuracy(
-            nodes_per_unit=resolution.nodes_per_unit,
-            smallest_delta=resolution.smallest_delta,
-            effort=settings.effort if planned and settings.effort != DEFAULT_EFFORT else None,
-        ),
-    ).sealed()

@@ -13,7 +13,7 @@ def command(
     epsilon: common.EpsilonOption = None,
     delta: common.DeltaOption = None,
     method: common.MethodOption = None,
-    budget: common.BudgetOption = "60",
+    budget: common.BudgetOption = None,
     allow: sampling.AllowOption = None,
     failure_probability: sampling.FailureOption = None,
     seed: sampling.SeedOption = None,
@@ -44,7 +44,13 @@ def command(
     options = sampling.monte_carlo_options(allow, failure_probability, seed, evidence, backend, address, workers)
     with options as monte_carlo, common.working("calibrating", budget, mechanism) as deadline:
         certificate = calibrate_and_certify(
-            mechanism, epsilon=target, delta=at, method=method, deadline=deadline, monte_carlo=monte_carlo
+            mechanism,
+            epsilon=target,
+            delta=at,
+            method=method,
+            budget=common.budget_seconds(budget),
+            deadline=deadline,
+            monte_carlo=monte_carlo,
         )
     common.say_of_sampling(certificate, allowed=monte_carlo is not None)
     with common.saving(certificate, path):

@@ -35,7 +35,12 @@ MethodOption = Annotated[
     str | None, typer.Option("--method", help="Use only this accountant (see 'hockeystick list accountants').")
 ]
 BudgetOption = Annotated[
-    str, typer.Option("--budget", metavar="SECONDS", help="Seconds allowed, not counting one-time compilation.")
+    str | None,
+    typer.Option(
+        "--budget",
+        metavar="SECONDS",
+        help="Seconds allowed, not counting one-time compilation; by default about a minute of work and no deadline.",
+    ),
 ]
 MatrixOption = Annotated[
     str | None,
@@ -116,27 +121,31 @@ def check_method(name: str | None) -> None:
         accountant(name)
 
 
+def budget_seconds(option: str | None) -> float | None:
+    """The seconds of --budget; None where it was not given."""
+    from hockeystick.certification.schedule import check_budget
+
+    return None if option is None else check_budget(number("--budget", option))
+
+
 @contextmanager
-def working(task: str, budget: str, mechanism: "Mechanism | None" = None) -> Iterator["Deadline"]:
-    """A deadline for one command, started once the kernels are compiled and the strategy is optimised.
+def working(task: str, budget: str | None, mechanism: "Mechanism | None" = None) -> Iterator["Deadline"]:
+    """A deadline for one command, started once the kernels are compiled; none by default.
 
     Reports on stderr what takes longer than a second.
     """
-    from hockeystick.certification.schedule import check_budget
     from hockeystick.deadline import Deadline
 
-    seconds = check_budget(number("--budget", budget))
+    seconds = budget_seconds(budget)
     if mechanism is not None:
         from hockeystick.pairs.registry import check_registered
 
         check_registered(mechanism)
-        with _say_if_slow(f"optimising the strategy matrix {mechanism.strategy.kind!r}"):
-            mechanism.strategy.matrix(mechanism.sampler.steps)
     with _say_if_slow("preparing the numerical kernels (the first time on this machine, up to a minute)"):
         from hockeystick.accountants.warm_up import warm_up
 
         warm_up(mechanism)
-    deadline = Deadline(seconds=seconds)
+    deadline = Deadline(float("inf") if seconds is None else seconds)
     with _progress(task, deadline):
         yield deadline
 
@@ -147,14 +156,14 @@ def certify_and_report(
     delta: float | None = None,
     epsilon: float | None = None,
     method: str | None,
-    budget: str,
+    budget: str | None,
     sampling: "AbstractContextManager[MonteCarlo | None]",
     out: str | None,
     json: bool,
 ) -> None:
     """The common part of ``epsilon`` and ``delta``."""
     from hockeystick.bounds import Question
-    from hockeystick.certification.schedule import certify
+    from hockeystick.certification.issue import certify
     from hockeystick.files import check_writable
 
     Question(delta=delta, epsilon=epsilon)  # refuses bad input before anything is compiled
@@ -163,7 +172,13 @@ def certify_and_report(
         check_writable(out)
     with sampling as monte_carlo, working("certifying", budget, mechanism) as deadline:
         certificate = certify(
-            mechanism, delta=delta, epsilon=epsilon, method=method, deadline=deadline, monte_carlo=monte_carlo
+            mechanism,
+            delta=delta,
+            epsilon=epsilon,
+            method=method,
+            budget=budget_seconds(budget),
+            deadline=deadline,
+            monte_carlo=monte_carlo,
         )
     say_of_sampling(certificate, allowed=monte_carlo is not None)
     with saving(certificate, out):
@@ -205,16 +220,10 @@ def saving(certificate: "Certificate", path: str | None) -> Iterator[None]:
 
 
 def say_of_sampling(certificate: "Certificate", *, allowed: bool) -> None:
-    """Report on stderr when sampling was allowed and did not reach its goal."""
-    if not allowed:
-        return
-    if certificate.monte_carlo is None:
+    """Report on stderr when sampling was allowed and did not improve the bounds."""
+    if allowed and certificate.monte_carlo is None:
         what = "sampling gave no better bounds within the budget; these are deterministic"
-    elif not certificate.monte_carlo.closed:
-        what = "the budget was too short for the Monte Carlo bounds to close; they are valid but wide"
-    else:
-        return
-    print(f"hockeystick: {what}", file=sys.stderr, flush=True)  # noqa: T201
+        print(f"hockeystick: {what}", file=sys.stderr, flush=True)  # noqa: T201
 
 
 def claim_json(certificate: "Certificate", seconds: float) -> dict[str, Any]:
@@ -228,6 +237,7 @@ def claim_json(certificate: "Certificate", seconds: float) -> dict[str, Any]:
         "kind": content["kind"],
         "confidence": content["confidence"],
         **_failure(certificate),
+        **({"cut_off": content["cut_off"]} if certificate.cut_off else {}),
         "seconds": round(seconds, 4),
     }
 
@@ -240,7 +250,6 @@ def _failure(certificate: "Certificate") -> dict[str, Any]:
     return {
         "failure_probability": claim.failure_probability,
         "statement": claim.statement.value,
-        "closed": claim.closed,
     }
 
 
@@ -259,7 +268,8 @@ def _say_if_slow(what: str) -> Iterator[None]:
 def _progress(task: str, deadline: "Deadline") -> Iterator[None]:
     """After QUIET_SECONDS: a bar of the budget used on a terminal, one line anywhere else."""
     if not sys.stderr.isatty():
-        with _say_if_slow(f"{task}, at most {deadline.seconds:g} s"):
+        limit = "" if deadline.seconds == float("inf") else f", at most {deadline.seconds:g} s"
+        with _say_if_slow(f"{task}{limit}"):
             yield
         return
     from rich.console import Console
@@ -267,7 +277,8 @@ def _progress(task: str, deadline: "Deadline") -> Iterator[None]:
 
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[done]} steps"))
     bar = Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
-    handle = bar.add_task(f"{task} (budget)", total=deadline.seconds, done=0)
+    limited = deadline.seconds < float("inf")
+    handle = bar.add_task(f"{task} (budget)" if limited else task, total=deadline.seconds if limited else None, done=0)
 
     def show(ticks: int) -> None:
         if deadline.elapsed() < QUIET_SECONDS:

@@ -11,7 +11,7 @@ def command(
     plan: common.PlanPath,
     noise_multiplier: common.NoiseOption = None,
     delta: common.DeltaOption = None,
-    budget: common.BudgetOption = "60",
+    budget: common.BudgetOption = None,
     allow: sampling.AllowOption = None,
     failure_probability: sampling.FailureOption = None,
     seed: sampling.SeedOption = None,
@@ -25,7 +25,7 @@ def command(
     json: common.JsonOption = False,
 ) -> None:
     """Bound epsilon with every accountant that applies to a plan."""
-    from hockeystick.certification.schedule import compare
+    from hockeystick.certification.issue import compare
     from hockeystick.plan import Plan
     from hockeystick.report.table import comparison_json, comparison_table
 
@@ -38,7 +38,9 @@ def command(
         check_plot_path(plot)
     options = sampling.monte_carlo_options(allow, failure_probability, seed, evidence, backend, address, workers)
     with options as monte_carlo, common.working("comparing", budget, mechanism) as deadline:
-        outcomes = compare(mechanism, delta=at, deadline=deadline, monte_carlo=monte_carlo)
+        outcomes = compare(
+            mechanism, delta=at, budget=common.budget_seconds(budget), deadline=deadline, monte_carlo=monte_carlo
+        )
     if json:
         common.emit_json({"delta": at, "noise_multiplier": mechanism.sigma, "bounds": comparison_json(outcomes)})
     else:

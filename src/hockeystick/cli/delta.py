@@ -8,7 +8,7 @@ def command(
     epsilon: common.EpsilonOption = None,
     noise_multiplier: common.NoiseOption = None,
     method: common.MethodOption = None,
-    budget: common.BudgetOption = "60",
+    budget: common.BudgetOption = None,
     allow: sampling.AllowOption = None,
     failure_probability: sampling.FailureOption = None,
     seed: sampling.SeedOption = None,

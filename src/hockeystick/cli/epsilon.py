@@ -8,7 +8,7 @@ def command(
     noise_multiplier: common.NoiseOption = None,
     delta: common.DeltaOption = None,
     method: common.MethodOption = None,
-    budget: common.BudgetOption = "60",
+    budget: common.BudgetOption = None,
     allow: sampling.AllowOption = None,
     failure_probability: sampling.FailureOption = None,
     seed: sampling.SeedOption = None,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hockeystick.evidence import EvidenceStore, Redrawn, RunSummary
     from hockeystick.mechanism import Mechanism
     from hockeystick.monte_carlo.claim import RunClaim
-    from hockeystick.monte_carlo.runs import Run
+    from hockeystick.samples import Run
 
 app = typer.Typer(help="Stored Monte Carlo evidence: list, show, merge, verify, prune.", rich_markup_mode=None)
 
@@ -276,8 +276,8 @@ def _run_text(run: dict[str, Any]) -> str:
         f"  stored        {run['stored']} by hockeystick {run['hockeystick_version']}",
         f"  largest seen  {run['largest_seen']:.6g} of what is proved",
     ]
-    columns = ("side", "epsilon", "theta", "largest", "failure", "sum", "sum_of_logs")
-    rows: list[Sequence[str]] = [("side", "epsilon", "theta", "largest", "failure", "sum of Y", "sum of logs")]
+    columns = ("side", "epsilon", "theta", "weight_bound", "failure", "sum", "sum_of_logs")
+    rows: list[Sequence[str]] = [("side", "epsilon", "theta", "weight bound", "failure", "sum of Y", "sum of logs")]
     rows += [tuple(_cell(node[column]) for column in columns) for node in run["nodes"]]
     return "\n".join([*lines, *(f"  {line}" for line in _table(rows).split("\n"))])
 

@@ -13,7 +13,7 @@ from hockeystick.errors import InvalidInputError, shortened
 if TYPE_CHECKING:
     from hockeystick.evidence import EvidenceStore
     from hockeystick.execution.base import ChunkExecutor
-    from hockeystick.monte_carlo.ledger import Ledger
+    from hockeystick.samples import Ledger
     from hockeystick.settings import MonteCarlo
 
 AllowOption = Annotated[
@@ -110,7 +110,7 @@ def monte_carlo_options(
 
 @contextmanager
 def _ledger(evidence: str | None) -> Iterator["Ledger"]:
-    from hockeystick.monte_carlo.ledger import MemoryLedger
+    from hockeystick.samples import MemoryLedger
 
     if evidence is None:
         yield MemoryLedger()

@@ -22,8 +22,8 @@ def command(
     delta: common.DeltaOption = None,
     method: common.MethodOption = None,
     budget: Annotated[
-        str, typer.Option("--budget", metavar="SECONDS", help="Seconds allowed for each cell of the grid.")
-    ] = "60",
+        str | None, typer.Option("--budget", metavar="SECONDS", help="Seconds allowed for each cell of the grid.")
+    ] = None,
     allow: sampling.AllowOption = None,
     failure_probability: sampling.FailureOption = None,
     seed: sampling.SeedOption = None,
@@ -38,12 +38,11 @@ def command(
     json: common.JsonOption = False,
 ) -> None:
     """Certify every combination of a grid; cells already in the output file are not computed again."""
-    from hockeystick.certification.schedule import check_budget
     from hockeystick.files import check_writable
     from hockeystick.settings import DEFAULT_FAILURE
     from hockeystick.sweep import Sweep, certifier, run_sweep
 
-    seconds = check_budget(common.number("--budget", budget))
+    seconds = common.budget_seconds(budget)
     common.check_method(method)
     path = out if out is not None else Path(sweep).stem + ".results.jsonl"
     check_writable(path)
@@ -69,10 +68,11 @@ def _given(name: str, text: str | None) -> float | None:
 
 
 @contextmanager
-def _progress(cells: int, seconds: float) -> Iterator[Callable[[int], None]]:
+def _progress(cells: int, seconds: float | None) -> Iterator[Callable[[int], None]]:
     """A bar of finished cells on a terminal, one line anywhere else."""
     if not sys.stderr.isatty():
-        typer.echo(f"hockeystick: a sweep of {cells} cells, at most {seconds:g} s each", err=True)
+        limit = "" if seconds is None else f", at most {seconds:g} s each"
+        typer.echo(f"hockeystick: a sweep of {cells} cells{limit}", err=True)
         yield lambda done: None
         return
     from rich.console import Console

@@ -24,7 +24,7 @@ def command(
 ) -> None:
     """Recompute the bounds of a certificate and compare; exit code 1 if they do not follow."""
     from hockeystick.certificate import Certificate, interval_text
-    from hockeystick.certification.schedule import verify
+    from hockeystick.certification.verification import verify
 
     claimed = common.with_matrix(Certificate.load(certificate), matrix)
     with (

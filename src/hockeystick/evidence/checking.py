@@ -12,9 +12,10 @@ from hockeystick.evidence.rows import short
 from hockeystick.evidence.store import EvidenceStore
 from hockeystick.monte_carlo.families import FAMILIES, family_of
 from hockeystick.monte_carlo.proposals import Family, Proposal
-from hockeystick.monte_carlo.runs import KERNELS, Chunk, Run, fingerprint, run_chunk
+from hockeystick.monte_carlo.runs import fingerprint, run_chunk
 from hockeystick.monte_carlo.verification import check_nodes, compare
 from hockeystick.pairs.base import DominatingPair
+from hockeystick.samples import KERNELS, Chunk, Run
 
 Cells = tuple[NDArray[np.int64], NDArray[np.int64]]
 """Places along one coordinate, and how many samples are there."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hockeystick.errors import EvidenceError
-from hockeystick.monte_carlo.runs import Chunk, Run
+from hockeystick.samples import Chunk, Run
 
 COLUMNS = "samples, sums, logs, largest, cells, digest"
 """What :func:`chunk_row` makes and :func:`read_chunk` reads, in this order."""
@@ -90,20 +90,6 @@ def _chunk(stream: int, samples: int, sums: bytes, logs: bytes, largest: bytes, 
         cells=np.frombuffer(table, dtype="<i4", count=2 * hit).astype(np.int32).reshape(hit, 2),
         counts=np.frombuffer(table, dtype="<i8", offset=8 * hit).astype(np.int64),
     )
-
-
-def misfit(run: Run, chunk: Chunk) -> str | None:
-    """Why a chunk cannot be one of this run, in half a sentence; None when it can."""
-    nodes = (len(run.nodes),)
-    hit = chunk.counts.size
-    if chunk.samples != run.chunk_size:
-        return f"it has {chunk.samples} samples and the run's chunks have {run.chunk_size}"
-    if chunk.sums.shape != nodes or chunk.logs.shape != nodes:
-        return f"it does not have one statistic for each of the run's {nodes[0]} nodes"
-    counted = bool(((chunk.counts >= 1) & (chunk.counts <= chunk.samples)).all())
-    if chunk.cells.shape != (hit, 2) or not counted or int(chunk.counts.sum()) > chunk.samples:
-        return "its cells do not have one count each, at least 1 and together at most the number of samples"
-    return None
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,12 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             UNIQUE (run, stream)
         )""",
     ),
+    (
+        """CREATE TABLE seeds (
+            seed TEXT NOT NULL PRIMARY KEY,
+            created_at TEXT NOT NULL
+        )""",
+    ),
 )
 """Statements that lead from each version of the schema to the next; version 0 is an empty file."""
 

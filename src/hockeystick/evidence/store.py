@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,14 +21,12 @@ from hockeystick.evidence.rows import (
     check_run_content,
     chunk_digest,
     chunk_row,
-    misfit,
     read_chunk,
     run_content,
     short,
 )
 from hockeystick.files import check_writable
-from hockeystick.monte_carlo.ledger import Ledger
-from hockeystick.monte_carlo.runs import Chunk, Run
+from hockeystick.samples import Chunk, Ledger, Run, fresh_seed, misfit
 
 PATIENCE = 30.0
 """Seconds that one program waits while another one writes."""
@@ -58,7 +57,7 @@ class Health:
 
 
 class EvidenceStore(Ledger):
-    """Keeps chunks in one file, and is a :class:`~hockeystick.monte_carlo.ledger.Ledger`.
+    """Keeps chunks in one file, and is a :class:`~hockeystick.samples.Ledger`.
 
     Every chunk is one transaction that is on the disk when :meth:`add` returns: whatever happens to the program or
     the machine, the file holds the chunks that were added and no part of another. Several programs may write at
@@ -105,7 +104,7 @@ class EvidenceStore(Ledger):
                 schema.prepare(connection, name, read_only=read_only)
                 _check_length(connection, place, name)
                 if not read_only:
-                    connection.execute("PRAGMA journal_mode = WAL")
+                    _write_ahead(connection)
                     connection.execute("PRAGMA synchronous = FULL")
             except BaseException:
                 connection.close()
@@ -141,7 +140,7 @@ class EvidenceStore(Ledger):
     def chunks(self, run: Run, first: int = 0) -> Iterator[Chunk]:
         """The stored chunks from stream ``first`` up to the first gap; one is in memory at a time."""
         key, stream = run.key, first
-        while (chunk := self._chunk_of(run, key, stream)) is not None:
+        while (chunk := self._possible(run, key, stream)) is not None:
             yield chunk
             stream += 1
 
@@ -149,14 +148,37 @@ class EvidenceStore(Ledger):
         """The streams that are stored, behind gaps too."""
         return frozenset(self._streams(run.key))
 
-    def seed(self, subject: str) -> int | None:
-        """The seed of the oldest run about this pair."""
-        about = (summary.run for summary in self.runs() if summary.chunks)
-        return next((run.seed for run in about if run.subject == subject), None)
+    def seed(self, chosen: int | None = None) -> int:
+        """The chosen seed, else the oldest one of this store, else a fresh one, on the disk when this returns.
+
+        So an interrupted command that is given again makes the same choices, whether or not it had stored a chunk.
+        """
+        kept = self._oldest_seed()
+        if kept is None:
+            with self._transaction():
+                kept = self._oldest_seed()  # another program may have been faster
+                if kept is None:
+                    kept = fresh_seed() if chosen is None else chosen
+                    self._keep_seed((str(kept), _now()))
+        return kept if chosen is None else chosen
+
+    def _oldest_seed(self) -> int | None:
+        with _our_words(self._name):
+            row = self._connection.execute("SELECT seed FROM seeds ORDER BY created_at, seed LIMIT 1").fetchone()
+        if row is not None and not str(row[0]).isdecimal():
+            raise EvidenceError(f"The {self._name} is damaged: its seed is not a number.")
+        return None if row is None else int(row[0]) % (1 << 128)
+
+    def _keep_seed(self, described: Row) -> None:
+        self._connection.execute(
+            "INSERT INTO seeds (seed, created_at) VALUES (?, ?) ON CONFLICT (seed) DO UPDATE "
+            "SET created_at = min(created_at, excluded.created_at)",
+            described,
+        )
 
     def chunk(self, run: Run, stream: int) -> Chunk:
         """One stored chunk; raises InvalidInputError where there is none."""
-        found = self._chunk_of(run, run.key, stream)
+        found = self._possible(run, run.key, stream)
         if found is None:
             raise InvalidInputError(f"{self._where(run.key, stream)} is not stored.")
         return found
@@ -179,7 +201,7 @@ class EvidenceStore(Ledger):
     def merge(self, *others: str | Path) -> int:
         """Take in the chunks of other stores, all of them or, after an error, none: the union of sets.
 
-        Merging is idempotent, and the order does not matter. The descriptions of runs merge too (the oldest stays).
+        Merging is idempotent, and the order does not matter. Descriptions and seeds merge too: the oldest counts.
         Memory does not depend on the sizes.
 
         Returns: how many chunks were new.
@@ -191,6 +213,8 @@ class EvidenceStore(Ledger):
         with self._transaction():
             for path in others:
                 with EvidenceStore.open(path, read_only=True) as other:
+                    for described in other._connection.execute("SELECT seed, created_at FROM seeds").fetchall():
+                        self._keep_seed(described)
                     for summary in other.runs():
                         added += self._merge_run(other, summary)
         return added
@@ -214,7 +238,7 @@ class EvidenceStore(Ledger):
         return gone
 
     def check(self) -> Health:
-        """Check every page of the file, and the digest of every row.
+        """Check every page of the file, the digest of every row, and that samples can have every chunk's statistics.
 
         Raises: EvidenceError naming the first damage.
         """
@@ -227,17 +251,18 @@ class EvidenceStore(Ledger):
         counted = 0
         summaries = self.runs()
         for summary in summaries:
+            run = _known(summary)
             for stream in self._streams(summary.key):
-                counted += self._stored(summary.key, stream) is not None
+                counted += self._possible(run, summary.key, stream) is not None
         gaps = {one.key: one.prefix for one in summaries if one.prefix < one.chunks}
         return Health(runs=len(summaries), chunks=counted, gaps=gaps)
 
     def _merge_run(self, other: "EvidenceStore", summary: RunSummary) -> int:
         described = (summary.key, summary.content, summary.label, summary.created_at, summary.code_version)
         self._keep_run(described)
-        added = 0
+        added, run = 0, _known(summary)
         for stream in other._streams(summary.key):
-            chunk = other._stored(summary.key, stream)
+            chunk = other._possible(run, summary.key, stream)
             added += chunk is not None and self._keep_chunk(summary.key, chunk, f"the {other._name}")
         return added
 
@@ -270,10 +295,10 @@ class EvidenceStore(Ledger):
             found = self._connection.execute("SELECT stream FROM chunks WHERE run = ? ORDER BY stream", (key,))
             return [int(stream) for (stream,) in found]
 
-    def _chunk_of(self, run: Run, key: str, stream: int) -> Chunk | None:
-        """A chunk that suits its run, or None where there is none."""
+    def _possible(self, run: Run | None, key: str, stream: int) -> Chunk | None:
+        """A chunk that suits its run, where this version knows the run; None where there is no chunk."""
         found = self._stored(key, stream)
-        reason = None if found is None else misfit(run, found)
+        reason = None if found is None or run is None else misfit(run, found)
         if reason is not None:
             raise EvidenceError(f"{self._where(key, stream)} is damaged: {reason}.")
         return found
@@ -313,6 +338,13 @@ class EvidenceStore(Ledger):
                     self._connection.execute("ROLLBACK")
 
 
+def _known(summary: RunSummary) -> Run | None:
+    """The run of a summary; None where another version of hockeystick described it."""
+    with suppress(EvidenceError):
+        return summary.run
+    return None
+
+
 def _path_text(path: str | Path) -> str:
     """A path as it goes into a message; of a long one the end, which tells stores apart."""
     text = repr(os.fspath(path))
@@ -340,6 +372,20 @@ def _readable(path: str | Path, name: str) -> Path:
     if not os.access(place, os.R_OK):
         raise InvalidInputError(f"The {name} cannot be read: no permission.")
     return place
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Switch to a write-ahead log. SQLite does not wait for its locks here, so this waits for PATIENCE itself."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF not in _IN_USE or time.monotonic() >= end:
+                raise
+            time.sleep(0.05)
+        else:
+            return
 
 
 def _check_length(connection: sqlite3.Connection, place: Path, name: str) -> None:

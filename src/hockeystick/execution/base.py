@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Self
 
 from hockeystick.monte_carlo.proposals import Proposal
-from hockeystick.monte_carlo.runs import Chunk, Run
+from hockeystick.samples import Chunk, Run
 
 LOOK_AHEAD = 32
 """Chunks for each worker that are taken on at a time. joblib computes on while nobody takes the results, so this is

@@ -20,7 +20,7 @@ from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.execution.base import ChunkExecutor
 from hockeystick.execution.work import Cancelled, ExecutionError, Task
 from hockeystick.monte_carlo.proposals import Proposal
-from hockeystick.monte_carlo.runs import Chunk, Run
+from hockeystick.samples import Chunk, Run
 
 ATTEMPTS = 3
 """How often in a row the work on what is missing may break down without a single new chunk."""

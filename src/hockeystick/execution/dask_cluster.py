@@ -11,7 +11,7 @@ from distributed.comm import CommClosedError
 from hockeystick.execution.cluster import Addresses, Batch, Cancel, Cluster, compute, settle
 from hockeystick.execution.work import ExecutionError
 from hockeystick.monte_carlo.proposals import Proposal
-from hockeystick.monte_carlo.runs import Chunk
+from hockeystick.samples import Chunk
 
 ADDRESSES = Addresses("Dask scheduler", "tcp://10.0.0.1:8786", ("", "tcp", "tls", "ws", "wss"))
 CONNECT_SECONDS = 10

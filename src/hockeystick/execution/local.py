@@ -9,7 +9,7 @@ from hockeystick.errors import InvalidInputError
 from hockeystick.execution.base import ChunkExecutor
 from hockeystick.execution.work import Stop, StoppableProposal, Task
 from hockeystick.monte_carlo.proposals import Proposal
-from hockeystick.monte_carlo.runs import Chunk, Run
+from hockeystick.samples import Chunk, Run
 
 
 class LocalExecutor(ChunkExecutor):

@@ -10,7 +10,7 @@ from ray.exceptions import NodeDiedError, ObjectLostError, RaySystemError, Worke
 
 from hockeystick.execution.cluster import Addresses, Batch, Cancel, Cluster, compute, settle
 from hockeystick.monte_carlo.proposals import Proposal
-from hockeystick.monte_carlo.runs import Chunk
+from hockeystick.samples import Chunk
 
 ADDRESSES = Addresses("Ray cluster", "auto or ray://10.0.0.1:10001", ("", "ray"))
 LOCAL = "local"

@@ -10,7 +10,8 @@ from threadpoolctl import threadpool_limits
 
 from hockeystick.errors import HockeystickError
 from hockeystick.monte_carlo.proposals import Array, Proposal
-from hockeystick.monte_carlo.runs import KERNELS, Chunk, Run, run_chunk
+from hockeystick.monte_carlo.runs import run_chunk
+from hockeystick.samples import KERNELS, Chunk, Run
 from hockeystick.types import Side
 
 
@@ -133,8 +134,8 @@ class StoppableProposal(Proposal):
     def loss_error(self) -> float:
         return self.proposal.loss_error
 
-    def largest(self, epsilon: float) -> float:
-        return self.proposal.largest(epsilon)
+    def weight_bound(self, epsilon: float) -> float:
+        return self.proposal.weight_bound(epsilon)
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
         self.wanted.check()

@@ -1,4 +1,4 @@
-"""From a continuous pair to a discrete law: exact up to quadrature that is exact to rounding.
+"""Discrete laws of continuous pairs, by quadrature that is exact to rounding.
 
 The pair is a mixture of Gaussians against its centre: ``P = sum_k w_k N(mu_k, sigma^2)`` with ``mu_k >= 0`` and
 ``Q = N(0, sigma^2)``. Then ``X(y) = sum_k w_k exp(mu_k y / sigma^2 - mu_k^2 / (2 sigma^2))`` increases in y, so
@@ -15,7 +15,17 @@ from numba import njit
 from scipy.special import ndtr
 
 from hockeystick.laws.grid import Resolution, gaussian_nodes
-from hockeystick.laws.law import MAX_RATIO, SMALLEST, UNDERFLOW, UNIT_ROUNDOFF, Array, Law, lower_law, point_mass_at_one
+from hockeystick.laws.law import (
+    MAX_RATIO,
+    SMALLEST,
+    UNDERFLOW,
+    UNIT_ROUNDOFF,
+    Array,
+    Law,
+    lower_law,
+    merge_equal,
+    point_mass_at_one,
+)
 from hockeystick.laws.operations import affine
 from hockeystick.types import Side
 
@@ -93,7 +103,7 @@ def mixture_law(
 
 
 def _shifted(weights: Array, shifts: Array, side: Side, resolution: Resolution) -> Law:
-    """The same for components that all have a positive shift (in standard deviations of Q)."""
+    """The law of a mixture whose shifts (in standard deviations of Q) are all positive."""
     y = _short_enough(gaussian_nodes(float(shifts.min()), float(shifts.max()), side, resolution), float(shifts.max()))
     points, point_weights = np.polynomial.legendre.leggauss(QUADRATURE_POINTS)
     ratio, mass, right = _cells(y, weights, shifts, points, point_weights)
@@ -102,18 +112,41 @@ def _shifted(weights: Array, shifts: Array, side: Side, resolution: Resolution) 
     y, ratio, mass, right = y[first : last + 1], ratio[first : last + 1], mass[first:last], right[first:last]
     if side is Side.LOWER:
         return lower_law(mass, ratio[:-1] * mass + np.diff(ratio) * right, mass_error, place_error)
+    return spread_law(y, ratio, mass, right, weights, shifts, 1e-12, mass_error, place_error)
+
+
+def spread_law(
+    y: Array,
+    ratio: Array,
+    mass: Array,
+    right: Array,
+    weights: Array,
+    shifts: Array,
+    allowance: float,
+    mass_error: float,
+    place_error: float,
+) -> Law:
+    """The upper law of these cells, with both tails on the safe side.
+
+    Args:
+        y, ratio: shape (n,), the nodes in standard deviations of Q and the ratios there.
+        mass, right: shape (n - 1,), Q-mass of each cell, and how much of it goes to the cell's right end.
+        weights, shifts: shape (k,), the mixture.
+        allowance: relative, for the rounding of the tail of P.
+    """
     masses = np.zeros(ratio.size + 1)
     masses[2:] += right
     masses[1:-1] += mass - right
     # Below the first node: part on the node, the rest on the floor 0, rounded up.
     below = float(ndtr(y[0]))
-    on_node = min(float(np.sum(weights * ndtr(y[0] - shifts))) / float(ratio[0]), below)
+    on_node = min(float(weights @ ndtr(y[0] - shifts)) / float(ratio[0]), below)
     masses[0] = below - on_node * (1.0 - 1e-12)
     masses[1] += on_node
     # Above the last: the Q-mass stays there, all the P-mass goes to infinity.
     masses[-1] += float(ndtr(-y[-1]))
-    p_inf = float(np.sum(weights * ndtr(shifts - y[-1]))) * (1.0 + 1e-12) + UNDERFLOW
-    return Law(np.concatenate([[0.0], ratio]), masses, p_inf, side, mass_error, place_error)
+    p_inf = float(weights @ ndtr(shifts - y[-1])) * (1.0 + allowance) + UNDERFLOW
+    support, masses = merge_equal(np.concatenate([[0.0], ratio]), masses)
+    return Law(support, masses, p_inf, Side.UPPER, mass_error, place_error)
 
 
 def _rounding(y: Array, shifts: Array) -> tuple[float, float]:

@@ -25,6 +25,7 @@ def gaussian_delta(noise_multiplier: float, sensitivity: float, epsilon: float, 
     """
     if sensitivity == 0.0:
         return 0.0
+    epsilon = float(epsilon)  # arithmetic with a single would be rounded like one
     mu = sensitivity / noise_multiplier
     log_a = float(log_ndtr(0.5 * mu - epsilon / mu))
     log_b = float(log_ndtr(-0.5 * mu - epsilon / mu))

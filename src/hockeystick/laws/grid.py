@@ -1,4 +1,4 @@
-"""Where to put the nodes of a law.
+"""Choice of the nodes of a law.
 
 The error of a spread or a contraction is second order in the cell width, and what matters is the width against the
 local scale of the law. Nodes are therefore equidistant in a *score*: the standard-normal quantile of the Q-mass below
@@ -18,11 +18,11 @@ from hockeystick.laws.law import MAX_RATIO, SMALLEST, Array, Law
 from hockeystick.types import Side
 
 COARSE_NODES = 80
-"""A law is looked at through about this many nodes when a grid is chosen."""
+"""Grids are chosen from a summary of each law with about this many nodes."""
 JUMP_POWERS = (1.0, 2.0, 4.0, 8.0)
 JUMP_SHARE = 0.3
 JUMP_REACH = 5.0
-"""Each power's quantile is followed this far to both sides."""
+"""Quantiles of each power beyond this are clipped."""
 GOLDEN = 0.6180339887498949
 
 
@@ -50,7 +50,7 @@ class Resolution:
 
 
 def nodes_for_pairs(a: Law, b: Law, product: bool, resolution: Resolution) -> Array:
-    """Nodes for the law of ``a.support * b.support`` (or of the sum), chosen by a coarse look at it.
+    """Nodes for the law of ``a.support * b.support`` (or of the sum), chosen from a coarse summary of it.
 
     Returns at least two strictly increasing nodes; the first is the floor of the new law. When there are few pairs,
     the nodes are the pairs themselves and the projection is exact. O(COARSE_NODES^2 log) time.

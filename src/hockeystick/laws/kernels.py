@@ -19,10 +19,10 @@ Array = NDArray[np.float64]
 
 
 @njit(cache=True)
-def _window(
+def _partners(
     mass_i: float, ratio_i: float, low_q: Array, low_p: Array, high_q: Array, high_p: Array, product: bool, skip: float
 ) -> tuple[int, int, float, float]:
-    """Range of partners that matter for one row, and the masses of those that do not.
+    """The range of partners that are visited for one row, and the masses of those that are not.
 
     ``low_q[j]`` and ``low_p[j]`` are the masses of the partners 0..j-1, ``high_*[j]`` those of j..end. In a product
     the P-mass of a pair is the product of P-masses, in a sum it is ``mass_i mass_j (ratio_i + ratio_j)``.
@@ -110,7 +110,7 @@ def spread_pairs(
         if mi == 0.0:
             continue
         gi = g[i]
-        lo, hi, q, p = _window(mi, gi, low_q, low_p, high_q, high_p, product, skip)
+        lo, hi, q, p = _partners(mi, gi, low_q, low_p, high_q, high_p, product, skip)
         skipped_q += both * q
         skipped_p += both * p
         if square:
@@ -168,7 +168,7 @@ def contract_pairs(
         if mi == 0.0:
             continue
         gi = g[i]
-        lo, hi, _, _ = _window(mi, gi, low_q, low_p, high_q, high_p, product, skip)
+        lo, hi, _, _ = _partners(mi, gi, low_q, low_p, high_q, high_p, product, skip)
         if square:
             lo = max(lo, i)
         if lo >= hi:

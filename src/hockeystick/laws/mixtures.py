@@ -1,44 +1,25 @@
-"""Mixtures of thousands of Gaussians: the shifts lie on a lattice, so that the ratio is a polynomial.
+"""Mixtures of Gaussians at any shifts, and sums of independent two-point variables, brought on a lattice.
 
-For ``P = sum_k w_k N(k h, 1)`` against ``Q = N(0, 1)`` (in standard deviations) the likelihood ratio at y is
-``X(y) = sum_k w_k e^{-(k h)^2 / 2} z^k`` with ``z = e^{h y}``: one exponential for each y, and a polynomial with
-non-negative coefficients for all components together. The law is then built as in :mod:`hockeystick.laws.discretise`,
-cell by cell, by a Gauss-Legendre rule whose error is bounded for the cells at hand.
-
-Sums of independent two-point variables are brought on such a lattice by rounding up (upper laws) or down (lower laws):
-a mixture whose sensitivity is stochastically larger has the larger profile in both directions.
+Sums are rounded up (upper laws) or down (lower laws) to the lattice of :mod:`hockeystick.laws.lattice`: a mixture whose
+sensitivity is stochastically larger has the larger profile in both directions.
 
 Proofs: docs/theory/subsets/mixtures.md.
 """
 
 from dataclasses import dataclass, replace
-from math import ceil, exp, factorial, sqrt
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.laws.discretise import mixture_law
 from hockeystick.laws.grid import Resolution
-from hockeystick.laws.law import MAX_RATIO, UNDERFLOW, UNIT_ROUNDOFF, Array, Law, lower_law, merge_equal
-from hockeystick.laws.mixture_kernels import polynomial, two_point_sum
-from hockeystick.laws.operations import affine
+from hockeystick.laws.lattice import lattice_law
+from hockeystick.laws.law import UNIT_ROUNDOFF, Array, Law
+from hockeystick.laws.mixture_kernels import two_point_sum
 from hockeystick.types import Side
 
-FARTHEST = 30.0
-"""Nodes reach this far; upper laws move components with larger shifts to infinity. It matters from epsilon 200 on."""
-FARTHEST_LOWER = 20.0
-"""Lower laws move components with larger shifts to this one."""
-SMALLEST_WEIGHT = 1e-60
-"""Components with less are moved to the safe side: their coefficients could underflow."""
-SMALLEST_RATIO = 1e-150
-"""Below this, terms may have been lost to underflow; cells are joined to the floor."""
-QUADRATURE_ERROR = 1e-15
-MAX_POINTS = 12
 FINEST = 1 << 16
 """No lattice divides the largest summand into more parts: time and memory grow with them."""
-LONGEST = 2.0
-"""Largest cell length times rate; longer cells are cut."""
 LARGEST_COUNT = 1e5
 """Lattices with more points than this are not worth it."""
 SHARES = 2048.0
@@ -75,13 +56,13 @@ def sum_masses(
         probabilities: shape (n,), in [0, 1].
         sensitivities: shape (n,), non-negative.
 
-    Raises: InvalidInputError for probabilities outside of [0, 1].
+    Raises: InvalidInputError for probabilities outside [0, 1].
 
     Source: choquette-choo-2024, Appendix F.4. Cost: O(n K) with K lattice points in the end.
     """
     chances = np.asarray(probabilities, dtype=np.float64)
     if not np.all((chances >= 0.0) & (chances <= 1.0)):
-        raise InvalidInputError("The 'probabilities' parameter must lie in [0, 1]. Got others too.")
+        raise InvalidInputError("The 'probabilities' parameter must lie in [0, 1]. Got others instead.")
     upper = side is Side.UPPER
     exact = np.asarray(sensitivities, dtype=np.float64) / spacing
     # The quotient is off by one rounding; lattice_law allows for a shift that is wrong by a few.
@@ -96,7 +77,7 @@ def sum_masses(
 
 
 def coarsen(law: LatticeMasses, factor: int, side: Side) -> LatticeMasses:
-    """The same on a lattice with ``factor`` times the spacing, rounded up for UPPER and down for LOWER."""
+    """A law on a lattice with ``factor`` times the spacing, rounded up for UPPER and down for LOWER."""
     if factor == 1:
         return law
     top = law.masses.size - 1
@@ -183,204 +164,3 @@ def _lattice(probabilities: Array, sensitivities: Array, shares: float) -> tuple
         return float(c[0]), 1
     typical = float(p @ c) / float(p.sum())
     return max(typical / shares, float(c.max()) / FINEST), max(int(p.sum()), 1)
-
-
-def lattice_law(
-    masses: Array,
-    spacing: float,
-    noise_multiplier: float,
-    side: Side,
-    resolution: Resolution,
-    *,
-    lost: float = 0.0,
-    weight_error: float = 0.0,
-) -> Law:
-    """The law of ``sum_k masses[k] N(k spacing, sigma^2)`` against ``N(0, sigma^2)``.
-
-    Args:
-        masses: shape (K + 1,), non-negative; with ``lost`` they sum to 1, up to ``weight_error`` and rounding.
-        spacing: > 0, in the unit of sigma.
-        noise_multiplier: sigma > 0.
-        side: UPPER gives a spread, LOWER a contraction of the exact law.
-        resolution: grid density; accuracy only.
-        lost: mass of the sensitivity at infinity (UPPER alone).
-        weight_error: proved bound on the relative error of each mass.
-
-    Raises: InvalidInputError when the masses are not those of a law.
-
-    Cost: one multiplication and addition for each node, component and quadrature point (5 or 6 of them).
-    """
-    masses = np.asarray(masses, dtype=np.float64)
-    _check(masses, lost, weight_error, side)
-    step = spacing / noise_multiplier
-    masses, step, lost = _within_reach(masses, step, lost, side, resolution.tail)
-    absent, taking_part = float(masses[0]), float(masses[1:].sum())
-    if taking_part == 0.0:
-        return Law(np.array([absent]), np.array([1.0]), lost, side, 0.0, weight_error)
-    moved = _moved(masses[1:] / taking_part, step, side, resolution, weight_error)
-    whole = affine(moved, taking_part, absent)
-    return replace(whole, p_inf=whole.p_inf + lost)
-
-
-def _check(masses: Array, lost: float, weight_error: float, side: Side) -> None:
-    total = float(masses.sum()) + lost
-    if not abs(total - 1.0) <= weight_error + (masses.size + 16) * UNIT_ROUNDOFF or float(masses.min()) < 0.0:
-        raise InvalidInputError(
-            f"The 'masses' parameter must be non-negative and sum to 1 together with 'lost'. Got {total!r} instead."
-        )
-    if side is Side.LOWER and lost != 0.0:
-        raise InvalidInputError(f"The 'lost' parameter must be 0 for a lower law. Got {lost!r} instead.")
-
-
-def _within_reach(masses: Array, step: float, lost: float, side: Side, tail: float) -> tuple[Array, float, float]:
-    """Move what is too far or too rare to compute with to the safe side: to infinity, or to smaller shifts.
-
-    ``step`` is the spacing in standard deviations; all the largest shifts together that have at most ``tail`` count as
-    too far.
-    """
-    upper = side is Side.UPPER
-    if not upper:
-        step = min(step, FARTHEST_LOWER)
-    outer = np.cumsum(masses[::-1])
-    common = masses.size - 1 - int(np.searchsorted(outer, tail, side="right"))
-    last = max(min(int((FARTHEST if upper else FARTHEST_LOWER) / step), common), 0)
-    beyond = float(masses[last + 1 :].sum())
-    masses = masses[: last + 1].copy()
-    rare = masses < SMALLEST_WEIGHT
-    rare[0] = False
-    removed = float(masses[rare].sum())
-    masses[rare] = 0.0
-    if upper:
-        lost += (beyond + removed) * (1.0 + 1e-9)
-    else:
-        masses[last] += beyond
-        masses[0] += removed
-    return masses, step, lost
-
-
-def _moved(weights: Array, step: float, side: Side, resolution: Resolution, weight_error: float) -> Law:
-    """The law for ``weights[k]`` at the shift ``(k + 1) step``: weights sum to 1, and nothing stays in place."""
-    used = np.flatnonzero(weights)
-    first, weights = int(used[0]) + 1, weights[used[0] : used[-1] + 1]
-    shifts: Array = step * np.arange(first, first + weights.size, dtype=np.float64)
-    smallest, largest = float(shifts[0]), float(shifts[-1])
-    y, rule = _cells(weights, shifts, side, resolution)
-    points, point_weights = np.polynomial.legendre.leggauss(rule.points)
-    half = 0.5 * np.diff(y)
-    inner = y[:-1, None] + half[:, None] * (1.0 + points)
-    places = np.concatenate([y, inner.ravel()])
-    # The ratio of the first component is taken out: what is left of the others neither overflows nor underflows.
-    coefficients = weights * np.exp(0.5 * (smallest - shifts) * (smallest + shifts))
-    # Two components need step <= 15, so the exponent passes 450 only where there is one, and z is not used.
-    powers = np.exp(np.minimum(step * places, 700.0))
-    values = polynomial(coefficients, powers) * np.exp(smallest * (places - 0.5 * smallest))
-    ratio = np.maximum.accumulate(values[: y.size])
-    density = half[:, None] * point_weights * np.exp(-0.5 * inner * inner) * 0.3989422804014327
-    mass = density.sum(axis=1)
-    moment = (density * values[y.size :].reshape(inner.shape)).sum(axis=1)
-    if ratio[-1] < SMALLEST_RATIO or ratio[0] > MAX_RATIO:
-        return _nothing_known(side)
-    kept = slice(int(np.searchsorted(ratio, SMALLEST_RATIO)), int(np.searchsorted(ratio, MAX_RATIO)))
-    y, ratio = y[kept], ratio[kept]
-    if y.size < 2:
-        return _nothing_known(side)
-    mass, moment = mass[kept.start : kept.stop - 1], moment[kept.start : kept.stop - 1]
-    mean: Array = np.clip(moment / mass, ratio[:-1], ratio[1:])
-    mass_error, place_error = rule.rounding(y, weights.size, largest, weight_error, side)
-    if side is Side.LOWER:
-        return lower_law(mass, mean * mass, mass_error, place_error)
-    rise = np.diff(ratio)
-    right: Array = mass * np.divide(mean - ratio[:-1], rise, out=np.zeros(rise.size), where=rise > 0.0)
-    return _spread(y, ratio, mass, np.minimum(right, mass), weights, shifts, mass_error, place_error)
-
-
-def _spread(
-    y: Array, ratio: Array, mass: Array, right: Array, weights: Array, shifts: Array, mass_error: float, place: float
-) -> Law:
-    """The upper law of these cells, with both tails on the safe side."""
-    masses = np.zeros(ratio.size + 1)
-    masses[2:] += right
-    masses[1:-1] += mass - right
-    # Below the first node: part on the node, the rest on the floor 0, rounded up.
-    below = float(ndtr(y[0]))
-    on_node = min(float(weights @ ndtr(y[0] - shifts)) / float(ratio[0]), below)
-    masses[0] = below - on_node * (1.0 - 1e-12)
-    masses[1] += on_node
-    # Above the last: the Q-mass stays there, all the P-mass goes to infinity.
-    masses[-1] += float(ndtr(-y[-1]))
-    p_inf = float(weights @ ndtr(shifts - y[-1])) * (1.0 + 1e-9) + UNDERFLOW
-    support = np.concatenate([[0.0], ratio])
-    if not np.all(np.diff(support) > 0.0):
-        support, masses = merge_equal(support, masses)
-    return Law(support, masses, p_inf, Side.UPPER, mass_error, place)
-
-
-def _nothing_known(side: Side) -> Law:
-    """The trivial bound: everything can be told, or nothing is claimed."""
-    if side is Side.LOWER:
-        return lower_law(np.zeros(1), np.zeros(1), 0.0, 0.0)
-    return Law(np.array([0.0, 1.0]), np.array([1.0, 0.0]), 1.0, side, 0.0, 0.0)
-
-
-@dataclass(frozen=True)
-class _Rule:
-    """A quadrature rule for cells of one length.
-
-    Attributes:
-        points: of the Gauss-Legendre rule.
-        error: bound on its relative error on any cell.
-        growth: cell length times the largest logarithmic slope of any density or ratio on it.
-    """
-
-    points: int
-    error: float
-    growth: float
-
-    def rounding(
-        self, y: Array, components: int, largest: float, weight_error: float, side: Side
-    ) -> tuple[float, float]:
-        """Proved relative errors of masses and places (docs/theory/subsets/mixtures.md, "Rounding")."""
-        reach = float(np.max(np.abs(y)))
-        density = (64.0 + 6.0 * reach * reach) * UNIT_ROUNDOFF + self.error
-        # Horner, the powers of z, the coefficients, and the shifts themselves, which may be 8 roundings off.
-        exponent = 12.0 * largest * (reach + largest)
-        value = (6.0 * components + exponent + 16.0) * UNIT_ROUNDOFF + weight_error
-        mean = value + 2.0 * self.error + 2.0 * density * float(np.expm1(self.growth)) + 32.0 * UNIT_ROUNDOFF
-        if side is Side.LOWER:
-            return density, 1.01 * mean
-        share = 6.0 * (1.0 + exp(0.5 * self.growth)) ** 2 * exp(self.growth)
-        return density, mean * (1.0 + max(share, 17.0))
-
-
-def _cells(weights: Array, shifts: Array, side: Side, resolution: Resolution) -> tuple[Array, _Rule]:
-    """Equidistant nodes in standard deviations of Q, between the tails, and a rule that is exact enough on them."""
-    low = max(float(ndtri(resolution.tail)), -FARTHEST)
-    high = _where_the_tail_ends(weights, shifts, resolution.tail)
-    rate = max(float(shifts[-1]) - low, high, -low)
-    count = max(int((high - low) * resolution.for_side(side)) + 1, ceil((high - low) * (rate + 5.0) / LONGEST))
-    y = np.linspace(low, high, count + 1)
-    length = float(np.diff(y).max())
-    growth = length * rate
-    points = next(
-        n for n in range(4, MAX_POINTS + 1) if n == MAX_POINTS or _gauss_error(n, length, rate) <= QUADRATURE_ERROR
-    )
-    return y, _Rule(points, _gauss_error(points, length, rate), growth)
-
-
-def _gauss_error(points: int, length: float, rate: float) -> float:
-    """Relative error of the rule for a Gaussian times an exponential on a cell, as on the page of the theory."""
-    n = points
-    constant = factorial(n) ** 4 / ((2 * n + 1) * factorial(2 * n) ** 3)
-    return constant * (length * (rate + sqrt(2.0 * n))) ** (2 * n) * exp(length * rate)
-
-
-def _where_the_tail_ends(weights: Array, shifts: Array, tail: float) -> float:
-    """A place beyond which P has about ``tail`` left; FARTHEST at most."""
-    below, above = 0.0, FARTHEST
-    for _ in range(10):
-        middle = 0.5 * (below + above)
-        if float(weights @ ndtr(shifts - middle)) > tail:
-            below = middle
-        else:
-            above = middle
-    return above

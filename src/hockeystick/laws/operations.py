@@ -33,7 +33,7 @@ the safe side together, without being visited one by one."""
 UNTHIN_FLOOR = 1e-2
 """Ratios below this are spread by ``unthin``, whose subtraction would lose them to rounding."""
 Tick = Callable[[], None]
-"""Called between the expensive parts of a long operation; may raise to stop it (time budgets, Ctrl-C)."""
+"""Called between the expensive parts of a long operation; may raise to stop it (deadlines, Ctrl-C)."""
 
 
 def _no_tick() -> None:

@@ -5,7 +5,7 @@ from math import log
 
 import numpy as np
 
-from hockeystick.calibration.bracketing import close_bracket
+from hockeystick.bracketing import close_bracket
 from hockeystick.laws.law import MAX_RATIO, UNIT_ROUNDOFF, Law
 from hockeystick.types import Direction, Side
 
@@ -14,7 +14,7 @@ NEARBY = 1.1
 """Factor by which the expected epsilon is trusted."""
 SMALLEST_EPSILON = 1e-300
 SMALLEST_RATIO = 1e-12
-"""To delta, of what the search for an epsilon looks at: far below it nothing but the sign matters."""
+"""Relative to delta; the search for an epsilon treats smaller values alike, because only the sign matters there."""
 SMALLEST_LOWER = 1e-150
 """A lower bound below this is not claimed: pairs of nodes lose their P-mass to underflow only where their Q-mass is
 below 1e-188, given ratios within MAX_RATIO, and all of them together stay far below this."""
@@ -27,6 +27,7 @@ def law_delta(law: Law, epsilon: float, direction: Direction) -> float:
     of the true X; so the profile is read at a threshold moved by ``place_error`` and scaled by both errors.
     Relative accuracy also far in the tail: only non-negative terms are added. O(nodes).
     """
+    epsilon = float(epsilon)  # exp of a single would be rounded like one
     upper = law.side is Side.UPPER
     moved = law.place_error + 8 * UNIT_ROUNDOFF
     slack = law.mass_error + moved + (law.size + 8) * UNIT_ROUNDOFF
@@ -63,8 +64,10 @@ def smallest_epsilon(
         side: UPPER returns an epsilon at which the bound is at most ``delta`` (infinity if there is none below 700);
             LOWER returns one at which the lower bound still exceeds ``delta`` (0 if there is none).
         tolerance: relative width of the final bracket.
-        near: where the answer is expected, if that is known; saves evaluations far away.
+        near: where the answer is expected; affects speed only.
     """
+
+    delta = float(delta)
 
     def excess(epsilon: float) -> float:
         """On a log scale, on which profiles are nearly straight."""

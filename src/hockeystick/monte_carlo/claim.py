@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from hockeystick.monte_carlo.runs import Run
+from hockeystick.samples import Run
 from hockeystick.spec import Count, Spec
 
 FailureProbability = Annotated[float, Field(gt=0.0, lt=1.0)]
@@ -33,11 +33,9 @@ class MonteCarloClaim(Spec):
     Attributes:
         statement: what is claimed.
         failure_probability: of all bounds together.
-        closed: whether the two sides came as close as was asked; where they did not, the bounds hold but are wide.
         runs: every attempt, in the order in which they were made.
     """
 
     statement: Statement
     failure_probability: FailureProbability
-    closed: bool
     runs: tuple[RunClaim, ...]

@@ -5,8 +5,8 @@ that were added up in double precision, in any order, from N terms of one sign a
 relatively, and every function moves what it is given by that much (:func:`_drift`) before it does anything else.
 """
 
-from collections.abc import Callable
-from math import ceil, exp, expm1, inf, log, log1p, sqrt
+from collections.abc import Iterable
+from math import ceil, exp, expm1, inf, log, sqrt
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,6 +27,8 @@ _ATOMS = 256
 """Weighted atoms that stand for a pilot when a fraction is chosen."""
 _STAGE = 33
 """Fractions that are tried in each of two stages; the answer is within 7 percent, and the optimum is flat."""
+BET_STEP = _DECADES * log(10.0) / (_STAGE - 1) / ((_STAGE - 1) // 2)
+"""Fractions are LARGEST_BET / M times a power of e to this: a bet that lies elsewhere was not chosen by a pilot."""
 
 
 def betting_upper(samples: int, logs: float, theta: float, failure: float) -> float:
@@ -127,60 +129,6 @@ def samples_needed(relative_variance: float, largest_over_mean: float, width: fl
     return max(ceil(((root + sqrt(root * root + 4.0 * flat * width)) / (2.0 * width)) ** 2), 1)
 
 
-def chernoff_upper(mean: float, samples: int, failure: float) -> float:
-    """Upper bound on E Y for Y in [0, 1] from the mean of a number of samples that was fixed in advance.
-
-    The largest p with ``samples KL(mean || p) <= log(1/failure)`` (Chernoff 1952, Hoeffding 1963), rounded up. Not
-    valid when one looks at it repeatedly and stops at will.
-    """
-    _check(samples, failure)
-    _check_mean(mean)
-    start = min(mean * (1.0 + _drift(samples)), 1.0)
-    needed = -log(failure) / samples * _ROUNDED
-    return _first(lambda p: _divergence(start, p) >= needed, start, 1.0)
-
-
-def chernoff_lower(mean: float, samples: int, failure: float) -> float:
-    """Lower bound on E Y for Y in [0, 1]: the smallest such p, rounded down; the number of samples fixed in advance."""
-    _check(samples, failure)
-    _check_mean(mean)
-    start = max(mean * (1.0 - _drift(samples)), 0.0)
-    needed = -log(failure) / samples * _ROUNDED
-    return _first(lambda p: _divergence(start, p) >= needed, start, 0.0)
-
-
-def bernstein_upper(mean: float, variance: float, largest: float, samples: int, failure: float) -> float:
-    """Upper bound on E Y for Y in [0, M] by the empirical Bernstein bound of Maurer and Pontil (2009, Theorem 4).
-
-    Args:
-        mean: of the samples.
-        variance: of the samples, with divisor ``samples - 1``, computed within ``samples`` roundings (in two passes).
-        largest: M > 0.
-        samples: at least 2, fixed in advance.
-        failure: in (0, 1).
-    """
-    error = _bernstein(mean, variance, largest, samples, failure)
-    return min((mean * (1.0 + _drift(samples)) + error) * _ROUNDED, largest)
-
-
-def bernstein_lower(mean: float, variance: float, largest: float, samples: int, failure: float) -> float:
-    """Lower bound on E Y, at least 0; see :func:`bernstein_upper`."""
-    error = _bernstein(mean, variance, largest, samples, failure)
-    return max((mean * (1.0 - _drift(samples)) / _ROUNDED - error * _ROUNDED) / _ROUNDED, 0.0)
-
-
-def _bernstein(mean: float, variance: float, largest: float, samples: int, failure: float) -> float:
-    _check(samples, failure)
-    if not (samples >= 2 and 0.0 <= mean <= largest * _ROUNDED and 0.0 <= variance < inf):
-        raise InvalidInputError(
-            "The mean must be from 0 to M, the variance at least 0 and the samples at least 2. "
-            f"Got {mean!r}, {variance!r} and {samples!r} instead."
-        )
-    nats = log(2.0) - log(failure)
-    spread = variance * (1.0 + _drift(samples))
-    return sqrt(2.0 * spread * nats / samples) + 7.0 * largest * nats / (3.0 * (samples - 1))
-
-
 def _merged(values: Array, weight: float) -> tuple[Array, Array]:
     """Positive values of equal weight as few weighted atoms: neighbours are replaced by their mean.
 
@@ -204,39 +152,21 @@ def _best_fraction(side: Side, atoms: Array, weights: Array, largest: float, sam
     def excess(theta: float) -> float:  # falls, then rises in theta, whatever the law (proved with the bounds)
         return -expm1(float(weights @ np.log1p(sign * theta * atoms)) - nats) / theta
 
+    limit, half = log(LARGEST_BET / largest), (_STAGE - 1) // 2
     # A lower bound's bet is not limited by M; far above 1 / E Y there is nothing to gain.
-    top = log(LARGEST_BET / largest) if side is Side.UPPER else log(1e3 / float(weights @ atoms))
-    step = _DECADES * log(10.0) / (_STAGE - 1)
-    coarse = [exp(top - i * step) for i in range(_STAGE)]
-    centre = log(min(coarse, key=excess))
-    fine = [exp(min(centre + (2 * i / (_STAGE - 1) - 1) * step, top)) for i in range(_STAGE)]
-    return min(fine, key=excess)
+    top = 0 if side is Side.UPPER else int((log(1e3 / float(weights @ atoms)) - limit) / BET_STEP)
+
+    def best(places: Iterable[int]) -> int:
+        return min(places, key=lambda place: excess(exp(limit + place * BET_STEP)))
+
+    centre = best(range(top, top - half * _STAGE, -half))
+    return exp(limit + best(min(centre + place, top) for place in range(-half, half + 1)) * BET_STEP)
 
 
-def _divergence(mean: float, p: float) -> float:
-    """KL(mean || p) of Bernoulli laws, at most the exact value; infinite where only p excludes what happened."""
-    if p in (0.0, 1.0) and mean != p:
-        return inf
-    first = mean * log(mean / p) if mean > 0.0 else 0.0
-    if mean == 1.0:
-        return first - 8 * _UNIT * (1.0 + abs(first))
-    ratio = (mean - p) / (1.0 - mean)  # (1 - p) / (1 - mean) - 1, accurate as such while p is small
-    second = -(1.0 - mean) * (log1p(ratio) if p < 0.5 else log((1.0 - p) / (1.0 - mean)))
-    rounding = mean + abs(first) + abs(second) + (1.0 - mean if p >= 0.5 else 0.0)
-    return first + second - 8 * _UNIT * rounding
-
-
-def _first(excluded: Callable[[float], bool], start: float, end: float) -> float:
-    """Bisect between ``start`` and ``end``, which may be on either side, for the nearest point known as excluded."""
-    while abs(end - start) > 1e-13 * max(start, end):
-        middle = 0.5 * (start + end)
-        if middle in (start, end):  # there is no number in between
-            break
-        if excluded(middle):
-            end = middle
-        else:
-            start = middle
-    return end
+def off_grid(theta: float, largest: float) -> float:
+    """How far a fraction is from the nearest one that :func:`bet` can give, in steps."""
+    place = log(theta * largest / LARGEST_BET) / BET_STEP
+    return abs(place - round(place))
 
 
 def _drift(samples: int) -> float:
@@ -256,8 +186,3 @@ def _check_bet(theta: float, possible: bool, allowed: str, logs: float) -> None:
         raise InvalidInputError(f"The 'theta' argument must be above 0 and finite. Got {theta!r} instead.")
     if not possible:
         raise InvalidInputError(f"The 'logs' argument must be {allowed}. Got {logs!r} instead.")
-
-
-def _check_mean(mean: float) -> None:
-    if not 0.0 <= mean <= 1.0:
-        raise InvalidInputError(f"The 'mean' argument must be from 0 to 1. Got {mean!r} instead.")

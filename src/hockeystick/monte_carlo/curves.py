@@ -15,7 +15,8 @@ from hockeystick.errors import InvalidInputError
 from hockeystick.laws.profile import MAX_EPSILON
 from hockeystick.monte_carlo.confidence import LARGEST_BET, betting_lower, betting_upper
 from hockeystick.monte_carlo.proposals import Array
-from hockeystick.monte_carlo.runs import CELL, CELL_LIMIT, Chunk, Node, Run
+from hockeystick.monte_carlo.runs import CELL, CELL_LIMIT
+from hockeystick.samples import Chunk, Node, Run
 from hockeystick.types import Side
 
 _ROUNDED = 1.0 + 2.0**-42
@@ -131,7 +132,7 @@ def _theta(run: Run, epsilon: float, side: Side, largest: float) -> float:
     if not nodes:
         raise InvalidInputError(f"The run must have a node for the {side.value} side. Got none instead.")
     nearest: Node = min(nodes, key=lambda node: abs(node.epsilon - epsilon))
-    share = nearest.theta * nearest.largest
+    share = nearest.theta * nearest.weight_bound
     return (min(share, LARGEST_BET) if side is Side.UPPER else share) / largest
 
 

@@ -1,4 +1,4 @@
-"""A estimation: everything that is sampled for one question about one pair, and the bounds that come of it.
+"""An estimation: everything that is sampled for one question about one pair, and the bounds that come of it.
 
 1. Pilots, thrown away, find where the question's answer is and which proposal needs the least work.
 2. A run is frozen: proposal, nodes, fractions to bet, chunk size. Its key is the hash of all that.
@@ -8,7 +8,7 @@
 4. The bounds of all attempts hold together; the best of them is reported, however wide.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -26,7 +26,7 @@ from hockeystick.monte_carlo.families import family_of
 from hockeystick.monte_carlo.pilots import (
     Choice,
     Pilot,
-    draw_pilot,
+    Pilots,
     rank,
     search_epsilon,
     steepness,
@@ -34,10 +34,11 @@ from hockeystick.monte_carlo.pilots import (
 )
 from hockeystick.monte_carlo.proposals import Family, Proposal
 from hockeystick.monte_carlo.release import release_delta
-from hockeystick.monte_carlo.runs import MARGIN, Chunk, Node, Run, fingerprint
-from hockeystick.monte_carlo.statistics import Tally, profiles_of
+from hockeystick.monte_carlo.runs import MARGIN, fingerprint, in_this_process
+from hockeystick.monte_carlo.statistics import Tally, best_profile, profiles_of
 from hockeystick.pairs.base import DominatingPair
-from hockeystick.settings import MonteCarlo, fresh_seed
+from hockeystick.samples import Chunk, Node, Run
+from hockeystick.settings import MonteCarlo
 from hockeystick.types import Direction, Side
 
 ATTEMPT_SHARES = (0.75, 0.1875, 0.0625)
@@ -52,6 +53,8 @@ CHUNK_SECONDS = 0.25
 CHUNK_SIZES = (64, 65536)
 GROWTH = 1.4
 """Each round draws until there are this many times as many chunks."""
+SMALLEST_BOUND = 1e-300
+"""Weight bounds below this are taken for it, so that fractions are finite."""
 LARGEST_FIRST = 32
 """Chunks of the first round at most."""
 FIRST_ROUND = 1 / 16
@@ -96,6 +99,8 @@ class Estimation:
     statement: Statement = Statement.CONFIDENCE
     tallies: list[Tally] = field(default_factory=list)
     known: dict[Direction, Profile] = field(default_factory=dict)
+    known_upper: Mapping[Direction, Profile] = field(default_factory=dict)
+    """Deterministic upper bounds that the caller has already."""
     closed: bool = True
     """Whether the bounds came as close as was asked; they hold in any case."""
 
@@ -106,10 +111,8 @@ class Estimation:
     def __post_init__(self) -> None:
         self.family: Family = family_of(self.pair)
         self.subject = fingerprint(self.family, self.pair)
-        seed = self.options.seed if self.options.seed is not None else self.options.ledger.seed(self.subject)
-        self.seed = fresh_seed() if seed is None else seed
-        words = (self.seed, int(self.subject, 16), 1)
-        self.pilots = np.random.Generator(np.random.SFC64(np.random.SeedSequence(words)))
+        self.seed = self.options.ledger.seed(self.options.seed)
+        self.pilots = Pilots(self.seed, self.subject, self.deadline)
 
     def profiles(self, side: Side) -> dict[Direction, Profile]:
         """The bounds of this side; where the failure probability is part of delta, it is in them."""
@@ -125,14 +128,16 @@ class Estimation:
         """All attempts, for a certificate."""
         runs = tuple(RunClaim(run=one.run, chunks=one.chunks) for one in self.tallies if one.chunks)
         failure = self.options.failure_probability
-        return MonteCarloClaim(statement=self.statement, failure_probability=failure, closed=self.closed, runs=runs)
+        return MonteCarloClaim(statement=self.statement, failure_probability=failure, runs=runs)
 
     def estimate(self) -> float:
         """Roughly the delta of the remove direction at the question's epsilon, by pilots alone: no bound."""
         assert self.question.epsilon is not None
         epsilon = self.question.epsilon
         proposals = self.family.propose(self.pair, Direction.REMOVE, epsilon)[:ESTIMATING]
-        return max(draw_pilot(proposal, self.pilots, self.deadline).mean(epsilon) for proposal in proposals)
+        return max(
+            self.pilots.draw(proposal, f"estimate {place}").mean(epsilon) for place, proposal in enumerate(proposals)
+        )
 
     def sample(self) -> None:
         """Draw what the question needs; stops early, with the bounds so far, when the time is over."""
@@ -163,9 +168,10 @@ class Estimation:
     def learn_known(self) -> None:
         """Bounds that need no sampling."""
         for direction in Direction:
-            known = self.family.known_upper(self.pair, direction, self.deadline)
-            if known is not None:
-                self.known[direction] = known
+            known = self.family.known_upper(self.pair, direction)
+            parts = [one for one in (known, self.known_upper.get(direction)) if one is not None]
+            if parts:
+                self.known[direction] = best_profile(parts, Side.UPPER)
 
     def aims(self) -> list[Aim]:
         """The directions that have to be sampled: first the one with the larger delta, then perhaps the other.
@@ -195,12 +201,12 @@ class Estimation:
             return self.family.propose(self.pair, direction, epsilon)
 
         highest = unamplified_epsilon(self.pair, self.question.delta)
-        return self.aim_at(direction, search_epsilon(propose, self.question.delta, highest, self.pilots, self.deadline))
+        return self.aim_at(direction, search_epsilon(propose, self.question.delta, highest, self.pilots))
 
     def aim_at(self, direction: Direction, epsilon: float) -> Aim:
         """What pilots see of one direction at an epsilon."""
         proposals = self.family.propose(self.pair, direction, epsilon)
-        choices = rank(proposals, epsilon, 0.5 * self.options.ratio, self.failure(0), self.pilots, self.deadline)
+        choices = rank(proposals, epsilon, 0.5 * self.options.ratio, self.failure(0), self.pilots)
         best = choices[0].pilot
         return Aim(direction, epsilon, best.mean(epsilon), steepness(best, epsilon), choices)
 
@@ -227,7 +233,7 @@ class Estimation:
             return choice.samples
         distance = min(max((1.0 - aim.delta / aim.goal) / SPARE, NARROWEST), WIDEST)
         values = choice.pilot.values(aim.epsilon) / aim.goal
-        over = max(choice.proposal.largest(aim.epsilon) / aim.goal, 1.0)
+        over = max(choice.proposal.weight_bound(aim.epsilon) / aim.goal, 1.0)
         needed = float(samples_needed(float(values @ values) / values.size, over, distance, self.failure(0)))
         return min(needed, choice.samples)
 
@@ -293,7 +299,7 @@ class Estimation:
         yield from islice(ledger.chunks(run, result.chunks), max(target - result.chunks, 0))
         present = ledger.streams(run)
         missing = [stream for stream in range(result.chunks, target) if stream not in present]
-        with closing(self.options.executor(proposal, run, missing)) as drawn:
+        with closing((self.options.executor or in_this_process)(proposal, run, missing)) as drawn:
             for chunk in drawn:
                 ledger.add(run, chunk)
                 yield chunk
@@ -332,10 +338,8 @@ class Estimation:
 
 def _nodes(pilot: Pilot, side: Side, epsilon: float, planned: float, failure: float) -> Iterator[Node]:
     """One node for each fraction at one epsilon."""
-    proposal = pilot.proposal
-    read = max(epsilon - proposal.loss_error, 0.0) if side is Side.UPPER else epsilon
-    largest = max(proposal.largest(read), 1e-300) * (1.0 + MARGIN)
-    values = np.minimum(pilot.values(epsilon), largest)
+    most = max(pilot.proposal.drawn_bound(side, epsilon), SMALLEST_BOUND) * (1.0 + MARGIN)
+    values = np.minimum(pilot.values(epsilon), most)
     for share in FRACTIONS:
-        theta = bet_from_pilot(side, values, largest, max(int(planned * share), 16), failure)
-        yield Node(side=side, epsilon=epsilon, theta=theta, largest=largest, failure=failure)
+        theta = bet_from_pilot(side, values, most, max(int(planned * share), 16), failure)
+        yield Node(side=side, epsilon=epsilon, theta=theta, weight_bound=most, failure=failure)

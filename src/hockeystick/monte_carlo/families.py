@@ -17,7 +17,6 @@ FAMILIES: dict[type[DominatingPair], Family] = {
         renewal.FAMILY,
         truncated.FAMILY,
         subsets.FAMILY,
-        subsets.CYCLIC_FAMILY,
         shuffles.FAMILY,
     )
 }

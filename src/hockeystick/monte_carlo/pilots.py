@@ -1,4 +1,8 @@
-"""Pilots: small discarded samples that choose what a run does. Nothing here can make a bound wrong."""
+"""Pilots: small discarded samples that choose what a run does. Nothing here can make a bound wrong.
+
+Each pilot draws from a generator of its own, which follows from the seed, the subject and what the pilot is for. What
+was drawn before, stored, or cut off by a deadline changes none of them: a resumed estimation makes the same choices.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,6 +15,7 @@ from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.profile import smallest_epsilon
 from hockeystick.monte_carlo.confidence import samples_needed
 from hockeystick.monte_carlo.proposals import Array, Proposal
+from hockeystick.monte_carlo.runs import generator
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.types import Side
 
@@ -80,15 +85,29 @@ class Choice:
         return self.samples * self.proposal.cost
 
 
-def draw_pilot(proposal: Proposal, rng: np.random.Generator, deadline: Deadline) -> Pilot:
-    """A pilot of the size that PILOT_SECONDS allow."""
-    fewest, most = PILOT_SAMPLES
-    size = int(min(max(PILOT_SECONDS / proposal.cost, fewest), most))
-    log_weights, losses = np.empty(size), np.empty(size)
-    proposal.draw(rng, log_weights, losses)
-    deadline.tick()
-    lost = np.isnan(log_weights) | np.isnan(losses)
-    return Pilot(proposal, np.where(lost, -inf, log_weights), np.where(lost, -inf, losses))
+@dataclass(frozen=True)
+class Pilots:
+    """Draws the pilots of one subject.
+
+    Attributes:
+        seed, subject: as in the runs that the pilots are for.
+        deadline: ticks after each pilot.
+    """
+
+    seed: int
+    subject: str
+    deadline: Deadline
+
+    def draw(self, proposal: Proposal, purpose: str) -> Pilot:
+        """A pilot of the size that PILOT_SECONDS allow."""
+        fewest, most = PILOT_SAMPLES
+        size = int(min(max(PILOT_SECONDS / proposal.cost, fewest), most))
+        log_weights, losses = np.empty(size), np.empty(size)
+        rng = generator(self.seed, self.subject, f"pilot {proposal.direction.value} {purpose}")
+        proposal.draw(rng, log_weights, losses)
+        self.deadline.tick()
+        lost = np.isnan(log_weights) | np.isnan(losses)
+        return Pilot(proposal, np.where(lost, -inf, log_weights), np.where(lost, -inf, losses))
 
 
 def unamplified_epsilon(pair: DominatingPair, delta: float) -> float:
@@ -101,14 +120,12 @@ def unamplified_epsilon(pair: DominatingPair, delta: float) -> float:
     return min(smallest_epsilon(at, delta, Side.UPPER), 700.0)
 
 
-def search_epsilon(
-    propose: Propose, delta: float, highest: float, rng: np.random.Generator, deadline: Deadline
-) -> float:
+def search_epsilon(propose: Propose, delta: float, highest: float, pilots: Pilots) -> float:
     """Roughly the epsilon at which the sampled direction has this delta; 0 if it has less everywhere."""
     low, high = 0.0, highest
     guess = 0.5 * highest
-    for _ in range(SEARCH_STEPS):
-        pilot = draw_pilot(propose(guess)[0], rng, deadline)
+    for step in range(SEARCH_STEPS):
+        pilot = pilots.draw(propose(guess)[0], f"search {step}")
         if pilot.mean(guess) > delta:
             low = guess
         else:
@@ -124,28 +141,25 @@ def search_epsilon(
     return guess
 
 
-def rank(
-    proposals: Sequence[Proposal],
-    epsilon: float,
-    width: float,
-    failure: float,
-    rng: np.random.Generator,
-    deadline: Deadline,
-) -> list[Choice]:
+def rank(proposals: Sequence[Proposal], epsilon: float, width: float, failure: float, pilots: Pilots) -> list[Choice]:
     """The proposals, the least work first; those whose pilots missed what another one saw come last."""
     candidates = list(proposals[:CANDIDATES])
     if proposals[-1] not in candidates:
         candidates.append(proposals[-1])
-    pilots = [draw_pilot(proposal, rng, deadline) for proposal in candidates if proposal.largest(epsilon) < inf]
-    best = max((pilot.mean(epsilon) for pilot in pilots if pilot.effective(epsilon) >= ENOUGH), default=0.0)
+    drawn = [
+        pilots.draw(proposal, f"rank {place}")
+        for place, proposal in enumerate(candidates)
+        if proposal.weight_bound(epsilon) < inf
+    ]
+    best = max((pilot.mean(epsilon) for pilot in drawn if pilot.effective(epsilon) >= ENOUGH), default=0.0)
     choices = []
-    for pilot in pilots:
+    for pilot in drawn:
         mean = max(pilot.mean(epsilon), best)
         variance = pilot.relative_variance(epsilon)
         if mean <= 0.0 or variance == inf or pilot.mean(epsilon) < DISAGREEMENT * best:
             choices.append(Choice(pilot, inf))
             continue
-        over = max(pilot.proposal.largest(epsilon) / mean, 1.0)  # a pilot may overshoot
+        over = max(pilot.proposal.weight_bound(epsilon) / mean, 1.0)  # a pilot may overshoot
         choices.append(Choice(pilot, float(samples_needed(variance, over, width, failure))))
     return sorted(choices, key=lambda choice: choice.work)
 

@@ -3,17 +3,25 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import exp
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hockeystick.bounds import Profile
-from hockeystick.deadline import Deadline
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.types import Direction, Side
 
 Array = NDArray[np.float64]
+
+
+def rounded(parameter: float) -> float:
+    """A parameter to three significant digits, as all that are proposed have them.
+
+    A finer one hardly makes a better proposal, but gives whoever wants another bound from the same seed more to try.
+    """
+    return float(f"{parameter:.2e}")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -23,9 +31,9 @@ class Proposal(ABC):
     Every sample comes with the privacy loss ``l`` of its output in this direction (``log X`` for remove, ``-log X``
     for add) and a log-weight ``log w``, such that with ``Y(epsilon) = w (1 - e^(epsilon - l))_+``
 
-        ``E_R Y(epsilon) = delta(epsilon)`` of this direction, and ``0 <= Y(epsilon) <= largest(epsilon)`` always.
+        ``E_R Y(epsilon) = delta(epsilon)`` of this direction, and ``0 <= Y(epsilon) <= weight_bound(epsilon)`` always.
 
-    Both are proved in docs/theory/monte-carlo; a bound is only as good as ``largest``. Where ``sides`` has one
+    Both are proved in docs/theory/monte-carlo; a bound is only as good as ``weight_bound``. Where ``sides`` has one
     side alone, the expectation is a bound of that side instead of the value.
 
     A proposal is picklable and depends on the pair, on ``parameters`` and on nothing else, so that anyone can draw its
@@ -43,7 +51,10 @@ class Proposal(ABC):
     @property
     @abstractmethod
     def parameters(self) -> dict[str, float]:
-        """What the family needs beside the pair, the direction and the name to build the same proposal again."""
+        """What the family needs beside the pair, the direction and the name to build the same proposal again.
+
+        Where the family proposes it, each is :func:`rounded`.
+        """
 
     @property
     @abstractmethod
@@ -57,11 +68,22 @@ class Proposal(ABC):
 
     @property
     def loss_error(self) -> float:
-        """Bound on the absolute rounding error of the losses and log-weights of the kernel."""
+        """Bound on the absolute rounding error of the losses and log-weights of the kernel, and of log M.
+
+        Log-weights are relative to the law that is drawn in floating point, where tables are rounded.
+        """
         return 1e-9
 
+    def read_at(self, side: Side, epsilon: float) -> float:
+        """Where M is needed for a bound at epsilon: samples for upper bounds are read at a smaller one."""
+        return max(epsilon - self.loss_error, 0.0) if side is Side.UPPER else epsilon
+
+    def drawn_bound(self, side: Side, epsilon: float) -> float:
+        """M for the law that is drawn: rounding moves log M and the log-weights by ``loss_error`` each."""
+        return self.weight_bound(self.read_at(side, epsilon)) * exp(2.0 * self.loss_error)
+
     @abstractmethod
-    def largest(self, epsilon: float) -> float:
+    def weight_bound(self, epsilon: float) -> float:
         """M: proved upper bound on Y(epsilon); finite or infinite, never below the truth."""
 
     @abstractmethod
@@ -82,10 +104,9 @@ class Family:
             naive one (w = 1, M = 1) last. Deterministic: no sampling, no clock.
         build: the proposal with this name and these parameters, for verification and for other machines; raises
             InvalidInputError for what propose would not give.
-        fingerprint: numbers that determine the pair (Gram matrix, columns, rates ...): arrays and scalars; hashed in
-            single precision, so that another machine's rounding does not matter.
-        known_upper: a cheap deterministic upper bound on one direction, or None; it may spare its sampling. Raises
-            BudgetExceededError when the deadline's time is over.
+        fingerprint: numbers that determine the pair (Gram matrix, columns, rates ...): arrays and scalars, hashed
+            bit by bit.
+        known_upper: a closed-form upper bound on one direction, or None; it may spare its sampling.
         refusal: why a pair of this type cannot be sampled for a side, or None.
     """
 
@@ -93,5 +114,5 @@ class Family:
     propose: Callable[[Any, Direction, float], Sequence[Proposal]]
     build: Callable[[Any, Direction, str, Mapping[str, float]], Proposal]
     fingerprint: Callable[[Any], Sequence[Any]]
-    known_upper: Callable[[Any, Direction, Deadline], Profile | None] = lambda pair, direction, deadline: None
+    known_upper: Callable[[Any, Direction], Profile | None] = lambda pair, direction: None
     refusal: Callable[[Any, Side], str | None] = lambda pair, side: None

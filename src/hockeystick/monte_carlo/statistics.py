@@ -10,11 +10,8 @@ from hockeystick.bounds import Profile
 from hockeystick.errors import VerificationError
 from hockeystick.monte_carlo.confidence import betting_lower, betting_upper
 from hockeystick.monte_carlo.proposals import Array
-from hockeystick.monte_carlo.runs import Chunk, Run
+from hockeystick.samples import Chunk, Run, misfit
 from hockeystick.types import Direction, Side
-
-REFUTED = 1e-6
-"""A value this much above its proved largest one, relatively, is no rounding error."""
 
 
 @dataclass
@@ -41,12 +38,13 @@ class Tally:
             pass
 
     def offer(self, chunk: Chunk) -> None:
-        """Let one chunk wait to be counted."""
-        if chunk.largest > 1.0 + REFUTED:
-            raise VerificationError(
-                f"The proposal {self.run.proposal!r} gave a value {chunk.largest:g} times its proved largest one; "
-                f"its samples prove nothing. Please report it."
-            )
+        """Let one chunk wait to be counted.
+
+        Raises: VerificationError for statistics that no samples of the run have.
+        """
+        reason = misfit(self.run, chunk)
+        if reason is not None:
+            raise VerificationError(f"The chunk {chunk.stream} is not one of the run {self.run.key[:12]}: {reason}.")
         if chunk.stream >= self.chunks:
             self.waiting[chunk.stream] = chunk
 
@@ -64,16 +62,17 @@ class Tally:
     def bound(self, side: Side) -> dict[float, float]:
         """The tightest bound on the mean of Y at each epsilon of this side, over its fractions."""
         found: dict[float, float] = {}
-        for node, logs in zip(self.run.nodes, self.logs, strict=True):
-            if node.side is not side or self.samples == 0:
-                continue
-            if side is Side.UPPER:
-                value = betting_upper(self.samples, float(logs), node.theta, node.failure)
-                found[node.epsilon] = min(value, found.get(node.epsilon, 1.0))
-            else:
-                value = betting_lower(self.samples, float(logs), node.theta, node.failure)
-                found[node.epsilon] = max(value, found.get(node.epsilon, 0.0))
+        pick, trivial = (min, 1.0) if side is Side.UPPER else (max, 0.0)
+        for place, node in enumerate(self.run.nodes):
+            if node.side is side and self.samples:
+                found[node.epsilon] = pick(self.node_bound(place), found.get(node.epsilon, trivial))
         return dict(sorted(found.items()))
+
+    def node_bound(self, place: int) -> float:
+        """The bound of one node alone."""
+        node = self.run.nodes[place]
+        bound = betting_upper if node.side is Side.UPPER else betting_lower
+        return bound(self.samples, float(self.logs[place]), node.theta, node.failure)
 
     def mean(self, epsilon: float) -> float:
         """The sample mean at a node; an estimate and no bound."""

@@ -21,21 +21,25 @@ NODES = 6
 
 
 @dataclass
-class Curve(Estimation):
+class CurveEstimation(Estimation):
     """Bounds that hold for all epsilons at once, good for deltas down to that of the question.
 
-    The failure probability is shared by all nodes, both directions and both sides. Between nodes, upper bounds are
-    interpolated, as delta is convex in e^epsilon, and lower ones are those of the next node.
+    The failure probability is shared by all nodes, both directions, both sides and all members of the pair. Between
+    nodes, upper bounds are interpolated, as delta is convex in e^epsilon, and lower ones are those of the next node.
     """
 
     starts: dict[tuple[Direction, float], float] = field(default_factory=dict)
     """Where the nodes of a run begin, by direction and the epsilon that it is aimed at."""
+    members: int = 1
+    """How many estimations the failure probability is for: at each epsilon another one may attain the profile."""
 
     shares: ClassVar[Sequence[float]] = (1.0,)
 
     def failure(self, attempt: int) -> float:
         """Of one statistic."""
-        return 0.5 * self.options.failure_probability / (len(Direction) * LEVELS * NODES * len(FRACTIONS))
+        return (
+            0.5 * self.options.failure_probability / (self.members * len(Direction) * LEVELS * NODES * len(FRACTIONS))
+        )
 
     def sample(self) -> None:
         """One run a level and direction; stops early, with the bounds so far, when the time is over."""

@@ -1,4 +1,4 @@
-"""What every dominating pair says of itself."""
+"""The base class of dominating pairs."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class DominatingPair(ABC):
     """The two distributions that an adversary has to tell apart, for one mechanism under zero-out adjacency.
 
     Attributes:
-        noise_multiplier: standard deviation of the noise in units of the clipping norm.
+        noise_multiplier: that of the mechanism, in units of the clipping norm.
         slack: total-variation distance between the run and the pair (0 unless batches are truncated).
     """
 
@@ -46,7 +46,7 @@ class DominatingPair(ABC):
 
 
 def require(sampler: object, scheme: type[S]) -> S:
-    """The sampler as the scheme that a registry entry was written for; anything else is a fault of the registry."""
+    """The sampler, checked to be of the scheme that a registry entry is for; raises UnsupportedError otherwise."""
     if not isinstance(sampler, scheme):
         raise UnsupportedError(f"The pair is registered for {scheme.__name__}, not for {type(sampler).__name__}.")
     return sampler

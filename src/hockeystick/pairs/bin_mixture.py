@@ -50,7 +50,7 @@ class BinMixture(DominatingPair):
 
     @property
     def too_large(self) -> str | None:
-        """Why :attr:`gram` cannot be had, or None."""
+        """The reason not to form :attr:`gram`, or None."""
         return None if self.bins <= MAX_BINS else f"it needs all inner products of more than {MAX_BINS} bins"
 
     def means(self) -> Array:
@@ -64,7 +64,7 @@ class BinMixture(DominatingPair):
 
     @property
     def sensitivity_error(self) -> float:
-        """That of the Gram matrix."""
+        """The relative error of the Gram matrix."""
         return self.rounding
 
     @property
@@ -93,6 +93,6 @@ def _means(matrix: StrategyMatrix, bins: int) -> Array:
 
 
 def from_balls_in_bins(mechanism: Mechanism) -> BinMixture:
-    """The same bins in every epoch, with any strategy matrix."""
+    """Pair of a mechanism that replays the same bins in every epoch, with any strategy matrix."""
     sampler = require(mechanism.sampler, BallsInBins)
     return BinMixture(noise_multiplier=mechanism.sigma, matrix=mechanism.matrix, bins=sampler.bins)

@@ -1,4 +1,4 @@
-"""Correlated noise with batches that everybody knows: a single Gaussian."""
+"""Correlated noise with public batches: a single Gaussian."""
 
 from dataclasses import dataclass
 
@@ -29,18 +29,18 @@ class KnownBatches(DominatingPair):
 
     @property
     def sensitivity_error(self) -> float:
-        """Of the sums that the sensitivity was computed with."""
+        """The relative rounding of the sums behind the sensitivity."""
         return self.error
 
     @property
     def batches_are_public(self) -> bool:
-        """Always."""
+        """True: the batches are fixed."""
         return True
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RevealedBatches(DominatingPair):
-    """Random batches that are given to the adversary, who can tell most of them anyway: an upper bound alone.
+    """Random batches that are revealed to the adversary, who can tell most of them anyway: an upper bound only.
 
     Attributes:
         sensitivity: the largest distance that the data of one user can make.
@@ -52,12 +52,12 @@ class RevealedBatches(DominatingPair):
 
     @property
     def full_sensitivity(self) -> float:
-        """The same for all batches."""
+        """The sensitivity of the worst batches."""
         return self.sensitivity
 
     @property
     def sensitivity_error(self) -> float:
-        """Of the sums that the sensitivity was computed with."""
+        """The relative rounding of the sums behind the sensitivity."""
         return self.error
 
 

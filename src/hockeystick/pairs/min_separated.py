@@ -1,4 +1,4 @@
-"""Which pair belongs to a sampler with a minimum separation, by its options."""
+"""The pairs of samplers with a minimum separation, by their options."""
 
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs import known_batches, renewal_mixture, truncated_renewal
@@ -22,7 +22,7 @@ def from_multi_attribution(mechanism: Mechanism) -> RenewalMixture | WorstOf | R
     A user may have any number of examples up to k_u. Fewer are not always more private: they are sampled less often,
     and so available more often later. The pair is the worst over all numbers.
 
-    Users who share examples with others have no amplification that is proved: a sampled example keeps the examples of
+    Users who share examples with others have no proved amplification: a sampled example keeps the examples of
     all its users out of the next batches, so these tell that it was sampled (docs/theory/monte-carlo/renewal.md).
     """
     sampler = require(mechanism.sampler, MultiAttribution)

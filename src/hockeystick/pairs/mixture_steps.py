@@ -12,7 +12,7 @@ from hockeystick.pairs.base import DominatingPair
 SUM_ERROR = 1e-9
 """How far a caller's probabilities may be from summing to 1."""
 ROUNDING = 1e-15
-"""Of the sum of squares, for each step."""
+"""Relative rounding of the sum of squares, for each step."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class MixtureSteps(DominatingPair):
 
     @property
     def sensitivity_error(self) -> float:
-        """That of a sum of squares."""
+        """The relative rounding of a sum of squares."""
         return ROUNDING * (4.0 + len(self.steps))
 
     @property
@@ -110,7 +110,7 @@ class MixtureSteps(DominatingPair):
 
 
 def check_count(name: str, value: object) -> None:
-    """Raises InvalidInputError for what is not a whole number of at least 1."""
+    """Raise InvalidInputError unless ``value`` is a whole number of at least 1."""
     if not isinstance(value, Integral) or value < 1:
         raise InvalidInputError(f"The {name!r} field must be a whole number of at least 1. Got {value!r} instead.")
 

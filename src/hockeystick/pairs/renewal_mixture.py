@@ -8,10 +8,10 @@ from numba import njit
 
 from hockeystick.errors import UnsupportedError
 from hockeystick.mechanism import Mechanism
-from hockeystick.pairs.band import band_of
 from hockeystick.pairs.base import DominatingPair, require
 from hockeystick.samplers import BMinSep, MultiAttribution
 from hockeystick.strategies import StrategyMatrix
+from hockeystick.strategies.matrix.band import band_of
 from hockeystick.strategies.matrix.base import BLOCK, Array
 from hockeystick.strategies.sensitivity import min_separation
 
@@ -52,7 +52,7 @@ class RenewalMixture(DominatingPair):
     def full_sensitivity(self) -> float:
         """``k_u max |sum_{i in S} C[:, i]|`` over the sets S of steps that are min_sep apart: all that x can be.
 
-        Rounded up already, so that no error is left to add; where it is not exact it is an upper bound
+        Rounded up, so that no error is left to add; where it is not exact it is an upper bound
         (:func:`hockeystick.strategies.sensitivity.min_separation`).
         """
         return self.examples_per_user * _largest_norm(self.matrix, self.min_sep)
@@ -64,7 +64,7 @@ class RenewalMixture(DominatingPair):
 
     @property
     def too_large(self) -> str | None:
-        """Why :attr:`columns` cannot be had, or None."""
+        """The reason not to form :attr:`columns`, or None."""
         if self.matrix.rows != self.matrix.steps:
             return f"it needs a square strategy matrix, not one of {self.matrix.rows} rows"
         if self.matrix.steps * self.matrix.bands > MAX_ENTRIES:
@@ -131,7 +131,7 @@ def _overlaps(matrix: StrategyMatrix, min_sep: int) -> Array:
 
 
 def _best_of_all(matrix: StrategyMatrix, min_sep: int, found: Array) -> None:
-    """One block of columns against those after it, by matrix products."""
+    """Inner products of blocks of columns with those after them, by matrix products."""
     for first in range(0, matrix.steps, BLOCK):
         which = np.arange(first, min(first + BLOCK, matrix.steps))
         columns = matrix.columns(which)

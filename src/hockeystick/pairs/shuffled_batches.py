@@ -36,7 +36,7 @@ class ShuffledBatches(DominatingPair):
 
 
 def from_shuffle(mechanism: Mechanism) -> ShuffledBatches:
-    """A fresh permutation in every epoch."""
+    """Pair of a mechanism that permutes the data afresh in every epoch."""
     sampler = require(mechanism.sampler, Shuffle)
     return ShuffledBatches(
         noise_multiplier=mechanism.sigma, batch_size=sampler.batch_size, bins=sampler.bins, epochs=sampler.epochs

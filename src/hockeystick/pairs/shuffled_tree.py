@@ -1,4 +1,4 @@
-"""One binary tree over shuffled batches."""
+"""The binary tree over shuffled batches."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -39,7 +39,7 @@ class ShuffledTree(DominatingPair):
 
     @property
     def sensitivity_error(self) -> float:
-        """That of the square root of a whole number, and of the norms of the columns."""
+        """The relative rounding of a square root and of the norms of the columns."""
         return 8.0 * UNIT_ROUNDOFF
 
     @property
@@ -68,7 +68,7 @@ def _norm_of_an_example(matrix: StrategyMatrix, bins: int) -> float:
 
 
 def from_shuffle(mechanism: Mechanism) -> ShuffledTree:
-    """A fresh permutation in every epoch, one tree over all steps."""
+    """Pair of a mechanism that permutes the data afresh in every epoch, with one tree over all steps."""
     sampler = require(mechanism.sampler, Shuffle)
     return ShuffledTree(
         noise_multiplier=mechanism.sigma,

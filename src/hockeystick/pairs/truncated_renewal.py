@@ -5,10 +5,10 @@ from functools import lru_cache
 
 from hockeystick.errors import UnsupportedError
 from hockeystick.mechanism import Mechanism
-from hockeystick.pairs.band import band_of
 from hockeystick.pairs.base import DominatingPair, require
 from hockeystick.samplers import BMinSep
 from hockeystick.strategies import StrategyMatrix
+from hockeystick.strategies.matrix.band import band_of
 from hockeystick.strategies.matrix.base import Array
 from hockeystick.strategies.sensitivity import min_separation
 
@@ -59,7 +59,7 @@ class TruncatedRenewal(DominatingPair):
 
     @property
     def sensitivity_error(self) -> float:
-        """Of the sums that the sensitivity was computed with."""
+        """The relative rounding of the sums behind the sensitivity."""
         return 8.0 * self.matrix.rounding
 
 

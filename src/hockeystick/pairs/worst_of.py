@@ -1,4 +1,4 @@
-"""The worst of several pairs: nobody knows which one the adversary faces."""
+"""The worst of several pairs, any of which the adversary may face."""
 
 from dataclasses import dataclass
 

@@ -7,7 +7,8 @@ from math import isfinite, isnan, nan
 from typing import Any
 
 from hockeystick.bounds import Bound, Question
-from hockeystick.certification.schedule import DELTA_NODES, EPSILON_NODES, bound
+from hockeystick.certification.issue import bound
+from hockeystick.certification.schedule import DELTA_NODES, EPSILON_NODES
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.laws.grid import Resolution
 from hockeystick.mechanism import Mechanism

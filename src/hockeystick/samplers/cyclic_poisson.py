@@ -1,4 +1,4 @@
-"""The groups of a partition take turns, and the current group is Poisson sampled."""
+"""The groups of a partition take turns; each is Poisson sampled at its own steps."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -28,10 +28,11 @@ class CyclicPoisson(BatchSampler):
     that the sizes of the groups differ by at most one. With "independent" the group of each example is drawn
     uniformly, independently of all else.
 
-    A certificate is about the run given the partition, and holds for each partition: the groups may be made known.
-    A lower bound is about an example of the group that is worst off.
+    With "equal" the groups are public, and a certificate is about the worst of them. With "independent" they have to be
+    kept as secret as the coins, and a certificate is about an example whose group the adversary does not know.
 
-    With groups = 1 this is Poisson subsampling. With sampling_prob = 1 and partition = "equal" the batches are fixed.
+    With groups = 1 this is Poisson subsampling. With sampling_prob = 1 the batches are fixed for "equal", and those of
+    balls in bins for "independent".
 
     Fields:
         groups: number of groups b; an example can take part at every b-th step only.
@@ -67,22 +68,23 @@ class CyclicPoisson(BatchSampler):
         return (Adjacency.ZERO_OUT,)
 
     @property
+    def groups_are_secret(self) -> bool:
+        """Whether certificates are about an adversary who does not know the group of an example."""
+        return self.partition == "independent" and self.groups > 1
+
+    @property
     def requirement(self) -> str:
         """One sentence: what the run has to do."""
         if self.partition == "equal":
             split = f"Put the example of index e, counted from 0, in group e mod {self.groups} for the whole run"
         else:
             split = f"Put each example independently in one of {self.groups} groups uniformly at random, once"
+        secrecy = "keep the groups secret" if self.groups_are_secret else "the groups may be public"
         return (
             f"{split}, and draw the batch of every step t = 0 to {self.steps - 1} by including each example of group "
             f"t mod {self.groups} independently with probability {self.sampling_prob!r}, afresh at every step, and no "
-            f"example of another group; the groups may be public{self._hidden}."
+            f"example of another group; {secrecy}."
         )
-
-    @property
-    def _hidden(self) -> str:
-        """A qualification of the lower bound."""
-        return "" if self.partition == "equal" else ", and the lower bound is about adversaries who know them"
 
     def _check_num_examples(self, num_examples: int) -> None:
         if self.partition == "equal" and num_examples < self.groups:

@@ -1,4 +1,4 @@
-"""The entries of C that are not zero, for accountants that look at each of them."""
+"""The non-zero entries of C."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from scipy.sparse import csc_matrix
 from hockeystick.deadline import Deadline
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
-from hockeystick.pairs.band import band_of
 from hockeystick.strategies import StrategyMatrix
+from hockeystick.strategies.matrix.band import band_of
 from hockeystick.strategies.matrix.base import BLOCK, Indices
 
 MOST_SCANNED = 400_000_000
 MOST_ENTRIES = 20_000_000
 FEW_BANDS = 32
-"""So many diagonals are had without looking at whole columns, whatever the matrix."""
+"""Up to so many diagonals are read directly, for any matrix."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,14 @@ class Entries:
 
     @property
     def overlap(self) -> int:
-        """Most steps in play that one row spans."""
+        """The largest number of steps in play that one row spans."""
         return int((self.last - self.first).max()) + 1
 
 
 def entries_of(matrix: StrategyMatrix, steps: Indices, deadline: Deadline) -> Entries:
     """Read the columns ``steps`` of C.
 
-    Raises: UnsupportedError when there are more than ``MOST_ENTRIES`` entries that are not zero.
+    Raises: UnsupportedError when there are more than ``MOST_ENTRIES`` non-zero entries.
     """
     parts = _band_entries(matrix, steps) if _has_band(matrix) else _column_entries(matrix, steps, deadline)
     found, count = [], 0
@@ -69,14 +69,14 @@ def entries_of(matrix: StrategyMatrix, steps: Indices, deadline: Deadline) -> En
 
 def too_many() -> UnsupportedError:
     """The error for more than ``MOST_ENTRIES`` entries."""
-    return UnsupportedError(f"At most {MOST_ENTRIES} entries of C that are not zero are looked at one by one.")
+    return UnsupportedError(f"At most {MOST_ENTRIES} non-zero entries of C are read one by one.")
 
 
 def why_too_many(matrix: StrategyMatrix, steps: int) -> str | None:
-    """Why so many columns of C are not read, or None."""
+    """The reason not to read so many columns of C, or None."""
     if _has_band(matrix) or matrix.rows * steps <= MOST_SCANNED:
         return None
-    return f"it would have to look at more than {MOST_SCANNED} entries of the matrix"
+    return f"it would have to read more than {MOST_SCANNED} entries of the matrix"
 
 
 def _has_band(matrix: StrategyMatrix) -> bool:

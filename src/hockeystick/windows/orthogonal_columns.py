@@ -19,61 +19,50 @@ Proof: docs/theory/subsets/reductions.md. Errs on the asked side by the rounding
 charged, and by the laws. Cost: O(steps log(steps)) for the levels, then at most ``MOST_COMPOSITIONS`` projections.
 """
 
-from collections.abc import Mapping
-from functools import partial
-from typing import Any
-
 import numpy as np
 
-from hockeystick.bounds import Profile
+from hockeystick.deadline import Deadline
 from hockeystick.laws.discretise import gaussian_law
+from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Array, Law
-from hockeystick.laws.operations import compose, power, thin
-from hockeystick.laws.profile import law_delta
-from hockeystick.pairs.cyclic_subsets import CyclicSubsets
-from hockeystick.pairs.subset_mixture import SubsetMixture
-from hockeystick.settings import Settings
+from hockeystick.laws.operations import Tick, compose, power, thin
 from hockeystick.strategies import StrategyMatrix
-from hockeystick.types import Direction, Side
+from hockeystick.types import Side
 
 TOLERANCE = 1e-11
 MOST_COMPOSITIONS = 200
 MOST_GROUPS = 100
-"""A group costs a composition at least, but for the smallest cases."""
+"""At most so many groups are composed; each costs at least about one composition."""
 
 
-def why_columns_overlap(pair: Any, side: Side) -> str | None:
-    """Why this reduction does not cover a pair, or None; pairs of other types are none of its business."""
-    if type(pair) not in (SubsetMixture, CyclicSubsets):
-        return None
-    return _overlap(pair.matrix, pair.groups)
+def group_laws(
+    norms: Array,
+    prob: float,
+    noise_multiplier: float,
+    side: Side,
+    resolution: Resolution,
+    deadline: Deadline,
+) -> list[Law]:
+    """The laws of groups that together have the profile of the worst group, up to rounding to the asked side.
 
-
-def _overlap(matrix: StrategyMatrix, groups: int) -> str | None:
-    if matrix.bands <= groups:
-        return None
-    return f"the columns of one example's steps overlap, as C has {matrix.bands} bands for {groups} group(s) of steps"
-
-
-def orthogonal_profiles(
-    pair: SubsetMixture | CyclicSubsets, side: Side, settings: Settings
-) -> Mapping[Direction, Profile]:
-    """Both directions of the profile of the worst group; only for pairs that ``why_columns_overlap`` accepts."""
-    error = pair.sensitivity_error if side is Side.UPPER else -pair.sensitivity_error
-    groups = worst_groups(norms_by_group(pair.matrix, pair.groups) * (1.0 + error), side)
-    laws = [_group_law(pair, norms, side, settings) for norms in groups]
-    return {direction: partial(_largest, laws, direction=direction) for direction in Direction}
+    Args:
+        norms: shape (groups, opportunities), as :func:`norms_by_group` gives them, rounded to the asked side.
+        prob: chance to take part at each opportunity, in (0, 1].
+        noise_multiplier: sigma > 0, in the unit of the norms.
+    """
+    rows = worst_groups(norms, side)
+    return [_group_law(row, prob, noise_multiplier, side, resolution, deadline.tick) for row in rows]
 
 
 def norms_by_group(matrix: StrategyMatrix, groups: int) -> Array:
-    """The column norms of each group's steps, largest first, shape (groups with a turn, turns of the first group).
+    """The column norms of each group's steps, largest first, shape (groups in play, opportunities of the first group).
 
-    Groups with a turn less than the first have a 0 at the end: a step without effect.
+    Groups with fewer opportunities than the first have a 0 at the end: a step without effect.
     """
-    turns = -(-matrix.steps // groups)
-    padded = np.zeros(turns * groups)
+    opportunities = -(-matrix.steps // groups)
+    padded = np.zeros(opportunities * groups)
     padded[: matrix.steps] = matrix.column_norms
-    by_group = padded.reshape(turns, groups)[:, : matrix.steps].T
+    by_group = padded.reshape(opportunities, groups)[:, : matrix.steps].T
     return -np.sort(-by_group, axis=1)
 
 
@@ -81,7 +70,7 @@ def worst_groups(norms: Array, side: Side) -> Array:
     """Rows that together have the profile of the worst group, up to rounding to the asked side.
 
     Args:
-        norms: shape (groups, turns), each row sorted, largest first; zeros stay zeros.
+        norms: shape (groups, opportunities), each row sorted, largest first; zeros stay zeros.
         side: for UPPER every row of ``norms`` is at most some row of the result, entry by entry; for LOWER every row
             of the result is at most some row of ``norms``.
     """
@@ -97,7 +86,7 @@ def worst_groups(norms: Array, side: Side) -> Array:
 
 
 def in_blocks(row: Array, size: int, side: Side) -> Array:
-    """A row, largest first, with blocks of neighbours rounded to their largest (upper) or smallest (lower)."""
+    """A row, sorted from the largest, with blocks of ``size`` rounded to their largest (UPPER) or smallest (LOWER)."""
     first = np.arange(row.size) // size * size
     rounded: Array = row[first if side is Side.UPPER else np.minimum(first + size, row.size) - 1]
     return rounded
@@ -139,18 +128,15 @@ def _compositions(row: Array) -> int:
     return sum(count.bit_length() + count.bit_count() - 1 for count in digits) - 1
 
 
-def _group_law(pair: SubsetMixture | CyclicSubsets, norms: Array, side: Side, settings: Settings) -> Law:
-    resolution, tick = settings.resolution, settings.deadline.tick
+def _group_law(
+    norms: Array, prob: float, noise_multiplier: float, side: Side, resolution: Resolution, tick: Tick
+) -> Law:
     levels, counts = np.unique(norms[norms > 0.0], return_counts=True)
     parts: list[Law] = []
     for level, count in zip(levels.tolist(), counts.tolist(), strict=True):
-        step = thin(gaussian_law(pair.noise_multiplier, level, side, resolution), pair.sampling_prob)
+        step = thin(gaussian_law(noise_multiplier, level, side, resolution), prob)
         parts.append(power(step, count, resolution, tick=tick))
     law = parts[0]
     for part in parts[1:]:
         law = compose(law, part, resolution, tick=tick)
     return law
-
-
-def _largest(laws: list[Law], epsilon: float, *, direction: Direction) -> float:
-    return max(law_delta(law, epsilon, direction) for law in laws)

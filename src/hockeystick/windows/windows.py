@@ -1,4 +1,4 @@
-"""Windows of steps as independent mixtures on the line: what bounds by linear statistics and by split noise share.
+"""Windows of steps as independent mixtures on the line, which linear statistics and split noise share.
 
 Both cut the steps in which an example may take part into windows of m, and turn each window into a product mixture: its
 steps, taken independently with probability p, add their *shifts* to one Gaussian. The windows compose. Lower bounds
@@ -15,25 +15,26 @@ from functools import partial
 
 import numpy as np
 
+from hockeystick.deadline import Deadline
+from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Array, Law
 from hockeystick.laws.mixtures import product_mixture_law
 from hockeystick.laws.operations import compose, power
 from hockeystick.laws.profile import law_delta, smallest_epsilon
-from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
 
 TOLERANCES = (1e-3, 1e-2, 0.1, 0.5, float("inf"))
 """Relative difference of the sums of shifts of windows that count as equal; the first that leaves few laws."""
 MOST_LAWS = 4
 MOST_STEPS = 10_000
-"""Of one window: the law of a sum takes time in proportion to their square."""
+"""Largest window; the law of its sum takes time in proportion to the square of its size."""
 COARSE_NODES_PER_UNIT = 16
 BROAD_TARGET = 1e-6
-"""When nobody says which delta matters, windows are also chosen for this one."""
+"""Windows are also chosen for this delta when no epsilon is asked for."""
 
 
 def window_sizes(steps: int, overlap: int) -> list[int]:
-    """Sizes worth a look: powers of two, alone and as multiples of 3 and of the steps that a row spans; all steps."""
+    """Candidate sizes: powers of two, alone and as multiples of 3 and of the steps that a row spans; all steps."""
     largest = min(steps, MOST_STEPS)
     doublings = [2**k for k in range(largest.bit_length())]
     sizes = {size for base in (1, 3, overlap) for size in (base * k for k in doublings) if size < largest}
@@ -72,22 +73,23 @@ def similar_windows(shifts: Array, side: Side) -> list[tuple[Array, int]]:
     return [(bound, count) for bound, count in found if bound.size]
 
 
-def window_law(shifts: Array, prob: float, noise_multiplier: float, side: Side, settings: Settings) -> Law | None:
+def window_law(
+    shifts: Array, prob: float, noise_multiplier: float, side: Side, resolution: Resolution, deadline: Deadline
+) -> Law | None:
     """The law of all windows together, on the asked side; None if no window has a shift."""
-    resolution, tick = settings.resolution, settings.deadline.tick
     law: Law | None = None
     for bound, count in similar_windows(shifts, side):
-        tick()
+        deadline.tick()
         part = product_mixture_law(np.full(bound.size, prob), bound, noise_multiplier, side, resolution)
-        part = power(part, count, resolution, tick=tick)
-        law = part if law is None else compose(law, part, resolution, tick=tick)
+        part = power(part, count, resolution, tick=deadline.tick)
+        law = part if law is None else compose(law, part, resolution, tick=deadline.tick)
     return law
 
 
 def with_equal_shifts(shifts: Array) -> Array:
     """Windows with about the same law, which is quickly computed: sums of fewer, equal shifts.
 
-    They have the same sum, and the same sum of squares up to rounding, so that mean and variance agree. For choices
+    They have the same sum, and the same sum of squares up to rounding, so that mean and variance agree. For ranking
     only: it is no bound.
     """
     found = np.zeros_like(shifts)
@@ -100,30 +102,39 @@ def with_equal_shifts(shifts: Array) -> Array:
 
 
 def best_windows(
-    candidates: Sequence[Array], prob: float, noise_multiplier: float, side: Side, settings: Settings
+    candidates: Sequence[Array],
+    prob: float,
+    noise_multiplier: float,
+    side: Side,
+    epsilon: float | None,
+    resolution: Resolution,
+    deadline: Deadline,
 ) -> list[Array]:
     """The windows that look best on coarse grids (any choice is valid), at most one for each score.
 
     Empty where no window has a shift.
+
+    Args:
+        epsilon: where delta is asked for; None to look at the epsilons of the usual deltas.
     """
-    coarse = replace(settings, resolution=replace(settings.resolution, nodes_per_unit=COARSE_NODES_PER_UNIT))
-    laws = [window_law(with_equal_shifts(one), prob, noise_multiplier, side, coarse) for one in candidates]
+    coarse = replace(resolution, nodes_per_unit=COARSE_NODES_PER_UNIT)
+    laws = [window_law(with_equal_shifts(one), prob, noise_multiplier, side, coarse, deadline) for one in candidates]
     seen = [(law, at) for at, law in enumerate(laws) if law is not None]
     if not seen:
         return []
     choose = min if side is Side.UPPER else max
-    best = {choose(seen, key=lambda one: score(one[0]))[1] for score in _scores(side, settings)}
+    scores = _scores(side, epsilon, resolution.smallest_delta)
+    best = {choose(seen, key=lambda one: score(one[0]))[1] for score in scores}
     return [candidates[at] for at in sorted(best)]
 
 
-def _scores(side: Side, settings: Settings) -> list[Callable[[Law], float]]:
-    """What laws are compared by: delta at the epsilon that is asked for, else epsilon at the usual deltas."""
+def _scores(side: Side, epsilon: float | None, target: float) -> list[Callable[[Law], float]]:
+    """The scores by which laws are ranked: delta at the epsilon that is asked for, else epsilon at the usual deltas."""
 
     def epsilon_at(law: Law, delta: float, direction: Direction) -> float:
         return smallest_epsilon(partial(law_delta, law, direction=direction), delta, side, tolerance=1e-4)
 
-    question, target = settings.question, settings.resolution.smallest_delta
-    if question is not None and question.epsilon is not None:
-        return [partial(law_delta, epsilon=question.epsilon, direction=direction) for direction in Direction]
+    if epsilon is not None:
+        return [partial(law_delta, epsilon=epsilon, direction=direction) for direction in Direction]
     targets = {target, max(target, BROAD_TARGET)}
     return [partial(epsilon_at, delta=delta, direction=direction) for delta in targets for direction in Direction]

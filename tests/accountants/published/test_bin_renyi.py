@@ -12,7 +12,6 @@ from hockeystick.accountants.published.bin_renyi import ACCOUNTANT, _convex, rem
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, InvalidInputError
 from hockeystick.laws.gaussian import gaussian_delta
-from hockeystick.moments import bands as bin_moments
 from hockeystick.moments.bands import (
     banded_cost,
     banded_moments,
@@ -27,6 +26,7 @@ from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.settings import Settings
 from hockeystick.strategies.banded_square_root import BandedSquareRoot
 from hockeystick.strategies.identity import Identity
+from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 from hockeystick.types import Direction, Side
 
 Array = np.ndarray
@@ -294,4 +294,4 @@ def test_budget_chooses_the_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rounding_of_the_gram_matrix_is_added() -> None:
     pair = bsr_pair(40, 4, 10, 3.0)
     assert np.all(scaled_gram(pair) >= np.asarray(pair.gram) * (1.0 + pair.rounding) / 9.0)
-    assert pair.rounding > bin_moments.UNIT_ROUNDOFF
+    assert pair.rounding > UNIT_ROUNDOFF

@@ -16,7 +16,7 @@ from hockeystick.errors import BudgetExceededError
 from hockeystick.laws.discretise import mixture_law
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.grid import Resolution
-from hockeystick.laws.law import Array
+from hockeystick.laws.law import Array, point_mass_at_one
 from hockeystick.laws.operations import compose
 from hockeystick.laws.profile import law_delta
 from hockeystick.pairs.bin_mixture import BinMixture
@@ -48,9 +48,17 @@ def random_pair(seed: int, bins: int, epochs: int, sigma: float) -> BinMixture:
     return BinMixture(noise_multiplier=sigma, matrix=DenseMatrix(entries), bins=bins)
 
 
+def levels_of(pair: BinMixture) -> LevelledMeans:
+    return levelled_means(pair.means(), pair.rounding)
+
+
 def all_tails(pair: BinMixture, levelled: LevelledMeans, direction: Direction, spent: float, shares: Array) -> Array:
     rows = np.arange(pair.matrix.rows)
-    return hazards.tail_bounds(pair, levelled, rows, {direction: np.array([spent])}, shares, lambda: None)[direction][0]
+    tries = {direction: np.array([spent])}
+    found = hazards.tail_bounds(
+        pair.means(), pair.noise_multiplier, pair.rounding, levelled, rows, tries, shares, lambda: None
+    )
+    return found[direction][0]
 
 
 def failures(pair: BinMixture, levelled: LevelledMeans, tails: Array, direction: Direction, seed: int) -> int:
@@ -96,8 +104,8 @@ SIMULATED = (
 @pytest.mark.parametrize("pair", SIMULATED)
 def test_the_posterior_is_dominated_but_for_the_budget(pair: BinMixture, direction: Direction) -> None:
     """The simulated probability is about a sixth of the budget or less, so a true bound fails far below SURE."""
-    levelled = levelled_means(pair)
-    tails = all_tails(pair, levelled, direction, 0.05, budget.union_shares(pair, levelled))
+    levelled = levels_of(pair)
+    tails = all_tails(pair, levelled, direction, 0.05, budget.union_shares(pair.means(), levelled))
     count = failures(pair, levelled, tails, direction, seed=1)
     assert at_most(count) <= 0.05
 
@@ -111,8 +119,8 @@ def test_the_largest_bound_of_an_epoch_is_not_one_for_the_epoch(
     pair = square_root_pair(1, 50, 2, sigma)
     shares = np.full((100, 50), 1.0 / pair.epochs)
     shares[:50] /= 50
-    levelled = levelled_means(pair)
-    tails = budget.largest_of_each_epoch(pair, all_tails(pair, levelled, direction, claimed, shares))
+    levelled = levels_of(pair)
+    tails = budget.largest_of_each_epoch(pair.bins, all_tails(pair, levelled, direction, claimed, shares))
     assert at_least(failures(pair, levelled, tails, direction, seed=1)) > factor * claimed
 
 
@@ -153,9 +161,9 @@ def test_the_simulation_rejects_a_part_of_the_mixture(monkeypatch: pytest.Monkey
         centres, own = real(ratios, direction)
         return np.take_along_axis(centres, own[:, None, None], axis=2), np.zeros_like(own)
 
-    levelled = levelled_means(pair)
+    levelled = levels_of(pair)
     monkeypatch.setattr(hazards._LogRatios, "centres", own_component_only)
-    shares = pair.bins * budget.union_shares(pair, levelled)  # that component has the weight 1 / b
+    shares = pair.bins * budget.union_shares(pair.means(), levelled)  # that component has the weight 1 / b
     tails = all_tails(pair, levelled, Direction.REMOVE, 0.05, shares)
     assert at_least(failures(pair, levelled, tails, Direction.REMOVE, seed=1)) > 0.05
 
@@ -170,8 +178,8 @@ def test_the_simulation_rejects_a_level_without_its_sum(monkeypatch: pytest.Monk
         return real(threshold[keep], informative[keep], alike[keep], level[keep], lowest, levels)  # type: ignore[index]
 
     real: Callable[..., Array] = kernels.level_tails
-    levelled = levelled_means(FOUR_EQUAL)
-    shares = budget.union_shares(FOUR_EQUAL, levelled)
+    levelled = levels_of(FOUR_EQUAL)
+    shares = budget.union_shares(FOUR_EQUAL.means(), levelled)
     monkeypatch.setattr(kernels, "level_tails", largest_only)
     tails = all_tails(FOUR_EQUAL, levelled, Direction.REMOVE, 0.05, shares)
     assert at_least(failures(FOUR_EQUAL, levelled, tails, Direction.REMOVE, seed=1)) > 0.05
@@ -181,8 +189,8 @@ def test_the_simulation_rejects_a_level_without_its_sum(monkeypatch: pytest.Monk
 @pytest.mark.parametrize("pair", [square_root_pair(3, 6, 2, 1.3), random_pair(3, 5, 2, 2.0)])
 def test_thresholds_spend_what_they_may_by_a_slow_oracle(pair: BinMixture, direction: Direction) -> None:
     """The failure bound straight from its definition, at the hazards that the tails imply."""
-    levelled = levelled_means(pair)
-    shares = budget.union_shares(pair, levelled)
+    levelled = levels_of(pair)
+    shares = budget.union_shares(pair.means(), levelled)
     tails = all_tails(pair, levelled, direction, 1e-3, shares)
     means, sigma, bins = pair.means(), pair.noise_multiplier, pair.bins
     checked = 0
@@ -222,8 +230,8 @@ def test_thresholds_spend_what_they_may_by_a_slow_oracle(pair: BinMixture, direc
 
 @pytest.mark.parametrize("pair", [*SIMULATED, square_root_pair(5, 5, 1, 0.7)])
 def test_shares_sum_to_at_most_one(pair: BinMixture) -> None:
-    levelled = levelled_means(pair)
-    shares = budget.union_shares(pair, levelled)
+    levelled = levels_of(pair)
+    shares = budget.union_shares(pair.means(), levelled)
     assert shares.min() >= 0.0
     assert 0.999 < shares.sum() <= 1.0
     assert not shares[levelled.index == levelled.index.min(axis=1, keepdims=True)].any()
@@ -233,7 +241,7 @@ def test_shares_sum_to_at_most_one(pair: BinMixture) -> None:
 def test_levels_never_lower_a_mean(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pair = random_pair(5, 20, 2, 1.0)
     monkeypatch.setattr("hockeystick.posteriors.bins.levels.most_bounded", lambda rows, bins: most)
-    levelled = levelled_means(pair)
+    levelled = levels_of(pair)
     raised = levelled.values[levelled.index]
     assert np.all(np.diff(levelled.values) > 0.0)
     assert np.all(raised >= pair.means())
@@ -311,6 +319,17 @@ def test_stays_above_a_simulation(seed: int) -> None:
             assert upper[direction](epsilon) >= estimate - error
 
 
+@pytest.mark.parametrize("direction", Direction)
+def test_what_is_spent_is_charged(direction: Direction, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A law that reveals nothing outside of the event leaves the event: the bound is its probability, and no less."""
+    monkeypatch.setattr(conditional_composition, "_best_budgets", lambda *_: dict.fromkeys(Direction, 1e-3))
+    monkeypatch.setattr(conditional_composition, "_composed", lambda *_: point_mass_at_one(Side.UPPER))
+    monkeypatch.setattr(conditional_composition, "geometric_mean_profile", lambda pair: lambda epsilon: 1.0)
+    profile = conditional_profiles(square_root_pair(2, 4, 2, 1.0), COARSE)[direction]
+    for epsilon in (0.0, 0.5, 3.0):
+        assert 1e-3 <= profile(epsilon) <= 1e-3 * (1.0 + 1e-12) + 1e-12
+
+
 @pytest.mark.parametrize("epochs", [1, 9])
 def test_one_bin_is_a_gaussian(epochs: int) -> None:
     """Nothing to bound, so only the grid is lost; the exact profile is in closed form."""
@@ -322,8 +341,10 @@ def test_one_bin_is_a_gaussian(epochs: int) -> None:
 
 @pytest.mark.parametrize("sigma", [0.05, 0.5, 1000.0])
 def test_extreme_noise_gives_a_bound_and_no_warning(sigma: float) -> None:
-    bound = conditional_composition.ACCOUNTANT.bound(square_root_pair(4, 10, 3, sigma), Side.UPPER, COARSE)
-    assert 0.0 <= bound.delta(1.0) <= 1.0
+    pair = square_root_pair(4, 10, 3, sigma)
+    ours = conditional_composition.ACCOUNTANT.bound(pair, Side.UPPER, COARSE).delta(1.0)
+    assert ours >= comparison.ACCOUNTANT.bound(pair, Side.LOWER, COARSE).delta(1.0)
+    assert ours <= gaussian.ACCOUNTANT.bound(pair, Side.UPPER).delta(1.0)
 
 
 def test_one_epoch_is_amplified() -> None:

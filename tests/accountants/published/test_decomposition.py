@@ -37,7 +37,7 @@ def poisson(sigma: float, rate: float, steps: int, direction: Direction):
     return lambda epsilon: law_delta(law, epsilon, direction)
 
 
-def test_printed_theorem_fails_for_add() -> None:
+def test_printed_formula_fails_for_the_add_profile() -> None:
     """feldman-shenfeld-2025, Theorem 4.1 with t = 1, sigma = 1, lambda = 1/2, eps = 1: 0.0007 for a truth of 0.1269."""
     truth = direct.ACCOUNTANT.bound(pair(1.0, 1), Side.LOWER, quick(nodes=72)).profiles[Direction.ADD](1.0)
     assert truth == pytest.approx(0.1269, abs=5e-5)

@@ -1,5 +1,6 @@
 """MMCC and its cyclic form against brute force, and where they are exact."""
 
+from fractions import Fraction
 from math import exp
 
 import numpy as np
@@ -16,9 +17,9 @@ from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.discretise import mixture_law as plain_law
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.grid import Resolution
+from hockeystick.laws.law import point_mass_at_one
 from hockeystick.laws.operations import compose, power, thin
 from hockeystick.laws.profile import law_delta
-from hockeystick.pairs.cyclic_subsets import CyclicSubsets
 from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.posteriors.participations import engine
@@ -47,7 +48,7 @@ def poisson(matrix: object, sigma: float, prob: float, settings: Settings = COAR
 
 
 def cyclic(matrix: object, groups: int, sigma: float, prob: float, settings: Settings = COARSE) -> Bound:
-    pair = CyclicSubsets(noise_multiplier=sigma, matrix=matrix, groups=groups, sampling_prob=prob)
+    pair = SubsetMixture(noise_multiplier=sigma, matrix=matrix, groups=groups, sampling_prob=prob)
     return GENERALIZED.bound(pair, Side.UPPER, settings)
 
 
@@ -158,9 +159,16 @@ def test_the_first_group_of_a_toeplitz_matrix_is_the_worst() -> None:
 def test_one_group_of_single_rows_is_poisson() -> None:
     """With c_0 > 0 every row begins a column, so the blocks of a single group are the rows."""
     matrix = ToeplitzMatrix(np.array([1.0, 0.6, 0.3]), 6)
-    one, other = cyclic(matrix, 1, 2.0, 0.4), poisson(matrix, 2.0, 0.4)
-    for direction in Direction:
-        assert one.profiles[direction](0.5) == other.profiles[direction](0.5)
+    by_rows, by_columns = described(matrix, 1, None, nothing), described(matrix, 1, 0, nothing)
+    for ours, theirs in zip(by_rows.numbers, by_columns.numbers, strict=True):
+        assert np.array_equal(ours, theirs)
+    assert by_rows.informed == by_columns.informed
+
+
+@pytest.mark.parametrize(("groups", "name"), [(1, "mmcc"), (2, "generalized_mmcc")])
+def test_each_number_of_groups_has_its_method(groups: int, name: str) -> None:
+    pair = SubsetMixture(noise_multiplier=2.0, matrix=TreeMatrix(8, 8), sampling_prob=0.1, groups=groups)
+    assert [one.name for one in (MMCC, GENERALIZED) if one.why_not(pair, Side.UPPER) is None] == [name]
 
 
 def test_fewer_laws_give_a_larger_bound_that_is_not_far() -> None:
@@ -187,6 +195,17 @@ def test_dominating_mixtures_are_at_least_every_block() -> None:
     for first, last in zip(blocks.starts[:-1], blocks.starts[1:], strict=True):
         assert np.all(whole.probabilities[: last - first] >= bounds[first:last])
         assert np.all(whole.sensitivities[: last - first] >= blocks.norm[first:last])
+
+
+def test_norms_are_raised_from_their_exact_squares() -> None:
+    """One column is one block, whose squared norm is rational: no rounding may end below it."""
+    rng = np.random.default_rng(31)
+    for _ in range(40):
+        entries = np.tril(rng.random((9, 9)))
+        blocks = described(DenseMatrix(entries), 9, 0, nothing)
+        (mixture,) = dominating_mixtures(blocks, np.full(1, 0.5), 1.0, 1, nothing)
+        square = sum(Fraction(entry) ** 2 for entry in entries[:, 0].tolist())
+        assert square <= Fraction(float(mixture.sensitivities[0])) ** 2 <= square * (1 + Fraction(1, 10**12))
 
 
 def test_a_mixture_with_certain_and_possible_steps() -> None:
@@ -227,6 +246,17 @@ def test_add_ends_where_the_empty_set_ends_it() -> None:
     end = -4.0 * np.log(0.9)
     assert profile(end * 1.001) == 0.0
     assert profile(end * 0.5) == pytest.approx(1.0 - exp(-0.5 * end), rel=0.05)
+
+
+@pytest.mark.parametrize("direction", Direction)
+def test_what_is_spent_is_charged(direction: Direction, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A law that reveals nothing outside of the event leaves the event: the bound is its probability, and no less."""
+    blocks = described(ToeplitzMatrix(np.array([1.0, 0.5]), 8), 1, None, nothing)
+    monkeypatch.setattr(engine, "best_spending", lambda *_: 1e-3)
+    monkeypatch.setattr(engine, "composed_law", lambda *_: point_mass_at_one(Side.UPPER))
+    found = engine.blocks_profiles(blocks, 0.1, 0.9, 10.0, 8, COARSE.resolution, Deadline())
+    for epsilon in (0.0, 0.5, 3.0):
+        assert 1e-3 <= found[direction](epsilon) <= 1e-3 * (1.0 + 1e-12) + 1e-12
 
 
 def test_time_runs_out() -> None:

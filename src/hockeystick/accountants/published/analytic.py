@@ -74,9 +74,9 @@ def theorem_rate(pair: AveragedSteps, slack: float) -> float:
 def bennett_rate(pair: AveragedSteps, slack: float) -> float:
     """The rate from Bennett's inequality for the likelihood ratios themselves (see the module); at most 1."""
     steps = pair.bins // pair.participations
-    if pair.noise_multiplier**-2 > 300.0:
+    if pair.visit_noise**-2 > 300.0:
         return 1.0
-    variance = expm1(pair.noise_multiplier**-2)
+    variance = expm1(pair.visit_noise**-2)
     needed = log(pair.epochs * pair.participations / slack) * (1.0 + ROUNDING)
 
     def exponent(gamma: float) -> float:
@@ -101,7 +101,7 @@ def _rate(pair: AveragedSteps, gamma: float) -> float:
 
 
 def _step_profile(pair: AveragedSteps) -> Profile:
-    return lambda epsilon: gaussian_delta(pair.noise_multiplier, 1.0, epsilon, Side.UPPER)
+    return lambda epsilon: gaussian_delta(pair.visit_noise, 1.0, epsilon, Side.UPPER)
 
 
 def profiles(pair: AveragedSteps, settings: Settings, rates: tuple[Rate, ...]) -> Mapping[Direction, Profile]:
@@ -116,7 +116,7 @@ def profiles(pair: AveragedSteps, settings: Settings, rates: tuple[Rate, ...]) -
         eta = min(rate(pair, slack) for rate in rates)
         if eta < 1.0:
             steps = IndependentSteps(
-                noise_multiplier=pair.noise_multiplier, sampling_prob=eta, steps=pair.bins * pair.epochs
+                noise_multiplier=pair.visit_noise, sampling_prob=eta, steps=pair.bins * pair.epochs
             )
             settings.deadline.tick()
             laws.append((slack, independent_steps_law(steps, Side.UPPER, settings)))
@@ -125,7 +125,7 @@ def profiles(pair: AveragedSteps, settings: Settings, rates: tuple[Rate, ...]) -
 
 def _delta(pair: AveragedSteps, laws: list[tuple[float, Law]], direction: Direction, epsilon: float) -> float:
     # Rate 1 needs no bad event: every step sees the example, one Gaussian of sensitivity sqrt(bins * epochs).
-    whole = gaussian_delta(pair.noise_multiplier, sqrt(pair.bins * pair.epochs), epsilon, Side.UPPER)
+    whole = gaussian_delta(pair.visit_noise, sqrt(pair.bins * pair.epochs), epsilon, Side.UPPER)
     bounds = [law_delta(law, epsilon, direction) + slack * (1.0 + ROUNDING) for slack, law in laws]
     return min([whole, *bounds])
 

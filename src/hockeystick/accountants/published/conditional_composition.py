@@ -6,10 +6,10 @@ the rows compose, and the probability that the posterior is ever not dominated i
 
     delta(eps) <= H(composition of the rows' mixtures) + delta_E,
 
-delta_E under P for remove and under Q for add. The parts: ``conditional/levels.py`` (rows by the levels of their
-means), ``conditional/hazards.py`` (tail bounds on the posterior), ``conditional/budget.py`` (how delta_E is shared out:
-a union bound over all bins and rows), ``conditional/dominating_steps.py`` (few laws for many rows). delta_E is chosen
-at ``settings.resolution.smallest_delta`` by a coarse look at some of the rows; any choice is valid.
+delta_E under P for remove and under Q for add. In :mod:`hockeystick.posteriors.bins`, ``levels`` sorts rows by the
+levels of their means, ``hazards`` bounds the tails of the posterior, ``budget`` shares out delta_E by a union bound
+over all bins and rows, and ``dominating_steps`` puts few laws in place of many rows. delta_E is chosen at
+``settings.resolution.smallest_delta`` by a coarse look at some of the rows; any choice is valid.
 
 For the add direction the result is the smaller of this and the geometric-mean bound, for both the smaller of it and the
 Gaussian whose bin is known.
@@ -35,6 +35,7 @@ from hockeystick.posteriors.bins import budget
 from hockeystick.posteriors.bins.budget import Allocation
 from hockeystick.posteriors.bins.dominating_steps import composed_law
 from hockeystick.posteriors.bins.hazards import TEMPERATURES, tail_bounds
+from hockeystick.posteriors.bins.kernels import Indices
 from hockeystick.posteriors.bins.levels import LevelledMeans, levelled_means, most_bounded
 from hockeystick.settings import Settings
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
@@ -45,7 +46,7 @@ SEARCH_NODES = 20
 SEARCH_BLOCKS = 10
 BLOCKS = 64
 MAX_ENTRIES = 20_000_000
-"""Of the means of all bins in all rows, of which there are some copies."""
+"""Most means of all bins in all rows, of which some copies are kept."""
 
 
 def conditional_profiles(
@@ -59,19 +60,20 @@ def conditional_profiles(
 
     Raises: BudgetExceededError when the time of ``settings.deadline`` runs out.
     """
-    levelled = levelled_means(pair)
+    means = pair.means()
+    levelled = levelled_means(means, pair.rounding)
     if allocation is Allocation.PAPER:
         spent = dict.fromkeys(Direction, 0.5 * settings.resolution.smallest_delta)
-        shares = budget.paper_shares(pair)
+        shares = budget.paper_shares(pair.matrix.rows, pair.bins, pair.epochs)
     else:
-        shares = budget.union_shares(pair, levelled)
+        shares = budget.union_shares(means, levelled)
         spent = _best_budgets(pair, levelled, shares, settings)
     rows = np.arange(pair.matrix.rows)
     tries = {direction: np.array([one]) for direction, one in spent.items()}
-    tails = tail_bounds(pair, levelled, rows, tries, shares, settings.deadline.tick)
+    tails = _tails(pair, levelled, rows, tries, shares, settings)
     profiles: dict[Direction, Profile] = {}
     for direction, bounds in tails.items():
-        one = budget.largest_of_each_epoch(pair, bounds[0]) if allocation is Allocation.PAPER else bounds[0]
+        one = budget.largest_of_each_epoch(pair.bins, bounds[0]) if allocation is Allocation.PAPER else bounds[0]
         law = _composed(pair, levelled, one, 1, BLOCKS, settings)
         profiles[direction] = _profile(law, direction, spent[direction])
     if allocation is Allocation.UNION:
@@ -91,7 +93,7 @@ def _best_budgets(
     # The last row of every run of `copies`: odd offsets would miss the end, where the posterior is widest.
     rows = np.arange(copies - 1, pair.matrix.rows, copies)
     candidates = delta * np.array(budget.CANDIDATES)
-    tails = tail_bounds(pair, levelled, rows, dict.fromkeys(Direction, candidates), shares, settings.deadline.tick)
+    tails = _tails(pair, levelled, rows, dict.fromkeys(Direction, candidates), shares, settings)
     best: dict[Direction, float] = {}
     for direction, bounds in tails.items():
         epsilons = []
@@ -100,6 +102,18 @@ def _best_budgets(
             epsilons.append(smallest_epsilon(_profile(law, direction, spent), delta, Side.UPPER, tolerance=1e-4))
         best[direction] = float(candidates[int(np.argmin(epsilons))])
     return best
+
+
+def _tails(
+    pair: BinMixture,
+    levelled: LevelledMeans,
+    rows: Indices,
+    tries: Mapping[Direction, Array],
+    shares: Array,
+    settings: Settings,
+) -> dict[Direction, Array]:
+    tick = settings.deadline.tick
+    return tail_bounds(pair.means(), pair.noise_multiplier, pair.rounding, levelled, rows, tries, shares, tick)
 
 
 def _composed(
@@ -121,7 +135,7 @@ def _smaller(first: Profile, second: Profile) -> Profile:
 
 
 def _analyse(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
-    """Where little noise makes the posterior's tails heavy, knowing the bin outright is a better bound."""
+    """The smaller of conditional composition and the known bin, which is better at little noise."""
     sensitivity = pair.full_sensitivity * (1.0 + pair.sensitivity_error)
     known = partial(gaussian_delta, pair.noise_multiplier, sensitivity, side=Side.UPPER)
     return {direction: _smaller(one, known) for direction, one in conditional_profiles(pair, settings).items()}

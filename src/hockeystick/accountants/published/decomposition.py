@@ -6,9 +6,11 @@ worse, so X_+ dominates 1-of-n allocation and both profiles follow from the one 
 ``X_+ = (X_Poisson - (1 - lambda')) / lambda'``, for any lambda. Spelled out:
 
 * remove: ``delta(eps) <= delta_Poisson(eps') / lambda'``, ``e^eps' = 1 + lambda' (e^eps - 1)``: Theorem 4.1;
-* add: ``delta(eps) <= (d / lambda') delta_Poisson(eps - ln d)``, ``d = lambda' + e^eps (1 - lambda')``. The printed
-  theorem gives the first formula for both directions; for add it is false (one step, sigma = 1, lambda = 1/2,
-  eps = 1: the truth is 0.1269, the formula says 0.0007).
+* add: ``delta(eps) <= (d / lambda') delta_Poisson(eps - ln d)``, ``d = lambda' + e^eps (1 - lambda')``.
+
+The printed theorem has the first formula for the worse of the two directions; its proof covers remove only. It is false
+in general (papers/feldman-shenfeld-2025: randomised response), and with the add profiles on both sides it is false for
+Gaussians too (one step, sigma = 1, lambda = 1/2, eps = 1: the truth is 0.1269, the formula says 0.0007).
 
 **More visits are worse (Lemma 4.2), in both directions.** Let X_1..X_n be independent, non-negative, of mean 1, and
 ``e_k`` the mean over the k-subsets S of ``X_S = prod_{j in S} X_j``: the ratio of k-of-n allocation. For any mixture
@@ -46,7 +48,7 @@ EXPECTED_VISITS = (1.0 / 256.0, 1.0 / 64.0, 1.0 / 16.0, 0.25, 1.0)
 """Candidates for lambda n: the smallest that rounding allows is best, and is found on coarse grids."""
 COARSE_NODES_PER_UNIT = 16
 BROAD_TARGET = 1e-6
-"""When nobody says which delta matters, the profile is also tuned here."""
+"""The profile is also tuned for this delta when the target is far smaller."""
 
 
 def visited_block_law(noise_multiplier: float, steps: int, expected_visits: float, settings: Settings) -> Law:
@@ -64,10 +66,10 @@ def allocation_law(pair: AveragedSteps, expected_visits: float, settings: Settin
     resolution, tick = settings.resolution, settings.deadline.tick
     tick()
     size, longer = divmod(pair.bins, pair.participations)
-    block = visited_block_law(pair.noise_multiplier, size, expected_visits, settings)
+    block = visited_block_law(pair.visit_noise, size, expected_visits, settings)
     epoch = power(block, pair.participations - longer, resolution, tick=tick)
     if longer:
-        block = visited_block_law(pair.noise_multiplier, size + 1, expected_visits, settings)
+        block = visited_block_law(pair.visit_noise, size + 1, expected_visits, settings)
         epoch = compose(epoch, power(block, longer, resolution, tick=tick), resolution, tick=tick)
     return power(epoch, pair.epochs, resolution, tick=tick)
 

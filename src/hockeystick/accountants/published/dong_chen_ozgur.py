@@ -103,7 +103,7 @@ def _log_overlap_mass(bins: int, width: int) -> Array:
 def _averaged(pair: AveragedSteps, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
     def compute(top: int) -> LogMoments:
         settings.deadline.tick()
-        epoch = balanced_moments(pair.noise_multiplier, pair.bins, pair.participations, sparse_orders(top))
+        epoch = balanced_moments(pair.visit_noise, pair.bins, pair.participations, sparse_orders(top))
         return epoch.times(pair.epochs)
 
     remove = enough_orders(compute, *ORDERS, smallest_delta=settings.resolution.smallest_delta)

@@ -6,7 +6,7 @@ sensitivities. The bounds on the chances use the original rows before the block.
 column of the group spends ``delta_1 / (number of such pairs)``.
 
 For a b-banded C no block is informed by an earlier one: nothing is spent, and the result is the product over the
-group's turns of thinned Gaussians, exact up to discretisation. The worst group is taken at every epsilon; for a
+group's opportunities of thinned Gaussians, exact up to discretisation. The worst group is taken at every epsilon; for a
 Toeplitz C that is the first one, of whose outputs those of any other are the beginning.
 
 Proof: docs/theory/subsets/mmcc.md, with what it corrects in choquette-choo-2024, Theorem D.1. The bound errs upward.
@@ -20,7 +20,7 @@ import numpy as np
 from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile
 from hockeystick.laws.grid import Resolution
-from hockeystick.pairs.cyclic_subsets import CyclicSubsets
+from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.posteriors.participations.engine import blocks_profiles, planned_laws, worst_profiles
 from hockeystick.posteriors.participations.rows import described, different, products, too_large
 from hockeystick.settings import Settings
@@ -28,46 +28,46 @@ from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.types import Direction, Side
 
 
-def _analyse(pair: CyclicSubsets, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+def _analyse(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
     sensitivity = pair.full_sensitivity * (1.0 + pair.sensitivity_error)
     tick = settings.deadline.tick
     groups = different([described(pair.matrix, pair.groups, group, tick) for group in range(_analysed(pair))])
     laws = planned_laws(settings.effort, len(groups))
+    sigma, prob, resolution = pair.noise_multiplier, pair.sampling_prob, settings.resolution
     return worst_profiles(
-        [
-            blocks_profiles(blocks, pair.noise_multiplier, pair.sampling_prob, sensitivity, laws, settings)
-            for blocks in groups
-        ]
+        [blocks_profiles(one, sigma, prob, sensitivity, laws, resolution, settings.deadline) for one in groups]
     )
 
 
-def _analysed(pair: CyclicSubsets) -> int:
-    """How many groups have to be looked at."""
-    return pair.turns if pair.matrix.toeplitz_column is None else 1
+def _analysed(pair: SubsetMixture) -> int:
+    """The number of groups that have to be analysed."""
+    return pair.groups_in_play if pair.matrix.toeplitz_column is None else 1
 
 
-def _refusal(pair: CyclicSubsets, side: Side) -> str | None:
+def _refusal(pair: SubsetMixture, side: Side) -> str | None:
+    if pair.groups == 1:
+        return "it is for groups that take turns; mmcc is for Poisson sampling"
     return too_large(pair.matrix, pair.groups)
 
 
-def _cost(pair: CyclicSubsets) -> float:
-    turns = -(-pair.matrix.steps // pair.groups)
-    return 0.5 + _analysed(pair) * (0.5 + 0.1 * min(turns, 20) + 1.5e-9 * products(pair.matrix, pair.groups))
+def _cost(pair: SubsetMixture) -> float:
+    opportunities = -(-pair.matrix.steps // pair.groups)
+    return 0.5 + _analysed(pair) * (0.5 + 0.1 * min(opportunities, 20) + 1.5e-9 * products(pair.matrix, pair.groups))
 
 
 def _warm_up() -> None:
     matrix = ToeplitzMatrix(np.array([1.0, 0.5, 0.25]), 6)
-    pair = CyclicSubsets(noise_multiplier=3.0, matrix=matrix, groups=2, sampling_prob=0.25)
+    pair = SubsetMixture(noise_multiplier=3.0, matrix=matrix, groups=2, sampling_prob=0.25)
     ACCOUNTANT.bound(pair, Side.UPPER, Settings(Resolution(8, 1e-2))).epsilon(1e-2)
 
 
 ACCOUNTANT = Accountant(
     name="generalized_mmcc",
-    summary="the same by blocks of rows for cyclic Poisson sampling; exact where the bands fit into one round",
+    summary="mmcc by blocks of rows for cyclic Poisson sampling; exact where the bands fit into one round",
     sides=(Side.UPPER,),
     errs="upward: chances bound the posterior but for an event whose probability, by a union bound, is added",
     reference="docs/theory/subsets/mmcc.md; choquette-choo-2024, Theorem D.1 with a corrected budget",
-    analyses={CyclicSubsets: _analyse},
+    analyses={SubsetMixture: _analyse},
     refusal=_refusal,
     cost=_cost,
     warm_up=_warm_up,

@@ -1,7 +1,7 @@
 """MMCC: Poisson sampling with any strategy matrix, by conditional composition of its rows.
 
 Given the outputs of the rows before, the next output is a mixture of Gaussians over the subsets of the steps. Its
-weights depend on these outputs, but but for an event of probability delta_1 each step's chance has a fixed upper
+weights depend on these outputs, but outside an event of probability delta_1 each step's chance has a fixed upper
 bound; with these bounds as independent chances, and the row's entries as sensitivities, the mixture is dominated, and
 the rows compose as if they were independent. The parts: ``rows.py`` (C by rows, few laws for many), ``tails.py`` (the
 bounds on the chances), ``engine.py`` (delta_1, laws, profiles).
@@ -29,10 +29,14 @@ def _analyse(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Dir
     blocks = described(pair.matrix, 1, None, settings.deadline.tick)
     sensitivity = pair.full_sensitivity * (1.0 + pair.sensitivity_error)
     laws = planned_laws(settings.effort, 1)
-    return blocks_profiles(blocks, pair.noise_multiplier, pair.sampling_prob, sensitivity, laws, settings)
+    return blocks_profiles(
+        blocks, pair.noise_multiplier, pair.sampling_prob, sensitivity, laws, settings.resolution, settings.deadline
+    )
 
 
 def _refusal(pair: SubsetMixture, side: Side) -> str | None:
+    if pair.groups > 1:
+        return "it is for Poisson sampling; generalized_mmcc is for groups that take turns"
     return too_large(pair.matrix, 1)
 
 

@@ -97,7 +97,7 @@ def thinned_moments(noise_multiplier: float, sampling_prob: float, orders: Array
 
 
 def thinned_real_moments(noise_multiplier: float, sampling_prob: float) -> LogMoments:
-    """The same at low orders that are not integers; none where they would be slow or have a closed form."""
+    """Moments of one Poisson step at low real orders; none where they would be slow or have a closed form."""
     if sampling_prob == 1.0 or noise_multiplier < SMALLEST_NOISE_FOR_REAL_ORDERS:
         return LogMoments(np.empty(0), np.empty(0))
     log_excess = log_thinned_excess(noise_multiplier, sampling_prob, REAL_ORDERS)
@@ -237,7 +237,7 @@ def _blocks(pair: AveragedSteps, of_block: Callable[[int], LogMoments]) -> LogMo
 
 def block_remove_moments(pair: AveragedSteps, settings: Settings) -> LogMoments:
     """Upper bounds of the remove direction's moments: blocks, each visited once; exact for one participation."""
-    sigma, shortest = pair.noise_multiplier, pair.bins // pair.participations
+    sigma, shortest = pair.visit_noise, pair.bins // pair.participations
 
     def compute(top: int) -> LogMoments:
         settings.deadline.tick()
@@ -258,11 +258,11 @@ def block_add_moments(pair: AveragedSteps, settings: Settings) -> LogMoments:
     def moments(orders: Array) -> LogMoments:
         settings.deadline.tick()
         return _blocks(
-            pair, lambda size: LogMoments(orders, log_negative_moments(pair.noise_multiplier, size, orders - 1.0))
+            pair, lambda size: LogMoments(orders, log_negative_moments(pair.visit_noise, size, orders - 1.0))
         )
 
     low = moments(LOW_ADD_ORDERS)  # on a grid of their own, which is longer
-    levels = NEGATIVE_ORDERS if pair.noise_multiplier >= SMALLEST_NOISE_FOR_ALL_ORDERS else NEGATIVE_ORDERS[:-1]
+    levels = NEGATIVE_ORDERS if pair.visit_noise >= SMALLEST_NOISE_FOR_ALL_ORDERS else NEGATIVE_ORDERS[:-1]
     smallest = settings.resolution.smallest_delta
     return enough_orders(lambda top: low.merged(moments(sparse_orders(top))), *levels, smallest_delta=smallest)
 

@@ -9,6 +9,8 @@ bound therefore helps only for tiny batches and large noise.
 Let P0, P1 be the step on the batch with and without the example (sensitivity 1, so (eps1, delta1)-DP) and R_j that on
 another batch ((eps0, delta0)-DP against both), ``p = e^-eps0``.
 
+All of these depend on what was released before; docs/theory/shuffle-clones.md proves that the steps below hold anyway.
+
 1. *Approximate to pure* (their Theorem 3.8). There are eps1-indistinguishable P0', P1' within delta1 of P0, P1 in
    total variation (their Lemma 3.7). ``R_j`` has in common with ``p P0`` all but ``p delta0`` of its mass, with p P1
    too; so R_j is within ``p delta0 + p delta1`` of some ``(p/2)(P0' + P1') + (1 - p) U_j``. Over an epoch each of the

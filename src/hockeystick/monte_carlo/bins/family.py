@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from hockeystick.bounds import Profile
-from hockeystick.deadline import Deadline
 from hockeystick.laws.law import UNIT_ROUNDOFF
 from hockeystick.moments.geometric_mean import geometric_mean_profile
 from hockeystick.monte_carlo.bins.proposals import (
@@ -21,7 +20,7 @@ from hockeystick.monte_carlo.bins.proposals import (
     build_proposal,
     highest_order,
 )
-from hockeystick.monte_carlo.proposals import Family, Proposal
+from hockeystick.monte_carlo.proposals import Family, Proposal, rounded
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.strategies import StrategyMatrix
@@ -52,7 +51,7 @@ def _bin_space(matrix: StrategyMatrix, bins: int, sigma: float) -> BinSpace:
 @lru_cache(maxsize=4)
 def equal_space(pair: AveragedSteps) -> BinSpace:
     """K of one visit to one of some orthogonal bins."""
-    return BinSpace.of(np.eye(pair.bins) / pair.noise_multiplier / pair.noise_multiplier, 8 * UNIT_ROUNDOFF)
+    return BinSpace.of(np.eye(pair.bins) / pair.visit_noise / pair.visit_noise, 8 * UNIT_ROUNDOFF)
 
 
 def propose_proposals(space: BinSpace, direction: Direction, epsilon: float) -> Sequence[Proposal]:
@@ -73,7 +72,7 @@ def _balls(space: BinSpace, epsilon: float) -> Sequence[Proposal]:
 
 def _against_mean(space: BinSpace, epsilon: float) -> Sequence[Proposal]:
     best = best_beta(space, epsilon)
-    wanted = (min(MORE_BETA * best, LARGEST_BETA), best)
+    wanted = dict.fromkeys(rounded(min(beta, LARGEST_BETA)) for beta in (MORE_BETA * best, best))
     return [AgainstMean(direction=Direction.ADD, space=space, beta=beta) for beta in wanted]
 
 
@@ -89,7 +88,7 @@ def _fingerprint(pair: BinMixture) -> Sequence[Any]:
     return (pair.bins, pair.gram)
 
 
-def _known_upper(pair: BinMixture, direction: Direction, deadline: Deadline) -> Profile | None:
+def _known_upper(pair: BinMixture, direction: Direction) -> Profile | None:
     return geometric_mean_profile(pair) if direction is Direction.ADD else None
 
 
@@ -106,7 +105,7 @@ def _build_equal(pair: AveragedSteps, direction: Direction, name: str, parameter
 
 
 def _fingerprint_equal(pair: AveragedSteps) -> Sequence[Any]:
-    return (pair.bins, pair.participations, pair.epochs)
+    return (pair.bins, pair.participations, pair.epochs, pair.replays)
 
 
 def _refusal_equal(pair: AveragedSteps, side: Side) -> str | None:

@@ -170,7 +170,7 @@ class NaiveBins(Proposal):
     def loss_error(self) -> float:
         return self.space.loss_error(1.0)
 
-    def largest(self, epsilon: float) -> float:
+    def weight_bound(self, epsilon: float) -> float:
         """1, whatever the loss."""
         return 1.0
 
@@ -229,7 +229,7 @@ class Balls(Proposal):
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
-    def largest(self, epsilon: float) -> float:
+    def weight_bound(self, epsilon: float) -> float:
         """``prod_(k<a) max_i mean_j e^(k K_ij) * e^(-(a-1) eps) (a-1)^(a-1) / a^a / (1 - share)``."""
         room = (self.order + 3) * self.loss_error
         return _exp(log_balls_bound(self.space, self.order, epsilon) - log1p(-self.share) + room)
@@ -276,7 +276,7 @@ class AgainstMean(Proposal):
     def loss_error(self) -> float:
         return self.space.loss_error(max(self.beta, 1.0))
 
-    def largest(self, epsilon: float) -> float:
+    def weight_bound(self, epsilon: float) -> float:
         """``exp(-beta (eps - A/2) + beta^2 g/2) beta^beta / (beta+1)^(beta+1)``, A the mean of K_ii."""
         return _exp(log_mean_bound(self.space, self.beta, epsilon) + (self.beta + 3.0) * self.loss_error)
 

@@ -13,7 +13,6 @@ import numpy as np
 from scipy.stats import binom
 
 from hockeystick.bounds import SMALLEST_UPPER, Profile
-from hockeystick.deadline import Deadline
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.monte_carlo.proposals import Array, Family, Proposal
 from hockeystick.monte_carlo.renewal import proposals as renewal_proposals
@@ -69,7 +68,7 @@ class NaiveRenewal(Proposal):
         """Grows with the steps and with the largest exponent that a draw can lead to."""
         return self.error
 
-    def largest(self, epsilon: float) -> float:
+    def weight_bound(self, epsilon: float) -> float:
         """1 for remove; ``(1 - e^epsilon x0)_+`` for add, as X and its lower bound never go below x0.
 
         X here is what the kernel computes, so x0 is lowered by its error.
@@ -231,7 +230,7 @@ def fingerprint(pair: RenewalMixture) -> Sequence[Any]:
     )
 
 
-def known_upper(pair: RenewalMixture, direction: Direction, deadline: Deadline) -> Profile | None:
+def known_upper(pair: RenewalMixture, direction: Direction) -> Profile | None:
     """Jensen's bound for add."""
     return jensen_profile(pair) if direction is Direction.ADD else None
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from hockeystick.errors import InvalidInputError, shortened
-from hockeystick.monte_carlo.proposals import Array, Proposal
+from hockeystick.monte_carlo.proposals import Array, Proposal, rounded
 from hockeystick.monte_carlo.renewal.proposal_kernels import (
     LARGEST_EXPONENT,
     LARGEST_SPREAD,
@@ -92,7 +92,7 @@ class OrderProposal(Proposal):
         """Of a + 1 recursions' logs, and of log Z_a."""
         return (self.order + 1) * _loss_error(self.pair) + self.table.error
 
-    def largest(self, epsilon: float) -> float:
+    def weight_bound(self, epsilon: float) -> float:
         """Z_a is rounded up."""
         return _largest(self.table.log_moment, self.order, epsilon) / self.share
 
@@ -149,7 +149,7 @@ class MeanProposal(Proposal):
         """Of the recursion, and of the weight's inner product."""
         return (2.0 + self.beta) * _loss_error(self.pair)
 
-    def largest(self, epsilon: float) -> float:
+    def weight_bound(self, epsilon: float) -> float:
         """The closed form, rounded up."""
         _, square, energy = _mean(_renewal(self.pair))
         beta = self.beta
@@ -177,7 +177,8 @@ def propose(pair: RenewalMixture, direction: Direction, epsilon: float) -> list[
     if direction is Direction.ADD:
         proposals: list[Proposal] = [MeanProposal(direction=direction, pair=pair, beta=float(beta)) for beta in BETAS]
         return sorted(
-            (proposal for proposal in proposals if proposal.largest(epsilon) < 1.0), key=lambda t: t.largest(epsilon)
+            (proposal for proposal in proposals if proposal.weight_bound(epsilon) < 1.0),
+            key=lambda t: t.weight_bound(epsilon),
         )[:2]
     orders = _orders(pair, epsilon)
     if not orders:
@@ -187,7 +188,7 @@ def propose(pair: RenewalMixture, direction: Direction, epsilon: float) -> list[
     found: list[Proposal] = [_order_proposal(pair, first, share, epsilon, hits) for share in SHARES]
     found.append(_order_proposal(pair, first, SHARES[0], epsilon, hits + 1))
     found.extend(_order_proposal(pair, order, SHARES[0], epsilon, hits) for order in others[:1])
-    return [proposal for proposal in found if proposal.largest(epsilon) < 1.0]
+    return [proposal for proposal in found if proposal.weight_bound(epsilon) < 1.0]
 
 
 def build(pair: RenewalMixture, direction: Direction, name: str, parameters: Mapping[str, float]) -> Proposal:
@@ -290,9 +291,9 @@ def _order_proposal(pair: RenewalMixture, order: int, share: float, epsilon: flo
         order=order,
         separation=separation,
         share=share,
-        rate=density / (1.0 - density * (pair.min_sep - 1)),
+        rate=rounded(density / (1.0 - density * (pair.min_sep - 1))),
         shift=float(np.clip(np.round(2.0 * _shift(pair, epsilon, hits)) / 2.0, 1.5, FARTHEST)),
-        far=hits / (hits + others),
+        far=min(rounded(hits / (hits + others)), 0.999),
     )
 
 

@@ -11,9 +11,9 @@ from hockeystick.errors import InvalidInputError
 from hockeystick.monte_carlo.proposals import Array, Family, Proposal
 from hockeystick.monte_carlo.renewal.truncated_kernels import draw_truncated
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
-from hockeystick.pairs.band import band_of
 from hockeystick.pairs.truncated_renewal import TruncatedRenewal
 from hockeystick.strategies import StrategyMatrix
+from hockeystick.strategies.matrix.band import band_of
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 from hockeystick.types import Direction, Side
 
@@ -63,7 +63,7 @@ class NaiveTruncated(Proposal):
         roundings = 8.0 * steps * (1.0 + logarithm) + 2.0 * (bands + 4.0) * participations * exponent
         return float(max(1e-9, 2.0 * UNIT_ROUNDOFF * roundings))
 
-    def largest(self, epsilon: float) -> float:
+    def weight_bound(self, epsilon: float) -> float:
         """1."""
         return 1.0
 

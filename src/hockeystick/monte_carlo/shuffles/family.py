@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.monte_carlo.proposals import Array, Family, Proposal
+from hockeystick.monte_carlo.proposals import Array, Family, Proposal, rounded
 from hockeystick.monte_carlo.shuffles.kernels import draw_epochs
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL, bounded_exp, largest_of_power, log_factor
 from hockeystick.pairs.shuffled_batches import ShuffledBatches
@@ -19,7 +19,7 @@ WITH, WITHOUT = 2.0, 1.0
 SECONDS_PER_BIN = 2.5e-8
 MAX_STRENGTH = 1e4
 """Largest strength that is taken from outside."""
-BETAS = np.round(np.geomspace(1e-2, 1e3, 501), 4)
+BETAS = np.array([rounded(beta) for beta in np.geomspace(1e-2, 1e3, 501)])
 """Strengths of the proposals that are tried."""
 
 
@@ -49,10 +49,11 @@ class _ShuffleProposal(Proposal):
 
     @property
     def loss_error(self) -> float:
-        """First-order bound: sums of T positive terms, and exponents, in every epoch."""
+        """First-order bound: sums of T positive terms, and exponents, in every epoch (subsets.md, Rounding)."""
         sigma = self.pair.noise_multiplier
         exponent = (2.0 + self.strength) * ((2.0 + self.strength) / sigma + FARTHEST_NORMAL) / sigma
-        roundings = 3.0 * (self.pair.bins + 8.0) + 16.0 * (1.0 + self.strength) * exponent + 8.0 * self.pair.epochs
+        exponents = (16.0 + self.pair.epochs) * (1.0 + self.strength) * exponent
+        roundings = 3.0 * (self.pair.bins + 8.0) + exponents + 8.0 * self.pair.epochs
         return float(max(1e-9, 2.0 * UNIT_ROUNDOFF * self.pair.epochs * roundings))
 
     def _draw(self, rng: np.random.Generator, samples: int, shift: float, drift: float, share: float) -> Array:
@@ -75,7 +76,7 @@ class NaiveShuffle(_ShuffleProposal):
         """None."""
         return {}
 
-    def largest(self, epsilon: float) -> float:
+    def weight_bound(self, epsilon: float) -> float:
         """1."""
         return 1.0
 
@@ -107,7 +108,7 @@ class FartherShuffle(_ShuffleProposal):
         """beta and the share."""
         return {"beta": self.strength, "share": self.share}
 
-    def largest(self, epsilon: float) -> float:
+    def weight_bound(self, epsilon: float) -> float:
         """``h(epsilon / E)^E s^s / (s + 1)^(s + 1)``, s the slope of ``-log h`` at ``epsilon / E``."""
         beta, variance = self.strength, self.pair.noise_multiplier**2
         return largest_of_power(epsilon, beta, beta * (beta + 1.0) / (2.0 * variance), self.share, self.pair.epochs)
@@ -134,7 +135,7 @@ class LowerShuffle(_ShuffleProposal):
         """beta."""
         return {"beta": self.strength}
 
-    def largest(self, epsilon: float) -> float:
+    def weight_bound(self, epsilon: float) -> float:
         """``exp(-beta (epsilon - 3 E / (2 sigma^2)) + E beta (beta - 2) / (2 T sigma^2))`` times the usual factor."""
         return bounded_exp(log_largest_lower(self.pair, self.strength, epsilon))
 
@@ -163,11 +164,14 @@ def propose(pair: ShuffledBatches, direction: Direction, epsilon: float) -> Sequ
     if direction is Direction.REMOVE:
         one = replace(pair, epochs=1)
         trials = (FartherShuffle(direction=direction, pair=one, strength=float(beta), share=1.0) for beta in BETAS)
-        strength = min(trials, key=lambda proposal: proposal.largest(epsilon)).strength
-        return (FartherShuffle(direction=direction, pair=pair, strength=strength, share=1.0 / pair.epochs), naive)
+        strength = min(trials, key=lambda proposal: proposal.weight_bound(epsilon)).strength
+        return (
+            FartherShuffle(direction=direction, pair=pair, strength=strength, share=rounded(1.0 / pair.epochs)),
+            naive,
+        )
     strength = float(min(BETAS, key=lambda beta: log_largest_lower(pair, float(beta), epsilon)))
     tilted = LowerShuffle(direction=direction, pair=pair, strength=strength)
-    return (tilted, naive) if tilted.largest(epsilon) < 1.0 else (naive,)
+    return (tilted, naive) if tilted.weight_bound(epsilon) < 1.0 else (naive,)
 
 
 def build(pair: ShuffledBatches, direction: Direction, name: str, parameters: Mapping[str, float]) -> Proposal:

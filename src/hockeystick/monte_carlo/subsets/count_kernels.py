@@ -1,9 +1,9 @@
-"""Numba kernels of the proposal by counts: how many of a number of copies take part in each turn.
+"""Numba kernels of the proposal by counts: how many of a number of copies take part in each opportunity.
 
-The copies know of each other only through their counts J_u, so a chain over the counts of the last w turns draws them.
-``couplings[u, e]`` is ``G_u(u-e) = <c_u, c_(u-e)>``, the inner product of what turns u and u - e add to all rows, in
-units of sigma. ``chances[j]`` is the log of the weight of j copies in a turn. A *state* has the digit ``J_(u-e)`` at
-place e - 1, newest first, in base ``chances.size``.
+The copies know of each other only through their counts J_u, so a chain over the counts of the last w opportunities
+draws them. ``couplings[u, e]`` is ``G_u(u-e) = <c_u, c_(u-e)>``, the inner product of what opportunities u and u - e
+add to all rows, in units of sigma. ``chances[j]`` is the log of the weight of j copies in an opportunity. A *state* has
+the digit ``J_(u-e)`` at place e - 1, newest first, in base ``chances.size``.
 
 Proof: docs/theory/monte-carlo/subsets.md, "The proposal by counts".
 """
@@ -26,27 +26,27 @@ SETTLED = 1e-13
 def count_table(couplings: Array, chances: Array, most: int) -> Array:
     """Logs of ``Z = sum_J prod_u e^chances[J_u] exp(sum_u G_uu J_u (J_u - 1) / 2 + sum_(v < u) G_uv J_u J_v)``.
 
-    Entry (k, s) is the log of the part that the last k turns make, given the counts s of the w - 1 turns before them.
-    Shape (rows, counts^(w - 1)), with turns + 1 rows, or fewer where couplings stay the same and the rows have
+    Entry (k, s) is the log of the part that the last k opportunities make, given the counts s of the w - 1 before them.
+    Shape (rows, counts^(w - 1)), with opportunities + 1 rows, or fewer where couplings stay the same and the rows have
     settled: the last row then stands for all that follow, less a constant. No rows where more than ``most`` are needed.
 
     O(rows counts^w) time. See :func:`log_sum` for log Z.
 
     Args:
-        couplings: shape (turns, w).
+        couplings: shape (opportunities, w).
         chances: shape (counts,), finite.
         most: none are made where it is below 1.
     """
-    turns, window = couplings.shape
+    opportunities, window = couplings.shape
     counts = chances.size
     states = counts ** (window - 1)
     if most < 1:
         return np.empty((0, 0))
-    table, terms = np.zeros((min(turns, most) + 1, states)), np.empty(counts)
-    for k in range(1, turns + 1):
+    table, terms = np.zeros((min(opportunities, most) + 1, states)), np.empty(counts)
+    for k in range(1, opportunities + 1):
         if k > most:
             return table[:0]
-        u = turns - k
+        u = opportunities - k
         for state in range(states):
             pull = _pull(couplings[u], state, counts)
             for count in range(counts):
@@ -64,14 +64,14 @@ def count_table(couplings: Array, chances: Array, most: int) -> Array:
 
 
 @njit(cache=True, nogil=True)
-def log_sum(table: Array, turns: int) -> float:
+def log_sum(table: Array, opportunities: int) -> float:
     """log Z from the table of :func:`count_table`; infinite where it has no rows."""
     if table.shape[0] == 0:
         return np.inf
     last = table.shape[0] - 1
-    if last == turns:
+    if last == opportunities:
         return float(table[last, 0])
-    return float(table[last, 0] + (turns - last) * (table[last, 0] - table[last - 1, 0]))
+    return float(table[last, 0] + (opportunities - last) * (table[last, 0] - table[last - 1, 0]))
 
 
 @njit(cache=True, nogil=True)
@@ -89,11 +89,11 @@ def draw_counts(
     """Fill ``out``, shape (samples, 3), with ``log X``, ``log X'`` and ``log F`` of outputs of the mixture.
 
     ``X' = prod_u (1 - p + p e^(z_u))`` and ``F = prod_u sum_j e^(chances[j] + j z_u)``, chances those of ``far``, with
-    ``z_u = <c_u, y> - G_uu / 2``. O(turns (2^w + rows w)) for each sample.
+    ``z_u = <c_u, y> - G_uu / 2``. O(opportunities (2^w + rows w)) for each sample.
 
     Args:
         scaled, fresh: of the participations.
-        prob: the chance to take part in a turn.
+        prob: the chance to take part in an opportunity.
         near, far: chances and table of two chains.
         shares: how often the outputs are those of the near and of the far chain; else they are those of P.
     """
@@ -118,15 +118,15 @@ def draw_counts(
 def _add_counts(
     rng: np.random.Generator, scaled: Array, couplings: Array, chances: Array, table: Array, y: Array
 ) -> None:
-    """The mean of one component of a chain's mixture, turn by turn."""
-    turns, rows, window = scaled.shape
+    """The mean of one component of a chain's mixture, one opportunity after the other."""
+    opportunities, rows, window = scaled.shape
     counts, states = chances.size, table.shape[1]
     state, last = 0, table.shape[0] - 1
-    for u in range(turns):
-        row = min(turns - u, last)
+    for u in range(opportunities):
+        row = min(opportunities - u, last)
         pull = _pull(couplings[u], state, counts)
         rest = rng.random()
-        count = 0  # hardly ever much further than this, as most turns are without participation
+        count = 0  # hardly ever much further than this, as most opportunities are without participation
         following = (state * counts) % states
         while count < counts - 1:
             exponent = chances[count] + _attraction(couplings[u, 0], pull, count)
@@ -136,7 +136,7 @@ def _add_counts(
             count += 1
             following = (state * counts + count) % states
         if count > 0:
-            for d in range(min(window, turns - u)):
+            for d in range(min(window, opportunities - u)):
                 for r in range(rows):
                     y[u + d, r] += count * scaled[u + d, r, d]
         state = following
@@ -148,17 +148,17 @@ def log_products(scaled: Array, prob: float, couplings: Array, weights: Array, y
 
     Args:
         scaled, prob, couplings: as for :func:`draw_counts`.
-        weights: of the counts in a turn, no logs; shape (counts,).
-        y: in units of sigma, shape (turns, rows).
+        weights: of the counts in an opportunity, no logs; shape (counts,).
+        y: in units of sigma, shape (opportunities, rows).
         out: shape (2,).
     """
-    turns, rows, window = scaled.shape
+    opportunities, rows, window = scaled.shape
     last = weights.size - 1
     out[:] = 0.0
     lost, terms = np.zeros(2), np.empty(2)
-    for u in range(turns):
+    for u in range(opportunities):
         exponent = -0.5 * couplings[u, 0]
-        for d in range(min(window, turns - u)):
+        for d in range(min(window, opportunities - u)):
             for r in range(rows):
                 exponent += scaled[u + d, r, d] * y[u + d, r]
         value = 0.0
@@ -183,13 +183,13 @@ def log_products(scaled: Array, prob: float, couplings: Array, weights: Array, y
 
 @njit(cache=True, nogil=True)
 def _attraction(own: float, pull: float, count: int) -> float:
-    """What ``count`` copies in a turn add to the exponent, among themselves and with the turns before."""
+    """What ``count`` copies in an opportunity add to the exponent, among themselves and with those before."""
     return count * (pull + 0.5 * (count - 1) * own)
 
 
 @njit(cache=True, nogil=True)
 def _pull(couplings: Array, state: int, counts: int) -> float:
-    """``sum_e couplings[e] J_(u-e)`` over the turns before."""
+    """``sum_e couplings[e] J_(u-e)`` over the opportunities before."""
     total = 0.0
     for e in range(1, couplings.size):
         if state == 0:  # nearly always, where participations are rare

@@ -1,8 +1,8 @@
-"""Numba kernels of Poisson and cyclic Poisson sampling with a banded matrix: a recursion over the recent turns.
+"""Numba kernels of Poisson and cyclic Poisson sampling with a banded matrix: a recursion over recent opportunities.
 
-``scaled`` is that of :class:`~hockeystick.monte_carlo.subsets.participations.Participations`: turns, the rows up to
-the next turn, and what each of the last w turns adds to them, in units of sigma. A *pattern* is an integer whose bit d
-says whether the example took part d turns ago.
+``scaled`` is that of :class:`~hockeystick.monte_carlo.subsets.participations.Participations`: opportunities, the rows
+up to the next one, and what each of the last w opportunities adds to them, in units of sigma. A *pattern* is an integer
+whose bit d says whether the example took part d opportunities ago.
 """
 
 import numpy as np
@@ -22,13 +22,13 @@ def draw_moved(
 ) -> None:
     """Fill ``out``, shape (samples, 2), with ``log X`` and ``<mean, y>`` of outputs ``y = z - beta mean``.
 
-    beta = 0 is Q. O(turns (2^w + rows w)) for each sample.
+    beta = 0 is Q. O(opportunities (2^w + rows w)) for each sample.
 
     Args:
-        scaled: shape (turns, rows of a block, w).
-        fresh: whether block u of ``scaled`` differs from the block before, shape (turns,).
-        prob: the chance to take part in a turn.
-        mean: ``C E x / sigma``, shape (turns, rows of a block).
+        scaled: shape (opportunities, rows of a block, w).
+        fresh: whether block u of ``scaled`` differs from the block before, shape (opportunities,).
+        prob: the chance to take part in an opportunity.
+        mean: ``C E x / sigma``, shape (opportunities, rows of a block).
     """
     y = np.empty((scaled.shape[0], scaled.shape[1]))
     for sample in range(out.shape[0]):
@@ -41,7 +41,7 @@ def draw_moved(
 
 @njit(cache=True, nogil=True)
 def draw_subsets(rng: np.random.Generator, scaled: Array, fresh: Flags, prob: float, log_ratios: Array) -> None:
-    """Fill ``log_ratios`` with log X of outputs of P. O(turns (2^w + rows w)) for each sample."""
+    """Fill ``log_ratios`` with log X of outputs of P. O(opportunities (2^w + rows w)) for each sample."""
     y = np.empty((scaled.shape[0], scaled.shape[1]))
     for sample in range(log_ratios.size):
         for u in range(y.shape[0]):
@@ -66,17 +66,17 @@ def inner(a: Array, b: Array) -> float:
 @njit(cache=True, nogil=True)
 def add_subset(rng: np.random.Generator, scaled: Array, prob: float, y: Array) -> None:
     """The mean of one component of P."""
-    turns, rows, window = scaled.shape
-    for i in range(turns):
+    opportunities, rows, window = scaled.shape
+    for i in range(opportunities):
         if rng.random() < prob:
-            for d in range(min(window, turns - i)):
+            for d in range(min(window, opportunities - i)):
                 for r in range(rows):
                     y[i + d, r] += scaled[i + d, r, d]
 
 
 @njit(cache=True, nogil=True)
 def log_ratio(scaled: Array, fresh: Flags, prob: float, y: Array) -> float:
-    """``log E_S exp(<C 1_S, y> - |C 1_S|^2 / 2)`` in units of sigma, going forward over the last w turns.
+    """``log E_S exp(<C 1_S, y> - |C 1_S|^2 / 2)`` in units of sigma, going forward over the last w opportunities.
 
     Nan where the ratio underflows, which needs prob = 1.
 
@@ -84,12 +84,12 @@ def log_ratio(scaled: Array, fresh: Flags, prob: float, y: Array) -> float:
     ``exp(sum_{d in f} <a_d, y - a_d / 2> - sum_{d < d' in f} <a_d, a_d'>)``. The second part is kept as long as the
     block stays the same; both are built by doubling.
     """
-    turns, rows, window = scaled.shape
+    opportunities, rows, window = scaled.shape
     states = 1 << (window - 1)
     weights, moved, cross = np.zeros(states), np.empty(2 * states), np.ones(2 * states)
     weights[0] = 1.0
-    total, log_scale = 1.0, 0.0
-    for u in range(turns):
+    total, log_scale, lost = 1.0, 0.0, 0.0
+    for u in range(opportunities):
         if fresh[u]:
             _cross_factors(scaled[u], cross)
         moved[0] = 1.0 - prob
@@ -114,7 +114,10 @@ def log_ratio(scaled: Array, fresh: Flags, prob: float, y: Array) -> float:
         if total > RESCALE or total < 1.0 / RESCALE:
             for pattern in range(states):
                 weights[pattern] /= total
-            log_scale += np.log(total)
+            term = np.log(total) - lost  # Kahan's sum: its error does not grow with the number of terms
+            grown = log_scale + term
+            lost = (grown - log_scale) - term
+            log_scale = grown
             total = 1.0
     return float(np.log(total) + log_scale)
 

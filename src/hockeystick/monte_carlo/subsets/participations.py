@@ -1,9 +1,9 @@
-"""What Poisson and cyclic Poisson sampling have in common: turns, and what each of them adds to later rows.
+"""What Poisson and cyclic Poisson sampling have in common: opportunities, and what each of them adds to later rows.
 
-A *turn* is a step in which the example may take part, with a coin of its own. The rows from one turn up to the next are
-a block; with p bands and b rows in a block, a block knows the last ``w = ceil(p / b)`` turns. Poisson sampling has a
-turn in every step and blocks of one row. Under cyclic Poisson sampling with a Toeplitz matrix the first group is the
-worst in both directions (docs/theory/subsets/mmcc.md), so the turns are its own.
+An *opportunity* is a step in which the example may take part, with a coin of its own. The rows from one opportunity up
+to the next are a block; with p bands and b rows in a block, a block depends on the last ``w = ceil(p / b)`` of them.
+Poisson sampling has an opportunity in every step and blocks of one row. Under cyclic Poisson sampling with a Toeplitz
+matrix the first group is the worst in both directions (docs/theory/subsets/mmcc.md), so the opportunities are its own.
 """
 
 from dataclasses import dataclass
@@ -14,21 +14,20 @@ import numpy as np
 from hockeystick.monte_carlo.proposals import Array
 from hockeystick.monte_carlo.subsets.kernels import Flags
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
-from hockeystick.pairs.band import band_of
-from hockeystick.pairs.cyclic_subsets import CyclicSubsets
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.strategies import StrategyMatrix
+from hockeystick.strategies.matrix.band import band_of
 
 
 @dataclass(frozen=True, eq=False)
 class Participations:
-    """The turns of one example.
+    """The opportunities of one example.
 
     Attributes:
-        scaled: ``scaled[u, r, d]``, what turn ``u - d`` adds to row r of block u, in units of sigma; zero where there
-            is no such turn or row. Shape (turns, rows of a block, w).
-        fresh: whether block u of ``scaled`` differs from the block before, shape (turns,).
-        prob: the chance of every turn.
+        scaled: ``scaled[u, r, d]``, what opportunity ``u - d`` adds to row r of block u, in units of sigma; 0 where
+            there is no such opportunity or row. Shape (opportunities, rows of a block, w).
+        fresh: whether block u of ``scaled`` differs from the block before, shape (opportunities,).
+        prob: the chance of every opportunity.
     """
 
     scaled: Array
@@ -37,12 +36,12 @@ class Participations:
 
     @property
     def count(self) -> int:
-        """How many turns there are."""
+        """How many opportunities there are."""
         return int(self.scaled.shape[0])
 
     @property
     def window(self) -> int:
-        """w: how many turns a block knows."""
+        """w: how many opportunities a block knows."""
         return int(self.scaled.shape[2])
 
     def largest_exponent(self, copies: float) -> float:
@@ -52,32 +51,32 @@ class Participations:
 
     @property
     def mean_shift(self) -> Array:
-        """``C E x / sigma``, shape (turns, rows of a block)."""
+        """``C E x / sigma``, shape (opportunities, rows of a block)."""
         shift: Array = self.prob * self.scaled.sum(axis=2)
         return shift
 
     @property
     def moments(self) -> tuple[float, float]:
-        """``|C E x|^2 / sigma^2`` and ``E |C x|^2 / sigma^2``; turns are independent, so only the squares of C add."""
+        """``|C E x|^2 / sigma^2`` and ``E |C x|^2 / sigma^2``; independence leaves the squares of C."""
         squared_mean = float(np.square(self.mean_shift).sum())
         return squared_mean, squared_mean + self.prob * (1.0 - self.prob) * float(np.square(self.scaled).sum())
 
     @cached_property
     def couplings(self) -> Array:
-        """``<c_u, c_(u-e)>`` of what turns u and u - e add to all rows, shape (turns, w).
+        """``<c_u, c_(u-e)>`` of what opportunities u and u - e add to all rows, shape (opportunities, w).
 
-        Where there is no turn u - e it is that of the first turn that has one, and does not matter.
+        Where there is no opportunity u - e it is that of the first opportunity that has one, and does not matter.
         """
-        turns, _, window = self.scaled.shape
-        found = np.zeros((turns, window))
+        opportunities, _, window = self.scaled.shape
+        found = np.zeros((opportunities, window))
         for e in range(window):
-            for d in range(min(window - e, turns)):
-                found[: turns - d, e] += (self.scaled[d:, :, d] * self.scaled[d:, :, d + e]).sum(axis=1)
-            found[:e, e] = found[min(e, turns - 1), e]
+            for d in range(min(window - e, opportunities)):
+                found[: opportunities - d, e] += (self.scaled[d:, :, d] * self.scaled[d:, :, d + e]).sum(axis=1)
+            found[:e, e] = found[min(e, opportunities - 1), e]
         return found
 
 
-def participations(pair: SubsetMixture | CyclicSubsets) -> Participations:
+def participations(pair: SubsetMixture) -> Participations:
     """Those of a pair of Poisson sampling, or of cyclic Poisson sampling with a Toeplitz matrix."""
     return _participations(pair.matrix, pair.groups, pair.noise_multiplier, pair.sampling_prob)
 
@@ -85,14 +84,14 @@ def participations(pair: SubsetMixture | CyclicSubsets) -> Participations:
 @lru_cache(maxsize=4)
 def _participations(matrix: StrategyMatrix, groups: int, sigma: float, prob: float) -> Participations:
     """O(steps w)."""
-    turns, window = -(-matrix.steps // groups), -(-matrix.bands // groups)
-    scaled = np.zeros((turns, groups, window))
+    opportunities, window = -(-matrix.steps // groups), -(-matrix.bands // groups)
+    scaled = np.zeros((opportunities, groups, window))
     column = matrix.toeplitz_column
     for back in range(window):
         lags = np.arange(back * groups, min((back + 1) * groups, matrix.bands))
-        own = slice(0, (turns - back) * groups, groups)
+        own = slice(0, (opportunities - back) * groups, groups)
         entries = band_of(matrix)[own][:, lags] if column is None else column[lags]
         scaled[back:, : lags.size, back] = entries / sigma
-    scaled.reshape(turns * groups, window)[matrix.steps :] = 0.0  # the last block may be short
+    scaled.reshape(opportunities * groups, window)[matrix.steps :] = 0.0  # the last block may be short
     fresh = np.concatenate([[True], (scaled[1:] != scaled[:-1]).any(axis=(1, 2))])
     return Participations(scaled, fresh, prob)

@@ -13,7 +13,6 @@ from hockeystick.monte_carlo.subsets.count_kernels import SETTLED, count_table, 
 from hockeystick.monte_carlo.subsets.kernels import draw_moved, draw_subsets
 from hockeystick.monte_carlo.subsets.participations import Participations, participations
 from hockeystick.monte_carlo.weight_bounds import bounded_exp, largest_of_power, log_factor
-from hockeystick.pairs.cyclic_subsets import CyclicSubsets
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 from hockeystick.types import Direction
@@ -40,25 +39,26 @@ class SubsetProposal(Proposal):
         pair: the pair; not refused by :func:`why_not`.
     """
 
-    pair: SubsetMixture | CyclicSubsets
+    pair: SubsetMixture
 
     @property
-    def turns(self) -> Participations:
+    def opportunities(self) -> Participations:
         """In what steps the example may take part, and what that adds to later rows."""
         return participations(self.pair)
 
     @property
     def cost(self) -> float:
         """One visit of 2^w patterns for each block of rows."""
-        turns, rows, window = self.turns.scaled.shape
-        return float(turns * (rows * SECONDS_PER_ROW + SECONDS_PER_PATTERN * 2.0**window))
+        opportunities, rows, window = self.opportunities.scaled.shape
+        return float(opportunities * (rows * SECONDS_PER_ROW + SECONDS_PER_PATTERN * 2.0**window))
 
     @property
     def loss_error(self) -> float:
-        """First-order bound: 3w + 8 roundings of positive numbers and the exponents of every block."""
-        turns, _, window = self.turns.scaled.shape
-        exponents = self._roundings * self.turns.largest_exponent(self._copies)
-        return float(max(1e-9, self._slope * 2.0 * UNIT_ROUNDOFF * turns * (3.0 * window + 8.0 + exponents)))
+        """First-order bound: roundings of positive numbers and the exponents of every block (subsets.md, Rounding)."""
+        opportunities, _, window = self.opportunities.scaled.shape
+        exponents = self._roundings * self.opportunities.largest_exponent(self._copies)
+        positive = 1.25 * window**2 + 2.5 * window + 8.0
+        return float(max(1e-9, self._slope * 2.0 * UNIT_ROUNDOFF * opportunities * (positive + exponents)))
 
     @property
     def _copies(self) -> float:
@@ -68,7 +68,8 @@ class SubsetProposal(Proposal):
     @property
     def _roundings(self) -> float:
         """Of each exponent, at most."""
-        return 5.0 + float(self.turns.scaled.shape[1])
+        _, rows, window = self.opportunities.scaled.shape
+        return 6.0 + float(rows + window)
 
     @property
     def _slope(self) -> float:
@@ -87,7 +88,7 @@ class NaiveSubsets(SubsetProposal):
         """None."""
         return {}
 
-    def largest(self, epsilon: float) -> float:
+    def weight_bound(self, epsilon: float) -> float:
         """1, and for add ``1 - e^epsilon min X``."""
         if self.direction is Direction.REMOVE:
             return 1.0
@@ -97,18 +98,19 @@ class NaiveSubsets(SubsetProposal):
         """Unit weights."""
         log_weights[:] = 0.0
         if self.direction is Direction.REMOVE:
-            losses[:] = _from_turns(rng, self.turns, losses.size)
+            losses[:] = _from_own_law(rng, self.opportunities, losses.size)
         else:
-            losses[:] = -_from_normals(rng, self.turns, losses.size, 0.0)[:, 0]
+            losses[:] = -_from_normals(rng, self.opportunities, losses.size, 0.0)[:, 0]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CountSubsets(SubsetProposal):
     """Remove: a mixture of P and of two chains of counts, the near one and the far one.
 
-    The near chain gives ``X'^order Q / Z``, ``X' = prod_u (1 - p + p e^(z_u)) >= X`` with z_u the exponent of turn u
-    alone. It proves M. No larger order would: all copies would take part everywhere. So the far chain goes on, with
-    ``reach`` copies of which at most ``cap`` count in a turn, and gives most outputs the losses that matter.
+    The near chain gives ``X'^order Q / Z``, ``X' = prod_u (1 - p + p e^(z_u)) >= X`` with z_u the exponent of
+    opportunity u alone. It proves M. No larger order would: all copies would take part everywhere. So the far chain
+    goes on, with ``reach`` copies of which at most ``cap`` count in an opportunity, and gives most outputs the losses
+    that matter.
 
     Attributes:
         order: a >= 2, in ``count_orders``.
@@ -128,8 +130,8 @@ class CountSubsets(SubsetProposal):
 
     @property
     def cost(self) -> float:
-        """The chains and the products take a few passes more over the turns."""
-        return float(super().cost + self.turns.count * SECONDS_PER_COUNT)
+        """The chains and the products take a few passes more over the opportunities."""
+        return float(super().cost + self.opportunities.count * SECONDS_PER_COUNT)
 
     @property
     def _copies(self) -> float:
@@ -150,34 +152,50 @@ class CountSubsets(SubsetProposal):
 
     @property
     def _roundings(self) -> float:
-        _, rows, window = self.turns.scaled.shape
-        return 5.0 + float(rows * window)
+        _, rows, window = self.opportunities.scaled.shape
+        return 6.0 + float(rows * window + window)
 
     @property
     def loss_error(self) -> float:
         """That of the losses and products, and of the chains: roundings of every row, and where rows repeat."""
-        norms = abs(log_norm(self.turns, self.order, self.order)) + abs(log_norm(self.turns, self.reach, self.cap))
-        rounding = 8.0 * UNIT_ROUNDOFF * (1.0 + norms)
-        return float(super().loss_error + self.turns.count * (4.0 * SETTLED + rounding))
+        norms = abs(log_norm(self.opportunities, self.order, self.order)) + abs(
+            log_norm(self.opportunities, self.reach, self.cap)
+        )
+        chances = self.order * abs(float(log_chances(self.opportunities.prob, self.order, self.order + 1).min()))
+        rounding = 8.0 * UNIT_ROUNDOFF * (1.0 + norms + chances)
+        return float(super().loss_error + self.opportunities.count * (4.0 * SETTLED + rounding))
 
-    def largest(self, epsilon: float) -> float:
+    def weight_bound(self, epsilon: float) -> float:
         """Close to ``Z e^(-(a-1) epsilon) (a-1)^(a-1) / a^a``, divided by the share of the near chain."""
-        return largest_of_counts(self.turns, self.order, epsilon, self._near)
+        return largest_of_counts(self.opportunities, self.order, epsilon, self._near)
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
         """The weight follows from the loss and the two products."""
-        turns, drawn = self.turns, np.empty((losses.size, 3))
-        near = log_chances(turns.prob, self.order, self.order + 1), _chain(turns, self.order, self.order)
-        far = log_chances(turns.prob, self.reach, self.cap + 1), _chain(turns, self.reach, self.cap)
+        opportunities, drawn = self.opportunities, np.empty((losses.size, 3))
+        near = (
+            log_chances(opportunities.prob, self.order, self.order + 1),
+            _chain(opportunities, self.order, self.order),
+        )
+        far = log_chances(opportunities.prob, self.reach, self.cap + 1), _chain(opportunities, self.reach, self.cap)
         shares = self._near, SHARE - self._near
-        draw_counts(rng, turns.scaled, turns.fresh, turns.prob, turns.couplings, near, far, shares, drawn)
+        draw_counts(
+            rng,
+            opportunities.scaled,
+            opportunities.fresh,
+            opportunities.prob,
+            opportunities.couplings,
+            near,
+            far,
+            shares,
+            drawn,
+        )
         losses[:] = drawn[:, 0]
         density = np.logaddexp(
-            log(shares[0]) + self.order * drawn[:, 1] - losses - log_norm(turns, self.order, self.order),
+            log(shares[0]) + self.order * drawn[:, 1] - losses - log_norm(opportunities, self.order, self.order),
             log1p(-SHARE),
         )
         if not self._alone:
-            farther = log(shares[1]) + drawn[:, 2] - losses - log_norm(turns, self.reach, self.cap)
+            farther = log(shares[1]) + drawn[:, 2] - losses - log_norm(opportunities, self.reach, self.cap)
             density = np.logaddexp(density, farther)
         log_weights[:] = -density
 
@@ -210,63 +228,65 @@ class MeanSubsets(SubsetProposal):
     def _slope(self) -> float:
         return self.beta + 1.0
 
-    def largest(self, epsilon: float) -> float:
+    def weight_bound(self, epsilon: float) -> float:
         """``exp(-beta (epsilon - A/2) + beta^2 g / 2) beta^beta / (beta + 1)^(beta + 1)``."""
-        return bounded_exp(log_largest_of_mean(self.turns, self.beta, epsilon))
+        return bounded_exp(log_largest_of_mean(self.opportunities, self.beta, epsilon))
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
         """The weight is known from ``<C E x, y>`` alone."""
-        drawn = _from_normals(rng, self.turns, losses.size, self.beta)
-        squared_mean, _ = self.turns.moments
+        drawn = _from_normals(rng, self.opportunities, losses.size, self.beta)
+        squared_mean, _ = self.opportunities.moments
         log_weights[:] = self.beta * drawn[:, 1] + 0.5 * self.beta**2 * squared_mean
         losses[:] = -drawn[:, 0]
 
 
-def _from_normals(rng: np.random.Generator, turns: Participations, samples: int, beta: float) -> Array:
+def _from_normals(rng: np.random.Generator, opportunities: Participations, samples: int, beta: float) -> Array:
     """``log X`` and ``<C E x, y> / sigma^2`` of ``y ~ N(-beta C E x, sigma^2 I)``, shape (samples, 2)."""
     drawn = np.empty((samples, 2))
-    draw_moved(rng, turns.scaled, turns.fresh, turns.prob, beta, turns.mean_shift, drawn)
+    draw_moved(
+        rng, opportunities.scaled, opportunities.fresh, opportunities.prob, beta, opportunities.mean_shift, drawn
+    )
     return drawn
 
 
-def _from_turns(rng: np.random.Generator, turns: Participations, samples: int) -> Array:
+def _from_own_law(rng: np.random.Generator, opportunities: Participations, samples: int) -> Array:
     """``log X`` of outputs of P, shape (samples,)."""
     log_ratios = np.empty(samples)
-    draw_subsets(rng, turns.scaled, turns.fresh, turns.prob, log_ratios)
+    draw_subsets(rng, opportunities.scaled, opportunities.fresh, opportunities.prob, log_ratios)
     return log_ratios
 
 
 @lru_cache(maxsize=4)
-def _chain(turns: Participations, copies: int, cap: int) -> Array:
-    """The table of the chain of ``copies`` of which at most ``cap`` count in a turn."""
-    chances = log_chances(turns.prob, copies, cap + 1)
-    numbers = float(chances.size) ** (turns.window - 1)
+def _chain(opportunities: Participations, copies: int, cap: int) -> Array:
+    """The table of the chain of ``copies`` of which at most ``cap`` count in an opportunity."""
+    chances = log_chances(opportunities.prob, copies, cap + 1)
+    numbers = float(chances.size) ** (opportunities.window - 1)
     most = int(min(MAX_TABLE / numbers - 1.0, MAX_TABLE_TIME / (numbers * chances.size)))
-    table: Array = count_table(turns.couplings, chances, most)
+    table: Array = count_table(opportunities.couplings, chances, most)
     return table
 
 
 @lru_cache(maxsize=512)
-def log_norm(turns: Participations, copies: int, cap: int) -> float:
+def log_norm(opportunities: Participations, copies: int, cap: int) -> float:
     """log Z of that chain; infinite where its table is too large."""
-    return float(log_sum(_chain(turns, copies, cap), turns.count))
+    return float(log_sum(_chain(opportunities, copies, cap), opportunities.count))
 
 
-def largest_of_counts(turns: Participations, order: int, epsilon: float, near: float = NEAR) -> float:
+def largest_of_counts(opportunities: Participations, order: int, epsilon: float, near: float = NEAR) -> float:
     """M of the proposal by counts; ``near`` is the share of the near chain."""
     kept = 1.0 - SHARE + near
-    return largest_of_power(epsilon, order - 1.0, log_norm(turns, order, order), near / kept) / kept * ROUNDED
+    return largest_of_power(epsilon, order - 1.0, log_norm(opportunities, order, order), near / kept) / kept * ROUNDED
 
 
-def log_largest_of_mean(turns: Participations, beta: float, epsilon: float) -> float:
+def log_largest_of_mean(opportunities: Participations, beta: float, epsilon: float) -> float:
     """log M of the mean proposal."""
-    squared_mean, mean_square = turns.moments
+    squared_mean, mean_square = opportunities.moments
     tilted = -beta * (epsilon - 0.5 * mean_square) + 0.5 * beta**2 * squared_mean
     return tilted + log_factor(beta)
 
 
-def smallest_ratio_bound(pair: SubsetMixture | CyclicSubsets) -> Profile:
-    """``delta_add <= (1 - e^epsilon (1-p)^k)_+``: X is at least the chance to take no turn of k. Rounded up."""
+def smallest_ratio_bound(pair: SubsetMixture) -> Profile:
+    """``delta_add <= (1 - e^epsilon (1-p)^k)_+``: X is at least the chance to take no opportunity of k. Rounded up."""
     if pair.batches_are_public:
         return lambda epsilon: 1.0
     log_smallest = participations(pair).count * log1p(-pair.sampling_prob) * (1.0 + 8.0 * UNIT_ROUNDOFF)

@@ -1,11 +1,10 @@
-"""How the failure probability is shared out, and how much of it to spend."""
+"""Shares of the failure probability, and how much of it to spend."""
 
 from enum import StrEnum
 
 import numpy as np
 
 from hockeystick.laws.law import Array
-from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.posteriors.bins.levels import LevelledMeans
 
 CANDIDATES = (0.01, 0.03, 0.1, 0.25, 0.5, 0.8)
@@ -13,21 +12,21 @@ CANDIDATES = (0.01, 0.03, 0.1, 0.25, 0.5, 0.8)
 
 
 class Allocation(StrEnum):
-    """Who gets how much of the failure probability."""
+    """How the failure probability is shared out."""
 
     UNION = "union"
-    """A union bound over all bins that need one at any row: certified."""
+    """By a union bound over all bins that need a bound in any row: certified."""
     PAPER = "paper"
     """schuchardt-kalinin-2026, appendix E: within an epoch only the largest of the rows' bounds. NOT certified."""
 
 
-def union_shares(pair: BinMixture, levelled: LevelledMeans) -> Array:
+def union_shares(means: Array, levelled: LevelledMeans) -> Array:
     """Shares of the budget, shape (rows, bins); over the bins above their row's lowest level they sum to at most 1.
 
     A bound costs privacy in proportion to its mean times the deviation of its log ratio, which grows like the norm of
     the prefix: shares follow that product. Any shares are valid.
     """
-    squares = pair.means() ** 2
+    squares = means**2
     before = np.zeros_like(squares)
     np.cumsum(squares[:-1], axis=0, out=before[1:])
     shares: Array = levelled.values[levelled.index] * np.sqrt(before + before.mean(axis=1, keepdims=True))
@@ -36,21 +35,20 @@ def union_shares(pair: BinMixture, levelled: LevelledMeans) -> Array:
     return shares * ((1.0 - 1e-9) / total) if total > 0.0 else shares
 
 
-def paper_shares(pair: BinMixture) -> Array:
+def paper_shares(rows: int, bins: int, epochs: int) -> Array:
     """Shares of schuchardt-kalinin-2026, appendix E: they sum to more than 1 and prove nothing."""
-    rows, bins = pair.matrix.rows, pair.bins
-    shares = np.full((rows, bins), 1.0 / (pair.epochs * max(bins - 1, 1)))
+    shares = np.full((rows, bins), 1.0 / (epochs * max(bins - 1, 1)))
     shares[:bins] /= bins
     return shares
 
 
-def largest_of_each_epoch(pair: BinMixture, tails: Array) -> Array:
+def largest_of_each_epoch(bins: int, tails: Array) -> Array:
     """The companion of :func:`paper_shares`: from the second epoch on, an epoch's rows share their largest tail.
 
     Args:
         tails: shape (rows, levels).
     """
     result = tails.copy()
-    for first in range(pair.bins, tails.shape[0], pair.bins):
-        result[first : first + pair.bins] = tails[first : first + pair.bins].max(axis=0)
+    for first in range(bins, tails.shape[0], bins):
+        result[first : first + bins] = tails[first : first + bins].max(axis=0)
     return result

@@ -1,4 +1,4 @@
-"""From bounds on each row's posterior to one law that dominates all rows together.
+"""One law that dominates all rows together, from bounds on each row's posterior.
 
 Rows are sorted by strength and cut into blocks of similar ones; a block is bounded by the largest tail at every level,
 so that few distinct laws are composed. A block has a power of two of rows: with the blocks of 2^e rows folded in
@@ -65,7 +65,7 @@ def _row_law(values: Array, tails: Array, noise_multiplier: float, resolution: R
 
 
 def _strength(values: Array, tails: Array, noise_multiplier: float) -> Array:
-    """``E_Q (X - 1)^2`` of each row's mixture, shape (rows,). Only sorts."""
+    """``E_Q (X - 1)^2`` of each row's mixture, shape (rows,). For ranking only."""
     weights = tails - np.concatenate([tails[:, 1:], np.zeros((tails.shape[0], 1))], axis=1)
     growth = np.expm1(np.minimum(np.multiply.outer(values, values) / noise_multiplier**2, 300.0))
     strength: Array = np.einsum("nl,nl->n", weights @ growth, weights)

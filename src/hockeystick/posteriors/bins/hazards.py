@@ -27,19 +27,21 @@ from math import log, nan
 import numpy as np
 
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
-from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.posteriors.bins import kernels
 from hockeystick.posteriors.bins.kernels import Indices
 from hockeystick.posteriors.bins.levels import LevelledMeans
 from hockeystick.types import Direction
 
 TEMPERATURES = (10.0**-1.0, 10.0**-0.5, 1.0, 10.0**0.5, 10.0)
-"""Of the softmax families, in squared clipping norms (schuchardt-kalinin-2026, appendix F.4); 2 sigma^2 is added."""
+"""Temperatures of the softmax families, in squared clipping norms (schuchardt-kalinin-2026, appendix F.4), beside
+2 sigma^2."""
 CHUNK = 256
 
 
 def tail_bounds(
-    pair: BinMixture,
+    means: Array,
+    noise_multiplier: float,
+    rounding: float,
     levelled: LevelledMeans,
     rows: Indices,
     budgets: Mapping[Direction, Array],
@@ -49,6 +51,8 @@ def tail_bounds(
     """Bounds on the posterior probability of a level or a higher one, given the outputs before a row.
 
     Args:
+        means: shape (all rows, bins), the means of the bins.
+        rounding: proved relative error of the means and of their inner products.
         rows: the rows wanted, increasing.
         budgets: for each direction, the failure probabilities to try, shape (tries,), each in (0, 1).
         shares: shape (all rows, bins): bin i at row n may fail with probability ``budget * shares[n, i]``.
@@ -64,14 +68,15 @@ def tail_bounds(
     count = levelled.values.size
     bounds = {direction: np.empty((tries.size, rows.size, count)) for direction, tries in budgets.items()}
     scores = {direction: np.full((tries.size, count), nan) for direction, tries in budgets.items()}
-    temperatures = np.array([*TEMPERATURES, 2.0 * pair.noise_multiplier**2])
-    for position, (row, gram) in enumerate(_prefix_grams(pair, rows)):
+    temperatures = np.array([*TEMPERATURES, 2.0 * noise_multiplier**2])
+    error = 2.0 * rounding + 16.0 * sum(means.shape) * UNIT_ROUNDOFF
+    for position, (row, gram) in enumerate(_prefix_grams(means, rows)):
         tick()
         level = levelled.index[row]
         lowest = int(level.min())
         bounded = np.flatnonzero(level > lowest)
         psi, divergence, informative, alike = kernels.reference_families(gram, level, bounded, temperatures)
-        ratios = _log_ratios(pair, gram, bounded, psi, divergence)
+        ratios = _log_ratios(gram, bounded, psi, divergence, noise_multiplier, error)
         for direction, tries in budgets.items():
             centres, own = ratios.centres(direction)
             allowed = tries[:, None] * shares[row, bounded]
@@ -85,13 +90,12 @@ def tail_bounds(
     return bounds
 
 
-def _prefix_grams(pair: BinMixture, rows: Indices) -> Iterator[tuple[int, Array]]:
+def _prefix_grams(means: Array, rows: Indices) -> Iterator[tuple[int, Array]]:
     """The rows with the inner products of the prefixes before them, one array that is kept up to date.
 
     O(bins^2) for each row, less where few means of a row are positive.
     """
-    means = pair.means()
-    gram = np.zeros((pair.bins, pair.bins))
+    gram = np.zeros((means.shape[1], means.shape[1]))
     done = 0
     for row in rows:
         for first in range(done, int(row), CHUNK):
@@ -119,13 +123,15 @@ class _LogRatios:
     bounded: Indices
 
     def centres(self, direction: Direction) -> tuple[Array, Indices]:
-        """nu by component of the first distribution of the pair, and which component matters most for each bin."""
+        """nu for each component of the first distribution of the pair, and the typical component of each bin."""
         if direction is Direction.REMOVE:
             return self.given_bin, self.bounded
         return self.given_none[:, :, None], np.zeros_like(self.bounded)
 
 
-def _log_ratios(pair: BinMixture, gram: Array, bounded: Indices, psi: Array, divergence: Array) -> _LogRatios:
+def _log_ratios(
+    gram: Array, bounded: Indices, psi: Array, divergence: Array, noise_multiplier: float, error: float
+) -> _LogRatios:
     """With ``a = sum_j psi_j mu_j``: ``nu_k = <mu_k, a - mu_i>/s^2 + (G_ii - sum_j psi_j G_jj)/(2 s^2) - KL`` and
     ``xi = |a - mu_i| / s``.
 
@@ -133,14 +139,13 @@ def _log_ratios(pair: BinMixture, gram: Array, bounded: Indices, psi: Array, div
     mean over psi by one rounding for each bin. Each of the terms of nu and xi^2 is at most twice the largest inner
     product, and KL is at most log b, its exponents' roundings weighing at most log^2 b.
     """
-    precision = pair.noise_multiplier**-2
-    families, bins = psi.shape[1], pair.bins
+    precision = noise_multiplier**-2
+    families, bins = psi.shape[1:]
     diagonal = gram.diagonal()
     products = (psi.reshape(-1, bins) @ gram).reshape(psi.shape)
     own = diagonal[bounded][:, None]
     at_own = np.take_along_axis(products, np.broadcast_to(bounded[:, None, None], (bounded.size, families, 1)), axis=2)
     squares = np.einsum("pfj,pfj->pf", products, psi)
-    error = 2.0 * pair.rounding + 16.0 * (pair.matrix.rows + bins) * UNIT_ROUNDOFF
     loss = error * 8.0 * (precision * float(diagonal.max()) + (1.0 + log(bins)) ** 2)
     variance = precision * np.maximum(own - 2.0 * at_own[:, :, 0] + squares, 0.0) + loss
     given_none = 0.5 * precision * (own - psi @ diagonal) - divergence - loss

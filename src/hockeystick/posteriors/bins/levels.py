@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
-from hockeystick.pairs.bin_mixture import BinMixture
 
 MAX_LEVELS = 128
 """Different positive means that are told apart; more are merged upward, on a logarithmic scale."""
@@ -36,9 +35,15 @@ class LevelledMeans:
     index: NDArray[np.int64]
 
 
-def levelled_means(pair: BinMixture) -> LevelledMeans:
-    """Sort the means into levels. O(rows * bins * log) time, O(rows * bins) memory."""
-    raised = pair.means() * ((1.0 + pair.rounding) * (1.0 + 4 * UNIT_ROUNDOFF))
+def levelled_means(means: Array, rounding: float) -> LevelledMeans:
+    """Sort means, shape (rows, bins), into levels.
+
+    Args:
+        rounding: proved relative error of the means; the levels are raised by it.
+
+    O(rows * bins * log) time, O(rows * bins) memory.
+    """
+    raised = means * ((1.0 + rounding) * (1.0 + 4 * UNIT_ROUNDOFF))
     largest = float(raised.max())
     distinct, places = np.unique(raised, return_inverse=True)
     position = np.log(np.maximum(distinct, NEGLIGIBLE * largest) / largest)
@@ -56,7 +61,7 @@ def levelled_means(pair: BinMixture) -> LevelledMeans:
 
 
 def most_bounded(rows: int, bins: int) -> int:
-    """How many bins of a row get a bound of their own: a matter of time, not of correctness."""
+    """How many bins of a row get a bound of their own; affects speed and tightness only."""
     return max(int(WORK / (rows * bins**2)), FEWEST_BOUNDED)
 
 

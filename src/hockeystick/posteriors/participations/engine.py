@@ -1,9 +1,9 @@
-"""From the blocks of C to a profile: bound the posterior, dominate each block by a scalar mixture, compose the laws.
+"""Profiles from blocks of C: bound the posterior, dominate each block by a scalar mixture, compose the laws.
 
     delta(eps) <= delta_1 + H(composition of the blocks' mixtures),
 
 with the failure probability delta_1 under P for remove and under Q for add; the two directions have bounds, and laws,
-of their own. delta_1 is chosen at ``settings.resolution.smallest_delta`` by a coarse look at some of the blocks; any
+of their own. delta_1 is chosen at ``resolution.smallest_delta`` by a coarse look at some of the blocks; any
 choice is valid. Where no block is informed by earlier ones nothing is spent, and the result is exact up to
 discretisation.
 
@@ -16,6 +16,7 @@ from math import expm1, log1p
 import numpy as np
 
 from hockeystick.bounds import Profile
+from hockeystick.deadline import Deadline
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import UNIT_ROUNDOFF, Law, point_mass_at_one
@@ -24,7 +25,6 @@ from hockeystick.laws.operations import compose
 from hockeystick.laws.profile import law_delta, smallest_epsilon
 from hockeystick.posteriors.participations.rows import Mixture, dominating_mixtures
 from hockeystick.posteriors.participations.tails import Blocks, participation_bounds
-from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
 
 CANDIDATES = (1e-3, 0.01, 0.03, 0.1, 0.25, 0.5)
@@ -35,16 +35,22 @@ SEARCH_LAWS = 8
 SEARCH_ACCURACY = 1e-4
 FINE_SHARES, SHARES, SEARCH_SHARES = 2048, 512, 64
 FEW = 32
-"""Up to so many participations are summed on the finest lattice."""
+"""At most this many participations are summed on the finest lattice."""
 SECONDS_PER_LAW = 0.08
-"""Of making one mixture's law and composing it into the rest, on the machine by which efforts are counted."""
+"""Time to make one mixture's law and to compose it, on the machine that defines efforts."""
 FEWEST_LAWS, MOST_LAWS = 8, 400
 
 Tick = Callable[[], None]
 
 
 def blocks_profiles(
-    blocks: Blocks, noise_multiplier: float, prob: float, sensitivity: float, laws: int, settings: Settings
+    blocks: Blocks,
+    noise_multiplier: float,
+    prob: float,
+    sensitivity: float,
+    laws: int,
+    resolution: Resolution,
+    deadline: Deadline,
 ) -> Mapping[Direction, Profile]:
     """Upper bounds on both directions of the profile of one group of participations.
 
@@ -56,21 +62,19 @@ def blocks_profiles(
     Each profile is the smallest of three bounds: the composition and what is spent; the Gaussian that knows the
     batches; and for add ``1 - e^eps (1-p)^n``, because the empty set has that probability.
 
-    Raises: BudgetExceededError when the time of ``settings.deadline`` runs out.
+    Raises: BudgetExceededError when ``deadline`` has passed.
     """
     profiles: dict[Direction, Profile] = {}
     for direction in Direction:
-        spent = best_spending(blocks, noise_multiplier, prob, direction, settings)
-        law = composed_law(
-            blocks, noise_multiplier, prob, spent, direction, laws, settings.resolution, settings.deadline.tick
-        )
+        spent = best_spending(blocks, noise_multiplier, prob, direction, resolution.smallest_delta, deadline.tick)
+        law = composed_law(blocks, noise_multiplier, prob, spent, direction, laws, resolution, deadline.tick)
         absent = blocks.steps * log1p(-prob) if prob < 1.0 else -np.inf
         profiles[direction] = _profile(law, direction, spent, noise_multiplier, sensitivity, float(absent))
     return profiles
 
 
 def worst_profiles(parts: Sequence[Mapping[Direction, Profile]]) -> Mapping[Direction, Profile]:
-    """The largest of several profiles, for each epsilon and direction: nobody knows which group the example is in."""
+    """The largest of several profiles, for each epsilon and direction: the example may be in any group."""
     if len(parts) == 1:
         return parts[0]
 
@@ -86,12 +90,11 @@ def planned_laws(effort: float, groups: int) -> int:
 
 
 def best_spending(
-    blocks: Blocks, noise_multiplier: float, prob: float, direction: Direction, settings: Settings
+    blocks: Blocks, noise_multiplier: float, prob: float, direction: Direction, delta: float, tick: Tick
 ) -> float:
-    """The delta_1 with the smallest epsilon when some of the blocks stand for all; 0 if none has to be spent."""
+    """The delta_1 with the smallest epsilon at ``delta`` when some blocks stand for all; 0 if none need be spent."""
     if blocks.informed == 0 or prob == 1.0:
         return 0.0
-    delta, tick = settings.resolution.smallest_delta, settings.deadline.tick
     some = _sample(blocks)
     coarse = Resolution(SEARCH_NODES, delta)
     found: list[tuple[float, float]] = []
@@ -172,7 +175,7 @@ def composed_powers(steps: Iterable[tuple[Law, int]], resolution: Resolution, ti
 
 
 def _sample(blocks: Blocks) -> Blocks:
-    """Some blocks, each for a run of blocks of similar size that end with it."""
+    """A sample of the blocks: each stands for the run of blocks of similar size that it ends."""
     if blocks.count <= SEARCH_BLOCKS:
         return blocks
     squares = np.add.reduceat(blocks.norm**2, blocks.starts[:-1])

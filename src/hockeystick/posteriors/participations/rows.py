@@ -1,9 +1,9 @@
 """The rows of C as blocks, described by what was released before them, and few blocks that dominate many.
 
-A *block* is a run of rows that is analysed as one vector: a single row for Poisson sampling, the rows from one turn of
-a group to the next for cyclic sampling. Blocks that are equal in every number have equal laws and are kept once. Blocks
-that are similar are bounded by one whose probabilities and norms are at least theirs, place by place, newest column
-first; which ones are put together changes nothing but how loose that is.
+A *block* is a run of rows that is analysed as one vector: a single row for Poisson sampling, the rows from one
+opportunity of a group to the next for cyclic sampling. Blocks that are equal in every number have equal laws and are
+kept once. Similar blocks are bounded by one whose probabilities and norms are at least theirs, place by place, newest
+column first; which blocks are put together affects tightness only.
 """
 
 from collections.abc import Callable
@@ -131,7 +131,7 @@ def _compressed(matrix: StrategyMatrix, which: Indices, tick: Callable[[], None]
 
 
 def _first_rows(entries: csr_matrix) -> Indices:
-    """Where the blocks begin, and the end: at the first row of each column, of which none is in an earlier block."""
+    """The first rows of the blocks, one at the first row of each column, and the end of the last block."""
     by_column = entries.tocsc()
     by_column.sort_indices()
     begun = by_column.indices[by_column.indptr[:-1][np.diff(by_column.indptr) > 0]]
@@ -147,7 +147,7 @@ class Mixture:
     copies: int
 
     def strength(self, noise_multiplier: float) -> float:
-        """About ``E_Q (X - 1)^2``. Only compares."""
+        """About ``E_Q (X - 1)^2``; for ranking only."""
         return float(_strengths(self.probabilities, self.sensitivities, np.array([0]), noise_multiplier)[0])
 
 

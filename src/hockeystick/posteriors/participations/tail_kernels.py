@@ -137,7 +137,7 @@ def log_odds_with(
     prob: float,
     most: float,
 ) -> Array:
-    """By how much the log odds of a participation may have risen, but for a chance of ``exp(-log_budget)``; under P.
+    """Bounds on the rise of the log odds of a participation under P, each exceeded with at most ``exp(-log_budget)``.
 
     Args:
         own, total, square, largest: as :func:`advance` returns them, in units of the noise's variance (its square for
@@ -176,7 +176,7 @@ def log_odds_with(
 
 @njit(cache=True, nogil=True)
 def log_odds_without(own: Array, error: float, log_budget: float, quantile: float) -> Array:
-    """The same under Q, where the earlier outputs are noise alone."""
+    """The rise of the log odds under Q, where the earlier outputs are pure noise."""
     sharpening = log(max(quantile * ROOT_TWO_PI, 1.0))
     slope = (log_budget - sharpening + 0.5 * quantile * quantile) / quantile
     slope += ROUNDING * (log_budget + sharpening + 0.5 * quantile * quantile) / quantile

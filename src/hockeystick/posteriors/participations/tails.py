@@ -34,7 +34,7 @@ SMALLEST_CHANCE = 1e-300
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """All that the bounds need to know of C: its different blocks of rows, each with its non-zero columns.
+    """The different blocks of rows of C, each with its non-zero columns: all that the bounds depend on.
 
     Attributes:
         starts: shape (blocks + 1,); the pairs of block k are ``starts[k]..starts[k + 1] - 1``, newest column first.
@@ -70,7 +70,7 @@ class Blocks:
         return self.starts, self.copies, self.norm, self.own, self.total, self.square, self.largest
 
     def restricted(self, which: Indices, copies: Indices) -> "Blocks":
-        """Some of the blocks, with other multiplicities; ``informed`` stays. Only good for a look at all of them."""
+        """Some of the blocks, with other multiplicities; ``informed`` stays. For ranking only."""
         pairs = np.concatenate([np.arange(self.starts[k], self.starts[k + 1]) for k in which])
         starts = np.concatenate([[0], np.cumsum(np.diff(self.starts)[which])])
         return replace(

@@ -4,6 +4,7 @@ import numpy as np
 from numba import njit
 from scipy.optimize import minimize
 
+from hockeystick.deadline import tick
 from hockeystick.errors import OptimisationError
 from hockeystick.strategies.matrix.base import Array
 
@@ -49,6 +50,7 @@ def optimal_buffers(weights: Array, separation: int, buffers: int) -> tuple[Arra
     """
     best, best_loss = None, np.inf
     for start in STARTS:
+        tick()
         found = _minimum(_start(weights.size, buffers, start), weights, separation)
         if found is not None and found[1] < best_loss - BETTER:
             best, best_loss = found

@@ -8,6 +8,7 @@ from scipy.linalg.blas import dtrmm
 from scipy.linalg.lapack import dtrtri
 from scipy.optimize import Bounds, minimize
 
+from hockeystick.deadline import tick
 from hockeystick.errors import OptimisationError
 from hockeystick.strategies.banded_square_root import square_root_coefficients
 from hockeystick.strategies.matrix.base import Array
@@ -68,6 +69,7 @@ def _multipliers(steps: int) -> Array:
     points: list[Array] = []
     changes: list[Array] = []
     for _ in range(ITERATIONS):
+        tick()
         eigenvalues, vectors = _inverse_eigenvalues(np.exp(point))
         response = np.square(vectors) @ (1.0 / np.sqrt(eigenvalues))
         change = np.log(response / response.sum()) - (point - np.log(np.exp(point).sum()))

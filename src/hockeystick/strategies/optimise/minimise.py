@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import Bounds, minimize
 
+from hockeystick.deadline import tick
 from hockeystick.errors import OptimisationError
 from hockeystick.strategies.matrix.base import Array
 
@@ -24,7 +25,7 @@ RESIDUAL = 1e-4
 CONJUGATE_STEPS = 3000
 
 
-def minimise(objective: Objective, start: Array, subject: str, *, non_negative: bool = False) -> Array:
+def minimise(function: Objective, start: Array, subject: str, *, non_negative: bool = False) -> Array:
     """The minimiser of a smooth function near ``start``, to about nine digits of its size.
 
     L-BFGS compares values, so rounding stops it some 1e-7 from the minimum, at a point that depends on the machine.
@@ -32,17 +33,23 @@ def minimise(objective: Objective, start: Array, subject: str, *, non_negative: 
     times the size, the largest entry or 1; that step is taken too. Deterministic.
 
     Args:
-        objective: value and gradient; its second derivative is positive definite at the minimum.
+        function: value and gradient; its second derivative is positive definite at the minimum.
         start: shape (m,). With m = 0 there is nothing to do.
         subject: what is optimised, for the error message.
         non_negative: keep every entry at 0 or above.
 
-    Raises: OptimisationError when the values are not finite or the steps do not become short.
+    Raises: OptimisationError when the values are not finite or the steps do not become short; BudgetExceededError
+        when the deadline that covers the call passes.
 
     Cost: L-BFGS takes a few times the square root of the condition number of gradients, a Newton step about half that.
     """
     if start.size == 0:
         return start
+
+    def objective(point: Array) -> tuple[float, Array]:
+        tick()
+        return function(point)
+
     lowest = 0.0 if non_negative else -np.inf
     bounds = Bounds(np.full(start.size, lowest), np.full(start.size, np.inf))
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):

@@ -4,8 +4,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from hockeystick.strategies import StrategyMatrix
-from hockeystick.strategies.matrix.base import Array
+from hockeystick.strategies.matrix.base import Array, StrategyMatrix
 
 
 @lru_cache(maxsize=4)

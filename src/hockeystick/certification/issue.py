@@ -1,0 +1,194 @@
+"""certify, compare and bound: from a mechanism and a question to outcomes and a certificate."""
+
+from collections.abc import Sequence
+
+from hockeystick._version import __version__
+from hockeystick.accountants.registry import ACCOUNTANTS, accountant
+from hockeystick.bounds import Bound, Question
+from hockeystick.certificate import Accuracy, Certificate, CutOff, Interval, Methods
+from hockeystick.certification.schedule import (
+    Outcome,
+    best,
+    planned,
+    refuse_without_bound,
+    run_accountants,
+    settings_for,
+)
+from hockeystick.deadline import Deadline
+from hockeystick.errors import BudgetExceededError
+from hockeystick.mechanism import Mechanism
+from hockeystick.pairs.base import DominatingPair
+from hockeystick.pairs.registry import dominating_pair
+from hockeystick.settings import DEFAULT_EFFORT, MonteCarlo, SearchPolicy, Settings
+from hockeystick.types import Adjacency, Kind, Side
+
+PORTABLE = 1e-7
+"""Relative part of a bound that is given away when it is issued, to its loose side: more than the mathematical library
+of another machine changes, so that a certificate verifies there without any tolerance."""
+ONE_SEED = "Draw the seed of the samples once: one that was chosen among several proves nothing."
+
+
+def bound(mechanism: Mechanism, method: str, *, side: Side = Side.UPPER, settings: Settings | None = None) -> Bound:
+    """One accountant's bound on the whole profile of a mechanism.
+
+    Raises: InvalidInputError for an unknown method, UnsupportedError where its proof does not cover the mechanism.
+
+    >>> import hockeystick as hs
+    >>> run = hs.Mechanism(sampler=hs.Deterministic(bins=10), noise_multiplier=2.0)
+    >>> 1.9 < hs.bound(run, "gaussian").epsilon(1e-5) < 2.0
+    True
+    """
+    return accountant(method).bound(dominating_pair(mechanism), side, settings)
+
+
+def certify(
+    mechanism: Mechanism,
+    *,
+    delta: float | None = None,
+    epsilon: float | None = None,
+    method: str | None = None,
+    budget: float | None = None,
+    deadline: Deadline | None = None,
+    monte_carlo: MonteCarlo | None = None,
+) -> Certificate:
+    """The best certified upper bound and the best lower bound on epsilon at ``delta`` (or delta at ``epsilon``).
+
+    Runs the applicable accountants, cheapest first, until the two sides meet within 0.1 percent or the planned work is
+    done. There is always a valid upper bound: the unamplified Gaussian costs nothing. Without a budget the result
+    depends on neither the machine nor its load. What a deadline cuts off is named in ``certificate.cut_off``.
+
+    Args:
+        mechanism: with its noise multiplier.
+        delta, epsilon: exactly one of them.
+        method: use this accountant alone for the upper bound (lower bounds come from all that apply and are cheap);
+            the Gaussian stands in for it when the deadline cuts it off.
+        budget: seconds, not counting the one-time compilation of the kernels: how much work to plan, and the deadline.
+            None plans about a minute of work and sets no deadline.
+        deadline: progress and deadline of the caller, in place of the budget's.
+        monte_carlo: allows Monte Carlo bounds too, which hold except with the failure probability that it says; None
+            for deterministic bounds alone.
+
+    Raises: UnsupportedError for a mechanism nobody has analysed, CannotCertifyError when no finite bound exists,
+        BudgetExceededError when the deadline passes while the strategy matrix is optimised.
+
+    >>> import hockeystick as hs
+    >>> run = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.01, steps=100), noise_multiplier=1.0)
+    >>> hs.certify(run, delta=1e-5).method.upper
+    'direct'
+    """
+    question, methods = Question(delta=delta, epsilon=epsilon), None if method is None else [accountant(method).name]
+    policy, deadline = planned(mechanism, budget, deadline)
+    return certify_with(mechanism, question, deadline, methods, monte_carlo, policy)
+
+
+def certify_with(
+    mechanism: Mechanism,
+    question: Question,
+    deadline: Deadline,
+    methods: Sequence[str] | None,
+    monte_carlo: MonteCarlo | None,
+    policy: SearchPolicy,
+) -> Certificate:
+    """:func:`certify` with the accountants that are allowed for upper bounds; None for the default ones."""
+    mechanism = prepared(mechanism, deadline)
+    pair = dominating_pair(mechanism)
+    settings = settings_for(question, pair, deadline, monte_carlo, policy)
+    outcomes = run_accountants(pair, question, settings, policy=policy, methods=methods)
+    if best(outcomes, Side.UPPER) is None:
+        outcomes += run_accountants(pair, question, settings, policy=policy, methods=["gaussian"], sides=(Side.UPPER,))
+    return certificate_of(mechanism, pair, question, outcomes, settings)
+
+
+def prepared(mechanism: Mechanism, deadline: Deadline) -> Mechanism:
+    """The mechanism with its files pinned and its strategy matrix found, which may take time and ticks the deadline."""
+    with deadline.covering():
+        try:
+            mechanism = mechanism.pinned()
+            mechanism.matrix.max_column_norm  # noqa: B018
+        except BudgetExceededError:
+            raise BudgetExceededError(
+                f"The budget of {deadline.seconds:g} s is over before the strategy {mechanism.strategy.kind!r} is "
+                f"optimised; allow more seconds, fewer steps or fewer bands."
+            ) from None
+    return mechanism
+
+
+def compare(
+    mechanism: Mechanism,
+    *,
+    delta: float | None = None,
+    epsilon: float | None = None,
+    budget: float | None = None,
+    deadline: Deadline | None = None,
+    monte_carlo: MonteCarlo | None = None,
+) -> list[Outcome]:
+    """Every accountant on every side it has, with its time and, where it gives no value, the reason.
+
+    Published methods that certify leaves out run too. Arguments are those of :func:`certify`.
+
+    >>> import hockeystick as hs
+    >>> run = hs.Mechanism(sampler=hs.Deterministic(bins=10), noise_multiplier=2.0)
+    >>> sorted({outcome.method for outcome in hs.compare(run, delta=1e-5) if outcome.status == "ok"})[:2]
+    ['direct', 'gaussian']
+    """
+    question = Question(delta=delta, epsilon=epsilon)
+    policy, deadline = planned(mechanism, budget, deadline)
+    pair = dominating_pair(prepared(mechanism, deadline))
+    settings = settings_for(question, pair, deadline, monte_carlo, policy)
+    return run_accountants(pair, question, settings, policy=policy, run_all=True)
+
+
+def certificate_of(
+    mechanism: Mechanism,
+    pair: DominatingPair,
+    question: Question,
+    outcomes: Sequence[Outcome],
+    settings: Settings,
+) -> Certificate:
+    """The certificate that states the best of these outcomes, each moved to its loose side by ``PORTABLE``.
+
+    Raises: BudgetExceededError or CannotCertifyError when there is no upper bound among them.
+    """
+    upper, lower = best(outcomes, Side.UPPER), best(outcomes, Side.LOWER)
+    if upper is None or upper.value is None:
+        refuse_without_bound(outcomes, f" at noise_multiplier = {mechanism.sigma:g}")
+    loosest = 1.0 if question.epsilon is not None else float("inf")
+    interval = Interval(
+        upper=min(upper.value * (1.0 + PORTABLE), loosest),
+        lower=None if lower is None or lower.value is None else lower.value * (1.0 - PORTABLE),
+    )
+    ends = [upper] if lower is None else [upper, lower]
+    used = list(dict.fromkeys(end.method for end in ends))
+    plans = any(ACCOUNTANTS[name].plans_effort for name in used)
+    sampled = next((end for end in ends if end.kind is Kind.MONTE_CARLO), None)
+    sampler, resolution = mechanism.sampler, settings.resolution
+    return Certificate(
+        hockeystick_version=__version__,
+        mechanism=mechanism,
+        adjacency=Adjacency.ZERO_OUT,
+        also_holds_for=tuple(other for other in sampler.holds_for if other is not Adjacency.ZERO_OUT),
+        epsilon=interval if question.epsilon is None else question.epsilon,
+        delta=interval if question.delta is None else question.delta,
+        method=Methods(upper=upper.method, lower=None if lower is None else lower.method),
+        references=tuple(ACCOUNTANTS[name].reference for name in used),
+        kind=Kind.DETERMINISTIC if sampled is None else Kind.MONTE_CARLO,
+        confidence=1.0 if sampled is None else sampled.confidence,
+        monte_carlo=None if sampled is None else sampled.claim,
+        sensitivity=mechanism.matrix.max_column_norm,
+        requirements=(
+            sampler.requirement,
+            mechanism.strategy.noise_requirement(mechanism.sigma),
+            "Divide by a number fixed beforehand, such as the expected batch size, not by the size of the batch drawn.",
+            "Keep the draws of batches and noise secret, and use them for this run only.",
+            *(assumed for name in used if (assumed := ACCOUNTANTS[name].assumes) is not None),
+            *(() if sampled is None else (ONE_SEED,)),
+        ),
+        accuracy=Accuracy(
+            nodes_per_unit=resolution.nodes_per_unit,
+            smallest_delta=resolution.smallest_delta,
+            effort=settings.effort if plans and settings.effort != DEFAULT_EFFORT else None,
+        ),
+        cut_off=tuple(
+            CutOff(method=one.method, side=one.side, seconds=one.needs) for one in outcomes if one.needs is not None
+        ),
+    ).sealed()

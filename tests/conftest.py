@@ -1,0 +1,20 @@
+"""What all tests share: which of them are slow, and how Ctrl-C reaches them."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+SLOW = frozenset((Path(__file__).parent / "slow.txt").read_text().splitlines())
+"""Tests, or whole families of parameters, that ``tests/tiers.py`` found to be slow."""
+
+# A shell that starts the tests in the background makes them ignore Ctrl-C, and those of interruptions would never end.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the slow tests; this runs before ``-m`` selects."""
+    for item in items:
+        if not SLOW.isdisjoint((item.nodeid, item.nodeid.split("[")[0])):
+            item.add_marker(pytest.mark.slow)

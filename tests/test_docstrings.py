@@ -1,0 +1,22 @@
+"""The examples in docstrings run and print what they say."""
+
+import doctest
+import importlib
+import pkgutil
+
+import pytest
+
+import hockeystick
+
+NAMES = ["hockeystick", *(one.name for one in pkgutil.walk_packages(hockeystick.__path__, "hockeystick."))]
+MODULES = [name for name in NAMES if name != "hockeystick.__main__"]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_examples_of_a_module_run(name, tmp_path, monkeypatch):
+    module = importlib.import_module(name)
+    monkeypatch.chdir(tmp_path)
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    for example in doctest.DocTestFinder(exclude_empty=True).find(module, name):
+        said: list[str] = []
+        assert runner.run(example, out=said.append).failed == 0, "".join(said)
