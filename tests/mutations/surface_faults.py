@@ -17,7 +17,12 @@ FAULTS = [
         "1 - rate * self.min_sep",
         "waits counted once more",
     ),
-    (S + "samplers/random_allocation.py", "after[who] = to_come - 1", "after[who] = to_come", "one pick too many"),
+    (
+        S + "samplers/random_allocation.py",
+        "(who.size) / to_come)",
+        "(who.size) / (to_come + 1))",
+        "gaps of another law",
+    ),
     (S + "samplers/truncation.py", "batch.size <= cap:", "batch.size <= cap + 1:", "batches one above the cap"),
     (
         S + "samplers/truncation.py",
