@@ -1,5 +1,6 @@
 """Bounds on profiles: a value that is known at one epsilon stands in where a profile says less."""
 
+from dataclasses import replace
 from math import exp, inf, log, nan
 
 import pytest
@@ -66,3 +67,16 @@ def test_a_claim_is_confirmed_where_it_is_the_answer_and_corrected_elsewhere(sid
     for wrong in (0.9 * claimed, 1.1 * claimed, 1e300, inf, nan, 0.0, None):
         assert question.confirmed(bound, wrong) == pytest.approx(TRUTH, rel=1e-8)
     assert Question(epsilon=1.0).confirmed(bound, 0.5) == exp(-1.0)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 3.0])
+def test_slack_costs_its_factor_on_the_side_of_the_bound(epsilon: float) -> None:
+    """delta moves by (1 + e^epsilon) times the slack: up for upper bounds, down for lower ones, far above rounding."""
+    slack = 1e-3
+    cost = (1.0 + exp(epsilon)) * slack
+    for side, sign in ((Side.UPPER, 1.0), (Side.LOWER, -1.0)):
+        bound = replace(exponential(side), slack=slack)
+        assert bound.delta(epsilon) == pytest.approx(min(exp(-epsilon) + sign * cost, 1.0), rel=1e-12)
+        assert sign * (bound.epsilon(0.1) - exponential(side).epsilon(0.1)) > 0.0
+    assert replace(exponential(Side.LOWER), slack=0.9).delta(1.0) == 0.0
+    assert replace(exponential(Side.UPPER), slack=0.9).delta(1.0) == 1.0

@@ -77,5 +77,17 @@ def test_reading_stops_at_the_limit(tmp_path: Path) -> None:
     assert read_small_file(tmp_path / "a", "plan", 5) == b"12345"
     with pytest.raises(InvalidInputError, match="plan must be at most 4 bytes"):
         read_small_file(tmp_path / "a", "plan", 4)
-    with pytest.raises(InvalidInputError, match="at most 10 bytes"):
-        read_small_file("/dev/zero", "plan", 10)
+
+
+def test_pipes_and_devices_are_refused_without_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "link").symlink_to("fifo")
+    for path in (tmp_path / "fifo", tmp_path / "link", "/dev/zero", os.devnull, tmp_path):
+        with pytest.raises(InvalidInputError, match=r"^The plan cannot be read: it is not an ordinary file\.$"):
+            read_small_file(path, "plan", 10)
+    # One that takes the place of a file after that was looked at is not waited for either.
+    (tmp_path / "a").write_text("x")
+    ordinary = os.stat(tmp_path / "a")
+    monkeypatch.setattr(os, "stat", lambda path: ordinary)
+    with pytest.raises(InvalidInputError, match=r"not an ordinary file\.$"):
+        read_small_file(tmp_path / "fifo", "plan", 10)

@@ -333,3 +333,23 @@ def test_shipped_sweeps_can_be_certified(sweep, tmp_path):
     """All of their cells are plans; the quickest accountant there is bounds them."""
     records = run_sweep(Sweep.load(sweep).cells(), tmp_path / "out", certify_cell=certifier(method="gaussian"))
     assert {record.status for record in records} == {CERTIFIED}
+
+
+def test_two_sweeps_into_one_file_are_refused(tmp_path, cells, certificate):
+    out = tmp_path / "out"
+
+    class Second(Certifier):
+        """Starts another sweep while it certifies."""
+
+        def __call__(self, mechanism: hs.Mechanism, question: Question) -> hs.Certificate:
+            with pytest.raises(InvalidInputError, match=r"^The output path .* is in use by another sweep; .*\.$"):
+                run_sweep(cells, out, certify_cell=Certifier(certificate))
+            return super().__call__(mechanism, question)
+
+    first = Second(certificate)
+    run_sweep(cells, out, certify_cell=first)
+    assert len(first.asked) == len(cells)
+    assert len(Results(out, cells).records) == len(cells)
+    again = Certifier(certificate)
+    run_sweep(cells, out, certify_cell=again)  # the lock is gone with the first one
+    assert again.asked == []

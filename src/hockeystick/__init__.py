@@ -4,11 +4,12 @@ The public names load on first use, so ``import hockeystick`` is quick.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from hockeystick._version import __version__ as __version__
 
+TYPE_CHECKING = False  # the one of typing, whose import would take longer than all else here
 if TYPE_CHECKING:
+    from hockeystick import noise as noise
     from hockeystick.bounds import Bound, Question
     from hockeystick.calibration.search import calibrate, calibrate_and_certify
     from hockeystick.certificate import Certificate, Interval
@@ -163,7 +164,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name == "noise":
         return import_module("hockeystick.noise")
     if name not in _HOMES:

@@ -1,40 +1,50 @@
-"""The door of the ``hockeystick`` command: Ctrl-C counts from the first import to the last flush."""
+"""The ``hockeystick`` command as a process: Ctrl-C is handled from the first import to the last exit handler."""
 
 import os
 import sys
-from typing import NoReturn
 
-from hockeystick.cli import interruption
+from hockeystick.cli import INTERRUPTED, INTERRUPTED_MESSAGE
 
 
 def main() -> None:
-    """Run the command line as a process of its own; its exit codes are those of ``hockeystick.cli.main.main``.
+    """Run the command line; the exit codes are those of ``hockeystick.cli.main.main``.
 
-    The command itself reports Ctrl-C, but importing it takes most of a second, in which an interruption has to end the
-    same way. Python would end the process by the signal itself where the interruption met code that a library was just
-    generating; leaving at once keeps the exit code.
+    The command reports Ctrl-C itself, but importing it takes most of a second, in which an interruption has to end the
+    same way. An interrupted process ends without Python's clean-up, which could replace the exit code by the signal.
     """
+    try:
+        code = _run()
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+        print(INTERRUPTED_MESSAGE, file=sys.stderr)  # noqa: T201
+    if code == INTERRUPTED:
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except (AttributeError, OSError, ValueError):  # it is closed
+                continue
+        os._exit(code)
+    sys.exit(code)
+
+
+def _run() -> int:
+    """The exit code of the command; raises KeyboardInterrupt for whatever a library makes of an interruption."""
+    from hockeystick.cli import interruption
+
     interruption.start()
+    code = 0
     try:
         from hockeystick.cli.main import main as command
 
         command()
     except SystemExit as error:
-        if error.code == interruption.CODE:
-            _leave()
-        raise
+        code = error.code if isinstance(error.code, int) else 0
     except BaseException:
         if not interruption.seen():
             raise
-        print(interruption.MESSAGE, file=sys.stderr)  # noqa: T201
-        _leave()
-
-
-def _leave() -> NoReturn:
-    """End now with the exit code of an interruption; every file is written or removed before."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(interruption.CODE)
+        raise KeyboardInterrupt from None
+    interruption.finish(code)
+    return code
 
 
 if __name__ == "__main__":

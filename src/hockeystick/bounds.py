@@ -1,29 +1,34 @@
 """A bound on a privacy profile that knows its side, its kind and where it comes from."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import exp
-from typing import Any
+from typing import Any, overload
 
-from hockeystick.errors import InvalidInputError
+import numpy as np
+from numpy.typing import NDArray
+
+from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.laws.profile import MAX_EPSILON, smallest_epsilon
+from hockeystick.spec import real_number
 from hockeystick.types import Direction, Kind, Side
 
 Profile = Callable[[float], float]
 """delta as a function of epsilon >= 0, for one direction, on the side of its bound."""
+Numbers = Sequence[float] | NDArray[np.floating[Any]] | NDArray[np.integer[Any]]
 
 SMALLEST_UPPER = 1e-300
-"""No upper bound on delta is below this: what is smaller may have lost its digits, or all of itself, to underflow."""
+"""No upper bound on delta is below this, as smaller values may have been rounded to subnormal numbers or to zero."""
 
 ALIKE = 1e-7
-"""Relative difference below which two answers count as one when a claim is confirmed."""
+"""Relative difference below which a recomputed epsilon counts as the claimed one."""
 
 
 def falling(profile: Profile, epsilon: float, side: Side) -> Profile:
-    """The same bound, which no longer forgets that delta falls with epsilon.
+    """The same bound, made monotone in epsilon around one point.
 
-    Its value at ``epsilon`` bounds delta from above at every larger epsilon (UPPER), or from below at every smaller one
-    (LOWER), and stands in where the profile says less there.
+    As delta falls with epsilon, the bound at ``epsilon`` holds at every larger epsilon (UPPER), or at every smaller one
+    (LOWER); it is used there wherever it is tighter than the profile.
     """
     known = profile(epsilon)
     if side is Side.UPPER:
@@ -33,7 +38,17 @@ def falling(profile: Profile, epsilon: float, side: Side) -> Profile:
 
 @dataclass(frozen=True)
 class Question:
-    """epsilon at a delta, or delta at an epsilon: exactly one is given."""
+    """Asks for epsilon at a delta, or for delta at an epsilon.
+
+    >>> Question(delta=1e-5)
+    Question(delta=1e-05, epsilon=None)
+
+    Attributes:
+        delta: from 1e-30 to below 1.
+        epsilon: from 0 to 500.
+
+    Raises: InvalidInputError unless exactly one of them is given, and is a number in its range.
+    """
 
     delta: float | None = None
     epsilon: float | None = None
@@ -41,19 +56,21 @@ class Question:
     def __post_init__(self) -> None:
         if (self.delta is None) == (self.epsilon is None):
             raise InvalidInputError("Exactly one of 'delta' and 'epsilon' must be given.")
+        name = "epsilon" if self.delta is None else "delta"
+        object.__setattr__(self, name, real_number(name, getattr(self, name)))
         if self.delta is not None and not 1e-30 <= self.delta < 1.0:
             raise InvalidInputError(f"The 'delta' field must be from 1e-30 to below 1. Got {self.delta!r} instead.")
         if self.epsilon is not None and not 0.0 <= self.epsilon <= 500.0:
             raise InvalidInputError(f"The 'epsilon' field must be from 0 to 500. Got {self.epsilon!r} instead.")
 
     def answer(self, bound: "Bound", near: float | None = None) -> float:
-        """The bound's answer, on its side; ``near`` is where an epsilon is expected, which saves time alone."""
+        """The bound's answer, on its side; ``near`` is a guess of epsilon, which affects speed only."""
         if self.delta is not None:
             return bound.epsilon(self.delta, near)
         return bound.delta(self.epsilon or 0.0)
 
     def confirmed(self, bound: "Bound", claimed: float | None) -> float:
-        """The bound's answer, which is the claimed epsilon itself where that cannot be told from it."""
+        """The bound's answer; the claimed epsilon where the two agree within the relative difference ``ALIKE``."""
         if self.delta is None or claimed is None or not 0.0 < claimed <= 0.5 * MAX_EPSILON:
             return self.answer(bound)
         below, above = claimed * (1.0 - ALIKE), claimed * (1.0 + ALIKE)
@@ -68,6 +85,14 @@ class Bound:
 
     An UPPER bound is at least the true profile everywhere, a LOWER one at most. ``slack`` is the total-variation
     distance between the run and the pair that was analysed; it costs ``(1 + e^epsilon) slack`` on either side.
+
+    >>> import hockeystick as hs
+    >>> run = hs.Mechanism(sampler=hs.Deterministic(bins=10), noise_multiplier=1.0)
+    >>> bound = hs.bound(run, "gaussian")
+    >>> round(bound.epsilon(1e-5), 3)
+    4.377
+    >>> bound.delta([0.0, 1.0, 2.0]).round(4).tolist()
+    [0.3829, 0.1269, 0.0209]
 
     Attributes:
         method: name of the accountant.
@@ -91,8 +116,18 @@ class Bound:
         if self.side is Side.UPPER and set(self.profiles) != set(Direction):
             raise InvalidInputError("An upper bound must cover both directions, remove and add.")
 
-    def delta(self, epsilon: float) -> float:
-        """delta at ``epsilon`` >= 0, in [0, 1], on the side of the bound."""
+    @overload
+    def delta(self, epsilon: float) -> float: ...
+    @overload
+    def delta(self, epsilon: Numbers) -> NDArray[np.float64]: ...
+    def delta(self, epsilon: float | Numbers) -> float | NDArray[np.float64]:
+        """delta at ``epsilon`` >= 0, in [0, 1], on the side of the bound; for an array, an array of its shape.
+
+        Raises: InvalidInputError for anything but numbers from 0 to 700.
+        """
+        return _for_each(self._delta, "epsilon", epsilon)
+
+    def _delta(self, epsilon: float) -> float:
         if not 0.0 <= epsilon <= MAX_EPSILON:
             raise InvalidInputError(f"The 'epsilon' field must be from 0 to {MAX_EPSILON:g}. Got {epsilon!r} instead.")
         value = max(profile(epsilon) for profile in self.profiles.values())
@@ -101,12 +136,37 @@ class Bound:
             value += change if self.side is Side.UPPER else -change
         return min(max(value, SMALLEST_UPPER if self.side is Side.UPPER else 0.0), 1.0)
 
-    def epsilon(self, delta: float, near: float | None = None) -> float:
-        """The epsilon at which the profile reaches ``delta`` in (0, 1), on the side of the bound.
+    @overload
+    def epsilon(self, delta: float, near: float | None = None) -> float: ...
+    @overload
+    def epsilon(self, delta: Numbers, near: float | None = None) -> NDArray[np.float64]: ...
+    def epsilon(self, delta: float | Numbers, near: float | None = None) -> float | NDArray[np.float64]:
+        """The epsilon at which the profile reaches ``delta``, on the side of the bound; for an array, an array.
 
         Upper: an epsilon with ``self.delta(epsilon) <= delta``, or infinity. Lower: one with
-        ``self.delta(epsilon) > delta``, or 0. ``near`` is where it is expected: the search begins there.
+        ``self.delta(epsilon) > delta``, or 0. ``near`` is a guess, which affects speed only.
+
+        Raises: InvalidInputError for anything but numbers between 0 and 1, both excluded.
         """
+        return _for_each(lambda at: self._epsilon(at, near), "delta", delta)
+
+    def _epsilon(self, delta: float, near: float | None) -> float:
         if not 0.0 < delta < 1.0:
             raise InvalidInputError(f"The 'delta' field must be between 0 and 1, both excluded. Got {delta!r} instead.")
-        return smallest_epsilon(self.delta, delta, self.side, near=near)
+        return smallest_epsilon(self._delta, delta, self.side, near=near)
+
+
+def _for_each(function: Callable[[float], float], name: str, values: float | Numbers) -> float | NDArray[np.float64]:
+    """``function`` of a number, or of every entry of an array, a list or a tuple of numbers."""
+    if not isinstance(values, list | tuple | np.ndarray):
+        return function(real_number(name, values))
+    try:
+        array = np.asarray(values)
+    except ValueError:  # rows of different lengths
+        array = np.empty(0, dtype=object)
+    if array.dtype.kind not in "iuf":
+        raise InvalidInputError(
+            f"The {name!r} field must be a number or an array of numbers. Got {shortened(values)} instead."
+        )
+    found = [function(float(value)) for value in array.ravel()]
+    return np.array(found, dtype=np.float64).reshape(array.shape)

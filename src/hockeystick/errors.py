@@ -52,9 +52,9 @@ class BudgetExceededError(HockeystickError):
 
 
 def shortened(value: object) -> str:
-    """A value as it goes into a message: at most 60 characters."""
+    """A value as it goes into a message: on one line, of at most 60 characters."""
     try:
-        text = value.isoformat() if isinstance(value, date | time) else repr(value)
+        text = value.isoformat() if isinstance(value, date | time) else " ".join(repr(value).split("\n"))
     except ValueError:  # Python does not print whole numbers of more than 4300 digits
         return "a number too large to print"
     return text if len(text) <= 60 else text[:57] + "..."

@@ -1,34 +1,75 @@
 """Reading small files, and writing files whole or not at all."""
 
 import os
+import stat
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from hockeystick.errors import InvalidInputError, shortened
 
 
 def read_small_file(path: str | Path, name: str, most: int) -> bytes:
-    """The content of a file of at most ``most`` bytes; ``name`` is what errors call it.
+    """The content of an ordinary file of at most ``most`` bytes; ``name`` is what errors call it.
 
-    Raises: InvalidInputError in one sentence when it cannot be read or is larger.
+    Raises: InvalidInputError in one sentence when it cannot be read, is not an ordinary file, or is larger.
     """
-    try:
-        with open(path, "rb") as stream:
-            content = stream.read(most + 1)
-    except OSError as error:
-        raise InvalidInputError(f"The {name} cannot be read: {error.strerror}.") from None
-    except ValueError:  # the path has a null byte
-        raise InvalidInputError(f"The {name} cannot be read: no path has a null byte.") from None
+    with opened(path, name) as stream:
+        content = stream.read(most + 1)
     if len(content) > most:
         raise InvalidInputError(f"The {name} must be at most {most} bytes; this file is larger.")
     return content
 
 
-def check_writable(path: str | Path) -> Path:
-    """The place where a file can be written, before the work that is to go there is done; symbolic links followed.
+@contextmanager
+def opened(path: str | Path, name: str) -> Iterator[BinaryIO]:
+    """An ordinary file, open for reading. Pipes and devices are not even opened: that could block, or have an effect.
 
-    Raises: InvalidInputError in one sentence for a missing directory, one without permission, or a path that is
-    there and not an ordinary file that may be written (a device or a directory is never replaced).
+    Raises: InvalidInputError in one sentence when it cannot be read or is not an ordinary file.
+    """
+    try:
+        _check_ordinary(os.stat(path), name)
+        with open(path, "rb", opener=_open_without_blocking) as stream:
+            _check_ordinary(os.fstat(stream.fileno()), name)  # it may have been replaced in between
+            yield stream
+    except OSError as error:
+        raise InvalidInputError(f"The {name} cannot be read: {error.strerror}.") from None
+    except ValueError as error:
+        if isinstance(error, InvalidInputError):
+            raise
+        raise InvalidInputError(f"The {name} cannot be read: a path cannot contain a null byte.") from None
+
+
+def parse_toml(content: bytes, name: str) -> dict[str, Any]:
+    """The tables of a TOML document; raises InvalidInputError in one sentence when it is not one."""
+    import tomllib
+
+    try:
+        return tomllib.loads(content.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        raise InvalidInputError(f"The {name} must be UTF-8 text.") from None
+    except RecursionError:
+        raise InvalidInputError(f"The {name} is not valid TOML: it is nested too deeply.") from None
+    except ValueError as error:  # a TOMLDecodeError, or a number that Python refuses to read
+        raise InvalidInputError(f"The {name} is not valid TOML: {str(error).split(';')[0]}.") from None
+
+
+def _check_ordinary(status: os.stat_result, name: str) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise InvalidInputError(f"The {name} cannot be read: it is not an ordinary file.")
+
+
+def _open_without_blocking(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def check_writable(path: str | Path) -> Path:
+    """Check, before long work, that its result can be written to a path; returns the path with symbolic links resolved.
+
+    Raises: InvalidInputError in one sentence for a missing directory, for missing permissions, or for a path that
+    exists and is not an ordinary file (a device or a directory is never replaced).
     """
     try:
         if not os.fspath(path):
@@ -46,7 +87,7 @@ def check_writable(path: str | Path) -> Path:
     except ValueError as error:
         if isinstance(error, InvalidInputError):
             raise
-        raise InvalidInputError(_unwritable(path, "no path has a null byte")) from None
+        raise InvalidInputError(_unwritable(path, "a path cannot contain a null byte")) from None
     return place
 
 
@@ -75,7 +116,7 @@ def write_atomically(path: str | Path, content: str | bytes) -> None:
 
 
 def _permissions(place: Path) -> int:
-    """Those of the file that is replaced, or what the user's mask gives to new files."""
+    """The permissions of the file that is replaced, or those that the user's mask gives to new files."""
     if place.exists():
         return place.stat().st_mode & 0o777
     mask = os.umask(0o077)

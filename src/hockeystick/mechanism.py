@@ -13,11 +13,16 @@ from hockeystick.strategies import Identity, Strategy, StrategyMatrix
 class Mechanism(Spec):
     """What is run: ``C x + z`` with batches from a sampler and ``z ~ N(0, noise_multiplier^2 I)``.
 
+    >>> import hockeystick as hs
+    >>> run = Mechanism(sampler=hs.Poisson(sampling_prob=0.01, steps=100), noise_multiplier=1.0)
+    >>> run.with_noise(2.0).sigma
+    2.0
+
     Attributes:
         strategy: the matrix C; ``Identity()`` is plain DP-SGD.
         sampler: how the batches are drawn.
-        noise_multiplier: standard deviation of z in units of the clipping norm, not divided by the sensitivity of
-            C. None while it is still to be calibrated.
+        noise_multiplier: standard deviation of z in units of the clipping norm, not divided by the sensitivity of C;
+            None until it is calibrated.
     """
 
     strategy: Strategy = Field(default_factory=Identity)
@@ -36,7 +41,7 @@ class Mechanism(Spec):
 
     @property
     def sigma(self) -> float:
-        """The noise multiplier; raises InvalidInputError while there is none."""
+        """The noise multiplier; raises InvalidInputError if there is none yet."""
         if self.noise_multiplier is None:
             raise InvalidInputError(
                 "The 'noise_multiplier' field is missing; give it, or calibrate the mechanism for a target epsilon."

@@ -1,13 +1,12 @@
-"""Plan: from what a user knows (data, batch size, epochs, target) to a Mechanism."""
+"""Plan: what a user knows of a run (data, batch size, epochs, target), and the Mechanism that follows from it."""
 
-import tomllib
 from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
 from hockeystick.errors import InvalidInputError, shortened
-from hockeystick.files import read_small_file
+from hockeystick.files import parse_toml, read_small_file
 from hockeystick.mechanism import Mechanism
 from hockeystick.samplers import Data, SamplerOptions
 from hockeystick.spec import NoiseMultiplier, Spec
@@ -26,19 +25,27 @@ class Target(Spec):
 
 
 class MechanismOptions(Spec):
-    """The ``[mechanism]`` table: what is known of the noise."""
+    """The ``[mechanism]`` table: the noise, where it is known."""
 
     noise_multiplier: NoiseMultiplier | None = None
 
 
 class Plan(Spec):
-    """A training run as its owner knows it.
+    """A training run in the user's terms.
+
+    >>> plan = Plan.parse({
+    ...     "data": {"num_examples": 60000, "batch_size": 200, "epochs": 10},
+    ...     "sampler": {"kind": "poisson"},
+    ...     "noise_multiplier": 1.0,
+    ... })
+    >>> plan.mechanism().sampler.steps
+    3000
 
     Attributes:
         data: sizes and length of the run.
         strategy: the matrix C, ``identity`` by default.
         sampler: how batches are formed; rates and bins follow from ``data``.
-        target: epsilon and delta, where they are wanted.
+        target: epsilon and delta, for the commands that need them.
         noise_multiplier: at top level or in ``[mechanism]``, not in both.
     """
 
@@ -59,7 +66,7 @@ class Plan(Spec):
     def load(cls, path: str | Path) -> Self:
         """Read a plan from a TOML or JSON file (by its suffix; TOML for any other).
 
-        Raises: InvalidInputError in one sentence for a file that cannot be read or does not say a plan.
+        Raises: InvalidInputError in one sentence for a file that cannot be read or is not a valid plan.
         """
         name = f"plan {shortened(str(path))}"
         raw = read_small_file(path, name, MAX_PLAN_BYTES)
@@ -67,15 +74,7 @@ class Plan(Spec):
             raise InvalidInputError(f"The {name} is empty; it needs at least [data] and [sampler].")
         if Path(path).suffix.lower() == ".json":
             return cls.parse_json(raw, name)
-        try:
-            values = tomllib.loads(raw.decode("utf-8-sig"))
-        except UnicodeDecodeError:
-            raise InvalidInputError(f"The {name} must be UTF-8 text.") from None
-        except RecursionError:
-            raise InvalidInputError(f"The {name} is not valid TOML: it is nested too deeply.") from None
-        except ValueError as error:  # a TOMLDecodeError, or a number that Python refuses to read
-            raise InvalidInputError(f"The {name} is not valid TOML: {str(error).split(';')[0]}.") from None
-        return cls.parse(values)
+        return cls.parse(parse_toml(raw, name))
 
     def mechanism(self, noise_multiplier: float | None = None) -> Mechanism:
         """The mechanism of this plan; an argument overrides the plan's noise multiplier, None keeps it.

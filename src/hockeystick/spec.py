@@ -1,7 +1,9 @@
 """Frozen, validated descriptions: the base class of samplers, strategies, mechanisms and plans."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
+from numbers import Integral, Real
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -27,7 +29,7 @@ class Spec(BaseModel):
 
     def __init__(self, **values: Any) -> None:
         try:
-            super().__init__(**values)
+            super().__init__(**plain(values))
         except ValidationError as error:
             raise InvalidInputError(one_sentence(error, values)) from None
 
@@ -38,7 +40,7 @@ class Spec(BaseModel):
     def parse(cls, values: object) -> Self:
         """Validate plain data (from TOML, JSON or Python) into this description."""
         try:
-            return cls.model_validate(values)
+            return cls.model_validate(plain(values))
         except ValidationError as error:
             raise InvalidInputError(one_sentence(error, values)) from None
 
@@ -60,6 +62,31 @@ class Spec(BaseModel):
             return cls.model_validate_json(text)  # strict in the way of JSON: arrays are tuples, names are enum members
         except ValidationError as error:
             raise InvalidInputError(one_sentence(error, values, name)) from None
+
+
+def plain(value: Any) -> Any:
+    """The value with numpy's integers and floats, also inside of tables and lists, as Python's.
+
+    Everything else stays as it is: numpy's booleans and arrays are not numbers here.
+    """
+    if isinstance(value, Mapping):
+        return {name: plain(inner) for name, inner in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(plain(inner) for inner in value)
+    if type(value).__module__ != "numpy":
+        return value
+    return int(value) if isinstance(value, Integral) else float(value) if isinstance(value, Real) else value
+
+
+def real_number(name: str, value: object) -> float:
+    """The value as a float; raises InvalidInputError for anything but one number."""
+    number = plain(value)
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise InvalidInputError(f"The {name!r} field must be a number. Got {shortened(value)} instead.")
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
 
 
 def one_sentence(error: ValidationError, values: object, name: str = "input") -> str:

@@ -3,8 +3,8 @@
 import hashlib
 import json
 import os
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import product
@@ -25,7 +25,7 @@ from hockeystick.errors import (
     VerificationError,
     shortened,
 )
-from hockeystick.files import check_writable, read_small_file, write_atomically
+from hockeystick.files import check_writable, parse_toml, read_small_file
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.registry import check_registered
 from hockeystick.plan import Plan
@@ -43,7 +43,7 @@ CertifyCell = Callable[[Mechanism, Question], Certificate]
 """Certifies one cell of a sweep; may raise what is wrong with the cell."""
 
 _OF_THE_CELL = (BudgetExceededError, CannotCertifyError, InvalidInputError, OptimisationError, UnsupportedError)
-"""Failures that are about one cell. Any other one, such as a cluster that is gone, ends the sweep."""
+"""Failures of one cell. Any other failure, such as a lost cluster, ends the sweep."""
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,11 @@ class Sweep:
     def load(cls, path: str | Path) -> Self:
         """Read a plan file (TOML) that has a ``[grid]`` table too.
 
-        Raises: InvalidInputError in one sentence for a file that cannot be read or whose grid is none. What is wrong
-        with the plan, :meth:`cells` says.
+        Raises: InvalidInputError in one sentence for a file that cannot be read or has no valid grid. Errors in the
+        plan are raised by :meth:`cells`.
         """
-        values = _read_toml(path, f"sweep {shortened(str(path))}")
+        name = f"sweep {shortened(str(path))}"
+        values = parse_toml(read_small_file(path, name, MAX_SWEEP_BYTES), name)
         grid = values.pop("grid", None)
         if not isinstance(grid, dict) or not grid:
             raise InvalidInputError("The 'grid' table is missing; it gives lists of values for fields of the plan.")
@@ -102,8 +103,8 @@ class Sweep:
             delta, epsilon: the question of all cells; without them every plan's target, which must have one of both.
             settings: what else the answers depend on (plain data), such as the method; goes into the digests.
 
-        Raises: InvalidInputError for the first cell that is no plan, has no noise multiplier or no single question,
-        or that is the same as another one.
+        Raises: InvalidInputError for the first cell that is not a valid plan, has no noise multiplier or not exactly
+        one question, or is the same as another one.
         """
         found: dict[str, Cell] = {}
         # Whole tables before single fields of them.
@@ -126,8 +127,8 @@ class Record(Spec):
     Attributes:
         cell: digest of the cell.
         fields: the cell's values from the grid.
-        status: ``certified``, or the sentence that says why not.
-        seconds: that it took.
+        status: ``certified``, or a sentence that says why not.
+        seconds: time taken.
         certificate: with the mechanism and the bounds; None where there is none.
     """
 
@@ -139,19 +140,19 @@ class Record(Spec):
 
 
 class Results:
-    """A file of records, one JSON object a line; each line is written whole, or dropped when the file is read again."""
+    """A file of records, one JSON object a line. A line that was written in part is dropped when the file is read."""
 
     def __init__(self, path: str | Path, cells: Sequence[Cell]) -> None:
         """Open the results of these cells, or start a file for them.
 
-        Raises: InvalidInputError in one sentence when it cannot be written, is no file of results, or has those of
+        Raises: InvalidInputError in one sentence when it cannot be written, is not a file of results, or has those of
         other cells; VerificationError for a certificate in it that was altered.
         """
         self._path = check_writable(path)
         self._name = f"output path {shortened(os.fspath(path))}"
         self.records: dict[str, Record] = {}
         if not self._path.exists() or self._path.stat().st_size == 0:
-            write_atomically(self._path, HEADER)
+            self._append(HEADER.encode())
             return
         header, *lines = read_small_file(self._path, self._name, MAX_RESULT_BYTES).split(b"\n")
         if header != HEADER.strip().encode():
@@ -175,8 +176,11 @@ class Results:
 
     def add(self, record: Record) -> None:
         """Keep a record; it is on the disk when this returns."""
-        line = (record.model_dump_json() + "\n").encode()
-        before = self._path.stat().st_size
+        self._append((record.model_dump_json() + "\n").encode())
+        self.records[record.cell] = record
+
+    def _append(self, line: bytes) -> None:
+        before = self._path.stat().st_size if self._path.exists() else 0
         try:
             with open(self._path, "ab", buffering=0) as stream:
                 if stream.write(line) != len(line):
@@ -185,15 +189,14 @@ class Results:
         except OSError as error:
             os.truncate(self._path, before)
             raise InvalidInputError(f"The {self._name} cannot be written: {error.strerror}.") from None
-        self.records[record.cell] = record
 
 
 def certifier(
     *, budget: float | None = None, method: str | None = None, monte_carlo: MonteCarlo | None = None
 ) -> CertifyCell:
-    """:func:`~hockeystick.certification.issue.certify` for every cell, with so many seconds each.
+    """:func:`~hockeystick.certification.issue.certify` for every cell, with ``budget`` seconds each.
 
-    A failure probability is that of one cell; that all cells hold together fails with at most their sum.
+    The failure probability is per cell: all cells hold together except with probability at most their sum.
     """
 
     def certify_cell(mechanism: Mechanism, question: Question) -> Certificate:
@@ -218,24 +221,42 @@ def run_sweep(
     retry: bool = False,
     on_cell: Callable[[int], None] | None = None,
 ) -> list[Record]:
-    """Certify the cells that are not in the results yet; what is done is on the disk after every cell.
+    """Certify the cells that are not in the results yet; every result is on the disk before the next cell begins.
 
     Args:
         out: file of results (:class:`Results`).
         retry: certify those again that have been tried and have no certificate.
-        on_cell: called with the number of cells that are done, first with those that were.
+        on_cell: called with the number of finished cells, those of earlier runs included.
 
     Returns: the records of all cells, in their order.
+
+    Raises: InvalidInputError when another sweep is writing to ``out``; and what :class:`Results` raises.
     """
-    results = Results(out, cells)
-    missing = [cell for cell in cells if _is_missing(results.records.get(cell.digest), retry)]
-    for done, cell in enumerate(missing, start=len(cells) - len(missing)):
-        if on_cell is not None:
-            on_cell(done)
-        results.add(_record(cell, certify_cell))
+    with _locked(out):
+        results = Results(out, cells)
+        missing = [cell for cell in cells if _is_missing(results.records.get(cell.digest), retry)]
+        for done, cell in enumerate(missing, start=len(cells) - len(missing)):
+            if on_cell is not None:
+                on_cell(done)
+            results.add(_record(cell, certify_cell))
     if on_cell is not None:
         on_cell(len(cells))
     return [results.records[cell.digest] for cell in cells]
+
+
+@contextmanager
+def _locked(out: str | Path) -> Iterator[None]:
+    """Keep other sweeps from writing to a file; the lock ends with the process, however that ends."""
+    import fcntl
+
+    with open(check_writable(out), "ab") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InvalidInputError(
+                f"The output path {shortened(os.fspath(out))} is in use by another sweep; wait, or choose another."
+            ) from None
+        yield
 
 
 def _is_missing(record: Record | None, retry: bool) -> bool:
@@ -274,18 +295,6 @@ def _cell(
     asked = {"delta": delta, "epsilon": epsilon}
     text = json.dumps([FORMAT, content, asked, settings], sort_keys=True, separators=(",", ":"))
     return Cell(fields, plan, question, hashlib.sha256(text.encode()).hexdigest())
-
-
-def _read_toml(path: str | Path, name: str) -> dict[str, Any]:
-    raw = read_small_file(path, name, MAX_SWEEP_BYTES)
-    try:
-        return tomllib.loads(raw.decode("utf-8-sig"))
-    except UnicodeDecodeError:
-        raise InvalidInputError(f"The {name} must be UTF-8 text.") from None
-    except RecursionError:
-        raise InvalidInputError(f"The {name} is not valid TOML: it is nested too deeply.") from None
-    except ValueError as error:
-        raise InvalidInputError(f"The {name} is not valid TOML: {str(error).split(';')[0]}.") from None
 
 
 def _lists(grid: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, list[Any]]]:

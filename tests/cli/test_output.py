@@ -1,15 +1,16 @@
 """What the commands print: clean JSON with the documented keys, text for people, files that are whole."""
 
 import json
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 
-from hockeystick import Certificate, Kind, certify
+from hockeystick import Certificate, Kind, __version__
 from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.errors import InvalidInputError
 from hockeystick.pairs.registry import PAIRS, pair_types
 from hockeystick.plan import Plan
 from hockeystick.samplers import SAMPLERS
@@ -233,19 +234,66 @@ def test_a_budget_that_is_over_is_no_failed_verification(cli: Any) -> None:
 
 
 def test_progress_goes_to_stderr(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hockeystick.cli.common.QUIET_SECONDS", 0.0)
-    monkeypatch.setattr("hockeystick.certification.issue.certify", slow(certify))
+    monkeypatch.setattr("threading.Timer", Impatient)
     result = cli("epsilon", "plan.toml", "--json")
     assert "hockeystick: certifying\n" in result.err
     assert "certifying, at most 60 s" in cli("epsilon", "plan.toml", "--json", "--budget", "60").err
     assert result.json.keys() == CLAIM
 
 
-def slow(function: Any) -> Any:
-    """The same function, after a moment."""
+class Impatient:
+    """A timer whose time is over as soon as it starts."""
 
-    def wrapped(*arguments: Any, **options: Any) -> Any:
-        time.sleep(0.2)
-        return function(*arguments, **options)
+    def __init__(self, seconds: float, function: Callable[[], None]) -> None:
+        self.start, self.cancel = function, lambda: None
 
-    return wrapped
+
+@pytest.mark.parametrize("command", ["calibrate", "epsilon", "delta"])
+def test_a_result_that_cannot_be_saved_is_printed_all_the_same(
+    cli: Any, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    for json_option in ([], ["--json"]):
+        result = cli(command, "plan.toml", "--method", "gaussian", "--out", "cert.json", *json_option)
+        assert (result.code, result.created) == (2, set())
+        assert result.complaint == "The output path 'cert.json' cannot be written: No space left on device."
+        assert "noise_multiplier" in result.out if json_option else "is certified" in result.out
+        assert "written to" not in result.out
+
+
+def test_a_comparison_that_cannot_be_drawn_is_printed_all_the_same(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object, **options: object) -> None:
+        raise InvalidInputError("The disk is full.")
+
+    monkeypatch.setattr("hockeystick.report.plot.plot_comparison", full)
+    result = cli("compare", "plan.toml", "--budget", "0.001", "--plot", "x.png")
+    assert (result.code, result.complaint) == (2, "The disk is full.")
+    assert "gaussian" in result.out
+
+
+def test_a_result_that_nobody_reads_is_saved_all_the_same(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(text: str) -> None:
+        raise SystemExit(0)  # as for a closed pipe
+
+    monkeypatch.setattr("hockeystick.cli.common.emit", gone)
+    assert cli("calibrate", "plan.toml", "--method", "gaussian").created == {"plan.certificate.json"}
+
+
+def test_version(cli: Any) -> None:
+    result = cli("--version")
+    assert (result.code, result.out, result.err) == (0, f"hockeystick {__version__}\n", "")
+
+
+def test_completion_in_a_shell(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "--install-completion" in cli("--help").out
+    for words, at, expected in (("hockeystick ca", 1, "calibrate"), ("hockeystick verify --mat", 2, "--matrix")):
+        monkeypatch.setenv("_HOCKEYSTICK_COMPLETE", "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(at))
+        result = cli()
+        assert (result.code, result.out.split(), result.err) == (0, [expected], "")
+    monkeypatch.setenv("_HOCKEYSTICK_COMPLETE", "source_zsh")
+    assert "compdef _hockeystick_completion hockeystick" in cli().out

@@ -5,7 +5,7 @@ import pytest
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.noise.buffers import Buffers
-from hockeystick.noise.ring import MovingAverage, Substitution
+from hockeystick.noise.recent_rows import MovingAverage, Substitution
 from hockeystick.noise.solver import CHUNK, block_for, ring_rows
 from hockeystick.noise.tree import TreeAggregation
 

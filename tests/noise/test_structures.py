@@ -110,3 +110,19 @@ def test_an_unknown_structure_is_named():
 
     with pytest.raises(UnsupportedError, match="Mystery"):
         streaming_solver(Mystery(np.ones(2), 5), size=1, dtype=np.float64)
+
+
+def test_digests_tell_all_matrices_apart():
+    """Different structures, numbers of steps, and any bit of any number that defines them."""
+    others = [
+        ToeplitzMatrix(np.ones(1), STEPS + 1),
+        ToeplitzMatrix(np.nextafter(decreasing(6), 2.0), STEPS),
+        BufferedToeplitzMatrix(
+            np.array([0.2, 0.1, 0.05]), np.array([0.5, 0.9, 1.0]), STEPS, diagonal=np.nextafter(0.7, 1)
+        ),
+        DenseMatrix(np.nextafter(triangular(6), 2.0) * (triangular(6) > 0)),
+        TreeMatrix(8, STEPS),
+    ]
+    digests = [matrix.digest for matrix in [*EXAMPLES.values(), *others]]
+    assert len(set(digests)) == len(digests)
+    assert DenseMatrix(triangular(6).copy(order="F")).digest == EXAMPLES["dense with few bands"].digest

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import binomtest
 
+import hockeystick as hs
 from hockeystick.errors import InvalidInputError
 from hockeystick.samplers import Attribution, BatchSampler, BMinSep, BMinSepOptions, Data, MultiAttribution
 from hockeystick.types import Adjacency
@@ -286,11 +287,22 @@ def test_only_what_is_proved_is_covered() -> None:
     fields = {"min_sep": 3, "sampling_prob": 0.1, "steps": 5, "examples_per_user": 2}
     assert MultiAttribution(**fields).holds_for == (Adjacency.ZERO_OUT,)
     assert MultiAttribution(**(fields | {"examples_per_user": 1, "users_per_example": 9})).holds_for
-    for change in ({"exclusion": "participating"}, {"users_per_example": 2}):
-        refused = MultiAttribution(**fields, **change)
-        assert refused.holds_for == ()
-        assert "no certificate covers" in refused.requirement
+    conjectured = MultiAttribution(**fields, exclusion="participating")
+    assert conjectured.holds_for == ()
+    assert "no certificate covers" in conjectured.requirement
     assert "the unit of privacy is a user" in MultiAttribution(**fields).requirement
+
+
+def test_a_certificate_says_what_it_covers() -> None:
+    """Where users share examples, the certified bound is the one of known batches, and the requirement says so."""
+    fields = {"min_sep": 3, "sampling_prob": 0.1, "steps": 5, "examples_per_user": 2}
+    for shared, unamplified in ((1, False), (2, True)):
+        sampler = MultiAttribution(**fields, users_per_example=shared)
+        certificate = hs.certify(hs.Mechanism(sampler=sampler, noise_multiplier=2.0), delta=1e-5, method="gaussian")
+        assert certificate.adjacency in sampler.holds_for
+        assert "is certified" in str(certificate)
+        assert "no certificate covers" not in str(certificate)
+        assert ("without amplification" in str(certificate)) == unamplified
 
 
 def test_wrong_multi_attribution() -> None:

@@ -12,8 +12,11 @@ from hockeystick.errors import InvalidInputError
 from hockeystick.samplers import (
     SAMPLERS,
     BallsInBins,
+    BMinSepOptions,
+    CyclicPoissonOptions,
     Data,
     DeterministicOptions,
+    MultiAttributionOptions,
     Poisson,
     PoissonOptions,
     RandomAllocation,
@@ -179,3 +182,18 @@ def test_import_is_light() -> None:
     code = f"import sys, hockeystick.samplers; print(sorted({heavy} & set(sys.modules)))"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("options", "rate"),
+    [
+        (PoissonOptions(), 30 / 1000),
+        (BMinSepOptions(min_sep=4), 30 / 1000),
+        (MultiAttributionOptions(min_sep=4, examples_per_user=1), 30 / 1000),
+        (CyclicPoissonOptions(groups=8), 8 * 30 / 1000),
+    ],
+)
+def test_rates_are_exact_where_the_batch_size_does_not_divide_the_data(options: SchemeOptions, rate: float) -> None:
+    """1000 / 30 is no whole number: a rate of 1 / 33 or of 1 / 34 would be that of another run."""
+    sampler: Any = options.sampler(Data(num_examples=1000, batch_size=30, steps=50))
+    assert sampler.sampling_prob == rate

@@ -22,11 +22,11 @@ def command(
     address: sampling.AddressOption = None,
     workers: sampling.WorkersOption = None,
     out: Annotated[
-        str | None, typer.Option("--out", help="Where the certificate goes; PLAN.certificate.json by default.")
+        str | None, typer.Option("--out", help="Certificate file; PLAN.certificate.json by default.")
     ] = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Find the smallest noise multiplier that is certified for the plan's target, and write the certificate."""
+    """Find the smallest noise multiplier certified for the plan's target, and write the certificate."""
     from hockeystick.bounds import Question
     from hockeystick.calibration.search import calibrate_and_certify, check_target
     from hockeystick.files import check_writable
@@ -53,13 +53,12 @@ def command(
             monte_carlo=monte_carlo,
         )
     common.say_of_sampling(certificate, allowed=monte_carlo is not None)
-    certificate.save(path)
-    if json:
-        common.emit_json(
-            common.claim_json(certificate, deadline.elapsed())
-            | {"target": {"epsilon": target, "delta": at}, "certificate": path}
-        )
-    else:
-        common.emit(f"noise_multiplier = {certificate.mechanism.sigma!r} for epsilon = {target!r}, delta = {at!r}")
-        common.emit(str(certificate))
+    with common.saving(certificate, path):
+        if json:
+            target_json = {"target": {"epsilon": target, "delta": at}, "certificate": path}
+            common.emit_json(common.claim_json(certificate, deadline.elapsed()) | target_json)
+        else:
+            common.emit(f"noise_multiplier = {certificate.mechanism.sigma!r} for epsilon = {target!r}, delta = {at!r}")
+            common.emit(str(certificate))
+    if not json:
         common.emit(f"certificate written to {path}")

@@ -1,4 +1,4 @@
-"""What several commands share: their options, progress on stderr, output on stdout."""
+"""Shared by several commands: options, progress on stderr, output on stdout."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hockeystick.errors import InvalidInputError, shortened
+from hockeystick.errors import InvalidInputError, VerificationError, shortened
 
 if TYPE_CHECKING:
     from hockeystick.certificate import Certificate
@@ -32,27 +32,31 @@ DeltaOption = Annotated[
     str | None, typer.Option("--delta", metavar="NUMBER", help="Overrides the plan's target delta.")
 ]
 MethodOption = Annotated[
-    str | None, typer.Option("--method", help="Use this accountant alone (see 'hockeystick list accountants').")
+    str | None, typer.Option("--method", help="Use only this accountant (see 'hockeystick list accountants').")
 ]
 BudgetOption = Annotated[
     str | None,
     typer.Option(
         "--budget",
         metavar="SECONDS",
-        help="Seconds allowed, one-time compilation not counted; by default about a minute of work and no deadline.",
+        help="Seconds allowed, not counting one-time compilation; by default about a minute of work and no deadline.",
     ),
+]
+MatrixOption = Annotated[
+    str | None,
+    typer.Option("--matrix", metavar="FILE", help="Matrix that a certificate of a custom strategy is about."),
 ]
 OutOption = Annotated[str | None, typer.Option("--out", help="Write the certificate here.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 QUIET_SECONDS = 1.0
-"""Nothing is said about work that takes less than this."""
+"""Work that takes less than this reports no progress."""
 
 
 def emit(text: str) -> None:
-    """Print a result on stdout, at once, so that one that cannot be printed is noticed.
+    """Print a result on stdout and flush it, so that a failure is noticed.
 
-    A reader that has gone (``| head``) ends the command quietly.
+    A closed pipe (``| head``) ends the command quietly.
 
     Raises: InvalidInputError when stdout cannot be written.
     """
@@ -70,7 +74,7 @@ def emit(text: str) -> None:
 
 
 def number(name: str, text: str) -> float:
-    """The number that was given for an option."""
+    """The number given for an option."""
     try:
         return float(text)
     except ValueError:
@@ -83,7 +87,7 @@ def emit_json(value: dict[str, Any]) -> None:
 
 
 def wanted_delta(plan: "Plan", option: str | None) -> float:
-    """The delta that a command is about."""
+    """The delta of the option, or of the plan."""
     value = plan.target.delta if option is None else number("--delta", option)
     if value is None:
         raise InvalidInputError("The 'target.delta' field is missing; give it in the plan or with --delta.")
@@ -91,7 +95,7 @@ def wanted_delta(plan: "Plan", option: str | None) -> float:
 
 
 def wanted_epsilon(plan: "Plan", option: str | None) -> float:
-    """The epsilon that a command is about."""
+    """The epsilon of the option, or of the plan."""
     value = plan.target.epsilon if option is None else number("--epsilon", option)
     if value is None:
         raise InvalidInputError("The 'target.epsilon' field is missing; give it in the plan or with --epsilon.")
@@ -110,7 +114,7 @@ def mechanism_with_noise(plan: "Plan", option: str | None) -> "Mechanism":
 
 
 def check_method(name: str | None) -> None:
-    """Refuse the name of an accountant that there is not."""
+    """Refuse the name of an unknown accountant."""
     from hockeystick.accountants.registry import accountant
 
     if name is not None:
@@ -126,9 +130,9 @@ def budget_seconds(option: str | None) -> float | None:
 
 @contextmanager
 def working(task: str, budget: str | None, mechanism: "Mechanism | None" = None) -> Iterator["Deadline"]:
-    """A deadline for one command, started when the kernels are compiled; none by default.
+    """A deadline for one command, started once the kernels are compiled; none by default.
 
-    Shows on stderr what takes longer than a second.
+    Reports on stderr what takes longer than a second.
     """
     from hockeystick.deadline import Deadline
 
@@ -157,12 +161,12 @@ def certify_and_report(
     out: str | None,
     json: bool,
 ) -> None:
-    """What ``epsilon`` and ``delta`` do once they know their mechanism and their question."""
+    """The common part of ``epsilon`` and ``delta``."""
     from hockeystick.bounds import Question
     from hockeystick.certification.issue import certify
     from hockeystick.files import check_writable
 
-    Question(delta=delta, epsilon=epsilon)  # refuses bad numbers and names before anything is compiled
+    Question(delta=delta, epsilon=epsilon)  # refuses bad input before anything is compiled
     check_method(method)
     if out is not None:
         check_writable(out)
@@ -177,18 +181,48 @@ def certify_and_report(
             monte_carlo=monte_carlo,
         )
     say_of_sampling(certificate, allowed=monte_carlo is not None)
-    if out is not None:
-        certificate.save(out)
-    if json:
-        emit_json(claim_json(certificate, deadline.elapsed()))
-    else:
-        emit(str(certificate))
+    with saving(certificate, out):
+        if json:
+            emit_json(claim_json(certificate, deadline.elapsed()))
+        else:
+            emit(str(certificate))
+
+
+def with_matrix(certificate: "Certificate", matrix: str | None) -> "Certificate":
+    """The certificate with the matrix file that the user gives; the path in the certificate is never opened.
+
+    Raises: InvalidInputError when the file is missing or not needed, or cannot be read; VerificationError when it is
+    not the one that the certificate is about.
+    """
+    from hockeystick.files import opened
+
+    strategy = certificate.mechanism.strategy.read_from(matrix)
+    if matrix is None:
+        return certificate
+    with opened(matrix, f"'--matrix' file {shortened(matrix)}"):
+        pass
+    mechanism = certificate.mechanism.model_copy(update={"strategy": strategy})
+    try:
+        strategy.matrix(mechanism.sampler.steps)
+    except InvalidInputError as error:
+        raise VerificationError(str(error)) from None
+    return certificate.model_copy(update={"mechanism": mechanism}).sealed()
+
+
+@contextmanager
+def saving(certificate: "Certificate", path: str | None) -> Iterator[None]:
+    """Print the result inside: the certificate is written afterwards, even if nobody reads what is printed."""
+    try:
+        yield
+    finally:
+        if path is not None:
+            certificate.save(path)
 
 
 def say_of_sampling(certificate: "Certificate", *, allowed: bool) -> None:
-    """A line on stderr where Monte Carlo was allowed and gave less than it could."""
+    """Report on stderr when sampling was allowed and did not improve the bounds."""
     if allowed and certificate.monte_carlo is None:
-        what = "sampling gave no better bounds in the time that there was; these are deterministic"
+        what = "sampling gave no better bounds within the budget; these are deterministic"
         print(f"hockeystick: {what}", file=sys.stderr, flush=True)  # noqa: T201
 
 
@@ -209,7 +243,7 @@ def claim_json(certificate: "Certificate", seconds: float) -> dict[str, Any]:
 
 
 def _failure(certificate: "Certificate") -> dict[str, Any]:
-    """What Monte Carlo bounds add: nothing for deterministic ones."""
+    """The fields that Monte Carlo bounds add; none for deterministic ones."""
     claim = certificate.monte_carlo
     if claim is None:
         return {}
@@ -232,7 +266,7 @@ def _say_if_slow(what: str) -> Iterator[None]:
 
 @contextmanager
 def _progress(task: str, deadline: "Deadline") -> Iterator[None]:
-    """A bar of the used budget on a terminal, a line on anything else, after QUIET_SECONDS."""
+    """After QUIET_SECONDS: a bar of the budget used on a terminal, one line anywhere else."""
     if not sys.stderr.isatty():
         limit = "" if deadline.seconds == float("inf") else f", at most {deadline.seconds:g} s"
         with _say_if_slow(f"{task}{limit}"):

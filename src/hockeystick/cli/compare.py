@@ -24,7 +24,7 @@ def command(
     ] = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Bound epsilon by every accountant there is for a plan."""
+    """Bound epsilon with every accountant that applies to a plan."""
     from hockeystick.certification.issue import compare
     from hockeystick.plan import Plan
     from hockeystick.report.table import comparison_json, comparison_table
@@ -41,11 +41,11 @@ def command(
         outcomes = compare(
             mechanism, delta=at, budget=common.budget_seconds(budget), deadline=deadline, monte_carlo=monte_carlo
         )
-    if plot is not None:
-        from hockeystick.report.plot import plot_comparison
-
-        plot_comparison(outcomes, plot, title=f"{mechanism.sampler.kind}, sigma = {mechanism.sigma:g}, delta = {at:g}")
     if json:
         common.emit_json({"delta": at, "noise_multiplier": mechanism.sigma, "bounds": comparison_json(outcomes)})
     else:
         common.emit(comparison_table(outcomes))
+    if plot is not None:
+        from hockeystick.report.plot import plot_comparison
+
+        plot_comparison(outcomes, plot, title=f"{mechanism.sampler.kind}, sigma = {mechanism.sigma:g}, delta = {at:g}")

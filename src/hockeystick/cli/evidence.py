@@ -1,4 +1,4 @@
-"""hockeystick evidence: look into stores of Monte Carlo evidence, merge, verify and prune them."""
+"""hockeystick evidence: inspect, merge, verify and prune stores of Monte Carlo evidence."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -49,7 +49,7 @@ def list_(file: StorePath, json: common.JsonOption = False) -> None:
 @app.command("show")
 def show(
     file: StorePath,
-    key: Annotated[str, typer.Argument(metavar="[KEY]", help="Beginning of the keys of the runs to show.")] = "",
+    key: Annotated[str, typer.Argument(metavar="[KEY]", help="Prefix of the keys of the runs to show.")] = "",
     json: common.JsonOption = False,
 ) -> None:
     """Show what determines the runs of a store, and their statistics."""
@@ -67,11 +67,11 @@ def show(
 
 @app.command("merge")
 def merge(
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="Store to merge into; made if there is none.")],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="Store to merge into; created if missing.")],
     sources: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="Stores to merge.", show_default=False)],
     json: common.JsonOption = False,
 ) -> None:
-    """Take the chunks of other stores into a store: all of them, or none where two stores contradict each other."""
+    """Merge the chunks of other stores into a store: all of them, or none if two stores contradict each other."""
     from hockeystick.evidence import EvidenceStore
 
     for source in sources:  # before a target is made
@@ -90,17 +90,19 @@ def merge(
 def verify(
     file: StorePath,
     certificate: Annotated[
-        str | None, typer.Option("--certificate", help="Check the runs of this certificate, and draw from them again.")
+        str | None,
+        typer.Option("--certificate", help="Check the runs of this certificate, and redraw some of their chunks."),
     ] = None,
-    plan: Annotated[str | None, typer.Option("--plan", help="Draw again from the runs of this plan.")] = None,
+    plan: Annotated[str | None, typer.Option("--plan", help="Redraw chunks of the runs of this plan.")] = None,
     noise_multiplier: common.NoiseOption = None,
     chunks: Annotated[
-        str, typer.Option("--chunks", metavar="NUMBER", help="Chunks of each run to draw again, chosen at random.")
+        str, typer.Option("--chunks", metavar="NUMBER", help="Chunks of each run to redraw, chosen at random.")
     ] = "4",
     budget: common.BudgetOption = "600",
+    matrix: common.MatrixOption = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Check every page and every digest of a store; with a certificate or a plan, draw chunks again and compare."""
+    """Check every page and every digest of a store; with a certificate or a plan, redraw chunks and compare."""
     from hockeystick.certificate import Certificate
     from hockeystick.evidence import EvidenceStore
     from hockeystick.plan import Plan
@@ -110,7 +112,9 @@ def verify(
         raise InvalidInputError("The --certificate option cannot be combined with --plan or --noise-multiplier.")
     if plan is None and noise_multiplier is not None:
         raise InvalidInputError("The --noise-multiplier option belongs to --plan, which is missing.")
-    claim = None if certificate is None else Certificate.load(certificate)
+    if certificate is None and matrix is not None:
+        raise InvalidInputError("The --matrix option belongs to --certificate, which is missing.")
+    claim = None if certificate is None else common.with_matrix(Certificate.load(certificate), matrix)
     claimed = None if claim is None else _claimed(claim, str(certificate))
     mechanism = None if claim is None else claim.mechanism
     if plan is not None:
@@ -139,14 +143,15 @@ def verify(
 def prune(
     file: StorePath,
     certificate: Annotated[
-        list[str] | None, typer.Option("--certificate", help="Keep the runs of this certificate alone (repeatable).")
+        list[str] | None, typer.Option("--certificate", help="Keep only the runs of this certificate (repeatable).")
     ] = None,
     run: Annotated[
-        list[str] | None, typer.Option("--run", metavar="KEY", help="Drop the run whose key begins so (repeatable).")
+        list[str] | None,
+        typer.Option("--run", metavar="KEY", help="Drop the run whose key has this prefix (repeatable)."),
     ] = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Drop whole runs: those that no given certificate names, or those with given keys."""
+    """Drop whole runs: those that none of the given certificates names, or those with the given keys."""
     from hockeystick.certificate import Certificate
     from hockeystick.evidence import EvidenceStore
 

@@ -1,23 +1,34 @@
-"""Ctrl-C: what it says, its exit code, and whether it happened.
+"""Ctrl-C at any time ends the command with one sentence and one exit code.
 
-Libraries that are just being imported, or called from compiled code, can pass an interruption on as another error, or
-swallow it. So the process remembers that there was one.
+Libraries that are being imported, or called from compiled code, may turn an interruption into another error or swallow
+it. So the process remembers that there was one, and interrupts itself again where it was swallowed.
 """
 
+import atexit
+import os
 import signal
-from types import FrameType
-from typing import NoReturn
+import sys
 
-CODE = 130
-MESSAGE = "Interrupted; no file was left half written."
+SOON = 0.02
+"""Seconds until an interruption that was swallowed is repeated."""
 
 _seen = False
+_exit_code: int | None = None
 
 
 def start() -> None:
-    """Remember interruptions from now on; where somebody chose to ignore them, they stay ignored."""
+    """Remember interruptions from now on, unless the parent process had them ignored."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
+        sys.unraisablehook = _repeat
+        # Exit handlers run in reverse order: after this one, Python would restore the signal's default action.
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
+
+
+def finish(code: int) -> None:
+    """The command is done: from now on an interruption ends the process at once, with the command's exit code."""
+    global _exit_code
+    _exit_code = code
 
 
 def seen() -> bool:
@@ -25,7 +36,21 @@ def seen() -> bool:
     return _seen
 
 
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+def _interrupt(number: int, frame: object) -> None:
     global _seen
+    if _exit_code is not None:
+        os._exit(_exit_code)
     _seen = True
     raise KeyboardInterrupt
+
+
+def _repeat(report: "sys.UnraisableHookArgs") -> None:
+    """Interrupt again where an interruption met a callback or a destructor, which cannot pass it on."""
+    if not isinstance(report.exc_value, KeyboardInterrupt):
+        sys.__unraisablehook__(report)
+        return
+    from threading import Timer, main_thread
+
+    timer = Timer(SOON, signal.pthread_kill, (main_thread().ident, signal.SIGINT))
+    timer.daemon = True
+    timer.start()

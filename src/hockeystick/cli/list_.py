@@ -1,4 +1,4 @@
-"""hockeystick list: what there is."""
+"""hockeystick list: strategies, samplers, accountants, and what supports what."""
 
 from typing import Annotated
 

@@ -1,20 +1,43 @@
-"""The ``hockeystick`` command: gathers the commands and turns our errors into one sentence and an exit code."""
+"""The ``hockeystick`` command: registers the commands, and turns errors into one sentence and an exit code."""
 
 import sys
-from typing import Any, NoReturn, cast
+from typing import Annotated, Any, NoReturn, cast
 
 import typer
 
-from hockeystick.cli import calibrate, compare, delta, epsilon, evidence, interruption, list_, reproduce, sweep, verify
+from hockeystick._version import __version__
+from hockeystick.cli import (
+    INTERRUPTED,
+    INTERRUPTED_MESSAGE,
+    calibrate,
+    compare,
+    delta,
+    epsilon,
+    evidence,
+    interruption,
+    list_,
+    reproduce,
+    sweep,
+    verify,
+)
 from hockeystick.errors import HockeystickError
 
-app = typer.Typer(
-    name="hockeystick",
-    help="The true privacy of differentially private training: calibrate, certify, compare, verify.",
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"hockeystick {__version__}")
+        raise typer.Exit
+
+
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """The true privacy of differentially private training: calibrate, certify, compare, verify."""
+
+
+app = typer.Typer(name="hockeystick", callback=_options, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.command("calibrate")(calibrate.command)
 app.command("epsilon")(epsilon.command)
 app.command("delta")(delta.command)
@@ -27,30 +50,31 @@ app.command("reproduce")(reproduce.command)
 
 
 _UsageError: type[typer.BadParameter] = cast(Any, typer.BadParameter.__mro__[1])
-"""What is wrong with a command line. Newer versions of typer bring their own click, older ones share it."""
+"""click's error for a bad command line. Newer versions of typer bundle click, older ones import it."""
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line.
 
-    Exit codes: 0 done, 1 not certified or not verified, 2 bad input, 70 a fault of ours, 130 interrupted.
+    Exit codes: 0 done, 1 not certified or not verified, 2 bad input, 70 internal error, 130 interrupted.
     """
     try:
-        code = app(args=(sys.argv[1:] if arguments is None else arguments) or ["--help"], standalone_mode=False)
+        words = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
+        code = app(args=words, prog_name="hockeystick", standalone_mode=False)
     except (Exception, KeyboardInterrupt) as error:
         if isinstance(error, typer.Exit):
             code = error.exit_code
         elif _interrupted(error):
-            code = interruption.CODE
+            code = INTERRUPTED
         else:
             _fail(*_complaint(error))
-    if code == interruption.CODE:  # some versions of typer return it
-        _fail(interruption.MESSAGE, interruption.CODE)
+    if code == INTERRUPTED:  # some versions of typer return it
+        _fail(INTERRUPTED_MESSAGE, INTERRUPTED)
     raise SystemExit(code if isinstance(code, int) else 0)
 
 
 def _complaint(error: BaseException) -> tuple[str, int]:
-    """What went wrong, in one sentence, and the exit code."""
+    """The error in one sentence, and the exit code."""
     if isinstance(error, HockeystickError):
         return str(error), error.exit_code
     if isinstance(error, _UsageError):
@@ -61,12 +85,12 @@ def _complaint(error: BaseException) -> tuple[str, int]:
 
 
 def _sentence(message: str) -> str:
-    """What typer has to say, as one sentence on one line."""
+    """typer's message as one sentence on one line."""
     return " ".join(message.split()).rstrip(".") + "; see 'hockeystick --help'."
 
 
 def _interrupted(error: BaseException) -> bool:
-    """Whether this is Ctrl-C, as such or as what typer, a compiled kernel or an import makes of it."""
+    """Whether this error is Ctrl-C, possibly wrapped by typer, a compiled kernel or an import."""
     if interruption.seen():
         return True
     cause: BaseException | None = error
@@ -76,7 +100,7 @@ def _interrupted(error: BaseException) -> bool:
 
 
 def _internal(error: BaseException) -> str:
-    """A fault of ours: on one line too, with the place where it happened."""
+    """An internal error on one line, with the place where it happened."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -8,8 +8,8 @@ from hockeystick.cli import common
 
 
 def command(
-    paper: Annotated[str | None, typer.Argument(help="Key of the paper; without it, what there is.")] = None,
-    figure: Annotated[str | None, typer.Argument(help="One figure or table of it; without it, all.")] = None,
+    paper: Annotated[str | None, typer.Argument(help="Key of the paper; lists all papers if omitted.")] = None,
+    figure: Annotated[str | None, typer.Argument(help="One figure or table; all of them if omitted.")] = None,
     out: Annotated[str, typer.Option("--out", help="Directory for PNG and CSV files.")] = "reproduced",
 ) -> None:
     """Recompute a paper's figures (PNG and CSV) and printed numbers (table with verdicts)."""

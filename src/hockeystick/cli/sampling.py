@@ -18,35 +18,44 @@ if TYPE_CHECKING:
 
 AllowOption = Annotated[
     str | None,
-    typer.Option("--allow", metavar="monte-carlo", help="Allow Monte Carlo bounds, which may fail with a probability."),
+    typer.Option(
+        "--allow", metavar="monte-carlo", help="Allow Monte Carlo bounds, which fail with a small probability."
+    ),
 ]
 FailureOption = Annotated[
     str | None,
-    typer.Option("--failure-probability", metavar="NUMBER", help="Of all Monte Carlo bounds together; default 1e-9."),
+    typer.Option(
+        "--failure-probability",
+        metavar="NUMBER",
+        help="Failure probability of all Monte Carlo bounds together; default 1e-9.",
+    ),
 ]
 SeedOption = Annotated[
-    str | None, typer.Option("--seed", metavar="NUMBER", help="Of the samples; from the system by default.")
+    str | None, typer.Option("--seed", metavar="NUMBER", help="Seed of the samples; from the system by default.")
 ]
 EvidenceOption = Annotated[
     str | None,
-    typer.Option("--evidence", metavar="FILE", help="Keep the samples' statistics here: to resume, merge and verify."),
+    typer.Option("--evidence", metavar="FILE", help="Store the samples' statistics here, to resume, merge and verify."),
 ]
 BackendOption = Annotated[
     str | None,
     typer.Option("--backend", metavar="NAME", help="Where samples are drawn: local, dask or ray."),
 ]
-AddressOption = Annotated[str | None, typer.Option("--address", metavar="ADDRESS", help="Of the Dask or Ray cluster.")]
+AddressOption = Annotated[
+    str | None, typer.Option("--address", metavar="ADDRESS", help="Address of the Dask or Ray cluster.")
+]
 WorkersOption = Annotated[
-    str | None, typer.Option("--workers", metavar="NUMBER", help="Of the local backend; all cores by default.")
+    str | None,
+    typer.Option("--workers", metavar="NUMBER", help="Processes of the local backend; all cores by default."),
 ]
 
 MONTE_CARLO = "monte-carlo"
 MOST_DIGITS = 38
-"""Of a whole number on the command line."""
+"""Most digits of a whole number on the command line."""
 
 
 def whole_number(name: str, text: str) -> int:
-    """The whole number that was given for an option."""
+    """The whole number given for an option."""
     if not (text.isascii() and text.isdecimal()) or len(text) > MOST_DIGITS:
         raise InvalidInputError(
             f"The {name!r} option must be a whole number from 0 on, of at most {MOST_DIGITS} digits. "
@@ -56,7 +65,7 @@ def whole_number(name: str, text: str) -> int:
 
 
 def check_allowed(allow: str | None, others: Mapping[str, object]) -> bool:
-    """Whether Monte Carlo is allowed; the other options make no sense without."""
+    """Whether Monte Carlo is allowed; the other options require it."""
     if allow is None:
         given = next((name for name, value in others.items() if value is not None), None)
         if given is not None:
@@ -68,7 +77,7 @@ def check_allowed(allow: str | None, others: Mapping[str, object]) -> bool:
 
 
 def chosen_executor(backend: str | None, address: str | None, workers: str | None) -> "ChunkExecutor":
-    """The executor that the options name; to be closed."""
+    """The executor that the options name; the caller closes it."""
     from hockeystick.execution import executor
 
     count = None if workers is None else whole_number("--workers", workers)
@@ -85,7 +94,7 @@ def monte_carlo_options(
     address: str | None,
     workers: str | None,
 ) -> Iterator["MonteCarlo | None"]:
-    """What the options say, with the evidence file open; None where Monte Carlo is not allowed."""
+    """The options, with the evidence store open; None if Monte Carlo is not allowed."""
     others = {"--failure-probability": failure_probability, "--seed": seed, "--evidence": evidence}
     if not check_allowed(allow, others | {"--backend": backend, "--address": address, "--workers": workers}):
         yield None
@@ -114,7 +123,7 @@ def _ledger(evidence: str | None) -> Iterator["Ledger"]:
 
 @contextmanager
 def opened(evidence: str | None) -> Iterator["EvidenceStore | None"]:
-    """An evidence file to read from; None without one."""
+    """An evidence store open for reading; None if none is given."""
     if evidence is None:
         yield None
         return

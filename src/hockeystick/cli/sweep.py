@@ -31,13 +31,13 @@ def command(
     backend: sampling.BackendOption = None,
     address: sampling.AddressOption = None,
     workers: sampling.WorkersOption = None,
-    retry: Annotated[bool, typer.Option("--retry", help="Try cells again that could not be certified.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Retry cells that could not be certified.")] = False,
     out: Annotated[
-        str | None, typer.Option("--out", help="Where the results go, a line each; SWEEP.results.jsonl by default.")
+        str | None, typer.Option("--out", help="Results file, one line per cell; SWEEP.results.jsonl by default.")
     ] = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Certify every combination of a grid; what an earlier run has in the output file is not computed again."""
+    """Certify every combination of a grid; cells already in the output file are not computed again."""
     from hockeystick.files import check_writable
     from hockeystick.settings import DEFAULT_FAILURE
     from hockeystick.sweep import Sweep, certifier, run_sweep
@@ -69,7 +69,7 @@ def _given(name: str, text: str | None) -> float | None:
 
 @contextmanager
 def _progress(cells: int, seconds: float | None) -> Iterator[Callable[[int], None]]:
-    """A bar of the cells that are done on a terminal, one line on anything else."""
+    """A bar of finished cells on a terminal, one line anywhere else."""
     if not sys.stderr.isatty():
         limit = "" if seconds is None else f", at most {seconds:g} s each"
         typer.echo(f"hockeystick: a sweep of {cells} cells{limit}", err=True)
@@ -99,7 +99,7 @@ def _as_json(record: "Record") -> dict[str, Any]:
 
 
 def _table(records: "list[Record]") -> str:
-    """The cells with their bounds; what has none says why."""
+    """The cells with their bounds, or the reason why there are none."""
     rows = [(*records[0].fields, "epsilon", "delta", "seconds", "status")]
     rows += [(*map(str, one.fields.values()), *_claim(one), f"{one.seconds:.3f}", one.status) for one in records]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
@@ -109,7 +109,7 @@ def _table(records: "list[Record]") -> str:
 
 
 def _claim(record: "Record") -> tuple[str, str]:
-    """epsilon and delta, the one that was bounded as an interval."""
+    """epsilon and delta as text; the one that was bounded is an interval."""
     from hockeystick.certificate import Interval, exact, interval_text
 
     if record.certificate is None:

@@ -13,24 +13,20 @@ def command(
     evidence: Annotated[
         str | None,
         typer.Option(
-            "--evidence", metavar="FILE", help="Derive Monte Carlo bounds from this file, drawing some again."
+            "--evidence", metavar="FILE", help="Derive Monte Carlo bounds from this store, redrawing a few chunks."
         ),
     ] = None,
     backend: sampling.BackendOption = None,
     address: sampling.AddressOption = None,
     workers: sampling.WorkersOption = None,
+    matrix: common.MatrixOption = None,
     json: common.JsonOption = False,
 ) -> None:
     """Recompute the bounds of a certificate and compare; exit code 1 if they do not follow."""
     from hockeystick.certificate import Certificate, interval_text
     from hockeystick.certification.verification import verify
-    from hockeystick.errors import InvalidInputError, VerificationError
 
-    claimed = Certificate.load(certificate)
-    try:
-        claimed.mechanism.strategy.matrix(claimed.mechanism.sampler.steps)
-    except InvalidInputError as error:  # a file that it names is not the one it is about
-        raise VerificationError(str(error)) from None
+    claimed = common.with_matrix(Certificate.load(certificate), matrix)
     with (
         sampling.chosen_executor(backend, address, workers) as executor,
         sampling.opened(evidence) as store,

@@ -21,6 +21,7 @@ from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 from hockeystick.interop.peer import load
 from hockeystick.mechanism import Mechanism
 from hockeystick.samplers import Deterministic, Poisson
+from hockeystick.spec import plain
 
 Leaf = tuple[Any, ...]
 """What is composed: (noise multiplier,), (noise, rate) or (noise, rate, cap, number of examples)."""
@@ -35,7 +36,7 @@ def from_dp_event(event: Any) -> Mechanism:
     dp_event = load("dp_accounting.dp_event")
     leaves = _leaves(event, dp_event)
     if not leaves:
-        raise UnsupportedError(f"The event {shortened(event)} does nothing, so there is no mechanism to describe.")
+        raise UnsupportedError(f"The event {shortened(event)} does nothing, so no mechanism describes it.")
     if len(leaves) > 1:
         first, second = list(leaves)[:2]
         raise UnsupportedError(
@@ -94,7 +95,7 @@ _TO_EVENT: dict[str, Callable[[Any, float, Any], tuple[Any, int]]] = {
 
 
 def _leaves(event: Any, dp_event: Any) -> Counter[Leaf]:
-    """How often each indivisible event is run."""
+    """Number of runs of each elementary event."""
     readers: dict[type, Callable[[Any, Any], Counter[Leaf]]] = {
         dp_event.NoOpDpEvent: lambda event, dp_event: Counter(),
         dp_event.GaussianDpEvent: _gaussian,
@@ -129,7 +130,7 @@ def _truncated(event: Any, dp_event: Any) -> Counter[Leaf]:
 
 
 def _self_composed(event: Any, dp_event: Any) -> Counter[Leaf]:
-    count = event.count
+    count = plain(event.count)
     if isinstance(count, bool) or not isinstance(count, int) or count < 0:
         raise InvalidInputError(
             f"The 'count' field of SelfComposedDpEvent must be a whole number from 0. Got {shortened(count)} instead."

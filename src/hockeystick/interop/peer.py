@@ -1,4 +1,4 @@
-"""Loading an optional library, with a clear sentence when it is not there."""
+"""Loading an optional library, with a clear message when it is missing."""
 
 from importlib import import_module
 from typing import Any

@@ -12,11 +12,10 @@ from hockeystick.mechanism import Mechanism
 from hockeystick.noise.normals import SOURCES, KeyedSource, NormalSource, SeededSource
 from hockeystick.noise.registry import streaming_solver
 from hockeystick.noise.solver import MAX_BYTES, Reals
-from hockeystick.strategies import StrategyMatrix
 
 DTYPES: dict[str, type[np.float32] | type[np.float64]] = {"float32": np.float32, "float64": np.float64}
-FORMAT = 1
-"""Number of the layout of states."""
+FORMAT = 2
+"""Version of the layout of states."""
 
 
 class NoiseStream:
@@ -124,7 +123,7 @@ class NoiseStream:
         own = {
             "format": FORMAT,
             "mechanism": self._fingerprint,
-            "matrix": _probe(self._matrix),
+            "matrix": self._matrix.digest,
             "shape": np.array(self._shape, dtype=np.int64),
             "dtype": self.dtype.name,
             "step": self._step,
@@ -141,9 +140,9 @@ class NoiseStream:
             state: as :meth:`state` returned it, or as ``np.load`` reads it.
             max_bytes: as for :func:`stream`.
 
-        Raises: InvalidInputError for a state of another mechanism, for a matrix that differs from the one before by
-        more than 1e-6 (an optimised strategy may, on another release: keep the matrix itself, as a custom strategy,
-        where that matters), and for a state that is incomplete or does not fit together.
+        Raises: InvalidInputError for a state of another mechanism, for a matrix that differs in any bit (an optimised
+        strategy may, on another machine or release: store the matrix itself, as a custom strategy, where that matters),
+        and for a state that is incomplete or inconsistent.
         """
         try:
             _check_format(state)
@@ -174,6 +173,12 @@ def stream(
 ) -> NoiseStream:
     """The noise of a run of ``mechanism`` on parameters of this shape, from its first step.
 
+    >>> import hockeystick as hs
+    >>> run = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.01, steps=2), noise_multiplier=1.0)
+    >>> noise = stream(run, (3, 4), rng=np.random.default_rng(0))
+    >>> [step.shape for step in noise]
+    [(3, 4), (3, 4)]
+
     Args:
         mechanism: has a noise multiplier.
         shape: of the parameters, all of them (flatten and join the parts of a model: one stream, not one for each).
@@ -185,8 +190,8 @@ def stream(
         max_bytes: refuse to keep more than that between steps.
 
     Raises: InvalidInputError for a mechanism without noise multiplier, a bad shape or type, neither or both of
-    ``rng`` and ``secure``, a ``rng`` that is no Generator, and too little memory; UnsupportedError where the
-    structure of C has no streaming solver.
+    ``rng`` and ``secure``, a ``rng`` that is not a Generator, too little memory, and a custom matrix too close
+    to singular for ``dtype``; UnsupportedError where the structure of C has no streaming solver.
     """
     if secure == (rng is not None):
         raise InvalidInputError("Give either the 'rng' parameter or secure=True, so that noise has one stated source.")
@@ -225,23 +230,17 @@ def _check_format(state: Mapping[str, Any]) -> None:
 
 def _check_mechanism(mechanism: Mechanism, state: Mapping[str, Any]) -> None:
     if str(state["mechanism"]) != _fingerprint(mechanism):
-        raise InvalidInputError("The noise state is of another mechanism; resume with the one that it was taken with.")
-    saved, probe = np.asarray(state["matrix"]), _probe(mechanism.matrix)
-    if saved.shape != probe.shape or not np.allclose(saved, probe, rtol=0.0, atol=1e-6 * float(np.abs(probe).max())):
+        raise InvalidInputError("The noise state belongs to another mechanism; resume with the one it was taken with.")
+    if str(state["matrix"]) != mechanism.matrix.digest:
         raise InvalidInputError(
-            "The noise state is of another matrix C than the one that the mechanism's strategy gives here; resume with "
-            "the strategy that it was taken with (keep an optimised matrix as a custom strategy)."
+            "The noise state belongs to another matrix C than the mechanism's strategy gives here; resume with the one "
+            "that it was taken with (an optimised strategy may differ on another machine or release)."
         )
 
 
 def _fingerprint(mechanism: Mechanism) -> str:
-    """Changes with every field of the mechanism but the strategy, which is known by its matrix."""
+    """Identifies the mechanism except for its strategy, which its matrix identifies."""
     return hashlib.sha256(mechanism.model_dump_json(exclude={"strategy"}).encode()).hexdigest()
-
-
-def _probe(matrix: StrategyMatrix) -> Reals:
-    """C times a fixed vector, shape (rows,): tells apart matrices that differ, up to rounding."""
-    return matrix.dot(np.cos(np.arange(float(matrix.steps))))
 
 
 def _with_prefix(name: str, state: Mapping[str, Any]) -> dict[str, Any]:

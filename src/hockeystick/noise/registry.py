@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from hockeystick.errors import UnsupportedError
 from hockeystick.noise.buffers import Buffers
-from hockeystick.noise.ring import Coefficients, MovingAverage, Substitution
+from hockeystick.noise.recent_rows import Coefficients, MovingAverage, Substitution
+from hockeystick.noise.residual import COLUMNS, check_residual
 from hockeystick.noise.solver import MAX_BYTES, Dtype, StreamingSolver
 from hockeystick.noise.tree import TreeAggregation
 from hockeystick.strategies.matrix.banded import BandedMatrix
@@ -32,7 +33,8 @@ def streaming_solver(
         block: steps to solve at a time; the structure's own choice when None.
         max_bytes: most that may be kept between steps.
 
-    Raises: UnsupportedError where the structure has no streaming solver; InvalidInputError where it keeps too much.
+    Raises: UnsupportedError where the structure has no streaming solver; InvalidInputError where it keeps too much, or
+    where a matrix of unknown origin is too close to singular for the type.
     """
     make = SOLVERS.get(type(matrix))
     if make is None:
@@ -68,7 +70,10 @@ def _dense(matrix: DenseMatrix, **options: Any) -> StreamingSolver:
         columns = rows - np.arange(min(matrix.bands, first + count))
         return np.where(columns >= 0, matrix.entries[rows, np.maximum(columns, 0)], 0.0)
 
-    return Substitution(coefficients, bands=matrix.bands, **options)
+    solver = Substitution(coefficients, bands=matrix.bands, **options)
+    probe = {"steps": options["steps"], "size": COLUMNS, "dtype": options["dtype"]}
+    check_residual(matrix, Substitution(coefficients, bands=matrix.bands, **probe))
+    return solver
 
 
 def _tree(matrix: TreeMatrix, **options: Any) -> StreamingSolver:

@@ -1,4 +1,4 @@
-"""What every streaming solver can do: ``x = C^{-1} z`` in the order of the steps, a block of steps at a time."""
+"""The base class of streaming solvers: ``x = C^{-1} z`` in the order of the steps, a block of steps at a time."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from hockeystick.errors import InvalidInputError
 
 Reals = NDArray[np.floating[Any]]
 Dtype = type[np.float32] | type[np.float64]
-Layout = Mapping[str, tuple[int, Dtype]]
+Layout = dict[str, tuple[int, Dtype]]
 """The rows and the type of every array that is kept between steps."""
 Fill = Callable[[Reals, int], None]
 """Overwrites an array of shape (m, d) with m rows of z, of which the first has the given number."""

@@ -1,4 +1,4 @@
-"""What there is: strategies, samplers, accountants, and which supports which."""
+"""Listings of strategies, samplers, accountants, and of which accountant supports which combination."""
 
 from collections.abc import Callable
 from inspect import getdoc

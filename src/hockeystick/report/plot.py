@@ -28,9 +28,9 @@ def new_figure(**options: Any) -> Any:
 
 
 def check_plot_path(path: str | Path) -> Path:
-    """A path for a plot, before the work is done.
+    """Check a path for a plot before the work is done.
 
-    Raises: InvalidInputError when it ends in no known format or cannot be written.
+    Raises: InvalidInputError when its suffix is not a known format or it cannot be written.
     """
     if Path(path).suffix.lower() not in FORMATS:
         raise InvalidInputError(

@@ -9,7 +9,7 @@ from hockeystick.types import Side
 
 
 def comparison_table(outcomes: Sequence[Outcome]) -> str:
-    """All outcomes, upper bounds first, the tightest first; what gave no value says why."""
+    """All outcomes, upper bounds first, the tightest first; those without a value give the reason."""
     rows = [("method", "side", "epsilon", "seconds", "status")]
     rows += [
         (
@@ -44,7 +44,7 @@ def comparison_json(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
 
 
 def in_order(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Upper before lower, the tightest first, the empty ones last."""
+    """Upper bounds before lower ones, the tightest first, those without a value last."""
 
     def key(outcome: Outcome) -> tuple[bool, bool, float]:
         value = outcome.value or 0.0

@@ -1,4 +1,4 @@
-"""Which users every example is attributed to."""
+"""The attribution of examples to users."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -17,6 +17,10 @@ class Attribution:
     The graph is public: neighbouring datasets have the same graph, and differ in the content of all examples of one
     user. Every example has at least one user, and every user at least one example. Make one with ``from_pairs`` or
     ``from_csr``, which copy and check.
+
+    >>> graph = Attribution.from_pairs(users=[0, 0, 1], examples=[0, 1, 1])
+    >>> (graph.num_examples, graph.num_users, graph.examples_per_user, graph.users_per_example)
+    (2, 2, 2, 2)
 
     Attributes:
         offsets: shape (num_examples + 1,), ``int64``: where the users of each example begin in ``users``.
@@ -142,6 +146,11 @@ def bound_contributions(
     than ``examples_per_user`` kept examples so far. Examples with more than ``users_per_example`` users are left out
     from the start. Nothing can be added to the result without breaking a bound. The choice looks at the graph alone,
     which is public, so it costs no privacy.
+
+    >>> graph = Attribution.from_pairs(users=[0, 0, 0, 1], examples=[0, 1, 2, 2])
+    >>> kept = bound_contributions(graph, examples_per_user=1, rng=np.random.default_rng(0))
+    >>> graph.restricted_to(kept).examples_per_user
+    1
 
     Returns: the kept examples, ascending, at least one. ``attribution.restricted_to`` gives their graph.
 

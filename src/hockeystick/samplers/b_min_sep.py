@@ -10,15 +10,20 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.samplers.base import Batch, BatchSampler, Data, SchemeOptions
+from hockeystick.samplers.base import Batch, Data, SchemeOptions
 from hockeystick.samplers.bernoulli import bernoulli_successes
 from hockeystick.samplers.grouping import draw_bins
+from hockeystick.samplers.truncation import TruncatedSampler
 from hockeystick.spec import Count, Probability
-from hockeystick.types import Adjacency
 
 
-class BMinSep(BatchSampler):
+class BMinSep(TruncatedSampler):
     """b-min-sep subsampling: Poisson subsampling of the examples that have not been taken in the last b - 1 steps.
+
+    >>> import numpy as np
+    >>> sampler = BMinSep(min_sep=5, sampling_prob=0.1, steps=4)
+    >>> [batch.size for batch in sampler.batches(1000, np.random.default_rng(0))]
+    [108, 103, 106, 97]
 
     Formal guarantee of batches: at every step each available example is taken with probability
     ``participation_prob`` = q, independently of all other examples and of the past; an example that is taken at
@@ -59,8 +64,6 @@ class BMinSep(BatchSampler):
     sampling_prob: Probability
     steps: Count
     warm_start: bool = True
-    truncated_batch_size: Count | None = None
-    num_examples: Count | None = None
 
     @model_validator(mode="after")
     def _rate_is_feasible(self) -> Self:
@@ -74,19 +77,6 @@ class BMinSep(BatchSampler):
             f"Got {self.sampling_prob!r} instead{why}"
         )
 
-    @model_validator(mode="after")
-    def _truncation_is_described(self) -> Self:
-        if self.truncated_batch_size is None:
-            return self
-        if self.num_examples is None:
-            raise InvalidInputError("The 'num_examples' field has to be given with 'truncated_batch_size'")
-        if self.truncated_batch_size > self.num_examples:
-            raise InvalidInputError(
-                f"The 'truncated_batch_size' field must be at most num_examples = {self.num_examples}. "
-                f"Got {self.truncated_batch_size} instead"
-            )
-        return self
-
     @property
     def participation_prob(self) -> float:
         """The chance q = p0 / (1 - p0 (b - 1)) of an available example to be taken at a step, with p0 the rate.
@@ -99,15 +89,8 @@ class BMinSep(BatchSampler):
         return float(rate / (1 - rate * (self.min_sep - 1)))
 
     @property
-    def holds_for(self) -> tuple[Adjacency, ...]:
-        """Both without truncation, where examples are independent; zero-out only with it."""
-        if self.truncated_batch_size is None:
-            return (Adjacency.ZERO_OUT, Adjacency.ADD_REMOVE)
-        return (Adjacency.ZERO_OUT,)
-
-    @property
     def requirement(self) -> str:
-        """What the run has to do."""
+        """One sentence: what the run has to do."""
         wait = self.min_sep - 1
         return (
             f"{self._beginning}, take each available example independently with probability "
@@ -144,21 +127,11 @@ class BMinSep(BatchSampler):
             f" (which puts every example in the first batch and every {self.min_sep} steps on, without amplification)"
         )
 
-    def _check_num_examples(self, num_examples: int) -> None:
-        if self.num_examples is not None and num_examples != self.num_examples:
-            raise InvalidInputError(
-                f"The 'num_examples' argument must be the sampler's num_examples = {self.num_examples}. "
-                f"Got {num_examples} instead."
-            )
-
     def _draw(self, num_examples: int, rng: np.random.Generator) -> Iterator[Batch]:
-        prob, cap = self.participation_prob, self.truncated_batch_size
+        prob = self.participation_prob
         pool = _Pool(num_examples, self.min_sep, prob if self.warm_start else 0.0, rng)
         for step in range(self.steps):
-            batch = pool.take(step, prob, rng)
-            if cap is not None and batch.size > cap:
-                batch = np.sort(rng.choice(batch, size=cap, replace=False, shuffle=False))
-            yield batch
+            yield self._truncated(pool.take(step, prob, rng), rng)
 
 
 class _Pool:

@@ -5,14 +5,19 @@ from typing import Literal
 
 import numpy as np
 
-from hockeystick.samplers.base import Batch, BatchSampler, Data, SchemeOptions
+from hockeystick.samplers.base import Batch, Data, SchemeOptions
+from hockeystick.samplers.epochs import EpochSampler
 from hockeystick.samplers.grouping import draw_bins, group_by_bin
-from hockeystick.spec import Count
 from hockeystick.types import Adjacency
 
 
-class BallsInBins(BatchSampler):
+class BallsInBins(EpochSampler):
     """Random disjoint batches, drawn once and replayed in the same order in every epoch.
+
+    >>> import numpy as np
+    >>> sampler = BallsInBins(bins=3, epochs=2)
+    >>> [batch.size for batch in sampler.batches(1000, np.random.default_rng(0))]
+    [331, 316, 353, 331, 316, 353]
 
     Formal guarantee of batches: each example draws one of ``bins`` bins uniformly, independently of all other
     examples, once for the whole run. Batch t is bin ``t mod bins``, so an example takes part ``epochs`` times,
@@ -31,13 +36,6 @@ class BallsInBins(BatchSampler):
     """
 
     kind: Literal["balls_in_bins"] = "balls_in_bins"
-    bins: Count
-    epochs: Count = 1
-
-    @property
-    def steps(self) -> int:
-        """The number of batches of the whole run."""
-        return self.bins * self.epochs
 
     @property
     def holds_for(self) -> tuple[Adjacency, ...]:
@@ -46,7 +44,7 @@ class BallsInBins(BatchSampler):
 
     @property
     def requirement(self) -> str:
-        """What the run has to do."""
+        """One sentence: what the run has to do."""
         return (
             f"Put each example independently in one of {self.bins} bins uniformly at random, once, and use the bins "
             f"as the batches, the same and in the same order in every one of {self.epochs} epoch(s)."

@@ -1,4 +1,4 @@
-"""What every sampler shares: the two kinds of description, and the data a plan starts from."""
+"""The base classes of samplers and of their options in plans, and the data that a plan starts from."""
 
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -29,11 +29,10 @@ class BatchSampler(Spec):
     double-precision arithmetic, for an ideal generator: numpy's generators are not cryptographic.
     """
 
-    if TYPE_CHECKING:  # every scheme has these two; some as fields, which pydantic does not let a base class name
+    kind: str
+    """The name of the scheme in plans and certificates."""
 
-        @property
-        def kind(self) -> str:
-            """The name of the scheme in plans and certificates."""
+    if TYPE_CHECKING:  # a field of some schemes and a property of others
 
         @property
         def steps(self) -> int:

@@ -16,6 +16,11 @@ from hockeystick.types import Adjacency
 class CyclicPoisson(BatchSampler):
     """Cyclic Poisson subsampling: at step t the examples of group ``t mod groups`` alone flip their coins.
 
+    >>> import numpy as np
+    >>> sampler = CyclicPoisson(groups=2, sampling_prob=0.5, steps=4)
+    >>> [batch.size for batch in sampler.batches(1000, np.random.default_rng(0))]
+    [234, 250, 261, 253]
+
     Formal guarantee of batches: every example belongs to one of the groups 0, ..., groups - 1 for the whole run. Given
     the groups of all examples, the events "example e is in batch t", over all e and all the steps t = 0, 1, ... with
     ``t mod groups`` equal to the group of e, are independent and have probability ``sampling_prob`` each; at no other
@@ -69,7 +74,7 @@ class CyclicPoisson(BatchSampler):
 
     @property
     def requirement(self) -> str:
-        """What the run has to do."""
+        """One sentence: what the run has to do."""
         if self.partition == "equal":
             split = f"Put the example of index e, counted from 0, in group e mod {self.groups} for the whole run"
         else:

@@ -6,13 +6,18 @@ from typing import Literal
 import numpy as np
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.samplers.base import Batch, BatchSampler, Data, SchemeOptions
-from hockeystick.spec import Count
+from hockeystick.samplers.base import Batch, Data, SchemeOptions
+from hockeystick.samplers.epochs import EpochSampler
 from hockeystick.types import Adjacency
 
 
-class Deterministic(BatchSampler):
+class Deterministic(EpochSampler):
     """The same disjoint batches, in the same order, in every epoch.
+
+    >>> import numpy as np
+    >>> sampler = Deterministic(bins=3, epochs=2)
+    >>> [batch.size for batch in sampler.batches(12, np.random.default_rng(0))]
+    [4, 4, 4, 4, 4, 4]
 
     Formal guarantee of batches: nothing is random. With B = num_examples / bins, example i is in batch i // B of
     every epoch and in no other, so each example takes part ``epochs`` times, ``bins`` steps apart.
@@ -30,13 +35,6 @@ class Deterministic(BatchSampler):
     """
 
     kind: Literal["deterministic"] = "deterministic"
-    bins: Count
-    epochs: Count = 1
-
-    @property
-    def steps(self) -> int:
-        """The number of batches of the whole run."""
-        return self.bins * self.epochs
 
     @property
     def holds_for(self) -> tuple[Adjacency, ...]:
@@ -45,7 +43,7 @@ class Deterministic(BatchSampler):
 
     @property
     def requirement(self) -> str:
-        """What the run has to do."""
+        """One sentence: what the run has to do."""
         return (
             f"Cut the examples, in an order that does not depend on their content, in {self.bins} disjoint batches "
             f"of equal size, and visit these same batches in the same order in every one of {self.epochs} epoch(s)."

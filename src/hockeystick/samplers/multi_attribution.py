@@ -20,6 +20,11 @@ Exclusion = Literal["sampled", "participating"]
 class MultiAttribution(BatchSampler):
     """b-min-sep subsampling in which no user takes part twice within b steps, whichever examples it has.
 
+    >>> import numpy as np
+    >>> sampler = MultiAttribution(min_sep=5, sampling_prob=0.1, steps=4, examples_per_user=1)
+    >>> [batch.size for batch in sampler.batches(1000, np.random.default_rng(0))]
+    [91, 84, 85, 82]
+
     Formal guarantee of batches: at every step t each example is sampled with probability ``sampling_prob``, by a coin
     of its own that is independent of everything else; S_t are the examples sampled at step t. With
     ``exclusion`` = "sampled" the batch of step t is S_t without every example that shares a user (itself included)
@@ -29,13 +34,11 @@ class MultiAttribution(BatchSampler):
     one of any min_sep consecutive batches, though several of them may be in that one.
 
     The unit of privacy is a user: a certificate is about all examples of one user becoming ghosts of zero gradient in
-    the same graph. It covers "sampled" where no example shares a user with an example of somebody else, which is sure
-    for ``users_per_example`` = 1 or ``examples_per_user`` = 1, with any number of warm-up steps, and for users of 1 to
-    ``examples_per_user`` examples (of which those with the most are not always the worst). It does not cover graphs
-    where examples of several users are shared: each batch of a user keeps other users' examples out of the next ones,
-    so who is missing from them reveals when the user took part, and hidden participations are all that amplification
-    rests on. Nor does it cover "participating", whose published analysis is a conjecture. Batches can be drawn for
-    these; where they are, only bounds without amplification are known.
+    the same graph. It covers "sampled" with any number of warm-up steps, and users of 1 to ``examples_per_user``
+    examples (those with the most are not always the worst). If ``users_per_example`` and ``examples_per_user`` both
+    exceed 1, its bounds are without amplification by sampling: each batch of a user keeps other users' examples out of
+    the next ones, so the absence of these reveals when the user took part. No certificate covers "participating", whose
+    published analysis is a conjecture, though its batches can be drawn.
 
     Fields:
         min_sep: b, the least distance between two batches with examples of the same user.
@@ -76,18 +79,21 @@ class MultiAttribution(BatchSampler):
 
     @property
     def holds_for(self) -> tuple[Adjacency, ...]:
-        """Zero-out, of all examples of one user, where a proof is known; nothing elsewhere."""
-        return (Adjacency.ZERO_OUT,) if self._why_not_covered is None else ()
+        """Zero-out of all examples of one user; nothing for "participating", which has no proof."""
+        return (Adjacency.ZERO_OUT,) if self.exclusion == "sampled" else ()
 
     @property
     def requirement(self) -> str:
-        """What the run has to do."""
+        """One sentence: what the run has to do."""
         start = f" throw away the batches of the first {self.warm_up_steps} step(s)," if self.warm_up_steps else ""
-        end = (
-            ""
-            if self._why_not_covered is None
-            else f"; no certificate covers this form, because {self._why_not_covered}"
-        )
+        end = ""
+        if self.exclusion == "participating":
+            end = "; no certificate covers exclusion by participating examples, whose analysis is a conjecture"
+        elif min(self.users_per_example, self.examples_per_user) > 1:
+            end = (
+                "; the bounds are without amplification by sampling, and hold even if the batches are known, because "
+                "the examples that a user's batch keeps out of the next ones reveal when the user took part"
+            )
         return (
             f"Attribute at most {self.examples_per_user} example(s) to each user and at most {self.users_per_example} "
             f"user(s) to each example, sample every example independently with probability {self.sampling_prob!r} at "
@@ -95,14 +101,6 @@ class MultiAttribution(BatchSampler):
             f"{self.min_sep - 1} step(s) before,{start} and use the next {self.steps} batch(es); the unit of privacy "
             f"is a user, all of whose examples become ghosts of zero gradient in the same attribution graph{end}."
         )
-
-    @property
-    def _why_not_covered(self) -> str | None:
-        if self.exclusion == "participating":
-            return "exclusion by participating examples is conjectural"
-        if min(self.users_per_example, self.examples_per_user) > 1:
-            return "the examples that a user's batch keeps out of the next ones reveal it"
-        return None
 
     def batches(
         self, num_examples: int, rng: np.random.Generator, *, attribution: Attribution | None = None

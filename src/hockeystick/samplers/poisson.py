@@ -1,20 +1,23 @@
 """Every step includes every example by its own coin flip."""
 
 from collections.abc import Iterator
-from typing import Literal, Self
+from typing import Literal
 
 import numpy as np
-from pydantic import model_validator
 
-from hockeystick.errors import InvalidInputError
-from hockeystick.samplers.base import Batch, BatchSampler, Data, SchemeOptions
+from hockeystick.samplers.base import Batch, Data, SchemeOptions
 from hockeystick.samplers.bernoulli import bernoulli_successes
+from hockeystick.samplers.truncation import TruncatedSampler
 from hockeystick.spec import Count, Probability
-from hockeystick.types import Adjacency
 
 
-class Poisson(BatchSampler):
+class Poisson(TruncatedSampler):
     """Poisson subsampling, optionally with a cap on the batch size.
+
+    >>> import numpy as np
+    >>> sampler = Poisson(sampling_prob=0.1, steps=4)
+    >>> [batch.size for batch in sampler.batches(1000, np.random.default_rng(0))]
+    [91, 89, 100, 109]
 
     Formal guarantee of batches: the events "example i is in batch t" are independent over all i and t, each of
     probability ``sampling_prob``. With ``truncated_batch_size`` = B, a batch of more than B examples is then
@@ -40,32 +43,10 @@ class Poisson(BatchSampler):
     kind: Literal["poisson"] = "poisson"
     sampling_prob: Probability
     steps: Count
-    truncated_batch_size: Count | None = None
-    num_examples: Count | None = None
-
-    @model_validator(mode="after")
-    def _truncation_is_described(self) -> Self:
-        if self.truncated_batch_size is None:
-            return self
-        if self.num_examples is None:
-            raise InvalidInputError("The 'num_examples' field has to be given with 'truncated_batch_size'")
-        if self.truncated_batch_size > self.num_examples:
-            raise InvalidInputError(
-                f"The 'truncated_batch_size' field must be at most num_examples = {self.num_examples}. "
-                f"Got {self.truncated_batch_size} instead"
-            )
-        return self
-
-    @property
-    def holds_for(self) -> tuple[Adjacency, ...]:
-        """Both without truncation, where examples are independent; zero-out only with it."""
-        if self.truncated_batch_size is None:
-            return (Adjacency.ZERO_OUT, Adjacency.ADD_REMOVE)
-        return (Adjacency.ZERO_OUT,)
 
     @property
     def requirement(self) -> str:
-        """What the run has to do."""
+        """One sentence: what the run has to do."""
         draw = (
             f"Draw every one of {self.steps} batch(es) by including each of the examples independently with "
             f"probability {self.sampling_prob!r}, afresh at every step"
@@ -77,20 +58,9 @@ class Poisson(BatchSampler):
             f"whenever more are included."
         )
 
-    def _check_num_examples(self, num_examples: int) -> None:
-        if self.num_examples is not None and num_examples != self.num_examples:
-            raise InvalidInputError(
-                f"The 'num_examples' argument must be the sampler's num_examples = {self.num_examples}. "
-                f"Got {num_examples} instead."
-            )
-
     def _draw(self, num_examples: int, rng: np.random.Generator) -> Iterator[Batch]:
-        cap = self.truncated_batch_size
         for _ in range(self.steps):
-            batch = bernoulli_successes(num_examples, self.sampling_prob, rng)
-            if cap is not None and batch.size > cap:
-                batch = np.sort(rng.choice(batch, size=cap, replace=False, shuffle=False))
-            yield batch
+            yield self._truncated(bernoulli_successes(num_examples, self.sampling_prob, rng), rng)
 
 
 class PoissonOptions(SchemeOptions):

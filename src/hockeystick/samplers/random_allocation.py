@@ -8,14 +8,20 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.samplers.base import Batch, BatchSampler, Data, SchemeOptions
+from hockeystick.samplers.base import Batch, Data, SchemeOptions
+from hockeystick.samplers.epochs import EpochSampler
 from hockeystick.samplers.grouping import draw_bins, group_by_bin
 from hockeystick.spec import Count
 from hockeystick.types import Adjacency
 
 
-class RandomAllocation(BatchSampler):
+class RandomAllocation(EpochSampler):
     """Random allocation: k of the t steps of each epoch, drawn by each example for itself.
+
+    >>> import numpy as np
+    >>> sampler = RandomAllocation(bins=4, participations=2)
+    >>> [batch.size for batch in sampler.batches(1000, np.random.default_rng(0))]
+    [497, 516, 485, 502]
 
     Formal guarantee of batches: in every epoch of ``bins`` steps each example takes part in a uniformly random
     set of ``participations`` distinct steps. The sets are independent over all examples and all epochs. The batch
@@ -36,9 +42,7 @@ class RandomAllocation(BatchSampler):
     """
 
     kind: Literal["random_allocation"] = "random_allocation"
-    bins: Count
     participations: Count = 1
-    epochs: Count = 1
 
     @model_validator(mode="after")
     def _picks_fit_in_epoch(self) -> Self:
@@ -49,18 +53,13 @@ class RandomAllocation(BatchSampler):
         return self
 
     @property
-    def steps(self) -> int:
-        """The number of batches of the whole run."""
-        return self.bins * self.epochs
-
-    @property
     def holds_for(self) -> tuple[Adjacency, ...]:
         """Both: an example's steps are drawn independently of the others, so removing it is zeroing it out."""
         return (Adjacency.ZERO_OUT, Adjacency.ADD_REMOVE)
 
     @property
     def requirement(self) -> str:
-        """What the run has to do."""
+        """One sentence: what the run has to do."""
         return (
             f"In every one of {self.epochs} epoch(s) of {self.bins} steps, let each example independently take part in "
             f"exactly {self.participations} distinct step(s) chosen uniformly at random, afresh in every epoch."

@@ -6,13 +6,19 @@ from typing import Literal
 import numpy as np
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.samplers.base import Batch, BatchSampler, Data, SchemeOptions
+from hockeystick.samplers.base import Batch, Data, SchemeOptions
+from hockeystick.samplers.epochs import EpochSampler
 from hockeystick.spec import Count
 from hockeystick.types import Adjacency
 
 
-class Shuffle(BatchSampler):
+class Shuffle(EpochSampler):
     """A uniformly random permutation of the data in each epoch, cut in batches of one size.
+
+    >>> import numpy as np
+    >>> sampler = Shuffle(batch_size=4, bins=3)
+    >>> [batch.size for batch in sampler.batches(12, np.random.default_rng(0))]
+    [4, 4, 4]
 
     Formal guarantee of batches: in every epoch, afresh and independently of the other epochs, the ordered
     partition of the examples in ``bins`` batches of exactly ``batch_size`` is uniform over all such partitions.
@@ -33,13 +39,6 @@ class Shuffle(BatchSampler):
 
     kind: Literal["shuffle"] = "shuffle"
     batch_size: Count
-    bins: Count
-    epochs: Count = 1
-
-    @property
-    def steps(self) -> int:
-        """The number of batches of the whole run."""
-        return self.bins * self.epochs
 
     @property
     def holds_for(self) -> tuple[Adjacency, ...]:
@@ -48,7 +47,7 @@ class Shuffle(BatchSampler):
 
     @property
     def requirement(self) -> str:
-        """What the run has to do."""
+        """One sentence: what the run has to do."""
         return (
             f"Permute the examples uniformly at random, afresh in every one of {self.epochs} epoch(s), and cut each "
             f"permutation in {self.bins} consecutive batches of exactly {self.batch_size} examples."

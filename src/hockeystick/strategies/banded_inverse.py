@@ -14,6 +14,9 @@ class BandedInverse(StrategySpec):
     positive entry off the diagonal; C then has no negative one. Scaled to maximum column norm 1, also where
     ``min_sep`` makes the sensitivity larger than that.
 
+    >>> round(BandedInverse(bands=2).matrix(8).max_column_norm, 3)
+    1.0
+
     Fields:
         bands: p, at least 1 and at most the number of steps.
         min_sep: the sensitivity is that of as many participations as fit, at least this many steps apart; None: of
@@ -28,7 +31,7 @@ class BandedInverse(StrategySpec):
     min_sep: Count | None = None
 
     def check(self, steps: int) -> None:
-        """No more bands than steps."""
+        """Refuse more bands than steps."""
         check_bands(self.bands, steps)
 
     def build(self, steps: int) -> StrategyMatrix:

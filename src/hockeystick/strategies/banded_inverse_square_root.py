@@ -15,6 +15,9 @@ class BandedInverseSquareRoot(StrategySpec):
     The coefficients of ``C^{-1}`` are those of ``(1 - x)^(1/2)``: ``g(0) = 1``, ``g(k) = g(k-1) (1 - 3/(2k))``. All
     after the first are negative, so that C has no negative entries.
 
+    >>> BandedInverseSquareRoot(bands=2).matrix(3).materialize().tolist()
+    [[1.0, 0.0, 0.0], [0.5, 1.0, 0.0], [0.25, 0.5, 1.0]]
+
     Fields:
         bands: p, at least 1 and at most the number of steps.
 
@@ -25,7 +28,7 @@ class BandedInverseSquareRoot(StrategySpec):
     bands: Count
 
     def check(self, steps: int) -> None:
-        """No more bands than steps."""
+        """Refuse more bands than steps."""
         check_bands(self.bands, steps)
 
     def build(self, steps: int) -> StrategyMatrix:

@@ -14,6 +14,9 @@ class BandedSquareRoot(StrategySpec):
 
     Coefficients ``f(0) = 1``, ``f(k) = f(k-1) (1 - 1/(2k))``.
 
+    >>> BandedSquareRoot(bands=2).matrix(3).materialize().tolist()
+    [[1.0, 0.0, 0.0], [0.5, 1.0, 0.0], [0.0, 0.5, 1.0]]
+
     Fields:
         bands: p, at least 1 and at most the number of steps.
 
@@ -25,7 +28,7 @@ class BandedSquareRoot(StrategySpec):
     bands: Count
 
     def check(self, steps: int) -> None:
-        """No more bands than steps."""
+        """Refuse more bands than steps."""
         check_bands(self.bands, steps)
 
     def build(self, steps: int) -> StrategyMatrix:

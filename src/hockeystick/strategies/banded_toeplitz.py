@@ -13,6 +13,9 @@ class BandedToeplitz(StrategySpec):
     The error is that of the prefix sums of ``C^{-1} z``; the sensitivity is that of one participation, or of several
     that are at least ``bands`` steps apart, up to their number. Scaled to maximum column norm 1.
 
+    >>> round(BandedToeplitz(bands=2).matrix(8).max_column_norm, 3)
+    1.0
+
     Fields:
         bands: p, at least 1 and at most the number of steps.
 
@@ -25,7 +28,7 @@ class BandedToeplitz(StrategySpec):
     bands: Count
 
     def check(self, steps: int) -> None:
-        """No more bands than steps."""
+        """Refuse more bands than steps."""
         check_bands(self.bands, steps)
 
     def build(self, steps: int) -> StrategyMatrix:

@@ -1,4 +1,4 @@
-"""What every family of strategy matrices says of itself."""
+"""The base class of the families of strategy matrices."""
 
 from abc import abstractmethod
 from functools import lru_cache
@@ -12,12 +12,15 @@ from hockeystick.strategies.matrix.base import StrategyMatrix
 class StrategySpec(Spec):
     """The matrix C of the mechanism ``C x + z``: lower triangular, entrywise non-negative, public.
 
-    Gradients receive the rows of ``C^{-1} z``. A family is one final class in one file; its fields are what has to
-    be said beside the number of steps, and :meth:`matrix` gives C for that number.
+    Gradients receive the rows of ``C^{-1} z``. A family is one final class in one file. Its fields and the number of
+    steps determine C, which :meth:`matrix` returns.
     """
 
+    kind: str
+    """The name of the family in plans and certificates."""
+
     most_steps: ClassVar[int] = 10_000_000
-    """Above it, the arrays that describe C take too much memory."""
+    """For more steps, the arrays that describe C take too much memory."""
 
     def check(self, steps: int) -> None:
         """Raise InvalidInputError, naming the field, when there is no such matrix for this number of steps."""
@@ -27,12 +30,13 @@ class StrategySpec(Spec):
         """:meth:`check`, and that the matrix fits in memory."""
         if steps > self.most_steps:
             raise InvalidInputError(
-                f"The 'strategy.kind' field can be this one for at most {self.most_steps} steps. Got {steps} instead."
+                f"The 'strategy.kind' field can be {self.kind!r} for at most {self.most_steps} steps. "
+                f"Got {steps} instead."
             )
         self.check(steps)
 
     def noise_requirement(self, noise_multiplier: float) -> str:
-        """What the run has to add, in a sentence."""
+        """One sentence: what noise the run has to add."""
         return (
             f"Clip the gradient of every example to a fixed norm, sum over the batch, and add to the sum of step t, "
             f"also for empty batches, row t of C^-1 z times that norm, where C is the matrix of this mechanism "
@@ -40,7 +44,16 @@ class StrategySpec(Spec):
         )
 
     def pinned(self) -> Self:
-        """The same strategy, saying all that it depends on: files are named by their digests."""
+        """The same strategy with everything that determines it: a file is identified by its digest."""
+        return self
+
+    def read_from(self, path: str | None) -> Self:
+        """The same strategy with its file at ``path``: for a certificate from elsewhere, whose own path is not opened.
+
+        Raises: InvalidInputError when a file is needed and not given, or given and not needed.
+        """
+        if path is not None:
+            raise InvalidInputError(f"The '--matrix' option does not apply: the strategy {self.kind!r} reads no file.")
         return self
 
     @abstractmethod
@@ -62,6 +75,6 @@ def _built(strategy: StrategySpec, steps: int) -> StrategyMatrix:
 
 
 def check_bands(bands: int, steps: int) -> None:
-    """No more bands than steps."""
+    """Refuse more bands than steps."""
     if bands > steps:
         raise InvalidInputError(f"The 'strategy.bands' field must be at most the {steps} steps. Got {bands} instead.")

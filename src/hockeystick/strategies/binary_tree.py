@@ -11,6 +11,9 @@ class BinaryTree(StrategySpec):
 
     The number of steps need not be a power of two: nodes that are never completed are left out.
 
+    >>> BinaryTree().matrix(2).materialize().tolist()
+    [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
+
     Reference: Dwork, Naor, Pitassi, Rothblum (2010), "Differential privacy under continual observation"; Chan, Shi,
     Song (2011), "Private and continual release of statistics".
     """

@@ -13,6 +13,9 @@ class ColumnNormalizedBanded(StrategySpec):
     The error is that of the prefix sums of ``C^{-1} z``. Every column has norm 1, so the sensitivity is 1 for one
     participation and the square root of their number for several that are at least ``bands`` steps apart.
 
+    >>> round(ColumnNormalizedBanded(bands=2).matrix(8).max_column_norm, 3)
+    1.0
+
     Fields:
         bands: p, at least 1 and at most the number of steps.
 
@@ -24,7 +27,7 @@ class ColumnNormalizedBanded(StrategySpec):
     bands: Count
 
     def check(self, steps: int) -> None:
-        """No more bands than steps."""
+        """Refuse more bands than steps."""
         check_bands(self.bands, steps)
 
     def build(self, steps: int) -> StrategyMatrix:

@@ -1,4 +1,4 @@
-"""A matrix of one's own, from a file."""
+"""A matrix from a file of the user's."""
 
 import hashlib
 import io
@@ -23,15 +23,18 @@ MAX_KEPT = 2
 
 
 class Custom(StrategySpec):
-    """A lower-triangular, non-negative matrix from a ``.npy`` file. Used as it is, at its own scale.
+    """A lower-triangular, non-negative matrix from a ``.npy`` file, used at its own scale.
 
-    The file is read when the matrix is wanted, every time, so that a changed file gives the changed matrix; a mechanism
-    or a certificate that names it can be handled without it.
+    The file is read whenever the matrix is needed, so that a changed file gives the changed matrix. Mechanisms and
+    certificates that name the file can be created and loaded without it.
+
+    >>> Custom(path="matrix.npy").kind
+    'custom'
 
     Fields:
-        path: the file, from the working directory; a square array of real numbers with a positive diagonal and as many
-            rows as there are steps, at most 8192 and in at most half a gigabyte.
-        sha256: of the file's bytes; when given, another file is refused. Certificates fill it in.
+        path: the file, relative to the working directory: a square array of real numbers with a positive diagonal and
+            one row per step, at most 8192 rows and half a gigabyte.
+        sha256: digest of the file's bytes; when given, a file with other content is refused. Certificates fill it in.
     """
 
     kind: Literal["custom"] = "custom"
@@ -39,8 +42,17 @@ class Custom(StrategySpec):
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
 
     def pinned(self) -> Self:
-        """The same strategy, for this content of the file alone. Raises InvalidInputError as :meth:`matrix` does."""
+        """The same strategy, for the present content of the file only. Raises as :meth:`matrix` does."""
         return self.model_copy(update={"sha256": self._content()[1]})
+
+    def read_from(self, path: str | None) -> Self:
+        """The same strategy, and the same digest, with the file at ``path``, which has to be given."""
+        if path is None:
+            raise InvalidInputError(
+                "The '--matrix' option is missing: the certificate is about a matrix from a file, and a file that is "
+                "merely named in a certificate is not opened."
+            )
+        return self.model_copy(update={"path": path})
 
     def matrix(self, steps: int) -> StrategyMatrix:
         """C for this number of steps; its entries are checked once.
@@ -73,7 +85,7 @@ class Custom(StrategySpec):
         if self.sha256 not in (None, digest):
             raise InvalidInputError(
                 f"The 'strategy.path' field must name the file with the SHA-256 {self.sha256}. "
-                f"Got {shortened(self.path)} instead, whose SHA-256 is {digest}."
+                f"Got {shortened(self.path)} instead, which has another content."
             )
         return content, digest
 

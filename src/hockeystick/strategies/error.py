@@ -1,4 +1,4 @@
-"""What a strategy costs in accuracy: the noise in the queries that training asks.
+"""The error of a strategy: the noise in the queries that training asks.
 
 A workload is the first column of a lower-triangular Toeplitz matrix A, shape (steps,); the queries are ``A x``, and the
 noise in them is ``A C^{-1} z`` (with the left inverse of a tree). Errors are squared and for noise multiplier 1:

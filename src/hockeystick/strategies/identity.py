@@ -9,13 +9,17 @@ from hockeystick.strategies.matrix.base import StrategyMatrix
 
 
 class Identity(StrategySpec):
-    """Fresh independent noise in every step. Bands 1, every column has norm 1."""
+    """Fresh independent noise in every step: C has one band, and columns of norm 1.
+
+    >>> Identity().matrix(2).materialize().tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
 
     kind: Literal["identity"] = "identity"
     most_steps: ClassVar[int] = 10**9
 
     def noise_requirement(self, noise_multiplier: float) -> str:
-        """Fresh noise in every step."""
+        """One sentence: fresh noise in every step."""
         return (
             f"Clip the gradient of every example to a fixed norm, sum over the batch, and add fresh Gaussian noise of "
             f"standard deviation {noise_multiplier!r} times that norm to every step's sum, also for empty batches."

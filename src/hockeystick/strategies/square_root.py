@@ -10,6 +10,9 @@ from hockeystick.strategies.matrix.base import StrategyMatrix
 class SquareRoot(StrategySpec):
     """The whole square root of the prefix-sum matrix: near optimal for continual counting. Raw scale.
 
+    >>> SquareRoot().matrix(3).materialize().tolist()
+    [[1.0, 0.0, 0.0], [0.5, 1.0, 0.0], [0.375, 0.5, 1.0]]
+
     Reference: Fichtenberger, Henzinger, Upadhyay (2023), "Constant matters"; Henzinger, Upadhyay, Upadhyay (2023).
     """
 

@@ -12,6 +12,9 @@ from hockeystick.strategies.matrix.tree import TreeMatrix
 class TreeRestart(StrategySpec):
     """Consecutive binary trees of height ``height``, each over ``2^(height-1)`` steps (DP-FTRL-TreeRestart).
 
+    >>> TreeRestart(height=2).matrix(3).materialize().tolist()
+    [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+
     Fields:
         height: levels of nodes in one tree; height 1 is independent noise. The first tree has to fit in the steps.
 
@@ -23,7 +26,7 @@ class TreeRestart(StrategySpec):
     height: Annotated[int, Field(ge=1, le=31)]
 
     def check(self, steps: int) -> None:
-        """One tree at least."""
+        """Refuse a tree of more leaves than steps."""
         if 2 ** (self.height - 1) > steps:
             raise InvalidInputError(
                 f"The 'strategy.height' field must leave room for a tree of 2^(height - 1) steps among the {steps}. "
@@ -31,5 +34,5 @@ class TreeRestart(StrategySpec):
             )
 
     def build(self, steps: int) -> TreeMatrix:
-        """Trees of equal size; the last may be cut short."""
+        """Trees of equal size; the last one may be cut short."""
         return TreeMatrix(2 ** (self.height - 1), steps)

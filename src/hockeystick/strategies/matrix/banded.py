@@ -22,6 +22,8 @@ class BandedMatrix(StrategyMatrix):
         band: shape (n, p), non-negative, ``band[:, 0]`` positive, zero where ``i + d >= n``, p <= n. Kept, not copied.
     """
 
+    defined_by = ("band",)
+
     def __init__(self, band: Array) -> None:
         self.band: Array = np.ascontiguousarray(band, dtype=np.float64)
         self.steps = int(band.shape[0])

@@ -1,7 +1,9 @@
-"""What every strategy matrix can do, whatever its structure."""
+"""The interface of strategy matrices, whatever their structure."""
 
+import hashlib
 from abc import ABC, abstractmethod
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +30,18 @@ class StrategyMatrix(ABC):
     """
 
     steps: int
+    defined_by: ClassVar[tuple[str, ...]]
+    """Names of the attributes that, with the number of steps, determine every entry."""
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the structure and of all the doubles that determine C: the same for the same matrix only."""
+        content = hashlib.sha256(f"{type(self).__name__} {self.steps}".encode())
+        for name in self.defined_by:
+            numbers = np.ascontiguousarray(getattr(self, name), dtype="<f8")
+            content.update(f" {name} {numbers.shape} ".encode())
+            content.update(numbers.tobytes())
+        return content.hexdigest()
 
     @property
     def rows(self) -> int:

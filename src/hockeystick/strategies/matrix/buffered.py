@@ -25,6 +25,8 @@ class BufferedToeplitzMatrix(ToeplitzMatrix):
     error ``(steps + buffers) u`` of these parameters; everything that accountants read comes from those doubles.
     """
 
+    defined_by = ("scales", "decays", "diagonal")
+
     def __init__(self, scales: Array, decays: Array, steps: int, *, diagonal: float = 1.0) -> None:
         self.scales: Array = np.ascontiguousarray(scales, dtype=np.float64)
         self.decays: Array = np.ascontiguousarray(decays, dtype=np.float64)

@@ -15,6 +15,8 @@ class DenseMatrix(StrategyMatrix):
         entries: shape (n, n), lower triangular, non-negative, with a positive diagonal. Kept, not copied.
     """
 
+    defined_by = ("entries",)
+
     def __init__(self, entries: Array) -> None:
         self.entries: Array = np.ascontiguousarray(entries, dtype=np.float64)
         self.steps = int(entries.shape[0])

@@ -30,6 +30,8 @@ class InverseToeplitzMatrix(ToeplitzMatrix):
     the series of the coefficients with these signs, a majorant of C.
     """
 
+    defined_by = ("inverse_coefficients",)
+
     def __init__(self, inverse_coefficients: Array, steps: int) -> None:
         self.inverse_coefficients: Array = np.ascontiguousarray(inverse_coefficients, dtype=np.float64)
         with np.errstate(over="ignore", invalid="ignore"):

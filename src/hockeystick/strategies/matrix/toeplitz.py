@@ -1,6 +1,7 @@
 """Lower-triangular Toeplitz matrices: one column says it all."""
 
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from scipy.signal import lfilter, oaconvolve
@@ -18,6 +19,8 @@ class ToeplitzMatrix(StrategyMatrix):
         coefficients: shape (p,), non-negative, the first positive, p <= steps.
         steps: n.
     """
+
+    defined_by: ClassVar[tuple[str, ...]] = ("coefficients",)
 
     def __init__(self, coefficients: Array, steps: int) -> None:
         self.coefficients: Array = np.ascontiguousarray(coefficients, dtype=np.float64)

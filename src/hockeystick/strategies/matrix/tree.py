@@ -25,6 +25,8 @@ class TreeMatrix(StrategyMatrix):
     Reference: Dwork, Naor, Pitassi, Rothblum (2010); Chan, Shi, Song (2011).
     """
 
+    defined_by = ("leaves",)
+
     def __init__(self, leaves: int, steps: int) -> None:
         self.leaves = leaves
         self.steps = steps

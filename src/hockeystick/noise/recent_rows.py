@@ -1,6 +1,7 @@
-"""Solvers that keep the last rows of x or of z in a ring: banded C, banded ``C^{-1}``, and full matrices."""
+"""Solvers that keep the most recent rows of x or of z: for banded C, banded ``C^{-1}``, and full matrices."""
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import numpy as np
 from numba import njit
@@ -13,15 +14,13 @@ Coefficients = Callable[[int, int], NDArray[np.float64]]
 before it. Entries that are left out are zero, and so are those where there is no such row."""
 
 
-class Substitution(StreamingSolver):
-    """Forward substitution, ``x_t = (z_t - sum_{0 < j < p} C[t, t-j] x_{t-j}) / C[t, t]``, for C with p bands.
+class _RecentRows(StreamingSolver):
+    """A solver with ``bands`` coefficients a step, a ring buffer of the last ``bands - 1`` rows and a block.
 
-    Keeps the last p - 1 rows of x, and a block: about 5/4 p d numbers. O(p d) time a step. For a full matrix p is
-    the number of steps.
-
-    Rounding (Higham 2002, Theorem 8.5): the x it returns solves ``(C + E) x = z`` with ``|E| <= (p + 2) u C``
-    entrywise to first order, u = 6e-8 in float32 and 1.1e-16 in float64.
+    ``output_blocks`` more blocks hold results that must not overwrite the ring.
     """
+
+    output_blocks: ClassVar[int]
 
     def __init__(
         self,
@@ -36,8 +35,23 @@ class Substitution(StreamingSolver):
     ) -> None:
         block = block_for(bands - 1) if block is None else block
         layout: Layout = {"ring": (ring_rows(bands - 1, block), dtype)}
+        if self.output_blocks:
+            layout |= {"output": (self.output_blocks * block, dtype)}
         super().__init__(steps=steps, block=block, size=size, layout=layout, max_bytes=max_bytes)
         self._coefficients = coefficients
+
+
+class Substitution(_RecentRows):
+    """Forward substitution, ``x_t = (z_t - sum_{0 < j < p} C[t, t-j] x_{t-j}) / C[t, t]``, for C with p bands.
+
+    Keeps the last p - 1 rows of x, and a block: about 5/4 p d numbers. O(p d) time a step. For a full matrix p is
+    the number of steps.
+
+    Rounding (Higham 2002, Theorem 8.5): the x it returns solves ``(C + E) x = z`` with ``|E| <= (p + 2) u C``
+    entrywise to first order, u = 6e-8 in float32 and 1.1e-16 in float64.
+    """
+
+    output_blocks = 0
 
     def _solve(self, first: int, count: int, fill: Fill) -> None:
         fill(self._view(first, count), first)
@@ -51,7 +65,7 @@ class Substitution(StreamingSolver):
         return ring[first % len(ring) :][:count]
 
 
-class MovingAverage(StreamingSolver):
+class MovingAverage(_RecentRows):
     """``x_t = sum_{j < p} W[t, t-j] z_{t-j}`` for ``W = C^{-1}`` with p bands.
 
     Keeps the last p - 1 rows of z, and two blocks: about 3/2 p d numbers. O(p d) time a step.
@@ -59,21 +73,7 @@ class MovingAverage(StreamingSolver):
     Rounding: the x it returns is ``(W + E) z`` with ``|E| <= (p + 2) u |W|`` entrywise to first order.
     """
 
-    def __init__(
-        self,
-        coefficients: Coefficients,
-        *,
-        steps: int,
-        bands: int,
-        size: int,
-        dtype: Dtype,
-        max_bytes: int = MAX_BYTES,
-        block: int | None = None,
-    ) -> None:
-        block = block_for(bands - 1) if block is None else block
-        layout: Layout = {"ring": (ring_rows(bands - 1, block), dtype), "output": (block, dtype)}
-        super().__init__(steps=steps, block=block, size=size, layout=layout, max_bytes=max_bytes)
-        self._coefficients = coefficients
+    output_blocks = 1
 
     def _solve(self, first: int, count: int, fill: Fill) -> None:
         ring = self.arrays["ring"]

@@ -1,0 +1,21 @@
+"""What samplers that pass over the data in epochs share."""
+
+from hockeystick.samplers.base import BatchSampler
+from hockeystick.spec import Count
+
+
+class EpochSampler(BatchSampler):
+    """A sampler of ``epochs`` passes over the data, of ``bins`` steps each.
+
+    Fields:
+        bins: batches in one epoch.
+        epochs: passes over the data.
+    """
+
+    bins: Count
+    epochs: Count = 1
+
+    @property
+    def steps(self) -> int:
+        """The number of batches of the whole run."""
+        return self.bins * self.epochs

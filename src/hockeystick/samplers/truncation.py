@@ -1,0 +1,58 @@
+"""What samplers with independent examples share: an optional cap on the batch size."""
+
+from typing import Self
+
+import numpy as np
+from pydantic import model_validator
+
+from hockeystick.errors import InvalidInputError
+from hockeystick.samplers.base import Batch, BatchSampler
+from hockeystick.spec import Count
+from hockeystick.types import Adjacency
+
+
+class TruncatedSampler(BatchSampler):
+    """A sampler whose examples are independent, unless batches are cut to ``truncated_batch_size`` of them.
+
+    Fields:
+        truncated_batch_size: largest batch that is passed on; None for no cap.
+        num_examples: size of the dataset; needed with ``truncated_batch_size``, as the chance that a batch is cut
+            depends on it, and checked by ``batches`` where it is given.
+    """
+
+    truncated_batch_size: Count | None = None
+    num_examples: Count | None = None
+
+    @model_validator(mode="after")
+    def _truncation_is_described(self) -> Self:
+        if self.truncated_batch_size is None:
+            return self
+        if self.num_examples is None:
+            raise InvalidInputError("The 'num_examples' field has to be given with 'truncated_batch_size'")
+        if self.truncated_batch_size > self.num_examples:
+            raise InvalidInputError(
+                f"The 'truncated_batch_size' field must be at most num_examples = {self.num_examples}. "
+                f"Got {self.truncated_batch_size} instead"
+            )
+        return self
+
+    @property
+    def holds_for(self) -> tuple[Adjacency, ...]:
+        """Both without truncation, where examples are independent; zero-out only with it."""
+        if self.truncated_batch_size is None:
+            return (Adjacency.ZERO_OUT, Adjacency.ADD_REMOVE)
+        return (Adjacency.ZERO_OUT,)
+
+    def _check_num_examples(self, num_examples: int) -> None:
+        if self.num_examples is not None and num_examples != self.num_examples:
+            raise InvalidInputError(
+                f"The 'num_examples' argument must be the sampler's num_examples = {self.num_examples}. "
+                f"Got {num_examples} instead."
+            )
+
+    def _truncated(self, batch: Batch, rng: np.random.Generator) -> Batch:
+        """The batch, or a uniformly random subset of the largest size that is allowed."""
+        cap = self.truncated_batch_size
+        if cap is None or batch.size <= cap:
+            return batch
+        return np.sort(rng.choice(batch, size=cap, replace=False, shuffle=False))

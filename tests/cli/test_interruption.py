@@ -1,0 +1,155 @@
+"""Ctrl-C between any two lines of the command's outermost code, and while the process exits."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from hockeystick import __version__
+
+PATIENCE = 60
+MESSAGE = "Interrupted; no file was left half written.\n"
+PRINTED = f"hockeystick {__version__}\n"
+
+EVERY_LINE = """
+import json, os, signal, sys, tempfile
+from hockeystick import __main__ as door
+from hockeystick.cli import interruption, main as command
+
+FILES = {door.__file__, interruption.__file__, command.__file__}
+real_start = interruption.start
+
+def start_traced():
+    real_start()
+    sys.settrace(trace)
+    sys._getframe(1).f_trace = trace
+
+def trace(frame, event, argument):
+    global left
+    if frame.f_code.co_filename not in FILES: return None
+    if event == "line":
+        left -= 1
+        if left == 0: signal.raise_signal(signal.SIGINT)
+    return trace
+
+interruption.start = start_traced
+sys.argv = ["hockeystick", *sys.argv[1:]]
+found, after = [], 0
+for line in range(1, 1000):
+    left = line
+    out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()
+    child = os.fork()
+    if child == 0:
+        os.dup2(out.fileno(), 1), os.dup2(err.fileno(), 2)
+        door.main()
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    texts = [(file.seek(0), file.read().decode())[1] for file in (out, err)]
+    found.append([status, *texts])
+    if after == 5: break
+    after = after + 1 if found[-1] == found[-2 if line > 1 else -1] and status != 130 else 0
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "out"), [(("--version",), 0, PRINTED), (("--nothing",), 2, "")], ids=["done", "refused"]
+)
+def test_after_every_line(arguments: tuple[str, ...], code: int, out: str) -> None:
+    """What comes before the command has finished ends it with 130, what comes later changes nothing."""
+    done = subprocess.run(
+        [sys.executable, "-c", EVERY_LINE, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
+        start_new_session=True,
+    )
+    found = json.loads(done.stdout)
+    interrupted = [one for one in found if one[0] == 130]
+    finished = [one for one in found if one[0] != 130]
+    assert len(interrupted) > 10
+    assert len(finished) > 5
+    for _, printed, said in interrupted:
+        assert said.endswith(MESSAGE)
+        assert "Traceback" not in said
+        assert printed in ("", out)
+    assert {(status, printed) for status, printed, _ in finished} == {(code, out)}
+    assert {said.count("\n") for _, _, said in finished} == {0 if code == 0 else 1}
+    assert found == interrupted + finished
+
+
+BEFORE = "import atexit, os, signal, sys, threading\n"
+AFTER = """
+from hockeystick.__main__ import main
+sys.argv = ["hockeystick", "--version"]
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        "atexit.register(signal.raise_signal, signal.SIGINT)",  # runs after all that were registered later
+        """
+import typer
+atexit.register(lambda: atexit.register(signal.raise_signal, signal.SIGINT))""",
+        """
+import hockeystick.cli.main
+def print_version(wanted): atexit.register(signal.raise_signal, signal.SIGINT)
+hockeystick.cli.main.typer.echo = lambda text: (print(text), atexit.register(signal.raise_signal, signal.SIGINT))""",
+        """
+def last():
+    threading.main_thread().join()
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=last).start()""",
+        """
+class Last:
+    def __init__(self): self.kill, self.arguments = os.kill, (os.getpid(), signal.SIGINT)
+    def __del__(self): self.kill(*self.arguments)
+last = Last()""",
+    ],
+    ids=["last exit handler", "exit handler of an exit handler", "first exit handler", "thread", "destructor"],
+)
+def test_while_the_process_exits(event: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BEFORE + event + AFTER],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        start_new_session=True,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, PRINTED, "")
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        "ctypes.CFUNCTYPE(None)(lambda: signal.raise_signal(signal.SIGINT))()",
+        "type('Thing', (), {'__del__': lambda self: signal.raise_signal(signal.SIGINT)})()",
+    ],
+    ids=["callback", "destructor"],
+)
+def test_an_interruption_that_python_swallows(event: str) -> None:
+    """A compiled kernel may call back, and whatever is raised there is lost to the command."""
+    code = f"""
+import ctypes, signal, sys, threading
+class Finder:
+    def find_spec(name, path, target=None):
+        if name != "hockeystick.cli.main": return None
+        {event}
+        threading.Event().wait({PATIENCE})
+sys.meta_path.insert(0, Finder)
+from hockeystick.__main__ import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=10)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", MESSAGE)
+
+
+def test_other_errors_that_python_swallows_are_told() -> None:
+    code = "import sys; sys.argv = ['hockeystick', '--version']\nfrom hockeystick.cli.main import app\n"
+    code += "from hockeystick.cli import interruption; interruption.start()\n"
+    code += "class Thing:\n    def __del__(self): 1 / 0\nThing()\n"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
+    assert "ZeroDivisionError" in done.stderr
