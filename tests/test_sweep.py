@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import hockeystick as hs
@@ -103,6 +104,18 @@ def test_digests_depend_on_what_the_answer_depends_on(tmp_path):
     assert digests(settings={"method": "direct"}).isdisjoint(plain)
     longer = load(tmp_path, plan=PLAN.replace("epochs = 1", "epochs = 2")).cells()
     assert {cell.digest for cell in longer}.isdisjoint(plain)
+
+
+def test_a_matrix_that_changed_in_its_file_makes_another_cell(tmp_path):
+    path = tmp_path / "matrix.npy"
+    plan = PLAN + f'[strategy]\nkind = "custom"\npath = "{path}"\n'
+    sweep = load(tmp_path, plan=plan)
+    digests: set[str] = set()
+    for scale in (1.0, 2.0):
+        np.save(path, scale * np.eye(10))
+        found = {cell.digest for cell in sweep.cells()}
+        assert digests.isdisjoint(found)
+        digests |= found
 
 
 def test_a_grid_that_grows_keeps_its_results(tmp_path, certificate):

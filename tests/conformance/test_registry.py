@@ -129,8 +129,8 @@ def test_every_accountant_says_all_about_itself(one: Accountant) -> None:
     assert set(one.sides) <= set(Side)
     assert len(set(one.sides)) == len(one.sides)
     assert one.kind in Kind
-    assert one.analyses
-    for kind in one.analyses:
+    assert one.analyses or one.joint_analyses
+    for kind in (*one.analyses, *one.joint_analyses):
         assert issubclass(kind, DominatingPair)
     pairs = [kind for key in PAIRS for kind in pair_types(*key)]
     assert any(one.covers(kind) for kind in pairs)
