@@ -13,7 +13,7 @@ CHANCES = np.log(np.array([0.7, 0.2, 0.1]))
 
 
 def exponent(state: int, count: int) -> float:
-    """phi: the chance of a count and its attraction to the two opportunities before and to itself, from the definition."""
+    """phi: the chance of a count and its attraction to itself and the two before, from the definition."""
     newest, oldest = state % COUNTS, state // COUNTS
     pull = 0.3 * newest + 0.1 * oldest
     return float(CHANCES[count] + count * pull + 0.8 * count * (count - 1) / 2)
