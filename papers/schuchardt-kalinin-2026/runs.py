@@ -309,11 +309,14 @@ def allocation_bounds(strategy: str, sigma: float, steps: Sequence[int], output:
 
 def certified_posterior(pair: Any, steps: Sequence[int], failure: float, output: Output) -> Any:
     """Our accountant's bounds on the posterior of each step's top bin; they hold together but for ``failure``."""
-    levelled = levelled_means(pair)
+    means = pair.means()
+    levelled = levelled_means(means, pair.rounding)
     rows = np.array(steps) - 1
-    shares = budget.union_shares(pair, levelled)
+    shares = budget.union_shares(means, levelled)
     tries = {hs.Direction.REMOVE: np.array([failure])}
-    tails = tail_bounds(pair, levelled, rows, tries, shares, output.deadline.tick)[hs.Direction.REMOVE][0]
+    tick = output.deadline.tick
+    bounds = tail_bounds(means, pair.noise_multiplier, pair.rounding, levelled, rows, tries, shares, tick)
+    tails = bounds[hs.Direction.REMOVE][0]
     return tails[np.arange(rows.size), levelled.index[rows].max(axis=1)]
 
 

@@ -7,20 +7,20 @@ import pytest
 
 from hockeystick.monte_carlo.subsets.count_kernels import count_table, log_sum
 
-TURNS, COUNTS = 7, 3
-COUPLINGS = np.tile(np.array([0.8, 0.3, 0.1]), (TURNS, 1))
+OPPORTUNITIES, COUNTS = 7, 3
+COUPLINGS = np.tile(np.array([0.8, 0.3, 0.1]), (OPPORTUNITIES, 1))
 CHANCES = np.log(np.array([0.7, 0.2, 0.1]))
 
 
 def exponent(state: int, count: int) -> float:
-    """phi: the chance of a count and its attraction to the two turns before and to itself, from the definition."""
+    """phi: the chance of a count and its attraction to itself and the two before, from the definition."""
     newest, oldest = state % COUNTS, state // COUNTS
     pull = 0.3 * newest + 0.1 * oldest
     return float(CHANCES[count] + count * pull + 0.8 * count * (count - 1) / 2)
 
 
 @pytest.mark.parametrize("settled", [2, 3, 4, 6])
-def test_settled_rows_cost_at_most_eta_a_turn(settled: int) -> None:
+def test_settled_rows_cost_at_most_eta_each(settled: int) -> None:
     """Every draw: its chance by the cut table is g / Z' times ``exp(-sum (D_m(s_k) - d))``, within (n - m) eta."""
     full = count_table(COUPLINGS, CHANCES, 100)
     table = full[: settled + 1]
@@ -28,13 +28,13 @@ def test_settled_rows_cost_at_most_eta_a_turn(settled: int) -> None:
     off = change - change[0]
     eta = np.abs(off).max()
     assert eta > 1e-3 or settled == 6  # or nothing is tested
-    log_norm, total = log_sum(table, TURNS), 0.0
-    assert abs(log_norm - full[TURNS, 0]) <= (TURNS - settled) * eta + 1e-12
-    for draw in product(range(COUNTS), repeat=TURNS):
+    log_norm, total = log_sum(table, OPPORTUNITIES), 0.0
+    assert abs(log_norm - full[OPPORTUNITIES, 0]) <= (OPPORTUNITIES - settled) * eta + 1e-12
+    for draw in product(range(COUNTS), repeat=OPPORTUNITIES):
         state, log_weight, log_chance, moved = 0, 0.0, 0.0, 0.0
-        for turn, count in enumerate(draw):
-            row = min(TURNS - turn, settled)
-            moved += off[state] if row == settled else 0.0  # nothing at the first turn, whose state is 0
+        for place, count in enumerate(draw):
+            row = min(OPPORTUNITIES - place, settled)
+            moved += off[state] if row == settled else 0.0  # nothing at the first one, whose state is 0
             following = (state * COUNTS + count) % COUNTS**2
             step = exponent(state, count)
             log_weight += step
@@ -42,5 +42,5 @@ def test_settled_rows_cost_at_most_eta_a_turn(settled: int) -> None:
             state = following
         total += np.exp(log_chance)
         assert log_chance == pytest.approx(log_weight - log_norm - moved, abs=1e-11)
-        assert abs(moved) <= (TURNS - settled) * eta + 1e-12
+        assert abs(moved) <= (OPPORTUNITIES - settled) * eta + 1e-12
     assert total == pytest.approx(1.0, abs=1e-12)
