@@ -11,17 +11,6 @@ import pytest
 from hockeystick.deadline import Deadline
 from hockeystick.errors import UnsupportedError
 from hockeystick.moments.bands import banded_moments
-from hockeystick.moments.cell_kernels import (
-    DIVISION_ROUNDING,
-    EXPANDED_ERROR,
-    FARTHEST,
-    PLACES,
-    TAIL_ERROR,
-    TERMS,
-    divide,
-    normal_tail,
-    tail_coefficients,
-)
 from hockeystick.moments.cells import cell_cost, cell_moments, standard_edges, whole_moments, why_no_cells
 from hockeystick.moments.exact import ExactGram
 from hockeystick.moments.recheck import recheck
@@ -33,10 +22,6 @@ def ring_gram(rings: tuple[float, ...], bins: int, scale: float, common: float) 
     row = np.zeros(bins)
     row[: len(rings)] = rings
     return ExactGram(entries=row[np.minimum(distance, bins - distance)], scale=scale, common=common)
-
-
-def exact(high: float, low: float) -> mpmath.mpf:
-    return mpmath.mpf(high) + mpmath.mpf(low)
 
 
 def number(value: Fraction) -> mpmath.mpf:
@@ -81,36 +66,6 @@ def uneven_gram(bins: int, reach: int, scale: float) -> ExactGram:
             value = random.uniform(1.5, 2.0) if d == 0 else 0.25 if i % 3 == 0 else random.uniform(0.0, 0.6)
             entries[i, (i + d) % bins] = entries[(i + d) % bins, i] = value
     return ExactGram(entries=entries, scale=scale, common=0.05)
-
-
-@pytest.mark.parametrize("z", [0.0, 1e-12, 0.3, 1.0, 5.5, 12.5, 12.566370614359172, 12.57, 13.7, 24.1, FARTHEST])
-def test_tail_is_as_close_as_it_says(z: float) -> None:
-    with mpmath.workdps(60):
-        expected = mpmath.erfc(mpmath.mpf(z) / mpmath.sqrt(2)) / 2
-        assert abs(exact(*normal_tail(z, 0.0)) / expected - 1) <= TAIL_ERROR
-        moved = mpmath.erfc((mpmath.mpf(z) + mpmath.mpf(z) * 2.0**-54) / mpmath.sqrt(2)) / 2
-        assert abs(exact(*normal_tail(z, z * 2.0**-54)) / moved - 1) <= TAIL_ERROR
-
-
-@pytest.mark.parametrize("z", [0.0, 1e-3, 0.3, 2.5, 12.56, 20.0, FARTHEST])
-def test_expanded_tails_are_as_close_as_they_say(z: float) -> None:
-    coefficients = np.zeros((TERMS, 2))
-    tail_coefficients(z, 0.0, coefficients)
-    with mpmath.workdps(60):
-        size = mpmath.erfc(mpmath.mpf(z) / mpmath.sqrt(2)) / 2
-        for t in (-0.5 / PLACES, 0.5 / PLACES, 0.003):
-            expected = mpmath.erfc((mpmath.mpf(z) + mpmath.mpf(t)) / mpmath.sqrt(2)) / 2
-            value = sum(exact(*pair) * mpmath.mpf(t) ** n for n, pair in enumerate(coefficients.tolist()))
-            assert abs(value - expected) <= EXPANDED_ERROR * size
-
-
-def test_quotients_are_as_close_as_they_say() -> None:
-    random = np.random.default_rng(3)
-    for a, b in np.exp(random.uniform(-40, 40, (50, 2))):
-        low, below = a * 2.0**-54 * random.uniform(-1, 1), b * 2.0**-54 * random.uniform(-1, 1)
-        value = Fraction(divide(a, low, b, below)[0]) + Fraction(divide(a, low, b, below)[1])
-        expected = (Fraction(a) + Fraction(low)) / (Fraction(b) + Fraction(below))
-        assert abs(value / expected - 1) <= DIVISION_ROUNDING
 
 
 @pytest.mark.parametrize(

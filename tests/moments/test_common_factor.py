@@ -9,9 +9,9 @@ import pytest
 
 from hockeystick.deadline import Deadline
 from hockeystick.moments.common_factor import moments_about, without_common
-from hockeystick.moments.enumeration import enumerated_moments
 from hockeystick.moments.exact import ExactGram, ExactMoments
 from hockeystick.moments.exponential import RATIONAL_ERROR, rational_exponential
+from hockeystick.moments.ring import ring_moments
 
 
 def _exact(number):
@@ -36,7 +36,7 @@ def test_rational_exponential_at_multiples_of_ln_2():
 
 def test_nothing_is_left_of_a_log_normal():
     gram = ExactGram(entries=np.full((3, 3), 0.7), scale=0.9, common=0.7)
-    left = without_common(enumerated_moments(gram, 8, deadline=Deadline()), gram)
+    left = without_common(ring_moments(gram, 8, deadline=Deadline()), gram)
     assert 0 < left.error < 1e-28
     assert all(abs(value - 1) <= left.error * value for value in left.values)
 
@@ -46,8 +46,8 @@ def test_against_the_smaller_gram_matrix():
     entries = np.array([[3.0, 1.0, 1.5], [1.0, 2.5, 1.0], [1.5, 1.0, 4.0]])
     gram = ExactGram(entries=entries, scale=0.3, common=0.75)
     smaller = ExactGram(entries=entries - 0.75, scale=0.3, common=0.0)
-    left = without_common(enumerated_moments(gram, 6, deadline=Deadline()), gram)
-    direct = enumerated_moments(smaller, 6, deadline=Deadline())
+    left = without_common(ring_moments(gram, 6, deadline=Deadline()), gram)
+    direct = ring_moments(smaller, 6, deadline=Deadline())
     for a, b in zip(left.values, direct.values, strict=True):
         assert abs(a - b) <= left.error * a + direct.error * b
 

@@ -35,7 +35,6 @@ from hockeystick.moments.band_kernels import (
     without_gap,
 )
 from hockeystick.moments.log_moments import LogMoments
-from hockeystick.pairs.bin_mixture import BinMixture
 
 SECONDS_PER_UPDATE = 3e-9
 """Of the kernels, roughly, where the inner loops are long."""
@@ -93,10 +92,9 @@ class Ring:
         )
 
 
-def scaled_gram(pair: BinMixture) -> Array:
-    """``S = G / sigma^2``, rounding included: no entry below the true one. Shape (bins, bins)."""
-    scale = (1.0 + pair.rounding) * (1.0 + 16 * UNIT_ROUNDOFF) / pair.noise_multiplier / pair.noise_multiplier
-    result: Array = np.asarray(pair.gram) * scale
+def scaled_gram(gram: Array, rounding: float, noise_multiplier: float) -> Array:
+    """``S = G / sigma^2``, no entry below the true one, from G with a relative error of at most ``rounding``."""
+    result: Array = gram * ((1.0 + rounding) * (1.0 + 16 * UNIT_ROUNDOFF) / noise_multiplier / noise_multiplier)
     return result
 
 

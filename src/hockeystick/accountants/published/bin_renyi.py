@@ -44,7 +44,7 @@ def remove_moments(pair: BinMixture, settings: Settings) -> LogMoments:
     (hundreds of bins), and where the Gram matrix is banded on the ring within the bandwidths that were used.
     """
     smallest, deadline = settings.resolution.smallest_delta, settings.deadline
-    scaled = scaled_gram(pair)
+    scaled = scaled_gram(pair.gram, pair.rounding, pair.noise_multiplier)
     maxima = ring_maxima(scaled)
 
     def diagonal(top: int) -> LogMoments:

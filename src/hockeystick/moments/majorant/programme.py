@@ -376,5 +376,5 @@ def _taylor(polynomial: Polynomial, x: Array) -> Array:
     powers = (x - polynomial.centre)[:, None] ** np.arange(size)
     result = np.zeros((size, x.size))
     for j in range(size):
-        result[j] = powers[:, : size - j] @ (binomials[j, j:] * polynomial.high[j:])
+        result[j] = powers[:, : size - j] @ (binomials[j, j:] * polynomial.coefficients.real[j:])
     return result

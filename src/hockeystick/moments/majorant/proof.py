@@ -8,13 +8,13 @@ quarters, a bounded number of times. Every rounding is charged. Proofs: ``docs/t
 
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import zip_longest
 from math import inf, isfinite, nextafter
 
 import numpy as np
 
 from hockeystick.errors import InvalidInputError, VerificationError
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
-from hockeystick.moments.double_double import pair_of, rational
 from hockeystick.moments.exact import ExactMoments
 from hockeystick.moments.majorant.base import HockeyStick, Polynomial
 from hockeystick.moments.majorant.proof_kernels import (
@@ -84,16 +84,8 @@ def repaired(polynomial: Polynomial, repair: Polynomial, eta: float, side: Side)
     if eta == 0.0:
         return polynomial
     factor = Fraction(eta) * Fraction(1001, 1000) * (1 if side is Side.UPPER else -1)
-    size = max(polynomial.high.size, repair.high.size)
-    pairs = [
-        pair_of(first + factor * second)
-        for first, second in zip(_coefficients(polynomial, size), _coefficients(repair, size), strict=True)
-    ]
-    return Polynomial(
-        centre=polynomial.centre,
-        high=np.array([high for high, _ in pairs]),
-        low=np.array([low for _, low in pairs]),
-    )
+    pairs = zip_longest(polynomial.exact, repair.exact, fillvalue=Fraction(0))
+    return Polynomial.rounded(polynomial.centre, [first + factor * second for first, second in pairs])
 
 
 def expectation(polynomial: Polynomial, moments: ExactMoments, side: Side) -> float:
@@ -107,7 +99,7 @@ def expectation(polynomial: Polynomial, moments: ExactMoments, side: Side) -> fl
     """
     if moments.degree < polynomial.degree:
         raise InvalidInputError(f"Moments up to {polynomial.degree} are needed, but they end at {moments.degree}.")
-    if not (isfinite(polynomial.centre) and np.isfinite(polynomial.high + polynomial.low).all()):
+    if not (isfinite(polynomial.centre) and np.isfinite(polynomial.coefficients).all()):
         raise InvalidInputError("The polynomial has coefficients that are not finite.")
     terms = [a * m for a, m in zip(_raw_coefficients(polynomial), moments.values, strict=False)]
     margin = moments.error * sum((abs(term) for term in terms), Fraction(0))
@@ -239,7 +231,7 @@ class _Claim:
 
 
 def _taylor(polynomial: Polynomial, places: Array) -> tuple[Array, Array]:
-    return taylor_coefficients(polynomial.high, polynomial.low, polynomial.centre, np.ascontiguousarray(places))
+    return taylor_coefficients(polynomial.coefficients, polynomial.centre, np.ascontiguousarray(places))
 
 
 def _padded(rows: tuple[Array, Array], size: int) -> tuple[Array, Array]:
@@ -264,11 +256,6 @@ def _checked(points: Array) -> Array:
     return points
 
 
-def _coefficients(polynomial: Polynomial, size: int) -> list[Fraction]:
-    exact = [rational(float(high), float(low)) for high, low in zip(polynomial.high, polynomial.low, strict=True)]
-    return exact + [Fraction(0)] * (size - len(exact))
-
-
 def _raw_coefficients(polynomial: Polynomial) -> list[Fraction]:
     """a_k with ``p(x) = sum_k a_k x^k``, by synthetic division in whole numbers.
 
@@ -276,7 +263,7 @@ def _raw_coefficients(polynomial: Polynomial) -> list[Fraction]:
     two all are whole numbers, and so is everything that follows.
     """
     centre, denominator = polynomial.centre.as_integer_ratio()
-    coefficients = _coefficients(polynomial, polynomial.high.size)
+    coefficients = polynomial.exact
     degree = polynomial.degree
     common = max(c.denominator for c in coefficients) * denominator**degree
     whole = [c.numerator * (common // (c.denominator * denominator**k)) for k, c in enumerate(coefficients)]
