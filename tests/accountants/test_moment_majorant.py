@@ -1,9 +1,12 @@
 """The accountant as a whole: what it keeps, when it stops, and that certificates of it can be made again."""
 
+from types import ModuleType
+
 import numpy as np
 import pytest
 
 import hockeystick as hs
+from hockeystick.accountants import moment_majorant, moment_majorant_cells
 from hockeystick.accountants.comparison import ACCOUNTANT as COMPARISON
 from hockeystick.accountants.moment_majorant import ACCOUNTANT, exact_moments, moments_cost, relaxations
 from hockeystick.deadline import Deadline
@@ -107,3 +110,21 @@ def test_a_certificate_with_little_effort_says_so_and_can_be_made_again() -> Non
     assert hasty.digest == hasty.content_digest()
     changed = hasty.model_copy(update={"accuracy": hasty.accuracy.model_copy(update={"effort": 9.0})})
     assert changed.content_digest() != hasty.digest
+
+
+@pytest.mark.parametrize("module", [moment_majorant, moment_majorant_cells])
+@pytest.mark.parametrize("side", Side)
+def test_the_gram_matrix_is_rounded_to_the_side_of_the_bound(
+    module: ModuleType, side: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bound from the other side's matrix differs by rounding only, which no comparison of bounds would show."""
+    pair, seen = pair_of(4, 20, 2, 2.0), []
+
+    def recorded(*arguments: object) -> None:
+        seen.append(arguments)
+        raise UnsupportedError("enough")
+
+    monkeypatch.setattr(module, "proved_gram", recorded)
+    with pytest.raises(UnsupportedError, match="enough"):
+        module.ACCOUNTANT.bound(pair, side)
+    assert seen == [(pair.gram, pair.rounding, pair.noise_multiplier, side)]

@@ -13,6 +13,7 @@ from hockeystick.errors import UnsupportedError
 from hockeystick.moments.bands import banded_moments
 from hockeystick.moments.cells import cell_cost, cell_moments, standard_edges, whole_moments, why_no_cells
 from hockeystick.moments.exact import ExactGram
+from hockeystick.moments.normal_tail import EXPANDED_ERROR
 from hockeystick.moments.recheck import recheck
 
 
@@ -89,6 +90,16 @@ def test_cells_agree_with_the_sum_over_all_draws(gram: ExactGram, largest: int) 
             assert known.error <= Fraction(10) ** -23
             for value, true in zip(known.values, expected, strict=True):
                 assert abs(number(value) - true) <= number(known.error) * number(value)
+
+
+def test_the_error_of_tails_is_charged_where_little_of_them_is_left() -> None:
+    """The mass of a thin cell is a difference of two tails, each with its own error relative to itself."""
+    gram = ring_gram((1.5, 0.7, 0.2), 7, 0.8, 0.1)
+    width = 1e-5
+    cells = cell_moments(gram, 2, standard_edges(gram, np.array([1.0, 1.0 + width])), deadline=Deadline())
+    tail, thin = sum(float(part.values[0]) for part in cells.moments[1:]), cells.moments[1]
+    assert thin.error >= Fraction(EXPANDED_ERROR) * Fraction(tail) / thin.values[0]
+    assert thin.error >= 1000 * cells.moments[0].error
 
 
 def test_uneven_rings_of_more_bins_agree_with_a_second_computation() -> None:

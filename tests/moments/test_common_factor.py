@@ -1,14 +1,13 @@
-"""The common log-normal factor divided out of moments, and moments about a point."""
+"""The common log-normal factor divided out of moments."""
 
 from fractions import Fraction
-from math import comb
 
 import mpmath
 import numpy as np
 import pytest
 
 from hockeystick.deadline import Deadline
-from hockeystick.moments.common_factor import moments_about, without_common
+from hockeystick.moments.common_factor import without_common
 from hockeystick.moments.exact import ExactGram, ExactMoments
 from hockeystick.moments.exponential import RATIONAL_ERROR, rational_exponential
 from hockeystick.moments.ring import ring_moments
@@ -57,36 +56,3 @@ def test_no_common_factor_changes_nothing():
     left = without_common(moments, ExactGram(entries=np.eye(2), scale=0.5, common=0.0))
     assert left.values == moments.values
     assert left.error >= moments.error
-
-
-def _of_points(points, masses, degree):
-    return tuple(
-        sum((m * Fraction(x) ** k for x, m in zip(points, masses, strict=True)), Fraction(0)) for k in range(degree + 1)
-    )
-
-
-@pytest.mark.parametrize("centre", [0.0, 0.7, 3.1, -2.5])
-def test_moments_about_a_point(centre):
-    points, masses = (0.25, 1.0, 2.3), (Fraction(1, 3), Fraction(1, 2), Fraction(1, 6))
-    moments = ExactMoments(values=_of_points(points, masses, 6), error=Fraction(0))
-    moved, errors = moments_about(moments, centre)
-    assert moved == _of_points([Fraction(x) - Fraction(centre) for x in points], masses, 6)
-    assert errors == (0,) * 7
-
-
-@pytest.mark.parametrize("centre", [0.0, 0.9, -1.5])
-def test_errors_of_moments_about_a_point(centre):
-    # true moments anywhere within the error, the worst signs included
-    points, masses = (0.25, 1.0, 2.3), (Fraction(1, 3), Fraction(1, 2), Fraction(1, 6))
-    error = Fraction(1, 1000)
-    values = _of_points(points, masses, 5)
-    moved, errors = moments_about(ExactMoments(values=values, error=error), centre)
-    for k in range(6):
-        worst = sum(
-            (comb(k, j) * abs(Fraction(centre)) ** (k - j) * error * values[j] for j in range(k + 1)), Fraction(0)
-        )
-        assert errors[k] == worst
-        for signs in range(2 ** (k + 1)):
-            true = [v * (1 + error * (1 if signs >> j & 1 else -1)) for j, v in enumerate(values)]
-            about = sum((comb(k, j) * (-Fraction(centre)) ** (k - j) * true[j] for j in range(k + 1)), Fraction(0))
-            assert abs(moved[k] - about) <= errors[k]

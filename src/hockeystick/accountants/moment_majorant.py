@@ -44,21 +44,21 @@ from hockeystick.types import Direction, Side
 HIGHEST_DEGREE = 12
 LOWEST_DEGREE = 2
 FIRST_SHARE, WHOLE_SHARE, STRIPS_SHARE, COARSE_SHARE = 0.05, 0.6, 0.4, 0.15
-"""Of the effort, for the moments of one relaxation."""
+"""Shares of the effort for the moments of one relaxation."""
 RESIDUES = (2, 3, 4, 6)
-"""Classes that are tried, fewest first, where they reach higher orders than what was tried before."""
+"""Numbers of classes that are tried, in this order, where they reach higher orders than what was tried before."""
 CLOSE_ENVELOPE = 1.02
-"""By which factor an envelope may raise the mean of the diagonal, if it is to be used."""
+"""An envelope that raises the mean of the diagonal by a larger factor is not used."""
 STRIPS = 24
 STRIPS_FROM = 1.1
-"""How many times the common factor's variance that of the mean of all u has to be."""
+"""Strips are tried where the mean of all u has at least this many times the variance of the common factor."""
 LOWEST_STRIP_DEGREE, HIGHEST_STRIP_DEGREE = 3, 6
 OUTSIDE_STRIPS = 1e-4
-"""What both outermost strips may hold, relative to delta."""
+"""Largest content of the two outermost strips, relative to delta."""
 SELECTION = 1e-3
 """Relative accuracy in epsilon of the choice among relaxations."""
 SETTLED = 0.99
-"""Where a relaxation's own lower delta is that much of the upper one, higher orders are not worth their time."""
+"""Higher orders are not worth their time where a relaxation's own lower delta is this much of the upper one."""
 
 
 Profiles = Callable[[Direction, Side], Profile]

@@ -37,15 +37,15 @@ DEGREES = (4, 6, 8, 10, 12)
 """Highest orders that are considered."""
 RESIDUES = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 25, 32)
 MOST_MIXTURES = 3
-"""At most so many are tried, those with the fewest classes first."""
+"""Most mixtures that are tried, those with the fewest classes first."""
 MOMENTS_SHARE = 0.35
-"""Of the effort, for the moments; the rest is for programmes and proofs."""
+"""Share of the effort for the moments; the rest is for programmes and proofs."""
 CELL_WIDTH = 0.2
-"""In standard deviations, where the drawn bin alone may reach the threshold."""
+"""Width of cells in standard deviations, where the drawn bin alone may reach the threshold."""
 FINE_BELOW = 3.0
-"""Cells are that narrow from so far below the quantile of delta on."""
+"""How far below the quantile of delta, in standard deviations, the narrow cells begin."""
 OUTSIDE = 1e-3
-"""What both outermost cells may hold, relative to delta: they get the trivial bound."""
+"""Largest content of the two outermost cells, relative to delta; they get the trivial bound."""
 SELECTION = 1e-3
 """Relative accuracy in epsilon of the choice among mixtures."""
 

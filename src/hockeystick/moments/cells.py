@@ -35,17 +35,17 @@ from hockeystick.moments.normal_tail import EXPANDED_ERROR, PLACES, TERMS
 from hockeystick.moments.recheck import recheck_on_ranges, sums_on_ranges
 
 CONFIRMING_TERMS = 14
-"""Of the expansions, in the second summation: ``(40 / 64)^14 / 14!`` is 1e-14."""
+"""Terms of the expansions in the second summation: ``(40 / 64)^14 / 14!`` is 1e-14."""
 LARGEST_LOG_SUM = 690.0
 """Sums of weights must stay in the range of doubles."""
 MAX_TABLE = 40_000_000
-"""Numbers in one table."""
+"""Largest number of entries in one table."""
 SECONDS_PER_UPDATE = 1e-8
 SECONDS_PER_MEAN = 4e-7
 SECONDS_PER_TAIL = 2.5e-6
-"""At one place and edge, and as much for ``TERMS / 2`` orders."""
+"""Cost of the tails at one place and edge; ``TERMS / 2`` orders cost as much again."""
 PIECE = 1e7
-"""Updates between two looks at the deadline, about."""
+"""Updates between two ticks of the deadline, roughly."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -238,7 +238,7 @@ class _Draws:
 
     @cached_property
     def weights(self) -> Pairs:
-        """Of steps, by pattern; shape (patterns, windows, largest + 1)."""
+        """The weights of steps by pattern, shape (patterns, windows, largest + 1)."""
         return np.stack(
             [
                 step_weights(pattern, self.windows, self.masses, self.powers, self.inverse)
@@ -263,7 +263,7 @@ class _Draws:
 
 
 def _tables(draws: _Draws, deadline: Deadline) -> Pairs:
-    """By group, windows on both sides and number of draws, the weights of all draws of the other bins.
+    """The summed weights of all draws of the other bins, by group, windows on both sides and number of draws.
 
     The ring is cut open at bin 0 for all bins that are not near it, and half way round for the others.
     """
@@ -328,7 +328,7 @@ def _extremes(gram: ExactGram, largest: int, own: float) -> tuple[int, int]:
 
 
 def _finished(draws: _Draws, edges: Array, sums: Pairs, sizes: Array) -> CellMoments:
-    """From sums to moments: the factors that depend on the order alone, and all rounding."""
+    """The moments from the sums: factors that depend on the order alone are applied, all rounding is charged."""
     largest, bins = draws.largest, draws.gram.bins
     wanted = int((draws.around.groups >= 0).sum())
     shared = _exponentials([[-draws.exact_common * (k * (k + 1) // 2) for k in range(largest + 1)]])[0]
@@ -349,7 +349,7 @@ def _finished(draws: _Draws, edges: Array, sums: Pairs, sizes: Array) -> CellMom
 
 
 def _weight_error(draws: _Draws) -> Fraction:
-    """Relative error of every weight and of the factors of the orders, half of it; see the page of docs/theory."""
+    """Half the relative error of every weight and of the factors of the orders; see docs/theory."""
     a, bins, windows = draws.largest, draws.gram.bins, draws.masses.size
     factors = bins + (a + 2) ** 2
     sums = 2 * bins * (a + 1) ** 2 + bins * windows * (a + 1) + 2 * draws.places * (a + 1) * len(draws.around.members)
@@ -359,7 +359,7 @@ def _weight_error(draws: _Draws) -> Fraction:
 
 
 def _place_error(draws: _Draws, edges: Array) -> float:
-    """Relative error of a normal tail through its argument, which is at most 35."""
+    """Relative error of a normal tail that comes from its argument, which is at most 35."""
     size = (draws.largest + 1) * float(max(draws.exact) + draws.exact_common) + float(np.abs(edges).max())
     place = (2 * draws.reach + 8) * size / float(min(draws.variance(int(x)) for x in draws.diagonal)) ** 0.5 + 72.0
     return float(36.0 * place * ROUNDING)

@@ -22,9 +22,9 @@ from hockeystick.types import Side
 LARGEST_ROUNDING = 1e-6
 """Largest relative error of a Gram matrix; the proofs take 1 / (1 - x) for 1 + 1.01 x."""
 LARGEST_CHANGE = 1e-3
-"""By which factor the diagonal may be raised over the rest, beyond rounding, to get a proof."""
+"""Largest relative increase of the diagonal over the rest, beyond rounding, that is tried to get a proof."""
 LARGEST_REPAIR = 0.2
-"""What a circulant envelope may cost, as a part of its diagonal or of the entries beside it."""
+"""Largest relative change of the diagonal, or of the entries beside it, that makes a circulant envelope definite."""
 UNDERFLOW = 1e-290
 """More than all underflows together can change in a row of a scaled matrix."""
 
@@ -113,7 +113,7 @@ def proved_semidefinite(matrix: Array) -> bool:
 
 
 def _proved(matrix: Array, relative_error: float) -> bool:
-    """The same for every symmetric matrix whose entries differ from these by at most this relative error."""
+    """Whether every symmetric matrix whose entries are within this relative error of these is proved semidefinite."""
     if not (np.isfinite(matrix).all() and (matrix == matrix.T).all()):
         return False
     used = matrix.any(axis=1)

@@ -25,7 +25,7 @@ LEAST_CHANCE = 1e-260
 """Ranges of smaller probability are left out."""
 
 LEFT_OUT = 1e-225
-"""Counted among the sizes for it: times an error of at least 2^-100 it is more than what is left out."""
+"""Added to the sizes for ranges that are left out: times an error of at least 2^-100 it exceeds what they hold."""
 
 PLACES = 32
 """Expansions are about multiples of 1 / PLACES standard deviations."""
@@ -34,7 +34,7 @@ TERMS = 24
 """Number of terms of an expansion."""
 
 _NODES = 24
-"""Of the midpoint rule with step 1/2; the first node that is left out weighs ``e^-75``."""
+"""Nodes of the midpoint rule with step 1/2; the first one that is left out weighs ``e^-75``."""
 
 _PI = Fraction(31415926535897932384626433832795028841971, 10**40)
 _OVER_TWO_PI = pair_of(1 / (2 * _PI))

@@ -221,7 +221,7 @@ def ring_factors(gram: ExactGram, largest: int) -> Factors:
 
 
 def line_factors(gram: ExactGram, largest: int) -> Factors:
-    """The same for chains that never pass the seam and reach as far as they like."""
+    """The factors for chains along a line, which never pass the seam and have steps of any size."""
     return _factors(gram, largest, gram.bins - 1, 0)
 
 
@@ -258,7 +258,7 @@ def clusters_by_bins(factors: Factors, deadline: Deadline) -> Pairs:
 
 
 def clusters_by_draws(factors: Factors, deadline: Deadline) -> Pairs:
-    """The same by visiting every cluster."""
+    """What :func:`clusters_by_bins` computes, by visiting every cluster."""
     return np.stack([_chains(factors, start, 0, factors.longest, deadline) for start in range(factors.rows)])
 
 
@@ -337,7 +337,7 @@ def _prefixes(reach: int, largest: int) -> int:
 
 
 def _chunk_size(reach: int, largest: int) -> int:
-    """Makes ``largest * chunk + prefixes / chunk`` small."""
+    """A chunk size that makes ``largest * chunk + prefixes / chunk`` small."""
     return max(isqrt(_prefixes(reach, largest) // largest), 1)
 
 

@@ -54,7 +54,7 @@ def own_weights(powers: Pairs) -> Pairs:
 
 @njit(cache=True)
 def first_states(budget: int, window: int) -> Counts:
-    """Of the states with v + k <= budget, how many have a latest count below r: shape (budget + 2,), the last all."""
+    """How many of the states with v + k <= budget have a latest count below r = 0..budget + 1; shape (budget + 2,)."""
     first = np.zeros(budget + 2, dtype=np.int64)
     for r in range(budget + 1):
         ways = 1  # as many non-negative numbers as the window has counts, with a sum of at most budget - r
@@ -341,7 +341,7 @@ def close_shared(clusters: Pairs, along: Pairs, reach: int) -> Pairs:
 
 @njit(cache=True, nogil=True)
 def close_from(clusters: Pairs, along: Pairs, origin: int, reach: int) -> Pairs:
-    """The same for one place p = origin > 0, where every bin has a row of clusters of its own.
+    """What :func:`close_shared` sums, for one place p = origin > 0, where every bin has a row of clusters of its own.
 
     ``along`` is :func:`along_ring` from p to the last bin but one; the jump that passes the seam comes after it.
     """

@@ -37,21 +37,21 @@ from hockeystick.moments.ring import highest_order
 from hockeystick.moments.strip_kernels import Integers, add_draws, strip_sums, tails_of
 
 SHARE = 0.9
-"""Of the common factor that is split off: what is left has an inverse that is not too large."""
+"""Share of the common factor that is split off, so that what is left has an inverse that is not too large."""
 LOSS = 1e-3
 """What rounding to labels may add to the variance of zeta, relatively, where ``MOST_LABELS`` allow that."""
 FEWEST_LABELS = 20
 MOST_LABELS = 1000
-"""Between the largest and 0."""
+"""Bounds on the number of labels between 0 and the largest one."""
 ROOM = (1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 """By how much, relatively, the variance of zeta is raised until a proof is found."""
 HIGHEST_ORDER = 15
 SECONDS_PER_TERM = 1e-8
 SECONDS_PER_TAIL = 2e-6
 SECONDS_PER_FACTOR = 5e-7
-"""All measured."""
+"""Measured costs of the three parts."""
 PIECE = 5e6
-"""Multisets between two looks at the deadline, about."""
+"""Multisets between two ticks of the deadline, roughly."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -261,7 +261,7 @@ def _exact_step(gram: ExactGram, label: _Label) -> Fraction:
 
 
 def _table(gram: ExactGram, largest: int, labels: Integers, deadline: Deadline) -> Pairs:
-    """By the number of draws and the sum of their labels >= 0, the weights of all multisets."""
+    """The summed weights of all multisets, by the number of draws and the sum of their labels >= 0."""
     bins = gram.bins
     table = np.zeros((largest + 1, largest * int(labels.max()) + 1), dtype=np.complex128)
     table[0, 0] = 1.0
@@ -293,7 +293,7 @@ def _tails(step: Fraction, places: Integers, lowest: int, count: int, deadline: 
 
 
 def _finished(gram: ExactGram, sums: Pairs, sizes: Array, keys: int) -> list[ExactMoments]:
-    """From sums to moments of the mixture with its common factor on each strip, and all rounding."""
+    """The moments of the mixture with its common factor on each strip, from the sums, with all rounding charged."""
     largest, bins = len(sums) - 1, gram.bins
     factors = [Fraction(factorial(k), bins**k) for k in range(largest + 1)]
     weights, tails = _weight_error(bins, largest, keys), Fraction(max(4.0 * TAIL_ERROR, 2.0**-100))
@@ -309,13 +309,13 @@ def _finished(gram: ExactGram, sums: Pairs, sizes: Array, keys: int) -> list[Exa
 
 
 def _weight_error(bins: int, largest: int, keys: int) -> Fraction:
-    """Relative error of a sum of weights, its products with probabilities and their sum; half of it."""
+    """Half the relative error of a sum of weights, its products with probabilities and their sum."""
     operations = comb(bins + largest - 1, largest) + largest * (largest + 3) + keys + 8
     return Fraction(ROUNDING) * operations + Fraction(EXPONENTIAL_ERROR) * (largest * largest)
 
 
 def _total(parts: list[ExactMoments]) -> ExactMoments:
-    """Of all strips together."""
+    """The moments of all strips together."""
     values = tuple(sum(column, Fraction(0)) for column in zip(*(part.values for part in parts), strict=True))
     return ExactMoments(values=values, error=max(part.error for part in parts))
 

@@ -13,11 +13,11 @@ from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, InvalidInputError
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.moments.bands import (
+    band,
     banded_cost,
     banded_moments,
     dense_cost,
     dense_moments,
-    ring,
     ring_maxima,
     scaled_gram,
 )
@@ -198,7 +198,7 @@ def test_wider_bands_are_tighter_and_the_whole_matrix_tightest() -> None:
 def test_a_ring_is_never_below_the_matrix() -> None:
     scaled = random_matrix(np.random.default_rng(5), 9, "any")
     for bandwidth in range(1, 7):
-        for part in (ring(scaled, bandwidth), ring(scaled, bandwidth).shared()):
+        for part in (band(scaled, bandwidth), band(scaled, bandwidth).shared()):
             rows = part.diagonal.size
             for i, j in itertools.combinations_with_replacement(range(9), 2):
                 late, gap = (j, j - i) if j - i <= 4 else (i, 9 - (j - i))

@@ -8,14 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from math import nextafter
 
 import numpy as np
 import pytest
 
 from hockeystick.accountants.moment_majorant import exact_moments
 from hockeystick.deadline import Deadline
-from hockeystick.errors import UnsupportedError, VerificationError
+from hockeystick.errors import UnsupportedError
 from hockeystick.laws.law import Array
 from hockeystick.moments.cells import cell_moments, standard_edges, whole_moments
 from hockeystick.moments.exact import ExactGram, ExactMoments
@@ -23,7 +22,7 @@ from hockeystick.moments.exact_gram import circulant, proved_gram, proved_semide
 from hockeystick.moments.majorant.base import Polynomial
 from hockeystick.moments.majorant.hockey_stick import SplitHockeyStick
 from hockeystick.moments.majorant.programme import propose
-from hockeystick.moments.majorant.proof import check, expectation, proves, repair_needed, repaired
+from hockeystick.moments.majorant.proof import expectation, proves, repair_needed, repaired
 from hockeystick.moments.majorant.ranges import least_ratio
 from hockeystick.moments.recheck import recheck
 from hockeystick.moments.ring import ring_moments
@@ -110,32 +109,11 @@ def test_optima_moved_by_a_thousandth_of_delta_are_rejected(
 ) -> None:
     optimum = found(name, direction, side, epsilon)
     bound = optimum.bound
-    check(optimum.polynomial, optimum.hockey_stick, side, optimum.points, optimum.moments, bound)
+    assert proves(optimum.polynomial, optimum.hockey_stick, side, optimum.points)
     assert bound > 1e-12, "a bound of nothing would test nothing"
     wrong = -1e-3 * bound if side is Side.UPPER else 1e-3 * bound
     assert proves(optimum.moved(-wrong), optimum.hockey_stick, side, optimum.points)
     assert not proves(optimum.moved(wrong), optimum.hockey_stick, side, optimum.points)
-    with pytest.raises(VerificationError, match="is not proved"):
-        check(optimum.moved(wrong), optimum.hockey_stick, side, optimum.points, optimum.moments, bound)
-
-
-@pytest.mark.parametrize("side", SIDES)
-@pytest.mark.parametrize("direction", list(Direction))
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_claims_that_are_a_millionth_too_good_are_rejected(name: str, direction: Direction, side: Side) -> None:
-    optimum = found(name, direction, side, 0.3)
-    sign = -1.0 if side is Side.UPPER else 1.0
-    for claimed in (optimum.bound * (1.0 + sign * FAULT), nextafter(optimum.bound, sign * 2.0)):
-        with pytest.raises(VerificationError, match="does not follow"):
-            check(optimum.polynomial, optimum.hockey_stick, side, optimum.points, optimum.moments, claimed)
-    check(
-        optimum.polynomial,
-        optimum.hockey_stick,
-        side,
-        optimum.points,
-        optimum.moments,
-        optimum.bound * (1.0 - sign * FAULT),
-    )
 
 
 @pytest.mark.parametrize("side", SIDES)

@@ -11,13 +11,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from hockeystick.errors import InvalidInputError, VerificationError
+from hockeystick.errors import InvalidInputError
 from hockeystick.laws.law import Array
 from hockeystick.moments.double_double import rational
 from hockeystick.moments.exact import ExactMoments
 from hockeystick.moments.majorant.base import Polynomial
 from hockeystick.moments.majorant.hockey_stick import SplitHockeyStick
-from hockeystick.moments.majorant.proof import check, expectation, proves, repair_needed, repaired
+from hockeystick.moments.majorant.proof import expectation, proves, repair_needed, repaired
 from hockeystick.moments.majorant.proof_kernels import bernstein_coefficients, bernstein_weights, taylor_coefficients
 from hockeystick.types import Direction, Side
 
@@ -235,11 +235,8 @@ def test_a_tight_polynomial_shifted_by_a_thousandth_of_delta_is_rejected(
     truth = float(SplitHockeyStick(direction, 0.4, 0.2).value(np.ones(1))[0])
     bound = expectation(tight, moments, side)
     assert bound >= truth if side is Side.UPPER else bound <= truth
-    check(tight, hockey_stick, side, POINTS, moments, bound)
     outward = -1e-3 * truth if side is Side.UPPER else 1e-3 * truth
     assert not proves(shifted(tight, outward), hockey_stick, side, POINTS)
-    with pytest.raises(VerificationError, match="is not proved"):
-        check(shifted(tight, outward), hockey_stick, side, POINTS, moments, bound + outward)
 
 
 @pytest.mark.parametrize("side", SIDES)
@@ -378,7 +375,7 @@ def test_expectations_out_of_the_range_of_doubles() -> None:
 
 
 def test_a_claim_that_the_moments_do_not_support_is_rejected() -> None:
-    """A millionth more in one moment, and the claimed bound no longer follows; neither does one that is too good."""
+    """A millionth more in one moment, or in the errors of all, and the claimed bound no longer follows."""
     hockey_stick = SplitHockeyStick(Direction.REMOVE, 0.4, 0.05)
     moments = log_normal_moments(0.15, 2)
     for side, polynomial in (
@@ -388,16 +385,14 @@ def test_a_claim_that_the_moments_do_not_support_is_rejected() -> None:
         outward = 1.0 if side is Side.UPPER else -1.0
         polynomial = shifted(polynomial, outward * 1e-9)
         claimed = expectation(polynomial, moments, side)
-        check(polynomial, hockey_stick, side, POINTS, moments, claimed)
+        assert proves(polynomial, hockey_stick, side, POINTS)
         order = 2 if side is Side.UPPER else 1
         moved = list(moments.values)
         moved[order] *= 1 + Fraction(int(outward), 10**6)
-        with pytest.raises(VerificationError, match="does not follow"):
-            check(
-                polynomial, hockey_stick, side, POINTS, ExactMoments(values=tuple(moved), error=moments.error), claimed
-            )
-        with pytest.raises(VerificationError, match="does not follow"):
-            check(polynomial, hockey_stick, side, POINTS, moments, claimed - outward * 1e-12)
+        other = expectation(polynomial, ExactMoments(values=tuple(moved), error=moments.error), side)
+        assert outward * (other - claimed) > 0.0
+        unsure = expectation(polynomial, ExactMoments(values=moments.values, error=Fraction(1, 10**6)), side)
+        assert outward * (unsure - claimed) > 1e-7
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a solver, a proof and a price hand to each other."""
+"""Polynomials and hockey sticks: what the solver and the proof exchange."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

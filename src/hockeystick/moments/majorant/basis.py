@@ -35,7 +35,7 @@ from hockeystick.moments.majorant.base import Polynomial
 Coefficients = tuple[Fraction, ...]
 
 LARGEST = 1e250
-"""Of the coefficients; combinations of them are doubles still."""
+"""Largest coefficient, so that combinations stay in the range of doubles."""
 SAFETY = 4.0
 """How many times its uncertainty a squared norm h_k must be."""
 
@@ -64,17 +64,17 @@ class Basis:
 
     @property
     def order(self) -> int:
-        """n."""
+        """n, the highest degree of an orthogonal polynomial."""
         return self.degree // 2
 
     @property
     def is_odd(self) -> bool:
-        """Whether the degree is."""
+        """Whether the degree is odd."""
         return self.degree % 2 == 1
 
     @property
     def expectations(self) -> Array:
-        """Of the basis functions, shape (a + 1,)."""
+        """The expectations of the basis functions, shape (a + 1,)."""
         result = np.zeros(self.degree + 1)
         result[: 2 * self.order + 1 : 2] = 1.0
         result[-1] = 1.0
@@ -286,7 +286,7 @@ def _product(left: list[Fraction], right: list[Fraction]) -> list[Fraction]:
 
 
 def _sum(left: list[Fraction], right: list[Fraction]) -> list[Fraction]:
-    """Of coefficients; ``left`` is at least as long."""
+    """The sum of two polynomials' coefficients; ``left`` is at least as long."""
     return [c + (right[k] if k < len(right) else 0) for k, c in enumerate(left)]
 
 

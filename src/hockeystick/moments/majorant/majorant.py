@@ -25,7 +25,7 @@ from hockeystick.moments.majorant.proof import expectation, proves, repair_neede
 from hockeystick.types import Direction, Side
 
 CLOSE = 1e-4
-"""So near, relatively, to the optimum of its own programme a bound is not improved by lower degrees."""
+"""A bound this close, relatively, to the optimum of its own programme is not improved by lower degrees."""
 
 
 def majorant_delta(

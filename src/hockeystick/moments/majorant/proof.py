@@ -13,7 +13,7 @@ from math import inf, isfinite, nextafter
 
 import numpy as np
 
-from hockeystick.errors import InvalidInputError, VerificationError
+from hockeystick.errors import InvalidInputError
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.moments.exact import ExactMoments
 from hockeystick.moments.majorant.base import HockeyStick, Polynomial
@@ -30,13 +30,13 @@ from hockeystick.types import Side
 QUARTERINGS = 10
 """How often a cell may be cut into four; the gap of chord or tangent shrinks by 16 each time."""
 MOST_CELLS = 20_000
-"""Cells looked at in all; beyond, the certificate does not close."""
+"""Cells examined in all; with more the certificate does not close."""
 CAUTION = 2.5
-"""By how much bounds on rounding are multiplied while a repair is sought; the check itself uses them once."""
+"""Factor on bounds on rounding while a repair is sought; the proof itself uses them as they are."""
 CLOSE_ENOUGH = 1.01
 """A cell is not cut for less than this factor of a repair that some point needs however cells are cut."""
 FAR_OUT = 1e300
-"""Where tangents of F are its asymptote."""
+"""A place where the tangent of F is its asymptote."""
 UNDERFLOW = 1e-300
 """More than a value of a line can lose at the end of the range of doubles."""
 
@@ -105,31 +105,6 @@ def expectation(polynomial: Polynomial, moments: ExactMoments, side: Side) -> fl
     margin = moments.error * sum((abs(term) for term in terms), Fraction(0))
     total = sum(terms, Fraction(0))
     return _rounded(total + margin, inf) if side is Side.UPPER else _rounded(total - margin, -inf)
-
-
-def check(
-    polynomial: Polynomial, hockey_stick: HockeyStick, side: Side, points: Array, moments: ExactMoments, claimed: float
-) -> None:
-    """Check that ``claimed`` is a bound of ``E F(Y)`` on the given side because of this polynomial.
-
-    Args:
-        polynomial, hockey_stick, side, points: as in :func:`proves`; Y must lie in ``[points[0], oo)``.
-        moments: of Y.
-        claimed: the bound.
-
-    Raises:
-        VerificationError: it does not follow; the message says what fails.
-        InvalidInputError: as :func:`proves` and :func:`expectation`.
-    """
-    relation = "above" if side is Side.UPPER else "below"
-    if not proves(polynomial, hockey_stick, side, points):
-        raise VerificationError(
-            f"The polynomial of degree {polynomial.degree} is not proved {relation} the hockey stick."
-        )
-    bound = expectation(polynomial, moments, side)
-    follows = bound <= claimed if side is Side.UPPER else bound >= claimed
-    if not follows:
-        raise VerificationError(f"The bound {claimed!r} does not follow: the polynomial's expectation is {bound!r}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,7 +201,7 @@ class _Claim:
 
     @property
     def _degree(self) -> int:
-        """Of the Bernstein form: that of the polynomials, and 1 at least for the line."""
+        """The degree of the Bernstein form: that of the polynomials, and at least 1 for the line."""
         return max(1, self.polynomial.degree, self.repair.degree if self.repair is not None else 0)
 
 

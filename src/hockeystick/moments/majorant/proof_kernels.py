@@ -20,7 +20,7 @@ ERROR_ROUNDING = 1.01
 
 @njit(cache=True, nogil=True)
 def taylor_coefficients(coefficients: Pairs, centre: float, places: Array) -> tuple[Array, Array]:
-    """Of ``sum_k coefficients[k] (x - centre)^k`` about each place, and bounds on their errors.
+    """Taylor coefficients of ``sum_k coefficients[k] (x - centre)^k`` about each place, and bounds on their errors.
 
     Synthetic division with pairs, then rounded to doubles. Cost: ``degree^2 / 2`` steps per place.
 
@@ -76,7 +76,7 @@ def bernstein_weights(degree: int) -> Array:
 
 @njit(cache=True, nogil=True)
 def bernstein_coefficients(coefficients: Array, errors: Array, widths: Array, weights: Array) -> tuple[Array, Array]:
-    """Of polynomials on cells, from their Taylor coefficients about the left ends, and bounds on their errors.
+    """Bernstein coefficients of polynomials on cells, from their Taylor coefficients about the left ends, with errors.
 
     Args:
         coefficients, errors: shape (cells, at most degree + 1), as :func:`taylor_coefficients` returns them.

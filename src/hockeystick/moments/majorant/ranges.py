@@ -37,9 +37,9 @@ from hockeystick.moments.strips import StripMoments
 from hockeystick.types import Direction, Side
 
 CLOSE_ON_STRIPS, CLOSE_ON_CELLS = 1e-4, 1e-3
-"""So near, relatively, to the optimum of its own programme a bound is not improved by lower degrees."""
+"""A bound this close, relatively, to the optimum of its own programme is not improved by lower degrees."""
 NEGLIGIBLE_ON_STRIPS, NEGLIGIBLE_ON_CELLS = 1e-5, 3e-5
-"""Relative to delta: no more is resolved on a range."""
+"""Part of delta that is not resolved on a range."""
 FIRST_DEGREE = 4
 """Degree of the programme that finds out whether a cell matters."""
 
