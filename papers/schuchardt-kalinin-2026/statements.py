@@ -186,7 +186,7 @@ def order_choice_checks(output: Output) -> list[Check]:
 def best_order(sigma: float) -> tuple[float, float]:
     """epsilon at delta = 1e-5 by Theorem 3.1 and the integer order that gives it: DP-SGD, N = 100, k = 1, remove."""
     pair = dominating_pair(mechanism(STRATEGIES["DP-SGD"], 100, 1, sigma))
-    moments = banded_moments(scaled_gram(pair), 1, LARGEST_ORDER)
+    moments = banded_moments(scaled_gram(pair.gram, pair.rounding, pair.noise_multiplier), 1, LARGEST_ORDER)
     orders = moments.orders
     epsilons = (moments.values - log(DELTA) - np.log(orders - 1.0)) / (orders - 1.0)
     epsilons += orders * np.log1p(-1.0 / orders) / (orders - 1.0)

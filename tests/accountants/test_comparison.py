@@ -137,6 +137,13 @@ def test_levels_stay_on_their_side(gram: Array, smallest: int) -> None:
         assert all(inner.inner >= outer.inner for inner, outer in pairwise(levels))
 
 
+def test_levels_are_moved_by_the_error_of_the_matrix() -> None:
+    gram = np.array([[2.0, 0.5, 0.125], [0.5, 1.0, 0.75], [0.125, 0.75, 1.5]])
+    assert [level.inner for level in raised_levels(gram, 0.25)] == [2.5, 0.9375]
+    assert [level.inner for level in nested_levels(gram, 0.25, 2)] == [0.75, 0.375, 0.09375]
+    assert [level.inner for level in nested_levels(gram, 0.25, 3)] == [0.75, 0.09375]
+
+
 def test_a_comb_reads_the_wrap_pairs() -> None:
     """Bands that do not divide the bins: bins 0 and 4 of 5 meet, so residues modulo 2 are not free."""
     pair = bins_of([1.0, 0.9], 5, 2, 1.0)

@@ -1,19 +1,31 @@
 """The accountant as a whole: what it keeps, when it stops, and that certificates of it can be made again."""
 
+from types import ModuleType
+
 import numpy as np
 import pytest
 
 import hockeystick as hs
+from hockeystick.accountants import moment_majorant, moment_majorant_cells
 from hockeystick.accountants.comparison import ACCOUNTANT as COMPARISON
-from hockeystick.accountants.moment_majorant import ACCOUNTANT, exact_moments, moments_cost, reductions
+from hockeystick.accountants.moment_majorant import ACCOUNTANT, exact_moments, moments_cost, relaxations
 from hockeystick.deadline import Deadline
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.grid import Resolution
-from hockeystick.moments.exact_gram import lowered_gram, raised_gram
+from hockeystick.moments.exact import ExactGram
+from hockeystick.moments.exact_gram import proved_gram
 from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.settings import Settings
 from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.types import Side
+
+
+def raised(pair: BinMixture) -> ExactGram:
+    return proved_gram(pair.gram, pair.rounding, pair.noise_multiplier, Side.UPPER)
+
+
+def lowered(pair: BinMixture) -> ExactGram:
+    return proved_gram(pair.gram, pair.rounding, pair.noise_multiplier, Side.LOWER)
 
 
 def pair_of(bands: int, bins: int, epochs: int, sigma: float) -> BinMixture:
@@ -34,8 +46,8 @@ def test_independent_bins_are_near_exact(delta: float) -> None:
         side: COMPARISON.bound(pair, side, Settings(Resolution(200, delta))).epsilon(delta)
         for side in (Side.UPPER, Side.LOWER)
     }
-    effort = 1.1 * moments_cost(raised_gram(pair), 8) / 0.6
-    assert max(one.degree for one in reductions(raised_gram(pair), Side.LOWER, delta, effort)) == 8
+    effort = 1.1 * moments_cost(raised(pair), 8) / 0.6
+    assert max(one.degree for one in relaxations(raised(pair), Side.LOWER, delta, effort)) == 8
     upper, lower = (epsilon_of(pair, side, delta, effort) for side in (Side.UPPER, Side.LOWER))
     assert exact[Side.LOWER] <= upper <= exact[Side.UPPER] * 1.002
     assert exact[Side.LOWER] * 0.998 <= lower <= exact[Side.UPPER]
@@ -53,9 +65,9 @@ def test_the_two_sides_meet_and_agree_with_the_comparison(bands: int, bins: int,
 
 def test_more_effort_reaches_higher_orders_and_never_loosens() -> None:
     pair = pair_of(12, 60, 2, 2.0)
-    gram = raised_gram(pair)
+    gram = raised(pair)
     degrees = [
-        max(one.degree for one in reductions(gram, Side.LOWER, 1e-5, effort) if one.whole)
+        max(one.degree for one in relaxations(gram, Side.LOWER, 1e-5, effort) if one.whole)
         for effort in (0.01, 0.3, 5.0)
     ]
     assert degrees[0] < degrees[-1]
@@ -64,7 +76,7 @@ def test_more_effort_reaches_higher_orders_and_never_loosens() -> None:
 
 
 def test_lower_bounds_come_from_the_whole_alone() -> None:
-    found = list(reductions(lowered_gram(pair_of(12, 60, 2, 2.0)), Side.LOWER, 1e-5, 5.0))
+    found = list(relaxations(lowered(pair_of(12, 60, 2, 2.0)), Side.LOWER, 1e-5, 5.0))
     assert found
     assert all(one.whole for one in found)
 
@@ -76,7 +88,7 @@ def test_without_affordable_moments_it_refuses() -> None:
 
 
 def test_moments_without_the_common_factor_have_mean_one() -> None:
-    gram = raised_gram(pair_of(4, 40, 2, 3.0))
+    gram = raised(pair_of(4, 40, 2, 3.0))
     moments = exact_moments(gram, 6, Deadline())
     assert moments.values[0] == 1
     assert abs(float(moments.values[1]) - 1.0) < 1e-15
@@ -98,3 +110,21 @@ def test_a_certificate_with_little_effort_says_so_and_can_be_made_again() -> Non
     assert hasty.digest == hasty.content_digest()
     changed = hasty.model_copy(update={"accuracy": hasty.accuracy.model_copy(update={"effort": 9.0})})
     assert changed.content_digest() != hasty.digest
+
+
+@pytest.mark.parametrize("module", [moment_majorant, moment_majorant_cells])
+@pytest.mark.parametrize("side", Side)
+def test_the_gram_matrix_is_rounded_to_the_side_of_the_bound(
+    module: ModuleType, side: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bound from the other side's matrix differs by rounding only, which no comparison of bounds would show."""
+    pair, seen = pair_of(4, 20, 2, 2.0), []
+
+    def recorded(*arguments: object) -> None:
+        seen.append(arguments)
+        raise UnsupportedError("enough")
+
+    monkeypatch.setattr(module, "proved_gram", recorded)
+    with pytest.raises(UnsupportedError, match="enough"):
+        module.ACCOUNTANT.bound(pair, side)
+    assert seen == [(pair.gram, pair.rounding, pair.noise_multiplier, side)]

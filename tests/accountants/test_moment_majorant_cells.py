@@ -9,17 +9,7 @@ import numpy as np
 import pytest
 
 from hockeystick.accountants.comparison import ACCOUNTANT as COMPARISON
-from hockeystick.accountants.moment_majorant_cells import (
-    ACCOUNTANT,
-    Reduction,
-    cell_edges,
-    divided_expectation,
-    least_ratio,
-    mass_above,
-    proved_on_cell,
-    reduction_profile,
-    reductions,
-)
+from hockeystick.accountants.moment_majorant_cells import ACCOUNTANT, Mixture, cell_edges, mixture_profile, mixtures
 from hockeystick.deadline import Deadline
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.grid import Resolution
@@ -27,10 +17,12 @@ from hockeystick.laws.law import Array
 from hockeystick.mechanism import Mechanism
 from hockeystick.moments.cells import cell_moments
 from hockeystick.moments.exact import ExactGram, ExactMoments
-from hockeystick.moments.exact_gram import circulant, lowered_gram, raised_gram
+from hockeystick.moments.exact_gram import circulant, proved_gram
 from hockeystick.moments.majorant.base import Polynomial
 from hockeystick.moments.majorant.hockey_stick import SplitHockeyStick
+from hockeystick.moments.majorant.majorant import divided_expectation, proved_expectation
 from hockeystick.moments.majorant.programme import propose
+from hockeystick.moments.majorant.ranges import least_ratio, mass_above
 from hockeystick.pairs.bin_mixture import BinMixture, from_balls_in_bins
 from hockeystick.samplers import BallsInBins
 from hockeystick.settings import Settings
@@ -63,10 +55,11 @@ def test_both_sides_hold_the_exact_profile_between_them(sigma: float) -> None:
     """The Gram matrix of these three bins is too small a ring for itself; its envelope costs little."""
     pair = BinMixture(noise_multiplier=sigma, matrix=BandedMatrix(np.tile([1.0, 0.4], (60, 1))), bins=3)
     bounds = {}
-    for side, gram in ((Side.UPPER, raised_gram(pair)), (Side.LOWER, lowered_gram(pair))):
+    for side in Side:
+        gram = proved_gram(pair.gram, pair.rounding, pair.noise_multiplier, side)
         ring = circulant(gram, side)
         assert ring is not None
-        bounds[side] = reduction_profile(Reduction([(1.0, ring)], 6), side, 1e-3, Deadline())
+        bounds[side] = mixture_profile(Mixture([(1.0, ring)], 6), side, 1e-3, Deadline())
     for epsilon in (0.5, 2.0):
         true = exact_delta(pair.gram / sigma**2, epsilon)
         upper, lower = bounds[Side.UPPER](epsilon), bounds[Side.LOWER](epsilon)
@@ -83,10 +76,11 @@ def test_narrow_bands_of_a_hundred_bins() -> None:
     )
     pair = from_balls_in_bins(mechanism)
     delta = {}
-    for side, gram in ((Side.UPPER, raised_gram(pair)), (Side.LOWER, lowered_gram(pair))):
-        first = next(reductions(gram, side, 1e-5, 2.0))
+    for side in Side:
+        gram = proved_gram(pair.gram, pair.rounding, pair.noise_multiplier, side)
+        first = next(mixtures(gram, side, 1e-5, 2.0))
         assert first.parts[0][1] is gram
-        delta[side] = reduction_profile(first, side, 1e-5, Deadline())(5.0)
+        delta[side] = mixture_profile(first, side, 1e-5, Deadline())(5.0)
     below = COMPARISON.bound(pair, Side.LOWER, Settings(Resolution(12, 1e-5))).profiles[Direction.REMOVE](5.0)
     assert max(below, delta[Side.LOWER]) < delta[Side.UPPER] < 1.3 * delta[Side.LOWER]
 
@@ -119,12 +113,12 @@ def ring_gram() -> ExactGram:
 
 def test_a_larger_effort_reaches_higher_orders_and_weights_add_up() -> None:
     gram = ring_gram()
-    little = list(reductions(gram, Side.UPPER, 1e-3, 0.2))
-    much = list(reductions(gram, Side.UPPER, 1e-3, 10.0))
+    little = list(mixtures(gram, Side.UPPER, 1e-3, 0.2))
+    much = list(mixtures(gram, Side.UPPER, 1e-3, 10.0))
     assert little[0].degree < much[-1].degree
-    for reduction in (*little, *much):
-        assert sum(weight for weight, _ in reduction.parts) == pytest.approx(1.0, abs=1e-12)
-    assert len(list(reductions(gram, Side.LOWER, 1e-3, 10.0))) == 1
+    for mixture in (*little, *much):
+        assert sum(weight for weight, _ in mixture.parts) == pytest.approx(1.0, abs=1e-12)
+    assert len(list(mixtures(gram, Side.LOWER, 1e-3, 10.0))) == 1
 
 
 def test_outermost_cells_are_negligible_and_starts_are_below_the_ratio() -> None:
@@ -141,7 +135,7 @@ def test_outermost_cells_are_negligible_and_starts_are_below_the_ratio() -> None
 
 def test_the_expectation_of_a_quotient_allows_for_its_value_at_zero() -> None:
     """``P = 1e-3 + 2 x - x^2`` about 0.5: ``P / x`` is ``2 - x`` and 1e-3 / x, which is from 0 to 1e-3 / start."""
-    polynomial = Polynomial(centre=0.5, high=np.array([0.751, 1.0, -1.0]), low=np.zeros(3))
+    polynomial = Polynomial(centre=0.5, coefficients=np.array([0.751, 1.0, -1.0 + 0j]))
     at_zero = Fraction(0.751) - Fraction(1, 2) - Fraction(1, 4)
     moments = ExactMoments(values=(Fraction(1, 2), Fraction(2, 5)), error=Fraction(0))
     most = at_zero * Fraction(1, 2) / Fraction(0.25)
@@ -162,24 +156,23 @@ def test_a_candidate_that_is_not_proved_from_the_start_of_the_cell_on_is_worth_n
     moments = cells.moments[place]
     candidate = propose(moments, hockey_stick, side, degree=4, start=start, divided=True)
     assert candidate is not None
-    good = proved_on_cell(candidate, moments, hockey_stick, side, start)
+    good = proved_expectation(candidate, moments, hockey_stick, side, start, divided=True)
     assert good == pytest.approx(candidate.value, rel=1e-2)
     late = replace(candidate, points=candidate.points[1:])
-    assert proved_on_cell(late, moments, hockey_stick, side, start) == (inf if side is Side.UPPER else -inf)
+    useless = inf if side is Side.UPPER else -inf
+    assert proved_expectation(late, moments, hockey_stick, side, start, divided=True) == useless
     # twice or half the polynomial is on the wrong side somewhere and must be repaired at a price
     factor = 0.5 if side is Side.UPPER else 2.0
     wrong = replace(
         candidate,
-        polynomial=replace(
-            candidate.polynomial, high=factor * candidate.polynomial.high, low=factor * candidate.polynomial.low
-        ),
+        polynomial=replace(candidate.polynomial, coefficients=factor * candidate.polynomial.coefficients),
     )
-    value = proved_on_cell(wrong, moments, hockey_stick, side, start)
+    value = proved_expectation(wrong, moments, hockey_stick, side, start, divided=True)
     assert value >= good * (1 - 1e-6) if side is Side.UPPER else value <= good * (1 + 1e-6)
 
 
 def test_far_epsilons_are_on_the_safe_side() -> None:
-    one = Reduction([(1.0, ring_gram())], 4)
-    upper, lower = (reduction_profile(one, side, 1e-2, Deadline()) for side in Side)
+    one = Mixture([(1.0, ring_gram())], 4)
+    upper, lower = (mixture_profile(one, side, 1e-2, Deadline()) for side in Side)
     assert lower(650.0) == 0.0
     assert 0.0 < upper(650.0) == upper(600.0) < 1e-3

@@ -1,17 +1,16 @@
-"""The common log-normal factor divided out of moments, and moments about a point."""
+"""The common log-normal factor divided out of moments."""
 
 from fractions import Fraction
-from math import comb
 
 import mpmath
 import numpy as np
 import pytest
 
 from hockeystick.deadline import Deadline
-from hockeystick.moments.common_factor import moments_about, without_common
-from hockeystick.moments.enumeration import enumerated_moments
+from hockeystick.moments.common_factor import without_common
 from hockeystick.moments.exact import ExactGram, ExactMoments
 from hockeystick.moments.exponential import RATIONAL_ERROR, rational_exponential
+from hockeystick.moments.ring import ring_moments
 
 
 def _exact(number):
@@ -36,7 +35,7 @@ def test_rational_exponential_at_multiples_of_ln_2():
 
 def test_nothing_is_left_of_a_log_normal():
     gram = ExactGram(entries=np.full((3, 3), 0.7), scale=0.9, common=0.7)
-    left = without_common(enumerated_moments(gram, 8, deadline=Deadline()), gram)
+    left = without_common(ring_moments(gram, 8, deadline=Deadline()), gram)
     assert 0 < left.error < 1e-28
     assert all(abs(value - 1) <= left.error * value for value in left.values)
 
@@ -46,8 +45,8 @@ def test_against_the_smaller_gram_matrix():
     entries = np.array([[3.0, 1.0, 1.5], [1.0, 2.5, 1.0], [1.5, 1.0, 4.0]])
     gram = ExactGram(entries=entries, scale=0.3, common=0.75)
     smaller = ExactGram(entries=entries - 0.75, scale=0.3, common=0.0)
-    left = without_common(enumerated_moments(gram, 6, deadline=Deadline()), gram)
-    direct = enumerated_moments(smaller, 6, deadline=Deadline())
+    left = without_common(ring_moments(gram, 6, deadline=Deadline()), gram)
+    direct = ring_moments(smaller, 6, deadline=Deadline())
     for a, b in zip(left.values, direct.values, strict=True):
         assert abs(a - b) <= left.error * a + direct.error * b
 
@@ -57,36 +56,3 @@ def test_no_common_factor_changes_nothing():
     left = without_common(moments, ExactGram(entries=np.eye(2), scale=0.5, common=0.0))
     assert left.values == moments.values
     assert left.error >= moments.error
-
-
-def _of_points(points, masses, degree):
-    return tuple(
-        sum((m * Fraction(x) ** k for x, m in zip(points, masses, strict=True)), Fraction(0)) for k in range(degree + 1)
-    )
-
-
-@pytest.mark.parametrize("centre", [0.0, 0.7, 3.1, -2.5])
-def test_moments_about_a_point(centre):
-    points, masses = (0.25, 1.0, 2.3), (Fraction(1, 3), Fraction(1, 2), Fraction(1, 6))
-    moments = ExactMoments(values=_of_points(points, masses, 6), error=Fraction(0))
-    moved, errors = moments_about(moments, centre)
-    assert moved == _of_points([Fraction(x) - Fraction(centre) for x in points], masses, 6)
-    assert errors == (0,) * 7
-
-
-@pytest.mark.parametrize("centre", [0.0, 0.9, -1.5])
-def test_errors_of_moments_about_a_point(centre):
-    # true moments anywhere within the error, the worst signs included
-    points, masses = (0.25, 1.0, 2.3), (Fraction(1, 3), Fraction(1, 2), Fraction(1, 6))
-    error = Fraction(1, 1000)
-    values = _of_points(points, masses, 5)
-    moved, errors = moments_about(ExactMoments(values=values, error=error), centre)
-    for k in range(6):
-        worst = sum(
-            (comb(k, j) * abs(Fraction(centre)) ** (k - j) * error * values[j] for j in range(k + 1)), Fraction(0)
-        )
-        assert errors[k] == worst
-        for signs in range(2 ** (k + 1)):
-            true = [v * (1 + error * (1 if signs >> j & 1 else -1)) for j, v in enumerate(values)]
-            about = sum((comb(k, j) * (-Fraction(centre)) ** (k - j) * true[j] for j in range(k + 1)), Fraction(0))
-            assert abs(moved[k] - about) <= errors[k]

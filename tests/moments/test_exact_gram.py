@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.moments import exact_gram as module
 from hockeystick.moments.exact import ExactGram
-from hockeystick.moments.exact_gram import circulant, lowered_gram, proved_semidefinite, raised_gram, residue_classes
+from hockeystick.moments.exact_gram import circulant, proved_gram, proved_semidefinite, residue_classes
 from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.strategies import BandedSquareRoot, BandedToeplitz, BinaryTree, BufferedToeplitz, Identity, SquareRoot
 from hockeystick.types import Side
@@ -48,7 +48,15 @@ def strategy_pair(strategy: object, bins: int, epochs: int, sigma: float = 3.0) 
 
 
 def beside(pair: BinMixture, side: Side) -> ExactGram:
-    return raised_gram(pair) if side is Side.UPPER else lowered_gram(pair)
+    return proved_gram(pair.gram, pair.rounding, pair.noise_multiplier, side)
+
+
+def raised(pair: BinMixture) -> ExactGram:
+    return beside(pair, Side.UPPER)
+
+
+def lowered(pair: BinMixture) -> ExactGram:
+    return beside(pair, Side.LOWER)
 
 
 def exactly_semidefinite(matrix: list[list[Fraction]]) -> bool:
@@ -114,7 +122,7 @@ def test_both_sides_of_the_true_rational_matrix(bands: int, bins: int, epochs: i
                 value, true = Fraction(gram.scale) * Fraction(gram.entries[i, j]), truth[i][j] / Fraction(sigma) ** 2
                 assert sign * (value - true) >= 0
                 assert abs(value - true) <= true * Fraction(1, 10**8)
-    assert raised_gram(pair).common > 0.0
+    assert raised(pair).common > 0.0
 
 
 @settings(max_examples=60, deadline=None)
@@ -196,18 +204,18 @@ def test_nearly_singular_matrices_have_good_common_factors(width: float) -> None
 
 @pytest.mark.parametrize("bins", [1, 2, 7])
 def test_equal_bins_are_all_common_factor(bins: int) -> None:
-    gram = raised_gram(given_pair(np.full((bins, bins), 3.0)))
+    gram = raised(given_pair(np.full((bins, bins), 3.0)))
     require_sound(gram)
     assert gram.common == pytest.approx(3.0, rel=1e-9)
 
 
 def test_identity_and_caching_over_sigma() -> None:
     pair = strategy_pair(Identity(), 6, 2, 2.0)
-    gram = raised_gram(pair)
+    gram = raised(pair)
     assert gram.reach == 0
     assert gram.is_circulant
     assert gram.common == pytest.approx(2.0 / 6.0, rel=1e-9)
-    other = raised_gram(BinMixture(noise_multiplier=5.0, matrix=pair.matrix, bins=6))
+    other = raised(BinMixture(noise_multiplier=5.0, matrix=pair.matrix, bins=6))
     assert other.entries is gram.entries
     assert other.scale < gram.scale
 
@@ -215,20 +223,20 @@ def test_identity_and_caching_over_sigma() -> None:
 @pytest.mark.parametrize("sigma", [1e-3, 0.1, 1.0 / 3.0, math.pi, 4.0, 1e5])
 def test_scale_is_rounded_to_its_side(sigma: float) -> None:
     pair = strategy_pair(Identity(), 3, 1, sigma)
-    high, low = raised_gram(pair).scale, lowered_gram(pair).scale
+    high, low = raised(pair).scale, lowered(pair).scale
     assert Fraction(low) * Fraction(sigma) ** 2 <= 1 <= Fraction(high) * Fraction(sigma) ** 2
     assert high <= math.nextafter(low, math.inf)
 
 
 def test_refusals() -> None:
     with pytest.raises(UnsupportedError, match="must be known to"):
-        raised_gram(given_pair(np.eye(3), rounding=1e-3))
+        raised(given_pair(np.eye(3), rounding=1e-3))
     with pytest.raises(UnsupportedError, match="proved positive semidefinite"):
-        raised_gram(given_pair(np.array([[1.0, 1.5], [1.5, 1.0]])))
+        raised(given_pair(np.array([[1.0, 1.5], [1.5, 1.0]])))
     for sigma in (1e-170, 1e200):
         with pytest.raises(UnsupportedError, match="out of the range"):
-            lowered_gram(given_pair(np.eye(2), sigma))
-    gram = raised_gram(given_pair(np.eye(3)))
+            lowered(given_pair(np.eye(2), sigma))
+    gram = raised(given_pair(np.eye(3)))
     for m in (0, 4):
         with pytest.raises(InvalidInputError, match="'m' argument"):
             residue_classes(gram, m)
@@ -380,7 +388,7 @@ def test_circulant_envelope_of_any_matrix(means: list[list[int]], side: Side) ->
 
 @pytest.mark.parametrize(("bins", "m"), [(12, 2), (12, 5), (10, 10), (12, 1)])
 def test_residue_classes(bins: int, m: int) -> None:
-    gram = raised_gram(strategy_pair(BandedSquareRoot(bands=4), bins, 3))
+    gram = raised(strategy_pair(BandedSquareRoot(bands=4), bins, 3))
     classes = residue_classes(gram, m)
     assert math.fsum(weight for weight, _ in classes) == pytest.approx(1.0, abs=1e-15)
     wanted = [gram.entries[r::m, r::m] for r in range(m)]
@@ -393,7 +401,7 @@ def test_residue_classes(bins: int, m: int) -> None:
 
 
 def test_equal_residue_classes_are_merged() -> None:
-    envelope = circulant(raised_gram(strategy_pair(BandedSquareRoot(bands=4), 12, 3)), Side.UPPER)
+    envelope = circulant(raised(strategy_pair(BandedSquareRoot(bands=4), 12, 3)), Side.UPPER)
     assert envelope is not None
     ((weight, part),) = residue_classes(envelope, 3)
     assert weight == 1.0

@@ -8,6 +8,7 @@ import pytest
 
 import hockeystick as hs
 from hockeystick.accountants import direct
+from hockeystick.bounds import Profile
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.moments.geometric_mean import _variance_and_drift, geometric_mean_profile
 from hockeystick.pairs.averaged_steps import AveragedSteps
@@ -20,6 +21,14 @@ EPSILONS = [0.0, 1e-6, 0.03, 0.3, 1.0, 4.0, 12.0, 60.0, 700.0]
 
 def mixture(coefficients: list[float], steps: int, bins: int, sigma: float) -> BinMixture:
     return BinMixture(noise_multiplier=sigma, matrix=ToeplitzMatrix(np.array(coefficients), steps), bins=bins)
+
+
+def profile_of(pair: BinMixture) -> Profile:
+    return geometric_mean_profile(pair.gram, pair.rounding, pair.noise_multiplier)
+
+
+def variance_and_drift(pair: BinMixture) -> tuple[float, float]:
+    return _variance_and_drift(pair.gram, pair.rounding, pair.noise_multiplier)
 
 
 def high_precision(pair: BinMixture, epsilon: float, digits: int = 60) -> mp.mpf:
@@ -39,7 +48,7 @@ def high_precision(pair: BinMixture, epsilon: float, digits: int = 60) -> mp.mpf
 def test_one_bin_is_the_gaussian(sigma: float, epsilon: float) -> None:
     pair = mixture([1.0, 0.5], 3, 1, sigma)
     exact = gaussian_delta(sigma, pair.full_sensitivity, epsilon, hs.Side.LOWER)
-    value = geometric_mean_profile(pair)(epsilon)
+    value = profile_of(pair)(epsilon)
     assert value >= exact
     squared = 1.0 + (epsilon * sigma / pair.full_sensitivity) ** 2  # how much the tail magnifies a relative error
     assert value <= max(exact * (1.0 + 1e-9 * squared), 1e-300)
@@ -60,11 +69,11 @@ def test_one_bin_is_the_gaussian(sigma: float, epsilon: float) -> None:
 def test_closed_form_in_high_precision_is_never_above(pair: BinMixture, epsilon: float) -> None:
     """The precision outlasts the difference's cancellation: 700 digits where the terms are e^(-700) and less."""
     exact = high_precision(pair, epsilon, digits=60 if epsilon < 20.0 else 700)
-    value = geometric_mean_profile(pair)(epsilon)
+    value = profile_of(pair)(epsilon)
     assert value >= exact
     assert value <= 1.0
     if exact > 1e-290:
-        variance, drift = _variance_and_drift(pair)
+        variance, drift = variance_and_drift(pair)
         squared = 1.0 + (epsilon - drift) ** 2 / variance  # how much the tail magnifies a relative error
         assert value <= exact * (1.0 + 1e-9 * squared)
 
@@ -76,9 +85,9 @@ def test_above_the_true_profile_of_the_identity(sigma: float, epsilon: float) ->
     pair = mixture([1.0], 6, 6, sigma)
     allocation = AveragedSteps(noise_multiplier=sigma, bins=6)
     lower = direct.ACCOUNTANT.bound(allocation, hs.Side.LOWER).profiles[hs.Direction.ADD](epsilon)
-    assert geometric_mean_profile(pair)(epsilon) >= lower
+    assert profile_of(pair)(epsilon) >= lower
     if sigma == 4.0:  # the bins do amplify
-        assert geometric_mean_profile(pair)(epsilon) < 0.6 * gaussian_delta(sigma, 1.0, epsilon, hs.Side.LOWER)
+        assert profile_of(pair)(epsilon) < 0.6 * gaussian_delta(sigma, 1.0, epsilon, hs.Side.LOWER)
 
 
 def test_drift_and_variance_are_rounded_up() -> None:
@@ -94,18 +103,18 @@ def test_drift_and_variance_are_rounded_up() -> None:
     loose = BinMixture(noise_multiplier=1.0, matrix=matrix, bins=2)
     # by hand: G = [[2.5, 1.5], [1.5, 2.25]], m = 4.75 / 4, v = 7.75 / 4
     m, v = 4.75 / 4.0, 7.75 / 4.0
-    variance, drift = _variance_and_drift(exact)
+    variance, drift = variance_and_drift(exact)
     assert v <= variance <= v * (1.0 + 1e-12)
     assert m - v / 2.0 <= drift <= (m - v / 2.0) * (1.0 + 1e-11)
-    variance, drift = _variance_and_drift(loose)
+    variance, drift = variance_and_drift(loose)
     assert variance >= 1.01 * v
     assert drift >= 1.01 * m - 0.99 * v / 2.0
     for epsilon in [0.0, 0.2, 1.0, 5.0]:
-        assert geometric_mean_profile(loose)(epsilon) > geometric_mean_profile(exact)(epsilon)
+        assert profile_of(loose)(epsilon) > profile_of(exact)(epsilon)
 
 
 def test_does_not_increase_with_epsilon() -> None:
-    profile = geometric_mean_profile(mixture([1.0, 0.5, 0.375], 6, 3, 0.5))
+    profile = profile_of(mixture([1.0, 0.5, 0.375], 6, 3, 0.5))
     values = [profile(epsilon) for epsilon in np.linspace(0.0, 50.0, 500)]
     assert all(a >= b for a, b in pairwise(values))
     assert values[0] < 1.0

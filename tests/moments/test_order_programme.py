@@ -12,7 +12,7 @@ from hockeystick.accountants.published.renyi import averaged_moments, thinned_mo
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.moments import order_programme as moment_programme
 from hockeystick.moments.log_moments import LogMoments, moment_delta, sparse_orders
-from hockeystick.moments.order_programme import _candidates, _certified, _hull, _Polynomial, programme_delta
+from hockeystick.moments.order_programme import _candidates, _certified, _hull, _Polynomial, programme_profile
 from hockeystick.types import Side
 
 EPSILONS = [0.0, 1e-3, 0.1, 0.5, 2.0, 6.0]
@@ -70,7 +70,7 @@ def on_a_grid(moments: LogMoments, epsilon: float) -> float:
 )
 def test_optimal_against_a_linear_programme(moments: LogMoments, epsilon: float) -> None:
     oracle = on_a_grid(moments, epsilon)
-    value = programme_delta(moments, epsilon)
+    value = programme_profile(moments)(epsilon)
     assert value >= oracle * (1.0 - 1e-7)  # HiGHS' own tolerance
     assert value <= oracle * 1.002  # what the grid loses
 
@@ -137,20 +137,20 @@ def test_never_below_a_law_and_sharp_for_two_atoms(seed: int) -> None:
     moments = law_moments(atoms, masses, np.array([1.5, 2.0, 2.5, 3.0, 5.0]))
     for epsilon in np.linspace(0.0, math.log(atoms[-1]), 7)[:-1]:
         truth = float(masses @ np.maximum(atoms - math.exp(epsilon), 0.0))
-        assert programme_delta(moments, float(epsilon)) >= truth
+        assert programme_profile(moments)(float(epsilon)) >= truth
     if count == 2:
         # c at which the tangents of x^2 at the two atoms meet: order 2 alone is tight there
         middle = math.log(0.5 * (atoms[0] + atoms[1]))
         if middle >= 0.0:
             truth = float(masses[1] * (atoms[1] - math.exp(middle)))
-            assert programme_delta(moments, middle) <= truth * (1.0 + 1e-6)
+            assert programme_profile(moments)(middle) <= truth * (1.0 + 1e-6)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_never_above_one_order_and_does_not_increase(name: str) -> None:
     values = []
     for epsilon in np.linspace(0.0, 8.0, 25):
-        values.append(programme_delta(CASES[name], float(epsilon)))
+        values.append(programme_profile(CASES[name])(float(epsilon)))
         assert 0.0 < values[-1] <= moment_delta(CASES[name], float(epsilon))
     assert all(b <= a * (1.0 + 1e-6) for a, b in pairwise(values))
 
@@ -158,14 +158,14 @@ def test_never_above_one_order_and_does_not_increase(name: str) -> None:
 @pytest.mark.parametrize("sigma", [0.3, 1.0, 4.0, 30.0])
 @pytest.mark.parametrize("epsilon", [*EPSILONS, 30.0, 299.0, 301.0, 700.0])
 def test_at_least_the_exact_gaussian_profile(sigma: float, epsilon: float) -> None:
-    bound = programme_delta(gaussian_moments(sigma, sparse_orders(2048)), epsilon)
+    bound = programme_profile(gaussian_moments(sigma, sparse_orders(2048)))(epsilon)
     assert bound >= gaussian_delta(sigma, 1.0, epsilon, Side.LOWER)
 
 
 def test_gains_where_amplification_is_strong() -> None:
     """One Poisson step at q = 0.01: Markov pays for ``M_k`` near 1, the programme for ``M_k - 1``."""
     moments = CASES["poisson step"]
-    assert programme_delta(moments, 0.5) < 0.05 * moment_delta(moments, 0.5)
+    assert programme_profile(moments)(0.5) < 0.05 * moment_delta(moments, 0.5)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -173,10 +173,10 @@ def test_a_wrong_search_costs_tightness_alone(seed: int, monkeypatch: pytest.Mon
     """Whatever the search returns, the certificate repairs or rejects it."""
     rng = np.random.default_rng(seed)
     moments, epsilon = CASES["gaussian"], float(rng.uniform(0.0, 2.0))
-    best = programme_delta(moments, epsilon)
+    best = programme_profile(moments)(epsilon)
     junk = (-float(rng.uniform(3.0, 12.0)), float(rng.uniform(1e-3, 0.9)), *(int(i) for i in rng.integers(0, 7, 2)))
     monkeypatch.setattr(moment_programme, "_worst_law", lambda *_: junk)
-    assert best * (1.0 - 1e-6) <= programme_delta(moments, epsilon) <= moment_delta(moments, epsilon)
+    assert best * (1.0 - 1e-6) <= programme_profile(moments)(epsilon) <= moment_delta(moments, epsilon)
 
 
 def test_a_polynomial_that_is_never_steep_is_rejected() -> None:
@@ -187,7 +187,7 @@ def test_a_polynomial_that_is_never_steep_is_rejected() -> None:
 @pytest.mark.parametrize("values", [[], [np.inf, np.inf], [np.inf, 1.0]])
 def test_infinite_moments_are_left_out(values: list[float]) -> None:
     moments = LogMoments(np.arange(2.0, 2.0 + len(values)), np.array(values))
-    bound = programme_delta(moments, 1.0)
+    bound = programme_profile(moments)(1.0)
     assert 0.0 < bound <= 1.0
     assert bound == moment_delta(moments, 1.0) or bound < 1.0
 

@@ -104,7 +104,7 @@ def test_no_accountant_crosses_the_truth(chunk: int) -> None:
                 texts, profiles = all_violations(one, pair, exact, at, QUICK)
                 seen[one.name] += profiles
                 found += [label + text for text in texts]
-        step = geometric_mean_profile(pair)
+        step = geometric_mean_profile(pair.gram, pair.rounding, pair.noise_multiplier)
         found += [label + text for text in violations(step, Side.UPPER, Direction.ADD, exact, at)]
     assert not found, "\n".join(found)
     assert sharp >= 0.6 * MECHANISMS * EPSILONS  # the truth is known to a percent in most cases

@@ -166,7 +166,9 @@ def comparison_profiles(pair: BinMixture, side: Side, settings: Settings) -> Map
     chosen = _best(_spaced(largest, SEARCHED[side]), law_of, side, resolution)
     profiles = [law_profiles(law_of(candidate, resolution)) for candidate in chosen]
     pick = min if side is Side.UPPER else max
-    geometric = geometric_mean_profile(pair) if side is Side.UPPER else None
+    geometric = None
+    if side is Side.UPPER:
+        geometric = geometric_mean_profile(pair.gram, pair.rounding, pair.noise_multiplier)
 
     def profile(direction: Direction, extra: Profile | None) -> Profile:
         parts = [one[direction] for one in profiles] + ([extra] if extra is not None else [])

@@ -4,7 +4,7 @@ The common log-normal factor of all bins is split off, which makes the hockey st
 the hockey stick is found by linear programming and proved by a certificate of its own; its expectation needs only the
 moments of the rest, computed in extended precision for a Gram matrix that is proved positive semidefinite.
 
-Moments of high order cost time, so several *reductions* of the pair are tried, each with the orders that the effort
+Moments of high order cost time, so several *relaxations* of the pair are tried, each with the orders that the effort
 allows: the Gram matrix itself, whole or on strips of a Gaussian that all bins follow; for upper bounds also its
 circulant envelope, and its classes of bins modulo m, when the adversary is told the residue. Each is a bound by itself,
 and the best ones at the delta that is asked for are kept.
@@ -28,12 +28,11 @@ from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import UNIT_ROUNDOFF
 from hockeystick.laws.profile import MAX_EPSILON, smallest_epsilon
 from hockeystick.moments.common_factor import without_common
-from hockeystick.moments.enumeration import enumerated_moments, enumeration_cost
 from hockeystick.moments.exact import ExactGram, ExactMoments
-from hockeystick.moments.exact_gram import circulant, lowered_gram, raised_gram, residue_classes
-from hockeystick.moments.majorant.floor import floor_of
+from hockeystick.moments.exact_gram import circulant, proved_gram, residue_classes
+from hockeystick.moments.floor import floor_of
 from hockeystick.moments.majorant.majorant import majorant_profile
-from hockeystick.moments.majorant.strips import strip_profile
+from hockeystick.moments.majorant.ranges import strip_profile
 from hockeystick.moments.recheck import recheck, recheck_cost
 from hockeystick.moments.ring import ring_cost, ring_moments
 from hockeystick.moments.strips import strip_cost, strip_edges, strip_moments
@@ -45,29 +44,29 @@ from hockeystick.types import Direction, Side
 HIGHEST_DEGREE = 12
 LOWEST_DEGREE = 2
 FIRST_SHARE, WHOLE_SHARE, STRIPS_SHARE, COARSE_SHARE = 0.05, 0.6, 0.4, 0.15
-"""Of the effort, for the moments of one reduction."""
+"""Shares of the effort for the moments of one relaxation."""
 RESIDUES = (2, 3, 4, 6)
-"""Classes that are tried, fewest first, where they reach higher orders than what was tried before."""
+"""Numbers of classes that are tried, in this order, where they reach higher orders than what was tried before."""
 CLOSE_ENVELOPE = 1.02
-"""By which factor an envelope may raise the mean of the diagonal, if it is to be used."""
+"""An envelope that raises the mean of the diagonal by a larger factor is not used."""
 STRIPS = 24
 STRIPS_FROM = 1.1
-"""How many times the common factor's variance that of the mean of all u has to be."""
+"""Strips are tried where the mean of all u has at least this many times the variance of the common factor."""
 LOWEST_STRIP_DEGREE, HIGHEST_STRIP_DEGREE = 3, 6
 OUTSIDE_STRIPS = 1e-4
-"""What both outermost strips may hold, relative to delta."""
+"""Largest content of the two outermost strips, relative to delta."""
 SELECTION = 1e-3
-"""Relative accuracy in epsilon of the choice among reductions."""
+"""Relative accuracy in epsilon of the choice among relaxations."""
 SETTLED = 0.99
-"""Where a reduction's own lower delta is that much of the upper one, higher orders are not worth their time."""
+"""Higher orders are not worth their time where a relaxation's own lower delta is this much of the upper one."""
 
 
 Profiles = Callable[[Direction, Side], Profile]
-"""A reduction's profiles, once its moments are computed."""
+"""A relaxation's profiles, once its moments are computed."""
 
 
 @dataclass(frozen=True, eq=False)
-class Reduction:
+class Relaxation:
     """A mixture, or a mixture of mixtures, that bounds the pair.
 
     Attributes:
@@ -83,7 +82,7 @@ class Reduction:
 
 def moments_cost(gram: ExactGram, degree: int) -> float:
     """Rough seconds of :func:`exact_moments`."""
-    return min(ring_cost(gram, degree), enumeration_cost(gram, degree)) + recheck_cost(gram, degree)
+    return ring_cost(gram, degree) + recheck_cost(gram, degree)
 
 
 def exact_moments(gram: ExactGram, degree: int, deadline: Deadline) -> ExactMoments:
@@ -91,13 +90,12 @@ def exact_moments(gram: ExactGram, degree: int, deadline: Deadline) -> ExactMome
 
     Raises: UnsupportedError where the two disagree, or where the moments leave the range of doubles.
     """
-    faster = ring_moments if ring_cost(gram, degree) < enumeration_cost(gram, degree) else enumerated_moments
-    moments = faster(gram, degree, deadline=deadline)
+    moments = ring_moments(gram, degree, deadline=deadline)
     recheck(gram, moments, deadline=deadline)
     return without_common(moments, gram)
 
 
-def reductions(gram: ExactGram, side: Side, delta: float, effort: float) -> Iterator[Reduction]:
+def relaxations(gram: ExactGram, side: Side, delta: float, effort: float) -> Iterator[Relaxation]:
     """The pair itself, with few moments, with many, and on strips; then for upper bounds coarser ones of higher orders.
 
     Coarser are the circulant envelope, where it is close, and classes of bins. Lower envelopes lose too much, and
@@ -128,10 +126,10 @@ def reductions(gram: ExactGram, side: Side, delta: float, effort: float) -> Iter
             yield replace(found, whole=False)
 
 
-def _affordable(seconds: float, parts: Sequence[tuple[float, ExactGram]]) -> Reduction | None:
+def _affordable(seconds: float, parts: Sequence[tuple[float, ExactGram]]) -> Relaxation | None:
     for degree in range(HIGHEST_DEGREE, LOWEST_DEGREE - 1, -1):
         if sum(moments_cost(gram, degree) for _, gram in parts) <= seconds:
-            return Reduction(True, degree, partial(_mixed, parts, degree))
+            return Relaxation(True, degree, partial(_mixed, parts, degree))
     return None
 
 
@@ -155,12 +153,12 @@ def _mixed(parts: Sequence[tuple[float, ExactGram]], degree: int, deadline: Dead
     return profiles
 
 
-def _affordable_strips(gram: ExactGram, delta: float, seconds: float) -> Reduction | None:
+def _affordable_strips(gram: ExactGram, delta: float, seconds: float) -> Relaxation | None:
     if float(gram.entries.mean()) <= STRIPS_FROM * gram.common:  # what all bins follow is split off already
         return None
     for degree in range(HIGHEST_STRIP_DEGREE, LOWEST_STRIP_DEGREE - 1, -1):
         if strip_cost(gram, degree, STRIPS) <= seconds:
-            return Reduction(True, degree, partial(_on_strips, gram, degree, delta))
+            return Relaxation(True, degree, partial(_on_strips, gram, degree, delta))
     return None
 
 
@@ -196,13 +194,13 @@ class _Best:
 
 def _profiles(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
     delta, deadline = settings.resolution.smallest_delta, settings.deadline
-    gram = raised_gram(pair) if side is Side.UPPER else lowered_gram(pair)
+    gram = proved_gram(pair.gram, pair.rounding, pair.noise_multiplier, side)
     remove, add = _Best(side, delta), _Best(side, delta)
-    for reduction in reductions(gram, side, delta, settings.effort):
-        profiles = reduction.prepare(deadline)
+    for relaxation in relaxations(gram, side, delta, settings.effort):
+        profiles = relaxation.prepare(deadline)
         remove.offer(profiles(Direction.REMOVE, side))
         add.offer(profiles(Direction.ADD, side), near=remove.epsilon)
-        if reduction.whole and _is_settled(profiles, remove.epsilon):
+        if relaxation.whole and _is_settled(profiles, remove.epsilon):
             break
     if remove.profile is None or add.profile is None:
         raise UnsupportedError("No moments of this Gram matrix are affordable.")
@@ -216,7 +214,7 @@ def _profiles(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direc
 
 
 def _is_settled(profiles: Profiles, epsilon: float) -> bool:
-    """Whether a reduction's own two sides almost meet, so that higher orders of it are not worth their time."""
+    """Whether a relaxation's own two sides almost meet, so that higher orders of it are not worth their time."""
     upper, lower = (profiles(Direction.REMOVE, side)(epsilon) for side in Side)
     return lower >= SETTLED * upper
 

@@ -1,25 +1,14 @@
 """Moment majorants on cells, for low noise: a polynomial for each range of the drawn bin's own Gaussian.
 
-For the remove direction, with the common factor split off and ``h(x) = F(x) / x <= 1``,
-
-    delta = E F(Y) = (1/b) sum_i E_i h(Y) = sum over cells A of (1/b) sum_i E_i[h(Y); u_i in A],
-
-where E_i is the law in which bin i was drawn. On a cell ``u_i >= w`` and so ``Y >= x0 = e^(w - T_ii / 2) / b``: a
-polynomial p has to satisfy ``x p(x) >= F(x)`` (UPPER) or ``<= F(x)`` (LOWER) only from x0 on, and its expectation on
-the cell needs the moments of :mod:`.cell_moments`. Where the noise is low, a single polynomial has to cover the heavy
-tail that the drawn bin causes; on a cell that tail is gone.
-
 Where the Gram matrix itself is too expensive its circulant envelope on the safe side replaces it. For upper bounds the
 residue of the bin modulo m may also be revealed; the classes are narrower and are averaged.
 
-Proofs: ``docs/theory/moment-majorants/cells.md``.
+Method: :mod:`..moments.majorant.ranges`. Proofs: ``docs/theory/moment-majorants/cells.md``.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from functools import cache
-from math import ceil, exp, fsum, inf, isfinite, isnan, nextafter
+from math import ceil
 
 import numpy as np
 from scipy.special import ndtri
@@ -32,14 +21,12 @@ from hockeystick.errors import UnsupportedError
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.laws.profile import smallest_epsilon
-from hockeystick.moments.cells import CellMoments, cell_cost, cell_moments, standard_edges, whole_moments
-from hockeystick.moments.double_double import rational
-from hockeystick.moments.exact import ExactGram, ExactMoments
-from hockeystick.moments.exact_gram import circulant, lowered_gram, raised_gram, residue_classes
-from hockeystick.moments.majorant.base import HockeyStick, Polynomial
+from hockeystick.moments.cells import cell_cost, cell_moments, standard_edges, whole_moments
+from hockeystick.moments.exact import ExactGram
+from hockeystick.moments.exact_gram import circulant, proved_gram, residue_classes
 from hockeystick.moments.majorant.hockey_stick import LARGEST_EPSILON, SplitHockeyStick
-from hockeystick.moments.majorant.programme import Candidate, propose
-from hockeystick.moments.majorant.proof import expectation, proves, repair_needed, repaired
+from hockeystick.moments.majorant.majorant import profile_from
+from hockeystick.moments.majorant.ranges import NEGLIGIBLE_ON_CELLS, cells_delta
 from hockeystick.moments.recheck import recheck, recheck_cost
 from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.settings import Settings
@@ -49,29 +36,23 @@ from hockeystick.types import Direction, Side
 DEGREES = (4, 6, 8, 10, 12)
 """Highest orders that are considered."""
 RESIDUES = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 25, 32)
-REDUCTIONS = 3
-"""At most so many are tried, those with the fewest classes first."""
+MOST_MIXTURES = 3
+"""Most mixtures that are tried, those with the fewest classes first."""
 MOMENTS_SHARE = 0.35
-"""Of the effort, for the moments; the rest is for programmes and proofs."""
+"""Share of the effort for the moments; the rest is for programmes and proofs."""
 CELL_WIDTH = 0.2
-"""In standard deviations, where the drawn bin alone may reach the threshold."""
+"""Width of cells in standard deviations, where the drawn bin alone may reach the threshold."""
 FINE_BELOW = 3.0
-"""Cells are that narrow from so far below the quantile of delta on."""
+"""How far below the quantile of delta, in standard deviations, the narrow cells begin."""
 OUTSIDE = 1e-3
-"""What both outermost cells may hold, relative to delta: they get the trivial bound."""
-FIRST_DEGREE = 4
-"""Of the programme that finds out whether a cell matters."""
-CLOSE = 1e-3
-"""So near, relatively, to the optimum of its own programme a bound is not improved by lower degrees."""
-NEGLIGIBLE = 3e-5
-"""Relative to delta: no more is resolved on a cell."""
+"""Largest content of the two outermost cells, relative to delta; they get the trivial bound."""
 SELECTION = 1e-3
-"""Relative accuracy in epsilon of the choice among reductions."""
+"""Relative accuracy in epsilon of the choice among mixtures."""
 
 
 @dataclass(frozen=True, eq=False)
-class Reduction:
-    """A mixture of mixtures that bounds the pair on the asked side.
+class Mixture:
+    """A weighted mean of mixtures that bounds the pair on the asked side.
 
     Attributes:
         parts: weight and Gram matrix of each; the weights add up to 1.
@@ -82,119 +63,6 @@ class Reduction:
     degree: int
 
 
-def cells_delta(
-    cells: CellMoments,
-    bins: int,
-    hockey_stick: HockeyStick,
-    side: Side,
-    degrees: Sequence[int],
-    smallest: float,
-    deadline: Deadline,
-) -> float:
-    """``E F(Y)`` for the remove direction's hockey stick, from moments on cells; never below (UPPER) or above (LOWER).
-
-    The outermost cells count with their mass (UPPER) or not at all (LOWER).
-
-    Args:
-        cells: of a mixture of ``bins`` bins.
-        hockey_stick: F, with ``F(x) <= x``.
-        degrees: to choose from for each cell, each at most the highest order.
-        smallest: a delta that is negligible.
-
-    Cost: some milliseconds for each cell.
-    """
-    values = []
-    for place, moments in enumerate(cells.moments):
-        trivial = mass_above(moments) if side is Side.UPPER else 0.0
-        if 0 < place < len(cells.moments) - 1:
-            deadline.tick()
-            start = least_ratio(float(cells.edges[place - 1]), cells.variance, bins)
-            values.append(_cell_bound(moments, hockey_stick, side, degrees, start, smallest, trivial))
-        else:
-            values.append(trivial)
-    return fsum(values) * (1.0 + 4 * UNIT_ROUNDOFF if side is Side.UPPER else 1.0 - 4 * UNIT_ROUNDOFF)
-
-
-def mass_above(moments: ExactMoments) -> float:
-    """At least the mass of the cell."""
-    return nextafter(float(moments.values[0] * (1 + moments.error)), inf)
-
-
-def least_ratio(edge: float, variance: Fraction, bins: int) -> float:
-    """x0: at most ``e^(edge - variance / 2) / bins``."""
-    exponent = nextafter(float(Fraction(edge) - variance / 2), -inf)
-    return exp(exponent) * (1.0 - 16 * UNIT_ROUNDOFF) / bins
-
-
-def _cell_bound(
-    moments: ExactMoments,
-    hockey_stick: HockeyStick,
-    side: Side,
-    degrees: Sequence[int],
-    start: float,
-    smallest: float,
-    trivial: float,
-) -> float:
-    """The best proved bound on the mean of ``E_i[h(Y); A]`` among the degrees, from the highest down.
-
-    A cell whose upper bound of low degree is negligible gets that one (UPPER) or 0 (LOWER).
-    """
-
-    def proposed(degree: int, side: Side) -> Candidate | None:
-        return propose(moments, hockey_stick, side, degree=degree, start=start, divided=True, target=smallest)
-
-    better = min if side is Side.UPPER else max
-    first = proposed(min(degrees, key=lambda degree: abs(degree - FIRST_DEGREE)), Side.UPPER)
-    if first is not None and first.value <= smallest:
-        if side is Side.LOWER:
-            return trivial
-        bound = proved_on_cell(first, moments, hockey_stick, side, start)
-        if bound <= 2.0 * smallest:
-            return bound
-    best = trivial
-    for degree in sorted(degrees, reverse=True):
-        candidate = proposed(degree, side)
-        if candidate is None:
-            continue
-        best = better(best, proved_on_cell(candidate, moments, hockey_stick, side, start))
-        if abs(best - candidate.value) <= CLOSE * abs(candidate.value) + smallest:
-            break
-    return best
-
-
-def proved_on_cell(
-    candidate: Candidate, moments: ExactMoments, hockey_stick: HockeyStick, side: Side, start: float
-) -> float:
-    """``E_0[P(Y) / Y; A]`` for the repaired candidate P, once it is proved; else infinite, to the useless side."""
-    useless = inf if side is Side.UPPER else -inf
-    points = candidate.points
-    if not 0.0 < points[0] <= start:
-        return useless
-    eta = repair_needed(candidate.polynomial, candidate.repair, hockey_stick, side, points)
-    if not isfinite(eta):
-        return useless
-    polynomial = repaired(candidate.polynomial, candidate.repair, eta, side)
-    if not proves(polynomial, hockey_stick, side, points):
-        return useless
-    value = divided_expectation(polynomial, moments, start, side)
-    return useless if isnan(value) else value
-
-
-def divided_expectation(polynomial: Polynomial, moments: ExactMoments, start: float, side: Side) -> float:
-    """``E P(Y) / Y`` on a cell with ``Y >= start``, rounded to the side.
-
-    It is ``sum_(k>0) a_k M_(k-1) + a_0 E[1 / Y]`` with raw coefficients, of which ``a_0 = P(0)`` is a rounding error:
-    its factor is only known to lie between 0 and ``M_0 / start``, and both ends are allowed for.
-    """
-    most = moments.values[0] / Fraction(start)
-    value = expectation(polynomial, ExactMoments(values=(most, *moments.values), error=moments.error), side)
-    at_zero, minus = Fraction(0), -Fraction(polynomial.centre)
-    for high, low in zip(polynomial.high[::-1], polynomial.low[::-1], strict=True):
-        at_zero = at_zero * minus + rational(float(high), float(low))
-    unknown = nextafter(float(abs(at_zero) * most * (1 + moments.error)), inf)
-    return nextafter(value + unknown, inf) if side is Side.UPPER else nextafter(value - unknown, -inf)
-
-
 def cell_edges(gram: ExactGram, delta: float) -> Array:
     """Where cells end: wide ones in the bulk, narrow ones around the quantile of ``delta``, none far outside."""
     outer, inner = -float(ndtri(0.5 * OUTSIDE * delta)), -float(ndtri(delta)) - FINE_BELOW
@@ -203,7 +71,7 @@ def cell_edges(gram: ExactGram, delta: float) -> Array:
     return standard_edges(gram, np.concatenate([[-outer], bulk[bulk < inner - CELL_WIDTH], fine]))
 
 
-def reductions(gram: ExactGram, side: Side, delta: float, effort: float) -> Iterator[Reduction]:
+def mixtures(gram: ExactGram, side: Side, delta: float, effort: float) -> Iterator[Mixture]:
     """The matrix itself, its circulant envelope and, for upper bounds, classes modulo m, each with its highest order.
 
     Coarser ones only as long as they reach a higher order at what they may cost.
@@ -214,9 +82,9 @@ def reductions(gram: ExactGram, side: Side, delta: float, effort: float) -> Iter
     for parts in _candidates(gram, side):
         cells = cell_edges(parts[0][1], delta).size + 1
         affordable = [a for a in DEGREES if a > best and _moments_cost(parts, a, cells) <= MOMENTS_SHARE * effort]
-        if affordable and found < REDUCTIONS:
+        if affordable and found < MOST_MIXTURES:
             best, found = affordable[-1], found + 1
-            yield Reduction(parts, best)
+            yield Mixture(parts, best)
 
 
 def _candidates(gram: ExactGram, side: Side) -> Iterator[Sequence[tuple[float, ExactGram]]]:
@@ -240,38 +108,36 @@ def _moments_cost(parts: Sequence[tuple[float, ExactGram]], degree: int, cells: 
     return sum(cell_cost(gram, degree, cells) + recheck_cost(gram, degree + 1) for _, gram in parts)
 
 
-def reduction_profile(reduction: Reduction, side: Side, delta: float, deadline: Deadline) -> Profile:
+def mixture_profile(mixture: Mixture, side: Side, delta: float, deadline: Deadline) -> Profile:
     """The remove direction's delta as a function of epsilon: the mean over the parts, whose moments are computed here.
 
     The moments of all cells together are those of the whole mixture and are checked against a second computation.
     """
     parts = []
-    for weight, gram in reduction.parts:
-        cells = cell_moments(gram, reduction.degree, cell_edges(gram, delta), deadline=deadline)
+    for weight, gram in mixture.parts:
+        cells = cell_moments(gram, mixture.degree, cell_edges(gram, delta), deadline=deadline)
         recheck(gram, whole_moments(cells, gram), deadline=deadline)
         parts.append((weight, gram, cells))
-    degrees = range(2, reduction.degree + 1, 2)
+    degrees = range(2, mixture.degree + 1, 2)
     rounding = (4 * len(parts) + 4) * UNIT_ROUNDOFF
 
-    @cache
-    def profile(epsilon: float) -> float:
-        if epsilon > LARGEST_EPSILON and side is Side.LOWER:
-            return 0.0
+    def bound(epsilon: float) -> float:
         total = 0.0
         for weight, gram, cells in parts:
-            hockey_stick = SplitHockeyStick(Direction.REMOVE, min(epsilon, LARGEST_EPSILON), gram.scale * gram.common)
-            total += weight * cells_delta(cells, gram.bins, hockey_stick, side, degrees, NEGLIGIBLE * delta, deadline)
+            hockey_stick = SplitHockeyStick(Direction.REMOVE, epsilon, gram.scale * gram.common)
+            smallest = NEGLIGIBLE_ON_CELLS * delta
+            total += weight * cells_delta(cells, gram.bins, hockey_stick, side, degrees, smallest, deadline)
         if side is Side.LOWER:
             return max(total * (1.0 - rounding), 0.0)
         return min(max(total * (1.0 + rounding), SMALLEST_UPPER), 1.0)
 
-    return profile
+    return profile_from(bound, side)
 
 
 def _profiles(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
     delta, deadline = settings.resolution.smallest_delta, settings.deadline
-    gram = raised_gram(pair) if side is Side.UPPER else lowered_gram(pair)
-    found = [reduction_profile(one, side, delta, deadline) for one in reductions(gram, side, delta, settings.effort)]
+    gram = proved_gram(pair.gram, pair.rounding, pair.noise_multiplier, side)
+    found = [mixture_profile(one, side, delta, deadline) for one in mixtures(gram, side, delta, settings.effort)]
     if not found:
         raise UnsupportedError("No moments on cells of this Gram matrix are affordable.")
     best = _best(found, delta, side)

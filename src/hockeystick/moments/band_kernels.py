@@ -1,4 +1,4 @@
-"""Kernels of :mod:`.bin_moments`: weighted sums over how often every bin of a ring is drawn.
+"""Kernels of :mod:`.bands`: weighted sums over how often every bin of a ring is drawn.
 
 **What is summed.** Bins 0..b-1 lie on a ring; bin i is drawn r_i times and weighs
 ``exp(D_i r_i (r_i - 1) / 2) / r_i!``; two bins at ring distance ``d <= reach`` multiply by ``exp(B r_i r_j)`` with
@@ -29,7 +29,7 @@ CHUNK = 64
 
 @njit(cache=True)
 def _first_states(budget: int, window: int) -> Counts:
-    """Of the states with v + k <= budget, how many have a latest count below r: shape (budget + 2,), the last all."""
+    """How many of the states with v + k <= budget have a latest count below r = 0..budget + 1; shape (budget + 2,)."""
     first = np.zeros(budget + 2, dtype=np.int64)
     for r in range(budget + 1):
         ways = 1  # as many non-negative numbers as the window has counts, with a sum of at most budget - r
@@ -190,7 +190,7 @@ def grow_clusters(
 
 @njit(cache=True)
 def _least_mass(length: int, reach: int) -> int:
-    """Of a cluster."""
+    """The least number of draws in a cluster of this length."""
     return 1 + (length - 1 + reach - 1) // reach
 
 
@@ -240,7 +240,7 @@ def close_shared(clusters: Array, bins: int, reach: int, decay: Array) -> Array:
 
 @njit(cache=True)
 def close_from(clusters: Array, origin: int, bins: int, reach: int, decay: Array) -> Array:
-    """The same for one place p = origin, where every bin has a row of clusters of its own."""
+    """What :func:`close_shared` sums, for one place p = origin, where every bin has a row of clusters of its own."""
     chain = np.empty((bins + 1, decay.shape[0]))
     if origin == 0:
         _chain(clusters, 0, bins, reach, decay, chain)

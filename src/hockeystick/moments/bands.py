@@ -35,17 +35,16 @@ from hockeystick.moments.band_kernels import (
     without_gap,
 )
 from hockeystick.moments.log_moments import LogMoments
-from hockeystick.pairs.bin_mixture import BinMixture
 
 SECONDS_PER_UPDATE = 3e-9
-"""Of the kernels, roughly, where the inner loops are long."""
+"""Rough cost of an update where the inner loops are long."""
 SHORT_LOOPS = 0.8
-"""How much each further bin of the window adds to that, as the loops get shorter, up to ``SHORTEST_LOOPS`` times."""
+"""Relative increase for each further bin of the window, as the loops get shorter, up to ``SHORTEST_LOOPS`` times."""
 SHORTEST_LOOPS = 20.0
 SHORT_CHAINS = 8.0
 """How much more an update costs in the many short chains of draws without a gap."""
 SECONDS_PER_TERM = 1.5e-8
-"""Of a product of power series."""
+"""Cost of a term in a product of power series."""
 MAX_STATES = 4_000_000
 MAX_CLUSTER_TABLE = 20_000_000
 LARGEST_LOG_COUNT = 560.0
@@ -55,7 +54,7 @@ LOG_LOST = -660.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Ring:
+class Band:
     """S as upper bounds: ``diagonal`` and ``band`` within the bandwidth, and the same ``common`` added to every pair.
 
     Attributes:
@@ -82,9 +81,9 @@ class Ring:
         """The largest entry that is left beside tau."""
         return float(max(self.diagonal.max(), self.band.max(initial=0.0)))
 
-    def shared(self) -> "Ring":
+    def shared(self) -> "Band":
         """The circulant upper bound: for each distance the largest entry."""
-        return Ring(
+        return Band(
             bins=self.bins,
             diagonal=self.diagonal.max(keepdims=True),
             band=self.band.max(axis=0, keepdims=True),
@@ -93,10 +92,9 @@ class Ring:
         )
 
 
-def scaled_gram(pair: BinMixture) -> Array:
-    """``S = G / sigma^2``, rounding included: no entry below the true one. Shape (bins, bins)."""
-    scale = (1.0 + pair.rounding) * (1.0 + 16 * UNIT_ROUNDOFF) / pair.noise_multiplier / pair.noise_multiplier
-    result: Array = np.asarray(pair.gram) * scale
+def scaled_gram(gram: Array, rounding: float, noise_multiplier: float) -> Array:
+    """``S = G / sigma^2``, no entry below the true one, from G with a relative error of at most ``rounding``."""
+    result: Array = gram * ((1.0 + rounding) * (1.0 + 16 * UNIT_ROUNDOFF) / noise_multiplier / noise_multiplier)
     return result
 
 
@@ -107,7 +105,7 @@ def ring_maxima(scaled: Array) -> Array:
     return np.array([scaled[place, place - d].max() for d in range(bins // 2 + 1)])
 
 
-def ring(scaled: Array, bandwidth: int) -> Ring:
+def band(scaled: Array, bandwidth: int) -> Band:
     """S reduced to the effective bandwidth w >= 1; above ``b // 2 + 1``, where all pairs are inside, it is whole.
 
     Args:
@@ -119,11 +117,11 @@ def ring(scaled: Array, bandwidth: int) -> Ring:
     common = float(ring_maxima(scaled)[width:].max(initial=0.0))
     place = np.arange(bins)
     # a difference rounds by half an ulp of the larger number: moments() charges for it
-    band = np.stack([np.maximum(scaled[place, place - d] - common, 0.0) for d in range(width)], axis=1)
-    return Ring(
+    near = np.stack([np.maximum(scaled[place, place - d] - common, 0.0) for d in range(width)], axis=1)
+    return Band(
         bins=bins,
-        diagonal=band[:, 0].copy(),
-        band=np.ascontiguousarray(band[:, 1:]),
+        diagonal=near[:, 0].copy(),
+        band=np.ascontiguousarray(near[:, 1:]),
         common=common,
         size=float(scaled.max()),
     )
@@ -186,7 +184,7 @@ def banded_moments(
     Reference: the sum is that of schuchardt-kalinin-2026, Lemma 3.2; the reduction to a band its section 3.
     """
     deadline = deadline or Deadline()
-    reduced = ring(scaled, bandwidth)
+    reduced = band(scaled, bandwidth)
     if share:
         reduced = reduced.shared()
     if reduced.reach == 0:
@@ -203,7 +201,7 @@ def banded_moments(
     return _finished(reduced, largest, total)
 
 
-def _with_gap(reduced: Ring, largest: int, deadline: Deadline) -> Array:
+def _with_gap(reduced: Band, largest: int, deadline: Deadline) -> Array:
     bins, reach, rows = reduced.bins, reduced.reach, reduced.diagonal.size
     decay = decay_table(largest, reduced.peak)
     clusters = np.empty((rows, longest_cluster(bins, reach, largest), largest + 1))
@@ -220,7 +218,7 @@ def _with_gap(reduced: Ring, largest: int, deadline: Deadline) -> Array:
     return total
 
 
-def _gapless(reduced: Ring, largest: int) -> Array:
+def _gapless(reduced: Band, largest: int) -> Array:
     bins, reach = reduced.bins, reduced.reach
     band = reduced.band.copy()
     if bins == 2 * reach:
@@ -229,8 +227,8 @@ def _gapless(reduced: Ring, largest: int) -> Array:
     return np.asarray(without_gap(bins, decay, reduced.diagonal, band, reduced.peak))
 
 
-def _finished(reduced: Ring, largest: int, total: Array) -> LogMoments:
-    """From the scaled sums to log-moments, with the bound of all rounding; see the page of docs/theory."""
+def _finished(reduced: Band, largest: int, total: Array) -> LogMoments:
+    """The log-moments from the scaled sums, with a bound on all rounding added; see docs/theory."""
     bins, reach = reduced.bins, reduced.reach
     orders = np.arange(2, largest + 1, dtype=np.float64)
     log_bins, log_factorial, pairs = np.log(bins), gammaln(orders + 1.0), 0.5 * orders * (orders - 1.0)
@@ -246,7 +244,7 @@ def _finished(reduced: Ring, largest: int, total: Array) -> LogMoments:
     return LogMoments(orders, np.maximum(values, 0.0) + 4 * UNIT_ROUNDOFF * (depth + size))
 
 
-def _diagonal_moments(reduced: Ring, largest: int) -> LogMoments:
+def _diagonal_moments(reduced: Band, largest: int) -> LogMoments:
     """w = 1: a product of one power series for each bin, equal ones by repeated squaring."""
     every = np.arange(largest + 1, dtype=np.float64)
     log_factorial, pairs = gammaln(every + 1.0), 0.5 * every * (every - 1.0)

@@ -8,7 +8,7 @@ For a cell A of the line, with r how often each bin is drawn and ``R = r + e_i``
                          exp(sum_j T_jj R_j (R_j - 1) / 2 + sum_(j<l) T_jl R_j R_l).
 
 A cell's moments are the means of this over all bins i; where S is circulant, one bin stands for all. S vanishes beyond
-``reach`` on the ring, so ``(T R)_i`` depends only on r_i and the counts of the ``reach`` bins on both sides. The
+``reach`` on the draws, so ``(T R)_i`` depends only on r_i and the counts of the ``reach`` bins on both sides. The
 weights of all r are summed by those, with a transfer programme that is run from both ends of a ring cut open; bins
 with equal surroundings share one table. The normal probabilities depend on the mean alone: they are expanded about
 places near it, and each place takes one expansion for every edge.
@@ -27,33 +27,25 @@ import numpy as np
 from hockeystick.deadline import Deadline
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.law import Array
-from hockeystick.moments.cell_kernels import (
-    EXPANDED_ERROR,
-    PLACES,
-    TERMS,
-    Counts,
-    add_cells,
-    add_ring,
-    collect,
-    step_weights,
-)
-from hockeystick.moments.double_double import ROUNDING, pair_of, rational
+from hockeystick.moments.cell_kernels import Counts, add_cells, add_ring, collect, step_weights
+from hockeystick.moments.double_double import ROUNDING, Pairs, pair_of, rational
 from hockeystick.moments.exact import ExactGram, ExactMoments
 from hockeystick.moments.exponential import EXPONENTIAL_ERROR, LARGEST_EXPONENT, exponential
+from hockeystick.moments.normal_tail import EXPANDED_ERROR, PLACES, TERMS
 from hockeystick.moments.recheck import recheck_on_ranges, sums_on_ranges
 
 CONFIRMING_TERMS = 14
-"""Of the expansions, in the second summation: ``(40 / 64)^14 / 14!`` is 1e-14."""
+"""Terms of the expansions in the second summation: ``(40 / 64)^14 / 14!`` is 1e-14."""
 LARGEST_LOG_SUM = 690.0
 """Sums of weights must stay in the range of doubles."""
 MAX_TABLE = 40_000_000
-"""Numbers in one table."""
+"""Largest number of entries in one table."""
 SECONDS_PER_UPDATE = 1e-8
 SECONDS_PER_MEAN = 4e-7
 SECONDS_PER_TAIL = 2.5e-6
-"""At one place and edge, and as much for ``TERMS / 2`` orders."""
+"""Cost of the tails at one place and edge; ``TERMS / 2`` orders cost as much again."""
 PIECE = 1e7
-"""Updates between two looks at the deadline, about."""
+"""Updates between two ticks of the deadline, roughly."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -132,21 +124,21 @@ def cell_moments(gram: ExactGram, largest: int, edges: Array, *, deadline: Deadl
     reason = why_no_cells(gram, largest)
     if reason is not None:
         raise UnsupportedError(f"Moments on cells cannot be computed: {reason}.")
-    ring = _Ring(gram, largest)
-    tables = _tables(ring, deadline)
-    moments = np.zeros((edges.size + 1, largest + 1, 2))
+    draws = _Draws(gram, largest)
+    tables = _tables(draws, deadline)
+    moments = np.zeros((edges.size + 1, largest + 1), dtype=np.complex128)
     sizes = np.zeros((edges.size + 1, largest + 1))
     confirmed = np.zeros((largest + 1, edges.size + 1))
-    for kind in ring.diagonal.tolist():
-        per_deviation = np.array(_inverse_root(ring.variance(kind)))
-        sums, lowest = _collected(ring, tables, kind, per_deviation, deadline)
+    for kind in draws.diagonal.tolist():
+        per_deviation = _inverse_root(draws.variance(kind))
+        sums, lowest = _collected(draws, tables, kind, per_deviation, deadline)
         for first, last in _pieces(np.full(len(sums), 250.0 * edges.size), PIECE):
             deadline.tick()
             add_cells(moments, sizes, sums, lowest, first, last, edges, per_deviation)
         places = (np.arange(len(sums)) + lowest) / PLACES
         for k in range(largest + 1):
-            confirmed[k] += sums_on_ranges(sums[:, k, :CONFIRMING_TERMS, 0], places, edges * per_deviation[0])
-    cells = _finished(ring, edges, moments, sizes)
+            confirmed[k] += sums_on_ranges(sums[:, k, :CONFIRMING_TERMS].real, places, edges * per_deviation.real)
+    cells = _finished(draws, edges, moments, sizes)
     for k in range(largest + 1):
         recheck_on_ranges(confirmed[k], k, cells.moments)
     return cells
@@ -158,7 +150,7 @@ def whole_moments(cells: CellMoments, gram: ExactGram) -> ExactMoments:
     sums = [sum((part.values[k] for part in cells.moments), Fraction(0)) for k in orders]
     common = Fraction(gram.scale) * Fraction(gram.common)
     factors = _exponentials([[common * (k * (k + 1) // 2) for k in orders]])[0]
-    values = (Fraction(1), *(total * rational(*factors[k]) for k, total in enumerate(sums)))
+    values = (Fraction(1), *(total * rational(factors[k]) for k, total in enumerate(sums)))
     error = max(part.error for part in cells.moments) + Fraction(2.0**-90)
     return ExactMoments(values=values, error=error)
 
@@ -209,7 +201,7 @@ def _surroundings(gram: ExactGram) -> _Surroundings:
     )
 
 
-class _Ring:
+class _Draws:
     """Tables of one Gram matrix for draws of at most ``largest``; see :mod:`.cell_kernels`."""
 
     def __init__(self, gram: ExactGram, largest: int) -> None:
@@ -219,13 +211,13 @@ class _Ring:
         self.exact = [scale * Fraction(float(entry)) for entry in self.around.entries]
         self.exact_common = scale * Fraction(gram.common)
         self.values = np.array([pair_of(step) for step in self.exact])
-        self.common = np.array(pair_of(self.exact_common))
+        self.common = pair_of(self.exact_common)
         self.windows = _all_windows(gram.reach, largest)
         self.masses: Counts = self.windows.sum(axis=1)
         self.counts: Counts = np.searchsorted(self.masses, np.arange(largest + 1), side="right").astype(np.int64)
         fits = self.counts[largest - self.masses]
         self.offsets: Counts = np.cumsum(fits) - fits
-        self.pairs = int(fits.sum())
+        self.places = int(fits.sum())
         self.inverse = np.array([pair_of(Fraction(1, factorial(n))) for n in range(largest + 1)])
 
     def variance(self, kind: int) -> Fraction:
@@ -239,14 +231,14 @@ class _Ring:
         return found
 
     @cached_property
-    def powers(self) -> Array:
-        """``e^(S x)`` by kind and x, shape (kinds, a (a + 1) / 2 + 1, 2)."""
+    def powers(self) -> Pairs:
+        """``e^(S x)`` by kind and x, shape (kinds, a (a + 1) / 2 + 1)."""
         top = self.largest * (self.largest + 1) // 2
         return _exponentials([[step * x for x in range(top + 1)] for step in self.exact])
 
     @cached_property
-    def weights(self) -> Array:
-        """Of steps, by pattern; shape (patterns, windows, largest + 1, 2)."""
+    def weights(self) -> Pairs:
+        """The weights of steps by pattern, shape (patterns, windows, largest + 1)."""
         return np.stack(
             [
                 step_weights(pattern, self.windows, self.masses, self.powers, self.inverse)
@@ -270,16 +262,16 @@ class _Ring:
         return result
 
 
-def _tables(ring: _Ring, deadline: Deadline) -> Array:
-    """By group, windows on both sides and number of draws, the weights of all draws of the other bins.
+def _tables(draws: _Draws, deadline: Deadline) -> Pairs:
+    """The summed weights of all draws of the other bins, by group, windows on both sides and number of draws.
 
     The ring is cut open at bin 0 for all bins that are not near it, and half way round for the others.
     """
-    bins, reach, around = ring.gram.bins, ring.reach, ring.around
-    tables = np.zeros((len(around.members), ring.pairs, ring.largest + 1, 2))
+    bins, reach, around = draws.gram.bins, draws.reach, draws.around
+    tables = np.zeros((len(around.members), draws.places, draws.largest + 1), dtype=np.complex128)
     place = np.arange(bins)
     far = (place >= reach) & (place < bins - reach)
-    room = ring.largest - ring.masses
+    room = draws.largest - draws.masses
     work = np.array([comb(int(r) + 2 * reach + 2, int(r)) for r in room], dtype=np.float64) * len(place)
     for cut, chosen in ((0, far), (bins // 2, ~far)):
         groups = np.roll(np.where(chosen, around.groups, -1), -cut)
@@ -289,18 +281,20 @@ def _tables(ring: _Ring, deadline: Deadline) -> Array:
         for first, last in _pieces(work, PIECE):
             deadline.tick()
             add_ring(
-                tables, groups, first, last, kinds, ring.windows, ring.masses, ring.counts, ring.offsets,
-                ring.following, ring.weights, onward, back, ring.powers, ring.inverse,
+                tables, groups, first, last, kinds, draws.windows, draws.masses, draws.counts, draws.offsets,
+                draws.following, draws.weights, onward, back, draws.powers, draws.inverse,
             )  # fmt: skip
     return tables
 
 
-def _collected(ring: _Ring, tables: Array, kind: int, per_deviation: Array, deadline: Deadline) -> tuple[Array, int]:
+def _collected(
+    draws: _Draws, tables: Pairs, kind: int, per_deviation: complex, deadline: Deadline
+) -> tuple[Pairs, int]:
     """What :func:`collect` sums for all bins whose own entry is of this kind, and its lowest place."""
-    around, reach, bins = ring.around, ring.reach, ring.gram.bins
-    lowest, highest = _extremes(ring.gram, ring.largest, float(around.entries[kind]))
-    sums = np.zeros((highest - lowest + 1, ring.largest + 1, TERMS, 2))
-    room = ring.largest - ring.masses
+    around, reach, bins = draws.around, draws.reach, draws.gram.bins
+    lowest, highest = _extremes(draws.gram, draws.largest, float(around.entries[kind]))
+    sums = np.zeros((highest - lowest + 1, draws.largest + 1, TERMS), dtype=np.complex128)
+    room = draws.largest - draws.masses
     work = 25.0 * np.array([comb(int(r) + reach + 2, int(r)) for r in room], dtype=np.float64)
     steps = np.arange(1, reach + 1)
     for group, i in enumerate(around.members.tolist()):
@@ -312,8 +306,8 @@ def _collected(ring: _Ring, tables: Array, kind: int, per_deviation: Array, dead
         for first, last in _pieces(work, PIECE):
             deadline.tick()
             collect(
-                sums, lowest, first, last, tables[group], kind, sides, across, ring.windows, ring.masses, ring.counts,
-                ring.offsets, ring.values, ring.common, ring.powers, ring.inverse, per_deviation,
+                sums, lowest, first, last, tables[group], kind, sides, across, draws.windows, draws.masses,
+                draws.counts, draws.offsets, draws.values, draws.common, draws.powers, draws.inverse, per_deviation,
             )  # fmt: skip
     return sums, lowest
 
@@ -333,39 +327,41 @@ def _extremes(gram: ExactGram, largest: int, own: float) -> tuple[int, int]:
     return floor(unit * (own - gram.common + largest * least)) - 2, ceil(unit * (largest + 1) * most) + 2
 
 
-def _finished(ring: _Ring, edges: Array, sums: Array, sizes: Array) -> CellMoments:
-    """From sums to moments: the factors that depend on the order alone, and all rounding."""
-    largest, bins = ring.largest, ring.gram.bins
-    wanted = int((ring.around.groups >= 0).sum())
-    shared = _exponentials([[-ring.exact_common * (k * (k + 1) // 2) for k in range(largest + 1)]])[0]
-    factors = [rational(*shared[k]) * factorial(k) / bins**k / wanted for k in range(largest + 1)]
-    weights, places = _weight_error(ring), _place_error(ring, edges)
+def _finished(draws: _Draws, edges: Array, sums: Pairs, sizes: Array) -> CellMoments:
+    """The moments from the sums: factors that depend on the order alone are applied, all rounding is charged."""
+    largest, bins = draws.largest, draws.gram.bins
+    wanted = int((draws.around.groups >= 0).sum())
+    shared = _exponentials([[-draws.exact_common * (k * (k + 1) // 2) for k in range(largest + 1)]])[0]
+    factors = [rational(shared[k]) * factorial(k) / bins**k / wanted for k in range(largest + 1)]
+    weights, places = _weight_error(draws), _place_error(draws, edges)
     tails = Fraction(max(2.0 * EXPANDED_ERROR + 2.0 * places, 2.0**-100)) + weights
     moments = []
     for c in range(edges.size + 1):
-        totals = [rational(*sums[c, k]) for k in range(largest + 1)]
+        totals = [rational(sums[c, k]) for k in range(largest + 1)]
         if min(totals) <= 0:
             raise UnsupportedError("Moments on cells cannot be computed: a cell is out of reach of all draws.")
         loss = max(Fraction(float(sizes[c, k])) / totals[k] for k in range(largest + 1))
         values = tuple(total * factor for total, factor in zip(totals, factors, strict=True))
         moments.append(ExactMoments(values=values, error=2 * (weights + tails * loss)))
-    return CellMoments(edges=edges, variance=max(ring.variance(int(x)) for x in ring.diagonal), moments=tuple(moments))
+    return CellMoments(
+        edges=edges, variance=max(draws.variance(int(x)) for x in draws.diagonal), moments=tuple(moments)
+    )
 
 
-def _weight_error(ring: _Ring) -> Fraction:
-    """Relative error of every weight and of the factors of the orders, half of it; see the page of docs/theory."""
-    a, bins, windows = ring.largest, ring.gram.bins, ring.masses.size
+def _weight_error(draws: _Draws) -> Fraction:
+    """Half the relative error of every weight and of the factors of the orders; see docs/theory."""
+    a, bins, windows = draws.largest, draws.gram.bins, draws.masses.size
     factors = bins + (a + 2) ** 2
-    sums = 2 * bins * (a + 1) ** 2 + bins * windows * (a + 1) + 2 * ring.pairs * (a + 1) * len(ring.around.members)
-    sums += len(ring.diagonal) * _places(ring.gram, a)
+    sums = 2 * bins * (a + 1) ** 2 + bins * windows * (a + 1) + 2 * draws.places * (a + 1) * len(draws.around.members)
+    sums += len(draws.diagonal) * _places(draws.gram, a)
     exponents = 2 * int(LARGEST_EXPONENT) + 2
     return Fraction(ROUNDING) * (factors + sums + exponents) + Fraction(EXPONENTIAL_ERROR) * (factors + 1)
 
 
-def _place_error(ring: _Ring, edges: Array) -> float:
-    """Relative error of a normal tail through its argument, which is at most 35."""
-    size = (ring.largest + 1) * float(max(ring.exact) + ring.exact_common) + float(np.abs(edges).max())
-    place = (2 * ring.reach + 8) * size / float(min(ring.variance(int(x)) for x in ring.diagonal)) ** 0.5 + 72.0
+def _place_error(draws: _Draws, edges: Array) -> float:
+    """Relative error of a normal tail that comes from its argument, which is at most 35."""
+    size = (draws.largest + 1) * float(max(draws.exact) + draws.exact_common) + float(np.abs(edges).max())
+    place = (2 * draws.reach + 8) * size / float(min(draws.variance(int(x)) for x in draws.diagonal)) ** 0.5 + 72.0
     return float(36.0 * place * ROUNDING)
 
 
@@ -373,17 +369,16 @@ def _variance(gram: ExactGram, entry: float) -> Fraction:
     return Fraction(gram.scale) * (Fraction(entry) - Fraction(gram.common))
 
 
-def _inverse_root(variance: Fraction) -> tuple[float, float]:
+def _inverse_root(variance: Fraction) -> complex:
     """``1 / sqrt(variance)``, relative error below ``2^-105``."""
     shift = 128 + max(variance.numerator.bit_length() - variance.denominator.bit_length(), 0)
     root = isqrt((variance.denominator << 2 * shift) // variance.numerator)
     return pair_of(Fraction(root, 1 << shift))
 
 
-def _exponentials(exponents: list[list[Fraction]]) -> Array:
-    """``e^x`` in pairs, of shape (rows, columns, 2)."""
-    pairs = np.array([[pair_of(x) for x in row] for row in exponents])
-    return np.stack(exponential(pairs[..., 0].copy(), pairs[..., 1].copy()), axis=-1)
+def _exponentials(exponents: list[list[Fraction]]) -> Pairs:
+    """``e^x`` of each exponent, shape (rows, columns)."""
+    return np.asarray(exponential(np.array([[pair_of(x) for x in row] for row in exponents])))
 
 
 def _all_windows(reach: int, largest: int) -> Counts:

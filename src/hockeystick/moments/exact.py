@@ -1,7 +1,7 @@
-"""What the parts of this package hand to each other.
+"""The data types that the parts of this package exchange.
 
-Data flows one way: a pair's Gram matrix becomes an :class:`ExactGram`, that :class:`ExactMoments` of the mixture
-without its common factor, a solver proposes a polynomial for a hockey stick (``majorant/base.py``), and a proof that
+Data flows one way: a Gram matrix becomes an :class:`ExactGram`, and that the :class:`ExactMoments` of the mixture
+without its common factor; a solver proposes a polynomial for a hockey stick (``majorant/base.py``), and a proof that
 knows nothing of the solver turns the polynomial into a bound.
 """
 
@@ -72,7 +72,3 @@ class ExactMoments:
     def degree(self) -> int:
         """The highest order a."""
         return len(self.values) - 1
-
-    def up_to(self, degree: int) -> "ExactMoments":
-        """The orders 0..degree alone."""
-        return ExactMoments(values=self.values[: degree + 1], error=self.error)

@@ -1,4 +1,4 @@
-"""Gram matrices that are exactly what their doubles say, on a known side of a pair's true one.
+"""Gram matrices that are exactly what their doubles say, on a known side of the true one.
 
 Kahane's inequality (docs/theory/comparison.md) compares two mixtures of bins whose covariances are both positive
 semidefinite and ordered entry by entry. The matrices here satisfy this as the numbers that they are: the order by
@@ -17,53 +17,46 @@ from scipy.linalg import solve_triangular
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.moments.exact import ExactGram
-from hockeystick.pairs.bin_mixture import BinMixture
-from hockeystick.strategies import StrategyMatrix
 from hockeystick.types import Side
 
 LARGEST_ROUNDING = 1e-6
-"""Of a pair's Gram matrix; the proofs take 1 / (1 - x) for 1 + 1.01 x."""
+"""Largest relative error of a Gram matrix; the proofs take 1 / (1 - x) for 1 + 1.01 x."""
 LARGEST_CHANGE = 1e-3
-"""By which factor the diagonal may be raised over the rest, beyond rounding, to get a proof."""
+"""Largest relative increase of the diagonal over the rest, beyond rounding, that is tried to get a proof."""
 LARGEST_REPAIR = 0.2
-"""What a circulant envelope may cost, as a part of its diagonal or of the entries beside it."""
+"""Largest relative change of the diagonal, or of the entries beside it, that makes a circulant envelope definite."""
 UNDERFLOW = 1e-290
 """More than all underflows together can change in a row of a scaled matrix."""
 
 
-def raised_gram(pair: BinMixture) -> ExactGram:
-    """No entry of ``scale * entries`` is below the true ``G / sigma^2``; zeros stay zeros.
+def proved_gram(gram: Array, rounding: float, noise_multiplier: float, side: Side) -> ExactGram:
+    """``G / sigma^2`` rounded to its side and proved positive semidefinite, with its common factor.
 
-    Upper bounds for its mixture, in both directions, are upper bounds for the pair. The off-diagonal entries are about
-    the pair's proved rounding error above the truth, the diagonal about b times as much.
+    Formal guarantee: no entry of ``scale * entries`` is below (UPPER) or above (LOWER) the true ``G / sigma^2``, so
+    bounds on that side for its mixture, in both directions, are bounds for the true one. Zeros stay zeros. Entries are
+    about as far from the truth as the given rounding, but for the diagonal (UPPER) or those beside it (LOWER), where it
+    is about b times as much.
 
-    Cost: O(b^3) once for each matrix and b, O(1) for each further sigma.
+    Args:
+        gram: G, shape (b, b), non-negative, each entry within ``rounding`` relative. Do not write to it afterwards.
+        rounding: >= 0.
+        noise_multiplier: sigma.
+        side: of the bounds.
+
+    Cost: O(b^3) once for each array and side, O(1) for each further sigma.
 
     Raises: UnsupportedError where no proof of definiteness is found or 1 / sigma^2 is not in the range of doubles.
     """
-    return replace(
-        _beside(pair.matrix, pair.bins, Side.UPPER), scale=_inverse_square(pair.noise_multiplier, Side.UPPER)
-    )
-
-
-def lowered_gram(pair: BinMixture) -> ExactGram:
-    """No entry of ``scale * entries`` is above the true ``G / sigma^2``; else as :func:`raised_gram`.
-
-    Here it is the diagonal that is close to the truth.
-    """
-    return replace(
-        _beside(pair.matrix, pair.bins, Side.LOWER), scale=_inverse_square(pair.noise_multiplier, Side.LOWER)
-    )
+    return replace(_proved_gram(_Identity(gram), rounding, side), scale=_inverse_square(noise_multiplier, side))
 
 
 @lru_cache(maxsize=4)
-def _beside(matrix: StrategyMatrix, bins: int, side: Side) -> ExactGram:
+def _proved_gram(key: "_Identity", rounding: float, side: Side) -> ExactGram:
     """The Gram matrix itself (scale 1) rounded to its side and proved."""
-    pair = BinMixture(noise_multiplier=1.0, matrix=matrix, bins=bins)
-    if not pair.rounding <= LARGEST_ROUNDING:
-        raise UnsupportedError(f"The Gram matrix must be known to {LARGEST_ROUNDING:g}, but is to {pair.rounding:g}.")
-    slack = 1.01 * pair.rounding + 8.0 * UNIT_ROUNDOFF
-    gram = np.maximum(pair.gram, pair.gram.T)
+    if not rounding <= LARGEST_ROUNDING:
+        raise UnsupportedError(f"The Gram matrix must be known to {LARGEST_ROUNDING:g}, but is to {rounding:g}.")
+    slack = 1.01 * rounding + 8.0 * UNIT_ROUNDOFF
+    gram, bins = np.maximum(key.array, key.array.T), len(key.array)
     # rounding may have moved an eigenvalue by this much of a scaled matrix; the factor 2 is for its diagonal >= 1/2
     change = 2.0 * (2.0 * slack * float(_scaled(gram)[0].sum(axis=1).max()) + 8.0 * _shift(bins))
     while change <= LARGEST_CHANGE:
@@ -120,7 +113,7 @@ def proved_semidefinite(matrix: Array) -> bool:
 
 
 def _proved(matrix: Array, relative_error: float) -> bool:
-    """The same for every symmetric matrix whose entries differ from these by at most this relative error."""
+    """Whether every symmetric matrix whose entries are within this relative error of these is proved semidefinite."""
     if not (np.isfinite(matrix).all() and (matrix == matrix.T).all()):
         return False
     used = matrix.any(axis=1)

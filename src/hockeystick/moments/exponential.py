@@ -1,4 +1,4 @@
-"""e^x of an unevaluated sum of two doubles, and of a rational number.
+"""``e^x`` of a pair of doubles and of a rational number.
 
 ``x = k ln 2 + r`` with a whole k and ``|r| < 0.3466``; ``e^r`` by its Taylor polynomial, ``e^x = 2^k e^r``. The proof
 of :data:`EXPONENTIAL_ERROR` is in ``docs/theory/moment-majorants/moments.md``.
@@ -10,17 +10,16 @@ from math import factorial, ldexp
 import numpy as np
 from numba import njit
 
-from hockeystick.laws.law import Array
-from hockeystick.moments.double_double import add, multiply, pair_of
+from hockeystick.moments.double_double import Pairs, add, multiply, pair_of
 
 EXPONENTIAL_ERROR = 18 * 2.0**-106
 """Proved relative error of :func:`exp_pair` where ``|x| <= LARGEST_EXPONENT``."""
 
 LARGEST_EXPONENT = 650.0
-"""Up to here in absolute value; it is the caller who checks."""
+"""Largest absolute value of an exponent; the caller checks it."""
 
 _DEGREE = 27
-"""Of the Taylor polynomial: what follows is below 1e-41."""
+"""Degree of the Taylor polynomial; the remainder is below 1e-41."""
 
 RATIONAL_ERROR = Fraction(1, 2**160)
 """Proved relative error of :func:`rational_exponential`."""
@@ -50,29 +49,26 @@ _COEFFICIENTS = np.array([pair_of(Fraction(1, factorial(n))) for n in range(_DEG
 
 
 @njit(cache=True)
-def exp_pair(high: float, low: float) -> tuple[float, float]:
-    """``e^(high + low)`` within :data:`EXPONENTIAL_ERROR`, for ``|high + low| <= LARGEST_EXPONENT``."""
-    turns = np.floor(high * _PER_LOG_TWO + 0.5)
-    rest, rest_low = add(high, low, -turns * _FIRST, 0.0)
-    rest, rest_low = add(rest, rest_low, -turns * _SECOND, 0.0)
-    rest, rest_low = add(rest, rest_low, -turns * _THIRD, 0.0)
-    value, value_low = _COEFFICIENTS[_DEGREE, 0], _COEFFICIENTS[_DEGREE, 1]
+def exp_pair(x: complex) -> complex:
+    """``e^x`` of a pair within :data:`EXPONENTIAL_ERROR`, for ``|x| <= LARGEST_EXPONENT``."""
+    turns = np.floor(x.real * _PER_LOG_TWO + 0.5)
+    rest = add(x, complex(-turns * _FIRST, 0.0))
+    rest = add(rest, complex(-turns * _SECOND, 0.0))
+    rest = add(rest, complex(-turns * _THIRD, 0.0))
+    value = _COEFFICIENTS[_DEGREE]
     for n in range(_DEGREE - 1, -1, -1):
-        value, value_low = multiply(value, value_low, rest, rest_low)
-        value, value_low = add(_COEFFICIENTS[n, 0], _COEFFICIENTS[n, 1], value, value_low)
+        value = add(_COEFFICIENTS[n], multiply(value, rest))
     power = int(turns)
-    return ldexp(value, power), ldexp(value_low, power)
+    return complex(ldexp(value.real, power), ldexp(value.imag, power))
 
 
 @njit(cache=True, nogil=True)
-def exponential(high: Array, low: Array) -> tuple[Array, Array]:
-    """:func:`exp_pair` of each element of two arrays of one shape."""
-    result, result_low = np.empty(high.shape), np.empty(high.shape)
-    from_high, from_low = high.ravel(), low.ravel()
-    to_high, to_low = result.ravel(), result_low.ravel()
-    for i in range(from_high.size):
-        to_high[i], to_low[i] = exp_pair(from_high[i], from_low[i])
-    return result, result_low
+def exponential(exponents: Pairs) -> Pairs:
+    """:func:`exp_pair` of each element of an array of pairs, of any shape."""
+    result = np.empty(exponents.size, dtype=np.complex128)
+    for i, exponent in enumerate(exponents.flat):
+        result[i] = exp_pair(exponent)
+    return result.reshape(exponents.shape)
 
 
 def rational_exponential(x: Fraction) -> Fraction:

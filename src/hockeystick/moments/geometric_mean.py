@@ -29,20 +29,24 @@ from math import exp, expm1, sqrt
 
 from hockeystick.bounds import SMALLEST_UPPER, Profile
 from hockeystick.laws.gaussian import gaussian_delta
-from hockeystick.laws.law import UNIT_ROUNDOFF
-from hockeystick.pairs.bin_mixture import BinMixture
+from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.types import Side
 
 
-def geometric_mean_profile(pair: BinMixture) -> Profile:
+def geometric_mean_profile(gram: Array, rounding: float, noise_multiplier: float) -> Profile:
     """An upper bound of the add direction's profile, ``E (1 - e^eps Y)_+`` for the geometric mean Y.
 
     Formal guarantee: at least the true add profile for every epsilon >= 0; rounding, also that of G, is bounded and
     moves the result up. Never below ``SMALLEST_UPPER``, never above 1.
 
+    Args:
+        gram: G, shape (bins, bins), non-negative.
+        rounding: proved relative error of its entries.
+        noise_multiplier: s.
+
     Cost: O(bins^2) once, O(1) for each epsilon.
     """
-    variance, drift = _variance_and_drift(pair)
+    variance, drift = _variance_and_drift(gram, rounding, noise_multiplier)
     spread = sqrt(variance) * (1.0 + 2 * UNIT_ROUNDOFF)
 
     def profile(epsilon: float) -> float:
@@ -56,13 +60,13 @@ def geometric_mean_profile(pair: BinMixture) -> Profile:
     return profile
 
 
-def _variance_and_drift(pair: BinMixture) -> tuple[float, float]:
+def _variance_and_drift(gram: Array, rounding: float, noise_multiplier: float) -> tuple[float, float]:
     """v and ``k = m - v/2`` of the module's statement, each at least the true one.
 
     All entries of G are non-negative, so sums keep their relative error and one rounding for each addition.
     """
-    gram, bins, precision = pair.gram, pair.bins, pair.noise_multiplier**-2
-    error = (pair.rounding + (2 * bins + 16) * UNIT_ROUNDOFF) * (1.0 + 4 * UNIT_ROUNDOFF)
+    bins, precision = len(gram), noise_multiplier**-2
+    error = (rounding + (2 * bins + 16) * UNIT_ROUNDOFF) * (1.0 + 4 * UNIT_ROUNDOFF)
     mean = float(gram.diagonal().sum()) * precision / (2 * bins)
     variance = float(gram.sum(axis=1).sum()) * precision / bins**2
     drift = mean * (1.0 + error) - 0.5 * variance * (1.0 - error)

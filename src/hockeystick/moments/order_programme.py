@@ -1,6 +1,6 @@
 """The best bound on a profile that upper bounds of moments allow: all orders together, and the mean, which is known.
 
-Not an accountant but a step of some: :func:`programme_profile`. With the moments of :mod:`.moments` let X be the
+Not an accountant but a step of some: :func:`programme_profile`. With the moments of :mod:`.log_moments` let X be the
 likelihood ratio of the direction, X >= 0, ``E X = 1`` (the two distributions of a pair are mutually absolutely
 continuous) and ``E X^k <= M_k`` for the known orders k > 1. With c = e^eps, for every
 
@@ -62,7 +62,18 @@ BRACKET = 1e-7
 
 
 def programme_profile(moments: LogMoments) -> Profile:
-    """The profile of one direction, see :func:`programme_delta`."""
+    """The profile of one direction from all moments together, never above :func:`.log_moments.moment_delta`.
+
+    Formal guarantee: at least the true profile of the direction that the moments belong to; the polynomial is proved
+    feasible on the whole half line, rounding included, and where that fails the one-order bound is returned.
+
+    Assumptions: the two distributions of the pair are mutually absolutely continuous (X has mean 1).
+
+    Args:
+        moments: orders > 1, integer or not, and upper bounds of log M_k.
+
+    Cost of each epsilon: about 50 evaluations of every order, one to a few milliseconds for some hundred orders.
+    """
     useful = _hull(moments)
     with np.errstate(divide="ignore"):
         log_excess = useful.values + np.log(-np.expm1(-useful.values))
@@ -81,23 +92,6 @@ def _hull(moments: LogMoments) -> LogMoments:
             kept.pop()
         kept.append((order, max(value, SMALLEST_LOG_MOMENT)))
     return LogMoments(np.array([order for order, _ in kept[1:]]), np.array([value for _, value in kept[1:]]))
-
-
-def programme_delta(moments: LogMoments, epsilon: float) -> float:
-    """delta(epsilon) from all moments together, never above :func:`.moments.moment_delta`.
-
-    Formal guarantee: at least the true profile of the direction that the moments belong to; the polynomial is proved
-    feasible on the whole half line, rounding included, and where that fails the one-order bound is returned.
-
-    Assumptions: the two distributions of the pair are mutually absolutely continuous (X has mean 1).
-
-    Args:
-        moments: orders > 1, integer or not, and upper bounds of log M_k.
-        epsilon: >= 0.
-
-    Cost: about 50 evaluations of every order, one to a few milliseconds for some hundred orders.
-    """
-    return programme_profile(moments)(epsilon)
 
 
 def _delta(moments: LogMoments, log_excess: Array, epsilon: float) -> float:

@@ -103,8 +103,8 @@ def _outer_nodes(tau: float, bins: int, lowest: float, largest: float, step: flo
 
 
 @njit(cache=True)
-def _windows(weights: Array, stays: Array, leaves: Array, stride: int, skip: int, rows: int) -> tuple[Array, Array]:
-    """Every ``skip``-th entry of both tables times the weights, in windows that move on by ``stride``."""
+def _spaced_sums(weights: Array, stays: Array, leaves: Array, stride: int, skip: int, rows: int) -> tuple[Array, Array]:
+    """Sums of every ``skip``-th entry of both tables times the weights, from starts that are ``stride`` apart."""
     laplace, defect = np.zeros(rows), np.zeros(rows)
     for i in range(rows):
         place, first, second = i * stride, 0.0, 0.0
@@ -141,7 +141,7 @@ def _log_laplace(tau: float, log_u: Array, step: float) -> tuple[Array, float]:
     stays, leaves = np.exp(-exponents), -np.expm1(-exponents)
     error = 2.0 * exp(0.5 * strip * strip - 2.0 * pi * strip / h) * (1.0 + 1e-6)
     rounding = 8 * UNIT_ROUNDOFF * (count + abs(start) + (step / finer) * length + 2.0 * REACH * REACH)
-    laplace, defect = _windows(weights, stays, leaves, finer, coarser, log_u.size)
+    laplace, defect = _spaced_sums(weights, stays, leaves, finer, coarser, log_u.size)
     left_out = 2.0 * float(ndtr(-(REACH - h))) + exp(-249.0)  # the two tails of y, and exponents above 250
     laplace = laplace * (1.0 + 300.0 * rounding) + left_out + error
     defect = defect * (1.0 - rounding) - np.exp(np.minimum(log_u, 600.0)) * (error + 1e-300)

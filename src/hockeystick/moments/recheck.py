@@ -1,12 +1,14 @@
-"""A second, independent computation of a mixture's moments, in doubles, that the first must agree with.
+"""A second computation of a mixture's moments, in doubles and by other code, that the first must agree with.
 
 A bound is only as good as its moments, and those come from kernels in double-double arithmetic that are too fast to be
-obvious. So every set of moments is computed again from the definition by other code, to about nine digits:
+obvious. So every set of moments is computed again, to about nine digits:
 
-* where entries vanish beyond a short reach, by the zero-run programme of :mod:`hockeystick.moments.bands`;
-* else by enumerating multisets of draws with running products.
+* where entries vanish beyond a short reach, by :mod:`hockeystick.moments.bands`, which joins clusters of draws by the
+  formula that the ring uses too, but shares no code with it; tests compare both with sums over all tuples;
+* otherwise from the definition, by enumerating multisets of draws with running products.
 
-The check finds mistakes; it is no part of any bound. Proofs: ``docs/theory/moment-majorants/gram.md``.
+An import contract keeps the first computation's code out of this one. The check finds mistakes; it is no part of any
+bound. Proofs: ``docs/theory/moment-majorants/gram.md``.
 """
 
 from collections.abc import Sequence
@@ -24,24 +26,24 @@ from hockeystick.moments.bands import banded_cost, banded_moments
 from hockeystick.moments.exact import ExactGram, ExactMoments
 
 AGREEMENT = 1e-7
-"""Largest difference of the logarithms; half of it at most is the rounding of the second computation."""
+"""Largest difference of the logarithms; rounding of the second computation takes at most half of it."""
 AGREEMENT_ON_RANGES = 5e-7
-"""The same for one range alone, whose probability is a difference."""
+"""Largest relative difference on one range, whose probability is a difference."""
 SMALLEST_VISIBLE = 1e-280
 """Part of a moment below which doubles may have lost digits to underflow."""
 LARGEST_BANDED_EXPONENT = 550.0
-"""Of ``S_ii a (a-1) / 2``: below it the programme loses nothing to underflow that could be seen here."""
+"""Largest ``S_ii a (a-1) / 2`` at which underflow in the banded computation is too small to be seen here."""
 LARGEST_EXPONENT = 690.0
-"""Of what the enumeration adds up, so that it stays in the range of doubles."""
+"""Largest logarithm of what the enumeration adds up, so that it stays in the range of doubles."""
 PIECE = 300_000_000
 """Multisets between two ticks, roughly: some tenths of a second."""
 SECONDS_PER_MULTISET = 4e-10
 SECONDS_PER_NODE = 4e-8
-"""For every multiset short of two draws: the start of an inner loop."""
+"""Cost of starting an inner loop, once for every multiset short of two draws."""
 
 
 def recheck(gram: ExactGram, moments: ExactMoments, *, deadline: Deadline) -> None:
-    """Return if the moments agree with an independent computation; a relative error of 1e-6 of any one is found.
+    """Return if the moments agree with a second computation, which finds a relative error of 1e-6 in any of them.
 
     Args:
         gram: the covariance S.
@@ -89,13 +91,13 @@ def _banded_cost(gram: ExactGram, largest: int) -> float:
 
 
 def _banded_logs(gram: ExactGram, largest: int, deadline: Deadline) -> Array:
-    """Log moments of orders 2..largest; exact as nothing lies beyond the reach."""
+    """Log moments of orders 2..largest; exact but for rounding, as nothing lies beyond the reach."""
     scaled = gram.entries * gram.scale
     return banded_moments(scaled, gram.reach + 1, largest, share=gram.is_circulant, deadline=deadline).values
 
 
 def _free_draws(gram: ExactGram, largest: int) -> int:
-    """In a circulant mixture all bins are alike, so that one draw may be taken to be bin 0."""
+    """Number of draws to enumerate: in a circulant mixture all bins are alike, so one draw may be taken to be bin 0."""
     return largest - 1 if gram.is_circulant else largest
 
 

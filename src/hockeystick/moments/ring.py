@@ -1,18 +1,22 @@
-"""Moments of a mixture of bins that interact near each other on a ring only, with 30 digits.
+"""Moments of a mixture of bins, with 30 digits.
 
-``E X^m`` is ``m! / b^m`` times a sum over all ways to draw m of b bins (:mod:`.ring_kernels`). Where S vanishes beyond
-a ring distance, clusters of draws that lie far apart are independent: they are summed one by one and then joined
-along the ring. Clusters grow
+``E X^m`` is ``m! / b^m`` times a sum over all ways to draw m of b bins (:mod:`.ring_kernels`). There are two ways to
+form it, and the cheaper one is taken.
 
-* draw by draw: every cluster is looked at, ``(reach + 1)^(largest - 1)`` for each first bin; best for few draws;
+**Along the ring.** Where S vanishes beyond a ring distance, clusters of draws that lie far apart are independent: they
+are summed one by one and then joined along the ring. Clusters grow
+
+* draw by draw: every cluster is visited, ``(reach + 1)^(largest - 1)`` for each first bin; best for few draws;
 * or bin by bin, with the last ``reach`` counts as the state: about ``reach C(largest + reach + 2, reach + 3)`` updates
   for each first bin; best for a narrow reach.
 
-One first bin stands for all where S is circulant. What is left are draws that leave no gap on the whole ring, only
-where ``largest * reach >= bins``; they are looked at one by one. Everything is exact but for roundings, which are
-counted.
+One first bin stands for all where S is circulant. Draws that leave no gap on the whole ring, possible only where
+``largest * reach >= bins``, are visited one by one.
 
-Proofs: ``docs/theory/moment-majorants/ring.md``.
+**Along a line.** Every multiset of draws is a chain of bins that does not decrease. All of them,
+``C(bins + largest - 1, largest)``, are visited; nothing is asked of S.
+
+Everything is exact but for roundings, which are counted. Proofs: ``docs/theory/moment-majorants/ring.md``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,12 +26,10 @@ from itertools import product
 from math import comb, factorial, inf, isqrt, log
 
 import numpy as np
-from numba import njit
 
 from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError, UnsupportedError
-from hockeystick.laws.law import Array
-from hockeystick.moments.double_double import ROUNDING, rational, two_product
+from hockeystick.moments.double_double import RECIPROCALS, ROUNDING, Pairs, products, rational
 from hockeystick.moments.exact import ExactGram, ExactMoments
 from hockeystick.moments.exponential import EXPONENTIAL_ERROR, exponential
 from hockeystick.moments.ring_kernels import (
@@ -38,7 +40,6 @@ from hockeystick.moments.ring_kernels import (
     close_shared,
     first_bin,
     first_states,
-    inverses,
     next_bin,
     own_weights,
     powers_of,
@@ -48,40 +49,41 @@ from hockeystick.moments.ring_kernels import (
 LEAST_ORDER = 3
 """Lower orders cost nothing: chains of two draws and more are kept together."""
 LARGEST_LOG = 600.0
-"""Of what is computed, whether large or small: it stays in the range of doubles."""
+"""Largest logarithm of any number that is computed, so that all stay in the range of doubles."""
 MAX_STATES = 4_000_000
 MAX_TABLE = 20_000_000
 CHAINS_PER_PIECE = 2e7
 SECONDS_PER_CHAIN = 1e-9
-"""Where the inner loops, of ``reach`` chains, are long; that cost as much as ``SHORT_LOOP`` chains more."""
+"""Where the inner loops, of ``reach`` chains, are long; each loop costs as much as ``SHORT_LOOP`` chains more."""
 SHORT_LOOP = 80.0
 SECONDS_PER_UPDATE = 2e-8
+SECONDS_PER_DRAW, SECONDS_PER_LOOP = 1.4e-9, 4.5e-7
+"""Along a line."""
 SECONDS_PER_CALL = 5e-6
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Ring:
-    """A Gram matrix as factors ``exp(S_ij)`` near the diagonal.
+class Factors:
+    """``exp(S_ij)`` near the diagonal of a Gram matrix.
 
     Attributes:
         bins: b.
-        reach: at least the largest ring distance of bins that interact, >= 1.
+        reach: at least the largest ring distance of bins that interact, >= 1; b - 1 along a line.
         largest: a, the highest order, at least ``LEAST_ORDER``.
-        factors: ``exp(S_(i,i+d))``, d = 0..reach, as pairs of doubles: shape (2, rows, reach + 1), rows = b, or 1 where
-            S is circulant.
-        wrapped: ``exp(S_(i,i-d))``, d = back..1, ``back = min(reach, b - 1 - reach)``: shape (2, rows, back).
+        ahead: ``exp(S_(i,i+d))``, d = 0..reach, pairs of shape (rows, reach + 1), rows = b, or 1 where S is circulant.
+        wrapped: ``exp(S_(i,i-d))``, d = back..1, ``back = min(reach, b - 1 - reach)``: pairs of shape (rows, back).
     """
 
     bins: int
     reach: int
     largest: int
-    factors: Array
-    wrapped: Array
+    ahead: Pairs
+    wrapped: Pairs
 
     @property
     def rows(self) -> int:
-        """How many first bins there are to look at."""
-        return int(self.factors.shape[1])
+        """Number of first bins to visit."""
+        return int(self.ahead.shape[0])
 
     @property
     def longest(self) -> int:
@@ -90,43 +92,72 @@ class Ring:
 
 
 def ring_moments(gram: ExactGram, largest: int, *, deadline: Deadline) -> ExactMoments:
-    """``E X^k`` for k = 0..largest of the mixture with Gram matrix ``gram``, exact but for a proved relative error.
+    """``E X^k`` for k = 0..largest of the whole mixture with Gram matrix ``gram``, common factor included.
+
+    Formal guarantee: the values lie within the stated relative error (about 1e-28) of the moments of the mixture whose
+    Gram matrix is exactly ``gram.scale * gram.entries``.
 
     Args:
-        gram: any; only what vanishes at large ring distances is fast.
-        largest: highest order >= 1.
+        gram: S.
+        largest: highest order >= 0.
         deadline: told of every piece of work.
 
     Cost: :func:`ring_cost`.
 
-    Raises: UnsupportedError where that is infinite, InvalidInputError for an order below 1.
+    Raises: UnsupportedError where that is infinite, InvalidInputError for a negative order.
+
+    Reference: the sum is that of schuchardt-kalinin-2026, Lemma 3.2.
     """
-    if largest < 1:
-        raise InvalidInputError(f"The 'largest' argument must be at least 1. Got {largest} instead.")
+    if largest < 0:
+        raise InvalidInputError(f"The 'largest' argument must not be negative. Got {largest} instead.")
+    if largest < 2:
+        return ExactMoments(values=(Fraction(1),) * (largest + 1), error=Fraction(0))
     if ring_cost(gram, largest) == inf:
         raise UnsupportedError(
             f"The moments of {gram.bins} bins up to order {largest} are too large for doubles or need too much memory."
         )
-    ring = ring_of(gram, max(largest, LEAST_ORDER))
-    by_bins = _grows_by_bins(ring.bins, ring.reach, ring.largest)
-    clusters = clusters_by_bins(ring, deadline) if by_bins else clusters_by_draws(ring, deadline)
-    total = with_gap(ring, clusters, deadline)
-    if needs_gapless(ring.bins, ring.reach, ring.largest):
-        total = _sum_of([total, without_gap(ring, deadline)])
-    values = [rational(float(total[0, m]), float(total[1, m])) for m in range(largest + 1)]
+    order = max(largest, LEAST_ORDER)
+    if _line_cost(gram, order) <= _ring_cost(gram, order):
+        factors, by_bins = line_factors(gram, order), False
+        total = along_line(factors, deadline)
+    else:
+        factors, by_bins = ring_factors(gram, order), _grows_by_bins(gram.bins, max(gram.reach, 1), order)
+        total = with_gap(factors, (clusters_by_bins if by_bins else clusters_by_draws)(factors, deadline), deadline)
+        if needs_gapless(factors.bins, factors.reach, order):
+            total = _sum_of([total, without_gap(factors, deadline)])
     return ExactMoments(
-        values=tuple(value * factorial(m) / ring.bins**m for m, value in enumerate(values)),
-        error=relative_error(ring, by_bins=by_bins),
+        values=tuple(rational(total[m]) * factorial(m) / gram.bins**m for m in range(largest + 1)),
+        error=relative_error(factors, by_bins=by_bins),
     )
+
+
+def highest_order(gram: ExactGram, largest: int) -> int:
+    """The highest order up to ``largest`` whose sums over draws stay in the range of doubles; orders up to 1 do."""
+    peak, order = gram.scale * float(gram.entries.max()), largest
+    while order > 1 and 0.5 * order * (order - 1) * peak + order * log(max(gram.bins, order)) > LARGEST_LOG:
+        order -= 1
+    return order
 
 
 def ring_cost(gram: ExactGram, largest: int) -> float:
     """Rough seconds of :func:`ring_moments`; infinite where doubles or memory do not suffice."""
-    bins, reach, order = gram.bins, max(gram.reach, 1), max(largest, LEAST_ORDER)
+    order = max(largest, LEAST_ORDER)
+    if highest_order(gram, order) < order or order >= RECIPROCALS.size:
+        return 0.0 if largest < 2 else inf
+    return min(_line_cost(gram, order), _ring_cost(gram, order))
+
+
+def _line_cost(gram: ExactGram, order: int) -> float:
+    if gram.is_circulant or gram.bins**2 > MAX_TABLE:  # fewer draws are visited along a ring where bins are alike
+        return inf
+    loops = comb(gram.bins + order - 3, order - 2)  # over the last draw but one
+    return comb(gram.bins + order - 1, order) * SECONDS_PER_DRAW + loops * SECONDS_PER_LOOP
+
+
+def _ring_cost(gram: ExactGram, order: int) -> float:
+    bins, reach = gram.bins, max(gram.reach, 1)
     rows, longest = 1 if gram.is_circulant else bins, longest_cluster(bins, reach, order)
-    peak = gram.scale * float(gram.entries.max())
-    too_large = 0.5 * order * (order - 1) * peak + order * log(max(bins, order)) > LARGEST_LOG
-    if too_large or rows * longest * (order + 1) > MAX_TABLE:
+    if rows * longest * (order + 1) > MAX_TABLE:
         return inf
     grow = min(windows_cost(bins, reach, order), chains_cost(bins, reach, order))
     close = (1 if rows == 1 else min(bins, longest + reach)) * bins * longest * order**2 / 4 * SECONDS_PER_CHAIN
@@ -183,121 +214,119 @@ def _seconds_per_chain(reach: int) -> float:
     return SECONDS_PER_CHAIN * (1.0 + SHORT_LOOP / (reach + 1))
 
 
-def ring_of(gram: ExactGram, largest: int) -> Ring:
+def ring_factors(gram: ExactGram, largest: int) -> Factors:
     """The factors of a Gram matrix, each within ``EXPONENTIAL_ERROR`` and ``2^-900`` (a product that underflows)."""
-    bins, reach = gram.bins, max(gram.reach, 1)
-    place = np.arange(1 if gram.is_circulant else bins)[:, None]
-    after = np.arange(reach + 1)[None, :]
-    before = np.arange(max(min(reach, bins - 1 - reach), 0), 0, -1)[None, :]
-    factors, wrapped = (
-        np.stack(exponential(*_exact_products(np.ascontiguousarray(gram.entries[place, other % bins]), gram.scale)))
-        for other in (place + after, place - before)
+    reach = max(gram.reach, 1)
+    return _factors(gram, largest, reach, max(min(reach, gram.bins - 1 - reach), 0))
+
+
+def line_factors(gram: ExactGram, largest: int) -> Factors:
+    """The factors for chains along a line, which never pass the seam and have steps of any size."""
+    return _factors(gram, largest, gram.bins - 1, 0)
+
+
+def _factors(gram: ExactGram, largest: int, reach: int, back: int) -> Factors:
+    place = np.arange(1 if gram.is_circulant else gram.bins)[:, None]
+    ahead, wrapped = (
+        exponential(products(gram.scale, gram.entries[place, (place + distance) % gram.bins]))
+        for distance in (np.arange(reach + 1), -np.arange(back, 0, -1))
     )
-    return Ring(bins=bins, reach=reach, largest=largest, factors=factors, wrapped=wrapped)
+    return Factors(bins=gram.bins, reach=reach, largest=largest, ahead=ahead, wrapped=wrapped)
 
 
-@njit(cache=True)
-def _exact_products(entries: Array, scale: float) -> tuple[Array, Array]:
-    high, low = np.empty(entries.shape), np.empty(entries.shape)
-    for i in range(entries.shape[0]):
-        for j in range(entries.shape[1]):
-            high[i, j], low[i, j] = two_product(entries[i, j], scale)
-    return high, low
-
-
-def clusters_by_bins(ring: Ring, deadline: Deadline) -> Array:
-    """All clusters by first bin, mass and length less 1: shape (2, rows, a + 1, longest)."""
-    clusters = np.zeros((2, ring.rows, ring.largest + 1, ring.longest))
-    if ring.longest == 0:
+def clusters_by_bins(factors: Factors, deadline: Deadline) -> Pairs:
+    """All clusters by first bin, mass and length less 1: shape (rows, a + 1, longest)."""
+    rows, reach, largest = factors.rows, factors.reach, factors.largest
+    clusters = np.zeros((rows, largest + 1, factors.longest), dtype=np.complex128)
+    if factors.longest == 0:
         return clusters
-    reciprocals = inverses(ring.largest)
-    states, chunk_size = first_states(ring.largest, ring.reach)[-1], _chunk_size(ring.reach, ring.largest)
-    old, new = np.zeros((2, states)), np.zeros((2, states))
-    # before[d - 1]: the factor between a bin and the one d places before it
-    place = np.arange(ring.rows)
-    before = np.stack([ring.factors[:, (place - d) % ring.rows, d] for d in range(1, ring.reach + 1)], axis=1)
-    powers = [powers_of(np.ascontiguousarray(before[:, :, i]), ring.largest) for i in range(ring.rows)]
-    itself = powers_of(np.ascontiguousarray(ring.factors[:, :, 0]), ring.largest)
-    own = [own_weights(np.ascontiguousarray(itself[:, i]), reciprocals) for i in range(ring.rows)]
-    for start in range(ring.rows):
-        row = np.zeros((2, ring.largest + 1, ring.longest))
-        first_bin(old, row, own[start])
-        for length in range(1, ring.longest):
+    states, chunk_size = first_states(largest, reach)[-1], _chunk_size(reach, largest)
+    old, new = np.zeros(states, dtype=np.complex128), np.zeros(states, dtype=np.complex128)
+    # before[i, d - 1]: the factor between bin i and the one d places before it
+    after = np.arange(1, reach + 1)
+    before = factors.ahead[(np.arange(rows)[:, None] - after) % rows, after]
+    powers = [powers_of(row, largest) for row in before]
+    own = [own_weights(one) for one in powers_of(np.ascontiguousarray(factors.ahead[:, 0]), largest)]
+    for start in range(rows):
+        first_bin(old, clusters[start], own[start])
+        for length in range(1, factors.longest):
             deadline.tick()
-            latest = (start + length) % ring.bins % ring.rows
-            next_bin(old, new, row, length, powers[latest], own[latest], chunk_size)
+            latest = (start + length) % factors.bins % rows
+            next_bin(old, new, clusters[start], length, powers[latest], own[latest], chunk_size)
             old, new = new, old
-        clusters[:, start] = row
     return clusters
 
 
-def clusters_by_draws(ring: Ring, deadline: Deadline) -> Array:
-    """The same by looking at every cluster."""
-    clusters = np.zeros((2, ring.rows, ring.largest + 1, ring.longest))
-    for start in range(ring.rows):
-        clusters[:, start] = _chains(ring, start, 0, ring.longest, deadline)
-    return clusters
+def clusters_by_draws(factors: Factors, deadline: Deadline) -> Pairs:
+    """What :func:`clusters_by_bins` computes, by visiting every cluster."""
+    return np.stack([_chains(factors, start, 0, factors.longest, deadline) for start in range(factors.rows)])
 
 
-def with_gap(ring: Ring, clusters: Array, deadline: Deadline) -> Array:
-    """All draws that leave a gap somewhere, by mass, from the clusters: shape (2, a + 1)."""
+def along_line(factors: Factors, deadline: Deadline) -> Pairs:
+    """All draws by mass, each read from its smallest bin: shape (a + 1,)."""
+    bins = factors.bins
+    parts = [_sum_of(_chains(factors, start, 1, bins - start, deadline).T) for start in range(bins)]
+    total = _sum_of(parts)
+    total[0] = 1.0  # nothing drawn
+    return total
+
+
+def with_gap(factors: Factors, clusters: Pairs, deadline: Deadline) -> Pairs:
+    """All draws that leave a gap somewhere, by mass, from the clusters: shape (a + 1,)."""
     deadline.tick()
-    bins, reach = ring.bins, ring.reach
+    bins, reach = factors.bins, factors.reach
     round_once = along_ring(clusters, 0, bins, reach)
-    if ring.rows == 1:
+    if factors.rows == 1:
         return np.asarray(close_shared(clusters, round_once, reach))
-    parts = [round_once[:, :, bins]]
+    parts = [round_once[:, bins]]
     # the last jump of a ring read from p > 0 passes the seam, so p is below the longest jump
-    for origin in range(1, min(bins, ring.longest + reach)):
+    for origin in range(1, min(bins, factors.longest + reach)):
         deadline.tick()
         parts.append(close_from(clusters, along_ring(clusters, origin, bins - origin - 1, reach), origin, reach))
     return _sum_of(parts)
 
 
-def without_gap(ring: Ring, deadline: Deadline) -> Array:
-    """All draws that leave no gap on the ring, by mass, one by one: shape (2, a + 1).
+def without_gap(factors: Factors, deadline: Deadline) -> Pairs:
+    """All draws that leave no gap on the ring, by mass, one by one: shape (a + 1,).
 
     Read from the first drawn bin, s, such a draw is a chain that ends within the last ``reach`` bins of the round; one
     that ends ell bins before s comes round has s = 0..ell - 1.
     """
-    bins, reach = ring.bins, ring.reach
-    first = max(bins - reach, 0)
-    if ring.rows == 1:
-        chains = _chains(ring, 0, first + 1, bins, deadline)[:, :, first:]
-        return _sum_of(np.moveaxis(chains, 2, 0), np.arange(bins - first, 0, -1.0))
-    parts = []
-    for start in range(bins - first):
-        chains = _chains(ring, start, first + 1, bins - start, deadline)[:, :, first:]
-        parts.append(_sum_of(np.moveaxis(chains, 2, 0)))
-    return _sum_of(parts)
+    bins, first = factors.bins, max(factors.bins - factors.reach, 0)
+    if factors.rows == 1:
+        chains = _chains(factors, 0, first + 1, bins, deadline)[:, first:]
+        return _sum_of(chains.T, np.arange(bins - first, 0, -1))
+    return _sum_of(
+        [_sum_of(_chains(factors, s, first + 1, bins - s, deadline)[:, first:].T) for s in range(bins - first)]
+    )
 
 
-def _sum_of(parts: Sequence[Array] | Array, weights: Array | None = None) -> Array:
-    """``sum_x weights[x] parts[x]``, weights small whole numbers; shape (2, a + 1)."""
+def _sum_of(parts: Sequence[Pairs] | Pairs, weights: Counts | None = None) -> Pairs:
+    """``sum_x weights[x] parts[x]``, weights small whole numbers; shape (a + 1,)."""
     whole = np.ascontiguousarray(parts)
-    return np.asarray(total_of(whole, np.ones(len(whole)) if weights is None else weights))
+    return np.asarray(total_of(whole, np.ones(len(whole), dtype=np.int64) if weights is None else weights))
 
 
-def _chains(ring: Ring, start: int, least: int, most: int, deadline: Deadline) -> Array:
-    """Chains of ``least`` to ``most`` bins from ``start``, by mass and length less 1: shape (2, a + 1, most)."""
-    table = np.zeros((2, ring.largest + 1, most))
-    reciprocals = inverses(ring.largest)
-    for steps in _beginnings(ring.reach, ring.largest):
+def _chains(factors: Factors, start: int, least: int, most: int, deadline: Deadline) -> Pairs:
+    """Chains of ``least`` to ``most`` bins from ``start``, by mass and length less 1: shape (a + 1, most)."""
+    table = np.zeros((factors.largest + 1, most), dtype=np.complex128)
+    for steps in _beginnings(factors.reach, factors.largest, most):
         deadline.tick()
-        add_chains(table, steps, least, start, ring.bins, ring.factors, ring.wrapped, reciprocals)
+        add_chains(table, steps, least, start, factors.bins, factors.ahead, factors.wrapped)
     return table
 
 
-def _beginnings(reach: int, largest: int) -> Iterator[Counts]:
+def _beginnings(reach: int, largest: int, most: int) -> Iterator[Counts]:
     """All sequences of so many first steps that a piece of work is short."""
-    for steps in product(range(reach + 1), repeat=_cut(reach, largest)):
-        yield np.array(steps, dtype=np.int64)
+    for steps in product(range(reach + 1), repeat=_cut(reach, largest, most)):
+        if sum(steps) < most:
+            yield np.array(steps, dtype=np.int64)
 
 
-def _cut(reach: int, largest: int) -> int:
+def _cut(reach: int, largest: int, most: int) -> int:
     """How many steps of a chain are fixed in one piece of work."""
     cut = 0
-    while cut < largest - LEAST_ORDER and float(reach + 1) ** (largest - 1 - cut) > CHAINS_PER_PIECE:
+    while cut < largest - LEAST_ORDER and chain_count(largest - cut, reach, 0, most - 1) > CHAINS_PER_PIECE:
         cut += 1
     return cut
 
@@ -308,23 +337,23 @@ def _prefixes(reach: int, largest: int) -> int:
 
 
 def _chunk_size(reach: int, largest: int) -> int:
-    """Makes ``largest * chunk + prefixes / chunk`` small."""
+    """A chunk size that makes ``largest * chunk + prefixes / chunk`` small."""
     return max(isqrt(_prefixes(reach, largest) // largest), 1)
 
 
-def relative_error(ring: Ring, *, by_bins: bool) -> Fraction:
+def relative_error(factors: Factors, *, by_bins: bool) -> Fraction:
     """Proved relative error of all moments: the longest chain of operations, as counted in docs/theory.
 
     Args:
         by_bins: how the clusters were summed.
     """
-    a, bins, reach, longest = ring.largest, ring.bins, ring.reach, ring.longest
+    a, bins, reach, longest = factors.largest, factors.bins, factors.reach, factors.longest
     operations = 0
     if by_bins:
         chunk = _chunk_size(reach, a)
         operations = min(bins, (a - 1) * reach) * (a + 1) + a * (a * chunk + _prefixes(reach, a) // chunk + 1)
     if not by_bins or needs_gapless(bins, reach, a):
-        operations = max(operations, a * ((a - 1) * (reach + 1) + (reach + 1) ** _cut(reach, a)))
+        operations = max(operations, a * ((a - 1) * (reach + 1) + (reach + 1) ** _cut(reach, a, bins)))
     operations += 4 * a
     operations += bins + a * (a + longest + 2)  # along the ring
     operations += a + 2 * longest + 2 * reach + 8  # round the ring

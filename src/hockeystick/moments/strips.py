@@ -17,7 +17,7 @@ Proofs: ``docs/theory/moment-majorants/strips.md``.
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from math import comb, exp, factorial, frexp, fsum, inf, isqrt, ldexp, sqrt
+from math import comb, factorial, frexp, inf, isqrt, ldexp, sqrt
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -26,32 +26,32 @@ from scipy.special import ndtri
 from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
-from hockeystick.moments.cell_kernels import TAIL_ERROR
-from hockeystick.moments.double_double import ROUNDING, pair_of, rational
-from hockeystick.moments.enumeration import highest_order
-from hockeystick.moments.enumeration_kernels import exact_products
+from hockeystick.moments.double_double import ROUNDING, Pairs, pair_of, products, rational
 from hockeystick.moments.exact import ExactGram, ExactMoments
 from hockeystick.moments.exact_gram import proved_semidefinite
 from hockeystick.moments.exponential import EXPONENTIAL_ERROR, exponential, rational_exponential
-from hockeystick.moments.majorant.floor import DEVIATIONS
+from hockeystick.moments.floor import floor_above
+from hockeystick.moments.normal_tail import TAIL_ERROR
 from hockeystick.moments.recheck import recheck, recheck_cost, recheck_on_ranges, sums_on_ranges
-from hockeystick.moments.strip_kernels import LONGEST, Integers, add_draws, strip_sums, tails_of
+from hockeystick.moments.ring import highest_order
+from hockeystick.moments.strip_kernels import Integers, add_draws, strip_sums, tails_of
 
 SHARE = 0.9
-"""Of the common factor that is split off: what is left has an inverse that is not too large."""
+"""Share of the common factor that is split off, so that what is left has an inverse that is not too large."""
 LOSS = 1e-3
 """What rounding to labels may add to the variance of zeta, relatively, where ``MOST_LABELS`` allow that."""
 FEWEST_LABELS = 20
 MOST_LABELS = 1000
-"""Between the largest and 0."""
+"""Bounds on the number of labels between 0 and the largest one."""
 ROOM = (1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 """By how much, relatively, the variance of zeta is raised until a proof is found."""
+HIGHEST_ORDER = 15
 SECONDS_PER_TERM = 1e-8
 SECONDS_PER_TAIL = 2e-6
 SECONDS_PER_FACTOR = 5e-7
-"""All measured."""
+"""Measured costs of the three parts."""
 PIECE = 5e6
-"""Multisets between two looks at the deadline, about."""
+"""Multisets between two ticks of the deadline, roughly."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -103,7 +103,7 @@ def why_no_strips(gram: ExactGram) -> str | None:
 
 def strip_cost(gram: ExactGram, largest: int, strips: int) -> float:
     """Rough seconds of :func:`strip_moments`; infinite where it does not apply."""
-    if largest < 2 or largest > min(highest_order(gram, largest), LONGEST - 1) or why_no_strips(gram) is not None:
+    if largest < 2 or largest > highest_order(gram, min(largest, HIGHEST_ORDER)) or why_no_strips(gram) is not None:
         return inf
     terms = comb(gram.bins + largest - 1, largest)
     probabilities = strips * _range(_known_label(gram), largest)[1]
@@ -139,7 +139,7 @@ def strip_moments(gram: ExactGram, largest: int, edges: Array, *, deadline: Dead
     """
     if largest < 2:
         raise InvalidInputError(f"The 'largest' argument must be at least 2. Got {largest} instead.")
-    if largest > min(highest_order(gram, largest), LONGEST - 1):
+    if largest > highest_order(gram, min(largest, HIGHEST_ORDER)):
         raise UnsupportedError(f"Moments of order {largest} of this pair are beyond the range of doubles.")
     label = _known_label(gram)
     offset = int(label.labels.min())
@@ -148,7 +148,8 @@ def strip_moments(gram: ExactGram, largest: int, edges: Array, *, deadline: Dead
     places = np.unique(np.round(np.asarray(edges) / float(step)).astype(np.int64))
     lowest, count = _range(label, largest)
     tails = _tails(step, places, lowest, count, deadline)
-    sums, sizes = np.zeros((largest + 1, places.size + 1, 2)), np.zeros((largest + 1, places.size + 1))
+    sizes = np.zeros((largest + 1, places.size + 1))
+    sums = np.zeros(sizes.shape, dtype=np.complex128)
     for k in range(largest + 1):
         deadline.tick()
         strip_sums(sums[k], sizes[k], table[k], k * offset, places, lowest, tails)
@@ -157,7 +158,7 @@ def strip_moments(gram: ExactGram, largest: int, edges: Array, *, deadline: Dead
     for k in range(largest + 1):
         means = float(step) * (np.arange(table.shape[1], dtype=np.float64) + k * offset)
         borders = float(step) * places.astype(np.float64)
-        recheck_on_ranges(sums_on_ranges(table[k, :, :1], means, borders), k, whole)
+        recheck_on_ranges(sums_on_ranges(table[k, :, None].real, means, borders), k, whole)
     common = Fraction(gram.scale) * Fraction(label.common)
     decays = [rational_exponential(-common * (k * (k - 1) // 2)) for k in range(largest + 1)]
     moments = tuple(
@@ -259,14 +260,12 @@ def _exact_step(gram: ExactGram, label: _Label) -> Fraction:
     return Fraction(isqrt((square.numerator << 2 * shift) // square.denominator), 1 << shift)
 
 
-def _table(gram: ExactGram, largest: int, labels: Integers, deadline: Deadline) -> Array:
-    """By the number of draws and the sum of their labels >= 0, the weights of all multisets."""
+def _table(gram: ExactGram, largest: int, labels: Integers, deadline: Deadline) -> Pairs:
+    """The summed weights of all multisets, by the number of draws and the sum of their labels >= 0."""
     bins = gram.bins
-    table = np.zeros((largest + 1, largest * int(labels.max()) + 1, 2))
-    table[0, 0, 0] = 1.0
-    factors = np.empty((bins, 2, bins))
-    high, low = exponential(*exact_products(gram.scale, gram.entries.ravel()))
-    factors[:, 0], factors[:, 1] = high.reshape(bins, bins), low.reshape(bins, bins)
+    table = np.zeros((largest + 1, largest * int(labels.max()) + 1), dtype=np.complex128)
+    table[0, 0] = 1.0
+    factors = exponential(products(gram.scale, gram.entries))
     for first in range(bins):
         ends = np.arange(first, bins)
         work = np.cumsum([comb(bins - int(end) + largest - 3, largest - 2) for end in ends])
@@ -284,23 +283,23 @@ def _range(label: _Label, largest: int) -> tuple[int, int]:
     return lowest, largest * max(int(label.labels.max()), 0) - lowest + 1
 
 
-def _tails(step: Fraction, places: Integers, lowest: int, count: int, deadline: Deadline) -> Array:
-    """Normal tails for every edge and sum of labels, shape (edges, count, 2)."""
-    tails = np.zeros((places.size, count, 2))
+def _tails(step: Fraction, places: Integers, lowest: int, count: int, deadline: Deadline) -> Pairs:
+    """Normal tails for every edge and sum of labels, shape (edges, count)."""
+    tails = np.zeros((places.size, count), dtype=np.complex128)
     for place, part in zip(places.tolist(), tails, strict=True):
         deadline.tick()
-        tails_of(*pair_of(step), place - lowest, part)
+        tails_of(pair_of(step), place - lowest, part)
     return tails
 
 
-def _finished(gram: ExactGram, sums: Array, sizes: Array, keys: int) -> list[ExactMoments]:
-    """From sums to moments of the mixture with its common factor on each strip, and all rounding."""
+def _finished(gram: ExactGram, sums: Pairs, sizes: Array, keys: int) -> list[ExactMoments]:
+    """The moments of the mixture with its common factor on each strip, from the sums, with all rounding charged."""
     largest, bins = len(sums) - 1, gram.bins
     factors = [Fraction(factorial(k), bins**k) for k in range(largest + 1)]
     weights, tails = _weight_error(bins, largest, keys), Fraction(max(4.0 * TAIL_ERROR, 2.0**-100))
     moments = []
     for s in range(sums.shape[1]):
-        totals = [rational(*sums[k, s]) for k in range(largest + 1)]
+        totals = [rational(sums[k, s]) for k in range(largest + 1)]
         if min(totals) <= 0:
             raise UnsupportedError("Moments on strips cannot be computed: a strip is out of reach of all draws.")
         loss = max(Fraction(float(sizes[k, s])) / totals[k] for k in range(largest + 1))
@@ -310,40 +309,20 @@ def _finished(gram: ExactGram, sums: Array, sizes: Array, keys: int) -> list[Exa
 
 
 def _weight_error(bins: int, largest: int, keys: int) -> Fraction:
-    """Relative error of a sum of weights, its products with probabilities and their sum; half of it."""
+    """Half the relative error of a sum of weights, its products with probabilities and their sum."""
     operations = comb(bins + largest - 1, largest) + largest * (largest + 3) + keys + 8
     return Fraction(ROUNDING) * operations + Fraction(EXPONENTIAL_ERROR) * (largest * largest)
 
 
 def _total(parts: list[ExactMoments]) -> ExactMoments:
-    """Of all strips together."""
+    """The moments of all strips together."""
     values = tuple(sum(column, Fraction(0)) for column in zip(*(part.values for part in parts), strict=True))
     return ExactMoments(values=values, error=max(part.error for part in parts))
 
 
 def _floor(gram: ExactGram, label: _Label, start: float) -> float:
-    """x_0 >= 0 with ``Pr(Y < x_0, zeta > start) < BEYOND``; every rounding lowers it.
-
-    Args:
-        start: in standard deviations of zeta, with a relative error of some units in the last place.
-    """
-    if start == -inf:
+    """x_0 >= 0 with ``Pr(Y < x_0, zeta > start) < BEYOND``, see :func:`.floor.floor_above`."""
+    covariance = label.unit * float(label.weights @ label.labels)
+    if start == -inf or covariance < 0.0:
         return 0.0
-    weights, bins = label.weights, gram.bins
-    used = weights > 0.0
-    covariance = label.unit * float(weights @ label.labels)
-    if covariance < 0.0:
-        return 0.0
-    rest = gram.entries - label.common
-    slope = covariance / sqrt(label.variance)
-    spread = float(weights @ rest @ weights) - slope**2
-    size = float(weights @ np.abs(rest) @ weights) + slope**2
-    spread = max(spread, 0.0) + (8.0 * bins + 32.0) * UNIT_ROUNDOFF * size
-    root = sqrt(gram.scale)
-    half = 0.5 * gram.scale * float(weights @ rest.diagonal())
-    logs = weights[used] * np.log(bins * weights[used])
-    terms = [root * slope * start, -DEVIATIONS * root * sqrt(spread), -half, -float(logs.sum())]
-    rounding = (8.0 * bins + 64.0) * UNIT_ROUNDOFF
-    error = rounding * (1.0 + fsum(map(abs, terms)) + float(np.abs(logs).sum()))
-    place = fsum(terms) - error
-    return exp(place) * (1.0 - 4.0 * UNIT_ROUNDOFF) if place > -600.0 else 0.0
+    return floor_above(gram, label.common, label.weights, covariance / sqrt(label.variance), start)

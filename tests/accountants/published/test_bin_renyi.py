@@ -13,11 +13,11 @@ from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, InvalidInputError
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.moments.bands import (
+    band,
     banded_cost,
     banded_moments,
     dense_cost,
     dense_moments,
-    ring,
     ring_maxima,
     scaled_gram,
 )
@@ -184,7 +184,8 @@ def test_little_noise_neither_overflows_nor_loses_the_bound() -> None:
 
 
 def test_wider_bands_are_tighter_and_the_whole_matrix_tightest() -> None:
-    scaled = scaled_gram(bsr_pair(160, 8, 16, 4.0))
+    pair = bsr_pair(160, 8, 16, 4.0)
+    scaled = scaled_gram(pair.gram, pair.rounding, pair.noise_multiplier)
     previous = np.full(3, np.inf)
     for bandwidth in range(1, 7):
         values = banded_moments(scaled, bandwidth, 4).values
@@ -197,7 +198,7 @@ def test_wider_bands_are_tighter_and_the_whole_matrix_tightest() -> None:
 def test_a_ring_is_never_below_the_matrix() -> None:
     scaled = random_matrix(np.random.default_rng(5), 9, "any")
     for bandwidth in range(1, 7):
-        for part in (ring(scaled, bandwidth), ring(scaled, bandwidth).shared()):
+        for part in (band(scaled, bandwidth), band(scaled, bandwidth).shared()):
             rows = part.diagonal.size
             for i, j in itertools.combinations_with_replacement(range(9), 2):
                 late, gap = (j, j - i) if j - i <= 4 else (i, 9 - (j - i))
@@ -293,5 +294,8 @@ def test_budget_chooses_the_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_rounding_of_the_gram_matrix_is_added() -> None:
     pair = bsr_pair(40, 4, 10, 3.0)
-    assert np.all(scaled_gram(pair) >= np.asarray(pair.gram) * (1.0 + pair.rounding) / 9.0)
+    assert np.all(
+        scaled_gram(pair.gram, pair.rounding, pair.noise_multiplier)
+        >= np.asarray(pair.gram) * (1.0 + pair.rounding) / 9.0
+    )
     assert pair.rounding > UNIT_ROUNDOFF

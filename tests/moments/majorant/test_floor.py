@@ -6,17 +6,20 @@ import numpy as np
 import pytest
 
 from hockeystick.moments.exact import ExactGram
-from hockeystick.moments.exact_gram import raised_gram
+from hockeystick.moments.exact_gram import proved_gram
+from hockeystick.moments.floor import BEYOND, floor_of
 from hockeystick.moments.majorant.base import Polynomial
-from hockeystick.moments.majorant.floor import BEYOND, floor_of, price_below
+from hockeystick.moments.majorant.majorant import price_below
 from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.strategies.matrix.banded import BandedMatrix
+from hockeystick.types import Side
 
 SAMPLES = 200_000
 
 
 def gram_of(columns: list[list[float]], bins: int, sigma: float) -> ExactGram:
-    return raised_gram(BinMixture(noise_multiplier=sigma, matrix=BandedMatrix(np.array(columns)), bins=bins))
+    pair = BinMixture(noise_multiplier=sigma, matrix=BandedMatrix(np.array(columns)), bins=bins)
+    return proved_gram(pair.gram, pair.rounding, sigma, Side.UPPER)
 
 
 GRAMS = [
@@ -58,7 +61,7 @@ def test_bins_with_a_negative_weight_are_left_out() -> None:
 
 
 def test_the_price_covers_a_polynomial_below_the_floor() -> None:
-    polynomial = Polynomial(centre=1.0, high=np.array([1.0, -3.0, 0.5]), low=np.zeros(3))
+    polynomial = Polynomial(centre=1.0, coefficients=np.array([1.0, -3.0, 0.5 + 0j]))
     floor = 0.7
     inside = [Fraction(i, 100) * Fraction(floor) for i in range(101)]
     values = [abs(1 - 3 * (x - 1) + Fraction(1, 2) * (x - 1) ** 2) for x in inside]
@@ -66,5 +69,5 @@ def test_the_price_covers_a_polynomial_below_the_floor() -> None:
 
 
 def test_the_price_of_a_polynomial_beyond_doubles_is_infinite() -> None:
-    polynomial = Polynomial(centre=1e200, high=np.ones(4), low=np.zeros(4))
+    polynomial = Polynomial(centre=1e200, coefficients=np.ones(4, dtype=np.complex128))
     assert price_below(polynomial, 1.0) == float("inf")

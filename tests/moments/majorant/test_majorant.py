@@ -14,8 +14,10 @@ from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError
 from hockeystick.laws.profile import smallest_epsilon
 from hockeystick.moments.exact import ExactMoments
+from hockeystick.moments.majorant import majorant as module
 from hockeystick.moments.majorant.hockey_stick import SplitHockeyStick
-from hockeystick.moments.majorant.majorant import majorant_delta, majorant_profile
+from hockeystick.moments.majorant.majorant import majorant_delta, majorant_profile, proved_expectation
+from hockeystick.moments.majorant.programme import propose
 from hockeystick.types import Direction, Side
 
 ROUNDING = 1e-13
@@ -215,3 +217,22 @@ def test_profile_keeps_to_its_budget() -> None:
     )
     with pytest.raises(BudgetExceededError):
         profile(1.0)
+
+
+@pytest.mark.parametrize("side", Side)
+@pytest.mark.parametrize("direction", Direction)
+def test_what_may_hide_below_the_floor_is_charged(
+    direction: Direction, side: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A law may lie below the floor with probability BEYOND, where the polynomial may be off by its own size."""
+    moments = moments_of(*log_normal_atoms(0.05), 6)
+    hockey_stick, floor = SplitHockeyStick(direction, 0.3, 0.04), 0.5
+    candidate = propose(moments, hockey_stick, side, degree=6, start=floor)
+    assert candidate is not None
+    free = proved_expectation(candidate, moments, hockey_stick, side, floor)
+    monkeypatch.setattr(module, "BEYOND", 1e-3)
+    charged = proved_expectation(candidate, moments, hockey_stick, side, floor)
+    charge = charged - free if side is Side.UPPER else free - charged
+    below, polynomial = np.linspace(0.0, floor, 50), candidate.polynomial
+    off = np.abs(np.polynomial.polynomial.polyval(below - polynomial.centre, polynomial.coefficients.real))
+    assert charge >= 1e-3 * (off + hockey_stick.value(below)).max() * (1.0 - 1e-9)

@@ -8,25 +8,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from math import nextafter
 
 import numpy as np
 import pytest
 
 from hockeystick.accountants.moment_majorant import exact_moments
-from hockeystick.accountants.moment_majorant_cells import least_ratio
 from hockeystick.deadline import Deadline
-from hockeystick.errors import UnsupportedError, VerificationError
+from hockeystick.errors import UnsupportedError
 from hockeystick.laws.law import Array
 from hockeystick.moments.cells import cell_moments, standard_edges, whole_moments
-from hockeystick.moments.double_double import pair_of, rational
-from hockeystick.moments.enumeration import enumerated_moments
 from hockeystick.moments.exact import ExactGram, ExactMoments
-from hockeystick.moments.exact_gram import circulant, lowered_gram, proved_semidefinite, raised_gram, residue_classes
+from hockeystick.moments.exact_gram import circulant, proved_gram, proved_semidefinite, residue_classes
 from hockeystick.moments.majorant.base import Polynomial
 from hockeystick.moments.majorant.hockey_stick import SplitHockeyStick
 from hockeystick.moments.majorant.programme import propose
-from hockeystick.moments.majorant.proof import check, expectation, proves, repair_needed, repaired
+from hockeystick.moments.majorant.proof import expectation, proves, repair_needed, repaired
+from hockeystick.moments.majorant.ranges import least_ratio
 from hockeystick.moments.recheck import recheck
 from hockeystick.moments.ring import ring_moments
 from hockeystick.pairs.bin_mixture import BinMixture
@@ -46,7 +43,7 @@ def pair_of_strategy(bands: int, bins: int, epochs: int, sigma: float) -> BinMix
 
 @lru_cache(maxsize=16)
 def gram_of(pair: BinMixture, side: Side) -> ExactGram:
-    return raised_gram(pair) if side is Side.UPPER else lowered_gram(pair)
+    return proved_gram(pair.gram, pair.rounding, pair.noise_multiplier, side)
 
 
 # A polynomial on the wrong side, and a claim that does not follow.
@@ -68,10 +65,8 @@ class Found:
 
     def moved(self, by: float) -> Polynomial:
         """The polynomial plus a constant."""
-        first = rational(float(self.polynomial.high[0]), float(self.polynomial.low[0])) + Fraction(by)
-        high, low = self.polynomial.high.copy(), self.polynomial.low.copy()
-        high[0], low[0] = pair_of(first)
-        return Polynomial(centre=self.polynomial.centre, high=high, low=low)
+        first, *others = self.polynomial.exact
+        return Polynomial.rounded(self.polynomial.centre, [first + Fraction(by), *others])
 
 
 MECHANISMS = {
@@ -114,32 +109,11 @@ def test_optima_moved_by_a_thousandth_of_delta_are_rejected(
 ) -> None:
     optimum = found(name, direction, side, epsilon)
     bound = optimum.bound
-    check(optimum.polynomial, optimum.hockey_stick, side, optimum.points, optimum.moments, bound)
+    assert proves(optimum.polynomial, optimum.hockey_stick, side, optimum.points)
     assert bound > 1e-12, "a bound of nothing would test nothing"
     wrong = -1e-3 * bound if side is Side.UPPER else 1e-3 * bound
     assert proves(optimum.moved(-wrong), optimum.hockey_stick, side, optimum.points)
     assert not proves(optimum.moved(wrong), optimum.hockey_stick, side, optimum.points)
-    with pytest.raises(VerificationError, match="is not proved"):
-        check(optimum.moved(wrong), optimum.hockey_stick, side, optimum.points, optimum.moments, bound)
-
-
-@pytest.mark.parametrize("side", SIDES)
-@pytest.mark.parametrize("direction", list(Direction))
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_claims_that_are_a_millionth_too_good_are_rejected(name: str, direction: Direction, side: Side) -> None:
-    optimum = found(name, direction, side, 0.3)
-    sign = -1.0 if side is Side.UPPER else 1.0
-    for claimed in (optimum.bound * (1.0 + sign * FAULT), nextafter(optimum.bound, sign * 2.0)):
-        with pytest.raises(VerificationError, match="does not follow"):
-            check(optimum.polynomial, optimum.hockey_stick, side, optimum.points, optimum.moments, claimed)
-    check(
-        optimum.polynomial,
-        optimum.hockey_stick,
-        side,
-        optimum.points,
-        optimum.moments,
-        optimum.bound * (1.0 - sign * FAULT),
-    )
 
 
 @pytest.mark.parametrize("side", SIDES)
@@ -178,10 +152,9 @@ def test_optima_on_cells_moved_by_a_thousandth_are_rejected(side: Side, place: i
 
 def plus_line(polynomial: Polynomial, slope: float) -> Polynomial:
     """The polynomial plus ``slope x``."""
-    high, low = polynomial.high.copy(), polynomial.low.copy()
-    for k, change in enumerate((Fraction(slope) * Fraction(polynomial.centre), Fraction(slope))):
-        high[k], low[k] = pair_of(rational(float(high[k]), float(low[k])) + change)
-    return Polynomial(centre=polynomial.centre, high=high, low=low)
+    first, second, *others = polynomial.exact
+    changed = [first + Fraction(slope) * Fraction(polynomial.centre), second + Fraction(slope), *others]
+    return Polynomial.rounded(polynomial.centre, changed)
 
 
 # A moment that is off.
@@ -197,12 +170,12 @@ def the_class(gram: ExactGram) -> ExactGram:
 
 
 MOMENTS: dict[str, Callable[[], tuple[ExactGram, ExactMoments]]] = {
-    "enumeration": lambda: with_moments(gram_of(pair_of_strategy(64, 30, 3, 5.0), Side.UPPER), enumerated_moments, 5),
-    "enumeration of a class": lambda: with_moments(
-        the_class(gram_of(pair_of_strategy(64, 90, 1, 5.0), Side.UPPER)), enumerated_moments, 6
+    "line": lambda: with_moments(gram_of(pair_of_strategy(64, 30, 3, 5.0), Side.UPPER), ring_moments, 5),
+    "line of a class": lambda: with_moments(
+        the_class(gram_of(pair_of_strategy(64, 90, 1, 5.0), Side.UPPER)), ring_moments, 6
     ),
-    "enumeration, circulant": lambda: with_moments(
-        envelope_of(pair_of_strategy(64, 30, 3, 5.0), Side.UPPER), enumerated_moments, 6
+    "wide ring, circulant": lambda: with_moments(
+        envelope_of(pair_of_strategy(64, 30, 3, 5.0), Side.UPPER), ring_moments, 6
     ),
     "ring": lambda: with_moments(gram_of(pair_of_strategy(4, 40, 1, 2.0), Side.LOWER), ring_moments, 8),
     "ring, circulant": lambda: with_moments(envelope_of(pair_of_strategy(4, 100, 2, 3.0), Side.UPPER), ring_moments, 8),
@@ -241,7 +214,7 @@ def test_moments_that_are_off_by_a_millionth_are_rejected(way: str) -> None:
 def test_moments_of_another_covariance_are_rejected() -> None:
     """One pair of entries, or the scale, off by a thousandth."""
     gram = gram_of(pair_of_strategy(4, 20, 1, 2.0), Side.UPPER)
-    moments = enumerated_moments(gram, 5, deadline=Deadline())
+    moments = ring_moments(gram, 5, deadline=Deadline())
     entries = gram.entries.copy()
     entries[3, 4] = entries[4, 3] = entries[3, 4] * 1.001
     for other in (

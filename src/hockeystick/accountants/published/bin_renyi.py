@@ -1,10 +1,10 @@
 """Renyi accounting of balls-in-bins with correlated noise, without sampling.
 
-**Remove.** Upper bounds of ``log E_Q X^a`` from several reductions of the Gram matrix (:mod:`.bin_moments`): the orders
+**Remove.** Upper bounds of ``log E_Q X^a`` from several reductions of the Gram matrix (:mod:`..moments.bands`): orders
 2 to 4 of the whole matrix, and bands of growing width, each with the orders that its time allows (narrow bands reach
-high orders, wide ones lose less). Each bounds the same numbers, so every order takes the smallest. ``log M_a`` is
-convex in a and 0 at a = 1, so the lower convex hull of the bounds is a bound too, at real orders as well. One profile
-from all of them: :mod:`.moment_programme`.
+high orders, wide ones lose less). All bound the same numbers, so every order takes the smallest. ``log M_a`` is convex
+in a and 0 at a = 1, so the lower convex hull of the bounds is a bound too, also at real orders. One profile is made
+from all of them: :mod:`..moments.order_programme`.
 
 **Add.** The smaller of :mod:`.comparison` and :mod:`.geometric_mean`.
 """
@@ -44,7 +44,7 @@ def remove_moments(pair: BinMixture, settings: Settings) -> LogMoments:
     (hundreds of bins), and where the Gram matrix is banded on the ring within the bandwidths that were used.
     """
     smallest, deadline = settings.resolution.smallest_delta, settings.deadline
-    scaled = scaled_gram(pair)
+    scaled = scaled_gram(pair.gram, pair.rounding, pair.noise_multiplier)
     maxima = ring_maxima(scaled)
 
     def diagonal(top: int) -> LogMoments:
@@ -67,7 +67,7 @@ def _dense(scaled: Array, seconds: float, deadline: Deadline) -> Iterator[LogMom
 
 
 def _bands(scaled: Array, maxima: Array, seconds: float, deadline: Deadline) -> Iterator[LogMoments]:
-    """For each bandwidth weights shared by all bins and, where that is a loss, a pass with weights of their own."""
+    """Moments for each bandwidth, with weights shared by all bins and, where that loses, with their own."""
     bins = scaled.shape[0]
     widths = []
     for width in BANDWIDTHS:

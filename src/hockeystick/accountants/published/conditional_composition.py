@@ -77,7 +77,9 @@ def conditional_profiles(
         law = _composed(pair, levelled, one, 1, BLOCKS, settings)
         profiles[direction] = _profile(law, direction, spent[direction])
     if allocation is Allocation.UNION:
-        profiles[Direction.ADD] = _smaller(profiles[Direction.ADD], geometric_mean_profile(pair))
+        profiles[Direction.ADD] = _smaller(
+            profiles[Direction.ADD], geometric_mean_profile(pair.gram, pair.rounding, pair.noise_multiplier)
+        )
     return profiles
 
 

@@ -1,28 +1,42 @@
-"""What a solver, a proof and a price hand to each other."""
+"""Polynomials and hockey sticks: what the solver and the proof exchange."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Protocol
 
+import numpy as np
+
 from hockeystick.laws.law import Array
+from hockeystick.moments.double_double import Pairs, pair_of, rational
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Polynomial:
-    """``p(x) = sum_k (high[k] + low[k]) (x - centre)^k``, exactly with these doubles.
+    """``p(x) = sum_k coefficients[k] (x - centre)^k``, exactly with these doubles.
 
     Attributes:
         centre: a double.
-        high, low: shape (degree + 1,).
+        coefficients: pairs, shape (degree + 1,).
     """
 
     centre: float
-    high: Array
-    low: Array
+    coefficients: Pairs
+
+    @staticmethod
+    def rounded(centre: float, coefficients: Iterable[Fraction]) -> "Polynomial":
+        """The polynomial about ``centre`` whose coefficients are the nearest pairs of doubles."""
+        return Polynomial(centre=centre, coefficients=np.array([pair_of(one) for one in coefficients]))
 
     @property
     def degree(self) -> int:
-        """Of p."""
-        return int(self.high.size) - 1
+        """The degree of p."""
+        return int(self.coefficients.size) - 1
+
+    @property
+    def exact(self) -> list[Fraction]:
+        """The coefficients as rational numbers."""
+        return [rational(pair) for pair in self.coefficients]
 
 
 class HockeyStick(Protocol):

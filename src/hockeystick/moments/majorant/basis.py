@@ -29,14 +29,13 @@ import numpy as np
 from scipy.linalg import eigh_tridiagonal
 
 from hockeystick.laws.law import Array
-from hockeystick.moments.double_double import pair_of
 from hockeystick.moments.exact import ExactMoments
 from hockeystick.moments.majorant.base import Polynomial
 
 Coefficients = tuple[Fraction, ...]
 
 LARGEST = 1e250
-"""Of the coefficients; combinations of them are doubles still."""
+"""Largest coefficient, so that combinations stay in the range of doubles."""
 SAFETY = 4.0
 """How many times its uncertainty a squared norm h_k must be."""
 
@@ -65,17 +64,17 @@ class Basis:
 
     @property
     def order(self) -> int:
-        """n."""
+        """n, the highest degree of an orthogonal polynomial."""
         return self.degree // 2
 
     @property
     def is_odd(self) -> bool:
-        """Whether the degree is."""
+        """Whether the degree is odd."""
         return self.degree % 2 == 1
 
     @property
     def expectations(self) -> Array:
-        """Of the basis functions, shape (a + 1,)."""
+        """The expectations of the basis functions, shape (a + 1,)."""
         result = np.zeros(self.degree + 1)
         result[: 2 * self.order + 1 : 2] = 1.0
         result[-1] = 1.0
@@ -146,7 +145,7 @@ class Basis:
         factors = [weight.numerator * (common // weight.denominator) for weight in exact]
         columns, denominator = self._over_one_denominator
         sums = [sum(a * b for a, b in zip(factors, column, strict=True)) for column in columns]
-        return rounded(self.centre, [Fraction(total, common * denominator) for total in sums])
+        return Polynomial.rounded(self.centre, [Fraction(total, common * denominator) for total in sums])
 
     @cached_property
     def _over_one_denominator(self) -> tuple[tuple[tuple[int, ...], ...], int]:
@@ -157,19 +156,13 @@ class Basis:
 
     def repair_polynomial(self) -> Polynomial:
         """S, rounded to pairs of doubles."""
-        return rounded(self.centre, list(self.repair))
-
-
-def rounded(centre: float, coefficients: list[Fraction]) -> Polynomial:
-    """The polynomial about ``centre`` whose coefficients are the nearest pairs of doubles."""
-    pairs = [pair_of(coefficient) for coefficient in coefficients]
-    return Polynomial(centre=centre, high=np.array([p[0] for p in pairs]), low=np.array([p[1] for p in pairs]))
+        return Polynomial.rounded(self.centre, self.repair)
 
 
 def times_x(polynomial: Polynomial) -> Polynomial:
     """``x p(x)``, rounded to pairs of doubles: ``x = centre + (x - centre)``."""
-    exact = [Fraction(h) + Fraction(low) for h, low in zip(polynomial.high, polynomial.low, strict=True)]
-    return rounded(polynomial.centre, _product(exact, [Fraction(polynomial.centre), Fraction(1)]))
+    raised = _product(polynomial.exact, [Fraction(polynomial.centre), Fraction(1)])
+    return Polynomial.rounded(polynomial.centre, raised)
 
 
 def orthonormal_basis(moments: ExactMoments, degree: int) -> Basis | None:
@@ -293,7 +286,7 @@ def _product(left: list[Fraction], right: list[Fraction]) -> list[Fraction]:
 
 
 def _sum(left: list[Fraction], right: list[Fraction]) -> list[Fraction]:
-    """Of coefficients; ``left`` is at least as long."""
+    """The sum of two polynomials' coefficients; ``left`` is at least as long."""
     return [c + (right[k] if k < len(right) else 0) for k, c in enumerate(left)]
 
 

@@ -47,7 +47,7 @@ FARTHEST = 1e6
 MARGIN = 1e-6
 """How much of S, relative to the answer, is added at once: a proof with some room needs far fewer cells."""
 NEGLIGIBLE = 1e-40
-"""Nobody asks for a delta as small as this."""
+"""A delta below any that is asked for."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -57,16 +57,12 @@ class Candidate:
     Attributes:
         polynomial: P, near F: p itself, or ``x p(x)`` for a divided programme.
         repair: R > 0 on the domain: S, or ``x S(x)``; P + eta R (UPPER) or P - eta R (LOWER) is to be proved.
-        divided, divided_repair: p and S, whose expectations the moments give; the same as the two above where the
-            programme is not divided.
         points: increasing ends of cells for the proof; from the start of the domain to that of the tail.
         value: E p as well as doubles can; the optimum of the programme but for ``MARGIN``.
     """
 
     polynomial: Polynomial
     repair: Polynomial
-    divided: Polynomial
-    divided_repair: Polynomial
     points: Array
     value: float
 
@@ -107,14 +103,12 @@ def propose(
         optimum = abs(float(weights @ basis.expectations))
         weights = weights + MARGIN * min(max(optimum, MARGIN), 1.0) * basis.expectations
         weights *= grid.constraints.sign * grid.size
-        inner, inner_repair = basis.combination(weights), basis.repair_polynomial()
-        polynomial = times_x(inner) if divided else inner
-        repair = times_x(inner_repair) if divided else inner_repair
+        polynomial, repair = basis.combination(weights), basis.repair_polynomial()
+        if divided:
+            polynomial, repair = times_x(polynomial), times_x(repair)
         return Candidate(
             polynomial=polynomial,
             repair=repair,
-            divided=inner,
-            divided_repair=inner_repair,
             points=_proof_points(grid, polynomial),
             value=float(weights @ basis.expectations),
         )
@@ -376,5 +370,5 @@ def _taylor(polynomial: Polynomial, x: Array) -> Array:
     powers = (x - polynomial.centre)[:, None] ** np.arange(size)
     result = np.zeros((size, x.size))
     for j in range(size):
-        result[j] = powers[:, : size - j] @ (binomials[j, j:] * polynomial.high[j:])
+        result[j] = powers[:, : size - j] @ (binomials[j, j:] * polynomial.coefficients.real[j:])
     return result

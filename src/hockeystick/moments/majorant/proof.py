@@ -8,13 +8,13 @@ quarters, a bounded number of times. Every rounding is charged. Proofs: ``docs/t
 
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import zip_longest
 from math import inf, isfinite, nextafter
 
 import numpy as np
 
-from hockeystick.errors import InvalidInputError, VerificationError
+from hockeystick.errors import InvalidInputError
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
-from hockeystick.moments.double_double import pair_of, rational
 from hockeystick.moments.exact import ExactMoments
 from hockeystick.moments.majorant.base import HockeyStick, Polynomial
 from hockeystick.moments.majorant.proof_kernels import (
@@ -30,13 +30,13 @@ from hockeystick.types import Side
 QUARTERINGS = 10
 """How often a cell may be cut into four; the gap of chord or tangent shrinks by 16 each time."""
 MOST_CELLS = 20_000
-"""Cells looked at in all; beyond, the certificate does not close."""
+"""Cells examined in all; with more the certificate does not close."""
 CAUTION = 2.5
-"""By how much bounds on rounding are multiplied while a repair is sought; the check itself uses them once."""
+"""Factor on bounds on rounding while a repair is sought; the proof itself uses them as they are."""
 CLOSE_ENOUGH = 1.01
 """A cell is not cut for less than this factor of a repair that some point needs however cells are cut."""
 FAR_OUT = 1e300
-"""Where tangents of F are its asymptote."""
+"""A place where the tangent of F is its asymptote."""
 UNDERFLOW = 1e-300
 """More than a value of a line can lose at the end of the range of doubles."""
 
@@ -84,16 +84,8 @@ def repaired(polynomial: Polynomial, repair: Polynomial, eta: float, side: Side)
     if eta == 0.0:
         return polynomial
     factor = Fraction(eta) * Fraction(1001, 1000) * (1 if side is Side.UPPER else -1)
-    size = max(polynomial.high.size, repair.high.size)
-    pairs = [
-        pair_of(first + factor * second)
-        for first, second in zip(_coefficients(polynomial, size), _coefficients(repair, size), strict=True)
-    ]
-    return Polynomial(
-        centre=polynomial.centre,
-        high=np.array([high for high, _ in pairs]),
-        low=np.array([low for _, low in pairs]),
-    )
+    pairs = zip_longest(polynomial.exact, repair.exact, fillvalue=Fraction(0))
+    return Polynomial.rounded(polynomial.centre, [first + factor * second for first, second in pairs])
 
 
 def expectation(polynomial: Polynomial, moments: ExactMoments, side: Side) -> float:
@@ -107,37 +99,12 @@ def expectation(polynomial: Polynomial, moments: ExactMoments, side: Side) -> fl
     """
     if moments.degree < polynomial.degree:
         raise InvalidInputError(f"Moments up to {polynomial.degree} are needed, but they end at {moments.degree}.")
-    if not (isfinite(polynomial.centre) and np.isfinite(polynomial.high + polynomial.low).all()):
+    if not (isfinite(polynomial.centre) and np.isfinite(polynomial.coefficients).all()):
         raise InvalidInputError("The polynomial has coefficients that are not finite.")
     terms = [a * m for a, m in zip(_raw_coefficients(polynomial), moments.values, strict=False)]
     margin = moments.error * sum((abs(term) for term in terms), Fraction(0))
     total = sum(terms, Fraction(0))
     return _rounded(total + margin, inf) if side is Side.UPPER else _rounded(total - margin, -inf)
-
-
-def check(
-    polynomial: Polynomial, hockey_stick: HockeyStick, side: Side, points: Array, moments: ExactMoments, claimed: float
-) -> None:
-    """Check that ``claimed`` is a bound of ``E F(Y)`` on the given side because of this polynomial.
-
-    Args:
-        polynomial, hockey_stick, side, points: as in :func:`proves`; Y must lie in ``[points[0], oo)``.
-        moments: of Y.
-        claimed: the bound.
-
-    Raises:
-        VerificationError: it does not follow; the message says what fails.
-        InvalidInputError: as :func:`proves` and :func:`expectation`.
-    """
-    relation = "above" if side is Side.UPPER else "below"
-    if not proves(polynomial, hockey_stick, side, points):
-        raise VerificationError(
-            f"The polynomial of degree {polynomial.degree} is not proved {relation} the hockey stick."
-        )
-    bound = expectation(polynomial, moments, side)
-    follows = bound <= claimed if side is Side.UPPER else bound >= claimed
-    if not follows:
-        raise VerificationError(f"The bound {claimed!r} does not follow: the polynomial's expectation is {bound!r}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,12 +201,12 @@ class _Claim:
 
     @property
     def _degree(self) -> int:
-        """Of the Bernstein form: that of the polynomials, and 1 at least for the line."""
+        """The degree of the Bernstein form: that of the polynomials, and at least 1 for the line."""
         return max(1, self.polynomial.degree, self.repair.degree if self.repair is not None else 0)
 
 
 def _taylor(polynomial: Polynomial, places: Array) -> tuple[Array, Array]:
-    return taylor_coefficients(polynomial.high, polynomial.low, polynomial.centre, np.ascontiguousarray(places))
+    return taylor_coefficients(polynomial.coefficients, polynomial.centre, np.ascontiguousarray(places))
 
 
 def _padded(rows: tuple[Array, Array], size: int) -> tuple[Array, Array]:
@@ -264,11 +231,6 @@ def _checked(points: Array) -> Array:
     return points
 
 
-def _coefficients(polynomial: Polynomial, size: int) -> list[Fraction]:
-    exact = [rational(float(high), float(low)) for high, low in zip(polynomial.high, polynomial.low, strict=True)]
-    return exact + [Fraction(0)] * (size - len(exact))
-
-
 def _raw_coefficients(polynomial: Polynomial) -> list[Fraction]:
     """a_k with ``p(x) = sum_k a_k x^k``, by synthetic division in whole numbers.
 
@@ -276,7 +238,7 @@ def _raw_coefficients(polynomial: Polynomial) -> list[Fraction]:
     two all are whole numbers, and so is everything that follows.
     """
     centre, denominator = polynomial.centre.as_integer_ratio()
-    coefficients = _coefficients(polynomial, polynomial.high.size)
+    coefficients = polynomial.exact
     degree = polynomial.degree
     common = max(c.denominator for c in coefficients) * denominator**degree
     whole = [c.numerator * (common // (c.denominator * denominator**k)) for k, c in enumerate(coefficients)]

@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
-from hockeystick.moments.double_double import ROUNDING, add, multiply, two_sum
+from hockeystick.moments.double_double import ROUNDING, Pairs, add, multiply, two_sum
 
 UNDERFLOW = 2.0**-950
 """Added to coefficients where rounding is bounded: ``ROUNDING`` times this is more than one operation can lose."""
@@ -19,50 +19,47 @@ ERROR_ROUNDING = 1.01
 
 
 @njit(cache=True, nogil=True)
-def taylor_coefficients(high: Array, low: Array, centre: float, places: Array) -> tuple[Array, Array]:
-    """Of ``sum_k (high[k] + low[k]) (x - centre)^k`` about each place, and bounds on their errors.
+def taylor_coefficients(coefficients: Pairs, centre: float, places: Array) -> tuple[Array, Array]:
+    """Taylor coefficients of ``sum_k coefficients[k] (x - centre)^k`` about each place, and bounds on their errors.
 
-    Synthetic division in double-double, then rounded to doubles. Cost: ``degree^2 / 2`` steps per place.
+    Synthetic division with pairs, then rounded to doubles. Cost: ``degree^2 / 2`` steps per place.
 
     Args:
-        high, low: shape (size,); any two doubles each.
+        coefficients: shape (size,); the two parts may be any doubles.
         centre: a double.
         places: shape (cells,).
 
     Returns:
         Two arrays of shape (cells, size). Where numbers overflow, entries are infinite or not numbers.
     """
-    size = high.size
-    unit = np.empty(size)
-    rest = np.empty(size)
+    size = coefficients.size
+    given = np.empty(size, dtype=np.complex128)
     used = 0
     for k in range(size):
-        unit[k], rest[k] = two_sum(high[k], low[k])
-        if unit[k] != 0.0:
+        high, low = two_sum(coefficients[k].real, coefficients[k].imag)
+        given[k] = complex(high, low)
+        if high != 0.0:
             used = k + 1
     values = np.empty((places.size, size))
     errors = np.empty((places.size, size))
-    a = np.empty(size)
-    a_low = np.empty(size)
+    a = np.empty(size, dtype=np.complex128)
     magnitude = np.empty(size)
     factor = 4.0 * size * ROUNDING * ERROR_ROUNDING
     for cell in range(places.size):
-        step, step_low = two_sum(places[cell], -centre)
-        exact = step == 0.0
-        length = abs(step) * (1.0 + 4.0 * UNIT_ROUNDOFF)
+        high, low = two_sum(places[cell], -centre)
+        step, exact = complex(high, low), high == 0.0
+        length = abs(high) * (1.0 + 4.0 * UNIT_ROUNDOFF)
         for k in range(size):
-            a[k] = unit[k]
-            a_low[k] = rest[k]
-            magnitude[k] = abs(unit[k]) + (UNDERFLOW if k < used else 0.0)
+            a[k] = given[k]
+            magnitude[k] = abs(given[k].real) + (UNDERFLOW if k < used else 0.0)
         if not exact:
             for first in range(size - 1):
                 for k in range(size - 2, first - 1, -1):
-                    p, p_low = multiply(step, step_low, a[k + 1], a_low[k + 1])
-                    a[k], a_low[k] = add(a[k], a_low[k], p, p_low)
+                    a[k] = add(a[k], multiply(step, a[k + 1]))
                     magnitude[k] += length * magnitude[k + 1]
         for k in range(size):
-            values[cell, k] = a[k]
-            errors[cell, k] = abs(a_low[k])
+            values[cell, k] = a[k].real
+            errors[cell, k] = abs(a[k].imag)
             if not exact and k + 1 < used:  # the leading coefficient stays what it is
                 errors[cell, k] += factor * magnitude[k]
     return values, errors
@@ -79,7 +76,7 @@ def bernstein_weights(degree: int) -> Array:
 
 @njit(cache=True, nogil=True)
 def bernstein_coefficients(coefficients: Array, errors: Array, widths: Array, weights: Array) -> tuple[Array, Array]:
-    """Of polynomials on cells, from their Taylor coefficients about the left ends, and bounds on their errors.
+    """Bernstein coefficients of polynomials on cells, from their Taylor coefficients about the left ends, with errors.
 
     Args:
         coefficients, errors: shape (cells, at most degree + 1), as :func:`taylor_coefficients` returns them.

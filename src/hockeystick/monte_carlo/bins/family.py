@@ -89,7 +89,9 @@ def _fingerprint(pair: BinMixture) -> Sequence[Any]:
 
 
 def _known_upper(pair: BinMixture, direction: Direction) -> Profile | None:
-    return geometric_mean_profile(pair) if direction is Direction.ADD else None
+    if direction is Direction.REMOVE:
+        return None
+    return geometric_mean_profile(pair.gram, pair.rounding, pair.noise_multiplier)
 
 
 def _refusal(pair: BinMixture, side: Side) -> str | None:

@@ -10,12 +10,12 @@ import hockeystick as hs
 from hockeystick.bounds import SMALLEST_UPPER
 from hockeystick.deadline import Deadline
 from hockeystick.moments.common_factor import without_common
-from hockeystick.moments.enumeration import enumerated_moments
 from hockeystick.moments.exact import ExactGram
-from hockeystick.moments.exact_gram import lowered_gram, raised_gram
-from hockeystick.moments.majorant.floor import floor_of
+from hockeystick.moments.exact_gram import proved_gram
+from hockeystick.moments.floor import floor_of
 from hockeystick.moments.majorant.majorant import majorant_profile
-from hockeystick.moments.majorant.strips import strip_profile
+from hockeystick.moments.majorant.ranges import strip_profile
+from hockeystick.moments.ring import ring_moments
 from hockeystick.moments.strips import StripMoments, strip_edges, strip_moments
 from hockeystick.pairs.bin_mixture import from_balls_in_bins
 from hockeystick.types import Direction, Side
@@ -105,9 +105,10 @@ def test_wide_band_over_one_epoch_is_far_closer_than_with_one_polynomial() -> No
     )
     pair = from_balls_in_bins(mechanism)
     values: dict[tuple[Direction, Side], tuple[float, float]] = {}
-    for side, gram in ((Side.UPPER, raised_gram(pair)), (Side.LOWER, lowered_gram(pair))):
+    for side in Side:
+        gram = proved_gram(pair.gram, pair.rounding, pair.noise_multiplier, side)
         strips = strips_of(gram, 4, 16)
-        plain = without_common(enumerated_moments(gram, 4, deadline=Deadline()), gram)
+        plain = without_common(ring_moments(gram, 4, deadline=Deadline()), gram)
         for direction in Direction:
             values[direction, side] = (
                 strip_profile(strips, direction, side, degrees=[4], delta=1e-5)(0.95),
