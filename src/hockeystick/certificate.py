@@ -75,6 +75,7 @@ class Certificate(Spec):
         kind, confidence: deterministic bounds hold with certainty (confidence 1).
         monte_carlo: for Monte Carlo bounds: the failure probability, what it is about, and the runs behind them.
         requirements: what the run must do for the claim to be about it.
+        strategy_digest: SHA-256 of C where an optimiser found it, as another machine may find other last digits.
         hockeystick_version, cut_off: how the certificate was made; the claim does not rest on it.
         digest: SHA-256 of the rest. It shows accidents and naive edits; it is not a signature.
     """
@@ -94,6 +95,7 @@ class Certificate(Spec):
     requirements: tuple[str, ...]
     accuracy: Accuracy
     monte_carlo: MonteCarloClaim | None = None
+    strategy_digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
     cut_off: tuple[CutOff, ...] = ()
     digest: str = ""
 
@@ -126,6 +128,8 @@ class Certificate(Spec):
             del content["monte_carlo"]
         if self.accuracy.effort is None:
             del content["accuracy"]["effort"]
+        if self.strategy_digest is None:
+            del content["strategy_digest"]
         if not self.cut_off:
             del content["cut_off"]
         return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -21,6 +21,7 @@ from hockeystick import (
     Poisson,
     RandomAllocation,
     Shuffle,
+    SquareRoot,
     bound,
     calibrate,
     certify,
@@ -52,6 +53,14 @@ def test_the_target_is_met_and_less_noise_does_not_meet_it(sampler: Sampler, eps
     less = certificate.mechanism.with_noise(certificate.mechanism.sigma * 0.999)
     fine = Settings(Resolution(EPSILON_NODES, delta))
     assert bound(less, certificate.method.upper, settings=fine).epsilon(delta) > epsilon
+
+
+def test_what_calibrate_returns_is_certified_again_at_the_defaults() -> None:
+    """With more work, certify once stopped at classes of bins that help one direction alone, and said 2.0236."""
+    run = Mechanism(strategy=SquareRoot(), sampler=BallsInBins(bins=100, epochs=10))
+    found = calibrate_and_certify(run, epsilon=2.0, delta=1e-5)
+    assert found.bounds.upper <= 2.0
+    assert certify(found.mechanism, delta=1e-5) == found
 
 
 @pytest.mark.parametrize("method", ["gaussian", "direct"])

@@ -201,7 +201,10 @@ def _profiles(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direc
         remove.offer(profiles(Direction.REMOVE, side))
         add.offer(profiles(Direction.ADD, side), near=remove.epsilon)
         if relaxation.whole and _is_settled(profiles, remove.epsilon):
-            break
+            if side is Side.UPPER and add.epsilon > remove.epsilon:  # classes of bins may still help this direction
+                add.offer(comparison_profiles(pair, side, settings)[Direction.ADD])
+            if side is Side.LOWER or add.epsilon <= remove.epsilon:
+                break
     if remove.profile is None or add.profile is None:
         raise UnsupportedError("No moments of this Gram matrix are affordable.")
     if side is Side.UPPER and add.epsilon > remove.epsilon:

@@ -175,6 +175,7 @@ def certificate_of(
         confidence=1.0 if sampled is None else sampled.confidence,
         monte_carlo=None if sampled is None else sampled.claim,
         sensitivity=mechanism.matrix.max_column_norm,
+        strategy_digest=mechanism.matrix.digest if mechanism.strategy.optimised else None,
         requirements=(
             sampler.requirement,
             mechanism.strategy.noise_requirement(mechanism.sigma),

@@ -81,11 +81,23 @@ def _pair_of(certificate: Certificate, deadline: Deadline) -> DominatingPair:
     try:
         if prepared(certificate.mechanism, deadline) != certificate.mechanism:
             raise VerificationError("The 'mechanism.strategy' field does not say the digest of the file that it names.")
+        _check_optimum(certificate)
         return dominating_pair(certificate.mechanism)
     except (InvalidInputError, UnsupportedError) as error:
         raise VerificationError(str(error)) from None
     except MemoryError:
         raise VerificationError("The certificate needs more memory than there is.") from None
+
+
+def _check_optimum(certificate: Certificate) -> None:
+    """The bounds are about one matrix, so an optimiser has to find it again to the last digit."""
+    mechanism, digest = certificate.mechanism, certificate.strategy_digest
+    if digest is not None and mechanism.strategy.optimised and mechanism.matrix.digest != digest:
+        raise VerificationError(
+            f"The 'strategy_digest' field is of another matrix than the one that the optimiser of "
+            f"{mechanism.strategy.kind!r} finds on this machine; verify it where it was issued, or have it issued for "
+            f"the matrix itself, as a 'custom' strategy."
+        )
 
 
 def _confirmed(

@@ -1,6 +1,6 @@
 """BandInvMF: Toeplitz with a banded inverse, optimised for prefix sums."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from hockeystick.spec import Count
 from hockeystick.strategies.base import StrategySpec, check_bands
@@ -26,6 +26,7 @@ class BandedInverse(StrategySpec):
     multi-epoch differentially private SGD".
     """
 
+    optimised: ClassVar[bool] = True
     kind: Literal["banded_inverse"] = "banded_inverse"
     bands: Count
     min_sep: Count | None = None

@@ -1,6 +1,6 @@
 """Banded Toeplitz, optimised for prefix sums."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from hockeystick.spec import Count
 from hockeystick.strategies.base import StrategySpec, check_bands
@@ -24,6 +24,7 @@ class BandedToeplitz(StrategySpec):
     private machine learning".
     """
 
+    optimised: ClassVar[bool] = True
     kind: Literal["banded_toeplitz"] = "banded_toeplitz"
     bands: Count
 

@@ -22,6 +22,9 @@ class StrategySpec(Spec):
     most_steps: ClassVar[int] = 10_000_000
     """For more steps, the arrays that describe C take too much memory."""
 
+    optimised: ClassVar[bool] = False
+    """Whether C is found by an optimiser, whose last digits may differ on another machine."""
+
     def check(self, steps: int) -> None:
         """Raise InvalidInputError, naming the field, when there is no such matrix for this number of steps."""
         return

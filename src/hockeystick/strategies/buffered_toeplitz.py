@@ -1,6 +1,6 @@
 """BLT: a Toeplitz matrix whose noise needs a few buffers, however many steps there are."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -33,6 +33,7 @@ class BufferedToeplitz(StrategySpec):
     practice", for several participations.
     """
 
+    optimised: ClassVar[bool] = True
     kind: Literal["buffered_toeplitz"] = "buffered_toeplitz"
     buffers: Buffers
     objective: Literal["max", "mean"] = "max"

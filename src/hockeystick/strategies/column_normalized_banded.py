@@ -1,6 +1,6 @@
 """BandMF: banded with columns of norm 1, optimised for prefix sums."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from hockeystick.spec import Count
 from hockeystick.strategies.base import StrategySpec, check_bands
@@ -23,6 +23,7 @@ class ColumnNormalizedBanded(StrategySpec):
     private machine learning".
     """
 
+    optimised: ClassVar[bool] = True
     kind: Literal["column_normalized_banded"] = "column_normalized_banded"
     bands: Count
 

@@ -1,6 +1,6 @@
 """The optimal matrix for prefix sums, without any structure."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -33,6 +33,7 @@ class Dense(StrategySpec):
     matrix factorization mechanisms for private machine learning".
     """
 
+    optimised: ClassVar[bool] = True
     kind: Literal["dense"] = "dense"
     epochs: Count = 1
 
