@@ -7,6 +7,7 @@ from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError
 from hockeystick.laws.grid import Resolution
 from hockeystick.samples import Executor, Ledger, MemoryLedger
+from hockeystick.spec import plain, real_number
 from hockeystick.types import Kind
 
 DEFAULT_FAILURE = 1e-9
@@ -36,9 +37,8 @@ class MonteCarlo:
 
     def __post_init__(self) -> None:
         for name in ("failure_probability", "ratio"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise InvalidInputError(f"The {name!r} field must be a number. Got {value!r} instead.")
+            object.__setattr__(self, name, real_number(name, getattr(self, name)))
+        object.__setattr__(self, "seed", plain(self.seed))
         if self.seed is not None and (isinstance(self.seed, bool) or not isinstance(self.seed, int)):
             raise InvalidInputError(f"The 'seed' field must be a whole number. Got {self.seed!r} instead.")
         if not 0.0 < self.failure_probability < 1.0:

@@ -187,7 +187,7 @@ def test_optimising_a_strategy_counts_against_the_deadline_and_ticks(strategy: A
     with pytest.raises(KeyboardInterrupt):
         certify(run, delta=1e-5, deadline=Deadline(on_tick=_interrupt))
     certify(run, delta=1e-5, method="gaussian", deadline=Deadline(on_tick=ticks.append))
-    assert len(ticks) >= 3
+    assert len(ticks) >= 20
 
 
 def _interrupt(ticks: int) -> None:

@@ -17,6 +17,7 @@ from hockeystick.laws.grid import Resolution
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.settings import MonteCarlo, SearchPolicy, Settings
+from hockeystick.spec import real_number
 from hockeystick.types import Kind, Side
 
 EPSILON_NODES = 68
@@ -264,6 +265,7 @@ def planned(
 
 def check_budget(budget: float) -> float:
     """A budget is a positive number of seconds."""
+    budget = real_number("budget", budget)
     if not 0.0 < budget <= 1e6:
         raise InvalidInputError(f"The 'budget' field must be above 0 and at most 1e6 seconds. Got {budget!r} instead.")
     return budget

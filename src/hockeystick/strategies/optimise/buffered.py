@@ -50,7 +50,6 @@ def optimal_buffers(weights: Array, separation: int, buffers: int) -> tuple[Arra
     """
     best, best_loss = None, np.inf
     for start in STARTS:
-        tick()
         found = _minimum(_start(weights.size, buffers, start), weights, separation)
         if found is not None and found[1] < best_loss - BETTER:
             best, best_loss = found
@@ -75,6 +74,7 @@ def _minimum(start: Array, weights: Array, separation: int) -> tuple[Array, floa
     """A local minimum and the logarithm of the loss there: L-BFGS, then Newton steps for the last digits."""
 
     def objective(point: Array) -> tuple[float, Array]:
+        tick()
         value, gradient = log_loss(point, weights, separation)
         return float(value), gradient
 
@@ -102,6 +102,7 @@ def _newton_step(point: Array, weights: Array, separation: int) -> tuple[Array, 
     """The Newton step in the directions that are curved, and its length ``sqrt(g' H^{-1} g)``."""
     hessian = np.empty((point.size, point.size))
     for i, offset in enumerate(DIFFERENCE * np.eye(point.size)):
+        tick()
         ahead, behind = (log_loss(point + sign * offset, weights, separation)[1] for sign in (1.0, -1.0))
         hessian[i] = (ahead - behind) / (2.0 * DIFFERENCE)
     curvatures, directions = np.linalg.eigh(0.5 * (hessian + hessian.T))
