@@ -324,7 +324,7 @@ def test_what_is_spent_is_charged(direction: Direction, monkeypatch: pytest.Monk
     """A law that reveals nothing outside of the event leaves the event: the bound is its probability, and no less."""
     monkeypatch.setattr(conditional_composition, "_best_budgets", lambda *_: dict.fromkeys(Direction, 1e-3))
     monkeypatch.setattr(conditional_composition, "_composed", lambda *_: point_mass_at_one(Side.UPPER))
-    monkeypatch.setattr(conditional_composition, "geometric_mean_profile", lambda pair: lambda epsilon: 1.0)
+    monkeypatch.setattr(conditional_composition, "geometric_mean_profile", lambda *_: lambda epsilon: 1.0)
     profile = conditional_profiles(square_root_pair(2, 4, 2, 1.0), COARSE)[direction]
     for epsilon in (0.0, 0.5, 3.0):
         assert 1e-3 <= profile(epsilon) <= 1e-3 * (1.0 + 1e-12) + 1e-12
