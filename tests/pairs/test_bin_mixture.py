@@ -69,7 +69,9 @@ def test_more_bins_than_a_gram_matrix_holds_still_have_the_gaussian() -> None:
 
 def test_more_steps_than_memory_are_refused_by_name() -> None:
     sampler = hs.Deterministic(bins=1000, epochs=100_000)
-    with pytest.raises(InvalidInputError, match=r"'strategy\.kind' field can be 'square_root' for at most 10000000 steps"):
+    with pytest.raises(
+        InvalidInputError, match=r"'strategy\.kind' field can be 'square_root' for at most 10000000 steps"
+    ):
         hs.Mechanism(strategy=hs.SquareRoot(), sampler=sampler)
     assert hs.Mechanism(sampler=sampler).sampler.steps == 10**8
 
