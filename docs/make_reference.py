@@ -22,6 +22,16 @@ def pages() -> dict[str, str]:
 
 def _accountants() -> str:
     lines = ["# Accountants", "", "Written by `docs/make_reference.py` from the registry.", ""]
+    lines += [
+        "`certify` and `calibrate` run the default accountants, `monte_carlo` only where it is allowed. The others run",
+        "when they are named, and in `compare` unless they assume something about the run. [Standing of the",
+        "accountants](standing.md) has the reasons.",
+        "",
+        "| accountant | sides | runs |",
+        "|---|---|---|",
+    ]
+    lines += [f"| `{row['name']}` | {row['sides']} | {row['runs']} |" for row in listing("accountants")]
+    lines += [""]
     for one in ACCOUNTANTS.values():
         lines += [
             f"## `{one.name}`",

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import hockeystick as hs
+from hockeystick.accountants.conditional_composition import conditional_profiles
 from hockeystick.accountants.published.bin_renyi import remove_moments
-from hockeystick.accountants.published.conditional_composition import conditional_profiles
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.bounds import Question
 from hockeystick.deadline import Deadline

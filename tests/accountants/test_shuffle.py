@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from scipy.special import log_ndtr
 from scipy.stats import binom
 
-from hockeystick.accountants import gaussian, shuffle_thresholds
-from hockeystick.accountants.published import shuffle_clones
+from hockeystick.accountants import gaussian, shuffle_clones, shuffle_thresholds
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.grid import Resolution

@@ -194,7 +194,7 @@ FAULTS = [
         "a level has the smallest of its means",
     ),
     (
-        "src/hockeystick/accountants/published/conditional_composition.py",
+        "src/hockeystick/accountants/conditional_composition.py",
         "(law_delta(law, epsilon, direction) + spent)",
         "law_delta(law, epsilon, direction)",
         "delta_E is not charged",
@@ -274,13 +274,13 @@ FAULTS = [
         "the rounding of moments is dropped",
     ),
     (
-        "src/hockeystick/accountants/published/dong_chen_ozgur.py",
+        "src/hockeystick/accountants/dong_chen_ozgur.py",
         "np.logaddexp(0.0, log_excess + rounding)",
         "np.logaddexp(0.0, log_excess)",
         "the rounding of overlap moments is dropped",
     ),
     (
-        "src/hockeystick/accountants/published/shuffle_clones.py",
+        "src/hockeystick/accountants/shuffle_clones.py",
         "moved = delta1 + (bins - 1) * clone * (delta0 + delta1)",
         "moved = (bins - 1) * clone * delta0",
         "the example's own approximation is not charged",

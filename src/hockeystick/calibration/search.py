@@ -236,7 +236,6 @@ class _Search:
             name
             for name in DEFAULT
             if (one := ACCOUNTANTS[name]).kind is Kind.DETERMINISTIC
-            and one.assumes is None
             and one.why_not(pair, Side.UPPER) is None
             and one.cost(pair) <= longest
         ]

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from inspect import getdoc
 
-from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT
 from hockeystick.pairs.registry import PAIRS, pair_types
 from hockeystick.samplers import SAMPLERS
 from hockeystick.strategies import STRATEGIES
@@ -27,6 +27,7 @@ def _accountants() -> list[dict[str, str]]:
         {
             "name": one.name,
             "sides": " and ".join(side.value for side in one.sides),
+            "runs": "default" if one.name in DEFAULT else "named",
             "summary": f"{' and '.join(side.value for side in one.sides)}: {one.summary}",
             "errs": one.errs,
             "reference": one.reference,

@@ -5,7 +5,7 @@ non-negative and ``log M_a = log(1 + d)`` has a small relative error even when i
 With ``g_r = r (r-1) / (2 sigma^2)``, the r-th moment of one Gaussian step is ``e^(g_r)``.
 
 **Poisson, remove**: ``d = sum_r C(a,r) (1-q)^(a-r) q^r (e^(g_r) - 1)``, exact for integer a; low real orders, which
-matter at small q, by quadrature (:func:`.real_moments.log_thinned_excess`). **Add**: the same numbers are an upper
+matter at small q, by quadrature (:func:`.real_orders.log_thinned_excess`). **Add**: the same numbers are an upper
 bound, ``E U^(1-a) <= E U^a`` for ``U = 1 - q + q X`` and a >= 1 (Mironov, Talwar, Zhang 2019, Theorem 5). A proof
 for this pair: the law of X under P is that of 1/X under Q, so ``2 E f(U) = E f(u) + X f(v)`` with
 ``u = 1-q+qX`` and ``v = 1-q+q/X``; take X >= 1. For ``f(w) = w^a - w^(1-a) = 2 w^(1/2) sinh(b log w)``, b = a - 1/2,
@@ -18,26 +18,23 @@ Theorem 4.6, sums over partitions, which is exponential in the order; the same n
 
 * while a <= t + 1 by the recurrence for powers of a series (J. C. P. Miller), whose terms are then non-negative;
 * beyond that by binary powering (its negative terms would lose everything);
-* at low real orders by quadrature (:func:`.real_moments.log_averaged_moments`).
+* at low real orders by quadrature (:func:`.real_orders.log_averaged_moments`).
 
-**Random allocation, add**: ``E X^-s`` by quadrature with proved errors (:func:`.real_moments.log_negative_moments`); no
-theorem says that the remove moments dominate here, so they are not used.
-
-k-of-t: k blocks whose sizes differ by at most one, each visited once (feldman-shenfeld-2025, Lemma 3.11; revealing
-the blocks only helps the adversary). Blocks and epochs add up their log-moments.
+**Random allocation, add**, and **k-of-t**: :func:`.dong_chen_ozgur.block_add_moments` and its blocks.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 from numba import njit
 from scipy.special import gammaln
 
 from hockeystick.accountants.base import Accountant
+from hockeystick.accountants.dong_chen_ozgur import block_add_moments, of_blocks
 from hockeystick.bounds import Profile
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.moments.log_moments import LogMoments, enough_orders, moment_profile, sparse_orders
-from hockeystick.moments.real_orders import log_averaged_moments, log_negative_moments, log_thinned_excess
+from hockeystick.moments.real_orders import log_averaged_moments, log_thinned_excess
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.settings import Settings
@@ -47,10 +44,6 @@ POISSON_ORDERS = (64, 1024, 16384)
 AVERAGED_ORDERS = (32, 128, 512, 2048)
 POWERING_ORDERS = 512
 """Most orders by binary powering, which costs O(log t) times more than the recurrence."""
-NEGATIVE_ORDERS = (64, 512, 4096)
-SMALLEST_NOISE_FOR_ALL_ORDERS = 0.5
-"""Below it, the highest level of negative orders would take seconds."""
-LOW_ADD_ORDERS = np.arange(10, 16) / 8.0
 REAL_ORDERS = np.arange(17, 256) / 16.0
 REAL_ORDERS = REAL_ORDERS[np.mod(REAL_ORDERS, 1.0) != 0.0]
 """The best order is often low and the log-moments bend sharply there: chords between integers would cost 10 percent."""
@@ -226,15 +219,6 @@ def _powered(log_excess: Array, bins: int, log_factorial: Array) -> Array:
     return result
 
 
-def _blocks(pair: AveragedSteps, of_block: Callable[[int], LogMoments]) -> LogMoments:
-    """Moments of the whole pair from those of one block of each size."""
-    size, longer = divmod(pair.bins, pair.participations)
-    epoch = of_block(size).times(pair.participations - longer)
-    if longer:
-        epoch = epoch.plus(of_block(size + 1).times(longer))
-    return epoch.times(pair.epochs)
-
-
 def block_remove_moments(pair: AveragedSteps, settings: Settings) -> LogMoments:
     """Upper bounds of the remove direction's moments: blocks, each visited once; exact for one participation."""
     sigma, shortest = pair.visit_noise, pair.bins // pair.participations
@@ -242,29 +226,14 @@ def block_remove_moments(pair: AveragedSteps, settings: Settings) -> LogMoments:
     def compute(top: int) -> LogMoments:
         settings.deadline.tick()
         largest = min(top, max(shortest + 1, POWERING_ORDERS))
-        return _blocks(pair, lambda size: averaged_moments(sigma, size, largest))
+        return of_blocks(pair, lambda size: averaged_moments(sigma, size, largest))
 
     whole = enough_orders(compute, *AVERAGED_ORDERS, smallest_delta=settings.resolution.smallest_delta)
     settings.deadline.tick()
     orders = _real_orders(sigma, shortest)
     if orders.size == 0:
         return whole
-    return whole.merged(_blocks(pair, lambda size: averaged_real_moments(sigma, size, orders)))
-
-
-def block_add_moments(pair: AveragedSteps, settings: Settings) -> LogMoments:
-    """Upper bounds of the add direction's moments: the same blocks, moments of negative order."""
-
-    def moments(orders: Array) -> LogMoments:
-        settings.deadline.tick()
-        return _blocks(
-            pair, lambda size: LogMoments(orders, log_negative_moments(pair.visit_noise, size, orders - 1.0))
-        )
-
-    low = moments(LOW_ADD_ORDERS)  # on a grid of their own, which is longer
-    levels = NEGATIVE_ORDERS if pair.visit_noise >= SMALLEST_NOISE_FOR_ALL_ORDERS else NEGATIVE_ORDERS[:-1]
-    smallest = settings.resolution.smallest_delta
-    return enough_orders(lambda top: low.merged(moments(sparse_orders(top))), *levels, smallest_delta=smallest)
+    return whole.merged(of_blocks(pair, lambda size: averaged_real_moments(sigma, size, orders)))
 
 
 def _independent(pair: IndependentSteps, side: Side, settings: Settings) -> Mapping[Direction, Profile]:

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import beta, norm
 
-from hockeystick.accountants import comparison, gaussian
-from hockeystick.accountants.published import conditional_composition
-from hockeystick.accountants.published.conditional_composition import conditional_profiles
+from hockeystick.accountants import comparison, conditional_composition, gaussian
+from hockeystick.accountants.conditional_composition import conditional_profiles
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError
 from hockeystick.laws.discretise import mixture_law

@@ -13,32 +13,38 @@ independent, and by symmetry ``E f(S_1, S)^(a/2)`` over S does not depend on S_1
 
 That is ``R_a(P || Q) <= log E exp(a H / (2 sigma^2))``, exact at a = 2 and for k = t. (Hoelder over the pairs i < j
 instead gives ``(E exp((a-1) H / sigma^2))^(a/2)``, which is never better, because ``log E exp(l H) / l`` grows with l.)
-Between integer orders the chord is used, see :func:`.moments.moment_delta`.
+Between integer orders the chord is used, see :func:`.log_moments.moment_delta`.
 
 Compared with splitting into k blocks (the method "renyi"): one application of Hoelder costs nothing at order 2 and
 loses more the higher the order, while the blocks lose the freedom to visit one block twice; neither always wins.
 
-**Add direction**: the block moments of :mod:`.renyi`. The paper's own bound for this direction is not used.
+**Add direction**: k blocks whose sizes differ by at most one, each visited once (feldman-shenfeld-2025, Lemma 3.11;
+revealing the blocks only helps the adversary). A block's ``E X^-s`` comes from quadrature with proved errors
+(:func:`.real_orders.log_negative_moments`); no theorem says that the remove moments dominate here, so they are not
+used, nor is the paper's own bound for this direction. Blocks and epochs add up their log-moments.
 
-Epochs add up their log-moments. Reference: Dong, Chen, Ozgur 2025, "Leveraging randomness in model and data
-partitioning for privacy amplification" (the proof above is ours; the remove bound agrees with its public
-implementation in the package random-allocation).
+Reference: Dong, Chen, Ozgur 2025, "Leveraging randomness in model and data partitioning for privacy amplification" (the
+proof above is ours; the remove bound agrees with its public implementation in the package random-allocation).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from hockeystick.accountants.base import Accountant
-from hockeystick.accountants.published.renyi import block_add_moments
 from hockeystick.bounds import Profile
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.moments.log_moments import LogMoments, enough_orders, moment_profile, sparse_orders
+from hockeystick.moments.real_orders import log_negative_moments
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
 
 ORDERS = (64, 512, 4096)
+NEGATIVE_ORDERS = (64, 512, 4096)
+SMALLEST_NOISE_FOR_ALL_ORDERS = 0.5
+"""Below it, the highest level of negative orders would take seconds."""
+LOW_ADD_ORDERS = np.arange(10, 16) / 8.0
 LARGEST_OVERLAP = 2000
 """Above so many values of H, a binomial bound of its exponential moments is used."""
 
@@ -98,6 +104,30 @@ def _log_overlap_mass(bins: int, width: int) -> Array:
     none = float(np.log1p(-width / (bins - i)).sum()) if 2 * width <= bins else -np.inf
     ratios = 2.0 * np.log(width - i) - np.log(i + 1.0) - np.log(bins - 2.0 * width + i + 1.0)
     return none + np.concatenate([[0.0], np.cumsum(ratios)])
+
+
+def of_blocks(pair: AveragedSteps, of_block: Callable[[int], LogMoments]) -> LogMoments:
+    """Moments of the whole pair from those of one block of each size."""
+    size, longer = divmod(pair.bins, pair.participations)
+    epoch = of_block(size).times(pair.participations - longer)
+    if longer:
+        epoch = epoch.plus(of_block(size + 1).times(longer))
+    return epoch.times(pair.epochs)
+
+
+def block_add_moments(pair: AveragedSteps, settings: Settings) -> LogMoments:
+    """Upper bounds of the add direction's moments: blocks, each visited once, and moments of negative order."""
+
+    def moments(orders: Array) -> LogMoments:
+        settings.deadline.tick()
+        return of_blocks(
+            pair, lambda size: LogMoments(orders, log_negative_moments(pair.visit_noise, size, orders - 1.0))
+        )
+
+    low = moments(LOW_ADD_ORDERS)  # on a grid of their own, which is longer
+    levels = NEGATIVE_ORDERS if pair.visit_noise >= SMALLEST_NOISE_FOR_ALL_ORDERS else NEGATIVE_ORDERS[:-1]
+    smallest = settings.resolution.smallest_delta
+    return enough_orders(lambda top: low.merged(moments(sparse_orders(top))), *levels, smallest_delta=smallest)
 
 
 def _averaged(pair: AveragedSteps, side: Side, settings: Settings) -> Mapping[Direction, Profile]:

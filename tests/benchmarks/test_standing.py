@@ -1,0 +1,83 @@
+"""The standings: what the table says, the page in the docs, and the registry agree."""
+
+import re
+from math import inf
+from pathlib import Path
+
+import pytest
+
+from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT, PUBLISHED
+from hockeystick.types import Kind, Side
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "reference" / "standing.md").read_text()
+UPPER = [one for one in ACCOUNTANTS.values() if one.kind is Kind.DETERMINISTIC and Side.UPPER in one.sides]
+
+
+@pytest.fixture(autouse=True)
+def _root_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT))
+
+
+def test_the_page_names_every_accountant() -> None:
+    assert set(ACCOUNTANTS) <= set(re.findall(r"`(\w+)`", PAGE))
+
+
+def test_the_registry_follows_the_page() -> None:
+    found = {(name, verdict) for name, verdict in re.findall(r"^\| `(\w+)` \|.*\| (\w+) \|$", PAGE, re.MULTILINE)}
+    assert found == {(one.name, "default" if one.name in DEFAULT else "published") for one in UPPER}
+    assert {one.name for one in UPPER if one.name not in DEFAULT and one.assumes is None} == PUBLISHED
+
+
+def test_every_upper_bound_has_a_regime() -> None:
+    from benchmarks.standing import REGIMES
+    from hockeystick.pairs.registry import pair_types, registered
+
+    keys = {registered(regime.strategy.kind, regime.sampler.kind) for regime in REGIMES}
+    types = {kind for key in keys if key is not None for kind in pair_types(*key)}
+    assert [one.name for one in UPPER if not any(one.covers(kind) for kind in types)] == []
+
+
+def test_a_cell_is_answered_by_all_that_cover_it() -> None:
+    from benchmarks.standing import REGIMES, measured
+
+    answers = {one.method: one for one in measured(REGIMES[0], 3.5, 1e-5)}
+    assert {name for name, one in answers.items() if one.status == "ok"} == {"gaussian", "direct", "renyi"}
+    assert answers["gaussian"].epsilon == pytest.approx(answers["direct"].epsilon, rel=1e-3)
+    assert answers["renyi"].epsilon > 1.01 * answers["direct"].epsilon
+
+
+def test_a_win_anywhere_by_more_than_the_margin_is_a_place_in_the_default() -> None:
+    from benchmarks.standing import CYCLIC_C, POISSON_C, Answer, lost, rows, verdicts
+
+    answers = [
+        Answer(POISSON_C, "a", "gaussian", 4.0, 0.1),
+        Answer(POISSON_C, "a", "split_noise", 1.0, 0.1),
+        Answer(POISSON_C, "a", "mmcc", 1.0005, 0.1),
+        Answer(POISSON_C, "b", "gaussian", 4.0, 0.1),
+        Answer(POISSON_C, "b", "split_noise", 2.0, 0.3),
+        Answer(POISSON_C, "b", "mmcc", 1.9, 0.1),
+        Answer(POISSON_C, "zero", "gaussian", 0.0, 0.1),
+        Answer(POISSON_C, "zero", "mmcc", inf, 0.1),
+        Answer(CYCLIC_C, "c", "split_noise", 1.0, 0.1),
+        Answer(CYCLIC_C, "c", "generalized_mmcc", inf, 0.1),
+        Answer(CYCLIC_C, "c", "direct", inf, 0.1, "refused"),
+    ]
+    wins = {row.method: row.wins for row in rows([one for one in answers if one.kind == POISSON_C])}
+    assert wins == {"gaussian": 0, "split_noise": 0, "mmcc": 1}  # 1 against 1.0005 is no win
+    found = verdicts(answers)
+    assert found == {
+        "gaussian": "default",
+        "split_noise": "default",
+        "mmcc": "default",
+        "generalized_mmcc": "published",
+    }
+    assert lost([one for one in answers if one.kind == CYCLIC_C]) == 0.0
+
+
+def test_what_assumes_something_is_never_in_the_default() -> None:
+    from benchmarks.standing import TREE, Answer, lost, verdicts
+
+    answers = [Answer(TREE, "a", "gaussian", 4.0, 0.1), Answer(TREE, "a", "shuffled_tree", 1.0, 0.1)]
+    assert verdicts(answers) == {"gaussian": "default", "shuffled_tree": "published"}
+    assert lost(answers) == 0.0
