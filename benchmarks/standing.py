@@ -197,11 +197,10 @@ def cells_of(answers: Iterable[Answer]) -> dict[str, dict[str, float]]:
 def rows(answers: Sequence[Answer]) -> list[Row]:
     """One row for each method of one kind of pair."""
     cells = cells_of(answers).values()
-    found = []
+    found: list[Row] = []
     for method in dict.fromkeys(one.method for one in answers if one.status != "refused"):
-        ratios = tuple(ratio(method, each) for each in cells if method in each)
         seconds = median(one.seconds for one in answers if one.method == method and one.status != "refused")
-        if ratios:
+        if ratios := tuple(ratio(method, each) for each in cells if method in each):
             found.append(Row(method, ratios, seconds))
     return found
 
