@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import hockeystick as hs
 from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT, PUBLISHED
 from hockeystick.types import Kind, Side
 
@@ -81,3 +82,11 @@ def test_what_assumes_something_is_never_in_the_default() -> None:
     answers = [Answer(TREE, "a", "gaussian", 4.0, 0.1), Answer(TREE, "a", "shuffled_tree", 1.0, 0.1)]
     assert verdicts(answers) == {"gaussian": "default", "shuffled_tree": "published"}
     assert lost(answers) == 0.0
+
+
+def test_certify_has_the_bound_that_blocks_miss() -> None:
+    """Few bins, several visits, little noise: revealing the blocks costs one percent."""
+    run = hs.Mechanism(sampler=hs.RandomAllocation(bins=7, participations=3), noise_multiplier=0.73)
+    found = hs.certify(run, delta=1e-12)
+    assert found.method.upper == "dong_chen_ozgur"
+    assert found.bounds.upper < 0.995 * hs.bound(run, "direct").epsilon(1e-12)
