@@ -31,6 +31,8 @@ from hockeystick.types import Kind, Side
 WIDTH = 4e-4
 """Relative width of the final bracket: the answer is within this of the smallest certified noise multiplier."""
 COARSE_WIDTH = 5e-3
+LOOSE_WIDTH = 1e-3
+"""The same where every evaluation takes all the effort that certify has."""
 EVALUATIONS = 20.0
 """About how many times the chosen method is run; a heavy one that is too slow for that is not chosen."""
 HEAVY = 3.0
@@ -54,7 +56,7 @@ def calibrate(
     """The mechanism with the smallest noise multiplier certified for (epsilon, delta), to 0.1 percent from above.
 
     Called at its defaults, it returns a mechanism that ``certify`` at its defaults certifies for at most the
-    target. A noise multiplier 0.04 percent smaller was not certified by the same method. When a deadline passes, the
+    target. A noise multiplier 0.1 percent smaller was not certified by the same method. When a deadline passes, the
     answer is the smallest noise multiplier that was certified so far, by the unamplified Gaussian at worst. Ignores the
     noise multiplier that ``mechanism`` may have.
 
@@ -175,7 +177,7 @@ class _Search:
 
     def upper(self, noise: float, methods: Sequence[str] | None, settings: Settings) -> float:
         """The certified epsilon; raises BudgetExceededError when the deadline cuts a method off."""
-        both = methods is None or settings is self.full
+        both = methods is None  # as certify, which stops when the two sides meet
         sides = (Side.UPPER, Side.LOWER) if both else (Side.UPPER,)
         found = best(self.run(noise, methods, settings, sides), Side.UPPER)
         return float("inf") if found is None or found.value is None else found.value
@@ -215,8 +217,11 @@ class _Search:
         if settled != chosen:  # certify found a better one, or one that is almost as good
             answer = self.smallest([settled], self.fine, answer, WIDTH)
             final = self._final(answer)
-        if final.bounds.upper <= self.epsilon * (1.0 + 2.0 * PORTABLE):
+        if self.epsilon * (1.0 - METHOD_GOAL) <= final.bounds.upper <= self.epsilon * (1.0 + 2.0 * PORTABLE):
             return final
+        if final.bounds.upper < self.epsilon:  # with more effort the same method gives less
+            answer = self.smallest([final.method.upper], self.full, answer, LOOSE_WIDTH)
+            return self._final(answer)
         answer = self.smallest(self.methods, self.full, answer, WIDTH)
         return self._final(answer)
 
