@@ -20,7 +20,6 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RUNNING = [ROOT / "README.md", *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
 PLANS = sorted((ROOT / "examples" / "plans").glob("*.toml"))
-UNFENCED = {"keep-evidence.md", "scale-out.md"}
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ def test_what_a_page_shows_runs(page, tmp_path, monkeypatch):
                 Path(name[1]).write_text(block.text)
 
 
-@pytest.mark.parametrize("page", [page for page in RUNNING if page.name not in UNFENCED], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", RUNNING, ids=lambda page: page.stem)
 def test_blocks_are_of_a_kind_that_runs_or_is_meant_to_be_read(page):
     """A block that needs a network or a cluster is ``sh`` and does not run; nothing else hides from the tests."""
     assert page.read_text().count("```") == 2 * len(list(blocks(page)))

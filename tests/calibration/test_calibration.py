@@ -71,6 +71,13 @@ def test_a_chosen_method_is_the_one_that_certifies(method: str) -> None:
         assert certify(found.with_noise(found.sigma * 0.999), delta=1e-5, method=method).bounds.upper <= 1.0
 
 
+def test_the_margin_covers_what_issuing_gives_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search that ends at the root itself, and not 0.04 percent above it, still keeps the promise."""
+    monkeypatch.setattr("hockeystick.calibration.search.WIDTH", 1e-11)
+    certificate = calibrate_and_certify(Mechanism(sampler=SAMPLERS[0]), epsilon=2.0, delta=1e-5)
+    assert 2.0 * (1 - 1e-6) <= certificate.bounds.upper <= 2.0
+
+
 @pytest.mark.parametrize("epochs", [1, 9])
 def test_deterministic_batches_have_a_closed_form(epochs: int) -> None:
     found = calibrate(Mechanism(sampler=Deterministic(bins=3, epochs=epochs)), epsilon=1.5, delta=1e-6)

@@ -3,6 +3,8 @@
 Monte Carlo tests err with probability 1e-9 at most; seeds are fixed.
 """
 
+from typing import ClassVar
+
 import pytest
 
 from hockeystick import (
@@ -15,14 +17,16 @@ from hockeystick import (
     Kind,
     Mechanism,
     MonteCarlo,
+    MultiAttribution,
     Poisson,
     SearchPolicy,
     calibrate,
     certify,
 )
+from hockeystick.calibration.estimate_verify_release import verified_release
 from hockeystick.calibration.search import calibrate_and_certify
 from hockeystick.certification.verification import verify
-from hockeystick.errors import InvalidInputError
+from hockeystick.errors import BudgetExceededError, InvalidInputError
 from hockeystick.monte_carlo.claim import Statement
 from hockeystick.monte_carlo.release import release_delta
 
@@ -99,3 +103,44 @@ def test_the_last_candidate_meets_what_the_tested_ones_have_to_meet(monkeypatch:
     options = MonteCarlo(failure_probability=0.5 * DELTA)
     calibrate_and_certify(CORRELATED, epsilon=EPSILON, delta=DELTA, method="gaussian", monte_carlo=options)
     assert seen[0] <= DELTA
+
+
+class Scripted:
+    """A test that is not drawn: one member accepts, all others do not get done in time or refuse."""
+
+    goals: ClassVar[list[float]] = []
+    answers: ClassVar[list[bool | None]] = []
+
+    def __init__(self, *arguments: object, goal: float, **options: object) -> None:
+        self.goal = goal
+        self.place = len(self.goals)
+        self.goals.append(goal)
+
+    def estimate(self) -> float:
+        return self.goal
+
+    def accepts(self) -> bool:
+        answer = self.answers[self.place % len(self.answers)]
+        if answer is None:
+            raise BudgetExceededError("The time budget is over.")
+        return answer
+
+
+TWO_MEMBERS = Mechanism(sampler=MultiAttribution(min_sep=2, sampling_prob=0.1, steps=6, examples_per_user=2))
+
+
+@pytest.mark.parametrize(("answers", "released"), [([True, True], True), ([True, False], False), ([True, None], False)])
+def test_every_member_has_to_accept_in_time_and_to_pay_for_what_the_test_may_err(
+    answers: list[bool | None], released: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = "hockeystick.calibration.estimate_verify_release"
+    monkeypatch.setattr(f"{module}.Acceptance", Scripted)
+    monkeypatch.setattr(f"{module}._certificate", lambda mechanism, *others: mechanism)
+    monkeypatch.setattr(f"{module}._of_the_last", lambda last, *others: last.mechanism)
+    monkeypatch.setattr(Scripted, "goals", [])
+    monkeypatch.setattr(Scripted, "answers", answers)
+    last = certify(TWO_MEMBERS.with_noise(3.0), delta=DELTA, method="gaussian")
+    options = MonteCarlo(failure_probability=0.5 * DELTA)
+    found = verified_release(last, EPSILON, DELTA, options, Deadline(), SearchPolicy())
+    assert (found != last.mechanism) is released
+    assert all(release_delta(goal, 0.5 * DELTA) <= DELTA for goal in Scripted.goals)

@@ -70,6 +70,7 @@ def better(certificate: Certificate) -> Interval:
 
 def test_it_follows_from_its_seeds_and_from_its_evidence(stored: tuple[Certificate, Path]) -> None:
     certificate, path = stored
+    assert certificate.confidence == 1.0 - 1e-6
     assert verify(certificate).bounds == certificate.bounds
     with EvidenceStore.open(path, read_only=True) as store:
         assert verify(certificate, evidence=store).bounds == certificate.bounds

@@ -130,7 +130,7 @@ def failing(root: Path, fault: Fault, tests: Sequence[str], cache: Path | None =
         except subprocess.TimeoutExpired:
             return HANGS, tier
         if done.returncode in (1, 2):
-            found = re.search(r"^(?:FAILED|ERROR) (\S+?)(?: - .*)?$", done.stdout, re.MULTILINE)
+            found = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", done.stdout, re.MULTILINE)
             if found is None:
                 raise UnplantableError(f"{fault.path}: pytest failed: {done.stdout[-2000:]}{done.stderr[-2000:]}")
             return found[1], tier
