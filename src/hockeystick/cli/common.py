@@ -46,6 +46,9 @@ MatrixOption = Annotated[
     str | None,
     typer.Option("--matrix", metavar="FILE", help="Matrix that a certificate of a custom strategy is about."),
 ]
+VerifyBudgetOption = Annotated[
+    str, typer.Option("--budget", metavar="SECONDS", help="Seconds allowed, one-time compilation not counted.")
+]
 OutOption = Annotated[str | None, typer.Option("--out", help="Write the certificate here.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 

@@ -98,7 +98,7 @@ def verify(
     chunks: Annotated[
         str, typer.Option("--chunks", metavar="NUMBER", help="Chunks of each run to redraw, chosen at random.")
     ] = "4",
-    budget: common.BudgetOption = "600",
+    budget: common.VerifyBudgetOption = "600",
     matrix: common.MatrixOption = None,
     json: common.JsonOption = False,
 ) -> None:

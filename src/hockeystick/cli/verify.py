@@ -9,7 +9,7 @@ from hockeystick.cli import common, sampling
 
 def command(
     certificate: Annotated[str, typer.Argument(metavar="CERTIFICATE", help="Certificate file.", show_default=False)],
-    budget: common.BudgetOption = "600",
+    budget: common.VerifyBudgetOption = "600",
     evidence: Annotated[
         str | None,
         typer.Option(
