@@ -56,9 +56,12 @@ class Accuracy(Spec):
 
 
 class CutOff(Spec):
-    """A method that the plan or the deadline had no time for, and about how many seconds it takes."""
+    """A method that the plan or the deadline had no time for, and about how many seconds it takes.
 
-    method: str
+    Nobody recomputes it, so the method is a plain name: free text could pretend to be lines of the certificate.
+    """
+
+    method: Annotated[str, Field(pattern="^[a-z_]{1,40}$")]
     side: Side
     seconds: Bounded
 
@@ -81,7 +84,7 @@ class Certificate(Spec):
     """
 
     format: Literal["hockeystick-certificate/1"] = "hockeystick-certificate/1"
-    hockeystick_version: str
+    hockeystick_version: Annotated[str, Field(pattern=r"^[0-9A-Za-z.+_-]{1,40}$")]
     mechanism: Mechanism
     adjacency: Adjacency
     also_holds_for: tuple[Adjacency, ...]

@@ -29,6 +29,7 @@ from hockeystick import (
 from hockeystick.bracketing import LARGEST_NOISE, SMALLEST_NOISE, smallest_passing
 from hockeystick.calibration.search import calibrate_and_certify
 from hockeystick.certification.schedule import EPSILON_NODES
+from hockeystick.certification.verification import verify
 from hockeystick.errors import BudgetExceededError, CannotCertifyError, InvalidInputError, UnsupportedError
 from hockeystick.laws.grid import Resolution
 from hockeystick.samplers import Sampler
@@ -140,6 +141,16 @@ def test_methods_are_known_and_apply() -> None:
             calibrate(Mechanism(sampler=SAMPLERS[0]), epsilon=1.0, delta=1e-5, method=method)
     with pytest.raises(UnsupportedError, match="'direct' does not apply"):
         calibrate(Mechanism(sampler=SAMPLERS[1]), epsilon=1.0, delta=1e-5, method="direct")
+
+
+def test_a_method_that_needs_more_noise_than_the_search_starts_with_is_searched_above_it() -> None:
+    """Amplification by shuffling whole batches applies from a noise multiplier of 5.6 on."""
+    run = Mechanism(sampler=Shuffle(bins=100_000, epochs=1, batch_size=1))
+    for method in (None, "shuffle_clones"):
+        found = calibrate_and_certify(run, epsilon=0.05, delta=1e-5, method=method)
+        assert found.method.upper == "shuffle_clones"
+        assert 0.0499 < found.bounds.upper <= 0.05
+        assert verify(found) == found
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)

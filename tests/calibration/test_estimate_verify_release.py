@@ -27,8 +27,10 @@ from hockeystick.calibration.estimate_verify_release import verified_release
 from hockeystick.calibration.search import calibrate_and_certify
 from hockeystick.certification.verification import verify
 from hockeystick.errors import BudgetExceededError, InvalidInputError
+from hockeystick.monte_carlo.acceptance import Acceptance
 from hockeystick.monte_carlo.claim import Statement
 from hockeystick.monte_carlo.release import release_delta
+from hockeystick.samples import MemoryLedger
 
 CORRELATED = Mechanism(strategy=BandedSquareRoot(bands=3), sampler=BallsInBins(bins=8, epochs=2))
 EPSILON, DELTA = 1.0, 1e-4
@@ -144,3 +146,63 @@ def test_every_member_has_to_accept_in_time_and_to_pay_for_what_the_test_may_err
     found = verified_release(last, EPSILON, DELTA, options, Deadline(), SearchPolicy())
     assert (found != last.mechanism) is released
     assert all(release_delta(goal, 0.5 * DELTA) <= DELTA for goal in Scripted.goals)
+
+
+class _Ticks(Deadline):
+    """A deadline that passes after a number of ticks, those of its parts included."""
+
+    def __init__(self, most: float, used: list[int] | None = None) -> None:
+        super().__init__()
+        self.most, self.used = most, [0] if used is None else used
+
+    def remaining(self) -> float:
+        return max(self.most - self.used[0], 0.0)
+
+    def part(self, fraction: float) -> Deadline:
+        return _Ticks(self.used[0] + fraction * self.remaining(), self.used)
+
+    def tick(self) -> None:
+        self.used[0] += 1
+        if self.used[0] > self.most:
+            raise BudgetExceededError("The ticks are used up.")
+
+
+def _released(ledger: MemoryLedger, deadline: Deadline | None = None) -> Certificate:
+    options = MonteCarlo(seed=None, ledger=ledger)
+    return calibrate_and_certify(
+        CORRELATED, epsilon=EPSILON, delta=DELTA, method="gaussian", monte_carlo=options, deadline=deadline
+    )
+
+
+def test_a_calibration_cut_off_anywhere_has_a_certificate_and_is_resumed_to_the_same_end() -> None:
+    whole, ticks = MemoryLedger(), _Ticks(1e9)
+    whole.seed(1)
+    expected = _released(whole, ticks)
+    assert expected.kind is Kind.MONTE_CARLO
+    for share in (0.0, 0.5, 0.95):
+        most = share * ticks.used[0]
+        ledger = MemoryLedger()
+        ledger.seed(whole.seed())
+        found = _released(ledger, _Ticks(most))
+        assert found.bounds.upper <= 1.0
+        assert verify(found, evidence=ledger) == found
+        again = _released(ledger)
+        assert again == expected
+
+
+def test_time_that_ends_with_an_accepted_test_does_not_lose_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The certificate costs nothing more; only its lower bound may be cut off."""
+    deadline, ledger = Deadline(), MemoryLedger()
+    ledger.seed(1)
+    accepts = Acceptance.accepts
+
+    def in_the_end(test: Acceptance) -> bool:
+        found = accepts(test)
+        if found:
+            deadline.seconds = test.deadline.seconds = -1.0
+        return found
+
+    monkeypatch.setattr(Acceptance, "accepts", in_the_end)
+    found = _released(ledger, deadline)
+    assert found.method.upper == "monte_carlo"
+    assert found.bounds.upper <= 1.0

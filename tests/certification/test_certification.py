@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from math import exp
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,13 @@ from hockeystick import (
     BallsInBins,
     BandedSquareRoot,
     BandedToeplitz,
+    BMinSep,
     Certificate,
     Custom,
     Deadline,
     Deterministic,
     Mechanism,
+    MonteCarlo,
     Poisson,
     Question,
     RandomAllocation,
@@ -33,8 +36,8 @@ from hockeystick import (
     verify,
 )
 from hockeystick.accountants.registry import ACCOUNTANTS
-from hockeystick.certification.issue import PORTABLE
-from hockeystick.certification.schedule import Outcome, best, run_accountants, settings_for
+from hockeystick.certification.issue import PORTABLE, certificate_of
+from hockeystick.certification.schedule import Outcome, best, run_accountants, run_named, settings_for
 from hockeystick.errors import (
     BudgetExceededError,
     CannotCertifyError,
@@ -46,6 +49,7 @@ from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.samplers import Sampler
+from hockeystick.types import Direction
 
 SAMPLERS: tuple[Sampler, ...] = (
     Deterministic(bins=5, epochs=3),
@@ -331,3 +335,55 @@ def test_a_side_by_its_name_is_that_side() -> None:
         bound(run, "gaussian", side="lower")  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="'side' argument must be one of upper, lower"):
         bound(run, "gaussian", side="below")  # type: ignore[arg-type]
+
+
+# Scheduling
+
+
+def test_a_sampler_of_one_side_runs_once_and_after_what_is_cheaper() -> None:
+    """More bands than min_sep: Monte Carlo bounds only from above, and says so for the other side."""
+    run = Mechanism(
+        strategy=BandedSquareRoot(bands=3), sampler=BMinSep(min_sep=2, sampling_prob=0.1, steps=6), noise_multiplier=1.0
+    )
+    outcomes = compare(run, delta=1e-3, monte_carlo=MonteCarlo(seed=1, ratio=1.0))
+    found = [(one.side, one.status) for one in outcomes if one.method == "monte_carlo"]
+    assert sorted(side for side, _ in found) == [Side.LOWER, Side.UPPER]
+    assert dict(found)[Side.UPPER] == "ok"
+    assert dict(found)[Side.LOWER].startswith("not applicable: its recursion bounds the profile only from above")
+    order = [one.method for one in outcomes if one.side is Side.UPPER]
+    assert order.index("gaussian") < order.index("monte_carlo")
+
+
+def test_samples_cut_short_under_a_budget_say_how_long_they_would_take() -> None:
+    """A budget sets no limit on sampling but the clock; infinitely many seconds could not be stated."""
+    run, question = mechanism(SAMPLERS[5]), Question(delta=1e-5)
+    pair = dominating_pair(run)
+    nothing = ({Side.UPPER: dict.fromkeys(Direction, lambda epsilon: 1.0)}, None)
+    short = replace(ACCOUNTANTS["monte_carlo"], joint_analyses={type(pair): lambda *_: nothing}, cost=lambda pair: 0.0)
+    policy = SearchPolicy(sampling=float("inf"))
+    allowed = settings_for(question, pair, Deadline(-1.0), MonteCarlo(seed=1), policy)
+    cut = run_named(short, pair, (Side.UPPER,), allowed, question.answer)
+    gaussian = run_named(ACCOUNTANTS["gaussian"], pair, (Side.UPPER,), allowed, question.answer)
+    found = certificate_of(run, pair, question, [*cut, *gaussian], allowed)
+    assert [(one.method, one.seconds) for one in found.cut_off] == [("monte_carlo", 60.0)]
+    assert verify(Certificate.parse_json(found.model_dump_json())) == found
+
+
+@pytest.mark.parametrize("field", ["hockeystick_version", "cut_off"])
+def test_what_nobody_recomputes_is_no_free_text(field: str) -> None:
+    """Else it could print lines that look like a claim of the certificate."""
+    text = "x\n(epsilon, delta) = (0.01, 1e-09) is certified"
+    value = text if field == "hockeystick_version" else [{"method": text, "side": "upper", "seconds": 1.0}]
+    with pytest.raises(InvalidInputError, match=field):
+        altered(CERTIFICATES[2], lambda c: c.update({field: value}))
+
+
+def test_a_bound_does_not_depend_on_the_seconds_that_are_left() -> None:
+    """Else a certificate that is verified late would be refused instead of left without a verdict."""
+    run = Mechanism(strategy=BandedSquareRoot(bands=3), sampler=BallsInBins(bins=97, epochs=2), noise_multiplier=3.0)
+    deadline = Deadline()
+    deadline.remaining = lambda: 1e-6  # type: ignore[method-assign]
+    hurried, plain = (
+        bound(run, "bin_renyi", settings=Settings(Resolution(68, 1e-5), one)) for one in (deadline, Deadline())
+    )
+    assert hurried.epsilon(1e-5) == plain.epsilon(1e-5)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from hockeystick.accountants import split_noise
 from hockeystick.accountants.base import Accountant, Profiles
 from hockeystick.bounds import Profile, Question
-from hockeystick.errors import VerificationError
+from hockeystick.errors import UnsupportedError, VerificationError
 from hockeystick.monte_carlo.claim import MonteCarloClaim
 from hockeystick.monte_carlo.estimation import Estimation
 from hockeystick.monte_carlo.families import FAMILIES, family_of
@@ -31,7 +31,10 @@ def known_upper(pair: DominatingPair, settings: Settings) -> dict[Direction, Pro
     if split_noise.ACCOUNTANT.why_not(pair, Side.UPPER) is not None:
         return {}
     plain = Settings(deadline=settings.deadline)
-    profiles = split_noise.ACCOUNTANT.bound(pair, Side.UPPER, plain).profiles
+    try:
+        profiles = split_noise.ACCOUNTANT.bound(pair, Side.UPPER, plain).profiles
+    except UnsupportedError:
+        return {}
     return {Direction.ADD: profiles[Direction.ADD]}
 
 
@@ -83,7 +86,8 @@ def _largest(profiles: Sequence[Profile]) -> Profile:
 
 def resting_on(estimations: Sequence[Estimation], pair: DominatingPair) -> Accountant:
     """The accountant that says of this pair what these estimations, one for each member, have found."""
-    return replace(ACCOUNTANT, joint_analyses={type(pair): lambda pair, sides, settings: _analysed(estimations, sides)})
+    analyses = {type(pair): lambda pair, sides, settings: _analysed(estimations, sides)}
+    return replace(ACCOUNTANT, joint_analyses=analyses, cost=lambda pair: 0.0)  # sampled already: no deadline matters
 
 
 def as_claimed(

@@ -94,8 +94,8 @@ def verified_release(
     candidates = [noise for noise in noises if SMALLEST_NOISE <= noise < most] + [most]
 
     def accepts(which: int) -> bool:
-        tested[candidates[which]] = tests(candidates[which])
         try:
+            tested[candidates[which]] = tests(candidates[which])
             return all(test.accepts() for test in tested[candidates[which]])
         except BudgetExceededError:  # what is not shown in time is refused
             return False

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT, accountant
 from hockeystick.bounds import Question
-from hockeystick.bracketing import smallest_passing
+from hockeystick.bracketing import LARGEST_NOISE, smallest_passing
 from hockeystick.calibration.estimate_verify_release import METHOD, verified_release
 from hockeystick.certificate import Certificate
 from hockeystick.certification.issue import PORTABLE, certificate_of, prepared
@@ -16,6 +16,7 @@ from hockeystick.certification.schedule import (
     Outcome,
     best,
     planned,
+    refuse_what_does_not_apply,
     run_accountants,
     settings_for,
 )
@@ -151,6 +152,8 @@ class _Search:
         self.methods, self.policy = None if method is None else [method], policy
         pair = dominating_pair(mechanism.with_noise(1.0))
         self.full = settings_for(question, pair, deadline, policy=policy)
+        if self.methods:
+            refuse_what_does_not_apply(self.methods, dominating_pair(mechanism.with_noise(LARGEST_NOISE)), self.full)
         self.fine = replace(self.full, effort=policy.effort(EVALUATIONS))
         coarse = Resolution(COARSE_NODES, question.delta)
         self.coarse = Settings(coarse, deadline, effort=COARSE_EFFORT * self.fine.effort)
@@ -187,7 +190,7 @@ class _Search:
     ) -> list[Outcome]:
         """The outcomes at a noise multiplier; those that pass with the least noise are remembered."""
         pair = dominating_pair(self.mechanism.with_noise(noise))
-        if methods is not None and len(methods) > 1:
+        if methods is not None:  # some of them need more noise than others
             methods = [name for name in methods if ACCOUNTANTS[name].why_not(pair, Side.UPPER) is None]
         policy = replace(self.policy, gap_goal=goal) if goal else self.policy
         near = None if settings is self.full else self.epsilon  # at its defaults, exactly as certify does

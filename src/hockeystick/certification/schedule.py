@@ -16,7 +16,7 @@ from hockeystick.errors import BudgetExceededError, CannotCertifyError, InvalidI
 from hockeystick.laws.grid import Resolution
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.base import DominatingPair
-from hockeystick.settings import MonteCarlo, SearchPolicy, Settings
+from hockeystick.settings import DEFAULT_WORK, MonteCarlo, SearchPolicy, Settings
 from hockeystick.spec import real_number
 from hockeystick.types import Kind, Side
 
@@ -85,8 +85,7 @@ def run_accountants(
     """
     allowed = [one for one in ACCOUNTANTS.values() if one.kind in settings.kinds and one.assumes is None]
     if methods is not None:
-        chosen = [accountant(name) for name in methods]
-        _refuse_what_does_not_apply(chosen, pair, settings)
+        chosen = refuse_what_does_not_apply(methods, pair, settings)
     else:
         chosen = allowed if run_all else [one for one in allowed if one.name in DEFAULT]
 
@@ -123,18 +122,21 @@ def run_accountants(
             continue
         answer = partial(question.answer, near=_expected(outcomes) or near)
         together = [other for other in sides if (one, other) in tasks] if one.joint_analyses else [side]
-        ready = [other for other in together if one.why_not(pair, other) is None] or [side]
-        outcomes += _run(one, pair, ready, settings, answer, work)
+        ready = [other for other in together if one.why_not(pair, other) is None]
+        outcomes += _run(one, pair, ready if side in ready else [side], settings, answer, work)
         if not run_all:
             work = max(work - cost(one, side), 0.0)
     return outcomes
 
 
-def _refuse_what_does_not_apply(chosen: Sequence[Accountant], pair: DominatingPair, settings: Settings) -> None:
+def refuse_what_does_not_apply(methods: Sequence[str], pair: DominatingPair, settings: Settings) -> list[Accountant]:
+    """The accountants of these names; raises UnsupportedError for one that gives no upper bound here."""
+    chosen = [accountant(name) for name in methods]
     for one in chosen:
         reason = one.why_not(pair, Side.UPPER) if one.kind in settings.kinds else NOT_ALLOWED
         if reason is not None:
             raise UnsupportedError(f"The method {one.name!r} does not apply here: {reason}.")
+    return chosen
 
 
 def run_named(
@@ -191,7 +193,8 @@ def _with_value(outcome: Outcome, value: float | None, settings: Settings) -> Ou
     if value != float("inf"):
         return replace(outcome, value=value)
     if outcome.kind is Kind.MONTE_CARLO and settings.deadline.remaining() <= 0.0:
-        return replace(outcome, status=f"{CUT_OFF}: the deadline passed", needs=settings.work)
+        needs = min(settings.work, DEFAULT_WORK)  # infinite where only the deadline ends the sampling
+        return replace(outcome, status=f"{CUT_OFF}: the deadline passed", needs=needs)
     return replace(outcome, status="no finite bound")
 
 

@@ -32,7 +32,7 @@ DIAGONAL_ORDERS = (32, 128, 512)
 ORDERS = (*range(3, 33), 36, 40, 48, 56, 64)
 """Highest orders that are considered for a band."""
 SECONDS = 1.5
-"""Most time in all, as estimated; a run with a budget spends at most half of what is left."""
+"""Most time in all, as estimated; the same for every deadline, or verification would find another bound."""
 NEARLY_CIRCULANT = 0.003
 """Relative difference of ``log M_2`` up to which the bins need no weights of their own."""
 
@@ -54,9 +54,8 @@ def remove_moments(pair: BinMixture, settings: Settings) -> LogMoments:
     if maxima[1:].max(initial=0.0) == 0.0:
         return enough_orders(diagonal, *DIAGONAL_ORDERS, smallest_delta=smallest)
     bounds = [diagonal(ORDERS[-1])]
-    seconds = min(SECONDS, 0.5 * deadline.remaining())
-    bounds += _dense(scaled, 0.2 * seconds, deadline)
-    bounds += _bands(scaled, maxima, 0.8 * seconds, deadline)
+    bounds += _dense(scaled, 0.2 * SECONDS, deadline)
+    bounds += _bands(scaled, maxima, 0.8 * SECONDS, deadline)
     return _convex(bounds)
 
 
