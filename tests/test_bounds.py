@@ -5,7 +5,7 @@ from math import exp, inf, log, nan
 
 import pytest
 
-from hockeystick.bounds import Bound, Question, falling
+from hockeystick.bounds import Bound, falling
 from hockeystick.laws.profile import smallest_epsilon
 from hockeystick.types import Direction, Kind, Side
 
@@ -57,16 +57,6 @@ def test_a_good_guess_takes_few_looks() -> None:
     without = len(looks)
     smallest_epsilon(watched, 1e-3, Side.UPPER, near=1.02 * TRUTH)
     assert len(looks) - without < without / 2
-
-
-@pytest.mark.parametrize("side", Side)
-def test_a_claim_is_confirmed_where_it_is_the_answer_and_corrected_elsewhere(side: Side) -> None:
-    question, bound = Question(delta=1e-3), exponential(side)
-    claimed = bound.epsilon(1e-3)
-    assert question.confirmed(bound, claimed) == claimed
-    for wrong in (0.9 * claimed, 1.1 * claimed, 1e300, inf, nan, 0.0, None):
-        assert question.confirmed(bound, wrong) == pytest.approx(TRUTH, rel=1e-8)
-    assert Question(epsilon=1.0).confirmed(bound, 0.5) == exp(-1.0)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 3.0])

@@ -20,9 +20,6 @@ Numbers = Sequence[float] | NDArray[np.floating[Any]] | NDArray[np.integer[Any]]
 SMALLEST_UPPER = 1e-300
 """No upper bound on delta is below this, as smaller values may have been rounded to subnormal numbers or to zero."""
 
-ALIKE = 1e-7
-"""Relative difference below which a recomputed epsilon counts as the claimed one."""
-
 
 def falling(profile: Profile, epsilon: float, side: Side) -> Profile:
     """The same bound, made monotone in epsilon around one point.
@@ -68,15 +65,6 @@ class Question:
         if self.delta is not None:
             return bound.epsilon(self.delta, near)
         return bound.delta(self.epsilon or 0.0)
-
-    def confirmed(self, bound: "Bound", claimed: float | None) -> float:
-        """The bound's answer; the claimed epsilon where the two agree within the relative difference ``ALIKE``."""
-        if self.delta is None or claimed is None or not 0.0 < claimed <= 0.5 * MAX_EPSILON:
-            return self.answer(bound)
-        below, above = claimed * (1.0 - ALIKE), claimed * (1.0 + ALIKE)
-        low, high = (below, claimed) if bound.side is Side.UPPER else (claimed, above)
-        exact = bound.delta(low) > self.delta >= bound.delta(high)
-        return claimed if exact else self.answer(bound, claimed)
 
 
 @dataclass(frozen=True)

@@ -54,8 +54,9 @@ def certify(
     """The best certified upper bound and the best lower bound on epsilon at ``delta`` (or delta at ``epsilon``).
 
     Runs the applicable accountants, cheapest first, until the two sides meet within 0.1 percent or the planned work is
-    done. There is always a valid upper bound: the unamplified Gaussian costs nothing. Without a budget the result
-    depends on neither the machine nor its load. What a deadline cuts off is named in ``certificate.cut_off``.
+    done. The unamplified Gaussian costs nothing, so there is an upper bound however little time there is; only truncated
+    batches may leave it infinite, which raises BudgetExceededError. Without a budget the result depends on neither the
+    machine nor its load. What a deadline cuts off is named in ``certificate.cut_off``.
 
     Args:
         mechanism: with its noise multiplier.
