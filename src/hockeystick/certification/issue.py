@@ -54,7 +54,7 @@ def certify(
     """The best certified upper bound and the best lower bound on epsilon at ``delta`` (or delta at ``epsilon``).
 
     Runs the applicable accountants, cheapest first, until the two sides meet within 0.1 percent or the planned work is
-    done. The unamplified Gaussian costs nothing, so there is an upper bound however little time there is; only truncated
+    done. The unamplified Gaussian costs nothing, so there is an upper bound however short the time is; only truncated
     batches may leave it infinite, which raises BudgetExceededError. Without a budget the result depends on neither the
     machine nor its load. What a deadline cuts off is named in ``certificate.cut_off``.
 
