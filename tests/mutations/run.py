@@ -119,7 +119,19 @@ def failing(root: Path, fault: Fault, tests: Sequence[str], cache: Path | None =
     }
     if cache is not None:
         environment["NUMBA_CACHE_DIR"] = str(cache)
-    command = [sys.executable, "-m", "pytest", "-x", "-rfE", "--tb=no", "--no-header", "-p", "no:cacheprovider"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-n",
+        "0",
+        "-x",
+        "-rfE",
+        "--tb=no",
+        "--no-header",
+        "-p",
+        "no:cacheprovider",
+    ]
     ran = False
     for tier in TIERS:
         try:
