@@ -27,6 +27,7 @@ from hockeystick import (
     certify,
 )
 from hockeystick.bracketing import LARGEST_NOISE, SMALLEST_NOISE, smallest_passing
+from hockeystick.calibration import search
 from hockeystick.calibration.search import calibrate_and_certify
 from hockeystick.certification.schedule import EPSILON_NODES
 from hockeystick.certification.verification import verify
@@ -62,6 +63,19 @@ def test_what_calibrate_returns_is_certified_again_at_the_defaults() -> None:
     found = calibrate_and_certify(run, epsilon=2.0, delta=1e-5)
     assert found.bounds.upper <= 2.0
     assert certify(found.mechanism, delta=1e-5) == found
+
+
+def test_a_final_bound_above_the_target_is_not_released(monkeypatch: pytest.MonkeyPatch) -> None:
+    """certify may skip the method that the search used; the best that passed is released then."""
+    real = search._Search._final
+
+    def looser(self: search._Search, noise: float) -> Any:
+        return real(self, 0.98 * noise)
+
+    monkeypatch.setattr(search._Search, "_final", looser)
+    found = calibrate_and_certify(Mechanism(sampler=SAMPLERS[2]), epsilon=1.0, delta=1e-5)
+    assert found.bounds.upper <= 1.0
+    assert verify(found) == found
 
 
 @pytest.mark.parametrize("method", ["gaussian", "direct"])
