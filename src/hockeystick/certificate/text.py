@@ -58,7 +58,9 @@ def interval_text(bounds: Interval) -> str:
 
 
 def exact(value: object) -> str:
-    """All digits of a number that was given: a rounded one would not be what is certified."""
+    """All digits of a number that was given: a rounded one would not be what is certified. Other values as they are."""
+    if isinstance(value, bool | int | str):
+        return str(value)
     text = f"{value:g}"
     return text if float(text) == value else repr(value)
 

@@ -13,6 +13,8 @@ from hockeystick.pairs.base import DominatingPair
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Kind, Side
 
+LABELS = {"advantage": "true minus false positive rate"}
+"""The fields of AttackNumbers in words."""
 CHEAP = 0.5
 """Standard seconds: the own profile of a costlier method is not computed for these numbers."""
 

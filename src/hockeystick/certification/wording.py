@@ -26,9 +26,8 @@ PUBLIC_BATCHES = frozenset({"deterministic"})
 """Samplers whose batches are known to everybody."""
 
 _RELATIONS = {
-    Adjacency.ZERO_OUT: "one {unit} of the one is replaced in the other by a ghost whose gradients are all zero, while "
-    "sizes and batches stay as they are",
-    Adjacency.ADD_REMOVE: "the one has one {unit} that the other lacks",
+    Adjacency.ZERO_OUT: "in the second has zero gradient and keeps its place (zero_out)",
+    Adjacency.ADD_REMOVE: "is not in the second (add_remove)",
 }
 
 
@@ -49,60 +48,51 @@ def sentence(
         return f"{said}."
     chance = f"{claim.failure_probability:g}"
     if claim.statement is Statement.ESTIMATE_VERIFY_RELEASE:
-        return f"{said}, counting the draw of samples that accepted this noise, which errs with probability {chance}."
-    return f"{said}, unless the draw of {claim.samples} accounting samples misled, which has probability {chance}."
+        return f"{said}, counting the random test that accepted this noise, which errs with probability {chance}."
+    return f"{said}, except with probability {chance} over the draw of the accounting samples."
 
 
 def neighbours(mechanism: Mechanism, relations: Sequence[Adjacency]) -> str:
     """The adjacency relations in words."""
-    unit = unit_of(mechanism)
-    said = [f"{_RELATIONS[one].format(unit=unit)} ({one.value})" for one in relations]
-    return f"Two data sets are neighbours if {'; and also if '.join(said)}."
+    differs = " or ".join(_RELATIONS[one] for one in relations)
+    return f"Neighbours are two data sets that differ in one {unit_of(mechanism)} of the first, which {differs}."
 
 
 def released(mechanism: Mechanism) -> str:
     """What the adversary may see."""
     steps = mechanism.sampler.steps
     outputs = f"The noisy gradient sums of all {steps} steps" if steps > 1 else "The noisy gradient sum of the one step"
-    return f"{outputs}, and every model, optimiser state and checkpoint that is computed from them."
+    return f"{outputs}, and every model and checkpoint computed from them."
 
 
 def prefixes(mechanism: Mechanism) -> str:
     """The claim about runs that stop early."""
     return (
-        f"The same numbers cover the first t steps for every t up to {mechanism.sampler.steps}, also if what was "
-        f"released so far decides when to stop; for more steps there has to be another certificate."
+        f"The same numbers cover every prefix of the {mechanism.sampler.steps} step(s), even if the outputs decide "
+        f"when to stop."
     )
 
 
 def not_covered(statements: Statements) -> tuple[str, ...]:
     """What the claim is not about."""
-    tuning = "" if statements.tuning is None else ", such as the tuning that the user states"
-    others = "" if statements.other_releases is None else ", such as those that the user states"
+    tuning = "" if statements.tuning is None else " (the user states some)"
+    others = "" if statements.other_releases is None else " (the user states some)"
     return (
-        "Anything else that is computed from the data: losses, metrics, sizes of batches, normalisation statistics.",
-        f"Hyper-parameters that were tuned on the same data{tuning}.",
-        f"Other releases that depend on the same data{others}; their privacy loss adds to this one.",
+        "Losses, metrics, sizes of batches and anything else computed from the data.",
+        f"Hyper-parameters tuned on the data{tuning}.",
+        f"Other releases from the data{others}, whose privacy loss adds to this one.",
     )
 
 
 def actors(mechanism: Mechanism) -> tuple[Actor, ...]:
     """The trust model."""
-    unit = unit_of(mechanism)
-    batches = "and all batches" if mechanism.sampler.kind in PUBLIC_BATCHES else "but not the batches"
+    others = f"every other {unit_of(mechanism)}"
+    sees = f"what is released, the mechanism and {others}, but neither batches nor noise"
+    if mechanism.sampler.kind in PUBLIC_BATCHES:
+        sees = f"what is released, the mechanism, the batches and {others}, but not the noise"
     return (
-        Actor(
-            who="whoever trains",
-            trusted=True,
-            sees="the data, the gradients, the batches, the noise and the seeds of both",
-        ),
-        Actor(
-            who="the adversary",
-            trusted=False,
-            sees=f"what is released, the mechanism, the data of every other {unit}, {batches} or the noise"
-            if mechanism.sampler.kind not in PUBLIC_BATCHES
-            else f"what is released, the mechanism, the data of every other {unit} {batches}, but not the noise",
-        ),
+        Actor(who="whoever trains", trusted=True, sees="data, gradients, batches, noise and the seeds of both"),
+        Actor(who="the adversary", trusted=False, sees=sees),
     )
 
 
@@ -138,9 +128,11 @@ def assumptions(
         for name, text in asked.items()
     ]
     strategy, sampler = mechanism.strategy.kind, mechanism.sampler.kind
+    limited = any(ACCOUNTANTS[name].assumes is not None for name in used)
+    gradients = "such gradients only" if limited else "adaptive gradients"
     proved = Assumption(
         name="theorem",
-        text=f"The bounds are proved for {strategy} with {sampler} batches and for adaptively chosen gradients.",
+        text=f"The bounds are proved for {gradients}, {strategy} and {sampler} batches.",
         status=Status.HOLDS,
         evidence="; ".join(ACCOUNTANTS[name].reference for name in used),
     )
@@ -155,15 +147,12 @@ def methods_used(method: Methods) -> tuple[str, ...]:
 def caveats(claim: MonteCarloClaim | None) -> tuple[str, ...]:
     """How a program may differ from the mechanism."""
     said = (
-        "The claim is about exact arithmetic; floating-point noise is not exactly Gaussian and is not covered.",
+        "The claim is about exact arithmetic; noise in floating-point numbers is not exactly Gaussian.",
         "The claim is about ideal random numbers; a generator that is not cryptographic may be predictable.",
     )
     if claim is None:
         return said
-    seeds = (
-        "The seeds in this certificate are those of the accounting samples and may be published; the seeds of the "
-        "run's batches and noise must not be, and are not in it."
-    )
+    seeds = "The seeds here are of accounting samples and may be published; those of batches and noise must not be."
     return (*said, seeds)
 
 
