@@ -1,4 +1,4 @@
-"""What an attacker gains at most: closed forms, the worst mechanism by hand, and the lower bounds of other accountants."""
+"""What an attacker gains at most: closed forms, the worst mechanism by hand, and lower bounds."""
 
 from fractions import Fraction
 from math import exp
@@ -30,8 +30,8 @@ from hockeystick.pairs.registry import dominating_pair
 def worst_delta(growth: Fraction, delta: Fraction, at: Fraction) -> Fraction:
     """The hockey-stick divergence of the worst (epsilon, delta) pair at e^at, outcome by outcome, exactly.
 
-    Randomised response that fails with probability delta: P = (delta, (1 - delta) g / (1 + g), (1 - delta) / (1 + g), 0)
-    and Q the same backwards.
+    Randomised response that fails with probability d: P = (d, (1 - d) g / (1 + g), (1 - d) / (1 + g), 0), and Q is the
+    same backwards.
     """
     first = [delta, (1 - delta) * growth / (1 + growth), (1 - delta) / (1 + growth), Fraction(0)]
     return sum((max(p - at * q, Fraction(0)) for p, q in zip(first, reversed(first), strict=True)), Fraction(0))

@@ -117,7 +117,7 @@ def changed(content: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[
 
 def weaker(path: tuple[Any, ...], value: Any, other: Any) -> bool:
     """Whether a change only makes the interval wider, which is a true claim too."""
-    if path[0] not in ("epsilon", "delta") or not isinstance(other, float):
+    if path[0] not in ("epsilon", "delta") or value is None or other is None:
         return False
     return (path[-1] == "upper" and other > value) or (path[-1] == "lower" and other < value)
 
@@ -153,7 +153,7 @@ def test_no_field_can_be_changed(certificates: dict[str, Certificate], name: str
         tried += 1
         with pytest.raises((InvalidInputError, VerificationError)):
             verify(Certificate.parse_json(json.dumps(content)).sealed())
-    assert tried > (6 if TRIED[name] else 60)
+    assert tried > (4 if TRIED[name] else 60)
 
 
 def test_every_field_has_a_value_somewhere(certificates: dict[str, Certificate]) -> None:
@@ -219,5 +219,6 @@ def test_a_date_is_a_date(date: str) -> None:
 def test_the_same_request_gives_the_same_certificate() -> None:
     """There is no clock in it."""
     run = Mechanism(sampler=Poisson(sampling_prob=0.2, steps=5), noise_multiplier=1.0)
-    assert certify(run, delta=1e-5) == certify(run, delta=1e-5)
-    assert "20" not in {part for part in json.dumps(certify(run, delta=1e-5).content()["statements"]).split('"')}
+    first, second = certify(run, delta=1e-5), certify(run, delta=1e-5)
+    assert first == second
+    assert first.statements.date is None

@@ -160,7 +160,7 @@ def keep_private(mechanism: Mechanism, relations: Sequence[Adjacency], statement
     """Fields of the certificate that should not be published."""
     found = []
     if statements.num_examples is not None and Adjacency.ADD_REMOVE in relations:
-        why = "the exact size of the data set differs between neighbours"
+        why = "the size of the data differs between neighbours"
         found += [Private(field=name, why=why) for name in ("statements.num_examples", "rates.expected_batch_size")]
     if getattr(mechanism.strategy, "path", None) is not None:
         found.append(Private(field="mechanism.strategy.path", why="it is a path on the machine of whoever trains"))

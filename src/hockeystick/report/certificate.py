@@ -132,18 +132,13 @@ def _assumptions(certificate: Certificate) -> tuple[Row, ...]:
 
 def _statements(certificate: Certificate, hidden: set[str]) -> tuple[Row, ...]:
     said = certificate.statements
-    what = [one for one in (said.label, said.date) if one is not None]
-    sizes = [
+    words = [one for one in (said.label, said.date) if one is not None]
+    words += [
         f"{label} {exact(value)}"
         for name, label in _SIZES.items()
         if (value := getattr(said, name)) is not None and f"statements.{name}" not in hidden
     ]
-    rows = (
-        ("label", ", ".join(what)),
-        ("data", ", ".join(sizes)),
-        ("tuning", said.tuning),
-        ("others", said.other_releases),
-    )
+    rows = (("stated", ", ".join(words)), ("tuning", said.tuning), ("releases", said.other_releases))
     return tuple(Row(name, text) for name, text in rows if text)
 
 
