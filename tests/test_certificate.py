@@ -1,6 +1,7 @@
 """Bounds and certificates: sides, text that never rounds a claim the wrong way, JSON in and out."""
 
 import json
+from importlib.resources import files
 from math import exp
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from hockeystick import (
     certify,
 )
 from hockeystick.bounds import SMALLEST_UPPER
-from hockeystick.certificate import exact, number
+from hockeystick.certificate import exact, json_schema, number
 from hockeystick.errors import InvalidInputError, VerificationError
 from hockeystick.samples import Run
 
@@ -125,7 +126,7 @@ def test_certificates_survive_json(tmp_path: Path, mechanism: Mechanism, questio
     assert loaded.digest == loaded.content_digest()
     assert str(loaded) == str(certificate)
     content = json.loads((tmp_path / "cert.json").read_text())
-    assert content["format"] == "hockeystick-certificate/1"
+    assert content["format"] == "hockeystick-certificate/2"
     assert Certificate.parse_json(json.dumps(content)) == certificate
 
 
@@ -163,15 +164,22 @@ def test_one_of_epsilon_and_delta_is_an_interval() -> None:
 
 
 def test_schema() -> None:
-    schema = Certificate.model_json_schema()
-    json.dumps(schema)
+    schema = json_schema()
     assert schema["additionalProperties"] is False
-    assert schema["properties"]["format"]["const"] == "hockeystick-certificate/1"
-    assert {"mechanism", "epsilon", "delta", "method", "requirements", "adjacency", "kind"} <= set(schema["required"])
-    given = json.loads(certify(MECHANISMS[0], delta=1e-5).model_dump_json())
-    assert given.keys() == schema["properties"].keys()
+    assert schema["properties"]["format"]["const"] == "hockeystick-certificate/2"
+    assert {"mechanism", "epsilon", "delta", "method", "assumptions", "adjacency", "kind"} <= set(schema["required"])
+    given = certify(MECHANISMS[0], delta=1e-5).content()
+    assert [*given, "digest"] == list(schema["properties"])
+    checked = {name for name, field in schema["properties"].items() if field["x-checked"] == "recomputed by verify"}
+    assert set(schema["properties"]) - checked == {"statements", "origin"}
     assert set(schema["$defs"]["Kind"]["enum"]) == set(Kind)
     assert set(schema["$defs"]["Adjacency"]["enum"]) == set(Adjacency)
+
+
+def test_the_schema_in_the_package_is_that_of_the_code() -> None:
+    """``python docs/make_reference.py`` writes it; without a change of the format it has to stay as it is."""
+    packed = files("hockeystick.certificate").joinpath("certificate.schema.json").read_text()
+    assert json.loads(packed) == json_schema()
 
 
 def test_a_list_that_is_too_short_is_named_in_our_words() -> None:

@@ -93,6 +93,7 @@ _HOMES = {
     "SearchPolicy": "settings",
     "Shuffle": "samplers",
     "Side": "types",
+    "Statements": "certificate",
     "SquareRoot": "strategies",
     "TreeRestart": "strategies",
     "Deadline": "deadline",
@@ -106,6 +107,7 @@ _HOMES = {
     "group_privacy_poisson": "certification.building_blocks",
     "last_iterate": "certification.building_blocks",
     "privacy": "certification.building_blocks",
+    "state": "certification.description",
     "verify": "certification.verification",
 }
 
@@ -148,6 +150,7 @@ __all__ = [
     "Shuffle",
     "Side",
     "SquareRoot",
+    "Statements",
     "TreeRestart",
     "bound",
     "bound_contributions",
@@ -160,6 +163,7 @@ __all__ = [
     "last_iterate",
     "noise",
     "privacy",
+    "state",
     "verify",
 ]
 

@@ -47,21 +47,32 @@ class Spec(BaseModel):
     @classmethod
     def parse_json(cls, document: str | bytes, name: str = "document") -> Self:
         """Validate a JSON document into this description; ``name`` is what errors call it."""
-        try:
-            text = document if isinstance(document, str) else document.decode("utf-8-sig")
-            values = json.loads(text, object_pairs_hook=_object_with_distinct_names)
-        except UnicodeDecodeError:
-            raise InvalidInputError(f"The {name} must be UTF-8 text.") from None
-        except RecursionError:
-            raise InvalidInputError(f"The {name} is not valid JSON: it is nested too deeply.") from None
-        except InvalidInputError as error:
-            raise InvalidInputError(f"The {name} is not valid JSON: {error}.") from None
-        except ValueError as error:
-            raise InvalidInputError(f"The {name} is not valid JSON: {_first_clause(error)}.") from None
+        text, values = _parsed(document, name)
         try:
             return cls.model_validate_json(text)  # strict in the way of JSON: arrays are tuples, names are enum members
         except ValidationError as error:
             raise InvalidInputError(one_sentence(error, values, name)) from None
+
+
+def _parsed(document: str | bytes, name: str) -> tuple[str, Any]:
+    """A JSON document as text and as plain data; raises InvalidInputError in one sentence when it is not one."""
+    try:
+        text = document if isinstance(document, str) else document.decode("utf-8-sig")
+        return text, json.loads(text, object_pairs_hook=_object_with_distinct_names)
+    except UnicodeDecodeError:
+        raise InvalidInputError(f"The {name} must be UTF-8 text.") from None
+    except RecursionError:
+        raise InvalidInputError(f"The {name} is not valid JSON: it is nested too deeply.") from None
+    except InvalidInputError as error:
+        raise InvalidInputError(f"The {name} is not valid JSON: {error}.") from None
+    except ValueError as error:
+        raise InvalidInputError(f"The {name} is not valid JSON: {_first_clause(error)}.") from None
+
+
+def parsed_object(document: str | bytes, name: str) -> dict[str, Any]:
+    """The fields of a JSON document that is an object, unchecked; none for a document that is not one."""
+    values = _parsed(document, name)[1]
+    return values if isinstance(values, dict) else {}
 
 
 def plain(value: Any) -> Any:

@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Any, Self
 
 from hockeystick.bounds import Question
-from hockeystick.certificate import Certificate
+from hockeystick.certificate import AnyCertificate, Certificate
 from hockeystick.certification.issue import certify
 from hockeystick.errors import (
     BudgetExceededError,
@@ -136,7 +136,7 @@ class Record(Spec):
     fields: dict[str, Any]
     status: str
     seconds: float
-    certificate: Certificate | None
+    certificate: AnyCertificate | None
 
 
 class Results:

@@ -20,6 +20,7 @@ from hockeystick import (
     Custom,
     Deadline,
     Deterministic,
+    Interval,
     Mechanism,
     MonteCarlo,
     Poisson,
@@ -30,9 +31,11 @@ from hockeystick import (
     Settings,
     Shuffle,
     Side,
+    Statements,
     bound,
     certify,
     compare,
+    state,
     verify,
 )
 from hockeystick.accountants.registry import ACCOUNTANTS
@@ -252,8 +255,9 @@ def test_certificates_for_delta_verify() -> None:
 
 def test_a_weaker_claim_verifies() -> None:
     interval = CERTIFICATES[2].bounds
-    weaker = altered(CERTIFICATES[2], lambda c: c["epsilon"].update(upper=interval.upper * 1.1))
-    assert verify(weaker.sealed()) == weaker.sealed()
+    upper = Interval(lower=interval.lower, upper=interval.upper * 1.1)
+    weaker = state(CERTIFICATES[2].model_copy(update={"epsilon": upper}), Statements())
+    assert verify(weaker) == weaker
 
 
 @pytest.mark.parametrize("side", list(Side))
@@ -290,7 +294,7 @@ CHANGES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "more noise": (lambda c: c["mechanism"].update(noise_multiplier=1.1), "lower"),
     "more steps": (lambda c: c["mechanism"]["sampler"].update(steps=50), "upper"),
     "larger rate": (lambda c: c["mechanism"]["sampler"].update(sampling_prob=0.06), "upper"),
-    "another requirement": (lambda c: c["requirements"].pop(), "requirements"),
+    "another requirement": (lambda c: c["assumptions"].pop(), "assumptions"),
     "another kind": (lambda c: c.update(kind="monte_carlo"), "kind"),
     "less confidence": (lambda c: c.update(confidence=0.9), "confidence"),
     "another adjacency": (lambda c: c.update(adjacency="add_remove"), "adjacency"),
@@ -375,7 +379,7 @@ def test_what_nobody_recomputes_is_no_free_text(field: str) -> None:
     text = "x\n(epsilon, delta) = (0.01, 1e-09) is certified"
     value = text if field == "hockeystick_version" else [{"method": text, "side": "upper", "seconds": 1.0}]
     with pytest.raises(InvalidInputError, match=field):
-        altered(CERTIFICATES[2], lambda c: c.update({field: value}))
+        altered(CERTIFICATES[2], lambda c: c["origin"].update({field: value}))
 
 
 def test_a_bound_does_not_depend_on_the_seconds_that_are_left() -> None:

@@ -2,10 +2,20 @@
 
 from collections.abc import Sequence
 
-from hockeystick._version import __version__
 from hockeystick.accountants.registry import ACCOUNTANTS, accountant
 from hockeystick.bounds import Bound, Question
-from hockeystick.certificate import Accuracy, Certificate, CutOff, Interval, Methods
+from hockeystick.certificate import (
+    Accuracy,
+    AttackNumbers,
+    Certificate,
+    CutOff,
+    Interval,
+    Methods,
+    Origin,
+    Statements,
+)
+from hockeystick.certification.attack import attack_numbers, guaranteed
+from hockeystick.certification.description import described, origin
 from hockeystick.certification.schedule import (
     Outcome,
     best,
@@ -20,12 +30,11 @@ from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.settings import DEFAULT_EFFORT, MonteCarlo, SearchPolicy, Settings
-from hockeystick.types import Adjacency, Kind, Side
+from hockeystick.types import Kind, Side
 
 PORTABLE = 1e-7
 """Relative part of a bound that is given away when it is issued, to its loose side: more than the mathematical library
 of another machine changes, so that a certificate verifies there without any tolerance."""
-ONE_SEED = "Draw the seed of the samples once: one that was chosen among several proves nothing."
 
 
 def bound(mechanism: Mechanism, method: str, *, side: Side = Side.UPPER, settings: Settings | None = None) -> Bound:
@@ -158,39 +167,63 @@ def certificate_of(
         upper=min(upper.value * (1.0 + PORTABLE), loosest),
         lower=None if lower is None or lower.value is None else lower.value * (1.0 - PORTABLE),
     )
-    ends = [upper] if lower is None else [upper, lower]
-    used = list(dict.fromkeys(end.method for end in ends))
-    plans = any(ACCOUNTANTS[name].plans_effort for name in used)
-    sampled = next((end for end in ends if end.kind is Kind.MONTE_CARLO), None)
-    sampler, resolution = mechanism.sampler, settings.resolution
-    return Certificate(
-        hockeystick_version=__version__,
+    plans = any(ACCOUNTANTS[one.method].plans_effort for one in (upper, lower) if one is not None)
+    resolution = settings.resolution
+    accuracy = Accuracy(
+        nodes_per_unit=resolution.nodes_per_unit,
+        smallest_delta=resolution.smallest_delta,
+        effort=settings.effort if plans and settings.effort != DEFAULT_EFFORT else None,
+    )
+    cut_off = tuple(
+        CutOff(method=one.method, side=one.side, seconds=one.needs) for one in outcomes if one.needs is not None
+    )
+    return stated(mechanism, pair, question, interval, (upper, lower), settings, origin(accuracy, cut_off))
+
+
+def stated(
+    mechanism: Mechanism,
+    pair: DominatingPair,
+    question: Question,
+    interval: Interval,
+    ends: tuple[Outcome, Outcome | None],
+    settings: Settings,
+    made: Origin,
+    statements: Statements | None = None,
+) -> Certificate:
+    """The certificate that states this interval as it stands, with all that follows from it.
+
+    Args:
+        ends: the outcomes that the two ends of the interval rest on.
+        made: how the certificate was made.
+    """
+    upper, lower = ends
+    sampled = next((end for end in ends if end is not None and end.kind is Kind.MONTE_CARLO), None)
+    bound = guaranteed(pair, question, upper.method, interval.upper, settings)
+    return described(
+        statements or Statements(),
         mechanism=mechanism,
-        adjacency=Adjacency.ZERO_OUT,
-        also_holds_for=tuple(other for other in sampler.holds_for if other is not Adjacency.ZERO_OUT),
         epsilon=interval if question.epsilon is None else question.epsilon,
         delta=interval if question.delta is None else question.delta,
         method=Methods(upper=upper.method, lower=None if lower is None else lower.method),
-        references=tuple(ACCOUNTANTS[name].reference for name in used),
         kind=Kind.DETERMINISTIC if sampled is None else Kind.MONTE_CARLO,
         confidence=1.0 if sampled is None else sampled.confidence,
         monte_carlo=None if sampled is None else sampled.claim,
-        sensitivity=mechanism.matrix.max_column_norm,
-        strategy_digest=mechanism.matrix.digest if mechanism.strategy.optimised else None,
-        requirements=(
-            sampler.requirement,
-            mechanism.strategy.noise_requirement(mechanism.sigma),
-            "Divide by a number fixed beforehand, such as the expected batch size, not by the size of the batch drawn.",
-            "Keep the draws of batches and noise secret, and use them for this run only.",
-            *(assumed for name in used if (assumed := ACCOUNTANTS[name].assumes) is not None),
-            *(() if sampled is None else (ONE_SEED,)),
-        ),
-        accuracy=Accuracy(
-            nodes_per_unit=resolution.nodes_per_unit,
-            smallest_delta=resolution.smallest_delta,
-            effort=settings.effort if plans and settings.effort != DEFAULT_EFFORT else None,
-        ),
-        cut_off=tuple(
-            CutOff(method=one.method, side=one.side, seconds=one.needs) for one in outcomes if one.needs is not None
-        ),
-    ).sealed()
+        without_amplification=_without_amplification(pair, question, settings),
+        numbers=_portable(attack_numbers(bound)),
+        origin=made,
+    )
+
+
+def _without_amplification(pair: DominatingPair, question: Question, settings: Settings) -> float | None:
+    """The answer of the Gaussian for known batches, moved up as every bound is; None where it is not finite."""
+    gaussian = ACCOUNTANTS["gaussian"]
+    if gaussian.why_not(pair, Side.UPPER) is not None:
+        return None
+    value = question.answer(gaussian.bound(pair, Side.UPPER, Settings(settings.resolution)))
+    loosest = 1.0 if question.epsilon is not None else float("inf")
+    return None if value == float("inf") else min(value * (1.0 + PORTABLE), loosest)
+
+
+def _portable(numbers: AttackNumbers) -> AttackNumbers:
+    """The same, each moved up as every bound is."""
+    return AttackNumbers(**{name: min(value * (1.0 + PORTABLE), 1.0) for name, value in numbers})

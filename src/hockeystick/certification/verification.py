@@ -1,13 +1,18 @@
 """verify: does a certificate follow from what it says?"""
 
 from collections.abc import Mapping
+from math import isclose
+from typing import TypeVar
+
+from pydantic_core import to_jsonable_python
 
 from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.monte_carlo import as_claimed
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.bounds import Bound, Question
-from hockeystick.certificate import Certificate, Interval
-from hockeystick.certification.issue import certificate_of, prepared
+from hockeystick.certificate import NOT_RECOMPUTED, Certificate, CertificateBase
+from hockeystick.certification.description import origin
+from hockeystick.certification.issue import PORTABLE, prepared, stated
 from hockeystick.certification.schedule import Outcome
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, InvalidInputError, UnsupportedError, VerificationError, shortened
@@ -22,23 +27,28 @@ from hockeystick.types import Side
 
 DEFAULT_BUDGET = 600.0
 """Seconds that the verification of a stranger's certificate may take unless said otherwise."""
-NOT_RECOMPUTED = ("hockeystick_version", "cut_off")
-"""What a certificate says about how it was made; its claim does not rest on it, and nobody can recompute it."""
+COMPUTED = ("without_amplification", "numbers", "sensitivity", "rates", "noise")
+"""Numbers beside the bounds, which another machine may find with other last digits."""
+ROUNDED = PORTABLE / 2.0
+"""How far those may differ, relatively: less than upper bounds are moved by when they are issued, so they still are
+upper bounds."""
+C = TypeVar("C", bound=CertificateBase)
 
 
 def verify(
-    certificate: Certificate,
+    certificate: C,
     *,
     deadline: Deadline | None = None,
     evidence: Ledger | None = None,
     executor: Executor = in_this_process,
-) -> Certificate:
+) -> C:
     """Recompute a certificate's bounds from its mechanism, and compare.
 
     The claim is tested at the claimed numbers, without any tolerance. Monte Carlo bounds are derived again from the
     stored ``evidence``, some chunks of which are drawn again from their seeds; without evidence all of them are drawn
-    again, by ``executor``. ``hockeystick_version`` and ``cut_off`` tell how the certificate was made and are not
-    recomputed.
+    again, by ``executor``. Every other field has to be what follows from these numbers and the mechanism, except for
+    ``statements``, which are the user's and only have to suit the mechanism, and ``origin``, which tells how the
+    certificate was made. Certificates of format 1 verify too.
 
     Args:
         deadline: progress, and the seconds allowed; ten minutes unless said otherwise.
@@ -51,11 +61,7 @@ def verify(
         raise VerificationError("The certificate was altered: its digest does not match its content.")
     deadline = deadline or Deadline(DEFAULT_BUDGET)
     pair = _pair_of(certificate, deadline)
-    question = Question(
-        delta=None if isinstance(certificate.delta, Interval) else certificate.delta,
-        epsilon=None if isinstance(certificate.epsilon, Interval) else certificate.epsilon,
-    )
-    accuracy = certificate.accuracy
+    accuracy, question = certificate.accuracy, certificate.question
     resolution = Resolution(accuracy.nodes_per_unit, accuracy.smallest_delta)
     settings = Settings(resolution, deadline, question, effort=accuracy.effort or DEFAULT_EFFORT)
     accountants: Mapping[str, Accountant] = ACCOUNTANTS
@@ -63,21 +69,69 @@ def verify(
         sampled, settings = as_claimed(pair, settings, certificate.monte_carlo, evidence, executor)
         accountants = {**ACCOUNTANTS, sampled.name: sampled}
     claimed = certificate.bounds
-    outcomes = [_confirmed(certificate.method.upper, accountants, pair, Side.UPPER, settings, claimed.upper)]
+    upper = _confirmed(certificate.method.upper, accountants, pair, Side.UPPER, settings, claimed.upper)
+    lower = None
     if (certificate.method.lower is None) != (claimed.lower is None):
         raise VerificationError("The 'method.lower' field must name a method exactly where there is a lower bound.")
     if certificate.method.lower is not None and claimed.lower is not None:
-        outcomes.append(_confirmed(certificate.method.lower, accountants, pair, Side.LOWER, settings, claimed.lower))
-    again = certificate_of(certificate.mechanism, pair, question, outcomes, settings)
-    same = {"epsilon", "delta", "digest", "accuracy", "mechanism", "format", "method", *NOT_RECOMPUTED}
-    for name in type(certificate).model_fields.keys() - same:
-        if getattr(again, name) != getattr(certificate, name):
-            claims, found = (shortened(one.model_dump(mode="json")[name]) for one in (certificate, again))
-            raise VerificationError(f"The {name!r} field claims {claims}, but recomputed it is {found}.")
+        lower = _confirmed(certificate.method.lower, accountants, pair, Side.LOWER, settings, claimed.lower)
+    again = _restated(certificate, pair, (upper, lower), settings)
+    for name in _claims(certificate):
+        claims, found = (_plain(getattr(one, name)) for one in (certificate, again))
+        if not _same(claims, found, ROUNDED if name in COMPUTED else 0.0):
+            raise VerificationError(
+                f"The {name!r} field claims {shortened(claims)}, but recomputed it is {shortened(found)}."
+            )
     return certificate
 
 
-def _pair_of(certificate: Certificate, deadline: Deadline) -> DominatingPair:
+def _restated(
+    certificate: CertificateBase, pair: DominatingPair, ends: tuple[Outcome, Outcome | None], settings: Settings
+) -> Certificate:
+    """The certificate of the present format that states the same interval, after the user's own statements."""
+    present = certificate if isinstance(certificate, Certificate) else None
+    try:
+        return stated(
+            certificate.mechanism,
+            pair,
+            certificate.question,
+            certificate.bounds,
+            ends,
+            settings,
+            origin(certificate.accuracy, ()) if present is None else present.origin,
+            None if present is None else present.statements,
+        )
+    except InvalidInputError as error:
+        raise VerificationError(str(error)) from None
+
+
+def _claims(certificate: CertificateBase) -> list[str]:
+    """The fields that have to be those of the certificate that is derived again, in the order of the file."""
+    if isinstance(certificate, Certificate):
+        return [name for name in certificate.content() if name not in NOT_RECOMPUTED]
+    recomputed = set(certificate.content()) - {"format", "accuracy", "hockeystick_version", "cut_off"}
+    return [name for name in certificate.content() if name in recomputed]
+
+
+def _plain(value: object) -> object:
+    """A field as plain data."""
+    return to_jsonable_python(value)
+
+
+def _same(claimed: object, found: object, tolerance: float) -> bool:
+    """Whether two fields say the same, numbers up to a relative tolerance."""
+    if isinstance(claimed, dict) and isinstance(found, dict):
+        return claimed.keys() == found.keys() and all(_same(claimed[key], found[key], tolerance) for key in found)
+    if isinstance(claimed, list) and isinstance(found, list):
+        return len(claimed) == len(found) and all(
+            _same(one, other, tolerance) for one, other in zip(claimed, found, strict=True)
+        )
+    if isinstance(claimed, float) and isinstance(found, float):
+        return isclose(claimed, found, rel_tol=tolerance)
+    return claimed == found
+
+
+def _pair_of(certificate: CertificateBase, deadline: Deadline) -> DominatingPair:
     try:
         if prepared(certificate.mechanism, deadline) != certificate.mechanism:
             raise VerificationError("The 'mechanism.strategy' field does not say the digest of the file that it names.")
@@ -89,7 +143,7 @@ def _pair_of(certificate: Certificate, deadline: Deadline) -> DominatingPair:
         raise VerificationError("The certificate needs more memory than there is.") from None
 
 
-def _check_optimum(certificate: Certificate) -> None:
+def _check_optimum(certificate: CertificateBase) -> None:
     """The bounds are about one matrix, so an optimiser has to find it again to the last digit."""
     mechanism, digest = certificate.mechanism, certificate.strategy_digest
     if digest is not None and mechanism.strategy.optimised and mechanism.matrix.digest != digest:

@@ -13,7 +13,7 @@ import typer
 from hockeystick.errors import InvalidInputError, VerificationError, shortened
 
 if TYPE_CHECKING:
-    from hockeystick.certificate import Certificate
+    from hockeystick.certificate import CertificateBase
     from hockeystick.deadline import Deadline
     from hockeystick.mechanism import Mechanism
     from hockeystick.plan import Plan
@@ -191,7 +191,7 @@ def certify_and_report(
             emit(str(certificate))
 
 
-def with_matrix(certificate: "Certificate", matrix: str | None) -> "Certificate":
+def with_matrix(certificate: "CertificateBase", matrix: str | None) -> "CertificateBase":
     """The certificate with the matrix file that the user gives; the path in the certificate is never opened.
 
     Raises: InvalidInputError when the file is missing or not needed, or cannot be read; VerificationError when it is
@@ -213,7 +213,7 @@ def with_matrix(certificate: "Certificate", matrix: str | None) -> "Certificate"
 
 
 @contextmanager
-def saving(certificate: "Certificate", path: str | None) -> Iterator[None]:
+def saving(certificate: "CertificateBase", path: str | None) -> Iterator[None]:
     """Print the result inside: the certificate is written afterwards, even if nobody reads what is printed."""
     try:
         yield
@@ -222,14 +222,14 @@ def saving(certificate: "Certificate", path: str | None) -> Iterator[None]:
             certificate.save(path)
 
 
-def say_of_sampling(certificate: "Certificate", *, allowed: bool) -> None:
+def say_of_sampling(certificate: "CertificateBase", *, allowed: bool) -> None:
     """Report on stderr when sampling was allowed and did not improve the bounds."""
     if allowed and certificate.monte_carlo is None:
         what = "sampling gave no better bounds within the budget; these are deterministic"
         print(f"hockeystick: {what}", file=sys.stderr, flush=True)  # noqa: T201
 
 
-def claim_json(certificate: "Certificate", seconds: float) -> dict[str, Any]:
+def claim_json(certificate: "CertificateBase", seconds: float) -> dict[str, Any]:
     """The JSON object of ``epsilon`` and ``delta``."""
     content = certificate.model_dump(mode="json")
     return {
@@ -245,7 +245,7 @@ def claim_json(certificate: "Certificate", seconds: float) -> dict[str, Any]:
     }
 
 
-def _failure(certificate: "Certificate") -> dict[str, Any]:
+def _failure(certificate: "CertificateBase") -> dict[str, Any]:
     """The fields that Monte Carlo bounds add; none for deterministic ones."""
     claim = certificate.monte_carlo
     if claim is None:

@@ -9,7 +9,7 @@ from hockeystick.cli import common
 from hockeystick.errors import EvidenceError, InvalidInputError, VerificationError, shortened
 
 if TYPE_CHECKING:
-    from hockeystick.certificate import Certificate
+    from hockeystick.certificate import CertificateBase
     from hockeystick.evidence import EvidenceStore, Redrawn, RunSummary
     from hockeystick.mechanism import Mechanism
     from hockeystick.monte_carlo.claim import RunClaim
@@ -203,7 +203,7 @@ def _present(store: "EvidenceStore", claimed: "RunClaim") -> "Run":
     return claimed.run
 
 
-def _claimed(certificate: "Certificate", path: str) -> "Sequence[RunClaim]":
+def _claimed(certificate: "CertificateBase", path: str) -> "Sequence[RunClaim]":
     """The runs that a certificate names."""
     if certificate.monte_carlo is None or not certificate.monte_carlo.runs:
         raise InvalidInputError(f"The certificate {shortened(path)} names no runs: its bounds rest on no samples.")

@@ -17,6 +17,8 @@ from hockeystick.cli import (
     interruption,
     list_,
     reproduce,
+    show_certificate,
+    state,
     sweep,
     verify,
 )
@@ -43,6 +45,8 @@ app.command("epsilon")(epsilon.command)
 app.command("delta")(delta.command)
 app.command("compare")(compare.command)
 app.command("verify")(verify.command)
+app.command("show")(show_certificate.command)
+app.command("state")(state.command)
 app.command("sweep")(sweep.command)
 app.add_typer(evidence.app, name="evidence")
 app.command("list")(list_.command)

@@ -284,9 +284,9 @@ def test_who_asks_for_it_is_told_what_it_assumes() -> None:
     assert shuffled_tree.ACCOUNTANT.assumes in str(certificate)
     assert verify(certificate) == certificate
     silent = certificate.model_copy(
-        update={"requirements": tuple(one for one in certificate.requirements if "beforehand: it" not in one)}
+        update={"assumptions": tuple(one for one in certificate.assumptions if "beforehand: it" not in one.text)}
     ).sealed()
-    with pytest.raises(VerificationError, match="requirements"):
+    with pytest.raises(VerificationError, match="assumptions"):
         verify(silent)
     plain = calibrate(mechanism, epsilon=0.05, delta=1e-6)
     asked = calibrate(mechanism, epsilon=0.05, delta=1e-6, method="shuffled_tree")

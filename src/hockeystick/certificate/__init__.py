@@ -1,0 +1,58 @@
+"""Certificate: the claim, machine readable and as text, that anyone can recompute."""
+
+from hockeystick.certificate.base import CertificateBase
+from hockeystick.certificate.certificate import (
+    FORMAT,
+    MAX_CERTIFICATE_BYTES,
+    NOT_RECOMPUTED,
+    AnyCertificate,
+    Certificate,
+    json_schema,
+)
+from hockeystick.certificate.format_1 import FORMAT_1, CertificateOfFormat1
+from hockeystick.certificate.parts import (
+    Accuracy,
+    Actor,
+    Assumption,
+    AttackNumbers,
+    CutOff,
+    Interval,
+    Methods,
+    Noise,
+    Origin,
+    Private,
+    Rates,
+    Statements,
+    Status,
+)
+from hockeystick.certificate.text import certificate_text, exact, interval_text, kind_text, number
+
+__all__ = [
+    "FORMAT",
+    "FORMAT_1",
+    "MAX_CERTIFICATE_BYTES",
+    "NOT_RECOMPUTED",
+    "Accuracy",
+    "Actor",
+    "AnyCertificate",
+    "Assumption",
+    "AttackNumbers",
+    "Certificate",
+    "CertificateBase",
+    "CertificateOfFormat1",
+    "CutOff",
+    "Interval",
+    "Methods",
+    "Noise",
+    "Origin",
+    "Private",
+    "Rates",
+    "Statements",
+    "Status",
+    "certificate_text",
+    "exact",
+    "interval_text",
+    "json_schema",
+    "kind_text",
+    "number",
+]

@@ -1,0 +1,96 @@
+"""What an attacker can gain, from a bound on the privacy profile."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import exp
+
+from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.bounds import Bound, Profile, Question
+from hockeystick.certificate import AttackNumbers
+from hockeystick.errors import UnsupportedError
+from hockeystick.laws.law import UNIT_ROUNDOFF
+from hockeystick.pairs.base import DominatingPair
+from hockeystick.settings import Settings
+from hockeystick.types import Direction, Kind, Side
+
+LABELS = {"advantage": "true minus false positive rate"}
+"""The fields of AttackNumbers in words."""
+CHEAP = 0.5
+"""Standard seconds: the own profile of a costlier method is not computed for these numbers."""
+
+
+def attack_numbers(bound: Bound) -> AttackNumbers:
+    """What any attack gains at most, from an UPPER bound; every number errs upward.
+
+    The largest difference of true and false positive rate is the total variation distance of the two output
+    distributions, which is delta at epsilon 0 (docs/theory/certificates.md).
+
+    >>> import hockeystick as hs
+    >>> run = hs.Mechanism(sampler=hs.Deterministic(bins=10), noise_multiplier=1.0)
+    >>> round(attack_numbers(hs.bound(run, "gaussian")).advantage, 4)
+    0.3829
+    """
+    return AttackNumbers(advantage=bound.delta(0.0))
+
+
+def implied_delta(epsilon: float, delta: float, at: float) -> float:
+    """The delta at the epsilon ``at`` that (epsilon, delta) implies for every mechanism, rounded up.
+
+    ``delta + (1 - delta) (e^epsilon - e^at) / (1 + e^epsilon)`` below epsilon and ``delta`` above: the profile of the
+    worst mechanism (docs/theory/certificates.md; Kairouz, Oh and Viswanath 2017, Theorem 3.1).
+
+    >>> implied_delta(0.0, 1e-5, 0.0)
+    1e-05
+    """
+    if at >= epsilon:
+        return delta
+    share = (1.0 - exp(at - epsilon)) / (1.0 + exp(-epsilon))  # both between 0 and 1, no overflow
+    return min(delta + (1.0 - delta) * share * (1.0 + 32.0 * UNIT_ROUNDOFF) + 8.0 * UNIT_ROUNDOFF, 1.0)
+
+
+def guaranteed(
+    pair: DominatingPair,
+    question: Question,
+    method: str,
+    upper: float,
+    settings: Settings,
+) -> Bound:
+    """The upper bound on the whole profile that a certificate has at hand.
+
+    The best of three at every epsilon: what the certified pair of numbers implies, the unamplified Gaussian, and the
+    profile of the certifying method where that is cheap. Costs are formulas, so it is the same on every machine. The
+    bound has the confidence of the certified pair of numbers.
+
+    Args:
+        upper: the certified epsilon, or delta, that answers the question.
+    """
+    epsilon = upper if question.epsilon is None else question.epsilon
+    delta = upper if question.delta is None else question.delta
+
+    def implied(at: float) -> float:
+        return implied_delta(epsilon, delta, at)
+
+    found: list[dict[Direction, Profile]] = [dict.fromkeys(Direction, implied)]
+    plain = Settings(settings.resolution, effort=settings.effort)  # no deadline, on which the numbers would depend
+    for name in dict.fromkeys(("gaussian", method)):
+        one = ACCOUNTANTS[name]
+        if one.kind is not Kind.DETERMINISTIC or one.why_not(pair, Side.UPPER) is not None or one.cost(pair) > CHEAP:
+            continue
+        try:
+            known = one.bound(pair, Side.UPPER, plain)
+        except UnsupportedError:
+            continue
+        found.append({direction: _paying(known, profile) for direction, profile in known.profiles.items()})
+    profiles = {direction: _least([one[direction] for one in found]) for direction in Direction}
+    kind = ACCOUNTANTS[method].kind
+    return Bound(method, Side.UPPER, kind, settings.confidence(kind), "docs/theory/certificates.md", profiles)
+
+
+def _paying(bound: Bound, profile: Profile) -> Profile:
+    """A profile of a bound with the slack of the bound in it."""
+    alone = replace(bound, profiles=dict.fromkeys(Direction, profile))
+    return lambda at: alone.delta(at)
+
+
+def _least(profiles: Sequence[Profile]) -> Profile:
+    return lambda at: min(profile(at) for profile in profiles)

@@ -1,0 +1,173 @@
+"""The words of a certificate: every sentence follows from the mechanism, the bounds and what the user states."""
+
+from collections.abc import Sequence
+
+from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.certificate import (
+    Actor,
+    Assumption,
+    Interval,
+    Methods,
+    Private,
+    Statements,
+    Status,
+    exact,
+    number,
+)
+from hockeystick.errors import InvalidInputError
+from hockeystick.mechanism import Mechanism
+from hockeystick.monte_carlo.claim import MonteCarloClaim, Statement
+from hockeystick.types import Adjacency
+
+NORMALISER = "Divide by a number fixed beforehand, such as the expected batch size, not by the size of the batch drawn."
+SECRECY = "Keep the draws of batches and noise secret, and use them for this run only."
+ONE_SEED = "Draw the seed of the samples once: one that was chosen among several proves nothing."
+PUBLIC_BATCHES = frozenset({"deterministic"})
+"""Samplers whose batches are known to everybody."""
+
+_RELATIONS = {
+    Adjacency.ZERO_OUT: "in the second has zero gradient and keeps its place (zero_out)",
+    Adjacency.ADD_REMOVE: "is not in the second (add_remove)",
+}
+
+
+def unit_of(mechanism: Mechanism) -> str:
+    """Whose data the claim protects: an example, or a user with all of its examples."""
+    return "user" if mechanism.sampler.kind == "multi_attribution" else "example"
+
+
+def sentence(
+    mechanism: Mechanism, epsilon: float | Interval, delta: float | Interval, claim: MonteCarloClaim | None
+) -> str:
+    """The claim in one plain sentence; bounds are rounded up, numbers that were given are exact."""
+    pair = ", ".join(number(one.upper) if isinstance(one, Interval) else exact(one) for one in (epsilon, delta))
+    steps = mechanism.sampler.steps
+    what = f"All {steps} training steps together are" if steps > 1 else "The one training step is"
+    said = f"{what} ({pair})-differentially private for one {unit_of(mechanism)}"
+    if claim is None:
+        return f"{said}."
+    chance = f"{claim.failure_probability:g}"
+    if claim.statement is Statement.ESTIMATE_VERIFY_RELEASE:
+        return f"{said}, counting the random test that accepted this noise, which errs with probability {chance}."
+    return f"{said}, except with probability {chance} over the draw of the accounting samples."
+
+
+def neighbours(mechanism: Mechanism, relations: Sequence[Adjacency]) -> str:
+    """The adjacency relations in words."""
+    differs = " or ".join(_RELATIONS[one] for one in relations)
+    return f"Neighbours are two data sets that differ in one {unit_of(mechanism)} of the first, which {differs}."
+
+
+def released(mechanism: Mechanism) -> str:
+    """What the adversary may see."""
+    steps = mechanism.sampler.steps
+    outputs = f"The noisy gradient sums of all {steps} steps" if steps > 1 else "The noisy gradient sum of the one step"
+    return f"{outputs}, and every model and checkpoint computed from them."
+
+
+def prefixes(mechanism: Mechanism) -> str:
+    """The claim about runs that stop early."""
+    return (
+        f"The same numbers cover every prefix of the {mechanism.sampler.steps} step(s), even if the outputs decide "
+        f"when to stop."
+    )
+
+
+def not_covered(statements: Statements) -> tuple[str, ...]:
+    """What the claim is not about."""
+    tuning = "" if statements.tuning is None else " (the user states some)"
+    others = "" if statements.other_releases is None else " (the user states some)"
+    return (
+        "Losses, metrics, sizes of batches and anything else computed from the data.",
+        f"Hyper-parameters tuned on the data{tuning}.",
+        f"Other releases from the data{others}, whose privacy loss adds to this one.",
+    )
+
+
+def actors(mechanism: Mechanism) -> tuple[Actor, ...]:
+    """The trust model."""
+    others = f"every other {unit_of(mechanism)}"
+    sees = f"what is released, the mechanism and {others}, but neither batches nor noise"
+    if mechanism.sampler.kind in PUBLIC_BATCHES:
+        sees = f"what is released, the mechanism, the batches and {others}, but not the noise"
+    return (
+        Actor(who="whoever trains", trusted=True, sees="data, gradients, batches, noise and the seeds of both"),
+        Actor(who="the adversary", trusted=False, sees=sees),
+    )
+
+
+def assumptions(
+    mechanism: Mechanism, method: Methods, claim: MonteCarloClaim | None, statements: Statements
+) -> tuple[Assumption, ...]:
+    """What the claim rests on, and what is known of it.
+
+    Raises: InvalidInputError when the user asserts something that is no assumption of this certificate.
+    """
+    used = methods_used(method)
+    asked = {
+        "batches": mechanism.sampler.requirement,
+        "noise": mechanism.strategy.noise_requirement(mechanism.sigma),
+        "normaliser": NORMALISER,
+        "secrecy": SECRECY,
+    }
+    asked |= {f"{name}_only": assumed for name in used if (assumed := ACCOUNTANTS[name].assumes) is not None}
+    asked |= {} if claim is None else {"one_seed": ONE_SEED}
+    for name in statements.asserted:
+        if name not in asked:
+            raise InvalidInputError(f"The 'asserted' field must name one of {', '.join(asked)}. Got {name!r} instead.")
+    given = dict(statements.asserted)
+    if statements.normaliser is not None:
+        given.setdefault("normaliser", "statements.normaliser")
+    listed = [
+        Assumption(
+            name=name,
+            text=text,
+            status=Status.ASSERTED if name in given else Status.UNCHECKED,
+            evidence=given.get(name),
+        )
+        for name, text in asked.items()
+    ]
+    strategy, sampler = mechanism.strategy.kind, mechanism.sampler.kind
+    limited = any(ACCOUNTANTS[name].assumes is not None for name in used)
+    gradients = "such gradients only" if limited else "adaptive gradients"
+    proved = Assumption(
+        name="theorem",
+        text=f"The bounds are proved for {gradients}, {strategy} and {sampler} batches.",
+        status=Status.HOLDS,
+        evidence="; ".join(ACCOUNTANTS[name].reference for name in used),
+    )
+    return (*listed, proved)
+
+
+def methods_used(method: Methods) -> tuple[str, ...]:
+    """The names of the accountants behind a claim, each once."""
+    return tuple(dict.fromkeys(one for one in (method.upper, method.lower) if one is not None))
+
+
+def caveats(claim: MonteCarloClaim | None) -> tuple[str, ...]:
+    """How a program may differ from the mechanism."""
+    said = (
+        "The claim is about exact arithmetic; noise in floating-point numbers is not exactly Gaussian.",
+        "The claim is about ideal random numbers; a generator that is not cryptographic may be predictable.",
+    )
+    if claim is None:
+        return said
+    seeds = "The seeds here are of accounting samples and may be published; those of batches and noise must not be."
+    return (*said, seeds)
+
+
+def keep_private(mechanism: Mechanism, relations: Sequence[Adjacency], statements: Statements) -> tuple[Private, ...]:
+    """Fields of the certificate that should not be published."""
+    found = []
+    if statements.num_examples is not None and Adjacency.ADD_REMOVE in relations:
+        why = "the size of the data differs between neighbours"
+        found += [Private(field=name, why=why) for name in ("statements.num_examples", "rates.expected_batch_size")]
+    if getattr(mechanism.strategy, "path", None) is not None:
+        found.append(Private(field="mechanism.strategy.path", why="it is a path on the machine of whoever trains"))
+    return tuple(found)
+
+
+def recompute(mechanism: Mechanism) -> str:
+    """The command that derives the claim again."""
+    matrix = " --matrix FILE" if getattr(mechanism.strategy, "path", None) is not None else ""
+    return f"hockeystick verify CERTIFICATE{matrix}"

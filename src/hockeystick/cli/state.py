@@ -1,0 +1,72 @@
+"""hockeystick state: what the user says, in a certificate."""
+
+from typing import Annotated
+
+import typer
+
+from hockeystick.cli import common
+from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
+
+Words = Annotated[str | None, typer.Option(metavar="TEXT", help="One line.", show_default=False)]
+Number = Annotated[str | None, typer.Option(metavar="NUMBER", show_default=False)]
+
+
+def command(
+    certificate: Annotated[str, typer.Argument(metavar="CERTIFICATE", help="Certificate file.", show_default=False)],
+    label: Words = None,
+    date: Annotated[
+        str | None, typer.Option(metavar="YYYY-MM-DD", help="There is no date unless you give one.", show_default=False)
+    ] = None,
+    num_examples: Number = None,
+    clipping_norm: Number = None,
+    normaliser: Annotated[
+        str | None, typer.Option(metavar="NUMBER", help="What noisy sums are divided by.", show_default=False)
+    ] = None,
+    tuning: Words = None,
+    other_releases: Words = None,
+    asserted: Annotated[
+        list[str] | None,
+        typer.Option("--assert", metavar="NAME=EVIDENCE", help="An assumption that holds, and where that can be seen."),
+    ] = None,
+    out: common.OutOption = None,
+) -> None:
+    """Add what you state to a certificate: it is marked as yours. Verification checks that it suits the mechanism."""
+    from hockeystick.certificate import Certificate, Statements
+    from hockeystick.certification.description import state
+    from hockeystick.files import check_writable
+    from hockeystick.report.certificate import shown
+
+    loaded = Certificate.load(certificate)
+    if not isinstance(loaded, Certificate):
+        raise UnsupportedError("A certificate of format 1 has no statements; certify its mechanism again.")
+    path = certificate if out is None else out
+    check_writable(path)
+    given = {
+        "label": label,
+        "date": date,
+        "num_examples": None if num_examples is None else _whole("--num-examples", num_examples),
+        "clipping_norm": None if clipping_norm is None else common.number("--clipping-norm", clipping_norm),
+        "normaliser": None if normaliser is None else common.number("--normaliser", normaliser),
+        "tuning": tuning,
+        "other_releases": other_releases,
+        "asserted": loaded.statements.asserted | dict(_named(one) for one in asserted or ()),
+    }
+    kept = loaded.statements.model_dump() | {name: value for name, value in given.items() if value is not None}
+    stated = state(loaded, Statements(**kept))
+    stated.save(path)
+    common.emit(shown(stated))
+
+
+def _whole(name: str, text: str) -> int:
+    value = common.number(name, text)
+    if not value.is_integer():
+        raise InvalidInputError(f"The {name!r} option must be a whole number. Got {shortened(text)} instead.")
+    return int(value)
+
+
+def _named(text: str) -> tuple[str, str]:
+    """An assumption and its evidence."""
+    name, equals, evidence = text.partition("=")
+    if not equals or not evidence:
+        raise InvalidInputError(f"The '--assert' option must be NAME=EVIDENCE. Got {shortened(text)} instead.")
+    return name, evidence

@@ -1,0 +1,114 @@
+"""What an attacker gains at most: closed forms, the worst mechanism by hand, and lower bounds."""
+
+from fractions import Fraction
+from math import exp
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from hockeystick import (
+    BallsInBins,
+    BandedSquareRoot,
+    Deterministic,
+    Mechanism,
+    MonteCarlo,
+    Poisson,
+    Question,
+    RandomAllocation,
+    Settings,
+    Side,
+    bound,
+    certify,
+)
+from hockeystick.certification.attack import attack_numbers, guaranteed, implied_delta
+from hockeystick.pairs.registry import dominating_pair
+
+
+def worst_delta(growth: Fraction, delta: Fraction, at: Fraction) -> Fraction:
+    """The hockey-stick divergence of the worst (epsilon, delta) pair at e^at, outcome by outcome, exactly.
+
+    Randomised response that fails with probability d: P = (d, (1 - d) g / (1 + g), (1 - d) / (1 + g), 0), and Q is the
+    same backwards.
+    """
+    first = [delta, (1 - delta) * growth / (1 + growth), (1 - delta) / (1 + growth), Fraction(0)]
+    return sum((max(p - at * q, Fraction(0)) for p, q in zip(first, reversed(first), strict=True)), Fraction(0))
+
+
+@hypothesis_settings(derandomize=True, deadline=None)
+@given(st.floats(0.0, 30.0), st.floats(0.0, 0.99), st.floats(0.0, 1.0))
+def test_the_implied_delta_is_that_of_the_worst_mechanism(epsilon: float, delta: float, share: float) -> None:
+    at = share * epsilon
+    growth, threshold = Fraction(exp(epsilon)), Fraction(exp(at))
+    if threshold > growth:
+        return
+    exact = float(worst_delta(growth, Fraction(delta), threshold))
+    found = implied_delta(epsilon, delta, at)
+    # exp is off by a rounding or two, which moves the oracle itself by as much as a relative 1e-15 of each power.
+    assert exact - 1e-15 <= found <= exact * (1.0 + 1e-13) + 1e-14
+
+
+def test_beyond_its_epsilon_it_is_delta() -> None:
+    assert implied_delta(1.0, 1e-6, 1.0) == implied_delta(1.0, 1e-6, 2.0) == 1e-6
+    assert implied_delta(700.0, 0.0, 0.0) == pytest.approx(1.0)
+
+
+def test_the_advantage_of_the_gaussian() -> None:
+    """2 Phi(mu / 2) - 1 with mu = sensitivity / sigma."""
+    run = Mechanism(sampler=Deterministic(bins=10, epochs=9), noise_multiplier=4.0)
+    exact = 2.0 * norm.cdf(0.5 * 3.0 / 4.0) - 1.0
+    assert exact <= certify(run, delta=1e-5).numbers.advantage <= exact * (1.0 + 3e-7)
+    assert exact <= attack_numbers(bound(run, "gaussian")).advantage <= exact * (1.0 + 1e-9)
+
+
+RUNS = (
+    Mechanism(sampler=Poisson(sampling_prob=0.05, steps=40), noise_multiplier=1.0),
+    Mechanism(sampler=RandomAllocation(bins=20, epochs=2), noise_multiplier=0.8),
+    Mechanism(
+        sampler=Poisson(sampling_prob=0.05, steps=40, truncated_batch_size=60, num_examples=500), noise_multiplier=1.0
+    ),
+)
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.sampler.kind)
+@pytest.mark.parametrize("question", [{"delta": 1e-2}, {"epsilon": 0.5}])
+def test_no_number_is_below_a_proved_lower_bound(run: Mechanism, question: dict[str, float]) -> None:
+    certificate = certify(run, **question)
+    lower = bound(run, "direct", side=Side.LOWER)
+    assert lower.delta(0.0) <= certificate.numbers.advantage
+    pair = dominating_pair(run)
+    profile = guaranteed(pair, Question(**question), certificate.method.upper, certificate.bounds.upper, Settings())
+    for epsilon in (0.0, 0.1, 0.5, 1.0, 3.0):
+        assert lower.delta(epsilon) <= profile.delta(epsilon)
+
+
+def test_it_is_at_most_what_each_of_its_three_bounds_says() -> None:
+    certificate = certify(RUNS[0], delta=1e-5)
+    epsilon, room = certificate.bounds.upper, 1.0 + 2e-7
+    assert certificate.numbers.advantage <= bound(RUNS[0], "direct").delta(0.0) * room
+    assert certificate.numbers.advantage <= bound(RUNS[0], "gaussian").delta(0.0) * room
+    assert certificate.numbers.advantage <= implied_delta(epsilon, 1e-5, 0.0) * room
+
+
+def test_a_sampled_bound_gives_what_it_implies() -> None:
+    run = Mechanism(strategy=BandedSquareRoot(bands=2), sampler=BallsInBins(bins=3, epochs=2), noise_multiplier=1.5)
+    found = certify(run, delta=1e-3, method="monte_carlo", monte_carlo=MonteCarlo(seed=1, ratio=0.5))
+    known = min(implied_delta(found.bounds.upper, 1e-3, 0.0), bound(run, "gaussian").delta(0.0))
+    assert found.numbers.advantage == pytest.approx(known, rel=2e-7)
+
+
+def test_without_amplification_is_the_gaussian_for_known_batches() -> None:
+    run = RUNS[0]
+    for question in ({"delta": 1e-5}, {"epsilon": 0.5}):
+        certificate = certify(run, **question)
+        gaussian = Question(**question).answer(bound(run, "gaussian"))
+        assert gaussian <= certificate.without_amplification <= gaussian * (1.0 + 2e-7)
+        assert certificate.bounds.upper <= certificate.without_amplification
+
+
+def test_where_it_is_not_finite_there_is_none() -> None:
+    """Truncation costs (1 + e^epsilon) times its slack, more than delta at the large epsilon of known batches."""
+    assert certify(RUNS[2], delta=1e-2).without_amplification is None
+    assert bound(RUNS[2], "gaussian").epsilon(1e-2) == float("inf")

@@ -1,0 +1,224 @@
+"""Every field of a certificate is derived again: whoever changes one and seals it again is found out.
+
+All leaves of all claims are changed, one at a time. What the user states and how the certificate was made are the two
+parts that nobody derives; they only have to suit the mechanism.
+"""
+
+import json
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hockeystick import (
+    BallsInBins,
+    BandedSquareRoot,
+    BandedToeplitz,
+    BinaryTree,
+    Certificate,
+    Custom,
+    Deterministic,
+    Mechanism,
+    MonteCarlo,
+    MultiAttribution,
+    Poisson,
+    Shuffle,
+    Statements,
+    certify,
+    state,
+    verify,
+)
+from hockeystick.certificate import NOT_RECOMPUTED, Status
+from hockeystick.errors import InvalidInputError, VerificationError
+
+SAID = Statements(
+    label="run 7",
+    date="2030-01-31",
+    num_examples=100,
+    clipping_norm=1.5,
+    normaliser=20.0,
+    tuning="clipping norm, 3 runs",
+    other_releases="the mean age",
+    asserted={"secrecy": "the code of the run"},
+)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Certificate]:
+    """Certificates that have every field somewhere, and verify in moments."""
+    path = tmp_path_factory.mktemp("matrix") / "matrix.npy"
+    np.save(path, np.eye(4))
+    bins, custom = BallsInBins(bins=3, epochs=2), Custom(path=str(path))
+    sampled = Mechanism(strategy=BandedSquareRoot(bands=2), sampler=bins, noise_multiplier=1.5)
+    tree = Mechanism(strategy=BinaryTree(), sampler=Shuffle(batch_size=4, bins=64), noise_multiplier=20.0)
+    optimum = Mechanism(strategy=BandedToeplitz(bands=3), sampler=bins, noise_multiplier=2.0)
+    file = Mechanism(strategy=custom, sampler=Deterministic(bins=4), noise_multiplier=2.0)
+    user = Mechanism(
+        sampler=MultiAttribution(min_sep=2, sampling_prob=0.2, steps=4, examples_per_user=2), noise_multiplier=1.0
+    )
+    poisson = Mechanism(sampler=Poisson(sampling_prob=0.2, steps=5), noise_multiplier=1.0)
+    return {
+        "deterministic": certify(Mechanism(sampler=Deterministic(bins=4), noise_multiplier=2.0), delta=1e-5),
+        "stated": state(certify(poisson, epsilon=0.5), SAID),
+        "sampled": certify(sampled, delta=1e-3, method="monte_carlo", monte_carlo=MonteCarlo(seed=1, ratio=0.5)),
+        "assuming": certify(tree, delta=1e-6, method="shuffled_tree"),
+        "optimum": certify(optimum, delta=1e-5, method="gaussian"),
+        "file": certify(file, delta=1e-5),
+        "user": certify(user, delta=1e-5, method="gaussian"),
+    }
+
+
+TRIED: dict[str, tuple[str, ...]] = {
+    "deterministic": (),
+    "stated": ("epsilon", "delta", "gap", "without_amplification", "numbers", "rates", "noise", "keep_private"),
+    "sampled": ("monte_carlo", "kind", "confidence", "sentence", "caveats"),
+    "assuming": (),
+    "optimum": ("strategy_digest", "sensitivity"),
+    "file": (),
+    "user": (),
+}
+"""The fields whose leaves are changed in each of them; all where none are named. Those with names take longer."""
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The paths of all values that are no containers, and of all containers that are empty."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    if not inside or not list(inside):
+        yield path
+    for name, one in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from leaves(one, (*path, name))
+
+
+def others(value: Any) -> list[Any]:
+    """Other values for a leaf, a little different where that is possible."""
+    if isinstance(value, bool):
+        return [not value, None]
+    if isinstance(value, int):
+        return [value + 1, None]
+    if isinstance(value, float):
+        return [value * (1.0 + 1e-6), value * (1.0 - 1e-6), None]
+    if isinstance(value, str):
+        return [f"{value} ", value[:-1], None]
+    if value is None:
+        return [0.5, "words"]
+    return [["words"]] if isinstance(value, list) else [{"words": "words"}]
+
+
+def changed(content: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[str, Any]:
+    copy = deepcopy(content)
+    inside: Any = copy
+    for name in path[:-1]:
+        inside = inside[name]
+    inside[path[-1]] = value
+    return copy
+
+
+def weaker(path: tuple[Any, ...], value: Any, other: Any) -> bool:
+    """Whether a change only makes the interval wider, which is a true claim too."""
+    if path[0] not in ("epsilon", "delta") or value is None or other is None:
+        return False
+    return (path[-1] == "upper" and other > value) or (path[-1] == "lower" and other < value)
+
+
+def claims(certificate: Certificate, fields: tuple[str, ...] = ()) -> Iterator[dict[str, Any]]:
+    """The content with one leaf of one claim changed, or one item of a list struck out or said twice."""
+    content = certificate.content()
+    claimed = {name: content[name] for name in fields or content if name not in NOT_RECOMPUTED}
+    for path in leaves(claimed):
+        value: Any = content
+        for name in path:
+            value = value[name]
+        for other in others(value):
+            if not weaker(path, value, other):
+                yield changed(content, path, other)
+    for name, value in claimed.items():
+        if isinstance(value, list) and value:
+            yield content | {name: value[:-1]}
+            yield content | {name: [*value, value[-1]]}
+
+
+@pytest.mark.parametrize("name", TRIED)
+def test_it_verifies_as_it_stands(certificates: dict[str, Certificate], name: str) -> None:
+    certificate = certificates[name]
+    assert verify(Certificate.parse_json(json.dumps(certificate.content())).sealed()) == certificate
+
+
+@pytest.mark.parametrize("name", TRIED)
+def test_no_field_can_be_changed(certificates: dict[str, Certificate], name: str) -> None:
+    """One that is sealed again does not verify, and the digest tells of one that is not."""
+    certificate, tried = certificates[name], 0
+    for content in claims(certificate, TRIED[name]):
+        tried += 1
+        with pytest.raises((InvalidInputError, VerificationError)):
+            verify(Certificate.parse_json(json.dumps(content)).sealed())
+    assert tried > (4 if TRIED[name] else 60)
+
+
+def test_every_field_has_a_value_somewhere(certificates: dict[str, Certificate]) -> None:
+    """Else its change above would be no test of it."""
+    contents = [one.content() for one in certificates.values()]
+    for name in set(contents[0]) - {"also_holds_for"}:
+        assert any(content[name] not in (None, [], {}) for content in contents), name
+    statuses = {one.status for certificate in certificates.values() for one in certificate.assumptions}
+    assert statuses == set(Status)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"num_examples": 99}, "rates"),
+        ({"clipping_norm": 2.0}, "noise"),
+        ({"normaliser": 21.0}, "noise"),
+        ({"tuning": None}, "not_covered"),
+        ({"asserted": {}}, "assumptions"),
+        ({"asserted": {"nothing": "words"}}, "'asserted' field must name one of batches, noise"),
+    ],
+    ids=lambda one: "" if isinstance(one, str) else "-".join(one),
+)
+def test_a_statement_has_to_agree_with_what_follows_from_it(
+    certificates: dict[str, Certificate], changes: dict[str, Any], says: str
+) -> None:
+    content = certificates["stated"].content()
+    content["statements"] |= changes
+    with pytest.raises(VerificationError, match=says):
+        verify(Certificate.parse_json(json.dumps(content)).sealed())
+
+
+def test_free_words_are_the_users(certificates: dict[str, Certificate]) -> None:
+    content = certificates["stated"].content()
+    content["statements"] |= {"label": "run 8", "date": "2030-02-01"}
+    verify(Certificate.parse_json(json.dumps(content)).sealed())
+
+
+def test_a_data_set_that_the_sampler_does_not_take_cannot_be_stated() -> None:
+    certificate = certify(Mechanism(sampler=Shuffle(batch_size=4, bins=5), noise_multiplier=1.0), delta=1e-5)
+    assert state(certificate, Statements(num_examples=20)).rates.expected_batch_size == pytest.approx(4.0)
+    with pytest.raises(InvalidInputError, match="batch_size"):
+        state(certificate, Statements(num_examples=21))
+
+
+LINES = ("a\nb", "a\rb", "a\u2028b", "a\u202eb", "\u200b", "\x1b[2J", "", "a" * 301)
+
+
+@pytest.mark.parametrize("text", LINES, ids=range(len(LINES)))
+def test_what_the_user_says_is_one_visible_line(text: str) -> None:
+    """Else it could print lines that look like claims of the certificate."""
+    for said in ({"label": text}, {"tuning": text}, {"other_releases": text}, {"asserted": {"noise": text}}):
+        with pytest.raises(InvalidInputError, match=next(iter(said))):
+            Statements(**said)
+
+
+@pytest.mark.parametrize("date", ["yesterday", "2030-02-30", "20300131", "2030-01-31T00:00", "2030-1-31"])
+def test_a_date_is_a_date(date: str) -> None:
+    with pytest.raises(InvalidInputError, match="'date' field"):
+        Statements(date=date)
+
+
+def test_the_same_request_gives_the_same_certificate() -> None:
+    """There is no clock in it."""
+    run = Mechanism(sampler=Poisson(sampling_prob=0.2, steps=5), noise_multiplier=1.0)
+    first, second = certify(run, delta=1e-5), certify(run, delta=1e-5)
+    assert first == second
+    assert first.statements.date is None
