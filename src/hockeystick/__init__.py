@@ -9,6 +9,7 @@ from hockeystick._version import __version__ as __version__
 
 TYPE_CHECKING = False  # the one of typing, whose import would take longer than all else here
 if TYPE_CHECKING:
+    from hockeystick import attacks as attacks
     from hockeystick import noise as noise
     from hockeystick.bounds import Bound, Question
     from hockeystick.calibration.search import calibrate, calibrate_and_certify
@@ -149,6 +150,7 @@ __all__ = [
     "Side",
     "SquareRoot",
     "TreeRestart",
+    "attacks",
     "bound",
     "bound_contributions",
     "calibrate",
@@ -165,8 +167,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name == "noise":
-        return import_module("hockeystick.noise")
+    if name in ("attacks", "noise"):
+        return import_module(f"hockeystick.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'hockeystick' has no attribute {name!r}")
     value = getattr(import_module(f"hockeystick.{_HOMES[name]}"), name)

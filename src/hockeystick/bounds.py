@@ -113,7 +113,7 @@ class Bound:
 
         Raises: InvalidInputError for anything but numbers from 0 to 700.
         """
-        return _for_each(self._delta, "epsilon", epsilon)
+        return for_each(self._delta, "epsilon", epsilon)
 
     def _delta(self, epsilon: float) -> float:
         if not 0.0 <= epsilon <= MAX_EPSILON:
@@ -136,7 +136,7 @@ class Bound:
 
         Raises: InvalidInputError for anything but numbers between 0 and 1, both excluded.
         """
-        return _for_each(lambda at: self._epsilon(at, near), "delta", delta)
+        return for_each(lambda at: self._epsilon(at, near), "delta", delta)
 
     def _epsilon(self, delta: float, near: float | None) -> float:
         if not 0.0 < delta < 1.0:
@@ -144,7 +144,7 @@ class Bound:
         return smallest_epsilon(self._delta, delta, self.side, near=near)
 
 
-def _for_each(function: Callable[[float], float], name: str, values: float | Numbers) -> float | NDArray[np.float64]:
+def for_each(function: Callable[[float], float], name: str, values: float | Numbers) -> float | NDArray[np.float64]:
     """``function`` of a number, or of every entry of an array, a list or a tuple of numbers."""
     if not isinstance(values, list | tuple | np.ndarray):
         return function(real_number(name, values))
