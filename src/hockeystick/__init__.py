@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         privacy,
     )
     from hockeystick.certification.issue import bound, certify, compare
+    from hockeystick.certification.profiles import profile
     from hockeystick.certification.schedule import Outcome
     from hockeystick.certification.verification import verify
     from hockeystick.deadline import Deadline
@@ -107,6 +108,7 @@ _HOMES = {
     "group_privacy_poisson": "certification.building_blocks",
     "last_iterate": "certification.building_blocks",
     "privacy": "certification.building_blocks",
+    "profile": "certification.profiles",
     "verify": "certification.verification",
 }
 
@@ -162,6 +164,7 @@ __all__ = [
     "last_iterate",
     "noise",
     "privacy",
+    "profile",
     "verify",
 ]
 

@@ -12,6 +12,7 @@ from hockeystick.attacks.measures import (
     true_positive_rate,
     type_two_error,
 )
+from hockeystick.attacks.summary import summary
 
 __all__ = [
     "advantage",
@@ -19,6 +20,7 @@ __all__ = [
     "gdp_mu",
     "gdp_regret",
     "reconstruction_success",
+    "summary",
     "true_positive_rate",
     "type_two_error",
 ]

@@ -30,7 +30,7 @@ ROUNDING = 1e-11
 def gdp_mu(bound: Bound, *, unexplained: float = UNEXPLAINED) -> float:
     """The smallest mu for which the mechanism is mu-GDP, up to ``unexplained``.
 
-    The least mu with ``delta(epsilon) <= delta_mu(epsilon) + unexplained`` for every epsilon >= 0, where ``delta_mu`` is
+    The least mu with ``delta(epsilon) <= delta_mu(epsilon) + unexplained`` for all epsilon >= 0, where ``delta_mu`` is
     the profile of N(mu, 1) against N(0, 1); in terms of tests, no attacker has less type II error than
     ``G_mu(alpha) - unexplained`` at any alpha (Dong, Roth and Su 2022). Without that allowance the bound on a mechanism
     with any mass at infinity, a sampled Gaussian's included once it is computed, would be infinite or decided by deltas

@@ -10,6 +10,7 @@ from hockeystick.bounds import Bound, Numbers, for_each
 from hockeystick.errors import InvalidInputError
 from hockeystick.laws.law import Array
 from hockeystick.laws.profile import MAX_EPSILON
+from hockeystick.spec import real_number
 from hockeystick.types import Direction, Side
 
 TOLERANCE = 5e-7
@@ -81,15 +82,14 @@ def type_two_error(
         direction: of one order of the two runs, or None for the symmetric function.
         tolerance: of the supremum; affects tightness and speed only.
 
-    Raises: InvalidInputError for anything but numbers from 0 to 1, or a tolerance that is not above 0.
+    Raises: InvalidInputError for anything but numbers from 0 to 1, or a tolerance outside of 1e-9 to 0.1.
 
     >>> import hockeystick as hs
     >>> run = hs.Mechanism(sampler=hs.Deterministic(bins=10), noise_multiplier=1.0)
     >>> round(hs.attacks.type_two_error(hs.bound(run, "gaussian"), 0.05), 4)  # Phi(Phi^-1(0.95) - 1)
     0.7405
     """
-    if not tolerance > 0.0:
-        raise InvalidInputError(f"The 'tolerance' field must be above 0. Got {tolerance!r} instead.")
+    _check_tolerance(tolerance)
     steep, flat = _profiles(bound, direction)
 
     def error(alpha: float) -> float:
@@ -100,11 +100,11 @@ def type_two_error(
     return for_each(error, "alpha", alpha)
 
 
-def true_positive_rate(bound: Bound, fpr: float | Numbers) -> float | Array:
+def true_positive_rate(bound: Bound, fpr: float | Numbers, *, tolerance: float = TOLERANCE) -> float | Array:
     """The largest true positive rate at this false positive rate, whichever of the two runs is the positive one.
 
     Which side it errs on: at least that of every attacker for an UPPER bound; some attacker reaches at least as much
-    for a LOWER one. For an array, an array of its shape.
+    for a LOWER one. ``tolerance`` is that of :func:`type_two_error`. For an array, an array of its shape.
 
     Raises: InvalidInputError for anything but numbers from 0 to 1.
 
@@ -113,10 +113,10 @@ def true_positive_rate(bound: Bound, fpr: float | Numbers) -> float | Array:
     >>> hs.attacks.true_positive_rate(hs.bound(run, "gaussian"), [0.1, 0.01, 0.001]).round(4).tolist()
     [0.3891, 0.0924, 0.0183]
     """
-    return _largest_success(bound, "fpr", fpr)
+    return _largest_success(bound, "fpr", fpr, tolerance)
 
 
-def reconstruction_success(bound: Bound, baseline: float | Numbers) -> float | Array:
+def reconstruction_success(bound: Bound, baseline: float | Numbers, *, tolerance: float = TOLERANCE) -> float | Array:
     """The largest chance of an attack on one record that succeeds with chance ``baseline`` without the run.
 
     ``1 - f(baseline)``: it covers reconstruction, attribute inference and re-identification of a target alike, as
@@ -137,20 +137,26 @@ def reconstruction_success(bound: Bound, baseline: float | Numbers) -> float | A
     >>> round(hs.attacks.reconstruction_success(hs.bound(run, "gaussian"), 0.1), 4)  # one of ten equally likely records
     0.3891
     """
-    return _largest_success(bound, "baseline", baseline)
+    return _largest_success(bound, "baseline", baseline, tolerance)
 
 
-def _largest_success(bound: Bound, name: str, rates: float | Numbers) -> float | Array:
+def _largest_success(bound: Bound, name: str, rates: float | Numbers, tolerance: float) -> float | Array:
+    _check_tolerance(tolerance)
     orders = [_profiles(bound, direction) for direction in Direction]
 
     def success(rate: float) -> float:
         if not 0.0 <= rate <= 1.0:
             raise InvalidInputError(f"The {name!r} field must be from 0 to 1. Got {rate!r} instead.")
-        least = min(_error(steep, flat, rate, bound.side, TOLERANCE) for steep, flat in orders)
+        least = min(_error(steep, flat, rate, bound.side, tolerance) for steep, flat in orders)
         # The bound's own rounding already moved ``least``; the subtraction rounds once more.
         return _outwards(1.0 - least, Side.LOWER if bound.side is Side.UPPER else Side.UPPER)
 
     return for_each(success, name, rates)
+
+
+def _check_tolerance(tolerance: float) -> None:
+    if not 1e-9 <= real_number("tolerance", tolerance) <= 0.1:
+        raise InvalidInputError(f"The 'tolerance' field must be from 1e-9 to 0.1. Got {tolerance!r} instead.")
 
 
 def _profiles(bound: Bound, direction: Direction | None) -> tuple[SampledProfile, SampledProfile]:
@@ -170,7 +176,7 @@ def _one_direction(bound: Bound, direction: Direction) -> SampledProfile:
 
 
 def _error(steep: SampledProfile, flat: SampledProfile, alpha: float, side: Side, tolerance: float) -> float:
-    """``sup max(1 - delta - e^eps alpha, e^-eps (1 - delta' - alpha), 0)`` over epsilon >= 0, on the side's safe end."""
+    """The safe end of ``sup max(1 - delta - e^eps alpha, e^-eps (1 - delta' - alpha), 0)`` over epsilon >= 0."""
     # Beyond its reach the steep objective is 0 (or, for an alpha below e^-700, 1), and the flat one is small.
     steep_reach = min(max(-log(alpha), 1e-3), MAX_EPSILON) if alpha > 0.0 else MAX_EPSILON
     flat_reach = min(max(-log(0.5 * tolerance), 1.0), MAX_EPSILON)

@@ -17,7 +17,7 @@ Objective = Callable[[Array, Array], Array]
 FIRST = 65
 """Samples before any refinement."""
 MOST = 12_000
-"""No refinement goes on beyond this many samples; the bracket is then wider than was asked."""
+"""No supremum takes more new samples than this; its bracket is then wider than was asked."""
 
 
 class SampledProfile:
@@ -45,8 +45,9 @@ class SampledProfile:
         Args:
             objective: falls with both arguments.
             reach: samples lie from 0 to ``reach``; beyond it the objective is bounded as if delta were 0.
-            tolerance: refine until the bracket is this narrow, or there are ``MOST`` samples.
+            tolerance: refine until the bracket is this narrow, or ``MOST`` samples have been added.
         """
+        allowed = self.epsilons.size + MOST
         self.add(np.linspace(0.0, reach, FIRST))
         beyond = float(objective(np.array([reach]), np.zeros(1))[0])
         while True:
@@ -56,6 +57,6 @@ class SampledProfile:
             over = objective(epsilons[:-1], deltas[1:])
             middle = 0.5 * (epsilons[:-1] + epsilons[1:])
             wide = (over > attained + tolerance) & (middle > epsilons[:-1]) & (middle < epsilons[1:])
-            if not wide.any() or self.epsilons.size + int(wide.sum()) > MOST:
+            if not wide.any() or self.epsilons.size + int(wide.sum()) > allowed:
                 return attained, max(attained, float(over.max()), beyond)
             self.add(middle[wide])

@@ -11,6 +11,7 @@ from hockeystick.cli import (
     INTERRUPTED_MESSAGE,
     calibrate,
     compare,
+    curve,
     delta,
     epsilon,
     evidence,
@@ -42,6 +43,7 @@ app.command("calibrate")(calibrate.command)
 app.command("epsilon")(epsilon.command)
 app.command("delta")(delta.command)
 app.command("compare")(compare.command)
+app.command("curve")(curve.command)
 app.command("verify")(verify.command)
 app.command("sweep")(sweep.command)
 app.add_typer(evidence.app, name="evidence")
