@@ -95,7 +95,7 @@ def curve(
     smallest = min(delta, SMALLEST_DELTA)
     bounds = profile(mechanism, smallest_delta=smallest, budget=budget, deadline=deadline)
     upper, lower = bounds[Side.UPPER], bounds[Side.LOWER]
-    epsilons = np.linspace(0.0, min(1.25 * upper.epsilon(delta), FARTHEST), points)
+    epsilons = np.linspace(0.0, min(max(1.25 * upper.epsilon(delta), 1e-3), FARTHEST), points)
     alphas = np.linspace(0.0, 1.0, points) ** 3  # denser near 0, where attackers are
     return Curve(
         mechanism=mechanism,

@@ -141,7 +141,7 @@ def _close(envelopes: Mapping[Side, _Envelope], smallest_delta: float) -> bool:
 
 def _knots(upper: Bound, smallest_delta: float, count: int) -> list[float]:
     """Epsilons from 0 to where the bound so far reaches the smallest delta."""
-    reach = min(upper.epsilon(smallest_delta), 100.0)
+    reach = min(max(upper.epsilon(smallest_delta), 1e-3), 100.0)
     return [reach * (k / (count - 1.0)) for k in range(count)]
 
 
