@@ -159,7 +159,7 @@ def test_mu_covers_the_profile_and_is_needed(pair: Pair, unexplained: float) -> 
     if most < np.inf:
         assert np.all(gaussian_delta(most, epsilons) + unexplained >= truth - 1e-12)
         assert least <= most
-    if 1e-3 < least and most < np.inf:
+    if least > 1e-3 and most < np.inf:
         assert np.any(gaussian_delta(0.999 * least, epsilons) + unexplained < truth)
 
 
