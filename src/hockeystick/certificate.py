@@ -11,6 +11,7 @@ from hockeystick.errors import InvalidInputError, VerificationError, shortened
 from hockeystick.files import read_small_file, write_atomically
 from hockeystick.mechanism import Mechanism
 from hockeystick.monte_carlo.claim import MonteCarloClaim, Statement
+from hockeystick.notebook import preformatted
 from hockeystick.spec import Spec
 from hockeystick.types import Adjacency, Kind, Side
 
@@ -156,6 +157,10 @@ class Certificate(Spec):
 
     def __str__(self) -> str:
         return certificate_text(self)
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: the text, escaped."""
+        return preformatted(str(self))
 
 
 def certificate_text(certificate: Certificate) -> str:
