@@ -15,8 +15,8 @@ from hockeystick.mechanism import Mechanism
 from hockeystick.types import Side
 
 POINTS = 61
-TOLERANCE = 1e-5
-"""Of the points of a trade-off curve, and of the true positive rates."""
+TOLERANCE, POINT_TOLERANCE = 1e-5, 5e-5
+"""Of the true positive rates among the numbers, and of the points of a trade-off curve."""
 FARTHEST = 100.0
 """No curve goes on beyond this epsilon."""
 
@@ -103,8 +103,8 @@ def curve(
         profile=Sandwich(epsilons, lower.delta(epsilons), upper.delta(epsilons)),
         trade_off=Sandwich(
             alphas,
-            np.asarray(type_two_error(upper, alphas, tolerance=TOLERANCE)),
-            np.asarray(type_two_error(lower, alphas, tolerance=TOLERANCE)),
+            np.asarray(type_two_error(upper, alphas, tolerance=POINT_TOLERANCE)),
+            np.asarray(type_two_error(lower, alphas, tolerance=POINT_TOLERANCE)),
         ),
         numbers={
             "epsilon": (lower.epsilon(delta), upper.epsilon(delta)),

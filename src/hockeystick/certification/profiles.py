@@ -9,7 +9,7 @@ from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT
 from hockeystick.bounds import Bound, Profile
 from hockeystick.certification.issue import prepared
-from hockeystick.certification.schedule import DELTA_NODES, RUNS, planned
+from hockeystick.certification.schedule import CHEAP, DELTA_NODES, RUNS, planned
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, InvalidInputError, UnsupportedError
 from hockeystick.laws.grid import Resolution
@@ -20,9 +20,10 @@ from hockeystick.settings import Settings
 from hockeystick.spec import real_number
 from hockeystick.types import Direction, Kind, Side
 
-GOAL = 1e-2
-"""The search ends when the two sides of delta are this close, relatively, at all of these deltas."""
+GOAL, EXACT = 1e-2, 1e-6
+"""Heavy accountants are not run when the two sides of delta are this close, relatively, and light ones when this."""
 LEVELS = 4
+"""At how many deltas that is looked at."""
 KNOTS, FEWER_KNOTS = 65, 17
 """Epsilons at which a profile that is slow to evaluate is tabulated; fewer where it is very slow."""
 SMALLEST_DELTA = 1e-10
@@ -75,7 +76,7 @@ def profile(
         cost = one.cost(pair)
         if cost > work or not set(envelope.names).isdisjoint(one.no_better_than):
             continue
-        if cost > policy.heavy and _close(envelopes, smallest_delta):
+        if cost > CHEAP and _close(envelopes, smallest_delta, GOAL if cost > policy.heavy else EXACT):
             break
         try:
             bound = one.bound(pair, side, settings)
@@ -98,7 +99,7 @@ def _in_order(pair: DominatingPair) -> Sequence[tuple[Accountant, Side]]:
         for side in one.sides
         if one.kind is Kind.DETERMINISTIC and one.why_not(pair, side) is None
     ]
-    return sorted(tasks, key=lambda task: (task[0].cost(pair) > 1e-2, len(task[0].sides) == 1, task[0].cost(pair)))
+    return sorted(tasks, key=lambda task: (task[0].cost(pair) > CHEAP, len(task[0].sides) == 1, task[0].cost(pair)))
 
 
 @dataclass
@@ -132,11 +133,11 @@ class _Envelope:
         )
 
 
-def _close(envelopes: Mapping[Side, _Envelope], smallest_delta: float) -> bool:
+def _close(envelopes: Mapping[Side, _Envelope], smallest_delta: float, goal: float) -> bool:
     """Whether the two sides meet at epsilon 0 and at several deltas down to the smallest."""
     upper, lower = envelopes[Side.UPPER].bound(), envelopes[Side.LOWER].bound()
     places = [0.0, *(upper.epsilon(smallest_delta ** ((k + 1.0) / LEVELS)) for k in range(LEVELS))]
-    return all(place < inf and upper.delta(place) <= (1.0 + GOAL) * lower.delta(place) for place in places)
+    return all(place < inf and upper.delta(place) <= (1.0 + goal) * lower.delta(place) for place in places)
 
 
 def _knots(upper: Bound, smallest_delta: float, count: int) -> list[float]:
