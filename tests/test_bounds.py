@@ -70,3 +70,14 @@ def test_slack_costs_its_factor_on_the_side_of_the_bound(epsilon: float) -> None
         assert sign * (bound.epsilon(0.1) - exponential(side).epsilon(0.1)) > 0.0
     assert replace(exponential(Side.LOWER), slack=0.9).delta(1.0) == 0.0
     assert replace(exponential(Side.UPPER), slack=0.9).delta(1.0) == 1.0
+
+
+def test_notebooks_show_bounds_with_every_string_escaped() -> None:
+    profiles = dict.fromkeys(Direction, lambda epsilon: 0.25)
+    bound = Bound("<b>a</b>", Side.LOWER, Kind.DETERMINISTIC, 1.0, "<script>x</script> & y", profiles)
+    shown = bound._repr_html_()
+    assert shown.startswith("<table>")
+    assert "<b>" not in shown
+    assert "<script>" not in shown
+    assert "&lt;script&gt;x&lt;/script&gt; &amp; y" in shown
+    assert shown.count("<td>0.25</td>") == 6

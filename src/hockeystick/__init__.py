@@ -9,6 +9,7 @@ from hockeystick._version import __version__ as __version__
 
 TYPE_CHECKING = False  # the one of typing, whose import would take longer than all else here
 if TYPE_CHECKING:
+    from hockeystick import attacks as attacks
     from hockeystick import noise as noise
     from hockeystick.bounds import Bound, Question
     from hockeystick.calibration.search import calibrate, calibrate_and_certify
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
         privacy,
     )
     from hockeystick.certification.issue import bound, certify, compare
+    from hockeystick.certification.profiles import profile
     from hockeystick.certification.schedule import Outcome
     from hockeystick.certification.verification import verify
     from hockeystick.deadline import Deadline
@@ -108,6 +110,7 @@ _HOMES = {
     "last_iterate": "certification.building_blocks",
     "privacy": "certification.building_blocks",
     "state": "certification.description",
+    "profile": "certification.profiles",
     "verify": "certification.verification",
 }
 
@@ -152,6 +155,7 @@ __all__ = [
     "SquareRoot",
     "Statements",
     "TreeRestart",
+    "attacks",
     "bound",
     "bound_contributions",
     "calibrate",
@@ -164,13 +168,14 @@ __all__ = [
     "noise",
     "privacy",
     "state",
+    "profile",
     "verify",
 ]
 
 
 def __getattr__(name: str) -> object:
-    if name == "noise":
-        return import_module("hockeystick.noise")
+    if name in ("attacks", "noise"):
+        return import_module(f"hockeystick.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'hockeystick' has no attribute {name!r}")
     value = getattr(import_module(f"hockeystick.{_HOMES[name]}"), name)

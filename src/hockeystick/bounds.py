@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.laws.profile import MAX_EPSILON, smallest_epsilon
+from hockeystick.notebook import table
 from hockeystick.spec import real_number
 from hockeystick.types import Direction, Kind, Side
 
@@ -19,6 +20,10 @@ Numbers = Sequence[float] | NDArray[np.floating[Any]] | NDArray[np.integer[Any]]
 
 SMALLEST_UPPER = 1e-300
 """No upper bound on delta is below this, as smaller values may have been rounded to subnormal numbers or to zero."""
+
+SHOWN = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
+"""Epsilons of the table in notebooks."""
+_MEANS = {Side.UPPER: "delta is at most this", Side.LOWER: "delta is at least this"}
 
 
 def falling(profile: Profile, epsilon: float, side: Side) -> Profile:
@@ -104,6 +109,16 @@ class Bound:
         if self.side is Side.UPPER and set(self.profiles) != set(Direction):
             raise InvalidInputError("An upper bound must cover both directions, remove and add.")
 
+    def _repr_html_(self) -> str:
+        """What notebooks show: what is claimed, and delta at some epsilons."""
+        rows = [
+            ("side", f"{self.side.value}: {_MEANS[self.side]}"),
+            ("kind", self.kind.value if self.confidence == 1.0 else f"{self.kind.value}, {self.confidence!r} sure"),
+            ("reference", self.reference),
+            *((f"delta at epsilon = {epsilon:g}", repr(self.delta(epsilon))) for epsilon in SHOWN),
+        ]
+        return table(f"Bound by {self.method}", rows)
+
     @overload
     def delta(self, epsilon: float) -> float: ...
     @overload
@@ -113,7 +128,7 @@ class Bound:
 
         Raises: InvalidInputError for anything but numbers from 0 to 700.
         """
-        return _for_each(self._delta, "epsilon", epsilon)
+        return for_each(self._delta, "epsilon", epsilon)
 
     def _delta(self, epsilon: float) -> float:
         if not 0.0 <= epsilon <= MAX_EPSILON:
@@ -136,7 +151,7 @@ class Bound:
 
         Raises: InvalidInputError for anything but numbers between 0 and 1, both excluded.
         """
-        return _for_each(lambda at: self._epsilon(at, near), "delta", delta)
+        return for_each(lambda at: self._epsilon(at, near), "delta", delta)
 
     def _epsilon(self, delta: float, near: float | None) -> float:
         if not 0.0 < delta < 1.0:
@@ -144,7 +159,7 @@ class Bound:
         return smallest_epsilon(self._delta, delta, self.side, near=near)
 
 
-def _for_each(function: Callable[[float], float], name: str, values: float | Numbers) -> float | NDArray[np.float64]:
+def for_each(function: Callable[[float], float], name: str, values: float | Numbers) -> float | NDArray[np.float64]:
     """``function`` of a number, or of every entry of an array, a list or a tuple of numbers."""
     if not isinstance(values, list | tuple | np.ndarray):
         return function(real_number(name, values))

@@ -10,7 +10,12 @@ from dp_accounting import dp_event
 
 import hockeystick as hs
 from hockeystick.errors import InvalidInputError, UnsupportedError
-from hockeystick.interop.dp_events import from_dp_event, to_dp_event
+from hockeystick.interop.dp_events import (
+    from_dp_event,
+    phases_from_dp_event,
+    phases_to_dp_event,
+    to_dp_event,
+)
 
 GAUSSIAN = dp_event.GaussianDpEvent(1.5)
 SAMPLED = dp_event.PoissonSampledDpEvent(0.01, GAUSSIAN)
@@ -101,6 +106,25 @@ def test_disjoint_fixed_batches_are_one_gaussian_for_each_epoch() -> None:
 def test_noise_is_needed() -> None:
     with pytest.raises(InvalidInputError, match="noise_multiplier"):
         to_dp_event(hs.Mechanism(sampler=hs.Deterministic(bins=1)))
+
+
+def test_phases_round_trip() -> None:
+    phases = tuple(hs.Mechanism(sampler=sampler, noise_multiplier=1.5) for _, sampler in MEANINGS[1::2])
+    assert phases_from_dp_event(phases_to_dp_event(phases)) == phases
+    assert phases_to_dp_event(phases[:1]) == to_dp_event(phases[0])
+    with pytest.raises(InvalidInputError, match="mechanisms"):
+        phases_to_dp_event([])
+
+
+def test_equal_steps_anywhere_in_the_tree_are_one_phase() -> None:
+    part = dp_event.ComposedDpEvent([SAMPLED, NOTHING, repeated(GAUSSIAN, 2)])
+    event = dp_event.ComposedDpEvent([repeated(part, 3), repeated(SAMPLED, 4), dp_event.GaussianDpEvent(2.0)])
+    found = phases_from_dp_event(event)
+    assert [(one.sampler, one.sigma) for one in found] == [
+        (hs.Poisson(sampling_prob=0.01, steps=7), 1.5),
+        (hs.Deterministic(bins=1, epochs=6), 1.5),
+        (hs.Deterministic(bins=1, epochs=1), 2.0),
+    ]
 
 
 def test_missing_library_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from hockeystick.errors import InvalidInputError
 from hockeystick.files import write_atomically
 from hockeystick.mechanism import Mechanism
 from hockeystick.monte_carlo.claim import MonteCarloClaim
+from hockeystick.notebook import preformatted
 from hockeystick.spec import Spec
 from hockeystick.types import Adjacency, Kind
 
@@ -107,3 +108,7 @@ class CertificateBase(Spec):
 
     def __str__(self) -> str:
         return certificate_text(self)
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: the text, escaped."""
+        return preformatted(str(self))

@@ -11,6 +11,7 @@ from hockeystick.cli import (
     INTERRUPTED_MESSAGE,
     calibrate,
     compare,
+    curve,
     delta,
     epsilon,
     evidence,
@@ -44,6 +45,7 @@ app.command("calibrate")(calibrate.command)
 app.command("epsilon")(epsilon.command)
 app.command("delta")(delta.command)
 app.command("compare")(compare.command)
+app.command("curve")(curve.command)
 app.command("verify")(verify.command)
 app.command("show")(show_certificate.command)
 app.command("state")(state.command)

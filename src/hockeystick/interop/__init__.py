@@ -1,1 +1,4 @@
-"""Bridges to other accounting libraries. Each one is imported only when it is used, and is an optional extra."""
+"""Bridges to other libraries.
+
+dp_accounting is an optional extra; Opacus, JAX Privacy and opake are read by the names of their fields and not needed.
+"""

@@ -8,13 +8,13 @@ DpEvent                                                                Mechanism
 ``TruncatedSubsampledGaussianDpEvent(n, q, B, s)``, composed T times   the same with ``truncated_batch_size=B``
 =====================================================================  ================================================
 
-Composition may be nested and may contain ``NoOpDpEvent``; all that remains has to be one and the same event. An event
-says what is necessary for accounting and no more: disjoint fixed batches become a Gaussian for each epoch, so ``bins``
-does not survive the round trip.
+Composition may be nested and may contain ``NoOpDpEvent``; what remains is one event, or a mechanism for each different
+event (phases). An event says what is necessary for accounting and no more: disjoint fixed batches become a Gaussian for
+each epoch, so ``bins`` does not survive the round trip.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
@@ -31,24 +31,55 @@ def from_dp_event(event: Any) -> Mechanism:
     """The mechanism that a DpEvent describes.
 
     Raises: UnsupportedError, naming the offending part, for events without an exact counterpart and for compositions
-    of different events; InvalidInputError for values that a mechanism does not allow.
+    of different events, of which :func:`phases_from_dp_event` makes several mechanisms; InvalidInputError for values
+    that a mechanism does not allow.
     """
-    dp_event = load("dp_accounting.dp_event")
-    leaves = _leaves(event, dp_event)
-    if not leaves:
-        raise UnsupportedError(f"The event {shortened(event)} does nothing, so no mechanism describes it.")
+    leaves = _leaves_of(event)
     if len(leaves) > 1:
         first, second = list(leaves)[:2]
         raise UnsupportedError(
             f"A mechanism repeats one step, but the event composes different ones: {_told(first)} and {_told(second)}."
         )
     ((leaf, count),) = leaves.items()
+    return _mechanism(leaf, count)
+
+
+def phases_from_dp_event(event: Any) -> tuple[Mechanism, ...]:
+    """The mechanisms whose composition a DpEvent describes, one for each different step, in the order of appearance.
+
+    Composition does not depend on the order, so the runs of one step are counted together wherever they are in
+    the tree. All phases see the same examples.
+
+    Raises: as :func:`from_dp_event`, but for compositions of different events.
+    """
+    return tuple(_mechanism(leaf, count) for leaf, count in _leaves_of(event).items())
+
+
+def _leaves_of(event: Any) -> Counter[Leaf]:
+    leaves = _leaves(event, load("dp_accounting.dp_event"))
+    if not leaves:
+        raise UnsupportedError(f"The event {shortened(event)} does nothing, so no mechanism describes it.")
+    return leaves
+
+
+def _mechanism(leaf: Leaf, count: int) -> Mechanism:
     if len(leaf) == 1:
         return Mechanism(sampler=Deterministic(bins=1, epochs=count), noise_multiplier=leaf[0])
     if len(leaf) == 2:
         return Mechanism(sampler=Poisson(sampling_prob=leaf[1], steps=count), noise_multiplier=leaf[0])
     sampler = Poisson(sampling_prob=leaf[1], steps=count, truncated_batch_size=leaf[2], num_examples=leaf[3])
     return Mechanism(sampler=sampler, noise_multiplier=leaf[0])
+
+
+def phases_to_dp_event(mechanisms: Sequence[Mechanism]) -> Any:
+    """The DpEvent of several mechanisms that are run on the same examples, one after the other.
+
+    Raises: InvalidInputError when there is none; otherwise as :func:`to_dp_event`.
+    """
+    events = [to_dp_event(mechanism) for mechanism in mechanisms]
+    if not events:
+        raise InvalidInputError("The 'mechanisms' argument must have at least one mechanism.")
+    return events[0] if len(events) == 1 else load("dp_accounting.dp_event").ComposedDpEvent(events)
 
 
 def to_dp_event(mechanism: Mechanism) -> Any:

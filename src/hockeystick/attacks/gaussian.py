@@ -1,0 +1,179 @@
+"""The one number of Gaussian differential privacy that covers a bound, and what it loses."""
+
+from collections.abc import Callable
+from math import exp
+
+import numpy as np
+from scipy.special import log_ndtr, ndtri
+
+from hockeystick.attacks.samples import SampledProfile
+from hockeystick.bounds import Bound
+from hockeystick.errors import InvalidInputError
+from hockeystick.laws.gaussian import gaussian_delta
+from hockeystick.laws.law import UNIT_ROUNDOFF, Array
+from hockeystick.laws.profile import MAX_EPSILON
+from hockeystick.spec import real_number
+from hockeystick.types import Side
+
+UNEXPLAINED = 1e-10
+"""The part of delta that mu need not explain, unless said otherwise."""
+ACCURACY = 1e-7
+"""Relative width to which mu is bracketed."""
+FIRST, MOST = 129, 6000
+"""Samples of the profile before and after refinement."""
+SMALLEST_MU, LARGEST_MU = 1e-9, 1e3
+REGRET_TOLERANCE = 1e-8
+ROUNDING = 1e-11
+"""More than the rounding of a closed form of the Gaussian, which is at most 1e-12 times delta here."""
+
+
+def gdp_mu(bound: Bound, *, unexplained: float = UNEXPLAINED) -> float:
+    """The smallest mu for which the mechanism is mu-GDP, up to ``unexplained``.
+
+    The least mu with ``delta(epsilon) <= delta_mu(epsilon) + unexplained`` for all epsilon >= 0, where ``delta_mu`` is
+    the profile of N(mu, 1) against N(0, 1); in terms of tests, no attacker has less type II error than
+    ``G_mu(alpha) - unexplained`` at any alpha (Dong, Roth and Su 2022). Without that allowance the bound on a mechanism
+    with any mass at infinity, a sampled Gaussian's included once it is computed, would be infinite or decided by deltas
+    that nobody asks for.
+
+    Which side it errs on: at least the truth for an UPPER bound, infinity if there is none; at most for a LOWER
+    one. Between sampled epsilons the profile is bounded from above by its chord over e^epsilon.
+
+    Args:
+        bound: on either side.
+        unexplained: from 1e-12 to 0.1.
+
+    Raises: InvalidInputError when ``unexplained`` is no number in that range.
+
+    Reference: Gomez et al. 2025, "(epsilon, delta) considered harmful", arXiv 2503.10945; docs/theory/attacks.md.
+
+    >>> import hockeystick as hs
+    >>> run = hs.Mechanism(sampler=hs.Deterministic(bins=10, epochs=4), noise_multiplier=4.0)
+    >>> round(gdp_mu(hs.bound(run, "gaussian")), 6)  # sqrt(epochs) / noise_multiplier
+    0.5
+    """
+    unexplained = real_number("unexplained", unexplained)
+    if not 1e-12 <= unexplained <= 0.1:
+        raise InvalidInputError(f"The 'unexplained' field must be from 1e-12 to 0.1. Got {unexplained!r} instead.")
+    reach = bound.epsilon(unexplained)
+    if reach > MAX_EPSILON:
+        return float("inf")
+    if bound.delta(0.0) <= unexplained:
+        return 0.0
+    samples = SampledProfile(bound.delta)
+    samples.add(np.linspace(0.0, max(reach, 1e-6), FIRST))
+    while True:
+        needed = _needed_mu(samples.epsilons, samples.deltas - unexplained)
+        attained = float(needed.max())
+        middles, covering = _covering_mu(samples, unexplained)
+        wide = covering > attained * (1.0 + ACCURACY)
+        new = np.setdiff1d(middles[wide], samples.epsilons)
+        if not new.size or samples.epsilons.size + new.size > MOST:
+            break
+        samples.add(new)
+    if bound.side is Side.UPPER:
+        return float(covering.max()) * (1.0 + 1e-9)
+    best = int(np.argmax(needed))
+    return _certainly_needed(float(samples.epsilons[best]), float(samples.deltas[best]) - unexplained, attained)
+
+
+def gdp_regret(bound: Bound, mu: float) -> float:
+    """What is lost when this profile is summarised by mu-GDP: the Delta-divergence of the two trade-off functions.
+
+    The least kappa >= 0 with ``f(alpha + kappa) - kappa <= G_mu(alpha)`` for every alpha: by so much, in both error
+    rates, mu may understate what a test has to suffer (Gomez et al. 2025; Kaissis et al. 2024). It equals
+    ``sup (delta_mu - delta) / (1 + e^epsilon)`` over epsilon >= 0 (docs/theory/attacks.md).
+
+    Which side it errs on: an UPPER bound gives at most the regret of the mechanism, and what the summary loses of that
+    bound; a LOWER bound gives at least the mechanism's regret, and 1e-4 or less where there is none to speak of.
+
+    Args:
+        bound: on either side.
+        mu: of :func:`gdp_mu`, say, of an upper bound; from 0 to 1000.
+
+    Raises: InvalidInputError when ``mu`` is no number in that range.
+
+    >>> import hockeystick as hs
+    >>> run = hs.Mechanism(sampler=hs.Deterministic(bins=10), noise_multiplier=1.0)
+    >>> gdp_regret(hs.bound(run, "gaussian"), 1.0) < 1e-8
+    True
+    """
+    mu = real_number("mu", mu)
+    if not 0.0 <= mu <= LARGEST_MU:
+        raise InvalidInputError(f"The 'mu' field must be from 0 to {LARGEST_MU:g}. Got {mu!r} instead.")
+
+    def lost(epsilon: Array, delta: Array) -> Array:
+        return np.maximum(gaussian_profile(mu, epsilon) - delta, 0.0) / (1.0 + np.exp(epsilon))
+
+    reach = _far_enough(lambda epsilon: lost(epsilon, np.zeros(1)))
+    attained, over = SampledProfile(bound.delta).supremum(lost, reach, REGRET_TOLERANCE)
+    return max(attained - ROUNDING, 0.0) if bound.side is Side.UPPER else over + ROUNDING
+
+
+def _far_enough(falling: Callable[[Array], Array]) -> float:
+    """An epsilon beyond which the function is below the tolerance."""
+    reach = 1.0
+    while reach < MAX_EPSILON and float(falling(np.array([reach]))[0]) > REGRET_TOLERANCE:
+        reach *= 1.25
+    return min(reach, MAX_EPSILON)
+
+
+def gaussian_profile(mu: float | Array, epsilon: Array) -> Array:
+    """delta of N(mu, 1) against N(0, 1) at these epsilons, mu > 0 elementwise or 0; rounded, of no side."""
+    mu = np.maximum(mu, 1e-300)
+    with np.errstate(over="ignore", invalid="ignore"):
+        log_a, log_b = log_ndtr(0.5 * mu - epsilon / mu), log_ndtr(-0.5 * mu - epsilon / mu)
+        gap = np.minimum(np.where(np.isfinite(log_a), epsilon + log_b - log_a, 0.0), 0.0)
+        return np.exp(log_a) * -np.expm1(gap)
+
+
+def _needed_mu(epsilon: Array, delta: Array) -> Array:
+    """The mu at which the Gaussian's profile passes through (epsilon, delta), rounded; 0 where delta <= 0."""
+    low, high = np.full(epsilon.size, np.log(SMALLEST_MU)), np.full(epsilon.size, np.log(LARGEST_MU))
+    for _ in range(48):
+        middle = 0.5 * (low + high)
+        enough = gaussian_profile(np.exp(middle), epsilon) >= delta
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    return np.where(delta > 0.0, np.exp(low), 0.0)
+
+
+def _covering_mu(samples: SampledProfile, unexplained: float) -> tuple[Array, Array]:
+    """For each interval between corners of the samples' convex hull: its middle, and a mu that covers it.
+
+    The true profile is convex in e^epsilon and so at most its chords. A chord ``c - a e^epsilon`` is covered, for all
+    epsilon at once, by every mu whose trade-off function is at most ``1 - c + unexplained`` at ``alpha = a``.
+    """
+    corners = _lower_hull(np.exp(samples.epsilons), samples.deltas)
+    epsilon, delta = samples.epsilons[corners], samples.deltas[corners]
+    ratio = np.exp(epsilon)
+    width = np.diff(epsilon)
+    rounding = 8.0 * UNIT_ROUNDOFF * (1.0 + (1.0 + epsilon[1:]) / width)
+    alpha = -np.diff(delta) / np.diff(ratio)
+    beta = 1.0 - delta[:-1] - alpha * ratio[:-1] * (1.0 + rounding) - 8.0 * UNIT_ROUNDOFF
+    alpha = alpha * (1.0 - rounding)
+    # G_mu(alpha) <= beta + unexplained exactly if mu >= -ndtri(alpha) - ndtri(beta + unexplained).
+    covered = np.clip(beta + unexplained, 0.0, 1.0)
+    with np.errstate(divide="ignore"):
+        mu = np.maximum(-ndtri(np.clip(alpha, 0.0, 1.0)) - ndtri(covered), 0.0)
+    return 0.5 * (epsilon[:-1] + epsilon[1:]), mu
+
+
+def _lower_hull(x: Array, y: Array) -> list[int]:
+    """Indices of the corners of the lower convex hull, x increasing."""
+    hull: list[int] = []
+    for k in range(x.size):
+        while len(hull) > 1:
+            i, j = hull[-2], hull[-1]
+            if (y[j] - y[i]) * (x[k] - x[j]) < (y[k] - y[j]) * (x[j] - x[i]):
+                break
+            hull.pop()
+        hull.append(k)
+    return hull
+
+
+def _certainly_needed(epsilon: float, delta: float, mu: float) -> float:
+    """A mu at most the given one, up to rounding, whose profile certainly stays below delta at epsilon."""
+    step = 1e-12
+    while mu > SMALLEST_MU and gaussian_delta(1.0, mu, epsilon, Side.UPPER) > delta:
+        mu, step = mu * exp(-step), 2.0 * step
+    return mu if mu > SMALLEST_MU else 0.0

@@ -1,0 +1,212 @@
+"""Samplers and plain DP-SGD configurations of JAX Privacy, read by their fields; JAX Privacy itself is not needed.
+
+=========================================  ============================================================================
+JAX Privacy 2.0                            hockeystick
+=========================================  ============================================================================
+``CyclicPoissonSampling``                  ``Poisson`` for a cycle of 1; ``CyclicPoisson`` with as many groups
+``BallsInBinsSampling``                    ``BallsInBins``, for whole cycles
+``BMinSepSampling``                        ``BMinSep`` with the long-run rate ``q / (1 + (min_sep - 1) q)``
+``BandMFExecutionPlanConfig``, one band    ``Poisson`` with the strategy identity
+``DPExecutionPlan``                        the sampler's mechanism, if ``dp_event`` is about that sampler
+=========================================  ============================================================================
+
+Everything can be given as an object or as a table with the same fields and the class's name as ``type``.
+
+The partition EQUAL_SPLIT is random and secret in JAX Privacy, but its accounting reveals it, as ``partition = "equal"``
+does here. Upper bounds for the converted sampler hold for theirs. Lower bounds are about an adversary who knows the
+groups.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
+from hockeystick.interop.described import kind_of, read, read_count, read_number
+from hockeystick.interop.dp_events import from_dp_event
+from hockeystick.mechanism import Mechanism
+from hockeystick.samplers import BallsInBins, BMinSep, CyclicPoisson, Poisson, Sampler
+
+
+def from_jax_privacy(described: Any) -> Mechanism:
+    """The mechanism of a ``DPExecutionPlan`` or a ``BandMFExecutionPlanConfig``.
+
+    >>> config = {"iterations": 1000, "strategy": [1.0], "sampling_prob": 0.01, "noise_multiplier": 1.5}
+    >>> from_jax_privacy(config | {"type": "BandMFExecutionPlanConfig"}).sigma
+    1.5
+
+    Raises: UnsupportedError, in one sentence, when a plan's sampler is not the one that its event accounts for, for
+        more than one band (a plan does not say its strategy), substitution of examples and unknown classes;
+        InvalidInputError for values that a mechanism does not allow.
+    """
+    kind = kind_of(described)
+    if kind == "BandMFExecutionPlanConfig":
+        return _from_config(described)
+    if kind == "DPExecutionPlan":
+        return _from_plan(described)
+    raise UnsupportedError(
+        f"Only a DPExecutionPlan and a BandMFExecutionPlanConfig can be converted. Got {shortened(kind)} instead."
+    )
+
+
+def sampler_from_jax_privacy(described: Any, *, num_examples: int | None = None) -> Sampler:
+    """The sampler of a batch selection strategy.
+
+    >>> sampler_from_jax_privacy({"type": "BallsInBinsSampling", "iterations": 60, "cycle_length": 20}).epochs
+    3
+
+    Args:
+        described: the strategy, or a table.
+        num_examples: size of the data, for strategies with a ``truncated_batch_size``.
+
+    Raises: UnsupportedError, naming it, for a strategy without an exact counterpart; InvalidInputError for values that
+        a sampler does not allow.
+    """
+    kind = kind_of(described)
+    if kind not in _SAMPLERS:
+        raise UnsupportedError(
+            f"No sampler draws batches as {shortened(kind)} does; only {', '.join(_SAMPLERS)} can be converted."
+        )
+    return _SAMPLERS[kind](described, num_examples)
+
+
+def sampler_to_jax_privacy(sampler: Sampler) -> dict[str, Any]:
+    """The batch selection strategy of a sampler, as a table with the class's name as ``type``.
+
+    Raises: UnsupportedError, naming the sampler, where JAX Privacy has none that draws like it.
+    """
+    if isinstance(sampler, Poisson):
+        return _cyclic(sampler.sampling_prob, sampler.steps, 1, sampler.truncated_batch_size, "EQUAL_SPLIT")
+    if isinstance(sampler, CyclicPoisson):
+        partition = "EQUAL_SPLIT" if sampler.partition == "equal" else "INDEPENDENT"
+        return _cyclic(sampler.sampling_prob, sampler.steps, sampler.groups, None, partition)
+    if isinstance(sampler, BallsInBins):
+        return {"type": "BallsInBinsSampling", "iterations": sampler.steps, "cycle_length": sampler.bins}
+    if isinstance(sampler, BMinSep):
+        return {
+            "type": "BMinSepSampling",
+            "sampling_prob": sampler.participation_prob,
+            "iterations": sampler.steps,
+            "min_sep": sampler.min_sep,
+            "warm_start": sampler.warm_start,
+            "truncated_batch_size": sampler.truncated_batch_size,
+        }
+    raise UnsupportedError(f"JAX Privacy has no batch selection strategy that draws as {sampler.kind!r} does.")
+
+
+def to_jax_privacy(mechanism: Mechanism) -> dict[str, Any]:
+    """The ``BandMFExecutionPlanConfig`` of plain DP-SGD with Poisson sampling, as a table with its ``type``.
+
+    Raises: UnsupportedError, naming the strategy or the sampler; InvalidInputError without a noise multiplier.
+    """
+    sampler = mechanism.sampler
+    if mechanism.strategy.kind != "identity":
+        raise UnsupportedError(f"Only the strategy 'identity' can be converted. Got {mechanism.strategy.kind!r}.")
+    if not isinstance(sampler, Poisson):
+        raise UnsupportedError(f"A BandMFExecutionPlanConfig draws Poisson batches. Got the sampler {sampler.kind!r}.")
+    return {
+        "type": "BandMFExecutionPlanConfig",
+        "iterations": sampler.steps,
+        "strategy": [1.0],
+        "epsilon": None,
+        "delta": None,
+        "noise_multiplier": mechanism.sigma,
+        "sampling_prob": sampler.sampling_prob,
+        "truncated_batch_size": sampler.truncated_batch_size,
+        "num_examples": sampler.num_examples,
+    }
+
+
+def _from_config(config: Any) -> Mechanism:
+    bands = np.size(read(config, "strategy"))
+    if bands != 1:
+        raise UnsupportedError(
+            f"Only a strategy of one band can be converted. Got {bands} bands; save C with numpy and use the strategy "
+            f"'custom' with the converted sampler."
+        )
+    relation = read(read(config, "accountant", None), "neighboring_relation", None)
+    if getattr(relation, "name", relation) == "REPLACE_ONE":
+        raise UnsupportedError(
+            "The accountant's REPLACE_ONE neighbours cannot be converted; only zero-out and add or remove can."
+        )
+    truncated = read(config, "truncated_batch_size", None)
+    sampler = Poisson(
+        sampling_prob=read_number(config, "sampling_prob"),
+        steps=read_count(config, "iterations"),
+        truncated_batch_size=truncated,
+        num_examples=None if truncated is None else read_count(config, "num_examples"),
+    )
+    return Mechanism(sampler=sampler, noise_multiplier=read(config, "noise_multiplier", None))
+
+
+def _from_plan(plan: Any) -> Mechanism:
+    accounted = from_dp_event(read(plan, "dp_event"))
+    strategy = read(plan, "batch_selection_strategy")
+    if read(strategy, "cycle_length", 1) != 1 and kind_of(strategy) == "CyclicPoissonSampling":
+        raise UnsupportedError("A plan of several bands does not say its strategy; convert its sampler alone.")
+    drawn = sampler_from_jax_privacy(strategy, num_examples=getattr(accounted.sampler, "num_examples", None))
+    if drawn != accounted.sampler:
+        raise UnsupportedError(
+            f"The plan draws batches by {kind_of(strategy)} but its event accounts for another sampler, "
+            f"{shortened(accounted.sampler)}."
+        )
+    return accounted
+
+
+def _from_cyclic(described: Any, num_examples: int | None) -> Sampler:
+    groups, steps = read(described, "cycle_length", 1), read_count(described, "iterations")
+    rate, truncated = read_number(described, "sampling_prob"), read(described, "truncated_batch_size", None)
+    if groups == 1:
+        size = num_examples if truncated is not None else None
+        return Poisson(sampling_prob=rate, steps=steps, truncated_batch_size=truncated, num_examples=size)
+    if truncated is not None:
+        raise UnsupportedError("Truncated batches of cyclic Poisson sampling have not been analysed.")
+    partition = read(described, "partition_type", "EQUAL_SPLIT")
+    name = str(getattr(partition, "name", partition))
+    if name not in _PARTITIONS:
+        raise InvalidInputError(
+            f"The 'partition_type' field must be one of {', '.join(_PARTITIONS)}. Got {shortened(name)} instead."
+        )
+    return CyclicPoisson(groups=groups, sampling_prob=rate, steps=steps, partition=_PARTITIONS[name])
+
+
+def _from_bins(described: Any, num_examples: int | None) -> Sampler:
+    steps, bins = read_count(described, "iterations"), read_count(described, "cycle_length")
+    if steps % bins:
+        raise UnsupportedError(
+            f"The 'iterations' field must be a multiple of cycle_length = {bins} here. Got {steps} instead."
+        )
+    return BallsInBins(bins=bins, epochs=steps // bins)
+
+
+def _from_min_sep(described: Any, num_examples: int | None) -> Sampler:
+    chance, min_sep = read_number(described, "sampling_prob"), read_count(described, "min_sep")
+    truncated = read(described, "truncated_batch_size", None)
+    return BMinSep(
+        min_sep=min_sep,
+        sampling_prob=1.0 / min_sep if chance == 1.0 else chance / (1.0 + (min_sep - 1) * chance),
+        steps=read_count(described, "iterations"),
+        warm_start=read(described, "warm_start", True),
+        truncated_batch_size=truncated,
+        num_examples=num_examples if truncated is not None else None,
+    )
+
+
+def _cyclic(rate: float, steps: int, groups: int, truncated: int | None, partition: str) -> dict[str, Any]:
+    return {
+        "type": "CyclicPoissonSampling",
+        "sampling_prob": rate,
+        "iterations": steps,
+        "truncated_batch_size": truncated,
+        "cycle_length": groups,
+        "partition_type": partition,
+    }
+
+
+_PARTITIONS: dict[str, Any] = {"EQUAL_SPLIT": "equal", "INDEPENDENT": "independent"}
+_SAMPLERS: dict[str, Callable[[Any, int | None], Sampler]] = {
+    "CyclicPoissonSampling": _from_cyclic,
+    "BallsInBinsSampling": _from_bins,
+    "BMinSepSampling": _from_min_sep,
+}
