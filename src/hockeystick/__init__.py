@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     )
     from hockeystick.certification.issue import bound, certify, compare
     from hockeystick.certification.schedule import Outcome
-    from hockeystick.certification.verification import verify
+    from hockeystick.composition.compose import compose
+    from hockeystick.composition.composition import Composition
+    from hockeystick.composition.verification import verify
     from hockeystick.deadline import Deadline
     from hockeystick.laws.grid import Resolution
     from hockeystick.mechanism import Mechanism
@@ -70,6 +72,7 @@ _HOMES = {
     "BufferedToeplitz": "strategies",
     "Certificate": "certificate",
     "ColumnNormalizedBanded": "strategies",
+    "Composition": "composition.composition",
     "Custom": "strategies",
     "CyclicPoisson": "samplers",
     "Dense": "strategies",
@@ -102,11 +105,12 @@ _HOMES = {
     "calibrate_and_certify": "calibration.search",
     "certify": "certification.issue",
     "compare": "certification.issue",
+    "compose": "composition.compose",
     "group_privacy_fixed": "certification.building_blocks",
     "group_privacy_poisson": "certification.building_blocks",
     "last_iterate": "certification.building_blocks",
     "privacy": "certification.building_blocks",
-    "verify": "certification.verification",
+    "verify": "composition.verification",
 }
 
 __all__ = [
@@ -123,6 +127,7 @@ __all__ = [
     "BufferedToeplitz",
     "Certificate",
     "ColumnNormalizedBanded",
+    "Composition",
     "Custom",
     "CyclicPoisson",
     "Deadline",
@@ -155,6 +160,7 @@ __all__ = [
     "calibrate_and_certify",
     "certify",
     "compare",
+    "compose",
     "group_privacy_fixed",
     "group_privacy_poisson",
     "last_iterate",
