@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from hockeystick.certification.schedule import Outcome
     from hockeystick.composition.compose import compose
     from hockeystick.composition.composition import Composition
+    from hockeystick.composition.phases import Phases
+    from hockeystick.composition.tuning import Tuning, tuning
     from hockeystick.composition.verification import verify
     from hockeystick.deadline import Deadline
     from hockeystick.laws.grid import Resolution
@@ -87,6 +89,7 @@ _HOMES = {
     "MonteCarlo": "settings",
     "MultiAttribution": "samplers",
     "Outcome": "certification.schedule",
+    "Phases": "composition.phases",
     "Plan": "plan",
     "Poisson": "samplers",
     "Question": "bounds",
@@ -98,6 +101,7 @@ _HOMES = {
     "Side": "types",
     "SquareRoot": "strategies",
     "TreeRestart": "strategies",
+    "Tuning": "composition.tuning",
     "Deadline": "deadline",
     "bound": "certification.issue",
     "bound_contributions": "samplers",
@@ -110,6 +114,7 @@ _HOMES = {
     "group_privacy_poisson": "certification.building_blocks",
     "last_iterate": "certification.building_blocks",
     "privacy": "certification.building_blocks",
+    "tuning": "composition.tuning",
     "verify": "composition.verification",
 }
 
@@ -143,6 +148,7 @@ __all__ = [
     "MonteCarlo",
     "MultiAttribution",
     "Outcome",
+    "Phases",
     "Plan",
     "Poisson",
     "Question",
@@ -154,6 +160,7 @@ __all__ = [
     "Side",
     "SquareRoot",
     "TreeRestart",
+    "Tuning",
     "bound",
     "bound_contributions",
     "calibrate",
@@ -166,6 +173,7 @@ __all__ = [
     "last_iterate",
     "noise",
     "privacy",
+    "tuning",
     "verify",
 ]
 

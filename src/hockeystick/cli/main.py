@@ -11,6 +11,7 @@ from hockeystick.cli import (
     INTERRUPTED_MESSAGE,
     calibrate,
     compare,
+    compose,
     delta,
     epsilon,
     evidence,
@@ -18,6 +19,7 @@ from hockeystick.cli import (
     list_,
     reproduce,
     sweep,
+    tune,
     verify,
 )
 from hockeystick.errors import HockeystickError
@@ -42,6 +44,8 @@ app.command("calibrate")(calibrate.command)
 app.command("epsilon")(epsilon.command)
 app.command("delta")(delta.command)
 app.command("compare")(compare.command)
+app.command("compose")(compose.command)
+app.command("tune")(tune.command)
 app.command("verify")(verify.command)
 app.command("sweep")(sweep.command)
 app.add_typer(evidence.app, name="evidence")

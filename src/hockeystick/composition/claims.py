@@ -139,9 +139,8 @@ def shared_facts(certificates: tuple[Certificate, ...]) -> dict[str, Any]:
     Failure probabilities add up (union bound), each certificate counted once. Where a certificate's own delta holds
     the failure of its verification (estimate-verify-release) there is nothing left that can fail.
     """
-    shared = [
-        one for one in certificates[0].also_holds_for if all(one in other.also_holds_for for other in certificates)
-    ]
+    notions = certificates[0].also_holds_for
+    shared = [one for one in notions if all(one in other.also_holds_for for other in certificates)]
     failures = [
         one.monte_carlo.failure_probability
         for one in certificates

@@ -23,8 +23,8 @@ from hockeystick.types import Kind, Side
 
 FRESH = "Draw the batches and the noise of every run afresh, independently of all other runs."
 FIXED = (
-    "Fix the mechanisms of all runs before any of them has started; everything else in a run may depend on what earlier "
-    "runs have released."
+    "Fix the mechanisms of all runs before any of them has started; everything else in a run may depend on what "
+    "earlier runs have released."
 )
 OWN = "Keep the requirements of the certificate of each run."
 PARTS = "Let the part of an example be a matter of that example alone, decided before any run has started."
@@ -93,7 +93,8 @@ def as_certificates(
     """The certificates, those of mechanisms issued now; raises InvalidInputError for what is neither, or nothing."""
     if isinstance(runs, str | bytes | Mapping) or not isinstance(runs, Sequence) or not runs:
         raise InvalidInputError(
-            f"The 'runs' argument must be a list of at least one certificate or mechanism. Got {shortened(runs)} instead."
+            f"The 'runs' argument must be a list of one or more certificates or mechanisms. Got {shortened(runs)} "
+            f"instead."
         )
     certificates: list[Certificate] = []
     issued: list[tuple[Mechanism, Certificate]] = []
@@ -223,7 +224,8 @@ def _sets(data: Together, runs: int) -> tuple[tuple[int, ...], ...]:
         isinstance(group, Sequence) and all(type(run) is int for run in group) for group in data
     ):
         raise InvalidInputError(
-            f"The 'data' argument must be 'same', 'disjoint' or lists of numbers of runs. Got {shortened(data)} instead."
+            f"The 'data' argument must be 'same', 'disjoint' or lists of numbers of runs. Got {shortened(data)} "
+            f"instead."
         )
     together = tuple(tuple(sorted(group)) for group in data)
     check_together(together, runs)

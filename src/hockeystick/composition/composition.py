@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from hockeystick.composition.claims import DerivedClaim
 from hockeystick.composition.runs import RunMethods
 from hockeystick.errors import InvalidInputError
+from hockeystick.mechanism import Mechanism
 
 Place = Annotated[int, Field(ge=0, le=10**6)]
 Number = Annotated[int, Field(ge=1, le=10**6)]
@@ -47,14 +48,11 @@ class Composition(DerivedClaim):
     def __str__(self) -> str:
         lines = [*self.headline(), f"  runs              {len(self.runs)}, on {self._on()}"]
         for place, one in enumerate(self.certificates):
-            mechanism, methods = one.mechanism, self.methods[place]
-            copies = self.runs.count(place)
+            methods, copies = self.methods[place], self.runs.count(place)
             times = f"{copies} x " if copies > 1 else ""
             below = f", from below by {methods.lower}" if methods.lower else ""
-            lines.append(
-                f"    - {times}{mechanism.strategy.kind} with {mechanism.sampler.kind}, {mechanism.sampler.steps} steps, "
-                f"noise multiplier {mechanism.sigma:g}: {methods.route.value} by {', '.join(methods.upper)}{below}"
-            )
+            how = f"{methods.route.value} by {', '.join(methods.upper)}{below}"
+            lines.append(f"    - {times}{described(one.mechanism)}: {how}")
         return "\n".join(lines + self.foundations())
 
     def _on(self) -> str:
@@ -62,6 +60,13 @@ class Composition(DerivedClaim):
             return self.relation
         groups = ", ".join("+".join(str(run) for run in group) for group in self.together)
         return f"overlapping parts: an example is in the runs of one of {groups} at most"
+
+
+def described(mechanism: Mechanism) -> str:
+    """A mechanism in a few words."""
+    sampler = mechanism.sampler
+    named = f"{mechanism.strategy.kind} with {sampler.kind}"
+    return f"{named}, {sampler.steps} steps, noise multiplier {mechanism.sigma:g}"
 
 
 def check_together(together: tuple[tuple[int, ...], ...], runs: int) -> None:

@@ -1,21 +1,22 @@
 """A likelihood-ratio law that dominates a run of which only upper profiles are known: connect the dots.
 
-For a run with the ratio X let ``h(a) = E (X - a)_+ + p_inf``, the hockey-stick divergence at every a >= 0. It is convex,
-``h(0) = 1``, and both directions of the profile say what it is:
+For a run with the ratio X let ``h(a) = E (X - a)_+ + p_inf``, the hockey-stick divergence at every a >= 0. It is
+convex, ``h(0) = 1``, and both directions of the profile say what it is:
 
     h(a) = remove(log a) for a >= 1,        h(a) = 1 - a + a add(-log a) for a <= 1.
 
-Upper bounds at some places lie above the graph of h, and so does the lower convex hull of them, because the region above
-a convex graph is convex. The hull is itself the h of a discrete law, with atoms at its corners, whose masses are the
-differences of its slopes. So that law dominates the run in the convex order: an upper law.
+Upper bounds at some places lie above the graph of h, and so does the lower convex hull of them, because the region
+above a convex graph is convex. The hull is itself the h of a discrete law, with atoms at its corners, whose masses are
+the differences of its slopes. So that law dominates the run in the convex order: an upper law.
 
-Which side it errs on: upward. The hull is found and differentiated in exact rational arithmetic, so no digit is lost to
-the differences, and every mass is rounded once. Source: Doroshenko et al. 2022 ("Connect the dots"), for whom the values
-at the dots are exact. Proof: docs/theory/composition.md.
+Which side it errs on: upward. The hull is found and differentiated in exact rational arithmetic, so no digit is lost
+to the differences, and every mass is rounded once. Source: Doroshenko et al. 2022 ("Connect the dots"), for whom the
+values at the dots are exact. Proof: docs/theory/composition.md.
 """
 
 from collections.abc import Mapping
 from fractions import Fraction
+from itertools import pairwise
 from math import log
 
 import numpy as np
@@ -69,8 +70,8 @@ def law_from_dots(dots: Mapping[float, Fraction]) -> Law:
         hull.append(place)
     while len(hull) > 1 and hull[-1][1] >= hull[-2][1]:  # h never rises
         hull.pop()
-    slopes = [Fraction(-1), *(_slope(a, b) for a, b in zip(hull, hull[1:], strict=False)), Fraction(0)]
-    masses = [float(right - left) for left, right in zip(slopes, slopes[1:], strict=False)]
+    slopes = [Fraction(-1), *(_slope(a, b) for a, b in pairwise(hull)), Fraction(0)]
+    masses = [float(right - left) for left, right in pairwise(slopes)]
     mass: Array = np.array(masses)
     mass[0] += UNDERFLOW
     support: Array = np.array([float(place) for place, _ in hull])

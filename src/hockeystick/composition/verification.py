@@ -9,13 +9,15 @@ from hockeystick.certification.verification import verify as verify_certificate
 from hockeystick.composition.claims import DerivedClaim, check_comparable
 from hockeystick.composition.compose import recomputed as recomputed_composition
 from hockeystick.composition.composition import Composition
+from hockeystick.composition.tuning import Tuning
+from hockeystick.composition.tuning import recomputed as recomputed_tuning
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, CannotCertifyError, HockeystickError, VerificationError, shortened
 from hockeystick.monte_carlo.runs import in_this_process
 from hockeystick.samples import Executor, Ledger
 from hockeystick.types import Side
 
-C = TypeVar("C", Certificate, Composition)
+C = TypeVar("C", bound=Certificate | Composition | Tuning)
 NUMBERS = {"epsilon", "delta", "digest", "hockeystick_version"}
 """Fields that are compared on their own, or tell how the claim was made."""
 
@@ -27,7 +29,7 @@ def verify(
     evidence: Ledger | None = None,
     executor: Executor = in_this_process,
 ) -> C:
-    """Recompute a certificate, or a composed claim and every certificate in it, and compare.
+    """Recompute a certificate, or a claim that follows from several and every certificate in it, and compare.
 
     The claimed numbers are tested as they stand, without any tolerance. Monte Carlo bounds are derived again from the
     stored ``evidence``, or from samples that are drawn again by ``executor``. ``hockeystick_version`` and ``cut_off``
@@ -42,7 +44,8 @@ def verify(
     """
     deadline = deadline or Deadline(DEFAULT_BUDGET)
     if isinstance(claim, Certificate):
-        return verify_certificate(claim, deadline=deadline, evidence=evidence, executor=executor)
+        verify_certificate(claim, deadline=deadline, evidence=evidence, executor=executor)
+        return claim
     claim.check_digests()
     for place, one in enumerate(claim.certificates):
         try:
@@ -53,9 +56,11 @@ def verify(
     return claim
 
 
-def _again(claim: Composition, deadline: Deadline) -> tuple[DerivedClaim, Mapping[Side, float | None]]:
+def _again(claim: Composition | Tuning, deadline: Deadline) -> tuple[DerivedClaim, Mapping[Side, float | None]]:
     try:
         check_comparable(claim.certificates)
+        if isinstance(claim, Tuning):
+            return recomputed_tuning(claim, deadline)
         return recomputed_composition(claim, deadline)
     except (BudgetExceededError, VerificationError):
         raise
