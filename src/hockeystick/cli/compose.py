@@ -100,6 +100,7 @@ def derived_json(claim: "DerivedClaim", seconds: float) -> dict[str, Any]:
 def _runs(files: list[str]) -> "tuple[list[Certificate | Mechanism], list[float]]":
     """The runs of all files in their order, and the deltas that the files give."""
     from hockeystick.certificate import Certificate, Interval
+    from hockeystick.composition.files import load_claim
     from hockeystick.composition.phases import Phases
 
     runs: list[Certificate | Mechanism] = []
@@ -110,7 +111,13 @@ def _runs(files: list[str]) -> "tuple[list[Certificate | Mechanism], list[float]
             runs += phases.mechanisms()
             deltas += [phases.target.delta] if phases.target.delta is not None else []
             continue
-        certificate = common.with_matrix(Certificate.load(file), None)
+        loaded = load_claim(file)
+        if not isinstance(loaded, Certificate):
+            raise InvalidInputError(
+                f"The file {shortened(file)} must be a certificate of one run. It is a {loaded.what}; give the "
+                f"certificates that it was made from instead."
+            )
+        certificate = common.with_matrix(loaded, None)
         runs.append(certificate)
         deltas += [] if isinstance(certificate.delta, Interval) else [certificate.delta]
     return runs, deltas

@@ -220,7 +220,7 @@ def _sets(data: Together, runs: int) -> tuple[tuple[int, ...], ...]:
         return (tuple(range(1, runs + 1)),)
     if data == "disjoint":
         return tuple((run,) for run in range(1, runs + 1))
-    if isinstance(data, str) or not all(
+    if isinstance(data, str) or not isinstance(data, Sequence) or not all(
         isinstance(group, Sequence) and all(type(run) is int for run in group) for group in data
     ):
         raise InvalidInputError(

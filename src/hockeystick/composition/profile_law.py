@@ -33,23 +33,29 @@ EVEN, NEAR, LADDER = 160, 64, 64
 """Dots of each direction: evenly spaced, evenly spaced in the first eighth, and in geometric progression."""
 NEGLIGIBLE = 1e-6
 """Relative to the smallest delta; beyond the epsilon where a profile falls below it there are no dots."""
+NEXT_TO = 1e-12
+"""Relative distance of a dot from the place where a profile drops: more than epsilons are rounded."""
 FLAT = 1.001
 """A profile within this factor of its last value has nothing more to say."""
 
 
-def law_from_profiles(profiles: Mapping[Direction, Profile], smallest_delta: float, *, tick: Tick) -> Law:
+def law_from_profiles(
+    profiles: Mapping[Direction, Profile], smallest_delta: float, *, tick: Tick, drop: float | None = None
+) -> Law:
     """The upper law of upper bounds on both directions of a profile.
 
     Args:
         profiles: delta as a function of epsilon >= 0 for each direction, each at least the truth.
         smallest_delta: deltas well below this are bounded loosely.
         tick: called between evaluations; may raise to stop.
+        drop: an epsilon at which the profiles fall at once; there is a dot next to it.
 
     Cost: ``EVEN + NEAR + 2 LADDER`` evaluations of each direction.
     """
     dots: dict[float, Fraction] = {}
     for direction, profile in profiles.items():
-        for epsilon in _places(profile, NEGLIGIBLE * smallest_delta, tick):
+        places = _places(profile, NEGLIGIBLE * smallest_delta, tick)
+        for epsilon in places if drop is None else np.append(places, drop * (1.0 + NEXT_TO)):
             tick()
             ratio = float(np.exp(epsilon if direction is Direction.REMOVE else -epsilon))
             dots[ratio] = min(dots.get(ratio, Fraction(1)), _value(profile, ratio, direction))

@@ -92,8 +92,8 @@ def run_bounds(
     names: tuple[str, ...]
     one = ACCOUNTANTS[certificate.method.upper]
     if one.kind is Kind.MONTE_CARLO:
-        profiles = _claimed_profiles(certificate, pair, settings)
-        upper = law_from_profiles(profiles, smallest, tick=deadline.tick)
+        profiles, place = _claimed_profiles(certificate, pair, settings), _claimed_point(certificate, Side.UPPER)[0]
+        upper = law_from_profiles(profiles, smallest, tick=deadline.tick, drop=place)
         names, route, slack = (one.name, "gaussian"), Route.CLAIM, 0.0
     else:
         laws, slack = one.laws_of(pair, Side.UPPER, settings), pair.slack

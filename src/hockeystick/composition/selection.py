@@ -2,9 +2,9 @@
 
 One trial runs a mechanism and yields an output with a score. K trials are made, K drawn from a law that has nothing to
 do with the data, and the output of the best trial alone is released. With the probability generating function g of K,
-an output that one more trial beats with probability p has ``g'(1 - p)`` times the density that it has in one trial. If p
-is this chance in one data set and p' in the neighbour, then ``p' <= T(p)`` for the trade-off T of the trial, so, with X
-the likelihood ratio of one trial,
+an output that one more trial beats with probability p has ``g'(1 - p)`` times the density that it has in one trial. If
+p is this chance in one data set and p' in the neighbour, then ``p' <= T(p)`` for the trade-off T of the trial, so, with
+X the likelihood ratio of one trial,
 
     remove:  delta(eps) <= E phi(X),   phi(x) = sup_p ( g'(1 - p) x - e^eps g'(1 - T(p)) )_+
 
