@@ -23,7 +23,11 @@ if TYPE_CHECKING:
     from hockeystick.certification.issue import bound, certify, compare
     from hockeystick.certification.profiles import profile
     from hockeystick.certification.schedule import Outcome
-    from hockeystick.certification.verification import verify
+    from hockeystick.composition.compose import compose
+    from hockeystick.composition.composition import Composition
+    from hockeystick.composition.phases import Phases
+    from hockeystick.composition.tuning import Tuning, tuning
+    from hockeystick.composition.verification import verify
     from hockeystick.deadline import Deadline
     from hockeystick.laws.grid import Resolution
     from hockeystick.mechanism import Mechanism
@@ -72,6 +76,7 @@ _HOMES = {
     "BufferedToeplitz": "strategies",
     "Certificate": "certificate",
     "ColumnNormalizedBanded": "strategies",
+    "Composition": "composition.composition",
     "Custom": "strategies",
     "CyclicPoisson": "samplers",
     "Dense": "strategies",
@@ -86,6 +91,7 @@ _HOMES = {
     "MonteCarlo": "settings",
     "MultiAttribution": "samplers",
     "Outcome": "certification.schedule",
+    "Phases": "composition.phases",
     "Plan": "plan",
     "Poisson": "samplers",
     "Question": "bounds",
@@ -98,6 +104,7 @@ _HOMES = {
     "Statements": "certificate",
     "SquareRoot": "strategies",
     "TreeRestart": "strategies",
+    "Tuning": "composition.tuning",
     "Deadline": "deadline",
     "bound": "certification.issue",
     "bound_contributions": "samplers",
@@ -105,13 +112,15 @@ _HOMES = {
     "calibrate_and_certify": "calibration.search",
     "certify": "certification.issue",
     "compare": "certification.issue",
+    "compose": "composition.compose",
     "group_privacy_fixed": "certification.building_blocks",
     "group_privacy_poisson": "certification.building_blocks",
     "last_iterate": "certification.building_blocks",
     "privacy": "certification.building_blocks",
     "state": "certification.description",
     "profile": "certification.profiles",
-    "verify": "certification.verification",
+    "tuning": "composition.tuning",
+    "verify": "composition.verification",
 }
 
 __all__ = [
@@ -128,6 +137,7 @@ __all__ = [
     "BufferedToeplitz",
     "Certificate",
     "ColumnNormalizedBanded",
+    "Composition",
     "Custom",
     "CyclicPoisson",
     "Deadline",
@@ -143,6 +153,7 @@ __all__ = [
     "MonteCarlo",
     "MultiAttribution",
     "Outcome",
+    "Phases",
     "Plan",
     "Poisson",
     "Question",
@@ -156,12 +167,14 @@ __all__ = [
     "Statements",
     "TreeRestart",
     "attacks",
+    "Tuning",
     "bound",
     "bound_contributions",
     "calibrate",
     "calibrate_and_certify",
     "certify",
     "compare",
+    "compose",
     "group_privacy_fixed",
     "group_privacy_poisson",
     "last_iterate",
@@ -169,6 +182,7 @@ __all__ = [
     "privacy",
     "state",
     "profile",
+    "tuning",
     "verify",
 ]
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from hockeystick.bounds import Bound, Profile
 from hockeystick.errors import InvalidInputError, UnsupportedError
+from hockeystick.laws.law import Law
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Kind, Side
@@ -20,6 +21,8 @@ Analysis = Callable[[Any, Side, Settings], Profiles]
 """From a pair of the registered type to its profiles on one side; may raise UnsupportedError."""
 JointAnalysis = Callable[[Any, Sequence[Side], Settings], tuple[Mapping[Side, Profiles], Any]]
 """The profiles of several sides from the same samples, and the claim that they rest on."""
+LawAnalysis = Callable[[Any, Side, Settings], Sequence[Law]]
+"""From a pair to laws of its likelihood ratio, each of which by itself bounds both directions on that side."""
 
 
 def _no_refusal(pair: Any, side: Side) -> str | None:
@@ -42,6 +45,7 @@ class Accountant:
         reference: paper and theorem, or the page of docs/theory with the proof.
         analyses: the algorithm for each type of pair (a base class stands for all its subclasses), one side at a time.
         joint_analyses: the same for algorithms that bound both sides by the same samples.
+        laws: likelihood-ratio laws for the types of pair where the bound is one; several runs compose through them.
         refusal: why the proof does not cover a pair of a registered type on a side, or None.
         cost: rough seconds for one side on one core of the machine of ``benchmarks/``; plans are made with it, so it
             must not depend on the clock.
@@ -61,6 +65,7 @@ class Accountant:
     reference: str
     analyses: Mapping[type, Analysis] = field(default_factory=dict)
     joint_analyses: Mapping[type, JointAnalysis] = field(default_factory=dict)
+    laws: Mapping[type, LawAnalysis] = field(default_factory=dict)
     refusal: Callable[[Any, Side], str | None] = _no_refusal
     cost: Callable[[Any], float] = lambda pair: 1e-3
     kind: Kind = Kind.DETERMINISTIC
@@ -115,6 +120,17 @@ class Accountant:
             )
             for side, profiles in found.items()
         }
+
+    def laws_of(self, pair: DominatingPair, side: Side, settings: Settings) -> tuple[Law, ...]:
+        """Laws of the pair's likelihood ratio, each of which by itself bounds both directions on this side.
+
+        They are about the pair: its ``slack`` is not part of them. Empty where this accountant has none. Raises as
+        :meth:`bounds` does when the deadline passes.
+        """
+        if self.why_not(pair, side) is not None:
+            return ()
+        found = next((self.laws[ancestor] for ancestor in type(pair).__mro__ if ancestor in self.laws), None)
+        return () if found is None else tuple(found(pair, side, settings))
 
     def _analyse(
         self, pair: DominatingPair, sides: Sequence[Side], settings: Settings

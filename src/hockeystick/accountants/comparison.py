@@ -152,8 +152,8 @@ def _best(
     return sorted({choose(values)[1] for values in found.values()})
 
 
-def comparison_profiles(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
-    """Both directions of the pair's profile, on the asked side; the add direction also by the geometric mean."""
+def comparison_laws(pair: BinMixture, side: Side, settings: Settings) -> list[Law]:
+    """The laws of the best candidates, one for each direction, or one that is the best for both."""
     resolution, tick = settings.resolution, settings.deadline.tick
 
     def law_of(candidate: int, resolution: Resolution) -> Law:
@@ -164,7 +164,12 @@ def comparison_profiles(pair: BinMixture, side: Side, settings: Settings) -> Map
 
     largest = min(pair.bins, max(pair.matrix.bands, 1))
     chosen = _best(_spaced(largest, SEARCHED[side]), law_of, side, resolution)
-    profiles = [law_profiles(law_of(candidate, resolution)) for candidate in chosen]
+    return [law_of(candidate, resolution) for candidate in chosen]
+
+
+def comparison_profiles(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    """Both directions of the pair's profile, on the asked side; the add direction also by the geometric mean."""
+    profiles = [law_profiles(law) for law in comparison_laws(pair, side, settings)]
     pick = min if side is Side.UPPER else max
     geometric = None
     if side is Side.UPPER:
@@ -188,6 +193,7 @@ ACCOUNTANT = Accountant(
     errs="entries of the Gram matrix are raised for upper bounds and lowered for lower bounds (Kahane's inequality)",
     reference="Kahane 1986; docs/theory/comparison.md",
     analyses={BinMixture: comparison_profiles},
+    laws={BinMixture: lambda pair, side, settings: comparison_laws(pair, side, settings) if side is Side.LOWER else ()},
     refusal=lambda pair, side: pair.too_large,
     cost=_cost,
 )

@@ -11,13 +11,13 @@ Upper laws are spreads of the true likelihood ratio and lower laws contractions,
 side (docs/theory/laws.md). Cost: O(log(steps)) projections of O(nodes^2) each.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import log2
 from typing import Any
 
 import numpy as np
 
-from hockeystick.accountants.base import Accountant, Analysis
+from hockeystick.accountants.base import Accountant, Analysis, LawAnalysis
 from hockeystick.bounds import Profile
 from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.law import Law, point_mass_at_one
@@ -91,12 +91,26 @@ def _of(law_of: Callable[[Any, Side, Settings], Law]) -> Analysis:
     return lambda pair, side, settings: law_profiles(law_of(pair, side, settings))
 
 
-def _subsets(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
-    """The largest profile of any group; only where no column of a group overlaps another."""
+def _one(law_of: Callable[[Any, Side, Settings], Law]) -> LawAnalysis:
+    return lambda pair, side, settings: [law_of(pair, side, settings)]
+
+
+def _group_laws(pair: SubsetMixture, side: Side, settings: Settings) -> Sequence[Law]:
+    """One law for each group of steps; only where no column of a group overlaps another."""
     error = pair.sensitivity_error if side is Side.UPPER else -pair.sensitivity_error
     norms = norms_by_group(pair.matrix, pair.groups) * (1.0 + error)
-    laws = group_laws(norms, pair.sampling_prob, pair.noise_multiplier, side, settings.resolution, settings.deadline)
-    return law_profiles(*laws)
+    return group_laws(norms, pair.sampling_prob, pair.noise_multiplier, side, settings.resolution, settings.deadline)
+
+
+def _subsets(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    """The largest profile of any group."""
+    return law_profiles(*_group_laws(pair, side, settings))
+
+
+def _single_laws(pair: SubsetMixture, side: Side, settings: Settings) -> Sequence[Law]:
+    """The example may be in any group: each is a lower bound, but an upper bound only where all groups are alike."""
+    laws = _group_laws(pair, side, settings)
+    return laws if side is Side.LOWER or len(laws) == 1 else ()
 
 
 def _refusal(pair: DominatingPair, side: Side) -> str | None:
@@ -130,6 +144,13 @@ ACCOUNTANT = Accountant(
         MixtureSteps: _of(mixture_steps_law),
         SecretGroups: _of(secret_groups_law),
         SubsetMixture: _subsets,
+    },
+    laws={
+        IndependentSteps: _one(independent_steps_law),
+        AveragedSteps: _one(averaged_steps_law),
+        MixtureSteps: _one(mixture_steps_law),
+        SecretGroups: _one(secret_groups_law),
+        SubsetMixture: _single_laws,
     },
     refusal=_refusal,
     cost=_cost,

@@ -5,11 +5,13 @@ Lemma B.1), and what remains is one Gaussian with the pair's full sensitivity. C
 certify always has an answer. Exact when the batches are public anyway: then it is the lower bound too.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile
+from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.gaussian import gaussian_delta
+from hockeystick.laws.law import Law
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
@@ -22,6 +24,11 @@ def _analyse(pair: DominatingPair, side: Side, settings: Settings) -> Mapping[Di
         return gaussian_delta(pair.noise_multiplier, pair.full_sensitivity * (1.0 + error), epsilon, side)
 
     return dict.fromkeys(Direction, profile)
+
+
+def _laws(pair: DominatingPair, side: Side, settings: Settings) -> Sequence[Law]:
+    error = pair.sensitivity_error if side is Side.UPPER else -pair.sensitivity_error
+    return [gaussian_law(pair.noise_multiplier, pair.full_sensitivity * (1.0 + error), side, settings.resolution)]
 
 
 def _refusal(pair: DominatingPair, side: Side) -> str | None:
@@ -37,6 +44,7 @@ ACCOUNTANT = Accountant(
     errs="upward by revealing the batches; the closed form is rounded to the asked side",
     reference="Balle and Wang 2018, Theorem 8; chua-2024, Theorem 4.1",
     analyses={DominatingPair: _analyse},
+    laws={DominatingPair: _laws},
     refusal=_refusal,
     cost=lambda pair: 1e-6,
 )

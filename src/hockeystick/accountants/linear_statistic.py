@@ -22,7 +22,7 @@ import numpy as np
 
 from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile
-from hockeystick.laws.law import Array
+from hockeystick.laws.law import Array, Law
 from hockeystick.laws.profile import law_profiles
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.settings import Settings
@@ -52,14 +52,17 @@ def statistic_shifts(entries: Entries, size: int) -> Array:
     return in_windows(shifts * (1.0 - entries.error), size)
 
 
-def _analyse(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+def _laws(pair: SubsetMixture, side: Side, settings: Settings) -> list[Law]:
     entries = entries_of(pair.matrix, steps_in_play(pair), settings.deadline)
     sizes = window_sizes(entries.entries.shape[1], entries.overlap)
     candidates = [statistic_shifts(entries, size) for size in sizes]
     prob, sigma = pair.sampling_prob, pair.noise_multiplier
     chosen = best_windows(candidates, prob, sigma, side, settings.asked_epsilon, settings.resolution, settings.deadline)
-    laws = [window_law(shifts, prob, sigma, side, settings.resolution, settings.deadline) for shifts in chosen]
-    return law_profiles(*laws, choose=max)
+    return [window_law(shifts, prob, sigma, side, settings.resolution, settings.deadline) for shifts in chosen]
+
+
+def _analyse(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    return law_profiles(*_laws(pair, side, settings), choose=max)
 
 
 def _refusal(pair: SubsetMixture, side: Side) -> str | None:
@@ -78,6 +81,7 @@ ACCOUNTANT = Accountant(
     errs="downward: fixed linear statistics are a post-processing, and shifts are rounded down",
     reference="post-processing; proof in docs/theory/subsets/reductions.md",
     analyses={SubsetMixture: _analyse},
+    laws={SubsetMixture: _laws},
     refusal=_refusal,
     cost=_cost,
     no_better_than=("direct",),

@@ -19,7 +19,7 @@ would not do: which partial sums hold visited steps is secret.) Cost: a few dire
 some seconds at a million steps; beyond ``MOST_STEPS`` steps only the first bound is used.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log, sqrt
 
@@ -156,10 +156,15 @@ def _profile(pair: AveragedSteps, law: Law | None, direction: Direction) -> Prof
     return profile
 
 
+def _laws(pair: AveragedSteps, side: Side, settings: Settings) -> Sequence[Law]:
+    """The law of all epochs, where there are not too many steps."""
+    if pair.bins > MOST_STEPS or pair.batches_are_public:
+        return ()
+    return [power(additive_law(pair, settings), pair.epochs, settings.resolution, tick=settings.deadline.tick)]
+
+
 def _analyse(pair: AveragedSteps, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
-    law = None
-    if pair.bins <= MOST_STEPS and not pair.batches_are_public:
-        law = power(additive_law(pair, settings), pair.epochs, settings.resolution, tick=settings.deadline.tick)
+    law = next(iter(_laws(pair, side, settings)), None)
     return {direction: _profile(pair, law, direction) for direction in Direction}
 
 
@@ -176,5 +181,6 @@ ACCOUNTANT = Accountant(
     errs="downward: a sum is a post-processing, its masses are exact to a rounding that the law carries",
     reference="post-processing; proof in the module",
     analyses={AveragedSteps: _analyse},
+    laws={AveragedSteps: _laws},
     cost=_cost,
 )

@@ -18,7 +18,7 @@ Errs downward: post-processing and choice of sets, both by their meaning; roundi
 ``_rounding``. The datasets exist for every batch size. Cost: O(log(epochs)) products of laws of about 1,000 cells.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import exp, log, sqrt
 
 import numpy as np
@@ -135,10 +135,15 @@ def _profile(pair: ShuffledBatches, law: Law | None, direction: Direction) -> Pr
     return profile
 
 
+def _laws(pair: ShuffledBatches, side: Side, settings: Settings) -> Sequence[Law]:
+    law = epoch_law(pair)
+    if law is None:
+        return ()
+    return [power(law, pair.epochs, settings.resolution, tick=settings.deadline.tick)]
+
+
 def _analyse(pair: ShuffledBatches, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
-    law = epoch_law(pair) if pair.epochs > 1 else None
-    if law is not None:
-        law = power(law, pair.epochs, settings.resolution, tick=settings.deadline.tick)
+    law = next(iter(_laws(pair, side, settings)), None) if pair.epochs > 1 else None
     return {direction: _profile(pair, law, direction) for direction in Direction}
 
 
@@ -149,5 +154,6 @@ ACCOUNTANT = Accountant(
     errs="downward: the statistic is a post-processing of one pair of datasets, its masses are rounded down",
     reference="chua-2024, eq. (1) to (3)",
     analyses={ShuffledBatches: _analyse},
+    laws={ShuffledBatches: _laws},
     cost=lambda pair: 0.01 if pair.epochs == 1 else 0.1 + 0.05 * log(pair.epochs),
 )

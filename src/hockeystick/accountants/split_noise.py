@@ -26,7 +26,7 @@ import numpy as np
 from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile
 from hockeystick.errors import UnsupportedError
-from hockeystick.laws.law import Array
+from hockeystick.laws.law import Array, Law
 from hockeystick.laws.profile import law_profiles
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.settings import Settings
@@ -78,12 +78,15 @@ def worst_windows(groups: list[Array]) -> Array:
     return worst
 
 
-def _analyse(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+def _laws(pair: SubsetMixture, side: Side, settings: Settings) -> list[Law]:
     candidates = _candidates(pair, settings)
     prob, sigma = pair.sampling_prob, pair.noise_multiplier
     chosen = best_windows(candidates, prob, sigma, side, settings.asked_epsilon, settings.resolution, settings.deadline)
-    laws = [window_law(shifts, prob, sigma, side, settings.resolution, settings.deadline) for shifts in chosen]
-    return law_profiles(*laws, choose=min)
+    return [window_law(shifts, prob, sigma, side, settings.resolution, settings.deadline) for shifts in chosen]
+
+
+def _analyse(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    return law_profiles(*_laws(pair, side, settings), choose=min)
 
 
 def _candidates(pair: SubsetMixture, settings: Settings) -> list[Array]:
@@ -127,6 +130,7 @@ ACCOUNTANT = Accountant(
     errs="upward: the windows together reveal at least the output, and shifts are rounded up",
     reference="docs/theory/subsets/reductions.md",
     analyses={SubsetMixture: _analyse},
+    laws={SubsetMixture: _laws},
     refusal=_refusal,
     cost=_cost,
     no_better_than=("direct",),

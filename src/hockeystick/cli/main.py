@@ -12,6 +12,7 @@ from hockeystick.cli import (
     calibrate,
     compare,
     curve,
+    compose,
     delta,
     epsilon,
     evidence,
@@ -21,6 +22,7 @@ from hockeystick.cli import (
     show_certificate,
     state,
     sweep,
+    tune,
     verify,
 )
 from hockeystick.errors import HockeystickError
@@ -46,6 +48,8 @@ app.command("epsilon")(epsilon.command)
 app.command("delta")(delta.command)
 app.command("compare")(compare.command)
 app.command("curve")(curve.command)
+app.command("compose")(compose.command)
+app.command("tune")(tune.command)
 app.command("verify")(verify.command)
 app.command("show")(show_certificate.command)
 app.command("state")(state.command)

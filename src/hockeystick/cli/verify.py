@@ -24,17 +24,25 @@ def command(
 ) -> None:
     """Recompute the bounds of a certificate and compare; exit code 1 if they do not follow."""
     from hockeystick.certificate import Certificate, interval_text
-    from hockeystick.certification.verification import verify
+    from hockeystick.cli.compose import derived_json
+    from hockeystick.composition.files import load_claim
+    from hockeystick.composition.verification import verify
 
-    claimed = common.with_matrix(Certificate.load(certificate), matrix)
+    loaded = load_claim(certificate)
+    claimed = common.with_matrix(loaded, matrix) if isinstance(loaded, Certificate) else loaded
+    for one in () if isinstance(loaded, Certificate) else loaded.certificates:
+        common.with_matrix(one, None)  # refuses certificates of matrices in files
+    mechanism = claimed.mechanism if isinstance(claimed, Certificate) else None
     with (
         sampling.chosen_executor(backend, address, workers) as executor,
         sampling.opened(evidence) as store,
-        common.working("verifying", budget, claimed.mechanism) as deadline,
+        common.working("verifying", budget, mechanism) as deadline,
     ):
         found = verify(claimed, deadline=deadline, evidence=store, executor=executor)
     if json:
-        common.emit_json({"verified": True} | common.claim_json(found, deadline.elapsed()))
+        seconds = deadline.elapsed()
+        numbers = common.claim_json(found, seconds) if isinstance(found, Certificate) else derived_json(found, seconds)
+        common.emit_json({"verified": True} | numbers)
     else:
         common.emit(str(claimed))
         common.emit(f"verified: recomputed {interval_text(found.bounds)}")

@@ -1,0 +1,135 @@
+"""hockeystick compose: one claim for several runs."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hockeystick.cli import common
+from hockeystick.errors import InvalidInputError, shortened
+
+if TYPE_CHECKING:
+    from hockeystick.bounds import Question
+    from hockeystick.certificate import Certificate
+    from hockeystick.composition.claims import DerivedClaim
+    from hockeystick.mechanism import Mechanism
+
+DeltaOption = Annotated[
+    str | None,
+    typer.Option("--delta", metavar="NUMBER", help="Bound epsilon at this delta; by default the one that was given."),
+]
+EpsilonOption = Annotated[
+    str | None, typer.Option("--epsilon", metavar="NUMBER", help="Bound delta at this epsilon instead.")
+]
+OutOption = Annotated[str | None, typer.Option("--out", help="Write the claim here.")]
+
+
+def command(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE...",
+            help="Certificates (.json) and plans (.toml), also with [[phase]] tables; repeat a file for each run.",
+            show_default=False,
+        ),
+    ],
+    delta: DeltaOption = None,
+    epsilon: EpsilonOption = None,
+    data: Annotated[
+        str,
+        typer.Option(
+            "--data",
+            metavar="RELATION",
+            help="same; disjoint; or sets of runs, e.g. 1+2,3: an example is in the runs of one set at most.",
+        ),
+    ] = "same",
+    budget: common.BudgetOption = None,
+    out: OutOption = None,
+    json: common.JsonOption = False,
+) -> None:
+    """Bound the privacy of several runs together: certificates, or the phases of a plan."""
+    from hockeystick.composition.compose import compose
+    from hockeystick.files import check_writable
+
+    runs, known = _runs(files)
+    asked = asked_for(delta, epsilon, known)
+    relation = _relation(data)
+    if out is not None:
+        check_writable(out)
+    with common.working("composing", budget) as deadline:
+        claim = compose(runs, delta=asked.delta, epsilon=asked.epsilon, data=relation, deadline=deadline)
+    report(claim, deadline.elapsed(), out, json, {"data": claim.relation, "runs": len(claim.runs)})
+
+
+def asked_for(delta: str | None, epsilon: str | None, known: list[float]) -> "Question":
+    """The question of the options, or the delta that all files give; refuses bad numbers before any work."""
+    from hockeystick.bounds import Question
+
+    if delta is None and epsilon is None:
+        if len(set(known)) != 1:
+            raise InvalidInputError(
+                "The '--delta' or '--epsilon' option is missing, and the files do not give one delta between them."
+            )
+        return Question(delta=known[0])
+    return Question(
+        delta=None if delta is None else common.number("--delta", delta),
+        epsilon=None if epsilon is None else common.number("--epsilon", epsilon),
+    )
+
+
+def report(claim: "DerivedClaim", seconds: float, out: str | None, json: bool, more: dict[str, Any]) -> None:
+    """Print the claim, and write it even if nobody reads what is printed."""
+    try:
+        if json:
+            common.emit_json(derived_json(claim, seconds) | more)
+        else:
+            common.emit(str(claim))
+    finally:
+        if out is not None:
+            claim.save(out)
+
+
+def derived_json(claim: "DerivedClaim", seconds: float) -> dict[str, Any]:
+    """The fields that all derived claims print."""
+    content = claim.model_dump(mode="json", exclude={"certificates"})
+    names = ("delta", "epsilon", "kind", "confidence")
+    failure = {} if claim.failure_probability is None else {"failure_probability": claim.failure_probability}
+    return {name: content[name] for name in names} | failure | {"seconds": round(seconds, 4)}
+
+
+def _runs(files: list[str]) -> "tuple[list[Certificate | Mechanism], list[float]]":
+    """The runs of all files in their order, and the deltas that the files give."""
+    from hockeystick.certificate import Certificate, Interval
+    from hockeystick.composition.files import load_claim
+    from hockeystick.composition.phases import Phases
+
+    runs: list[Certificate | Mechanism] = []
+    deltas = []
+    for file in files:
+        if Path(file).suffix.lower() == ".toml":
+            phases = Phases.load(file)
+            runs += phases.mechanisms()
+            deltas += [phases.target.delta] if phases.target.delta is not None else []
+            continue
+        loaded = load_claim(file)
+        if not isinstance(loaded, Certificate):
+            raise InvalidInputError(
+                f"The file {shortened(file)} must be a certificate of one run. It is a {loaded.what}; give the "
+                f"certificates that it was made from instead."
+            )
+        certificate = common.with_matrix(loaded, None)
+        runs.append(certificate)
+        deltas += [] if isinstance(certificate.delta, Interval) else [certificate.delta]
+    return runs, deltas
+
+
+def _relation(text: str) -> str | list[list[int]]:
+    """``same``, ``disjoint``, or ``1+2,3`` as lists of numbers of runs."""
+    if text in ("same", "disjoint"):
+        return text
+    groups = [[one.strip() for one in group.split("+")] for group in text.split(",")]
+    if not all(one.isascii() and one.isdecimal() and len(one) < 7 for group in groups for one in group):
+        raise InvalidInputError(
+            f"The '--data' option must be same, disjoint, or sets of runs such as 1+2,3. Got {shortened(text)} instead."
+        )
+    return [[int(one) for one in group] for group in groups]

@@ -1,0 +1,59 @@
+"""hockeystick tune: the privacy of releasing the best of several trials."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hockeystick.cli import common
+from hockeystick.cli.compose import DeltaOption, EpsilonOption, OutOption, asked_for, report
+
+
+def command(
+    trial: Annotated[
+        str,
+        typer.Argument(metavar="FILE", help="Certificate (.json) or plan (.toml) of one trial.", show_default=False),
+    ],
+    trials: Annotated[
+        str, typer.Option("--trials", metavar="NUMBER", help="Number of trials; its mean where it is random.")
+    ],
+    distribution: Annotated[
+        str,
+        typer.Option("--distribution", metavar="NAME", help="fixed, poisson, geometric or logarithmic."),
+    ] = "geometric",
+    delta: DeltaOption = None,
+    epsilon: EpsilonOption = None,
+    budget: common.BudgetOption = None,
+    out: OutOption = None,
+    json: common.JsonOption = False,
+) -> None:
+    """Bound the privacy of a hyper-parameter search that releases its best trial alone."""
+    from hockeystick.certificate import Certificate, Interval
+    from hockeystick.composition.trials import trials_of
+    from hockeystick.composition.tuning import tuning
+    from hockeystick.files import check_writable
+    from hockeystick.mechanism import Mechanism
+    from hockeystick.plan import Plan
+
+    one: Certificate | Mechanism
+    if Path(trial).suffix.lower() == ".toml":
+        plan = Plan.load(trial)
+        one, known = common.mechanism_with_noise(plan, None), plan.target.delta
+    else:
+        one = common.with_matrix(Certificate.load(trial), None)
+        known = None if isinstance(one.delta, Interval) else one.delta
+    asked = asked_for(delta, epsilon, [] if known is None else [known])
+    number = common.number("--trials", trials)
+    trials_of(number, distribution)  # refuses bad input before anything is compiled
+    if out is not None:
+        check_writable(out)
+    with common.working("tuning", budget) as deadline:
+        claim = tuning(
+            one,
+            trials=number,
+            distribution=distribution,
+            delta=asked.delta,
+            epsilon=asked.epsilon,
+            deadline=deadline,
+        )
+    report(claim, deadline.elapsed(), out, json, {"trials": claim.trials.model_dump(mode="json")})

@@ -1,0 +1,186 @@
+"""What derived claims have in common: an interval, certificates embedded whole, a digest over all of it."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from hockeystick.bounds import Question
+from hockeystick.certificate import Accuracy, Bounded, Certificate, Interval, exact, interval_text, number
+from hockeystick.errors import InvalidInputError, VerificationError, shortened
+from hockeystick.files import read_small_file, write_atomically
+from hockeystick.monte_carlo.claim import FailureProbability, Statement
+from hockeystick.spec import Spec
+from hockeystick.types import Adjacency, Kind
+
+MAX_CLAIM_BYTES = 1 << 26
+"""Certificates of Monte Carlo bounds name thousands of runs."""
+
+
+class DerivedClaim(Spec):
+    """A claim that follows from certificates, which it embeds whole.
+
+    One of ``epsilon`` and ``delta`` was given and is a number, the other was bounded and is an interval.
+
+    Attributes:
+        certificates: what the claim follows from, each of them once.
+        adjacency, also_holds_for: the notion of neighbours that all of them share.
+        kind, confidence, failure_probability: the failure probabilities of Monte Carlo certificates add up.
+        requirements: what has to be done beyond the requirements of each certificate.
+        accuracy: settings that reproduce the numbers.
+        digest: SHA-256 of the rest. It shows accidents and naive edits; it is not a signature.
+    """
+
+    what: ClassVar[str] = "claim"
+
+    hockeystick_version: Annotated[str, Field(pattern=r"^[0-9A-Za-z.+_-]{1,40}$")]
+    certificates: Annotated[tuple[Certificate, ...], Field(min_length=1)]
+    adjacency: Adjacency
+    also_holds_for: tuple[Adjacency, ...]
+    epsilon: Bounded | Interval
+    delta: Bounded | Interval
+    kind: Kind
+    confidence: Annotated[float, Field(gt=0.0, le=1.0)]
+    failure_probability: FailureProbability | None = None
+    requirements: tuple[str, ...]
+    accuracy: Accuracy
+    digest: str = ""
+
+    @model_validator(mode="after")
+    def _one_question(self) -> Self:
+        if isinstance(self.epsilon, Interval) == isinstance(self.delta, Interval):
+            raise InvalidInputError("The 'epsilon' and 'delta' fields must be one number and one interval")
+        return self
+
+    @property
+    def question(self) -> Question:
+        """What was asked."""
+        return Question(
+            delta=None if isinstance(self.delta, Interval) else self.delta,
+            epsilon=None if isinstance(self.epsilon, Interval) else self.epsilon,
+        )
+
+    @property
+    def bounds(self) -> Interval:
+        """The interval that was computed."""
+        bounds = self.epsilon if isinstance(self.epsilon, Interval) else self.delta
+        assert isinstance(bounds, Interval)
+        return bounds
+
+    def sealed(self) -> Self:
+        """The same claim with its digest filled in."""
+        return self.model_copy(update={"digest": self.content_digest()})
+
+    def content_digest(self) -> str:
+        """SHA-256 over the canonical JSON of everything but the digest; certificates stand for themselves by theirs."""
+        content = self.model_dump(mode="json", exclude={"digest", "certificates"})
+        content["certificates"] = [one.content_digest() for one in self.certificates]
+        return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+    def check_digests(self) -> None:
+        """Raises VerificationError when the claim, or a certificate in it, was altered."""
+        for place, one in enumerate(self.certificates):
+            if one.digest != one.content_digest():
+                raise VerificationError(
+                    f"The 'certificates.{place}' field was altered: its digest does not match its content."
+                )
+        if self.digest != self.content_digest():
+            raise VerificationError(f"The {self.what} was altered: its digest does not match its content.")
+
+    def save(self, path: str | Path) -> None:
+        """Write the claim as JSON, whole or not at all."""
+        write_atomically(path, self.model_dump_json(indent=2) + "\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a claim and check its digests.
+
+        Raises: InvalidInputError for a file that does not say such a claim, VerificationError for one that was altered.
+        """
+        name = f"{cls.what} {shortened(str(path))}"
+        claim = cls.parse_json(read_small_file(path, name, MAX_CLAIM_BYTES), name)
+        claim.check_digests()
+        return claim
+
+    def headline(self) -> list[str]:
+        """The claim and its interval, as the first lines of a text."""
+        bounds = self.bounds
+        if isinstance(self.epsilon, Interval):
+            return [
+                f"(epsilon, delta) = ({number(bounds.upper)}, {exact(self.delta)}) is certified",
+                f"  epsilon           {interval_text(bounds)}",
+                f"  delta             {exact(self.delta)}",
+            ]
+        return [
+            f"(epsilon, delta) = ({exact(self.epsilon)}, {number(bounds.upper)}) is certified",
+            f"  epsilon           {exact(self.epsilon)}",
+            f"  delta             {interval_text(bounds)}",
+        ]
+
+    def foundations(self) -> list[str]:
+        """Kind, adjacency and requirements, as the last lines of a text."""
+        kind = self.kind.value
+        if self.failure_probability is not None:
+            kind += f"; fails with probability at most {self.failure_probability:g}, that of its certificates together"
+        also = "".join(f", also {adjacency.value}" for adjacency in self.also_holds_for)
+        return [
+            f"  kind              {kind}",
+            f"  adjacency         {self.adjacency.value}{also}",
+            "  you must",
+            *(f"    - {requirement}" for requirement in self.requirements),
+        ]
+
+
+def shared_facts(certificates: tuple[Certificate, ...]) -> dict[str, Any]:
+    """The fields of a derived claim that follow from the certificates alone.
+
+    Failure probabilities add up (union bound), each certificate counted once. Where a certificate's own delta holds
+    the failure of its verification (estimate-verify-release) there is nothing left that can fail.
+    """
+    notions = certificates[0].also_holds_for
+    shared = [one for one in notions if all(one in other.also_holds_for for other in certificates)]
+    failures = [
+        one.monte_carlo.failure_probability
+        for one in certificates
+        if one.monte_carlo is not None and one.monte_carlo.statement is Statement.CONFIDENCE
+    ]
+    total = sum(failures) * (1.0 + 1e-12)
+    if total >= 1.0:
+        raise InvalidInputError(
+            f"The failure probabilities of the certificates must add up to less than 1. Got {total:g} instead."
+        )
+    sampled = any(one.kind is Kind.MONTE_CARLO for one in certificates)
+    return {
+        "adjacency": certificates[0].adjacency,
+        "also_holds_for": tuple(shared),
+        "kind": Kind.MONTE_CARLO if sampled else Kind.DETERMINISTIC,
+        "confidence": 1.0 - total,
+        "failure_probability": total if failures else None,
+    }
+
+
+def unit_of(certificate: Certificate) -> str:
+    """Whose data a certificate protects: those of an "example", or of a "user" with several examples."""
+    return "user" if "examples_per_user" in type(certificate.mechanism.sampler).model_fields else "example"
+
+
+def check_comparable(certificates: tuple[Certificate, ...]) -> None:
+    """Refuse certificates that are not about the same neighbours.
+
+    Raises: InvalidInputError naming the two values; VerificationError for a certificate that was altered.
+    """
+    for place, one in enumerate(certificates):
+        if one.digest != one.content_digest():
+            raise VerificationError(f"The certificate {place + 1} was altered: its digest does not match its content.")
+    for name, values in (
+        ("adjacency", [one.adjacency.value for one in certificates]),
+        ("unit", [unit_of(one) for one in certificates]),
+    ):
+        other = next((place for place, value in enumerate(values) if value != values[0]), None)
+        if other is not None:
+            raise InvalidInputError(
+                f"The certificates must agree in their {name}: number 1 is about {values[0]!r}, "
+                f"number {other + 1} about {values[other]!r}."
+            )

@@ -1,0 +1,232 @@
+"""compose: one claim from the certificates of several runs."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from hockeystick._version import __version__
+from hockeystick.bounds import Bound, Question
+from hockeystick.certificate import Accuracy, Certificate, Interval
+from hockeystick.certification.issue import PORTABLE, certify
+from hockeystick.certification.schedule import DELTA_NODES, EPSILON_NODES, planned
+from hockeystick.composition.claims import check_comparable, shared_facts
+from hockeystick.composition.composition import Composition, check_together
+from hockeystick.composition.runs import RunBounds, run_bounds
+from hockeystick.deadline import Deadline
+from hockeystick.errors import CannotCertifyError, InvalidInputError, shortened
+from hockeystick.laws.grid import Resolution
+from hockeystick.laws.law import Law
+from hockeystick.laws.profile import law_profiles
+from hockeystick.mechanism import Mechanism
+from hockeystick.posteriors.participations.engine import composed_powers
+from hockeystick.types import Kind, Side
+
+FRESH = "Draw the batches and the noise of every run afresh, independently of all other runs."
+FIXED = (
+    "Fix the mechanisms of all runs before any of them has started; everything else in a run may depend on what "
+    "earlier runs have released."
+)
+OWN = "Keep the requirements of the certificate of each run."
+PARTS = "Let the part of an example be a matter of that example alone, decided before any run has started."
+REFERENCE = "docs/theory/composition.md; Zhu, Dong and Wang 2022, Theorem 10; Doroshenko et al. 2022"
+COARSE_NODES = 24
+USUAL_DELTA = 1e-6
+"""Where a mechanism without a certificate is certified when delta at an epsilon is asked for."""
+Together = str | Sequence[Sequence[int]]
+
+
+def compose(
+    runs: Sequence[Certificate | Mechanism],
+    *,
+    delta: float | None = None,
+    epsilon: float | None = None,
+    data: Together = "same",
+    budget: float | None = None,
+    deadline: Deadline | None = None,
+) -> Composition:
+    """The epsilon of several runs together at ``delta``, or their delta at ``epsilon``, from both sides.
+
+    Runs compose through laws of their likelihood ratios, both directions at once. A run without a law of its own
+    enters with a law that dominates its upper profile; from below, what has no law is left out, and the best single
+    run counts. Later runs may depend on what earlier ones released.
+
+    Args:
+        runs: certificates, or mechanisms with their noise multipliers, which are certified first.
+        delta, epsilon: exactly one of them.
+        data: "same" if one example may take part in all runs; "disjoint" if every run has a part of the data of its
+            own; else the sets of runs, by their numbers from 1 on, such that an example takes part in the runs of one
+            set at most.
+        budget: seconds; None for no deadline.
+        deadline: progress and deadline of the caller, in place of the budget's.
+
+    Which side it errs on: the upper end upward, the lower end downward (docs/theory/composition.md). With Monte Carlo
+    certificates it fails with at most the sum of their failure probabilities, and their claimed numbers are used as
+    they stand; verify recomputes these too.
+
+    Raises: InvalidInputError when there is no run, or certificates are about different neighbours or units;
+        VerificationError for an altered certificate; BudgetExceededError; CannotCertifyError when no finite bound
+        exists.
+
+    >>> import hockeystick as hs
+    >>> first = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.01, steps=100), noise_multiplier=1.0)
+    >>> second = hs.Mechanism(sampler=hs.BallsInBins(bins=100, epochs=2), noise_multiplier=2.0)
+    >>> both = hs.compose([first, second], delta=1e-5)
+    >>> 1.44 < both.epsilon.lower < both.epsilon.upper < 1.46
+    True
+    """
+    question = Question(delta=delta, epsilon=epsilon)
+    _, deadline = planned(None, budget, deadline)
+    certificates = as_certificates(runs, question, deadline)
+    together = _sets(data, len(certificates))
+    check_comparable(certificates)
+    distinct = list({one.digest: one for one in certificates}.values())
+    places = {one.digest: place for place, one in enumerate(distinct)}
+    used = tuple(places[one.digest] for one in certificates)
+    accuracy = accuracy_for(question, lambda at: _answers(distinct, used, together, question, at, deadline).upper)
+    answers = _answers(distinct, used, together, question, accuracy, deadline)
+    return _claim(tuple(distinct), used, together, question, accuracy, answers)
+
+
+def as_certificates(
+    runs: Sequence[Certificate | Mechanism], question: Question, deadline: Deadline
+) -> tuple[Certificate, ...]:
+    """The certificates, those of mechanisms issued now; raises InvalidInputError for what is neither, or nothing."""
+    if isinstance(runs, str | bytes | Mapping) or not isinstance(runs, Sequence) or not runs:
+        raise InvalidInputError(
+            f"The 'runs' argument must be a list of one or more certificates or mechanisms. Got {shortened(runs)} "
+            f"instead."
+        )
+    certificates: list[Certificate] = []
+    issued: list[tuple[Mechanism, Certificate]] = []
+    for place, one in enumerate(runs):
+        if isinstance(one, Mechanism):
+            known = next((certificate for other, certificate in issued if other == one), None)
+            if known is None:
+                known = certify(one, delta=question.delta or USUAL_DELTA, deadline=deadline)
+                issued.append((one, known))
+            certificates.append(known)
+        elif isinstance(one, Certificate):
+            certificates.append(one)
+        else:
+            raise InvalidInputError(
+                f"The 'runs.{place}' argument must be a certificate or a mechanism. Got {shortened(one)} instead."
+            )
+    return tuple(certificates)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The two ends for a question, not yet moved to the loose side, and what they rest on."""
+
+    upper: float
+    lower: float | None
+    bounds: tuple[RunBounds, ...]
+
+
+def accuracy_for(question: Question, delta_on: Callable[[Accuracy], float]) -> Accuracy:
+    """Grids for a question; for delta at an epsilon a coarse look first finds out how small delta is."""
+    if question.delta is not None:
+        return Accuracy(nodes_per_unit=EPSILON_NODES, smallest_delta=question.delta)
+    found = delta_on(Accuracy(nodes_per_unit=COARSE_NODES, smallest_delta=1e-30))
+    return Accuracy(nodes_per_unit=DELTA_NODES, smallest_delta=min(max(found, 1e-30), 0.5))
+
+
+def _answers(
+    certificates: Sequence[Certificate],
+    runs: Sequence[int],
+    together: Sequence[Sequence[int]],
+    question: Question,
+    accuracy: Accuracy,
+    deadline: Deadline,
+) -> Answers:
+    nodes, smallest = accuracy.nodes_per_unit, accuracy.smallest_delta
+    resolution = Resolution(nodes, smallest)
+    each = tuple(run_bounds(one, question, nodes, smallest, deadline) for one in certificates)
+    upper, lowers = 0.0, [one.alone[Side.LOWER] for one in each if Side.LOWER in one.alone]
+    for counts in {frozenset(Counter(runs[run - 1] for run in group).items()) for group in together}:
+        parts = sorted(counts)
+        laws = [(each[place].upper, count) for place, count in parts]
+        slack = sum(each[place].slack * count for place, count in parts)
+        found = question.answer(_bound(laws, slack, Side.UPPER, resolution, deadline))
+        if sum(count for _, count in parts) == 1:
+            found = min(found, each[parts[0][0]].alone.get(Side.UPPER, found))
+        upper = max(upper, found)
+        known = [(law, count) for place, count in parts if (law := each[place].lower) is not None]
+        if known:
+            slack = sum(each[place].lower_slack * count for place, count in parts if each[place].lower is not None)
+            lowers.append(question.answer(_bound(known, slack, Side.LOWER, resolution, deadline)))
+    return Answers(upper, max(lowers, default=None), each)
+
+
+def _bound(
+    laws: Sequence[tuple[Law, int]], slack: float, side: Side, resolution: Resolution, deadline: Deadline
+) -> Bound:
+    """The bound of runs that compose, each law with its number of copies."""
+    law = composed_powers(laws, resolution, deadline.tick)
+    return Bound(
+        method="composition",
+        side=side,
+        kind=Kind.DETERMINISTIC,
+        confidence=1.0,
+        reference=REFERENCE,
+        profiles=law_profiles(law),
+        slack=slack,
+    )
+
+
+def interval_of(upper: float, lower: float | None, question: Question, what: str) -> Interval:
+    """Both ends moved to their loose sides; raises CannotCertifyError when the upper one is infinite."""
+    if upper == float("inf"):
+        raise CannotCertifyError(f"No finite bound exists for {what}; use more noise or a larger delta.")
+    loosest = 1.0 if question.epsilon is not None else float("inf")
+    above = min(upper * (1.0 + PORTABLE), loosest)
+    return Interval(upper=above, lower=None if lower is None else min(lower * (1.0 - PORTABLE), above))
+
+
+def _claim(
+    certificates: tuple[Certificate, ...],
+    runs: tuple[int, ...],
+    together: tuple[tuple[int, ...], ...],
+    question: Question,
+    accuracy: Accuracy,
+    answers: Answers,
+) -> Composition:
+    interval = interval_of(answers.upper, answers.lower, question, "these runs together")
+    one_set = len(together) == 1
+    return Composition(
+        hockeystick_version=__version__,
+        certificates=certificates,
+        runs=runs,
+        together=together,
+        methods=tuple(one.methods for one in answers.bounds),
+        epsilon=interval if question.epsilon is None else question.epsilon,
+        delta=interval if question.delta is None else question.delta,
+        requirements=(OWN, FRESH, FIXED, *(() if one_set else (PARTS,))),
+        accuracy=accuracy,
+        **shared_facts(certificates),
+    ).sealed()
+
+
+def recomputed(claim: Composition, deadline: Deadline) -> tuple[Composition, dict[Side, float | None]]:
+    """What follows from the certificates and the relation that a claim names, at its accuracy, and its exact ends."""
+    used = (claim.certificates, claim.runs, claim.together, claim.question, claim.accuracy)
+    answers = _answers(*used, deadline)
+    return _claim(*used, answers), {Side.UPPER: answers.upper, Side.LOWER: answers.lower}
+
+
+def _sets(data: Together, runs: int) -> tuple[tuple[int, ...], ...]:
+    """The sets of runs that one example may take part in."""
+    if data == "same":
+        return (tuple(range(1, runs + 1)),)
+    if data == "disjoint":
+        return tuple((run,) for run in range(1, runs + 1))
+    if isinstance(data, str) or not isinstance(data, Sequence) or not all(
+        isinstance(group, Sequence) and all(type(run) is int for run in group) for group in data
+    ):
+        raise InvalidInputError(
+            f"The 'data' argument must be 'same', 'disjoint' or lists of numbers of runs. Got {shortened(data)} "
+            f"instead."
+        )
+    together = tuple(tuple(sorted(group)) for group in data)
+    check_together(together, runs)
+    return together

@@ -1,0 +1,203 @@
+"""What one certified run brings into a composition: a law on either side, where it has one."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+
+from hockeystick.accountants.base import Accountant
+from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT
+from hockeystick.bounds import Bound, Profile, Question
+from hockeystick.certificate import Certificate, Interval
+from hockeystick.certification.issue import prepared
+from hockeystick.composition.profile_law import law_from_profiles
+from hockeystick.deadline import Deadline
+from hockeystick.errors import UnsupportedError
+from hockeystick.laws.grid import Resolution
+from hockeystick.laws.law import Law
+from hockeystick.laws.profile import law_delta, smallest_epsilon
+from hockeystick.monte_carlo.claim import Statement
+from hockeystick.pairs.base import DominatingPair
+from hockeystick.pairs.registry import dominating_pair
+from hockeystick.settings import DEFAULT_EFFORT, Settings
+from hockeystick.spec import Spec
+from hockeystick.types import Direction, Kind, Side
+
+CHEAP = 2.0
+"""Standard seconds; accountants that cost less help a run out that has no law by the method of its certificate."""
+
+
+class Route(StrEnum):
+    """How a run enters the upper bound of a composition."""
+
+    LAW = "law"
+    """The accountant's own law of the likelihood ratio."""
+    PROFILE = "profile"
+    """A law that dominates upper bounds on the whole profile."""
+    CLAIM = "claim"
+    """A law that dominates the one (epsilon, delta) of a Monte Carlo certificate, and the unamplified Gaussian."""
+
+
+class RunMethods(Spec):
+    """How one certificate entered a claim.
+
+    Attributes:
+        upper: the accountants behind its upper law.
+        route: what that law was made of.
+        lower: the accountant of its lower law, or None where the run counts by itself only.
+    """
+
+    upper: tuple[str, ...]
+    route: Route
+    lower: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class RunBounds:
+    """The bounds of one run.
+
+    Attributes:
+        upper: dominates the run's pair.
+        lower: is dominated by it; None where no accountant has such a law.
+        slack: total-variation distance between the run and what the laws bound.
+        lower_slack: the same for the lower law.
+        alone: for each side, the answer of the certificate's own method if this were the only run.
+    """
+
+    upper: Law
+    lower: Law | None
+    slack: float
+    lower_slack: float
+    methods: RunMethods
+    alone: dict[Side, float]
+
+
+def run_bounds(
+    certificate: Certificate, question: Question, nodes: int, smallest: float, deadline: Deadline
+) -> RunBounds:
+    """The laws of a certificate's mechanism, and what its own method answers for this run alone.
+
+    Args:
+        nodes, smallest: resolution of the laws.
+
+    Of a deterministic certificate nothing but the mechanism and the names of its methods is used; of a Monte Carlo
+    certificate the claimed numbers are, which hold with its confidence.
+
+    Raises: UnsupportedError when the methods that the certificate names give no bound here; BudgetExceededError.
+    """
+    pair = dominating_pair(prepared(certificate.mechanism, deadline))
+    effort = certificate.accuracy.effort or DEFAULT_EFFORT
+    settings = Settings(Resolution(nodes, smallest), deadline, question, effort=effort)
+    alone: dict[Side, float] = {}
+    names: tuple[str, ...]
+    one = ACCOUNTANTS[certificate.method.upper]
+    if one.kind is Kind.MONTE_CARLO:
+        profiles, place = _claimed_profiles(certificate, pair, settings), _claimed_point(certificate, Side.UPPER)[0]
+        upper = law_from_profiles(profiles, smallest, tick=deadline.tick, drop=place)
+        names, route, slack = (one.name, "gaussian"), Route.CLAIM, 0.0
+    else:
+        laws, slack = one.laws_of(pair, Side.UPPER, settings), pair.slack
+        if len(laws) == 1:
+            upper, names, route = laws[0], (one.name,), Route.LAW
+        else:
+            bounds = _upper_bounds(one, pair, settings)
+            alone[Side.UPPER] = question.answer(bounds[0])
+            upper = law_from_profiles(_least(bounds), smallest, tick=deadline.tick)
+            names, route = tuple(bound.method for bound in bounds), Route.PROFILE
+    lower, by = _lower_law(certificate, pair, settings)
+    alone.update(_claimed_answers(certificate, question))
+    named = certificate.method.lower
+    if named not in (None, by) and ACCOUNTANTS[named].kind is Kind.DETERMINISTIC:
+        alone[Side.LOWER] = question.answer(ACCOUNTANTS[named].bound(pair, Side.LOWER, settings))
+    return RunBounds(upper, lower, slack, pair.slack, RunMethods(upper=names, route=route, lower=by), alone)
+
+
+def _upper_bounds(one: Accountant, pair: DominatingPair, settings: Settings) -> list[Bound]:
+    """The bound of the certificate's method, and of the cheap ones: elsewhere in the profile they may be better."""
+    found = [one.bound(pair, Side.UPPER, settings)]
+    for other in (ACCOUNTANTS[name] for name in DEFAULT):
+        if other is one or other.kind is Kind.MONTE_CARLO or not other.covers(type(pair)):
+            continue
+        if other.why_not(pair, Side.UPPER) is None and other.cost(pair) <= CHEAP:
+            try:
+                found.append(other.bound(pair, Side.UPPER, settings))
+            except UnsupportedError:
+                continue
+    return found
+
+
+def _least(bounds: Sequence[Bound]) -> dict[Direction, Profile]:
+    def least(direction: Direction) -> Profile:
+        return lambda epsilon: min(bound.profiles[direction](epsilon) for bound in bounds)
+
+    return {direction: least(direction) for direction in Direction}
+
+
+def _claimed_profiles(certificate: Certificate, pair: DominatingPair, settings: Settings) -> dict[Direction, Profile]:
+    """What is known of a run from one claimed (epsilon, delta), and from the unamplified Gaussian."""
+    place, delta = _claimed_point(certificate, Side.UPPER)
+    claim = certificate.monte_carlo
+    by_procedure = claim is not None and claim.statement is Statement.ESTIMATE_VERIFY_RELEASE
+    gaussian = None if by_procedure else ACCOUNTANTS["gaussian"].bound(pair, Side.UPPER, settings)
+
+    def profile(epsilon: float) -> float:
+        known = 1.0 if gaussian is None else float(gaussian.delta(epsilon))
+        return min(known, delta) if epsilon >= place else known
+
+    return dict.fromkeys(Direction, profile)
+
+
+def _claimed_point(certificate: Certificate, side: Side) -> tuple[float, float]:
+    """The claimed (epsilon, delta) of one side; (0, 0) where there is no lower bound."""
+    bounds = certificate.bounds
+    end = bounds.upper if side is Side.UPPER else bounds.lower
+    if end is None:
+        return 0.0, 0.0
+    if isinstance(certificate.epsilon, Interval):
+        assert not isinstance(certificate.delta, Interval)
+        return end, certificate.delta
+    return certificate.epsilon, end
+
+
+def _claimed_answers(certificate: Certificate, question: Question) -> dict[Side, float]:
+    """What the Monte Carlo ends of a certificate say about the question, for this run alone."""
+    found: dict[Side, float] = {}
+    of_epsilon = isinstance(certificate.epsilon, Interval)
+    epsilon, delta = _claimed_point(certificate, Side.UPPER)
+    if ACCOUNTANTS[certificate.method.upper].kind is Kind.MONTE_CARLO:
+        if question.delta is not None and delta <= question.delta:
+            found[Side.UPPER] = epsilon
+        if question.epsilon is not None and epsilon <= question.epsilon:
+            found[Side.UPPER] = delta
+    epsilon, delta = _claimed_point(certificate, Side.LOWER)
+    if certificate.method.lower is not None and ACCOUNTANTS[certificate.method.lower].kind is Kind.MONTE_CARLO:
+        # A bound on epsilon says that delta is exceeded below it; one on delta that it is reached there.
+        if question.delta is not None and (delta >= question.delta if of_epsilon else delta > question.delta):
+            found[Side.LOWER] = epsilon
+        if question.epsilon is not None and (question.epsilon < epsilon if of_epsilon else question.epsilon <= epsilon):
+            found[Side.LOWER] = delta
+    return found
+
+
+def _lower_law(certificate: Certificate, pair: DominatingPair, settings: Settings) -> tuple[Law | None, str | None]:
+    """The lower law of the certificate's method, or else of a cheap one, and its accountant."""
+    named = [ACCOUNTANTS[certificate.method.lower]] if certificate.method.lower is not None else []
+    others = [one for one in ACCOUNTANTS.values() if one.assumes is None and one not in named and one.laws]
+    for one in named + others:
+        if one.covers(type(pair)) and (one in named or one.cost(pair) <= CHEAP):
+            laws = one.laws_of(pair, Side.LOWER, settings)
+            if laws:
+                return _best(laws, Side.LOWER, settings.resolution.smallest_delta), one.name
+    return None, None
+
+
+def _best(laws: Sequence[Law], side: Side, delta: float) -> Law:
+    """The tightest of several laws at this delta, by its larger direction."""
+    if len(laws) == 1:
+        return laws[0]
+
+    def epsilon(law: Law) -> float:
+        at: list[Callable[[float], float]] = [partial(law_delta, law, direction=direction) for direction in Direction]
+        return max(smallest_epsilon(one, delta, side, tolerance=1e-4) for one in at)
+
+    return (min if side is Side.UPPER else max)(laws, key=epsilon)

@@ -1,0 +1,94 @@
+"""verify: do a certificate, or a claim that follows from several, follow from what they say?"""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from hockeystick.certificate import Certificate
+from hockeystick.certification.verification import DEFAULT_BUDGET
+from hockeystick.certification.verification import verify as verify_certificate
+from hockeystick.composition.claims import DerivedClaim, check_comparable
+from hockeystick.composition.compose import recomputed as recomputed_composition
+from hockeystick.composition.composition import Composition
+from hockeystick.composition.tuning import Tuning
+from hockeystick.composition.tuning import recomputed as recomputed_tuning
+from hockeystick.deadline import Deadline
+from hockeystick.errors import BudgetExceededError, CannotCertifyError, HockeystickError, VerificationError, shortened
+from hockeystick.monte_carlo.runs import in_this_process
+from hockeystick.samples import Executor, Ledger
+from hockeystick.types import Side
+
+C = TypeVar("C", bound=Certificate | Composition | Tuning)
+NUMBERS = {"epsilon", "delta", "digest", "hockeystick_version"}
+"""Fields that are compared on their own, or tell how the claim was made."""
+
+
+def verify(
+    claim: C,
+    *,
+    deadline: Deadline | None = None,
+    evidence: Ledger | None = None,
+    executor: Executor = in_this_process,
+) -> C:
+    """Recompute a certificate, or a claim that follows from several and every certificate in it, and compare.
+
+    The claimed numbers are tested as they stand, without any tolerance. Monte Carlo bounds are derived again from the
+    stored ``evidence``, or from samples that are drawn again by ``executor``. ``hockeystick_version`` and ``cut_off``
+    tell how a claim was made and are not recomputed.
+
+    Args:
+        deadline: progress, and the seconds allowed; ten minutes unless said otherwise.
+
+    Returns the claim, for chaining.
+    Raises: VerificationError, naming what does not follow, when a recomputed bound does not confirm a claimed one, or
+        any other field differs; BudgetExceededError when the deadline passes before the verdict.
+    """
+    deadline = deadline or Deadline(DEFAULT_BUDGET)
+    if isinstance(claim, Certificate):
+        verify_certificate(claim, deadline=deadline, evidence=evidence, executor=executor)
+        return claim
+    claim.check_digests()
+    for place, one in enumerate(claim.certificates):
+        try:
+            verify_certificate(one, deadline=deadline, evidence=evidence, executor=executor)
+        except VerificationError as error:
+            raise VerificationError(f"The 'certificates.{place}' field does not verify: {error}") from None
+    compare(claim, *_again(claim, deadline))
+    return claim
+
+
+def _again(claim: Composition | Tuning, deadline: Deadline) -> tuple[DerivedClaim, Mapping[Side, float | None]]:
+    try:
+        check_comparable(claim.certificates)
+        if isinstance(claim, Tuning):
+            return recomputed_tuning(claim, deadline)
+        return recomputed_composition(claim, deadline)
+    except (BudgetExceededError, VerificationError):
+        raise
+    except CannotCertifyError:
+        raise VerificationError("The claim has a finite upper bound, but recomputed there is none.") from None
+    except HockeystickError as error:
+        raise VerificationError(str(error)) from None
+
+
+def compare(claim: DerivedClaim, again: DerivedClaim, found: Mapping[Side, float | None]) -> None:
+    """Raises VerificationError unless what was recomputed confirms a claim.
+
+    Args:
+        again: the claim that was recomputed.
+        found: its two ends, before they were moved to their loose sides.
+    """
+    above, below = found[Side.UPPER], found[Side.LOWER]
+    claimed = claim.bounds
+    for side, value, confirmed in (
+        (Side.UPPER, claimed.upper, above is not None and above <= claimed.upper),
+        (Side.LOWER, claimed.lower, claimed.lower is None or (below is not None and claimed.lower <= below)),
+    ):
+        if not confirmed:
+            what = "epsilon" if claim.question.delta is not None else "delta"
+            raise VerificationError(
+                f"The '{what}.{side.value}' field claims {value!r}, but the recomputed bound is {found[side]!r}."
+            )
+    for name in type(claim).model_fields.keys() - NUMBERS:
+        if getattr(again, name) != getattr(claim, name):
+            claims, now = (shortened(one.model_dump(mode="json")[name]) for one in (claim, again))
+            raise VerificationError(f"The {name!r} field claims {claims}, but recomputed it is {now}.")

@@ -1,0 +1,396 @@
+"""Composed claims: against independent convolutions, never on the wrong side, and refused where they make no sense."""
+
+import numpy as np
+import pytest
+from composition_oracles import (
+    OneOutput,
+    balls_in_bins_losses,
+    composed_delta,
+    poisson_losses,
+    where,
+)
+
+import hockeystick as hs
+from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.bounds import Question
+from hockeystick.composition.claims import unit_of
+from hockeystick.composition.profile_law import law_from_profiles
+from hockeystick.composition.runs import Route
+from hockeystick.deadline import Deadline
+from hockeystick.errors import BudgetExceededError, InvalidInputError, VerificationError
+from hockeystick.laws.grid import Resolution
+from hockeystick.laws.operations import compose as compose_laws
+from hockeystick.laws.profile import law_delta, smallest_epsilon
+from hockeystick.pairs.registry import dominating_pair
+from hockeystick.settings import Settings
+from hockeystick.types import Adjacency, Direction, Side
+
+DELTA = 1e-5
+POISSON = {"sigma": 1.0, "rate": 0.05, "steps": 40}
+BINS = {"sigma": 2.0, "bins": 10, "epochs": 2}
+
+
+def poisson(sigma=1.0, rate=0.05, steps=40):
+    return hs.Mechanism(sampler=hs.Poisson(sampling_prob=rate, steps=steps), noise_multiplier=sigma)
+
+
+def balls_in_bins(sigma=2.0, bins=10, epochs=2):
+    return hs.Mechanism(sampler=hs.BallsInBins(bins=bins, epochs=epochs), noise_multiplier=sigma)
+
+
+def no_tick():
+    return None
+
+
+@pytest.fixture(scope="module")
+def one():
+    return hs.certify(poisson(), delta=DELTA)
+
+
+@pytest.fixture(scope="module")
+def other():
+    return hs.certify(balls_in_bins(), delta=DELTA)
+
+
+@pytest.fixture(scope="module")
+def both(one, other):
+    return hs.compose([one, other], delta=DELTA)
+
+
+def oracles(step):
+    return poisson_losses(**POISSON, step=step), balls_in_bins_losses(**BINS, step=step, spacing=4e-3, largest=120.0)
+
+
+# --- against independent convolutions ------------------------------------------------------------------------------
+
+
+def test_the_oracle_agrees_with_single_runs(one, other):
+    """Each run alone, so that the oracle of the composition can be trusted."""
+    for losses, certificate in zip(oracles(1e-3), (one, other), strict=True):
+        assert losses.epsilon(DELTA) == pytest.approx(certificate.epsilon.upper, rel=1e-3)
+
+
+def test_a_poisson_run_and_a_balls_in_bins_run_are_within_0_2_percent_of_a_plain_convolution(both):
+    first, second = oracles(1e-3)
+    truth = first.then(second).epsilon(DELTA)
+    assert truth * (1.0 - 2e-4) <= both.epsilon.upper <= truth * 1.002
+    assert truth * 0.998 <= both.epsilon.lower <= truth * (1.0 + 2e-4)
+
+
+def test_ten_runs_are_at_most_1_percent_above_a_plain_convolution(one, other):
+    first, second = oracles(4e-3)
+    truth = first.then(second).times(5).epsilon(DELTA)
+    ten = hs.compose([one, other] * 5, delta=DELTA)
+    assert truth * (1.0 - 5e-4) <= ten.epsilon.upper <= truth * 1.01
+    assert truth * 0.99 <= ten.epsilon.lower <= truth * (1.0 + 5e-4)
+    assert len(ten.certificates) == 2
+
+
+def test_two_poisson_runs_agree_with_dp_accounting():
+    pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+    runs = [(1.0, 0.01, 300), (0.7, 0.002, 500)]
+    peer = None
+    for sigma, rate, steps in runs:
+        step = pld.from_gaussian_mechanism(sigma, sampling_prob=rate, value_discretization_interval=1e-3)
+        peer = step.self_compose(steps) if peer is None else peer.compose(step.self_compose(steps))
+    found = hs.compose([poisson(*run) for run in runs], delta=DELTA).epsilon
+    theirs = peer.get_epsilon_for_delta(DELTA)
+    assert found.lower <= theirs * 1.0001
+    assert found.upper == pytest.approx(theirs, rel=2e-3)
+
+
+def random_run(rng):
+    """A run of one or two outputs, whose ratio a grid can hold: kind, parameters, mechanism."""
+    kind = ["poisson", "allocation", "one"][rng.integers(3)]
+    parameters = {"sigma": float(rng.uniform(0.6, 3.0)), "rate": float(rng.uniform(0.02, 1.0))}
+    sampler = {
+        "poisson": hs.Poisson(sampling_prob=parameters["rate"], steps=2),
+        "allocation": hs.BallsInBins(bins=2, epochs=1),
+        "one": hs.Poisson(sampling_prob=parameters["rate"], steps=1),
+    }[kind]
+    return kind, parameters, hs.Mechanism(sampler=sampler, noise_multiplier=parameters["sigma"])
+
+
+def law_of(mechanism, side, delta):
+    settings = Settings(Resolution(68, delta))
+    (law,) = ACCOUNTANTS["direct"].laws_of(dominating_pair(mechanism), side, settings)
+    return law
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_random_pairs_are_never_on_the_wrong_side_of_the_truth(seed):
+    """By laws from both sides, and by a law made of the profile from above; the truth by quadrature.
+
+    The trapezoidal rule is exact to about 1e-12 on these smooth integrands.
+    """
+    rng = np.random.default_rng(seed)
+    kind, parameters, mechanism = random_run(rng)
+    rate, sigma = float(rng.uniform(0.05, 1.0)), float(rng.uniform(0.6, 3.0))
+    second = hs.Mechanism(sampler=hs.Poisson(sampling_prob=rate, steps=1), noise_multiplier=sigma)
+    resolution = Resolution(68, 1e-6)
+    upper, lower = (
+        compose_laws(law_of(mechanism, side, 1e-6), law_of(second, side, 1e-6), resolution) for side in Side
+    )
+    profiles = hs.bound(mechanism, "direct").profiles
+    by_profile = compose_laws(
+        law_from_profiles(profiles, 1e-6, tick=no_tick), law_of(second, Side.UPPER, 1e-6), resolution
+    )
+    for way in Direction:
+        for epsilon in (0.05, 0.5, 1.5, 3.0):
+            truth = composed_delta(kind, parameters, OneOutput(rate, 1.0 / sigma), epsilon, way)
+            assert law_delta(upper, epsilon, way) >= truth - 1e-11
+            assert law_delta(by_profile, epsilon, way) >= truth - 1e-11
+            assert law_delta(lower, epsilon, way) <= truth + 1e-11
+            if truth > 1e-6:
+                assert law_delta(upper, epsilon, way) <= truth * 1.02
+                assert law_delta(lower, epsilon, way) >= truth * 0.98
+
+
+def test_compose_itself_brackets_quadrature():
+    """From the front door, on mechanisms that are small enough for the quadrature."""
+    mechanism = hs.Mechanism(sampler=hs.BallsInBins(bins=2, epochs=1), noise_multiplier=1.2)
+    second = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.3, steps=1), noise_multiplier=0.9)
+    found = hs.compose([mechanism, second], delta=1e-4)
+    truth = max(
+        where(lambda at, w=way: composed_delta("allocation", {"sigma": 1.2}, OneOutput(0.3, 1 / 0.9), at, w), 1e-4)
+        for way in Direction
+    )
+    assert found.epsilon.lower <= truth <= found.epsilon.upper
+    assert found.epsilon.upper <= truth * 1.002
+    at = hs.compose([mechanism, second], epsilon=2.0)
+    exact = max(composed_delta("allocation", {"sigma": 1.2}, OneOutput(0.3, 1 / 0.9), 2.0, way) for way in Direction)
+    assert at.delta.lower <= exact <= at.delta.upper <= exact * 1.01
+
+
+def test_public_batches_compose_to_one_gaussian():
+    """Closed form: two deterministic runs of k visits at sigma are one Gaussian of sensitivity sqrt(2 k)."""
+    run = hs.Mechanism(sampler=hs.Deterministic(bins=10, epochs=2), noise_multiplier=2.0)
+    four = hs.Mechanism(sampler=hs.Deterministic(bins=10, epochs=4), noise_multiplier=2.0)
+    exact = hs.bound(four, "gaussian", side=Side.LOWER).epsilon(DELTA)
+    found = hs.compose([run, run], delta=DELTA).epsilon
+    assert found.lower <= exact <= found.upper <= exact * 1.002
+
+
+# --- runs without laws ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def correlated():
+    strategy = hs.BandedSquareRoot(bands=4)
+    run = hs.Mechanism(strategy=strategy, sampler=hs.BallsInBins(bins=8, epochs=2), noise_multiplier=6.0)
+    return hs.certify(run, delta=DELTA)
+
+
+def test_a_run_without_a_law_enters_through_its_profile(one, correlated):
+    found = hs.compose([one, correlated], delta=DELTA)
+    routes = [methods.route for methods in found.methods]
+    assert routes == [Route.LAW, Route.PROFILE]
+    singles = [one.epsilon, correlated.epsilon]
+    assert max(one.upper for one in singles) < found.epsilon.upper < sum(one.upper for one in singles)
+    assert found.epsilon.lower >= max(one.lower for one in singles) * (1.0 - 1e-6)
+
+
+def test_a_profile_is_used_as_well_as_a_law(one, other):
+    """The same two runs by laws, and with the first one's law made of its profile alone."""
+    exact = hs.compose([one, other], delta=DELTA).epsilon.upper
+    profiles = hs.bound(one.mechanism, "direct", settings=Settings(Resolution(68, DELTA))).profiles
+    law = law_from_profiles(profiles, DELTA, tick=no_tick)
+    together = compose_laws(law, law_of(other.mechanism, Side.UPPER, DELTA), Resolution(68, DELTA))
+    found = max(smallest_epsilon(lambda at, d=way: law_delta(together, at, d), DELTA, Side.UPPER) for way in Direction)
+    assert found == pytest.approx(exact, rel=1e-3)
+
+
+def monte_carlo_certificate():
+    run = hs.Mechanism(
+        strategy=hs.BandedSquareRoot(bands=4),
+        sampler=hs.BMinSep(min_sep=4, sampling_prob=0.2, steps=16),
+        noise_multiplier=3.0,
+    )
+    return hs.certify(
+        run, delta=1e-3, monte_carlo=hs.MonteCarlo(failure_probability=1e-6, seed=5, ratio=0.5), budget=20
+    )
+
+
+@pytest.fixture(scope="module")
+def sampled():
+    return monte_carlo_certificate()
+
+
+def test_failure_probabilities_of_monte_carlo_certificates_add_up(one, sampled):
+    assert sampled.kind is hs.Kind.MONTE_CARLO
+    found = hs.compose([one, sampled, sampled], delta=2e-3)
+    assert found.kind is hs.Kind.MONTE_CARLO
+    assert found.failure_probability == pytest.approx(1e-6, rel=1e-9)  # one certificate, one chance to fail
+    assert found.failure_probability >= 1e-6
+    assert found.confidence == 1.0 - found.failure_probability
+    assert found.methods[1].route is Route.CLAIM
+    alone = hs.compose([sampled], delta=1e-3)
+    assert alone.epsilon.upper == pytest.approx(sampled.epsilon.upper, rel=1e-6)
+    assert alone.epsilon.lower == pytest.approx(sampled.epsilon.lower, rel=1e-6)
+    assert "fails with probability at most 1e-06" in str(alone)
+
+
+def test_a_claimed_point_composes_no_better_than_its_epsilon_says(sampled):
+    """Two runs of an (eps, delta) are at most (2 eps, 2 delta) and more than (eps, delta)."""
+    two = hs.compose([sampled, sampled], delta=2e-3)
+    assert sampled.epsilon.upper < two.epsilon.upper <= 2.0 * sampled.epsilon.upper * (1.0 + 1e-6)
+
+
+# --- which runs share examples -------------------------------------------------------------------------------------
+
+
+def test_disjoint_parts_are_as_private_as_the_worst_run(one, other):
+    found = hs.compose([one, other, one], delta=DELTA, data="disjoint")
+    worst = max(one.epsilon.upper, other.epsilon.upper)
+    assert found.epsilon.upper == pytest.approx(worst, rel=1e-5)
+    assert found.epsilon.lower <= worst
+    assert found.relation == "disjoint parts"
+    assert hs.compose([one, other], delta=DELTA, data=[[1], [2]]).epsilon == found.epsilon
+
+
+def test_overlapping_parts_are_as_private_as_the_worst_set(one, other, both):
+    found = hs.compose([one, other, one], delta=DELTA, data=[[1, 2], [3]])
+    assert found.epsilon == both.epsilon
+    assert found.relation == "overlapping parts"
+    assert "1+2, 3" in str(found)
+    twice = hs.compose([one, one], delta=DELTA)
+    every = hs.compose([one, other, one], delta=DELTA, data=[[1, 2], [1, 3], [2, 3]])
+    assert every.epsilon.upper == max(twice.epsilon.upper, both.epsilon.upper)
+
+
+def test_the_order_of_runs_does_not_matter(one, other, both):
+    assert hs.compose([other, one], delta=DELTA).epsilon.upper == pytest.approx(both.epsilon.upper, rel=1e-5)
+
+
+def test_one_run_alone_is_its_certificate(one):
+    alone = hs.compose([one], delta=DELTA)
+    assert alone.epsilon.upper == pytest.approx(one.epsilon.upper, rel=1e-6)
+    assert alone.epsilon.lower == pytest.approx(one.epsilon.lower, rel=1e-6)
+
+
+def test_mechanisms_are_certified_first(both):
+    assert hs.compose([poisson(), balls_in_bins()], delta=DELTA).digest == both.digest
+
+
+# --- bad input -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "named"),
+    [
+        ([[1]], "Run 2 is in none"),
+        ([[1, 3], [2]], r"Got \[1, 3\]"),
+        ([[0, 1, 2]], r"Got \[0, 1, 2\]"),
+        ([[1, 1], [2]], r"Got \[1, 1\]"),
+        ([[], [1, 2]], r"Got \[\]"),
+        ("parts", "'parts'"),
+        ([1, 2], "lists of numbers"),
+        (3, "'data'"),
+    ],
+)
+def test_relations_that_are_none(one, other, data, named):
+    with pytest.raises(InvalidInputError, match=named):
+        hs.compose([one, other], delta=DELTA, data=data)
+
+
+@pytest.mark.parametrize("runs", [[], "certificate.json", None, 3])
+def test_no_runs(runs):
+    with pytest.raises(InvalidInputError, match="'runs'"):
+        hs.compose(runs, delta=DELTA)
+
+
+def test_what_is_no_run(one):
+    with pytest.raises(InvalidInputError, match=r"'runs\.1'"):
+        hs.compose([one, 3.0], delta=DELTA)
+
+
+def test_other_neighbours_are_refused(one, other):
+    changed = other.model_copy(update={"adjacency": Adjacency.ADD_REMOVE}).sealed()
+    with pytest.raises(InvalidInputError, match="adjacency: number 1 is about 'zero_out', number 2 about 'add_remove'"):
+        hs.compose([one, changed], delta=DELTA)
+
+
+def test_other_units_are_refused(one):
+    users = hs.MultiAttribution(min_sep=4, sampling_prob=0.1, steps=8, examples_per_user=2)
+    user = one.model_copy(update={"mechanism": hs.Mechanism(sampler=users, noise_multiplier=3.0)}).sealed()
+    assert (unit_of(one), unit_of(user)) == ("example", "user")
+    with pytest.raises(InvalidInputError, match="unit: number 1 is about 'example', number 2 about 'user'"):
+        hs.compose([one, user], delta=DELTA)
+
+
+def test_altered_certificates_are_refused(one):
+    altered = one.model_copy(update={"confidence": 0.5})
+    with pytest.raises(VerificationError, match="certificate 2 was altered"):
+        hs.compose([one, altered], delta=DELTA)
+
+
+def test_a_notion_of_neighbours_holds_only_if_it_holds_for_all(one):
+    public = hs.Mechanism(sampler=hs.Deterministic(bins=10), noise_multiplier=3.0)
+    assert Adjacency.ADD_REMOVE in hs.compose([one], delta=DELTA).also_holds_for
+    assert hs.compose([one, public], delta=DELTA).also_holds_for == ()
+
+
+def test_a_deadline_stops_it(one, other):
+    with pytest.raises(BudgetExceededError, match="budget"):
+        hs.compose([one, other], delta=DELTA, deadline=Deadline(0.0))
+
+
+# --- files and verification ----------------------------------------------------------------------------------------
+
+
+def test_a_claim_survives_its_file_and_verifies(both, tmp_path):
+    both.save(tmp_path / "both.json")
+    again = hs.Composition.load(tmp_path / "both.json")
+    assert again == both
+    assert hs.verify(again) is again
+
+
+def altered(claim, **changes):
+    return claim.model_copy(update=changes).sealed()
+
+
+def test_claims_that_are_too_strong_do_not_verify(both):
+    for end, factor in (("upper", 1.0 - 1e-6), ("lower", 1.0 + 1e-6)):
+        stronger = both.epsilon.model_copy(update={end: getattr(both.epsilon, end) * factor})
+        with pytest.raises(VerificationError, match=f"epsilon.{end}"):
+            hs.verify(altered(both, epsilon=stronger))
+
+
+def test_claims_about_less_than_the_runs_do_not_verify(both):
+    cases = {
+        "together": ((1,), (2,)),  # disjoint parts would have smaller numbers, but also another requirement
+        "requirements": both.requirements[:1],
+        "also_holds_for": (),
+        "kind": hs.Kind.MONTE_CARLO,
+    }
+    for name, value in cases.items():
+        with pytest.raises(VerificationError):
+            hs.verify(altered(both, **{name: value}))
+
+
+def test_a_certificate_inside_has_to_verify_too(both):
+    one = both.certificates[0]
+    stronger = one.epsilon.model_copy(update={"upper": one.epsilon.upper * 0.9, "lower": one.epsilon.lower * 0.8})
+    forged = one.model_copy(update={"epsilon": stronger}).sealed()
+    with pytest.raises(VerificationError, match=r"certificates\.0"):
+        hs.verify(altered(both, certificates=(forged, both.certificates[1])))
+
+
+def test_edits_are_noticed(both):
+    with pytest.raises(VerificationError, match="digest"):
+        hs.verify(both.model_copy(update={"delta": 1e-4}))
+    inside = both.certificates[0].model_copy(update={"confidence": 0.5})
+    with pytest.raises(VerificationError, match=r"certificates\.0"):
+        hs.verify(both.model_copy(update={"certificates": (inside, both.certificates[1])}).sealed())
+
+
+def test_the_text_says_the_claim_the_runs_and_what_to_do(both):
+    text = str(both)
+    assert text.startswith("(epsilon, delta) = (")
+    assert "2, on same data" in text
+    assert "identity with poisson, 40 steps, noise multiplier 1" in text
+    assert "Draw the batches and the noise of every run afresh" in text
+
+
+def test_the_question_is_kept(both):
+    assert both.question == Question(delta=DELTA)
