@@ -1,6 +1,6 @@
 """Shuffled batches with a remainder: both sides against runs of a few examples, summed over all permutations.
 
-The oracle integrates ``(p - e^eps q)_+`` on a grid of outputs, with an error that falls as the square of the step, and a
+The oracle integrates ``(p - e^eps q)_+`` on a grid of outputs, with an error that falls as the square of the step; a
 test halves the step. A lower bound of another quantity is off by far more.
 """
 

@@ -17,6 +17,7 @@ from hockeystick.cli import (
     interruption,
     list_,
     reproduce,
+    show,
     sweep,
     verify,
 )
@@ -38,6 +39,7 @@ def _options(
 
 
 app = typer.Typer(name="hockeystick", callback=_options, rich_markup_mode=None, pretty_exceptions_enable=False)
+app.command("show")(show.command)
 app.command("calibrate")(calibrate.command)
 app.command("epsilon")(epsilon.command)
 app.command("delta")(delta.command)

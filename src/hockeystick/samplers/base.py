@@ -40,6 +40,11 @@ class BatchSampler(Spec):
 
     @property
     @abstractmethod
+    def rate(self) -> float:
+        """The chance of one example to be in one batch, on average over the steps and before any truncation."""
+
+    @property
+    @abstractmethod
     def holds_for(self) -> tuple[Adjacency, ...]:
         """The notions of neighbouring datasets that a certificate for this scheme covers."""
 

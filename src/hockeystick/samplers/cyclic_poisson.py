@@ -59,6 +59,11 @@ class CyclicPoisson(BatchSampler):
     partition: Literal["equal", "independent"] = "equal"
 
     @property
+    def rate(self) -> float:
+        """The rate within a group, over the number of groups that take turns."""
+        return self.sampling_prob / self.groups
+
+    @property
     def holds_for(self) -> tuple[Adjacency, ...]:
         """Zero-out; add-remove as well where the group of one example does not depend on how many others there are.
 

@@ -44,6 +44,13 @@ class FixedSizeSampler(Extended, EpochSampler):
         assert self.whole_batch is not None
         return self.num_examples - self.whole_batch * self.full_batches
 
+    @property
+    def rate(self) -> float:
+        """One batch of each epoch, unless the example is left out."""
+        if self.remainder == "drop" and self.num_examples is not None and self.whole_batch is not None:
+            return self.whole_batch / self.num_examples
+        return 1.0 / self.bins
+
     @model_validator(mode="after")
     def _remainder_is_described(self) -> Self:
         if self.remainder is None:

@@ -74,6 +74,11 @@ class MultiAttribution(BatchSampler):
     exclusion: Exclusion = "sampled"
 
     @property
+    def rate(self) -> float:
+        """The chance to be *sampled*; sampled examples may be excluded."""
+        return self.sampling_prob
+
+    @property
     def participation_prob(self) -> float:
         """The chance of an example that is not excluded to be in a batch: the same as ``sampling_prob``."""
         return self.sampling_prob

@@ -54,6 +54,11 @@ class RandomAllocation(EpochSampler):
         return self
 
     @property
+    def rate(self) -> float:
+        """As many batches of each epoch as the example picks."""
+        return self.participations / self.bins
+
+    @property
     def holds_for(self) -> tuple[Adjacency, ...]:
         """Both: an example's steps are drawn independently of the others, so removing it is zeroing it out."""
         return (Adjacency.ZERO_OUT, Adjacency.ADD_REMOVE)
