@@ -1,5 +1,6 @@
 """Plan: what a user knows of a run (data, batch size, epochs, target), and the Mechanism that follows from it."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -9,6 +10,8 @@ from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.files import parse_toml, read_small_file
 from hockeystick.mechanism import Mechanism
 from hockeystick.samplers import Data, SamplerOptions
+from hockeystick.samplers.epochs import EpochSampler
+from hockeystick.samplers.fixed_size import FixedSizeSampler
 from hockeystick.spec import NoiseMultiplier, Spec
 from hockeystick.strategies import Identity, Strategy
 
@@ -28,6 +31,33 @@ class MechanismOptions(Spec):
     """The ``[mechanism]`` table: the noise, where it is known."""
 
     noise_multiplier: NoiseMultiplier | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanNumbers:
+    """What follows from a plan.
+
+    Attributes:
+        num_examples: size of the dataset.
+        asked_batch: the expected batch that the plan asks for.
+        expected_batch: the expected batch of the run, ``rate * num_examples``, before any truncation.
+        rate: chance of one example to be in one batch, on average over the steps.
+        steps: batches in the run.
+        participations: expected number of batches that one example is in, ``rate * steps``.
+        epochs, bins: passes over the data and batches in each, where batches are drawn by epochs.
+        remainder, rest: what becomes of the examples that fill no whole batch, and how many there are in an epoch.
+    """
+
+    num_examples: int
+    asked_batch: float
+    expected_batch: float
+    rate: float
+    steps: int
+    participations: float
+    epochs: int | None
+    bins: int | None
+    remainder: str | None
+    rest: int
 
 
 class Plan(Spec):
@@ -75,6 +105,32 @@ class Plan(Spec):
         if Path(path).suffix.lower() == ".json":
             return cls.parse_json(raw, name)
         return cls.parse(parse_toml(raw, name))
+
+    def numbers(self) -> PlanNumbers:
+        """What follows from the plan: the expected batch, the rate, steps and epochs.
+
+        >>> plan = Plan.parse({
+        ...     "data": {"num_examples": 60000, "batch_size": 256, "epochs": 15},
+        ...     "sampler": {"kind": "balls_in_bins"},
+        ... })
+        >>> plan.numbers().bins, round(plan.numbers().expected_batch, 2)
+        (234, 256.41)
+
+        Raises: InvalidInputError when the data do not suit the sampler.
+        """
+        sampler, count = self.sampler.sampler(self.data), self.data.num_examples
+        return PlanNumbers(
+            num_examples=count,
+            asked_batch=self.data.expected_batch,
+            expected_batch=sampler.rate * count,
+            rate=sampler.rate,
+            steps=sampler.steps,
+            participations=sampler.rate * sampler.steps,
+            epochs=sampler.epochs if isinstance(sampler, EpochSampler) else None,
+            bins=sampler.bins if isinstance(sampler, EpochSampler) else None,
+            remainder=sampler.remainder if isinstance(sampler, FixedSizeSampler) else None,
+            rest=sampler.rest if isinstance(sampler, FixedSizeSampler) else 0,
+        )
 
     def mechanism(self, noise_multiplier: float | None = None) -> Mechanism:
         """The mechanism of this plan; an argument overrides the plan's noise multiplier, None keeps it.

@@ -4,14 +4,23 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
 
 from hockeystick.errors import InvalidInputError, shortened
 
 Count = Annotated[int, Field(ge=1, le=10**9)]
 """A number of examples, steps, bins or epochs."""
+Positive = Annotated[float | int, Field(ge=1e-9, le=1e9)]
+"""An expected batch size or a number of epochs, whole or not."""
 Probability = Annotated[float, Field(gt=0.0, le=1.0)]
 """A sampling rate."""
 NoiseMultiplier = Annotated[float, Field(ge=1e-2, le=1e6)]
@@ -52,6 +61,21 @@ class Spec(BaseModel):
             return cls.model_validate_json(text)  # strict in the way of JSON: arrays are tuples, names are enum members
         except ValidationError as error:
             raise InvalidInputError(one_sentence(error, values, name)) from None
+
+
+class Extended(Spec):
+    """A description that got more fields after some were stored, in certificates or as digests.
+
+    The fields named in ``LATER`` are left out of the serialised form while they are None, so that what was stored
+    before they existed is still serialised as it was.
+    """
+
+    LATER: ClassVar[frozenset[str]] = frozenset()
+
+    @model_serializer(mode="wrap")
+    def _without_unused_later_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        content: dict[str, Any] = handler(self)
+        return {name: value for name, value in content.items() if value is not None or name not in self.LATER}
 
 
 def _parsed(document: str | bytes, name: str) -> tuple[str, Any]:

@@ -27,10 +27,12 @@ from hockeystick.calibration.estimate_verify_release import verified_release
 from hockeystick.calibration.search import calibrate_and_certify
 from hockeystick.certification.verification import verify
 from hockeystick.errors import BudgetExceededError, InvalidInputError
-from hockeystick.monte_carlo.acceptance import Acceptance
+from hockeystick.monte_carlo.acceptance import MOST_CANDIDATES, Acceptance
 from hockeystick.monte_carlo.claim import Statement
 from hockeystick.monte_carlo.release import release_delta
+from hockeystick.monte_carlo.statistics import failure_spent
 from hockeystick.samples import MemoryLedger
+from hockeystick.types import Side
 
 CORRELATED = Mechanism(strategy=BandedSquareRoot(bands=3), sampler=BallsInBins(bins=8, epochs=2))
 EPSILON, DELTA = 1.0, 1e-4
@@ -46,12 +48,23 @@ def test_the_released_mechanism_has_less_noise_and_a_certificate_that_verifies()
     assert claim.statement is Statement.ESTIMATE_VERIFY_RELEASE
     assert found.mechanism.sigma < 0.97 * without.sigma
     assert found.bounds.upper <= EPSILON
-    assert found.method.lower != "monte_carlo"
-    assert "a verification error of 1e-09 is part of delta" in str(found)
+    assert found.method.lower == "monte_carlo"
+    assert found.bounds.gap is not None
+    assert found.bounds.gap < 0.05
+    assert "a verification error of 1e-09 is part of delta, and the lower bound fails with probability at most" in str(
+        found
+    )
     assert verify(found).bounds == found.bounds
     # What was verified, at a delta that is smaller by the failure probability of the test.
     (remove, *_) = [one.run for one in claim.runs]
     assert all(node.epsilon < EPSILON for node in remove.nodes)
+    # Half of the failure probability is for tests; the other half covers a lower bound for every candidate.
+    runs = [one.run for one in claim.runs]
+    assert failure_spent(runs) <= claim.failure_probability
+    below = [run for run in runs if any(node.side is Side.LOWER for node in run.nodes)]
+    assert below
+    assert failure_spent(below) * MOST_CANDIDATES <= 0.5 * claim.failure_probability * (1.0 + 1e-12)
+    assert failure_spent([run for run in runs if run not in below]) <= 0.5 * claim.failure_probability * (1.0 + 1e-12)
     # An independent look at the same mechanism, with a failure probability of its own.
     look = certify(found.mechanism, epsilon=EPSILON, method="monte_carlo", monte_carlo=MonteCarlo(seed=2, ratio=0.04))
     assert look.bounds.lower is not None

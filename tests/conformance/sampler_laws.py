@@ -49,8 +49,8 @@ def runs_of_batches(batches: Iterable[Iterable[int]], num_examples: int) -> Run:
 
 
 def deterministic_law(sampler: Deterministic, num_examples: int) -> Law:
-    size = num_examples // sampler.bins
-    epoch = [range(b * size, (b + 1) * size) for b in range(sampler.bins)]
+    size = sampler.batch_size or num_examples // sampler.bins
+    epoch = [range(num_examples)[b * size : (b + 1) * size] for b in range(sampler.bins)]
     return {runs_of_batches(epoch * sampler.epochs, num_examples): 1.0}
 
 

@@ -38,6 +38,8 @@ PLAIN: tuple[tuple[Sampler, float], ...] = (
     (Shuffle(batch_size=2, bins=6), 0.7),
     (Shuffle(batch_size=50, bins=20, epochs=3), 1.5),
     (Shuffle(batch_size=1, bins=100_000), 3.0),
+    (Shuffle(batch_size=256, bins=234, epochs=15, remainder="drop", num_examples=60_000), 1.1),
+    (Shuffle(batch_size=60, bins=2, remainder="short", num_examples=100), 0.8),
     (Poisson(sampling_prob=1.0, steps=2), 1.1),
     (Poisson(sampling_prob=0.3, steps=3), 0.6),
     (Poisson(sampling_prob=0.01, steps=300), 0.9),

@@ -42,11 +42,20 @@ FAULT_RUNS = 2_000
 
 
 CASES: dict[str, list[tuple[BatchSampler, int]]] = {
-    "deterministic": [(Deterministic(bins=3, epochs=2), 6), (Deterministic(bins=4), 4)],
+    "deterministic": [
+        (Deterministic(bins=3, epochs=2), 6),
+        (Deterministic(bins=4), 4),
+        (Deterministic(bins=2, epochs=2, batch_size=2, remainder="drop", num_examples=5), 5),
+        (Deterministic(bins=3, batch_size=2, remainder="short", num_examples=5), 5),
+    ],
     "shuffle": [
         (Shuffle(batch_size=2, bins=2, epochs=2), 4),
         (Shuffle(batch_size=1, bins=4), 4),
         (Shuffle(batch_size=3, bins=2), 6),
+        (Shuffle(batch_size=2, bins=1, epochs=2, remainder="drop", num_examples=3), 3),
+        (Shuffle(batch_size=1, bins=2, remainder="drop", num_examples=4), 4),
+        (Shuffle(batch_size=2, bins=2, epochs=2, remainder="short", num_examples=3), 3),
+        (Shuffle(batch_size=3, bins=2, remainder="short", num_examples=4), 4),
     ],
     "poisson": [
         (Poisson(sampling_prob=0.4, steps=3), 3),

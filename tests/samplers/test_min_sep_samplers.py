@@ -197,7 +197,7 @@ def test_adjacencies_and_wrong_fields() -> None:
             BMinSep(**(fields | change))
     with pytest.raises(InvalidInputError, match=r"argument must be the sampler's num_examples = 9\. Got 8 instead\.$"):
         BMinSep(**fields, num_examples=9).batches(8, np.random.default_rng(0))
-    with pytest.raises(InvalidInputError, match=r"at most num_examples / min_sep = 33.33333333 for kind = 'b_min_sep'"):
+    with pytest.raises(InvalidInputError, match=r"at most num_examples / batch_size = 2.941176471 .*min_sep = 2 "):
         BMinSepOptions(min_sep=3).sampler(Data(num_examples=100, batch_size=34, steps=5))
 
 

@@ -38,10 +38,11 @@ def test_whole_epochs_however_the_length_is_given(batch_size: int, bins: int, ep
         Data(**sizes, steps=steps),
         Data(**sizes, epochs=epochs, steps=steps),
     ):
-        assert data.bins("shuffle") == bins
-        assert data.whole_epochs("shuffle") == epochs
+        assert data.bins("balls_in_bins") == bins
+        assert data.fixed_batches("shuffle", None) == (batch_size, bins, None)
+        assert data.whole_epochs("shuffle", bins) == epochs
         assert data.total_steps("poisson") == steps
-        assert data.sampling_prob == batch_size / (batch_size * bins)
+        assert float(data.rate) == batch_size / (batch_size * bins)
 
 
 @settings(deadline=None)
@@ -50,10 +51,10 @@ def test_suggested_batch_sizes_divide_the_data(num_examples: int, draw: st.DataO
     batch_size = draw.draw(st.integers(1, num_examples))
     data = Data(num_examples=num_examples, batch_size=batch_size, epochs=1)
     if num_examples % batch_size == 0:
-        assert data.bins("shuffle") * batch_size == num_examples
+        assert data.fixed_batches("shuffle", None).bins * batch_size == num_examples
         return
     with pytest.raises(InvalidInputError) as error:
-        data.bins("shuffle")
+        data.fixed_batches("shuffle", None)
     below, above = (int(word) for word in str(error.value).split("; ")[1].split() if word.isdigit())
     assert below < batch_size < above
     assert num_examples % below == num_examples % above == 0
@@ -64,26 +65,30 @@ def test_a_batch_size_that_does_not_divide_is_explained() -> None:
     with pytest.raises(InvalidInputError) as error:
         ShuffleOptions().sampler(data)
     assert str(error.value) == (
-        "The 'data.batch_size' field must divide num_examples = 50000 for kind = 'shuffle'. "
-        "Got 300 instead; 250 and 400 would do."
+        "The 'data.batch_size' field must divide num_examples = 50000 for kind = 'shuffle' unless 'sampler.remainder' "
+        "is given. Got 300 instead; data.batch_size = 250 or 400 would do, and so would sampler.remainder = 'drop' or "
+        "'short'."
     )
 
 
 @pytest.mark.parametrize("options", [DeterministicOptions(), ShuffleOptions(), RandomAllocationOptions()])
 def test_schemes_with_epochs_need_whole_ones(options: SchemeOptions) -> None:
-    with pytest.raises(InvalidInputError, match=r"'data.batch_size' field must divide"):
-        options.sampler(Data(num_examples=10, batch_size=4, steps=5))
-    with pytest.raises(InvalidInputError, match=r"multiple of the 5 steps .* Got 12 instead; 10 and 15 would do\.$"):
+    with pytest.raises(InvalidInputError, match=r"multiple of the 5 steps .* Got 12 instead; data.steps = 10 or 15 "):
         options.sampler(Data(num_examples=10, batch_size=2, steps=12))
-    with pytest.raises(InvalidInputError, match=r"Got 3 instead; 5 would do\.$"):
+    with pytest.raises(InvalidInputError, match=r"Got 3 instead; data.steps = 5 would do\.$"):
         options.sampler(Data(num_examples=10, batch_size=2, steps=3))
+    with pytest.raises(InvalidInputError, match=r"Got 1.5 instead; data.epochs = 1 or 2 would do\.$"):
+        options.sampler(Data(num_examples=10, batch_size=2, epochs=1.5))
+    with pytest.raises(InvalidInputError, match=r"keep the run at or below 1000000000 steps.*data.epochs = 200000000 "):
+        options.sampler(Data(num_examples=10, batch_size=2, epochs=2 * 10**8 + 1))
+    with pytest.raises(InvalidInputError, match=r"epochs = 3, which makes 15 steps\. Got 14 instead; data.steps = 15 "):
+        options.sampler(Data(num_examples=10, batch_size=2, epochs=3, steps=14))
 
 
-def test_poisson_takes_any_rate_when_steps_are_given() -> None:
+def test_poisson_takes_any_rate_and_rounds_the_steps() -> None:
     sampler = PoissonOptions().sampler(Data(num_examples=50_000, batch_size=300, steps=1234))
     assert sampler == Poisson(sampling_prob=0.006, steps=1234)
-    with pytest.raises(InvalidInputError, match=r"epochs \* num_examples = 500000 .* unless 'data.steps' is given"):
-        PoissonOptions().sampler(Data(num_examples=50_000, batch_size=300, epochs=10))
+    assert PoissonOptions().sampler(Data(num_examples=50_000, batch_size=300, epochs=10)).steps == 1667
     both = Data(num_examples=50_000, batch_size=300, epochs=10, steps=1667)  # 1666.67 rounded
     assert PoissonOptions().sampler(both).steps == 1667
     whole = Data(num_examples=50_000, batch_size=300, epochs=3)
@@ -96,16 +101,16 @@ def test_poisson_takes_any_rate_when_steps_are_given() -> None:
         ({"num_examples": 100, "batch_size": 20}, "The 'data.epochs' field or the 'data.steps' field has to be given."),
         (
             {"num_examples": 100, "batch_size": 200, "epochs": 1},
-            "The 'data.batch_size' field must be at most num_examples = 100. Got 200 instead.",
+            "The 'data.batch_size' field must be at most num_examples = 100. Got 200 instead; data.batch_size = 100 "
+            "would do.",
         ),
         (
-            {"num_examples": 100, "batch_size": 20, "epochs": 4, "steps": 19},
-            "The 'data.steps' field must agree with epochs = 4, which makes 20 steps. Got 19 instead.",
+            {"num_examples": 100, "epochs": 1},
+            "The 'data.batch_size' field has to be given, or 'data.batches_per_epoch' or 'data.sampling_prob'.",
         ),
         (
-            {"num_examples": 10**9, "batch_size": 1, "epochs": 2},
-            "The 'data.epochs' field must keep the run at or below 1000000000 steps. "
-            "Got 2 epochs of 1000000000 steps instead.",
+            {"num_examples": 100, "batch_size": 10, "sampling_prob": 0.1, "epochs": 1},
+            "The 'data.sampling_prob' field must be left out where 'data.batch_size' is given, from which it follows.",
         ),
         (
             {"num_examples": 0, "batch_size": 1, "epochs": 1},
@@ -119,6 +124,26 @@ def test_bad_data_get_one_sentence(values: dict[str, Any], message: str) -> None
     with pytest.raises(InvalidInputError) as error:
         Data(**values)
     assert str(error.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            {"epochs": 4, "steps": 19},
+            "must agree with epochs = 4, which makes 20 steps. Got 19 instead; data.steps = 20",
+        ),
+        (
+            {"epochs": 10**9},
+            "Got 1000000000 epochs of 5 steps instead; data.steps = 1000000000 in place of",
+        ),
+        ({"epochs": 0.05}, "Got 0.05 epochs of 5 steps instead; data.steps = 1 in place of data.epochs would do."),
+    ],
+)
+def test_lengths_that_do_not_suit_poisson_get_one_sentence(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInputError) as error:
+        PoissonOptions().sampler(Data(num_examples=100, batch_size=20, **values))
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize(

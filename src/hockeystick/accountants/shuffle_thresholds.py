@@ -15,11 +15,17 @@ Three lower bounds follow, and each profile is the largest of them:
 * the sum of all outputs: a Gaussian shifted by ``sqrt(epochs / T)``.
 
 Errs downward: post-processing and choice of sets, both by their meaning; rounding, by the bounds stated at
-``_rounding``. The datasets exist for every batch size. Cost: O(log(epochs)) products of laws of about 1,000 cells.
+``_rounding``. The datasets exist for every batch size.
+
+Where a remainder is dropped, or is a short batch, the example is in no whole batch of an epoch with a probability r,
+and m over the whole batches has the cdf ``(1 - r) F_a(C) + r F_0(C)`` on those datasets. The sum of all outputs is the
+Gaussian above where the rest is a short batch; where it is dropped it is none, and not used (docs/theory/samplers.md).
+
+Cost: O(log(epochs)) products of laws of about 1,000 cells.
 """
 
 from collections.abc import Mapping, Sequence
-from math import exp, log, sqrt
+from math import exp, log, log1p, sqrt
 
 import numpy as np
 from scipy.special import log_ndtr
@@ -30,10 +36,11 @@ from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.law import MAX_RATIO, UNIT_ROUNDOFF, Array, Law, lower_law
 from hockeystick.laws.operations import power
 from hockeystick.laws.profile import law_delta
-from hockeystick.pairs.shuffled_batches import ShuffledBatches
+from hockeystick.pairs.shuffled_batches import ShuffledBatches, ShuffledWithRemainder
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
 
+Shuffled = ShuffledBatches | ShuffledWithRemainder
 WITH, WITHOUT = 2.0, 1.0
 """Shift of the batch that holds the example, under P_S and Q_S."""
 SEARCH_POINTS = 400
@@ -45,23 +52,36 @@ SMALLEST_MASS = 1e-80
 MAX_MASS_ERROR = 1e-10
 
 
-def _log_cdf(z: Array, shift: float, pair: ShuffledBatches) -> Array:
+def _log_cdf(z: Array, shift: float, pair: Shuffled) -> Array:
     """log F_shift at ``C = sigma z``: never positive, accurate relative to itself (see ``_rounding``)."""
-    value: Array = (pair.bins - 1) * log_ndtr(z) + log_ndtr(z - shift / pair.noise_multiplier)
-    return value
+    shifted, plain = log_ndtr(z - shift / pair.noise_multiplier), log_ndtr(z)
+    if isinstance(pair, ShuffledBatches):
+        value: Array = (pair.bins - 1) * plain + shifted
+        return value
+    # Near 1 the mixture is taken as 1 less what is missing, so that neither end loses digits.
+    missing = (1.0 - pair.rest_prob) * np.expm1(shifted) + pair.rest_prob * np.expm1(plain)
+    small = np.logaddexp(log1p(-pair.rest_prob) + shifted, log(pair.rest_prob) + plain)
+    mixed: Array = np.where(missing > -0.5, np.log1p(np.maximum(missing, -0.5)), np.minimum(small, 0.0))
+    return (pair.full_batches - 1) * plain + mixed
 
 
-def _rounding(z: Array, pair: ShuffledBatches) -> Array:
+def _rounding(z: Array, pair: Shuffled) -> Array:
     """Bound on the relative error of ``_log_cdf`` (either shift).
 
     The shifted argument ``x`` carries an absolute error of a few units of ``|z| + shift/sigma``, and
     ``|d log(-log Phi(x)) / dx| <= |x| + 2``; log_ndtr itself is good to some 1e-14.
+
+    The mixture of a remainder at most doubles that. Near 1, expm1 and log1p(-x), x <= 1/2, enlarge a relative error by
+    factors of at most 1 and 1.5, and both terms have one sign. Elsewhere ``L = log(e^p + e^q) <= -log 2`` moves by at
+    most the mean of the errors of p and q with weights ``e^(p - L)``, ``e^(q - L)``, and ``|p| e^(p - L)`` is at most
+    1.5 |L| for p <= L. The roundings of the weights and of these few operations are within the 100 units.
     """
     reach = np.abs(z) + WITH / pair.noise_multiplier + 2.0
-    return 8.0 * UNIT_ROUNDOFF * (100.0 + reach * reach)
+    factor = 8.0 if isinstance(pair, ShuffledBatches) else 32.0
+    return factor * UNIT_ROUNDOFF * (100.0 + reach * reach)
 
 
-def _best_threshold(pair: ShuffledBatches, epsilon: float, direction: Direction) -> float:
+def _best_threshold(pair: Shuffled, epsilon: float, direction: Direction) -> float:
     """The largest ``P(E) - e^eps Q(E)`` over the threshold sets of one epoch, rounded down."""
 
     def value(z: Array) -> Array:
@@ -85,7 +105,7 @@ def _best_threshold(pair: ShuffledBatches, epsilon: float, direction: Direction)
     return best
 
 
-def epoch_law(pair: ShuffledBatches) -> Law | None:
+def epoch_law(pair: Shuffled) -> Law | None:
     """The lower law of the largest output of one epoch, in cells; None where P_S and Q_S barely overlap.
 
     Cells are equidistant in z where either cdf moves. A cell's mass is ``F(C_2) (1 - e^(G_1 - G_2))``, G = log F: no
@@ -113,7 +133,7 @@ def epoch_law(pair: ShuffledBatches) -> Law | None:
     return lower_law(mass_q[order], mass_p[order], rounding, rounding)
 
 
-def _cell_masses(z: Array, shift: float, pair: ShuffledBatches) -> tuple[Array, Array]:
+def _cell_masses(z: Array, shift: float, pair: Shuffled) -> tuple[Array, Array]:
     """Masses of the cells [z_i, z_{i+1}) and bounds on their relative errors; the last cell reaches to infinity."""
     log_cdf = np.concatenate([_log_cdf(z[:-1], shift, pair), [0.0]])
     error = np.concatenate([_rounding(z[:-1], pair), [0.0]]) * np.abs(log_cdf)
@@ -124,25 +144,28 @@ def _cell_masses(z: Array, shift: float, pair: ShuffledBatches) -> tuple[Array, 
     return mass, np.where(usable, error[1:] + absolute / np.where(usable, rise, 1.0) + 8 * UNIT_ROUNDOFF, np.inf)
 
 
-def _profile(pair: ShuffledBatches, law: Law | None, direction: Direction) -> Profile:
+def _profile(pair: Shuffled, law: Law | None, direction: Direction) -> Profile:
     sensitivity = sqrt(pair.epochs / pair.bins) * (1.0 - 4 * UNIT_ROUNDOFF)
+    always = isinstance(pair, ShuffledBatches) or pair.bins > pair.full_batches  # the example is in every epoch
 
     def profile(epsilon: float) -> float:
-        of_sum = gaussian_delta(pair.noise_multiplier, sensitivity, epsilon, Side.LOWER) - UNDERFLOWN
+        of_sum = 0.0
+        if always:
+            of_sum = gaussian_delta(pair.noise_multiplier, sensitivity, epsilon, Side.LOWER) - UNDERFLOWN
         of_epochs = 0.0 if law is None else law_delta(law, epsilon, direction)
         return max(of_sum, of_epochs, _best_threshold(pair, epsilon, direction))
 
     return profile
 
 
-def _laws(pair: ShuffledBatches, side: Side, settings: Settings) -> Sequence[Law]:
+def _laws(pair: Shuffled, side: Side, settings: Settings) -> Sequence[Law]:
     law = epoch_law(pair)
     if law is None:
         return ()
     return [power(law, pair.epochs, settings.resolution, tick=settings.deadline.tick)]
 
 
-def _analyse(pair: ShuffledBatches, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+def _analyse(pair: Shuffled, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
     law = next(iter(_laws(pair, side, settings)), None) if pair.epochs > 1 else None
     return {direction: _profile(pair, law, direction) for direction in Direction}
 
@@ -153,7 +176,7 @@ ACCOUNTANT = Accountant(
     sides=(Side.LOWER,),
     errs="downward: the statistic is a post-processing of one pair of datasets, its masses are rounded down",
     reference="chua-2024, eq. (1) to (3)",
-    analyses={ShuffledBatches: _analyse},
-    laws={ShuffledBatches: _laws},
+    analyses={ShuffledBatches: _analyse, ShuffledWithRemainder: _analyse},
+    laws={ShuffledBatches: _laws, ShuffledWithRemainder: _laws},
     cost=lambda pair: 0.01 if pair.epochs == 1 else 0.1 + 0.05 * log(pair.epochs),
 )

@@ -5,7 +5,8 @@
    More noise is post-processing, so each candidate's guarantees hold for all after it.
 3. Verify: from the noisiest down, each candidate has to show by an upper bound that its delta at epsilon is at most
    delta', with a test that wrongly accepts with probability at most q; the first refusal ends the scan.
-4. Release the last one accepted. All of it together is (epsilon, delta' + q (1 - delta'))-DP, and delta' is chosen so
+4. Bound the last one accepted from below, by further samples that pay for the choice among the candidates.
+5. Release it. All of it together is (epsilon, delta' + q (1 - delta'))-DP, and delta' is chosen so
    that this is the delta that was asked for (docs/theory/monte-carlo/release.md).
 """
 
@@ -17,13 +18,14 @@ from hockeystick.bounds import Question
 from hockeystick.bracketing import LARGEST_NOISE, SMALLEST_NOISE, smallest_passing
 from hockeystick.certificate import Certificate
 from hockeystick.certification.issue import PORTABLE, certificate_of, certify_with
-from hockeystick.certification.schedule import run_accountants, run_named, settings_for
+from hockeystick.certification.schedule import Outcome, best, run_accountants, run_named, settings_for
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, CannotCertifyError
 from hockeystick.mechanism import Mechanism
-from hockeystick.monte_carlo.acceptance import Acceptance
+from hockeystick.monte_carlo.acceptance import MOST_CANDIDATES, Acceptance, LowerBound
 from hockeystick.monte_carlo.claim import Statement
 from hockeystick.monte_carlo.release import scan, verification_target
+from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.settings import MonteCarlo, SearchPolicy, Settings
 from hockeystick.types import Side
@@ -39,8 +41,10 @@ GENTLE, STRIDE = 0.125, 2.0
 TEST_SHARE = 0.25
 """Of the sampling that is planned, for each test of a candidate; most are refused or accepted long before."""
 METHOD = "monte_carlo"
-SCAN_SHARE = 0.9
+SCAN_SHARE = 0.8
 """Of the budget that is left, for estimate and tests; the rest is for the certificate's lower bound."""
+LOWER_GOAL = 1e-2
+"""Relative two-sided gap above which deterministic lower bounds are tried too."""
 
 
 def verified_release(
@@ -92,6 +96,7 @@ def verified_release(
         return _of_the_last(last, delta, deadline, policy)
     noises = [near * (1.0 + step) for step in GRID]
     candidates = [noise for noise in noises if SMALLEST_NOISE <= noise < most] + [most]
+    assert len(candidates) <= MOST_CANDIDATES
 
     def accepts(which: int) -> bool:
         try:
@@ -123,11 +128,49 @@ def _certificate(
     deadline: Deadline,
     policy: SearchPolicy,
 ) -> Certificate:
-    """The certificate that rests on accepted tests; lower bounds are deterministic."""
+    """The certificate that rests on accepted tests, and on more samples for the lower bound."""
     question = Question(delta=delta)
     pair = dominating_pair(mechanism)
     settings = settings_for(question, pair, deadline, options, policy)
-    accepted = run_named(resting_on(tests, pair), pair, (Side.UPPER,), settings, question.answer)
-    lower = settings_for(question, pair, deadline, policy=policy)
-    outcomes = accepted + run_accountants(pair, question, lower, policy=policy, sides=(Side.LOWER,))
+    sides = (
+        (Side.UPPER, Side.LOWER)
+        if _bound_below(pair, tests[-1], question, options, deadline, policy)
+        else (Side.UPPER,)
+    )
+    outcomes = run_named(resting_on(tests, pair), pair, sides, settings, question.answer)
+    if not _close(outcomes):
+        lower = settings_for(question, pair, deadline, policy=policy)
+        outcomes = outcomes + run_accountants(pair, question, lower, policy=policy, sides=(Side.LOWER,))
     return certificate_of(mechanism, pair, question, outcomes, settings)
+
+
+def _bound_below(
+    pair: DominatingPair,
+    test: Acceptance,
+    question: Question,
+    options: MonteCarlo,
+    deadline: Deadline,
+    policy: SearchPolicy,
+) -> bool:
+    """Add samples for a lower bound to the test of the pair's last member, which is the one that attains the pair."""
+    if ACCOUNTANTS[METHOD].why_not(pair, Side.LOWER) is not None:
+        return False
+    below = LowerBound(
+        pair.members[-1],
+        question,
+        options,
+        deadline,
+        Statement.ESTIMATE_VERIFY_RELEASE,
+        known_upper=test.known_upper,
+        work=TEST_SHARE * policy.sampling,
+    )
+    below.sample()
+    test.tallies += below.tallies
+    return any(one.chunks for one in below.tallies)
+
+
+def _close(outcomes: Sequence[Outcome]) -> bool:
+    upper, lower = best(outcomes, Side.UPPER), best(outcomes, Side.LOWER)
+    if upper is None or lower is None or not upper.value or not lower.value:
+        return False
+    return upper.value <= lower.value * (1.0 + LOWER_GOAL)

@@ -45,7 +45,10 @@ def kind_text(certificate: "CertificateBase") -> str:
     if claim is None:
         return certificate.kind.value
     if claim.statement is Statement.ESTIMATE_VERIFY_RELEASE:
-        return f"{certificate.kind.value}; a verification error of {claim.failure_probability:g} is part of delta"
+        text = f"{certificate.kind.value}; a verification error of {claim.failure_probability:g} is part of delta"
+        if certificate.method.lower != certificate.method.upper:
+            return text
+        return f"{text}, and the lower bound fails with probability at most {claim.failure_probability:g}"
     return f"{certificate.kind.value}; fails with probability at most {claim.failure_probability:g}"
 
 

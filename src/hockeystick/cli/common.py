@@ -144,7 +144,7 @@ def working(task: str, budget: str | None, mechanism: "Mechanism | None" = None)
         from hockeystick.pairs.registry import check_registered
 
         check_registered(mechanism)
-    with _say_if_slow("preparing the numerical kernels (the first time on this machine, up to a minute)"):
+    with say_if_slow("preparing the numerical kernels (the first time on this machine, up to a minute)"):
         from hockeystick.accountants.warm_up import warm_up
 
         warm_up(mechanism)
@@ -257,7 +257,8 @@ def _failure(certificate: "CertificateBase") -> dict[str, Any]:
 
 
 @contextmanager
-def _say_if_slow(what: str) -> Iterator[None]:
+def say_if_slow(what: str) -> Iterator[None]:
+    """Report on stderr what takes longer than a second."""
     timer = threading.Timer(QUIET_SECONDS, lambda: print(f"hockeystick: {what}", file=sys.stderr, flush=True))  # noqa: T201
     timer.daemon = True
     timer.start()
@@ -272,7 +273,7 @@ def _progress(task: str, deadline: "Deadline") -> Iterator[None]:
     """After QUIET_SECONDS: a bar of the budget used on a terminal, one line anywhere else."""
     if not sys.stderr.isatty():
         limit = "" if deadline.seconds == float("inf") else f", at most {deadline.seconds:g} s"
-        with _say_if_slow(f"{task}{limit}"):
+        with say_if_slow(f"{task}{limit}"):
             yield
         return
     from rich.console import Console

@@ -11,15 +11,15 @@ from hockeystick.cli import (
     INTERRUPTED_MESSAGE,
     calibrate,
     compare,
-    curve,
     compose,
+    curve,
     delta,
     epsilon,
     evidence,
     interruption,
     list_,
     reproduce,
-    show_certificate,
+    show,
     state,
     sweep,
     tune,
@@ -43,6 +43,7 @@ def _options(
 
 
 app = typer.Typer(name="hockeystick", callback=_options, rich_markup_mode=None, pretty_exceptions_enable=False)
+app.command("show")(show.command)
 app.command("calibrate")(calibrate.command)
 app.command("epsilon")(epsilon.command)
 app.command("delta")(delta.command)
@@ -51,7 +52,6 @@ app.command("curve")(curve.command)
 app.command("compose")(compose.command)
 app.command("tune")(tune.command)
 app.command("verify")(verify.command)
-app.command("show")(show_certificate.command)
 app.command("state")(state.command)
 app.command("sweep")(sweep.command)
 app.add_typer(evidence.app, name="evidence")

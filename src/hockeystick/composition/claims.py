@@ -137,14 +137,15 @@ def shared_facts(certificates: tuple[Certificate, ...]) -> dict[str, Any]:
     """The fields of a derived claim that follow from the certificates alone.
 
     Failure probabilities add up (union bound), each certificate counted once. Where a certificate's own delta holds
-    the failure of its verification (estimate-verify-release) there is nothing left that can fail.
+    the failure of its verification (estimate-verify-release), only a sampled lower bound is left that can fail.
     """
     notions = certificates[0].also_holds_for
     shared = [one for one in notions if all(one in other.also_holds_for for other in certificates)]
     failures = [
         one.monte_carlo.failure_probability
         for one in certificates
-        if one.monte_carlo is not None and one.monte_carlo.statement is Statement.CONFIDENCE
+        if one.monte_carlo is not None
+        and (one.monte_carlo.statement is Statement.CONFIDENCE or one.method.lower == one.method.upper)
     ]
     total = sum(failures) * (1.0 + 1e-12)
     if total >= 1.0:

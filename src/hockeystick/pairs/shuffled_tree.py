@@ -6,6 +6,7 @@ from math import sqrt
 
 import numpy as np
 
+from hockeystick.errors import UnsupportedError
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.base import DominatingPair, require
 from hockeystick.samplers import Shuffle
@@ -70,6 +71,11 @@ def _norm_of_an_example(matrix: StrategyMatrix, bins: int) -> float:
 def from_shuffle(mechanism: Mechanism) -> ShuffledTree:
     """Pair of a mechanism that permutes the data afresh in every epoch, with one tree over all steps."""
     sampler = require(mechanism.sampler, Shuffle)
+    if sampler.remainder is not None:
+        raise UnsupportedError(
+            f"The strategy 'binary_tree' with shuffled batches and remainder = {sampler.remainder!r} has not been "
+            f"analysed; a batch size that divides num_examples = {sampler.num_examples} would do."
+        )
     return ShuffledTree(
         noise_multiplier=mechanism.sigma,
         matrix=mechanism.matrix,

@@ -4,6 +4,7 @@ from hockeystick.certificate import (
     Certificate,
     CertificateBase,
     Interval,
+    Methods,
     certificate_text,
     exact,
     interval_text,
@@ -63,7 +64,7 @@ def _claim(certificate: Certificate) -> tuple[Row, ...]:
     lower = certificate.method.lower
     methods = f"upper bound by {certificate.method.upper}" + ("" if lower is None else f", lower by {lower}")
     sampled = certificate.monte_carlo
-    certainty = "deterministic" if sampled is None else _chance(sampled)
+    certainty = "deterministic" if sampled is None else _chance(sampled, certificate.method)
     alone = certificate.without_amplification
     attacks = ", ".join(f"{LABELS[name]} at most {number(value)}" for name, value in certificate.numbers)
     return (
@@ -75,10 +76,12 @@ def _claim(certificate: Certificate) -> tuple[Row, ...]:
     )
 
 
-def _chance(claim: MonteCarloClaim) -> str:
+def _chance(claim: MonteCarloClaim, method: Methods) -> str:
     errs = "may fail with probability"
     if claim.statement is Statement.ESTIMATE_VERIFY_RELEASE:
         errs = "delta counts an error of the test of"
+        if method.lower == method.upper:
+            errs = "delta counts an error of the test, and the lower bound may fail, with probability"
     return f"{errs} {claim.failure_probability:g} ({claim.samples} samples)"
 
 

@@ -10,8 +10,9 @@ from pydantic import Field
 from hockeystick.samplers.attribution import Attribution, bound_contributions
 from hockeystick.samplers.b_min_sep import BMinSep, BMinSepOptions
 from hockeystick.samplers.balls_in_bins import BallsInBins, BallsInBinsOptions
-from hockeystick.samplers.base import Batch, BatchSampler, Data, SchemeOptions
+from hockeystick.samplers.base import Batch, BatchSampler
 from hockeystick.samplers.cyclic_poisson import CyclicPoisson, CyclicPoissonOptions
+from hockeystick.samplers.data import Data, SchemeOptions
 from hockeystick.samplers.deterministic import Deterministic, DeterministicOptions
 from hockeystick.samplers.multi_attribution import MultiAttribution, MultiAttributionOptions
 from hockeystick.samplers.poisson import Poisson, PoissonOptions

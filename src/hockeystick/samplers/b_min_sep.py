@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.samplers.base import Batch, Data, SchemeOptions
+from hockeystick.samplers.base import Batch
 from hockeystick.samplers.bernoulli import bernoulli_successes
+from hockeystick.samplers.data import Data, SchemeOptions
 from hockeystick.samplers.grouping import draw_bins
 from hockeystick.samplers.truncation import TruncatedSampler
 from hockeystick.spec import Count, Probability
@@ -196,14 +197,10 @@ class BMinSepOptions(SchemeOptions):
 
         Raises: InvalidInputError when that rate exceeds 1 / min_sep.
         """
-        if data.batch_size * self.min_sep > data.num_examples:
-            raise InvalidInputError(
-                f"The 'data.batch_size' field must be at most num_examples / min_sep = "
-                f"{data.num_examples / self.min_sep:.10g} for kind = {self.kind!r}. Got {data.batch_size} instead."
-            )
+        data.at_most_every(self.kind, "min_sep", self.min_sep)
         return BMinSep(
             min_sep=self.min_sep,
-            sampling_prob=data.sampling_prob,
+            sampling_prob=float(data.rate),
             steps=data.total_steps(self.kind),
             warm_start=self.warm_start,
             truncated_batch_size=self.truncated_batch_size,

@@ -5,7 +5,8 @@ from typing import Literal
 
 import numpy as np
 
-from hockeystick.samplers.base import Batch, Data, SchemeOptions
+from hockeystick.samplers.base import Batch
+from hockeystick.samplers.data import Data, SchemeOptions
 from hockeystick.samplers.epochs import EpochSampler
 from hockeystick.samplers.grouping import draw_bins, group_by_bin
 from hockeystick.types import Adjacency
@@ -63,5 +64,6 @@ class BallsInBinsOptions(SchemeOptions):
     kind: Literal["balls_in_bins"] = "balls_in_bins"
 
     def sampler(self, data: Data) -> BallsInBins:
-        """The sampler for these data; the batch size must divide the number of examples."""
-        return BallsInBins(bins=data.bins(self.kind), epochs=data.whole_epochs(self.kind))
+        """The sampler for these data: the nearest whole number of bins to num_examples / batch_size."""
+        bins = data.bins(self.kind)
+        return BallsInBins(bins=bins, epochs=data.whole_epochs(self.kind, bins))

@@ -6,8 +6,9 @@ from typing import Literal
 import numpy as np
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.samplers.base import Batch, BatchSampler, Data, SchemeOptions
+from hockeystick.samplers.base import Batch, BatchSampler
 from hockeystick.samplers.bernoulli import bernoulli_successes
+from hockeystick.samplers.data import Data, SchemeOptions
 from hockeystick.samplers.grouping import draw_bins, group_by_bin
 from hockeystick.spec import Count, Probability
 from hockeystick.types import Adjacency
@@ -56,6 +57,11 @@ class CyclicPoisson(BatchSampler):
     sampling_prob: Probability
     steps: Count
     partition: Literal["equal", "independent"] = "equal"
+
+    @property
+    def rate(self) -> float:
+        """The rate within a group, over the number of groups that take turns."""
+        return self.sampling_prob / self.groups
 
     @property
     def holds_for(self) -> tuple[Adjacency, ...]:
@@ -119,20 +125,16 @@ class CyclicPoissonOptions(SchemeOptions):
 
         Raises: InvalidInputError when that rate exceeds 1, or some groups would never have a turn.
         """
-        if self.groups * data.batch_size > data.num_examples:
-            raise InvalidInputError(
-                f"The 'sampler.groups' field must be at most num_examples / batch_size = "
-                f"{data.num_examples / data.batch_size:.10g} for kind = {self.kind!r}. Got {self.groups} instead."
-            )
+        data.at_most_every(self.kind, "groups", self.groups)
         steps = data.total_steps(self.kind)
         if self.groups > steps:
             raise InvalidInputError(
                 f"The 'sampler.groups' field must be at most the number of steps, {steps}: others would never "
-                f"have a turn. Got {self.groups} instead."
+                f"have a turn. Got {self.groups} instead; sampler.groups = {steps} would do."
             )
         return CyclicPoisson(
             groups=self.groups,
-            sampling_prob=self.groups * data.batch_size / data.num_examples,
+            sampling_prob=float(self.groups * data.rate),
             steps=steps,
             partition=self.partition,
         )

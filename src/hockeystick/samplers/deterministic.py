@@ -1,17 +1,20 @@
 """Fixed batches in a fixed order."""
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import ClassVar, Literal, Self
 
 import numpy as np
+from pydantic import model_validator
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.samplers.base import Batch, Data, SchemeOptions
-from hockeystick.samplers.epochs import EpochSampler
+from hockeystick.samplers.base import Batch
+from hockeystick.samplers.data import Data
+from hockeystick.samplers.fixed_size import FixedSizeOptions, FixedSizeSampler
+from hockeystick.spec import Count
 from hockeystick.types import Adjacency
 
 
-class Deterministic(EpochSampler):
+class Deterministic(FixedSizeSampler):
     """The same disjoint batches, in the same order, in every epoch.
 
     >>> import numpy as np
@@ -20,21 +23,39 @@ class Deterministic(EpochSampler):
     [4, 4, 4, 4, 4, 4]
 
     Formal guarantee of batches: nothing is random. With B = num_examples / bins, example i is in batch i // B of
-    every epoch and in no other, so each example takes part ``epochs`` times, ``bins`` steps apart.
+    every epoch and in no other, so each example takes part ``epochs`` times, ``bins`` steps apart. With ``remainder``
+    the batches have B = ``batch_size`` examples. With "drop" the examples from ``bins * batch_size`` on take part in
+    nothing; with "short" they are fewer than B and the last of the ``bins`` batches.
 
     Fields:
-        bins: batches in one epoch; must divide the number of examples.
+        bins: batches in one epoch; must divide the number of examples where there is no ``remainder``.
         epochs: passes over the data.
+        remainder: None, "drop" or "short".
+        batch_size, num_examples: given with ``remainder``, and only then.
 
     Memory and time: O(B) for each batch.
 
     Raises: InvalidInputError at construction when ``bins * epochs`` exceeds 10**9; from ``batches`` when ``bins``
-    does not divide ``num_examples``.
+    does not divide ``num_examples``, or this is not the declared one.
 
     Reference: Chua et al. (2024), "How Private are DP-SGD Implementations?", Algorithm 2.
     """
 
+    LATER: ClassVar[frozenset[str]] = FixedSizeSampler.LATER | {"batch_size"}
+
     kind: Literal["deterministic"] = "deterministic"
+    batch_size: Count | None = None
+
+    @model_validator(mode="after")
+    def _size_goes_with_remainder(self) -> Self:
+        if self.remainder is None and self.batch_size is not None:
+            raise InvalidInputError("The 'batch_size' field must be left out without 'remainder'")
+        return self
+
+    @property
+    def whole_batch(self) -> int | None:
+        """Examples in every whole batch, where there is a remainder."""
+        return self.batch_size
 
     @property
     def holds_for(self) -> tuple[Adjacency, ...]:
@@ -44,13 +65,19 @@ class Deterministic(EpochSampler):
     @property
     def requirement(self) -> str:
         """One sentence: what the run has to do."""
+        sizes = "of equal size"
+        if self.remainder == "drop":
+            sizes = f"of exactly {self.batch_size} examples, never use the other {self.rest} example(s)"
+        elif self.remainder == "short":
+            sizes = f"of exactly {self.batch_size} examples but for the last one, of {self.rest}"
         return (
             f"Cut the examples, in an order that does not depend on their content, in {self.bins} disjoint batches "
-            f"of equal size, and visit these same batches in the same order in every one of {self.epochs} epoch(s)."
+            f"{sizes}, and visit these same batches in the same order in every one of {self.epochs} epoch(s)."
         )
 
     def _check_num_examples(self, num_examples: int) -> None:
-        if num_examples % self.bins:
+        self._check_declared(num_examples)
+        if self.remainder is None and num_examples % self.bins:
             raise InvalidInputError(
                 f"The 'num_examples' argument must be a multiple of bins = {self.bins} for kind = {self.kind!r}. "
                 f"Got {num_examples} instead."
@@ -58,17 +85,23 @@ class Deterministic(EpochSampler):
 
     def _draw(self, num_examples: int, rng: np.random.Generator) -> Iterator[Batch]:
         del rng  # nothing is random
-        batch_size = num_examples // self.bins
+        size = self.batch_size or num_examples // self.bins
         for _ in range(self.epochs):
-            for first in range(0, num_examples, batch_size):
-                yield np.arange(first, first + batch_size, dtype=np.int64)
+            for first in self._starts(num_examples, size):
+                yield np.arange(first, min(first + size, num_examples), dtype=np.int64)
 
 
-class DeterministicOptions(SchemeOptions):
+class DeterministicOptions(FixedSizeOptions):
     """The ``[sampler]`` table of a plan with fixed batches."""
 
     kind: Literal["deterministic"] = "deterministic"
 
     def sampler(self, data: Data) -> Deterministic:
-        """The sampler for these data; the batch size must divide the number of examples."""
-        return Deterministic(bins=data.bins(self.kind), epochs=data.whole_epochs(self.kind))
+        """The sampler for these data; ``remainder`` is about a batch size that does not divide their number."""
+        size, bins, remainder = data.fixed_batches(self.kind, self.remainder)
+        epochs = data.whole_epochs(self.kind, bins)
+        if remainder is None:
+            return Deterministic(bins=bins, epochs=epochs)
+        return Deterministic(
+            bins=bins, epochs=epochs, remainder=remainder, batch_size=size, num_examples=data.num_examples
+        )

@@ -19,3 +19,8 @@ class EpochSampler(BatchSampler):
     def steps(self) -> int:
         """The number of batches of the whole run."""
         return self.bins * self.epochs
+
+    @property
+    def rate(self) -> float:
+        """One batch of each epoch."""
+        return 1.0 / self.bins

@@ -8,8 +8,9 @@ from pydantic import Field
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.samplers.attribution import Attribution
-from hockeystick.samplers.base import Batch, BatchSampler, Data, SchemeOptions
+from hockeystick.samplers.base import Batch, BatchSampler
 from hockeystick.samplers.bernoulli import bernoulli_successes
+from hockeystick.samplers.data import Data, SchemeOptions
 from hockeystick.spec import Count, Probability
 from hockeystick.types import Adjacency
 
@@ -71,6 +72,11 @@ class MultiAttribution(BatchSampler):
     users_per_example: Count = 1
     warm_up_steps: WarmUp = 0
     exclusion: Exclusion = "sampled"
+
+    @property
+    def rate(self) -> float:
+        """The chance to be *sampled*; sampled examples may be excluded."""
+        return self.sampling_prob
 
     @property
     def participation_prob(self) -> float:
@@ -179,7 +185,7 @@ class MultiAttributionOptions(SchemeOptions):
         """The sampler for these data: batch_size is the expected number of *sampled* examples at a step."""
         return MultiAttribution(
             min_sep=self.min_sep,
-            sampling_prob=data.sampling_prob,
+            sampling_prob=float(data.rate),
             steps=data.total_steps(self.kind),
             examples_per_user=self.examples_per_user,
             users_per_example=self.users_per_example,

@@ -5,8 +5,9 @@ from typing import Literal
 
 import numpy as np
 
-from hockeystick.samplers.base import Batch, Data, SchemeOptions
+from hockeystick.samplers.base import Batch
 from hockeystick.samplers.bernoulli import bernoulli_successes
+from hockeystick.samplers.data import Data, SchemeOptions
 from hockeystick.samplers.truncation import TruncatedSampler
 from hockeystick.spec import Count, Probability
 
@@ -72,7 +73,7 @@ class PoissonOptions(SchemeOptions):
     def sampler(self, data: Data) -> Poisson:
         """The sampler for these data, of rate batch_size / num_examples."""
         return Poisson(
-            sampling_prob=data.sampling_prob,
+            sampling_prob=float(data.rate),
             steps=data.total_steps(self.kind),
             truncated_batch_size=self.truncated_batch_size,
             num_examples=None if self.truncated_batch_size is None else data.num_examples,

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.samplers.base import Batch, Data, SchemeOptions
+from hockeystick.samplers.base import Batch
+from hockeystick.samplers.data import Data, SchemeOptions
 from hockeystick.samplers.epochs import EpochSampler
 from hockeystick.samplers.grouping import draw_bins, group_by_bin
 from hockeystick.spec import Count
@@ -51,6 +52,11 @@ class RandomAllocation(EpochSampler):
                 f"The 'participations' field must be at most bins = {self.bins}. Got {self.participations} instead"
             )
         return self
+
+    @property
+    def rate(self) -> float:
+        """As many batches of each epoch as the example picks."""
+        return self.participations / self.bins
 
     @property
     def holds_for(self) -> tuple[Adjacency, ...]:
@@ -141,9 +147,17 @@ class RandomAllocationOptions(SchemeOptions):
     participations: Count = 1
 
     def sampler(self, data: Data) -> RandomAllocation:
-        """The sampler for these data: bins = num_examples / batch_size steps in each epoch.
+        """The sampler for these data: the nearest whole number of steps to num_examples / batch_size in each epoch.
 
         With ``participations`` = k the expected batch is therefore k times the plan's batch size.
+
+        Raises: InvalidInputError when ``participations`` exceeds the steps of an epoch.
         """
         bins = data.bins(self.kind)
-        return RandomAllocation(bins=bins, participations=self.participations, epochs=data.whole_epochs(self.kind))
+        if self.participations > bins:
+            raise InvalidInputError(
+                f"The 'sampler.participations' field must be at most the {bins} steps of an epoch. "
+                f"Got {self.participations} instead; sampler.participations = {bins} would do."
+            )
+        epochs = data.whole_epochs(self.kind, bins)
+        return RandomAllocation(bins=bins, participations=self.participations, epochs=epochs)

@@ -1,13 +1,13 @@
 """What samplers with independent examples share: an optional cap on the batch size."""
 
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from pydantic import model_validator
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.samplers.base import Batch, BatchSampler
-from hockeystick.spec import Count
+from hockeystick.spec import Count, Probability
 from hockeystick.types import Adjacency
 
 
@@ -20,8 +20,16 @@ class TruncatedSampler(BatchSampler):
             depends on it, and checked by ``batches`` where it is given.
     """
 
+    if TYPE_CHECKING:  # declared by each scheme, beside its other rates
+        sampling_prob: Probability
+
     truncated_batch_size: Count | None = None
     num_examples: Count | None = None
+
+    @property
+    def rate(self) -> float:
+        """The long-run rate, before truncation."""
+        return self.sampling_prob
 
     @model_validator(mode="after")
     def _truncation_is_described(self) -> Self:

@@ -1,0 +1,152 @@
+"""What ``hockeystick show`` says of a plan: the numbers that follow from it, and the commands that ask more."""
+
+from dataclasses import asdict, dataclass
+from math import floor, log10
+from shlex import quote
+from typing import Any
+
+from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.errors import UnsupportedError
+from hockeystick.mechanism import Mechanism
+from hockeystick.pairs.base import DominatingPair
+from hockeystick.pairs.registry import dominating_pair
+from hockeystick.plan import Plan, PlanNumbers
+from hockeystick.types import Side
+
+USUAL_EPSILON = 2.0
+"""What the proposed commands ask for where the plan has no target epsilon."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overview:
+    """A plan, what follows from it, and what to ask next.
+
+    Attributes:
+        sensitivity: the largest norm of a column of C, which one participation makes.
+        full_sensitivity: the largest norm of what one example adds in the whole run, when the batches are known; None
+            where nobody has analysed the combination of strategy and sampler.
+        refusal: why there is no analysis, where there is none.
+        commands: command lines that run as they stand, and what each of them answers.
+    """
+
+    plan: Plan
+    numbers: PlanNumbers
+    sensitivity: float
+    full_sensitivity: float | None
+    noise_multiplier: float | None
+    refusal: str | None
+    commands: tuple[tuple[str, str], ...]
+
+
+def overview(plan: Plan, path: str) -> Overview:
+    """The overview of a plan in a file.
+
+    An optimised strategy is optimised for it, which may take as long as for any other command.
+
+    Raises: InvalidInputError when the data do not suit the sampler.
+    """
+    mechanism = plan.mechanism()
+    pair, refusal = _analysed(mechanism)
+    return Overview(
+        plan=plan,
+        numbers=plan.numbers(),
+        sensitivity=mechanism.matrix.max_column_norm,
+        full_sensitivity=None if pair is None else pair.full_sensitivity,
+        noise_multiplier=mechanism.noise_multiplier,
+        refusal=refusal,
+        commands=() if pair is None else tuple(_commands(plan, pair, mechanism.noise_multiplier, quote(path))),
+    )
+
+
+def _analysed(mechanism: Mechanism) -> tuple[DominatingPair | None, str | None]:
+    try:
+        return dominating_pair(mechanism if mechanism.noise_multiplier else mechanism.with_noise(1.0)), None
+    except UnsupportedError as error:
+        return None, str(error)
+
+
+def _commands(plan: Plan, pair: DominatingPair, noise: float | None, path: str) -> list[tuple[str, str]]:
+    delta = "" if plan.target.delta else f" --delta {_usual_delta(plan.data.num_examples):g}"
+    epsilon = "" if plan.target.epsilon else f" --epsilon {USUAL_EPSILON:g}"
+    sigma = "" if noise else " --noise-multiplier 1"
+    found = [(f"hockeystick calibrate {path}{epsilon}{delta}", "the smallest noise for the target")]
+    if ACCOUNTANTS["monte_carlo"].why_not(pair, Side.UPPER) is None:
+        command = f"hockeystick calibrate {path}{epsilon}{delta} --allow monte-carlo"
+        found.append((command, "the same, with bounds that rest on samples"))
+    return [
+        *found,
+        (f"hockeystick epsilon {path}{sigma}{delta}", "epsilon at that noise"),
+        (f"hockeystick delta {path}{sigma}{epsilon}", "delta at that noise"),
+        (f"hockeystick compare {path}{sigma}{delta}", "what every method says"),
+    ]
+
+
+def _usual_delta(num_examples: int) -> float:
+    """A power of ten below one over the size of the dataset."""
+    return float(f"1e{-floor(log10(num_examples)) - 1}")
+
+
+def overview_text(found: Overview) -> str:
+    """The overview in lines."""
+    plan, numbers = found.plan, found.numbers
+    rows = [
+        ("sampler", plan.sampler.kind),
+        ("examples", f"{numbers.num_examples}"),
+        ("expected batch", _batch(numbers)),
+        ("sampling rate", f"{numbers.rate:.6g} (1 in {1.0 / numbers.rate:.10g})"),
+        ("steps", f"{numbers.steps}{_epochs(numbers)}"),
+        ("participations", f"{numbers.participations:.6g} of one example, {_how(numbers)}"),
+        ("strategy", f"{plan.strategy.kind}, sensitivity {found.sensitivity:.6g} (largest column norm)"),
+    ]
+    if found.full_sensitivity is not None:
+        rows.append(("whole run", f"sensitivity {found.full_sensitivity:.6g} where batches are known"))
+    if found.noise_multiplier is None:
+        rows.append(("noise", "not given; 'calibrate' finds it"))
+    else:
+        relative = found.noise_multiplier / found.sensitivity
+        rows.append(
+            ("noise", f"noise_multiplier {found.noise_multiplier!r} clipping norms, {relative:.6g} sensitivities")
+        )
+    target = [f"{name} {value!r}" for name, value in plan.target.model_dump().items() if value is not None]
+    rows.append(("target", ", ".join(target) if target else "not given"))
+    lines = [f"{name:<16}{value}" for name, value in rows]
+    if found.refusal is not None:
+        return "\n".join([*lines, found.refusal])
+    width = max(len(command) for command, _ in found.commands)
+    return "\n".join([*lines, "next", *(f"  {command:<{width}}  {answers}" for command, answers in found.commands)])
+
+
+def overview_json(found: Overview) -> dict[str, Any]:
+    """The JSON object of ``show --json`` for a plan."""
+    return {
+        "kind": "plan",
+        "sampler": found.plan.sampler.kind,
+        "strategy": found.plan.strategy.kind,
+        **asdict(found.numbers),
+        "sensitivity": found.sensitivity,
+        "full_sensitivity": found.full_sensitivity,
+        "noise_multiplier": found.noise_multiplier,
+        "target": found.plan.target.model_dump(mode="json"),
+        "refusal": found.refusal,
+        "commands": [{"command": command, "answers": answers} for command, answers in found.commands],
+    }
+
+
+def _batch(numbers: PlanNumbers) -> str:
+    if numbers.remainder is not None and numbers.bins is not None:
+        size = f"{numbers.asked_batch:.10g}" if numbers.asked_batch.is_integer() else f"{numbers.expected_batch:.6g}"
+        if numbers.remainder == "drop":
+            return f"{size} exactly; the other {numbers.rest} examples are left out of the epoch"
+        return f"{size} exactly; the last one of an epoch has {numbers.rest}"
+    asked = ""
+    if abs(numbers.expected_batch - numbers.asked_batch) > 1e-9 * numbers.asked_batch:
+        asked = f" (the plan asks for {numbers.asked_batch:.10g})"
+    return f"{numbers.expected_batch:.10g}{asked}"
+
+
+def _epochs(numbers: PlanNumbers) -> str:
+    return "" if numbers.bins is None else f" ({numbers.epochs} epochs of {numbers.bins})"
+
+
+def _how(numbers: PlanNumbers) -> str:
+    return "always" if numbers.bins is not None and numbers.remainder != "drop" else "on average"

@@ -1,0 +1,99 @@
+"""show: the numbers that follow from a plan, commands that run as they are printed, and certificates."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+PLANS = Path(__file__).resolve().parents[2] / "examples" / "plans"
+
+MNIST = {"data.num_examples": "60000", "data.batch_size": "256", "data.epochs": "15"}
+
+
+def test_the_numbers_of_a_plan(cli) -> None:
+    cli.write_plan(MNIST)
+    shown = cli("show", "plan.toml").out
+    assert "expected batch  256.4102564 (the plan asks for 256)\n" in shown
+    assert "sampling rate   0.0042735 (1 in 234)\n" in shown
+    assert "steps           3510 (15 epochs of 234)\n" in shown
+    assert "participations  15 of one example, always\n" in shown
+    assert "whole run       sensitivity 3.87298 where batches are known\n" in shown  # sqrt(15)
+    assert "noise           noise_multiplier 1.0 clipping norms, 1 sensitivities\n" in shown
+    found = cli("show", "plan.toml", "--json").json
+    assert (found["bins"], found["epochs"], found["steps"]) == (234, 15, 3510)
+    assert found["expected_batch"] == pytest.approx(60_000 / 234)
+    assert found["target"] == {"epsilon": 2.0, "delta": 1e-5}
+
+
+@pytest.mark.parametrize(
+    ("remainder", "says"),
+    [
+        ("drop", "256 exactly; the other 96 examples are left out"),
+        ("short", "256 exactly; the last one of an epoch has 96"),
+    ],
+)
+def test_what_becomes_of_the_rest_is_shown(cli, remainder: str, says: str) -> None:
+    cli.write_plan(MNIST | {"sampler.kind": '"shuffle"', "sampler.remainder": f'"{remainder}"'})
+    assert says in cli("show", "plan.toml").out
+    found = cli("show", "plan.toml", "--json").json
+    assert (found["remainder"], found["rest"]) == (remainder, 96)
+    assert found["participations"] == pytest.approx(15 * 59_904 / 60_000 if remainder == "drop" else 15)
+
+
+@pytest.mark.parametrize("missing", [(), ("target.epsilon", "target.delta"), ("mechanism.noise_multiplier",)])
+def test_the_commands_run_as_they_are_printed(cli, missing: tuple[str, ...]) -> None:
+    name = "a plan.toml"
+    cli.write_plan(dict.fromkeys(missing), name=name)
+    found = cli("show", name, "--json").json
+    shown = cli("show", name).out
+    asked = [one["command"] for one in found["commands"]]
+    assert [command.split()[1] for command in asked] == ["calibrate", "calibrate", "epsilon", "delta", "compare"]
+    for command in asked:
+        assert command in shown
+        if "monte-carlo" not in command:  # it takes longer, and is run elsewhere
+            words = shlex.split(command)
+            assert cli(*words[1:]).code == 0, command
+
+
+def test_the_proposed_delta_is_below_one_over_the_examples(cli) -> None:
+    for count, delta in (("6000", "0.0001"), ("100000", "1e-06"), ("99999", "1e-05"), ("1", "0.1")):
+        cli.write_plan({"target.delta": None, "data.num_examples": count, "data.batch_size": "1"})
+        command = cli("show", "plan.toml", "--json").json["commands"][0]["command"]
+        assert command.endswith(f"--delta {delta}")
+        assert float(delta) < 1.0 / int(count)
+
+
+def test_correlated_noise_has_a_sensitivity_and_what_is_not_analysed_is_said(cli) -> None:
+    cli.write_plan({"strategy.kind": '"banded_square_root"', "strategy.bands": "2"})
+    found = cli("show", "plan.toml", "--json").json
+    assert found["sensitivity"] == pytest.approx(1.25**0.5)  # a column (1, 1/2)
+    cli.write_plan({"strategy.kind": '"banded_square_root"', "strategy.bands": "2", "sampler.kind": '"shuffle"'})
+    assert (
+        cli("show", "plan.toml").out.splitlines()[-1].startswith("The strategy 'banded_square_root' with the sampler")
+    )
+    assert cli("show", "plan.toml", "--json").json["commands"] == []
+
+
+@pytest.mark.parametrize("plan", sorted(PLANS.glob("*.toml")), ids=lambda plan: plan.stem)
+def test_shipped_plans_are_shown(cli, plan: Path) -> None:
+    done = cli("show", str(plan))
+    assert done.code == 0
+    assert len(done.out.splitlines()) < 20
+
+
+def test_certificates_are_shown(cli) -> None:
+    assert cli("epsilon", "plan.toml", "--out", "c.json").code == 0
+    assert cli("show", "c.json").out.startswith("(epsilon, delta) = (")
+    assert cli("show", "c.json", "--json").json["certificate"]["kind"] == "deterministic"
+    Path("c.json").write_text(Path("c.json").read_text().replace('"sigma"', '"s"').replace("1.0", "1.5", 1))
+    cli.refuses("show", "c.json", code=1, says=("was altered",))
+
+
+def test_bad_input_is_refused_as_everywhere(cli) -> None:
+    cli.refuses("show", "missing.toml", says=("missing.toml",))
+    Path("empty.toml").write_text("")
+    cli.refuses("show", "empty.toml", says=("is empty",))
+    Path("list.json").write_text("[1]")
+    cli.refuses("show", "list.json")
+    cli.write_plan(MNIST | {"data.epochs": "1.5"})
+    cli.refuses("show", "plan.toml", says=("'data.epochs'", "data.epochs = 1 or 2 would do"))
