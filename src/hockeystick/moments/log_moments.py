@@ -6,9 +6,6 @@ For a pair (P, Q) let ``X = dP/dQ(y)``, ``y ~ Q``. The moment of order a > 1 is
     add:     M_a = E X^(-(a-1))  = exp((a-1) R_a(Q || P))
 
 with R_a the Renyi divergence. Runs that are independent multiply their moments, so ``log M_a`` adds up.
-
-The shared parts are :class:`LogMoments` (upper bounds of ``log M_a``), :func:`moment_delta` (their profile) and
-:func:`enough_orders` (how many orders are worth computing).
 """
 
 from collections.abc import Callable

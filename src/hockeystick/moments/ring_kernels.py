@@ -1,18 +1,15 @@
 """Kernels of :mod:`.ring`: weighted sums over how often every bin of a ring is drawn, with 30 digits.
 
-**What is summed.** Bins 0..b-1 lie on a ring. A way to draw m bins, bin i taken r_i times, weighs
+A way to draw m of the bins 0..b-1, bin i taken r_i times, weighs
 
     prod_i exp(S_ii r_i (r_i - 1) / 2) / r_i!  prod_(i<j) exp(S_ij r_i r_j),      S_ij = 0 at ring distance > reach.
 
-A bin is drawn if r_i > 0, a gap is ``reach`` bins in a row that are not, a cluster a run of bins that begins and ends
-with a drawn one and contains no gap. Clusters are summed by first bin, mass m and length: bin by bin
-(:func:`next_bin`, few states of the last ``reach`` counts) or draw by draw (:func:`add_chains`, few draws); then they
-are joined along the ring (:func:`close_shared`, :func:`close_from`).
+A gap is ``reach`` bins in a row that are not drawn, a cluster a run of bins that begins and ends with a drawn one and
+contains no gap. Clusters are summed by first bin, mass m and length, bin by bin (:func:`next_bin`) or draw by draw
+(:func:`add_chains`); then they are joined along the ring (:func:`close_shared`, :func:`close_from`).
 
-**Numbers** are pairs (:mod:`.double_double`). All are >= 0, and only sums, products and powers are formed, so relative
-errors are those of the longest chain of operations that one way to draw goes through. The chains are counted in
-``docs/theory/moment-majorants/ring.md``. Nothing is scaled: every weight of mass m is at least ``1 / m!`` and at most
-what the caller has checked.
+Numbers are pairs (:mod:`.double_double`), all >= 0: relative errors are those of the longest chain of operations that
+one way to draw goes through, as counted in ``docs/theory/moment-majorants/ring.md``.
 
 ``factors`` holds, for row i (one row for all bins where they are alike), ``exp(S_(i,i+d))`` at column d = 0..reach;
 ``wrapped``, for draws that go round the whole ring, ``exp(S_(i,i-d))`` at column t, ``d = wrapped.shape[1] - t``.
@@ -47,9 +44,8 @@ def own_weights(powers: Pairs) -> Pairs:
 
 
 # Bin by bin. A state is a window (r_1, ..., r_reach) of the last counts, latest first, with sum v, and the mass k drawn
-# before it: in lexicographic order of the window, then by k = 0..largest - v. Windows with the same ``reach - 1``
-# latest counts are neighbours, and so are, for a fixed new count, the windows they turn into: the update reads its
-# source once in order and writes to ``largest + 1`` places that move in order.
+# before it: in lexicographic order of the window, then by k = 0..largest - v. So the update reads its source once in
+# order and writes to ``largest + 1`` places that move in order.
 
 
 @njit(cache=True)
@@ -326,10 +322,8 @@ def _join(cluster: Pairs, rest: Pairs) -> Pairs:
 def close_shared(clusters: Pairs, along: Pairs, reach: int) -> Pairs:
     """All counts on the ring with a gap, by mass; ``clusters`` has a single row. Shape (largest + 1,).
 
-    ``along`` is :func:`along_ring` from bin 0 all the way round.
-
-    Read round the ring from the first place p >= 0 that follows a gap. Either p = 0, or the last jump (a cluster and
-    the gap after it, ell bins) goes from before the seam to p > 0: ell - 1 values of p.
+    ``along`` is :func:`along_ring` from bin 0 all the way round. Read from the first place p >= 0 after a gap: p = 0,
+    or one of the ell - 1 values that the last jump, of ell bins, leaves when it passes the seam.
     """
     bins = along.shape[1] - 1
     total = along[:, bins].copy()
