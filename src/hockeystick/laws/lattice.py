@@ -1,9 +1,8 @@
 """Mixtures of thousands of Gaussians whose shifts lie on a lattice, so that the ratio is a polynomial.
 
-For ``P = sum_k w_k N(k h, 1)`` against ``Q = N(0, 1)`` (in standard deviations) the likelihood ratio at y is
-``X(y) = sum_k w_k e^{-(k h)^2 / 2} z^k`` with ``z = e^{h y}``: one exponential for each y, and a polynomial with
-non-negative coefficients for all components together. The law is then built as in :mod:`hockeystick.laws.discretise`,
-cell by cell, by a Gauss-Legendre rule whose error is bounded for the cells at hand.
+For ``P = sum_k w_k N(k h, 1)`` against ``Q = N(0, 1)`` the likelihood ratio at y is
+``X(y) = sum_k w_k e^{-(k h)^2 / 2} z^k`` with ``z = e^{h y}``: one exponential for each y. The law is then built as in
+:mod:`.discretise`, by a Gauss-Legendre rule whose error is bounded for the cells at hand.
 
 Proofs: docs/theory/subsets/mixtures.md.
 """
@@ -53,12 +52,10 @@ def lattice_law(
         spacing: > 0, in the unit of sigma.
         noise_multiplier: sigma > 0.
         side: UPPER gives a spread, LOWER a contraction of the exact law.
-        resolution: grid density; accuracy only.
         lost: mass of the sensitivity at infinity (UPPER only).
         weight_error: proved bound on the relative error of each mass.
 
     Raises: InvalidInputError when the masses are not those of a law.
-
     Cost: one multiplication and addition for each node, component and quadrature point (5 or 6 of them).
     """
     masses = np.asarray(masses, dtype=np.float64)

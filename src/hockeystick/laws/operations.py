@@ -11,11 +11,8 @@ operation          on X                                meaning
 ``mix``            ``X_I``, I ~ weights                side information I revealed to the adversary
 =================  ==================================  =====================================================
 
-Convex functions of a product, of an average or of an affine image are convex in each factor, so a spread (or
-contraction) of a factor is one of the result; the projection back on a grid is a further one in the same direction.
-
-Rounding: masses of a product multiply, so ``mass_error`` adds up; places of a product add their ``place_error``,
-those of an average take the larger. Cost: ``power`` and ``average`` take at most 2 log2(T) pairwise projections.
+A spread (or contraction) of a factor is one of the result, and the projection back on a grid a further one. ``power``
+and ``average`` take at most 2 log2(T) pairwise projections. Proofs, also of the rounding: docs/theory/laws.md.
 """
 
 from collections.abc import Callable, Sequence
@@ -62,9 +59,8 @@ def thin(law: Law, rate: float) -> Law:
 def unthin(law: Law, rate: float) -> Law:
     """The law conditioned on taking part, when with probability ``1 - rate`` the example takes no part at all.
 
-    Needs X >= 1 - rate, which the law's floor must prove. The subtraction turns the relative error of a place into an
-    absolute one, which no relative bound covers near 0. So ratios below UNTHIN_FLOOR are spread to 0 and to it, with
-    both masses enlarged by what the absolute error can move; above it a relative bound holds. Upper laws only.
+    Needs X >= 1 - rate, which the law's floor must prove. Ratios below UNTHIN_FLOOR are spread to 0 and to it, with
+    both masses enlarged by what the subtraction's absolute error can move. Upper laws only.
 
     Source: feldman-shenfeld-2025, Lemma 4.4, on the level of X.
     """

@@ -8,10 +8,9 @@ directions are expectations of ``F(Y)`` with
 With ``a = x, b = K`` (remove) or ``a = K x, b = 1`` (add), ``t = ln(a / b)`` and ``mu = sqrt(v)`` both are
 
     F(x) = (a - b)_+ or (b - a)_+, plus min(a, b) g(|t|),
-    g(s) = Phi(e) - e^s Phi(e - mu) = phi(e) (R(e) - R(e - mu)),    e = mu/2 - s/mu,    R = Phi / phi,
+    g(s) = Phi(e) - e^s Phi(e - mu) = phi(e) (R(e) - R(e - mu)),    e = mu/2 - s/mu,    R = Phi / phi.
 
-by put-call parity: no digits are lost to differences of large numbers, and R is scipy's ``erfcx``. Proofs, and the
-bounds on rounding used here: ``docs/theory/moment-majorants/proof.md``.
+Proofs, and the bounds on rounding used here: ``docs/theory/moment-majorants/proof.md``.
 """
 
 from dataclasses import dataclass
@@ -42,8 +41,7 @@ LARGEST_EPSILON = 300.0
 class SplitHockeyStick:
     """F of the module's head, as :class:`hockeystick.moments.majorant.base.HockeyStick` asks.
 
-    F is convex on [0, oo) with slopes in [0, 1] (remove) or [-K, 0] (add), and grows with v: both are expectations of
-    a convex function of L, and a larger v is a mean-preserving spread of L.
+    F is convex on [0, oo) with slopes in [0, 1] (remove) or [-K, 0] (add), and grows with v.
 
     Attributes:
         direction: which of the two.
@@ -106,9 +104,7 @@ class SplitHockeyStick:
     def line_below(self, x: Array) -> tuple[Array, Array]:
         """Intercepts and slopes of lines that are proved to be at most F on [0, oo), tangent at x but for rounding.
 
-        ``F(y) >= E (L y - K) 1{L > c} = y Phi(e) - K Phi(e - mu)`` for every c, and ``F(y) >= E (1 - K L y) 1{L < c}``
-        alike: whatever e the rounding leaves is the threshold of a valid line, infinite ones included. mu may be too
-        small, as F grows with it.
+        Whatever e the rounding leaves belongs to a valid line, infinite ones included; mu may be too small.
         """
         mu = self._smallest_deviation()
         log_moneyness, _ = self._log_moneyness(x)

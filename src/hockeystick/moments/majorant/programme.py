@@ -1,13 +1,11 @@
 """Polynomials above or below a hockey stick whose expectation is as small or as large as moments allow.
 
-The programme (UPPER) ``min { E p : p of degree a, p >= F on [start, oo) }`` is a linear one with infinitely many
-constraints. Its dual is over measures with the law's moments: a vertex is one with a + 1 atoms, and the atoms are the
-points where p touches F. The simplex method on the dual is the exchange method of Remez for the primal: it adds the
-point where the constraint is violated most and drops one of the others. A quadrature rule gives it a start, so there
-is no first phase, and the grid of points is refined around the atoms until next to nothing is left to gain.
-
+The programme (UPPER) ``min { E p : p of degree a, p >= F on [start, oo) }`` is solved by exchange: the point where the
+constraint is violated most replaces one of a + 1 points where p touches F, on grids that are refined around those.
 What comes out is a candidate: ``p + eta S`` with a small eta is proved elsewhere, and costs ``eta E S``, about
-``eta (n + 1)``. Theory: ``docs/theory/moment-majorants/programme.md``.
+``eta (n + 1)``.
+
+Theory: ``docs/theory/moment-majorants/programme.md``.
 """
 
 from dataclasses import dataclass
@@ -88,22 +86,23 @@ def propose(
         target: an expectation too small to matter; nothing is resolved far below it.
 
     Returns: None where the moments do not determine a basis (see :func:`orthonormal_basis`) or the programme fails.
-
-    Cost: some milliseconds for the first candidate of one law and degree (the basis), 1 to 3 for each.
+    Cost: some milliseconds.
     """
     basis = _cached_basis(moments, degree)
     rule = basis.quadrature(start) if basis is not None else None
     if basis is None or rule is None:
         return None
     with np.errstate(all="ignore"):  # what overflows is refused
-        grid = _first_grid(_Constraints(basis, hockey_stick, side, divided), rule[0], start, target)
+        grid = _first_grid(
+            _Constraints(basis, hockey_stick, 1.0 if side is Side.UPPER else -1.0, divided), rule[0], start, target
+        )
         weights = _solution(grid)
         if weights is None:
             return None
         optimum = abs(float(weights @ basis.expectations))
         weights = weights + MARGIN * min(max(optimum, MARGIN), 1.0) * basis.expectations
         weights *= grid.constraints.sign * grid.size
-        polynomial, repair = basis.combination(weights), basis.repair_polynomial()
+        polynomial, repair = basis.combination(weights), Polynomial.rounded(basis.centre, basis.repair)
         if divided:
             polynomial, repair = times_x(polynomial), times_x(repair)
         return Candidate(
@@ -121,17 +120,12 @@ def _cached_basis(moments: ExactMoments, degree: int) -> Basis | None:
 
 @dataclass(frozen=True, eq=False)
 class _Constraints:
-    """Those of one programme, for p (UPPER) or -p (LOWER): both are to lie above something."""
+    """Those of one programme, for p (UPPER, sign 1) or -p (LOWER, sign -1): both are to lie above something."""
 
     basis: Basis
     hockey_stick: HockeyStick
-    side: Side
+    sign: float
     divided: bool
-
-    @property
-    def sign(self) -> float:
-        """1 for UPPER, -1 for LOWER."""
-        return 1.0 if self.side is Side.UPPER else -1.0
 
     def at(self, x: Array) -> tuple[Array, Array]:
         """The basis over S, shape (x.size, a + 1), and F (or F / x) over S."""
@@ -246,9 +240,7 @@ def _solution(grid: _Grid) -> Array | None:
 def _inverse(matrix: Array, result: Array) -> bool:
     """Gauss and Jordan with row pivots; False where the matrix is singular. ``matrix`` is overwritten."""
     size = matrix.shape[0]
-    for i in range(size):
-        for j in range(size):
-            result[i, j] = 1.0 if i == j else 0.0
+    result[:] = np.eye(size)
     for k in range(size):
         pivot = k
         for i in range(k + 1, size):
@@ -295,8 +287,7 @@ def exchange(
     mass, change = np.empty(size), np.empty(size)
     for _ in range(limit):
         for i in range(size):
-            for j in range(size):
-                matrix[i, j] = rows[atoms[i], j]
+            matrix[i] = rows[atoms[i]]
         if not _inverse(matrix, inverse):
             return False
         for i in range(size):
@@ -353,7 +344,7 @@ def _proof_points(grid: _Grid, candidate: Polynomial) -> Array:
     heights = hockey_stick.value(points[points >= atoms.max()])
     derivatives = sign * _taylor(candidate, tails)
     derivatives[0] -= sign * heights[1:]
-    if grid.constraints.side is Side.UPPER:
+    if sign > 0.0:
         derivatives[1] -= hockey_stick.line_beyond(float(points[-1]))[1]
     else:
         derivatives[1] += np.diff(heights) / np.diff(points[points >= atoms.max()])

@@ -1,21 +1,16 @@
 """Moment majorants on ranges of a Gaussian: a polynomial for each cell or strip.
 
-**Strips.** With a part of the common factor split off, ``delta = E F(Y) = sum over strips I of E[F(Y); zeta in I]`` in
-both directions and for any Gram matrix, zeta a weighted mean of the bins' Gaussians. On a narrow strip Y has little
-left to vary, and it has a floor there: polynomials of low degree, proved to lie on one side of F from that floor on,
-are nearly F. Where the Gram matrix is far from circulant little of it is common to all bins, but the bins still move
-together; strips take hold of that.
+**Strips** (:mod:`..strips`), both directions: ``delta = E F(Y) = sum over strips I of E[F(Y); zeta in I]``, zeta a
+weighted mean of the bins' Gaussians. On a narrow strip Y has little left to vary, and it has a floor there.
 
-**Cells.** For the remove direction, with the common factor split off and ``h(x) = F(x) / x <= 1``,
+**Cells** (:mod:`..cells`), the remove direction: with ``h(x) = F(x) / x <= 1``
 
     delta = E F(Y) = (1/b) sum_i E_i h(Y) = sum over cells A of (1/b) sum_i E_i[h(Y); u_i in A],
 
 where E_i is the law in which bin i was drawn. On a cell ``u_i >= w`` and so ``Y >= x0 = e^(w - T_ii / 2) / b``: a
-polynomial p has to satisfy ``x p(x) >= F(x)`` (UPPER) or ``<= F(x)`` (LOWER) only from x0 on. Where the noise is low,
-a single polynomial has to cover the heavy tail that the drawn bin causes; on a cell that tail is gone.
+polynomial p has to satisfy ``x p(x) >= F(x)`` (UPPER) or ``<= F(x)`` (LOWER) only from x0 on.
 
-Moments are those of :mod:`..strips` and :mod:`..cells`. Proofs: ``docs/theory/moment-majorants/strips.md`` and
-``cells.md``.
+Proofs: ``docs/theory/moment-majorants/strips.md`` and ``cells.md``.
 """
 
 from collections.abc import Sequence
@@ -56,13 +51,9 @@ def strip_profile(
     """delta as a function of epsilon, on its side, for the mixture that the strips belong to.
 
     Args:
-        moments: of all strips.
-        direction: of the profile.
         degrees: to choose from for each strip, each from 2 to the highest order.
         delta: of the size that is asked for; what is small beside it is not resolved.
         deadline: told of every strip.
-
-    Cost: that of :func:`strips_delta` for each new epsilon.
     """
     deadline = deadline or Deadline()
 
@@ -81,14 +72,10 @@ def strips_delta(
     smallest: float,
     deadline: Deadline,
 ) -> float:
-    """A bound on ``E F(Y)`` on its side, from the moments on strips.
-
-    Formal guarantee: for every Y >= 0 with these moments and floors, at least E F (UPPER) or at most E F (LOWER).
-    Never above 1, nor below ``SMALLEST_UPPER`` (UPPER) or 0 (LOWER).
+    """At least (UPPER) or at most (LOWER) ``E F(Y)`` for every Y >= 0 with these moments and floors on strips.
 
     Args:
         hockey_stick: F, with the variance of the strips.
-        degrees: to choose from for each strip.
         smallest: an expectation on a strip that is negligible.
 
     Cost: some milliseconds for each strip.

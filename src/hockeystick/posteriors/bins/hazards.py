@@ -12,9 +12,8 @@ psi is any distribution on O. L is Gaussian given the true bin k, so
     P(1 / W_i < c + |O| e^t) <= (1/b) sum_k min_psi Phi((t - nu_k(psi)) / xi(psi))      remove: the full mixture
                              <= min_psi Phi((t - nu_0(psi)) / xi(psi))                  add: y ~ Q.
 
-psi is uniform, or ``softmax(-|mu_i - mu_j|^2 / t)`` at one of several temperatures. Rounding: prefix inner products are
-sums of non-negative terms, so all errors are known multiples of the largest; nu is lowered and xi raised by them, and
-a threshold is used only after the probability bound was evaluated at it.
+psi is uniform, or ``softmax(-|mu_i - mu_j|^2 / t)`` at one of several temperatures. nu is lowered and xi raised by
+their rounding, and a threshold is used only after the probability bound was evaluated at it.
 
 Source: schuchardt-kalinin-2026, section 4 and appendices D and F, with the corrections of
 docs/theory/conditional-composition.md.
@@ -62,8 +61,7 @@ def tail_bounds(
         failures has at most the probability ``budget * (sum of shares over the bins above their row's lowest
         level)``, under P for remove and under Q for add.
 
-    Cost: for a row with m bins above its lowest level, O(m bins^2) multiplications for each psi and O(m bins) error
-    functions for each try (remove); memory O(bins^2 + m bins) beside the result.
+    Cost: for a row with m bins above its lowest level, O(m bins^2) for each psi; memory O(bins^2 + m bins).
     """
     count = levelled.values.size
     bounds = {direction: np.empty((tries.size, rows.size, count)) for direction, tries in budgets.items()}

@@ -59,10 +59,15 @@ def different(groups: list[Blocks]) -> list[Blocks]:
     return list(kept.values())
 
 
+def _columns_and_width(matrix: StrategyMatrix, groups: int) -> tuple[int, int]:
+    """The columns of one group, and how many of them a row meets."""
+    columns = -(-matrix.steps // groups)
+    return columns, min(-(-matrix.bands // groups), columns)
+
+
 def too_large(matrix: StrategyMatrix, groups: int) -> str | None:
     """Why the columns of one group take too much memory, or None."""
-    columns = -(-matrix.steps // groups)
-    width = min(-(-matrix.bands // groups), columns)
+    columns, width = _columns_and_width(matrix, groups)
     if 2 * columns * width <= MAX_PRODUCTS:
         return None
     return f"the inner products of {columns} columns, {width} together in a row, take too much memory"
@@ -70,8 +75,7 @@ def too_large(matrix: StrategyMatrix, groups: int) -> str | None:
 
 def products(matrix: StrategyMatrix, groups: int) -> float:
     """About how many inner products are read and updated."""
-    columns = -(-matrix.steps // groups)
-    width = min(-(-matrix.bands // groups), columns)
+    _, width = _columns_and_width(matrix, groups)
     return float(matrix.rows) * width * width
 
 

@@ -35,7 +35,7 @@ class InverseToeplitzMatrix(ToeplitzMatrix):
     def __init__(self, inverse_coefficients: Array, steps: int) -> None:
         self.inverse_coefficients: Array = np.ascontiguousarray(inverse_coefficients, dtype=np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
-            column = lfilter([1.0], self.inverse_coefficients, _impulse(steps))
+            column = lfilter([1.0], self.inverse_coefficients, np.eye(1, steps)[0])
         if not np.isfinite(column).all():
             raise InvalidInputError(
                 f"The 'inverse_coefficients' parameter must make a matrix of finite numbers; entry "
@@ -56,7 +56,7 @@ class InverseToeplitzMatrix(ToeplitzMatrix):
             return column
         signed = np.concatenate([self.inverse_coefficients[:1], -np.abs(self.inverse_coefficients[1:])])
         with np.errstate(over="ignore", invalid="ignore"):
-            majorant: Array = lfilter([1.0], signed, _impulse(column.size))
+            majorant: Array = lfilter([1.0], signed, np.eye(1, column.size)[0])
         return np.where(np.isfinite(majorant), majorant, np.inf)
 
     @cached_property
@@ -71,9 +71,3 @@ class InverseToeplitzMatrix(ToeplitzMatrix):
         """``C^{-1} z`` by the short filter. O(steps * p * d)."""
         solved: Array = lfilter(self.inverse_coefficients, [1.0], z, axis=0)
         return solved
-
-
-def _impulse(steps: int) -> Array:
-    impulse = np.zeros(steps)
-    impulse[0] = 1.0
-    return impulse
