@@ -15,6 +15,8 @@ one way to draw goes through, as counted in ``docs/theory/moment-majorants/ring.
 ``wrapped``, for draws that go round the whole ring, ``exp(S_(i,i-d))`` at column t, ``d = wrapped.shape[1] - t``.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -163,20 +165,19 @@ def _multiply_field(new: Pairs, old: Pairs, begin: int, end: int, factor: Pairs)
         new[begin + k] = multiply(old[begin + k], factor[k])
 
 
+class _Chain(NamedTuple):
+    """By number of draws: where a chain ends, how often in a row, its weight and its field."""
+
+    place: Counts
+    repeats: Counts
+    weight: Pairs
+    field: Pairs
+
+
 @njit(cache=True)
-def _draw(
-    level: int,
-    p: int,
-    place: Counts,
-    repeats: Counts,
-    weight: Pairs,
-    field: Pairs,
-    start: int,
-    bins: int,
-    factors: Pairs,
-    wrapped: Pairs,
-) -> None:
+def _draw(level: int, p: int, chain: _Chain, start: int, bins: int, factors: Pairs, wrapped: Pairs) -> None:
     """Make a chain of ``level + 1`` draws of one of ``level``: the next draw is p."""
+    place, repeats, weight, field = chain
     reach, most, largest = factors.shape[1] - 1, field.shape[1], weight.size
     old, new = field[level], field[level + 1]
     weight[level + 1] = multiply(weight[level], old[p])
@@ -195,22 +196,14 @@ def _draw(
 
 
 @njit(cache=True)
-def _last_two(
-    table: Pairs,
-    inner: Pairs,
-    field: Pairs,
-    weight: complex,
-    q: int,
-    repeats: int,
-    least: int,
-    start: int,
-    factors: Pairs,
-) -> None:
-    """Both draws after a chain of all but two that ends with ``repeats`` draws of q.
+def _last_two(table: Pairs, inner: Pairs, chain: _Chain, least: int, start: int, factors: Pairs) -> None:
+    """Both draws after a chain of all but two.
 
     ``inner[x]`` sums, over the one before last p, its weight times its factor with x; then ``field[x]`` multiplies.
     """
     largest, reach, rows, most = table.shape[0] - 1, factors.shape[1] - 1, factors.shape[0], table.shape[1]
+    level = largest - 2
+    q, repeats, weight, field = chain.place[level], chain.repeats[level], chain.weight[level], chain.field[level]
     first, end = max(q, least - 1 - reach), min(q + 2 * reach, most - 1)
     for p in range(first, min(q + reach, most - 1) + 1):
         w = multiply(weight, field[p])
@@ -241,10 +234,10 @@ def add_chains(table: Pairs, steps: Counts, least: int, start: int, bins: int, f
     """
     largest, reach, most = table.shape[0] - 1, factors.shape[1] - 1, table.shape[1]
     root = steps.size + 1
-    # by number of draws: where a chain ends, how often in a row, where the next draw comes, its weight and field
     counts = np.zeros((3, largest), dtype=np.int64)
-    place, repeats, upcoming = counts[0], counts[1], counts[2]
+    place, repeats, upcoming = counts[0], counts[1], counts[2]  # upcoming: where the next draw comes
     weight, field = np.ones(largest, dtype=np.complex128), np.ones((largest, most), dtype=np.complex128)
+    chain = _Chain(place, repeats, weight, field)
     partial = np.zeros((largest, largest + 1, most), dtype=np.complex128)  # sums over what follows a chain
     inner = np.zeros(most, dtype=np.complex128)
     p = 0
@@ -253,7 +246,7 @@ def add_chains(table: Pairs, steps: Counts, least: int, start: int, bins: int, f
             p += steps[level - 1]
         if p >= most or p + (largest - 1 - level) * reach < least - 1:
             return
-        _draw(level, p, place, repeats, weight, field, start, bins, factors, wrapped)
+        _draw(level, p, chain, start, bins, factors, wrapped)
         if steps[level:].sum() == 0:
             partial[root - 1, level + 1, p] = weight[level + 1]
     level = root
@@ -262,7 +255,7 @@ def add_chains(table: Pairs, steps: Counts, least: int, start: int, bins: int, f
         q, above, here = place[level], partial[level - 1], partial[level]
         p = upcoming[level]
         if level == largest - 2:
-            _last_two(above, inner, field[level], weight[level], q, repeats[level], least, start, factors)
+            _last_two(above, inner, chain, least, start, factors)
             level -= 1
         elif p > min(q + reach, most - 1):
             for m in range(level + 1, largest + 1):
@@ -272,7 +265,7 @@ def add_chains(table: Pairs, steps: Counts, least: int, start: int, bins: int, f
             level -= 1
         else:
             upcoming[level] += 1
-            _draw(level, p, place, repeats, weight, field, start, bins, factors, wrapped)
+            _draw(level, p, chain, start, bins, factors, wrapped)
             level += 1
             upcoming[level] = max(p, least - 1 - (largest - 1 - level) * reach)
             here[level, p] = add_positive(here[level, p], weight[level])

@@ -1,8 +1,8 @@
 """How far one example can move ``C x``, for the patterns of participation of the field, when the batches are known.
 
 A pattern is a set S of steps in which one example takes part; its sensitivity is ``max |sum_{i in S} C[:, i] g_i^T|``
-over vectors g_i of norm 1 at most. Its square is ``sum_{i,j in S} <C e_i, C e_j> <g_i, g_j>``. As C has no negative
-entries, equal g_i attain the maximum, so it is the norm of the sum of the columns in S, and only grows with S.
+over vectors g_i of norm 1 at most. As C has no negative entries, equal g_i attain the maximum, so it is the norm of the
+sum of the columns in S, and only grows with S.
 """
 
 from dataclasses import dataclass
@@ -62,8 +62,8 @@ def min_separation(matrix: StrategyMatrix, min_sep: int, participations: int | N
     participate than fit.
 
     Raises: InvalidInputError for numbers below 1.
-    Reference: Kalinin and Lampert (2024), "Banded square root matrix factorization for differentially private model
-    training"; orthogonal columns: Choquette-Choo et al. (2023), "(Amplified) banded matrix factorization", Theorem 2.
+    Reference: Kalinin and Lampert (2024), "Banded square root matrix factorization"; orthogonal columns:
+    Choquette-Choo et al. (2023), "(Amplified) banded matrix factorization", Theorem 2.
     """
     if min_sep < 1:
         raise InvalidInputError(f"The 'min_sep' parameter must be at least 1. Got {min_sep!r} instead.")

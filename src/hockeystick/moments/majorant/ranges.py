@@ -83,32 +83,14 @@ def strips_delta(
     values = []
     for moments, floor in zip(strips.moments, strips.floors, strict=True):
         deadline.tick()
-        values.append(_strip_bound(moments, floor, hockey_stick, side, degrees, smallest))
+        trivial = (_trivial_above if side is Side.UPPER else _trivial_below)(moments, hockey_stick)
+        if side is Side.UPPER and trivial <= smallest:
+            values.append(trivial)
+        else:
+            values.append(_range_bound(moments, hockey_stick, side, degrees, floor, smallest, trivial, divided=False))
     if side is Side.UPPER:
         return min(max(fsum(values) * (1.0 + 4 * UNIT_ROUNDOFF), SMALLEST_UPPER), 1.0)
     return min(max(fsum(values) * (1.0 - 4 * UNIT_ROUNDOFF), 0.0), 1.0)
-
-
-def _strip_bound(
-    moments: ExactMoments,
-    floor: float,
-    hockey_stick: SplitHockeyStick,
-    side: Side,
-    degrees: Sequence[int],
-    smallest: float,
-) -> float:
-    """The best proved bound on ``E F`` on one strip among the degrees."""
-
-    def proposed(degree: int) -> Candidate | None:
-        return propose(moments, hockey_stick, side, degree=degree, start=floor, target=smallest)
-
-    def proved(candidate: Candidate) -> float:
-        return proved_expectation(candidate, moments, hockey_stick, side, floor)
-
-    trivial = _trivial_above(moments, hockey_stick) if side is Side.UPPER else _trivial_below(moments, hockey_stick)
-    if side is Side.UPPER and trivial <= smallest:
-        return trivial
-    return best_of_degrees(trivial, degrees, side, proposed, proved, close=CLOSE_ON_STRIPS, smallest=smallest)
 
 
 def _trivial_above(moments: ExactMoments, hockey_stick: SplitHockeyStick) -> float:
@@ -134,17 +116,14 @@ def cells_delta(
     smallest: float,
     deadline: Deadline,
 ) -> float:
-    """``E F(Y)`` for the remove direction's hockey stick, from moments on cells; never below (UPPER) or above (LOWER).
+    """At least (UPPER) or at most (LOWER) ``E F(Y)`` for the remove direction's hockey stick, from moments on cells.
 
     The outermost cells count with their mass (UPPER) or not at all (LOWER).
 
     Args:
         cells: of a mixture of ``bins`` bins.
         hockey_stick: F, with ``F(x) <= x``.
-        degrees: to choose from for each cell, each at most the highest order.
         smallest: a delta that is negligible.
-
-    Cost: some milliseconds for each cell.
     """
     values = []
     for place, moments in enumerate(cells.moments):
@@ -152,7 +131,7 @@ def cells_delta(
         if 0 < place < len(cells.moments) - 1:
             deadline.tick()
             start = least_ratio(float(cells.edges[place - 1]), cells.variance, bins)
-            values.append(_cell_bound(moments, hockey_stick, side, degrees, start, smallest, trivial))
+            values.append(_range_bound(moments, hockey_stick, side, degrees, start, smallest, trivial, divided=True))
         else:
             values.append(trivial)
     return fsum(values) * (1.0 + 4 * UNIT_ROUNDOFF if side is Side.UPPER else 1.0 - 4 * UNIT_ROUNDOFF)
@@ -169,7 +148,7 @@ def least_ratio(edge: float, variance: Fraction, bins: int) -> float:
     return exp(exponent) * (1.0 - 16 * UNIT_ROUNDOFF) / bins
 
 
-def _cell_bound(
+def _range_bound(
     moments: ExactMoments,
     hockey_stick: HockeyStick,
     side: Side,
@@ -177,23 +156,26 @@ def _cell_bound(
     start: float,
     smallest: float,
     trivial: float,
+    *,
+    divided: bool,
 ) -> float:
-    """The best proved bound on the mean of ``E_i[h(Y); A]`` among the degrees.
+    """The best proved bound on ``E F(Y)`` on a strip, or (``divided``) on the mean of ``E_i[h(Y); A]``.
 
-    A cell whose upper bound of low degree is negligible gets that one (UPPER) or 0 (LOWER).
+    A cell whose upper bound of low degree is negligible gets that one (UPPER) or the trivial one (LOWER).
     """
 
     def proposed(degree: int, side: Side = side) -> Candidate | None:
-        return propose(moments, hockey_stick, side, degree=degree, start=start, divided=True, target=smallest)
+        return propose(moments, hockey_stick, side, degree=degree, start=start, divided=divided, target=smallest)
 
     def proved(candidate: Candidate) -> float:
-        return proved_expectation(candidate, moments, hockey_stick, side, start, divided=True)
+        return proved_expectation(candidate, moments, hockey_stick, side, start, divided=divided)
 
-    first = proposed(min(degrees, key=lambda degree: abs(degree - FIRST_DEGREE)), Side.UPPER)
+    close = CLOSE_ON_CELLS if divided else CLOSE_ON_STRIPS
+    first = proposed(min(degrees, key=lambda degree: abs(degree - FIRST_DEGREE)), Side.UPPER) if divided else None
     if first is not None and first.value <= smallest:
         if side is Side.LOWER:
             return trivial
         bound = proved(first)
         if bound <= 2.0 * smallest:
             return bound
-    return best_of_degrees(trivial, degrees, side, proposed, proved, close=CLOSE_ON_CELLS, smallest=smallest)
+    return best_of_degrees(trivial, degrees, side, proposed, proved, close=close, smallest=smallest)

@@ -133,9 +133,8 @@ def _log_ratios(
     """With ``a = sum_j psi_j mu_j``: ``nu_k = <mu_k, a - mu_i>/s^2 + (G_ii - sum_j psi_j G_jj)/(2 s^2) - KL`` and
     ``xi = |a - mu_i| / s``.
 
-    Errors: a computed inner product of prefixes is off by twice the error of a mean and one rounding for each row; a
-    mean over psi by one rounding for each bin. Each of the terms of nu and xi^2 is at most twice the largest inner
-    product, and KL is at most log b, its exponents' roundings weighing at most log^2 b.
+    Each of the terms of nu and xi^2 is at most twice the largest inner product, and KL is at most log b, its exponents'
+    roundings weighing at most log^2 b.
     """
     precision = noise_multiplier**-2
     families, bins = psi.shape[1:]
