@@ -63,7 +63,6 @@ class Law:
 
     @property
     def size(self) -> int:
-        """Number of nodes."""
         return int(self.support.size)
 
     def mean(self) -> float:

@@ -37,7 +37,6 @@ class ExactGram:
 
     @property
     def bins(self) -> int:
-        """b."""
         return int(self.entries.shape[0])
 
     @property

@@ -92,16 +92,13 @@ class SeededSource(NormalSource):
         return cls(np.random.SFC64([int(word) for word in entropy]).state["state"]["state"])
 
     def words(self, count: int) -> Words:
-        """The next words of the generator."""
         return self._bits.random_raw(count)
 
     def state(self) -> dict[str, Any]:
-        """The generator's own state."""
         return {"generator": np.array(self._bits.state["state"]["state"], dtype=np.uint64)}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "SeededSource":
-        """Continue from :meth:`state`."""
         generator = np.asarray(state["generator"])
         if generator.shape != (4,) or generator.dtype != np.uint64:
             raise InvalidInputError("The 'generator' entry of a noise state must be 4 words of 64 bits.")
@@ -144,19 +141,16 @@ class KeyedSource(NormalSource):
         return cls(os.urandom(32))
 
     def words(self, count: int) -> Words:
-        """The next words of the key stream."""
         self._position += count
         return np.frombuffer(self._encryptor.update(self._zeros[: 8 * count]), dtype="<u8").astype(
             np.uint64, copy=False
         )
 
     def state(self) -> dict[str, Any]:
-        """The key, which is secret, and the position."""
         return {"key": np.frombuffer(self._key, dtype=np.uint8).copy(), "position": self._position}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "KeyedSource":
-        """Continue from :meth:`state`."""
         key, position = np.asarray(state["key"]), int(state["position"])
         if key.shape != (32,) or key.dtype != np.uint8 or position < 0:
             raise InvalidInputError("The 'key' entry of a noise state must be 32 bytes and 'position' at least 0.")

@@ -26,7 +26,6 @@ class BandedInverseSquareRoot(BandedSpec):
     kind: Literal["banded_inverse_square_root"] = "banded_inverse_square_root"
 
     def build(self, steps: int) -> StrategyMatrix:
-        """Toeplitz with a short inverse."""
         from hockeystick.strategies.matrix.inverse_toeplitz import InverseToeplitzMatrix
 
         return InverseToeplitzMatrix(inverse_square_root_coefficients(self.bands), steps)

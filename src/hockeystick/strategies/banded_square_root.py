@@ -26,7 +26,6 @@ class BandedSquareRoot(BandedSpec):
     kind: Literal["banded_square_root"] = "banded_square_root"
 
     def build(self, steps: int) -> StrategyMatrix:
-        """Toeplitz with ``bands`` coefficients."""
         from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 
         return ToeplitzMatrix(square_root_coefficients(self.bands), steps)

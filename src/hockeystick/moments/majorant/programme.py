@@ -153,7 +153,6 @@ class _Grid:
     size: float
 
     def join(self, points: Array) -> None:
-        """Add further points."""
         new = np.setdiff1d(points, self.points)
         rows, values = self.constraints.at(new)
         self.atoms[self.atoms == self.points.size] += new.size

@@ -85,7 +85,11 @@ class StrategyMatrix(ABC):
     @cached_property
     def column_norms(self) -> Array:
         """l2 norms of the columns, shape (steps,). O(rows * steps) time, O(rows) memory unless overridden."""
-        return StrategyMatrix.bin_norms(self, self.steps)
+        norms = np.empty(self.steps)
+        for first in range(0, self.steps, BLOCK):
+            which = np.arange(first, min(first + BLOCK, self.steps))
+            norms[which] = np.sqrt(np.einsum("ti,ti->i", *(2 * (self.columns(which),))))
+        return norms
 
     @property
     def max_column_norm(self) -> float:

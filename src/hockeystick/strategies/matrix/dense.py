@@ -28,7 +28,6 @@ class DenseMatrix(StrategyMatrix):
         return int((np.arange(self.steps) - first).max()) + 1
 
     def columns(self, which: Indices) -> Array:
-        """A copy of the columns."""
         return self.entries[:, which]
 
     def dot(self, x: Array) -> Array:

@@ -28,16 +28,13 @@ class ToeplitzMatrix(StrategyMatrix):
 
     @property
     def bands(self) -> int:
-        """The number of coefficients."""
         return int(self.coefficients.size)
 
     @cached_property
     def toeplitz_column(self) -> Array:
-        """The first column of C, shape (steps,)."""
         return np.concatenate([self.coefficients, np.zeros(self.steps - self.bands)])
 
     def columns(self, which: Indices) -> Array:
-        """Shifted copies of the first column, shape (steps, m)."""
         offsets = np.arange(self.steps)[:, None] - which[None, :]
         inside = (offsets >= 0) & (offsets < self.bands)
         return np.where(inside, self.coefficients[np.where(inside, offsets, 0)], 0.0)

@@ -41,7 +41,6 @@ class TreeMatrix(StrategyMatrix):
 
     @property
     def rows(self) -> int:
-        """The number of nodes that are completed."""
         return int(self.first_row[-1])
 
     @property
@@ -65,7 +64,6 @@ class TreeMatrix(StrategyMatrix):
         return np.concatenate(columns), np.concatenate(rows)
 
     def columns(self, which: Indices) -> Array:
-        """Shape (rows, m)."""
         entries = np.zeros((self.rows, which.size))
         columns, rows = self._nodes_above(which)
         entries[rows, columns] = 1.0
