@@ -137,8 +137,7 @@ def _normal_quantiles(mass: Array) -> Array:
     below = (np.cumsum(mass) - 0.5 * mass) / total
     above = (np.cumsum(mass[::-1])[::-1] - 0.5 * mass) / total
     tail = ndtri(np.clip(np.minimum(below, above), 1e-300, 0.5))
-    quantile: Array = np.maximum.accumulate(np.where(below < above, tail, -tail))
-    return quantile
+    return np.maximum.accumulate(np.where(below < above, tail, -tail))
 
 
 def _distinct(nodes: Array) -> Array:

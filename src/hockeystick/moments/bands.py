@@ -74,8 +74,7 @@ class Band:
 
 def scaled_gram(gram: Array, rounding: float, noise_multiplier: float) -> Array:
     """``S = G / sigma^2``, no entry below the true one, from G with a relative error of at most ``rounding``."""
-    result: Array = gram * ((1.0 + rounding) * (1.0 + 16 * UNIT_ROUNDOFF) / noise_multiplier / noise_multiplier)
-    return result
+    return gram * ((1.0 + rounding) * (1.0 + 16 * UNIT_ROUNDOFF) / noise_multiplier / noise_multiplier)
 
 
 def ring_maxima(scaled: Array) -> Array:

@@ -224,8 +224,7 @@ class _Draws:
     @property
     def diagonal(self) -> Counts:
         """The kinds of the bins' own entries."""
-        found: Counts = np.unique(self.around.kinds[:, 0])
-        return found
+        return np.unique(self.around.kinds[:, 0])
 
     @cached_property
     def weights(self) -> Pairs:

@@ -24,8 +24,8 @@ from hockeystick.laws.law import Array
 
 Pairs = NDArray[np.complex128]
 
-ROUNDING = 2.0**-103
-"""Proved relative error of one operation."""
+ROUNDING, DIVISION_ROUNDING = 2.0**-103, 2.0**-102
+"""Proved relative errors of one operation, and of :func:`divide`."""
 
 
 def _fused_multiply_add(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
@@ -87,7 +87,7 @@ def multiply(a: complex, b: complex) -> complex:
 
 @njit(cache=True)
 def divide(a: complex, b: complex) -> complex:
-    """The quotient, as that of the high parts and what is left over it; relative error at most ``2^-102``."""
+    """The quotient, as that of the high parts and what is left over it."""
     q = a.real / b.real
     rest = add(a, -multiply(b, complex(q, 0.0)))
     return _quick_two_sum(q, rest.real / b.real)

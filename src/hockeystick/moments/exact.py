@@ -17,7 +17,8 @@ def ring_distances(bins: int) -> NDArray[np.int64]:
     """How far apart any two bins are on a ring, shape (bins, bins)."""
     place = np.arange(bins)
     distance = np.abs(place[:, None] - place[None, :])
-    return np.minimum(distance, bins - distance)
+    nearest: NDArray[np.int64] = np.minimum(distance, bins - distance)
+    return nearest
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -71,8 +71,7 @@ def _changed(gram: Array, slack: float, change: float, side: Side) -> Array:
         entries = np.nextafter(gram * (1.0 + slack + np.where(diagonal, change, 0.0)), np.inf)
     else:
         entries = np.nextafter(gram * (1.0 - slack - np.where(diagonal, 0.0, change)), 0.0)
-    result: Array = np.where(gram > 0.0, entries, 0.0)
-    return result
+    return np.where(gram > 0.0, entries, 0.0)
 
 
 def _inverse_square(sigma: float, side: Side) -> float:

@@ -89,8 +89,7 @@ def _outer_nodes(tau: float, bins: int, lowest: float, largest: float, step: flo
     bound, order = _chernoff(tau, candidates - log(bins))
     small = (largest * candidates + bins * bound < float(gammaln(largest)) - LOG_REACH) & (bins * order > largest + 1.0)
     last = candidates[int(np.argmax(small))] if bool(small.any()) else candidates[-1]
-    nodes: Array = lowest + step * np.arange(int((last - lowest) / step) + 2, dtype=np.float64)
-    return nodes
+    return lowest + step * np.arange(int((last - lowest) / step) + 2, dtype=np.float64)
 
 
 @njit(cache=True)

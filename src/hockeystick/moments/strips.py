@@ -119,8 +119,7 @@ def strip_edges(gram: ExactGram, negligible: float, strips: int) -> Array:
     label = _known_label(gram)
     step = _step(gram, label)
     lowest = float(ndtri(negligible))
-    result: Array = np.linspace(lowest, step * float(label.labels.max()) - lowest, strips - 1)
-    return result
+    return np.linspace(lowest, step * float(label.labels.max()) - lowest, strips - 1)
 
 
 def strip_moments(gram: ExactGram, largest: int, edges: Array, *, deadline: Deadline) -> StripMoments:

@@ -81,8 +81,7 @@ def worst_groups(norms: Array, side: Side) -> Array:
 def in_blocks(row: Array, size: int, side: Side) -> Array:
     """A row, sorted from the largest, with blocks of ``size`` rounded to their largest (UPPER) or smallest (LOWER)."""
     first = np.arange(row.size) // size * size
-    rounded: Array = row[first if side is Side.UPPER else np.minimum(first + size, row.size) - 1]
-    return rounded
+    return row[first if side is Side.UPPER else np.minimum(first + size, row.size) - 1]
 
 
 def _on_levels(norms: Array, side: Side) -> Array:

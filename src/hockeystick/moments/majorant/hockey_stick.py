@@ -77,8 +77,7 @@ class SplitHockeyStick:
         if mu == 0.0:
             return intrinsic
         argument = _threshold(np.abs(self._log_moneyness(x)[0]), mu)
-        total: Array = intrinsic + base * _density(argument) * (_ratio(argument) - _ratio(argument - mu))
-        return total
+        return intrinsic + base * _density(argument) * (_ratio(argument) - _ratio(argument - mu))
 
     def above(self, x: Array) -> Array:
         """Proved to be at least F(x), for x >= 0 of any shape.
@@ -98,8 +97,7 @@ class SplitHockeyStick:
             distance = np.maximum(np.abs(log_moneyness) - error, 0.0)
             time_value = base * _time_value_above(distance, mu) + np.where(x > 0.0, UNDERFLOW, 0.0)
         total = (intrinsic + time_value) * (1.0 + 8.0 * UNIT_ROUNDOFF)
-        at_most: Array = np.minimum(total, x if self.direction is Direction.REMOVE else 1.0)
-        return at_most
+        return np.minimum(total, x if self.direction is Direction.REMOVE else 1.0)
 
     def line_below(self, x: Array) -> tuple[Array, Array]:
         """Intercepts and slopes of lines that are proved to be at most F on [0, oo), tangent at x but for rounding.
@@ -156,8 +154,7 @@ class SplitHockeyStick:
 
 def _threshold(distance: Array, mu: float) -> Array:
     """``e = mu/2 - s/mu``, not below ``-FARTHEST``."""
-    argument: Array = np.maximum(0.5 * mu - distance / mu, -FARTHEST)
-    return argument
+    return np.maximum(0.5 * mu - distance / mu, -FARTHEST)
 
 
 def _time_value_above(distance: Array, mu: float) -> Array:
@@ -166,8 +163,7 @@ def _time_value_above(distance: Array, mu: float) -> Array:
     argument = _threshold(distance, mu) + 4.0 * UNIT_ROUNDOFF * (distance / mu + mu)
     ratio = _ratio(argument)
     difference = ratio - _ratio(argument - mu)
-    value: Array = _density(argument) * (difference + _rounding(argument) * ratio)
-    return value
+    return _density(argument) * (difference + _rounding(argument) * ratio)
 
 
 def _normal(d: Array, sign: float) -> Array:
@@ -175,22 +171,18 @@ def _normal(d: Array, sign: float) -> Array:
     d = np.clip(d, -FARTHEST, FARTHEST)
     rounding = np.where(d > 0.0, -sign, sign) * _rounding(d)
     tail = _density(d) * _ratio(-np.abs(d)) * (1.0 + rounding)
-    value: Array = np.where(d > 0.0, 1.0 - tail, tail) * (1.0 + sign * 4.0 * UNIT_ROUNDOFF)
-    return value
+    return np.where(d > 0.0, 1.0 - tail, tail) * (1.0 + sign * 4.0 * UNIT_ROUNDOFF)
 
 
 def _rounding(d: Array) -> Array:
     """Bound on the relative errors of phi(d), R(d) and R(d - mu) together, for -36 <= d <= mu/2 + 1 <= 17."""
-    bound: Array = 2.0 * ERFCX_ERROR + (24.0 + 5.0 * d * d) * UNIT_ROUNDOFF
-    return bound
+    return 2.0 * ERFCX_ERROR + (24.0 + 5.0 * d * d) * UNIT_ROUNDOFF
 
 
 def _density(d: Array) -> Array:
-    density: Array = np.exp(-0.5 * d * d) * (1.0 / sqrt(2.0 * pi))
-    return density
+    return np.exp(-0.5 * d * d) * (1.0 / sqrt(2.0 * pi))
 
 
 def _ratio(d: Array) -> Array:
     """``Phi(d) / phi(d)``."""
-    ratio: Array = sqrt(0.5 * pi) * erfcx(d * -sqrt(0.5))
-    return ratio
+    return sqrt(0.5 * pi) * erfcx(d * -sqrt(0.5))

@@ -173,8 +173,7 @@ class _Grid:
 def _cuts(increasing: Array, cells: Places, parts: int) -> Array:
     """The points that cut the named cells into equal parts."""
     left, right = increasing[cells], increasing[cells + 1]
-    cuts: Array = (left[:, None] + (right - left)[:, None] * (np.arange(1, parts) / parts)).ravel()
-    return cuts
+    return (left[:, None] + (right - left)[:, None] * (np.arange(1, parts) / parts)).ravel()
 
 
 def _first_grid(constraints: _Constraints, nodes: Array, start: float, target: float) -> _Grid:

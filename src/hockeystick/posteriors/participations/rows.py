@@ -203,5 +203,4 @@ def _strengths(probabilities: Array, norm: Array, starts: Indices, noise_multipl
     alone = probabilities**2 * (np.expm1(np.minimum(scaled**2, 300.0)) - scaled**2)
     mean = np.add.reduceat(shift, starts)
     spread = np.add.reduceat((1.0 - probabilities) * shift * scaled, starts)
-    strength: Array = mean**2 + 0.5 * (mean**2 + spread) ** 2 + np.add.reduceat(alone, starts)
-    return strength
+    return mean**2 + 0.5 * (mean**2 + spread) ** 2 + np.add.reduceat(alone, starts)

@@ -34,8 +34,7 @@ class BufferedToeplitzMatrix(ToeplitzMatrix):
     def dot(self, x: Array) -> Array:
         """``C x`` with buffers. O(steps * buffers * d)."""
         rows = np.ascontiguousarray(x, dtype=np.float64).reshape(self.steps, -1)
-        product: Array = self.diagonal * buffered_rows(self.scales, self.decays, rows, False).reshape(x.shape)
-        return product
+        return self.diagonal * buffered_rows(self.scales, self.decays, rows, False).reshape(x.shape)
 
     def solve(self, z: Array) -> Array:
         """``C^{-1} z`` with buffers. O(steps * buffers * d).

@@ -69,5 +69,4 @@ class InverseToeplitzMatrix(ToeplitzMatrix):
 
     def solve(self, z: Array) -> Array:
         """``C^{-1} z`` by the short filter. O(steps * p * d)."""
-        solved: Array = lfilter(self.inverse_coefficients, [1.0], z, axis=0)
-        return solved
+        return lfilter(self.inverse_coefficients, [1.0], z, axis=0)

@@ -42,16 +42,13 @@ class ToeplitzMatrix(StrategyMatrix):
     def dot(self, x: Array) -> Array:
         """``C x``. O(steps * p * d), or O(steps log steps * d) for long filters (then rounded like an FFT)."""
         if self.bands <= DIRECT:
-            filtered: Array = lfilter(self.coefficients, [1.0], x, axis=0)
-            return filtered
+            return lfilter(self.coefficients, [1.0], x, axis=0)
         shape = (self.bands,) + (1,) * (x.ndim - 1)
-        convolved: Array = oaconvolve(x, self.coefficients.reshape(shape), axes=0)[: self.steps]
-        return convolved
+        return oaconvolve(x, self.coefficients.reshape(shape), axes=0)[: self.steps]
 
     def solve(self, z: Array) -> Array:
         """``C^{-1} z`` by forward substitution. O(steps * p * d)."""
-        solved: Array = lfilter([1.0], self.coefficients, z, axis=0)
-        return solved
+        return lfilter([1.0], self.coefficients, z, axis=0)
 
     @cached_property
     def column_norms(self) -> Array:
