@@ -115,8 +115,7 @@ def cell_moments(gram: ExactGram, largest: int, edges: Array, *, deadline: Deadl
         largest: highest order >= 1.
         edges: increasing, the places where cells end.
 
-    Cost: :func:`cell_cost`; ``C(a + 3 reach + 2, a)`` updates for each bin, or ``C(a + 2 reach + 2, a)`` where S is
-    circulant. Raises UnsupportedError where :func:`why_no_cells` says so.
+    Cost: :func:`cell_cost`. Raises UnsupportedError where :func:`why_no_cells` says so.
     """
     reason = why_no_cells(gram, largest)
     if reason is not None:

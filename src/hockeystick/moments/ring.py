@@ -85,7 +85,6 @@ def ring_moments(gram: ExactGram, largest: int, *, deadline: Deadline) -> ExactM
     Args:
         gram: S.
         largest: highest order >= 0.
-        deadline: told of every piece of work.
 
     Cost: :func:`ring_cost`.
     Raises: UnsupportedError where that is infinite, InvalidInputError for a negative order.

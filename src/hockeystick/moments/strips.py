@@ -125,16 +125,15 @@ def strip_edges(gram: ExactGram, negligible: float, strips: int) -> Array:
 def strip_moments(gram: ExactGram, largest: int, edges: Array, *, deadline: Deadline) -> StripMoments:
     """Moments 0..largest on every strip, in about 23 digits; their proved error is stated with them.
 
-    They are added up over all strips and compared with a second computation of the moments of the whole.
+    They are compared with a second computation.
 
     Args:
         gram: S.
         largest: highest order >= 2.
         edges: increasing, where strips end, in standard deviations of zeta; rounded to steps of its labels.
-        deadline: told of every piece of work.
 
-    Cost: :func:`strip_cost`; ``C(b + a - 1, a)`` multiply-adds. Raises UnsupportedError where :func:`why_no_strips`
-    says so, for orders that leave the range of doubles, and where the second computation disagrees.
+    Cost: :func:`strip_cost`. Raises UnsupportedError where :func:`why_no_strips` says so, for orders that leave the
+    range of doubles, and where the second computation disagrees.
     """
     if largest < 2:
         raise InvalidInputError(f"The 'largest' argument must be at least 2. Got {largest} instead.")

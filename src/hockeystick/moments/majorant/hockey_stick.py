@@ -49,8 +49,7 @@ class SplitHockeyStick:
         variance: v in [0, ``LARGEST_VARIANCE``]; 0 where there is no common factor.
         variance_error: proved relative error of ``variance`` below 1/2; the default covers a product of two doubles.
 
-    Raises:
-        InvalidInputError: values outside those ranges.
+    Raises: InvalidInputError for values outside those ranges.
     """
 
     direction: Direction

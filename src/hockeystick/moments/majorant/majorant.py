@@ -45,7 +45,6 @@ def majorant_delta(
         hockey_stick: F.
         degrees: to choose from, each >= 2.
         floor: polynomials need not be on their side below it; Y is there with probability ``floor.BEYOND`` at most.
-        deadline: told of every programme.
 
     Cost: some milliseconds for each degree that is tried.
     """
@@ -132,8 +131,8 @@ def proved_expectation(
 def divided_expectation(polynomial: Polynomial, moments: ExactMoments, start: float, side: Side) -> float:
     """``E P(Y) / Y`` for a law, or a part of one, on ``[start, oo)``, start > 0, rounded to the side.
 
-    It is ``sum_(k>0) a_k M_(k-1) + a_0 E[1 / Y]`` with raw coefficients, of which ``a_0 = P(0)`` is a rounding error:
-    its factor is only known to lie between 0 and ``M_0 / start``, and both ends are allowed for.
+    It is ``sum_(k>0) a_k M_(k-1) + a_0 E[1 / Y]``; ``a_0 = P(0)`` is a rounding error, ``E[1 / Y]`` in
+    [0, ``M_0 / start``].
     """
     most = moments.values[0] / Fraction(start)
     value = expectation(polynomial, ExactMoments(values=(most, *moments.values), error=moments.error), side)
@@ -175,10 +174,7 @@ def majorant_profile(
     Args:
         moments: of Y >= 0, whose mean is 1, without the common factor.
         variance: v >= 0, of ``ln L``: L is log-normal with mean 1 and independent of Y.
-        direction: of the profile.
-        degrees: to choose from, each from 2 to ``moments.degree``.
-        floor: see :func:`majorant_delta`.
-        deadline: told of every programme.
+        degrees, floor: as for :func:`majorant_delta`.
 
     Cost: that of :func:`majorant_delta` for each new epsilon.
     """

@@ -47,11 +47,10 @@ def repair_needed(
 ) -> float:
     """How often ``repair`` has to be added (UPPER) or subtracted (LOWER) until the certificate closes; inf if never.
 
-    The result is the smallest multiple for the cells that it ends with, and at most ``CLOSE_ENOUGH`` times what any
-    further cutting could do with. With :func:`repaired` it passes :func:`proves` with the same points.
+    With :func:`repaired` it passes :func:`proves` with the same points.
 
     Args:
-        polynomial, repair: any; the repair should be positive on ``[points[0], oo)``.
+        repair: should be positive on ``[points[0], oo)``.
         hockey_stick: F.
         side: UPPER for polynomial >= F, LOWER for polynomial <= F.
         points: shape (n,), n >= 1, increasing, finite, >= 0; the ends of the cells, the last one the start of the tail.
@@ -225,8 +224,7 @@ def _checked(points: Array) -> Array:
 def _raw_coefficients(polynomial: Polynomial) -> list[Fraction]:
     """a_k with ``p(x) = sum_k a_k x^k``, by synthetic division in whole numbers.
 
-    With the centre ``m / 2^f`` and ``y = 2^f x`` the coefficients about m are ``c_k / 2^(f k)``; times one power of
-    two all are whole numbers, and so is everything that follows.
+    With the centre ``m / 2^f`` and ``y = 2^f x`` the coefficients about m are whole numbers over one power of two.
     """
     centre, denominator = polynomial.centre.as_integer_ratio()
     coefficients = polynomial.exact

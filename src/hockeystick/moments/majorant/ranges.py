@@ -53,7 +53,6 @@ def strip_profile(
     Args:
         degrees: to choose from for each strip, each from 2 to the highest order.
         delta: of the size that is asked for; what is small beside it is not resolved.
-        deadline: told of every strip.
     """
     deadline = deadline or Deadline()
 

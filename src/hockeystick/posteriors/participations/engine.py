@@ -60,8 +60,6 @@ def blocks_profiles(
 
     Each profile is the smallest of three bounds: the composition and what is spent; the Gaussian that knows the
     batches; and for add ``1 - e^eps (1-p)^n``, because the empty set has that probability.
-
-    Raises: BudgetExceededError when ``deadline`` has passed.
     """
     profiles: dict[Direction, Profile] = {}
     for direction in Direction:

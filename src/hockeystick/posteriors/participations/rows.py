@@ -1,9 +1,9 @@
 """The rows of C as blocks, described by what was released before them, and few blocks that dominate many.
 
 A *block* is a run of rows that is analysed as one vector: a single row for Poisson sampling, the rows from one
-opportunity of a group to the next for cyclic sampling. Blocks that are equal in every number have equal laws and are
-kept once. Similar blocks are bounded by one whose probabilities and norms are at least theirs, place by place, newest
-column first; which blocks are put together affects tightness only.
+opportunity of a group to the next for cyclic sampling. Equal blocks are kept
+once. Similar ones are bounded by one whose probabilities and norms are at least theirs, place by place, newest column
+first; which blocks are put together affects tightness only.
 """
 
 from collections.abc import Callable
@@ -38,10 +38,8 @@ def described(matrix: StrategyMatrix, groups: int, group: int | None, tick: Call
         group: None stands for all steps, with every row a block of its own. A number cuts the rows where a column of
             the group begins.
 
-    Raises: BudgetExceededError, from ``tick``.
-
-    Cost: O(sum over the non-zero entries of the rows of the width w of the prefix Gram matrix, for reading and for
-        adding); memory O(steps w) for that matrix and 48 bytes for each entry of a different block.
+    Cost: O(entries * w) for the width w of the prefix Gram matrix; memory O(steps w) and 48 bytes for each entry of a
+        different block.
     """
     known = _KNOWN.setdefault(matrix, {})
     if (groups, group) not in known:
