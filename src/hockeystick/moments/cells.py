@@ -93,11 +93,8 @@ def cell_cost(gram: ExactGram, largest: int, cells: int) -> float:
     surroundings = _surroundings(gram)
     means = (int(surroundings.groups.max()) + 1) * comb(largest + 2 * reach + 2, largest)
     tails = cells * _places(gram, largest) * len(np.unique(gram.entries.diagonal()))
-    return (
-        updates * SECONDS_PER_UPDATE
-        + means * (SECONDS_PER_MEAN + 2 * reach * 2e-8)
-        + tails * SECONDS_PER_TAIL * (1.0 + 2.0 * (largest + 1) / TERMS)
-    )
+    seconds = updates * SECONDS_PER_UPDATE + means * (SECONDS_PER_MEAN + 2 * reach * 2e-8)
+    return seconds + tails * SECONDS_PER_TAIL * (1.0 + 2.0 * (largest + 1) / TERMS)
 
 
 def standard_edges(gram: ExactGram, places: Array) -> Array:

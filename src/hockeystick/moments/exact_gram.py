@@ -90,20 +90,15 @@ def _inverse_square(sigma: float, side: Side) -> float:
     return scale
 
 
-def proved_semidefinite(matrix: Array) -> bool:
-    """Whether the matrix, as its doubles stand, is *proved* positive semidefinite.
+def proved_semidefinite(matrix: Array, relative_error: float = 0.0) -> bool:
+    """Whether every symmetric matrix whose entries are within this relative error is *proved* positive semidefinite.
 
-    Never accepts another one. Accepts every one whose smallest eigenvalue, after scaling to a diagonal of about 1, is
-    at least about ``16 b^2 2^-53``; may reject those between.
+    Never accepts another one. Accepts a matrix of doubles whose smallest eigenvalue, after scaling to a diagonal of
+    about 1, is at least about ``16 b^2 2^-53``; may reject those between.
 
     With L a Cholesky factor of the matrix less a small multiple of the identity, the residual ``matrix - L L^T`` must
     be diagonally dominant, rounding included (after Rump 2006, *Verification of positive definiteness*). O(b^3).
     """
-    return _proved(matrix, 0.0)
-
-
-def _proved(matrix: Array, relative_error: float) -> bool:
-    """Whether every symmetric matrix whose entries are within this relative error of these is proved semidefinite."""
     if not (np.isfinite(matrix).all() and (matrix == matrix.T).all()):
         return False
     used = matrix.any(axis=1)
@@ -147,7 +142,7 @@ def _common(entries: Array) -> float:
             return 0.0
         whitened = solve_triangular(factor, scales, lower=True)
         common = 1.0 / float(whitened @ whitened)
-        if _proved(entries - common, 1.01 * UNIT_ROUNDOFF):
+        if proved_semidefinite(entries - common, 1.01 * UNIT_ROUNDOFF):
             return common
         shift *= 4.0
     return 0.0

@@ -100,14 +100,12 @@ def next_bin(old: Pairs, new: Pairs, clusters: Pairs, length: int, powers: Pairs
     """Clusters one bin longer: draws the bin 0, 1, ... times; windows that become all zero are dropped.
 
     Args:
-        old: states of runs of ``length`` bins, shape (states,).
-        new: overwritten with those of runs of ``length + 1``.
+        old, new: shape (states,), of runs of ``length`` bins, and overwritten with those of ``length + 1``.
         clusters: shape (largest + 1, lengths); its column ``length`` gets the sums over states whose latest count
             is positive.
         powers: of the factors between the new bin and those 1..reach before it, shape (reach, largest + 1).
         own: the new bin's own weights, shape (largest + 1,).
-        chunk_size: of prefixes whose states are added up before the sum goes to the total: keeps the chains of
-            additions short.
+        chunk_size: of prefixes whose states are added up before the sum goes to the total, for short chains.
     """
     largest, reach = own.size - 1, powers.shape[0]
     # of the bins before the window the first is drawn, and of any reach in a row at least one: k >= before, so states

@@ -93,15 +93,15 @@ def propose(
     if basis is None or rule is None:
         return None
     with np.errstate(all="ignore"):  # what overflows is refused
-        grid = _first_grid(
-            _Constraints(basis, hockey_stick, 1.0 if side is Side.UPPER else -1.0, divided), rule[0], start, target
-        )
+        grid = _Grid(basis, hockey_stick, 1.0 if side is Side.UPPER else -1.0, divided, rule[0], start)
+        grid.size = max(grid.size, target)
+        grid.refine_bends()
         weights = _solution(grid)
         if weights is None:
             return None
         optimum = abs(float(weights @ basis.expectations))
         weights = weights + MARGIN * min(max(optimum, MARGIN), 1.0) * basis.expectations
-        weights *= grid.constraints.sign * grid.size
+        weights *= grid.sign * grid.size
         polynomial, repair = basis.combination(weights), Polynomial.rounded(basis.centre, basis.repair)
         if divided:
             polynomial, repair = times_x(polynomial), times_x(repair)
@@ -118,43 +118,44 @@ def _cached_basis(moments: ExactMoments, degree: int) -> Basis | None:
     return orthonormal_basis(moments, degree)
 
 
-@dataclass(frozen=True, eq=False)
-class _Constraints:
-    """Those of one programme, for p (UPPER, sign 1) or -p (LOWER, sign -1): both are to lie above something."""
-
-    basis: Basis
-    hockey_stick: HockeyStick
-    sign: float
-    divided: bool
-
-    def at(self, x: Array) -> tuple[Array, Array]:
-        """The basis over S, shape (x.size, a + 1), and F (or F / x) over S."""
-        rows, scale = self.basis.scaled(x)
-        value = self.hockey_stick.value(x)
-        return rows, (value / x if self.divided else value) / scale
-
-
-@dataclass(eq=False)
 class _Grid:
     """Points at which constraints are asked for, the last of them at infinity, and the atoms of a vertex.
 
     Attributes:
+        sign: the constraints are those for p (1) or -p (-1): both are to lie above something.
         points: shape (N,), in any order.
         rows, values: of the constraints at the points; F over S there.
         atoms: places of the atoms, shape (a + 1,); N stands for infinity.
         size: of the answer: at most E F for some law with these moments, and at least 1 / (n + 1) of it for each.
     """
 
-    constraints: _Constraints
-    points: Array
-    rows: Array
-    values: Array
-    atoms: Places
-    size: float
+    def __init__(
+        self, basis: Basis, hockey_stick: HockeyStick, sign: float, divided: bool, nodes: Array, start: float
+    ) -> None:
+        self.basis, self.hockey_stick, self.sign, self.divided = basis, hockey_stick, sign, divided
+        self.points = _first_points(nodes, start)
+        self.rows, self.values = self._at(self.points)
+        self.atoms: Places = np.searchsorted(self.points, nodes)
+        self.size = float(self.values.max())
+
+    def _at(self, x: Array) -> tuple[Array, Array]:
+        """The basis over S, shape (x.size, a + 1), and F (or F / x) over S."""
+        rows, scale = self.basis.scaled(x)
+        value = self.hockey_stick.value(x)
+        return rows, (value / x if self.divided else value) / scale
+
+    def refine_bends(self) -> None:
+        """Cut cells where chords of F may lie above it by more than ``COARSE_GAP``."""
+        for _ in range(MAX_BENDS):
+            order = np.argsort(self.points)
+            cells = _bent(self.points[order], self.values[order], self.rows[order, 0], self.size)
+            if not cells.size:
+                break
+            self.join(_cuts(self.points[order], cells, 4))
 
     def join(self, points: Array) -> None:
         new = np.setdiff1d(points, self.points)
-        rows, values = self.constraints.at(new)
+        rows, values = self._at(new)
         self.atoms[self.atoms == self.points.size] += new.size
         self.points = np.concatenate([self.points, new])
         self.rows = np.concatenate([self.rows, rows])
@@ -174,20 +175,6 @@ def _cuts(increasing: Array, cells: Places, parts: int) -> Array:
     """The points that cut the named cells into equal parts."""
     left, right = increasing[cells], increasing[cells + 1]
     return (left[:, None] + (right - left)[:, None] * (np.arange(1, parts) / parts)).ravel()
-
-
-def _first_grid(constraints: _Constraints, nodes: Array, start: float, target: float) -> _Grid:
-    points = _first_points(nodes, start)
-    rows, values = constraints.at(points)
-    size = max(float(values.max()), target)
-    grid = _Grid(constraints, points, rows, values, np.searchsorted(points, nodes), size)
-    for _ in range(MAX_BENDS):
-        order = np.argsort(grid.points)
-        cells = _bent(grid.points[order], grid.values[order], grid.rows[order, 0], size)
-        if not cells.size:
-            break
-        grid.join(_cuts(grid.points[order], cells, 4))
-    return grid
 
 
 def _first_points(nodes: Array, start: float) -> Array:
@@ -219,7 +206,7 @@ def _bent(x: Array, values: Array, flat: Array, size: float) -> Places:
 
 def _solution(grid: _Grid) -> Array | None:
     """Weights of the basis functions in p (or -p), in units of ``grid.size``: of the finest grid that was solved."""
-    basis, sign = grid.constraints.basis, grid.constraints.sign
+    basis, sign = grid.basis, grid.sign
     found, weights = None, np.zeros(basis.degree + 1)
     for k in range(ROUNDS):
         if k > 0:
@@ -334,7 +321,7 @@ def _proof_points(grid: _Grid, candidate: Polynomial) -> Array:
     The line has F's height at the point, and the largest slope of F (UPPER) or about the slope of F there (LOWER).
     """
     points = np.sort(grid.points)
-    sign, hockey_stick = grid.constraints.sign, grid.constraints.hockey_stick
+    sign, hockey_stick = grid.sign, grid.hockey_stick
     atoms = grid.points[grid.atoms[grid.atoms < grid.points.size]]
     tails = points[points > atoms.max()]
     heights = hockey_stick.value(points[points >= atoms.max()])

@@ -134,8 +134,7 @@ def composed_law(
 def mixture_law(mixture: Mixture, noise_multiplier: float, shares: int, resolution: Resolution) -> Law:
     """An upper law of one block's mixture; exact but for the grid where all sensitivities are equal.
 
-    Steps in which the example takes part for certain are one step. Otherwise sensitivities are rounded up to a lattice,
-    and so is their sum: by at most one part in ``shares`` of a typical summand, and of the expected sum.
+    Steps in which the example takes part for certain are one step; ``shares`` as for :func:`product_mixture_law`.
     """
     certain = mixture.probabilities >= 1.0
     matter = ~certain & (mixture.probabilities > 0.0) & (mixture.sensitivities > 0.0)

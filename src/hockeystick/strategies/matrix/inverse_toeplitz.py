@@ -16,8 +16,7 @@ MOST_ROUNDING = 1e-6
 class InverseToeplitzMatrix(ToeplitzMatrix):
     """C is Toeplitz and ``C^{-1}`` has the first column ``inverse_coefficients`` of length p, and zeros below.
 
-    C itself is full unless p = 1. Its column is the power series ``1 / sum_j inverse_coefficients[j] x^j``, computed
-    once.
+    Its column is the power series ``1 / sum_j inverse_coefficients[j] x^j``, full unless p = 1.
 
     Args:
         inverse_coefficients: shape (p,), the first positive, p <= steps.
