@@ -154,14 +154,13 @@ def test_the_largest_of_exact_quantiles_is_no_quantile_of_the_largest(direction:
 def test_the_simulation_rejects_a_part_of_the_mixture(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted fault: the tail over the components k >= i alone, as in the paper's Algorithm 4, for C = I (k = i)."""
     pair = square_root_pair(1, 50, 2, 4.0)
-    real = hazards._LogRatios.centres
+    real: Callable[..., Array] = kernels.thresholds
 
-    def own_component_only(ratios: hazards._LogRatios, direction: Direction) -> tuple[Array, np.ndarray]:
-        centres, own = real(ratios, direction)
-        return np.take_along_axis(centres, own[:, None, None], axis=2), np.zeros_like(own)
+    def own_component_only(centres: Array, deviation: Array, own: np.ndarray, *rest: object) -> Array:
+        return real(np.take_along_axis(centres, own[:, None, None], axis=2), deviation, np.zeros_like(own), *rest)
 
     levelled = levels_of(pair)
-    monkeypatch.setattr(hazards._LogRatios, "centres", own_component_only)
+    monkeypatch.setattr(kernels, "thresholds", own_component_only)
     shares = pair.bins * budget.union_shares(pair.means(), levelled)  # that component has the weight 1 / b
     tails = all_tails(pair, levelled, Direction.REMOVE, 0.05, shares)
     assert at_least(failures(pair, levelled, tails, Direction.REMOVE, seed=1)) > 0.05

@@ -298,8 +298,8 @@ def test_a_wrong_factor_proves_nothing() -> None:
 
 def test_proof_for_all_matrices_near_one() -> None:
     matrix = planted(20, 1e-8, 3)
-    assert module._proved(matrix, 2.0**-53)
-    assert not module._proved(matrix, 1e-8)
+    assert module.proved_semidefinite(matrix, 2.0**-53)
+    assert not module.proved_semidefinite(matrix, 1e-8)
 
 
 def test_a_wrong_common_factor_is_not_taken() -> None:

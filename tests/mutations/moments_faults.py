@@ -61,10 +61,10 @@ FAULTS: list[tuple[str, str, str, str]] = [
         "the rounding of moments is not charged",
     ),
     (
-        f"{MOMENTS}/cells.py",
+        f"{MOMENTS}/summation.py",
         "error=2 * (weights + tails * loss)",
         "error=2 * weights",
-        "the error of normal tails is not charged on cells",
+        "the error of normal tails is not charged on cells and strips",
     ),
     (
         f"{MOMENTS}/strips.py",

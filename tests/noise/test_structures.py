@@ -6,6 +6,7 @@ import pkgutil
 
 import numpy as np
 import pytest
+from solver_tools import left_inverse
 
 import hockeystick.strategies.matrix as structures
 from hockeystick.errors import InvalidInputError, UnsupportedError
@@ -69,7 +70,7 @@ def test_the_solver_is_the_left_inverse_of_the_matrix(name, dtype, block):
     """All entries, against the matrix's own solve, against C itself, and the size of the state."""
     matrix = EXAMPLES[name]
     solver = streaming_solver(matrix, size=matrix.rows, dtype=dtype, block=block)
-    found = solver.materialize(matrix.rows)
+    found = left_inverse(solver, matrix.rows)
     tolerance = 100.0 * np.finfo(dtype).eps
     np.testing.assert_allclose(found, matrix.solve(np.eye(matrix.rows)), rtol=0.0, atol=tolerance)
     np.testing.assert_allclose(found @ matrix.materialize(), np.eye(matrix.steps), rtol=0.0, atol=10.0 * tolerance)

@@ -23,11 +23,11 @@ SLACK = 1e-10
 """Results are rounded up by less than this, relative, at these sizes."""
 
 
-def largest_norm(matrix: StrategyMatrix, min_sep: int, participations: int | None) -> float:
-    """Over every set of at most that many steps, any two of them min_sep apart."""
+def largest_norm(matrix: StrategyMatrix, min_sep: int) -> float:
+    """Over every set of steps, any two of them min_sep apart."""
     dense = matrix.materialize()
     largest = 0.0
-    for size in range(1, min(participations or matrix.steps, matrix.steps) + 1):
+    for size in range(1, matrix.steps + 1):
         for steps in combinations(range(matrix.steps), size):
             if all(later - earlier >= min_sep for earlier, later in pairwise(steps)):
                 largest = max(largest, float(np.linalg.norm(dense[:, steps].sum(axis=1))))
@@ -51,13 +51,11 @@ def matrices(draw: st.DrawFn) -> StrategyMatrix:
     return makers[draw(st.sampled_from(sorted(makers)))]()
 
 
-@given(matrices(), st.integers(1, MOST_STEPS + 2), st.none() | st.integers(1, MOST_STEPS + 2))
+@given(matrices(), st.integers(1, MOST_STEPS + 2))
 @settings(deadline=None, max_examples=250)
-def test_min_separation_is_the_worst_pattern_or_above(
-    matrix: StrategyMatrix, min_sep: int, participations: int | None
-) -> None:
-    truth = largest_norm(matrix, min_sep, participations)
-    found = sensitivity.min_separation(matrix, min_sep, participations)
+def test_min_separation_is_the_worst_pattern_or_above(matrix: StrategyMatrix, min_sep: int) -> None:
+    truth = largest_norm(matrix, min_sep)
+    found = sensitivity.min_separation(matrix, min_sep)
     assert found.value >= truth
     if found.exact:
         assert found.value <= truth * (1.0 + SLACK)
@@ -66,7 +64,7 @@ def test_min_separation_is_the_worst_pattern_or_above(
 @given(matrices(), st.integers(1, MOST_STEPS))
 @settings(deadline=None, max_examples=60)
 def test_single_and_fixed_epochs_are_exact(matrix: StrategyMatrix, bins: int) -> None:
-    once = largest_norm(matrix, 1, 1)
+    once = largest_norm(matrix, matrix.steps)
     assert once <= sensitivity.single(matrix).value <= once * (1.0 + SLACK)
     assert sensitivity.single(matrix).exact
     if matrix.steps % bins == 0:
@@ -78,52 +76,48 @@ def test_single_and_fixed_epochs_are_exact(matrix: StrategyMatrix, bins: int) ->
 
 
 @pytest.mark.parametrize(
-    ("matrix", "min_sep", "participations"),
+    ("matrix", "min_sep"),
     [
-        (BandedSquareRoot(bands=3).matrix(10), 3, None),  # orthogonal columns
-        (BandedSquareRoot(bands=5).matrix(10), 2, 3),  # comb
-        (BandedInverseSquareRoot(bands=3).matrix(10), 2, None),
-        (SquareRoot().matrix(10), 1, 4),
-        (TreeRestart(height=3).matrix(10), 4, None),
-        (DenseMatrix(np.diag([1.0, 3.0, 2.0, 5.0, 1.0]) + np.diag([0.5] * 4, -1)), 2, None),
-        (DenseMatrix(np.tril(np.random.default_rng(1).random((9, 9))) + np.eye(9)), 4, 1),
-        (BinaryTree().matrix(8), 1, None),
+        (BandedSquareRoot(bands=3).matrix(10), 3),  # orthogonal columns
+        (BandedSquareRoot(bands=5).matrix(10), 2),  # comb
+        (BandedInverseSquareRoot(bands=3).matrix(10), 2),
+        (SquareRoot().matrix(10), 1),
+        (TreeRestart(height=3).matrix(10), 4),
+        (DenseMatrix(np.diag([1.0, 3.0, 2.0, 5.0, 1.0]) + np.diag([0.5] * 4, -1)), 2),
+        (DenseMatrix(np.tril(np.random.default_rng(1).random((9, 9))) + np.eye(9)), 4),
+        (BinaryTree().matrix(8), 1),
     ],
 )
-def test_what_is_said_to_be_exact(matrix: StrategyMatrix, min_sep: int, participations: int | None) -> None:
-    found = sensitivity.min_separation(matrix, min_sep, participations)
-    truth = largest_norm(matrix, min_sep, participations)
+def test_what_is_said_to_be_exact(matrix: StrategyMatrix, min_sep: int) -> None:
+    found = sensitivity.min_separation(matrix, min_sep)
+    truth = largest_norm(matrix, min_sep)
     assert found.exact
     assert truth <= found.value <= truth * (1.0 + SLACK)
 
 
 def test_a_column_that_grows_is_bounded_and_said_so() -> None:
-    """Column (1, 0, 1): steps 0 and 2 share a row, the comb 0, 1 of min_sep 1 with two participations does not."""
-    matrix = ToeplitzMatrix(np.array([1.0, 0.0, 1.0]), 6)
-    found = sensitivity.min_separation(matrix, 1, 2)
+    """Column (1, 0, 0, 1): steps 2 and 5 share a row, the comb 0, 2, 4 of min_sep 2 has no two that do."""
+    matrix = ToeplitzMatrix(np.array([1.0, 0.0, 0.0, 1.0]), 6)
+    found = sensitivity.min_separation(matrix, 2)
     assert not found.exact
-    assert largest_norm(matrix, 1, 2) == pytest.approx(np.sqrt(6.0))
-    assert found.value >= np.sqrt(6.0)
-    # The columns of the majorant (1, 1, 1) at 0 and 1 sum to (1, 2, 2, 1).
-    assert found.value == pytest.approx(np.sqrt(10.0), rel=SLACK)
+    assert largest_norm(matrix, 2) == pytest.approx(np.sqrt(7.0))
+    # The columns of the majorant (1, 1, 1, 1) at 0, 2 and 4 sum to (1, 1, 2, 2, 2, 2).
+    assert found.value == pytest.approx(np.sqrt(18.0), rel=SLACK)
 
 
 def test_orthogonal_columns_are_worth_more_in_the_middle() -> None:
     """Squared norms 1, 9, 4, 25, 1 at distance 2: the best are 9 and 25."""
     matrix = DenseMatrix(np.diag([1.0, 3.0, 2.0, 5.0, 1.0]))
     assert sensitivity.min_separation(matrix, 2).value == pytest.approx(np.sqrt(34.0), rel=SLACK)
-    assert sensitivity.min_separation(matrix, 2, 1).value == pytest.approx(5.0, rel=SLACK)
 
 
 def test_more_columns_than_a_block() -> None:
-    """A dense copy of a Toeplitz matrix of 600 steps: the bound holds, with and without a limit."""
+    """A dense copy of a Toeplitz matrix of 600 steps: the bound holds."""
     toeplitz = SquareRoot().matrix(600)
     dense = DenseMatrix(toeplitz.materialize())
-    for participations in (None, 3):
-        exact = sensitivity.min_separation(toeplitz, 100, participations)
-        bound = sensitivity.min_separation(dense, 100, participations)
-        assert exact.exact
-        assert exact.value * (1.0 - SLACK) <= bound.value <= 1.2 * exact.value
+    exact, bound = sensitivity.min_separation(toeplitz, 100), sensitivity.min_separation(dense, 100)
+    assert exact.exact
+    assert exact.value * (1.0 - SLACK) <= bound.value <= 1.2 * exact.value
     assert sensitivity.fixed_epochs(dense, 300).value == pytest.approx(
         sensitivity.fixed_epochs(toeplitz, 300).value, rel=SLACK
     )
@@ -135,7 +129,6 @@ def test_more_columns_than_a_block() -> None:
         (lambda m: sensitivity.fixed_epochs(m, 3), "'bins' parameter must divide the 8 steps. Got 3 instead"),
         (lambda m: sensitivity.fixed_epochs(m, 0), "'bins' parameter must divide the 8 steps. Got 0 instead"),
         (lambda m: sensitivity.min_separation(m, 0), "'min_sep' parameter must be at least 1. Got 0 instead"),
-        (lambda m: sensitivity.min_separation(m, 1, 0), "'participations' parameter must be at least 1. Got 0"),
     ],
 )
 def test_impossible_patterns_are_refused(call, message) -> None:  # type: ignore[no-untyped-def]

@@ -1,13 +1,10 @@
 """Discrete laws of continuous pairs, by quadrature that is exact to rounding.
 
-The pair is a mixture of Gaussians against its centre: ``P = sum_k w_k N(mu_k, sigma^2)`` with ``mu_k >= 0`` and
-``Q = N(0, sigma^2)``. Then ``X(y) = sum_k w_k exp(mu_k y / sigma^2 - mu_k^2 / (2 sigma^2))`` increases in y, so
-cells in y are cells in X. On a cell [y_j, y_{j+1}] the spread puts the mass ``int (X - g_j)/(g_{j+1} - g_j) dQ`` on
-the right end and the rest on the left end; the contraction puts everything at the barycentre.
-
-Both integrals have positive integrands that are entire functions of y, so Gauss-Legendre quadrature with few points
-is exact to rounding on cells this short, and no two large numbers are ever subtracted: ``X - g_j`` is a sum of
-``expm1`` terms.
+``P = sum_k w_k N(mu_k, sigma^2)`` with ``mu_k >= 0`` against ``Q = N(0, sigma^2)``: then
+``X(y) = sum_k w_k exp(mu_k y / sigma^2 - mu_k^2 / (2 sigma^2))`` increases in y, so cells in y are cells in X. On a
+cell [y_j, y_{j+1}] the spread puts the mass ``int (X - g_j)/(g_{j+1} - g_j) dQ`` on the right end and the rest on the
+left end; the contraction puts everything at the barycentre. No two large numbers are subtracted: ``X - g_j`` is a sum
+of ``expm1`` terms. Proofs: docs/theory/laws.md.
 """
 
 import numpy as np
@@ -38,16 +35,13 @@ def _cells(y: Array, weights: Array, shifts: Array, points: Array, point_weights
 
     ``y`` in standard deviations of Q, ``shifts`` likewise. Cost: nodes x components x quadrature points.
     """
-    n = y.size
-    k = shifts.size
-    ratio = np.zeros(n)
-    at = np.zeros((n, k))
+    n, k = y.size, shifts.size
+    ratio, at = np.zeros(n), np.zeros((n, k))
     for j in range(n):
         for c in range(k):
             at[j, c] = weights[c] * np.exp(shifts[c] * (y[j] - 0.5 * shifts[c]))
             ratio[j] += at[j, c]
-    mass = np.zeros(n - 1)
-    right = np.zeros(n - 1)
+    mass, right = np.zeros(n - 1), np.zeros(n - 1)
     for j in range(n - 1):
         half = 0.5 * (y[j + 1] - y[j])
         rise = 0.0
@@ -70,10 +64,9 @@ def gaussian_law(noise_multiplier: float, sensitivity: float, side: Side, resolu
     """The law of N(sensitivity, noise_multiplier^2) against N(0, noise_multiplier^2).
 
     Args:
-        noise_multiplier: standard deviation sigma > 0, in the unit of the sensitivity.
+        noise_multiplier: sigma > 0, in the unit of the sensitivity.
         sensitivity: distance between the two centres, >= 0.
         side: UPPER gives a spread, LOWER a contraction of the exact law.
-        resolution: grid density; accuracy only.
     """
     return mixture_law(np.array([1.0]), np.array([sensitivity]), noise_multiplier, side, resolution)
 
@@ -88,7 +81,6 @@ def mixture_law(
         sensitivities: shape (k,), non-negative.
         noise_multiplier: sigma > 0.
         side: UPPER gives a spread, LOWER a contraction of the exact law.
-        resolution: grid density; accuracy only.
 
     Cost: O(nodes * k) exponentials.
     """

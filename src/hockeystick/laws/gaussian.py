@@ -14,8 +14,8 @@ def gaussian_delta(noise_multiplier: float, sensitivity: float, epsilon: float, 
     """delta(epsilon) of ``N(sensitivity, sigma^2)`` against ``N(0, sigma^2)``; both directions are equal.
 
     ``delta = Phi(a) - e^eps Phi(b)``, ``a = mu/2 - eps/mu``, ``b = -mu/2 - eps/mu``, ``mu = sensitivity / sigma``.
-    Evaluated as ``Phi(a) (1 - e^r)`` with ``r = eps + log Phi(b) - log Phi(a) < 0``, so no digits are lost to the
-    difference until r itself is small; the rounding of r is bounded and moves the result to the asked side.
+    Evaluated as ``Phi(a) (1 - e^r)`` with ``r = eps + log Phi(b) - log Phi(a) < 0``; the rounding of r is bounded and
+    moves the result to the asked side.
 
     Args:
         noise_multiplier: sigma > 0, in clipping norms.

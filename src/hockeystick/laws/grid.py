@@ -1,11 +1,8 @@
-"""Choice of the nodes of a law.
+"""Choice of the nodes of a law; a poor grid only makes a bound loose.
 
-The error of a spread or a contraction is second order in the cell width, and what matters is the width against the
-local scale of the law. Nodes are therefore equidistant in a *score*: the standard-normal quantile of the Q-mass below
-a node, so that cells are a fixed fraction of a standard deviation, plus smaller shares of the same quantile under the
-measures ``|X - 1|^a dQ``, which is where the large and rare ratios are that decide a small delta.
-
-Nothing here can make a bound wrong: a poor grid only makes it loose.
+Nodes are equidistant in a *score*: the standard-normal quantile of the Q-mass below a node, so that cells are a fixed
+fraction of a standard deviation, plus smaller shares of the same quantile under the measures ``|X - 1|^a dQ``, which is
+where the large and rare ratios are that decide a small delta.
 """
 
 from dataclasses import dataclass
@@ -140,8 +137,7 @@ def _normal_quantiles(mass: Array) -> Array:
     below = (np.cumsum(mass) - 0.5 * mass) / total
     above = (np.cumsum(mass[::-1])[::-1] - 0.5 * mass) / total
     tail = ndtri(np.clip(np.minimum(below, above), 1e-300, 0.5))
-    quantile: Array = np.maximum.accumulate(np.where(below < above, tail, -tail))
-    return quantile
+    return np.maximum.accumulate(np.where(below < above, tail, -tail))
 
 
 def _distinct(nodes: Array) -> Array:

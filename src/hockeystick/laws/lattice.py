@@ -1,14 +1,13 @@
 """Mixtures of thousands of Gaussians whose shifts lie on a lattice, so that the ratio is a polynomial.
 
-For ``P = sum_k w_k N(k h, 1)`` against ``Q = N(0, 1)`` (in standard deviations) the likelihood ratio at y is
-``X(y) = sum_k w_k e^{-(k h)^2 / 2} z^k`` with ``z = e^{h y}``: one exponential for each y, and a polynomial with
-non-negative coefficients for all components together. The law is then built as in :mod:`hockeystick.laws.discretise`,
-cell by cell, by a Gauss-Legendre rule whose error is bounded for the cells at hand.
+For ``P = sum_k w_k N(k h, 1)`` against ``Q = N(0, 1)`` the likelihood ratio at y is
+``X(y) = sum_k w_k e^{-(k h)^2 / 2} z^k`` with ``z = e^{h y}``: one exponential for each y. The law is then built as in
+:mod:`.discretise`, by a Gauss-Legendre rule whose error is bounded for the cells at hand.
 
 Proofs: docs/theory/subsets/mixtures.md.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil, exp, factorial, sqrt
 
 import numpy as np
@@ -53,12 +52,10 @@ def lattice_law(
         spacing: > 0, in the unit of sigma.
         noise_multiplier: sigma > 0.
         side: UPPER gives a spread, LOWER a contraction of the exact law.
-        resolution: grid density; accuracy only.
         lost: mass of the sensitivity at infinity (UPPER only).
         weight_error: proved bound on the relative error of each mass.
 
     Raises: InvalidInputError when the masses are not those of a law.
-
     Cost: one multiplication and addition for each node, component and quadrature point (5 or 6 of them).
     """
     masses = np.asarray(masses, dtype=np.float64)
@@ -115,8 +112,8 @@ def _moved(weights: Array, step: float, side: Side, resolution: Resolution, weig
     first, weights = int(used[0]) + 1, weights[used[0] : used[-1] + 1]
     shifts: Array = step * np.arange(first, first + weights.size, dtype=np.float64)
     smallest, largest = float(shifts[0]), float(shifts[-1])
-    y, rule = _cells(weights, shifts, side, resolution)
-    points, point_weights = np.polynomial.legendre.leggauss(rule.points)
+    y, count, error, growth = _cells(weights, shifts, side, resolution)
+    points, point_weights = np.polynomial.legendre.leggauss(count)
     half = 0.5 * np.diff(y)
     inner = y[:-1, None] + half[:, None] * (1.0 + points)
     places = np.concatenate([y, inner.ravel()])
@@ -137,7 +134,7 @@ def _moved(weights: Array, step: float, side: Side, resolution: Resolution, weig
         return _nothing_known(side)
     mass, moment = mass[kept.start : kept.stop - 1], moment[kept.start : kept.stop - 1]
     mean: Array = np.clip(moment / mass, ratio[:-1], ratio[1:])
-    mass_error, place_error = rule.rounding(y, weights.size, largest, weight_error, side)
+    mass_error, place_error = _rounding(y, weights.size, largest, weight_error, error, growth, side)
     if side is Side.LOWER:
         return lower_law(mass, mean * mass, mass_error, place_error)
     rise = np.diff(ratio)
@@ -152,38 +149,28 @@ def _nothing_known(side: Side) -> Law:
     return Law(np.array([0.0, 1.0]), np.array([1.0, 0.0]), 1.0, side, 0.0, 0.0)
 
 
-@dataclass(frozen=True)
-class _Rule:
-    """A quadrature rule for cells of one length.
+def _rounding(
+    y: Array, components: int, largest: float, weight_error: float, error: float, growth: float, side: Side
+) -> tuple[float, float]:
+    """Proved relative errors of masses and places (docs/theory/subsets/mixtures.md, "Rounding")."""
+    reach = float(np.max(np.abs(y)))
+    density = (64.0 + 6.0 * reach * reach) * UNIT_ROUNDOFF + error
+    # Horner, the powers of z, the coefficients, and the shifts themselves, which may be 8 roundings off.
+    exponent = 12.0 * largest * (reach + largest)
+    value = (6.0 * components + exponent + 16.0) * UNIT_ROUNDOFF + weight_error
+    mean = value + 2.0 * error + 2.0 * density * float(np.expm1(growth)) + 32.0 * UNIT_ROUNDOFF
+    if side is Side.LOWER:
+        return density, 1.01 * mean
+    share = 6.0 * (1.0 + exp(0.5 * growth)) ** 2 * exp(growth)
+    return density, mean * (1.0 + max(share, 17.0))
 
-    Attributes:
-        points: of the Gauss-Legendre rule.
-        error: bound on its relative error on any cell.
-        growth: cell length times the largest logarithmic slope of any density or ratio on it.
+
+def _cells(weights: Array, shifts: Array, side: Side, resolution: Resolution) -> tuple[Array, int, float, float]:
+    """Equidistant nodes in standard deviations of Q, between the tails, and a rule that is exact enough on them.
+
+    The rule has so many Gauss-Legendre points, a relative error of at most this on any cell, and this growth: cell
+    length times the largest logarithmic slope of any density or ratio.
     """
-
-    points: int
-    error: float
-    growth: float
-
-    def rounding(
-        self, y: Array, components: int, largest: float, weight_error: float, side: Side
-    ) -> tuple[float, float]:
-        """Proved relative errors of masses and places (docs/theory/subsets/mixtures.md, "Rounding")."""
-        reach = float(np.max(np.abs(y)))
-        density = (64.0 + 6.0 * reach * reach) * UNIT_ROUNDOFF + self.error
-        # Horner, the powers of z, the coefficients, and the shifts themselves, which may be 8 roundings off.
-        exponent = 12.0 * largest * (reach + largest)
-        value = (6.0 * components + exponent + 16.0) * UNIT_ROUNDOFF + weight_error
-        mean = value + 2.0 * self.error + 2.0 * density * float(np.expm1(self.growth)) + 32.0 * UNIT_ROUNDOFF
-        if side is Side.LOWER:
-            return density, 1.01 * mean
-        share = 6.0 * (1.0 + exp(0.5 * self.growth)) ** 2 * exp(self.growth)
-        return density, mean * (1.0 + max(share, 17.0))
-
-
-def _cells(weights: Array, shifts: Array, side: Side, resolution: Resolution) -> tuple[Array, _Rule]:
-    """Equidistant nodes in standard deviations of Q, between the tails, and a rule that is exact enough on them."""
     low = max(float(ndtri(resolution.tail)), -FARTHEST)
     high = _where_the_tail_ends(weights, shifts, resolution.tail)
     rate = max(float(shifts[-1]) - low, high, -low)
@@ -194,7 +181,7 @@ def _cells(weights: Array, shifts: Array, side: Side, resolution: Resolution) ->
     points = next(
         n for n in range(4, MAX_POINTS + 1) if n == MAX_POINTS or _gauss_error(n, length, rate) <= QUADRATURE_ERROR
     )
-    return y, _Rule(points, _gauss_error(points, length, rate), growth)
+    return y, points, _gauss_error(points, length, rate), growth
 
 
 def _gauss_error(points: int, length: float, rate: float) -> float:

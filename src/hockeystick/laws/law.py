@@ -63,12 +63,7 @@ class Law:
 
     @property
     def size(self) -> int:
-        """Number of nodes."""
         return int(self.support.size)
-
-    def total_mass(self) -> float:
-        """Q-mass of the law: 1 up to ``mass_error``."""
-        return float(self.mass.sum())
 
     def mean(self) -> float:
         """P-mass of the law, the part at infinity included: 1 up to ``mass_error + place_error``."""

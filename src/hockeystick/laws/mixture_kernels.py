@@ -70,18 +70,15 @@ def two_point_sum(probabilities: Array, counts: Counts, prune: float) -> tuple[A
             after[i] = p * now[i - m]
         high += m
         now, after = after, now
-        while low < high and now[low] < prune:
-            part = now[low] - lag
+        while low < high and min(now[low], now[high]) < prune:
+            at_low = now[low] < prune
+            part = now[low if at_low else high] - lag
             total = off + part
-            lag = (total - off) - part
-            off = total
-            low += 1
-        while high > low and now[high] < prune:
-            part = now[high] - lag
-            total = off + part
-            lag = (total - off) - part
-            off = total
-            high -= 1
+            lag, off = (total - off) - part, total
+            if at_low:
+                low += 1
+            else:
+                high -= 1
     masses = np.zeros(high + 1)
     masses[low:] = now[low : high + 1]
     return masses, off

@@ -49,15 +49,10 @@ def sum_masses(
 ) -> LatticeMasses:
     """The law of ``sum_j sensitivities[j] * Bernoulli(probabilities[j])``, independent, on the lattice.
 
-    Each sensitivity is rounded to a multiple of ``spacing``, up for UPPER and down for LOWER. End points that hold less
-    than ``prune`` at any time are moved to infinity (UPPER) or to 0 (LOWER).
-
-    Args:
-        probabilities: shape (n,), in [0, 1].
-        sensitivities: shape (n,), non-negative.
+    Each sensitivity, shape (n,), non-negative, is rounded to a multiple of ``spacing``, up for UPPER and down for
+    LOWER. End points that hold less than ``prune`` at any time are moved to infinity (UPPER) or to 0 (LOWER).
 
     Raises: InvalidInputError for probabilities outside [0, 1].
-
     Source: choquette-choo-2024, Appendix F.4. Cost: O(n K) with K lattice points in the end.
     """
     chances = np.asarray(probabilities, dtype=np.float64)
@@ -103,9 +98,8 @@ def product_mixture_law(
     part in ``shares`` of the typical summand and, in the end, of the typical sum; or in ``FINEST`` of the largest.
 
     Args:
-        probabilities: shape (n,), those of the Bernoulli variables B_j, in [0, 1].
-        sensitivities: shape (n,), non-negative.
-        noise_multiplier: sigma > 0, in the unit of the sensitivities.
+        probabilities: shape (n,), in [0, 1].
+        sensitivities: shape (n,), non-negative, in the unit of sigma = ``noise_multiplier``.
         shares: accuracy of the lattice; the time of the sum grows with it.
     """
     probabilities, sensitivities = np.asarray(probabilities, np.float64), np.asarray(sensitivities, np.float64)
@@ -133,7 +127,6 @@ def any_mixture_law(
     Args:
         probabilities: shape (k,), non-negative, in any scale: they are divided by their sum.
         sensitivities: shape (k,), non-negative, in any order.
-        noise_multiplier: sigma > 0.
         probability_error: proved bound on the relative error of each probability.
 
     Cost: that of lattice_law, or O(nodes * k) exponentials.

@@ -11,11 +11,8 @@ operation          on X                                meaning
 ``mix``            ``X_I``, I ~ weights                side information I revealed to the adversary
 =================  ==================================  =====================================================
 
-Convex functions of a product, of an average or of an affine image are convex in each factor, so a spread (or
-contraction) of a factor is one of the result; the projection back on a grid is a further one in the same direction.
-
-Rounding: masses of a product multiply, so ``mass_error`` adds up; places of a product add their ``place_error``,
-those of an average take the larger. Cost: ``power`` and ``average`` take at most 2 log2(T) pairwise projections.
+A spread (or contraction) of a factor is one of the result, and the projection back on a grid a further one. ``power``
+and ``average`` take at most 2 log2(T) pairwise projections. Proofs, also of the rounding: docs/theory/laws.md.
 """
 
 from collections.abc import Callable, Sequence
@@ -62,9 +59,8 @@ def thin(law: Law, rate: float) -> Law:
 def unthin(law: Law, rate: float) -> Law:
     """The law conditioned on taking part, when with probability ``1 - rate`` the example takes no part at all.
 
-    Needs X >= 1 - rate, which the law's floor must prove. The subtraction turns the relative error of a place into an
-    absolute one, which no relative bound covers near 0. So ratios below UNTHIN_FLOOR are spread to 0 and to it, with
-    both masses enlarged by what the absolute error can move; above it a relative bound holds. Upper laws only.
+    Needs X >= 1 - rate, which the law's floor must prove. Ratios below UNTHIN_FLOOR are spread to 0 and to it, with
+    both masses enlarged by what the subtraction's absolute error can move. Upper laws only.
 
     Source: feldman-shenfeld-2025, Lemma 4.4, on the level of X.
     """
@@ -104,33 +100,29 @@ def compose(a: Law, b: Law, resolution: Resolution, *, tick: Tick = _no_tick) ->
 
 def power(law: Law, count: int, resolution: Resolution, *, tick: Tick = _no_tick) -> Law:
     """The law of ``count`` independent runs, by repeated squaring; ``count = 0`` is the point mass at 1."""
-    result = None
-    square = law
-    remaining = count
-    while remaining > 0:
-        if remaining & 1:
-            result = square if result is None else compose(result, square, resolution, tick=tick)
-        remaining >>= 1
-        if remaining:
-            square = compose(square, square, resolution, tick=tick)
+    result = _repeated(law, count, lambda a, na, b, nb: compose(a, b, resolution, tick=tick))
     return point_mass_at_one(law.side) if result is None else result
 
 
 def average(law: Law, count: int, resolution: Resolution, *, tick: Tick = _no_tick) -> Law:
     """The law of the mean of ``count`` >= 1 independent copies: the example sits in one of ``count`` steps."""
-    result, done = None, 0
-    doubled, size = law, 1
-    remaining = count
-    while remaining > 0:
-        if remaining & 1:
-            result = doubled if result is None else weighted(result, done, doubled, size, resolution, tick=tick)
-            done += size
-        remaining >>= 1
-        if remaining:
-            doubled = weighted(doubled, size, doubled, size, resolution, tick=tick)
-            size *= 2
+    result = _repeated(law, count, lambda a, na, b, nb: weighted(a, na, b, nb, resolution, tick=tick))
     if result is None:
         raise InvalidInputError(f"The 'count' parameter of average must be at least 1. Got {count!r} instead.")
+    return result
+
+
+def _repeated(law: Law, count: int, join: Callable[[Law, int, Law, int], Law]) -> Law | None:
+    """``count`` copies by repeated doubling; ``join`` is told how many copies each of its laws stands for."""
+    result, done, doubled, size = None, 0, law, 1
+    while count > 0:
+        if count & 1:
+            result = doubled if result is None else join(result, done, doubled, size)
+            done += size
+        count >>= 1
+        if count:
+            doubled = join(doubled, size, doubled, size)
+            size *= 2
     return result
 
 

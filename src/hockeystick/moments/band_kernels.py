@@ -1,18 +1,15 @@
-"""Kernels of :mod:`.bands`: weighted sums over how often every bin of a ring is drawn.
+"""Kernels of :mod:`.bands`: weighted sums over how often every bin of a ring is drawn, all totals in one pass.
 
-**What is summed.** Bins 0..b-1 lie on a ring; bin i is drawn r_i times and weighs
-``exp(D_i r_i (r_i - 1) / 2) / r_i!``; two bins at ring distance ``d <= reach`` multiply by ``exp(B r_i r_j)`` with
-``B = band[i, d-1]`` for the later one, i. D and B are non-negative. All totals m = 0..largest come from one pass.
+Bin i is drawn r_i times and weighs ``exp(D_i r_i (r_i - 1) / 2) / r_i!``; two bins at ring distance ``d <= reach``
+multiply by ``exp(B r_i r_j)`` with ``B = band[i, d-1]`` for the later one, i. A weight of mass m is kept times
+``exp(-peak m (m-1) / 2)``, ``peak`` the largest D or B.
 
-**Scale.** A weight of total mass m is kept times ``exp(-peak m (m-1) / 2)``, ``peak`` the largest D or B. To draw a bin
-r times after mass m then multiplies by at most ``1 / r!``, and to join masses m and n by ``exp(-peak m n) <= 1``, so
-nothing overflows that does not do so without noise, and what underflows loses at most the smallest normal double times
-the number of ways to go on. No two terms of different sign are added: relative errors are those of the longest chain.
+A state is a window ``(r_1, ..., r_reach)`` of the last counts, latest first, with sum v, and the mass k drawn before
+it: in lexicographic order of the window, then by k = 0..largest - v. Windows with the same ``reach - 1`` latest counts
+are neighbours, and so are, for a fixed new count, those they turn into: the update reads its source once in order and
+writes to ``largest + 1`` places that move in order.
 
-**States.** A window ``(r_1, ..., r_reach)`` of the last counts, latest first, with sum v, and the mass k drawn before
-it: in lexicographic order of the window, then by k = 0..largest - v. All windows with the same ``reach - 1`` latest
-counts are neighbours, and so are, for a fixed new count, the windows they turn into; so the update reads its source
-once in order and writes to ``largest + 1`` places that move in order. No index is ever ranked.
+Proofs: ``docs/theory/bins-moments.md``.
 """
 
 import numpy as np
@@ -141,9 +138,8 @@ def _advance(
                 else:
                     pull = partial[kept] + band[kept] * x + ahead
                     for k in range(start, last - r + 1):
-                        exponent = r * (
-                            pull - peak * (mass + x + k + before)
-                        )  # positive by rounding, or where old is 0
+                        exponent = r * (pull - peak * (mass + x + k + before))
+                        # positive by rounding, or where old is 0
                         new[target + k] += old[source + k] * (own[r] * np.exp(min(exponent, 0.0)))
             source += last + 1
         room = new_budget - mass
@@ -189,14 +185,9 @@ def grow_clusters(
 
 
 @njit(cache=True)
-def _least_mass(length: int, reach: int) -> int:
-    """The least number of draws in a cluster of this length."""
-    return 1 + (length - 1 + reach - 1) // reach
-
-
-@njit(cache=True)
-def _join(total: Array, weight: float, cluster: Array, least: int, rest: Array, decay: Array) -> None:
+def _join(total: Array, weight: float, clusters: Array, length: int, reach: int, rest: Array, decay: Array) -> None:
     """total[m] += weight * sum over n of cluster[n] rest[m - n], scaled; the sum over n is formed first."""
+    cluster, least = clusters[length - 1], 1 + (length - 1 + reach - 1) // reach  # fewest draws
     for m in range(least, total.size):
         value = 0.0
         for n in range(least, m + 1):
@@ -215,26 +206,21 @@ def _chain(clusters: Array, origin: int, steps: int, reach: int, decay: Array, r
     for n in range(1, steps + 1):
         for length in range(1, min(clusters.shape[1], n - reach) + 1):
             begin = n - reach - length
-            cluster = clusters[(origin + begin) % clusters.shape[0], length - 1]
-            _join(result[n], 1.0, cluster, _least_mass(length, reach), result[begin], decay)
+            _join(result[n], 1.0, clusters[(origin + begin) % clusters.shape[0]], length, reach, result[begin], decay)
         for m in range(decay.shape[0]):
             result[n, m] += result[n - 1, m]
 
 
 @njit(cache=True)
 def close_shared(clusters: Array, bins: int, reach: int, decay: Array) -> Array:
-    """All counts on the ring with ``reach`` bins in a row that are not drawn; ``clusters`` has a single first row.
-
-    Read round the ring from the first place p >= 0 that follows such a run. Either p = 0, or the last jump (a cluster
-    and the run after it, ell bins) goes from before the seam to p > 0: ell - 1 values of p.
-    """
+    """All counts on the ring with ``reach`` bins in a row that are not drawn; ``clusters`` has a single first row."""
     chain = np.empty((bins + 1, decay.shape[0]))
     _chain(clusters, 0, bins, reach, decay, chain)
     total: Array = chain[bins].copy()
     for length in range(1, clusters.shape[1] + 1):
         jump = length + reach
         if jump <= bins:
-            _join(total, jump - 1.0, clusters[0, length - 1], _least_mass(length, reach), chain[bins - jump], decay)
+            _join(total, jump - 1.0, clusters[0], length, reach, chain[bins - jump], decay)
     return total
 
 
@@ -251,7 +237,7 @@ def close_from(clusters: Array, origin: int, bins: int, reach: int, decay: Array
     for done in range(bins - origin):
         length = bins - done - reach
         if 1 <= length <= clusters.shape[1]:
-            _join(total, 1.0, clusters[origin + done, length - 1], _least_mass(length, reach), chain[done], decay)
+            _join(total, 1.0, clusters[origin + done], length, reach, chain[done], decay)
     return total
 
 
@@ -297,10 +283,7 @@ def without_gap(bins: int, decay: Array, diagonals: Array, bands: Array, peak: f
             closed[:] = 0.0
             position, content = 0, 0
             while content >= 0:
-                drawn = False  # within the last reach - gap bins
-                for i in range(reach - gap):
-                    drawn = drawn or final[i] > 0
-                if drawn:
+                if final[: reach - gap].any():
                     for k in range(largest - content + 1):
                         closed[content + k] += old[position + k]
                 position += largest - content + 1

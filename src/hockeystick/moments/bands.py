@@ -1,23 +1,16 @@
-"""Moments of a mixture of bins: ``E_Q X^a``, all integer orders up to a largest one in one pass.
+"""Upper bounds of the moments of a mixture of bins, ``E_Q X^a``, all integer orders up to a largest one in one pass.
 
 With ``S = G / sigma^2`` (a pair's Gram matrix G, b bins) the moment of order a is a sum over how often r_i each bin is
 drawn,
 
     E X^a = a! b^-a sum_(r_1 + ... + r_b = a) prod_i exp(S_ii r_i (r_i - 1) / 2) / r_i! prod_(i<j) exp(S_ij r_i r_j).
 
-Three ways to it, each an upper bound that is exact but for rounding in the stated case:
-
-* :func:`banded_moments`: S is replaced by ``max(S, tau)`` at ring distance below the bandwidth w and by
-  ``tau = max S_ij`` over all others. The part tau of every pair is the factor ``exp(tau a (a-1) / 2)``; the rest is
-  summed bin by bin. Exact where tau = 0. Exponential in w.
-* :func:`dense_moments`: orders 2, 3 and 4 of the whole S by matrix products. Always exact.
-* :func:`banded_moments` with ``share=True``: one set of weights for all bins, the largest on each diagonal of the ring;
-  faster by about b, exact where also S is circulant.
+:func:`banded_moments` replaces S by a band and a constant; :func:`dense_moments` takes the whole S to order 4.
 
 Proofs: ``docs/theory/bins-moments.md``.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import comb, log
 
 import numpy as np
@@ -26,14 +19,7 @@ from scipy.special import gammaln
 from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
-from hockeystick.moments.band_kernels import (
-    close_from,
-    close_shared,
-    decay_table,
-    grow_clusters,
-    log_product,
-    without_gap,
-)
+from hockeystick.moments import band_kernels as kernels
 from hockeystick.moments.log_moments import LogMoments
 
 SECONDS_PER_UPDATE = 3e-9
@@ -83,19 +69,12 @@ class Band:
 
     def shared(self) -> "Band":
         """The circulant upper bound: for each distance the largest entry."""
-        return Band(
-            bins=self.bins,
-            diagonal=self.diagonal.max(keepdims=True),
-            band=self.band.max(axis=0, keepdims=True),
-            common=self.common,
-            size=self.size,
-        )
+        return replace(self, diagonal=self.diagonal.max(keepdims=True), band=self.band.max(axis=0, keepdims=True))
 
 
 def scaled_gram(gram: Array, rounding: float, noise_multiplier: float) -> Array:
     """``S = G / sigma^2``, no entry below the true one, from G with a relative error of at most ``rounding``."""
-    result: Array = gram * ((1.0 + rounding) * (1.0 + 16 * UNIT_ROUNDOFF) / noise_multiplier / noise_multiplier)
-    return result
+    return gram * ((1.0 + rounding) * (1.0 + 16 * UNIT_ROUNDOFF) / noise_multiplier / noise_multiplier)
 
 
 def ring_maxima(scaled: Array) -> Array:
@@ -163,7 +142,9 @@ def banded_cost(bins: int, reach: int, largest: int, share: bool) -> float:
 def banded_moments(
     scaled: Array, bandwidth: int, largest: int, *, share: bool = False, deadline: Deadline | None = None
 ) -> LogMoments:
-    """Upper bounds of ``log E_Q X^a`` for every integer a from 2 to ``largest``, at an effective bandwidth.
+    """Upper bounds of ``log E_Q X^a`` for every integer a from 2 to ``largest``, at an effective bandwidth w.
+
+    S is replaced by ``max(S, tau)`` at ring distance below w and by ``tau = max S_ij`` over all others.
 
     Formal guarantee: exact but for rounding, which is bounded and added, where tau = 0 and ``share`` is False or S is
     circulant; never too small otherwise.
@@ -172,12 +153,9 @@ def banded_moments(
         scaled: S, symmetric and non-negative, shape (b, b).
         bandwidth: w >= 1.
         largest: highest order >= 2.
-        share: whether all bins share the largest weights of each distance.
-        deadline: told of every piece of work.
+        share: whether all bins share the largest weights of each distance, which is faster by about b.
 
-    Cost: :func:`banded_cost`. For w = 1 linear in the number of different diagonal entries (logarithmic in the number
-    of equal ones); else about ``C(a + w + 1, w + 1)`` updates for each bin of a cluster, for each bin where a cluster
-    can start; with draws that leave no gap (``a (w-1) >= b``) times ``C(a + w - 1, w - 1)``.
+    Cost: :func:`banded_cost`, exponential in w.
 
     Raises: InvalidInputError where ``bins^largest`` is beyond the range of doubles and w > 1.
 
@@ -203,28 +181,27 @@ def banded_moments(
 
 def _with_gap(reduced: Band, largest: int, deadline: Deadline) -> Array:
     bins, reach, rows = reduced.bins, reduced.reach, reduced.diagonal.size
-    decay = decay_table(largest, reduced.peak)
+    decay = kernels.decay_table(largest, reduced.peak)
     clusters = np.empty((rows, longest_cluster(bins, reach, largest), largest + 1))
     for start in range(rows):
         deadline.tick()
-        grow_clusters(clusters, start, bins, decay, reduced.diagonal, reduced.band, reduced.peak)
+        kernels.grow_clusters(clusters, start, bins, decay, reduced.diagonal, reduced.band, reduced.peak)
     if rows == 1:
-        return np.asarray(close_shared(clusters, bins, reach, decay))
+        return np.asarray(kernels.close_shared(clusters, bins, reach, decay))
     total = np.zeros(largest + 1)
     # the last jump of a ring read from p > 0 passes the seam, so p is below the longest jump
     for origin in range(min(bins, clusters.shape[1] + reach)):
         deadline.tick()
-        total += close_from(clusters, origin, bins, reach, decay)
+        total += kernels.close_from(clusters, origin, bins, reach, decay)
     return total
 
 
 def _gapless(reduced: Band, largest: int) -> Array:
-    bins, reach = reduced.bins, reduced.reach
-    band = reduced.band.copy()
-    if bins == 2 * reach:
+    bins, band = reduced.bins, reduced.band.copy()
+    if bins == 2 * reduced.reach:
         band[:, -1] *= 0.5
-    decay = decay_table(largest, reduced.peak)
-    return np.asarray(without_gap(bins, decay, reduced.diagonal, band, reduced.peak))
+    decay = kernels.decay_table(largest, reduced.peak)
+    return np.asarray(kernels.without_gap(bins, decay, reduced.diagonal, band, reduced.peak))
 
 
 def _finished(reduced: Band, largest: int, total: Array) -> LogMoments:
@@ -253,7 +230,7 @@ def _diagonal_moments(reduced: Band, largest: int) -> LogMoments:
         counts = np.array([reduced.bins])
     product = np.where(every > 0.0, -np.inf, 0.0)
     for entry, count in zip(entries, counts, strict=True):
-        product = log_product(product, _log_power(entry * pairs - log_factorial, int(count)))
+        product = kernels.log_product(product, _log_power(entry * pairs - log_factorial, int(count)))
     log_bins = np.log(reduced.bins)
     values = product + log_factorial - every * log_bins + pairs * reduced.common
     # a product adds up at most a + 1 terms, each with the rounding of its exponent; a draw of a bins meets so many
@@ -266,9 +243,9 @@ def _diagonal_moments(reduced: Band, largest: int) -> LogMoments:
 def _log_power(series: Array, count: int) -> Array:
     result = series
     for bit in bin(count)[3:]:
-        result = log_product(result, result)
+        result = kernels.log_product(result, result)
         if bit == "1":
-            result = log_product(result, series)
+            result = kernels.log_product(result, series)
     return result
 
 
@@ -289,7 +266,6 @@ def dense_moments(scaled: Array, largest: int, *, deadline: Deadline | None = No
     Args:
         scaled: S, symmetric and non-negative, shape (b, b).
         largest: 2, 3 or 4.
-        deadline: told of every piece of work.
 
     Cost: O(b^2), O(b^3), O(b^4) in matrix products.
     """
@@ -299,7 +275,7 @@ def dense_moments(scaled: Array, largest: int, *, deadline: Deadline | None = No
     totals = [float(factors.sum(axis=1).sum()), 0.0, 0.0][: largest - 1]
     if largest >= 3:
         deadline.tick()
-        totals[1] = _triples(factors)
+        totals[1] = float(((factors @ factors) * factors).sum(axis=1).sum())
     if largest >= 4:
         for i in range(bins):
             if i % 16 == 0:
@@ -311,11 +287,6 @@ def dense_moments(scaled: Array, largest: int, *, deadline: Deadline | None = No
     values = np.log(np.array(totals) + lost) + pairs * top - orders * log(bins)
     size = 8.0 * pairs * (top + 2.0) + 4.0 * bins + orders * log(bins) + 32.0
     return LogMoments(orders, np.maximum(values, 0.0) + 2 * UNIT_ROUNDOFF * size)
-
-
-def _triples(factors: Array) -> float:
-    """Sum of ``E_jk E_kl E_jl``."""
-    return float(((factors @ factors) * factors).sum(axis=1).sum())
 
 
 def _quadruples_from(factors: Array, i: int) -> float:

@@ -1,13 +1,13 @@
 """Kernels of :mod:`.cells`: weights of draws on a ring around each bin, and normal probabilities of cells.
 
 Numbers are pairs (:mod:`.double_double`). An entry of the Gram matrix is known by its *kind*, the place of its value in
-a list: ``kinds[i, d]`` is that of ``S_(i,i+d)``, shape (bins, reach + 1), and ``powers[kind, x]`` is ``e^(S x)``.
-``inverse[n]`` is ``1 / n!``. A *window* holds the counts ``(c_1, ..., c_reach)`` of the bins next to a bin on one side,
-the nearest first; windows are sorted by mass ``c_1 + ... + c_reach``. Two windows w and x on both sides of a bin with
-at most ``largest`` draws together have the place ``offsets[w] + x``.
+a list: ``kinds[i, d]`` is that of ``S_(i,i+d)``, shape (bins, reach + 1). A *window* holds the counts
+``(c_1, ..., c_reach)`` of the bins next to a bin on one side, the nearest first.
 
 All terms of all sums of weights are positive. Proofs: ``docs/theory/moment-majorants/cells.md``.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -15,26 +15,45 @@ from numpy.typing import NDArray
 
 from hockeystick.laws.law import Array
 from hockeystick.moments.double_double import Pairs, add, add_positive, multiply, shift
-from hockeystick.moments.normal_tail import (
-    FARTHEST,
-    LEAST_CHANCE,
-    LEFT_OUT,
-    PLACES,
-    TERMS,
-    in_range,
-    tail_coefficients,
-)
+from hockeystick.moments.normal_tail import FARTHEST, LEAST_CHANCE, LEFT_OUT, PLACES, TERMS, in_range, tail_coefficients
 
 Counts = NDArray[np.int64]
 
 
+class Windows(NamedTuple):
+    """All windows of at most ``largest`` draws, sorted by mass.
+
+    Two windows w and x beside a bin with at most ``largest`` draws together have the place ``offsets[w] + x``.
+
+    Attributes:
+        draws: c_1, ..., c_reach, shape (windows, reach).
+        masses, offsets: shape (windows,); a mass is ``c_1 + ... + c_reach``.
+        counts: how many windows have a mass of at most 0..largest.
+        following: shape (windows, largest + 1): the window after r draws of the next bin.
+    """
+
+    draws: Counts
+    masses: Counts
+    offsets: Counts
+    counts: Counts
+    following: Counts
+
+
+class Factors(NamedTuple):
+    """``powers[kind, x]`` is ``e^(S x)``, and ``inverse[n]`` is ``1 / n!``, n = 0..largest."""
+
+    powers: Pairs
+    inverse: Pairs
+
+
 @njit(cache=True)
-def step_weights(pattern: Counts, windows: Counts, masses: Counts, powers: Pairs, inverse: Pairs) -> Pairs:
+def step_weights(pattern: Counts, windows: Windows, factors: Factors) -> Pairs:
     """The weight of r draws of the bin that follows a window, shape (windows, largest + 1).
 
     Args:
         pattern: kinds of the bin itself and of its pairs with the bins of the window, nearest first.
     """
+    powers, inverse, draws, masses = factors.powers, factors.inverse, windows.draws, windows.masses
     largest = inverse.size - 1
     result = np.zeros((masses.size, largest + 1), dtype=np.complex128)
     for w in range(masses.size):
@@ -42,16 +61,17 @@ def step_weights(pattern: Counts, windows: Counts, masses: Counts, powers: Pairs
             value = inverse[r]
             if r > 0:
                 value = multiply(value, powers[pattern[0], r * (r - 1) // 2])
-                for j in range(windows.shape[1]):
-                    if windows[w, j] > 0:
-                        value = multiply(value, powers[pattern[j + 1], r * windows[w, j]])
+                for j in range(draws.shape[1]):
+                    if draws[w, j] > 0:
+                        value = multiply(value, powers[pattern[j + 1], r * draws[w, j]])
             result[w, r] = value
     return result
 
 
 @njit(cache=True)
-def _weight_within(start: Counts, kinds: Counts, powers: Pairs, inverse: Pairs) -> complex:
+def _weight_within(start: Counts, kinds: Counts, factors: Factors) -> complex:
     """The weight of the counts of the bins 0..reach-1 among themselves; ``start`` is their window from bin reach."""
+    powers, inverse = factors.powers, factors.inverse
     value, reach = complex(1.0, 0.0), start.size
     for i in range(reach):
         r = start[reach - 1 - i]
@@ -76,8 +96,9 @@ def _towards_start(start: Counts, j: int, room: int, kinds: Counts, powers: Pair
 
 
 @njit(cache=True)
-def _reached(places: Counts, room: int, masses: Counts, following: Counts, reached: Counts, marks: Counts) -> int:
+def _reached(places: Counts, room: int, windows: Windows, reached: Counts, marks: Counts) -> int:
     """The windows that up to ``room`` draws of the next bin lead to, into ``reached``; how many. Marks are 0."""
+    masses, following = windows.masses, windows.following
     largest, size = following.shape[1] - 1, 0
     for w in places:
         for r in range(min(room, largest - masses[w]) + 1):
@@ -99,8 +120,7 @@ def _advance(
     reached: Counts,
     least: int,
     most: int,
-    masses: Counts,
-    following: Counts,
+    windows: Windows,
     weights: Pairs,
     ahead: Pairs,
     near: bool,
@@ -111,6 +131,7 @@ def _advance(
         places, reached: windows of the old and of the new states; no others are looked at.
         least, most: draws.
     """
+    masses, following = windows.masses, windows.following
     for target in reached:
         new[target, : most + 1] = 0.0
     for w in places:
@@ -127,17 +148,9 @@ def _advance(
 
 
 @njit(cache=True)
-def _join(
-    table: Pairs,
-    before: Pairs,
-    after: Pairs,
-    places: Counts,
-    least: int,
-    masses: Counts,
-    counts: Counts,
-    offsets: Counts,
-) -> None:
+def _join(table: Pairs, before: Pairs, after: Pairs, places: Counts, least: int, windows: Windows) -> None:
     """Add to ``table[., n]`` all pairs of a state before a bin, with a window in ``places``, and one after it."""
+    masses, counts, offsets = windows.masses, windows.counts, windows.offsets
     largest = table.shape[1] - 1
     for w in places:
         for t in range(max(least, masses[w]), largest + 1):
@@ -157,16 +170,11 @@ def add_ring(
     first: int,
     last: int,
     kinds: Counts,
-    windows: Counts,
-    masses: Counts,
-    counts: Counts,
-    offsets: Counts,
-    following: Counts,
+    windows: Windows,
     weights: Pairs,
     onward: Counts,
     back: Counts,
-    powers: Pairs,
-    inverse: Pairs,
+    factors: Factors,
 ) -> None:
     """For each wanted bin, add the weights of all draws of the others where the first bins hold one of some windows.
 
@@ -177,13 +185,11 @@ def add_ring(
             the number of draws.
         groups: shape (bins,), for each bin the table that it adds to, or -1. Only bins from reach to bins - reach - 1.
         first, last: the windows of the bins 0..reach-1, seen from bin reach.
-        windows, masses: shapes (windows, reach) and (windows,).
-        counts: how many windows have a mass of at most 0..largest.
-        following: shape (windows, largest + 1): the window after r draws of the next bin.
         weights: :func:`step_weights` of several patterns.
         onward, back: shape (bins,), the pattern of each bin after those before it and before those after it.
     """
-    bins, reach, largest = kinds.shape[0], windows.shape[1], inverse.size - 1
+    masses, powers = windows.masses, factors.powers
+    bins, reach, largest = kinds.shape[0], windows.draws.shape[1], factors.inverse.size - 1
     wanted = np.flatnonzero(groups >= 0)
     states = np.zeros((2, masses.size, largest + 1), dtype=np.complex128)
     old, new = states[0], states[1]
@@ -192,29 +198,29 @@ def add_ring(
     every = np.arange(masses.size)
     places, reached, marks = np.zeros_like(every), np.zeros_like(every), np.zeros_like(every)
     for s in range(first, last):
-        start, mass = windows[s], masses[s]
+        start, mass = windows.draws[s], masses[s]
         room = largest - mass
-        free = every[: counts[room]]
+        free = every[: windows.counts[room]]
         after[bins, : free.size, : room + 1] = 0.0
         after[bins, 0, 0] = 1.0
         for j in range(bins - 1, wanted[0], -1):
             near = j >= bins - reach and mass > 0
             if near:
                 _towards_start(start, j, room, kinds, powers, ahead)
-            _advance(after[j + 1], after[j], free, free, 0, room, masses, following, weights[back[j]], ahead, near)
+            _advance(after[j + 1], after[j], free, free, 0, room, windows, weights[back[j]], ahead, near)
         places[0], size = s, 1
         old[s] = 0.0
-        old[s, mass] = _weight_within(start, kinds, powers, inverse)
+        old[s, mass] = _weight_within(start, kinds, factors)
         for i in range(reach, wanted[-1] + 1):
             here = places[:size] if i < 2 * reach else free  # while the window still holds some of the first bins
             if groups[i] >= 0:
-                _join(tables[groups[i]], old, after[i + 1], here, mass, masses, counts, offsets)
+                _join(tables[groups[i]], old, after[i + 1], here, mass, windows)
             if i + 1 < 2 * reach:
-                size = _reached(here, room, masses, following, reached, marks)
+                size = _reached(here, room, windows, reached, marks)
                 there = reached[:size]
             else:
                 there = free
-            _advance(old, new, here, there, mass, largest, masses, following, weights[onward[i]], ahead, False)
+            _advance(old, new, here, there, mass, largest, windows, weights[onward[i]], ahead, False)
             old, new = new, old
             places, reached = reached, places
 
@@ -241,14 +247,10 @@ def collect(
     own: int,
     sides: Counts,
     across: Counts,
-    windows: Counts,
-    masses: Counts,
-    counts: Counts,
-    offsets: Counts,
+    windows: Windows,
     values: Pairs,
     common: complex,
-    powers: Pairs,
-    inverse: Pairs,
+    factors: Factors,
     per_deviation: complex,
 ) -> None:
     """Add the draws of one table, where the windows first..last-1 are before the drawn bin, by its normal law's mean.
@@ -262,15 +264,16 @@ def collect(
         values: S of each kind; ``common`` v.
         per_deviation: one over the standard deviation of the drawn bin's normal law.
     """
-    largest, reach = inverse.size - 1, windows.shape[1]
+    powers, inverse, draws, masses = factors.powers, factors.inverse, windows.draws, windows.masses
+    largest, reach = inverse.size - 1, draws.shape[1]
     for w in range(first, last):
-        for x in range(counts[largest - masses[w]]):
-            both, row = masses[w] + masses[x], table[offsets[w] + x]
-            between = _weight_across(windows[w], windows[x], across, powers)
+        for x in range(windows.counts[largest - masses[w]]):
+            both, row = masses[w] + masses[x], table[windows.offsets[w] + x]
+            between = _weight_across(draws[w], draws[x], across, powers)
             pull = complex(0.0, 0.0)
             for j in range(reach):
                 for side in range(2):
-                    count = windows[x if side else w, j]
+                    count = draws[x if side else w, j]
                     if count > 0:
                         pull = add_positive(pull, multiply(values[sides[side, j]], complex(float(count), 0.0)))
             for again in range(largest - both + 1):  # draws of the bin itself
@@ -278,7 +281,7 @@ def collect(
                 weight = multiply(multiply(between, inverse[again]), powers[own, again * (again + 1) // 2])
                 for j in range(reach):
                     for side in range(2):
-                        y = (again + 1) * windows[x if side else w, j]
+                        y = (again + 1) * draws[x if side else w, j]
                         if y > 0:
                             weight = multiply(weight, powers[sides[side, j], y])
                 raised = add_positive(pull, multiply(values[own], complex(again + 1.0, 0.0)))

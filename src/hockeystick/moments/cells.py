@@ -1,38 +1,35 @@
 """Moments of the mixture on cells of the drawn bin's own Gaussian, under the laws in which some bin was drawn.
 
 Let ``u ~ N(0, T)`` with ``T = S - v 1 1^T``, the Gram matrix without its common factor, and
-``Y = (1/b) sum_i e^(u_i - T_ii / 2)``. Under the law P_i, which tilts by ``e^(u_i - T_ii / 2)``, ``u ~ N(T e_i, T)``.
-For a cell A of the line, with r how often each bin is drawn and ``R = r + e_i``,
+``Y = (1/b) sum_i e^(u_i - T_ii / 2)``; P_i tilts by ``e^(u_i - T_ii / 2)``. For a cell A of the line, with r how often
+each bin is drawn and ``R = r + e_i``,
 
     E_i[Y^k; u_i in A] = b^-k sum_(|r| = k) k! / prod_j r_j! Pr(N((T R)_i, T_ii) in A)
                          exp(sum_j T_jj R_j (R_j - 1) / 2 + sum_(j<l) T_jl R_j R_l).
 
-A cell's moments are the means of this over all bins i; where S is circulant, one bin stands for all. S vanishes beyond
-``reach`` on the draws, so ``(T R)_i`` depends only on r_i and the counts of the ``reach`` bins on both sides. The
-weights of all r are summed by those, with a transfer programme that is run from both ends of a ring cut open; bins
-with equal surroundings share one table. The normal probabilities depend on the mean alone: they are expanded about
-places near it, and each place takes one expansion for every edge.
+A cell's moments are the means of this over all bins i; where S is circulant, one bin stands for all. ``(T R)_i``
+depends only on r_i and the counts of the ``reach`` bins on both sides, so the weights of all r are summed by those.
 
 Proofs: ``docs/theory/moment-majorants/cells.md``.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from math import ceil, comb, factorial, floor, isqrt, log
+from math import ceil, comb, factorial, floor, log
 
 import numpy as np
 
 from hockeystick.deadline import Deadline
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.law import Array
-from hockeystick.moments.cell_kernels import Counts, add_cells, add_ring, collect, step_weights
+from hockeystick.moments.cell_kernels import Counts, Factors, Windows, add_cells, add_ring, collect, step_weights
 from hockeystick.moments.double_double import ROUNDING, Pairs, pair_of, rational
 from hockeystick.moments.exact import ExactGram, ExactMoments
-from hockeystick.moments.exponential import EXPONENTIAL_ERROR, LARGEST_EXPONENT, exponential
+from hockeystick.moments.exponential import EXPONENTIAL_ERROR, LARGEST_EXPONENT, exponential, rational_root
 from hockeystick.moments.normal_tail import EXPANDED_ERROR, PLACES, TERMS
 from hockeystick.moments.recheck import recheck_on_ranges, sums_on_ranges
+from hockeystick.moments.summation import moments_on_ranges, pieces
 
 CONFIRMING_TERMS = 14
 """Terms of the expansions in the second summation: ``(40 / 64)^14 / 14!`` is 1e-14."""
@@ -96,16 +93,13 @@ def cell_cost(gram: ExactGram, largest: int, cells: int) -> float:
     surroundings = _surroundings(gram)
     means = (int(surroundings.groups.max()) + 1) * comb(largest + 2 * reach + 2, largest)
     tails = cells * _places(gram, largest) * len(np.unique(gram.entries.diagonal()))
-    return (
-        updates * SECONDS_PER_UPDATE
-        + means * (SECONDS_PER_MEAN + 2 * reach * 2e-8)
-        + tails * SECONDS_PER_TAIL * (1.0 + 2.0 * (largest + 1) / TERMS)
-    )
+    seconds = updates * SECONDS_PER_UPDATE + means * (SECONDS_PER_MEAN + 2 * reach * 2e-8)
+    return seconds + tails * SECONDS_PER_TAIL * (1.0 + 2.0 * (largest + 1) / TERMS)
 
 
 def standard_edges(gram: ExactGram, places: Array) -> Array:
     """Edges at ``T_ii + places * sqrt(T_ii)`` for the largest T_ii: in standard deviations from the mean of u_i."""
-    variance = float(_variance(gram, float(gram.entries.diagonal().max())))
+    variance = float(Fraction(gram.scale) * (Fraction(float(gram.entries.diagonal().max())) - Fraction(gram.common)))
     result: Array = variance + np.asarray(places, dtype=np.float64) * variance**0.5
     return result
 
@@ -118,8 +112,7 @@ def cell_moments(gram: ExactGram, largest: int, edges: Array, *, deadline: Deadl
         largest: highest order >= 1.
         edges: increasing, the places where cells end.
 
-    Cost: :func:`cell_cost`; ``C(a + 3 reach + 2, a)`` updates for each bin, or ``C(a + 2 reach + 2, a)`` where S is
-    circulant. Raises UnsupportedError where :func:`why_no_cells` says so.
+    Cost: :func:`cell_cost`. Raises UnsupportedError where :func:`why_no_cells` says so.
     """
     reason = why_no_cells(gram, largest)
     if reason is not None:
@@ -130,9 +123,9 @@ def cell_moments(gram: ExactGram, largest: int, edges: Array, *, deadline: Deadl
     sizes = np.zeros((edges.size + 1, largest + 1))
     confirmed = np.zeros((largest + 1, edges.size + 1))
     for kind in draws.diagonal.tolist():
-        per_deviation = _inverse_root(draws.variance(kind))
+        per_deviation = pair_of(rational_root(1 / draws.variance(kind)))
         sums, lowest = _collected(draws, tables, kind, per_deviation, deadline)
-        for first, last in _pieces(np.full(len(sums), 250.0 * edges.size), PIECE):
+        for first, last in pieces(np.full(len(sums), 250.0 * edges.size), PIECE):
             deadline.tick()
             add_cells(moments, sizes, sums, lowest, first, last, edges, per_deviation)
         places = (np.arange(len(sums)) + lowest) / PLACES
@@ -211,14 +204,14 @@ class _Draws:
         self.exact = [scale * Fraction(float(entry)) for entry in self.around.entries]
         self.exact_common = scale * Fraction(gram.common)
         self.values = np.array([pair_of(step) for step in self.exact])
-        self.common = pair_of(self.exact_common)
         self.windows = _all_windows(gram.reach, largest)
-        self.masses: Counts = self.windows.sum(axis=1)
-        self.counts: Counts = np.searchsorted(self.masses, np.arange(largest + 1), side="right").astype(np.int64)
-        fits = self.counts[largest - self.masses]
-        self.offsets: Counts = np.cumsum(fits) - fits
+        fits = self.windows.counts[largest - self.windows.masses]
         self.places = int(fits.sum())
-        self.inverse = np.array([pair_of(Fraction(1, factorial(n))) for n in range(largest + 1)])
+        top = largest * (largest + 1) // 2
+        self.factors = Factors(
+            powers=_exponentials([[step * x for x in range(top + 1)] for step in self.exact]),
+            inverse=np.array([pair_of(Fraction(1, factorial(n))) for n in range(largest + 1)]),
+        )
 
     def variance(self, kind: int) -> Fraction:
         """``T_ii`` of a bin whose own entry is of this kind."""
@@ -227,39 +220,12 @@ class _Draws:
     @property
     def diagonal(self) -> Counts:
         """The kinds of the bins' own entries."""
-        found: Counts = np.unique(self.around.kinds[:, 0])
-        return found
-
-    @cached_property
-    def powers(self) -> Pairs:
-        """``e^(S x)`` by kind and x, shape (kinds, a (a + 1) / 2 + 1)."""
-        top = self.largest * (self.largest + 1) // 2
-        return _exponentials([[step * x for x in range(top + 1)] for step in self.exact])
+        return np.unique(self.around.kinds[:, 0])
 
     @cached_property
     def weights(self) -> Pairs:
         """The weights of steps by pattern, shape (patterns, windows, largest + 1)."""
-        return np.stack(
-            [
-                step_weights(pattern, self.windows, self.masses, self.powers, self.inverse)
-                for pattern in self.around.patterns
-            ]
-        )
-
-    @cached_property
-    def following(self) -> Counts:
-        """The window after r draws of the next bin, shape (windows, largest + 1); 0 where that is too many."""
-        result = np.zeros((self.masses.size, self.largest + 1), dtype=np.int64)
-        if self.reach == 0:
-            return result
-        base = self.largest + 1
-        keys = self.windows @ base ** np.arange(self.reach, dtype=np.int64)
-        order = np.argsort(keys)
-        kept = keys % base ** (self.reach - 1) * base
-        for r in range(self.largest + 1):
-            fits = self.counts[self.largest - r]
-            result[:fits, r] = order[np.searchsorted(keys[order], kept[:fits] + r)]
-        return result
+        return np.stack([step_weights(pattern, self.windows, self.factors) for pattern in self.around.patterns])
 
 
 def _tables(draws: _Draws, deadline: Deadline) -> Pairs:
@@ -271,19 +237,16 @@ def _tables(draws: _Draws, deadline: Deadline) -> Pairs:
     tables = np.zeros((len(around.members), draws.places, draws.largest + 1), dtype=np.complex128)
     place = np.arange(bins)
     far = (place >= reach) & (place < bins - reach)
-    room = draws.largest - draws.masses
+    room = draws.largest - draws.windows.masses
     work = np.array([comb(int(r) + 2 * reach + 2, int(r)) for r in room], dtype=np.float64) * len(place)
     for cut, chosen in ((0, far), (bins // 2, ~far)):
         groups = np.roll(np.where(chosen, around.groups, -1), -cut)
         if (groups < 0).all():
             continue
         kinds, onward, back = (np.roll(x, -cut, axis=0) for x in (around.kinds, *around.steps))
-        for first, last in _pieces(work, PIECE):
+        for first, last in pieces(work, PIECE):
             deadline.tick()
-            add_ring(
-                tables, groups, first, last, kinds, draws.windows, draws.masses, draws.counts, draws.offsets,
-                draws.following, draws.weights, onward, back, draws.powers, draws.inverse,
-            )  # fmt: skip
+            add_ring(tables, groups, first, last, kinds, draws.windows, draws.weights, onward, back, draws.factors)
     return tables
 
 
@@ -294,20 +257,20 @@ def _collected(
     around, reach, bins = draws.around, draws.reach, draws.gram.bins
     lowest, highest = _extremes(draws.gram, draws.largest, float(around.entries[kind]))
     sums = np.zeros((highest - lowest + 1, draws.largest + 1, TERMS), dtype=np.complex128)
-    room = draws.largest - draws.masses
+    room = draws.largest - draws.windows.masses
     work = 25.0 * np.array([comb(int(r) + reach + 2, int(r)) for r in room], dtype=np.float64)
-    steps = np.arange(1, reach + 1)
+    steps, common = np.arange(1, reach + 1), pair_of(draws.exact_common)
     for group, i in enumerate(around.members.tolist()):
         if around.kinds[i, 0] != kind:
             continue
         sides = np.stack([around.kinds[(i - steps) % bins, steps], around.kinds[i, steps]])
         gaps = np.minimum(steps[:, None] + steps, reach)  # beyond the reach nothing is looked up
         across = around.kinds[(i - steps[:, None]) % bins, gaps]
-        for first, last in _pieces(work, PIECE):
+        for first, last in pieces(work, PIECE):
             deadline.tick()
             collect(
-                sums, lowest, first, last, tables[group], kind, sides, across, draws.windows, draws.masses,
-                draws.counts, draws.offsets, draws.values, draws.common, draws.powers, draws.inverse, per_deviation,
+                sums, lowest, first, last, tables[group], kind, sides, across,
+                draws.windows, draws.values, common, draws.factors, per_deviation,
             )  # fmt: skip
     return sums, lowest
 
@@ -335,22 +298,16 @@ def _finished(draws: _Draws, edges: Array, sums: Pairs, sizes: Array) -> CellMom
     factors = [rational(shared[k]) * factorial(k) / bins**k / wanted for k in range(largest + 1)]
     weights, places = _weight_error(draws), _place_error(draws, edges)
     tails = Fraction(max(2.0 * EXPANDED_ERROR + 2.0 * places, 2.0**-100)) + weights
-    moments = []
-    for c in range(edges.size + 1):
-        totals = [rational(sums[c, k]) for k in range(largest + 1)]
-        if min(totals) <= 0:
-            raise UnsupportedError("Moments on cells cannot be computed: a cell is out of reach of all draws.")
-        loss = max(Fraction(float(sizes[c, k])) / totals[k] for k in range(largest + 1))
-        values = tuple(total * factor for total, factor in zip(totals, factors, strict=True))
-        moments.append(ExactMoments(values=values, error=2 * (weights + tails * loss)))
     return CellMoments(
-        edges=edges, variance=max(draws.variance(int(x)) for x in draws.diagonal), moments=tuple(moments)
+        edges=edges,
+        variance=max(draws.variance(int(x)) for x in draws.diagonal),
+        moments=moments_on_ranges(sums, sizes, factors, weights, tails),
     )
 
 
 def _weight_error(draws: _Draws) -> Fraction:
     """Half the relative error of every weight and of the factors of the orders; see docs/theory."""
-    a, bins, windows = draws.largest, draws.gram.bins, draws.masses.size
+    a, bins, windows = draws.largest, draws.gram.bins, draws.windows.masses.size
     factors = bins + (a + 2) ** 2
     sums = 2 * bins * (a + 1) ** 2 + bins * windows * (a + 1) + 2 * draws.places * (a + 1) * len(draws.around.members)
     sums += len(draws.diagonal) * _places(draws.gram, a)
@@ -365,38 +322,29 @@ def _place_error(draws: _Draws, edges: Array) -> float:
     return float(36.0 * place * ROUNDING)
 
 
-def _variance(gram: ExactGram, entry: float) -> Fraction:
-    return Fraction(gram.scale) * (Fraction(entry) - Fraction(gram.common))
-
-
-def _inverse_root(variance: Fraction) -> complex:
-    """``1 / sqrt(variance)``, relative error below ``2^-105``."""
-    shift = 128 + max(variance.numerator.bit_length() - variance.denominator.bit_length(), 0)
-    root = isqrt((variance.denominator << 2 * shift) // variance.numerator)
-    return pair_of(Fraction(root, 1 << shift))
-
-
 def _exponentials(exponents: list[list[Fraction]]) -> Pairs:
     """``e^x`` of each exponent, shape (rows, columns)."""
     return np.asarray(exponential(np.array([[pair_of(x) for x in row] for row in exponents])))
 
 
-def _all_windows(reach: int, largest: int) -> Counts:
-    """All tuples of ``reach`` counts with a sum of at most ``largest``, by their sums; shape (windows, reach)."""
+def _all_windows(reach: int, largest: int) -> Windows:
+    """All tuples of ``reach`` counts with a sum of at most ``largest``, by their sums."""
     rows = np.zeros((1, 0), dtype=np.int64)
     for _ in range(reach):
         masses = rows.sum(axis=1)
-        rows = np.concatenate(
-            [
-                np.column_stack([rows[masses <= largest - r], np.full((masses <= largest - r).sum(), r)])
-                for r in range(largest + 1)
-            ]
-        )
-    return np.ascontiguousarray(rows[np.argsort(rows.sum(axis=1), kind="stable")])
-
-
-def _pieces(work: Array, size: float) -> Iterator[tuple[int, int]]:
-    """Ranges of places of about this much work each."""
-    ends = np.searchsorted(np.cumsum(work), np.arange(size, float(work.sum()), size), side="right")
-    borders = np.unique(np.concatenate([[0], ends, [work.size]]))
-    yield from zip(borders[:-1].tolist(), borders[1:].tolist(), strict=True)
+        parts = [(rows[masses <= largest - r], r) for r in range(largest + 1)]
+        rows = np.concatenate([np.column_stack([part, np.full(len(part), r)]) for part, r in parts])
+    draws: Counts = np.ascontiguousarray(rows[np.argsort(rows.sum(axis=1), kind="stable")])
+    masses = draws.sum(axis=1)
+    counts = np.searchsorted(masses, np.arange(largest + 1), side="right").astype(np.int64)
+    fits = counts[largest - masses]
+    following = np.zeros((masses.size, largest + 1), dtype=np.int64)
+    if reach > 0:
+        base = largest + 1
+        keys = draws @ base ** np.arange(reach, dtype=np.int64)
+        order = np.argsort(keys)
+        kept = keys % base ** (reach - 1) * base
+        for r in range(base):
+            after = counts[largest - r]
+            following[:after, r] = order[np.searchsorted(keys[order], kept[:after] + r)]
+    return Windows(draws, masses, np.cumsum(fits) - fits, counts, following)

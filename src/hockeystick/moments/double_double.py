@@ -24,11 +24,8 @@ from hockeystick.laws.law import Array
 
 Pairs = NDArray[np.complex128]
 
-ROUNDING = 2.0**-103
-"""Proved relative error of one operation."""
-
-DIVISION_ROUNDING = 2.0**-102
-"""Proved relative error of :func:`divide`."""
+ROUNDING, DIVISION_ROUNDING = 2.0**-103, 2.0**-102
+"""Proved relative errors of one operation, and of :func:`divide`."""
 
 
 def _fused_multiply_add(typingctx: Any, a: Any, b: Any, c: Any) -> Any:

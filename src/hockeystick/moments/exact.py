@@ -1,8 +1,6 @@
 """The data types that the parts of this package exchange.
 
-Data flows one way: a Gram matrix becomes an :class:`ExactGram`, and that the :class:`ExactMoments` of the mixture
-without its common factor; a solver proposes a polynomial for a hockey stick (``majorant/base.py``), and a proof that
-knows nothing of the solver turns the polynomial into a bound.
+A Gram matrix becomes an :class:`ExactGram`, and that the :class:`ExactMoments` of its mixture.
 """
 
 from dataclasses import dataclass
@@ -10,8 +8,17 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hockeystick.laws.law import Array
+
+
+def ring_distances(bins: int) -> NDArray[np.int64]:
+    """How far apart any two bins are on a ring, shape (bins, bins)."""
+    place = np.arange(bins)
+    distance = np.abs(place[:, None] - place[None, :])
+    nearest: NDArray[np.int64] = np.minimum(distance, bins - distance)
+    return nearest
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -31,7 +38,6 @@ class ExactGram:
 
     @property
     def bins(self) -> int:
-        """b."""
         return int(self.entries.shape[0])
 
     @property
@@ -42,18 +48,12 @@ class ExactGram:
     @cached_property
     def is_circulant(self) -> bool:
         """Whether, to the bit, entry (i, j) depends on the ring distance of i and j alone."""
-        first = self.entries[0]
-        place = np.arange(self.bins)
-        distance = np.abs(place[:, None] - place[None, :])
-        return bool((self.entries == first[np.minimum(distance, self.bins - distance)]).all())
+        return bool((self.entries == self.entries[0][ring_distances(self.bins)]).all())
 
     @cached_property
     def reach(self) -> int:
         """The largest ring distance at which there is an entry other than 0."""
-        place = np.arange(self.bins)
-        distance = np.abs(place[:, None] - place[None, :])
-        distance = np.minimum(distance, self.bins - distance)
-        return int(distance[self.entries != 0.0].max(initial=0))
+        return int(ring_distances(self.bins)[self.entries != 0.0].max(initial=0))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

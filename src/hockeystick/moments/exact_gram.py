@@ -1,8 +1,7 @@
 """Gram matrices that are exactly what their doubles say, on a known side of the true one.
 
 Kahane's inequality (docs/theory/comparison.md) compares two mixtures of bins whose covariances are both positive
-semidefinite and ordered entry by entry. The matrices here satisfy this as the numbers that they are: the order by
-rounding every entry to its side, the definiteness by :func:`proved_semidefinite`. Their common factor comes with them.
+semidefinite and ordered entry by entry. The matrices here satisfy this as the numbers that they are.
 
 Proofs: ``docs/theory/moment-majorants/gram.md``.
 """
@@ -16,7 +15,7 @@ from scipy.linalg import solve_triangular
 
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
-from hockeystick.moments.exact import ExactGram
+from hockeystick.moments.exact import ExactGram, ring_distances
 from hockeystick.types import Side
 
 LARGEST_ROUNDING = 1e-6
@@ -33,9 +32,7 @@ def proved_gram(gram: Array, rounding: float, noise_multiplier: float, side: Sid
     """``G / sigma^2`` rounded to its side and proved positive semidefinite, with its common factor.
 
     Formal guarantee: no entry of ``scale * entries`` is below (UPPER) or above (LOWER) the true ``G / sigma^2``, so
-    bounds on that side for its mixture, in both directions, are bounds for the true one. Zeros stay zeros. Entries are
-    about as far from the truth as the given rounding, but for the diagonal (UPPER) or those beside it (LOWER), where it
-    is about b times as much.
+    bounds on that side for its mixture, in both directions, are bounds for the true one. Zeros stay zeros.
 
     Args:
         gram: G, shape (b, b), non-negative, each entry within ``rounding`` relative. Do not write to it afterwards.
@@ -74,8 +71,7 @@ def _changed(gram: Array, slack: float, change: float, side: Side) -> Array:
         entries = np.nextafter(gram * (1.0 + slack + np.where(diagonal, change, 0.0)), np.inf)
     else:
         entries = np.nextafter(gram * (1.0 - slack - np.where(diagonal, 0.0, change)), 0.0)
-    result: Array = np.where(gram > 0.0, entries, 0.0)
-    return result
+    return np.where(gram > 0.0, entries, 0.0)
 
 
 def _inverse_square(sigma: float, side: Side) -> float:
@@ -94,26 +90,15 @@ def _inverse_square(sigma: float, side: Side) -> float:
     return scale
 
 
-def proved_semidefinite(matrix: Array) -> bool:
-    """Whether the matrix, as its doubles stand, is *proved* positive semidefinite.
+def proved_semidefinite(matrix: Array, relative_error: float = 0.0) -> bool:
+    """Whether every symmetric matrix whose entries are within this relative error is *proved* positive semidefinite.
 
-    Never accepts another one. Accepts every one whose smallest eigenvalue, after scaling to a diagonal of about 1, is
-    at least about ``16 b^2 2^-53``; may reject those between.
+    Never accepts another one. Accepts a matrix of doubles whose smallest eigenvalue, after scaling to a diagonal of
+    about 1, is at least about ``16 b^2 2^-53``; may reject those between.
 
-    With L a Cholesky factor of the matrix less a small multiple of the identity, computed anyhow, the residual
-    ``matrix - L L^T`` is computed with a bound of its rounding and must be diagonally dominant. The idea is that of
-    Rump (2006), *Verification of positive definiteness*, with the residual checked after the fact.
-
-    Args:
-        matrix: shape (b, b).
-
-    Cost: O(b^3).
+    With L a Cholesky factor of the matrix less a small multiple of the identity, the residual ``matrix - L L^T`` must
+    be diagonally dominant, rounding included (after Rump 2006, *Verification of positive definiteness*). O(b^3).
     """
-    return _proved(matrix, 0.0)
-
-
-def _proved(matrix: Array, relative_error: float) -> bool:
-    """Whether every symmetric matrix whose entries are within this relative error of these is proved semidefinite."""
     if not (np.isfinite(matrix).all() and (matrix == matrix.T).all()):
         return False
     used = matrix.any(axis=1)
@@ -157,7 +142,7 @@ def _common(entries: Array) -> float:
             return 0.0
         whitened = solve_triangular(factor, scales, lower=True)
         common = 1.0 / float(whitened @ whitened)
-        if _proved(entries - common, 1.01 * UNIT_ROUNDOFF):
+        if proved_semidefinite(entries - common, 1.01 * UNIT_ROUNDOFF):
             return common
         shift *= 4.0
     return 0.0
@@ -219,8 +204,7 @@ def _circulant(key: _Identity, side: Side) -> ExactGram | None:
     repaired = _repaired(rings, bins, side)
     if repaired is None:
         return None
-    distance = np.abs(place[:, None] - place[None, :])
-    envelope = repaired[np.minimum(distance, bins - distance)]
+    envelope = repaired[ring_distances(bins)]
     if not proved_semidefinite(envelope):
         return None
     return ExactGram(entries=_frozen(envelope), scale=1.0, common=_common(envelope))

@@ -5,7 +5,7 @@ of :data:`EXPONENTIAL_ERROR` is in ``docs/theory/moment-majorants/moments.md``.
 """
 
 from fractions import Fraction
-from math import factorial, ldexp
+from math import factorial, isqrt, ldexp
 
 import numpy as np
 from numba import njit
@@ -82,3 +82,9 @@ def rational_exponential(x: Fraction) -> Fraction:
         term = (term * rest >> _RATIONAL_BITS) // n
         total += term
     return Fraction(total, one) * Fraction(2) ** turns
+
+
+def rational_root(square: Fraction) -> Fraction:
+    """The root of a positive number, relative error below ``2^-120``, a multiple of a power of two."""
+    shift = 128 + max(square.denominator.bit_length() - square.numerator.bit_length(), 0)
+    return Fraction(isqrt((square.numerator << 2 * shift) // square.denominator), 1 << shift)

@@ -1,18 +1,15 @@
 """The mixture without a common factor is almost surely bounded below.
 
-**Statement.** Let ``Y = (1/b) sum_i exp(u_i - A_ii / 2)``, ``u ~ N(0, A)``, and let w be non-negative weights that add
-up to 1. By the weighted inequality of the means
+Let ``Y = (1/b) sum_i exp(u_i - A_ii / 2)``, ``u ~ N(0, A)``, and let w be non-negative weights that add up to 1. By the
+weighted inequality of the means
 
     Y >= exp(sum_i w_i u_i - sum_i w_i A_ii / 2 - sum_i w_i ln(b w_i)).
 
-Let zeta be standard normal and jointly Gaussian with u, and ``s = Cov(zeta, sum_i w_i u_i) >= 0``. Where
-``zeta > t`` the normal variable ``sum_i w_i u_i`` is at least ``s t`` plus an independent one of variance
-``w^T A w - s^2``, of which a multiple of the standard deviation is given away; what lies beyond it has probability
-below :data:`BEYOND`. Without zeta, s = 0.
+Let zeta be standard normal and jointly Gaussian with u, and ``s = Cov(zeta, sum_i w_i u_i) >= 0``. Where ``zeta > t``
+the normal variable ``sum_i w_i u_i`` is at least ``s t`` plus an independent one of variance ``w^T A w - s^2``, of
+which ``DEVIATIONS`` standard deviations are given away.
 
-For ``A = S - v 1 1^T`` and w proportional to ``S^-1 1`` that variance vanishes where v is as large as it can be,
-``1 / (1^T S^-1 1)``: the bound is then a constant. For alike bins w is uniform, and the statement is that Y is at least
-its geometric mean, ``exp(-A_00 / 2)``. Theory: ``docs/theory/moment-majorants/floor.md`` and ``strips.md``.
+Proofs: ``docs/theory/moment-majorants/floor.md`` and ``strips.md``.
 """
 
 from math import exp, fsum, sqrt

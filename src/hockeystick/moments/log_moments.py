@@ -6,9 +6,6 @@ For a pair (P, Q) let ``X = dP/dQ(y)``, ``y ~ Q``. The moment of order a > 1 is
     add:     M_a = E X^(-(a-1))  = exp((a-1) R_a(Q || P))
 
 with R_a the Renyi divergence. Runs that are independent multiply their moments, so ``log M_a`` adds up.
-
-The shared parts are :class:`LogMoments` (upper bounds of ``log M_a``), :func:`moment_delta` (their profile) and
-:func:`enough_orders` (how many orders are worth computing).
 """
 
 from collections.abc import Callable
@@ -52,10 +49,9 @@ class LogMoments:
 
     def merged(self, other: "LogMoments") -> "LogMoments":
         """The orders of both; no order may be in both."""
-        order = np.argsort(np.concatenate([self.orders, other.orders]))
-        return LogMoments(
-            np.concatenate([self.orders, other.orders])[order], np.concatenate([self.values, other.values])[order]
-        )
+        orders = np.concatenate([self.orders, other.orders])
+        order = np.argsort(orders)
+        return LogMoments(orders[order], np.concatenate([self.values, other.values])[order])
 
 
 def moment_delta(moments: LogMoments, epsilon: float) -> float:
@@ -69,9 +65,9 @@ def moment_delta(moments: LogMoments, epsilon: float) -> float:
 
     Between two orders ``log M_a`` is at most the chord, since it is convex in a (Hoelder); ``log M_1 = 0``. On a
     chord of slope m the exponent has the derivative ``m - epsilon + log(1-1/a)`` in a and is convex, so its minimum is
-    a closed form, cut to the chord. Rounding of the exponent is bounded by the size of its terms and added.
+    a closed form, cut to the chord. Rounding is bounded and added.
 
-    Reference: Canonne, Kamath, Steinke 2020, Proposition 12 (there for P and Q; the proof is the line above).
+    Reference: Canonne, Kamath, Steinke 2020, Proposition 12.
     """
     return exp(min(max(_best_exponent(moments, epsilon)[0], SMALLEST_LOG_DELTA), 0.0))
 

@@ -1,33 +1,19 @@
 """The best bound on a profile that upper bounds of moments allow: all orders together, and the mean, which is known.
 
-Not an accountant but a step of some: :func:`programme_profile`. With the moments of :mod:`.log_moments` let X be the
-likelihood ratio of the direction, X >= 0, ``E X = 1`` (the two distributions of a pair are mutually absolutely
-continuous) and ``E X^k <= M_k`` for the known orders k > 1. With c = e^eps, for every
+With the moments ``E X^k <= M_k`` of :mod:`.log_moments` and c = e^eps, for every
 
     f(x) = c_0 + c_1 x + sum_k c_k x^k >= (x - c)_+ on x >= 0,  c_k >= 0 for k > 1,  c_0 and c_1 of any sign,
 
-``delta(eps) = E (X - c)_+ <= c_0 + c_1 + sum_k c_k M_k``. The smallest of these bounds is a linear programme. Markov's
-inequality at one order has ``c_0 = c_1 = 0``, so it pays for a moment of 1 that every law has; here only the *excess*
-``M_k - 1`` is paid, which is far less where amplification is strong. Where all ``M_k`` that matter are large the two
-agree: with c_k >= 0 the programme gives nothing more.
-
-**The optimum has two tangent points.** f is strictly convex on x >= 0, so it touches 0 in at most one point x_1 and
-``x - c`` in at most one point x_2. By complementary slackness the worst law, which solves the dual programme, has the
-two atoms ``x_1 < c < x_2``. Its mean is 1, so it is known from x_2 and its mass p there, and its moments grow with p
-at fixed x_2 (the atoms move outwards around the same mean). So the dual programme is a search over the single number
-x_2: p is the largest mass that all orders allow, and ``p (x_2 - c)`` is maximised. The best f has the one or two orders
-that are tight there, and is tangent at x_1 and x_2.
-
-**Only the certificate counts.** The search is not trusted: it gives an f in the doubles beta, w_k >= 0 and
-t_2 = log x_2, written around the mean so that nothing of size 1 cancels,
+``delta(eps) = E (X - c)_+ <= c_0 + c_1 + sum_k c_k M_k``. The best f has one or two orders and touches 0 at x_1 and
+``x - c`` at x_2, ``x_1 < c < x_2``, the atoms of the worst law: a search over x_2 finds it. It is not trusted: f, in
+doubles beta, w_k >= 0 and t_2 = log x_2,
 
     f(x) = alpha + beta (x - 1) + G(x),  G(x) = sum_k w_k e^(-(k-1) t_2) (x^k - 1 - k (x - 1)) >= 0,
     E f(X) <= alpha + sum_k w_k e^(-(k-1) t_2) (M_k - 1),
 
-and alpha is then raised, or G scaled up, until f is proved feasible (:func:`_certified`): f is convex, so on [0, c] it
-is above its tangent at x_1, which has slope 0 up to rounding; on [c, oo) the convex ``f(x) - (x - c)`` is smallest
-between two points where its slope has proved signs, and there above the tangent at the left one. ``f >= 0`` on
-[0, c] and ``f >= x - c`` on [c, oo) are all that is needed, as ``x - c <= 0`` on the first and >= 0 on the second.
+has alpha raised, or G scaled up, until it is proved feasible (:func:`_certified`).
+
+Proofs: ``docs/theory/moments-to-profiles.md``.
 """
 
 from dataclasses import dataclass
@@ -64,15 +50,11 @@ BRACKET = 1e-7
 def programme_profile(moments: LogMoments) -> Profile:
     """The profile of one direction from all moments together, never above :func:`.log_moments.moment_delta`.
 
-    Formal guarantee: at least the true profile of the direction that the moments belong to; the polynomial is proved
-    feasible on the whole half line, rounding included, and where that fails the one-order bound is returned.
+    Formal guarantee: at least the true profile of the direction that the moments belong to, rounding included.
 
     Assumptions: the two distributions of the pair are mutually absolutely continuous (X has mean 1).
 
-    Args:
-        moments: orders > 1, integer or not, and upper bounds of log M_k.
-
-    Cost of each epsilon: about 50 evaluations of every order, one to a few milliseconds for some hundred orders.
+    Cost of each epsilon: about 50 evaluations of every order.
     """
     useful = _hull(moments)
     with np.errstate(divide="ignore"):
@@ -191,9 +173,9 @@ def _worst_law(orders: Array, log_excess: Array, epsilon: float) -> tuple[float,
         value = mass + step + np.log(-np.expm1(-step))
         if value > best:
             best, where = value, i
-    left = start + (stop - start) * max(where - 1, 0) / COARSE
-    right = start + (stop - start) * min(where + 1, COARSE) / COARSE
-    first, second = actives[max(where - 1, 0)], actives[min(where + 1, COARSE)]
+    before, after = max(where - 1, 0), min(where + 1, COARSE)
+    left, right = start + (stop - start) * before / COARSE, start + (stop - start) * after / COARSE
+    first, second = actives[before], actives[after]
     golden = 0.6180339887498949
     a, b = right - golden * (right - left), left + golden * (right - left)
     mass_a, active_a = _allowed(orders, log_excess, epsilon + np.exp(a), first)
@@ -276,9 +258,7 @@ class _Certificate(NamedTuple):
 def _certified(polynomial: _Polynomial, epsilon: float) -> _Certificate:
     """The polynomial with alpha raised, or G scaled up, until f is proved feasible; an infinite bound if that fails.
 
-    The polynomial is the one with exactly these doubles. ``rounding`` bounds the relative error of every term below:
-    exponents are products of at most ``k (|t_1| + t_2)``, and each costs its own size in units of roundoff. Terms are
-    summed with their absolute values at hand, so every sum's error is known; ``TINY`` is what underflow may take.
+    ``rounding`` bounds the relative error of every term below; ``TINY`` is what underflow may take.
     """
     lower, upper, c_less_1 = polynomial.lower, polynomial.upper, expm1(epsilon)
     largest = max(term[0] for term in polynomial.terms)

@@ -1,9 +1,7 @@
 """Moments of the likelihood ratio at real orders, by trapezoidal sums with proved errors.
 
-If F is analytic for ``|Im v| < b``, tends to 0 there, and ``int |F(v + i c)| dv <= M`` for ``|c| < b``, the
-trapezoidal sum of step h over the whole line is off by at most ``2 M / (exp(2 pi b/h) - 1)`` (Trefethen and Weideman
-2014, Theorem 5.1). Here M is a small multiple of the integral itself, so errors are relative and 1e-20 costs a few
-hundred nodes. Whatever a finite grid leaves out is bounded and added.
+The sums converge exponentially (Trefethen and Weideman 2014, Theorem 5.1); what a finite grid leaves out is bounded and
+added. Proofs: ``docs/theory/moments-to-profiles.md``.
 """
 
 from math import atan, ceil, cos, exp, log, log1p, pi
@@ -34,14 +32,7 @@ def log_negative_moments(noise_multiplier: float, bins: int, powers: Array) -> A
 
         E X^-s = 1/Gamma(s) int exp(s v) L(e^v / t)^t dv      (v = log theta over the whole line).
 
-    Formal guarantee: never too small. Both integrals are trapezoidal sums:
-
-    * Outer integral: ``|L(u e^(ic))| <= L(u cos c)``, so M is ``cos(b)^-s`` times the integral itself: the error is
-      relative, and the sum is divided by one minus it. Left of the grid L <= 1; right of it the Chernoff bound below
-      with a fixed order decreases geometrically. Both remainders are added.
-    * Inner integral: see :func:`_log_laplace`.
-
-    Always at most Jensen's ``E X_1^-s = exp(s (s+1) tau^2 / 2)``, which is exact for one bin.
+    Formal guarantee: never too small, and at most Jensen's ``E X_1^-s = exp(s (s+1) tau^2 / 2)``, exact for one bin.
 
     Args:
         noise_multiplier: sigma > 0.
@@ -98,8 +89,7 @@ def _outer_nodes(tau: float, bins: int, lowest: float, largest: float, step: flo
     bound, order = _chernoff(tau, candidates - log(bins))
     small = (largest * candidates + bins * bound < float(gammaln(largest)) - LOG_REACH) & (bins * order > largest + 1.0)
     last = candidates[int(np.argmax(small))] if bool(small.any()) else candidates[-1]
-    nodes: Array = lowest + step * np.arange(int((last - lowest) / step) + 2, dtype=np.float64)
-    return nodes
+    return lowest + step * np.arange(int((last - lowest) / step) + 2, dtype=np.float64)
 
 
 @njit(cache=True)
@@ -119,11 +109,7 @@ def _spaced_sums(weights: Array, stays: Array, leaves: Array, stride: int, skip:
 def _log_laplace(tau: float, log_u: Array, step: float) -> tuple[Array, float]:
     """Upper bounds of ``log L(u)`` at equidistant log u; the last is a Chernoff bound, whose order is returned.
 
-    The trapezoidal rule in y, step h, strip b with ``tau b <= pi/3``: ``|exp(-u x e^(i tau c))| <= 1`` there, so
-    L(u) is off by at most ``e`` and ``1 - L(u)`` by at most ``u e``, ``e = 2 exp(b^2/2) / (exp(2 pi b/h) - 1)``. For
-    small u the second is used, so that ``t log L(u)`` keeps its relative accuracy for any t: nodes left out make
-    ``1 - L`` too small, which is safe. In the first, what is left out is added. tau h is ``step`` divided or
-    multiplied by an integer, so all exponentials stand in one table.
+    tau h is ``step`` divided or multiplied by an integer, so all exponentials stand in one table.
     """
     bound, order = _chernoff(tau, log_u)
     strip = min(pi / (3.0 * tau), 8.0)
@@ -160,12 +146,7 @@ SERIES_REACH = 0.1
 def log_thinned_excess(noise_multiplier: float, sampling_prob: float, orders: Array) -> Array:
     """Upper bounds of ``log(E U^a - 1)`` for ``U = 1 - q + q X``, X the ratio of one Gaussian step, real a > 1.
 
-    ``E U^a - 1 = E [U^a - 1 - a (U - 1)]`` since E U = 1, and that integrand is non-negative, so the small excess has a
-    small relative error. With ``U = 1 + w``, ``w = q (e^x - 1)``, ``x = tau y - tau^2/2`` and a strip b with
-    ``tau b <= pi/3`` the integrand is ``w^2 K``, ``K = a (a-1) int_0^1 (1-z) (1 + z w)^(a-2) dz``. In the strip
-    ``|w|^2 <= q^2 ((e^x - 1)^2 + e^x)`` and half of ``1 + z w(y)`` is at most ``|1 + z w(y + ic)| <= 1 + z w(y)``;
-    ``e^x`` is at most twice ``(e^x - 1)^2`` unless ``1/2 < e^x < 2``, and there ``K <= a (a-1) (1+q)^a``. So
-    ``M <= 2 e^(b^2/2) (3 d + 2 q^2 a (a-1) (1+q)^a)`` with d the excess itself, and d is off by ``e^-60`` of that.
+    It is summed as ``E [U^a - 1 - a (U - 1)]``, whose integrand is non-negative: the excess has a small relative error.
 
     Args:
         noise_multiplier: sigma > 0.
@@ -247,14 +228,9 @@ def _tilted(log_ratio: Array, count: float, log_factorial: Array) -> Array:
 def log_averaged_moments(noise_multiplier: float, bins: int, orders: Array, log_moments: Array) -> Array:
     """Upper bounds of ``log E_Q X^a`` for 1-of-``bins`` allocation at orders a that are not integers.
 
-    With ``N = ceil(a) + 1`` and ``s = N - a`` in (1, 2),
+    With ``N = ceil(a) + 1`` and ``s = N - a`` in (1, 2), a trapezoidal sum as in :func:`log_negative_moments` of
 
-        E X^a = E X^N X^-s = 1/Gamma(s) int exp(s v) E[X^N exp(-e^v X)] dv,
-
-    by a trapezoidal sum with a relative error as in :func:`log_negative_moments`. The inner moment is a coefficient of
-    a power, ``N! t^-N [z^N] (sum_r z^r m_r(u) / r!)^t`` with ``u = e^v / t`` and ``m_r(u) = E X_1^r exp(-u X_1)
-    = e^(g_r) L(u e^(r tau^2))`` (a shift of the Gaussian), so upper bounds of L are all it takes. What lies left of the
-    grid is at most ``e^(s v) E X^N / s``; right of it ``x^m e^(-theta x) <= (m/(e theta))^m`` is used, m = N..N + 60.
+        E X^a = E X^N X^-s = 1/Gamma(s) int exp(s v) E[X^N exp(-e^v X)] dv.
 
     Args:
         noise_multiplier: sigma > 0.
@@ -299,10 +275,7 @@ def log_averaged_moments(noise_multiplier: float, bins: int, orders: Array, log_
 
 
 def _right_of_grid(tau: float, s: Array, powers: Array, last: float) -> Array:
-    """log of a bound of the sum of ``exp(s v) E[X^N exp(-e^v X)]`` over all nodes v > last, N = ``powers`` >= s.
-
-    ``E X^(N-m) <= exp((m-N) (m-N+1) tau^2 / 2)`` for m >= N by Jensen's inequality.
-    """
+    """log of a bound of the sum of ``exp(s v) E[X^N exp(-e^v X)]`` over all nodes v > last, N = ``powers`` >= s."""
     extra = np.arange(61.0)
     m = powers[:, None] + extra
     bound = (s[:, None] - m) * last + m * (np.log(m) - 1.0) + 0.5 * extra * (extra + 1.0) * tau * tau

@@ -1,14 +1,11 @@
 """A second computation of a mixture's moments, in doubles and by other code, that the first must agree with.
 
-A bound is only as good as its moments, and those come from kernels in double-double arithmetic that are too fast to be
-obvious. So every set of moments is computed again, to about nine digits:
-
-* where entries vanish beyond a short reach, by :mod:`hockeystick.moments.bands`, which joins clusters of draws by the
-  formula that the ring uses too, but shares no code with it; tests compare both with sums over all tuples;
+* Where entries vanish beyond a short reach, by :mod:`.bands`, which joins clusters of draws by the formula that the
+  ring uses too, but shares no code with it;
 * otherwise from the definition, by enumerating multisets of draws with running products.
 
-An import contract keeps the first computation's code out of this one. The check finds mistakes; it is no part of any
-bound. Proofs: ``docs/theory/moment-majorants/gram.md``.
+An import contract keeps the first computation's code out. The check finds mistakes; it is no part of any bound.
+Proofs: ``docs/theory/moment-majorants/gram.md``.
 """
 
 from collections.abc import Sequence
@@ -48,10 +45,8 @@ def recheck(gram: ExactGram, moments: ExactMoments, *, deadline: Deadline) -> No
     Args:
         gram: the covariance S.
         moments: of the whole mixture, common factor included, orders 0..a.
-        deadline: told of every piece of work.
 
     Cost: :func:`recheck_cost`.
-
     Raises: UnsupportedError where the two disagree, and where no second computation is affordable or exact enough.
     """
     largest = moments.degree
@@ -212,8 +207,7 @@ def _draw(
 def _last_draws(halved: Array, field: Array, start: int) -> tuple[float, float]:
     """The sums over one further draw and over a multiset of two, from the bins start, start + 1, ...
 
-    The second is ``field^T halved field`` over these bins, four rows at a time; slices let the compiler see that no
-    index is negative, without which it would not use vector instructions.
+    Four rows at a time; slices let the compiler see that no index is negative, and use vector instructions.
     """
     bins, one, two = field.size, 0.0, 0.0
     for j in range(start, bins - 3, 4):
@@ -239,7 +233,7 @@ def sums_on_ranges(weights: Array, means: Array, edges: Array) -> Array:
         means: in standard deviations, shape (places,).
         edges: increasing, where ranges end, in standard deviations; the two outermost ranges are unbounded.
 
-    Returns: shape (edges + 1,). Cost: O(edges * places * powers).
+    Returns: shape (edges + 1,).
     """
     used = weights[:, 0] != 0.0
     weights, means = weights[used], means[used]
@@ -257,18 +251,13 @@ def sums_on_ranges(weights: Array, means: Array, edges: Array) -> Array:
 
 
 def recheck_on_ranges(found: Array, order: int, parts: Sequence[ExactMoments]) -> None:
-    """Refuse moments of one order on ranges of a Gaussian that :func:`sums_on_ranges` does not confirm.
-
-    :func:`recheck` sees the sum over all ranges, in which those of small probability are lost; here each range is
-    looked at by itself.
+    """Refuse moments of one order on ranges of a Gaussian that :func:`sums_on_ranges` does not confirm one by one.
 
     Args:
         found: up to one common factor, shape (ranges,).
-        order: k.
         parts: moments on each range.
 
-    Raises: UnsupportedError where a range differs by more than ``AGREEMENT_ON_RANGES``; the sums over all are taken
-    as equal.
+    Raises: UnsupportedError where a range differs by more than ``AGREEMENT_ON_RANGES``.
     """
     stated = np.array([float(part.values[order]) for part in parts])
     scaled = found * (stated.sum() / found.sum())

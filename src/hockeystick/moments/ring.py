@@ -1,25 +1,21 @@
 """Moments of a mixture of bins, with 30 digits.
 
-``E X^m`` is ``m! / b^m`` times a sum over all ways to draw m of b bins (:mod:`.ring_kernels`). There are two ways to
-form it, and the cheaper one is taken.
+``E X^m`` is ``m! / b^m`` times a sum over all ways to draw m of b bins (:mod:`.ring_kernels`), formed in the cheaper of
+two ways.
 
-**Along the ring.** Where S vanishes beyond a ring distance, clusters of draws that lie far apart are independent: they
-are summed one by one and then joined along the ring. Clusters grow
+**Along the ring**, where S vanishes beyond a ring distance: clusters of draws that lie far apart are independent, are
+summed one by one and then joined. Clusters grow draw by draw, ``(reach + 1)^(largest - 1)`` for each first bin (best
+for few draws), or bin by bin, about ``reach C(largest + reach + 2, reach + 3)`` updates for each first bin (best for a
+narrow reach). One first bin stands for all where S is circulant. Draws that leave no gap on the whole ring, possible
+only where ``largest * reach >= bins``, are visited one by one.
 
-* draw by draw: every cluster is visited, ``(reach + 1)^(largest - 1)`` for each first bin; best for few draws;
-* or bin by bin, with the last ``reach`` counts as the state: about ``reach C(largest + reach + 2, reach + 3)`` updates
-  for each first bin; best for a narrow reach.
-
-One first bin stands for all where S is circulant. Draws that leave no gap on the whole ring, possible only where
-``largest * reach >= bins``, are visited one by one.
-
-**Along a line.** Every multiset of draws is a chain of bins that does not decrease. All of them,
-``C(bins + largest - 1, largest)``, are visited; nothing is asked of S.
+**Along a line**, for any S: every multiset of draws is a chain of bins that does not decrease, and all
+``C(bins + largest - 1, largest)`` are visited.
 
 Everything is exact but for roundings, which are counted. Proofs: ``docs/theory/moment-majorants/ring.md``.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -29,22 +25,11 @@ import numpy as np
 
 from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError, UnsupportedError
+from hockeystick.moments import ring_kernels as kernels
 from hockeystick.moments.double_double import RECIPROCALS, ROUNDING, Pairs, products, rational
 from hockeystick.moments.exact import ExactGram, ExactMoments
 from hockeystick.moments.exponential import EXPONENTIAL_ERROR, exponential
-from hockeystick.moments.ring_kernels import (
-    Counts,
-    add_chains,
-    along_ring,
-    close_from,
-    close_shared,
-    first_bin,
-    first_states,
-    next_bin,
-    own_weights,
-    powers_of,
-    total_of,
-)
+from hockeystick.moments.ring_kernels import Counts
 
 LEAST_ORDER = 3
 """Lower orders cost nothing: chains of two draws and more are kept together."""
@@ -100,10 +85,8 @@ def ring_moments(gram: ExactGram, largest: int, *, deadline: Deadline) -> ExactM
     Args:
         gram: S.
         largest: highest order >= 0.
-        deadline: told of every piece of work.
 
     Cost: :func:`ring_cost`.
-
     Raises: UnsupportedError where that is infinite, InvalidInputError for a negative order.
 
     Reference: the sum is that of schuchardt-kalinin-2026, Lemma 3.2.
@@ -121,7 +104,8 @@ def ring_moments(gram: ExactGram, largest: int, *, deadline: Deadline) -> ExactM
         factors, by_bins = line_factors(gram, order), False
         total = along_line(factors, deadline)
     else:
-        factors, by_bins = ring_factors(gram, order), _grows_by_bins(gram.bins, max(gram.reach, 1), order)
+        factors = ring_factors(gram, order)
+        by_bins = windows_cost(gram.bins, factors.reach, order) < chains_cost(gram.bins, factors.reach, order)
         total = with_gap(factors, (clusters_by_bins if by_bins else clusters_by_draws)(factors, deadline), deadline)
         if needs_gapless(factors.bins, factors.reach, order):
             total = _sum_of([total, without_gap(factors, deadline)])
@@ -188,10 +172,6 @@ def chain_count(draws: int, reach: int, least: int, most: int) -> float:
     return float(np.maximum(ways[least:], 0.0).sum())
 
 
-def _grows_by_bins(bins: int, reach: int, largest: int) -> bool:
-    return windows_cost(bins, reach, largest) < chains_cost(bins, reach, largest)
-
-
 def chains_cost(bins: int, reach: int, largest: int) -> float:
     """Rough seconds of the clusters from one first bin, draw by draw."""
     return chain_count(largest, reach, 0, bins - reach - 1) * _seconds_per_chain(reach) + SECONDS_PER_CALL
@@ -240,19 +220,19 @@ def clusters_by_bins(factors: Factors, deadline: Deadline) -> Pairs:
     clusters = np.zeros((rows, largest + 1, factors.longest), dtype=np.complex128)
     if factors.longest == 0:
         return clusters
-    states, chunk_size = first_states(largest, reach)[-1], _chunk_size(reach, largest)
+    states, chunk_size = kernels.first_states(largest, reach)[-1], _chunk_size(reach, largest)
     old, new = np.zeros(states, dtype=np.complex128), np.zeros(states, dtype=np.complex128)
     # before[i, d - 1]: the factor between bin i and the one d places before it
     after = np.arange(1, reach + 1)
     before = factors.ahead[(np.arange(rows)[:, None] - after) % rows, after]
-    powers = [powers_of(row, largest) for row in before]
-    own = [own_weights(one) for one in powers_of(np.ascontiguousarray(factors.ahead[:, 0]), largest)]
+    powers = [kernels.powers_of(row, largest) for row in before]
+    own = [kernels.own_weights(one) for one in kernels.powers_of(np.ascontiguousarray(factors.ahead[:, 0]), largest)]
     for start in range(rows):
-        first_bin(old, clusters[start], own[start])
+        kernels.first_bin(old, clusters[start], own[start])
         for length in range(1, factors.longest):
             deadline.tick()
             latest = (start + length) % factors.bins % rows
-            next_bin(old, new, clusters[start], length, powers[latest], own[latest], chunk_size)
+            kernels.next_bin(old, new, clusters[start], length, powers[latest], own[latest], chunk_size)
             old, new = new, old
     return clusters
 
@@ -275,14 +255,15 @@ def with_gap(factors: Factors, clusters: Pairs, deadline: Deadline) -> Pairs:
     """All draws that leave a gap somewhere, by mass, from the clusters: shape (a + 1,)."""
     deadline.tick()
     bins, reach = factors.bins, factors.reach
-    round_once = along_ring(clusters, 0, bins, reach)
+    round_once = kernels.along_ring(clusters, 0, bins, reach)
     if factors.rows == 1:
-        return np.asarray(close_shared(clusters, round_once, reach))
+        return np.asarray(kernels.close_shared(clusters, round_once, reach))
     parts = [round_once[:, bins]]
     # the last jump of a ring read from p > 0 passes the seam, so p is below the longest jump
     for origin in range(1, min(bins, factors.longest + reach)):
         deadline.tick()
-        parts.append(close_from(clusters, along_ring(clusters, origin, bins - origin - 1, reach), origin, reach))
+        along = kernels.along_ring(clusters, origin, bins - origin - 1, reach)
+        parts.append(kernels.close_from(clusters, along, origin, reach))
     return _sum_of(parts)
 
 
@@ -304,23 +285,19 @@ def without_gap(factors: Factors, deadline: Deadline) -> Pairs:
 def _sum_of(parts: Sequence[Pairs] | Pairs, weights: Counts | None = None) -> Pairs:
     """``sum_x weights[x] parts[x]``, weights small whole numbers; shape (a + 1,)."""
     whole = np.ascontiguousarray(parts)
-    return np.asarray(total_of(whole, np.ones(len(whole), dtype=np.int64) if weights is None else weights))
+    return np.asarray(kernels.total_of(whole, np.ones(len(whole), dtype=np.int64) if weights is None else weights))
 
 
 def _chains(factors: Factors, start: int, least: int, most: int, deadline: Deadline) -> Pairs:
     """Chains of ``least`` to ``most`` bins from ``start``, by mass and length less 1: shape (a + 1, most)."""
     table = np.zeros((factors.largest + 1, most), dtype=np.complex128)
-    for steps in _beginnings(factors.reach, factors.largest, most):
-        deadline.tick()
-        add_chains(table, steps, least, start, factors.bins, factors.ahead, factors.wrapped)
-    return table
-
-
-def _beginnings(reach: int, largest: int, most: int) -> Iterator[Counts]:
-    """All sequences of so many first steps that a piece of work is short."""
-    for steps in product(range(reach + 1), repeat=_cut(reach, largest, most)):
+    # one piece of work for each sequence of so many first steps that it is short
+    for steps in product(range(factors.reach + 1), repeat=_cut(factors.reach, factors.largest, most)):
         if sum(steps) < most:
-            yield np.array(steps, dtype=np.int64)
+            deadline.tick()
+            first = np.array(steps, dtype=np.int64)
+            kernels.add_chains(table, first, least, start, factors.bins, factors.ahead, factors.wrapped)
+    return table
 
 
 def _cut(reach: int, largest: int, most: int) -> int:
@@ -331,27 +308,19 @@ def _cut(reach: int, largest: int, most: int) -> int:
     return cut
 
 
-def _prefixes(reach: int, largest: int) -> int:
-    """How many windows of ``reach - 1`` counts there are."""
-    return comb(largest + reach - 1, reach - 1)
-
-
 def _chunk_size(reach: int, largest: int) -> int:
-    """A chunk size that makes ``largest * chunk + prefixes / chunk`` small."""
-    return max(isqrt(_prefixes(reach, largest) // largest), 1)
+    """A chunk size that makes ``largest * chunk + prefixes / chunk`` small, for prefixes of ``reach - 1`` counts."""
+    return max(isqrt(comb(largest + reach - 1, reach - 1) // largest), 1)
 
 
 def relative_error(factors: Factors, *, by_bins: bool) -> Fraction:
-    """Proved relative error of all moments: the longest chain of operations, as counted in docs/theory.
-
-    Args:
-        by_bins: how the clusters were summed.
-    """
+    """Proved relative error of all moments: the longest chain of operations, as counted in docs/theory."""
     a, bins, reach, longest = factors.largest, factors.bins, factors.reach, factors.longest
     operations = 0
     if by_bins:
         chunk = _chunk_size(reach, a)
-        operations = min(bins, (a - 1) * reach) * (a + 1) + a * (a * chunk + _prefixes(reach, a) // chunk + 1)
+        prefixes = comb(a + reach - 1, reach - 1)
+        operations = min(bins, (a - 1) * reach) * (a + 1) + a * (a * chunk + prefixes // chunk + 1)
     if not by_bins or needs_gapless(bins, reach, a):
         operations = max(operations, a * ((a - 1) * (reach + 1) + (reach + 1) ** _cut(reach, a, bins)))
     operations += 4 * a

@@ -1,22 +1,21 @@
 """Kernels of :mod:`.ring`: weighted sums over how often every bin of a ring is drawn, with 30 digits.
 
-**What is summed.** Bins 0..b-1 lie on a ring. A way to draw m bins, bin i taken r_i times, weighs
+A way to draw m of the bins 0..b-1, bin i taken r_i times, weighs
 
     prod_i exp(S_ii r_i (r_i - 1) / 2) / r_i!  prod_(i<j) exp(S_ij r_i r_j),      S_ij = 0 at ring distance > reach.
 
-A bin is drawn if r_i > 0, a gap is ``reach`` bins in a row that are not, a cluster a run of bins that begins and ends
-with a drawn one and contains no gap. Clusters are summed by first bin, mass m and length: bin by bin
-(:func:`next_bin`, few states of the last ``reach`` counts) or draw by draw (:func:`add_chains`, few draws); then they
-are joined along the ring (:func:`close_shared`, :func:`close_from`).
+A gap is ``reach`` bins in a row that are not drawn, a cluster a run of bins that begins and ends with a drawn one and
+contains no gap. Clusters are summed by first bin, mass m and length, bin by bin (:func:`next_bin`) or draw by draw
+(:func:`add_chains`); then they are joined along the ring (:func:`close_shared`, :func:`close_from`).
 
-**Numbers** are pairs (:mod:`.double_double`). All are >= 0, and only sums, products and powers are formed, so relative
-errors are those of the longest chain of operations that one way to draw goes through. The chains are counted in
-``docs/theory/moment-majorants/ring.md``. Nothing is scaled: every weight of mass m is at least ``1 / m!`` and at most
-what the caller has checked.
+Numbers are pairs (:mod:`.double_double`), all >= 0: relative errors are those of the longest chain of operations that
+one way to draw goes through, as counted in ``docs/theory/moment-majorants/ring.md``.
 
 ``factors`` holds, for row i (one row for all bins where they are alike), ``exp(S_(i,i+d))`` at column d = 0..reach;
 ``wrapped``, for draws that go round the whole ring, ``exp(S_(i,i-d))`` at column t, ``d = wrapped.shape[1] - t``.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -47,9 +46,8 @@ def own_weights(powers: Pairs) -> Pairs:
 
 
 # Bin by bin. A state is a window (r_1, ..., r_reach) of the last counts, latest first, with sum v, and the mass k drawn
-# before it: in lexicographic order of the window, then by k = 0..largest - v. Windows with the same ``reach - 1``
-# latest counts are neighbours, and so are, for a fixed new count, the windows they turn into: the update reads its
-# source once in order and writes to ``largest + 1`` places that move in order.
+# before it: in lexicographic order of the window, then by k = 0..largest - v. So the update reads its source once in
+# order and writes to ``largest + 1`` places that move in order.
 
 
 @njit(cache=True)
@@ -102,14 +100,12 @@ def next_bin(old: Pairs, new: Pairs, clusters: Pairs, length: int, powers: Pairs
     """Clusters one bin longer: draws the bin 0, 1, ... times; windows that become all zero are dropped.
 
     Args:
-        old: states of runs of ``length`` bins, shape (states,).
-        new: overwritten with those of runs of ``length + 1``.
+        old, new: shape (states,), of runs of ``length`` bins, and overwritten with those of ``length + 1``.
         clusters: shape (largest + 1, lengths); its column ``length`` gets the sums over states whose latest count
             is positive.
         powers: of the factors between the new bin and those 1..reach before it, shape (reach, largest + 1).
         own: the new bin's own weights, shape (largest + 1,).
-        chunk_size: of prefixes whose states are added up before the sum goes to the total: keeps the chains of
-            additions short.
+        chunk_size: of prefixes whose states are added up before the sum goes to the total, for short chains.
     """
     largest, reach = own.size - 1, powers.shape[0]
     # of the bins before the window the first is drawn, and of any reach in a row at least one: k >= before, so states
@@ -167,20 +163,19 @@ def _multiply_field(new: Pairs, old: Pairs, begin: int, end: int, factor: Pairs)
         new[begin + k] = multiply(old[begin + k], factor[k])
 
 
+class _Chain(NamedTuple):
+    """By number of draws: where a chain ends, how often in a row, its weight and its field."""
+
+    place: Counts
+    repeats: Counts
+    weight: Pairs
+    field: Pairs
+
+
 @njit(cache=True)
-def _draw(
-    level: int,
-    p: int,
-    place: Counts,
-    repeats: Counts,
-    weight: Pairs,
-    field: Pairs,
-    start: int,
-    bins: int,
-    factors: Pairs,
-    wrapped: Pairs,
-) -> None:
+def _draw(level: int, p: int, chain: _Chain, start: int, bins: int, factors: Pairs, wrapped: Pairs) -> None:
     """Make a chain of ``level + 1`` draws of one of ``level``: the next draw is p."""
+    place, repeats, weight, field = chain
     reach, most, largest = factors.shape[1] - 1, field.shape[1], weight.size
     old, new = field[level], field[level + 1]
     weight[level + 1] = multiply(weight[level], old[p])
@@ -199,22 +194,14 @@ def _draw(
 
 
 @njit(cache=True)
-def _last_two(
-    table: Pairs,
-    inner: Pairs,
-    field: Pairs,
-    weight: complex,
-    q: int,
-    repeats: int,
-    least: int,
-    start: int,
-    factors: Pairs,
-) -> None:
-    """Both draws after a chain of all but two that ends with ``repeats`` draws of q.
+def _last_two(table: Pairs, inner: Pairs, chain: _Chain, least: int, start: int, factors: Pairs) -> None:
+    """Both draws after a chain of all but two.
 
     ``inner[x]`` sums, over the one before last p, its weight times its factor with x; then ``field[x]`` multiplies.
     """
     largest, reach, rows, most = table.shape[0] - 1, factors.shape[1] - 1, factors.shape[0], table.shape[1]
+    level = largest - 2
+    q, repeats, weight, field = chain.place[level], chain.repeats[level], chain.weight[level], chain.field[level]
     first, end = max(q, least - 1 - reach), min(q + 2 * reach, most - 1)
     for p in range(first, min(q + reach, most - 1) + 1):
         w = multiply(weight, field[p])
@@ -245,10 +232,10 @@ def add_chains(table: Pairs, steps: Counts, least: int, start: int, bins: int, f
     """
     largest, reach, most = table.shape[0] - 1, factors.shape[1] - 1, table.shape[1]
     root = steps.size + 1
-    # by number of draws: where a chain ends, how often in a row, where the next draw comes, its weight and field
     counts = np.zeros((3, largest), dtype=np.int64)
-    place, repeats, upcoming = counts[0], counts[1], counts[2]
+    place, repeats, upcoming = counts[0], counts[1], counts[2]  # upcoming: where the next draw comes
     weight, field = np.ones(largest, dtype=np.complex128), np.ones((largest, most), dtype=np.complex128)
+    chain = _Chain(place, repeats, weight, field)
     partial = np.zeros((largest, largest + 1, most), dtype=np.complex128)  # sums over what follows a chain
     inner = np.zeros(most, dtype=np.complex128)
     p = 0
@@ -257,7 +244,7 @@ def add_chains(table: Pairs, steps: Counts, least: int, start: int, bins: int, f
             p += steps[level - 1]
         if p >= most or p + (largest - 1 - level) * reach < least - 1:
             return
-        _draw(level, p, place, repeats, weight, field, start, bins, factors, wrapped)
+        _draw(level, p, chain, start, bins, factors, wrapped)
         if steps[level:].sum() == 0:
             partial[root - 1, level + 1, p] = weight[level + 1]
     level = root
@@ -266,7 +253,7 @@ def add_chains(table: Pairs, steps: Counts, least: int, start: int, bins: int, f
         q, above, here = place[level], partial[level - 1], partial[level]
         p = upcoming[level]
         if level == largest - 2:
-            _last_two(above, inner, field[level], weight[level], q, repeats[level], least, start, factors)
+            _last_two(above, inner, chain, least, start, factors)
             level -= 1
         elif p > min(q + reach, most - 1):
             for m in range(level + 1, largest + 1):
@@ -276,7 +263,7 @@ def add_chains(table: Pairs, steps: Counts, least: int, start: int, bins: int, f
             level -= 1
         else:
             upcoming[level] += 1
-            _draw(level, p, place, repeats, weight, field, start, bins, factors, wrapped)
+            _draw(level, p, chain, start, bins, factors, wrapped)
             level += 1
             upcoming[level] = max(p, least - 1 - (largest - 1 - level) * reach)
             here[level, p] = add_positive(here[level, p], weight[level])
@@ -326,10 +313,8 @@ def _join(cluster: Pairs, rest: Pairs) -> Pairs:
 def close_shared(clusters: Pairs, along: Pairs, reach: int) -> Pairs:
     """All counts on the ring with a gap, by mass; ``clusters`` has a single row. Shape (largest + 1,).
 
-    ``along`` is :func:`along_ring` from bin 0 all the way round.
-
-    Read round the ring from the first place p >= 0 that follows a gap. Either p = 0, or the last jump (a cluster and
-    the gap after it, ell bins) goes from before the seam to p > 0: ell - 1 values of p.
+    ``along`` is :func:`along_ring` from bin 0 all the way round. Read from the first place p >= 0 after a gap: p = 0,
+    or one of the ell - 1 values that the last jump, of ell bins, leaves when it passes the seam.
     """
     bins = along.shape[1] - 1
     total = along[:, bins].copy()

@@ -8,8 +8,7 @@ Let ``u ~ N(0, T)`` with ``T = S - v 1 1^T``, the Gram matrix without a common f
                         exp(sum_i T_ii r_i (r_i - 1) / 2 + sum_(i<j) T_ij r_i r_j).
 
 The weights of all r of one label ``sum_i n_i r_i`` are summed once; each strip then takes one normal probability for
-every label and order. Labels are those of zeta close to the mean of all u, so that on a narrow strip little of Y is
-left to vary. That such a zeta exists is a proof that one bordered matrix is positive semidefinite.
+every label and order.
 
 Proofs: ``docs/theory/moment-majorants/strips.md``.
 """
@@ -17,7 +16,7 @@ Proofs: ``docs/theory/moment-majorants/strips.md``.
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from math import comb, factorial, frexp, inf, isqrt, ldexp, sqrt
+from math import comb, factorial, frexp, inf, ldexp, sqrt
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -26,15 +25,16 @@ from scipy.special import ndtri
 from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
-from hockeystick.moments.double_double import ROUNDING, Pairs, pair_of, products, rational
+from hockeystick.moments.double_double import ROUNDING, Pairs, pair_of, products
 from hockeystick.moments.exact import ExactGram, ExactMoments
 from hockeystick.moments.exact_gram import proved_semidefinite
-from hockeystick.moments.exponential import EXPONENTIAL_ERROR, exponential, rational_exponential
+from hockeystick.moments.exponential import EXPONENTIAL_ERROR, exponential, rational_exponential, rational_root
 from hockeystick.moments.floor import floor_above
 from hockeystick.moments.normal_tail import TAIL_ERROR
 from hockeystick.moments.recheck import recheck, recheck_cost, recheck_on_ranges, sums_on_ranges
 from hockeystick.moments.ring import highest_order
 from hockeystick.moments.strip_kernels import Integers, add_draws, strip_sums, tails_of
+from hockeystick.moments.summation import moments_on_ranges, pieces
 
 SHARE = 0.9
 """Share of the common factor that is split off, so that what is left has an inverse that is not too large."""
@@ -119,23 +119,21 @@ def strip_edges(gram: ExactGram, negligible: float, strips: int) -> Array:
     label = _known_label(gram)
     step = _step(gram, label)
     lowest = float(ndtri(negligible))
-    result: Array = np.linspace(lowest, step * float(label.labels.max()) - lowest, strips - 1)
-    return result
+    return np.linspace(lowest, step * float(label.labels.max()) - lowest, strips - 1)
 
 
 def strip_moments(gram: ExactGram, largest: int, edges: Array, *, deadline: Deadline) -> StripMoments:
     """Moments 0..largest on every strip, in about 23 digits; their proved error is stated with them.
 
-    They are added up over all strips and compared with a second computation of the moments of the whole.
+    They are compared with a second computation.
 
     Args:
         gram: S.
         largest: highest order >= 2.
         edges: increasing, where strips end, in standard deviations of zeta; rounded to steps of its labels.
-        deadline: told of every piece of work.
 
-    Cost: :func:`strip_cost`; ``C(b + a - 1, a)`` multiply-adds. Raises UnsupportedError where :func:`why_no_strips`
-    says so, for orders that leave the range of doubles, and where the second computation disagrees.
+    Cost: :func:`strip_cost`. Raises UnsupportedError where :func:`why_no_strips` says so, for orders that leave the
+    range of doubles, and where the second computation disagrees.
     """
     if largest < 2:
         raise InvalidInputError(f"The 'largest' argument must be at least 2. Got {largest} instead.")
@@ -144,7 +142,7 @@ def strip_moments(gram: ExactGram, largest: int, edges: Array, *, deadline: Dead
     label = _known_label(gram)
     offset = int(label.labels.min())
     table = _table(gram, largest, label.labels - offset, deadline)
-    step = _exact_step(gram, label)
+    step = rational_root(Fraction(gram.scale) * Fraction(label.unit) ** 2 / Fraction(label.variance))
     places = np.unique(np.round(np.asarray(edges) / float(step)).astype(np.int64))
     lowest, count = _range(label, largest)
     tails = _tails(step, places, lowest, count, deadline)
@@ -153,8 +151,11 @@ def strip_moments(gram: ExactGram, largest: int, edges: Array, *, deadline: Dead
     for k in range(largest + 1):
         deadline.tick()
         strip_sums(sums[k], sizes[k], table[k], k * offset, places, lowest, tails)
-    whole = _finished(gram, sums, sizes, table.shape[1])
-    recheck(gram, _total(whole), deadline=deadline)
+    factors = [Fraction(factorial(k), gram.bins**k) for k in range(largest + 1)]
+    weights, tail_error = _weight_error(gram.bins, largest, table.shape[1]), Fraction(max(4.0 * TAIL_ERROR, 2.0**-100))
+    whole = moments_on_ranges(sums.T, sizes.T, factors, weights, tail_error)
+    values = tuple(sum(column, Fraction(0)) for column in zip(*(part.values for part in whole), strict=True))
+    recheck(gram, ExactMoments(values=values, error=max(part.error for part in whole)), deadline=deadline)
     for k in range(largest + 1):
         means = float(step) * (np.arange(table.shape[1], dtype=np.float64) + k * offset)
         borders = float(step) * places.astype(np.float64)
@@ -218,7 +219,7 @@ def _cached_label(entries_bytes: bytes, bins: int, common: float) -> _Label | No
         inverse = cho_solve(factor, np.eye(bins))
     except np.linalg.LinAlgError:
         return None
-    covariances = _wanted(rest)
+    covariances = rest.mean(axis=1)  # those of the mean of u, which is all of Y to first order
     largest = float(np.abs(covariances).max())
     trace = float(inverse.trace())
     if not (largest > 0.0 and trace > 0.0):
@@ -237,12 +238,6 @@ def _cached_label(entries_bytes: bytes, bins: int, common: float) -> _Label | No
     return None
 
 
-def _wanted(rest: Array) -> Array:
-    """Covariances of zeta with u before they are rounded: those of the mean of u, which is all of Y to first order."""
-    covariances: Array = rest.mean(axis=1)
-    return covariances
-
-
 def _short(number: float) -> float:
     """A double near the number whose product with any label is exact: it has 24 bits."""
     digits, power = frexp(number)
@@ -253,13 +248,6 @@ def _step(gram: ExactGram, label: _Label) -> float:
     return label.unit * sqrt(gram.scale / label.variance)
 
 
-def _exact_step(gram: ExactGram, label: _Label) -> Fraction:
-    """The covariance of zeta, of unit variance, and a u of label 1; relative error below ``2^-120``."""
-    square = Fraction(gram.scale) * Fraction(label.unit) ** 2 / Fraction(label.variance)
-    shift = 128 + max(square.denominator.bit_length() - square.numerator.bit_length(), 0)
-    return Fraction(isqrt((square.numerator << 2 * shift) // square.denominator), 1 << shift)
-
-
 def _table(gram: ExactGram, largest: int, labels: Integers, deadline: Deadline) -> Pairs:
     """The summed weights of all multisets, by the number of draws and the sum of their labels >= 0."""
     bins = gram.bins
@@ -267,13 +255,10 @@ def _table(gram: ExactGram, largest: int, labels: Integers, deadline: Deadline) 
     table[0, 0] = 1.0
     factors = exponential(products(gram.scale, gram.entries))
     for first in range(bins):
-        ends = np.arange(first, bins)
-        work = np.cumsum([comb(bins - int(end) + largest - 3, largest - 2) for end in ends])
-        cuts = np.searchsorted(work, np.arange(PIECE, float(work[-1]), PIECE))
-        borders = np.unique(np.concatenate([[first], first + cuts, [bins]]))
-        for start, stop in zip(borders[:-1].tolist(), borders[1:].tolist(), strict=True):
+        work = np.array([comb(bins - end + largest - 3, largest - 2) for end in range(first, bins)])
+        for start, stop in pieces(work, PIECE):
             deadline.tick()
-            add_draws(table, first, start, stop, factors, labels)
+            add_draws(table, first, first + start, first + stop, factors, labels)
     return table
 
 
@@ -292,32 +277,10 @@ def _tails(step: Fraction, places: Integers, lowest: int, count: int, deadline: 
     return tails
 
 
-def _finished(gram: ExactGram, sums: Pairs, sizes: Array, keys: int) -> list[ExactMoments]:
-    """The moments of the mixture with its common factor on each strip, from the sums, with all rounding charged."""
-    largest, bins = len(sums) - 1, gram.bins
-    factors = [Fraction(factorial(k), bins**k) for k in range(largest + 1)]
-    weights, tails = _weight_error(bins, largest, keys), Fraction(max(4.0 * TAIL_ERROR, 2.0**-100))
-    moments = []
-    for s in range(sums.shape[1]):
-        totals = [rational(sums[k, s]) for k in range(largest + 1)]
-        if min(totals) <= 0:
-            raise UnsupportedError("Moments on strips cannot be computed: a strip is out of reach of all draws.")
-        loss = max(Fraction(float(sizes[k, s])) / totals[k] for k in range(largest + 1))
-        values = tuple(total * factor for total, factor in zip(totals, factors, strict=True))
-        moments.append(ExactMoments(values=values, error=2 * (weights + tails * loss)))
-    return moments
-
-
 def _weight_error(bins: int, largest: int, keys: int) -> Fraction:
     """Half the relative error of a sum of weights, its products with probabilities and their sum."""
     operations = comb(bins + largest - 1, largest) + largest * (largest + 3) + keys + 8
     return Fraction(ROUNDING) * operations + Fraction(EXPONENTIAL_ERROR) * (largest * largest)
-
-
-def _total(parts: list[ExactMoments]) -> ExactMoments:
-    """The moments of all strips together."""
-    values = tuple(sum(column, Fraction(0)) for column in zip(*(part.values for part in parts), strict=True))
-    return ExactMoments(values=values, error=max(part.error for part in parts))
 
 
 def _floor(gram: ExactGram, label: _Label, start: float) -> float:

@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hockeystick.noise.solver import CHUNK, MAX_BYTES, Dtype, Fill, Layout, Reals, StreamingSolver
+from hockeystick.noise.solver import CHUNK, Dtype, Fill, Layout, Reals, StreamingSolver
 
 BLOCK = 4
 """Steps solved at a time: the buffers are then read and written a quarter as often, for four rows of output."""
@@ -29,18 +29,14 @@ class Buffers(StreamingSolver):
         scales: NDArray[np.float64],
         decays: NDArray[np.float64],
         diagonal: float,
-        steps: int,
-        size: int,
         dtype: Dtype,
-        max_bytes: int = MAX_BYTES,
         block: int | None = None,
+        **sizes: int,
     ) -> None:
         block = BLOCK if block is None else block
         layout: Layout = {"buffers": (scales.size, np.float64), "output": (block, dtype)}
-        super().__init__(steps=steps, block=block, size=size, layout=layout, max_bytes=max_bytes)
-        self._scales = scales
-        self._decays = decays
-        self._inverse_diagonal = 1.0 / diagonal
+        super().__init__(block=block, layout=layout, **sizes)
+        self._scales, self._decays, self._inverse_diagonal = scales, decays, 1.0 / diagonal
 
     def _solve(self, first: int, count: int, fill: Fill) -> None:
         rows = self._view(first, count)

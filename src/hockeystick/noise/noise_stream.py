@@ -25,13 +25,10 @@ class NoiseStream:
     norm, to the *sum* of the clipped gradients of batch t, for every step, batches without examples included.
 
     Guarantee: in exact arithmetic C times these rows is white (of a tree, the rows are the left inverse applied to
-    white noise), which is what the certificate of the mechanism is about. The rows are what floating-point
-    arithmetic makes of that: the solvers and :class:`~hockeystick.noise.normals.NormalSource` state the errors.
+    white noise). The solvers and :class:`~hockeystick.noise.normals.NormalSource` state the errors of floating point.
 
     Cost: O(bands) operations a parameter and step, and memory for about 5/4 bands arrays of the parameters' size
     (solvers of other structures say theirs). The same seed, shape and type give the same noise on the same machine.
-
-    Iterating ends after the last step; :meth:`next` raises there.
     """
 
     def __init__(
@@ -117,8 +114,7 @@ class NoiseStream:
     def state(self) -> dict[str, Any]:
         """All that is needed to continue: arrays, integers and text, which ``np.savez(file, **state)`` takes.
 
-        Secret: whoever reads it can compute the noise to come and all the noise there was, and with it take the
-        noise off the releases. Its size is :attr:`nbytes` and a few numbers a step.
+        Secret: whoever reads it can take the noise off the releases, past and to come.
         """
         own = {
             "format": FORMAT,
@@ -145,8 +141,7 @@ class NoiseStream:
         and for a state that is incomplete or inconsistent.
         """
         try:
-            _check_format(state)
-            _check_mechanism(mechanism, state)
+            _check(mechanism, state)
             source = SOURCES[str(state["source"])].from_state(_without_prefix("source", state))
             shape = tuple(int(length) for length in np.asarray(state["shape"]))
             resumed = cls(mechanism, _checked_shape(shape), _checked_dtype(str(state["dtype"])), source, max_bytes)
@@ -221,14 +216,12 @@ def _checked_dtype(dtype: Any) -> str:
     return name
 
 
-def _check_format(state: Mapping[str, Any]) -> None:
+def _check(mechanism: Mechanism, state: Mapping[str, Any]) -> None:
+    """Refuse a state in another format, of another mechanism or of another matrix."""
     if int(state["format"]) != FORMAT:
         raise InvalidInputError(
             f"The 'format' entry of a noise state must be {FORMAT}. Got {int(state['format'])} instead."
         )
-
-
-def _check_mechanism(mechanism: Mechanism, state: Mapping[str, Any]) -> None:
     if str(state["mechanism"]) != _fingerprint(mechanism):
         raise InvalidInputError("The noise state belongs to another mechanism; resume with the one it was taken with.")
     if str(state["matrix"]) != mechanism.matrix.digest:

@@ -33,9 +33,8 @@ class NormalSource(ABC):
 
     Guarantee: the words are uniform on 64 bits and independent as far as the generator says. A word's top bit is the
     sign and its other bits k give ``|x| = -Phi^{-1}((k + 1/2) / 2**64)``, computed in float64 with an absolute error
-    below 1e-13 and then rounded to the type asked for. Before that rounding the law is a symmetric one on 2**64
-    values whose distribution function differs from the normal one by at most 2**-65 anywhere; no value exceeds 9.2
-    in magnitude, a tail of probability 2**-64 for N(0, 1).
+    below 1e-13 and then rounded to the type asked for. Before that rounding the distribution function differs from the
+    normal one by at most 2**-65 anywhere; no value exceeds 9.2 in magnitude.
     """
 
     kind: str
@@ -92,16 +91,13 @@ class SeededSource(NormalSource):
         return cls(np.random.SFC64([int(word) for word in entropy]).state["state"]["state"])
 
     def words(self, count: int) -> Words:
-        """The next words of the generator."""
         return self._bits.random_raw(count)
 
     def state(self) -> dict[str, Any]:
-        """The generator's own state."""
         return {"generator": np.array(self._bits.state["state"]["state"], dtype=np.uint64)}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "SeededSource":
-        """Continue from :meth:`state`."""
         generator = np.asarray(state["generator"])
         if generator.shape != (4,) or generator.dtype != np.uint64:
             raise InvalidInputError("The 'generator' entry of a noise state must be 4 words of 64 bits.")
@@ -144,19 +140,16 @@ class KeyedSource(NormalSource):
         return cls(os.urandom(32))
 
     def words(self, count: int) -> Words:
-        """The next words of the key stream."""
         self._position += count
         return np.frombuffer(self._encryptor.update(self._zeros[: 8 * count]), dtype="<u8").astype(
             np.uint64, copy=False
         )
 
     def state(self) -> dict[str, Any]:
-        """The key, which is secret, and the position."""
         return {"key": np.frombuffer(self._key, dtype=np.uint8).copy(), "position": self._position}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "KeyedSource":
-        """Continue from :meth:`state`."""
         key, position = np.asarray(state["key"]), int(state["position"])
         if key.shape != (32,) or key.dtype != np.uint8 or position < 0:
             raise InvalidInputError("The 'key' entry of a noise state must be 32 bytes and 'position' at least 0.")

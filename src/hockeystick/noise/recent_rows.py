@@ -7,7 +7,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hockeystick.noise.solver import CHUNK, MAX_BYTES, Dtype, Fill, Layout, Reals, StreamingSolver, block_for, ring_rows
+from hockeystick.noise.solver import CHUNK, Dtype, Fill, Layout, Reals, StreamingSolver, block_for, ring_rows
 
 Coefficients = Callable[[int, int], NDArray[np.float64]]
 """Maps (first, count) to an array of shape (count, p or less): entry [b, j] belongs to the row first + b and the row j
@@ -26,18 +26,16 @@ class _RecentRows(StreamingSolver):
         self,
         coefficients: Coefficients,
         *,
-        steps: int,
         bands: int,
-        size: int,
         dtype: Dtype,
-        max_bytes: int = MAX_BYTES,
         block: int | None = None,
+        **sizes: int,
     ) -> None:
         block = block_for(bands - 1) if block is None else block
         layout: Layout = {"ring": (ring_rows(bands - 1, block), dtype)}
         if self.output_blocks:
             layout |= {"output": (self.output_blocks * block, dtype)}
-        super().__init__(steps=steps, block=block, size=size, layout=layout, max_bytes=max_bytes)
+        super().__init__(block=block, layout=layout, **sizes)
         self._coefficients = coefficients
 
 
@@ -135,10 +133,8 @@ def add_past(row: Reals, ring: Reals, place: int, weights: Reals, start: int) ->
     stop = start + size
     j = 1
     while j + 3 < weights.size:
-        x1 = ring[(place - j) % rows, start:stop]
-        x2 = ring[(place - j - 1) % rows, start:stop]
-        x3 = ring[(place - j - 2) % rows, start:stop]
-        x4 = ring[(place - j - 3) % rows, start:stop]
+        x1, x2 = ring[(place - j) % rows, start:stop], ring[(place - j - 1) % rows, start:stop]
+        x3, x4 = ring[(place - j - 2) % rows, start:stop], ring[(place - j - 3) % rows, start:stop]
         w1, w2, w3, w4 = weights[j], weights[j + 1], weights[j + 2], weights[j + 3]
         for k in range(size):
             row[k] = row[k] + w1 * x1[k] + w2 * x2[k] + w3 * x3[k] + w4 * x4[k]

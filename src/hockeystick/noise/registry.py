@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hockeystick.errors import UnsupportedError
 from hockeystick.noise.buffers import Buffers
@@ -13,7 +12,7 @@ from hockeystick.noise.residual import COLUMNS, check_residual
 from hockeystick.noise.solver import MAX_BYTES, Dtype, StreamingSolver
 from hockeystick.noise.tree import TreeAggregation
 from hockeystick.strategies.matrix.banded import BandedMatrix
-from hockeystick.strategies.matrix.base import StrategyMatrix
+from hockeystick.strategies.matrix.base import Array, Indices, StrategyMatrix
 from hockeystick.strategies.matrix.buffered import BufferedToeplitzMatrix
 from hockeystick.strategies.matrix.dense import DenseMatrix
 from hockeystick.strategies.matrix.inverse_toeplitz import InverseToeplitzMatrix
@@ -52,11 +51,7 @@ def _inverse_toeplitz(matrix: InverseToeplitzMatrix, **options: Any) -> Streamin
 
 
 def _banded(matrix: BandedMatrix, **options: Any) -> StreamingSolver:
-    def coefficients(first: int, count: int) -> NDArray[np.float64]:
-        distances = np.arange(min(matrix.bands, first + count))
-        columns = first + np.arange(count)[:, None] - distances
-        return np.where(columns >= 0, matrix.band[np.maximum(columns, 0), distances], 0.0)
-
+    coefficients = _row_by_row(matrix, lambda row, column: matrix.band[column, row - column])
     return Substitution(coefficients, bands=matrix.bands, **options)
 
 
@@ -65,11 +60,7 @@ def _buffered(matrix: BufferedToeplitzMatrix, **options: Any) -> StreamingSolver
 
 
 def _dense(matrix: DenseMatrix, **options: Any) -> StreamingSolver:
-    def coefficients(first: int, count: int) -> NDArray[np.float64]:
-        rows = first + np.arange(count)[:, None]
-        columns = rows - np.arange(min(matrix.bands, first + count))
-        return np.where(columns >= 0, matrix.entries[rows, np.maximum(columns, 0)], 0.0)
-
+    coefficients = _row_by_row(matrix, lambda row, column: matrix.entries[row, column])
     solver = Substitution(coefficients, bands=matrix.bands, **options)
     probe = {"steps": options["steps"], "size": COLUMNS, "dtype": options["dtype"]}
     check_residual(matrix, Substitution(coefficients, bands=matrix.bands, **probe))
@@ -80,8 +71,19 @@ def _tree(matrix: TreeMatrix, **options: Any) -> StreamingSolver:
     return TreeAggregation(leaves=matrix.leaves, **options)
 
 
-def _same_every_step(column: NDArray[np.float64]) -> Coefficients:
-    def coefficients(first: int, count: int) -> NDArray[np.float64]:
+def _row_by_row(matrix: StrategyMatrix, entries: Callable[[Indices, Indices], Array]) -> Coefficients:
+    """The coefficients of a matrix whose entries at some rows and columns are given."""
+
+    def coefficients(first: int, count: int) -> Array:
+        rows = first + np.arange(count)[:, None]
+        columns = rows - np.arange(min(matrix.bands, first + count))
+        return np.where(columns >= 0, entries(rows, np.maximum(columns, 0)), 0.0)
+
+    return coefficients
+
+
+def _same_every_step(column: Array) -> Coefficients:
+    def coefficients(first: int, count: int) -> Array:
         return np.tile(column[: first + count], (count, 1))
 
     return coefficients

@@ -39,7 +39,7 @@ class StreamingSolver(ABC):
         block_steps: steps in the last block.
     """
 
-    def __init__(self, *, steps: int, block: int, size: int, layout: Layout, max_bytes: int) -> None:
+    def __init__(self, *, steps: int, block: int, size: int, layout: Layout, max_bytes: int = MAX_BYTES) -> None:
         needed = sum(rows * size * np.dtype(dtype).itemsize for rows, dtype in layout.values())
         if needed > max_bytes:
             rows = sum(rows for rows, _ in layout.values())
@@ -80,39 +80,6 @@ class StreamingSolver(ABC):
     @abstractmethod
     def _view(self, first: int, count: int) -> Reals:
         """Their rows of x."""
-
-    def row(self, step: int) -> int:
-        """The first row of C that is released after a step: the step itself where C is square."""
-        return step
-
-    def push(self, z: Reals) -> Reals:
-        """The row of x, shape (size,), of the next step, given its rows of z: shape (size,), or (rows, size) for trees.
-
-        For solvers with blocks of one step.
-        """
-        if self.block != 1:
-            raise InvalidInputError(
-                f"The 'block' parameter of a solver must be 1 to push rows. Got {self.block} instead."
-            )
-        rows, start = np.atleast_2d(z), self.row(self.step)
-
-        def fill(out: Reals, row: int) -> None:
-            out[...] = rows[row - start : row - start + len(out)]
-
-        row: Reals = self.advance(fill)[0].copy()
-        return row
-
-    def materialize(self, rows: int) -> Reals:
-        """The left inverse as an array of shape (steps, rows), from unit vectors. For a new solver of size rows."""
-
-        def unit_rows(out: Reals, row: int) -> None:
-            out[...] = np.eye(len(out), rows, row)
-
-        inverse = np.empty((self.steps, rows))
-        while self.step < self.steps:
-            block = self.advance(unit_rows)
-            inverse[self.step - len(block) : self.step] = block
-        return inverse
 
     @property
     def nbytes(self) -> int:

@@ -1,17 +1,14 @@
 """The solver of the trees: the classical sum over the nodes that make up a prefix."""
 
-from hockeystick.noise.solver import MAX_BYTES, Dtype, Fill, Layout, Reals, StreamingSolver
+from hockeystick.noise.solver import Dtype, Fill, Layout, Reals, StreamingSolver
 
 
 class TreeAggregation(StreamingSolver):
     """Noise of a prefix sum: the noise of the nodes in its binary decomposition; of a step: the difference of two.
 
-    The decomposition of the first m steps of a tree has one node for every binary digit 1 of m. Going from m to
-    m + 1, with v trailing ones in m, the nodes of levels 0, ..., v - 1 leave it and the node of level v that step m
-    completes comes in: ``x_m = z(new node of level v) - sum_{l < v} z(node of level l)``. A tree that is full stays in
-    the sum as its root, and the next one starts empty.
-
-    The nodes below level v that a step completes as well are in no decomposition: their rows of z are never asked for.
+    The decomposition of the first m steps of a tree has one node for every binary digit 1 of m. With v trailing ones
+    in m, ``x_m = z(new node of level v) - sum_{l < v} z(node of level l)``. The nodes below level v that a step
+    completes as well are in no decomposition: their rows of z are never asked for.
     Keeps one node a level and one row: at most (log2(steps) + 2) d numbers. O(d) time a step on average.
 
     Args:
@@ -24,18 +21,9 @@ class TreeAggregation(StreamingSolver):
     Chan, Shi and Song (2011), "Private and continual release of statistics", section 3.
     """
 
-    def __init__(
-        self,
-        *,
-        leaves: int,
-        steps: int,
-        size: int,
-        dtype: Dtype,
-        max_bytes: int = MAX_BYTES,
-        block: int | None = None,
-    ) -> None:
+    def __init__(self, *, leaves: int, steps: int, dtype: Dtype, block: int | None = None, **sizes: int) -> None:
         layout: Layout = {"nodes": (min(leaves, steps).bit_length(), dtype), "output": (1, dtype)}
-        super().__init__(steps=steps, block=1, size=size, layout=layout, max_bytes=max_bytes)
+        super().__init__(steps=steps, block=1, layout=layout, **sizes)
         self._leaves = leaves
 
     def row(self, step: int) -> int:

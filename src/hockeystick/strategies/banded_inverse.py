@@ -3,11 +3,11 @@
 from typing import ClassVar, Literal
 
 from hockeystick.spec import Count
-from hockeystick.strategies.base import StrategySpec, check_bands
+from hockeystick.strategies.base import BandedSpec
 from hockeystick.strategies.matrix.base import StrategyMatrix
 
 
-class BandedInverse(StrategySpec):
+class BandedInverse(BandedSpec):
     """BandInvMF: C is Toeplitz and its inverse, which makes the noise, has ``bands`` diagonals.
 
     It minimises the mean squared error of prefix sums times the squared sensitivity among the inverses with no
@@ -28,12 +28,7 @@ class BandedInverse(StrategySpec):
 
     optimised: ClassVar[bool] = True
     kind: Literal["banded_inverse"] = "banded_inverse"
-    bands: Count
     min_sep: Count | None = None
-
-    def check(self, steps: int) -> None:
-        """Refuse more bands than steps."""
-        check_bands(self.bands, steps)
 
     def build(self, steps: int) -> StrategyMatrix:
         """A full Toeplitz matrix with ``bands`` coefficients in its inverse, by L-BFGS: some O(100 steps * bands)."""

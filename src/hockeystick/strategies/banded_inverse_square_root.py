@@ -4,12 +4,11 @@ from typing import Literal
 
 import numpy as np
 
-from hockeystick.spec import Count
-from hockeystick.strategies.base import StrategySpec, check_bands
+from hockeystick.strategies.base import BandedSpec
 from hockeystick.strategies.matrix.base import Array, StrategyMatrix
 
 
-class BandedInverseSquareRoot(StrategySpec):
+class BandedInverseSquareRoot(BandedSpec):
     """BISR: the inverse square root of the prefix-sum matrix, cut to ``bands`` diagonals. No optimisation; raw scale.
 
     The coefficients of ``C^{-1}`` are those of ``(1 - x)^(1/2)``: ``g(0) = 1``, ``g(k) = g(k-1) (1 - 3/(2k))``. All
@@ -25,14 +24,8 @@ class BandedInverseSquareRoot(StrategySpec):
     """
 
     kind: Literal["banded_inverse_square_root"] = "banded_inverse_square_root"
-    bands: Count
-
-    def check(self, steps: int) -> None:
-        """Refuse more bands than steps."""
-        check_bands(self.bands, steps)
 
     def build(self, steps: int) -> StrategyMatrix:
-        """Toeplitz with a short inverse."""
         from hockeystick.strategies.matrix.inverse_toeplitz import InverseToeplitzMatrix
 
         return InverseToeplitzMatrix(inverse_square_root_coefficients(self.bands), steps)

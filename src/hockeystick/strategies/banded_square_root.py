@@ -4,12 +4,11 @@ from typing import Literal
 
 import numpy as np
 
-from hockeystick.spec import Count
-from hockeystick.strategies.base import StrategySpec, check_bands
+from hockeystick.strategies.base import BandedSpec
 from hockeystick.strategies.matrix.base import Array, StrategyMatrix
 
 
-class BandedSquareRoot(StrategySpec):
+class BandedSquareRoot(BandedSpec):
     """BSR: the square root of the prefix-sum matrix, cut to ``bands`` diagonals. No optimisation; raw scale.
 
     Coefficients ``f(0) = 1``, ``f(k) = f(k-1) (1 - 1/(2k))``.
@@ -25,14 +24,8 @@ class BandedSquareRoot(StrategySpec):
     """
 
     kind: Literal["banded_square_root"] = "banded_square_root"
-    bands: Count
-
-    def check(self, steps: int) -> None:
-        """Refuse more bands than steps."""
-        check_bands(self.bands, steps)
 
     def build(self, steps: int) -> StrategyMatrix:
-        """Toeplitz with ``bands`` coefficients."""
         from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 
         return ToeplitzMatrix(square_root_coefficients(self.bands), steps)

@@ -2,12 +2,11 @@
 
 from typing import ClassVar, Literal
 
-from hockeystick.spec import Count
-from hockeystick.strategies.base import StrategySpec, check_bands
+from hockeystick.strategies.base import BandedSpec
 from hockeystick.strategies.matrix.base import StrategyMatrix
 
 
-class BandedToeplitz(StrategySpec):
+class BandedToeplitz(BandedSpec):
     """The Toeplitz matrix with ``bands`` diagonals that minimises mean squared error times squared sensitivity.
 
     The error is that of the prefix sums of ``C^{-1} z``; the sensitivity is that of one participation, or of several
@@ -26,11 +25,6 @@ class BandedToeplitz(StrategySpec):
 
     optimised: ClassVar[bool] = True
     kind: Literal["banded_toeplitz"] = "banded_toeplitz"
-    bands: Count
-
-    def check(self, steps: int) -> None:
-        """Refuse more bands than steps."""
-        check_bands(self.bands, steps)
 
     def build(self, steps: int) -> StrategyMatrix:
         """Toeplitz with ``bands`` coefficients, by L-BFGS: tens of O(steps * bands)."""

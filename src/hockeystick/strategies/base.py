@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import ClassVar, Self
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.spec import Spec
+from hockeystick.spec import Count, Spec
 from hockeystick.strategies.matrix.base import StrategyMatrix
 
 
@@ -72,12 +72,19 @@ class StrategySpec(Spec):
         return _built(self, steps)
 
 
+class BandedSpec(StrategySpec):
+    """A family with ``bands`` diagonals in C or in its inverse: at least 1 and at most the number of steps."""
+
+    bands: Count
+
+    def check(self, steps: int) -> None:
+        """Refuse more bands than steps."""
+        if self.bands > steps:
+            raise InvalidInputError(
+                f"The 'strategy.bands' field must be at most the {steps} steps. Got {self.bands} instead."
+            )
+
+
 @lru_cache(maxsize=16)
 def _built(strategy: StrategySpec, steps: int) -> StrategyMatrix:
     return strategy.build(steps)
-
-
-def check_bands(bands: int, steps: int) -> None:
-    """Refuse more bands than steps."""
-    if bands > steps:
-        raise InvalidInputError(f"The 'strategy.bands' field must be at most the {steps} steps. Got {bands} instead.")

@@ -21,5 +21,4 @@ class BinaryTree(StrategySpec):
     kind: Literal["binary_tree"] = "binary_tree"
 
     def build(self, steps: int) -> TreeMatrix:
-        """One tree, as large as it has to be."""
         return TreeMatrix(1 << (steps - 1).bit_length(), steps)

@@ -40,7 +40,6 @@ class BufferedToeplitz(StrategySpec):
     min_sep: Count | None = None
 
     def check(self, steps: int) -> None:
-        """Refuse more buffers than steps."""
         if self.buffers > steps:
             raise InvalidInputError(
                 f"The 'strategy.buffers' field must be at most the {steps} steps. Got {self.buffers} instead."

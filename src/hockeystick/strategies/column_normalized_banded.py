@@ -2,12 +2,11 @@
 
 from typing import ClassVar, Literal
 
-from hockeystick.spec import Count
-from hockeystick.strategies.base import StrategySpec, check_bands
+from hockeystick.strategies.base import BandedSpec
 from hockeystick.strategies.matrix.base import StrategyMatrix
 
 
-class ColumnNormalizedBanded(StrategySpec):
+class ColumnNormalizedBanded(BandedSpec):
     """BandMF: of the matrices with ``bands`` diagonals and columns of norm 1 that with the least mean squared error.
 
     The error is that of the prefix sums of ``C^{-1} z``. Every column has norm 1, so the sensitivity is 1 for one
@@ -25,11 +24,6 @@ class ColumnNormalizedBanded(StrategySpec):
 
     optimised: ClassVar[bool] = True
     kind: Literal["column_normalized_banded"] = "column_normalized_banded"
-    bands: Count
-
-    def check(self, steps: int) -> None:
-        """Refuse more bands than steps."""
-        check_bands(self.bands, steps)
 
     def build(self, steps: int) -> StrategyMatrix:
         """By L-BFGS: hundreds of O(steps * bands^2) time, O(steps * bands) memory."""

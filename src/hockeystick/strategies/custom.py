@@ -75,7 +75,6 @@ class Custom(StrategySpec):
         return matrix
 
     def build(self, steps: int) -> StrategyMatrix:
-        """The matrix in the file."""
         return self.matrix(steps)
 
     def _content(self) -> tuple[bytes, str]:

@@ -2,8 +2,7 @@
 
 A workload is the first column of a lower-triangular Toeplitz matrix A, shape (steps,); the queries are ``A x``, and the
 noise in them is ``A C^{-1} z`` (with the left inverse of a tree). Errors are squared and for noise multiplier 1:
-multiply them by its square, or by the squared sensitivity to compare strategies at equal privacy. They are estimates
-of utility in double precision and promise no side.
+multiply them by its square, or by the squared sensitivity to compare strategies. They promise no side.
 """
 
 import numpy as np

@@ -19,14 +19,12 @@ class Identity(StrategySpec):
     most_steps: ClassVar[int] = 10**9
 
     def noise_requirement(self, noise_multiplier: float) -> str:
-        """One sentence: fresh noise in every step."""
         return (
             f"Clip the gradient of every example to a fixed norm, sum over the batch, and add fresh Gaussian noise of "
             f"standard deviation {noise_multiplier!r} times that norm to every step's sum, also for empty batches."
         )
 
     def build(self, steps: int) -> StrategyMatrix:
-        """The identity."""
         from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 
         return ToeplitzMatrix(np.ones(1), steps)

@@ -1,8 +1,8 @@
 """How far one example can move ``C x``, for the patterns of participation of the field, when the batches are known.
 
 A pattern is a set S of steps in which one example takes part; its sensitivity is ``max |sum_{i in S} C[:, i] g_i^T|``
-over vectors g_i of norm 1 at most. Its square is ``sum_{i,j in S} <C e_i, C e_j> <g_i, g_j>``. As C has no negative
-entries, equal g_i attain the maximum, so it is the norm of the sum of the columns in S, and only grows with S.
+over vectors g_i of norm 1 at most. As C has no negative entries, equal g_i attain the maximum, so it is the norm of the
+sum of the columns in S, and only grows with S.
 """
 
 from dataclasses import dataclass
@@ -46,8 +46,8 @@ def fixed_epochs(matrix: StrategyMatrix, bins: int) -> Sensitivity:
     return Sensitivity(_up(float(matrix.bin_norms(bins).max()) ** 2, matrix), exact=True)
 
 
-def min_separation(matrix: StrategyMatrix, min_sep: int, participations: int | None = None) -> Sensitivity:
-    """At most ``participations`` steps, any two of them at least ``min_sep`` apart; None: as many as fit.
+def min_separation(matrix: StrategyMatrix, min_sep: int) -> Sensitivity:
+    """As many steps as fit, any two of them at least ``min_sep`` apart.
 
     * *Columns that are at least min_sep apart are orthogonal* (no more bands than min_sep): the squared norms of the
       columns of a pattern add up, and the best pattern is found by dynamic programming. Exact.
@@ -58,22 +58,18 @@ def min_separation(matrix: StrategyMatrix, min_sep: int, participations: int | N
       pattern of r_i bounds its squared sensitivity. An upper bound by dynamic programming twice; exact where the steps
       0, min_sep, 2 min_sep, ... attain it.
 
-    O(steps * participations) time; in the last case O(steps^2 * rows), and O(steps^2 * participations) when fewer
-    participate than fit.
+    O(steps * participations) time; in the last case O(steps^2 * rows).
 
-    Raises: InvalidInputError for numbers below 1.
-    Reference: Kalinin and Lampert (2024), "Banded square root matrix factorization for differentially private model
-    training"; orthogonal columns: Choquette-Choo et al. (2023), "(Amplified) banded matrix factorization", Theorem 2.
+    Raises: InvalidInputError for a ``min_sep`` below 1.
+    Reference: Kalinin and Lampert (2024), "Banded square root matrix factorization"; orthogonal columns:
+    Choquette-Choo et al. (2023), "(Amplified) banded matrix factorization", Theorem 2.
     """
     if min_sep < 1:
         raise InvalidInputError(f"The 'min_sep' parameter must be at least 1. Got {min_sep!r} instead.")
-    if participations is not None and participations < 1:
-        raise InvalidInputError(f"The 'participations' parameter must be at least 1. Got {participations!r} instead.")
     min_sep = min(min_sep, matrix.steps)
-    fit = -(-matrix.steps // min_sep)
-    count = fit if participations is None else min(participations, fit)
+    count = -(-matrix.steps // min_sep)
     if matrix.bands <= min_sep or count == 1:
-        best = _best_pattern(np.asarray(matrix.column_norms**2), min_sep, count)
+        best = _best_pattern(np.asarray(matrix.column_norms**2), min_sep)
         return Sensitivity(_up(best, matrix), exact=True)
     column = matrix.toeplitz_column
     if column is not None:
@@ -84,7 +80,7 @@ def min_separation(matrix: StrategyMatrix, min_sep: int, participations: int | N
         majorant = np.maximum.accumulate(column[::-1])[::-1]
         total = _comb(majorant, min_sep, count)
         return Sensitivity(_up(float(total @ total), matrix), exact=False)
-    bound = _best_pattern(_best_rows(matrix, min_sep, count), min_sep, count)
+    bound = _best_pattern(_best_rows(matrix, min_sep), min_sep)
     attained = float((matrix.columns(np.arange(count) * min_sep).sum(axis=1) ** 2).sum())
     return Sensitivity(_up(bound, matrix), exact=bound <= attained * (1.0 + 4.0 * matrix.rounding))
 
@@ -128,54 +124,30 @@ def _comb(column: Array, distance: int, count: int) -> Array:
     return total
 
 
-def _best_rows(matrix: StrategyMatrix, min_sep: int, count: int) -> Array:
+def _best_rows(matrix: StrategyMatrix, min_sep: int) -> Array:
     """``r_i = max sum_{j in S} <C e_i, C e_j>`` over the patterns S that hold i, shape (steps,)."""
     blocks = [np.arange(first, min(first + BLOCK, matrix.steps)) for first in range(0, matrix.steps, BLOCK)]
     best = np.empty(matrix.steps)
     for which in blocks:
         products = np.concatenate([matrix.columns(which).T @ matrix.columns(other) for other in blocks], axis=1)
         for row, i in enumerate(which):
-            best[i] = _best_with(products[row], int(i), min_sep, count)
+            best[i] = _best_with(products[row], int(i), min_sep)
     return best
 
 
 @njit(cache=True)
-def _best_with(products: Array, place: int, min_sep: int, count: int) -> float:
+def _best_with(products: Array, place: int, min_sep: int) -> float:
     """Largest sum over a pattern that holds ``place``: some of the others are on its left, the rest on its right."""
     left = products[: max(place - min_sep + 1, 0)]
     right = products[min(place + min_sep, products.size) :]
-    fit = -(-left.size // min_sep) - (-right.size // min_sep)
-    if fit < count:
-        return float(products[place] + _best_pattern(left, min_sep, fit) + _best_pattern(right, min_sep, fit))
-    on_left, on_right = _best_patterns(left, min_sep, count - 1), _best_patterns(right, min_sep, count - 1)
-    return float(products[place] + (on_left + on_right[::-1]).max())
+    return float(products[place] + _best_pattern(left, min_sep) + _best_pattern(right, min_sep))
 
 
 @njit(cache=True)
-def _best_pattern(rewards: Array, min_sep: int, count: int) -> float:
-    """Largest sum of non-negative rewards over at most ``count`` places, ``min_sep`` apart.
-
-    O(places), or O(places * count) when fewer count than fit.
-    """
+def _best_pattern(rewards: Array, min_sep: int) -> float:
+    """Largest sum of non-negative rewards over places that are ``min_sep`` apart. O(places)."""
     n = rewards.size
-    if count * min_sep < n:
-        return float(_best_patterns(rewards, min_sep, count)[count])
     best = np.zeros(n + min_sep)
     for i in range(n - 1, -1, -1):
         best[i] = max(best[i + 1], rewards[i] + best[i + min_sep])
     return float(best[0])
-
-
-@njit(cache=True)
-def _best_patterns(rewards: Array, min_sep: int, most: int) -> Array:
-    """The same for every count up to ``most``, shape (most + 1,). O(places * most)."""
-    n = rewards.size
-    found = np.zeros(most + 1)
-    best = np.zeros(n + min_sep)
-    for count in range(1, most + 1):
-        after = np.zeros(n + min_sep)
-        for i in range(n - 1, -1, -1):
-            after[i] = max(after[i + 1], rewards[i] + best[i + min_sep])
-        best = after
-        found[count] = best[0]
-    return found

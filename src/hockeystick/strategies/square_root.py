@@ -19,7 +19,6 @@ class SquareRoot(StrategySpec):
     kind: Literal["square_root"] = "square_root"
 
     def build(self, steps: int) -> StrategyMatrix:
-        """Toeplitz with as many coefficients as steps."""
         from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 
         return ToeplitzMatrix(square_root_coefficients(steps), steps)

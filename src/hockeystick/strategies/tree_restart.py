@@ -26,7 +26,6 @@ class TreeRestart(StrategySpec):
     height: Annotated[int, Field(ge=1, le=31)]
 
     def check(self, steps: int) -> None:
-        """Refuse a tree of more leaves than steps."""
         if 2 ** (self.height - 1) > steps:
             raise InvalidInputError(
                 f"The 'strategy.height' field must leave room for a tree of 2^(height - 1) steps among the {steps}. "

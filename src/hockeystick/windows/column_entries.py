@@ -47,9 +47,8 @@ def entries_of(matrix: StrategyMatrix, steps: Indices, deadline: Deadline) -> En
 
     Raises: UnsupportedError when there are more than ``MOST_ENTRIES`` non-zero entries.
     """
-    parts = _band_entries(matrix, steps) if _has_band(matrix) else _column_entries(matrix, steps, deadline)
     found, count = [], 0
-    for part in parts:
+    for part in _parts(matrix, steps, deadline):
         count += part[0].size
         if count > MOST_ENTRIES:
             raise too_many()
@@ -86,16 +85,13 @@ def _has_band(matrix: StrategyMatrix) -> bool:
     return matrix.toeplitz_column is not None or matrix.bands <= FEW_BANDS
 
 
-def _band_entries(matrix: StrategyMatrix, steps: Indices) -> Iterator[tuple[Indices, Indices, Array]]:
+def _parts(matrix: StrategyMatrix, steps: Indices, deadline: Deadline) -> Iterator[tuple[Indices, Indices, Array]]:
     """Rows, positions in ``steps`` and values of the entries that are not zero."""
-    band = band_of(matrix)[steps]
-    columns, distances = np.nonzero(band)
-    yield steps[columns] + distances, columns, band[columns, distances]
-
-
-def _column_entries(
-    matrix: StrategyMatrix, steps: Indices, deadline: Deadline
-) -> Iterator[tuple[Indices, Indices, Array]]:
+    if _has_band(matrix):
+        band = band_of(matrix)[steps]
+        columns, distances = np.nonzero(band)
+        yield steps[columns] + distances, columns, band[columns, distances]
+        return
     for start in range(0, steps.size, BLOCK):
         deadline.tick()
         block = matrix.columns(steps[start : start + BLOCK])

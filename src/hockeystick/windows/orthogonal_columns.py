@@ -1,19 +1,12 @@
 """Subsampled steps whose columns of C share no row: a composition of subsampled Gaussians, without loss.
 
 Where the columns c_j of the steps in which one example may take part have disjoint supports, the likelihood ratio is a
-product of independent factors, one for each of these steps: that of a Gaussian of sensitivity ``|c_j|``, thinned by
-the chance to take part. Nothing else is left of C, so the law engine gives both sides, and no failure probability is
-spent. This is Poisson sampling with a diagonal C, and cyclic Poisson sampling when C has no more bands than there are
-groups.
+product of independent factors: those of Gaussians of sensitivity ``|c_j|``, thinned by the chance to take part.
 
-The worst group: sort the norms of each group; a group whose k-th largest norm is at least another's for every k has
-the larger profile in both directions, as each factor's law is a spread of the other's. Only the groups that no other
-dominates in this sense are computed. For a Toeplitz C that is the first.
-
-Norms that agree up to ``TOLERANCE`` are rounded to a common level, up for upper and down for lower bounds, and equal
-ones are powered. Where C has so many different norms that composing them would take more than ``MOST_COMPOSITIONS``
-projections, one group stands for all: for upper bounds it has the largest k-th norm of any group, for every k; for
-lower bounds it is the one with the most squares. Neighbouring norms are then rounded together, as many as it takes.
+Of the groups only those are computed whose sorted norms no other group dominates entry by entry. Norms that agree up to
+``TOLERANCE`` are rounded to a common level, up for upper and down for lower bounds, and equal ones are powered. Where
+that would take more than ``MOST_COMPOSITIONS`` projections, one group stands for all: for upper bounds with the largest
+k-th norm of any group, for lower bounds the one with the most squares; neighbouring norms are then rounded together.
 
 Proof: docs/theory/subsets/reductions.md. Errs on the asked side by the rounding of norms, whose own rounding is
 charged, and by the laws. Cost: O(steps log(steps)) for the levels, then at most ``MOST_COMPOSITIONS`` projections.
@@ -88,8 +81,7 @@ def worst_groups(norms: Array, side: Side) -> Array:
 def in_blocks(row: Array, size: int, side: Side) -> Array:
     """A row, sorted from the largest, with blocks of ``size`` rounded to their largest (UPPER) or smallest (LOWER)."""
     first = np.arange(row.size) // size * size
-    rounded: Array = row[first if side is Side.UPPER else np.minimum(first + size, row.size) - 1]
-    return rounded
+    return row[first if side is Side.UPPER else np.minimum(first + size, row.size) - 1]
 
 
 def _on_levels(norms: Array, side: Side) -> Array:

@@ -1,10 +1,8 @@
 """Windows of steps as independent mixtures on the line, which linear statistics and split noise share.
 
 Both cut the steps in which an example may take part into windows of m, and turn each window into a product mixture: its
-steps, taken independently with probability p, add their *shifts* to one Gaussian. The windows compose. Lower bounds
-come from less than the whole output, upper bounds from more. Windows with similar shifts count as equal, with the
-smallest (lower bounds) or largest (upper bounds) shifts that occur; several m are tried on coarse grids, and the best
-are computed.
+steps, taken independently with probability p, add their *shifts* to one Gaussian. The windows compose. Windows with
+similar shifts count as equal, with the smallest (lower bounds) or largest (upper bounds) shifts that occur.
 
 Proof: docs/theory/subsets/reductions.md.
 """

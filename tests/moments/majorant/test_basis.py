@@ -53,7 +53,7 @@ def test_expectations_of_the_basis(degree: int) -> None:
 
 @pytest.mark.parametrize("degree", [2, 3, 6, 7, 12])
 def test_rows_are_the_exact_polynomials_over_the_repair(degree: int) -> None:
-    basis, repair = basis_of(degree), basis_of(degree).repair_polynomial()
+    basis, repair = basis_of(degree), Polynomial.rounded(basis_of(degree).centre, basis_of(degree).repair)
     places = [Fraction(0), Fraction(1, 100), Fraction(1), Fraction(33, 10), Fraction(1000)]
     rows, scale = basis.scaled(np.array([float(x) for x in places]))
     assert (np.abs(rows) <= 1.0 + 1e-12).all()

@@ -30,7 +30,6 @@ class Polynomial:
 
     @property
     def degree(self) -> int:
-        """The degree of p."""
         return int(self.coefficients.size) - 1
 
     @property

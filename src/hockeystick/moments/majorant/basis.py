@@ -8,14 +8,9 @@ up to the order ``n = a // 2``. With ``p_k = pi_k / sqrt(h_k)`` the products
 
     p_0 p_0, p_0 p_1, p_1 p_1, p_1 p_2, ..., p_n p_n,    and x p_n p_n / alpha_n where a is odd,
 
-have the degrees 0, 1, ..., a, so they span all polynomials of degree a. Their expectations are 1, 0, 1, 0, ..., 1, and
-1: nothing cancels. None of them exceeds, on [0, oo), the sum of those whose expectation is 1,
+span all polynomials of degree a and have the expectations 1, 0, 1, 0, ..., 1, and 1. None of them exceeds, on [0, oo),
+the sum S of those whose expectation is 1. Nothing here is part of a proof: any combination may be proposed.
 
-    S(x) = sum_k p_k(x)^2    (+ x p_n(x)^2 / alpha_n where a is odd),
-
-however far the law's mass is spread. That is what makes linear programmes over them well scaled.
-
-Nothing here is part of a proof: the coefficients of a combination are exact numbers, and any of them may be proposed.
 Theory: ``docs/theory/moment-majorants/programme.md``.
 """
 
@@ -68,11 +63,6 @@ class Basis:
         return self.degree // 2
 
     @property
-    def is_odd(self) -> bool:
-        """Whether the degree is odd."""
-        return self.degree % 2 == 1
-
-    @property
     def expectations(self) -> Array:
         """The expectations of the basis functions, shape (a + 1,)."""
         result = np.zeros(self.degree + 1)
@@ -90,9 +80,8 @@ class Basis:
     def quadrature(self, start: float) -> tuple[Array, Array] | None:
         """a + 1 nodes above ``start`` and positive weights that reproduce E on polynomials of degree a.
 
-        None where no law on [start, oo) has these moments, or doubles overflow. Otherwise the recurrence is continued
-        in a way that keeps it one of a law there, and its Gauss rule is taken: with ``alpha_k - start = q_(k+1) + e_k``
-        and ``beta_k = q_k e_k``, any positive q and e are allowed (the quotient-difference form of Stieltjes' theorem).
+        None where no law on [start, oo) has these moments, or doubles overflow. The Gauss rule of the recurrence,
+        continued by any positive q and e in ``alpha_k - start = q_(k+1) + e_k``, ``beta_k = q_k e_k``.
         """
         pairs = [float(self.diagonal[0]) - start]  # q_1, e_1, q_2, ..., as many as there are moments
         for k in range(1, self.degree):
@@ -132,7 +121,7 @@ class Basis:
         products = np.empty((self.degree + 1, x.size))
         products[: 2 * self.order + 1 : 2] = values * values
         products[1 : 2 * self.order : 2] = values[:-1] * values[1:]
-        if self.is_odd:
+        if self.degree % 2:
             products[-1] = x * values[-1] ** 2 / self.diagonal[-1]
         scale = products[self.expectations > 0.0].sum(axis=0)
         rows: Array = np.ascontiguousarray((products / scale).T)
@@ -154,10 +143,6 @@ class Basis:
         columns = zip(*self.functions, strict=True)
         return tuple(tuple(c.numerator * (denominator // c.denominator) for c in one) for one in columns), denominator
 
-    def repair_polynomial(self) -> Polynomial:
-        """S, rounded to pairs of doubles."""
-        return Polynomial.rounded(self.centre, self.repair)
-
 
 def times_x(polynomial: Polynomial) -> Polynomial:
     """``x p(x)``, rounded to pairs of doubles: ``x = centre + (x - centre)``."""
@@ -168,8 +153,8 @@ def times_x(polynomial: Polynomial) -> Polynomial:
 def orthonormal_basis(moments: ExactMoments, degree: int) -> Basis | None:
     """The basis of ``degree`` >= 2, at most ``moments.degree``.
 
-    None where the numbers are not the moments of a law on [0, oo) with more than n atoms, within their error: then a
-    squared norm, or a node, is not clearly positive. Very heavy tails and nearly degenerate laws end there too.
+    None where the numbers are not clearly the moments of a law on [0, oo) with more than n atoms. Very heavy tails and
+    nearly degenerate laws end there too.
 
     Cost: O(n^2) operations on rational numbers of some hundred to some thousand bits: about 1 ms for degree 8.
     """

@@ -8,10 +8,9 @@ directions are expectations of ``F(Y)`` with
 With ``a = x, b = K`` (remove) or ``a = K x, b = 1`` (add), ``t = ln(a / b)`` and ``mu = sqrt(v)`` both are
 
     F(x) = (a - b)_+ or (b - a)_+, plus min(a, b) g(|t|),
-    g(s) = Phi(e) - e^s Phi(e - mu) = phi(e) (R(e) - R(e - mu)),    e = mu/2 - s/mu,    R = Phi / phi,
+    g(s) = Phi(e) - e^s Phi(e - mu) = phi(e) (R(e) - R(e - mu)),    e = mu/2 - s/mu,    R = Phi / phi.
 
-by put-call parity: no digits are lost to differences of large numbers, and R is scipy's ``erfcx``. Proofs, and the
-bounds on rounding used here: ``docs/theory/moment-majorants/proof.md``.
+Proofs, and the bounds on rounding used here: ``docs/theory/moment-majorants/proof.md``.
 """
 
 from dataclasses import dataclass
@@ -42,8 +41,7 @@ LARGEST_EPSILON = 300.0
 class SplitHockeyStick:
     """F of the module's head, as :class:`hockeystick.moments.majorant.base.HockeyStick` asks.
 
-    F is convex on [0, oo) with slopes in [0, 1] (remove) or [-K, 0] (add), and grows with v: both are expectations of
-    a convex function of L, and a larger v is a mean-preserving spread of L.
+    F is convex on [0, oo) with slopes in [0, 1] (remove) or [-K, 0] (add), and grows with v.
 
     Attributes:
         direction: which of the two.
@@ -51,8 +49,7 @@ class SplitHockeyStick:
         variance: v in [0, ``LARGEST_VARIANCE``]; 0 where there is no common factor.
         variance_error: proved relative error of ``variance`` below 1/2; the default covers a product of two doubles.
 
-    Raises:
-        InvalidInputError: values outside those ranges.
+    Raises: InvalidInputError for values outside those ranges.
     """
 
     direction: Direction
@@ -79,8 +76,7 @@ class SplitHockeyStick:
         if mu == 0.0:
             return intrinsic
         argument = _threshold(np.abs(self._log_moneyness(x)[0]), mu)
-        total: Array = intrinsic + base * _density(argument) * (_ratio(argument) - _ratio(argument - mu))
-        return total
+        return intrinsic + base * _density(argument) * (_ratio(argument) - _ratio(argument - mu))
 
     def above(self, x: Array) -> Array:
         """Proved to be at least F(x), for x >= 0 of any shape.
@@ -100,15 +96,12 @@ class SplitHockeyStick:
             distance = np.maximum(np.abs(log_moneyness) - error, 0.0)
             time_value = base * _time_value_above(distance, mu) + np.where(x > 0.0, UNDERFLOW, 0.0)
         total = (intrinsic + time_value) * (1.0 + 8.0 * UNIT_ROUNDOFF)
-        at_most: Array = np.minimum(total, x if self.direction is Direction.REMOVE else 1.0)
-        return at_most
+        return np.minimum(total, x if self.direction is Direction.REMOVE else 1.0)
 
     def line_below(self, x: Array) -> tuple[Array, Array]:
         """Intercepts and slopes of lines that are proved to be at most F on [0, oo), tangent at x but for rounding.
 
-        ``F(y) >= E (L y - K) 1{L > c} = y Phi(e) - K Phi(e - mu)`` for every c, and ``F(y) >= E (1 - K L y) 1{L < c}``
-        alike: whatever e the rounding leaves is the threshold of a valid line, infinite ones included. mu may be too
-        small, as F grows with it.
+        Whatever e the rounding leaves belongs to a valid line, infinite ones included; mu may be too small.
         """
         mu = self._smallest_deviation()
         log_moneyness, _ = self._log_moneyness(x)
@@ -160,8 +153,7 @@ class SplitHockeyStick:
 
 def _threshold(distance: Array, mu: float) -> Array:
     """``e = mu/2 - s/mu``, not below ``-FARTHEST``."""
-    argument: Array = np.maximum(0.5 * mu - distance / mu, -FARTHEST)
-    return argument
+    return np.maximum(0.5 * mu - distance / mu, -FARTHEST)
 
 
 def _time_value_above(distance: Array, mu: float) -> Array:
@@ -170,8 +162,7 @@ def _time_value_above(distance: Array, mu: float) -> Array:
     argument = _threshold(distance, mu) + 4.0 * UNIT_ROUNDOFF * (distance / mu + mu)
     ratio = _ratio(argument)
     difference = ratio - _ratio(argument - mu)
-    value: Array = _density(argument) * (difference + _rounding(argument) * ratio)
-    return value
+    return _density(argument) * (difference + _rounding(argument) * ratio)
 
 
 def _normal(d: Array, sign: float) -> Array:
@@ -179,22 +170,18 @@ def _normal(d: Array, sign: float) -> Array:
     d = np.clip(d, -FARTHEST, FARTHEST)
     rounding = np.where(d > 0.0, -sign, sign) * _rounding(d)
     tail = _density(d) * _ratio(-np.abs(d)) * (1.0 + rounding)
-    value: Array = np.where(d > 0.0, 1.0 - tail, tail) * (1.0 + sign * 4.0 * UNIT_ROUNDOFF)
-    return value
+    return np.where(d > 0.0, 1.0 - tail, tail) * (1.0 + sign * 4.0 * UNIT_ROUNDOFF)
 
 
 def _rounding(d: Array) -> Array:
     """Bound on the relative errors of phi(d), R(d) and R(d - mu) together, for -36 <= d <= mu/2 + 1 <= 17."""
-    bound: Array = 2.0 * ERFCX_ERROR + (24.0 + 5.0 * d * d) * UNIT_ROUNDOFF
-    return bound
+    return 2.0 * ERFCX_ERROR + (24.0 + 5.0 * d * d) * UNIT_ROUNDOFF
 
 
 def _density(d: Array) -> Array:
-    density: Array = np.exp(-0.5 * d * d) * (1.0 / sqrt(2.0 * pi))
-    return density
+    return np.exp(-0.5 * d * d) * (1.0 / sqrt(2.0 * pi))
 
 
 def _ratio(d: Array) -> Array:
     """``Phi(d) / phi(d)``."""
-    ratio: Array = sqrt(0.5 * pi) * erfcx(d * -sqrt(0.5))
-    return ratio
+    return sqrt(0.5 * pi) * erfcx(d * -sqrt(0.5))

@@ -1,8 +1,7 @@
 """Bounds on a delta from moments: a polynomial that is proved to lie on one side of the hockey stick.
 
-Where Y has the moments, ``F <= p`` on [0, oo) gives ``delta = E F(Y) <= E p(Y)``, and ``F >= q`` gives
-``delta >= E q(Y)``: a candidate of the programme is repaired until the proof accepts it, and only then its expectation
-is taken, from rational moments and towards the safe side. Nothing that the programme computes is taken on trust.
+A candidate of the programme is repaired until the proof accepts it, and only then its expectation is taken, from
+rational moments and towards the safe side. Nothing that the programme computes is taken on trust.
 
 Theory: ``docs/theory/moment-majorants/programme.md`` and ``proof.md``.
 """
@@ -39,17 +38,15 @@ def majorant_delta(
     """The best bound on ``E F(Y)`` among the degrees, on its side.
 
     Formal guarantee: for every law on [0, oo) with these moments within their errors, at least E F (UPPER), provided
-    that E F is at most 1, or at most E F (LOWER), provided that F >= 0; 1 or 0 where no degree gives more. Never above
-    1, nor below ``SMALLEST_UPPER`` (UPPER), nor below 0 (LOWER).
+    that E F is at most 1, or at most E F (LOWER), provided that F >= 0; 1 or 0 where no degree gives more.
 
     Args:
         moments: of Y, orders 0 to the largest degree at least.
         hockey_stick: F.
         degrees: to choose from, each >= 2.
         floor: polynomials need not be on their side below it; Y is there with probability ``floor.BEYOND`` at most.
-        deadline: told of every programme.
 
-    Cost: some milliseconds for each degree that is tried, which is one in most cases.
+    Cost: some milliseconds for each degree that is tried.
     """
     deadline = deadline or Deadline()
 
@@ -79,9 +76,8 @@ def best_of_degrees(
 ) -> float:
     """The best of ``best`` and the proved bounds of the candidates of some degrees.
 
-    Optima improve with the degree, but what moments of high order are known to, and what a proof can resolve, may not
-    suffice: degrees are tried from the highest down, until the best bound so far is close to the optimum of the last
-    programme, and so no lower degree can give a better one.
+    Degrees are tried from the highest down, until the best bound so far is close to the optimum of the last programme:
+    no lower degree can then give a better one.
 
     Args:
         close, smallest: relative and absolute distance from that optimum that is close enough.
@@ -135,8 +131,8 @@ def proved_expectation(
 def divided_expectation(polynomial: Polynomial, moments: ExactMoments, start: float, side: Side) -> float:
     """``E P(Y) / Y`` for a law, or a part of one, on ``[start, oo)``, start > 0, rounded to the side.
 
-    It is ``sum_(k>0) a_k M_(k-1) + a_0 E[1 / Y]`` with raw coefficients, of which ``a_0 = P(0)`` is a rounding error:
-    its factor is only known to lie between 0 and ``M_0 / start``, and both ends are allowed for.
+    It is ``sum_(k>0) a_k M_(k-1) + a_0 E[1 / Y]``; ``a_0 = P(0)`` is a rounding error, ``E[1 / Y]`` in
+    [0, ``M_0 / start``].
     """
     most = moments.values[0] / Fraction(start)
     value = expectation(polynomial, ExactMoments(values=(most, *moments.values), error=moments.error), side)
@@ -178,10 +174,7 @@ def majorant_profile(
     Args:
         moments: of Y >= 0, whose mean is 1, without the common factor.
         variance: v >= 0, of ``ln L``: L is log-normal with mean 1 and independent of Y.
-        direction: of the profile.
-        degrees: to choose from, each from 2 to ``moments.degree``.
-        floor: see :func:`majorant_delta`.
-        deadline: told of every programme.
+        degrees, floor: as for :func:`majorant_delta`.
 
     Cost: that of :func:`majorant_delta` for each new epsilon.
     """

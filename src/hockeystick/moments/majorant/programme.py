@@ -1,13 +1,11 @@
 """Polynomials above or below a hockey stick whose expectation is as small or as large as moments allow.
 
-The programme (UPPER) ``min { E p : p of degree a, p >= F on [start, oo) }`` is a linear one with infinitely many
-constraints. Its dual is over measures with the law's moments: a vertex is one with a + 1 atoms, and the atoms are the
-points where p touches F. The simplex method on the dual is the exchange method of Remez for the primal: it adds the
-point where the constraint is violated most and drops one of the others. A quadrature rule gives it a start, so there
-is no first phase, and the grid of points is refined around the atoms until next to nothing is left to gain.
-
+The programme (UPPER) ``min { E p : p of degree a, p >= F on [start, oo) }`` is solved by exchange: the point where the
+constraint is violated most replaces one of a + 1 points where p touches F, on grids that are refined around those.
 What comes out is a candidate: ``p + eta S`` with a small eta is proved elsewhere, and costs ``eta E S``, about
-``eta (n + 1)``. Theory: ``docs/theory/moment-majorants/programme.md``.
+``eta (n + 1)``.
+
+Theory: ``docs/theory/moment-majorants/programme.md``.
 """
 
 from dataclasses import dataclass
@@ -80,7 +78,7 @@ def propose(
     """Solve the programme of ``degree`` for ``hockey_stick``.
 
     Args:
-        moments: of a law (or a measure) on ``[start, oo)``, orders 0..degree at least.
+        moments: of a measure on ``[start, oo)``, orders 0..degree at least.
         side: UPPER asks for the least E p with p >= F on ``[start, oo)``, LOWER for the greatest with p <= F.
         degree: a >= 2.
         start: x0 >= 0; > 0 where ``divided``.
@@ -88,22 +86,23 @@ def propose(
         target: an expectation too small to matter; nothing is resolved far below it.
 
     Returns: None where the moments do not determine a basis (see :func:`orthonormal_basis`) or the programme fails.
-
-    Cost: some milliseconds for the first candidate of one law and degree (the basis), 1 to 3 for each.
+    Cost: some milliseconds.
     """
     basis = _cached_basis(moments, degree)
     rule = basis.quadrature(start) if basis is not None else None
     if basis is None or rule is None:
         return None
     with np.errstate(all="ignore"):  # what overflows is refused
-        grid = _first_grid(_Constraints(basis, hockey_stick, side, divided), rule[0], start, target)
+        grid = _Grid(basis, hockey_stick, 1.0 if side is Side.UPPER else -1.0, divided, rule[0], start)
+        grid.size = max(grid.size, target)
+        grid.refine_bends()
         weights = _solution(grid)
         if weights is None:
             return None
         optimum = abs(float(weights @ basis.expectations))
         weights = weights + MARGIN * min(max(optimum, MARGIN), 1.0) * basis.expectations
-        weights *= grid.constraints.sign * grid.size
-        polynomial, repair = basis.combination(weights), basis.repair_polynomial()
+        weights *= grid.sign * grid.size
+        polynomial, repair = basis.combination(weights), Polynomial.rounded(basis.centre, basis.repair)
         if divided:
             polynomial, repair = times_x(polynomial), times_x(repair)
         return Candidate(
@@ -119,49 +118,44 @@ def _cached_basis(moments: ExactMoments, degree: int) -> Basis | None:
     return orthonormal_basis(moments, degree)
 
 
-@dataclass(frozen=True, eq=False)
-class _Constraints:
-    """Those of one programme, for p (UPPER) or -p (LOWER): both are to lie above something."""
-
-    basis: Basis
-    hockey_stick: HockeyStick
-    side: Side
-    divided: bool
-
-    @property
-    def sign(self) -> float:
-        """1 for UPPER, -1 for LOWER."""
-        return 1.0 if self.side is Side.UPPER else -1.0
-
-    def at(self, x: Array) -> tuple[Array, Array]:
-        """The basis over S, shape (x.size, a + 1), and F (or F / x) over S."""
-        rows, scale = self.basis.scaled(x)
-        value = self.hockey_stick.value(x)
-        return rows, (value / x if self.divided else value) / scale
-
-
-@dataclass(eq=False)
 class _Grid:
     """Points at which constraints are asked for, the last of them at infinity, and the atoms of a vertex.
 
     Attributes:
+        sign: the constraints are those for p (1) or -p (-1): both are to lie above something.
         points: shape (N,), in any order.
         rows, values: of the constraints at the points; F over S there.
         atoms: places of the atoms, shape (a + 1,); N stands for infinity.
         size: of the answer: at most E F for some law with these moments, and at least 1 / (n + 1) of it for each.
     """
 
-    constraints: _Constraints
-    points: Array
-    rows: Array
-    values: Array
-    atoms: Places
-    size: float
+    def __init__(
+        self, basis: Basis, hockey_stick: HockeyStick, sign: float, divided: bool, nodes: Array, start: float
+    ) -> None:
+        self.basis, self.hockey_stick, self.sign, self.divided = basis, hockey_stick, sign, divided
+        self.points = _first_points(nodes, start)
+        self.rows, self.values = self._at(self.points)
+        self.atoms: Places = np.searchsorted(self.points, nodes)
+        self.size = float(self.values.max())
+
+    def _at(self, x: Array) -> tuple[Array, Array]:
+        """The basis over S, shape (x.size, a + 1), and F (or F / x) over S."""
+        rows, scale = self.basis.scaled(x)
+        value = self.hockey_stick.value(x)
+        return rows, (value / x if self.divided else value) / scale
+
+    def refine_bends(self) -> None:
+        """Cut cells where chords of F may lie above it by more than ``COARSE_GAP``."""
+        for _ in range(MAX_BENDS):
+            order = np.argsort(self.points)
+            cells = _bent(self.points[order], self.values[order], self.rows[order, 0], self.size)
+            if not cells.size:
+                break
+            self.join(_cuts(self.points[order], cells, 4))
 
     def join(self, points: Array) -> None:
-        """Add further points."""
         new = np.setdiff1d(points, self.points)
-        rows, values = self.constraints.at(new)
+        rows, values = self._at(new)
         self.atoms[self.atoms == self.points.size] += new.size
         self.points = np.concatenate([self.points, new])
         self.rows = np.concatenate([self.rows, rows])
@@ -180,22 +174,7 @@ class _Grid:
 def _cuts(increasing: Array, cells: Places, parts: int) -> Array:
     """The points that cut the named cells into equal parts."""
     left, right = increasing[cells], increasing[cells + 1]
-    cuts: Array = (left[:, None] + (right - left)[:, None] * (np.arange(1, parts) / parts)).ravel()
-    return cuts
-
-
-def _first_grid(constraints: _Constraints, nodes: Array, start: float, target: float) -> _Grid:
-    points = _first_points(nodes, start)
-    rows, values = constraints.at(points)
-    size = max(float(values.max()), target)
-    grid = _Grid(constraints, points, rows, values, np.searchsorted(points, nodes), size)
-    for _ in range(MAX_BENDS):
-        order = np.argsort(grid.points)
-        cells = _bent(grid.points[order], grid.values[order], grid.rows[order, 0], size)
-        if not cells.size:
-            break
-        grid.join(_cuts(grid.points[order], cells, 4))
-    return grid
+    return (left[:, None] + (right - left)[:, None] * (np.arange(1, parts) / parts)).ravel()
 
 
 def _first_points(nodes: Array, start: float) -> Array:
@@ -227,7 +206,7 @@ def _bent(x: Array, values: Array, flat: Array, size: float) -> Places:
 
 def _solution(grid: _Grid) -> Array | None:
     """Weights of the basis functions in p (or -p), in units of ``grid.size``: of the finest grid that was solved."""
-    basis, sign = grid.constraints.basis, grid.constraints.sign
+    basis, sign = grid.basis, grid.sign
     found, weights = None, np.zeros(basis.degree + 1)
     for k in range(ROUNDS):
         if k > 0:
@@ -246,9 +225,7 @@ def _solution(grid: _Grid) -> Array | None:
 def _inverse(matrix: Array, result: Array) -> bool:
     """Gauss and Jordan with row pivots; False where the matrix is singular. ``matrix`` is overwritten."""
     size = matrix.shape[0]
-    for i in range(size):
-        for j in range(size):
-            result[i, j] = 1.0 if i == j else 0.0
+    result[:] = np.eye(size)
     for k in range(size):
         pivot = k
         for i in range(k + 1, size):
@@ -284,19 +261,16 @@ def exchange(
         atoms: shape (d,), places of the rows that are equalities; overwritten by those at the end.
         weights: shape (d,), overwritten by the solution.
         tolerance: violations up to this are none.
-        limit: exchanges at most.
+        limit: exchanges at most, of O(N d + d^3) each; commonly 2 d to 8 d.
 
     Returns: False where no optimum is reached: within the limit, or because the rows at the atoms are dependent.
-
-    Cost: O(N d + d^3) for an exchange, and commonly 2 d to 8 d of those.
     """
     size = rows.shape[1]
     matrix, inverse = np.empty((size, size)), np.empty((size, size))
     mass, change = np.empty(size), np.empty(size)
     for _ in range(limit):
         for i in range(size):
-            for j in range(size):
-                matrix[i, j] = rows[atoms[i], j]
+            matrix[i] = rows[atoms[i]]
         if not _inverse(matrix, inverse):
             return False
         for i in range(size):
@@ -347,13 +321,13 @@ def _proof_points(grid: _Grid, candidate: Polynomial) -> Array:
     The line has F's height at the point, and the largest slope of F (UPPER) or about the slope of F there (LOWER).
     """
     points = np.sort(grid.points)
-    sign, hockey_stick = grid.constraints.sign, grid.constraints.hockey_stick
+    sign, hockey_stick = grid.sign, grid.hockey_stick
     atoms = grid.points[grid.atoms[grid.atoms < grid.points.size]]
     tails = points[points > atoms.max()]
     heights = hockey_stick.value(points[points >= atoms.max()])
     derivatives = sign * _taylor(candidate, tails)
     derivatives[0] -= sign * heights[1:]
-    if grid.constraints.side is Side.UPPER:
+    if sign > 0.0:
         derivatives[1] -= hockey_stick.line_beyond(float(points[-1]))[1]
     else:
         derivatives[1] += np.diff(heights) / np.diff(points[points >= atoms.max()])

@@ -2,8 +2,9 @@
 
 Nothing here knows how a polynomial was found. On a cell [l, r] a convex hockey stick F lies below the chord of two
 upper bounds of F(l) and F(r), and above each of its tangents. A polynomial minus a line is >= 0 on the cell if its
-Bernstein coefficients there are; on [x, oo) if its Taylor coefficients about x are. Cells that fail are cut into
-quarters, a bounded number of times. Every rounding is charged. Proofs: ``docs/theory/moment-majorants/proof.md``.
+Bernstein coefficients there are; on [x, oo) if its Taylor coefficients about x are. Every rounding is charged.
+
+Proofs: ``docs/theory/moment-majorants/proof.md``.
 """
 
 from dataclasses import dataclass
@@ -46,17 +47,15 @@ def repair_needed(
 ) -> float:
     """How often ``repair`` has to be added (UPPER) or subtracted (LOWER) until the certificate closes; inf if never.
 
-    The result is the smallest multiple for the cells that it ends with, and at most ``CLOSE_ENOUGH`` times what any
-    further cutting could do with. With :func:`repaired` it passes :func:`proves` with the same points.
+    With :func:`repaired` it passes :func:`proves` with the same points.
 
     Args:
-        polynomial, repair: any; the repair should be positive on ``[points[0], oo)``.
+        repair: should be positive on ``[points[0], oo)``.
         hockey_stick: F.
         side: UPPER for polynomial >= F, LOWER for polynomial <= F.
         points: shape (n,), n >= 1, increasing, finite, >= 0; the ends of the cells, the last one the start of the tail.
 
-    Raises:
-        InvalidInputError: points that are not like that.
+    Raises: InvalidInputError for points that are not like that.
     """
     return _Claim(polynomial, repair, hockey_stick, side, CAUTION).repair_needed(_checked(points))
 
@@ -64,11 +63,8 @@ def repair_needed(
 def proves(polynomial: Polynomial, hockey_stick: HockeyStick, side: Side, points: Array) -> bool:
     """Whether it is proved that polynomial >= F (UPPER) or <= F (LOWER) on all of ``[points[0], oo)``.
 
-    Independent of how the polynomial was found. False says only that no proof was found with these points and what the
-    cutting of cells adds to them. Cost: about 3 microseconds per cell at degree 12.
-
-    Raises:
-        InvalidInputError: as :func:`repair_needed`.
+    False says only that no proof was found. Cost: about 3 microseconds per cell at degree 12.
+    Raises: InvalidInputError as :func:`repair_needed`.
     """
     return _Claim(polynomial, None, hockey_stick, side, 1.0).repair_needed(_checked(points)) == 0.0
 
@@ -76,8 +72,7 @@ def proves(polynomial: Polynomial, hockey_stick: HockeyStick, side: Side, points
 def repaired(polynomial: Polynomial, repair: Polynomial, eta: float, side: Side) -> Polynomial:
     """``polynomial + eta repair`` (UPPER) or ``- eta repair`` (LOWER), with slightly more than eta, rounded to pairs.
 
-    Raises:
-        InvalidInputError: different centres.
+    Raises: InvalidInputError for different centres.
     """
     if polynomial.centre != repair.centre:
         raise InvalidInputError(f"The repair has the centre {repair.centre!r}, but {polynomial.centre!r} is needed.")
@@ -91,11 +86,9 @@ def repaired(polynomial: Polynomial, repair: Polynomial, eta: float, side: Side)
 def expectation(polynomial: Polynomial, moments: ExactMoments, side: Side) -> float:
     """``E p(Y)`` from the moments of Y, in rational arithmetic: at least (UPPER) or at most (LOWER) the exact value.
 
-    With raw coefficients a_k it is ``sum_k a_k M_k``, and what the errors of the moments can change is at most
-    ``error sum_k |a_k| M_k``. Rounded once, to the side.
+    With raw coefficients a_k it is ``sum_k a_k M_k``, up to ``error sum_k |a_k| M_k``; rounded once.
 
-    Raises:
-        InvalidInputError: fewer moments than the polynomial's degree, or coefficients that are not finite.
+    Raises: InvalidInputError for fewer moments than the polynomial's degree, or coefficients that are not finite.
     """
     if moments.degree < polynomial.degree:
         raise InvalidInputError(f"Moments up to {polynomial.degree} are needed, but they end at {moments.degree}.")
@@ -149,14 +142,11 @@ class _Claim:
         short = np.flatnonzero(~(missing.max(axis=2).min(axis=1) <= 0.0))
         needed, at_left = np.zeros(left.size), np.zeros(left.size)
         if short.size:
-            values, bounds = self._repair_on(left[short], width[short], weights)
-            needed[short], at_left[short] = repairs_needed(missing[short], values, bounds, self.caution)
+            gain = np.zeros((2, short.size, weights.shape[0]))
+            if self.repair is not None:
+                gain[:] = bernstein_coefficients(*_taylor(self.repair, left[short]), width[short], weights)
+            needed[short], at_left[short] = repairs_needed(missing[short], gain[0], gain[1], self.caution)
         return needed, at_left
-
-    def _repair_on(self, left: Array, width: Array, weights: Array) -> tuple[Array, Array]:
-        if self.repair is None:
-            return np.zeros((left.size, weights.shape[0])), np.zeros((left.size, weights.shape[0]))
-        return bernstein_coefficients(*_taylor(self.repair, left), width, weights)
 
     def _targets(self, edges: Array) -> Array:
         """Lines on each cell, as :func:`deficits` takes them: the chord above F, or tangents below it."""
@@ -234,8 +224,7 @@ def _checked(points: Array) -> Array:
 def _raw_coefficients(polynomial: Polynomial) -> list[Fraction]:
     """a_k with ``p(x) = sum_k a_k x^k``, by synthetic division in whole numbers.
 
-    With the centre ``m / 2^f`` and ``y = 2^f x`` the coefficients about m are ``c_k / 2^(f k)``; times one power of
-    two all are whole numbers, and so is everything that follows.
+    With the centre ``m / 2^f`` and ``y = 2^f x`` the coefficients about m are whole numbers over one power of two.
     """
     centre, denominator = polynomial.centre.as_integer_ratio()
     coefficients = polynomial.exact

@@ -22,15 +22,13 @@ ERROR_ROUNDING = 1.01
 def taylor_coefficients(coefficients: Pairs, centre: float, places: Array) -> tuple[Array, Array]:
     """Taylor coefficients of ``sum_k coefficients[k] (x - centre)^k`` about each place, and bounds on their errors.
 
-    Synthetic division with pairs, then rounded to doubles. Cost: ``degree^2 / 2`` steps per place.
+    Synthetic division with pairs, then rounded to doubles.
 
     Args:
         coefficients: shape (size,); the two parts may be any doubles.
-        centre: a double.
         places: shape (cells,).
 
-    Returns:
-        Two arrays of shape (cells, size). Where numbers overflow, entries are infinite or not numbers.
+    Returns: two arrays of shape (cells, size). Where numbers overflow, entries are infinite or not numbers.
     """
     size = coefficients.size
     given = np.empty(size, dtype=np.complex128)
@@ -40,10 +38,8 @@ def taylor_coefficients(coefficients: Pairs, centre: float, places: Array) -> tu
         given[k] = complex(high, low)
         if high != 0.0:
             used = k + 1
-    values = np.empty((places.size, size))
-    errors = np.empty((places.size, size))
-    a = np.empty(size, dtype=np.complex128)
-    magnitude = np.empty(size)
+    values, errors = np.empty((places.size, size)), np.empty((places.size, size))
+    a, magnitude = np.empty(size, dtype=np.complex128), np.empty(size)
     factor = 4.0 * size * ROUNDING * ERROR_ROUNDING
     for cell in range(places.size):
         high, low = two_sum(places[cell], -centre)
@@ -83,21 +79,17 @@ def bernstein_coefficients(coefficients: Array, errors: Array, widths: Array, we
         widths: shape (cells,), each within one rounding of the cell's true width.
         weights: shape (degree + 1, degree + 1), :func:`bernstein_weights`.
 
-    Returns:
-        Two arrays of shape (cells, degree + 1).
+    Returns: two arrays of shape (cells, degree + 1).
     """
     cells, given = coefficients.shape
     size = weights.shape[0]
-    values = np.zeros((cells, size))
-    bounds = np.zeros((cells, size))
+    values, bounds = np.zeros((cells, size)), np.zeros((cells, size))
     rounding = (4.0 * size + 8.0) * UNIT_ROUNDOFF
     for cell in range(cells):
         power = 1.0
         for k in range(given):
-            coefficient = coefficients[cell, k]
-            error = errors[cell, k]
-            term = coefficient * power
-            bound = error * power
+            coefficient, error = coefficients[cell, k], errors[cell, k]
+            term, bound = coefficient * power, error * power
             if k == 0:  # exact at the left end, where a polynomial and its bound may both vanish
                 values[cell, 0] = term
                 bounds[cell, 0] = bound
@@ -122,17 +114,14 @@ def deficits(values: Array, bounds: Array, targets: Array, sign: float, caution:
         sign: 1 where the polynomial should be above.
         caution: by how much to multiply the bounds on rounding; at least 1.
 
-    Returns:
-        Shape (cells, lines, size). Entries <= 0 prove that the exact coefficient is >= 0.
+    Returns: shape (cells, lines, size). Entries <= 0 prove that the exact coefficient is >= 0.
     """
     cells, size = values.shape
     lines = targets.shape[0]
     result = np.empty((cells, lines, size))
     for cell in range(cells):
         for line in range(lines):
-            left = targets[line, 0, cell]
-            right = targets[line, 1, cell]
-            error = targets[line, 2, cell]
+            left, right, error = targets[line, 0, cell], targets[line, 1, cell], targets[line, 2, cell]
             for j in range(size):
                 on_left = (size - 1 - j) / (size - 1) * left
                 on_right = j / (size - 1) * right
@@ -153,13 +142,11 @@ def repairs_needed(missing: Array, values: Array, bounds: Array, caution: float)
         values, bounds: shape (cells, size), the repair's Bernstein coefficients.
         caution: as in :func:`deficits`.
 
-    Returns:
-        Two arrays of shape (cells,), infinite where no multiple will do. The second is about the left end alone, with
-        the first line, which no subdivision can improve on.
+    Returns: two arrays of shape (cells,), infinite where no multiple will do. The second is about the left end alone,
+        with the first line, which no subdivision can improve on.
     """
     cells, lines, size = missing.shape
-    needed = np.empty(cells)
-    at_left = np.empty(cells)
+    needed, at_left = np.empty(cells), np.empty(cells)
     for cell in range(cells):
         needed[cell] = inf
         for line in range(lines):
@@ -169,8 +156,7 @@ def repairs_needed(missing: Array, values: Array, bounds: Array, caution: float)
                 if not missing[cell, line, j] <= 0.0:
                     gain = values[cell, j] - caution * ERROR_ROUNDING * bounds[cell, j]
                     need = missing[cell, line, j] / gain if gain > 0.0 else inf
-                    if not need < inf:
-                        need = inf
+                    need = need if need < inf else inf  # also where it is not a number
                 if j == 0 and line == 0:
                     at_left[cell] = need
                 largest = max(largest, need)

@@ -1,21 +1,16 @@
 """Moment majorants on ranges of a Gaussian: a polynomial for each cell or strip.
 
-**Strips.** With a part of the common factor split off, ``delta = E F(Y) = sum over strips I of E[F(Y); zeta in I]`` in
-both directions and for any Gram matrix, zeta a weighted mean of the bins' Gaussians. On a narrow strip Y has little
-left to vary, and it has a floor there: polynomials of low degree, proved to lie on one side of F from that floor on,
-are nearly F. Where the Gram matrix is far from circulant little of it is common to all bins, but the bins still move
-together; strips take hold of that.
+**Strips** (:mod:`..strips`), both directions: ``delta = E F(Y) = sum over strips I of E[F(Y); zeta in I]``, zeta a
+weighted mean of the bins' Gaussians. On a narrow strip Y has little left to vary, and it has a floor there.
 
-**Cells.** For the remove direction, with the common factor split off and ``h(x) = F(x) / x <= 1``,
+**Cells** (:mod:`..cells`), the remove direction: with ``h(x) = F(x) / x <= 1``
 
     delta = E F(Y) = (1/b) sum_i E_i h(Y) = sum over cells A of (1/b) sum_i E_i[h(Y); u_i in A],
 
 where E_i is the law in which bin i was drawn. On a cell ``u_i >= w`` and so ``Y >= x0 = e^(w - T_ii / 2) / b``: a
-polynomial p has to satisfy ``x p(x) >= F(x)`` (UPPER) or ``<= F(x)`` (LOWER) only from x0 on. Where the noise is low,
-a single polynomial has to cover the heavy tail that the drawn bin causes; on a cell that tail is gone.
+polynomial p has to satisfy ``x p(x) >= F(x)`` (UPPER) or ``<= F(x)`` (LOWER) only from x0 on.
 
-Moments are those of :mod:`..strips` and :mod:`..cells`. Proofs: ``docs/theory/moment-majorants/strips.md`` and
-``cells.md``.
+Proofs: ``docs/theory/moment-majorants/strips.md`` and ``cells.md``.
 """
 
 from collections.abc import Sequence
@@ -56,13 +51,8 @@ def strip_profile(
     """delta as a function of epsilon, on its side, for the mixture that the strips belong to.
 
     Args:
-        moments: of all strips.
-        direction: of the profile.
         degrees: to choose from for each strip, each from 2 to the highest order.
         delta: of the size that is asked for; what is small beside it is not resolved.
-        deadline: told of every strip.
-
-    Cost: that of :func:`strips_delta` for each new epsilon.
     """
     deadline = deadline or Deadline()
 
@@ -81,14 +71,10 @@ def strips_delta(
     smallest: float,
     deadline: Deadline,
 ) -> float:
-    """A bound on ``E F(Y)`` on its side, from the moments on strips.
-
-    Formal guarantee: for every Y >= 0 with these moments and floors, at least E F (UPPER) or at most E F (LOWER).
-    Never above 1, nor below ``SMALLEST_UPPER`` (UPPER) or 0 (LOWER).
+    """At least (UPPER) or at most (LOWER) ``E F(Y)`` for every Y >= 0 with these moments and floors on strips.
 
     Args:
         hockey_stick: F, with the variance of the strips.
-        degrees: to choose from for each strip.
         smallest: an expectation on a strip that is negligible.
 
     Cost: some milliseconds for each strip.
@@ -96,32 +82,14 @@ def strips_delta(
     values = []
     for moments, floor in zip(strips.moments, strips.floors, strict=True):
         deadline.tick()
-        values.append(_strip_bound(moments, floor, hockey_stick, side, degrees, smallest))
+        trivial = (_trivial_above if side is Side.UPPER else _trivial_below)(moments, hockey_stick)
+        if side is Side.UPPER and trivial <= smallest:
+            values.append(trivial)
+        else:
+            values.append(_range_bound(moments, hockey_stick, side, degrees, floor, smallest, trivial, divided=False))
     if side is Side.UPPER:
         return min(max(fsum(values) * (1.0 + 4 * UNIT_ROUNDOFF), SMALLEST_UPPER), 1.0)
     return min(max(fsum(values) * (1.0 - 4 * UNIT_ROUNDOFF), 0.0), 1.0)
-
-
-def _strip_bound(
-    moments: ExactMoments,
-    floor: float,
-    hockey_stick: SplitHockeyStick,
-    side: Side,
-    degrees: Sequence[int],
-    smallest: float,
-) -> float:
-    """The best proved bound on ``E F`` on one strip among the degrees."""
-
-    def proposed(degree: int) -> Candidate | None:
-        return propose(moments, hockey_stick, side, degree=degree, start=floor, target=smallest)
-
-    def proved(candidate: Candidate) -> float:
-        return proved_expectation(candidate, moments, hockey_stick, side, floor)
-
-    trivial = _trivial_above(moments, hockey_stick) if side is Side.UPPER else _trivial_below(moments, hockey_stick)
-    if side is Side.UPPER and trivial <= smallest:
-        return trivial
-    return best_of_degrees(trivial, degrees, side, proposed, proved, close=CLOSE_ON_STRIPS, smallest=smallest)
 
 
 def _trivial_above(moments: ExactMoments, hockey_stick: SplitHockeyStick) -> float:
@@ -147,17 +115,14 @@ def cells_delta(
     smallest: float,
     deadline: Deadline,
 ) -> float:
-    """``E F(Y)`` for the remove direction's hockey stick, from moments on cells; never below (UPPER) or above (LOWER).
+    """At least (UPPER) or at most (LOWER) ``E F(Y)`` for the remove direction's hockey stick, from moments on cells.
 
     The outermost cells count with their mass (UPPER) or not at all (LOWER).
 
     Args:
         cells: of a mixture of ``bins`` bins.
         hockey_stick: F, with ``F(x) <= x``.
-        degrees: to choose from for each cell, each at most the highest order.
         smallest: a delta that is negligible.
-
-    Cost: some milliseconds for each cell.
     """
     values = []
     for place, moments in enumerate(cells.moments):
@@ -165,7 +130,7 @@ def cells_delta(
         if 0 < place < len(cells.moments) - 1:
             deadline.tick()
             start = least_ratio(float(cells.edges[place - 1]), cells.variance, bins)
-            values.append(_cell_bound(moments, hockey_stick, side, degrees, start, smallest, trivial))
+            values.append(_range_bound(moments, hockey_stick, side, degrees, start, smallest, trivial, divided=True))
         else:
             values.append(trivial)
     return fsum(values) * (1.0 + 4 * UNIT_ROUNDOFF if side is Side.UPPER else 1.0 - 4 * UNIT_ROUNDOFF)
@@ -182,7 +147,7 @@ def least_ratio(edge: float, variance: Fraction, bins: int) -> float:
     return exp(exponent) * (1.0 - 16 * UNIT_ROUNDOFF) / bins
 
 
-def _cell_bound(
+def _range_bound(
     moments: ExactMoments,
     hockey_stick: HockeyStick,
     side: Side,
@@ -190,23 +155,26 @@ def _cell_bound(
     start: float,
     smallest: float,
     trivial: float,
+    *,
+    divided: bool,
 ) -> float:
-    """The best proved bound on the mean of ``E_i[h(Y); A]`` among the degrees.
+    """The best proved bound on ``E F(Y)`` on a strip, or (``divided``) on the mean of ``E_i[h(Y); A]``.
 
-    A cell whose upper bound of low degree is negligible gets that one (UPPER) or 0 (LOWER).
+    A cell whose upper bound of low degree is negligible gets that one (UPPER) or the trivial one (LOWER).
     """
 
     def proposed(degree: int, side: Side = side) -> Candidate | None:
-        return propose(moments, hockey_stick, side, degree=degree, start=start, divided=True, target=smallest)
+        return propose(moments, hockey_stick, side, degree=degree, start=start, divided=divided, target=smallest)
 
     def proved(candidate: Candidate) -> float:
-        return proved_expectation(candidate, moments, hockey_stick, side, start, divided=True)
+        return proved_expectation(candidate, moments, hockey_stick, side, start, divided=divided)
 
-    first = proposed(min(degrees, key=lambda degree: abs(degree - FIRST_DEGREE)), Side.UPPER)
+    close = CLOSE_ON_CELLS if divided else CLOSE_ON_STRIPS
+    first = proposed(min(degrees, key=lambda degree: abs(degree - FIRST_DEGREE)), Side.UPPER) if divided else None
     if first is not None and first.value <= smallest:
         if side is Side.LOWER:
             return trivial
         bound = proved(first)
         if bound <= 2.0 * smallest:
             return bound
-    return best_of_degrees(trivial, degrees, side, proposed, proved, close=CLOSE_ON_CELLS, smallest=smallest)
+    return best_of_degrees(trivial, degrees, side, proposed, proved, close=close, smallest=smallest)

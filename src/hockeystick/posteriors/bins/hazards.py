@@ -12,16 +12,14 @@ psi is any distribution on O. L is Gaussian given the true bin k, so
     P(1 / W_i < c + |O| e^t) <= (1/b) sum_k min_psi Phi((t - nu_k(psi)) / xi(psi))      remove: the full mixture
                              <= min_psi Phi((t - nu_0(psi)) / xi(psi))                  add: y ~ Q.
 
-psi is uniform, or ``softmax(-|mu_i - mu_j|^2 / t)`` at one of several temperatures. Rounding: prefix inner products are
-sums of non-negative terms, so all errors are known multiples of the largest; nu is lowered and xi raised by them, and
-a threshold is used only after the probability bound was evaluated at it.
+psi is uniform, or ``softmax(-|mu_i - mu_j|^2 / t)`` at one of several temperatures. nu is lowered and xi raised by
+their rounding, and a threshold is used only after the probability bound was evaluated at it.
 
 Source: schuchardt-kalinin-2026, section 4 and appendices D and F, with the corrections of
 docs/theory/conditional-composition.md.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from math import log, nan
 
 import numpy as np
@@ -62,8 +60,7 @@ def tail_bounds(
         failures has at most the probability ``budget * (sum of shares over the bins above their row's lowest
         level)``, under P for remove and under Q for add.
 
-    Cost: for a row with m bins above its lowest level, O(m bins^2) multiplications for each psi and O(m bins) error
-    functions for each try (remove); memory O(bins^2 + m bins) beside the result.
+    Cost: for a row with m bins above its lowest level, O(m bins^2) for each psi; memory O(bins^2 + m bins).
     """
     count = levelled.values.size
     bounds = {direction: np.empty((tries.size, rows.size, count)) for direction, tries in budgets.items()}
@@ -76,13 +73,14 @@ def tail_bounds(
         lowest = int(level.min())
         bounded = np.flatnonzero(level > lowest)
         psi, divergence, informative, alike = kernels.reference_families(gram, level, bounded, temperatures)
-        ratios = _log_ratios(gram, bounded, psi, divergence, noise_multiplier, error)
+        given_bin, given_none, deviation = _log_ratios(gram, bounded, psi, divergence, noise_multiplier, error)
         for direction, tries in budgets.items():
-            centres, own = ratios.centres(direction)
+            # the components of the first distribution of the pair, and the typical one of each bin
+            centres, own = given_bin, bounded
+            if direction is Direction.ADD:
+                centres, own = given_none[:, :, None], np.zeros_like(bounded)
             allowed = tries[:, None] * shares[row, bounded]
-            found = kernels.thresholds(
-                centres, ratios.deviation, own, allowed, informative, level[bounded], scores[direction]
-            )
+            found = kernels.thresholds(centres, deviation, own, allowed, informative, level[bounded], scores[direction])
             for attempt, threshold in enumerate(found):
                 bounds[direction][attempt, position] = kernels.level_tails(
                     threshold, informative, alike, level[bounded], lowest, count
@@ -106,38 +104,16 @@ def _prefix_grams(means: Array, rows: Indices) -> Iterator[tuple[int, Array]]:
         yield done, gram
 
 
-@dataclass(frozen=True, eq=False)
-class _LogRatios:
-    """The Gaussian laws of the lower bounds L, rounded to the safe side.
-
-    Attributes:
-        given_bin: shape (bounded, families, bins), nu_k.
-        given_none: shape (bounded, families), nu_0: without the example.
-        deviation: shape (bounded, families), xi.
-        bounded: the bins that the first axis stands for.
-    """
-
-    given_bin: Array
-    given_none: Array
-    deviation: Array
-    bounded: Indices
-
-    def centres(self, direction: Direction) -> tuple[Array, Indices]:
-        """nu for each component of the first distribution of the pair, and the typical component of each bin."""
-        if direction is Direction.REMOVE:
-            return self.given_bin, self.bounded
-        return self.given_none[:, :, None], np.zeros_like(self.bounded)
-
-
 def _log_ratios(
     gram: Array, bounded: Indices, psi: Array, divergence: Array, noise_multiplier: float, error: float
-) -> _LogRatios:
-    """With ``a = sum_j psi_j mu_j``: ``nu_k = <mu_k, a - mu_i>/s^2 + (G_ii - sum_j psi_j G_jj)/(2 s^2) - KL`` and
-    ``xi = |a - mu_i| / s``.
+) -> tuple[Array, Array, Array]:
+    """nu_k, nu_0 (without the example) and xi of the lower bounds L, rounded to the safe side.
 
-    Errors: a computed inner product of prefixes is off by twice the error of a mean and one rounding for each row; a
-    mean over psi by one rounding for each bin. Each of the terms of nu and xi^2 is at most twice the largest inner
-    product, and KL is at most log b, its exponents' roundings weighing at most log^2 b.
+    With ``a = sum_j psi_j mu_j``: ``nu_k = <mu_k, a - mu_i>/s^2 + (G_ii - sum_j psi_j G_jj)/(2 s^2) - KL`` and
+    ``xi = |a - mu_i| / s``, shapes (bounded, families, bins) and twice (bounded, families).
+
+    Each of the terms of nu and xi^2 is at most twice the largest inner product, and KL is at most log b, its exponents'
+    roundings weighing at most log^2 b.
     """
     precision = noise_multiplier**-2
     families, bins = psi.shape[1:]
@@ -150,4 +126,4 @@ def _log_ratios(
     variance = precision * np.maximum(own - 2.0 * at_own[:, :, 0] + squares, 0.0) + loss
     given_none = 0.5 * precision * (own - psi @ diagonal) - divergence - loss
     given_bin = precision * (products - gram[bounded][:, None, :]) + given_none[:, :, None]
-    return _LogRatios(given_bin, given_none, np.sqrt(variance), bounded)
+    return given_bin, given_none, np.sqrt(variance)

@@ -2,9 +2,8 @@
 
     delta(eps) <= delta_1 + H(composition of the blocks' mixtures),
 
-with the failure probability delta_1 under P for remove and under Q for add; the two directions have bounds, and laws,
-of their own. delta_1 is chosen at ``resolution.smallest_delta`` by a coarse look at some of the blocks; any
-choice is valid. Where no block is informed by earlier ones nothing is spent, and the result is exact up to
+with the failure probability delta_1 under P for remove and under Q for add, chosen by a coarse look at some of the
+blocks; any choice is valid. Where no block is informed by earlier ones nothing is spent, and the result is exact up to
 discretisation.
 
 Proof: docs/theory/subsets/mmcc.md.
@@ -61,8 +60,6 @@ def blocks_profiles(
 
     Each profile is the smallest of three bounds: the composition and what is spent; the Gaussian that knows the
     batches; and for add ``1 - e^eps (1-p)^n``, because the empty set has that probability.
-
-    Raises: BudgetExceededError when ``deadline`` has passed.
     """
     profiles: dict[Direction, Profile] = {}
     for direction in Direction:
@@ -137,8 +134,7 @@ def composed_law(
 def mixture_law(mixture: Mixture, noise_multiplier: float, shares: int, resolution: Resolution) -> Law:
     """An upper law of one block's mixture; exact but for the grid where all sensitivities are equal.
 
-    Steps in which the example takes part for certain are one step. Otherwise sensitivities are rounded up to a lattice,
-    and so is their sum: by at most one part in ``shares`` of a typical summand, and of the expected sum.
+    Steps in which the example takes part for certain are one step; ``shares`` as for :func:`product_mixture_law`.
     """
     certain = mixture.probabilities >= 1.0
     matter = ~certain & (mixture.probabilities > 0.0) & (mixture.sensitivities > 0.0)
@@ -153,11 +149,10 @@ def mixture_law(mixture: Mixture, noise_multiplier: float, shares: int, resoluti
 
 
 def composed_powers(steps: Iterable[tuple[Law, int]], resolution: Resolution, tick: Tick) -> Law:
-    """The law of all steps together, each with its number of copies.
+    """The law of all steps together, each with its number of copies: all powers share their squarings.
 
-    All powers share their squarings: with the copies in binary, the steps with a leading digit 1 are composed, the
-    result is squared, those with a 1 in the next place are added, and so on. The laws of one place are composed as a
-    balanced tree, so that few projections follow one another. Compositions: one for each digit 1 and for each place.
+    The laws of one binary place are composed as a balanced tree, so that few projections follow one another.
+    Compositions: one for each digit 1 of the copies and for each place.
     """
     steps = list(steps)
     result = None

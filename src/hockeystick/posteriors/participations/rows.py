@@ -1,9 +1,9 @@
 """The rows of C as blocks, described by what was released before them, and few blocks that dominate many.
 
 A *block* is a run of rows that is analysed as one vector: a single row for Poisson sampling, the rows from one
-opportunity of a group to the next for cyclic sampling. Blocks that are equal in every number have equal laws and are
-kept once. Similar blocks are bounded by one whose probabilities and norms are at least theirs, place by place, newest
-column first; which blocks are put together affects tightness only.
+opportunity of a group to the next for cyclic sampling. Equal blocks are kept
+once. Similar ones are bounded by one whose probabilities and norms are at least theirs, place by place, newest column
+first; which blocks are put together affects tightness only.
 """
 
 from collections.abc import Callable
@@ -38,10 +38,8 @@ def described(matrix: StrategyMatrix, groups: int, group: int | None, tick: Call
         group: None stands for all steps, with every row a block of its own. A number cuts the rows where a column of
             the group begins.
 
-    Raises: BudgetExceededError, from ``tick``.
-
-    Cost: O(sum over the non-zero entries of the rows of the width w of the prefix Gram matrix, for reading and for
-        adding); memory O(steps w) for that matrix and 48 bytes for each entry of a different block.
+    Cost: O(entries * w) for the width w of the prefix Gram matrix; memory O(steps w) and 48 bytes for each entry of a
+        different block.
     """
     known = _KNOWN.setdefault(matrix, {})
     if (groups, group) not in known:
@@ -59,10 +57,15 @@ def different(groups: list[Blocks]) -> list[Blocks]:
     return list(kept.values())
 
 
+def _columns_and_width(matrix: StrategyMatrix, groups: int) -> tuple[int, int]:
+    """The columns of one group, and how many of them a row meets."""
+    columns = -(-matrix.steps // groups)
+    return columns, min(-(-matrix.bands // groups), columns)
+
+
 def too_large(matrix: StrategyMatrix, groups: int) -> str | None:
     """Why the columns of one group take too much memory, or None."""
-    columns = -(-matrix.steps // groups)
-    width = min(-(-matrix.bands // groups), columns)
+    columns, width = _columns_and_width(matrix, groups)
     if 2 * columns * width <= MAX_PRODUCTS:
         return None
     return f"the inner products of {columns} columns, {width} together in a row, take too much memory"
@@ -70,8 +73,7 @@ def too_large(matrix: StrategyMatrix, groups: int) -> str | None:
 
 def products(matrix: StrategyMatrix, groups: int) -> float:
     """About how many inner products are read and updated."""
-    columns = -(-matrix.steps // groups)
-    width = min(-(-matrix.bands // groups), columns)
+    _, width = _columns_and_width(matrix, groups)
     return float(matrix.rows) * width * width
 
 
@@ -199,5 +201,4 @@ def _strengths(probabilities: Array, norm: Array, starts: Indices, noise_multipl
     alone = probabilities**2 * (np.expm1(np.minimum(scaled**2, 300.0)) - scaled**2)
     mean = np.add.reduceat(shift, starts)
     spread = np.add.reduceat((1.0 - probabilities) * shift * scaled, starts)
-    strength: Array = mean**2 + 0.5 * (mean**2 + spread) ** 2 + np.add.reduceat(alone, starts)
-    return strength
+    return mean**2 + 0.5 * (mean**2 + spread) ** 2 + np.add.reduceat(alone, starts)

@@ -144,11 +144,9 @@ def log_odds_with(
             ``square``); shape (pairs,), ``own`` positive.
         error: relative error of these four.
         log_budget: log of the inverse of the failure probability of each.
-        quantile: where the tilts that are tried begin; any positive number gives a valid bound.
+        quantile: where the tilts that are tried, downwards until one is worse, begin; any tilt > 0 is valid.
         prob: p below 1.
         most: a bound on the curvature, see :func:`curvature`.
-
-    Any positive tilt u gives a valid threshold; they are tried downwards until one is worse. O(pairs).
     """
     raised = np.empty(own.size)
     for k in range(own.size):

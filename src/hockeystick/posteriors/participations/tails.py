@@ -10,8 +10,7 @@ because the inner products ``G_jj' = <c_j, c_j'>`` are non-negative. With ``W = 
     P(W >= t) <= min(1, 1 / (u sqrt(2 pi))) exp(-u t / s + u^2 / 2) prod_j' (1 - p + p e^(u G_jj' / s))        remove
     Q(W >= t) <= min(1, 1 / (u sqrt(2 pi))) exp(-u t / s + u^2 / 2),           s = sigma |c_j|                 add
 
-for every u > 0. The product over all steps costs too much for each of a million pairs: the step itself is exact, the
-others enter by sum, sum of squares and largest of their inner products, which do not depend on p, sigma or the budget.
+for every u > 0. The step itself is exact, the others enter by sum, sum of squares and largest of their inner products.
 
 Proofs: docs/theory/subsets/mmcc.md. Source: choquette-choo-2024, Algorithm 2, whose halves for the noise and for the
 inner products are replaced by one bound for their sum.
@@ -73,16 +72,8 @@ class Blocks:
         """Some of the blocks, with other multiplicities; ``informed`` stays. For ranking only."""
         pairs = np.concatenate([np.arange(self.starts[k], self.starts[k + 1]) for k in which])
         starts = np.concatenate([[0], np.cumsum(np.diff(self.starts)[which])])
-        return replace(
-            self,
-            starts=starts,
-            copies=copies,
-            norm=self.norm[pairs],
-            own=self.own[pairs],
-            total=self.total[pairs],
-            square=self.square[pairs],
-            largest=self.largest[pairs],
-        )
+        per_pair = {name: getattr(self, name)[pairs] for name in ("norm", "own", "total", "square", "largest")}
+        return replace(self, starts=starts, copies=copies, **per_pair)
 
 
 def participation_bounds(

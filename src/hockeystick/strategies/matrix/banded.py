@@ -30,11 +30,9 @@ class BandedMatrix(StrategyMatrix):
 
     @property
     def bands(self) -> int:
-        """The number of diagonals."""
         return int(self.band.shape[1])
 
     def columns(self, which: Indices) -> Array:
-        """Zero outside the band."""
         found = np.zeros((self.steps, which.size))
         rows = which[:, None] + np.arange(self.bands)[None, :]
         inside = rows < self.steps

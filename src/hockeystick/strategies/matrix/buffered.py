@@ -1,7 +1,5 @@
 """Buffered Toeplitz matrices: the coefficients are a sum of a few decaying powers."""
 
-from functools import cached_property
-
 import numpy as np
 from numba import njit
 
@@ -33,24 +31,10 @@ class BufferedToeplitzMatrix(ToeplitzMatrix):
         self.diagonal = float(diagonal)
         super().__init__(self.diagonal * buffered_column(self.scales, self.decays, steps), steps)
 
-    @cached_property
-    def inverse_buffers(self) -> tuple[Array, Array]:
-        """Scales and decays, each of shape (buffers,), of ``diagonal * C^{-1}``, a matrix of the same form.
-
-        The scales are negative or zero; the decays, in decreasing order, lie between those of C, and the last one
-        below them. With ``w_j = sqrt(scales_j)``, ``c_k = w' D^(k-1) w`` for the diagonal matrix D of decays, and the
-        inverse has ``-w' (D - w w')^(k-1) w``: a symmetric eigenvalue problem. Accurate to rounding of 1, not relative.
-        """
-        weights = np.sqrt(self.scales)
-        decays, vectors = np.linalg.eigh(np.diag(self.decays) - np.outer(weights, weights))
-        scales = -((vectors.T @ weights) ** 2)
-        return scales[::-1].copy(), decays[::-1].copy()
-
     def dot(self, x: Array) -> Array:
         """``C x`` with buffers. O(steps * buffers * d)."""
         rows = np.ascontiguousarray(x, dtype=np.float64).reshape(self.steps, -1)
-        product: Array = self.diagonal * buffered_product(self.scales, self.decays, rows).reshape(x.shape)
-        return product
+        return self.diagonal * buffered_rows(self.scales, self.decays, rows, False).reshape(x.shape)
 
     def solve(self, z: Array) -> Array:
         """``C^{-1} z`` with buffers. O(steps * buffers * d).
@@ -59,7 +43,7 @@ class BufferedToeplitzMatrix(ToeplitzMatrix):
         C's, as a buffer is rounded twice a step.
         """
         rows = np.ascontiguousarray(z, dtype=np.float64).reshape(self.steps, -1)
-        return buffered_solution(self.scales, self.decays, rows / self.diagonal).reshape(z.shape)
+        return buffered_rows(-self.scales, self.decays, rows / self.diagonal, True).reshape(z.shape)
 
 
 @njit(cache=True)
@@ -76,28 +60,19 @@ def buffered_column(scales: Array, decays: Array, steps: int) -> Array:
 
 
 @njit(cache=True)
-def buffered_product(scales: Array, decays: Array, rows: Array) -> Array:
-    """``y_t = x_t + sum_j scales_j S_j`` for rows x of shape (steps, d)."""
-    product = rows.copy()
+def buffered_rows(scales: Array, decays: Array, rows: Array, feedback: bool) -> Array:
+    """``y_t = x_t + sum_j scales_j S_j`` for rows x of shape (steps, d), then ``S_j <- decays_j S_j + x_t``, from 0.
+
+    With ``feedback`` the buffers take y_t in the place of x_t.
+    """
+    result = rows.copy()
+    joins = result if feedback else rows
     buffers = np.zeros((scales.size, rows.shape[1]))
     for t in range(rows.shape[0]):
         for j in range(scales.size):
             for i in range(rows.shape[1]):
-                product[t, i] += scales[j] * buffers[j, i]
-                buffers[j, i] = decays[j] * buffers[j, i] + rows[t, i]
-    return product
-
-
-@njit(cache=True)
-def buffered_solution(scales: Array, decays: Array, rows: Array) -> Array:
-    """``x_t = z_t - sum_j scales_j S_j`` for rows z of shape (steps, d)."""
-    solution = rows.copy()
-    buffers = np.zeros((scales.size, rows.shape[1]))
-    for t in range(rows.shape[0]):
+                result[t, i] += scales[j] * buffers[j, i]
         for j in range(scales.size):
             for i in range(rows.shape[1]):
-                solution[t, i] -= scales[j] * buffers[j, i]
-        for j in range(scales.size):
-            for i in range(rows.shape[1]):
-                buffers[j, i] = decays[j] * buffers[j, i] + solution[t, i]
-    return solution
+                buffers[j, i] = decays[j] * buffers[j, i] + joins[t, i]
+    return result

@@ -28,15 +28,12 @@ class DenseMatrix(StrategyMatrix):
         return int((np.arange(self.steps) - first).max()) + 1
 
     def columns(self, which: Indices) -> Array:
-        """A copy of the columns."""
         return self.entries[:, which]
 
     def dot(self, x: Array) -> Array:
         """One product. O(steps^2 * d)."""
-        product: Array = self.entries @ x
-        return product
+        return self.entries @ x
 
     def solve(self, z: Array) -> Array:
         """Forward substitution. O(steps^2 * d)."""
-        solved: Array = solve_triangular(self.entries, z, lower=True, check_finite=False)
-        return solved
+        return solve_triangular(self.entries, z, lower=True, check_finite=False)

@@ -16,8 +16,7 @@ MOST_ROUNDING = 1e-6
 class InverseToeplitzMatrix(ToeplitzMatrix):
     """C is Toeplitz and ``C^{-1}`` has the first column ``inverse_coefficients`` of length p, and zeros below.
 
-    C itself is full unless p = 1. Its column is the power series ``1 / sum_j inverse_coefficients[j] x^j``, computed
-    once.
+    Its column is the power series ``1 / sum_j inverse_coefficients[j] x^j``, full unless p = 1.
 
     Args:
         inverse_coefficients: shape (p,), the first positive, p <= steps.
@@ -35,7 +34,7 @@ class InverseToeplitzMatrix(ToeplitzMatrix):
     def __init__(self, inverse_coefficients: Array, steps: int) -> None:
         self.inverse_coefficients: Array = np.ascontiguousarray(inverse_coefficients, dtype=np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
-            column = lfilter([1.0], self.inverse_coefficients, _impulse(steps))
+            column = lfilter([1.0], self.inverse_coefficients, np.eye(1, steps)[0])
         if not np.isfinite(column).all():
             raise InvalidInputError(
                 f"The 'inverse_coefficients' parameter must make a matrix of finite numbers; entry "
@@ -56,7 +55,7 @@ class InverseToeplitzMatrix(ToeplitzMatrix):
             return column
         signed = np.concatenate([self.inverse_coefficients[:1], -np.abs(self.inverse_coefficients[1:])])
         with np.errstate(over="ignore", invalid="ignore"):
-            majorant: Array = lfilter([1.0], signed, _impulse(column.size))
+            majorant: Array = lfilter([1.0], signed, np.eye(1, column.size)[0])
         return np.where(np.isfinite(majorant), majorant, np.inf)
 
     @cached_property
@@ -69,11 +68,4 @@ class InverseToeplitzMatrix(ToeplitzMatrix):
 
     def solve(self, z: Array) -> Array:
         """``C^{-1} z`` by the short filter. O(steps * p * d)."""
-        solved: Array = lfilter(self.inverse_coefficients, [1.0], z, axis=0)
-        return solved
-
-
-def _impulse(steps: int) -> Array:
-    impulse = np.zeros(steps)
-    impulse[0] = 1.0
-    return impulse
+        return lfilter(self.inverse_coefficients, [1.0], z, axis=0)

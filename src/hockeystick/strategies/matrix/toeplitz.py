@@ -28,16 +28,13 @@ class ToeplitzMatrix(StrategyMatrix):
 
     @property
     def bands(self) -> int:
-        """The number of coefficients."""
         return int(self.coefficients.size)
 
     @cached_property
     def toeplitz_column(self) -> Array:
-        """The first column of C, shape (steps,)."""
         return np.concatenate([self.coefficients, np.zeros(self.steps - self.bands)])
 
     def columns(self, which: Indices) -> Array:
-        """Shifted copies of the first column, shape (steps, m)."""
         offsets = np.arange(self.steps)[:, None] - which[None, :]
         inside = (offsets >= 0) & (offsets < self.bands)
         return np.where(inside, self.coefficients[np.where(inside, offsets, 0)], 0.0)
@@ -45,16 +42,13 @@ class ToeplitzMatrix(StrategyMatrix):
     def dot(self, x: Array) -> Array:
         """``C x``. O(steps * p * d), or O(steps log steps * d) for long filters (then rounded like an FFT)."""
         if self.bands <= DIRECT:
-            filtered: Array = lfilter(self.coefficients, [1.0], x, axis=0)
-            return filtered
+            return lfilter(self.coefficients, [1.0], x, axis=0)
         shape = (self.bands,) + (1,) * (x.ndim - 1)
-        convolved: Array = oaconvolve(x, self.coefficients.reshape(shape), axes=0)[: self.steps]
-        return convolved
+        return oaconvolve(x, self.coefficients.reshape(shape), axes=0)[: self.steps]
 
     def solve(self, z: Array) -> Array:
         """``C^{-1} z`` by forward substitution. O(steps * p * d)."""
-        solved: Array = lfilter([1.0], self.coefficients, z, axis=0)
-        return solved
+        return lfilter([1.0], self.coefficients, z, axis=0)
 
     @cached_property
     def column_norms(self) -> Array:

@@ -12,11 +12,9 @@ class TreeMatrix(StrategyMatrix):
     """``C[node, i] = 1`` where step i is a leaf below the node, for consecutive binary trees of ``leaves`` steps each.
 
     Rows stand in the order of their release, and at one step from the leaf upwards. A node whose leaves are not all
-    among the ``steps`` is never released and has no row. The left inverse is the classical decoder: the prefix sum
-    of the first m steps of a tree is the sum of one node for every binary digit 1 of m.
-
-    Rectangular: ``rows > steps`` unless every tree is a single leaf. Column i has one entry for each of the nodes above
-    it, so its norm is at most sqrt(log2(leaves) + 1). Entries are 0 or 1 and exact.
+    among the ``steps`` is never released and has no row: ``rows > steps`` unless every tree is a single leaf. The left
+    inverse is the classical decoder: the prefix sum of the first m steps of a tree is the sum of one node for every
+    binary digit 1 of m. Entries are 0 or 1 and exact.
 
     Args:
         leaves: steps of one tree, a power of two; at least ``steps`` for a single tree.
@@ -41,7 +39,6 @@ class TreeMatrix(StrategyMatrix):
 
     @property
     def rows(self) -> int:
-        """The number of nodes that are completed."""
         return int(self.first_row[-1])
 
     @property
@@ -65,7 +62,6 @@ class TreeMatrix(StrategyMatrix):
         return np.concatenate(columns), np.concatenate(rows)
 
     def columns(self, which: Indices) -> Array:
-        """Shape (rows, m)."""
         entries = np.zeros((self.rows, which.size))
         columns, rows = self._nodes_above(which)
         entries[rows, columns] = 1.0

@@ -41,7 +41,7 @@ def optimal_inverse_coefficients(steps: int, bands: int, min_sep: int | None) ->
 
     subject = f"a Toeplitz matrix whose inverse has {bands} bands for {steps} steps"
     found = coefficients(minimise(objective, start, subject, non_negative=True))
-    column = lfilter([1.0], found, _impulse(steps))
+    column = lfilter([1.0], found, np.eye(1, steps)[0])
     if not spaced_steps_are_worst(column, distance):
         raise OptimisationError(
             f"The optimum of {subject} may have a larger sensitivity than the optimiser took for min_sep {distance}; "
@@ -63,18 +63,12 @@ def log_error(inverse: Array, steps: int, min_sep: int) -> tuple[float, Array]:
     error = float(times @ noise**2)
     of_error = np.cumsum((2.0 * times * noise)[::-1])[::-1][:bands]
 
-    column = lfilter([1.0], inverse, _impulse(steps))
+    column = lfilter([1.0], inverse, np.eye(1, steps)[0])
     profile = _sums_at_distance(column, min_sep)
     squared = float(profile @ profile)
     adjoint = lfilter([1.0], inverse, _sums_at_distance(2.0 * profile[::-1], min_sep))[::-1]
     of_squared = -np.array([adjoint[j:] @ column[: steps - j] for j in range(bands)])
     return float(np.log(error * squared)), of_error / error + of_squared / squared
-
-
-def _impulse(steps: int) -> Array:
-    impulse = np.zeros(steps)
-    impulse[0] = 1.0
-    return impulse
 
 
 def _sums_at_distance(values: Array, distance: int) -> Array:

@@ -29,12 +29,11 @@ def optimal_buffers(weights: Array, separation: int, buffers: int) -> tuple[Arra
 
     C has the generating function ``1 + sum_j omega_j x / (1 - theta_j x) = prod_j (1 - eta_j x) / (1 - theta_j x)``.
     The search runs over interlaced decays, ``1 > theta_1 > eta_1 > theta_2 > ... > eta_d > 0``. Then every omega is
-    positive, every scale of the inverse (whose decays are the eta) is negative, and the column of C is positive and
-    non-increasing, as ``c_1 = sum_j (theta_j - eta_j) < 1``. So no point of the search is invalid, and among
-    participations that are at least ``separation`` steps apart those at 0, separation, 2 separation, ... are the worst
-    (Kalinin and Lampert, 2024, Theorem 2).
+    positive and the column of C is positive and non-increasing, as ``c_1 = sum_j (theta_j - eta_j) < 1``: no point of
+    the search is invalid, and of participations at least ``separation`` steps apart those at 0, separation,
+    2 separation, ... are the worst (Kalinin and Lampert, 2024, Theorem 2).
 
-    The problem is not convex: the best of a few local minima is returned. A pair of decays that does not help merges.
+    The problem is not convex: the best of a few local minima is returned.
 
     Args:
         weights: shape (steps,), non-negative, of the squared errors that the filter ``1 / ((1 - x) C(x))`` gives.

@@ -34,11 +34,7 @@ def optimal_matrix(steps: int) -> Array:
 
     Raises: OptimisationError when the iteration does not converge, when the error of C is not within the relative
         ``GAP`` of the dual value (which bounds the error of every C from below), or when an entry of C is negative.
-
     Cost: some 25 iterations of O(steps^2), then O(steps^3). Memory O(steps^2).
-
-    Reference: Denisov, McMahan, Rush, Smith and Thakurta (2022), "Improved differential privacy for SGD via optimal
-    private linear operators on adaptive streams".
     """
     if steps == 1:
         return np.ones((1, 1))
@@ -104,16 +100,12 @@ def optimal_matrix_for_epochs(steps: int, epochs: int) -> Array:
     """A non-negative C of shape (steps, steps) for a participation in every epoch, ``max_i |sum_j C[:, i + j b]| = 1``.
 
     b is ``steps / epochs``. Of all lower-triangular matrices with non-negative entries, a local minimum of the mean
-    squared error of prefix sums. The optimum over Gram matrices of Choquette-Choo et al. makes the columns of a bin
-    orthogonal, which a C without negative entries cannot do unless their supports are disjoint; so this searches over
-    the entries themselves, kept non-negative by bounds. The problem is not convex.
+    squared error of prefix sums. The optimum over Gram matrices of Choquette-Choo et al. (2023, "Multi-epoch matrix
+    factorization mechanisms for private machine learning") makes the columns of a bin orthogonal, which a C without
+    negative entries cannot do unless their supports are disjoint; so this searches over the entries themselves.
 
     Raises: OptimisationError when no stationary point is found.
-
     Cost: about 4 steps gradients of O(steps^3), and as many again for the last digits.
-
-    Reference: Choquette-Choo, McMahan, Rush and Thakurta (2023), "Multi-epoch matrix factorization mechanisms for
-    private machine learning", for the problem.
     """
     subject = f"a dense matrix for {epochs} epochs in {steps} steps"
     failed = OptimisationError(f"The optimisation of {subject} did not converge; fewer steps make the problem easier.")
@@ -175,13 +167,7 @@ def log_error(matrix: Array, epochs: int) -> tuple[float, Array]:
     Scaling divides the columns of bin i by ``|m_i|``, ``m_i = sum_j C[:, i + j b]``, so the error is
     ``E = |A D C^{-1}|^2 / steps`` with ``D = diag(|m_1|, ..., |m_b|, |m_1|, ...)``. With ``B = A D C^{-1}`` and
     ``P = A^T B``, ``dE/dC = -2 C^{-T} D P C^{-T}`` from the inverse, and ``dE/dD_tt = 2 sum_s P[t, s] C^{-1}[t, s]``
-    moves the columns of a bin along m_i. O(steps^3).
-
-    Args:
-        matrix: C, shape (steps, steps), lower triangular with a positive diagonal.
-        epochs: divides steps.
-
-    Returns: the value and the gradient, shape (steps, steps), of which the lower triangle has a meaning.
+    moves the columns of a bin along m_i. O(steps^3). Only the lower triangle of the gradient has a meaning.
     """
     steps = matrix.shape[0]
     inverse = dtrtri(matrix, lower=1)[0]

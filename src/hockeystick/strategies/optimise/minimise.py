@@ -38,9 +38,7 @@ def minimise(function: Objective, start: Array, subject: str, *, non_negative: b
         subject: what is optimised, for the error message.
         non_negative: keep every entry at 0 or above.
 
-    Raises: OptimisationError when the values are not finite or the steps do not become short; BudgetExceededError
-        when the deadline that covers the call passes.
-
+    Raises: OptimisationError when the values are not finite or the steps do not become short.
     Cost: L-BFGS takes a few times the square root of the condition number of gradients, a Newton step about half that.
     """
     if start.size == 0:
