@@ -33,7 +33,9 @@ def command(
     if _is_certificate(subject):
         _show_certificate(subject, *chosen)
     elif markdown or registry:
-        raise InvalidInputError(f"The option {chosen[0]} is for certificates. Got the plan {shortened(subject)} instead.")
+        raise InvalidInputError(
+            f"The option {chosen[0]} is for certificates. Got {shortened(subject)}, a plan, instead."
+        )
     else:
         _show_plan(subject, json)
 

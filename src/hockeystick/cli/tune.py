@@ -28,20 +28,20 @@ def command(
     json: common.JsonOption = False,
 ) -> None:
     """Bound the privacy of a hyper-parameter search that releases its best trial alone."""
-    from hockeystick.certificate import Certificate, Interval
+    from hockeystick.certificate import Certificate, CertificateBase, Interval
     from hockeystick.composition.trials import trials_of
     from hockeystick.composition.tuning import tuning
     from hockeystick.files import check_writable
     from hockeystick.mechanism import Mechanism
     from hockeystick.plan import Plan
 
-    one: Certificate | Mechanism
+    one: CertificateBase | Mechanism
     if Path(trial).suffix.lower() == ".toml":
         plan = Plan.load(trial)
         one, known = common.mechanism_with_noise(plan, None), plan.target.delta
     else:
-        one = common.with_matrix(Certificate.load(trial), None)
-        known = None if isinstance(one.delta, Interval) else one.delta
+        one = certificate = common.with_matrix(Certificate.load(trial), None)
+        known = None if isinstance(certificate.delta, Interval) else certificate.delta
     asked = asked_for(delta, epsilon, [] if known is None else [known])
     number = common.number("--trials", trials)
     trials_of(number, distribution)  # refuses bad input before anything is compiled

@@ -23,16 +23,16 @@ def command(
     json: common.JsonOption = False,
 ) -> None:
     """Recompute the bounds of a certificate and compare; exit code 1 if they do not follow."""
-    from hockeystick.certificate import Certificate, interval_text
+    from hockeystick.certificate import CertificateBase, interval_text
     from hockeystick.cli.compose import derived_json
     from hockeystick.composition.files import load_claim
     from hockeystick.composition.verification import verify
 
     loaded = load_claim(certificate)
-    claimed = common.with_matrix(loaded, matrix) if isinstance(loaded, Certificate) else loaded
-    for one in () if isinstance(loaded, Certificate) else loaded.certificates:
+    claimed = common.with_matrix(loaded, matrix) if isinstance(loaded, CertificateBase) else loaded
+    for one in () if isinstance(loaded, CertificateBase) else loaded.certificates:
         common.with_matrix(one, None)  # refuses certificates of matrices in files
-    mechanism = claimed.mechanism if isinstance(claimed, Certificate) else None
+    mechanism = claimed.mechanism if isinstance(claimed, CertificateBase) else None
     with (
         sampling.chosen_executor(backend, address, workers) as executor,
         sampling.opened(evidence) as store,
@@ -41,7 +41,9 @@ def command(
         found = verify(claimed, deadline=deadline, evidence=store, executor=executor)
     if json:
         seconds = deadline.elapsed()
-        numbers = common.claim_json(found, seconds) if isinstance(found, Certificate) else derived_json(found, seconds)
+        numbers = (
+            common.claim_json(found, seconds) if isinstance(found, CertificateBase) else derived_json(found, seconds)
+        )
         common.emit_json({"verified": True} | numbers)
     else:
         common.emit(str(claimed))

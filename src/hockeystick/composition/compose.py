@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hockeystick._version import __version__
 from hockeystick.bounds import Bound, Question
-from hockeystick.certificate import Accuracy, Certificate, Interval
+from hockeystick.certificate import Accuracy, CertificateBase, Interval
 from hockeystick.certification.issue import PORTABLE, certify
 from hockeystick.certification.schedule import DELTA_NODES, EPSILON_NODES, planned
 from hockeystick.composition.claims import check_comparable, shared_facts
@@ -36,7 +36,7 @@ Together = str | Sequence[Sequence[int]]
 
 
 def compose(
-    runs: Sequence[Certificate | Mechanism],
+    runs: Sequence[CertificateBase | Mechanism],
     *,
     delta: float | None = None,
     epsilon: float | None = None,
@@ -88,16 +88,16 @@ def compose(
 
 
 def as_certificates(
-    runs: Sequence[Certificate | Mechanism], question: Question, deadline: Deadline
-) -> tuple[Certificate, ...]:
+    runs: Sequence[CertificateBase | Mechanism], question: Question, deadline: Deadline
+) -> tuple[CertificateBase, ...]:
     """The certificates, those of mechanisms issued now; raises InvalidInputError for what is neither, or nothing."""
     if isinstance(runs, str | bytes | Mapping) or not isinstance(runs, Sequence) or not runs:
         raise InvalidInputError(
             f"The 'runs' argument must be a list of one or more certificates or mechanisms. Got {shortened(runs)} "
             f"instead."
         )
-    certificates: list[Certificate] = []
-    issued: list[tuple[Mechanism, Certificate]] = []
+    certificates: list[CertificateBase] = []
+    issued: list[tuple[Mechanism, CertificateBase]] = []
     for place, one in enumerate(runs):
         if isinstance(one, Mechanism):
             known = next((certificate for other, certificate in issued if other == one), None)
@@ -105,7 +105,7 @@ def as_certificates(
                 known = certify(one, delta=question.delta or USUAL_DELTA, deadline=deadline)
                 issued.append((one, known))
             certificates.append(known)
-        elif isinstance(one, Certificate):
+        elif isinstance(one, CertificateBase):
             certificates.append(one)
         else:
             raise InvalidInputError(
@@ -132,7 +132,7 @@ def accuracy_for(question: Question, delta_on: Callable[[Accuracy], float]) -> A
 
 
 def _answers(
-    certificates: Sequence[Certificate],
+    certificates: Sequence[CertificateBase],
     runs: Sequence[int],
     together: Sequence[Sequence[int]],
     question: Question,
@@ -184,7 +184,7 @@ def interval_of(upper: float, lower: float | None, question: Question, what: str
 
 
 def _claim(
-    certificates: tuple[Certificate, ...],
+    certificates: tuple[CertificateBase, ...],
     runs: tuple[int, ...],
     together: tuple[tuple[int, ...], ...],
     question: Question,
@@ -220,8 +220,10 @@ def _sets(data: Together, runs: int) -> tuple[tuple[int, ...], ...]:
         return (tuple(range(1, runs + 1)),)
     if data == "disjoint":
         return tuple((run,) for run in range(1, runs + 1))
-    if isinstance(data, str) or not isinstance(data, Sequence) or not all(
-        isinstance(group, Sequence) and all(type(run) is int for run in group) for group in data
+    if (
+        isinstance(data, str)
+        or not isinstance(data, Sequence)
+        or not all(isinstance(group, Sequence) and all(type(run) is int for run in group) for group in data)
     ):
         raise InvalidInputError(
             f"The 'data' argument must be 'same', 'disjoint' or lists of numbers of runs. Got {shortened(data)} "

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TypeVar
 
-from hockeystick.certificate import Certificate
+from hockeystick.certificate import CertificateBase
 from hockeystick.certification.verification import DEFAULT_BUDGET
 from hockeystick.certification.verification import verify as verify_certificate
 from hockeystick.composition.claims import DerivedClaim, check_comparable
@@ -17,7 +17,7 @@ from hockeystick.monte_carlo.runs import in_this_process
 from hockeystick.samples import Executor, Ledger
 from hockeystick.types import Side
 
-C = TypeVar("C", bound=Certificate | Composition | Tuning)
+C = TypeVar("C", bound=CertificateBase | Composition | Tuning)
 NUMBERS = {"epsilon", "delta", "digest", "hockeystick_version"}
 """Fields that are compared on their own, or tell how the claim was made."""
 
@@ -43,7 +43,7 @@ def verify(
         any other field differs; BudgetExceededError when the deadline passes before the verdict.
     """
     deadline = deadline or Deadline(DEFAULT_BUDGET)
-    if isinstance(claim, Certificate):
+    if isinstance(claim, CertificateBase):
         verify_certificate(claim, deadline=deadline, evidence=evidence, executor=executor)
         return claim
     claim.check_digests()
