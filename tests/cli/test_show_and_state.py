@@ -49,10 +49,13 @@ def test_state_keeps_what_was_stated_before(issued: Any) -> None:
     assert first.created == set()
     second = issued("state", "cert.json", "--date", "2030-01-31", "--assert", "noise=the code", "--out", "more.json")
     assert second.created == {"more.json"}
-    said = Certificate.load("more.json").statements
+    more, first_one = Certificate.load("more.json"), Certificate.load("cert.json")
+    assert isinstance(more, Certificate)
+    assert isinstance(first_one, Certificate)
+    said = more.statements
     assert (said.label, said.num_examples, said.clipping_norm, said.date) == ("run 7", 6000, 1.5, "2030-01-31")
     assert said.asserted == {"noise": "the code"}
-    assert Certificate.load("cert.json").statements.date is None
+    assert first_one.statements.date is None
     assert "asserted   Clip the gradient" in second.out
     assert issued("verify", "more.json").code == 0
 
@@ -66,7 +69,7 @@ def test_state_keeps_what_was_stated_before(issued: Any) -> None:
         (("--clipping-norm", "small"), "'--clipping-norm' option must be a number"),
         (("--clipping-norm", "-1"), "'clipping_norm' field must be above 0"),
         (("--date", "today"), "'date' field must be a date as YYYY-MM-DD"),
-        (("--label", "two\nlines"), "'label' field must be"),
+        (("--label", "two\nlines"), "'label' field: only one line of visible characters"),
         (("--assert", "noise"), "'--assert' option must be NAME=EVIDENCE"),
         (("--assert", "luck=much"), "'asserted' field must name one of batches, noise, normaliser, secrecy"),
     ],

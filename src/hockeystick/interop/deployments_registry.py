@@ -97,7 +97,7 @@ def _block(value: dict[str, Any] | list[Any]) -> list[str]:
 
 
 def _scalar(value: Any) -> str:
-    """A value as JSON writes it, which YAML reads; but YAML 1.1 takes a number for text that has an exponent and no dot."""
+    """A value as JSON writes it, which YAML reads; YAML 1.1 takes 1e-05 for text and 1.0e-05 for a number."""
     text = json.dumps(value, allow_nan=False)
     return text.replace("e", ".0e") if isinstance(value, float) and "." not in text else text
 
