@@ -132,6 +132,7 @@ def test_a_sweep_says_what_certify_says(tmp_path):
     records = run_sweep(load(tmp_path, grid).cells(), tmp_path / "out", certify_cell=certifier(budget=30.0))
     for record in records:
         assert record.status == CERTIFIED
+        assert record.certificate is not None
         again = hs.certify(record.certificate.mechanism, delta=1e-5, budget=30.0)
         assert record.certificate.epsilon == again.epsilon
         hs.verify(record.certificate)

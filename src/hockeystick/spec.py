@@ -175,6 +175,7 @@ _ALLOWED = {
     "finite_number": "a finite number",
     "string_type": "text",
     "string_too_short": "text of at least {min_length} character(s)",
+    "string_too_long": "text of at most {max_length} characters",
     "string_pattern_mismatch": "text that matches {pattern}",
     "literal_error": "{expected}",
     "enum": "{expected}",

@@ -396,7 +396,7 @@ def spoiled(certificate: dict[str, Any], path: tuple[str, ...], value: Any) -> s
         (("mechanism", "sampler", "bins"), 1000, 1, "altered"),
         (("mechanism", "sampler", "bins"), -1, 2, "'mechanism.sampler.bins' field must be at least 1"),
         (("mechanism", "sampler", "kind"), "foo", 2, "'mechanism.sampler.kind'"),
-        (("requirements",), [], 1, "altered"),
+        (("assumptions",), [], 1, "altered"),
         (("confidence",), 2.0, 2, "'confidence' field must be at most 1"),
         (("confidence",), 0.5, 1, "altered"),
         (("kind",), "guess", 2, "'kind' field must be 'deterministic' or 'monte_carlo'"),

@@ -4,16 +4,23 @@ from datetime import date
 from enum import StrEnum
 from typing import Annotated, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from hockeystick.errors import InvalidInputError
+from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.spec import Count, Spec
 from hockeystick.types import Side
 
 Bounded = Annotated[float, Field(ge=0.0)]
 Positive = Annotated[float, Field(gt=0.0, le=1e300)]
-_ONE_LINE = "^[^\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]{1,300}$"
-Line = Annotated[str, Field(pattern=_ONE_LINE)]
+
+
+def _one_line(text: str) -> str:
+    if not text.isprintable():
+        raise InvalidInputError(f"only one line of visible characters is allowed. Got {shortened(text)} instead")
+    return text
+
+
+Line = Annotated[str, Field(min_length=1, max_length=300), AfterValidator(_one_line)]
 """Words of a user: one line that shows what it says, so that it cannot pretend to be lines of the certificate."""
 Name = Annotated[str, Field(pattern="^[a-z_]{1,40}$")]
 Version = Annotated[str, Field(pattern=r"^[0-9A-Za-z.+_-]{1,40}$")]

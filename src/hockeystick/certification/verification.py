@@ -106,11 +106,11 @@ def _restated(
 
 
 def _claims(certificate: CertificateBase) -> list[str]:
-    """The fields that have to be those of the certificate that is derived again, in the order of the file."""
-    if isinstance(certificate, Certificate):
-        return [name for name in certificate.content() if name not in NOT_RECOMPUTED]
-    recomputed = set(certificate.content()) - {"format", "accuracy", "hockeystick_version", "cut_off"}
-    return [name for name in certificate.content() if name in recomputed]
+    """The fields that have to be those of the certificate that is derived again: what words follow from first."""
+    beside = {*NOT_RECOMPUTED, "digest"}
+    if not isinstance(certificate, Certificate):
+        beside |= {"format", "accuracy", "hockeystick_version", "cut_off"}
+    return [name for name in type(certificate).model_fields if name not in beside]
 
 
 def _plain(value: object) -> object:

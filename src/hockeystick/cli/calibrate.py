@@ -29,6 +29,8 @@ def command(
     """Find the smallest noise multiplier certified for the plan's target, and write the certificate."""
     from hockeystick.bounds import Question
     from hockeystick.calibration.search import calibrate_and_certify, check_target
+    from hockeystick.certificate import Statements
+    from hockeystick.certification.description import state
     from hockeystick.files import check_writable
     from hockeystick.plan import Plan
 
@@ -52,6 +54,7 @@ def command(
             deadline=deadline,
             monte_carlo=monte_carlo,
         )
+        certificate = state(certificate, Statements(num_examples=loaded.data.num_examples))
     common.say_of_sampling(certificate, allowed=monte_carlo is not None)
     with common.saving(certificate, path):
         if json:

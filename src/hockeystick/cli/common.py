@@ -163,9 +163,12 @@ def certify_and_report(
     sampling: "AbstractContextManager[MonteCarlo | None]",
     out: str | None,
     json: bool,
+    num_examples: int,
 ) -> None:
-    """The common part of ``epsilon`` and ``delta``."""
+    """The common part of ``epsilon`` and ``delta``; the certificate states the plan's number of examples."""
     from hockeystick.bounds import Question
+    from hockeystick.certificate import Statements
+    from hockeystick.certification.description import state
     from hockeystick.certification.issue import certify
     from hockeystick.files import check_writable
 
@@ -183,6 +186,7 @@ def certify_and_report(
             deadline=deadline,
             monte_carlo=monte_carlo,
         )
+        certificate = state(certificate, Statements(num_examples=num_examples))
     say_of_sampling(certificate, allowed=monte_carlo is not None)
     with saving(certificate, out):
         if json:
@@ -240,7 +244,7 @@ def claim_json(certificate: "CertificateBase", seconds: float) -> dict[str, Any]
         "kind": content["kind"],
         "confidence": content["confidence"],
         **_failure(certificate),
-        **({"cut_off": content["cut_off"]} if certificate.cut_off else {}),
+        **({"cut_off": [one.model_dump(mode="json") for one in certificate.cut_off]} if certificate.cut_off else {}),
         "seconds": round(seconds, 4),
     }
 

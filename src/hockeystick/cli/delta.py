@@ -31,4 +31,5 @@ def command(
         sampling=sampling.monte_carlo_options(allow, failure_probability, seed, evidence, backend, address, workers),
         out=out,
         json=json,
+        num_examples=loaded.data.num_examples,
     )

@@ -78,8 +78,28 @@ def registry_entry(certificate: CertificateBase) -> dict[str, Any]:
 
 
 def registry_yaml(certificate: CertificateBase) -> str:
-    """The entry as a YAML document, written as JSON, which YAML contains; raises as :func:`registry_entry` does."""
-    return json.dumps(registry_entry(certificate), indent=2, allow_nan=False) + "\n"
+    """The entry as a YAML document; raises as :func:`registry_entry` does."""
+    return "\n".join(_block(registry_entry(certificate))) + "\n"
+
+
+def _block(value: dict[str, Any] | list[Any]) -> list[str]:
+    """Lines of YAML for what is not empty."""
+    marked = (
+        [(f"{name}:", one) for name, one in value.items()] if isinstance(value, dict) else [("-", one) for one in value]
+    )
+    lines = []
+    for mark, one in marked:
+        if isinstance(one, dict | list) and one:
+            lines += [mark, *(f"  {line}" for line in _block(one))]
+        else:
+            lines.append(f"{mark} {_scalar(one)}")
+    return lines
+
+
+def _scalar(value: Any) -> str:
+    """A value as JSON writes it, which YAML reads; YAML 1.1 takes 1e-05 for text and 1.0e-05 for a number."""
+    text = json.dumps(value, allow_nan=False)
+    return text.replace("e", ".0e") if isinstance(value, float) and "." not in text else text
 
 
 def _parameters(certificate: Certificate) -> dict[str, float]:
