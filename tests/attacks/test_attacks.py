@@ -154,7 +154,7 @@ def test_mu_covers_the_profile_and_is_needed(pair: Pair, unexplained: float) -> 
     """The upper mu covers the truth at all epsilons; the lower one, made a little smaller, does not."""
     upper, lower = pair.bounds()
     most, least = (attacks.gdp_mu(one, unexplained=unexplained) for one in (upper, lower))
-    epsilons = np.linspace(0.0, 12.0, 4001)
+    epsilons = np.append(np.linspace(0.0, 0.2, 4001), np.linspace(0.2, 12.0, 4001))
     truth = np.array([pair.profile(epsilon) for epsilon in epsilons])
     if most < np.inf:
         assert np.all(gaussian_delta(most, epsilons) + unexplained >= truth - 1e-12)
@@ -176,6 +176,17 @@ def test_mu_where_mass_is_disclosed_is_infinite() -> None:
     assert 2.0 < attacks.gdp_mu(lower) < np.inf
     assert attacks.gdp_mu(upper, unexplained=0.02) < 0.1
     assert attacks.gdp_mu(lower, unexplained=0.02) == 0.0
+
+
+def test_mu_of_a_profile_that_ends_flat_within_the_allowance() -> None:
+    """delta(epsilon) = 0.3 falls to 1e-4 at once and stays there: nothing is left to explain beyond."""
+
+    def profile(epsilon: float) -> float:
+        return 1e-4 if epsilon >= 1.0 else 0.3
+
+    bound = bound_of(Side.UPPER, profile, profile)
+    assert attacks.gdp_mu(bound, unexplained=0.01) < 2.0
+    assert attacks.gdp_mu(bound, unexplained=1e-5) == np.inf
 
 
 @pytest.mark.parametrize(("p", "q"), [([1, 3], [3, 1]), ([1, 10], [10, 1]), ([2, 5, 3], [4, 5, 1])])
