@@ -121,7 +121,8 @@ def test_trade_off_of_small_pairs_is_the_enumerated_one(pair: Pair, alpha: float
         at_least = attacks.type_two_error(upper, alpha, direction=direction, tolerance=1e-4)
         at_most = attacks.type_two_error(lower, alpha, direction=direction, tolerance=1e-4)
         assert at_least - 1e-12 <= exact <= at_most + 1e-12
-        assert at_most - at_least <= 1.1e-4
+        if alpha > 1e-300:  # at 0 the answer is 1 - delta at an infinite epsilon, of which a lower bound says nothing
+            assert at_most - at_least <= 1.1e-4
     best = 1.0 - min(pair.type_two(alpha), swapped.type_two(alpha))
     assert attacks.true_positive_rate(lower, alpha, tolerance=1e-4) <= best + 1e-12
     assert attacks.true_positive_rate(upper, alpha, tolerance=1e-4) >= best - 1e-12
