@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hockeystick as hs
-from hockeystick.certification.profiles import _chords, _extended_chords
+from hockeystick.certification.profiles import _chords, _Envelope, _extended_chords
 from hockeystick.curve import POINT_TOLERANCE, curve
 from hockeystick.errors import InvalidInputError
+from hockeystick.pairs.registry import dominating_pair
 from hockeystick.types import Side
 
 EPSILONS = np.array([0.0, 0.003, 0.05, 0.3, 0.777, 1.5, 3.0, 6.0])
@@ -58,6 +59,12 @@ def test_profiles_are_as_good_as_certify(name: str) -> None:
     assert both[Side.LOWER].epsilon(1e-4) >= 0.99 * certified.lower
     assert both[Side.LOWER].epsilon(1e-4) <= certified.upper
     assert both[Side.UPPER].epsilon(1e-4) >= certified.lower
+
+
+def test_an_envelope_of_nothing_claims_nothing() -> None:
+    pair = dominating_pair(RUNS["poisson"])
+    assert _Envelope(Side.UPPER, pair).bound().delta(1.0) == 1.0
+    assert _Envelope(Side.LOWER, pair).bound().delta(1.0) == 0.0
 
 
 def test_a_fixed_schedule_has_the_profile_of_one_gaussian() -> None:

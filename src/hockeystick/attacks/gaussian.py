@@ -72,7 +72,7 @@ def gdp_mu(bound: Bound, *, unexplained: float = UNEXPLAINED) -> float:
             break
         samples.add(new)
     if bound.side is Side.UPPER:
-        return float(covering.max()) * (1.0 + 1e-9)
+        return float(covering.max()) * (1.0 + 1e-9) + 1e-13
     best = int(np.argmax(needed))
     return _certainly_needed(float(samples.epsilons[best]), float(samples.deltas[best]) - unexplained, attained)
 
@@ -153,8 +153,9 @@ def _covering_mu(samples: SampledProfile, unexplained: float) -> tuple[Array, Ar
     alpha = alpha * (1.0 - rounding)
     # G_mu(alpha) <= beta + unexplained exactly if mu >= -ndtri(alpha) - ndtri(beta + unexplained).
     covered = np.clip(beta + unexplained, 0.0, 1.0)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
         mu = np.maximum(-ndtri(np.clip(alpha, 0.0, 1.0)) - ndtri(covered), 0.0)
+    mu[covered == 1.0] = 0.0  # any mu will do; at alpha = 0 the difference would be undefined
     return 0.5 * (epsilon[:-1] + epsilon[1:]), mu
 
 

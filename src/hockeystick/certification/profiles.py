@@ -117,10 +117,11 @@ class _Envelope:
     def bound(self) -> Bound:
         """The tightest of the bounds at every epsilon, for each direction."""
         pick: Callable[..., float] = min if self.side is Side.UPPER else max
+        trivial = 1.0 if self.side is Side.UPPER else 0.0
 
         def best(direction: Direction) -> Profile:
             parts = [one.profiles[direction] for one in self.bounds if direction in one.profiles]
-            return lambda epsilon: pick((part(epsilon) for part in parts), default=0.0)
+            return lambda epsilon: pick((part(epsilon) for part in parts), default=trivial)
 
         return Bound(
             method="+".join(self.names) or "none",
