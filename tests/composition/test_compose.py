@@ -300,7 +300,7 @@ def test_no_runs(runs):
 
 def test_what_is_no_run(one):
     with pytest.raises(InvalidInputError, match=r"'runs\.1'"):
-        hs.compose([one, 3.0], delta=DELTA)
+        hs.compose((one, 3.0), delta=DELTA)
 
 
 def test_other_neighbours_are_refused(one, other):

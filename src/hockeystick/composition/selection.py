@@ -31,7 +31,7 @@ from hockeystick.types import Direction
 CELLS = 24_000
 SMALLEST_CHANCE = 1e-12
 """Cells of the chance to be beaten: in geometric progression from here to 1, and one below."""
-TRADE_OFFS, FARTHEST = 400, 40.0
+TRADE_OFFS, FARTHEST = 800, 40.0
 """Points of the profile that the trade-off is read from, up to this epsilon."""
 UNDERFLOWN = 1e-300
 """More than a slope can lose to underflow."""
