@@ -74,18 +74,28 @@ def ratios_of(kind: str, parameters: dict[str, float], y: Array) -> Array:
     return np.multiply.outer(thinned, thinned) if kind == "poisson" else thinned
 
 
-def composed_delta(kind: str, parameters: dict[str, float], other: OneOutput, epsilon: float, way: Direction) -> float:
-    """delta of the run together with ``other``, by the trapezoidal rule on a smooth integrand."""
-    y = np.linspace(-9.0, 9.0 + 1.0 / parameters["sigma"], 361)
-    density = np.exp(-0.5 * y * y) / sqrt(2.0 * np.pi) * (y[1] - y[0])
+def composed_delta(
+    kind: str, parameters: dict[str, float], other: OneOutput, epsilon: float, way: Direction
+) -> tuple[float, float]:
+    """delta of the run together with ``other``, by the trapezoidal rule on a smooth integrand, and its error.
+
+    The error is the difference to half as many points, which is far more than that of the finer rule.
+    """
+    y = np.linspace(-9.0, 9.0 + 1.0 / parameters["sigma"], 721)
     ratio = ratios_of(kind, parameters, y)
-    weight = density if ratio.ndim == 1 else np.multiply.outer(density, density)
     if way is Direction.REMOVE:  # sum over y of q x H(x2 at e^eps / x)
         value = ratio * other.divergence(exp(epsilon) / ratio)
     else:  # E (1 - c X2)_+ = 1 - c + c E (X2 - 1/c)_+
         c = exp(epsilon) * ratio
         value = 1.0 - c + c * other.divergence(1.0 / c)
-    return float((weight * value).sum())
+    found = []
+    for stride in (1, 2):
+        density = np.exp(-0.5 * y[::stride] ** 2) / sqrt(2.0 * np.pi) * (y[stride] - y[0])
+        if ratio.ndim == 1:
+            found.append(float(density @ value[::stride]))
+        else:
+            found.append(float(density @ value[::stride, ::stride] @ density))
+    return found[0], abs(found[0] - found[1]) + 1e-12
 
 
 # --- plain convolution on a lattice of losses ----------------------------------------------------------------------

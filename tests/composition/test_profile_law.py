@@ -22,7 +22,11 @@ def no_tick():
     return None
 
 
-def law_of(p, q, looseness=lambda epsilon, direction: 1.0):
+def exactly(epsilon, direction):
+    return 1.0
+
+
+def law_of(p, q, looseness=exactly):
     """The law of the profiles of a discrete pair, which may be made looser."""
 
     def profile(direction):
@@ -56,7 +60,7 @@ def test_loose_profiles_that_are_not_convex_still_give_a_law_that_dominates(seed
     def looseness(epsilon, direction):
         return 1.0 + wobble[0 if direction is Direction.ADD else 1] * (1.0 + np.sin(37.0 * epsilon))
 
-    laws = [law_of(*pair, looseness) for pair in pairs]
+    laws = [law_of(p, q, looseness) for p, q in pairs]
     together = compose(laws[0], laws[1], Resolution(40, 1e-6))
     for direction in Direction:
         for epsilon in EPSILONS:

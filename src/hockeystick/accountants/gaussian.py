@@ -17,18 +17,23 @@ from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
 
 
-def _analyse(pair: DominatingPair, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+def _sensitivity(pair: DominatingPair, side: Side) -> float:
+    """The full sensitivity, rounded to the asked side."""
     error = pair.sensitivity_error if side is Side.UPPER else -pair.sensitivity_error
+    return pair.full_sensitivity * (1.0 + error)
+
+
+def _analyse(pair: DominatingPair, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    sensitivity = _sensitivity(pair, side)
 
     def profile(epsilon: float) -> float:
-        return gaussian_delta(pair.noise_multiplier, pair.full_sensitivity * (1.0 + error), epsilon, side)
+        return gaussian_delta(pair.noise_multiplier, sensitivity, epsilon, side)
 
     return dict.fromkeys(Direction, profile)
 
 
 def _laws(pair: DominatingPair, side: Side, settings: Settings) -> Sequence[Law]:
-    error = pair.sensitivity_error if side is Side.UPPER else -pair.sensitivity_error
-    return [gaussian_law(pair.noise_multiplier, pair.full_sensitivity * (1.0 + error), side, settings.resolution)]
+    return [gaussian_law(pair.noise_multiplier, _sensitivity(pair, side), side, settings.resolution)]
 
 
 def _refusal(pair: DominatingPair, side: Side) -> str | None:

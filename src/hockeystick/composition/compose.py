@@ -71,7 +71,7 @@ def compose(
     >>> first = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.01, steps=100), noise_multiplier=1.0)
     >>> second = hs.Mechanism(sampler=hs.BallsInBins(bins=100, epochs=2), noise_multiplier=2.0)
     >>> both = hs.compose([first, second], delta=1e-5)
-    >>> 1.44 < both.epsilon.lower < both.epsilon.upper < 1.46
+    >>> 0.759 < both.epsilon.lower < both.epsilon.upper < 0.761
     True
     """
     question = Question(delta=delta, epsilon=epsilon)
@@ -229,6 +229,6 @@ def _sets(data: Together, runs: int) -> tuple[tuple[int, ...], ...]:
             f"The 'data' argument must be 'same', 'disjoint' or lists of numbers of runs. Got {shortened(data)} "
             f"instead."
         )
-    together = tuple(tuple(sorted(group)) for group in data)
+    together: tuple[tuple[int, ...], ...] = tuple(tuple(sorted(int(run) for run in group)) for group in data)
     check_together(together, runs)
     return together

@@ -31,8 +31,10 @@ from hockeystick.types import Direction
 CELLS = 24_000
 SMALLEST_CHANCE = 1e-12
 """Cells of the chance to be beaten: in geometric progression from here to 1, and one below."""
-TRADE_OFFS, FARTHEST = 400, 40.0
+TRADE_OFFS, FARTHEST = 800, 40.0
 """Points of the profile that the trade-off is read from, up to this epsilon."""
+UNDERFLOWN = 1e-300
+"""More than a slope can lose to underflow."""
 OUTWARDS = 1e-12
 """Relative allowance for the rounding of a line's slope and intercept, and of the choice among lines."""
 Survival = Callable[[Array], Array]
@@ -110,7 +112,7 @@ def _lines(law: Law, survival: Survival, direction: Direction) -> Envelope:
     edges = np.concatenate([[0.0], np.geomspace(SMALLEST_CHANCE, 1.0, CELLS)])
     edges[-1] = 1.0
     beaten = _most_beaten(law, edges[1:], direction)
-    slopes = survival(edges[:-1]) * (1.0 + OUTWARDS)
+    slopes = survival(edges[:-1]) * (1.0 + OUTWARDS) + UNDERFLOWN
     intercepts = survival(np.minimum(beaten * (1.0 + OUTWARDS), 1.0)) * (1.0 - OUTWARDS)
     return upper_envelope(slopes, intercepts)
 

@@ -1,0 +1,109 @@
+"""One-line faults in the composition of runs and the choice of the best trial: claims that are too strong.
+
+An entry is (path, old text, new text, reason, tests); the old text occurs once in the file.
+"""
+
+COMPOSED = "tests/composition/test_compose.py"
+PROFILES = "tests/composition/test_profile_law.py"
+TUNED = "tests/composition/test_tuning.py"
+
+FAULTS = [
+    (
+        "composition/compose.py",
+        "laws = [(each[place].upper, count) for place, count in parts]",
+        "laws = [(each[place].upper, 1) for place, count in parts]",
+        "a run that was repeated counts once",
+        f"{COMPOSED}::test_public_batches_compose_to_one_gaussian",
+    ),
+    (
+        "composition/compose.py",
+        "upper = max(upper, found)",
+        "upper = found",
+        "the claim for overlapping parts is that of some set of runs, not of the worst",
+        f"{COMPOSED}::test_overlapping_parts_are_as_private_as_the_worst_set",
+    ),
+    (
+        "composition/profile_law.py",
+        "return 1 - Fraction(ratio) + Fraction(ratio) * delta",
+        "return 1 - Fraction(ratio) + Fraction(ratio) * Fraction(ratio) * delta",
+        "the add direction enters the law with the wrong factor",
+        f"{PROFILES}::test_the_law_dominates_a_discrete_pair_and_its_compositions",
+    ),
+    (
+        "composition/profile_law.py",
+        "p_inf = float(hull[-1][1]) * (1.0 + 2 * UNIT_ROUNDOFF) + UNDERFLOW",
+        "p_inf = 0.0",
+        "what is beyond the last dot is lost",
+        f"{PROFILES}::test_the_law_dominates_a_discrete_pair_and_its_compositions",
+    ),
+    (
+        "composition/profile_law.py",
+        "_slope(hull[-2], hull[-1]) >= _slope(hull[-1], place)",
+        "False",
+        "bounds that are not convex give negative masses",
+        f"{PROFILES}::test_loose_profiles_that_are_not_convex_still_give_a_law_that_dominates",
+    ),
+    (
+        "composition/claims.py",
+        "total = sum(failures) * (1.0 + 1e-12)",
+        "total = 0.5 * sum(failures)",
+        "failure probabilities are understated",
+        f"{COMPOSED}::test_failure_probabilities_of_monte_carlo_certificates_add_up",
+    ),
+    (
+        "composition/claims.py",
+        "if all(one in other.also_holds_for for other in certificates)]",
+        "if any(one in other.also_holds_for for other in certificates)]",
+        "a claim is made for neighbours for which one of the runs has none",
+        f"{COMPOSED}::test_a_notion_of_neighbours_holds_only_if_it_holds_for_all",
+    ),
+    (
+        "composition/claims.py",
+        '("unit", [unit_of(one) for one in certificates]),',
+        "",
+        "claims about users and about examples compose",
+        f"{COMPOSED}::test_other_units_are_refused",
+    ),
+    (
+        "composition/verification.py",
+        "above is not None and above <= claimed.upper",
+        "above is not None",
+        "a composed claim may be stronger than what follows",
+        f"{COMPOSED}::test_claims_that_are_too_strong_do_not_verify",
+    ),
+    (
+        "composition/verification.py",
+        "verify_certificate(one, deadline=deadline, evidence=evidence, executor=executor)",
+        "one.content_digest()",
+        "the certificates in a claim are not verified",
+        f"{COMPOSED}::test_a_certificate_inside_has_to_verify_too",
+    ),
+    (
+        "composition/selection.py",
+        "other = Direction.ADD if direction is Direction.REMOVE else Direction.REMOVE",
+        "other = direction",
+        "the trade-off of one trial is read in the wrong direction",
+        f"{TUNED}::test_no_order_of_the_outputs_is_less_private_than_the_bound",
+    ),
+    (
+        "composition/selection.py",
+        "beaten = _most_beaten(law, edges[1:], direction)",
+        "beaten = edges[1:]",
+        "the score tells nothing about the data",
+        f"{TUNED}::test_no_order_of_the_outputs_is_less_private_than_the_bound",
+    ),
+    (
+        "composition/trials.py",
+        "** -(self.shape + 1.0)",
+        "** -self.shape",
+        "a negative binomial number of trials counts as one with a smaller shape",
+        f"{TUNED}::test_laws_of_the_number_are_what_they_say",
+    ),
+    (
+        "composition/tuning.py",
+        "found = question.answer(_bound(Side.LOWER, _scaled(one.lower, some), trials.mean * one.lower_slack))",
+        "found = question.answer(_bound(Side.LOWER, _scaled(one.lower, 1.0), trials.mean * one.lower_slack))",
+        "the lower bound forgets that there may be no trial",
+        f"{TUNED}::test_a_poisson_number_may_be_zero",
+    ),
+]
