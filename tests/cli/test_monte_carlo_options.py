@@ -328,8 +328,14 @@ def test_a_calibration_cannot_fail_more_often_than_delta(cli: Any) -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        (plan_of("b_min_sep", min_sep="17"), ("'data.batch_size'", "num_examples / min_sep", "Got 50")),
-        (plan_of("b_min_sep", min_sep="17") | {"data.batch_size": "700"}, ("'data.batch_size'", "Got 700")),
+        (
+            plan_of("b_min_sep", min_sep="17"),
+            ("'sampler.min_sep'", "num_examples / batch_size = 16", "sampler.min_sep = 16 would do."),
+        ),
+        (
+            plan_of("b_min_sep", min_sep="17") | {"data.batch_size": "700"},
+            ("'sampler.min_sep'", "sampler.min_sep = 1 would do."),
+        ),
         (plan_of("b_min_sep", min_sep="16"), ("balls-in-bins over 16 bins", "'balls_in_bins'")),
         (plan_of("b_min_sep", min_sep="16", warm_start="false"), ("no sampling at all", "without amplification")),
         (plan_of("b_min_sep", min_sep="0"), ("'sampler.min_sep'", "at least 1", "Got 0")),
