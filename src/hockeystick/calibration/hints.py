@@ -66,8 +66,8 @@ def _of_sampling(certificate: Certificate, asked: Asked) -> str | None:
     if gap is not None and gap <= WORTH_SAYING:
         return None
     if gap is not None and isinstance(certificate.epsilon, Interval):
-        most = 100.0 * gap / (1.0 + gap)
-        return f"--allow monte-carlo may lower epsilon further, by {most:.2g} percent at most."
+        most = ceil(1000.0 * gap / (1.0 + gap)) / 10.0
+        return f"--allow monte-carlo may lower epsilon further, by {most:g} percent at most."
     if certificate.method.upper != "gaussian":
         return "--allow monte-carlo may give a better bound."
     start = "--allow monte-carlo may give a far better bound, as no other method found any amplification"
