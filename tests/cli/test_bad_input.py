@@ -13,7 +13,7 @@ import pytest
 from hockeystick.errors import InvalidInputError
 from hockeystick.files import check_writable
 
-COUNTS = ("data.num_examples", "data.batch_size", "data.epochs", "data.steps")
+COUNTS = ("data.num_examples", "data.steps")
 BAD_COUNTS = {
     "0": "at least 1",
     "-3": "at least 1",
@@ -35,6 +35,8 @@ NOT_FINITE = {"nan": "finite", "inf": "finite", "-inf": "finite", "1e400": "fini
 BAD_REALS = {
     "target.epsilon": {"0": "above 0", "-1.0": "above 0", "-0.0": "above 0", "501.0": "at most 500"},
     "target.delta": {"0.0": "at least 1e-30", "-1e-5": "at least 1e-30", "1e-31": "at least 1e-30", "1": "below 1"},
+    "data.batch_size": {"0": "at least 1e-09", "-1.0": "at least 1e-09", "6000000000": "at most 1000000000"},
+    "data.epochs": {"0": "at least 1e-09", "-1.0": "at least 1e-09", "6000000000": "at most 1000000000"},
     "mechanism.noise_multiplier": {"0": "at least 0.01", "-1.0": "at least 0.01", "1e7": "at most 1000000"},
 }
 GOT = {"nan": "nan", "1e400": "inf", "1979-05-27": "'1979-05-27'", "07:32:00": "'07:32:00'", "true": "True"}
@@ -104,18 +106,21 @@ def test_key_named_like_its_kind(cli: Any) -> None:
     ("changes", "says"),
     [
         ({"data.batch_size": "7000"}, ("'data.batch_size'", "at most num_examples = 6000", "Got 7000")),
-        ({"data.batch_size": "7"}, ("'data.batch_size'", "must divide num_examples = 6000", "Got 7", "6 and 8")),
-        ({"data.batch_size": "7", "sampler.kind": '"shuffle"'}, ("'data.batch_size'", "'shuffle'", "Got 7")),
-        ({"data.batch_size": "7", "sampler.kind": '"deterministic"'}, ("'data.batch_size'", "Got 7")),
-        ({"data.batch_size": "7", "sampler.kind": '"random_allocation"'}, ("'data.batch_size'", "Got 7")),
-        ({"data.batch_size": "7", "sampler.kind": '"poisson"'}, ("'data.batch_size'", "'data.steps'", "Got 7")),
+        ({"data.batch_size": "7", "sampler.kind": '"shuffle"'}, ("'data.batch_size'", "'shuffle'", "Got 7", "6 or 8")),
+        (
+            {"data.batch_size": "7", "sampler.kind": '"deterministic"'},
+            ("'data.batch_size'", "must divide num_examples = 6000", "Got 7", "sampler.remainder = 'drop' or 'short'."),
+        ),
+        ({"data.batch_size": None}, ("'data.batch_size'", "'data.batches_per_epoch'", "'data.sampling_prob'")),
+        ({"data.sampling_prob": "0.1"}, ("'data.sampling_prob'", "left out", "'data.batch_size'")),
+        ({"data.epochs": "1.5"}, ("'data.epochs'", "whole number for kind = 'balls_in_bins'", "data.epochs = 1 or 2")),
         ({"data.epochs": None}, ("'data.epochs'", "'data.steps'", "given")),
         ({"data.steps": "5"}, ("'data.steps'", "epochs = 1", "Got 5")),
         ({"data.epochs": None, "data.steps": "5"}, ("'data.steps'", "multiple of the 300", "Got 5")),
         ({"data.epochs": "1000000000"}, ("'data.epochs'", "1000000000 steps", "Got 1000000000")),
         (
             {"sampler.kind": '"random_allocation"', "sampler.participations": "301"},
-            ("participations", "at most bins = 300", "Got 301"),
+            ("participations", "at most the 300 steps", "Got 301", "sampler.participations = 300 would do."),
         ),
         ({"sampler.kind": '"random_allocation"', "sampler.participations": "0"}, ("'sampler.participations'", "Got 0")),
         (

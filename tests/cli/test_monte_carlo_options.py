@@ -69,7 +69,7 @@ def finished(cli: Any, made: dict[str, bytes]) -> Any:
 def check_json(said: dict[str, Any]) -> None:
     """What a Monte Carlo claim has to say."""
     assert set(said) == {
-        *("delta", "noise_multiplier", "epsilon", "method", "kind", "confidence", "seconds"),
+        *("delta", "noise_multiplier", "epsilon", "method", "kind", "confidence", "seconds", "hints"),
         *("failure_probability", "statement"),
     }
     assert (said["kind"], said["method"]["upper"], said["statement"]) == ("monte_carlo", "monte_carlo", "confidence")
@@ -330,8 +330,14 @@ def test_a_calibration_cannot_fail_more_often_than_delta(cli: Any) -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        (plan_of("b_min_sep", min_sep="17"), ("'data.batch_size'", "num_examples / min_sep", "Got 50")),
-        (plan_of("b_min_sep", min_sep="17") | {"data.batch_size": "700"}, ("'data.batch_size'", "Got 700")),
+        (
+            plan_of("b_min_sep", min_sep="17"),
+            ("num_examples / batch_size = 16", "sampler.min_sep = 16 would do."),
+        ),
+        (
+            plan_of("b_min_sep", min_sep="17") | {"data.batch_size": "700"},
+            ("'sampler.min_sep'", "min_sep = 1 would"),
+        ),
         (plan_of("b_min_sep", min_sep="16"), ("balls-in-bins over 16 bins", "'balls_in_bins'")),
         (plan_of("b_min_sep", min_sep="16", warm_start="false"), ("no sampling at all", "without amplification")),
         (plan_of("b_min_sep", min_sep="0"), ("'sampler.min_sep'", "at least 1", "Got 0")),

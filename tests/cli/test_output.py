@@ -17,6 +17,7 @@ from hockeystick.samplers import SAMPLERS
 from hockeystick.strategies import STRATEGIES
 
 CLAIM = {"delta", "noise_multiplier", "epsilon", "method", "kind", "confidence", "seconds"}
+ANSWER = CLAIM | {"hints"}
 
 
 def assert_claim(claim: dict[str, Any], interval: str, given: str) -> None:
@@ -33,7 +34,7 @@ def assert_claim(claim: dict[str, Any], interval: str, given: str) -> None:
 
 def test_epsilon_json(cli: Any) -> None:
     result = cli("epsilon", "plan.toml", "--json")
-    assert result.json.keys() == CLAIM
+    assert result.json.keys() == ANSWER
     assert_claim(result.json, "epsilon", "delta")
     assert result.json["delta"] == 1e-5
     assert result.json["noise_multiplier"] == 1.0
@@ -42,7 +43,7 @@ def test_epsilon_json(cli: Any) -> None:
 
 def test_delta_json(cli: Any) -> None:
     result = cli("delta", "plan.toml", "--epsilon", "0.5", "--json")
-    assert result.json.keys() == CLAIM
+    assert result.json.keys() == ANSWER
     assert_claim(result.json, "delta", "epsilon")
     assert result.json["epsilon"] == 0.5
 
@@ -50,7 +51,7 @@ def test_delta_json(cli: Any) -> None:
 def test_calibrate_json_and_verify_json(cli: Any) -> None:
     result = cli("calibrate", "plan.toml", "--json")
     found = result.json
-    assert found.keys() == CLAIM | {"target", "certificate"}
+    assert found.keys() == ANSWER | {"target", "certificate"}
     assert_claim(found, "epsilon", "delta")
     assert found["target"] == {"epsilon": 2.0, "delta": 1e-5}
     assert found["epsilon"]["upper"] <= 2.0
@@ -238,7 +239,7 @@ def test_progress_goes_to_stderr(cli: Any, monkeypatch: pytest.MonkeyPatch) -> N
     result = cli("epsilon", "plan.toml", "--json")
     assert "hockeystick: certifying\n" in result.err
     assert "certifying, at most 60 s" in cli("epsilon", "plan.toml", "--json", "--budget", "60").err
-    assert result.json.keys() == CLAIM
+    assert result.json.keys() == ANSWER
 
 
 class Impatient:

@@ -223,6 +223,24 @@ def test_requirement_is_one_sentence(sampler: BatchSampler, n: int) -> None:
     assert "\n" not in sampler.requirement
 
 
+def test_the_rate_is_that_of_the_law() -> None:
+    """Batches per example and step, on average; what the rate leaves out by its definition is left out here."""
+    checked = set()
+    for kind, cases in CASES.items():
+        for sampler, n in cases:
+            cut = getattr(sampler, "truncated_batch_size", None) is not None
+            cold = getattr(sampler, "warm_start", True) is False
+            by_index = getattr(sampler, "partition", "independent") == "equal" and n % sampler.groups
+            uneven = kind == "cyclic_poisson" and (sampler.steps % sampler.groups or by_index)
+            if cut or cold or uneven or kind == "multi_attribution":
+                continue
+            law = LAWS[kind](sampler, n)
+            mean = sum(chance * sum(len(steps) for steps in run) for run, chance in law.items())
+            assert sampler.rate == pytest.approx(mean / (n * sampler.steps), rel=1e-9), sampler
+            checked.add(kind)
+    assert checked == set(CASES) - {"multi_attribution"}
+
+
 @pytest.mark.parametrize(("sampler", "n"), ALL_CASES)
 @pytest.mark.parametrize("wrong", [0, -3, True, 2.0, "4", None, 10**9 + 1])
 def test_wrong_number_of_examples_fails_at_the_call(sampler: BatchSampler, n: int, wrong: object) -> None:

@@ -40,10 +40,14 @@ GENTLE, STRIDE = 0.125, 2.0
 """delta falls about with a high power of the noise, and pilots may see nothing of it: no step is larger than this."""
 TEST_SHARE = 0.25
 """Of the sampling that is planned, for each test of a candidate; most are refused or accepted long before."""
+ROUGH_WIDTH = 0.2
+"""The same where only the order of magnitude matters."""
+PILOT_SEED = 0
+"""Of samples that are looked at for a hint alone."""
 METHOD = "monte_carlo"
 SCAN_SHARE = 0.8
 """Of the budget that is left, for estimate and tests; the rest is for the certificate's lower bound."""
-LOWER_GOAL = 1e-2
+LOWER_GOAL = 2e-2
 """Relative two-sided gap above which deterministic lower bounds are tried too."""
 
 
@@ -87,8 +91,7 @@ def verified_release(
         ]
 
     def estimate(noise_multiplier: float) -> float:
-        ratio = max(test.estimate() for test in tests(noise_multiplier)) / goal
-        return min(max(float(ratio**GENTLE), 1.0 / STRIDE), STRIDE)
+        return _gentle(max(test.estimate() for test in tests(noise_multiplier)) / goal)
 
     try:
         _, near = smallest_passing(estimate, 1.0, most, ESTIMATE_WIDTH)
@@ -109,6 +112,26 @@ def verified_release(
     if chosen == most:
         return _of_the_last(last, delta, deadline, policy)
     return _certificate(mechanism.with_noise(chosen), delta, tested[chosen], options, deadline, policy)
+
+
+def estimated_noise(mechanism: Mechanism, epsilon: float, delta: float, deadline: Deadline) -> float:
+    """About the noise multiplier that verification by sampling would release: an estimate by pilots, and no bound.
+
+    Raises: BudgetExceededError when the deadline passes before there is one; CannotCertifyError when the pilots see no
+        noise multiplier that is enough; UnsupportedError where the pair cannot be sampled.
+    """
+    question, options = Question(epsilon=epsilon), MonteCarlo(seed=PILOT_SEED)
+
+    def ratio(noise_multiplier: float) -> float:
+        pair = dominating_pair(mechanism.with_noise(min(noise_multiplier, LARGEST_NOISE)))
+        looks = (Acceptance(one, question, options, deadline, goal=delta) for one in pair.members)
+        return _gentle(max(look.estimate() for look in looks) / delta)
+
+    return smallest_passing(ratio, 1.0, 1.0, ROUGH_WIDTH)[1]
+
+
+def _gentle(ratio: float) -> float:
+    return min(max(float(ratio**GENTLE), 1.0 / STRIDE), STRIDE)
 
 
 def _of_the_last(last: Certificate, delta: float, deadline: Deadline, policy: SearchPolicy) -> Certificate:

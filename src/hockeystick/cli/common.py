@@ -189,10 +189,12 @@ def certify_and_report(
         certificate = state(certificate, Statements(num_examples=num_examples))
     say_of_sampling(certificate, allowed=monte_carlo is not None)
     with saving(certificate, out):
+        better = hints_of(certificate, sampling=monte_carlo is not None, method=method, budget=budget)
         if json:
-            emit_json(claim_json(certificate, deadline.elapsed()))
+            emit_json(claim_json(certificate, deadline.elapsed()) | {"hints": better})
         else:
             emit(str(certificate))
+            say_hints(better)
 
 
 def with_matrix(certificate: "CertificateBase", matrix: str | None) -> "CertificateBase":
@@ -231,6 +233,23 @@ def say_of_sampling(certificate: "CertificateBase", *, allowed: bool) -> None:
     if allowed and certificate.monte_carlo is None:
         what = "sampling gave no better bounds within the budget; these are deterministic"
         print(f"hockeystick: {what}", file=sys.stderr, flush=True)  # noqa: T201
+
+
+def hints_of(
+    certificate: "Certificate", *, epsilon: float | None = None, sampling: bool, method: str | None, budget: str | None
+) -> list[str]:
+    """What the user could change for a better answer; ``epsilon`` is the target of a calibration."""
+    from hockeystick.calibration.hints import Asked, hints
+
+    asked = Asked(epsilon=epsilon, sampling=sampling, method=method, budget=budget_seconds(budget))
+    with say_if_slow("looking for what would give a better answer"):
+        return hints(certificate, asked)
+
+
+def say_hints(hints: list[str]) -> None:
+    """Report hints on stderr, one line each."""
+    for one in hints:
+        print(f"hockeystick: hint: {one}", file=sys.stderr, flush=True)  # noqa: T201
 
 
 def claim_json(certificate: "CertificateBase", seconds: float) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """verify: do a certificate, or a claim that follows from several, follow from what they say?"""
 
 from collections.abc import Mapping
-from typing import overload
+from typing import TypeVar
 
 from hockeystick.certificate import CertificateBase
 from hockeystick.certification.verification import DEFAULT_BUDGET
@@ -17,37 +17,18 @@ from hockeystick.monte_carlo.runs import in_this_process
 from hockeystick.samples import Executor, Ledger
 from hockeystick.types import Side
 
+C = TypeVar("C", bound=CertificateBase | Composition | Tuning)
 NUMBERS = {"epsilon", "delta", "digest", "hockeystick_version"}
 """Fields that are compared on their own, or tell how the claim was made."""
 
 
-@overload
 def verify(
-    claim: CertificateBase, *, deadline: Deadline | None = ..., evidence: Ledger | None = ..., executor: Executor = ...
-) -> CertificateBase: ...
-@overload
-def verify(
-    claim: Composition, *, deadline: Deadline | None = ..., evidence: Ledger | None = ..., executor: Executor = ...
-) -> Composition: ...
-@overload
-def verify(
-    claim: Tuning, *, deadline: Deadline | None = ..., evidence: Ledger | None = ..., executor: Executor = ...
-) -> Tuning: ...
-@overload
-def verify(
-    claim: CertificateBase | Composition | Tuning,
-    *,
-    deadline: Deadline | None = ...,
-    evidence: Ledger | None = ...,
-    executor: Executor = ...,
-) -> CertificateBase | Composition | Tuning: ...
-def verify(
-    claim: CertificateBase | Composition | Tuning,
+    claim: C,
     *,
     deadline: Deadline | None = None,
     evidence: Ledger | None = None,
     executor: Executor = in_this_process,
-) -> CertificateBase | Composition | Tuning:
+) -> C:
     """Recompute a certificate, or a claim that follows from several and every certificate in it, and compare.
 
     The claimed numbers are tested as they stand, without any tolerance. Monte Carlo bounds are derived again from the

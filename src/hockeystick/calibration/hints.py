@@ -1,0 +1,139 @@
+"""What a user could change for a better answer, in one line each, where the user's choice is what limits it."""
+
+from dataclasses import dataclass
+from math import ceil
+
+from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.calibration.estimate_verify_release import METHOD, estimated_noise
+from hockeystick.calibration.search import calibrate_and_certify
+from hockeystick.certificate import Certificate, Interval, number
+from hockeystick.certification.issue import certify
+from hockeystick.deadline import Deadline
+from hockeystick.errors import HockeystickError
+from hockeystick.mechanism import Mechanism
+from hockeystick.pairs.registry import dominating_pair
+from hockeystick.samplers.epochs import EpochSampler
+from hockeystick.samplers.random_allocation import RandomAllocation
+from hockeystick.settings import DEFAULT_WORK
+from hockeystick.types import Side
+
+WORTH_SAYING = 1e-2
+"""A two-sided gap in epsilon below this needs no hint."""
+LOOK_SECONDS = 30.0
+"""Most seconds for a number in a hint; without it the hint is given all the same."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a command was asked, as far as hints depend on it.
+
+    Attributes:
+        epsilon: the target of a calibration; None for other commands.
+        sampling: whether Monte Carlo bounds were allowed.
+        method: the only method that was allowed, if any.
+        budget: the seconds that were allowed, if any.
+    """
+
+    epsilon: float | None = None
+    sampling: bool = False
+    method: str | None = None
+    budget: float | None = None
+
+
+def hints(certificate: Certificate, asked: Asked) -> list[str]:
+    """What to change for a better answer, one sentence each; most often nothing.
+
+    Numbers that a hint gives are bounds only where it says "certified"; the others are rough and no part of a claim.
+
+    >>> import hockeystick as hs
+    >>> run = hs.Mechanism(sampler=hs.Shuffle(batch_size=5, bins=40), noise_multiplier=2.0)
+    >>> hints(hs.certify(run, delta=1e-5), Asked())[0].split(":")[0]
+    'No amplification is proved for shuffled batches'
+    """
+    found = [_of_sampling(certificate, asked), _of_the_sampler(certificate, asked), _of_time(certificate, asked)]
+    return [one for one in found if one is not None]
+
+
+def _of_sampling(certificate: Certificate, asked: Asked) -> str | None:
+    """Monte Carlo would close a gap and is not allowed."""
+    pair = dominating_pair(certificate.mechanism)
+    calibrating = asked.epsilon is not None
+    if asked.sampling or asked.method is not None or ACCOUNTANTS[METHOD].why_not(pair, Side.UPPER) is not None:
+        return None
+    if calibrating and pair.slack > 0.0:  # verification by sampling does not cover truncated batches
+        return None
+    gap = certificate.bounds.gap
+    if gap is not None and gap <= WORTH_SAYING:
+        return None
+    if gap is not None and isinstance(certificate.epsilon, Interval):
+        most = ceil(1000.0 * gap / (1.0 + gap)) / 10.0
+        return f"--allow monte-carlo may lower epsilon further, by {most:g} percent at most."
+    if certificate.method.upper != "gaussian":
+        return "--allow monte-carlo may give a better bound."
+    start = "--allow monte-carlo may give a far better bound, as no other method found any amplification"
+    if asked.epsilon is None or not isinstance(certificate.delta, float):
+        return f"{start}."
+    try:
+        near = estimated_noise(certificate.mechanism, asked.epsilon, certificate.delta, Deadline(_seconds(asked)))
+    except HockeystickError:
+        return f"{start}."
+    return f"{start}: a noise multiplier of about {near:.2g} may do, by a look at few samples, which tends to be low."
+
+
+_UNAMPLIFIED = {
+    "shuffle": "No amplification is proved for shuffled batches",
+    "deterministic": "Batches that are fixed beforehand have no amplification",
+    "balls_in_bins": "Bins that come back in every epoch lose most of the amplification without correlated noise",
+}
+"""Samplers by epochs whose batches could as well be drawn afresh at random in every one."""
+
+
+def _of_the_sampler(certificate: Certificate, asked: Asked) -> str | None:
+    """The batches are fixed, shuffled or replayed, and drawing them at random would be amplified, or amplified more."""
+    mechanism = certificate.mechanism
+    sampler, plain = mechanism.sampler, mechanism.strategy.kind == "identity"
+    if asked.method is not None or sampler.kind not in _UNAMPLIFIED:
+        return None
+    assert isinstance(sampler, EpochSampler)
+    replayed = sampler.kind == "balls_in_bins"
+    if sampler.bins == 1 or (replayed and (sampler.epochs == 1 or not plain)):
+        return None
+    if not replayed and certificate.method.upper != "gaussian":
+        return None
+    start = _UNAMPLIFIED[sampler.kind]
+    if not plain:
+        return f"{start}: sampler.kind = 'balls_in_bins' draws the batches at random, once, and is amplified."
+    other = f"{start}: with sampler.kind = 'random_allocation', which draws one batch of every epoch for each example,"
+    drawn = Mechanism(
+        sampler=RandomAllocation(bins=sampler.bins, epochs=sampler.epochs), noise_multiplier=mechanism.sigma
+    )
+    try:
+        return f"{other} {_with_direct(drawn, certificate, asked)}"
+    except HockeystickError:
+        return f"{other} less noise may be enough."
+
+
+def _with_direct(drawn: Mechanism, certificate: Certificate, asked: Asked) -> str:
+    """What is certified for a mechanism that has a two-sided law, for the question of the certificate."""
+    deadline = Deadline(_seconds(asked))
+    delta = certificate.delta if isinstance(certificate.delta, float) else None
+    if asked.epsilon is not None and delta is not None:
+        less = calibrate_and_certify(drawn, epsilon=asked.epsilon, delta=delta, method="direct", deadline=deadline)
+        return f"a noise multiplier of {number(less.mechanism.sigma)} is certified."
+    epsilon = certificate.epsilon if isinstance(certificate.epsilon, float) else None
+    best = certify(drawn, delta=delta, epsilon=epsilon, method="direct", deadline=deadline)
+    return f"{'delta' if delta is None else 'epsilon'} {number(best.bounds.upper)} is certified for this noise."
+
+
+def _of_time(certificate: Certificate, asked: Asked) -> str | None:
+    """There was no time for a method."""
+    if not certificate.cut_off:
+        return None
+    allowed = DEFAULT_WORK if asked.budget is None else asked.budget
+    seconds = ceil(allowed + sum(one.seconds for one in certificate.cut_off))
+    names = ", ".join(dict.fromkeys(one.method for one in certificate.cut_off))
+    return f"--budget {seconds} has time for what was left out or cut off ({names}), which may give a better bound."
+
+
+def _seconds(asked: Asked) -> float:
+    return LOOK_SECONDS if asked.budget is None else min(LOOK_SECONDS, 0.25 * asked.budget)

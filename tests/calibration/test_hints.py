@@ -1,0 +1,138 @@
+"""Hints say what to change and by how much, and nothing where nothing can be gained."""
+
+import re
+
+import pytest
+
+from hockeystick import (
+    BallsInBins,
+    BandedSquareRoot,
+    BMinSep,
+    Deterministic,
+    Mechanism,
+    Poisson,
+    RandomAllocation,
+    Shuffle,
+    calibrate,
+    certify,
+)
+from hockeystick.calibration.hints import Asked, hints
+from hockeystick.calibration.search import calibrate_and_certify
+from hockeystick.certificate import Certificate
+from hockeystick.samplers import Sampler
+from hockeystick.strategies import Strategy
+
+DELTA = 1e-5
+
+
+def only_hint(certificate: Certificate, asked: Asked = Asked()) -> str:  # noqa: B008
+    found = hints(certificate, asked)
+    assert len(found) == 1, found
+    assert "\n" not in found[0]
+    assert found[0].endswith(".")
+    return found[0]
+
+
+def number_in(hint: str, before: str) -> float:
+    found = re.search(rf"{before} (?:about )?([0-9.e+-]*[0-9])", hint)
+    assert found is not None, hint
+    return float(found[1])
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        Shuffle(batch_size=5, bins=50, epochs=3),
+        Shuffle(batch_size=5, bins=50, epochs=3, remainder="drop", num_examples=252),
+        Deterministic(bins=50, epochs=3),
+        BallsInBins(bins=50, epochs=3),
+    ],
+    ids=lambda one: one.kind,
+)
+def test_batches_drawn_afresh_are_amplified(sampler: Sampler) -> None:
+    """Against the same question about random allocation, asked directly."""
+    drawn = Mechanism(sampler=RandomAllocation(bins=50, epochs=3))
+    hint = only_hint(certify(Mechanism(sampler=sampler, noise_multiplier=1.5), delta=DELTA))
+    assert "sampler.kind = 'random_allocation'" in hint
+    assert "is certified for this noise." in hint
+    true = certify(drawn.with_noise(1.5), delta=DELTA).bounds
+    assert true.upper * (1.0 - 1e-3) <= number_in(hint, "epsilon") <= true.upper * (1.0 + 1e-5)
+    hint = only_hint(certify(Mechanism(sampler=sampler, noise_multiplier=1.5), epsilon=1.0))
+    assert number_in(hint, "delta") <= certify(drawn.with_noise(1.5), epsilon=1.0).bounds.upper * (1.0 + 1e-2)
+
+
+def test_the_noise_in_a_hint_is_enough() -> None:
+    last = calibrate_and_certify(Mechanism(sampler=Shuffle(batch_size=5, bins=50)), epsilon=2.0, delta=DELTA)
+    hint = only_hint(last, Asked(epsilon=2.0))
+    noise = number_in(hint, "noise multiplier of")
+    assert noise < 0.5 * last.mechanism.sigma
+    drawn = Mechanism(sampler=RandomAllocation(bins=50), noise_multiplier=noise)
+    assert certify(drawn, delta=DELTA, method="direct").bounds.upper <= 2.0
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        Mechanism(sampler=Poisson(sampling_prob=0.01, steps=50), noise_multiplier=1.0),
+        Mechanism(sampler=RandomAllocation(bins=20, epochs=2), noise_multiplier=1.0),
+        Mechanism(sampler=BallsInBins(bins=20), noise_multiplier=1.0),
+        Mechanism(sampler=Deterministic(bins=1, epochs=2), noise_multiplier=1.0),
+        Mechanism(sampler=Shuffle(batch_size=4, bins=1), noise_multiplier=1.0),
+    ],
+    ids=lambda one: one.sampler.kind,
+)
+def test_nothing_is_said_where_nothing_can_be_gained(mechanism: Mechanism) -> None:
+    assert hints(certify(mechanism, delta=DELTA), Asked()) == []
+
+
+def test_fixed_batches_of_correlated_noise_could_be_drawn_once() -> None:
+    mechanism = Mechanism(
+        strategy=BandedSquareRoot(bands=2), sampler=Deterministic(bins=5, epochs=2), noise_multiplier=2.0
+    )
+    assert only_hint(certify(mechanism, delta=DELTA)).endswith(
+        "sampler.kind = 'balls_in_bins' draws the batches at random, once, and is amplified."
+    )
+
+
+CORRELATED: tuple[Strategy, Sampler] = (BandedSquareRoot(bands=3), BallsInBins(bins=8, epochs=2))
+
+
+def test_a_gap_that_sampling_would_close_is_named_and_bounded() -> None:
+    mechanism = Mechanism(strategy=CORRELATED[0], sampler=CORRELATED[1], noise_multiplier=3.0)
+    certificate = certify(mechanism, delta=1e-4, method="bin_renyi")
+    gap = certificate.bounds.gap
+    assert gap is not None
+    assert gap > 0.01
+    hint = only_hint(certificate)
+    assert hint.startswith("--allow monte-carlo may lower epsilon further, by")
+    least = certificate.bounds.upper * (1.0 - number_in(hint, "by") / 100.0)
+    assert certificate.bounds.lower is not None
+    assert 0.0 <= certificate.bounds.lower - least <= 1e-3 * certificate.bounds.upper
+    assert hints(certificate, Asked(sampling=True)) == []
+    assert hints(certificate, Asked(method="bin_renyi")) == []
+
+
+def test_b_min_sep_is_told_that_sampling_finds_what_nothing_else_does() -> None:
+    mechanism = Mechanism(
+        strategy=BandedSquareRoot(bands=2),
+        sampler=BMinSep(min_sep=4, sampling_prob=0.02, steps=40),
+        noise_multiplier=3.0,
+    )
+    assert only_hint(certify(mechanism, delta=DELTA)).endswith("as no other method found any amplification.")
+    last = calibrate_and_certify(mechanism, epsilon=2.0, delta=1e-4)
+    assert last.method.upper == "gaussian"
+    near = number_in(only_hint(last, Asked(epsilon=2.0)), "noise multiplier of")
+    poisson = calibrate(Mechanism(sampler=Poisson(sampling_prob=0.02, steps=40)), epsilon=2.0, delta=1e-4).sigma
+    assert 0.5 * poisson < near < 0.5 * last.mechanism.sigma
+
+
+def test_a_budget_that_was_too_small_is_named() -> None:
+    mechanism = Mechanism(
+        strategy=BandedSquareRoot(bands=8), sampler=BallsInBins(bins=40, epochs=3), noise_multiplier=3.0
+    )
+    certificate = certify(mechanism, delta=DELTA, budget=0.01)
+    assert certificate.cut_off
+    (hint,) = [one for one in hints(certificate, Asked(sampling=True, budget=0.01)) if "--budget" in one]
+    needs = sum(one.seconds for one in certificate.cut_off)
+    assert needs + 0.01 <= number_in(hint, "--budget") <= needs + 1.01
+    assert certificate.cut_off[0].method in hint
