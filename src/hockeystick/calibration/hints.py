@@ -6,7 +6,7 @@ from math import ceil
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.calibration.estimate_verify_release import METHOD, estimated_noise
 from hockeystick.calibration.search import calibrate_and_certify
-from hockeystick.certificate import Certificate, Interval, number
+from hockeystick.certificate import CertificateBase, Interval, number
 from hockeystick.certification.issue import certify
 from hockeystick.deadline import Deadline
 from hockeystick.errors import HockeystickError
@@ -40,7 +40,7 @@ class Asked:
     budget: float | None = None
 
 
-def hints(certificate: Certificate, asked: Asked) -> list[str]:
+def hints(certificate: CertificateBase, asked: Asked) -> list[str]:
     """What to change for a better answer, one sentence each; most often nothing.
 
     Numbers that a hint gives are bounds only where it says "certified"; the others are rough and no part of a claim.
@@ -54,7 +54,7 @@ def hints(certificate: Certificate, asked: Asked) -> list[str]:
     return [one for one in found if one is not None]
 
 
-def _of_sampling(certificate: Certificate, asked: Asked) -> str | None:
+def _of_sampling(certificate: CertificateBase, asked: Asked) -> str | None:
     """Monte Carlo would close a gap and is not allowed."""
     pair = dominating_pair(certificate.mechanism)
     calibrating = asked.epsilon is not None
@@ -88,7 +88,7 @@ _UNAMPLIFIED = {
 """Samplers by epochs whose batches could as well be drawn afresh at random in every one."""
 
 
-def _of_the_sampler(certificate: Certificate, asked: Asked) -> str | None:
+def _of_the_sampler(certificate: CertificateBase, asked: Asked) -> str | None:
     """The batches are fixed, shuffled or replayed, and drawing them at random would be amplified, or amplified more."""
     mechanism = certificate.mechanism
     sampler, plain = mechanism.sampler, mechanism.strategy.kind == "identity"
@@ -113,7 +113,7 @@ def _of_the_sampler(certificate: Certificate, asked: Asked) -> str | None:
         return f"{other} less noise may be enough."
 
 
-def _with_direct(drawn: Mechanism, certificate: Certificate, asked: Asked) -> str:
+def _with_direct(drawn: Mechanism, certificate: CertificateBase, asked: Asked) -> str:
     """What is certified for a mechanism that has a two-sided law, for the question of the certificate."""
     deadline = Deadline(_seconds(asked))
     delta = certificate.delta if isinstance(certificate.delta, float) else None
@@ -125,7 +125,7 @@ def _with_direct(drawn: Mechanism, certificate: Certificate, asked: Asked) -> st
     return f"{'delta' if delta is None else 'epsilon'} {number(best.bounds.upper)} is certified for this noise."
 
 
-def _of_time(certificate: Certificate, asked: Asked) -> str | None:
+def _of_time(certificate: CertificateBase, asked: Asked) -> str | None:
     """There was no time for a method."""
     if not certificate.cut_off:
         return None

@@ -114,7 +114,7 @@ class Certificate(CertificateBase):
         return {name: content[name] for name in READING_ORDER}
 
     @staticmethod
-    def load(path: str | Path) -> CertificateBase:
+    def load(path: str | Path) -> "Certificate | CertificateOfFormat1":
         """Read a certificate of any format and check its digest.
 
         Raises: InvalidInputError for a file that does not say a certificate, VerificationError for one that was
@@ -124,7 +124,7 @@ class Certificate(CertificateBase):
         document = read_small_file(path, name, MAX_CERTIFICATE_BYTES)
         found = parsed_object(document, name).get("format")
         kind = CertificateOfFormat1 if found == FORMAT_1 else Certificate
-        certificate: CertificateBase = kind.parse_json(document, name)
+        certificate: Certificate | CertificateOfFormat1 = kind.parse_json(document, name)
         if certificate.digest != certificate.content_digest():
             raise VerificationError(f"The {name} was altered: its digest does not match its content.")
         return certificate

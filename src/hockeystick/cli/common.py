@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hockeystick.plan import Plan
     from hockeystick.settings import MonteCarlo
 
+C = TypeVar("C", bound="CertificateBase")
 PlanPath = Annotated[str, typer.Argument(metavar="PLAN", help="Plan file (TOML or JSON).", show_default=False)]
 # Numbers arrive as text, so that one that cannot be read gets our own sentence.
 NoiseOption = Annotated[
@@ -197,7 +198,7 @@ def certify_and_report(
             say_hints(better)
 
 
-def with_matrix(certificate: "CertificateBase", matrix: str | None) -> "CertificateBase":
+def with_matrix(certificate: C, matrix: str | None) -> C:
     """The certificate with the matrix file that the user gives; the path in the certificate is never opened.
 
     Raises: InvalidInputError when the file is missing or not needed, or cannot be read; VerificationError when it is
@@ -236,7 +237,12 @@ def say_of_sampling(certificate: "CertificateBase", *, allowed: bool) -> None:
 
 
 def hints_of(
-    certificate: "Certificate", *, epsilon: float | None = None, sampling: bool, method: str | None, budget: str | None
+    certificate: "CertificateBase",
+    *,
+    epsilon: float | None = None,
+    sampling: bool,
+    method: str | None,
+    budget: str | None,
 ) -> list[str]:
     """What the user could change for a better answer; ``epsilon`` is the target of a calibration."""
     from hockeystick.calibration.hints import Asked, hints

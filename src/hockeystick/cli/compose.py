@@ -10,7 +10,7 @@ from hockeystick.errors import InvalidInputError, shortened
 
 if TYPE_CHECKING:
     from hockeystick.bounds import Question
-    from hockeystick.certificate import CertificateBase
+    from hockeystick.certificate import AnyCertificate
     from hockeystick.composition.claims import DerivedClaim
     from hockeystick.mechanism import Mechanism
 
@@ -97,13 +97,13 @@ def derived_json(claim: "DerivedClaim", seconds: float) -> dict[str, Any]:
     return {name: content[name] for name in names} | failure | {"seconds": round(seconds, 4)}
 
 
-def _runs(files: list[str]) -> "tuple[list[CertificateBase | Mechanism], list[float]]":
+def _runs(files: list[str]) -> "tuple[list[AnyCertificate | Mechanism], list[float]]":
     """The runs of all files in their order, and the deltas that the files give."""
-    from hockeystick.certificate import CertificateBase, Interval
+    from hockeystick.certificate import AnyCertificate, Certificate, CertificateOfFormat1, Interval
     from hockeystick.composition.files import load_claim
     from hockeystick.composition.phases import Phases
 
-    runs: list[CertificateBase | Mechanism] = []
+    runs: list[AnyCertificate | Mechanism] = []
     deltas = []
     for file in files:
         if Path(file).suffix.lower() == ".toml":
@@ -112,7 +112,7 @@ def _runs(files: list[str]) -> "tuple[list[CertificateBase | Mechanism], list[fl
             deltas += [phases.target.delta] if phases.target.delta is not None else []
             continue
         loaded = load_claim(file)
-        if not isinstance(loaded, CertificateBase):
+        if not isinstance(loaded, Certificate | CertificateOfFormat1):
             raise InvalidInputError(
                 f"The file {shortened(file)} must be a certificate of one run. It is a {loaded.what}; give the "
                 f"certificates that it was made from instead."

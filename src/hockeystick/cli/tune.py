@@ -28,14 +28,14 @@ def command(
     json: common.JsonOption = False,
 ) -> None:
     """Bound the privacy of a hyper-parameter search that releases its best trial alone."""
-    from hockeystick.certificate import Certificate, CertificateBase, Interval
+    from hockeystick.certificate import AnyCertificate, Certificate, Interval
     from hockeystick.composition.trials import trials_of
     from hockeystick.composition.tuning import tuning
     from hockeystick.files import check_writable
     from hockeystick.mechanism import Mechanism
     from hockeystick.plan import Plan
 
-    one: CertificateBase | Mechanism
+    one: AnyCertificate | Mechanism
     if Path(trial).suffix.lower() == ".toml":
         plan = Plan.load(trial)
         one, known = common.mechanism_with_noise(plan, None), plan.target.delta

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, model_validator
 
 from hockeystick.bounds import Question
-from hockeystick.certificate import Accuracy, AnyCertificate, CertificateBase, Interval, exact, interval_text, number
+from hockeystick.certificate import Accuracy, AnyCertificate, Interval, exact, interval_text, number
 from hockeystick.certificate.parts import Bounded
 from hockeystick.errors import InvalidInputError, VerificationError, shortened
 from hockeystick.files import read_small_file, write_atomically
@@ -134,7 +134,7 @@ class DerivedClaim(Spec):
         ]
 
 
-def shared_facts(certificates: tuple[CertificateBase, ...]) -> dict[str, Any]:
+def shared_facts(certificates: tuple[AnyCertificate, ...]) -> dict[str, Any]:
     """The fields of a derived claim that follow from the certificates alone.
 
     Failure probabilities add up (union bound), each certificate counted once. Where a certificate's own delta holds
@@ -163,12 +163,12 @@ def shared_facts(certificates: tuple[CertificateBase, ...]) -> dict[str, Any]:
     }
 
 
-def unit_of(certificate: CertificateBase) -> str:
+def unit_of(certificate: AnyCertificate) -> str:
     """Whose data a certificate protects: those of an "example", or of a "user" with several examples."""
     return "user" if "examples_per_user" in type(certificate.mechanism.sampler).model_fields else "example"
 
 
-def check_comparable(certificates: tuple[CertificateBase, ...]) -> None:
+def check_comparable(certificates: tuple[AnyCertificate, ...]) -> None:
     """Refuse certificates that are not about the same neighbours.
 
     Raises: InvalidInputError naming the two values; VerificationError for a certificate that was altered.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hockeystick._version import __version__
 from hockeystick.bounds import Bound, Question
-from hockeystick.certificate import Accuracy, CertificateBase, Interval
+from hockeystick.certificate import Accuracy, AnyCertificate, Certificate, CertificateOfFormat1, Interval
 from hockeystick.certification.issue import PORTABLE, certify
 from hockeystick.certification.schedule import DELTA_NODES, EPSILON_NODES, planned
 from hockeystick.composition.claims import check_comparable, shared_facts
@@ -36,7 +36,7 @@ Together = str | Sequence[Sequence[int]]
 
 
 def compose(
-    runs: Sequence[CertificateBase | Mechanism],
+    runs: Sequence[AnyCertificate | Mechanism],
     *,
     delta: float | None = None,
     epsilon: float | None = None,
@@ -88,16 +88,16 @@ def compose(
 
 
 def as_certificates(
-    runs: Sequence[CertificateBase | Mechanism], question: Question, deadline: Deadline
-) -> tuple[CertificateBase, ...]:
+    runs: Sequence[AnyCertificate | Mechanism], question: Question, deadline: Deadline
+) -> tuple[AnyCertificate, ...]:
     """The certificates, those of mechanisms issued now; raises InvalidInputError for what is neither, or nothing."""
     if isinstance(runs, str | bytes | Mapping) or not isinstance(runs, Sequence) or not runs:
         raise InvalidInputError(
             f"The 'runs' argument must be a list of one or more certificates or mechanisms. Got {shortened(runs)} "
             f"instead."
         )
-    certificates: list[CertificateBase] = []
-    issued: list[tuple[Mechanism, CertificateBase]] = []
+    certificates: list[AnyCertificate] = []
+    issued: list[tuple[Mechanism, AnyCertificate]] = []
     for place, one in enumerate(runs):
         if isinstance(one, Mechanism):
             known = next((certificate for other, certificate in issued if other == one), None)
@@ -105,7 +105,7 @@ def as_certificates(
                 known = certify(one, delta=question.delta or USUAL_DELTA, deadline=deadline)
                 issued.append((one, known))
             certificates.append(known)
-        elif isinstance(one, CertificateBase):
+        elif isinstance(one, Certificate | CertificateOfFormat1):
             certificates.append(one)
         else:
             raise InvalidInputError(
@@ -132,7 +132,7 @@ def accuracy_for(question: Question, delta_on: Callable[[Accuracy], float]) -> A
 
 
 def _answers(
-    certificates: Sequence[CertificateBase],
+    certificates: Sequence[AnyCertificate],
     runs: Sequence[int],
     together: Sequence[Sequence[int]],
     question: Question,
@@ -184,7 +184,7 @@ def interval_of(upper: float, lower: float | None, question: Question, what: str
 
 
 def _claim(
-    certificates: tuple[CertificateBase, ...],
+    certificates: tuple[AnyCertificate, ...],
     runs: tuple[int, ...],
     together: tuple[tuple[int, ...], ...],
     question: Question,

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from hockeystick.certificate import Certificate, CertificateBase
+from hockeystick.certificate import AnyCertificate, Certificate
 from hockeystick.composition.claims import MAX_CLAIM_BYTES
 from hockeystick.composition.composition import Composition
 from hockeystick.composition.tuning import Tuning
@@ -16,7 +16,7 @@ DERIVED: dict[str, type[Composition] | type[Tuning]] = {
 }
 
 
-def load_claim(path: str | Path) -> CertificateBase | Composition | Tuning:
+def load_claim(path: str | Path) -> AnyCertificate | Composition | Tuning:
     """Read any claim and check its digest; what names no other format is read as a certificate.
 
     Raises: InvalidInputError for a file that does not say a claim, VerificationError for one that was altered.

@@ -8,7 +8,7 @@ from functools import partial
 from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT
 from hockeystick.bounds import Bound, Profile, Question
-from hockeystick.certificate import CertificateBase, Interval
+from hockeystick.certificate import AnyCertificate, Interval
 from hockeystick.certification.issue import prepared
 from hockeystick.composition.profile_law import law_from_profiles
 from hockeystick.deadline import Deadline
@@ -73,7 +73,7 @@ class RunBounds:
 
 
 def run_bounds(
-    certificate: CertificateBase, question: Question, nodes: int, smallest: float, deadline: Deadline
+    certificate: AnyCertificate, question: Question, nodes: int, smallest: float, deadline: Deadline
 ) -> RunBounds:
     """The laws of a certificate's mechanism, and what its own method answers for this run alone.
 
@@ -134,7 +134,7 @@ def _least(bounds: Sequence[Bound]) -> dict[Direction, Profile]:
 
 
 def _claimed_profiles(
-    certificate: CertificateBase, pair: DominatingPair, settings: Settings
+    certificate: AnyCertificate, pair: DominatingPair, settings: Settings
 ) -> dict[Direction, Profile]:
     """What is known of a run from one claimed (epsilon, delta), and from the unamplified Gaussian."""
     place, delta = _claimed_point(certificate, Side.UPPER)
@@ -149,7 +149,7 @@ def _claimed_profiles(
     return dict.fromkeys(Direction, profile)
 
 
-def _claimed_point(certificate: CertificateBase, side: Side) -> tuple[float, float]:
+def _claimed_point(certificate: AnyCertificate, side: Side) -> tuple[float, float]:
     """The claimed (epsilon, delta) of one side; (0, 0) where there is no lower bound."""
     bounds = certificate.bounds
     end = bounds.upper if side is Side.UPPER else bounds.lower
@@ -161,7 +161,7 @@ def _claimed_point(certificate: CertificateBase, side: Side) -> tuple[float, flo
     return certificate.epsilon, end
 
 
-def _claimed_answers(certificate: CertificateBase, question: Question) -> dict[Side, float]:
+def _claimed_answers(certificate: AnyCertificate, question: Question) -> dict[Side, float]:
     """What the Monte Carlo ends of a certificate say about the question, for this run alone."""
     found: dict[Side, float] = {}
     of_epsilon = isinstance(certificate.epsilon, Interval)
@@ -181,7 +181,7 @@ def _claimed_answers(certificate: CertificateBase, question: Question) -> dict[S
     return found
 
 
-def _lower_law(certificate: CertificateBase, pair: DominatingPair, settings: Settings) -> tuple[Law | None, str | None]:
+def _lower_law(certificate: AnyCertificate, pair: DominatingPair, settings: Settings) -> tuple[Law | None, str | None]:
     """The lower law of the certificate's method, or else of a cheap one, and its accountant."""
     named = [ACCOUNTANTS[certificate.method.lower]] if certificate.method.lower is not None else []
     others = [one for one in ACCOUNTANTS.values() if one.assumes is None and one not in named and one.laws]

@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from hockeystick._version import __version__
 from hockeystick.bounds import Bound, Profile, Question
-from hockeystick.certificate import Accuracy, CertificateBase
+from hockeystick.certificate import Accuracy, AnyCertificate, Certificate, CertificateOfFormat1
 from hockeystick.certification.schedule import planned
 from hockeystick.composition.claims import DerivedClaim, check_comparable, shared_facts
 from hockeystick.composition.compose import FRESH, OWN, accuracy_for, as_certificates, interval_of
@@ -60,7 +60,7 @@ class Tuning(DerivedClaim):
 
 
 def tuning(
-    trial: CertificateBase | Mechanism,
+    trial: AnyCertificate | Mechanism,
     *,
     trials: float,
     distribution: str = "geometric",
@@ -94,7 +94,7 @@ def tuning(
     """
     question, law = Question(delta=delta, epsilon=epsilon), trials_of(trials, distribution)
     _, deadline = planned(None, budget, deadline)
-    if not isinstance(trial, CertificateBase | Mechanism):
+    if not isinstance(trial, Certificate | CertificateOfFormat1 | Mechanism):
         raise InvalidInputError(
             f"The 'trial' argument must be a certificate or a mechanism. Got {shortened(trial)} instead."
         )
@@ -119,7 +119,7 @@ def recomputed(claim: Tuning, deadline: Deadline) -> tuple[Tuning, dict[Side, fl
 
 
 def _answers(
-    certificate: CertificateBase,
+    certificate: AnyCertificate,
     trials: FixedTrials | PoissonTrials | NegativeBinomialTrials,
     question: Question,
     accuracy: Accuracy,
@@ -163,7 +163,7 @@ def _bound(side: Side, profiles: dict[Direction, Profile], slack: float) -> Boun
 
 
 def _claim(
-    certificates: tuple[CertificateBase, ...],
+    certificates: tuple[AnyCertificate, ...],
     trials: FixedTrials | PoissonTrials | NegativeBinomialTrials,
     question: Question,
     accuracy: Accuracy,
