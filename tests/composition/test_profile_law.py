@@ -71,7 +71,7 @@ def test_loose_profiles_that_are_not_convex_still_give_a_law_that_dominates(seed
 def test_masses_are_those_of_a_distribution():
     p, q = random_pair(np.random.default_rng(1), 5)
     law = law_of(p, q)
-    assert law.total_mass() == pytest.approx(1.0, abs=1e-12)
+    assert law.mass.sum() == pytest.approx(1.0, abs=1e-12)
     assert law.mean() == pytest.approx(1.0, abs=1e-12)
     assert (law.mass >= 0.0).all()
     assert (np.diff(law.support) > 0.0).all()
