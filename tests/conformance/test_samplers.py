@@ -230,8 +230,9 @@ def test_the_rate_is_that_of_the_law() -> None:
         for sampler, n in cases:
             cut = getattr(sampler, "truncated_batch_size", None) is not None
             cold = getattr(sampler, "warm_start", True) is False
-            by_index = getattr(sampler, "partition", "independent") == "equal" and n % sampler.groups
-            uneven = kind == "cyclic_poisson" and (sampler.steps % sampler.groups or by_index)
+            groups = getattr(sampler, "groups", 1)
+            by_index = getattr(sampler, "partition", "independent") == "equal" and n % groups
+            uneven = sampler.steps % groups or by_index
             if cut or cold or uneven or kind == "multi_attribution":
                 continue
             law = LAWS[kind](sampler, n)
