@@ -97,3 +97,16 @@ def test_bad_input_is_refused_as_everywhere(cli) -> None:
     cli.refuses("show", "list.json")
     cli.write_plan(MNIST | {"data.epochs": "1.5"})
     cli.refuses("show", "plan.toml", says=("'data.epochs'", "data.epochs = 1 or 2 would do"))
+
+
+def test_hints_are_a_list_in_json_and_lines_on_stderr(cli) -> None:
+    cli.write_plan({"sampler.kind": '"deterministic"'})
+    for command in (("epsilon", "plan.toml"), ("calibrate", "plan.toml")):
+        (hint,) = cli(*command, "--json").json["hints"]
+        assert "sampler.kind = 'random_allocation'" in hint
+        done = cli(*command)
+        assert f"hockeystick: hint: {hint}\n" in done.err
+        assert "hint" not in done.out
+    cli.write_plan()
+    assert cli("epsilon", "plan.toml", "--json").json["hints"] == []
+    assert "hint" not in cli("epsilon", "plan.toml").err

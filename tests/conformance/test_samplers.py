@@ -232,7 +232,7 @@ def test_the_rate_is_that_of_the_law() -> None:
             cold = getattr(sampler, "warm_start", True) is False
             groups = getattr(sampler, "groups", 1)
             by_index = getattr(sampler, "partition", "independent") == "equal" and n % groups
-            uneven = kind == "cyclic_poisson" and (sampler.steps % groups or by_index)
+            uneven = sampler.steps % groups or by_index
             if cut or cold or uneven or kind == "multi_attribution":
                 continue
             law = LAWS[kind](sampler, n)
