@@ -13,7 +13,8 @@ import hockeystick as hs
 from hockeystick.errors import InvalidInputError
 from hockeystick.monte_carlo.proposals import Proposal
 from hockeystick.monte_carlo.renewal.family import FAMILY, jensen_profile, known_upper, naive, recursion, refusal
-from hockeystick.monte_carlo.renewal.kernels import log_ratios, participate
+from hockeystick.monte_carlo.renewal.kernels import log_ratio as recursive_log_ratio
+from hockeystick.monte_carlo.renewal.kernels import participate, workspace
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.strategies.matrix.base import StrategyMatrix
@@ -58,9 +59,10 @@ def mixture(
 
 
 def computed(outputs: Array, pair: RenewalMixture, direction: Direction = Direction.REMOVE) -> Array:
-    found = np.empty(outputs.shape[0])
-    log_ratios(outputs / pair.noise_multiplier, recursion(pair, direction), found)
-    return found
+    law = recursion(pair, direction)
+    padding = np.zeros(law.taps.shape[0])
+    rows = outputs / pair.noise_multiplier
+    return np.array([recursive_log_ratio(np.concatenate([row, padding]), law, workspace(law)) for row in rows])
 
 
 def enumerated(outputs: Array, pair: RenewalMixture) -> Array:

@@ -263,9 +263,7 @@ class AnotherToyPair(ToyPair):
     pass
 
 
-FAMILY = Family(
-    pair=ToyPair, propose=lambda *_: (), build=lambda *_: PROPOSAL, fingerprint=lambda pair: (pair.matrix, pair.count)
-)
+FAMILY = Family(pair=ToyPair, kinds=(), propose=lambda *_: (), fingerprint=lambda pair: (pair.matrix, pair.count))
 MATRIX = np.array([[1.0, 0.25], [0.25, 1.0]])
 Change = Callable[[], DominatingPair]
 

@@ -4,31 +4,30 @@ Statements and proofs: docs/theory/monte-carlo/renewal.md. Where columns of C th
 recursion gives a bound on X instead of X, above it for remove and below it for add: upper bounds on either profile.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import exp, expm1, log, log1p, sqrt
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy.stats import binom
 
 from hockeystick.bounds import SMALLEST_UPPER, Profile
 from hockeystick.laws.gaussian import gaussian_delta
-from hockeystick.monte_carlo.proposals import Array, Family, Proposal
+from hockeystick.monte_carlo.proposals import Array, Family, Naive, Proposal
 from hockeystick.monte_carlo.renewal import proposals as renewal_proposals
 from hockeystick.monte_carlo.renewal.kernels import Recursion, draw
+from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 from hockeystick.types import Direction, Side
 
-LARGEST_NORMAL = 14.0
-"""No standard normal draw is larger: the generator's tail ends at 3.66 + 53 ln(2) / 3.65."""
 ROOM = 1e-12
 """Room for the rounding of a handful of exponentials and logarithms, relative to their arguments."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class NaiveRenewal(Proposal):
+class NaiveRenewal(Naive):
     """Outputs of P itself for remove, of Q itself for add; all weights are 1.
 
     Attributes:
@@ -38,17 +37,10 @@ class NaiveRenewal(Proposal):
         error: the loss error.
     """
 
-    name: ClassVar[str] = "naive"
-
     law: Recursion
     exact: bool
     log_smallest: float
     error: float
-
-    @property
-    def parameters(self) -> dict[str, float]:
-        """None."""
-        return {}
 
     @property
     def cost(self) -> float:
@@ -128,7 +120,7 @@ def _loss_error(pair: RenewalMixture, law: Recursion) -> float:
     n = law.half_squares.size
     reach = pair.full_sensitivity / pair.noise_multiplier
     participations = pair.examples_per_user * (-(-n // pair.min_sep))
-    exponents = reach * (LARGEST_NORMAL * sqrt(n) + reach) + 0.5 * reach**2
+    exponents = reach * (FARTHEST_NORMAL * sqrt(n) + reach) + 0.5 * reach**2
     exponents += participations * float(law.shifts.max())
     from_products = (3.0 * pair.matrix.rounding + (law.taps.shape[0] + 16) * UNIT_ROUNDOFF) * exponents
     value = exponents + n * -law.log_stay - float(law.log_weights.min()) + 100.0
@@ -209,11 +201,8 @@ def propose(pair: RenewalMixture, direction: Direction, epsilon: float) -> Seque
     return (*renewal_proposals.propose(pair, direction, epsilon), naive(pair, direction))
 
 
-def build(pair: RenewalMixture, direction: Direction, name: str, parameters: Mapping[str, float]) -> Proposal:
-    """The proposal that evidence names; raises InvalidInputError for any other."""
-    if name == NaiveRenewal.name and not parameters:
-        return naive(pair, direction)
-    return renewal_proposals.build(pair, direction, name, parameters)
+def _make(pair: RenewalMixture, kind: Callable[..., Proposal], direction: Direction, **values: float) -> Proposal:
+    return naive(pair, direction) if kind is NaiveRenewal else kind(direction=direction, pair=pair, **values)
 
 
 def fingerprint(pair: RenewalMixture) -> Sequence[Any]:
@@ -248,9 +237,10 @@ def refusal(pair: RenewalMixture, side: Side) -> str | None:
 
 FAMILY = Family(
     pair=RenewalMixture,
+    kinds=(NaiveRenewal, renewal_proposals.OrderProposal, renewal_proposals.MeanProposal),
     propose=propose,
-    build=build,
     fingerprint=fingerprint,
     known_upper=known_upper,
     refusal=refusal,
+    make=_make,
 )

@@ -85,17 +85,6 @@ def draw(rng: np.random.Generator, law: Recursion, of_p: bool, losses: Array) ->
 
 
 @njit(cache=True, nogil=True)
-def log_ratios(outputs: Array, law: Recursion, found: Array) -> None:
-    """Fill with ``log X`` at each of the outputs y / sigma, shape (samples, n)."""
-    n = law.half_squares.size
-    y = np.zeros(n + law.taps.shape[0])
-    work = workspace(law)
-    for sample in range(found.size):
-        y[:n] = outputs[sample]
-        found[sample] = log_ratio(y, law, work)
-
-
-@njit(cache=True, nogil=True)
 def participate(rng: np.random.Generator, law: Recursion, y: Array) -> None:
     """Add the columns of one run's participations to y, shape (n + p,), of which the last p stay zero."""
     n, p = law.half_squares.size, law.taps.shape[0]

@@ -211,20 +211,6 @@ def draw_tilted(
 
 
 @njit(cache=True, nogil=True)
-def densities(outputs: Array, density: Density, order: int, log_moment: float, share: float) -> tuple[Array, Array]:
-    """log X and the log-density of the mixture relative to Q at every row of ``outputs``, shape (m, n)."""
-    bands, length = density[0].shape
-    scratch = (np.empty(length), np.empty(length), np.empty(length), np.empty(length + density[2][1] + 1))
-    padded = np.zeros(length + bands - 1)
-    log_x, log_proposal = np.empty(outputs.shape[0]), np.empty(outputs.shape[0])
-    for row in range(outputs.shape[0]):
-        padded[:length] = outputs[row]
-        log_x[row], log_relaxed, log_chain = log_densities(padded, density, share < 1.0, scratch)
-        log_proposal[row] = _join(order * log_relaxed - log_moment, log_chain, share)
-    return log_x, log_proposal
-
-
-@njit(cache=True, nogil=True)
 def _join(first: float, second: float, share: float) -> float:
     """log of ``share e^first + (1 - share) e^second``."""
     if share == 1.0:

@@ -1,14 +1,15 @@
 """Proposals for Poisson and cyclic Poisson sampling with banded matrices (docs/theory/monte-carlo/subsets.md)."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from math import expm1, log, log1p
+from math import expm1, inf, log, log1p
 from typing import ClassVar
 
 import numpy as np
 
 from hockeystick.bounds import Profile
-from hockeystick.monte_carlo.proposals import Array, Proposal
+from hockeystick.monte_carlo.proposals import Array, Naive, Proposal
 from hockeystick.monte_carlo.subsets.count_kernels import SETTLED, count_table, draw_counts, log_chances, log_sum
 from hockeystick.monte_carlo.subsets.kernels import draw_moved, draw_subsets
 from hockeystick.monte_carlo.subsets.participations import Participations, participations
@@ -27,6 +28,14 @@ MAX_TABLE_TIME = 4e7
 """Terms that are summed for the table of a chain: a fraction of a second."""
 MAX_TABLE = 1 << 22
 """Numbers in such a table: 32 MB."""
+MAX_ORDER = 24
+"""Largest order of a proposal by counts."""
+MAX_REACH = 96
+LEAST_LOG_CHANCE = -600.0
+"""Chances of counts must not leave the range of doubles."""
+MAX_TILTED_EXPONENT = 660.0
+"""Of a sample of a proposal: times the largest running weight of the recursion it stays in the range of doubles."""
+MAX_BETA = 1e4
 SMALLEST_LARGEST = 1e-3
 """Below this the largest value of the naive proposal is not followed: rounding of the loss would show in it."""
 
@@ -78,15 +87,8 @@ class SubsetProposal(Proposal):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class NaiveSubsets(SubsetProposal):
-    """The output of the direction's own first distribution, without a weight."""
-
-    name: ClassVar[str] = "naive"
-
-    @property
-    def parameters(self) -> dict[str, float]:
-        """None."""
-        return {}
+class NaiveSubsets(Naive, SubsetProposal):
+    """The pair itself."""
 
     def weight_bound(self, epsilon: float) -> float:
         """1, and for add ``1 - e^epsilon min X``."""
@@ -119,14 +121,18 @@ class CountSubsets(SubsetProposal):
     """
 
     name: ClassVar[str] = "counts"
+    chosen: ClassVar[tuple[str, ...]] = ("order", "reach", "cap")
+    directions: ClassVar[tuple[Direction, ...]] = (Direction.REMOVE,)
     order: int
     reach: int
     cap: int
 
     @property
-    def parameters(self) -> dict[str, float]:
-        """order, reach and cap."""
-        return {"order": float(self.order), "reach": float(self.reach), "cap": float(self.cap)}
+    def proved(self) -> bool:
+        """Where the chains stay in the range of doubles and of memory."""
+        if not 1 <= self.cap <= self.order <= self.reach <= MAX_REACH:
+            return False
+        return self.order in count_orders(self.pair) and in_range(self.opportunities, self.reach, self.cap)
 
     @property
     def cost(self) -> float:
@@ -213,12 +219,14 @@ class MeanSubsets(SubsetProposal):
     """
 
     name: ClassVar[str] = "mean"
+    chosen: ClassVar[tuple[str, ...]] = ("beta",)
+    directions: ClassVar[tuple[Direction, ...]] = (Direction.ADD,)
     beta: float
 
     @property
-    def parameters(self) -> dict[str, float]:
-        """beta."""
-        return {"beta": self.beta}
+    def proved(self) -> bool:
+        """For every strength up to MAX_BETA."""
+        return 0.0 < self.beta <= MAX_BETA
 
     @property
     def _copies(self) -> float:
@@ -291,3 +299,24 @@ def smallest_ratio_bound(pair: SubsetMixture) -> Profile:
         return lambda epsilon: 1.0
     log_smallest = participations(pair).count * log1p(-pair.sampling_prob) * (1.0 + 8.0 * UNIT_ROUNDOFF)
     return lambda epsilon: max(-expm1(min(epsilon + log_smallest, 0.0)) * (1.0 + 8.0 * UNIT_ROUNDOFF), 0.0)
+
+
+def count_orders(pair: SubsetMixture) -> Iterator[int]:
+    """The orders of the proposal by counts, from 2 on; none without subsampling.
+
+    Copies that are all in the same steps must leave the factors of the recursion in the range of doubles, and the
+    tables of the chain must be small enough.
+    """
+    if pair.batches_are_public:
+        return
+    opportunities = participations(pair)
+    for order in range(2, MAX_ORDER + 1):
+        if opportunities.largest_exponent(order) > MAX_TILTED_EXPONENT or not in_range(opportunities, order, order):
+            return
+        yield order
+
+
+def in_range(opportunities: Participations, copies: int, cap: int) -> bool:
+    """Whether the chances and the table of a chain are in the range of doubles and of memory."""
+    chances = log_chances(opportunities.prob, copies, cap + 1)
+    return float(chances.min()) >= LEAST_LOG_CHANCE and log_norm(opportunities, copies, cap) < inf
