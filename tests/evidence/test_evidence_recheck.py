@@ -119,7 +119,7 @@ class UpperToy(Toy):
 @pytest.mark.parametrize(
     ("run", "proposal", "says"),
     [
-        (RUN.model_copy(update={"kernels": 0}), TOY, "kernels 0"),
+        (RUN.model_copy(update={"kernels": 0}), TOY, "'kernels' field of the run .* says 0"),
         (RUN, Toy(direction=Direction.ADD), "proposal that its pair does not give"),
         (RUN, Toy(direction=Direction.REMOVE, mean=0.6), "proposal that its pair does not give"),
         (RUN.model_copy(update={"nodes": (node(weight_bound=0.9),)}), TOY, "weight_bound"),
