@@ -1,18 +1,12 @@
 """Covariance comparison: replace the Gram matrix of the bins by one whose law is known exactly.
 
-Kahane's inequality: for centred Gaussian vectors u and v with ``cov(u) <= cov(v)`` entry by entry, weights p_i >= 0 and
-convex f, ``E f(sum_i p_i e^(u_i - var(u_i)/2)) <= E f(sum_i p_i e^(v_i - var(v_i)/2))``. Both hockey-stick
-divergences are expectations of convex functions of the likelihood ratio, so a positive semidefinite ``G' >= G`` gives
-an upper bound and ``G'' <= G`` a lower bound on both directions (docs/theory/comparison.md).
-
-Known exactly are the *ultrametric* matrices: bins in blocks, blocks in larger blocks, and an inner product that only
-depends on the smallest block that two bins share. Inside a block the shared part is one Gaussian factor and the
-bins' own parts are independent: ``average`` and ``compose`` of laws, recursively.
+By Kahane's inequality a positive semidefinite ``G' >= G``, entry by entry, gives an upper bound and ``G'' <= G`` a lower
+bound on both directions (docs/theory/comparison.md). Known exactly are *ultrametric* matrices: bins in blocks, blocks in
+larger blocks, and an inner product that only depends on the smallest block that two bins share.
 
 * **Upper, plain**: one block with the largest diagonal and the largest off-diagonal entry.
-* **Upper, combed**: reveal the bin's residue modulo m (revealing only helps the adversary). The bins of one residue are
-  m or more apart, so their inner products are small; each class is bounded as above, with its own entries, wrap pairs
-  included, and the classes are mixed.
+* **Upper, combed**: reveal the bin's residue modulo m (revealing only helps the adversary), and mix the classes, each
+  bounded with its own entries.
 * **Lower**: nested blocks of neighbouring bins, each level with the smallest entry inside any of its blocks.
 
 Cost: O(log(bins)) projections of laws for each candidate; candidates are chosen on coarse grids.

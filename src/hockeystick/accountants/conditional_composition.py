@@ -1,18 +1,10 @@
 """Conditional composition: bound the posterior over the bins at every row, then compose the rows as if independent.
 
-Given the outputs before row n, the next output is a one-dimensional mixture of Gaussians whose weights are the
-posterior over the bins. Fixed weights that dominate the posterior stochastically give a dominating pair for that row;
-the rows compose, and the probability that the posterior is ever not dominated is added:
-
     delta(eps) <= H(composition of the rows' mixtures) + delta_E,
 
-delta_E under P for remove and under Q for add. In :mod:`hockeystick.posteriors.bins`, ``levels`` sorts rows by the
-levels of their means, ``hazards`` bounds the tails of the posterior, ``budget`` shares out delta_E by a union bound
-over all bins and rows, and ``dominating_steps`` puts few laws in place of many rows. delta_E is chosen at
-``settings.resolution.smallest_delta`` by a coarse look at some of the rows; any choice is valid.
-
-For the add direction the result is the smaller of this and the geometric-mean bound, for both the smaller of it and the
-Gaussian whose bin is known.
+where fixed weights dominate the posterior over the bins but for an event of probability delta_E, under P for remove and
+under Q for add. delta_E is chosen at ``settings.resolution.smallest_delta`` by a coarse look at some of the rows; any
+choice is valid. The add direction is the smaller of this and the geometric-mean bound.
 
 Proof: docs/theory/conditional-composition.md, with what it corrects in schuchardt-kalinin-2026, section 4 and
 appendices D to F. Cost: see :func:`hockeystick.posteriors.bins.hazards.tail_bounds`.

@@ -1,15 +1,8 @@
 """Lower bounds by linear statistics of disjoint blocks of rows, for subsets of steps and any strategy matrix.
 
 An adversary who keeps only ``<w, y>``, w a unit vector, sees a Gaussian whose mean is a sum over the steps in S of
-``a_j = <w, C_j>``: under P a product mixture of Bernoulli steps, under Q ``N(0, sigma^2)``. Any w gives a lower bound;
-we take ``w = C 1`` normalised, the direction in which P is shifted on average.
-
-The steps in which the example may take part are cut in windows of m. A row belongs to a window when all its entries
-are in the window's columns; rows that see two windows are dropped. The rows of a window have a statistic of their
-own, and as the windows share neither steps nor rows, the statistics are independent under P as under Q: their laws
-compose. With bands, m trades rows that are dropped against noise that is summed up.
-
-Under cyclic sampling any one group gives a lower bound; we take the one with the largest sum of squared columns.
+``a_j = <w, C_j>``. Any w gives a lower bound; we take ``w = C 1`` normalised, on windows of m steps, whose statistics are
+independent and compose. Under cyclic sampling the group with the largest sum of squared columns is taken.
 
 Proof: docs/theory/subsets/reductions.md. Errs downward: the statistics are a post-processing, shifts are rounded down
 (by more than their own rounding), the laws are lower laws. Cost: O(non-zero entries) and one product mixture for

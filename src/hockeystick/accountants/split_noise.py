@@ -1,18 +1,9 @@
 """Upper bounds by splitting every row's noise among windows of steps, for subsets of steps and any strategy matrix.
 
-The steps in which the example may take part are cut in windows of m. Row t gives window k the share ``w[t, k]`` of its
-noise variance, the shares of a row adding up to 1. Whoever sees, for every window by itself, its part of every row with
-that share of the noise can add them up and has the output. So nothing is lost to the adversary, and what is seen is a
-product of independent mechanisms, one for each window: C restricted to the window's columns, entries divided by the
-square root of the share. In a window a subset S of the steps moves the output by at most the sum of the lengths of its
-columns, so a product mixture on the line dominates.
-
-The shares are proportional to the norms of the row's parts, which minimises the sum of squares of all column lengths.
-A window's participations add up in one direction, which costs amplification; a row is split among the windows that it
-sees, which costs noise. Small windows are best where the noise is large, large ones where it is small.
-
-Under cyclic sampling of a Toeplitz matrix the first group is the worst; for others the windows of all groups are
-bounded together, shift by shift.
+Whoever sees, for every window of m steps by itself, its part of every row with its share of the row's noise can add
+them up and has the output. The windows are independent mechanisms, each dominated by a product mixture on the line.
+Shares are proportional to the norms of the row's parts. Under cyclic sampling of a Toeplitz matrix the first group is
+the worst; for others the windows of all groups are bounded together, shift by shift.
 
 Proof: docs/theory/subsets/reductions.md. Errs upward: it reveals more than the run does, shifts are rounded up, the
 laws are upper laws. Cost: O(non-zero entries) and one product mixture for each m on coarse grids, then a few fine ones.
