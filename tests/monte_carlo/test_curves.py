@@ -1,14 +1,11 @@
 """Curves between nodes, against a profile that is known."""
 
-import pickle
 from itertools import pairwise
-from math import nan
 
 import numpy as np
 import pytest
 from toy_gaussian import exact_delta
 
-from hockeystick.errors import InvalidInputError
 from hockeystick.monte_carlo.curves import lower_curve, upper_curve
 
 GRID = np.array([0.3, 0.5, 1.0, 2.0, 4.0])
@@ -60,28 +57,3 @@ def test_steep_chords_do_not_lose_the_smaller_end() -> None:
     curve = upper_curve([1.0, 700.0], [0.5, 1e-290])
     assert 1e-290 <= curve(700.0) <= 1.1e-290
     assert curve(float(np.nextafter(700.0, 0.0))) >= 1e-290 + 0.5 * 1e-14
-
-
-def test_curves_are_picklable() -> None:
-    for curve in (upper_curve(GRID, profile(GRID)), lower_curve(GRID, profile(GRID))):
-        assert pickle.loads(pickle.dumps(curve))(0.7) == curve(0.7)
-
-
-@pytest.mark.parametrize(
-    ("epsilons", "bounds"),
-    [
-        ([], []),
-        ([1.0, 1.0], [0.1, 0.1]),
-        ([2.0, 1.0], [0.1, 0.1]),
-        ([-1.0], [0.1]),
-        ([701.0], [0.1]),
-        ([1.0], [0.1, 0.2]),
-        ([1.0], [-0.1]),
-        ([1.0], [nan]),
-        ([nan], [0.1]),
-    ],
-)
-def test_curves_refuse(epsilons: list[float], bounds: list[float]) -> None:
-    for curve in (upper_curve, lower_curve):
-        with pytest.raises(InvalidInputError, match="curve"):
-            curve(epsilons, bounds)

@@ -136,8 +136,8 @@ class EvidenceStore(Ledger):
         for key, content, *_ in rows:
             if not isinstance(content, str) or hashlib.sha256(content.encode()).hexdigest() != key:
                 raise EvidenceError(
-                    f"The run {short(str(key))} of the {self._name} is damaged: its description does not have the digest "
-                    f"that is its key."
+                    f"The run {short(str(key))} of the {self._name} is damaged: its description does not have the "
+                    f"digest that is its key."
                 )
         return [RunSummary(*row) for row in rows]
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpstrf
 
 from hockeystick.laws.law import UNIT_ROUNDOFF
-from hockeystick.monte_carlo.bins.kernels import draw_against_mean, draw_balls, draw_bins
+from hockeystick.monte_carlo.bins.kernels import Means, draw_against_mean, draw_balls, draw_bins
 from hockeystick.monte_carlo.proposals import Array, Naive, Proposal
 from hockeystick.monte_carlo.weight_bounds import exp_or_inf
 from hockeystick.types import Direction
@@ -91,6 +91,11 @@ class BinSpace:
     def half(self) -> Array:
         """Half the squared lengths of the rows of the factor, shape (b,)."""
         return np.asarray(0.5 * (self.factor**2).sum(axis=1))
+
+    @property
+    def means(self) -> Means:
+        """What kernels need of the rows."""
+        return Means(self.factor, self.spans, self.half)
 
     @cached_property
     def middle(self) -> Array:
@@ -170,8 +175,7 @@ class NaiveBins(Naive, BinProposal):
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
         log_weights[:] = 0.0
-        space = self.space
-        draw_bins(rng, space.factor, space.spans, space.half, self.direction is Direction.REMOVE, losses)
+        draw_bins(rng, self.space.means, self.direction is Direction.REMOVE, losses)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -231,19 +235,8 @@ class Balls(BinProposal):
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
         space = self.space
-        draw_balls(
-            rng,
-            space.factor,
-            space.spans,
-            space.half,
-            space.growth,
-            self.focused,
-            self.spread,
-            self.order,
-            self.share,
-            log_weights,
-            losses,
-        )
+        tables = space.growth, self.focused, self.spread
+        draw_balls(rng, space.means, *tables, self.order, self.share, log_weights, losses)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -273,8 +266,7 @@ class AgainstMean(BinProposal):
         return exp_or_inf(log_mean_bound(self.space, self.beta, epsilon) + (self.beta + 3.0) * self.loss_error)
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        space = self.space
-        draw_against_mean(rng, space.factor, space.spans, space.half, space.middle, self.beta, log_weights, losses)
+        draw_against_mean(rng, self.space.means, self.space.middle, self.beta, log_weights, losses)
 
 
 def log_balls_bound(space: BinSpace, order: int, epsilon: float) -> float:

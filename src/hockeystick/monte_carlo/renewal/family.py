@@ -4,8 +4,9 @@ Statements and proofs: docs/theory/monte-carlo/renewal.md. Where columns of C th
 recursion gives a bound on X instead of X, above it for remove and below it for add: upper bounds on either profile.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import exp, expm1, log, log1p, sqrt
 from typing import Any
 
@@ -31,16 +32,20 @@ class NaiveRenewal(Naive):
     """Outputs of P itself for remove, of Q itself for add; all weights are 1.
 
     Attributes:
-        law: what the kernels need.
-        exact: whether the recursion gives X, not a bound on it.
-        log_smallest: at most the logarithm of the least value of X.
-        error: the loss error.
+        pair: one that is not :attr:`RenewalMixture.too_large`.
     """
 
-    law: Recursion
-    exact: bool
-    log_smallest: float
-    error: float
+    pair: RenewalMixture
+
+    @cached_property
+    def law(self) -> Recursion:
+        """What the kernels need."""
+        return recursion(self.pair, self.direction)
+
+    @cached_property
+    def log_smallest(self) -> float:
+        """At most the logarithm of the least value of X."""
+        return _log_idle(self.pair) - ROOM
 
     @property
     def cost(self) -> float:
@@ -53,12 +58,12 @@ class NaiveRenewal(Naive):
     @property
     def sides(self) -> tuple[Side, ...]:
         """Both, or the upper one alone where the recursion bounds X."""
-        return (Side.UPPER, Side.LOWER) if self.exact else (Side.UPPER,)
+        return (Side.UPPER, Side.LOWER) if self.pair.banded else (Side.UPPER,)
 
-    @property
+    @cached_property
     def loss_error(self) -> float:
         """Grows with the steps and with the largest exponent that a draw can lead to."""
-        return self.error
+        return _loss_error(self.pair, self.law)
 
     def weight_bound(self, epsilon: float) -> float:
         """1 for remove; ``(1 - e^epsilon x0)_+`` for add, as X and its lower bound never go below x0.
@@ -67,24 +72,12 @@ class NaiveRenewal(Naive):
         """
         if self.direction is Direction.REMOVE:
             return 1.0
-        return max(-expm1(min(epsilon + self.log_smallest - 3.0 * self.error, 0.0)), 0.0)
+        return max(-expm1(min(epsilon + self.log_smallest - 3.0 * self.loss_error, 0.0)), 0.0)
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
         """``log X`` for remove, ``-log X`` for add."""
         log_weights[:] = 0.0
         draw(rng, self.law, self.direction is Direction.REMOVE, losses)
-
-
-def naive(pair: RenewalMixture, direction: Direction) -> NaiveRenewal:
-    """The naive proposal of a pair that is not :attr:`RenewalMixture.too_large`."""
-    law = recursion(pair, direction)
-    return NaiveRenewal(
-        direction=direction,
-        law=law,
-        exact=pair.banded,
-        log_smallest=_log_idle(pair) - ROOM,
-        error=_loss_error(pair, law),
-    )
 
 
 def recursion(pair: RenewalMixture, direction: Direction) -> Recursion:
@@ -198,11 +191,7 @@ def _conditional(pair: RenewalMixture) -> tuple[float, float, float]:
 
 def propose(pair: RenewalMixture, direction: Direction, epsilon: float) -> Sequence[Proposal]:
     """The importance proposals of :mod:`renewal_proposals`, where they are proved, and the naive one."""
-    return (*renewal_proposals.propose(pair, direction, epsilon), naive(pair, direction))
-
-
-def _make(pair: RenewalMixture, kind: Callable[..., Proposal], direction: Direction, **values: float) -> Proposal:
-    return naive(pair, direction) if kind is NaiveRenewal else kind(direction=direction, pair=pair, **values)
+    return (*renewal_proposals.propose(pair, direction, epsilon), NaiveRenewal(direction=direction, pair=pair))
 
 
 def fingerprint(pair: RenewalMixture) -> Sequence[Any]:
@@ -242,5 +231,4 @@ FAMILY = Family(
     fingerprint=fingerprint,
     known_upper=known_upper,
     refusal=refusal,
-    make=_make,
 )

@@ -21,6 +21,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from hockeystick.monte_carlo.sums import log_add
+
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
@@ -288,14 +290,9 @@ def _in_logarithms(law: Recursion, products: Array, values: Array) -> float:
         total = law.log_stay + values[i + 1]
         for j in range(1, law.log_weights.size + 1):
             exponent = (products[i] - j * law.half_squares[i]) * j + law.log_weights[j - 1]
-            total = _log_add(total, exponent + values[i + law.min_sep])
+            total = log_add(total, exponent + values[i + law.min_sep])
         values[i] = total
     mixed = -np.inf
     for u in range(law.first.size):
-        mixed = _log_add(mixed, np.log(law.first[u]) + values[u])
+        mixed = log_add(mixed, np.log(law.first[u]) + values[u])
     return mixed
-
-
-@njit(cache=True, nogil=True)
-def _log_add(a: float, b: float) -> float:
-    return float(max(a, b) + np.log1p(np.exp(-abs(a - b))))

@@ -10,6 +10,7 @@ from numba import njit
 
 from hockeystick.monte_carlo.proposals import Array
 from hockeystick.monte_carlo.renewal.proposal_tables import Drawing, Indices, draw_participations
+from hockeystick.monte_carlo.sums import log_add
 
 LARGEST_EXPONENT = 300.0
 """Recursions are done without logarithms only while no exponent is larger."""
@@ -31,6 +32,11 @@ Density = tuple[Array, Array, Recursion, Recursion, Recursion, Chain, Array, Arr
 """
 Scratch = tuple[Array, Array, Array, Array]
 """Sizes n, n, n and n + b + 1."""
+
+
+@njit(cache=True, nogil=True)
+def _scratch(length: int, separation: int) -> Scratch:
+    return np.empty(length), np.empty(length), np.empty(length), np.empty(length + separation + 1)
 
 
 @njit(cache=True, nogil=True)
@@ -76,9 +82,7 @@ def sum_log_renewals(log_weights: Array, log_skip: float, separation: int, start
     steps = log_weights.size
     values[steps:] = 0.0
     for i in range(steps - 1, -1, -1):
-        skipped, taken = log_skip + values[i + 1], log_weights[i] + values[i + separation]
-        larger = max(skipped, taken)
-        values[i] = larger + np.log1p(np.exp(min(skipped, taken) - larger))
+        values[i] = log_add(log_skip + values[i + 1], log_weights[i] + values[i + separation])
     largest = values[: starts.size].max()
     total = 0.0
     for u in range(starts.size):
@@ -143,8 +147,7 @@ def _log_densities_in_logs(density: Density, mixed: bool, scratch: Scratch) -> t
             total = -np.inf
             for kind in range(shifts.size):
                 term = np.log(shares[kind]) + shifts[kind] * products[i] - shifts[kind] ** 2 * halves[i]
-                larger = max(total, term)
-                total = larger + np.log1p(np.exp(min(total, term) - larger))
+                total = log_add(total, term)
             weights[i] = boosted[3][i] + total
         log_chain = sum_log_renewals(weights, boosted[0], boosted[1], boosted[4], values)
     return log_x, log_relaxed, log_chain
@@ -187,8 +190,7 @@ def draw_tilted(
     """Fill both arrays with samples of ``share Xt^order / Z + (1 - share) chain``, in the direction remove."""
     columns, _, exact, _, _, chain, _, _, _ = density
     bands, length = columns.shape
-    scratch = (np.empty(length), np.empty(length), np.empty(length), np.empty(length + exact[1] + 1))
-    outputs = np.zeros(length + bands - 1)
+    scratch, outputs = _scratch(length, exact[1]), np.zeros(length + bands - 1)
     steps, shifts = np.empty(order * length, np.int64), np.empty(order * length)
     counts = np.empty(order * length, np.int64)
     terms = np.empty(order + 1)
@@ -215,9 +217,7 @@ def _join(first: float, second: float, share: float) -> float:
     """log of ``share e^first + (1 - share) e^second``."""
     if share == 1.0:
         return first
-    first, second = np.log(share) + first, np.log1p(-share) + second
-    larger = max(first, second)
-    return float(larger + np.log1p(np.exp(min(first, second) - larger)))
+    return log_add(np.log(share) + first, np.log1p(-share) + second)
 
 
 @njit(cache=True, nogil=True)
@@ -227,8 +227,7 @@ def draw_shifted(
     """Fill both arrays with samples of ``N(-beta mean, I)``, mean of shape (n,), in the direction add."""
     columns, _, exact = density[0], density[1], density[2]
     bands, length = columns.shape
-    scratch = (np.empty(length), np.empty(length), np.empty(length), np.empty(length + exact[1] + 1))
-    outputs = np.zeros(length + bands - 1)
+    scratch, outputs = _scratch(length, exact[1]), np.zeros(length + bands - 1)
     square = np.dot(mean, mean)
     for sample in range(losses.size):
         for i in range(length):

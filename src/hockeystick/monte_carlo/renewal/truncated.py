@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hockeystick.monte_carlo.proposals import Array, Family, Naive
-from hockeystick.monte_carlo.renewal.truncated_kernels import draw_truncated
+from hockeystick.monte_carlo.renewal.truncated_kernels import Truncation, draw_truncated
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
 from hockeystick.pairs.truncated_renewal import TruncatedRenewal
 from hockeystick.strategies import StrategyMatrix
@@ -61,8 +61,7 @@ class NaiveTruncated(Naive):
         pair = self.pair
         scaled, half_norms = _scaled_columns(pair.matrix, pair.noise_multiplier)
         log_weights[:] = 0.0
-        draw_truncated(
-            rng,
+        law = Truncation(
             scaled,
             half_norms,
             pair.min_sep,
@@ -70,9 +69,8 @@ class NaiveTruncated(Naive):
             pair.warm_start,
             pair.truncated_batch_size,
             pair.num_examples - 1,
-            self.direction is Direction.REMOVE,
-            losses,
         )
+        draw_truncated(rng, law, self.direction is Direction.REMOVE, losses)
 
 
 @lru_cache(maxsize=4)
