@@ -9,10 +9,11 @@ import pytest
 from scipy.stats import binom, chi2
 
 import hockeystick as hs
-from hockeystick.errors import InvalidInputError, UnsupportedError
+from hockeystick.errors import InvalidInputError
 from hockeystick.monte_carlo.renewal.truncated import FAMILY, NaiveTruncated
 from hockeystick.monte_carlo.renewal.truncated_kernels import Truncation, draw_counts, log_mixture
-from hockeystick.pairs.truncated_renewal import TruncatedRenewal, from_b_min_sep
+from hockeystick.pairs.min_separated import from_b_min_sep
+from hockeystick.pairs.truncated_renewal import TruncatedRenewal
 from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.types import Direction, Side
@@ -307,8 +308,6 @@ def test_pair_of_a_mechanism() -> None:
     assert pair.participation_prob == pytest.approx(0.05 / (1.0 - 0.15), rel=1e-14)
     assert (pair.truncated_batch_size, pair.num_examples, pair.min_sep, pair.warm_start) == (7, 100, 4, True)
     assert not pair.batches_are_public
-    with pytest.raises(UnsupportedError, match="'truncated_batch_size'"):
-        from_b_min_sep(mechanism())
 
 
 def test_what_cannot_be_sampled_is_refused() -> None:

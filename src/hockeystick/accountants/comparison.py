@@ -1,8 +1,8 @@
 """Covariance comparison: replace the Gram matrix of the bins by one whose law is known exactly.
 
-By Kahane's inequality a positive semidefinite ``G' >= G``, entry by entry, gives an upper bound and ``G'' <= G`` a lower
-bound on both directions (docs/theory/comparison.md). Known exactly are *ultrametric* matrices: bins in blocks, blocks in
-larger blocks, and an inner product that only depends on the smallest block that two bins share.
+By Kahane's inequality a positive semidefinite ``G' >= G``, entry by entry, gives an upper bound and ``G'' <= G`` a
+lower bound on both directions (docs/theory/comparison.md). Known exactly are *ultrametric* matrices: bins in blocks,
+blocks in larger blocks, and an inner product that only depends on the smallest block that two bins share.
 
 * **Upper, plain**: one block with the largest diagonal and the largest off-diagonal entry.
 * **Upper, combed**: reveal the bin's residue modulo m (revealing only helps the adversary), and mix the classes, each
@@ -19,7 +19,7 @@ from math import sqrt
 import numpy as np
 
 from hockeystick.accountants.base import Accountant
-from hockeystick.bounds import Profile
+from hockeystick.bounds import Profile, best_of
 from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Array, Law
@@ -158,17 +158,11 @@ def comparison_profiles(pair: BinMixture, side: Side, settings: Settings) -> Map
 
     largest = min(pair.bins, max(pair.matrix.bands, 1))
     chosen = _best(_spaced(largest, SEARCHED[side]), law_of, side, resolution)
-    profiles = [law_profiles(law_of(candidate, resolution)) for candidate in chosen]
-    pick = min if side is Side.UPPER else max
-    geometric = None
+    found = [law_profiles(law_of(candidate, resolution)) for candidate in chosen]
+    parts = {direction: [one[direction] for one in found] for direction in Direction}
     if side is Side.UPPER:
-        geometric = geometric_mean_profile(pair.gram, pair.rounding, pair.noise_multiplier)
-
-    def profile(direction: Direction, extra: Profile | None) -> Profile:
-        parts = [one[direction] for one in profiles] + ([extra] if extra is not None else [])
-        return lambda epsilon: pick(part(epsilon) for part in parts)
-
-    return {Direction.REMOVE: profile(Direction.REMOVE, None), Direction.ADD: profile(Direction.ADD, geometric)}
+        parts[Direction.ADD].append(geometric_mean_profile(pair.gram, pair.rounding, pair.noise_multiplier))
+    return {direction: best_of(min if side is Side.UPPER else max, *parts[direction]) for direction in Direction}
 
 
 def _cost(pair: BinMixture) -> float:

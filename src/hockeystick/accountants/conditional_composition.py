@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 
 from hockeystick.accountants.base import Accountant
-from hockeystick.bounds import Profile
+from hockeystick.bounds import Profile, best_of
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Array, Law
@@ -69,9 +69,8 @@ def conditional_profiles(
         law = _composed(pair, levelled, one, 1, BLOCKS, settings)
         profiles[direction] = _profile(law, direction, spent[direction])
     if allocation is Allocation.UNION:
-        profiles[Direction.ADD] = _smaller(
-            profiles[Direction.ADD], geometric_mean_profile(pair.gram, pair.rounding, pair.noise_multiplier)
-        )
+        geometric = geometric_mean_profile(pair.gram, pair.rounding, pair.noise_multiplier)
+        profiles[Direction.ADD] = best_of(min, profiles[Direction.ADD], geometric)
     return profiles
 
 
@@ -124,15 +123,11 @@ def _profile(law: Law, direction: Direction, spent: float) -> Profile:
     return profile
 
 
-def _smaller(first: Profile, second: Profile) -> Profile:
-    return lambda epsilon: min(first(epsilon), second(epsilon))
-
-
 def _analyse(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
     """The smaller of conditional composition and the known bin, which is better at little noise."""
     sensitivity = pair.full_sensitivity * (1.0 + pair.sensitivity_error)
     known = partial(gaussian_delta, pair.noise_multiplier, sensitivity, side=Side.UPPER)
-    return {direction: _smaller(one, known) for direction, one in conditional_profiles(pair, settings).items()}
+    return {direction: best_of(min, one, known) for direction, one in conditional_profiles(pair, settings).items()}
 
 
 def _cost(pair: BinMixture) -> float:
@@ -147,9 +142,8 @@ def _refusal(pair: BinMixture, side: Side) -> str | None:
     return pair.too_large or (None if entries <= MAX_ENTRIES else f"its {entries} means take too much memory")
 
 
-def _warm_up() -> None:
-    pair = BinMixture(noise_multiplier=3.0, matrix=ToeplitzMatrix(np.array([1.0, 0.5]), 6), bins=3)
-    ACCOUNTANT.bound(pair, Side.UPPER, Settings(Resolution(8, 1e-2))).epsilon(1e-2)
+def _example() -> BinMixture:
+    return BinMixture(noise_multiplier=3.0, matrix=ToeplitzMatrix(np.array([1.0, 0.5]), 6), bins=3)
 
 
 ACCOUNTANT = Accountant(
@@ -161,5 +155,5 @@ ACCOUNTANT = Accountant(
     analyses={BinMixture: _analyse},
     refusal=_refusal,
     cost=_cost,
-    warm_up=_warm_up,
+    example=_example,
 )

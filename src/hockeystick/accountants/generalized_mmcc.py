@@ -19,7 +19,6 @@ import numpy as np
 
 from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile
-from hockeystick.laws.grid import Resolution
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.posteriors.participations.engine import blocks_profiles, planned_laws, worst_profiles
 from hockeystick.posteriors.participations.rows import described, different, products, too_large
@@ -55,10 +54,9 @@ def _cost(pair: SubsetMixture) -> float:
     return 0.5 + _analysed(pair) * (0.5 + 0.1 * min(opportunities, 20) + 1.5e-9 * products(pair.matrix, pair.groups))
 
 
-def _warm_up() -> None:
+def _example() -> SubsetMixture:
     matrix = ToeplitzMatrix(np.array([1.0, 0.5, 0.25]), 6)
-    pair = SubsetMixture(noise_multiplier=3.0, matrix=matrix, groups=2, sampling_prob=0.25)
-    ACCOUNTANT.bound(pair, Side.UPPER, Settings(Resolution(8, 1e-2))).epsilon(1e-2)
+    return SubsetMixture(noise_multiplier=3.0, matrix=matrix, groups=2, sampling_prob=0.25)
 
 
 ACCOUNTANT = Accountant(
@@ -70,6 +68,6 @@ ACCOUNTANT = Accountant(
     analyses={SubsetMixture: _analyse},
     refusal=_refusal,
     cost=_cost,
-    warm_up=_warm_up,
+    example=_example,
     plans_effort=True,
 )

@@ -1,8 +1,8 @@
 """Lower bounds by linear statistics of disjoint blocks of rows, for subsets of steps and any strategy matrix.
 
 An adversary who keeps only ``<w, y>``, w a unit vector, sees a Gaussian whose mean is a sum over the steps in S of
-``a_j = <w, C_j>``. Any w gives a lower bound; we take ``w = C 1`` normalised, on windows of m steps, whose statistics are
-independent and compose. Under cyclic sampling the group with the largest sum of squared columns is taken.
+``a_j = <w, C_j>``. Any w gives a lower bound; we take ``w = C 1`` normalised, on windows of m steps, whose statistics
+are independent and compose. Under cyclic sampling the group with the largest sum of squared columns is taken.
 
 Proof: docs/theory/subsets/reductions.md. Errs downward: the statistics are a post-processing, shifts are rounded down
 (by more than their own rounding), the laws are lower laws. Cost: O(non-zero entries) and one product mixture for

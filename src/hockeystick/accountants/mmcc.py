@@ -16,7 +16,6 @@ import numpy as np
 
 from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile
-from hockeystick.laws.grid import Resolution
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.posteriors.participations.engine import blocks_profiles, planned_laws
 from hockeystick.posteriors.participations.rows import described, products, too_large
@@ -44,9 +43,8 @@ def _cost(pair: SubsetMixture) -> float:
     return 0.5 + 0.15 * min(pair.matrix.rows, 60) + 1.5e-9 * products(pair.matrix, 1)
 
 
-def _warm_up() -> None:
-    pair = SubsetMixture(noise_multiplier=3.0, matrix=ToeplitzMatrix(np.array([1.0, 0.5]), 6), sampling_prob=0.25)
-    ACCOUNTANT.bound(pair, Side.UPPER, Settings(Resolution(8, 1e-2))).epsilon(1e-2)
+def _example() -> SubsetMixture:
+    return SubsetMixture(noise_multiplier=3.0, matrix=ToeplitzMatrix(np.array([1.0, 0.5]), 6), sampling_prob=0.25)
 
 
 ACCOUNTANT = Accountant(
@@ -58,6 +56,6 @@ ACCOUNTANT = Accountant(
     analyses={SubsetMixture: _analyse},
     refusal=_refusal,
     cost=_cost,
-    warm_up=_warm_up,
+    example=_example,
     plans_effort=True,
 )

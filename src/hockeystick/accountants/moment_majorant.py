@@ -24,7 +24,6 @@ from hockeystick.accountants.comparison import comparison_profiles
 from hockeystick.bounds import Profile, falling
 from hockeystick.deadline import Deadline
 from hockeystick.errors import UnsupportedError
-from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import UNIT_ROUNDOFF
 from hockeystick.laws.profile import MAX_EPSILON, smallest_epsilon
 from hockeystick.moments.common_factor import without_common
@@ -226,11 +225,9 @@ def _cost(pair: BinMixture) -> float:
     return 1.0 + 1e-9 * pair.bins**3
 
 
-def _warm_up() -> None:
+def _example() -> BinMixture:
     matrix = BandedMatrix(np.linspace(1.0, 2.0, 27).reshape(9, 3))
-    pair = BinMixture(noise_multiplier=3.0, matrix=matrix, bins=9)
-    for side in Side:
-        ACCOUNTANT.bound(pair, side, Settings(Resolution(8, 1e-2), effort=1e-2)).epsilon(1e-2)
+    return BinMixture(noise_multiplier=3.0, matrix=matrix, bins=9)
 
 
 ACCOUNTANT = Accountant(
@@ -242,6 +239,6 @@ ACCOUNTANT = Accountant(
     analyses={BinMixture: _profiles},
     refusal=lambda pair, side: pair.too_large,
     cost=_cost,
-    warm_up=_warm_up,
+    example=_example,
     plans_effort=True,
 )

@@ -18,7 +18,6 @@ from hockeystick.accountants.comparison import comparison_profiles
 from hockeystick.bounds import SMALLEST_UPPER, Profile
 from hockeystick.deadline import Deadline
 from hockeystick.errors import UnsupportedError
-from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.laws.profile import smallest_epsilon
 from hockeystick.moments.cells import cell_cost, cell_moments, standard_edges, whole_moments
@@ -164,11 +163,9 @@ def _cost(pair: BinMixture) -> float:
     return 8.0 + 2e-9 * pair.bins**3
 
 
-def _warm_up() -> None:
+def _example() -> BinMixture:
     matrix = BandedMatrix(np.linspace(1.0, 2.0, 18).reshape(9, 2))
-    pair = BinMixture(noise_multiplier=3.0, matrix=matrix, bins=9)
-    for side in Side:
-        ACCOUNTANT.bound(pair, side, Settings(Resolution(8, 1e-2), effort=0.1)).delta(1.0)
+    return BinMixture(noise_multiplier=3.0, matrix=matrix, bins=9)
 
 
 ACCOUNTANT = Accountant(
@@ -180,6 +177,7 @@ ACCOUNTANT = Accountant(
     analyses={BinMixture: _profiles},
     refusal=_refusal,
     cost=_cost,
-    warm_up=_warm_up,
+    example=_example,
+    example_effort=0.1,
     plans_effort=True,
 )

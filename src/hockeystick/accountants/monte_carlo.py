@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from hockeystick.accountants import split_noise
 from hockeystick.accountants.base import Accountant, Profiles
-from hockeystick.bounds import Profile, Question
+from hockeystick.bounds import Profile, Question, best_of
 from hockeystick.errors import UnsupportedError, VerificationError
 from hockeystick.monte_carlo.claim import MonteCarloClaim
 from hockeystick.monte_carlo.estimation import Estimation
@@ -74,14 +74,12 @@ def _analysed(estimations: Sequence[Estimation], sides: Sequence[Side]) -> tuple
         if side is Side.LOWER:
             found[side] = each[-1]
         else:
-            found[side] = {direction: _largest([profiles[direction] for profiles in each]) for direction in Direction}
+            found[side] = {
+                direction: best_of(max, *(profiles[direction] for profiles in each)) for direction in Direction
+            }
     claims = [one.claim() for one in estimations]
     runs = tuple(run for claim in claims for run in claim.runs)
     return found, claims[0].model_copy(update={"runs": runs})
-
-
-def _largest(profiles: Sequence[Profile]) -> Profile:
-    return lambda epsilon: max(profile(epsilon) for profile in profiles)
 
 
 def resting_on(estimations: Sequence[Estimation], pair: DominatingPair) -> Accountant:

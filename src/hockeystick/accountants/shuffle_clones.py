@@ -1,9 +1,9 @@
 """Amplification by shuffling whole batches: hiding among the clones (Feldman, McMillan and Talwar 2021).
 
 A step is a local randomiser of a whole batch, which has to hide among *other batches*: their sums differ by up to
-``2 batch_size`` clipping norms, and the local guarantee must hold at that sensitivity. So it helps only for tiny batches
-and large noise. With the step (eps1, delta1)-DP at sensitivity 1, (eps0, delta0)-DP against other batches, n = ``bins``,
-``p = e^-eps0``, ``mu = (n-1) p``, ``eta = tanh(eps1 / 2)``, an epoch has
+``2 batch_size`` clipping norms, and the local guarantee must hold at that sensitivity. So it helps only for tiny
+batches and large noise. With the step (eps1, delta1)-DP at sensitivity 1, (eps0, delta0)-DP against other batches,
+n = ``bins``, ``p = e^-eps0``, ``mu = (n-1) p``, ``eta = tanh(eps1 / 2)``, an epoch has
 
     delta(eps) <= 2 eta e^-L + (1 + e^eps) tv,    tv = delta1 + (n - 1) p (delta0 + delta1),
 
@@ -15,7 +15,7 @@ upward throughout; the Gaussian deltas are rounded up.
 """
 
 from collections.abc import Mapping
-from math import exp, log, sqrt, tanh
+from math import exp, log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,14 +42,6 @@ BISECTIONS = 45
 def sensitivity_to_others(pair: ShuffledBatches) -> float:
     """Largest distance between the sums of two batches, in clipping norms."""
     return 2.0 * pair.batch_size
-
-
-def printed_epsilon(epsilon0: float, bins: int, delta: float) -> float:
-    """epsilon of Feldman, McMillan and Talwar 2021, Theorem 3.1; infinite where the theorem does not apply."""
-    if epsilon0 > log(bins / (16.0 * log(2.0 / delta))):
-        return float("inf")
-    spread = 8.0 * sqrt(exp(epsilon0) * log(4.0 / delta) / bins) + 8.0 * exp(epsilon0) / bins
-    return log(1.0 + tanh(0.5 * epsilon0) * spread)
 
 
 def counting_exponent(mu: Array, x: Array) -> Array:

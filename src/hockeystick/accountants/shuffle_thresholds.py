@@ -1,6 +1,6 @@
 """Lower bounds for shuffled batches: one dataset, and what the largest output of an epoch reveals.
 
-The adversary keeps ``m = max_t w_t`` of every epoch, with the cdf ``F_a(C) = Phi(C / sigma)^(T-1) Phi((C - a) / sigma)``,
+The adversary keeps ``m = max_t w_t`` of every epoch; its cdf is ``F_a(C) = Phi(C / sigma)^(T-1) Phi((C - a) / sigma)``,
 a = 2 under P_S and a = 1 under Q_S (chua-2024, eq. (1), (2)). Each profile is the largest of three bounds: threshold
 sets of one epoch, m in cells for all epochs, and the sum of all outputs.
 

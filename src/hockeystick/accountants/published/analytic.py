@@ -40,12 +40,12 @@ def theorem_rate(pair: AveragedSteps, slack: float) -> float:
 
     ``slack`` is ``epochs (t delta0 + delta')``. Errs upward: delta0 is the Gaussian profile rounded up.
     """
-    visits = pair.participations
-    smallest = 1.0
+    visits, smallest = pair.participations, 1.0
+    step = partial(gaussian_delta, pair.visit_noise, 1.0, side=Side.UPPER)
     for share in BAD_EVENT_SHARES:
         bad_event = share * slack / pair.epochs
         delta0 = (1.0 - share) * slack / (pair.epochs * pair.bins)
-        epsilon0 = smallest_epsilon(_step_profile(pair), delta0, Side.UPPER)
+        epsilon0 = smallest_epsilon(step, delta0, Side.UPPER)
         if epsilon0 < 300.0:  # cosh overflows later; gamma would be 1 long before
             gamma = cosh(epsilon0) * sqrt(2.0 * log(visits / bad_event) / (pair.bins // visits))
             smallest = min(smallest, _rate(pair, gamma))
@@ -79,10 +79,6 @@ def _rate(pair: AveragedSteps, gamma: float) -> float:
     """``1 / (n (1 - gamma))``, rounded up and clipped at 1; n is the shortest block."""
     steps = pair.bins // pair.participations
     return 1.0 if gamma >= 1.0 else min((1.0 + ROUNDING) / (steps * (1.0 - gamma)), 1.0)
-
-
-def _step_profile(pair: AveragedSteps) -> Profile:
-    return lambda epsilon: gaussian_delta(pair.visit_noise, 1.0, epsilon, Side.UPPER)
 
 
 def profiles(pair: AveragedSteps, settings: Settings, rates: tuple[Rate, ...]) -> Mapping[Direction, Profile]:

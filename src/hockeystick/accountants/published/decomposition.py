@@ -1,8 +1,8 @@
 """Random allocation bounded by Poisson sampling conditioned on at least one visit (feldman-shenfeld-2025, Theorem 4.1).
 
-With ``lambda'`` the probability of a visit in n Poisson steps, ``X_+ = (X_Poisson - (1 - lambda')) / lambda'`` dominates
-1-of-n allocation for any rate, and the closer the smaller the rate; dividing by lambda' magnifies the error of places,
-which is what stops it. k-of-t is split into blocks as in ``direct``.
+With ``lambda'`` the probability of a visit in n Poisson steps, ``X_+ = (X_Poisson - (1 - lambda')) / lambda'``
+dominates 1-of-n allocation for any rate, and the closer the smaller the rate; dividing by lambda' magnifies the error
+of places, which is what stops it. k-of-t is split into blocks as in ``direct``.
 
 Proofs for both directions, of which the printed theorem has one: docs/theory/allocation.md. Errs upward: by the
 theorem, and because every law is an upper law.
@@ -10,13 +10,13 @@ theorem, and because every law is an upper law.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import exp, expm1, log1p
+from math import expm1, log1p
 
 from hockeystick.accountants.base import Accountant
-from hockeystick.accountants.direct import independent_steps_law
+from hockeystick.accountants.direct import independent_steps_law, law_of_blocks
 from hockeystick.bounds import Profile
 from hockeystick.laws.law import Law
-from hockeystick.laws.operations import compose, power, unthin
+from hockeystick.laws.operations import unthin
 from hockeystick.laws.profile import law_delta, smallest_epsilon
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.independent_steps import IndependentSteps
@@ -42,15 +42,10 @@ def visited_block_law(noise_multiplier: float, steps: int, expected_visits: floa
 
 def allocation_law(pair: AveragedSteps, expected_visits: float, settings: Settings) -> Law:
     """An upper law of the whole pair; ``expected_visits`` is lambda times the steps of a block."""
-    resolution, tick = settings.resolution, settings.deadline.tick
-    tick()
-    size, longer = divmod(pair.bins, pair.participations)
-    block = visited_block_law(pair.visit_noise, size, expected_visits, settings)
-    epoch = power(block, pair.participations - longer, resolution, tick=tick)
-    if longer:
-        block = visited_block_law(pair.visit_noise, size + 1, expected_visits, settings)
-        epoch = compose(epoch, power(block, longer, resolution, tick=tick), resolution, tick=tick)
-    return power(epoch, pair.epochs, resolution, tick=tick)
+    settings.deadline.tick()
+    return law_of_blocks(
+        pair, lambda size: visited_block_law(pair.visit_noise, size, expected_visits, settings), settings
+    )
 
 
 def best_expected_visits(pair: AveragedSteps, settings: Settings) -> tuple[float, ...]:
@@ -70,12 +65,6 @@ def _profile(laws: list[Law], directions: tuple[Direction, ...] = tuple(Directio
         return min(max(law_delta(law, epsilon, direction) for direction in directions) for law in laws)
 
     return profile
-
-
-def printed_formula(poisson: Profile, steps: int, sampling_prob: float, epsilon: float) -> float:
-    """The right-hand side of Theorem 4.1 as printed. Valid for the remove direction only; kept for comparison."""
-    rate = -expm1(steps * log1p(-sampling_prob))
-    return poisson(log1p(rate * (exp(epsilon) - 1.0))) / rate
 
 
 def _analyse(pair: AveragedSteps, side: Side, settings: Settings) -> Mapping[Direction, Profile]:

@@ -4,9 +4,9 @@
 training, where it does, this is no bound; ``gaussian`` is one.
 
 The run is compared with the hybrid run whose ``low`` levels, nearest to the leaves, leave the example out and whose
-``top`` levels do not: ``delta(eps) <= low(a) + e^a top(eps - a)`` for every split, number of low levels, eps0 and failure.
-The smallest over grids that do not depend on eps is taken, so the profile falls. Both directions: every step is
-symmetric.
+``top`` levels do not: ``delta(eps) <= low(a) + e^a top(eps - a)`` for every split, number of low levels, eps0 and
+failure. The smallest over grids that do not depend on eps is taken, so the profile falls. Both directions: every step
+is symmetric.
 
 Proofs, and what does not hold in the paper's own: docs/theory/subsets/shuffled-tree.md. Errs upward; at small noise it
 is worse than the unamplified Gaussian. Cost: O(log(bins)) tables of some 10^5 numbers.
