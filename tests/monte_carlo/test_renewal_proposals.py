@@ -209,9 +209,7 @@ def _walk(table: Table, step: int, state: int, weight: float, past: tuple[float,
         found[past[:steps]] += weight
         return
     terms = np.empty(table.copies.jumps.shape[1])
-    most = weigh_moves(
-        terms, step, state, table.values, table.log_skip, table.log_takes, table.lagged, table.copies.moves
-    )
+    most = weigh_moves(terms, step, state, table.values, table.log_skip, table.log_takes, table.lagged, table.copies)
     for taken in range(most + 1):
         chance = exp(terms[taken] - table.values[step, state])
         jump, target = int(table.copies.jumps[state, taken]), int(table.copies.targets[state, taken])

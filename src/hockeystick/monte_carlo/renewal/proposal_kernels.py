@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 from hockeystick.monte_carlo.proposals import Array
-from hockeystick.monte_carlo.renewal.proposal_tables import Drawing, Indices, draw_participations
+from hockeystick.monte_carlo.renewal.proposal_tables import Indices, Table, draw_participations
 from hockeystick.monte_carlo.sums import log_add
 
 LARGEST_EXPONENT = 300.0
@@ -182,9 +182,8 @@ def draw_tilted(
     log_weights: Array,
     losses: Array,
     density: Density,
-    drawing: Drawing,
+    table: Table,
     order: int,
-    log_moment: float,
     share: float,
 ) -> None:
     """Fill both arrays with samples of ``share Xt^order / Z + (1 - share) chain``, in the direction remove."""
@@ -199,7 +198,7 @@ def draw_tilted(
         if mixed and rng.random() >= share:
             found = draw_chain(rng, steps, shifts, length, exact[1], chain)
         else:
-            found = draw_participations(rng, steps, counts, terms, drawing)
+            found = draw_participations(rng, steps, counts, terms, table)
             shifts[:found] = counts[:found]
         for i in range(length):
             outputs[i] = rng.standard_normal()
@@ -207,7 +206,7 @@ def draw_tilted(
             for lag in range(min(bands, length - steps[j])):
                 outputs[steps[j] + lag] += shifts[j] * columns[lag, steps[j]]
         log_x, log_relaxed, log_chain = log_densities(outputs, density, mixed, scratch)
-        log_proposal = _join(order * log_relaxed - log_moment, log_chain, share)
+        log_proposal = _join(order * log_relaxed - table.log_moment, log_chain, share)
         losses[sample] = log_x
         log_weights[sample] = log_x - log_proposal
 

@@ -100,8 +100,7 @@ class OrderProposal(Proposal):
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
         """O(n p) a sample."""
-        moment = self.table.log_moment
-        draw_tilted(rng, log_weights, losses, self.density, self.table.drawing, self.order, moment, self.share)
+        draw_tilted(rng, log_weights, losses, self.density, self.table, self.order, self.share)
 
     @cached_property
     def density(self) -> Density:
@@ -150,7 +149,7 @@ class MeanProposal(Proposal):
 
     def weight_bound(self, epsilon: float) -> float:
         """The closed form, rounded up."""
-        _, square, energy = _mean(_renewal(self.pair))
+        _, square, energy = _renewal(self.pair).mean
         beta = self.beta
         log_largest = -beta * (epsilon - 0.5 * energy) + 0.5 * beta**2 * square
         log_largest += beta * log(beta) - (beta + 1.0) * log1p(beta) + 1e-12 * (1.0 + beta * (epsilon + energy))
@@ -158,7 +157,7 @@ class MeanProposal(Proposal):
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
         """O(n p) a sample."""
-        draw_shifted(rng, log_weights, losses, self.density, _mean(_renewal(self.pair))[0], self.beta)
+        draw_shifted(rng, log_weights, losses, self.density, _renewal(self.pair).mean[0], self.beta)
 
     @cached_property
     def density(self) -> Density:
@@ -290,17 +289,6 @@ def _table(renewal: Renewal, order: int, separation: int) -> Table:
 @lru_cache(maxsize=256)
 def _log_moment(renewal: Renewal, order: int, separation: int) -> float:
     return _table(renewal, order, separation).log_moment
-
-
-@lru_cache(maxsize=8)
-def _mean(renewal: Renewal) -> tuple[Array, float, float]:
-    """``C E[x] / sigma``, shape (n,); its square norm; and A. Columns of one example do not overlap, so A is a sum."""
-    chances = renewal.chances
-    mean = np.zeros(renewal.steps + renewal.bands)
-    for lag in range(renewal.bands):
-        mean[lag : lag + renewal.steps] += chances * renewal.columns[:, lag]
-    mean = mean[: renewal.steps]
-    return mean, float(mean @ mean), float(chances @ renewal.squares)
 
 
 def _density(pair: RenewalMixture, separation: int, rate: float, shifts: Array, far: float) -> Density:

@@ -61,34 +61,27 @@ class SubsetProposal(Proposal):
         opportunities, rows, window = self.opportunities.scaled.shape
         return float(opportunities * (rows * SECONDS_PER_ROW + SECONDS_PER_PATTERN * 2.0**window))
 
-    @property
-    def loss_error(self) -> float:
-        """First-order bound: roundings of positive numbers and the exponents of every block (subsets.md, Rounding)."""
+    def _error(self, copies: float, slope: float, sums: int) -> float:
+        """First-order bound: roundings of positive numbers and the exponents of every block (subsets.md, Rounding).
+
+        Args:
+            copies: how far outputs are shifted at most, in sums of rows, plus one.
+            slope: how often an error of the loss, or of ``<mbar, y>``, counts in the log-weight; at least 1.
+            sums: roundings of each exponent beyond those of the window and 6.
+        """
         opportunities, _, window = self.opportunities.scaled.shape
-        exponents = self._roundings * self.opportunities.largest_exponent(self._copies)
+        exponents = (6.0 + float(sums + window)) * self.opportunities.largest_exponent(copies)
         positive = 1.25 * window**2 + 2.5 * window + 8.0
-        return float(max(1e-9, self._slope * 2.0 * UNIT_ROUNDOFF * opportunities * (positive + exponents)))
-
-    @property
-    def _copies(self) -> float:
-        """How far outputs are shifted at most, in sums of rows, plus one."""
-        return 2.0
-
-    @property
-    def _roundings(self) -> float:
-        """Of each exponent, at most."""
-        _, rows, window = self.opportunities.scaled.shape
-        return 6.0 + float(rows + window)
-
-    @property
-    def _slope(self) -> float:
-        """How often an error of the loss, or of ``<mbar, y>``, counts in the log-weight; at least 1."""
-        return 1.0
+        return float(max(1e-9, slope * 2.0 * UNIT_ROUNDOFF * opportunities * (positive + exponents)))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NaiveSubsets(Naive, SubsetProposal):
     """The pair itself."""
+
+    @property
+    def loss_error(self) -> float:
+        return self._error(2.0, 1.0, self.opportunities.scaled.shape[1])
 
     def weight_bound(self, epsilon: float) -> float:
         """1, and for add ``1 - e^epsilon min X``."""
@@ -97,10 +90,10 @@ class NaiveSubsets(Naive, SubsetProposal):
         return max(smallest_ratio_bound(self.pair)(epsilon), SMALLEST_LARGEST)
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        """Unit weights."""
         log_weights[:] = 0.0
         if self.direction is Direction.REMOVE:
-            losses[:] = _from_own_law(rng, self.opportunities, losses.size)
+            own = self.opportunities
+            draw_subsets(rng, own.scaled, own.fresh, own.prob, losses)
         else:
             losses[:] = -_from_normals(rng, self.opportunities, losses.size, 0.0)[:, 0]
 
@@ -140,10 +133,6 @@ class CountSubsets(SubsetProposal):
         return float(super().cost + self.opportunities.count * SECONDS_PER_COUNT)
 
     @property
-    def _copies(self) -> float:
-        return self.order + 1.0
-
-    @property
     def _alone(self) -> bool:
         """Whether both chains are the same."""
         return self.reach == self.order == self.cap
@@ -153,23 +142,15 @@ class CountSubsets(SubsetProposal):
         return SHARE if self._alone else NEAR
 
     @property
-    def _slope(self) -> float:
-        return self.reach + 2.0
-
-    @property
-    def _roundings(self) -> float:
-        _, rows, window = self.opportunities.scaled.shape
-        return 6.0 + float(rows * window + window)
-
-    @property
     def loss_error(self) -> float:
         """That of the losses and products, and of the chains: roundings of every row, and where rows repeat."""
-        norms = abs(log_norm(self.opportunities, self.order, self.order)) + abs(
-            log_norm(self.opportunities, self.reach, self.cap)
-        )
-        chances = self.order * abs(float(log_chances(self.opportunities.prob, self.order, self.order + 1).min()))
+        own = self.opportunities
+        _, rows, window = own.scaled.shape
+        norms = abs(log_norm(own, self.order, self.order)) + abs(log_norm(own, self.reach, self.cap))
+        chances = self.order * abs(float(log_chances(own.prob, self.order, self.order + 1).min()))
         rounding = 8.0 * UNIT_ROUNDOFF * (1.0 + norms + chances)
-        return float(super().loss_error + self.opportunities.count * (4.0 * SETTLED + rounding))
+        common = self._error(self.order + 1.0, self.reach + 2.0, rows * window)
+        return float(common + own.count * (4.0 * SETTLED + rounding))
 
     def weight_bound(self, epsilon: float) -> float:
         """Close to ``Z e^(-(a-1) epsilon) (a-1)^(a-1) / a^a``, divided by the share of the near chain."""
@@ -177,31 +158,16 @@ class CountSubsets(SubsetProposal):
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
         """The weight follows from the loss and the two products."""
-        opportunities, drawn = self.opportunities, np.empty((losses.size, 3))
-        near = (
-            log_chances(opportunities.prob, self.order, self.order + 1),
-            _chain(opportunities, self.order, self.order),
-        )
-        far = log_chances(opportunities.prob, self.reach, self.cap + 1), _chain(opportunities, self.reach, self.cap)
+        own, drawn = self.opportunities, np.empty((losses.size, 3))
+        near = log_chances(own.prob, self.order, self.order + 1), _chain(own, self.order, self.order)
+        far = log_chances(own.prob, self.reach, self.cap + 1), _chain(own, self.reach, self.cap)
         shares = self._near, SHARE - self._near
-        draw_counts(
-            rng,
-            opportunities.scaled,
-            opportunities.fresh,
-            opportunities.prob,
-            opportunities.couplings,
-            near,
-            far,
-            shares,
-            drawn,
-        )
+        draw_counts(rng, own.scaled, own.fresh, own.prob, own.couplings, near, far, shares, drawn)
         losses[:] = drawn[:, 0]
-        density = np.logaddexp(
-            log(shares[0]) + self.order * drawn[:, 1] - losses - log_norm(opportunities, self.order, self.order),
-            log1p(-SHARE),
-        )
+        tilted = log(shares[0]) + self.order * drawn[:, 1] - losses - log_norm(own, self.order, self.order)
+        density = np.logaddexp(tilted, log1p(-SHARE))
         if not self._alone:
-            farther = log(shares[1]) + drawn[:, 2] - losses - log_norm(opportunities, self.reach, self.cap)
+            farther = log(shares[1]) + drawn[:, 2] - losses - log_norm(own, self.reach, self.cap)
             density = np.logaddexp(density, farther)
         log_weights[:] = -density
 
@@ -229,12 +195,8 @@ class MeanSubsets(SubsetProposal):
         return 0.0 < self.beta <= MAX_BETA
 
     @property
-    def _copies(self) -> float:
-        return self.beta + 2.0
-
-    @property
-    def _slope(self) -> float:
-        return self.beta + 1.0
+    def loss_error(self) -> float:
+        return self._error(self.beta + 2.0, self.beta + 1.0, self.opportunities.scaled.shape[1])
 
     def weight_bound(self, epsilon: float) -> float:
         """``exp(-beta (epsilon - A/2) + beta^2 g / 2) beta^beta / (beta + 1)^(beta + 1)``."""
@@ -250,18 +212,9 @@ class MeanSubsets(SubsetProposal):
 
 def _from_normals(rng: np.random.Generator, opportunities: Participations, samples: int, beta: float) -> Array:
     """``log X`` and ``<C E x, y> / sigma^2`` of ``y ~ N(-beta C E x, sigma^2 I)``, shape (samples, 2)."""
-    drawn = np.empty((samples, 2))
-    draw_moved(
-        rng, opportunities.scaled, opportunities.fresh, opportunities.prob, beta, opportunities.mean_shift, drawn
-    )
+    own, drawn = opportunities, np.empty((samples, 2))
+    draw_moved(rng, own.scaled, own.fresh, own.prob, beta, own.mean_shift, drawn)
     return drawn
-
-
-def _from_own_law(rng: np.random.Generator, opportunities: Participations, samples: int) -> Array:
-    """``log X`` of outputs of P, shape (samples,)."""
-    log_ratios = np.empty(samples)
-    draw_subsets(rng, opportunities.scaled, opportunities.fresh, opportunities.prob, log_ratios)
-    return log_ratios
 
 
 @lru_cache(maxsize=4)
