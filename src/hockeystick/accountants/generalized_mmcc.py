@@ -13,29 +13,14 @@ Proof: docs/theory/subsets/mmcc.md, with what it corrects in choquette-choo-2024
 Cost: that of ``mmcc`` on the columns of a group, for each group of a matrix that is not Toeplitz.
 """
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from hockeystick.accountants.base import Accountant
-from hockeystick.bounds import Profile
+from hockeystick.accountants.mmcc import worst_of_groups
 from hockeystick.pairs.subset_mixture import SubsetMixture
-from hockeystick.posteriors.participations.engine import blocks_profiles, planned_laws, worst_profiles
-from hockeystick.posteriors.participations.rows import described, different, products, too_large
-from hockeystick.settings import Settings
+from hockeystick.posteriors.participations.rows import products, too_large
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
-from hockeystick.types import Direction, Side
-
-
-def _analyse(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
-    sensitivity = pair.full_sensitivity * (1.0 + pair.sensitivity_error)
-    tick = settings.deadline.tick
-    groups = different([described(pair.matrix, pair.groups, group, tick) for group in range(_analysed(pair))])
-    laws = planned_laws(settings.effort, len(groups))
-    sigma, prob, resolution = pair.noise_multiplier, pair.sampling_prob, settings.resolution
-    return worst_profiles(
-        [blocks_profiles(one, sigma, prob, sensitivity, laws, resolution, settings.deadline) for one in groups]
-    )
+from hockeystick.types import Side
 
 
 def _analysed(pair: SubsetMixture) -> int:
@@ -65,7 +50,7 @@ ACCOUNTANT = Accountant(
     sides=(Side.UPPER,),
     errs="upward: chances bound the posterior but for an event whose probability, by a union bound, is added",
     reference="docs/theory/subsets/mmcc.md; choquette-choo-2024, Theorem D.1 with a corrected budget",
-    analyses={SubsetMixture: _analyse},
+    analyses={SubsetMixture: lambda pair, side, settings: worst_of_groups(pair, range(_analysed(pair)), settings)},
     refusal=_refusal,
     cost=_cost,
     example=_example,

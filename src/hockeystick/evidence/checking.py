@@ -68,11 +68,8 @@ def recheck(
 ) -> Redrawn:
     """Draw a random sample of a run's stored chunks again from their seeds and compare the statistics.
 
-    First the run itself is checked: its proposal, and that every node respects what the proposal proves, without
-    which its bounds mean nothing. Then, for each chunk, the number of samples, and to a relative 1e-6 the sums and logs
-    of every node and the largest value are compared. Another machine's rounding may move a sample to a neighbouring
-    cell, or across a loss of 0; so the numbers of samples beyond, and before, each loss and each log-weight have to
-    agree up to moves by one cell.
+    First the run itself is checked (:func:`check_run`), then each chunk (:func:`compare`), its cells up to moves of
+    samples by one, as rounding may make, or across a loss of 0.
 
     When a fraction f of a run's chunks is wrong, all of the chosen ones are good with probability at most
     (1 - f)^how_many.
@@ -86,7 +83,6 @@ def recheck(
     Raises: VerificationError naming run and stream; EvidenceError where the store is damaged;
         BudgetExceededError from the deadline.
 
-    Cost: that of the chunks, and O(k log k) for k cells.
     """
     check_run(run, proposal)
     stored = sorted(store.streams(run))

@@ -139,14 +139,9 @@ def _exposed(pair: RenewalMixture) -> tuple[Array, float]:
 def jensen_profile(pair: RenewalMixture) -> Profile:
     """A deterministic upper bound of the add profile, from Jensen's inequality over x given that x is not zero.
 
-    ``X >= x0 + (1 - x0) Y``, ``log Y = <C m, y>/s^2 - A/(2 s^2)`` with m and A the means of x and of |C x|^2 given
-    x != 0 (A from above where columns overlap), so
-
-        ``delta_add(eps) <= E (1 - e^eps X)_+ <= (1 - e^eps x0) E (1 - c Y)_+``,  ``c = e^eps (1 - x0)/(1 - e^eps x0)``,
-
-    which is zero for ``e^eps x0 >= 1``, and the profile of a Gaussian at ``log c`` less a drift otherwise.
-    Exact for a single step. Rounded up; between ``SMALLEST_UPPER`` and 1. O(n p) once, or what
-    :attr:`RenewalMixture.overlaps` takes; O(1) for each epsilon.
+    Zero for ``e^eps x0 >= 1``, else ``(1 - e^eps x0)`` times the profile of a Gaussian at
+    ``log (e^eps (1 - x0)/(1 - e^eps x0))`` less a drift (docs/theory/monte-carlo/renewal.md). Exact for a single step.
+    Rounded up; between ``SMALLEST_UPPER`` and 1. O(n p) once, or what :attr:`RenewalMixture.overlaps` takes.
     """
     variance, drift, log_active = _conditional(pair)
     log_idle = _log_idle(pair)

@@ -6,12 +6,9 @@ With the columns and the outputs in units of sigma (``a_i = c_i / sigma``, ``y ~
     ``E_i = sum_{j=1..k} w_j exp(j (<a_i, y> - shift_i) - j^2 |a_i|^2 / 2)``,   ``w_j = P(Binomial(k, q) = j)``,
 
 and ``X = sum_u P(first available at u) f_u``. Shifts are zero but for the add direction of a matrix that is not
-banded (docs/theory/monte-carlo/renewal.md).
-
-The recursion runs on doubles that share a power of two, which is looked at once in b steps. With ``E = max_i E_i / h``
-and ``e^D = max(1, E) (1-h)^{-b}``, any two values less than b steps apart have a ratio of at most e^D, and the b values
-that follow one of them are within e^{2D} of it. So nothing over- or underflows for ``D <= RANGE``; samples beyond
-that, which occur when sigma is very small, run in logarithms.
+banded. The recursion runs on doubles that share a power of two, which is looked at once in b steps; samples of which
+doubles do not reach far enough, which occur when sigma is very small, run in logarithms
+(docs/theory/monte-carlo/renewal.md).
 """
 
 import math
@@ -27,6 +24,7 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 RANGE = 300.0
+"""The largest D with ``e^D = max(1, max_i E_i / h) (1-h)^-b``, the ratio of values less than b steps apart."""
 COMMON = 2.0**32
 """The newest value is brought back to 1 when it leaves 1 / COMMON to COMMON."""
 TILE = 512

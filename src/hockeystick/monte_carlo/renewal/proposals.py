@@ -94,7 +94,6 @@ class OrderProposal(Proposal):
         return (self.order + 1) * _loss_error(self.pair) + self.table.error
 
     def weight_bound(self, epsilon: float) -> float:
-        """Z_a is rounded up."""
         rounding = 1e-13 * self.order * (1.0 + epsilon)
         return exp_or_inf(self.table.log_moment + _log_factor(self.order, epsilon) + rounding) / self.share
 
@@ -134,7 +133,6 @@ class MeanProposal(Proposal):
 
     @property
     def proved(self) -> bool:
-        """For every strength up to MAX_BETA."""
         return _covered(self.pair) and 0.0 < self.beta <= MAX_BETA
 
     @property
@@ -161,7 +159,6 @@ class MeanProposal(Proposal):
 
     @cached_property
     def density(self) -> Density:
-        """What kernels evaluate."""
         return _density(self.pair, self.pair.min_sep, 0.5, np.ones(2), 0.5)
 
 

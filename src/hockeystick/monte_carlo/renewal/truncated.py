@@ -57,7 +57,6 @@ class NaiveTruncated(Naive):
         return float(max(1e-9, 2.0 * UNIT_ROUNDOFF * roundings))
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        """Unit weights."""
         pair = self.pair
         scaled, half_norms = _scaled_columns(pair.matrix, pair.noise_multiplier)
         log_weights[:] = 0.0

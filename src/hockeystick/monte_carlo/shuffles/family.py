@@ -74,7 +74,6 @@ class NaiveShuffle(Naive, _ShuffleProposal):
     """The pair itself."""
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        """Unit weights."""
         remove = self.direction is Direction.REMOVE
         log_ratios = self._draw(rng, losses.size, WITH if remove else WITHOUT, 0.0, 0.0)[:, 0]
         log_weights[:] = 0.0
@@ -85,9 +84,8 @@ class NaiveShuffle(Naive, _ShuffleProposal):
 class FartherShuffle(_ShuffleProposal):
     """Remove: every epoch from P_S or, with probability ``share``, from ``(1/T) sum_t N((2 + beta) e_t, sigma^2 I)``.
 
-    Power means are log-convex: ``A_{2+beta} / A_2 >= (A_2 / A_1)^beta``. So the weight of an epoch with loss l is at
-    most ``h(l) = 1 / (1 - share + share e^{beta l - c})``, ``c = beta (beta + 1) / (2 sigma^2)``. As log h is concave
-    and falls, the weight of a sample with total loss l is at most ``h(l / E)^E``.
+    The weight of an epoch with loss l is at most ``h(l) = 1 / (1 - share + share e^{beta l - c})``,
+    ``c = beta (beta + 1) / (2 sigma^2)``.
 
     Attributes:
         share: in (0, 1].
@@ -100,7 +98,6 @@ class FartherShuffle(_ShuffleProposal):
 
     @property
     def proved(self) -> bool:
-        """For every share."""
         return super().proved and 0.0 < self.share <= 1.0
 
     def weight_bound(self, epsilon: float) -> float:
@@ -109,7 +106,6 @@ class FartherShuffle(_ShuffleProposal):
         return largest_of_power(epsilon, beta, beta * (beta + 1.0) / (2.0 * variance), self.share, self.pair.epochs)
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        """The ratio to the mixture is taken epoch by epoch."""
         drawn = self._draw(rng, losses.size, WITH, 0.0, self.share)
         log_weights[:] = -drawn[:, 1]
         losses[:] = drawn[:, 0]
@@ -117,11 +113,7 @@ class FartherShuffle(_ShuffleProposal):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LowerShuffle(_ShuffleProposal):
-    """Add: every epoch from Q_S moved by ``-(beta / T) 1``.
-
-    The mean of u is at most ``log A_1``, and that at most ``log A_2 - log A_1`` as ``log A_k`` is convex in k and 0 at
-    0, which bounds the weight of an output by its loss.
-    """
+    """Add: every epoch from Q_S moved by ``-(beta / T) 1``."""
 
     name: ClassVar[str] = "lower"
     chosen: ClassVar[tuple[str, ...]] = ("beta",)

@@ -100,12 +100,10 @@ class NaiveSubsets(Naive, SubsetProposal):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CountSubsets(SubsetProposal):
-    """Remove: a mixture of P and of two chains of counts, the near one and the far one.
+    """Remove: a mixture of P and of two chains of counts.
 
-    The near chain gives ``X'^order Q / Z``, ``X' = prod_u (1 - p + p e^(z_u)) >= X`` with z_u the exponent of
-    opportunity u alone. It proves M. No larger order would: all copies would take part everywhere. So the far chain
-    goes on, with ``reach`` copies of which at most ``cap`` count in an opportunity, and gives most outputs the losses
-    that matter.
+    The near one, with density ``X'^order / Z``, ``X' >= X``, proves M; the far one, of ``reach`` copies of which at
+    most ``cap`` count in an opportunity, gives most outputs the losses that matter.
 
     Attributes:
         order: a >= 2, in ``count_orders``.
@@ -157,7 +155,6 @@ class CountSubsets(SubsetProposal):
         return largest_of_counts(self.opportunities, self.order, epsilon, self._near)
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        """The weight follows from the loss and the two products."""
         own, drawn = self.opportunities, np.empty((losses.size, 3))
         near = log_chances(own.prob, self.order, self.order + 1), _chain(own, self.order, self.order)
         far = log_chances(own.prob, self.reach, self.cap + 1), _chain(own, self.reach, self.cap)
@@ -174,11 +171,7 @@ class CountSubsets(SubsetProposal):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MeanSubsets(SubsetProposal):
-    """Add: ``y ~ N(-beta C E x, sigma^2 I)``, away from the average participation.
-
-    With ``g = |C E x|^2 / sigma^2`` and ``A = E |C x|^2 / sigma^2``, Jensen's inequality
-    ``log X >= <C E x, y> / sigma^2 - A / 2`` bounds the weight ``exp(beta <C E x, y> / sigma^2 + beta^2 g / 2)`` by
-    ``exp(beta (A / 2 - l) + beta^2 g / 2)``, l the loss.
+    """Add: ``y ~ N(-beta C E x, sigma^2 I)``; with ``g = |C E x|^2 / sigma^2`` and ``A = E |C x|^2 / sigma^2``.
 
     Attributes:
         beta: > 0.
@@ -191,7 +184,6 @@ class MeanSubsets(SubsetProposal):
 
     @property
     def proved(self) -> bool:
-        """For every strength up to MAX_BETA."""
         return 0.0 < self.beta <= MAX_BETA
 
     @property
@@ -203,7 +195,6 @@ class MeanSubsets(SubsetProposal):
         return bounded_exp(log_largest_of_mean(self.opportunities, self.beta, epsilon))
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        """The weight is known from ``<C E x, y>`` alone."""
         drawn = _from_normals(rng, self.opportunities, losses.size, self.beta)
         squared_mean, _ = self.opportunities.moments
         log_weights[:] = self.beta * drawn[:, 1] + 0.5 * self.beta**2 * squared_mean
