@@ -121,11 +121,6 @@ def combed_law(pair: BinMixture, teeth: int, resolution: Resolution, tick: Tick)
     return mix(laws, [size * count / bins for size, count in zip(classes, counts, strict=True)], resolution)
 
 
-def _spaced(largest: int, count: int) -> list[int]:
-    """Up to ``count`` whole numbers from 1 to ``largest``, evenly on a logarithmic scale."""
-    return sorted({round(float(x)) for x in np.geomspace(1.0, largest, count)})
-
-
 def _best(
     candidates: Sequence[int], law_of: Callable[[int, Resolution], Law], side: Side, resolution: Resolution
 ) -> list[int]:
@@ -157,16 +152,13 @@ def comparison_profiles(pair: BinMixture, side: Side, settings: Settings) -> Map
         return ultrametric_law(levels, pair.bins, pair.noise_multiplier, side, resolution, tick)
 
     largest = min(pair.bins, max(pair.matrix.bands, 1))
-    chosen = _best(_spaced(largest, SEARCHED[side]), law_of, side, resolution)
+    candidates = sorted({round(float(x)) for x in np.geomspace(1.0, largest, SEARCHED[side])})
+    chosen = _best(candidates, law_of, side, resolution)
     found = [law_profiles(law_of(candidate, resolution)) for candidate in chosen]
     parts = {direction: [one[direction] for one in found] for direction in Direction}
     if side is Side.UPPER:
         parts[Direction.ADD].append(geometric_mean_profile(pair.gram, pair.rounding, pair.noise_multiplier))
     return {direction: best_of(min if side is Side.UPPER else max, *parts[direction]) for direction in Direction}
-
-
-def _cost(pair: BinMixture) -> float:
-    return 0.4 + 2e-9 * pair.matrix.steps * pair.bins
 
 
 ACCOUNTANT = Accountant(
@@ -177,5 +169,5 @@ ACCOUNTANT = Accountant(
     reference="Kahane 1986; docs/theory/comparison.md",
     analyses={BinMixture: comparison_profiles},
     refusal=lambda pair, side: pair.too_large,
-    cost=_cost,
+    cost=lambda pair: 0.4 + 2e-9 * pair.matrix.steps * pair.bins,
 )

@@ -117,10 +117,7 @@ def _composed(
 
 
 def _profile(law: Law, direction: Direction, spent: float) -> Profile:
-    def profile(epsilon: float) -> float:
-        return min((law_delta(law, epsilon, direction) + spent) * (1.0 + 1e-15), 1.0)
-
-    return profile
+    return lambda epsilon: min((law_delta(law, epsilon, direction) + spent) * (1.0 + 1e-15), 1.0)
 
 
 def _analyse(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:

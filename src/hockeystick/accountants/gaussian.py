@@ -24,12 +24,6 @@ def _analyse(pair: DominatingPair, side: Side, settings: Settings) -> Mapping[Di
     return dict.fromkeys(Direction, profile)
 
 
-def _refusal(pair: DominatingPair, side: Side) -> str | None:
-    if side is Side.LOWER and not pair.batches_are_public:
-        return "it is a lower bound only when the batches are public"
-    return None
-
-
 ACCOUNTANT = Accountant(
     name="gaussian",
     summary="closed form without amplification; exact when the batches are public",
@@ -37,6 +31,10 @@ ACCOUNTANT = Accountant(
     errs="upward by revealing the batches; the closed form is rounded to the asked side",
     reference="Balle and Wang 2018, Theorem 8; chua-2024, Theorem 4.1",
     analyses={DominatingPair: _analyse},
-    refusal=_refusal,
+    refusal=lambda pair, side: (
+        "it is a lower bound only when the batches are public"
+        if side is Side.LOWER and not pair.batches_are_public
+        else None
+    ),
     cost=lambda pair: 1e-6,
 )

@@ -55,10 +55,6 @@ def _analyse(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Dir
     return law_profiles(*laws, choose=max)
 
 
-def _refusal(pair: SubsetMixture, side: Side) -> str | None:
-    return pair.why_not_from_below or why_too_many(pair.matrix, steps_in_play(pair).size)
-
-
 def _cost(pair: SubsetMixture) -> float:
     """Seconds for the coarse laws, and for the law of the largest sum."""
     return 0.3 + 1e-6 * pair.matrix.steps + 5e-8 * min(pair.matrix.steps, MOST_STEPS) ** 2
@@ -71,7 +67,7 @@ ACCOUNTANT = Accountant(
     errs="downward: fixed linear statistics are a post-processing, and shifts are rounded down",
     reference="post-processing; proof in docs/theory/subsets/reductions.md",
     analyses={SubsetMixture: _analyse},
-    refusal=_refusal,
+    refusal=lambda pair, side: pair.why_not_from_below or why_too_many(pair.matrix, steps_in_play(pair).size),
     cost=_cost,
     no_better_than=("direct",),
 )

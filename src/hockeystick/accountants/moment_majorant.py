@@ -221,10 +221,6 @@ def _is_settled(profiles: Profiles, epsilon: float) -> bool:
     return lower >= SETTLED * upper
 
 
-def _cost(pair: BinMixture) -> float:
-    return 1.0 + 1e-9 * pair.bins**3
-
-
 def _example() -> BinMixture:
     matrix = BandedMatrix(np.linspace(1.0, 2.0, 27).reshape(9, 3))
     return BinMixture(noise_multiplier=3.0, matrix=matrix, bins=9)
@@ -238,7 +234,7 @@ ACCOUNTANT = Accountant(
     reference="docs/theory/moment-majorants/programme.md",
     analyses={BinMixture: _profiles},
     refusal=lambda pair, side: pair.too_large,
-    cost=_cost,
+    cost=lambda pair: 1.0 + 1e-9 * pair.bins**3,
     example=_example,
     plans_effort=True,
 )

@@ -155,14 +155,6 @@ def _best(profiles: Sequence[Profile], delta: float, side: Side) -> Profile:
     return best
 
 
-def _refusal(pair: BinMixture, side: Side) -> str | None:
-    return "there is a single bin" if pair.bins == 1 else pair.too_large
-
-
-def _cost(pair: BinMixture) -> float:
-    return 8.0 + 2e-9 * pair.bins**3
-
-
 def _example() -> BinMixture:
     matrix = BandedMatrix(np.linspace(1.0, 2.0, 18).reshape(9, 2))
     return BinMixture(noise_multiplier=3.0, matrix=matrix, bins=9)
@@ -175,8 +167,8 @@ ACCOUNTANT = Accountant(
     errs="polynomials are proved on their side of the hockey stick; moments belong to a covariance on that side",
     reference="docs/theory/moment-majorants/cells.md",
     analyses={BinMixture: _profiles},
-    refusal=_refusal,
-    cost=_cost,
+    refusal=lambda pair, side: "there is a single bin" if pair.bins == 1 else pair.too_large,
+    cost=lambda pair: 8.0 + 2e-9 * pair.bins**3,
     example=_example,
     example_effort=0.1,
     plans_effort=True,

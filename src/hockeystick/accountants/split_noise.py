@@ -78,31 +78,21 @@ def _analyse(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Dir
 
 
 def _candidates(pair: SubsetMixture, settings: Settings) -> list[Array]:
-    """The windows of all candidate sizes, those of all groups together."""
+    """The windows of all candidate sizes, those of all groups together; raises UnsupportedError for lack of memory."""
     known = _KNOWN.setdefault(pair.matrix, {})
     if pair.groups not in known:
-        groups = _read(pair, settings)
+        groups, count = list[Entries](), 0
+        for steps in groups_in_play(pair):
+            groups.append(entries_of(pair.matrix, steps, settings.deadline))
+            count += groups[-1].entries.nnz
+            if count > MOST_ENTRIES:
+                raise too_many()
         found = []
         for size in window_sizes(groups[0].entries.shape[1], groups[0].overlap):
             settings.deadline.tick()
             found.append(worst_windows([split_shifts(entries, size) for entries in groups]))
         known[pair.groups] = found
     return known[pair.groups]
-
-
-def _read(pair: SubsetMixture, settings: Settings) -> list[Entries]:
-    """The entries of each group. Raises UnsupportedError when they are too many for memory."""
-    groups, count = [], 0
-    for steps in groups_in_play(pair):
-        groups.append(entries_of(pair.matrix, steps, settings.deadline))
-        count += groups[-1].entries.nnz
-        if count > MOST_ENTRIES:
-            raise too_many()
-    return groups
-
-
-def _refusal(pair: SubsetMixture, side: Side) -> str | None:
-    return why_too_many(pair.matrix, pair.matrix.steps)
 
 
 def _cost(pair: SubsetMixture) -> float:
@@ -118,7 +108,7 @@ ACCOUNTANT = Accountant(
     errs="upward: the windows together reveal at least the output, and shifts are rounded up",
     reference="docs/theory/subsets/reductions.md",
     analyses={SubsetMixture: _analyse},
-    refusal=_refusal,
+    refusal=lambda pair, side: why_too_many(pair.matrix, pair.matrix.steps),
     cost=_cost,
     no_better_than=("direct",),
 )

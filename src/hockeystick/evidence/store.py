@@ -219,8 +219,12 @@ class EvidenceStore(Ledger):
                 with EvidenceStore.open(path, read_only=True) as other:
                     for described in other._connection.execute("SELECT seed, created_at FROM seeds").fetchall():
                         self._keep_seed(described)
-                    for summary in other.runs():
-                        added += self._merge_run(other, summary)
+                    for one in other.runs():
+                        self._keep_run((one.key, one.content, one.label, one.created_at, one.code_version))
+                        run = _known(one)
+                        for stream in other._streams(one.key):
+                            chunk = other._possible(run, one.key, stream)
+                            added += chunk is not None and self._keep_chunk(one.key, chunk, f"the {other._name}")
         return added
 
     def prune(self, *, drop: Iterable[str] | None = None, keep: Iterable[str] | None = None) -> list[RunSummary]:
@@ -260,15 +264,6 @@ class EvidenceStore(Ledger):
                 counted += self._possible(run, summary.key, stream) is not None
         gaps = {one.key: one.prefix for one in summaries if one.prefix < one.chunks}
         return Health(runs=len(summaries), chunks=counted, gaps=gaps)
-
-    def _merge_run(self, other: "EvidenceStore", summary: RunSummary) -> int:
-        described = (summary.key, summary.content, summary.label, summary.created_at, summary.code_version)
-        self._keep_run(described)
-        added, run = 0, _known(summary)
-        for stream in other._streams(summary.key):
-            chunk = other._possible(run, summary.key, stream)
-            added += chunk is not None and self._keep_chunk(summary.key, chunk, f"the {other._name}")
-        return added
 
     def _keep_run(self, described: Row) -> None:
         """Keep the description of a run; of two descriptions the older one stays."""

@@ -80,13 +80,13 @@ class Proposal(ABC):
         """
         return 1e-9
 
-    def read_at(self, side: Side, epsilon: float) -> float:
-        """Where M is needed for a bound at epsilon: samples for upper bounds are read at a smaller one."""
-        return max(epsilon - self.loss_error, 0.0) if side is Side.UPPER else epsilon
-
     def drawn_bound(self, side: Side, epsilon: float) -> float:
-        """M for the law that is drawn: rounding moves log M and the log-weights by ``loss_error`` each."""
-        return self.weight_bound(self.read_at(side, epsilon)) * exp(2.0 * self.loss_error)
+        """M for the law that is drawn: rounding moves log M and the log-weights by ``loss_error`` each.
+
+        Samples for upper bounds are read at a smaller epsilon.
+        """
+        read_at = max(epsilon - self.loss_error, 0.0) if side is Side.UPPER else epsilon
+        return self.weight_bound(read_at) * exp(2.0 * self.loss_error)
 
     @abstractmethod
     def weight_bound(self, epsilon: float) -> float:

@@ -107,17 +107,13 @@ def _delta(pair: AveragedSteps, laws: list[tuple[float, Law]], direction: Direct
     return min([whole, *bounds])
 
 
-def _analyse(pair: AveragedSteps, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
-    return profiles(pair, settings, (theorem_rate, bennett_rate))
-
-
 ACCOUNTANT = Accountant(
     name="analytic",
     summary="random allocation as Poisson sampling at a slightly larger rate, plus a small delta",
     sides=(Side.UPPER,),
     errs="upward by the larger rate and the added delta; the Poisson laws are upper laws",
     reference="feldman-shenfeld-2025, Theorem 3.2 and Corollary 3.12; docs/theory/allocation.md",
-    analyses={AveragedSteps: _analyse},
+    analyses={AveragedSteps: lambda pair, side, settings: profiles(pair, settings, (theorem_rate, bennett_rate))},
     cost=lambda pair: 0.3 + 0.1 * log(pair.bins * pair.epochs),
     no_better_than=("direct",),
 )

@@ -114,10 +114,6 @@ def _profiles(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direc
     }
 
 
-def _cost(pair: BinMixture) -> float:
-    return 0.5 if pair.bins == 1 else 2.5
-
-
 def _example() -> BinMixture:
     matrix = BandedMatrix(np.linspace(1.0, 2.0, 27).reshape(9, 3))
     return BinMixture(noise_multiplier=3.0, matrix=matrix, bins=9)
@@ -131,6 +127,6 @@ ACCOUNTANT = Accountant(
     reference="docs/theory/bins-moments.md; schuchardt-kalinin-2026, section 3",
     analyses={BinMixture: _profiles},
     refusal=lambda pair, side: pair.too_large,
-    cost=_cost,
+    cost=lambda pair: 0.5 if pair.bins == 1 else 2.5,
     example=_example,
 )

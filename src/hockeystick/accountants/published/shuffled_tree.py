@@ -153,9 +153,7 @@ def _analyse(pair: ShuffledTree, side: Side, settings: Settings) -> Mapping[Dire
 def _refusal(pair: ShuffledTree, side: Side) -> str | None:
     if pair.epochs > 1:
         return "it is proved for a single epoch"
-    if pair.bins < 2:
-        return "a single batch leaves nothing to shuffle"
-    return None
+    return "a single batch leaves nothing to shuffle" if pair.bins < 2 else None
 
 
 ACCOUNTANT = Accountant(

@@ -80,14 +80,14 @@ def _known_upper(pair: BinMixture, direction: Direction) -> Profile | None:
     return geometric_mean_profile(pair.gram, pair.rounding, pair.noise_multiplier)
 
 
-def _refusal(pair: BinMixture, side: Side) -> str | None:
-    return None if pair.bins <= MOST_BINS else f"it needs tables of all pairs of more than {MOST_BINS} bins"
+def _too_many(bins: int, most: int) -> str | None:
+    return None if bins <= most else f"it needs tables of all pairs of more than {most} bins"
 
 
 def _refusal_equal(pair: AveragedSteps, side: Side) -> str | None:
     if pair.participations > 1 or pair.epochs > 1:
         return "only one participation in one epoch is a mixture of bins"
-    return None if pair.bins <= MOST_EQUAL_BINS else f"it needs tables of all pairs of more than {MOST_EQUAL_BINS} bins"
+    return _too_many(pair.bins, MOST_EQUAL_BINS)
 
 
 FAMILY = Family(
@@ -96,7 +96,7 @@ FAMILY = Family(
     propose=lambda pair, direction, epsilon: propose_proposals(bin_space(pair), direction, epsilon),
     fingerprint=lambda pair: (pair.bins, pair.gram),
     known_upper=_known_upper,
-    refusal=_refusal,
+    refusal=lambda pair, side: _too_many(pair.bins, MOST_BINS),
     make=lambda pair, kind, **values: kind(space=bin_space(pair), **values),
 )
 EQUAL_FAMILY = Family(

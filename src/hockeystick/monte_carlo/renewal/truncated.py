@@ -1,9 +1,7 @@
 """The naive proposal for truncated b-min-sep subsampling (docs/theory/monte-carlo/truncated.md)."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -90,22 +88,17 @@ def why_not(pair: TruncatedRenewal, side: Side) -> str | None:
     return None
 
 
-def fingerprint(pair: TruncatedRenewal) -> Sequence[Any]:
-    """The sampler and the diagonals of C."""
-    return (
+FAMILY = Family(
+    pair=TruncatedRenewal,
+    kinds=(NaiveTruncated,),
+    propose=lambda pair, direction, epsilon: (NaiveTruncated(direction=direction, pair=pair),),
+    fingerprint=lambda pair: (
         pair.min_sep,
         pair.participation_prob,
         pair.warm_start,
         pair.truncated_batch_size,
         pair.num_examples,
         pair.columns,
-    )
-
-
-FAMILY = Family(
-    pair=TruncatedRenewal,
-    kinds=(NaiveTruncated,),
-    propose=lambda pair, direction, epsilon: (NaiveTruncated(direction=direction, pair=pair),),
-    fingerprint=fingerprint,
+    ),
     refusal=why_not,
 )

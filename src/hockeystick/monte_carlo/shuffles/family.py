@@ -158,17 +158,14 @@ def propose(pair: ShuffledBatches, direction: Direction, epsilon: float) -> Sequ
     return (tilted, naive) if tilted.weight_bound(epsilon) < 1.0 else (naive,)
 
 
-def why_not(pair: ShuffledBatches, side: Side) -> str | None:
-    """Upper bounds cannot come from one dataset."""
-    if side is Side.UPPER:
-        return "the pair of shuffled batches is attained by one dataset and bounds the mechanism from below only"
-    return None
-
-
 FAMILY = Family(
     pair=ShuffledBatches,
     kinds=(NaiveShuffle, FartherShuffle, LowerShuffle),
     propose=propose,
     fingerprint=lambda pair: (pair.bins, pair.epochs),  # the batch size does not matter
-    refusal=why_not,
+    refusal=lambda pair, side: (
+        "the pair of shuffled batches is attained by one dataset and bounds the mechanism from below only"
+        if side is Side.UPPER
+        else None
+    ),
 )

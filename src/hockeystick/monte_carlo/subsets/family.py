@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from hockeystick.bounds import Profile
 from hockeystick.monte_carlo.proposals import Family, Proposal, rounded
 from hockeystick.monte_carlo.subsets.participations import Participations, participations
 from hockeystick.monte_carlo.subsets.proposals import (
@@ -124,16 +123,11 @@ def fingerprint(pair: SubsetMixture) -> Sequence[Any]:
     return (pair.sampling_prob, pair.groups, pair.matrix.steps, entries)
 
 
-def known_upper(pair: SubsetMixture, direction: Direction) -> Profile | None:
-    """Add ends where X cannot be small enough."""
-    return smallest_ratio_bound(pair) if direction is Direction.ADD else None
-
-
 FAMILY = Family(
     pair=SubsetMixture,
     kinds=(NaiveSubsets, CountSubsets, MeanSubsets),
     propose=propose,
     fingerprint=fingerprint,
-    known_upper=known_upper,
+    known_upper=lambda pair, direction: smallest_ratio_bound(pair) if direction is Direction.ADD else None,
     refusal=why_not,
 )
