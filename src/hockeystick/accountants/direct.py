@@ -1,8 +1,6 @@
 """Direct accounting by likelihood-ratio laws: two-sided and numerically near exact.
 
-Poisson sampling is ``power(T)`` of the thinned Gaussian law, random allocation ``average(t)`` of the Gaussian law,
-independent epochs a further ``power``, cyclic Poisson sampling with secret groups an ``average`` of such powers. k-of-t
-allocation is bounded from above by splitting the steps at random into k blocks and visiting each block once
+k-of-t allocation is bounded from above by splitting the steps at random into k blocks and visiting each block once
 (feldman-shenfeld-2025, Lemma 3.11, with blocks that differ by one step when k does not divide t), and from below by
 1-of-t (more visits are worse, Lemma 4.2). Correlated noise whose columns do not overlap within the steps of one example
 is a composition again: see :mod:`hockeystick.windows.orthogonal_columns`.

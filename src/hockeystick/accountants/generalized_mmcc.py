@@ -1,13 +1,8 @@
 """Generalised MMCC: cyclic Poisson sampling with any strategy matrix, by conditional composition of blocks of rows.
 
-An example of group g may take part in the steps g, g + b, g + 2b, ...; the rows from one of these steps up to the next
-are one block, a vector mixture of Gaussians that is dominated by a scalar one with the norms of the columns' parts as
-sensitivities. The bounds on the chances use the original rows before the block. Each informed pair of a block and a
-column of the group spends ``delta_1 / (number of such pairs)``.
-
-For a b-banded C no block is informed by an earlier one: nothing is spent, and the result is the product over the
-group's opportunities of thinned Gaussians, exact up to discretisation. The worst group is taken at every epsilon; for a
-Toeplitz C that is the first one, of whose outputs those of any other are the beginning.
+The rows from one opportunity of a group up to the next are one block, dominated by a scalar mixture with the norms of
+the columns' parts as sensitivities. For a b-banded C no block is informed by an earlier one: nothing is spent, and the
+result is exact up to discretisation. The worst group is taken at every epsilon; for a Toeplitz C that is the first one.
 
 Proof: docs/theory/subsets/mmcc.md, with what it corrects in choquette-choo-2024, Theorem D.1. The bound errs upward.
 Cost: that of ``mmcc`` on the columns of a group, for each group of a matrix that is not Toeplitz.

@@ -1,10 +1,8 @@
 """MMCC: Poisson sampling with any strategy matrix, by conditional composition of its rows.
 
-Given the outputs of the rows before, the next output is a mixture of Gaussians over the subsets of the steps. Its
-weights depend on these outputs, but outside an event of probability delta_1 each step's chance has a fixed upper
-bound; with these bounds as independent chances, and the row's entries as sensitivities, the mixture is dominated, and
-the rows compose as if they were independent. The parts: ``rows.py`` (C by rows, few laws for many), ``tails.py`` (the
-bounds on the chances), ``engine.py`` (delta_1, laws, profiles).
+Outside an event of probability delta_1 the chance of each step, given the outputs before, has a fixed upper bound; with
+these bounds as independent chances, and the row's entries as sensitivities, the rows compose as if they were
+independent. See ``posteriors/participations``: ``rows``, ``tails`` (the bounds on the chances), ``engine``.
 
 Proof: docs/theory/subsets/mmcc.md, with what it corrects in choquette-choo-2024, Theorem 4.3. The bound errs upward.
 Cost: the prefix inner products, which are kept for the next noise multiplier, and some tens of laws.

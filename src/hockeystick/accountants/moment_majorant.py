@@ -1,13 +1,8 @@
 """Moment majorants: two-sided bounds of correlated noise under balls-in-bins from exact moments of the mixture.
 
-The common log-normal factor of all bins is split off, which makes the hockey stick smooth; a polynomial above (below)
-the hockey stick is found by linear programming and proved by a certificate of its own; its expectation needs only the
-moments of the rest, computed in extended precision for a Gram matrix that is proved positive semidefinite.
-
-Moments of high order cost time, so several *relaxations* of the pair are tried, each with the orders that the effort
-allows: the Gram matrix itself, whole or on strips of a Gaussian that all bins follow; for upper bounds also its
-circulant envelope, and its classes of bins modulo m, when the adversary is told the residue. Each is a bound by itself,
-and the best ones at the delta that is asked for are kept.
+A polynomial above (below) the hockey stick is found by linear programming and proved by a certificate of its own; its
+expectation needs only moments. Those of high order cost time, so several *relaxations* of the pair are tried, each with
+the orders that the effort allows. Each is a bound by itself, and the best at the delta that is asked for are kept.
 
 Proofs: ``docs/theory/moment-majorants/``.
 """

@@ -2,8 +2,7 @@
 
 delta(epsilon) is the mean of ``Y = w (1 - e^(epsilon - l))_+`` over samples of a proposal distribution, and
 ``0 <= Y <= M``. A betting bound on such a mean fails with a probability that is chosen beforehand, at whatever time the
-sampling is stopped, so the claim is about the draws of the samples and never about a standard error. The cost is
-governed by M / delta and the relative variance under the proposal, not by 1 / delta (docs/theory/monte-carlo).
+sampling is stopped (docs/theory/monte-carlo).
 """
 
 from collections.abc import Mapping, Sequence

@@ -132,13 +132,11 @@ def _log_densities_in_logs(density: Density, mixed: bool, scratch: Scratch) -> t
     """The same from ``scratch[0] = s``, whatever its size."""
     _, halves, exact, relaxed, boosted, chain, _, _, _ = density
     products, _, weights, values = scratch
-    for i in range(products.size):
-        weights[i] = exact[3][i] + (products[i] - halves[i])
+    weights[:] = exact[3] + (products - halves)
     log_x = sum_log_renewals(weights, exact[0], exact[1], exact[4], values)
     log_relaxed = log_x
     if relaxed[1] < exact[1]:
-        for i in range(products.size):
-            weights[i] = relaxed[3][i] + (products[i] - halves[i])
+        weights[:] = relaxed[3] + (products - halves)
         log_relaxed = sum_log_renewals(weights, relaxed[0], relaxed[1], relaxed[4], values)
     log_chain = 0.0
     if mixed:
