@@ -1,6 +1,6 @@
 """A bound on a privacy profile that knows its side, its kind and where it comes from."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import exp
 from typing import Any, overload
@@ -36,6 +36,11 @@ def falling(profile: Profile, epsilon: float, side: Side) -> Profile:
     if side is Side.UPPER:
         return lambda at: min(profile(at), known) if at >= epsilon else profile(at)
     return lambda at: max(profile(at), known) if at <= epsilon else profile(at)
+
+
+def best_of(pick: Callable[[Iterable[float]], float], *profiles: Profile) -> Profile:
+    """At each epsilon the smallest (``pick`` is min) or the largest (max) of some profiles."""
+    return lambda epsilon: pick(profile(epsilon) for profile in profiles)
 
 
 @dataclass(frozen=True)

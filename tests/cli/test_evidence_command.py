@@ -2,7 +2,6 @@
 
 import os
 import sqlite3
-from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 
 from hockeystick import Certificate, Mechanism, Plan
-from hockeystick.errors import InvalidInputError
 from hockeystick.evidence import EvidenceStore
 from hockeystick.evidence import store as store_module
 from hockeystick.evidence.schema import SCHEMA
@@ -30,10 +28,8 @@ class Toy(Proposal):
     """Normal losses with the weight 1."""
 
     name: ClassVar[str] = "toy"
-
-    @property
-    def parameters(self) -> dict[str, float]:
-        return {"order": 2.0}
+    chosen: ClassVar[tuple[str, ...]] = ("order",)
+    order: float = 2.0
 
     @property
     def cost(self) -> float:
@@ -47,12 +43,6 @@ class Toy(Proposal):
         losses[:] = rng.standard_normal(losses.size)
 
 
-def build(pair: object, direction: Direction, name: str, parameters: Mapping[str, float]) -> Toy:
-    if name != Toy.name:
-        raise InvalidInputError(f"The proposal must be {Toy.name!r}. Got {name!r} instead.")
-    return Toy(direction=direction)
-
-
 def mechanism() -> Mechanism:
     return Plan.load("plan.toml").mechanism()
 
@@ -63,8 +53,9 @@ def family(cli: Any, monkeypatch: pytest.MonkeyPatch) -> Family:
     kind = type(dominating_pair(mechanism()))
     made = Family(
         pair=kind,
+        kinds=(Toy,),
         propose=lambda pair, direction, epsilon: (),
-        build=build,
+        make=lambda pair, kind, **values: kind(**values),
         fingerprint=lambda pair: (pair.noise_multiplier,),
     )
     monkeypatch.setitem(families.FAMILIES, kind, made)

@@ -28,11 +28,8 @@ class Toy(Proposal):
     """Normal losses, independent weights below 1."""
 
     name: ClassVar[str] = "toy"
+    chosen: ClassVar[tuple[str, ...]] = ("mean",)
     mean: float = 0.5
-
-    @property
-    def parameters(self) -> dict[str, float]:
-        return {"mean": self.mean}
 
     @property
     def cost(self) -> float:

@@ -9,7 +9,7 @@ import pytest
 from evidence_toy import TOY, Toy, toy_chunk, toy_run
 
 from hockeystick.deadline import Deadline
-from hockeystick.errors import BudgetExceededError, InvalidInputError, UnsupportedError, VerificationError
+from hockeystick.errors import BudgetExceededError, UnsupportedError, VerificationError
 from hockeystick.evidence import EvidenceStore, recheck, redraw
 from hockeystick.evidence.checking import same_cells
 from hockeystick.monte_carlo import families
@@ -119,7 +119,7 @@ class UpperToy(Toy):
 @pytest.mark.parametrize(
     ("run", "proposal", "says"),
     [
-        (RUN.model_copy(update={"kernels": 0}), TOY, "kernels 0"),
+        (RUN.model_copy(update={"kernels": 0}), TOY, "'kernels' field of the run .* says 0"),
         (RUN, Toy(direction=Direction.ADD), "proposal that its pair does not give"),
         (RUN, Toy(direction=Direction.REMOVE, mean=0.6), "proposal that its pair does not give"),
         (RUN.model_copy(update={"nodes": (node(weight_bound=0.9),)}), TOY, "weight_bound"),
@@ -157,13 +157,12 @@ class ToyPair(DominatingPair):
 
 
 def test_from_a_pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def build(pair: ToyPair, direction: Direction, name: str, parameters: dict[str, float]) -> Toy:
-        if name != Toy.name:
-            raise InvalidInputError(f"The proposal must be {Toy.name!r}. Got {name!r} instead.")
-        return Toy(direction=direction, **parameters)
-
     family = Family(
-        pair=ToyPair, propose=lambda pair, direction, epsilon: (), build=build, fingerprint=lambda pair: (1.0,)
+        pair=ToyPair,
+        kinds=(Toy,),
+        propose=lambda pair, direction, epsilon: (),
+        fingerprint=lambda pair: (1.0,),
+        make=lambda pair, kind, **values: kind(**values),
     )
     pair = ToyPair(noise_multiplier=1.0)
     run = toy_run(subject=fingerprint(family, pair))
@@ -176,7 +175,7 @@ def test_from_a_pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert found.streams == (0,)
         with pytest.raises(VerificationError, match="another mechanism"):
             redraw(store, ToyPair(noise_multiplier=2.0), [run], 1, np.random.default_rng(0))
-        with pytest.raises(VerificationError, match="cannot be drawn again: The proposal must be 'toy'"):
+        with pytest.raises(VerificationError, match="drawn again: The 'proposal' field must be 'toy' with mean"):
             redraw(store, pair, [run.model_copy(update={"proposal": "x"})], 1, np.random.default_rng(0))
 
 

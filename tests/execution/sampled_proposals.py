@@ -25,10 +25,6 @@ class GaussianProposal(Proposal):
     """Square, as large as a test wants; the samples depend on it through a product."""
 
     @property
-    def parameters(self) -> dict[str, float]:
-        return {}
-
-    @property
     def cost(self) -> float:
         return 1e-7
 

@@ -17,7 +17,7 @@ from toy_gaussian import GaussianProposal, exact_delta, node, run_of
 from hockeystick.errors import InvalidInputError
 from hockeystick.monte_carlo.confidence import (
     LARGEST_BET,
-    bet,
+    _best_fraction,
     bet_from_pilot,
     betting_lower,
     betting_upper,
@@ -221,25 +221,29 @@ def best_by_search(side: Side, atoms: Array, weights: Array, largest: float, sam
     return min(bounds) if side is Side.UPPER else max(bounds)
 
 
+def worst_law(side: Side, mean: float, second: float, largest: float) -> tuple[Array, Array]:
+    """The two atoms in [0, largest] with these moments for which bounds of this side are widest."""
+    if side is Side.LOWER:
+        return np.array([0.0, second / mean]), np.array([1 - mean * mean / second, mean * mean / second])
+    variance = second - mean * mean
+    chance = variance / (variance + (largest - mean) ** 2)
+    return np.array([max(mean - variance / (largest - mean), 0.0), largest]), np.array([1 - chance, chance])
+
+
 @SIDE
 @pytest.mark.parametrize("samples", [100, 10**4, 10**7])
 @pytest.mark.parametrize(("mean", "second"), [(1e-3, 1e-3), (1e-3, 1e-5), (1e-3, 1.001e-6), (0.4, 0.2)])
 def test_bet_is_nearly_the_best_for_two_atoms(mean: float, second: float, samples: int, side: Side) -> None:
-    variance = second - mean * mean
-    if side is Side.UPPER:
-        chance = variance / (variance + (1 - mean) ** 2)
-        atoms, weights = np.array([mean - variance / (1 - mean), 1.0]), np.array([1 - chance, chance])
-    else:
-        atoms, weights = np.array([0.0, second / mean]), np.array([1 - mean * mean / second, mean * mean / second])
+    atoms, weights = worst_law(side, mean, second, 1.0)
     assert weights @ atoms**2 == pytest.approx(second)
-    theta = bet(side, mean, second, 1.0, samples, 1e-6)
+    theta = _best_fraction(side, atoms, weights, 1.0, samples, 1e-6)
     found = expected_bound(side, theta, atoms, weights, samples, 1e-6)
     assert abs(found - mean) <= abs(best_by_search(side, atoms, weights, 1.0, samples, 1e-6) - mean) * 1.003
 
 
 @SIDE
 def test_bet_is_near_its_limit_when_samples_abound(side: Side) -> None:
-    theta = bet(side, 1e-6, 5e-12, 1e-4, 10**10, 1e-9)
+    theta = _best_fraction(side, *worst_law(side, 1e-6, 5e-12, 1e-4), 1e-4, 10**10, 1e-9)
     assert theta == pytest.approx(sqrt(2 * log(1e9) / (10**10 * 5e-12)), rel=0.1)
 
 
@@ -284,14 +288,8 @@ def test_the_plan_is_enough_and_not_far_too_much(side: Side, relative: float, ra
     second = (1 + relative) * mean**2
 
     def relative_error(count: int) -> float:
-        theta = bet(side, mean, second, 1.0, count, 1e-9)
-        variance = second - mean * mean
-        if side is Side.UPPER:
-            chance = variance / (variance + (1 - mean) ** 2)
-            atoms, weights = np.array([max(mean - variance / (1 - mean), 0.0), 1.0]), np.array([1 - chance, chance])
-        else:
-            place = second / mean
-            atoms, weights = np.array([0.0, place]), np.array([1 - mean / place, mean / place])
+        atoms, weights = worst_law(side, mean, second, 1.0)
+        theta = _best_fraction(side, atoms, weights, 1.0, count, 1e-9)
         return abs(expected_bound(side, theta, atoms, weights, count, 1e-9) / mean - 1)
 
     assert relative_error(samples) <= width
@@ -320,7 +318,7 @@ def test_the_plan_solves_its_equation() -> None:
         lambda: betting_lower(10, 1.0, 0.5, 0.0),
         lambda: samples_needed(-1.0, 10.0, 0.1, 0.1),
         lambda: samples_needed(1.0, 10.0, 0.0, 0.1),
-        lambda: bet(Side.UPPER, 0.1, 0.1, 1.0, 0, 0.1),
+        lambda: bet_from_pilot(Side.UPPER, [0.1], 1.0, 0, 0.1),
     ],
 )
 def test_refuses(call: Callable[[], float]) -> None:

@@ -14,9 +14,10 @@ from scipy.special import logsumexp
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.monte_carlo.proposals import Proposal
-from hockeystick.monte_carlo.renewal.proposal_kernels import densities
+from hockeystick.monte_carlo.renewal.family import FAMILY
+from hockeystick.monte_carlo.renewal.proposal_kernels import log_densities as log_densities_at
 from hockeystick.monte_carlo.renewal.proposal_tables import Renewal, Table, state_count, weigh_moves
-from hockeystick.monte_carlo.renewal.proposals import MeanProposal, OrderProposal, build, propose
+from hockeystick.monte_carlo.renewal.proposals import MeanProposal, OrderProposal, propose
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.strategies.matrix.dense import DenseMatrix
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
@@ -54,6 +55,19 @@ def renewal_of(pair: RenewalMixture) -> Renewal:
         warm=pair.warm_start,
         chances=pair.participation_prob * pair.availability,
     )
+
+
+def log_densities(proposal: OrderProposal, outputs: Array, gentle: bool = True) -> tuple[Array, Array]:
+    """log X and the proposal's log-density relative to Q at outputs in units of the noise, shape (m, n)."""
+    density = (*proposal.density[:-1], proposal.density[-1] and gentle)
+    bands, steps = density[0].shape
+    scratch = (np.empty(steps), np.empty(steps), np.empty(steps), np.empty(steps + proposal.pair.min_sep + 1))
+    share, mixed = proposal.share, proposal.share < 1.0
+    found = np.array(
+        [log_densities_at(np.append(row, np.zeros(bands - 1)), density, mixed, scratch) for row in outputs]
+    )
+    tilted = proposal.order * found[:, 1] - proposal.table.log_moment
+    return found[:, 0], np.logaddexp(np.log(share) + tilted, np.log1p(-share) + found[:, 2]) if mixed else tilted
 
 
 def order_proposal(pair: RenewalMixture, order: int, separation: int, share: float, rate: float = 0.3) -> OrderProposal:
@@ -195,9 +209,7 @@ def _walk(table: Table, step: int, state: int, weight: float, past: tuple[float,
         found[past[:steps]] += weight
         return
     terms = np.empty(table.copies.jumps.shape[1])
-    most = weigh_moves(
-        terms, step, state, table.values, table.log_skip, table.log_takes, table.lagged, table.copies.moves
-    )
+    most = weigh_moves(terms, step, state, table.values, table.log_skip, table.log_takes, table.lagged, table.copies)
     for taken in range(most + 1):
         chance = exp(terms[taken] - table.values[step, state])
         jump, target = int(table.copies.jumps[state, taken]), int(table.copies.targets[state, taken])
@@ -224,10 +236,10 @@ def test_densities_are_those_of_the_enumerated_mixtures(case: tuple, order: int,
     exact = log_ratio_of(pair, outputs, exact_law(pair))
     for separation in {pair.columns.shape[1], pair.min_sep}:
         proposal = order_proposal(pair, order, separation, share)
-        log_x, log_proposal = proposal.log_densities(outputs)
+        log_x, log_proposal = log_densities(proposal, outputs)
         np.testing.assert_allclose(log_x, exact, atol=1e-10)
         np.testing.assert_allclose(log_proposal, log_ratio_of(pair, outputs, proposal_law(proposal)), atol=1e-10)
-        harsh = densities(outputs, (*proposal.density[:-1], False), order, proposal.table.log_moment, share)
+        harsh = log_densities(proposal, outputs, gentle=False)
         np.testing.assert_allclose(harsh, (log_x, log_proposal), atol=1e-11)
 
 
@@ -240,7 +252,7 @@ def test_the_mean_of_y_is_delta_by_integration(warm: bool, share: float) -> None
     log_x = log_ratio_of(pair, outputs, exact_law(pair))
     for order, epsilon in ((2, 0.5), (3, 1.0)):
         proposal = order_proposal(pair, order, 2, share)
-        own_x, own_proposal = proposal.log_densities(outputs)
+        own_x, own_proposal = log_densities(proposal, outputs)
         drawn = density * np.exp(log_ratio_of(pair, outputs, proposal_law(proposal)))
         value = np.exp(own_x - own_proposal) * -np.expm1(np.minimum(epsilon - own_x, 0.0))
         delta = float((density * np.exp(log_x) * -np.expm1(np.minimum(epsilon - log_x, 0.0))).sum())
@@ -256,11 +268,11 @@ def test_no_value_is_above_the_largest_and_some_come_close(warm: bool, order: in
     outputs, _ = lattice(2, 12.0, 400)
     for epsilon in (0.0, 0.7, 2.0):
         proposal = order_proposal(pair, order, 2, 1.0)
-        log_x, log_proposal = proposal.log_densities(outputs)
+        log_x, log_proposal = log_densities(proposal, outputs)
         value = np.exp(log_x - log_proposal) * -np.expm1(np.minimum(epsilon - log_x, 0.0))
         assert 0.999 * proposal.weight_bound(epsilon) < value.max() <= proposal.weight_bound(epsilon)
         mixed = order_proposal(pair, order, 2, 0.4)
-        log_x, log_proposal = mixed.log_densities(outputs)
+        log_x, log_proposal = log_densities(mixed, outputs)
         value = np.exp(log_x - log_proposal) * -np.expm1(np.minimum(epsilon - log_x, 0.0))
         assert 0.02 * mixed.weight_bound(epsilon) < value.max() <= mixed.weight_bound(epsilon)
 
@@ -271,7 +283,7 @@ def test_fewer_blocked_steps_give_a_larger_bound_that_still_holds() -> None:
     proposals = [order_proposal(pair, 2, separation, 1.0) for separation in (1, 2, 3)]
     assert proposals[0].weight_bound(1.0) > proposals[1].weight_bound(1.0) > proposals[2].weight_bound(1.0)
     for proposal in proposals:
-        log_x, log_proposal = proposal.log_densities(outputs)
+        log_x, log_proposal = log_densities(proposal, outputs)
         value = np.exp(log_x - log_proposal) * -np.expm1(np.minimum(1.0 - log_x, 0.0))
         assert value.max() <= proposal.weight_bound(1.0)
 
@@ -349,9 +361,9 @@ def test_recursions_with_and_without_logarithms_agree(scale: float) -> None:
     )
     proposal = order_proposal(pair, 2, 3, 0.5)
     outputs = np.random.default_rng(13).normal(scale=scale, size=(6, 200))
-    log_x, log_proposal = proposal.log_densities(outputs)
+    log_x, log_proposal = log_densities(proposal, outputs)
     assert proposal.density[-1]
-    harsh = densities(outputs, (*proposal.density[:-1], False), 2, proposal.table.log_moment, 0.5)
+    harsh = log_densities(proposal, outputs, gentle=False)
     np.testing.assert_allclose(harsh, (log_x, log_proposal), rtol=1e-12, atol=1e-10)
     assert np.all(np.isfinite(log_x))
 
@@ -365,7 +377,7 @@ def test_the_mean_proposal_is_unbiased_and_bounded(warm: bool) -> None:
     log_x = log_ratio_of(pair, outputs, (weights, vectors))
     mean = (weights @ vectors) @ pair.matrix.materialize().T / pair.noise_multiplier
     for beta, epsilon in ((0.5, 0.05), (2.0, 0.2)):
-        proposal = build(pair, Direction.ADD, MeanProposal.name, {"beta": beta})
+        proposal = FAMILY.build(pair, Direction.ADD, MeanProposal.name, {"beta": beta})
         log_weight = beta * outputs @ mean + 0.5 * beta**2 * mean @ mean
         value = np.exp(log_weight) * -np.expm1(np.minimum(epsilon + log_x, 0.0))
         assert value.max() <= proposal.weight_bound(epsilon)
@@ -398,7 +410,7 @@ def test_proposals_can_be_built_again_and_draw_the_same() -> None:
             assert 0.0 < proposal.weight_bound(epsilon) < 1.0
             assert proposal.loss_error < 1e-7
             assert proposal.cost > 0.0
-            again = build(pair, direction, proposal.name, proposal.parameters)
+            again = FAMILY.build(pair, direction, proposal.name, proposal.parameters)
             drawn = []
             for copy in (proposal, again, pickle.loads(pickle.dumps(proposal))):
                 log_weights, losses = np.empty(20), np.empty(20)
@@ -446,20 +458,20 @@ def test_pairs_that_the_proofs_do_not_cover_have_no_proposals() -> None:
         for direction in Direction:
             assert propose(pair, direction, 2.0) == []
         with pytest.raises(InvalidInputError, match="proposal"):
-            build(pair, Direction.ADD, MeanProposal.name, {"beta": 1.0})
+            FAMILY.build(pair, Direction.ADD, MeanProposal.name, {"beta": 1.0})
 
 
 def test_what_cannot_be_built_is_refused() -> None:
     pair = pair_of(5, 2, 3, 0.3, False, 1.1, 1)
     good = order_proposal(pair, 2, 3, 0.5).parameters
-    assert build(pair, Direction.REMOVE, OrderProposal.name, good).parameters == good
+    assert FAMILY.build(pair, Direction.REMOVE, OrderProposal.name, good).parameters == good
     for direction, name in (
         (Direction.ADD, OrderProposal.name),
         (Direction.REMOVE, MeanProposal.name),
         (Direction.REMOVE, ""),
     ):
         with pytest.raises(InvalidInputError, match="'proposal' field"):
-            build(pair, direction, name, good)
+            FAMILY.build(pair, direction, name, good)
     for change in (
         {"order": 1.0},
         {"order": 2.5},
@@ -475,13 +487,13 @@ def test_what_cannot_be_built_is_refused() -> None:
         {"share": float("nan")},
         {"more": 1.0},
     ):
-        with pytest.raises(InvalidInputError, match="'parameters' field"):
-            build(pair, Direction.REMOVE, OrderProposal.name, {**good, **change})
+        with pytest.raises(InvalidInputError, match="'proposal' field"):
+            FAMILY.build(pair, Direction.REMOVE, OrderProposal.name, {**good, **change})
     for beta in (0.0, -1.0, inf, float("nan")):
-        with pytest.raises(InvalidInputError, match="'parameters' field"):
-            build(pair, Direction.ADD, MeanProposal.name, {"beta": beta})
-    with pytest.raises(InvalidInputError, match="'parameters' field"):
-        build(pair, Direction.ADD, MeanProposal.name, {})
+        with pytest.raises(InvalidInputError, match="'proposal' field"):
+            FAMILY.build(pair, Direction.ADD, MeanProposal.name, {"beta": beta})
+    with pytest.raises(InvalidInputError, match="'proposal' field"):
+        FAMILY.build(pair, Direction.ADD, MeanProposal.name, {})
 
 
 def test_the_number_of_states() -> None:

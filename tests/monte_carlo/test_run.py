@@ -15,7 +15,7 @@ from hockeystick.monte_carlo.pilots import Pilots
 from hockeystick.monte_carlo.proposals import Array, Family
 from hockeystick.monte_carlo.runs import BLOCK, CELL, CELL_LIMIT, fingerprint, run_chunk, stream_generator
 from hockeystick.monte_carlo.statistics import Tally
-from hockeystick.monte_carlo.verification import check_nodes
+from hockeystick.monte_carlo.verification import check_run
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.samples import Node, Run
 from hockeystick.types import Direction, Side
@@ -165,10 +165,10 @@ def test_a_run_leaves_room_for_the_rounding_of_what_is_drawn() -> None:
         pilot = Pilots(1, Deadline()).draw(rough, "test")
         made = list(_nodes(pilot, side, 1.0, 1e4, 1e-6))
         assert all(one.weight_bound >= needed for one in made)
-        check_nodes(rough, run_of(rough, tuple(made)))
+        check_run(run_of(rough, tuple(made)), rough)
         tight = made[0].model_copy(update={"weight_bound": rough.weight_bound(read) * (1 + 1e-6)})
         with pytest.raises(VerificationError, match="'weight_bound' field"):
-            check_nodes(rough, run_of(rough, (tight,)))
+            check_run(run_of(rough, (tight,)), rough)
 
 
 def test_mean_is_the_profile() -> None:
@@ -263,9 +263,7 @@ class AnotherToyPair(ToyPair):
     pass
 
 
-FAMILY = Family(
-    pair=ToyPair, propose=lambda *_: (), build=lambda *_: PROPOSAL, fingerprint=lambda pair: (pair.matrix, pair.count)
-)
+FAMILY = Family(pair=ToyPair, kinds=(), propose=lambda *_: (), fingerprint=lambda pair: (pair.matrix, pair.count))
 MATRIX = np.array([[1.0, 0.25], [0.25, 1.0]])
 Change = Callable[[], DominatingPair]
 

@@ -64,9 +64,9 @@ def test_samples_average_to_the_profile(epochs: int, epsilon: float, direction: 
     proposals: list[Proposal] = [NaiveShuffle(direction=direction, pair=one)]
     if direction is Direction.REMOVE:
         shares = (1.0, 0.5)
-        proposals += [FartherShuffle(direction=direction, pair=one, strength=1.0, share=share) for share in shares]
+        proposals += [FartherShuffle(direction=direction, pair=one, beta=1.0, share=share) for share in shares]
     else:
-        proposals += [LowerShuffle(direction=direction, pair=one, strength=beta) for beta in (0.5, 1.5)]
+        proposals += [LowerShuffle(direction=direction, pair=one, beta=beta) for beta in (0.5, 1.5)]
     expected = truth(1.2, epochs, epsilon, direction)
     for proposal in proposals:
         found, width, worst = interval(proposal, epsilon, 100_000)
@@ -144,5 +144,5 @@ def test_proposals_are_built_again_from_their_parameters(direction: Direction) -
     ],
 )
 def test_other_proposals_are_refused(direction: Direction, name: str, parameters: dict[str, float]) -> None:
-    with pytest.raises(InvalidInputError, match="'proposal' field must be 'naive'"):
+    with pytest.raises(InvalidInputError, match="'proposal' field must be 'naive' with nothing or"):
         FAMILY.build(pair(1.0, 10), direction, name, parameters)

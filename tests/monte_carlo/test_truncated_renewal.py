@@ -9,10 +9,11 @@ import pytest
 from scipy.stats import binom, chi2
 
 import hockeystick as hs
-from hockeystick.errors import InvalidInputError, UnsupportedError
+from hockeystick.errors import InvalidInputError
 from hockeystick.monte_carlo.renewal.truncated import FAMILY, NaiveTruncated
-from hockeystick.monte_carlo.renewal.truncated_kernels import draw_counts, log_mixture
-from hockeystick.pairs.truncated_renewal import TruncatedRenewal, from_b_min_sep
+from hockeystick.monte_carlo.renewal.truncated_kernels import Truncation, draw_counts, log_mixture
+from hockeystick.pairs.min_separated import from_b_min_sep
+from hockeystick.pairs.truncated_renewal import TruncatedRenewal
 from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.types import Direction, Side
@@ -88,7 +89,7 @@ def test_recursion_is_the_sum_over_participations_and_survivals(
             for vector, chance in shifts(law, tuple(int(c) for c in counts), 3, whole, cut).items():
                 mean = dense @ np.array(vector)
                 expected += chance * exp(mean @ y - 0.5 * mean @ mean)
-            found = log_mixture(dense.T @ y, half, min_sep, prob, warm, 3, counts, whole, cut)
+            found = log_mixture(dense.T @ y, Truncation(dense, half, min_sep, prob, warm, 3, 0), counts, whole, cut)
             assert found == pytest.approx(log(expected), rel=1e-12, abs=1e-12)
 
 
@@ -289,10 +290,9 @@ def test_without_truncation_it_is_the_plain_pair(warm: bool) -> None:
             w * exp((dense @ np.array(v)) @ y - 0.5 * float(np.square(dense @ np.array(v)).sum()))
             for v, w in law.items()
         )
-        assert log_mixture(dense.T @ y, half, 2, prob, warm, 10, counts, 1.0, 2.0) == pytest.approx(
-            log(plain), rel=1e-11
-        )
-        assert log_mixture(dense.T @ y, half, 2, prob, warm, 10, counts, 0.0, -1.0) == pytest.approx(0.0, abs=1e-13)
+        never = Truncation(dense, half, 2, prob, warm, 10, 0)
+        assert log_mixture(dense.T @ y, never, counts, 1.0, 2.0) == pytest.approx(log(plain), rel=1e-11)
+        assert log_mixture(dense.T @ y, never, counts, 0.0, -1.0) == pytest.approx(0.0, abs=1e-13)
 
 
 def mechanism(bands: int = 3, **sampler: object) -> hs.Mechanism:
@@ -308,8 +308,6 @@ def test_pair_of_a_mechanism() -> None:
     assert pair.participation_prob == pytest.approx(0.05 / (1.0 - 0.15), rel=1e-14)
     assert (pair.truncated_batch_size, pair.num_examples, pair.min_sep, pair.warm_start) == (7, 100, 4, True)
     assert not pair.batches_are_public
-    with pytest.raises(UnsupportedError, match="'truncated_batch_size'"):
-        from_b_min_sep(mechanism())
 
 
 def test_what_cannot_be_sampled_is_refused() -> None:
@@ -319,7 +317,7 @@ def test_what_cannot_be_sampled_is_refused() -> None:
     wide = from_b_min_sep(mechanism(bands=5, truncated_batch_size=7, num_examples=100))
     assert "at most min_sep = 4 bands, not 5" in str(FAMILY.refusal(wide, Side.UPPER))
     assert isinstance(FAMILY.build(pair, Direction.ADD, "naive", {}), NaiveTruncated)
-    with pytest.raises(InvalidInputError, match="'proposal' field must be 'naive'"):
+    with pytest.raises(InvalidInputError, match="'proposal' field must be 'naive' with nothing in range"):
         FAMILY.build(pair, Direction.ADD, "mean", {"beta": 1.0})
 
 

@@ -17,14 +17,11 @@ class GaussianProposal(Proposal):
     """``P = N(shift, 1)`` against ``Q = N(0, 1)``, drawn from ``R = N(centre, 1)``, ``centre >= shift > 0``."""
 
     name: ClassVar[str] = "toy"
+    chosen: ClassVar[tuple[str, ...]] = ("shift", "centre")
     direction: Direction = Direction.REMOVE
     shift: float = 1.0
     centre: float = 1.0
     error: float = 1e-9
-
-    @property
-    def parameters(self) -> dict[str, float]:
-        return {"shift": self.shift, "centre": self.centre}
 
     @property
     def cost(self) -> float:

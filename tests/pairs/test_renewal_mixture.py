@@ -11,7 +11,8 @@ import hockeystick as hs
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.pairs.base import DominatingPair
-from hockeystick.pairs.renewal_mixture import RenewalMixture, from_b_min_sep, from_multi_attribution
+from hockeystick.pairs.min_separated import from_b_min_sep, from_multi_attribution
+from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.samplers import BMinSep, MultiAttribution
 from hockeystick.strategies.matrix.dense import DenseMatrix
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
@@ -133,26 +134,20 @@ def test_taking_every_available_example_is_another_scheme(warm: bool, what: str)
         from_b_min_sep(run_with(BMinSep(min_sep=4, sampling_prob=0.25, steps=12, warm_start=warm)))
 
 
-def test_truncated_batches_have_another_pair() -> None:
-    sampler = BMinSep(min_sep=4, sampling_prob=0.1, steps=12, truncated_batch_size=7, num_examples=50)
-    with pytest.raises(UnsupportedError, match="'truncated_batch_size' field must be left out"):
-        from_b_min_sep(run_with(sampler))
-
-
 def attributed(**changes: object) -> MultiAttribution:
     fields = {"min_sep": 4, "sampling_prob": 0.1, "steps": 12, "examples_per_user": 1, "warm_up_steps": 9} | changes
     return MultiAttribution.model_validate(fields)
 
 
 def test_multi_attribution_starts_cold_whatever_its_warm_up() -> None:
-    pair = from_multi_attribution(run_with(attributed()), 1)
+    pair = from_multi_attribution(run_with(attributed()))
     assert (pair.min_sep, pair.participation_prob, pair.warm_start, pair.examples_per_user) == (4, 0.1, False, 1)
     assert not pair.attained
 
 
 def test_multi_attribution_refuses_what_is_not_proved() -> None:
     with pytest.raises(UnsupportedError, match="must be 'sampled'"):
-        from_multi_attribution(run_with(attributed(exclusion="participating")), 1)
+        from_multi_attribution(run_with(attributed(exclusion="participating")))
 
 
 def test_batches_of_other_users_can_reveal_more_than_the_pair_allows() -> None:

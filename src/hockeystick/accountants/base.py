@@ -10,6 +10,7 @@ from typing import Any
 
 from hockeystick.bounds import Bound, Profile
 from hockeystick.errors import InvalidInputError, UnsupportedError
+from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Law
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.settings import Settings
@@ -23,14 +24,6 @@ JointAnalysis = Callable[[Any, Sequence[Side], Settings], tuple[Mapping[Side, Pr
 """The profiles of several sides from the same samples, and the claim that they rest on."""
 LawAnalysis = Callable[[Any, Side, Settings], Sequence[Law]]
 """From a pair to laws of its likelihood ratio, each of which by itself bounds both directions on that side."""
-
-
-def _no_refusal(pair: Any, side: Side) -> str | None:
-    return None
-
-
-def _nothing() -> None:
-    return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +43,7 @@ class Accountant:
         cost: rough seconds for one side on one core of the machine of ``benchmarks/``; plans are made with it, so it
             must not depend on the clock.
         kind: deterministic or Monte Carlo.
-        warm_up: compiles the kernels of its own, so that budgets need not pay for it.
+        example: a small pair whose analysis, with ``example_effort``, compiles the kernels of its own.
         no_better_than: accountants that are at least as tight up to their discretisation wherever they give a
             value; certify then leaves this one out.
         assumes: what the run has to satisfy beyond what its mechanism says, in a sentence. Such an accountant is left
@@ -66,10 +59,11 @@ class Accountant:
     analyses: Mapping[type, Analysis] = field(default_factory=dict)
     joint_analyses: Mapping[type, JointAnalysis] = field(default_factory=dict)
     laws: Mapping[type, LawAnalysis] = field(default_factory=dict)
-    refusal: Callable[[Any, Side], str | None] = _no_refusal
+    refusal: Callable[[Any, Side], str | None] = lambda pair, side: None
     cost: Callable[[Any], float] = lambda pair: 1e-3
     kind: Kind = Kind.DETERMINISTIC
-    warm_up: Callable[[], None] = _nothing
+    example: Callable[[], DominatingPair] | None = None
+    example_effort: float = 1e-2
     no_better_than: tuple[str, ...] = ()
     assumes: str | None = None
     plans_effort: bool = False
@@ -131,6 +125,12 @@ class Accountant:
             return ()
         found = next((self.laws[ancestor] for ancestor in type(pair).__mro__ if ancestor in self.laws), None)
         return () if found is None else tuple(found(pair, side, settings))
+
+    def warm_up(self) -> None:
+        """Compile the kernels of its own, so that budgets need not pay for it."""
+        if self.example is not None:
+            for side in self.sides:
+                self.bound(self.example(), side, Settings(Resolution(8, 1e-2), effort=self.example_effort)).delta(1.0)
 
     def _analyse(
         self, pair: DominatingPair, sides: Sequence[Side], settings: Settings

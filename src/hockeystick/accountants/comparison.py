@@ -1,18 +1,12 @@
 """Covariance comparison: replace the Gram matrix of the bins by one whose law is known exactly.
 
-Kahane's inequality: for centred Gaussian vectors u and v with ``cov(u) <= cov(v)`` entry by entry, weights p_i >= 0 and
-convex f, ``E f(sum_i p_i e^(u_i - var(u_i)/2)) <= E f(sum_i p_i e^(v_i - var(v_i)/2))``. Both hockey-stick
-divergences are expectations of convex functions of the likelihood ratio, so a positive semidefinite ``G' >= G`` gives
-an upper bound and ``G'' <= G`` a lower bound on both directions (docs/theory/comparison.md).
-
-Known exactly are the *ultrametric* matrices: bins in blocks, blocks in larger blocks, and an inner product that only
-depends on the smallest block that two bins share. Inside a block the shared part is one Gaussian factor and the
-bins' own parts are independent: ``average`` and ``compose`` of laws, recursively.
+By Kahane's inequality a positive semidefinite ``G' >= G``, entry by entry, gives an upper bound and ``G'' <= G`` a
+lower bound on both directions (docs/theory/comparison.md). Known exactly are *ultrametric* matrices: bins in blocks,
+blocks in larger blocks, and an inner product that only depends on the smallest block that two bins share.
 
 * **Upper, plain**: one block with the largest diagonal and the largest off-diagonal entry.
-* **Upper, combed**: reveal the bin's residue modulo m (revealing only helps the adversary). The bins of one residue are
-  m or more apart, so their inner products are small; each class is bounded as above, with its own entries, wrap pairs
-  included, and the classes are mixed.
+* **Upper, combed**: reveal the bin's residue modulo m (revealing only helps the adversary), and mix the classes, each
+  bounded with its own entries.
 * **Lower**: nested blocks of neighbouring bins, each level with the smallest entry inside any of its blocks.
 
 Cost: O(log(bins)) projections of laws for each candidate; candidates are chosen on coarse grids.
@@ -25,7 +19,7 @@ from math import sqrt
 import numpy as np
 
 from hockeystick.accountants.base import Accountant
-from hockeystick.bounds import Profile
+from hockeystick.bounds import Profile, best_of
 from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Array, Law
@@ -127,11 +121,6 @@ def combed_law(pair: BinMixture, teeth: int, resolution: Resolution, tick: Tick)
     return mix(laws, [size * count / bins for size, count in zip(classes, counts, strict=True)], resolution)
 
 
-def _spaced(largest: int, count: int) -> list[int]:
-    """Up to ``count`` whole numbers from 1 to ``largest``, evenly on a logarithmic scale."""
-    return sorted({round(float(x)) for x in np.geomspace(1.0, largest, count)})
-
-
 def _best(
     candidates: Sequence[int], law_of: Callable[[int, Resolution], Law], side: Side, resolution: Resolution
 ) -> list[int]:
@@ -163,27 +152,17 @@ def comparison_laws(pair: BinMixture, side: Side, settings: Settings) -> list[La
         return ultrametric_law(levels, pair.bins, pair.noise_multiplier, side, resolution, tick)
 
     largest = min(pair.bins, max(pair.matrix.bands, 1))
-    chosen = _best(_spaced(largest, SEARCHED[side]), law_of, side, resolution)
-    return [law_of(candidate, resolution) for candidate in chosen]
+    candidates = sorted({round(float(x)) for x in np.geomspace(1.0, largest, SEARCHED[side])})
+    return [law_of(candidate, resolution) for candidate in _best(candidates, law_of, side, resolution)]
 
 
 def comparison_profiles(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
     """Both directions of the pair's profile, on the asked side; the add direction also by the geometric mean."""
-    profiles = [law_profiles(law) for law in comparison_laws(pair, side, settings)]
-    pick = min if side is Side.UPPER else max
-    geometric = None
+    found = [law_profiles(law) for law in comparison_laws(pair, side, settings)]
+    parts = {direction: [one[direction] for one in found] for direction in Direction}
     if side is Side.UPPER:
-        geometric = geometric_mean_profile(pair.gram, pair.rounding, pair.noise_multiplier)
-
-    def profile(direction: Direction, extra: Profile | None) -> Profile:
-        parts = [one[direction] for one in profiles] + ([extra] if extra is not None else [])
-        return lambda epsilon: pick(part(epsilon) for part in parts)
-
-    return {Direction.REMOVE: profile(Direction.REMOVE, None), Direction.ADD: profile(Direction.ADD, geometric)}
-
-
-def _cost(pair: BinMixture) -> float:
-    return 0.4 + 2e-9 * pair.matrix.steps * pair.bins
+        parts[Direction.ADD].append(geometric_mean_profile(pair.gram, pair.rounding, pair.noise_multiplier))
+    return {direction: best_of(min if side is Side.UPPER else max, *parts[direction]) for direction in Direction}
 
 
 ACCOUNTANT = Accountant(
@@ -195,5 +174,5 @@ ACCOUNTANT = Accountant(
     analyses={BinMixture: comparison_profiles},
     laws={BinMixture: lambda pair, side, settings: comparison_laws(pair, side, settings) if side is Side.LOWER else ()},
     refusal=lambda pair, side: pair.too_large,
-    cost=_cost,
+    cost=lambda pair: 0.4 + 2e-9 * pair.matrix.steps * pair.bins,
 )

@@ -1,18 +1,10 @@
 """Conditional composition: bound the posterior over the bins at every row, then compose the rows as if independent.
 
-Given the outputs before row n, the next output is a one-dimensional mixture of Gaussians whose weights are the
-posterior over the bins. Fixed weights that dominate the posterior stochastically give a dominating pair for that row;
-the rows compose, and the probability that the posterior is ever not dominated is added:
-
     delta(eps) <= H(composition of the rows' mixtures) + delta_E,
 
-delta_E under P for remove and under Q for add. In :mod:`hockeystick.posteriors.bins`, ``levels`` sorts rows by the
-levels of their means, ``hazards`` bounds the tails of the posterior, ``budget`` shares out delta_E by a union bound
-over all bins and rows, and ``dominating_steps`` puts few laws in place of many rows. delta_E is chosen at
-``settings.resolution.smallest_delta`` by a coarse look at some of the rows; any choice is valid.
-
-For the add direction the result is the smaller of this and the geometric-mean bound, for both the smaller of it and the
-Gaussian whose bin is known.
+where fixed weights dominate the posterior over the bins but for an event of probability delta_E, under P for remove and
+under Q for add. delta_E is chosen at ``settings.resolution.smallest_delta`` by a coarse look at some of the rows; any
+choice is valid. The add direction is the smaller of this and the geometric-mean bound.
 
 Proof: docs/theory/conditional-composition.md, with what it corrects in schuchardt-kalinin-2026, section 4 and
 appendices D to F. Cost: see :func:`hockeystick.posteriors.bins.hazards.tail_bounds`.
@@ -24,7 +16,7 @@ from functools import partial
 import numpy as np
 
 from hockeystick.accountants.base import Accountant
-from hockeystick.bounds import Profile
+from hockeystick.bounds import Profile, best_of
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Array, Law
@@ -77,9 +69,8 @@ def conditional_profiles(
         law = _composed(pair, levelled, one, 1, BLOCKS, settings)
         profiles[direction] = _profile(law, direction, spent[direction])
     if allocation is Allocation.UNION:
-        profiles[Direction.ADD] = _smaller(
-            profiles[Direction.ADD], geometric_mean_profile(pair.gram, pair.rounding, pair.noise_multiplier)
-        )
+        geometric = geometric_mean_profile(pair.gram, pair.rounding, pair.noise_multiplier)
+        profiles[Direction.ADD] = best_of(min, profiles[Direction.ADD], geometric)
     return profiles
 
 
@@ -126,21 +117,14 @@ def _composed(
 
 
 def _profile(law: Law, direction: Direction, spent: float) -> Profile:
-    def profile(epsilon: float) -> float:
-        return min((law_delta(law, epsilon, direction) + spent) * (1.0 + 1e-15), 1.0)
-
-    return profile
-
-
-def _smaller(first: Profile, second: Profile) -> Profile:
-    return lambda epsilon: min(first(epsilon), second(epsilon))
+    return lambda epsilon: min((law_delta(law, epsilon, direction) + spent) * (1.0 + 1e-15), 1.0)
 
 
 def _analyse(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
     """The smaller of conditional composition and the known bin, which is better at little noise."""
     sensitivity = pair.full_sensitivity * (1.0 + pair.sensitivity_error)
     known = partial(gaussian_delta, pair.noise_multiplier, sensitivity, side=Side.UPPER)
-    return {direction: _smaller(one, known) for direction, one in conditional_profiles(pair, settings).items()}
+    return {direction: best_of(min, one, known) for direction, one in conditional_profiles(pair, settings).items()}
 
 
 def _cost(pair: BinMixture) -> float:
@@ -155,9 +139,8 @@ def _refusal(pair: BinMixture, side: Side) -> str | None:
     return pair.too_large or (None if entries <= MAX_ENTRIES else f"its {entries} means take too much memory")
 
 
-def _warm_up() -> None:
-    pair = BinMixture(noise_multiplier=3.0, matrix=ToeplitzMatrix(np.array([1.0, 0.5]), 6), bins=3)
-    ACCOUNTANT.bound(pair, Side.UPPER, Settings(Resolution(8, 1e-2))).epsilon(1e-2)
+def _example() -> BinMixture:
+    return BinMixture(noise_multiplier=3.0, matrix=ToeplitzMatrix(np.array([1.0, 0.5]), 6), bins=3)
 
 
 ACCOUNTANT = Accountant(
@@ -169,5 +152,5 @@ ACCOUNTANT = Accountant(
     analyses={BinMixture: _analyse},
     refusal=_refusal,
     cost=_cost,
-    warm_up=_warm_up,
+    example=_example,
 )

@@ -1,8 +1,6 @@
 """Direct accounting by likelihood-ratio laws: two-sided and numerically near exact.
 
-Poisson sampling is ``power(T)`` of the thinned Gaussian law, random allocation ``average(t)`` of the Gaussian law,
-independent epochs a further ``power``, cyclic Poisson sampling with secret groups an ``average`` of such powers. k-of-t
-allocation is bounded from above by splitting the steps at random into k blocks and visiting each block once
+k-of-t allocation is bounded from above by splitting the steps at random into k blocks and visiting each block once
 (feldman-shenfeld-2025, Lemma 3.11, with blocks that differ by one step when k does not divide t), and from below by
 1-of-t (more visits are worse, Lemma 4.2). Correlated noise whose columns do not overlap within the steps of one example
 is a composition again: see :mod:`hockeystick.windows.orthogonal_columns`.
@@ -41,19 +39,24 @@ def independent_steps_law(pair: IndependentSteps, side: Side, settings: Settings
     return power(step, pair.steps, settings.resolution, tick=settings.deadline.tick)
 
 
+def law_of_blocks(pair: AveragedSteps, of_block: Callable[[int], Law], settings: Settings) -> Law:
+    """The law of all epochs from that of a block of so many steps, each block visited once."""
+    resolution, tick = settings.resolution, settings.deadline.tick
+    size, longer = divmod(pair.bins, pair.participations)
+    epoch = power(of_block(size), pair.participations - longer, resolution, tick=tick)
+    if longer:
+        block = of_block(size + 1)
+        epoch = compose(epoch, power(block, longer, resolution, tick=tick), resolution, tick=tick)
+    return power(epoch, pair.epochs, resolution, tick=tick)
+
+
 def averaged_steps_law(pair: AveragedSteps, side: Side, settings: Settings) -> Law:
     """The law of random allocation; for k-of-t a bound on the asked side, exact for k = 1."""
     resolution, tick = settings.resolution, settings.deadline.tick
     step = gaussian_law(pair.visit_noise, 1.0, side, resolution)
     if side is Side.LOWER:
-        epoch = average(step, pair.bins, resolution, tick=tick)
-    else:
-        size, longer = divmod(pair.bins, pair.participations)
-        epoch = power(average(step, size, resolution, tick=tick), pair.participations - longer, resolution, tick=tick)
-        if longer:
-            block = average(step, size + 1, resolution, tick=tick)
-            epoch = compose(epoch, power(block, longer, resolution, tick=tick), resolution, tick=tick)
-    return power(epoch, pair.epochs, resolution, tick=tick)
+        return power(average(step, pair.bins, resolution, tick=tick), pair.epochs, resolution, tick=tick)
+    return law_of_blocks(pair, lambda size: average(step, size, resolution, tick=tick), settings)
 
 
 def secret_groups_law(pair: SecretGroups, side: Side, settings: Settings) -> Law:

@@ -1,30 +1,11 @@
 """Balanced iteration subsampling: Renyi bounds for k-of-t allocation without splitting it into blocks.
 
-**Remove direction.** X is the mean, over k-subsets S of the t steps, of the ratio of N(1_S, sigma^2 I) against
-N(0, sigma^2 I). For integer a >= 2 and independent uniform k-subsets S_1..S_a, a Gaussian integral gives
+Remove: ``R_a(P || Q) <= log E exp(a H / (2 sigma^2))`` for integer a >= 2, H the overlap of two independent k-subsets;
+exact at a = 2 and for k = t. Add: k blocks, each visited once, by moments of negative order (feldman-shenfeld-2025,
+Lemma 3.11). Blocks and epochs add up their log-moments; between integer orders the chord is used.
 
-    M_a = E_Q X^a = E prod_(i<j) f(S_i, S_j),    f(S, S') = exp(|S n S'| / sigma^2).
-
-Write the product as ``prod_i F_i`` with the stars ``F_i = prod_(j != i) f(S_i, S_j)^(1/2)`` and apply Hoelder's
-inequality to the a stars: ``M_a <= prod_i (E F_i^a)^(1/a)``. All stars have the same law. Given S_1 its factors are
-independent, and by symmetry ``E f(S_1, S)^(a/2)`` over S does not depend on S_1; hence
-
-    M_a <= (E exp(a H / (2 sigma^2)))^(a-1),    H = |S n S'| hypergeometric: k draws from t of which k are marked.
-
-That is ``R_a(P || Q) <= log E exp(a H / (2 sigma^2))``, exact at a = 2 and for k = t. (Hoelder over the pairs i < j
-instead gives ``(E exp((a-1) H / sigma^2))^(a/2)``, which is never better, because ``log E exp(l H) / l`` grows with l.)
-Between integer orders the chord is used, see :func:`.log_moments.moment_delta`.
-
-Compared with splitting into k blocks (the method "renyi"): one application of Hoelder costs nothing at order 2 and
-loses more the higher the order, while the blocks lose the freedom to visit one block twice; neither always wins.
-
-**Add direction**: k blocks whose sizes differ by at most one, each visited once (feldman-shenfeld-2025, Lemma 3.11;
-revealing the blocks only helps the adversary). A block's ``E X^-s`` comes from quadrature with proved errors
-(:func:`.real_orders.log_negative_moments`); no theorem says that the remove moments dominate here, so they are not
-used, nor is the paper's own bound for this direction. Blocks and epochs add up their log-moments.
-
-Reference: Dong, Chen, Ozgur 2025, "Leveraging randomness in model and data partitioning for privacy amplification" (the
-proof above is ours; the remove bound agrees with its public implementation in the package random-allocation).
+Proof, and a comparison with splitting into blocks: docs/theory/allocation.md. Reference: Dong, Chen, Ozgur 2025,
+"Leveraging randomness in model and data partitioning for privacy amplification".
 """
 
 from collections.abc import Callable, Mapping

@@ -36,12 +36,6 @@ def _laws(pair: DominatingPair, side: Side, settings: Settings) -> Sequence[Law]
     return [gaussian_law(pair.noise_multiplier, _sensitivity(pair, side), side, settings.resolution)]
 
 
-def _refusal(pair: DominatingPair, side: Side) -> str | None:
-    if side is Side.LOWER and not pair.batches_are_public:
-        return "it is a lower bound only when the batches are public"
-    return None
-
-
 ACCOUNTANT = Accountant(
     name="gaussian",
     summary="closed form without amplification; exact when the batches are public",
@@ -50,6 +44,10 @@ ACCOUNTANT = Accountant(
     reference="Balle and Wang 2018, Theorem 8; chua-2024, Theorem 4.1",
     analyses={DominatingPair: _analyse},
     laws={DominatingPair: _laws},
-    refusal=_refusal,
+    refusal=lambda pair, side: (
+        "it is a lower bound only when the batches are public"
+        if side is Side.LOWER and not pair.batches_are_public
+        else None
+    ),
     cost=lambda pair: 1e-6,
 )

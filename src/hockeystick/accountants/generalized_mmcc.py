@@ -1,42 +1,21 @@
 """Generalised MMCC: cyclic Poisson sampling with any strategy matrix, by conditional composition of blocks of rows.
 
-An example of group g may take part in the steps g, g + b, g + 2b, ...; the rows from one of these steps up to the next
-are one block, a vector mixture of Gaussians that is dominated by a scalar one with the norms of the columns' parts as
-sensitivities. The bounds on the chances use the original rows before the block. Each informed pair of a block and a
-column of the group spends ``delta_1 / (number of such pairs)``.
-
-For a b-banded C no block is informed by an earlier one: nothing is spent, and the result is the product over the
-group's opportunities of thinned Gaussians, exact up to discretisation. The worst group is taken at every epsilon; for a
-Toeplitz C that is the first one, of whose outputs those of any other are the beginning.
+The rows from one opportunity of a group up to the next are one block, dominated by a scalar mixture with the norms of
+the columns' parts as sensitivities. For a b-banded C no block is informed by an earlier one: nothing is spent, and the
+result is exact up to discretisation. The worst group is taken at every epsilon; for a Toeplitz C that is the first one.
 
 Proof: docs/theory/subsets/mmcc.md, with what it corrects in choquette-choo-2024, Theorem D.1. The bound errs upward.
 Cost: that of ``mmcc`` on the columns of a group, for each group of a matrix that is not Toeplitz.
 """
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from hockeystick.accountants.base import Accountant
-from hockeystick.bounds import Profile
-from hockeystick.laws.grid import Resolution
+from hockeystick.accountants.mmcc import worst_of_groups
 from hockeystick.pairs.subset_mixture import SubsetMixture
-from hockeystick.posteriors.participations.engine import blocks_profiles, planned_laws, worst_profiles
-from hockeystick.posteriors.participations.rows import described, different, products, too_large
-from hockeystick.settings import Settings
+from hockeystick.posteriors.participations.rows import products, too_large
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
-from hockeystick.types import Direction, Side
-
-
-def _analyse(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
-    sensitivity = pair.full_sensitivity * (1.0 + pair.sensitivity_error)
-    tick = settings.deadline.tick
-    groups = different([described(pair.matrix, pair.groups, group, tick) for group in range(_analysed(pair))])
-    laws = planned_laws(settings.effort, len(groups))
-    sigma, prob, resolution = pair.noise_multiplier, pair.sampling_prob, settings.resolution
-    return worst_profiles(
-        [blocks_profiles(one, sigma, prob, sensitivity, laws, resolution, settings.deadline) for one in groups]
-    )
+from hockeystick.types import Side
 
 
 def _analysed(pair: SubsetMixture) -> int:
@@ -55,10 +34,9 @@ def _cost(pair: SubsetMixture) -> float:
     return 0.5 + _analysed(pair) * (0.5 + 0.1 * min(opportunities, 20) + 1.5e-9 * products(pair.matrix, pair.groups))
 
 
-def _warm_up() -> None:
+def _example() -> SubsetMixture:
     matrix = ToeplitzMatrix(np.array([1.0, 0.5, 0.25]), 6)
-    pair = SubsetMixture(noise_multiplier=3.0, matrix=matrix, groups=2, sampling_prob=0.25)
-    ACCOUNTANT.bound(pair, Side.UPPER, Settings(Resolution(8, 1e-2))).epsilon(1e-2)
+    return SubsetMixture(noise_multiplier=3.0, matrix=matrix, groups=2, sampling_prob=0.25)
 
 
 ACCOUNTANT = Accountant(
@@ -67,9 +45,9 @@ ACCOUNTANT = Accountant(
     sides=(Side.UPPER,),
     errs="upward: chances bound the posterior but for an event whose probability, by a union bound, is added",
     reference="docs/theory/subsets/mmcc.md; choquette-choo-2024, Theorem D.1 with a corrected budget",
-    analyses={SubsetMixture: _analyse},
+    analyses={SubsetMixture: lambda pair, side, settings: worst_of_groups(pair, range(_analysed(pair)), settings)},
     refusal=_refusal,
     cost=_cost,
-    warm_up=_warm_up,
+    example=_example,
     plans_effort=True,
 )

@@ -1,15 +1,8 @@
 """Lower bounds by linear statistics of disjoint blocks of rows, for subsets of steps and any strategy matrix.
 
 An adversary who keeps only ``<w, y>``, w a unit vector, sees a Gaussian whose mean is a sum over the steps in S of
-``a_j = <w, C_j>``: under P a product mixture of Bernoulli steps, under Q ``N(0, sigma^2)``. Any w gives a lower bound;
-we take ``w = C 1`` normalised, the direction in which P is shifted on average.
-
-The steps in which the example may take part are cut in windows of m. A row belongs to a window when all its entries
-are in the window's columns; rows that see two windows are dropped. The rows of a window have a statistic of their
-own, and as the windows share neither steps nor rows, the statistics are independent under P as under Q: their laws
-compose. With bands, m trades rows that are dropped against noise that is summed up.
-
-Under cyclic sampling any one group gives a lower bound; we take the one with the largest sum of squared columns.
+``a_j = <w, C_j>``. Any w gives a lower bound; we take ``w = C 1`` normalised, on windows of m steps, whose statistics
+are independent and compose. Under cyclic sampling the group with the largest sum of squared columns is taken.
 
 Proof: docs/theory/subsets/reductions.md. Errs downward: the statistics are a post-processing, shifts are rounded down
 (by more than their own rounding), the laws are lower laws. Cost: O(non-zero entries) and one product mixture for
@@ -65,10 +58,6 @@ def _analyse(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Dir
     return law_profiles(*_laws(pair, side, settings), choose=max)
 
 
-def _refusal(pair: SubsetMixture, side: Side) -> str | None:
-    return pair.why_not_from_below or why_too_many(pair.matrix, steps_in_play(pair).size)
-
-
 def _cost(pair: SubsetMixture) -> float:
     """Seconds for the coarse laws, and for the law of the largest sum."""
     return 0.3 + 1e-6 * pair.matrix.steps + 5e-8 * min(pair.matrix.steps, MOST_STEPS) ** 2
@@ -82,7 +71,7 @@ ACCOUNTANT = Accountant(
     reference="post-processing; proof in docs/theory/subsets/reductions.md",
     analyses={SubsetMixture: _analyse},
     laws={SubsetMixture: _laws},
-    refusal=_refusal,
+    refusal=lambda pair, side: pair.why_not_from_below or why_too_many(pair.matrix, steps_in_play(pair).size),
     cost=_cost,
     no_better_than=("direct",),
 )

@@ -1,36 +1,37 @@
 """MMCC: Poisson sampling with any strategy matrix, by conditional composition of its rows.
 
-Given the outputs of the rows before, the next output is a mixture of Gaussians over the subsets of the steps. Its
-weights depend on these outputs, but outside an event of probability delta_1 each step's chance has a fixed upper
-bound; with these bounds as independent chances, and the row's entries as sensitivities, the mixture is dominated, and
-the rows compose as if they were independent. The parts: ``rows.py`` (C by rows, few laws for many), ``tails.py`` (the
-bounds on the chances), ``engine.py`` (delta_1, laws, profiles).
+Outside an event of probability delta_1 the chance of each step, given the outputs before, has a fixed upper bound; with
+these bounds as independent chances, and the row's entries as sensitivities, the rows compose as if they were
+independent. See ``posteriors/participations``: ``rows``, ``tails`` (the bounds on the chances), ``engine``.
 
 Proof: docs/theory/subsets/mmcc.md, with what it corrects in choquette-choo-2024, Theorem 4.3. The bound errs upward.
 Cost: the prefix inner products, which are kept for the next noise multiplier, and some tens of laws.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile
-from hockeystick.laws.grid import Resolution
 from hockeystick.pairs.subset_mixture import SubsetMixture
-from hockeystick.posteriors.participations.engine import blocks_profiles, planned_laws
-from hockeystick.posteriors.participations.rows import described, products, too_large
+from hockeystick.posteriors.participations.engine import blocks_profiles, planned_laws, worst_profiles
+from hockeystick.posteriors.participations.rows import described, different, products, too_large
 from hockeystick.settings import Settings
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.types import Direction, Side
 
 
-def _analyse(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
-    blocks = described(pair.matrix, 1, None, settings.deadline.tick)
+def worst_of_groups(
+    pair: SubsetMixture, groups: Sequence[int | None], settings: Settings
+) -> Mapping[Direction, Profile]:
+    """The largest bound of any of these groups; None stands for all steps, by single rows."""
     sensitivity = pair.full_sensitivity * (1.0 + pair.sensitivity_error)
-    laws = planned_laws(settings.effort, 1)
-    return blocks_profiles(
-        blocks, pair.noise_multiplier, pair.sampling_prob, sensitivity, laws, settings.resolution, settings.deadline
+    blocks = different([described(pair.matrix, pair.groups, one, settings.deadline.tick) for one in groups])
+    laws = planned_laws(settings.effort, len(blocks))
+    sigma, prob, resolution = pair.noise_multiplier, pair.sampling_prob, settings.resolution
+    return worst_profiles(
+        [blocks_profiles(one, sigma, prob, sensitivity, laws, resolution, settings.deadline) for one in blocks]
     )
 
 
@@ -44,9 +45,8 @@ def _cost(pair: SubsetMixture) -> float:
     return 0.5 + 0.15 * min(pair.matrix.rows, 60) + 1.5e-9 * products(pair.matrix, 1)
 
 
-def _warm_up() -> None:
-    pair = SubsetMixture(noise_multiplier=3.0, matrix=ToeplitzMatrix(np.array([1.0, 0.5]), 6), sampling_prob=0.25)
-    ACCOUNTANT.bound(pair, Side.UPPER, Settings(Resolution(8, 1e-2))).epsilon(1e-2)
+def _example() -> SubsetMixture:
+    return SubsetMixture(noise_multiplier=3.0, matrix=ToeplitzMatrix(np.array([1.0, 0.5]), 6), sampling_prob=0.25)
 
 
 ACCOUNTANT = Accountant(
@@ -55,9 +55,9 @@ ACCOUNTANT = Accountant(
     sides=(Side.UPPER,),
     errs="upward: chances bound the posterior but for an event whose probability, by a union bound, is added",
     reference="docs/theory/subsets/mmcc.md; choquette-choo-2024, Theorem 4.3",
-    analyses={SubsetMixture: _analyse},
+    analyses={SubsetMixture: lambda pair, side, settings: worst_of_groups(pair, [None], settings)},
     refusal=_refusal,
     cost=_cost,
-    warm_up=_warm_up,
+    example=_example,
     plans_effort=True,
 )

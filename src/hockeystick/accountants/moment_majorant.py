@@ -1,13 +1,8 @@
 """Moment majorants: two-sided bounds of correlated noise under balls-in-bins from exact moments of the mixture.
 
-The common log-normal factor of all bins is split off, which makes the hockey stick smooth; a polynomial above (below)
-the hockey stick is found by linear programming and proved by a certificate of its own; its expectation needs only the
-moments of the rest, computed in extended precision for a Gram matrix that is proved positive semidefinite.
-
-Moments of high order cost time, so several *relaxations* of the pair are tried, each with the orders that the effort
-allows: the Gram matrix itself, whole or on strips of a Gaussian that all bins follow; for upper bounds also its
-circulant envelope, and its classes of bins modulo m, when the adversary is told the residue. Each is a bound by itself,
-and the best ones at the delta that is asked for are kept.
+A polynomial above (below) the hockey stick is found by linear programming and proved by a certificate of its own; its
+expectation needs only moments. Those of high order cost time, so several *relaxations* of the pair are tried, each with
+the orders that the effort allows. Each is a bound by itself, and the best at the delta that is asked for are kept.
 
 Proofs: ``docs/theory/moment-majorants/``.
 """
@@ -24,7 +19,6 @@ from hockeystick.accountants.comparison import comparison_profiles
 from hockeystick.bounds import Profile, falling
 from hockeystick.deadline import Deadline
 from hockeystick.errors import UnsupportedError
-from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import UNIT_ROUNDOFF
 from hockeystick.laws.profile import MAX_EPSILON, smallest_epsilon
 from hockeystick.moments.common_factor import without_common
@@ -222,15 +216,9 @@ def _is_settled(profiles: Profiles, epsilon: float) -> bool:
     return lower >= SETTLED * upper
 
 
-def _cost(pair: BinMixture) -> float:
-    return 1.0 + 1e-9 * pair.bins**3
-
-
-def _warm_up() -> None:
+def _example() -> BinMixture:
     matrix = BandedMatrix(np.linspace(1.0, 2.0, 27).reshape(9, 3))
-    pair = BinMixture(noise_multiplier=3.0, matrix=matrix, bins=9)
-    for side in Side:
-        ACCOUNTANT.bound(pair, side, Settings(Resolution(8, 1e-2), effort=1e-2)).epsilon(1e-2)
+    return BinMixture(noise_multiplier=3.0, matrix=matrix, bins=9)
 
 
 ACCOUNTANT = Accountant(
@@ -241,7 +229,7 @@ ACCOUNTANT = Accountant(
     reference="docs/theory/moment-majorants/programme.md",
     analyses={BinMixture: _profiles},
     refusal=lambda pair, side: pair.too_large,
-    cost=_cost,
-    warm_up=_warm_up,
+    cost=lambda pair: 1.0 + 1e-9 * pair.bins**3,
+    example=_example,
     plans_effort=True,
 )

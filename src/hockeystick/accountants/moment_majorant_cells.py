@@ -18,7 +18,6 @@ from hockeystick.accountants.comparison import comparison_profiles
 from hockeystick.bounds import SMALLEST_UPPER, Profile
 from hockeystick.deadline import Deadline
 from hockeystick.errors import UnsupportedError
-from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.laws.profile import smallest_epsilon
 from hockeystick.moments.cells import cell_cost, cell_moments, standard_edges, whole_moments
@@ -156,19 +155,9 @@ def _best(profiles: Sequence[Profile], delta: float, side: Side) -> Profile:
     return best
 
 
-def _refusal(pair: BinMixture, side: Side) -> str | None:
-    return "there is a single bin" if pair.bins == 1 else pair.too_large
-
-
-def _cost(pair: BinMixture) -> float:
-    return 8.0 + 2e-9 * pair.bins**3
-
-
-def _warm_up() -> None:
+def _example() -> BinMixture:
     matrix = BandedMatrix(np.linspace(1.0, 2.0, 18).reshape(9, 2))
-    pair = BinMixture(noise_multiplier=3.0, matrix=matrix, bins=9)
-    for side in Side:
-        ACCOUNTANT.bound(pair, side, Settings(Resolution(8, 1e-2), effort=0.1)).delta(1.0)
+    return BinMixture(noise_multiplier=3.0, matrix=matrix, bins=9)
 
 
 ACCOUNTANT = Accountant(
@@ -178,8 +167,9 @@ ACCOUNTANT = Accountant(
     errs="polynomials are proved on their side of the hockey stick; moments belong to a covariance on that side",
     reference="docs/theory/moment-majorants/cells.md",
     analyses={BinMixture: _profiles},
-    refusal=_refusal,
-    cost=_cost,
-    warm_up=_warm_up,
+    refusal=lambda pair, side: "there is a single bin" if pair.bins == 1 else pair.too_large,
+    cost=lambda pair: 8.0 + 2e-9 * pair.bins**3,
+    example=_example,
+    example_effort=0.1,
     plans_effort=True,
 )

@@ -2,8 +2,7 @@
 
 delta(epsilon) is the mean of ``Y = w (1 - e^(epsilon - l))_+`` over samples of a proposal distribution, and
 ``0 <= Y <= M``. A betting bound on such a mean fails with a probability that is chosen beforehand, at whatever time the
-sampling is stopped, so the claim is about the draws of the samples and never about a standard error. The cost is
-governed by M / delta and the relative variance under the proposal, not by 1 / delta (docs/theory/monte-carlo).
+sampling is stopped (docs/theory/monte-carlo).
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +10,7 @@ from dataclasses import replace
 
 from hockeystick.accountants import split_noise
 from hockeystick.accountants.base import Accountant, Profiles
-from hockeystick.bounds import Profile, Question
+from hockeystick.bounds import Profile, Question, best_of
 from hockeystick.errors import UnsupportedError, VerificationError
 from hockeystick.monte_carlo.claim import MonteCarloClaim
 from hockeystick.monte_carlo.estimation import Estimation
@@ -74,14 +73,12 @@ def _analysed(estimations: Sequence[Estimation], sides: Sequence[Side]) -> tuple
         if side is Side.LOWER:
             found[side] = each[-1]
         else:
-            found[side] = {direction: _largest([profiles[direction] for profiles in each]) for direction in Direction}
+            found[side] = {
+                direction: best_of(max, *(profiles[direction] for profiles in each)) for direction in Direction
+            }
     claims = [one.claim() for one in estimations]
     runs = tuple(run for claim in claims for run in claim.runs)
     return found, claims[0].model_copy(update={"runs": runs})
-
-
-def _largest(profiles: Sequence[Profile]) -> Profile:
-    return lambda epsilon: max(profile(epsilon) for profile in profiles)
 
 
 def resting_on(estimations: Sequence[Estimation], pair: DominatingPair) -> Accountant:

@@ -1,22 +1,12 @@
 """Lower bounds for k-of-t allocation by additive statistics of the outputs.
 
-For k > 1 no exact law is known: ``direct`` falls back on 1-of-t, which is far below the truth for larger k. An
-adversary who only keeps a sum over the steps learns nothing of *where* the visits are, so such a sum has one law
-whatever the k steps were, and it can be computed exactly:
+A sum over the steps has one law whatever the k steps were, which can be computed: that of the outputs themselves, and
+in one epoch ``S = sum_j h(y_j)`` for an integer-valued h near the log-likelihood ratio of Poisson sampling at rate k/t.
+Each profile is the larger of the two bounds.
 
-* the sum of the outputs themselves: ``N(k E, t E sigma^2)`` against ``N(0, t E sigma^2)`` over E epochs;
-* in one epoch, ``S = sum_j h(y_j)`` for an integer-valued h. With p and q the masses of h under a visited and an
-  unvisited step, S has the masses ``q^{*(t-k)} * p^{*k}`` under P and ``q^{*t}`` under Q. The best additive statistic
-  of Poisson sampling at rate k/t is its log-likelihood ratio ``ln(1 + (k/t)(X - 1))``; h is that, in whole steps.
-
-Cells of S give a discrete law of the likelihood ratio, a contraction of the true one because S is a post-processing;
-``power`` composes the epochs. Each profile is the larger of the two bounds.
-
-Errs downward. Any thresholds of h are valid, so theirs need no rounding. Convolutions add non-negative
-numbers only, so rounding stays relative and is carried in the law's errors; what the ends of a sum leave out is
-counted, and cells that could lack a noticeable share of it are dropped. (To drop the *same outcomes* under P and Q
-would not do: which partial sums hold visited steps is secret.) Cost: a few direct convolutions, from milliseconds to
-some seconds at a million steps; beyond ``MOST_STEPS`` steps only the first bound is used.
+Proofs: docs/theory/allocation.md. Errs downward: a sum is a post-processing, rounding is carried in the law's errors,
+and what the ends of a sum leave out is counted. Cost: a few direct convolutions, up to some seconds at a million steps;
+beyond ``MOST_STEPS`` steps only the first bound is used.
 """
 
 from collections.abc import Mapping, Sequence
@@ -179,7 +169,7 @@ ACCOUNTANT = Accountant(
     summary="what sums over the steps reveal of a random allocation; for several participations",
     sides=(Side.LOWER,),
     errs="downward: a sum is a post-processing, its masses are exact to a rounding that the law carries",
-    reference="post-processing; proof in the module",
+    reference="post-processing; docs/theory/allocation.md",
     analyses={AveragedSteps: _analyse},
     laws={AveragedSteps: _laws},
     cost=_cost,

@@ -1,37 +1,21 @@
 """Amplification by shuffling whole batches: hiding among the clones (Feldman, McMillan and Talwar 2021).
 
-Given how the permutation groups the examples, the order of the n = ``bins`` batches is uniform, and a step is a local
-randomiser of a whole batch. That is the setting of the paper, with the consequence that a batch has to hide among
-*other batches*: their sums differ by up to ``2 batch_size`` clipping norms, so that is the sensitivity the local
-guarantee must hold at. (Sensitivity 1, as if a single example were shuffled among its peers, is not covered.) The
-bound therefore helps only for tiny batches and large noise.
+A step is a local randomiser of a whole batch, which has to hide among *other batches*: their sums differ by up to
+``2 batch_size`` clipping norms, and the local guarantee must hold at that sensitivity. So it helps only for tiny
+batches and large noise. With the step (eps1, delta1)-DP at sensitivity 1, (eps0, delta0)-DP against other batches,
+n = ``bins``, ``p = e^-eps0``, ``mu = (n-1) p``, ``eta = tanh(eps1 / 2)``, an epoch has
 
-Let P0, P1 be the step on the batch with and without the example (sensitivity 1, so (eps1, delta1)-DP) and R_j that on
-another batch ((eps0, delta0)-DP against both), ``p = e^-eps0``.
+    delta(eps) <= 2 eta e^-L + (1 + e^eps) tv,    tv = delta1 + (n - 1) p (delta0 + delta1),
 
-All of these depend on what was released before; docs/theory/shuffle-clones.md proves that the steps below hold anyway.
+for every (eps0, eps1, L) with ``1 + eta x <= e^eps``, ``x = (2s + 1) / (c/2 - s)``, ``c = mu - sqrt(2 mu L)``,
+``s = sqrt(c L / 2)``; the smallest over a grid is taken. Epochs by basic composition (k eps, k delta).
 
-1. *Approximate to pure* (their Theorem 3.8). There are eps1-indistinguishable P0', P1' within delta1 of P0, P1 in
-   total variation (their Lemma 3.7). ``R_j`` has in common with ``p P0`` all but ``p delta0`` of its mass, with p P1
-   too; so R_j is within ``p delta0 + p delta1`` of some ``(p/2)(P0' + P1') + (1 - p) U_j``. Over an epoch each of the
-   two runs moves by at most ``tv = delta1 + (n - 1) p (delta0 + delta1)``, which costs ``(1 + e^eps) tv``.
-2. *Clones* (their Theorem 3.2). What is left is a post-processing of counts: others draw ``C ~ Bin(n - 1, p)`` and
-   ``A ~ Bin(C, 1/2)``, and the example adds 1 to A or to C - A, with odds e^eps1 : 1 or 1 : e^eps1.
-3. *Counting* (their Theorem 3.1). For the pair of counts (A + 1, C - A) and (A, C - A + 1) the likelihood ratio is
-   ``(A + 1) / (C - A)``. With ``mu = (n-1) p``, Chernoff gives ``C >= c = mu - sqrt(2 mu L)`` and Hoeffding
-   ``A <= C/2 + sqrt(C L / 2)``, each up to e^-L; as the ratio's bound decreases in C it is then at most ``1 + x``,
-   ``x = (2s + 1) / (c/2 - s)``, ``s = sqrt(c L / 2)``. Advanced joint convexity with the odds of step 2 leaves
-   ``H <= eta 2 e^-L`` at ``e^eps = 1 + eta x``, ``eta = tanh(eps1 / 2)``. For ``eps0 <= ln(n / (16 ln(2/delta)))`` and
-   delta = 2 e^-L, x is at most ``8 sqrt(e^eps0 ln(4/delta) / n) + 8 e^eps0 / n``: their closed form, which
-   ``printed_epsilon`` gives for comparison.
-
-So an epoch has ``delta(eps) <= 2 eta e^-L + (1 + e^eps) tv`` for every choice of (eps0, eps1, L) with
-``1 + eta x <= e^eps``; the smallest over a grid is taken. Both directions: steps 1 to 3 are symmetric. Epochs by basic
-composition (k eps, k delta). Errs upward throughout; the Gaussian deltas are rounded up.
+Proof, for batches that react to what was released before and in both directions: docs/theory/shuffle-clones.md. Errs
+upward throughout; the Gaussian deltas are rounded up.
 """
 
 from collections.abc import Mapping
-from math import exp, log, sqrt, tanh
+from math import exp, log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,14 +42,6 @@ BISECTIONS = 45
 def sensitivity_to_others(pair: ShuffledBatches) -> float:
     """Largest distance between the sums of two batches, in clipping norms."""
     return 2.0 * pair.batch_size
-
-
-def printed_epsilon(epsilon0: float, bins: int, delta: float) -> float:
-    """epsilon of Feldman, McMillan and Talwar 2021, Theorem 3.1; infinite where the theorem does not apply."""
-    if epsilon0 > log(bins / (16.0 * log(2.0 / delta))):
-        return float("inf")
-    spread = 8.0 * sqrt(exp(epsilon0) * log(4.0 / delta) / bins) + 8.0 * exp(epsilon0) / bins
-    return log(1.0 + tanh(0.5 * epsilon0) * spread)
 
 
 def counting_exponent(mu: Array, x: Array) -> Array:

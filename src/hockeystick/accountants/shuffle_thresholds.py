@@ -1,27 +1,15 @@
 """Lower bounds for shuffled batches: one dataset, and what the largest output of an epoch reveals.
 
-chua-2024 exhibit a query and two neighbouring datasets on which an epoch of shuffled DP-SGD outputs, up to a known
-shift, ``P_S = mean_t N(2 e_t, sigma^2 I)`` with the example and ``Q_S = mean_t N(e_t, sigma^2 I)`` without (eq. (1),
-(2)). The adversary keeps ``m = max_t w_t`` of every epoch, whose cdf is known under both:
-
-    F_a(C) = P(m < C) = Phi(C / sigma)^(T-1) Phi((C - a) / sigma),   a = 2 under P_S, a = 1 under Q_S.
-
-Three lower bounds follow, and each profile is the largest of them:
-
-* one epoch alone, by the sets ``{m >= C}`` (remove; eq. (3)) and their complements ``{m < C}`` (add), C optimised
-  continuously: ``delta >= P(E) - e^eps Q(E)``, or the same with P and Q swapped, for every set E;
-* all epochs: m in cells of C has a discrete law of the likelihood ratio, a contraction of the true one because any
-  statistic is; its power bounds the composition from below. The cells need no order, they are sorted by ratio;
-* the sum of all outputs: a Gaussian shifted by ``sqrt(epochs / T)``.
-
-Errs downward: post-processing and choice of sets, both by their meaning; rounding, by the bounds stated at
-``_rounding``. The datasets exist for every batch size.
+The adversary keeps ``m = max_t w_t`` of every epoch; its cdf is ``F_a(C) = Phi(C / sigma)^(T-1) Phi((C - a) / sigma)``,
+a = 2 under P_S and a = 1 under Q_S (chua-2024, eq. (1), (2)). Each profile is the largest of three bounds: threshold
+sets of one epoch, m in cells for all epochs, and the sum of all outputs.
 
 Where a remainder is dropped, or is a short batch, the example is in no whole batch of an epoch with a probability r,
 and m over the whole batches has the cdf ``(1 - r) F_a(C) + r F_0(C)`` on those datasets. The sum of all outputs is the
 Gaussian above where the rest is a short batch; where it is dropped it is none, and not used (docs/theory/samplers.md).
 
-Cost: O(log(epochs)) products of laws of about 1,000 cells.
+Proofs: docs/theory/shuffle-thresholds.md. Errs downward, by post-processing and choice of sets; rounding by the bounds
+stated at ``_rounding``. Cost: O(log(epochs)) products of laws of about 1,000 cells.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,18 +1,9 @@
 """Upper bounds by splitting every row's noise among windows of steps, for subsets of steps and any strategy matrix.
 
-The steps in which the example may take part are cut in windows of m. Row t gives window k the share ``w[t, k]`` of its
-noise variance, the shares of a row adding up to 1. Whoever sees, for every window by itself, its part of every row with
-that share of the noise can add them up and has the output. So nothing is lost to the adversary, and what is seen is a
-product of independent mechanisms, one for each window: C restricted to the window's columns, entries divided by the
-square root of the share. In a window a subset S of the steps moves the output by at most the sum of the lengths of its
-columns, so a product mixture on the line dominates.
-
-The shares are proportional to the norms of the row's parts, which minimises the sum of squares of all column lengths.
-A window's participations add up in one direction, which costs amplification; a row is split among the windows that it
-sees, which costs noise. Small windows are best where the noise is large, large ones where it is small.
-
-Under cyclic sampling of a Toeplitz matrix the first group is the worst; for others the windows of all groups are
-bounded together, shift by shift.
+Whoever sees, for every window of m steps by itself, its part of every row with its share of the row's noise can add
+them up and has the output. The windows are independent mechanisms, each dominated by a product mixture on the line.
+Shares are proportional to the norms of the row's parts. Under cyclic sampling of a Toeplitz matrix the first group is
+the worst; for others the windows of all groups are bounded together, shift by shift.
 
 Proof: docs/theory/subsets/reductions.md. Errs upward: it reveals more than the run does, shifts are rounded up, the
 laws are upper laws. Cost: O(non-zero entries) and one product mixture for each m on coarse grids, then a few fine ones.
@@ -90,31 +81,21 @@ def _analyse(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Dir
 
 
 def _candidates(pair: SubsetMixture, settings: Settings) -> list[Array]:
-    """The windows of all candidate sizes, those of all groups together."""
+    """The windows of all candidate sizes, those of all groups together; raises UnsupportedError for lack of memory."""
     known = _KNOWN.setdefault(pair.matrix, {})
     if pair.groups not in known:
-        groups = _read(pair, settings)
+        groups, count = list[Entries](), 0
+        for steps in groups_in_play(pair):
+            groups.append(entries_of(pair.matrix, steps, settings.deadline))
+            count += groups[-1].entries.nnz
+            if count > MOST_ENTRIES:
+                raise too_many()
         found = []
         for size in window_sizes(groups[0].entries.shape[1], groups[0].overlap):
             settings.deadline.tick()
             found.append(worst_windows([split_shifts(entries, size) for entries in groups]))
         known[pair.groups] = found
     return known[pair.groups]
-
-
-def _read(pair: SubsetMixture, settings: Settings) -> list[Entries]:
-    """The entries of each group. Raises UnsupportedError when they are too many for memory."""
-    groups, count = [], 0
-    for steps in groups_in_play(pair):
-        groups.append(entries_of(pair.matrix, steps, settings.deadline))
-        count += groups[-1].entries.nnz
-        if count > MOST_ENTRIES:
-            raise too_many()
-    return groups
-
-
-def _refusal(pair: SubsetMixture, side: Side) -> str | None:
-    return why_too_many(pair.matrix, pair.matrix.steps)
 
 
 def _cost(pair: SubsetMixture) -> float:
@@ -131,7 +112,7 @@ ACCOUNTANT = Accountant(
     reference="docs/theory/subsets/reductions.md",
     analyses={SubsetMixture: _analyse},
     laws={SubsetMixture: _laws},
-    refusal=_refusal,
+    refusal=lambda pair, side: why_too_many(pair.matrix, pair.matrix.steps),
     cost=_cost,
     no_better_than=("direct",),
 )

@@ -177,13 +177,14 @@ def _redraw(
     """Draw chunks again: of the runs of a certificate, which have to be there, or of all that are about a plan."""
     import numpy as np
 
-    from hockeystick.evidence import redraw, sampled_family
+    from hockeystick.evidence import redraw
+    from hockeystick.monte_carlo.families import family_of
     from hockeystick.monte_carlo.runs import fingerprint
     from hockeystick.pairs.registry import dominating_pair
 
     pair = dominating_pair(mechanism)
     if claimed is None:
-        subject = fingerprint(sampled_family(pair), pair)
+        subject = fingerprint(family_of(pair), pair)
         runs = [run for run in (one.run for one in store.runs()) if run.subject == subject]
         if not runs:
             raise InvalidInputError("The plan's mechanism is not what any run of this store is about.")

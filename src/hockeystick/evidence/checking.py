@@ -7,15 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hockeystick.deadline import Deadline
-from hockeystick.errors import InvalidInputError, UnsupportedError, VerificationError
+from hockeystick.errors import VerificationError
 from hockeystick.evidence.rows import short
 from hockeystick.evidence.store import EvidenceStore
-from hockeystick.monte_carlo.families import FAMILIES, family_of
-from hockeystick.monte_carlo.proposals import Family, Proposal
+from hockeystick.monte_carlo.families import family_of
+from hockeystick.monte_carlo.proposals import Proposal
 from hockeystick.monte_carlo.runs import fingerprint, run_chunk
-from hockeystick.monte_carlo.verification import check_nodes, compare
+from hockeystick.monte_carlo.verification import check_run, compare, proposal_of
 from hockeystick.pairs.base import DominatingPair
-from hockeystick.samples import KERNELS, Chunk, Run
+from hockeystick.samples import Chunk, Run
 
 Cells = tuple[NDArray[np.int64], NDArray[np.int64]]
 """Places along one coordinate, and the number of samples at each."""
@@ -49,25 +49,13 @@ def redraw(
     Raises: what :func:`recheck` raises; VerificationError for a run that is about another pair or has a proposal that
         this one does not have; UnsupportedError for a pair that cannot be sampled.
     """
-    subjects = {fingerprint(sampled_family(one), one): one for one in pair.members}
+    subjects = {fingerprint(family_of(one), one): one for one in pair.members}
     found = []
     for run in runs:
         if run.subject not in subjects:
             raise VerificationError(f"The run {short(run.key)} is about another mechanism.")
-        member = subjects[run.subject]
-        try:
-            proposal = sampled_family(member).build(member, run.direction, run.proposal, run.parameters)
-        except InvalidInputError as error:
-            raise VerificationError(f"The run {short(run.key)} cannot be drawn again: {error}") from None
-        found.append(recheck(store, run, proposal, how_many, rng, deadline))
+        found.append(recheck(store, run, proposal_of(subjects[run.subject], run), how_many, rng, deadline))
     return found
-
-
-def sampled_family(pair: DominatingPair) -> Family:
-    """The family of proposals of a pair; raises UnsupportedError where there is none."""
-    if FAMILIES.keys().isdisjoint(type(pair).__mro__):
-        raise UnsupportedError(f"The pair {type(pair).__name__} of this mechanism is not one that is sampled.")
-    return family_of(pair)
 
 
 def recheck(
@@ -80,11 +68,8 @@ def recheck(
 ) -> Redrawn:
     """Draw a random sample of a run's stored chunks again from their seeds and compare the statistics.
 
-    First the run itself is checked: its proposal, and that every node respects what the proposal proves, without
-    which its bounds mean nothing. Then, for each chunk, the number of samples, and to a relative 1e-6 the sums and logs
-    of every node and the largest value are compared. Another machine's rounding may move a sample to a neighbouring
-    cell, or across a loss of 0; so the numbers of samples beyond, and before, each loss and each log-weight have to
-    agree up to moves by one cell.
+    First the run itself is checked (:func:`check_run`), then each chunk (:func:`compare`), its cells up to moves of
+    samples by one, as rounding may make, or across a loss of 0.
 
     When a fraction f of a run's chunks is wrong, all of the chosen ones are good with probability at most
     (1 - f)^how_many.
@@ -98,9 +83,8 @@ def recheck(
     Raises: VerificationError naming run and stream; EvidenceError where the store is damaged;
         BudgetExceededError from the deadline.
 
-    Cost: that of the chunks, and O(k log k) for k cells.
     """
-    _check_proposal(run, proposal)
+    check_run(run, proposal)
     stored = sorted(store.streams(run))
     chosen = sorted(int(place) for place in rng.choice(len(stored), min(how_many, len(stored)), replace=False))
     exact = 0
@@ -115,17 +99,6 @@ def recheck(
         if deadline is not None:
             deadline.tick()
     return Redrawn(key=run.key, streams=tuple(stored[place] for place in chosen), exact=exact)
-
-
-def _check_proposal(run: Run, proposal: Proposal) -> None:
-    if run.kernels != KERNELS:
-        raise VerificationError(
-            f"The run {short(run.key)} was drawn with kernels {run.kernels}; this version has kernels {KERNELS} and "
-            f"cannot draw its samples again."
-        )
-    if (run.direction, run.proposal, run.parameters) != (proposal.direction, proposal.name, proposal.parameters):
-        raise VerificationError(f"The run {short(run.key)} has a proposal that its pair does not give.")
-    check_nodes(proposal, run)
 
 
 def same_cells(one: Chunk, other: Chunk) -> bool:

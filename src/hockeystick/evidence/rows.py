@@ -26,16 +26,6 @@ def run_content(run: Run) -> str:
     return json.dumps(run.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
 
 
-def check_run_content(key: object, content: object) -> str:
-    """The content of a run as it was read, if it matches its key.
-
-    Raises: ValueError.
-    """
-    if not isinstance(content, str) or hashlib.sha256(content.encode()).hexdigest() != key:
-        raise ValueError("its description does not have the digest that is its key")
-    return content
-
-
 def chunk_row(key: str, chunk: Chunk) -> Row:
     """The values of :data:`COLUMNS` for a chunk. Floats keep their bits, NaN and signed zeros included."""
     cells = zlib.compress(chunk.cells.astype("<i4").tobytes() + chunk.counts.astype("<i8").tobytes(), _LEVEL)

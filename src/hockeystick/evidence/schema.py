@@ -52,7 +52,10 @@ def prepare(connection: sqlite3.Connection, name: str, *, read_only: bool) -> No
     if not read_only and _version(connection) != SCHEMA:
         connection.execute("BEGIN IMMEDIATE")  # a second program waits here and then finds it done
         try:
-            _upgrade(connection, name)
+            version = _version(connection)
+            if version or _pragma(connection, "application_id") or _tables(connection):  # the file is not empty
+                _refuse_foreign(connection, name)
+            _migrate(connection, version)
             connection.execute("COMMIT")
         finally:
             if connection.in_transaction:
@@ -66,15 +69,6 @@ def prepare(connection: sqlite3.Connection, name: str, *, read_only: bool) -> No
         )
     if _tables(connection) != _expected():
         raise EvidenceError(f"The {name} is damaged: its tables are not those of schema {SCHEMA}.")
-
-
-def _upgrade(connection: sqlite3.Connection, name: str) -> None:
-    """Apply the missing migrations within the caller's transaction."""
-    version = _version(connection)
-    empty = version == 0 and not _pragma(connection, "application_id") and not _tables(connection)
-    if not empty:
-        _refuse_foreign(connection, name)
-    _migrate(connection, version)
 
 
 def _refuse_foreign(connection: sqlite3.Connection, name: str) -> None:

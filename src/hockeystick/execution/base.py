@@ -1,9 +1,12 @@
 """The base of all executors: streams are taken in blocks, and workers are held until the executor is closed."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import suppress
 from itertools import islice
-from typing import Self
+from typing import Any, Self
+
+from joblib import Parallel
 
 from hockeystick.monte_carlo.proposals import Proposal
 from hockeystick.samples import Chunk, Run
@@ -43,3 +46,16 @@ class ChunkExecutor(ABC):
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def as_they_finish(parallel: Parallel, calls: Iterable[Any], stop: Callable[[], None]) -> Generator[Chunk, None, None]:
+    """The chunks of joblib's unordered generator; ``stop`` ends what is still computed when nobody wants more."""
+    results = parallel(calls)
+    try:
+        for chunk in results:  # noqa: UP028 (joblib warns when its generator is closed early)
+            yield chunk
+    finally:
+        stop()
+        with suppress(Exception):  # of chunks that nobody wants any more
+            for _ in results:
+                pass

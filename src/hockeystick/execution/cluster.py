@@ -17,7 +17,7 @@ from joblib import Parallel, delayed
 from joblib.parallel import ParallelBackendBase
 
 from hockeystick.errors import InvalidInputError, shortened
-from hockeystick.execution.base import ChunkExecutor
+from hockeystick.execution.base import ChunkExecutor, as_they_finish
 from hockeystick.execution.work import Cancelled, ExecutionError, Task
 from hockeystick.monte_carlo.proposals import Proposal
 from hockeystick.samples import Chunk, Run
@@ -129,7 +129,15 @@ class ClusterExecutor(ChunkExecutor):
         while missing:
             backend = _JoblibBackend(self._cluster, self._ship(proposal), self._most)
             before = len(missing)
-            for chunk in _spread(backend, run, list(missing)):
+            parallel = Parallel(
+                n_jobs=-1,
+                backend=backend,
+                return_as="generator_unordered",
+                batch_size=1,
+                pre_dispatch=backend.handed_out,
+            )
+            calls = (delayed(Task)(run, stream) for stream in list(missing))
+            for chunk in as_they_finish(parallel, calls, backend.abort_everything):
                 del missing[chunk.stream]
                 yield chunk
             breakdowns = breakdowns + 1 if len(missing) == before else 0
@@ -146,22 +154,6 @@ class ClusterExecutor(ChunkExecutor):
         if self._shipped is None or self._shipped[0] is not proposal:
             self._shipped = (proposal, self._cluster.ship(proposal))
         return self._shipped[1]
-
-
-def _spread(backend: "_JoblibBackend", run: Run, streams: Sequence[int]) -> Generator[Chunk, None, None]:
-    """Chunks as they finish, without those that were lost."""
-    parallel = Parallel(
-        n_jobs=-1, backend=backend, return_as="generator_unordered", batch_size=1, pre_dispatch=backend.handed_out
-    )
-    results = parallel(delayed(Task)(run, stream) for stream in streams)
-    try:
-        for chunk in results:  # noqa: UP028 (joblib warns when its generator is closed early)
-            yield chunk
-    finally:
-        backend.abort_everything()
-        with suppress(Exception):  # of chunks that nobody wants any more
-            for _ in results:
-                pass
 
 
 class _JoblibBackend(ParallelBackendBase):  # type: ignore[misc]

@@ -1,13 +1,12 @@
 """Chunks on threads of this process: the kernels release the interpreter lock, so no processes are needed."""
 
 from collections.abc import Generator, Sequence
-from contextlib import suppress
 
 from joblib import Parallel, cpu_count, delayed
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.execution.base import ChunkExecutor
-from hockeystick.execution.work import Stop, StoppableProposal, Task
+from hockeystick.execution.base import ChunkExecutor, as_they_finish
+from hockeystick.execution.work import Stop, Task
 from hockeystick.monte_carlo.proposals import Proposal
 from hockeystick.samples import Chunk, Run
 
@@ -26,19 +25,10 @@ class LocalExecutor(ChunkExecutor):
 
     def _compute(self, proposal: Proposal, run: Run, streams: Sequence[int]) -> Generator[Chunk, None, None]:
         wanted = Stop()
-        stoppable = StoppableProposal(direction=proposal.direction, proposal=proposal, wanted=wanted)
 
         def chunk(stream: int) -> Chunk:
             with wanted.running():
-                return Task(run, stream)(stoppable)
+                return Task(run, stream)(proposal, wanted.check)
 
         parallel = Parallel(n_jobs=self.workers, backend="threading", return_as="generator_unordered")
-        results = parallel(delayed(chunk)(stream) for stream in streams)
-        try:
-            for result in results:  # noqa: UP028 (joblib warns when its generator is closed early)
-                yield result
-        finally:
-            wanted.stop()
-            with suppress(Exception):  # of chunks that nobody wants any more
-                for _ in results:
-                    pass
+        return as_they_finish(parallel, (delayed(chunk)(stream) for stream in streams), wanted.stop)

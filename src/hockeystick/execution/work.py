@@ -1,18 +1,16 @@
 """What a worker does: compute one chunk on one thread, unless it was cancelled."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import numpy as np
 from threadpoolctl import threadpool_limits
 
 from hockeystick.errors import HockeystickError
-from hockeystick.monte_carlo.proposals import Array, Proposal
+from hockeystick.monte_carlo.proposals import Proposal
 from hockeystick.monte_carlo.runs import run_chunk
 from hockeystick.samples import KERNELS, Chunk, Run
-from hockeystick.types import Side
 
 
 class ExecutionError(HockeystickError):
@@ -28,8 +26,8 @@ class Task:
     run: Run
     stream: int
 
-    def __call__(self, proposal: Proposal) -> Chunk:
-        """Compute the chunk.
+    def __call__(self, proposal: Proposal, check: Callable[[], None] = lambda: None) -> Chunk:
+        """Compute the chunk, with ``check`` before each block of samples.
 
         Raises: ExecutionError if this worker has another version of the kernels than the run.
         """
@@ -39,7 +37,7 @@ class Task:
                 f"{KERNELS}; install the same version of hockeystick everywhere."
             )
         with one_blas_thread():
-            return run_chunk(proposal, self.run, self.stream)
+            return run_chunk(proposal, self.run, self.stream, check)
 
 
 class _OneBlasThread:
@@ -107,36 +105,3 @@ class Stop:
         self._stopped = True
         with self._idle:
             self._idle.wait_for(lambda: self._running == 0)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class StoppableProposal(Proposal):
-    """Draws the samples of another proposal, and checks before each block that they are still wanted."""
-
-    proposal: Proposal
-    wanted: Stop
-
-    name = "stoppable"
-
-    @property
-    def parameters(self) -> dict[str, float]:
-        return self.proposal.parameters
-
-    @property
-    def cost(self) -> float:
-        return self.proposal.cost
-
-    @property
-    def sides(self) -> tuple[Side, ...]:
-        return self.proposal.sides
-
-    @property
-    def loss_error(self) -> float:
-        return self.proposal.loss_error
-
-    def weight_bound(self, epsilon: float) -> float:
-        return self.proposal.weight_bound(epsilon)
-
-    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        self.wanted.check()
-        self.proposal.draw(rng, log_weights, losses)

@@ -58,34 +58,6 @@ def betting_lower(samples: int, logs: float, theta: float, failure: float) -> fl
     return max(expm1(gain / samples) / theta / _ROUNDED, 0.0) if gain > 0.0 else 0.0
 
 
-def bet(side: Side, mean: float, second_moment: float, largest: float, samples: int, failure: float) -> float:
-    """The fraction theta for which the bound after ``samples`` samples is expected to be tightest.
-
-    Made for the worst law with these two moments on [0, ``largest``]: atoms at M and one other place for an upper
-    bound, at 0 and one other place for a lower one. Close to ``sqrt(2 log(1/failure) / (samples second_moment))``
-    where that is far below 1 / M. Any answer gives a valid bound; a bad one gives a wide bound.
-
-    Args:
-        side: of the bound.
-        mean, second_moment: guesses of E Y and E Y^2, for instance from a pilot; forced to be possible on [0, M].
-        largest: M > 0.
-        samples: planned for the whole run.
-        failure: of the bound.
-    """
-    _check(samples, failure)
-    mean = min(max(mean, 1e-9 * largest / samples), largest * (1.0 - 1e-9))
-    second = min(max(second_moment, mean * mean * (1.0 + 1e-9)), mean * largest)
-    if side is Side.UPPER:
-        variance = second - mean * mean
-        place = max(mean - variance / (largest - mean), 0.0)
-        chance = variance / (variance + (largest - mean) ** 2)
-        atoms, weights = np.array([place, largest]), np.array([1.0 - chance, chance])
-    else:
-        place = second / mean
-        atoms, weights = np.array([0.0, place]), np.array([1.0 - mean / place, mean / place])
-    return _best_fraction(side, atoms, weights, largest, samples, failure)
-
-
 def bet_from_pilot(side: Side, values: ArrayLike, largest: float, samples: int, failure: float) -> float:
     """The fraction theta that would have been best had the run had the law of a pilot, which is then thrown away.
 
@@ -164,7 +136,7 @@ def _best_fraction(side: Side, atoms: Array, weights: Array, largest: float, sam
 
 
 def off_grid(theta: float, largest: float) -> float:
-    """How far a fraction is from the nearest one that :func:`bet` can give, in steps."""
+    """How far a fraction is from the nearest one that :func:`bet_from_pilot` can give, in steps."""
     place = log(theta * largest / LARGEST_BET) / BET_STEP
     return abs(place - round(place))
 

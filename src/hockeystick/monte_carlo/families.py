@@ -27,4 +27,4 @@ def family_of(pair: DominatingPair) -> Family:
     for kind in type(pair).__mro__:
         if kind in FAMILIES:
             return FAMILIES[kind]
-    raise UnsupportedError(f"There is no way to sample a {type(pair).__name__}.")
+    raise UnsupportedError(f"The pair {type(pair).__name__} of this mechanism is not one that is sampled.")

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import exp
 from typing import Any, ClassVar
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hockeystick.bounds import Profile
+from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.types import Direction, Side
 
@@ -45,16 +46,21 @@ class Proposal(ABC):
 
     name: ClassVar[str]
     """Its name in evidence."""
+    chosen: ClassVar[tuple[str, ...]] = ()
+    """The numeric fields that make it another proposal for the same pair; :func:`rounded` where the family proposes."""
+    directions: ClassVar[tuple[Direction, ...]] = tuple(Direction)
 
     direction: Direction
 
     @property
-    @abstractmethod
     def parameters(self) -> dict[str, float]:
-        """What the family needs, besides the pair, direction and name, to build the same proposal again.
+        """What a family needs, besides the pair, direction and name, to build the same proposal again."""
+        return {name: float(getattr(self, name)) for name in self.chosen}
 
-        Where the family proposes it, each is :func:`rounded`.
-        """
+    @property
+    def proved(self) -> bool:
+        """Whether M is proved for these parameters and they can be drawn with."""
+        return True
 
     @property
     @abstractmethod
@@ -74,13 +80,13 @@ class Proposal(ABC):
         """
         return 1e-9
 
-    def read_at(self, side: Side, epsilon: float) -> float:
-        """Where M is needed for a bound at epsilon: samples for upper bounds are read at a smaller one."""
-        return max(epsilon - self.loss_error, 0.0) if side is Side.UPPER else epsilon
-
     def drawn_bound(self, side: Side, epsilon: float) -> float:
-        """M for the law that is drawn: rounding moves log M and the log-weights by ``loss_error`` each."""
-        return self.weight_bound(self.read_at(side, epsilon)) * exp(2.0 * self.loss_error)
+        """M for the law that is drawn: rounding moves log M and the log-weights by ``loss_error`` each.
+
+        Samples for upper bounds are read at a smaller epsilon.
+        """
+        read_at = max(epsilon - self.loss_error, 0.0) if side is Side.UPPER else epsilon
+        return self.weight_bound(read_at) * exp(2.0 * self.loss_error)
 
     @abstractmethod
     def weight_bound(self, epsilon: float) -> float:
@@ -94,25 +100,57 @@ class Proposal(ABC):
         """
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Naive(Proposal):
+    """What naive proposals share: outputs of the direction's own first distribution, so ``w = 1`` and ``M = 1``."""
+
+    name: ClassVar[str] = "naive"
+
+    def weight_bound(self, epsilon: float) -> float:
+        """1, whatever the loss."""
+        return 1.0
+
+
 @dataclass(frozen=True, kw_only=True)
 class Family:
     """All proposals for one type of pair.
 
     Attributes:
         pair: the type.
+        kinds: the types of its proposals.
         propose: proposals for a direction and an epsilon, the most promising first (smallest cost times M), and the
             naive one (w = 1, M = 1) last. Deterministic: no sampling, no clock.
-        build: the proposal with this name and these parameters, for verification and for other machines; raises
-            InvalidInputError for what propose would not give.
         fingerprint: numbers that determine the pair (Gram matrix, columns, rates ...): arrays and scalars, hashed
             bit by bit.
         known_upper: a closed-form upper bound on one direction, or None; it may spare its sampling.
         refusal: why a pair of this type cannot be sampled for a side, or None.
+        make: a proposal of a kind from the pair and the other fields.
     """
 
     pair: type[DominatingPair]
+    kinds: Sequence[type[Proposal]]
     propose: Callable[[Any, Direction, float], Sequence[Proposal]]
-    build: Callable[[Any, Direction, str, Mapping[str, float]], Proposal]
     fingerprint: Callable[[Any], Sequence[Any]]
     known_upper: Callable[[Any, Direction], Profile | None] = lambda pair, direction: None
     refusal: Callable[[Any, Side], str | None] = lambda pair, side: None
+    make: Callable[..., Proposal] = lambda pair, kind, **values: kind(pair=pair, **values)
+
+    def build(self, pair: DominatingPair, direction: Direction, name: str, parameters: Mapping[str, float]) -> Proposal:
+        """The proposal with this name and these parameters, for verification and for other machines.
+
+        Raises: InvalidInputError for a name, a direction or parameters that no proved proposal has.
+        """
+        known = {kind.name: kind for kind in self.kinds if direction in kind.directions}
+        kind = known.get(name)
+        if kind is not None and parameters.keys() == set(kind.chosen):
+            whole = [field.name for field in fields(kind) if field.type is int]
+            if all(float(parameters[key]).is_integer() for key in whole):
+                numbers = {**parameters, **{key: int(parameters[key]) for key in whole}}
+                found = self.make(pair, kind, direction=direction, **numbers)
+                if found.proved:
+                    return found
+        allowed = " or ".join(f"{one.name!r} with {', '.join(one.chosen) or 'nothing'}" for one in known.values())
+        raise InvalidInputError(
+            f"The 'proposal' field must be {allowed} in range for the direction {direction.value!r}. "
+            f"Got {shortened(name)} with {shortened(dict(parameters))} instead."
+        )

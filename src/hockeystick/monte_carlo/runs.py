@@ -1,7 +1,7 @@
 """One run: which samples are drawn, in numbered chunks, and the statistics that its bounds are made of."""
 
 import hashlib
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from math import exp
 
 import numpy as np
@@ -47,8 +47,11 @@ def stream_generator(run: Run, stream: int) -> np.random.Generator:
     return generator(run.seed, f"stream {stream}")
 
 
-def run_chunk(proposal: Proposal, run: Run, stream: int) -> Chunk:
-    """Draw the samples of one stream and reduce them. The same on every call; O(BLOCK) memory."""
+def run_chunk(proposal: Proposal, run: Run, stream: int, check: Callable[[], None] = lambda: None) -> Chunk:
+    """Draw the samples of one stream and reduce them. The same on every call; O(BLOCK) memory.
+
+    ``check`` runs before each block and may raise, to end work that nobody wants any more.
+    """
     rng = stream_generator(run, stream)
     nodes = run.nodes
     moved = [
@@ -61,6 +64,7 @@ def run_chunk(proposal: Proposal, run: Run, stream: int) -> Chunk:
     sums, logs = np.zeros(len(nodes)), np.zeros(len(nodes))
     largest, found = 0.0, []
     for first in range(0, run.chunk_size, BLOCK):
+        check()
         size = min(BLOCK, run.chunk_size - first)
         log_weights, losses = np.empty(size), np.empty(size)
         proposal.draw(rng, log_weights, losses)

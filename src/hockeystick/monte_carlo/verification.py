@@ -60,7 +60,7 @@ def rederived(
             f"but its runs spend {spent!r}."
         )
     for one in claim.runs:
-        proposal = _proposal(pair, one.run)
+        proposal = proposal_of(pair, one.run)
         check_design(one.run, proposal)
         tally = (
             _drawn(proposal, one, options, deadline)
@@ -72,8 +72,15 @@ def rederived(
     return result
 
 
-def check_nodes(proposal: Proposal, run: Run) -> None:
-    """The weight bounds and the fractions of a run have to be what is proved; raises VerificationError."""
+def check_run(run: Run, proposal: Proposal) -> None:
+    """Kernels, proposal, weight bounds and fractions of a run have to be what is proved; raises VerificationError."""
+    if run.kernels != KERNELS:
+        raise VerificationError(
+            f"The 'kernels' field of the run {run.key[:12]} says {run.kernels}; this version draws with kernels "
+            f"{KERNELS} and cannot draw its samples again."
+        )
+    if (run.direction, run.proposal, run.parameters) != (proposal.direction, proposal.name, proposal.parameters):
+        raise VerificationError(f"The run {run.key[:12]} has a proposal that its pair does not give.")
     for node in run.nodes:
         if node.side not in proposal.sides:
             raise VerificationError(f"The proposal {run.proposal!r} gives no {node.side.value} bounds.")
@@ -115,17 +122,13 @@ def check_design(run: Run, proposal: Proposal) -> None:
             )
 
 
-def _proposal(pair: DominatingPair, run: Run) -> Proposal:
-    if run.kernels != KERNELS:
-        raise VerificationError(
-            f"The 'monte_carlo.runs.kernels' field says {run.kernels}; this version draws with kernels {KERNELS} "
-            f"and cannot draw these samples again."
-        )
+def proposal_of(pair: DominatingPair, run: Run) -> Proposal:
+    """The proposal of a run, built again from its pair and checked; raises VerificationError."""
     try:
         proposal = family_of(pair).build(pair, run.direction, run.proposal, run.parameters)
     except InvalidInputError as error:
-        raise VerificationError(str(error)) from None
-    check_nodes(proposal, run)
+        raise VerificationError(f"The run {run.key[:12]} cannot be drawn again: {error}") from None
+    check_run(run, proposal)
     return proposal
 
 

@@ -3,7 +3,7 @@
 from math import exp, inf, log, log1p
 
 FARTHEST_NORMAL = 14.0
-"""No standard normal that a generator of numpy or numba draws is beyond this."""
+"""No standard normal of numpy's or numba's generators is beyond this: their tail ends at 3.66 + 53 ln(2) / 3.65."""
 LARGEST_EXPONENT = 690.0
 
 
@@ -15,6 +15,11 @@ def log_factor(slope: float) -> float:
 def bounded_exp(exponent: float) -> float:
     """``e^exponent``, rounded up to a positive number or to infinity where doubles end."""
     return exp(max(exponent, -LARGEST_EXPONENT)) if exponent < LARGEST_EXPONENT else inf
+
+
+def exp_or_inf(exponent: float) -> float:
+    """``e^exponent``, or infinity where doubles end."""
+    return exp(exponent) if exponent < 700.0 else inf
 
 
 def largest_of_power(epsilon: float, power: float, log_norm: float, share: float, copies: int = 1) -> float:

@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 
-from hockeystick.errors import UnsupportedError
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.base import DominatingPair, require
-from hockeystick.samplers import Deterministic, MultiAttribution
-from hockeystick.strategies.sensitivity import fixed_epochs, min_separation
+from hockeystick.samplers import Deterministic
+from hockeystick.strategies.sensitivity import fixed_epochs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,24 +55,5 @@ def from_deterministic(mechanism: Mechanism) -> KnownBatches:
     return KnownBatches(
         noise_multiplier=mechanism.sigma,
         sensitivity=fixed_epochs(matrix, sampler.bins).value,
-        error=8.0 * matrix.rounding,
-    )
-
-
-def from_multi_attribution(mechanism: Mechanism) -> RevealedBatches:
-    """Users who share examples: all k_u examples of a user in the worst batches that are ``min_sep`` apart.
-
-    Raises: UnsupportedError for exclusion by participating examples, whose separation is no more than that but whose
-    analysis is a conjecture that no certificate rests on.
-    """
-    sampler = require(mechanism.sampler, MultiAttribution)
-    if sampler.exclusion != "sampled":
-        raise UnsupportedError(
-            f"The 'exclusion' field must be 'sampled': nobody has proved an analysis of {sampler.exclusion!r}."
-        )
-    matrix = mechanism.matrix
-    return RevealedBatches(
-        noise_multiplier=mechanism.sigma,
-        sensitivity=sampler.examples_per_user * min_separation(matrix, sampler.min_sep).value,
         error=8.0 * matrix.rounding,
     )

@@ -1,35 +1,97 @@
 """The pairs of samplers with a minimum separation, by their options."""
 
+from hockeystick.errors import UnsupportedError
 from hockeystick.mechanism import Mechanism
-from hockeystick.pairs import known_batches, renewal_mixture, truncated_renewal
 from hockeystick.pairs.base import require
 from hockeystick.pairs.known_batches import RevealedBatches
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.pairs.truncated_renewal import TruncatedRenewal
 from hockeystick.pairs.worst_of import WorstOf
 from hockeystick.samplers import BMinSep, MultiAttribution
+from hockeystick.strategies.sensitivity import min_separation
 
 
 def from_b_min_sep(mechanism: Mechanism) -> RenewalMixture | TruncatedRenewal:
-    """b-min-sep subsampling, truncated or not, with any strategy matrix."""
-    truncated = require(mechanism.sampler, BMinSep).truncated_batch_size is not None
-    return truncated_renewal.from_b_min_sep(mechanism) if truncated else renewal_mixture.from_b_min_sep(mechanism)
+    """b-min-sep subsampling, truncated or not, with any strategy matrix; the unit of privacy is an example.
+
+    Raises: UnsupportedError for q = 1 without truncation, which is another sampler.
+    """
+    sampler = require(mechanism.sampler, BMinSep)
+    cap, size = sampler.truncated_batch_size, sampler.num_examples
+    if cap is not None:
+        assert size is not None  # a sampler with a cap has it
+        return TruncatedRenewal(
+            noise_multiplier=mechanism.sigma,
+            matrix=mechanism.matrix,
+            min_sep=sampler.min_sep,
+            participation_prob=sampler.participation_prob,
+            warm_start=sampler.warm_start,
+            truncated_batch_size=cap,
+            num_examples=size,
+        )
+    prob = _below_one(sampler.participation_prob, sampler.sampling_prob, sampler.min_sep, sampler.warm_start)
+    return RenewalMixture(
+        noise_multiplier=mechanism.sigma,
+        matrix=mechanism.matrix,
+        min_sep=sampler.min_sep,
+        participation_prob=prob,
+        warm_start=sampler.warm_start,
+    )
 
 
 def from_multi_attribution(mechanism: Mechanism) -> RenewalMixture | WorstOf | RevealedBatches:
     """b-min-sep subsampling by user, with any strategy matrix.
 
     A user may have any number of examples up to k_u. Fewer are not always more private: they are sampled less often,
-    and so available more often later. The pair is the worst over all numbers.
+    and so available more often later. The pair is the worst over all numbers. Exclusion and warm-up only remove
+    participations of the examples of one user, and C is non-negative, so the cold start covers any warm-up.
 
     Users who share examples with others have no proved amplification: a sampled example keeps the examples of
     all its users out of the next batches, so these tell that it was sampled (docs/theory/monte-carlo/renewal.md).
+    Their pair has all k_u examples of a user in the worst batches that are ``min_sep`` apart.
+
+    Raises: UnsupportedError for exclusion by participating examples, whose analysis is a conjecture that no certificate
+    rests on; for q = 1.
     """
     sampler = require(mechanism.sampler, MultiAttribution)
-    if sampler.users_per_example > 1 and sampler.examples_per_user > 1:
-        return known_batches.from_multi_attribution(mechanism)
+    sigma, matrix, min_sep, most = mechanism.sigma, mechanism.matrix, sampler.min_sep, sampler.examples_per_user
+    if sampler.exclusion != "sampled":
+        raise UnsupportedError(
+            f"The 'exclusion' field must be 'sampled': nobody has proved an analysis of {sampler.exclusion!r}."
+        )
+    if sampler.users_per_example > 1 and most > 1:
+        return RevealedBatches(
+            noise_multiplier=sigma,
+            sensitivity=most * min_separation(matrix, min_sep).value,
+            error=8.0 * matrix.rounding,
+        )
+    prob = _below_one(sampler.sampling_prob, sampler.sampling_prob, min_sep, warm_start=False)
     parts = tuple(
-        renewal_mixture.from_multi_attribution(mechanism, examples)
-        for examples in range(1, sampler.examples_per_user + 1)
+        RenewalMixture(
+            noise_multiplier=sigma,
+            matrix=matrix,
+            min_sep=min_sep,
+            participation_prob=prob,
+            warm_start=False,
+            examples_per_user=examples,
+            attained=False,  # examples are kept out by all that are sampled, not only by those that take part
+        )
+        for examples in range(1, most + 1)
     )
-    return parts[0] if len(parts) == 1 else WorstOf(noise_multiplier=mechanism.sigma, parts=parts)
+    return parts[0] if len(parts) == 1 else WorstOf(noise_multiplier=sigma, parts=parts)
+
+
+def _below_one(prob: float, rate: float, min_sep: int, warm_start: bool) -> float:
+    if prob < 1.0:
+        return prob
+    if warm_start and min_sep > 1:
+        what = f"balls-in-bins over {min_sep} bins: use the sampler 'balls_in_bins', whose analysis is exact"
+    else:
+        what = (
+            f"no sampling at all: every example is in the batches 1, 1 + {min_sep}, ..., without amplification, as "
+            f"with the sampler 'deterministic'"
+        )
+    raise UnsupportedError(
+        f"The 'sampling_prob' field (batch_size / num_examples in a plan) must be smaller for this analysis. "
+        f"Got {rate!r} instead, with which every available example is taken, and the scheme is {what}."
+    )

@@ -6,10 +6,7 @@ from functools import lru_cache
 import numpy as np
 from numba import njit
 
-from hockeystick.errors import UnsupportedError
-from hockeystick.mechanism import Mechanism
-from hockeystick.pairs.base import DominatingPair, require
-from hockeystick.samplers import BMinSep, MultiAttribution
+from hockeystick.pairs.base import DominatingPair
 from hockeystick.strategies import StrategyMatrix
 from hockeystick.strategies.matrix.band import band_of
 from hockeystick.strategies.matrix.base import BLOCK, Array
@@ -55,7 +52,7 @@ class RenewalMixture(DominatingPair):
         Rounded up, so that no error is left to add; where it is not exact it is an upper bound
         (:func:`hockeystick.strategies.sensitivity.min_separation`).
         """
-        return self.examples_per_user * _largest_norm(self.matrix, self.min_sep)
+        return self.examples_per_user * largest_norm(self.matrix, self.min_sep)
 
     @property
     def banded(self) -> bool:
@@ -111,7 +108,8 @@ class RenewalMixture(DominatingPair):
 
 
 @lru_cache(maxsize=8)
-def _largest_norm(matrix: StrategyMatrix, min_sep: int) -> float:
+def largest_norm(matrix: StrategyMatrix, min_sep: int) -> float:
+    """The longest sum of columns that are min_sep apart, from above; kept for the next noise multiplier."""
     return min_separation(matrix, min_sep).value
 
 
@@ -176,66 +174,3 @@ def _availability(steps: int, min_sep: int, hit: float, first: Array) -> Array:
             value += hit * found[t - min_sep]
         found[t] = value
     return found
-
-
-def from_b_min_sep(mechanism: Mechanism) -> RenewalMixture:
-    """b-min-sep subsampling with any strategy matrix; the unit of privacy is an example.
-
-    Raises: UnsupportedError for truncated batches, and for q = 1, which is another sampler.
-    """
-    sampler = require(mechanism.sampler, BMinSep)
-    if sampler.truncated_batch_size is not None:
-        raise UnsupportedError(
-            f"The 'truncated_batch_size' field must be left out for this pair. Got {sampler.truncated_batch_size} "
-            f"instead."
-        )
-    return RenewalMixture(
-        noise_multiplier=mechanism.sigma,
-        matrix=mechanism.matrix,
-        min_sep=sampler.min_sep,
-        participation_prob=_below_one(
-            sampler.participation_prob, sampler.sampling_prob, sampler.min_sep, sampler.warm_start
-        ),
-        warm_start=sampler.warm_start,
-    )
-
-
-def from_multi_attribution(mechanism: Mechanism, examples: int) -> RenewalMixture:
-    """b-min-sep subsampling by user, with any strategy matrix, for a user with exactly ``examples`` examples.
-
-    Exclusion and warm-up only remove participations of the examples of one user, and C is non-negative, so the cold
-    start covers any warm-up. With more than one example the pair also needs the batches of everybody else to be
-    independent of that user's coins, which they are when no other user has a share in the examples.
-
-    Raises: UnsupportedError for exclusion by participating examples, whose validity is a conjecture; for q = 1.
-    """
-    sampler = require(mechanism.sampler, MultiAttribution)
-    if sampler.exclusion != "sampled":
-        raise UnsupportedError(
-            f"The 'exclusion' field must be 'sampled': nobody has proved an analysis of {sampler.exclusion!r}."
-        )
-    return RenewalMixture(
-        noise_multiplier=mechanism.sigma,
-        matrix=mechanism.matrix,
-        min_sep=sampler.min_sep,
-        participation_prob=_below_one(sampler.sampling_prob, sampler.sampling_prob, sampler.min_sep, warm_start=False),
-        warm_start=False,
-        examples_per_user=examples,
-        attained=False,  # examples are kept out by all that are sampled, not only by those that take part
-    )
-
-
-def _below_one(prob: float, rate: float, min_sep: int, warm_start: bool) -> float:
-    if prob < 1.0:
-        return prob
-    if warm_start and min_sep > 1:
-        what = f"balls-in-bins over {min_sep} bins: use the sampler 'balls_in_bins', whose analysis is exact"
-    else:
-        what = (
-            f"no sampling at all: every example is in the batches 1, 1 + {min_sep}, ..., without amplification, as "
-            f"with the sampler 'deterministic'"
-        )
-    raise UnsupportedError(
-        f"The 'sampling_prob' field (batch_size / num_examples in a plan) must be smaller for this analysis. "
-        f"Got {rate!r} instead, with which every available example is taken, and the scheme is {what}."
-    )

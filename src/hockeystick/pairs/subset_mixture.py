@@ -11,7 +11,6 @@ from hockeystick.pairs.base import DominatingPair, require
 from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.samplers import CyclicPoisson
 from hockeystick.strategies import StrategyMatrix
-from hockeystick.strategies.matrix.band import band_of
 from hockeystick.strategies.matrix.base import BLOCK, Array, Indices
 
 
@@ -51,11 +50,6 @@ class SubsetMixture(DominatingPair):
     def why_not_from_below(self) -> str | None:
         """Why lower bounds on the worst group are none on the mechanism, or None."""
         return None if self.groups_are_public else "the groups are secret, and it assumes an adversary who knows them"
-
-    @property
-    def columns(self) -> Array:
-        """``columns[i, d] = C[i + d, i]``, shape (steps, bands), of a square C. Do not write."""
-        return band_of(self.matrix)
 
     @property
     def full_sensitivity(self) -> float:

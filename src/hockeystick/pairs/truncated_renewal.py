@@ -1,16 +1,12 @@
 """Correlated noise under truncated b-min-sep subsampling: two mixtures, given how many others were taken."""
 
 from dataclasses import dataclass
-from functools import lru_cache
 
-from hockeystick.errors import UnsupportedError
-from hockeystick.mechanism import Mechanism
-from hockeystick.pairs.base import DominatingPair, require
-from hockeystick.samplers import BMinSep
+from hockeystick.pairs.base import DominatingPair
+from hockeystick.pairs.renewal_mixture import largest_norm
 from hockeystick.strategies import StrategyMatrix
 from hockeystick.strategies.matrix.band import band_of
 from hockeystick.strategies.matrix.base import Array
-from hockeystick.strategies.sensitivity import min_separation
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -55,34 +51,9 @@ class TruncatedRenewal(DominatingPair):
         With the batches known, truncation included, the others contribute the same to both runs, and the example
         contributes at most once in every b steps.
         """
-        return _farthest(self.matrix, self.min_sep)
+        return largest_norm(self.matrix, self.min_sep)
 
     @property
     def sensitivity_error(self) -> float:
         """The relative rounding of the sums behind the sensitivity."""
         return 8.0 * self.matrix.rounding
-
-
-@lru_cache(maxsize=4)
-def _farthest(matrix: StrategyMatrix, min_sep: int) -> float:
-    return min_separation(matrix, min_sep).value
-
-
-def from_b_min_sep(mechanism: Mechanism) -> TruncatedRenewal:
-    """b-min-sep subsampling with a cap on the batch size, with any strategy matrix.
-
-    Raises: UnsupportedError when the sampler has no cap.
-    """
-    sampler = require(mechanism.sampler, BMinSep)
-    cap, size = sampler.truncated_batch_size, sampler.num_examples
-    if cap is None or size is None:
-        raise UnsupportedError("The pair of truncated batches is for samplers with a 'truncated_batch_size'.")
-    return TruncatedRenewal(
-        noise_multiplier=mechanism.sigma,
-        matrix=mechanism.matrix,
-        min_sep=sampler.min_sep,
-        participation_prob=sampler.participation_prob,
-        warm_start=sampler.warm_start,
-        truncated_batch_size=cap,
-        num_examples=size,
-    )

@@ -1,30 +1,11 @@
 """Random allocation bounded by Poisson sampling at a slightly larger rate (feldman-shenfeld-2025, Theorem 3.2).
 
-The output of a 1-of-n allocation is that of n steps in which the example takes part with its posterior probability
-``lambda_i = 1 / (n - S_{i-1})``, where ``S_i = sum_{j<=i} (1 - X_j)`` and ``X_j`` is the likelihood ratio of step j
-(Claim A.2). Outside the bad event ``B = {max_i S_i > gamma n}`` that is at most ``eta = 1 / (n (1 - gamma))``, so
-there the pair agrees with a pair (P', Q) that n Poisson steps at rate eta dominate:
+Outside a bad event a step's posterior is at most ``eta = 1 / (n (1 - gamma))``; its probability is added to delta.
+``theorem_rate`` is the paper's bound of it, ``bennett_rate`` a sharper one; the smaller rate is taken. k-of-t is split
+into k blocks of at least ``n = floor(t/k)`` steps (Lemma 3.11).
 
-* remove: ``H(P || Q) <= H(P' || Q) + P(B)``, as in the paper;
-* add: ``Q(C) - e^eps P(C) <= Q(B) + (Q - e^eps P')(C minus B)``, hence ``H(Q || P) <= H(Q || P') + Q(B)``.
-
-**One bound on Q(B) serves both directions.** B is decreasing in every X_j, ``dP/dQ = mean of X_j`` is increasing, and
-the X_j are independent under Q; so ``P(B) = E_Q[mean(X_j) 1_B] <= Q(B)`` (Harris).
-
-**Q(B) <= delta' + n delta0** for ``gamma = cosh(eps0) sqrt((2/n) ln(1/delta'))``, as printed. The paper replaces the
-step by an eps0-DP one and forgets that B still speaks of the ratios of the first. Instead cut: ``S_i`` is at most the
-sum of ``1 - min(X_j, e^eps0)``, independent terms of range e^eps0 <= 2 cosh(eps0) and mean ``E(X - e^eps0)_+`` <=
-delta0. Hoeffding's maximal inequality gives ``Q(B) <= exp(-c (gamma - delta0)_+^2)`` with ``c = 2n e^(-2 eps0)``,
-whose slope in gamma is at most ``sqrt(2c/e) <= n`` for n >= 2; so it exceeds ``exp(-c gamma^2) <= delta'`` by at most
-``n delta0``. For n = 1 the rate is 1 anyway.
-
-**A sharper bound, also used here.** ``1 - X_j <= 1`` has mean 0 and variance ``v = e^(1/sigma^2) - 1`` under Q, so
-Bennett's inequality (for maxima, by Doob) gives ``Q(B) <= exp(-n v h(gamma/v))``, ``h(u) = (1+u) ln(1+u) - u``:
-neither eps0 nor delta0. ``theorem_rate`` is the paper, ``bennett_rate`` this; the accountant takes the smaller rate.
-
-k-of-t is split into k blocks of at least ``n = floor(t/k)`` steps, visited once each (Lemma 3.11); rates decrease in
-n, so all t steps take the rate of n. The bad events of the blocks and epochs add up. Errs upward: in the theorem, in
-the upper Poisson laws (docs/theory/laws.md), and in the rates, which are rounded up.
+Proofs, for both directions: docs/theory/allocation.md. Errs upward: in the theorem, in the upper Poisson laws, and in
+the rates, which are rounded up.
 """
 
 from collections.abc import Callable, Mapping
@@ -59,12 +40,12 @@ def theorem_rate(pair: AveragedSteps, slack: float) -> float:
 
     ``slack`` is ``epochs (t delta0 + delta')``. Errs upward: delta0 is the Gaussian profile rounded up.
     """
-    visits = pair.participations
-    smallest = 1.0
+    visits, smallest = pair.participations, 1.0
+    step = partial(gaussian_delta, pair.visit_noise, 1.0, side=Side.UPPER)
     for share in BAD_EVENT_SHARES:
         bad_event = share * slack / pair.epochs
         delta0 = (1.0 - share) * slack / (pair.epochs * pair.bins)
-        epsilon0 = smallest_epsilon(_step_profile(pair), delta0, Side.UPPER)
+        epsilon0 = smallest_epsilon(step, delta0, Side.UPPER)
         if epsilon0 < 300.0:  # cosh overflows later; gamma would be 1 long before
             gamma = cosh(epsilon0) * sqrt(2.0 * log(visits / bad_event) / (pair.bins // visits))
             smallest = min(smallest, _rate(pair, gamma))
@@ -72,7 +53,7 @@ def theorem_rate(pair: AveragedSteps, slack: float) -> float:
 
 
 def bennett_rate(pair: AveragedSteps, slack: float) -> float:
-    """The rate from Bennett's inequality for the likelihood ratios themselves (see the module); at most 1."""
+    """The rate from Bennett's inequality for the likelihood ratios themselves; at most 1."""
     steps = pair.bins // pair.participations
     if pair.visit_noise**-2 > 300.0:
         return 1.0
@@ -98,10 +79,6 @@ def _rate(pair: AveragedSteps, gamma: float) -> float:
     """``1 / (n (1 - gamma))``, rounded up and clipped at 1; n is the shortest block."""
     steps = pair.bins // pair.participations
     return 1.0 if gamma >= 1.0 else min((1.0 + ROUNDING) / (steps * (1.0 - gamma)), 1.0)
-
-
-def _step_profile(pair: AveragedSteps) -> Profile:
-    return lambda epsilon: gaussian_delta(pair.visit_noise, 1.0, epsilon, Side.UPPER)
 
 
 def profiles(pair: AveragedSteps, settings: Settings, rates: tuple[Rate, ...]) -> Mapping[Direction, Profile]:
@@ -130,17 +107,13 @@ def _delta(pair: AveragedSteps, laws: list[tuple[float, Law]], direction: Direct
     return min([whole, *bounds])
 
 
-def _analyse(pair: AveragedSteps, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
-    return profiles(pair, settings, (theorem_rate, bennett_rate))
-
-
 ACCOUNTANT = Accountant(
     name="analytic",
     summary="random allocation as Poisson sampling at a slightly larger rate, plus a small delta",
     sides=(Side.UPPER,),
     errs="upward by the larger rate and the added delta; the Poisson laws are upper laws",
-    reference="feldman-shenfeld-2025, Theorem 3.2 and Corollary 3.12; proof for both directions in the module",
-    analyses={AveragedSteps: _analyse},
+    reference="feldman-shenfeld-2025, Theorem 3.2 and Corollary 3.12; docs/theory/allocation.md",
+    analyses={AveragedSteps: lambda pair, side, settings: profiles(pair, settings, (theorem_rate, bennett_rate))},
     cost=lambda pair: 0.3 + 0.1 * log(pair.bins * pair.epochs),
     no_better_than=("direct",),
 )

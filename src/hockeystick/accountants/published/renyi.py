@@ -4,23 +4,8 @@ Every number below is the *excess* ``d = M_a - 1`` of a moment, not the moment: 
 non-negative and ``log M_a = log(1 + d)`` has a small relative error even when it is 1e-15. Sums are in the log domain.
 With ``g_r = r (r-1) / (2 sigma^2)``, the r-th moment of one Gaussian step is ``e^(g_r)``.
 
-**Poisson, remove**: ``d = sum_r C(a,r) (1-q)^(a-r) q^r (e^(g_r) - 1)``, exact for integer a; low real orders, which
-matter at small q, by quadrature (:func:`.real_orders.log_thinned_excess`). **Add**: the same numbers are an upper
-bound, ``E U^(1-a) <= E U^a`` for ``U = 1 - q + q X`` and a >= 1 (Mironov, Talwar, Zhang 2019, Theorem 5). A proof
-for this pair: the law of X under P is that of 1/X under Q, so ``2 E f(U) = E f(u) + X f(v)`` with
-``u = 1-q+qX`` and ``v = 1-q+q/X``; take X >= 1. For ``f(w) = w^a - w^(1-a) = 2 w^(1/2) sinh(b log w)``, b = a - 1/2,
-the two terms ``u^(1/2) sinh(b log u)`` and ``-X v^(1/2) sinh(b log 1/v)`` cancel at b = 1/2, where both sides are
-``q (X-1)``, and ``log u >= log 1/v`` (as u v >= 1) makes their ratio grow with b. So the sum is >= 0.
-
-**Random allocation, remove** (1-of-t): the exact moments of ``X = (X_1 + ... + X_t)/t``. feldman-shenfeld-2025,
-Theorem 4.6, sums over partitions, which is exponential in the order; the same numbers are coefficients of a power,
-``E X^a = a! t^-a [z^a] (sum_r z^r e^(g_r)/r!)^t``, and all orders up to a come in O(a^2) whatever t:
-
-* while a <= t + 1 by the recurrence for powers of a series (J. C. P. Miller), whose terms are then non-negative;
-* beyond that by binary powering (its negative terms would lose everything);
-* at low real orders by quadrature (:func:`.real_orders.log_averaged_moments`).
-
-**Random allocation, add**, and **k-of-t**: :func:`.dong_chen_ozgur.block_add_moments` and its blocks.
+Random allocation, add, and k-of-t: :func:`.dong_chen_ozgur.block_add_moments` and its blocks. Formulas and proofs:
+docs/theory/allocation.md.
 """
 
 from collections.abc import Mapping

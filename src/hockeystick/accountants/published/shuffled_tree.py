@@ -3,23 +3,13 @@
 **Non-adaptive only.** What an example contributes to a step must not depend on anything that the run has released. For
 training, where it does, this is no bound; ``gaussian`` is one.
 
-The levels are split in the ``low`` ones nearest to the leaves and the ``top`` ones above. The run is compared with
-the hybrid run whose low levels leave the example out and whose top levels do not:
+The run is compared with the hybrid run whose ``low`` levels, nearest to the leaves, leave the example out and whose
+``top`` levels do not: ``delta(eps) <= low(a) + e^a top(eps - a)`` for every split, number of low levels, eps0 and
+failure. The smallest over grids that do not depend on eps is taken, so the profile falls. Both directions: every step
+is symmetric.
 
-1. *Low levels.* Each of the ``slots`` subtrees keeps one place unknown, all else is revealed. A subtree is then a local
-   randomiser of one example, of sensitivity ``sqrt(low)``, ``mu = sqrt(low) / noise_multiplier``. Other examples are
-   clones with probability ``p = e^-eps0``, which moves either run by ``tv`` (Feldman, McMillan and Talwar 2021). There
-   are too few clones with probability ``failure``; given the top levels, a place among the clones has a posterior
-   above 1/n' with probability ``2 failure``. Otherwise, for a sub-Gaussian V of variance proxy ``v = v1(mu) / n'``,
-
-       H <= (1 + e^a) E (V - tanh(a/2))_+ <= (1 + e^a) min_l exp(l^2 v / 2 - l tanh(a/2)) / (e l).
-
-2. *Top levels.* Given the permutation they are a Gaussian of sensitivity ``sqrt(top)``.
-
-``delta(eps) <= low(a) + e^a top(eps - a)`` for every split, number of low levels, eps0 and failure; the smallest over
-grids that do not depend on eps is taken, so the profile falls. Both directions: every step is symmetric. Proofs, and
-what does not hold in the paper's own: docs/theory/subsets/shuffled-tree.md. Errs upward; at small noise it is worse
-than the unamplified Gaussian. Cost: O(log(bins)) tables of some 10^5 numbers.
+Proofs, and what does not hold in the paper's own: docs/theory/subsets/shuffled-tree.md. Errs upward; at small noise it
+is worse than the unamplified Gaussian. Cost: O(log(bins)) tables of some 10^5 numbers.
 """
 
 from collections.abc import Mapping
@@ -163,9 +153,7 @@ def _analyse(pair: ShuffledTree, side: Side, settings: Settings) -> Mapping[Dire
 def _refusal(pair: ShuffledTree, side: Side) -> str | None:
     if pair.epochs > 1:
         return "it is proved for a single epoch"
-    if pair.bins < 2:
-        return "a single batch leaves nothing to shuffle"
-    return None
+    return "a single batch leaves nothing to shuffle" if pair.bins < 2 else None
 
 
 ACCOUNTANT = Accountant(

@@ -1,8 +1,7 @@
 """Families of proposals for mixtures of bins: balls-in-bins with any strategy matrix, and one random allocation."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,6 @@ from hockeystick.monte_carlo.bins.proposals import (
     NaiveBins,
     best_beta,
     best_order,
-    build_proposal,
     highest_order,
 )
 from hockeystick.monte_carlo.proposals import Family, Proposal, rounded
@@ -76,58 +74,36 @@ def _against_mean(space: BinSpace, epsilon: float) -> Sequence[Proposal]:
     return [AgainstMean(direction=Direction.ADD, space=space, beta=beta) for beta in wanted]
 
 
-def _propose(pair: BinMixture, direction: Direction, epsilon: float) -> Sequence[Proposal]:
-    return propose_proposals(bin_space(pair), direction, epsilon)
-
-
-def _build(pair: BinMixture, direction: Direction, name: str, parameters: Mapping[str, float]) -> Proposal:
-    return build_proposal(bin_space(pair), direction, name, parameters)
-
-
-def _fingerprint(pair: BinMixture) -> Sequence[Any]:
-    return (pair.bins, pair.gram)
-
-
 def _known_upper(pair: BinMixture, direction: Direction) -> Profile | None:
     if direction is Direction.REMOVE:
         return None
     return geometric_mean_profile(pair.gram, pair.rounding, pair.noise_multiplier)
 
 
-def _refusal(pair: BinMixture, side: Side) -> str | None:
-    return None if pair.bins <= MOST_BINS else f"it needs tables of all pairs of more than {MOST_BINS} bins"
-
-
-def _propose_equal(pair: AveragedSteps, direction: Direction, epsilon: float) -> Sequence[Proposal]:
-    return propose_proposals(equal_space(pair), direction, epsilon)
-
-
-def _build_equal(pair: AveragedSteps, direction: Direction, name: str, parameters: Mapping[str, float]) -> Proposal:
-    return build_proposal(equal_space(pair), direction, name, parameters)
-
-
-def _fingerprint_equal(pair: AveragedSteps) -> Sequence[Any]:
-    return (pair.bins, pair.participations, pair.epochs, pair.replays)
+def _too_many(bins: int, most: int) -> str | None:
+    return None if bins <= most else f"it needs tables of all pairs of more than {most} bins"
 
 
 def _refusal_equal(pair: AveragedSteps, side: Side) -> str | None:
     if pair.participations > 1 or pair.epochs > 1:
         return "only one participation in one epoch is a mixture of bins"
-    return None if pair.bins <= MOST_EQUAL_BINS else f"it needs tables of all pairs of more than {MOST_EQUAL_BINS} bins"
+    return _too_many(pair.bins, MOST_EQUAL_BINS)
 
 
 FAMILY = Family(
     pair=BinMixture,
-    propose=_propose,
-    build=_build,
-    fingerprint=_fingerprint,
+    kinds=(NaiveBins, Balls, AgainstMean),
+    propose=lambda pair, direction, epsilon: propose_proposals(bin_space(pair), direction, epsilon),
+    fingerprint=lambda pair: (pair.bins, pair.gram),
     known_upper=_known_upper,
-    refusal=_refusal,
+    refusal=lambda pair, side: _too_many(pair.bins, MOST_BINS),
+    make=lambda pair, kind, **values: kind(space=bin_space(pair), **values),
 )
 EQUAL_FAMILY = Family(
     pair=AveragedSteps,
-    propose=_propose_equal,
-    build=_build_equal,
-    fingerprint=_fingerprint_equal,
+    kinds=(NaiveBins, Balls, AgainstMean),
+    propose=lambda pair, direction, epsilon: propose_proposals(equal_space(pair), direction, epsilon),
+    fingerprint=lambda pair: (pair.bins, pair.participations, pair.epochs, pair.replays),
     refusal=_refusal_equal,
+    make=lambda pair, kind, **values: kind(space=equal_space(pair), **values),
 )

@@ -5,6 +5,7 @@ samples. One call is one thread; the same generator state gives the same bits.
 """
 
 from math import exp, log
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -17,19 +18,24 @@ LANES = 64
 """Samples in a block: its normals and exponents stay in the cache for a hundred bins."""
 
 
-@njit(cache=True, nogil=True)
-def draw_bins(
-    rng: np.random.Generator, factor: Array, spans: Indices, half: Array, remove: bool, losses: Array
-) -> None:
-    """Losses of the pair itself: ``log X`` under P for remove, ``-log X`` under Q for add.
+class Means(NamedTuple):
+    """The means of the bins in units of the noise.
 
-    Args:
-        factor: A, shape (bins, dimensions); the pair's means in units of the noise are its rows.
+    Attributes:
+        factor: A, shape (bins, dimensions); its rows are the means.
         spans: shape (bins, 2); outside columns ``spans[i, 0] .. spans[i, 1] - 1`` row i is zero.
         half: ``|A_i|^2 / 2``, shape (bins,).
-        remove: the direction.
-        losses: filled, shape (samples,).
     """
+
+    factor: Array
+    spans: Indices
+    half: Array
+
+
+@njit(cache=True, nogil=True)
+def draw_bins(rng: np.random.Generator, means: Means, remove: bool, losses: Array) -> None:
+    """Fill with losses of the pair itself: ``log X`` under P for remove, ``-log X`` under Q for add."""
+    factor, spans, half = means
     bins, dimensions = factor.shape
     z, u, block = np.empty((dimensions, LANES)), np.empty((bins, LANES)), np.empty(LANES)
     for start in range(0, losses.size, LANES):
@@ -47,23 +53,10 @@ def draw_bins(
 
 @njit(cache=True, nogil=True)
 def draw_against_mean(
-    rng: np.random.Generator,
-    factor: Array,
-    spans: Indices,
-    half: Array,
-    middle: Array,
-    beta: float,
-    log_weights: Array,
-    losses: Array,
+    rng: np.random.Generator, means: Means, middle: Array, beta: float, log_weights: Array, losses: Array
 ) -> None:
-    """Losses ``-log X`` with the noise moved by ``-beta`` times the mean of the rows, and the log-weights.
-
-    Args:
-        factor, spans, half: as for :func:`draw_bins`.
-        middle: mean of the rows, shape (dimensions,).
-        beta: how far.
-        log_weights, losses: filled, shape (samples,).
-    """
+    """Fill with losses ``-log X``, the noise moved by ``-beta middle``, the mean of the rows, and log-weights."""
+    factor, spans, half = means
     bins, dimensions = factor.shape
     z, u, block = np.empty((dimensions, LANES)), np.empty((bins, LANES)), np.empty(LANES)
     moved, weights = -beta * middle, np.empty(LANES)
@@ -85,9 +78,7 @@ def draw_against_mean(
 @njit(cache=True, nogil=True)
 def draw_balls(
     rng: np.random.Generator,
-    factor: Array,
-    spans: Indices,
-    half: Array,
+    means: Means,
     growth: Array,
     focused: Array,
     spread: Array,
@@ -99,7 +90,6 @@ def draw_balls(
     """Losses ``log X`` with the noise moved by the rows of a random tuple of bins, and the log-weights.
 
     Args:
-        factor, spans, half: as for :func:`draw_bins`.
         growth: ``exp(K)``, shape (bins, bins).
         focused: ``exp(f K - max)``, shape (bins, bins); row c is the law of the balls around c but for its sum.
         spread: bins over the sums of these rows, shape (bins,).
@@ -107,6 +97,7 @@ def draw_balls(
         share: of the tuples that are concentrated around a bin.
         log_weights, losses: filled, shape (samples,).
     """
+    factor, spans, half = means
     bins, dimensions = factor.shape
     z, u, block = np.empty((dimensions, LANES)), np.empty((bins, LANES)), np.empty(LANES)
     tuples, weights, shift = np.empty(order, np.int64), np.empty(LANES), np.empty(dimensions)

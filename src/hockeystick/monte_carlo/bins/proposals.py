@@ -5,20 +5,19 @@ A_i the rows of A: both likelihood ratios are functions of ``u = A z`` alone. Al
 rows. Proofs of every statement: docs/theory/monte-carlo/bins.md.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from math import exp, inf, log, log1p, sqrt
+from math import log, log1p, sqrt
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpstrf
 
-from hockeystick.errors import InvalidInputError
 from hockeystick.laws.law import UNIT_ROUNDOFF
-from hockeystick.monte_carlo.bins.kernels import draw_against_mean, draw_balls, draw_bins
-from hockeystick.monte_carlo.proposals import Array, Proposal
+from hockeystick.monte_carlo.bins.kernels import Means, draw_against_mean, draw_balls, draw_bins
+from hockeystick.monte_carlo.proposals import Array, Naive, Proposal
+from hockeystick.monte_carlo.weight_bounds import exp_or_inf
 from hockeystick.types import Direction
 
 HIGHEST_ORDER = 128
@@ -93,6 +92,11 @@ class BinSpace:
         """Half the squared lengths of the rows of the factor, shape (b,)."""
         return np.asarray(0.5 * (self.factor**2).sum(axis=1))
 
+    @property
+    def means(self) -> Means:
+        """What kernels need of the rows."""
+        return Means(self.factor, self.spans, self.half)
+
     @cached_property
     def middle(self) -> Array:
         """Mean of the rows of the factor, shape (d,)."""
@@ -151,37 +155,31 @@ class BinSpace:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class NaiveBins(Proposal):
-    """The pair itself: y from P for remove, from Q for add; all weights are 1."""
-
-    name: ClassVar[str] = "naive"
+class BinProposal(Proposal):
+    """What the proposals share."""
 
     space: BinSpace
-
-    @property
-    def parameters(self) -> dict[str, float]:
-        return {}
 
     @property
     def cost(self) -> float:
         return self.space.cost
 
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NaiveBins(Naive, BinProposal):
+    """The pair itself: y from P for remove, from Q for add."""
+
     @property
     def loss_error(self) -> float:
         return self.space.loss_error(1.0)
 
-    def weight_bound(self, epsilon: float) -> float:
-        """1, whatever the loss."""
-        return 1.0
-
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
         log_weights[:] = 0.0
-        space = self.space
-        draw_bins(rng, space.factor, space.spans, space.half, self.direction is Direction.REMOVE, losses)
+        draw_bins(rng, self.space.means, self.direction is Direction.REMOVE, losses)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Balls(Proposal):
+class Balls(BinProposal):
     """Remove: z moved by the rows of ``order`` bins, each chosen with regard to those before it.
 
     Ball k goes to bin j with probability proportional to ``exp(sum_(l<k) K[i_l, j])``; N_k is the mean of these
@@ -197,14 +195,15 @@ class Balls(Proposal):
     """
 
     name: ClassVar[str] = "balls"
+    chosen: ClassVar[tuple[str, ...]] = ("order", "share")
+    directions: ClassVar[tuple[Direction, ...]] = (Direction.REMOVE,)
 
-    space: BinSpace
     order: int
     share: float
 
     @property
-    def parameters(self) -> dict[str, float]:
-        return {"order": float(self.order), "share": self.share}
+    def proved(self) -> bool:
+        return 2 <= self.order <= highest_order(self.space) and 0.0 <= self.share < 1.0
 
     @property
     def cost(self) -> float:
@@ -232,27 +231,16 @@ class Balls(Proposal):
     def weight_bound(self, epsilon: float) -> float:
         """``prod_(k<a) max_i mean_j e^(k K_ij) * e^(-(a-1) eps) (a-1)^(a-1) / a^a / (1 - share)``."""
         room = (self.order + 3) * self.loss_error
-        return _exp(log_balls_bound(self.space, self.order, epsilon) - log1p(-self.share) + room)
+        return exp_or_inf(log_balls_bound(self.space, self.order, epsilon) - log1p(-self.share) + room)
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
         space = self.space
-        draw_balls(
-            rng,
-            space.factor,
-            space.spans,
-            space.half,
-            space.growth,
-            self.focused,
-            self.spread,
-            self.order,
-            self.share,
-            log_weights,
-            losses,
-        )
+        tables = space.growth, self.focused, self.spread
+        draw_balls(rng, space.means, *tables, self.order, self.share, log_weights, losses)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class AgainstMean(Proposal):
+class AgainstMean(BinProposal):
     """Add: z moved by ``-beta`` times the mean of the rows; ``w = exp(beta mean(u) + beta^2 g / 2)``, g its square.
 
     Attributes:
@@ -260,17 +248,14 @@ class AgainstMean(Proposal):
     """
 
     name: ClassVar[str] = "against_mean"
+    chosen: ClassVar[tuple[str, ...]] = ("beta",)
+    directions: ClassVar[tuple[Direction, ...]] = (Direction.ADD,)
 
-    space: BinSpace
     beta: float
 
     @property
-    def parameters(self) -> dict[str, float]:
-        return {"beta": self.beta}
-
-    @property
-    def cost(self) -> float:
-        return self.space.cost
+    def proved(self) -> bool:
+        return 0.0 < self.beta <= LARGEST_BETA
 
     @property
     def loss_error(self) -> float:
@@ -278,11 +263,10 @@ class AgainstMean(Proposal):
 
     def weight_bound(self, epsilon: float) -> float:
         """``exp(-beta (eps - A/2) + beta^2 g/2) beta^beta / (beta+1)^(beta+1)``, A the mean of K_ii."""
-        return _exp(log_mean_bound(self.space, self.beta, epsilon) + (self.beta + 3.0) * self.loss_error)
+        return exp_or_inf(log_mean_bound(self.space, self.beta, epsilon) + (self.beta + 3.0) * self.loss_error)
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        space = self.space
-        draw_against_mean(rng, space.factor, space.spans, space.half, space.middle, self.beta, log_weights, losses)
+        draw_against_mean(rng, self.space.means, self.space.middle, self.beta, log_weights, losses)
 
 
 def log_balls_bound(space: BinSpace, order: int, epsilon: float) -> float:
@@ -325,59 +309,3 @@ def best_beta(space: BinSpace, epsilon: float) -> float:
         slope = drift - epsilon + beta * square + log(beta) - log1p(beta)
         low, high = (beta, high) if slope < 0.0 else (low, beta)
     return low
-
-
-def build_proposal(space: BinSpace, direction: Direction, name: str, parameters: Mapping[str, float]) -> Proposal:
-    """The proposal with this name and these parameters.
-
-    Raises: InvalidInputError for a name, a direction or parameters that no proposal has.
-    """
-    builders = {
-        (NaiveBins.name, Direction.REMOVE): _naive,
-        (NaiveBins.name, Direction.ADD): _naive,
-        (Balls.name, Direction.REMOVE): _balls,
-        (AgainstMean.name, Direction.ADD): _against_mean,
-    }
-    if (name, direction) not in builders:
-        known = ", ".join(sorted(known for known, way in builders if way is direction))
-        raise InvalidInputError(
-            f"The proposal of the direction '{direction}' must be one of {known}. Got '{name}' instead."
-        )
-    return builders[name, direction](space, direction, parameters)
-
-
-def _naive(space: BinSpace, direction: Direction, parameters: Mapping[str, float]) -> Proposal:
-    _require_keys(parameters)
-    return NaiveBins(direction=direction, space=space)
-
-
-def _balls(space: BinSpace, direction: Direction, parameters: Mapping[str, float]) -> Proposal:
-    _require_keys(parameters, "order", "share")
-    order, share, highest = parameters["order"], parameters["share"], highest_order(space)
-    if not (2 <= order <= highest and order == int(order)):
-        raise InvalidInputError(f"The proposal's 'order' must be an integer from 2 to {highest}. Got {order} instead.")
-    if not 0.0 <= share < 1.0:
-        raise InvalidInputError(f"The proposal's 'share' must be at least 0 and below 1. Got {share} instead.")
-    return Balls(direction=direction, space=space, order=int(order), share=share)
-
-
-def _against_mean(space: BinSpace, direction: Direction, parameters: Mapping[str, float]) -> Proposal:
-    _require_keys(parameters, "beta")
-    beta = parameters["beta"]
-    if not 0.0 < beta <= LARGEST_BETA:
-        raise InvalidInputError(
-            f"The proposal's 'beta' must be above 0 and at most {LARGEST_BETA}. Got {beta} instead."
-        )
-    return AgainstMean(direction=direction, space=space, beta=beta)
-
-
-def _require_keys(parameters: Mapping[str, float], *names: str) -> None:
-    if sorted(parameters) != sorted(names):
-        asked = ", ".join(names) or "none"
-        raise InvalidInputError(
-            f"The proposal's parameters must be {asked}. Got {', '.join(parameters) or 'none'} instead."
-        )
-
-
-def _exp(exponent: float) -> float:
-    return exp(exponent) if exponent < 700.0 else inf

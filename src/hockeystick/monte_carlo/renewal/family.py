@@ -4,51 +4,48 @@ Statements and proofs: docs/theory/monte-carlo/renewal.md. Where columns of C th
 recursion gives a bound on X instead of X, above it for remove and below it for add: upper bounds on either profile.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import exp, expm1, log, log1p, sqrt
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy.stats import binom
 
 from hockeystick.bounds import SMALLEST_UPPER, Profile
 from hockeystick.laws.gaussian import gaussian_delta
-from hockeystick.monte_carlo.proposals import Array, Family, Proposal
+from hockeystick.monte_carlo.proposals import Array, Family, Naive, Proposal
 from hockeystick.monte_carlo.renewal import proposals as renewal_proposals
 from hockeystick.monte_carlo.renewal.kernels import Recursion, draw
+from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 from hockeystick.types import Direction, Side
 
-LARGEST_NORMAL = 14.0
-"""No standard normal draw is larger: the generator's tail ends at 3.66 + 53 ln(2) / 3.65."""
 ROOM = 1e-12
 """Room for the rounding of a handful of exponentials and logarithms, relative to their arguments."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class NaiveRenewal(Proposal):
+class NaiveRenewal(Naive):
     """Outputs of P itself for remove, of Q itself for add; all weights are 1.
 
     Attributes:
-        law: what the kernels need.
-        exact: whether the recursion gives X, not a bound on it.
-        log_smallest: at most the logarithm of the least value of X.
-        error: the loss error.
+        pair: one that is not :attr:`RenewalMixture.too_large`.
     """
 
-    name: ClassVar[str] = "naive"
+    pair: RenewalMixture
 
-    law: Recursion
-    exact: bool
-    log_smallest: float
-    error: float
+    @cached_property
+    def law(self) -> Recursion:
+        """What the kernels need."""
+        return recursion(self.pair, self.direction)
 
-    @property
-    def parameters(self) -> dict[str, float]:
-        """None."""
-        return {}
+    @cached_property
+    def log_smallest(self) -> float:
+        """At most the logarithm of the least value of X."""
+        return _log_idle(self.pair) - ROOM
 
     @property
     def cost(self) -> float:
@@ -61,12 +58,12 @@ class NaiveRenewal(Proposal):
     @property
     def sides(self) -> tuple[Side, ...]:
         """Both, or the upper one alone where the recursion bounds X."""
-        return (Side.UPPER, Side.LOWER) if self.exact else (Side.UPPER,)
+        return (Side.UPPER, Side.LOWER) if self.pair.banded else (Side.UPPER,)
 
-    @property
+    @cached_property
     def loss_error(self) -> float:
         """Grows with the steps and with the largest exponent that a draw can lead to."""
-        return self.error
+        return _loss_error(self.pair, self.law)
 
     def weight_bound(self, epsilon: float) -> float:
         """1 for remove; ``(1 - e^epsilon x0)_+`` for add, as X and its lower bound never go below x0.
@@ -75,24 +72,12 @@ class NaiveRenewal(Proposal):
         """
         if self.direction is Direction.REMOVE:
             return 1.0
-        return max(-expm1(min(epsilon + self.log_smallest - 3.0 * self.error, 0.0)), 0.0)
+        return max(-expm1(min(epsilon + self.log_smallest - 3.0 * self.loss_error, 0.0)), 0.0)
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
         """``log X`` for remove, ``-log X`` for add."""
         log_weights[:] = 0.0
         draw(rng, self.law, self.direction is Direction.REMOVE, losses)
-
-
-def naive(pair: RenewalMixture, direction: Direction) -> NaiveRenewal:
-    """The naive proposal of a pair that is not :attr:`RenewalMixture.too_large`."""
-    law = recursion(pair, direction)
-    return NaiveRenewal(
-        direction=direction,
-        law=law,
-        exact=pair.banded,
-        log_smallest=_log_idle(pair) - ROOM,
-        error=_loss_error(pair, law),
-    )
 
 
 def recursion(pair: RenewalMixture, direction: Direction) -> Recursion:
@@ -128,7 +113,7 @@ def _loss_error(pair: RenewalMixture, law: Recursion) -> float:
     n = law.half_squares.size
     reach = pair.full_sensitivity / pair.noise_multiplier
     participations = pair.examples_per_user * (-(-n // pair.min_sep))
-    exponents = reach * (LARGEST_NORMAL * sqrt(n) + reach) + 0.5 * reach**2
+    exponents = reach * (FARTHEST_NORMAL * sqrt(n) + reach) + 0.5 * reach**2
     exponents += participations * float(law.shifts.max())
     from_products = (3.0 * pair.matrix.rounding + (law.taps.shape[0] + 16) * UNIT_ROUNDOFF) * exponents
     value = exponents + n * -law.log_stay - float(law.log_weights.min()) + 100.0
@@ -154,14 +139,9 @@ def _exposed(pair: RenewalMixture) -> tuple[Array, float]:
 def jensen_profile(pair: RenewalMixture) -> Profile:
     """A deterministic upper bound of the add profile, from Jensen's inequality over x given that x is not zero.
 
-    ``X >= x0 + (1 - x0) Y``, ``log Y = <C m, y>/s^2 - A/(2 s^2)`` with m and A the means of x and of |C x|^2 given
-    x != 0 (A from above where columns overlap), so
-
-        ``delta_add(eps) <= E (1 - e^eps X)_+ <= (1 - e^eps x0) E (1 - c Y)_+``,  ``c = e^eps (1 - x0)/(1 - e^eps x0)``,
-
-    which is zero for ``e^eps x0 >= 1``, and the profile of a Gaussian at ``log c`` less a drift otherwise.
-    Exact for a single step. Rounded up; between ``SMALLEST_UPPER`` and 1. O(n p) once, or what
-    :attr:`RenewalMixture.overlaps` takes; O(1) for each epsilon.
+    Zero for ``e^eps x0 >= 1``, else ``(1 - e^eps x0)`` times the profile of a Gaussian at
+    ``log (e^eps (1 - x0)/(1 - e^eps x0))`` less a drift (docs/theory/monte-carlo/renewal.md). Exact for a single step.
+    Rounded up; between ``SMALLEST_UPPER`` and 1. O(n p) once, or what :attr:`RenewalMixture.overlaps` takes.
     """
     variance, drift, log_active = _conditional(pair)
     log_idle = _log_idle(pair)
@@ -206,14 +186,7 @@ def _conditional(pair: RenewalMixture) -> tuple[float, float, float]:
 
 def propose(pair: RenewalMixture, direction: Direction, epsilon: float) -> Sequence[Proposal]:
     """The importance proposals of :mod:`renewal_proposals`, where they are proved, and the naive one."""
-    return (*renewal_proposals.propose(pair, direction, epsilon), naive(pair, direction))
-
-
-def build(pair: RenewalMixture, direction: Direction, name: str, parameters: Mapping[str, float]) -> Proposal:
-    """The proposal that evidence names; raises InvalidInputError for any other."""
-    if name == NaiveRenewal.name and not parameters:
-        return naive(pair, direction)
-    return renewal_proposals.build(pair, direction, name, parameters)
+    return (*renewal_proposals.propose(pair, direction, epsilon), NaiveRenewal(direction=direction, pair=pair))
 
 
 def fingerprint(pair: RenewalMixture) -> Sequence[Any]:
@@ -248,8 +221,8 @@ def refusal(pair: RenewalMixture, side: Side) -> str | None:
 
 FAMILY = Family(
     pair=RenewalMixture,
+    kinds=(NaiveRenewal, renewal_proposals.OrderProposal, renewal_proposals.MeanProposal),
     propose=propose,
-    build=build,
     fingerprint=fingerprint,
     known_upper=known_upper,
     refusal=refusal,

@@ -6,12 +6,9 @@ With the columns and the outputs in units of sigma (``a_i = c_i / sigma``, ``y ~
     ``E_i = sum_{j=1..k} w_j exp(j (<a_i, y> - shift_i) - j^2 |a_i|^2 / 2)``,   ``w_j = P(Binomial(k, q) = j)``,
 
 and ``X = sum_u P(first available at u) f_u``. Shifts are zero but for the add direction of a matrix that is not
-banded (docs/theory/monte-carlo/renewal.md).
-
-The recursion runs on doubles that share a power of two, which is looked at once in b steps. With ``E = max_i E_i / h``
-and ``e^D = max(1, E) (1-h)^{-b}``, any two values less than b steps apart have a ratio of at most e^D, and the b values
-that follow one of them are within e^{2D} of it. So nothing over- or underflows for ``D <= RANGE``; samples beyond
-that, which occur when sigma is very small, run in logarithms.
+banded. The recursion runs on doubles that share a power of two, which is looked at once in b steps; samples of which
+doubles do not reach far enough, which occur when sigma is very small, run in logarithms
+(docs/theory/monte-carlo/renewal.md).
 """
 
 import math
@@ -21,10 +18,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from hockeystick.monte_carlo.sums import log_add
+
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 RANGE = 300.0
+"""The largest D with ``e^D = max(1, max_i E_i / h) (1-h)^-b``, the ratio of values less than b steps apart."""
 COMMON = 2.0**32
 """The newest value is brought back to 1 when it leaves 1 / COMMON to COMMON."""
 TILE = 512
@@ -82,17 +82,6 @@ def draw(rng: np.random.Generator, law: Recursion, of_p: bool, losses: Array) ->
             losses[sample] = log_ratio(y, law, work)
         else:
             losses[sample] = -log_ratio(y, law, work)
-
-
-@njit(cache=True, nogil=True)
-def log_ratios(outputs: Array, law: Recursion, found: Array) -> None:
-    """Fill with ``log X`` at each of the outputs y / sigma, shape (samples, n)."""
-    n = law.half_squares.size
-    y = np.zeros(n + law.taps.shape[0])
-    work = workspace(law)
-    for sample in range(found.size):
-        y[:n] = outputs[sample]
-        found[sample] = log_ratio(y, law, work)
 
 
 @njit(cache=True, nogil=True)
@@ -299,14 +288,9 @@ def _in_logarithms(law: Recursion, products: Array, values: Array) -> float:
         total = law.log_stay + values[i + 1]
         for j in range(1, law.log_weights.size + 1):
             exponent = (products[i] - j * law.half_squares[i]) * j + law.log_weights[j - 1]
-            total = _log_add(total, exponent + values[i + law.min_sep])
+            total = log_add(total, exponent + values[i + law.min_sep])
         values[i] = total
     mixed = -np.inf
     for u in range(law.first.size):
-        mixed = _log_add(mixed, np.log(law.first[u]) + values[u])
+        mixed = log_add(mixed, np.log(law.first[u]) + values[u])
     return mixed
-
-
-@njit(cache=True, nogil=True)
-def _log_add(a: float, b: float) -> float:
-    return float(max(a, b) + np.log1p(np.exp(-abs(a - b))))

@@ -9,7 +9,8 @@ import numpy as np
 from numba import njit
 
 from hockeystick.monte_carlo.proposals import Array
-from hockeystick.monte_carlo.renewal.proposal_tables import Drawing, Indices, draw_participations
+from hockeystick.monte_carlo.renewal.proposal_tables import Indices, Table, draw_participations
+from hockeystick.monte_carlo.sums import log_add
 
 LARGEST_EXPONENT = 300.0
 """Recursions are done without logarithms only while no exponent is larger."""
@@ -31,6 +32,11 @@ Density = tuple[Array, Array, Recursion, Recursion, Recursion, Chain, Array, Arr
 """
 Scratch = tuple[Array, Array, Array, Array]
 """Sizes n, n, n and n + b + 1."""
+
+
+@njit(cache=True, nogil=True)
+def _scratch(length: int, separation: int) -> Scratch:
+    return np.empty(length), np.empty(length), np.empty(length), np.empty(length + separation + 1)
 
 
 @njit(cache=True, nogil=True)
@@ -76,9 +82,7 @@ def sum_log_renewals(log_weights: Array, log_skip: float, separation: int, start
     steps = log_weights.size
     values[steps:] = 0.0
     for i in range(steps - 1, -1, -1):
-        skipped, taken = log_skip + values[i + 1], log_weights[i] + values[i + separation]
-        larger = max(skipped, taken)
-        values[i] = larger + np.log1p(np.exp(min(skipped, taken) - larger))
+        values[i] = log_add(log_skip + values[i + 1], log_weights[i] + values[i + separation])
     largest = values[: starts.size].max()
     total = 0.0
     for u in range(starts.size):
@@ -128,13 +132,11 @@ def _log_densities_in_logs(density: Density, mixed: bool, scratch: Scratch) -> t
     """The same from ``scratch[0] = s``, whatever its size."""
     _, halves, exact, relaxed, boosted, chain, _, _, _ = density
     products, _, weights, values = scratch
-    for i in range(products.size):
-        weights[i] = exact[3][i] + (products[i] - halves[i])
+    weights[:] = exact[3] + (products - halves)
     log_x = sum_log_renewals(weights, exact[0], exact[1], exact[4], values)
     log_relaxed = log_x
     if relaxed[1] < exact[1]:
-        for i in range(products.size):
-            weights[i] = relaxed[3][i] + (products[i] - halves[i])
+        weights[:] = relaxed[3] + (products - halves)
         log_relaxed = sum_log_renewals(weights, relaxed[0], relaxed[1], relaxed[4], values)
     log_chain = 0.0
     if mixed:
@@ -143,8 +145,7 @@ def _log_densities_in_logs(density: Density, mixed: bool, scratch: Scratch) -> t
             total = -np.inf
             for kind in range(shifts.size):
                 term = np.log(shares[kind]) + shifts[kind] * products[i] - shifts[kind] ** 2 * halves[i]
-                larger = max(total, term)
-                total = larger + np.log1p(np.exp(min(total, term) - larger))
+                total = log_add(total, term)
             weights[i] = boosted[3][i] + total
         log_chain = sum_log_renewals(weights, boosted[0], boosted[1], boosted[4], values)
     return log_x, log_relaxed, log_chain
@@ -179,16 +180,14 @@ def draw_tilted(
     log_weights: Array,
     losses: Array,
     density: Density,
-    drawing: Drawing,
+    table: Table,
     order: int,
-    log_moment: float,
     share: float,
 ) -> None:
     """Fill both arrays with samples of ``share Xt^order / Z + (1 - share) chain``, in the direction remove."""
     columns, _, exact, _, _, chain, _, _, _ = density
     bands, length = columns.shape
-    scratch = (np.empty(length), np.empty(length), np.empty(length), np.empty(length + exact[1] + 1))
-    outputs = np.zeros(length + bands - 1)
+    scratch, outputs = _scratch(length, exact[1]), np.zeros(length + bands - 1)
     steps, shifts = np.empty(order * length, np.int64), np.empty(order * length)
     counts = np.empty(order * length, np.int64)
     terms = np.empty(order + 1)
@@ -197,7 +196,7 @@ def draw_tilted(
         if mixed and rng.random() >= share:
             found = draw_chain(rng, steps, shifts, length, exact[1], chain)
         else:
-            found = draw_participations(rng, steps, counts, terms, drawing)
+            found = draw_participations(rng, steps, counts, terms, table)
             shifts[:found] = counts[:found]
         for i in range(length):
             outputs[i] = rng.standard_normal()
@@ -205,23 +204,9 @@ def draw_tilted(
             for lag in range(min(bands, length - steps[j])):
                 outputs[steps[j] + lag] += shifts[j] * columns[lag, steps[j]]
         log_x, log_relaxed, log_chain = log_densities(outputs, density, mixed, scratch)
-        log_proposal = _join(order * log_relaxed - log_moment, log_chain, share)
+        log_proposal = _join(order * log_relaxed - table.log_moment, log_chain, share)
         losses[sample] = log_x
         log_weights[sample] = log_x - log_proposal
-
-
-@njit(cache=True, nogil=True)
-def densities(outputs: Array, density: Density, order: int, log_moment: float, share: float) -> tuple[Array, Array]:
-    """log X and the log-density of the mixture relative to Q at every row of ``outputs``, shape (m, n)."""
-    bands, length = density[0].shape
-    scratch = (np.empty(length), np.empty(length), np.empty(length), np.empty(length + density[2][1] + 1))
-    padded = np.zeros(length + bands - 1)
-    log_x, log_proposal = np.empty(outputs.shape[0]), np.empty(outputs.shape[0])
-    for row in range(outputs.shape[0]):
-        padded[:length] = outputs[row]
-        log_x[row], log_relaxed, log_chain = log_densities(padded, density, share < 1.0, scratch)
-        log_proposal[row] = _join(order * log_relaxed - log_moment, log_chain, share)
-    return log_x, log_proposal
 
 
 @njit(cache=True, nogil=True)
@@ -229,9 +214,7 @@ def _join(first: float, second: float, share: float) -> float:
     """log of ``share e^first + (1 - share) e^second``."""
     if share == 1.0:
         return first
-    first, second = np.log(share) + first, np.log1p(-share) + second
-    larger = max(first, second)
-    return float(larger + np.log1p(np.exp(min(first, second) - larger)))
+    return log_add(np.log(share) + first, np.log1p(-share) + second)
 
 
 @njit(cache=True, nogil=True)
@@ -241,8 +224,7 @@ def draw_shifted(
     """Fill both arrays with samples of ``N(-beta mean, I)``, mean of shape (n,), in the direction add."""
     columns, _, exact = density[0], density[1], density[2]
     bands, length = columns.shape
-    scratch = (np.empty(length), np.empty(length), np.empty(length), np.empty(length + exact[1] + 1))
-    outputs = np.zeros(length + bands - 1)
+    scratch, outputs = _scratch(length, exact[1]), np.zeros(length + bands - 1)
     square = np.dot(mean, mean)
     for sample in range(losses.size):
         for i in range(length):

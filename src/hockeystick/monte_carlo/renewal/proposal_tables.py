@@ -5,6 +5,7 @@ from functools import cached_property
 from hashlib import sha256
 from itertools import combinations_with_replacement
 from math import comb, factorial, log, log1p, prod
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -14,8 +15,6 @@ from hockeystick.monte_carlo.proposals import Array
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 
 Indices = NDArray[np.int64]
-Moves = tuple[Indices, Indices, Indices, Indices, Array]
-Drawing = tuple[Array, Indices, Indices, Array, Array, float, Array, Array, Moves]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -58,6 +57,18 @@ class Renewal:
         """p."""
         return int(self.columns.shape[1])
 
+    @cached_property
+    def mean(self) -> tuple[Array, float, float]:
+        """``C E[x] / sigma``, shape (n,); its square norm; and ``A = E |C x|^2 / sigma^2``.
+
+        Columns of one example do not overlap, so A is a sum.
+        """
+        mean = np.zeros(self.steps + self.bands)
+        for lag in range(self.bands):
+            mean[lag : lag + self.steps] += self.chances * self.columns[:, lag]
+        mean = mean[: self.steps]
+        return mean, float(mean @ mean), float(self.chances @ self.squares)
+
     @property
     def squares(self) -> Array:
         """``|c_i|^2 / sigma^2``, shape (n,)."""
@@ -94,8 +105,7 @@ class Renewal:
         return np.append(logs[: separation - 1], np.logaddexp.reduce(logs[separation - 1 :]))
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Copies:
+class Copies(NamedTuple):
     """How the joint state of a copies moves: how long each is still blocked, in ascending order, the first 0.
 
     State s is such a tuple without its first entry; state 0 has all copies available. In a state with m copies
@@ -113,11 +123,6 @@ class Copies:
     targets: Indices
     lags: Indices
     combinations: Array
-
-    @property
-    def moves(self) -> Moves:
-        """All of it, for kernels."""
-        return self.available, self.jumps, self.targets, self.lags, self.combinations
 
     @classmethod
     def of(cls, order: int, separation: int) -> "Copies":
@@ -143,8 +148,7 @@ def state_count(order: int, separation: int) -> int:
     return comb(separation + order - 2, order - 1)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Table:
+class Table(NamedTuple):
     """``Z_a = E_Q Xt^a`` and all that it takes to draw outputs with density ``Xt^a / Z_a`` relative to Q; Xt >= X.
 
     ``Xt`` is X with participations that block ``separation`` steps alone and weigh more for it; it is X when
@@ -157,6 +161,7 @@ class Table:
         lagged: shape (n, p).
         values: shape (n, states): log of the expected weight of all that comes after a state at a step.
         log_starts: logs of the probabilities of the joint first availabilities, shape (m,).
+        cumulative: sums of these probabilities, shape (m,).
         first_steps, first_states: when the first copy is available, and the state then; shape (m,).
         survival: shape (n + 1,), not increasing: its difference between two steps is the log of the probability
             that copies which are all available at the first do nothing before the second.
@@ -170,17 +175,12 @@ class Table:
     lagged: Array
     values: Array
     log_starts: Array
+    cumulative: Array
     first_steps: Indices
     first_states: Indices
     survival: Array
     log_moment: float
     error: float
-
-    @property
-    def drawing(self) -> Drawing:
-        """All of it, for kernels; the first are the sums of the probabilities of the joint first availabilities."""
-        start = (np.cumsum(np.exp(self.log_starts)), self.first_steps, self.first_states, self.survival)
-        return *start, self.values, self.log_skip, self.log_takes, self.lagged, self.copies.moves
 
     @classmethod
     def of(cls, renewal: Renewal, order: int, separation: int) -> "Table":
@@ -190,7 +190,7 @@ class Table:
         # Upwards by the rounding of the columns and of their inner products, so that Z_a is not too small.
         lagged = renewal.lagged() * (1.0 + (2 * renewal.bands + 16) * UNIT_ROUNDOFF)
         values = np.empty((renewal.steps, copies.available.size))
-        _fill(values, log_skip, log_takes, lagged, copies.moves)
+        _fill(values, log_skip, log_takes, lagged, copies)
         first_steps, first_states, logs = _joint_starts(renewal.log_starts(separation), order, separation)
         inside = first_steps < renewal.steps
         logs[inside] += values[first_steps[inside], first_states[inside]]
@@ -208,6 +208,7 @@ class Table:
             lagged=lagged,
             values=values,
             log_starts=logs - total,
+            cumulative=np.cumsum(np.exp(logs - total)),
             first_steps=first_steps,
             first_states=first_states,
             survival=np.minimum.accumulate(survival),
@@ -233,10 +234,10 @@ def _joint_starts(log_starts: Array, order: int, separation: int) -> tuple[Indic
 
 @njit(cache=True, nogil=True)
 def weigh_moves(
-    terms: Array, step: int, state: int, values: Array, log_skip: float, log_takes: Array, lagged: Array, moves: Moves
+    terms: Array, step: int, state: int, values: Array, log_skip: float, log_takes: Array, lagged: Array, copies: Copies
 ) -> int:
     """Fill ``terms[k]`` with the log-weight of k copies taking part and all that may follow; return the largest k."""
-    available, jumps, targets, lags, combinations = moves
+    available, jumps, targets, lags, combinations = copies
     most = available[state]
     # What a copy that takes part now shares with each of the copies that took part a moment ago.
     shared = 0.0
@@ -254,12 +255,12 @@ def weigh_moves(
 
 
 @njit(cache=True, nogil=True)
-def _fill(values: Array, log_skip: float, log_takes: Array, lagged: Array, moves: Moves) -> None:
+def _fill(values: Array, log_skip: float, log_takes: Array, lagged: Array, copies: Copies) -> None:
     """Backwards over the steps."""
-    terms = np.empty(moves[1].shape[1])
+    terms = np.empty(copies.jumps.shape[1])
     for step in range(values.shape[0] - 1, -1, -1):
         for state in range(values.shape[1]):
-            most = weigh_moves(terms, step, state, values, log_skip, log_takes, lagged, moves)
+            most = weigh_moves(terms, step, state, values, log_skip, log_takes, lagged, copies)
             largest = terms[: most + 1].max()
             total = 0.0
             for taken in range(most + 1):
@@ -268,17 +269,15 @@ def _fill(values: Array, log_skip: float, log_takes: Array, lagged: Array, moves
 
 
 @njit(cache=True, nogil=True)
-def draw_participations(
-    rng: np.random.Generator, steps: Indices, counts: Indices, terms: Array, drawing: Drawing
-) -> int:
+def draw_participations(rng: np.random.Generator, steps: Indices, counts: Indices, terms: Array, table: Table) -> int:
     """Draw at which steps how many copies take part, in ascending order; return the number of such steps.
 
     A step costs nothing while all copies are available: the next event is found by bisection.
     """
-    cumulative, first_steps, first_states, survival, values, log_skip, log_takes, lagged, moves = drawing
+    cumulative, survival, values, copies = table.cumulative, table.survival, table.values, table.copies
     last = values.shape[0]
     start = min(int(np.searchsorted(cumulative, rng.random(), side="right")), cumulative.size - 1)
-    step, state, found = first_steps[start], first_states[start], 0
+    step, state, found = table.first_steps[start], table.first_states[start], 0
     while step < last:
         least = 0
         if state == 0:
@@ -293,7 +292,7 @@ def draw_participations(
             if low == last - 1 and survival[last] >= level:
                 break
             step, least = low, 1
-        most = weigh_moves(terms, step, state, values, log_skip, log_takes, lagged, moves)
+        most = weigh_moves(terms, step, state, values, table.log_skip, table.log_takes, table.lagged, copies)
         largest = terms[least : most + 1].max()
         total = 0.0
         for taken in range(least, most + 1):
@@ -308,5 +307,5 @@ def draw_participations(
         if taken > 0:
             steps[found], counts[found] = step, taken
             found += 1
-        step, state = step + moves[1][state, taken], moves[2][state, taken]
+        step, state = step + copies.jumps[state, taken], copies.targets[state, taken]
     return found

@@ -1,25 +1,23 @@
 """Proposals for b-min-sep: towards outputs on which several copies of the participations agree, or away from all."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from math import comb, exp, inf, lgamma, log, log1p
+from math import comb, lgamma, log, log1p
 from typing import ClassVar
 
 import numpy as np
 
-from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.monte_carlo.proposals import Array, Proposal, rounded
 from hockeystick.monte_carlo.renewal.proposal_kernels import (
     LARGEST_EXPONENT,
     LARGEST_SPREAD,
     Density,
     Recursion,
-    densities,
     draw_shifted,
     draw_tilted,
 )
 from hockeystick.monte_carlo.renewal.proposal_tables import Renewal, Table, state_count
+from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL, exp_or_inf
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF, StrategyMatrix
 from hockeystick.types import Direction
@@ -35,9 +33,8 @@ FARTHEST = 4.0
 """The largest shift of a chain."""
 MOST_BUSY = 0.8
 """The largest fraction of the steps that participations of a chain block."""
+MAX_BETA = 1e3
 BETAS = np.concatenate([np.arange(0.25, 4.0, 0.25), np.arange(4.0, 16.0, 1.0), np.arange(16.0, 129.0, 8.0)])
-LARGEST_NORMAL = 14.0
-"""No normal draw is larger: the tail of the generator's algorithm ends before."""
 STEP_SECONDS = 1.7e-8
 ENTRY_SECONDS = 1e-9
 """Rough costs of a step, and of an entry of C, in one sample."""
@@ -60,6 +57,8 @@ class OrderProposal(Proposal):
     """
 
     name: ClassVar[str] = "renewal_order"
+    chosen: ClassVar[tuple[str, ...]] = ("order", "separation", "share", "rate", "shift", "far")
+    directions: ClassVar[tuple[Direction, ...]] = (Direction.REMOVE,)
 
     pair: RenewalMixture
     order: int
@@ -70,16 +69,18 @@ class OrderProposal(Proposal):
     far: float
 
     @property
-    def parameters(self) -> dict[str, float]:
-        """Everything but the pair."""
-        return {
-            "order": float(self.order),
-            "separation": float(self.separation),
-            "share": self.share,
-            "rate": self.rate,
-            "shift": self.shift,
-            "far": self.far,
-        }
+    def proved(self) -> bool:
+        """Where the table is small enough and holds no number beyond the range of doubles."""
+        if not (0.0 < self.share <= 1.0 and 0.0 < self.rate < 1.0 and 0.0 < self.far < 1.0):
+            return False
+        possible = self.order in ORDERS and self.pair.columns.shape[1] <= self.separation <= self.pair.min_sep
+        return (
+            _covered(self.pair)
+            and possible
+            and self.shift in np.arange(1.0, FARTHEST + 0.5, 0.5)
+            and _small(self.pair, self.order, self.separation)
+            and _weights_fit(self.pair, self.separation)
+        )
 
     @property
     def cost(self) -> float:
@@ -93,18 +94,12 @@ class OrderProposal(Proposal):
         return (self.order + 1) * _loss_error(self.pair) + self.table.error
 
     def weight_bound(self, epsilon: float) -> float:
-        """Z_a is rounded up."""
-        return _largest(self.table.log_moment, self.order, epsilon) / self.share
+        rounding = 1e-13 * self.order * (1.0 + epsilon)
+        return exp_or_inf(self.table.log_moment + _log_factor(self.order, epsilon) + rounding) / self.share
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
         """O(n p) a sample."""
-        moment = self.table.log_moment
-        draw_tilted(rng, log_weights, losses, self.density, self.table.drawing, self.order, moment, self.share)
-
-    def log_densities(self, outputs: Array) -> tuple[Array, Array]:
-        """log X and the proposal's log-density relative to Q at outputs in units of the noise, shape (m, n)."""
-        found = densities(outputs, self.density, self.order, self.table.log_moment, self.share)
-        return found[0], found[1]
+        draw_tilted(rng, log_weights, losses, self.density, self.table, self.order, self.share)
 
     @cached_property
     def density(self) -> Density:
@@ -130,14 +125,15 @@ class MeanProposal(Proposal):
     """
 
     name: ClassVar[str] = "renewal_mean"
+    chosen: ClassVar[tuple[str, ...]] = ("beta",)
+    directions: ClassVar[tuple[Direction, ...]] = (Direction.ADD,)
 
     pair: RenewalMixture
     beta: float
 
     @property
-    def parameters(self) -> dict[str, float]:
-        """beta."""
-        return {"beta": self.beta}
+    def proved(self) -> bool:
+        return _covered(self.pair) and 0.0 < self.beta <= MAX_BETA
 
     @property
     def cost(self) -> float:
@@ -151,19 +147,18 @@ class MeanProposal(Proposal):
 
     def weight_bound(self, epsilon: float) -> float:
         """The closed form, rounded up."""
-        _, square, energy = _mean(_renewal(self.pair))
+        _, square, energy = _renewal(self.pair).mean
         beta = self.beta
         log_largest = -beta * (epsilon - 0.5 * energy) + 0.5 * beta**2 * square
         log_largest += beta * log(beta) - (beta + 1.0) * log1p(beta) + 1e-12 * (1.0 + beta * (epsilon + energy))
-        return _exp(log_largest + 1e-12 * beta**2 * square)
+        return exp_or_inf(log_largest + 1e-12 * beta**2 * square)
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
         """O(n p) a sample."""
-        draw_shifted(rng, log_weights, losses, self.density, _mean(_renewal(self.pair))[0], self.beta)
+        draw_shifted(rng, log_weights, losses, self.density, _renewal(self.pair).mean[0], self.beta)
 
     @cached_property
     def density(self) -> Density:
-        """What kernels evaluate."""
         return _density(self.pair, self.pair.min_sep, 0.5, np.ones(2), 0.5)
 
 
@@ -189,56 +184,6 @@ def propose(pair: RenewalMixture, direction: Direction, epsilon: float) -> list[
     found.append(_order_proposal(pair, first, SHARES[0], epsilon, hits + 1))
     found.extend(_order_proposal(pair, order, SHARES[0], epsilon, hits) for order in others[:1])
     return [proposal for proposal in found if proposal.weight_bound(epsilon) < 1.0]
-
-
-def build(pair: RenewalMixture, direction: Direction, name: str, parameters: Mapping[str, float]) -> Proposal:
-    """The proposal with this name and these parameters.
-
-    Raises: InvalidInputError for a pair, a name or parameters that no proposal here has.
-    """
-    known = {(OrderProposal.name, Direction.REMOVE): _build_order, (MeanProposal.name, Direction.ADD): _build_mean}
-    maker = known.get((name, direction))
-    if maker is None or not _covered(pair):
-        raise InvalidInputError(
-            f"The 'proposal' field must name a proposal of this pair and direction. Got {shortened(name)}."
-        )
-    try:
-        proposal = maker(pair, dict(parameters))
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise _refused(parameters) from error
-    if proposal is None or proposal.parameters != dict(parameters):
-        raise _refused(parameters)
-    return proposal
-
-
-def _refused(parameters: Mapping[str, float]) -> InvalidInputError:
-    return InvalidInputError(
-        f"The 'parameters' field must be what a proposal of this name has. Got {shortened(dict(parameters))}."
-    )
-
-
-def _build_order(pair: RenewalMixture, given: dict[str, float]) -> Proposal | None:
-    order, separation = int(given["order"]), int(given["separation"])
-    rate, shift, far = given["rate"], given["shift"], given["far"]
-    sound = 0.0 < given["share"] <= 1.0 and 0.0 < rate < 1.0 and 0.0 < far < 1.0
-    sound = sound and shift in np.arange(1.0, FARTHEST + 0.5, 0.5)
-    possible = order in ORDERS and pair.columns.shape[1] <= separation <= pair.min_sep
-    if not (sound and possible and _small(pair, order, separation) and _weights_fit(pair, separation)):
-        return None
-    return OrderProposal(
-        direction=Direction.REMOVE,
-        pair=pair,
-        order=order,
-        separation=separation,
-        share=given["share"],
-        rate=rate,
-        shift=shift,
-        far=far,
-    )
-
-
-def _build_mean(pair: RenewalMixture, given: dict[str, float]) -> Proposal | None:
-    return MeanProposal(direction=Direction.ADD, pair=pair, beta=given["beta"]) if 0.0 < given["beta"] <= 1e3 else None
 
 
 def _covered(pair: RenewalMixture) -> bool:
@@ -319,14 +264,6 @@ def _log_factor(order: int, epsilon: float) -> float:
     return (order - 1) * (log(order - 1) - epsilon) - order * log(order)
 
 
-def _largest(log_moment: float, order: int, epsilon: float) -> float:
-    return _exp(log_moment + _log_factor(order, epsilon) + 1e-13 * order * (1.0 + epsilon))
-
-
-def _exp(value: float) -> float:
-    return exp(value) if value < 700.0 else inf
-
-
 def _renewal(pair: RenewalMixture) -> Renewal:
     return _renewal_of(pair.matrix, pair.noise_multiplier, pair.min_sep, pair.participation_prob, pair.warm_start)
 
@@ -349,17 +286,6 @@ def _table(renewal: Renewal, order: int, separation: int) -> Table:
 @lru_cache(maxsize=256)
 def _log_moment(renewal: Renewal, order: int, separation: int) -> float:
     return _table(renewal, order, separation).log_moment
-
-
-@lru_cache(maxsize=8)
-def _mean(renewal: Renewal) -> tuple[Array, float, float]:
-    """``C E[x] / sigma``, shape (n,); its square norm; and A. Columns of one example do not overlap, so A is a sum."""
-    chances = renewal.chances
-    mean = np.zeros(renewal.steps + renewal.bands)
-    for lag in range(renewal.bands):
-        mean[lag : lag + renewal.steps] += chances * renewal.columns[:, lag]
-    mean = mean[: renewal.steps]
-    return mean, float(mean @ mean), float(chances @ renewal.squares)
 
 
 def _density(pair: RenewalMixture, separation: int, rate: float, shifts: Array, far: float) -> Density:
@@ -394,7 +320,7 @@ def _loss_error(pair: RenewalMixture) -> float:
     """Rounding error of log X: n steps of a recursion, whose value sums no more than this for each participation."""
     renewal = _renewal(pair)
     shared = 2.0 * float(renewal.lagged().sum(axis=1).max())
-    drawn = LARGEST_NORMAL * float(renewal.columns.sum(axis=1).max())
+    drawn = FARTHEST_NORMAL * float(renewal.columns.sum(axis=1).max())
     largest = LARGEST_SPREAD + FARTHEST * (max(ORDERS) * shared + drawn)
     participations = -(-renewal.steps // pair.min_sep)
     return 8.0 * UNIT_ROUNDOFF * largest * participations * (renewal.steps + renewal.bands)

@@ -1,15 +1,12 @@
 """The naive proposal for truncated b-min-sep subsampling (docs/theory/monte-carlo/truncated.md)."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
 
 import numpy as np
 
-from hockeystick.errors import InvalidInputError
-from hockeystick.monte_carlo.proposals import Array, Family, Proposal
-from hockeystick.monte_carlo.renewal.truncated_kernels import draw_truncated
+from hockeystick.monte_carlo.proposals import Array, Family, Naive
+from hockeystick.monte_carlo.renewal.truncated_kernels import Truncation, draw_truncated
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
 from hockeystick.pairs.truncated_renewal import TruncatedRenewal
 from hockeystick.strategies import StrategyMatrix
@@ -24,7 +21,7 @@ SECONDS_PER_ENTRY = 2e-9
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class NaiveTruncated(Proposal):
+class NaiveTruncated(Naive):
     """Counts of the others and an output of the direction's own first distribution, without a weight.
 
     Neither distribution is a single Gaussian, so the proposals of plain b-min-sep have no proved largest value here.
@@ -33,13 +30,7 @@ class NaiveTruncated(Proposal):
         pair: the pair; not refused by :func:`why_not`.
     """
 
-    name: ClassVar[str] = "naive"
     pair: TruncatedRenewal
-
-    @property
-    def parameters(self) -> dict[str, float]:
-        """None."""
-        return {}
 
     @property
     def cost(self) -> float:
@@ -63,17 +54,11 @@ class NaiveTruncated(Proposal):
         roundings = 8.0 * steps * (1.0 + logarithm) + 2.0 * (bands + 4.0) * participations * exponent
         return float(max(1e-9, 2.0 * UNIT_ROUNDOFF * roundings))
 
-    def weight_bound(self, epsilon: float) -> float:
-        """1."""
-        return 1.0
-
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        """Unit weights."""
         pair = self.pair
         scaled, half_norms = _scaled_columns(pair.matrix, pair.noise_multiplier)
         log_weights[:] = 0.0
-        draw_truncated(
-            rng,
+        law = Truncation(
             scaled,
             half_norms,
             pair.min_sep,
@@ -81,9 +66,8 @@ class NaiveTruncated(Proposal):
             pair.warm_start,
             pair.truncated_batch_size,
             pair.num_examples - 1,
-            self.direction is Direction.REMOVE,
-            losses,
         )
+        draw_truncated(rng, law, self.direction is Direction.REMOVE, losses)
 
 
 @lru_cache(maxsize=4)
@@ -91,18 +75,6 @@ def _scaled_columns(matrix: StrategyMatrix, sigma: float) -> tuple[Array, Array]
     """``C[i + d, i] / sigma``, shape (n, p), and half the squared norms of these columns, shape (n,)."""
     scaled = band_of(matrix) / sigma
     return scaled, 0.5 * np.einsum("id,id->i", scaled, scaled)
-
-
-def propose(pair: TruncatedRenewal, direction: Direction, epsilon: float) -> Sequence[Proposal]:
-    """The naive proposal alone."""
-    return (NaiveTruncated(direction=direction, pair=pair),)
-
-
-def build(pair: TruncatedRenewal, direction: Direction, name: str, parameters: Mapping[str, float]) -> Proposal:
-    """The proposal that evidence names."""
-    if name == NaiveTruncated.name and not parameters:
-        return NaiveTruncated(direction=direction, pair=pair)
-    raise InvalidInputError(f"The 'proposal' field must be 'naive'. Got {name!r} with {dict(parameters)} instead.")
 
 
 def why_not(pair: TruncatedRenewal, side: Side) -> str | None:
@@ -116,16 +88,17 @@ def why_not(pair: TruncatedRenewal, side: Side) -> str | None:
     return None
 
 
-def fingerprint(pair: TruncatedRenewal) -> Sequence[Any]:
-    """The sampler and the diagonals of C."""
-    return (
+FAMILY = Family(
+    pair=TruncatedRenewal,
+    kinds=(NaiveTruncated,),
+    propose=lambda pair, direction, epsilon: (NaiveTruncated(direction=direction, pair=pair),),
+    fingerprint=lambda pair: (
         pair.min_sep,
         pair.participation_prob,
         pair.warm_start,
         pair.truncated_batch_size,
         pair.num_examples,
         pair.columns,
-    )
-
-
-FAMILY = Family(pair=TruncatedRenewal, propose=propose, build=build, fingerprint=fingerprint, refusal=why_not)
+    ),
+    refusal=why_not,
+)

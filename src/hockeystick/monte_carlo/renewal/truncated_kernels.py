@@ -1,45 +1,52 @@
 """Numba kernels of truncated b-min-sep subsampling: counts of the other examples, and two recursions given them."""
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
+
+from hockeystick.monte_carlo.sums import log_add
 
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 
-@njit(cache=True, nogil=True)
-def draw_truncated(
-    rng: np.random.Generator,
-    scaled: Array,
-    half_norms: Array,
-    min_sep: int,
-    prob: float,
-    warm: bool,
-    cap: int,
-    others: int,
-    from_first: bool,
-    losses: Array,
-) -> None:
-    """Fill ``losses`` with ``log P/Q`` of outputs of P (``from_first``), or ``log Q/P`` of outputs of Q.
+class Truncation(NamedTuple):
+    """What the kernels know of a pair.
 
-    O(n p + b) for each sample.
-
-    Args:
+    Attributes:
         scaled: ``C[i + d, i] / sigma``, shape (n, p), p <= min_sep.
         half_norms: ``|c_i|^2 / (2 sigma^2)``, shape (n,).
+        min_sep: b.
         prob: q.
+        warm: whether the first availability is that of the long run.
         cap: B.
         others: N - 1.
     """
-    n = scaled.shape[0]
+
+    scaled: Array
+    half_norms: Array
+    min_sep: int
+    prob: float
+    warm: bool
+    cap: int
+    others: int
+
+
+@njit(cache=True, nogil=True)
+def draw_truncated(rng: np.random.Generator, law: Truncation, from_first: bool, losses: Array) -> None:
+    """Fill ``losses`` with ``log P/Q`` of outputs of P (``from_first``), or ``log Q/P`` of outputs of Q.
+
+    O(n p + b) for each sample.
+    """
+    n = law.scaled.shape[0]
     y, counts, projections = np.empty(n), np.empty(n, np.int64), np.empty(n)
     for sample in range(losses.size):
-        draw_counts(rng, min_sep, prob, warm, others, counts)
-        _draw_output(rng, scaled, min_sep, prob, warm, cap, counts, from_first, y)
-        _project(scaled, y, projections)
-        loss = log_mixture(projections, half_norms, min_sep, prob, warm, cap, counts, 1.0, 2.0)
-        loss -= log_mixture(projections, half_norms, min_sep, prob, warm, cap, counts, 0.0, -1.0)
+        draw_counts(rng, law.min_sep, law.prob, law.warm, law.others, counts)
+        _draw_output(rng, law, counts, from_first, y)
+        _project(law.scaled, y, projections)
+        loss = log_mixture(projections, law, counts, 1.0, 2.0) - log_mixture(projections, law, counts, 0.0, -1.0)
         losses[sample] = loss if from_first else -loss
 
 
@@ -65,35 +72,25 @@ def draw_counts(rng: np.random.Generator, min_sep: int, prob: float, warm: bool,
 
 
 @njit(cache=True, nogil=True)
-def _draw_output(
-    rng: np.random.Generator,
-    scaled: Array,
-    min_sep: int,
-    prob: float,
-    warm: bool,
-    cap: int,
-    counts: Counts,
-    from_first: bool,
-    y: Array,
-) -> None:
+def _draw_output(rng: np.random.Generator, law: Truncation, counts: Counts, from_first: bool, y: Array) -> None:
     """Noise and the shifts of one draw of the participations and survivals, in units of sigma."""
-    n, p = scaled.shape
+    n, p = law.scaled.shape
     for t in range(n):
         y[t] = rng.standard_normal()
     i = 0
-    if warm and rng.random() * (1.0 + (min_sep - 1) * prob) >= 1.0:
-        i = 1 + min(int(rng.random() * (min_sep - 1)), min_sep - 2)
+    if law.warm and rng.random() * (1.0 + (law.min_sep - 1) * law.prob) >= 1.0:
+        i = 1 + min(int(rng.random() * (law.min_sep - 1)), law.min_sep - 2)
     while i < n:
-        if rng.random() >= prob:
+        if rng.random() >= law.prob:
             i += 1
             continue
         shift = 1.0 if from_first else 0.0
-        if counts[i] >= cap:
-            survives = rng.random() * (counts[i] + 1.0) < cap
+        if counts[i] >= law.cap:
+            survives = rng.random() * (counts[i] + 1.0) < law.cap
             shift = (2.0 if from_first else -1.0) if survives else 0.0
         for d in range(min(p, n - i)):
-            y[i + d] += shift * scaled[i, d]
-        i += min_sep
+            y[i + d] += shift * law.scaled[i, d]
+        i += law.min_sep
 
 
 @njit(cache=True, nogil=True)
@@ -108,17 +105,7 @@ def _project(scaled: Array, y: Array, projections: Array) -> None:
 
 
 @njit(cache=True, nogil=True)
-def log_mixture(
-    projections: Array,
-    half_norms: Array,
-    min_sep: int,
-    prob: float,
-    warm: bool,
-    cap: int,
-    counts: Counts,
-    whole: float,
-    cut: float,
-) -> float:
+def log_mixture(projections: Array, law: Truncation, counts: Counts, whole: float, cut: float) -> float:
     """Log of the density of one of the mixtures relative to ``N(0, sigma^2 I)``, given the counts.
 
     Taken at step i, the example shifts the output by ``whole c_i`` where the counts are below the cap; else by
@@ -127,31 +114,23 @@ def log_mixture(
     hundreds of powers of ten apart.
     """
     n = projections.size
-    log_wait = np.log1p(-prob) if prob < 1.0 else -np.inf
-    log_take = np.log(prob)
-    later = np.zeros(min_sep)  # log f of the min_sep steps to come, at the places of the steps
+    log_wait = np.log1p(-law.prob) if law.prob < 1.0 else -np.inf
+    log_take = np.log(law.prob)
+    later = np.zeros(law.min_sep)  # log f of the min_sep steps to come, at the places of the steps
     following = 0.0
     for i in range(n - 1, -1, -1):
-        if counts[i] < cap:
-            ratio = whole * projections[i] - whole * whole * half_norms[i]
+        if counts[i] < law.cap:
+            ratio = whole * projections[i] - whole * whole * law.half_norms[i]
         else:
-            survival = cap / (counts[i] + 1.0)
-            ratio = cut * projections[i] - cut * cut * half_norms[i]
-            ratio = _log_add(np.log(survival) + ratio, np.log1p(-survival))
-        place = i % min_sep
-        following = _log_add(log_wait + following, log_take + ratio + later[place])
+            survival = law.cap / (counts[i] + 1.0)
+            ratio = cut * projections[i] - cut * cut * law.half_norms[i]
+            ratio = log_add(np.log(survival) + ratio, np.log1p(-survival))
+        place = i % law.min_sep
+        following = log_add(log_wait + following, log_take + ratio + later[place])
         later[place] = following
-    if not warm:
+    if not law.warm:
         return following
     total = following
-    for first in range(1, min_sep):
-        total = _log_add(total, log_take + later[first])
-    return float(total - np.log1p((min_sep - 1) * prob))
-
-
-@njit(cache=True, nogil=True)
-def _log_add(a: float, b: float) -> float:
-    """``log(e^a + e^b)``; at most one of them is -inf."""
-    if a < b:
-        a, b = b, a
-    return float(a + np.log1p(np.exp(b - a)))
+    for first in range(1, law.min_sep):
+        total = log_add(total, log_take + later[first])
+    return float(total - np.log1p((law.min_sep - 1) * law.prob))

@@ -1,13 +1,12 @@
 """Proposals for the pair (P_S, Q_S) of shuffled batches, for lower bounds (docs/theory/monte-carlo/subsets.md)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from hockeystick.errors import InvalidInputError
-from hockeystick.monte_carlo.proposals import Array, Family, Proposal, rounded
+from hockeystick.monte_carlo.proposals import Array, Family, Naive, Proposal, rounded
 from hockeystick.monte_carlo.shuffles.kernels import draw_epochs
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL, bounded_exp, largest_of_power, log_factor
 from hockeystick.pairs.shuffled_batches import ShuffledBatches
@@ -31,11 +30,16 @@ class _ShuffleProposal(Proposal):
 
     Attributes:
         pair: T = ``bins`` and E = ``epochs``; the batch size does not matter.
-        strength: beta; 0 for the naive proposal.
+        beta: how far coordinates are moved; 0 for the naive proposal.
     """
 
     pair: ShuffledBatches
-    strength: float = 0.0
+    beta: float = 0.0
+
+    @property
+    def proved(self) -> bool:
+        """Only the naive proposal moves nothing."""
+        return not self.chosen or 0.0 < self.beta <= MAX_STRENGTH
 
     @property
     def sides(self) -> tuple[Side, ...]:
@@ -51,8 +55,8 @@ class _ShuffleProposal(Proposal):
     def loss_error(self) -> float:
         """First-order bound: sums of T positive terms, and exponents, in every epoch (subsets.md, Rounding)."""
         sigma = self.pair.noise_multiplier
-        exponent = (2.0 + self.strength) * ((2.0 + self.strength) / sigma + FARTHEST_NORMAL) / sigma
-        exponents = (16.0 + self.pair.epochs) * (1.0 + self.strength) * exponent
+        exponent = (2.0 + self.beta) * ((2.0 + self.beta) / sigma + FARTHEST_NORMAL) / sigma
+        exponents = (16.0 + self.pair.epochs) * (1.0 + self.beta) * exponent
         roundings = 3.0 * (self.pair.bins + 8.0) + exponents + 8.0 * self.pair.epochs
         return float(max(1e-9, 2.0 * UNIT_ROUNDOFF * self.pair.epochs * roundings))
 
@@ -60,28 +64,16 @@ class _ShuffleProposal(Proposal):
         """``log P_S / Q_S``, the log-ratio of the mixture with farther shifts, and ``mean(u)``, summed over epochs."""
         drawn = np.empty((samples, 3))
         sigma, epochs = self.pair.noise_multiplier, self.pair.epochs
-        draw_epochs(rng, sigma, self.pair.bins, epochs, drift, shift, self.strength, share, drawn)
+        draw_epochs(rng, sigma, self.pair.bins, epochs, drift, shift, self.beta, share, drawn)
         drawn[:, 0] -= epochs * (WITH**2 - WITHOUT**2) / (2.0 * sigma**2)
         return drawn
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class NaiveShuffle(_ShuffleProposal):
-    """The output of the direction's own first distribution, without a weight."""
-
-    name: ClassVar[str] = "naive"
-
-    @property
-    def parameters(self) -> dict[str, float]:
-        """None."""
-        return {}
-
-    def weight_bound(self, epsilon: float) -> float:
-        """1."""
-        return 1.0
+class NaiveShuffle(Naive, _ShuffleProposal):
+    """The pair itself."""
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        """Unit weights."""
         remove = self.direction is Direction.REMOVE
         log_ratios = self._draw(rng, losses.size, WITH if remove else WITHOUT, 0.0, 0.0)[:, 0]
         log_weights[:] = 0.0
@@ -92,29 +84,28 @@ class NaiveShuffle(_ShuffleProposal):
 class FartherShuffle(_ShuffleProposal):
     """Remove: every epoch from P_S or, with probability ``share``, from ``(1/T) sum_t N((2 + beta) e_t, sigma^2 I)``.
 
-    Power means are log-convex: ``A_{2+beta} / A_2 >= (A_2 / A_1)^beta``. So the weight of an epoch with loss l is at
-    most ``h(l) = 1 / (1 - share + share e^{beta l - c})``, ``c = beta (beta + 1) / (2 sigma^2)``. As log h is concave
-    and falls, the weight of a sample with total loss l is at most ``h(l / E)^E``.
+    The weight of an epoch with loss l is at most ``h(l) = 1 / (1 - share + share e^{beta l - c})``,
+    ``c = beta (beta + 1) / (2 sigma^2)``.
 
     Attributes:
         share: in (0, 1].
     """
 
     name: ClassVar[str] = "farther"
+    chosen: ClassVar[tuple[str, ...]] = ("beta", "share")
+    directions: ClassVar[tuple[Direction, ...]] = (Direction.REMOVE,)
     share: float
 
     @property
-    def parameters(self) -> dict[str, float]:
-        """beta and the share."""
-        return {"beta": self.strength, "share": self.share}
+    def proved(self) -> bool:
+        return super().proved and 0.0 < self.share <= 1.0
 
     def weight_bound(self, epsilon: float) -> float:
         """``h(epsilon / E)^E s^s / (s + 1)^(s + 1)``, s the slope of ``-log h`` at ``epsilon / E``."""
-        beta, variance = self.strength, self.pair.noise_multiplier**2
+        beta, variance = self.beta, self.pair.noise_multiplier**2
         return largest_of_power(epsilon, beta, beta * (beta + 1.0) / (2.0 * variance), self.share, self.pair.epochs)
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        """The ratio to the mixture is taken epoch by epoch."""
         drawn = self._draw(rng, losses.size, WITH, 0.0, self.share)
         log_weights[:] = -drawn[:, 1]
         losses[:] = drawn[:, 0]
@@ -122,26 +113,19 @@ class FartherShuffle(_ShuffleProposal):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LowerShuffle(_ShuffleProposal):
-    """Add: every epoch from Q_S moved by ``-(beta / T) 1``.
-
-    The mean of u is at most ``log A_1``, and that at most ``log A_2 - log A_1`` as ``log A_k`` is convex in k and 0 at
-    0, which bounds the weight of an output by its loss.
-    """
+    """Add: every epoch from Q_S moved by ``-(beta / T) 1``."""
 
     name: ClassVar[str] = "lower"
-
-    @property
-    def parameters(self) -> dict[str, float]:
-        """beta."""
-        return {"beta": self.strength}
+    chosen: ClassVar[tuple[str, ...]] = ("beta",)
+    directions: ClassVar[tuple[Direction, ...]] = (Direction.ADD,)
 
     def weight_bound(self, epsilon: float) -> float:
         """``exp(-beta (epsilon - 3 E / (2 sigma^2)) + E beta (beta - 2) / (2 T sigma^2))`` times the usual factor."""
-        return bounded_exp(log_largest_lower(self.pair, self.strength, epsilon))
+        return bounded_exp(log_largest_lower(self.pair, self.beta, epsilon))
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
         """The weight is ``exp(beta mean(u) + beta (beta - 2) / (2 T sigma^2))`` for each epoch."""
-        pair, beta = self.pair, self.strength
+        pair, beta = self.pair, self.beta
         drawn = self._draw(rng, losses.size, WITHOUT, beta / pair.bins, 0.0)
         constant = beta * (beta - 2.0) / (2.0 * pair.bins * pair.noise_multiplier**2)
         log_weights[:] = pair.epochs * constant + beta * drawn[:, 2]
@@ -163,44 +147,25 @@ def propose(pair: ShuffledBatches, direction: Direction, epsilon: float) -> Sequ
     naive = NaiveShuffle(direction=direction, pair=pair)
     if direction is Direction.REMOVE:
         one = replace(pair, epochs=1)
-        trials = (FartherShuffle(direction=direction, pair=one, strength=float(beta), share=1.0) for beta in BETAS)
-        strength = min(trials, key=lambda proposal: proposal.weight_bound(epsilon)).strength
+        trials = (FartherShuffle(direction=direction, pair=one, beta=float(beta), share=1.0) for beta in BETAS)
+        beta = min(trials, key=lambda proposal: proposal.weight_bound(epsilon)).beta
         return (
-            FartherShuffle(direction=direction, pair=pair, strength=strength, share=rounded(1.0 / pair.epochs)),
+            FartherShuffle(direction=direction, pair=pair, beta=beta, share=rounded(1.0 / pair.epochs)),
             naive,
         )
-    strength = float(min(BETAS, key=lambda beta: log_largest_lower(pair, float(beta), epsilon)))
-    tilted = LowerShuffle(direction=direction, pair=pair, strength=strength)
+    beta = float(min(BETAS, key=lambda beta: log_largest_lower(pair, float(beta), epsilon)))
+    tilted = LowerShuffle(direction=direction, pair=pair, beta=beta)
     return (tilted, naive) if tilted.weight_bound(epsilon) < 1.0 else (naive,)
 
 
-def build(pair: ShuffledBatches, direction: Direction, name: str, parameters: Mapping[str, float]) -> Proposal:
-    """The proposal that evidence names."""
-    beta, share = parameters.get("beta", 0.0), parameters.get("share", 0.0)
-    positive = 0.0 < beta <= MAX_STRENGTH
-    if name == NaiveShuffle.name and not parameters:
-        return NaiveShuffle(direction=direction, pair=pair)
-    if direction is Direction.REMOVE and name == FartherShuffle.name and positive and 0.0 < share <= 1.0:
-        return FartherShuffle(direction=direction, pair=pair, strength=beta, share=share)
-    if direction is Direction.ADD and name == LowerShuffle.name and positive:
-        return LowerShuffle(direction=direction, pair=pair, strength=beta)
-    raise InvalidInputError(
-        f"The 'proposal' field must be 'naive', 'farther' with beta and share for remove, or "
-        f"'lower' with beta for add. "
-        f"Got {name!r} with {dict(parameters)} for {direction.value} instead."
-    )
-
-
-def why_not(pair: ShuffledBatches, side: Side) -> str | None:
-    """Upper bounds cannot come from one dataset."""
-    if side is Side.UPPER:
-        return "the pair of shuffled batches is attained by one dataset and bounds the mechanism from below only"
-    return None
-
-
-def fingerprint(pair: ShuffledBatches) -> Sequence[Any]:
-    """T and E; the batch size does not matter."""
-    return (pair.bins, pair.epochs)
-
-
-FAMILY = Family(pair=ShuffledBatches, propose=propose, build=build, fingerprint=fingerprint, refusal=why_not)
+FAMILY = Family(
+    pair=ShuffledBatches,
+    kinds=(NaiveShuffle, FartherShuffle, LowerShuffle),
+    propose=propose,
+    fingerprint=lambda pair: (pair.bins, pair.epochs),  # the batch size does not matter
+    refusal=lambda pair, side: (
+        "the pair of shuffled batches is attained by one dataset and bounds the mechanism from below only"
+        if side is Side.UPPER
+        else None
+    ),
+)

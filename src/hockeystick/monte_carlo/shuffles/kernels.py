@@ -4,6 +4,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from hockeystick.monte_carlo.sums import log_add
+
 Array = NDArray[np.float64]
 
 
@@ -42,7 +44,7 @@ def draw_epochs(
             if share > 0.0:
                 excess = _log_power_mean(u, top, 2.0 + extra) - log_two - farther + np.log(share)
                 rest = np.log1p(-share) if share < 1.0 else -np.inf
-                log_ratio += max(excess, rest) + np.log1p(np.exp(-abs(excess - rest)))
+                log_ratio += log_add(excess, rest)
             average += _mean(u)
         out[sample, 0], out[sample, 1], out[sample, 2] = loss, log_ratio, average
 

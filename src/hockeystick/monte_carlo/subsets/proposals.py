@@ -1,14 +1,15 @@
 """Proposals for Poisson and cyclic Poisson sampling with banded matrices (docs/theory/monte-carlo/subsets.md)."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from math import expm1, log, log1p
+from math import expm1, inf, log, log1p
 from typing import ClassVar
 
 import numpy as np
 
 from hockeystick.bounds import Profile
-from hockeystick.monte_carlo.proposals import Array, Proposal
+from hockeystick.monte_carlo.proposals import Array, Naive, Proposal
 from hockeystick.monte_carlo.subsets.count_kernels import SETTLED, count_table, draw_counts, log_chances, log_sum
 from hockeystick.monte_carlo.subsets.kernels import draw_moved, draw_subsets
 from hockeystick.monte_carlo.subsets.participations import Participations, participations
@@ -27,6 +28,14 @@ MAX_TABLE_TIME = 4e7
 """Terms that are summed for the table of a chain: a fraction of a second."""
 MAX_TABLE = 1 << 22
 """Numbers in such a table: 32 MB."""
+MAX_ORDER = 24
+"""Largest order of a proposal by counts."""
+MAX_REACH = 96
+LEAST_LOG_CHANCE = -600.0
+"""Chances of counts must not leave the range of doubles."""
+MAX_TILTED_EXPONENT = 660.0
+"""Of a sample of a proposal: times the largest running weight of the recursion it stays in the range of doubles."""
+MAX_BETA = 1e4
 SMALLEST_LARGEST = 1e-3
 """Below this the largest value of the naive proposal is not followed: rounding of the loss would show in it."""
 
@@ -52,41 +61,27 @@ class SubsetProposal(Proposal):
         opportunities, rows, window = self.opportunities.scaled.shape
         return float(opportunities * (rows * SECONDS_PER_ROW + SECONDS_PER_PATTERN * 2.0**window))
 
-    @property
-    def loss_error(self) -> float:
-        """First-order bound: roundings of positive numbers and the exponents of every block (subsets.md, Rounding)."""
+    def _error(self, copies: float, slope: float, sums: int) -> float:
+        """First-order bound: roundings of positive numbers and the exponents of every block (subsets.md, Rounding).
+
+        Args:
+            copies: how far outputs are shifted at most, in sums of rows, plus one.
+            slope: how often an error of the loss, or of ``<mbar, y>``, counts in the log-weight; at least 1.
+            sums: roundings of each exponent beyond those of the window and 6.
+        """
         opportunities, _, window = self.opportunities.scaled.shape
-        exponents = self._roundings * self.opportunities.largest_exponent(self._copies)
+        exponents = (6.0 + float(sums + window)) * self.opportunities.largest_exponent(copies)
         positive = 1.25 * window**2 + 2.5 * window + 8.0
-        return float(max(1e-9, self._slope * 2.0 * UNIT_ROUNDOFF * opportunities * (positive + exponents)))
-
-    @property
-    def _copies(self) -> float:
-        """How far outputs are shifted at most, in sums of rows, plus one."""
-        return 2.0
-
-    @property
-    def _roundings(self) -> float:
-        """Of each exponent, at most."""
-        _, rows, window = self.opportunities.scaled.shape
-        return 6.0 + float(rows + window)
-
-    @property
-    def _slope(self) -> float:
-        """How often an error of the loss, or of ``<mbar, y>``, counts in the log-weight; at least 1."""
-        return 1.0
+        return float(max(1e-9, slope * 2.0 * UNIT_ROUNDOFF * opportunities * (positive + exponents)))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class NaiveSubsets(SubsetProposal):
-    """The output of the direction's own first distribution, without a weight."""
-
-    name: ClassVar[str] = "naive"
+class NaiveSubsets(Naive, SubsetProposal):
+    """The pair itself."""
 
     @property
-    def parameters(self) -> dict[str, float]:
-        """None."""
-        return {}
+    def loss_error(self) -> float:
+        return self._error(2.0, 1.0, self.opportunities.scaled.shape[1])
 
     def weight_bound(self, epsilon: float) -> float:
         """1, and for add ``1 - e^epsilon min X``."""
@@ -95,22 +90,20 @@ class NaiveSubsets(SubsetProposal):
         return max(smallest_ratio_bound(self.pair)(epsilon), SMALLEST_LARGEST)
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        """Unit weights."""
         log_weights[:] = 0.0
         if self.direction is Direction.REMOVE:
-            losses[:] = _from_own_law(rng, self.opportunities, losses.size)
+            own = self.opportunities
+            draw_subsets(rng, own.scaled, own.fresh, own.prob, losses)
         else:
             losses[:] = -_from_normals(rng, self.opportunities, losses.size, 0.0)[:, 0]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CountSubsets(SubsetProposal):
-    """Remove: a mixture of P and of two chains of counts, the near one and the far one.
+    """Remove: a mixture of P and of two chains of counts.
 
-    The near chain gives ``X'^order Q / Z``, ``X' = prod_u (1 - p + p e^(z_u)) >= X`` with z_u the exponent of
-    opportunity u alone. It proves M. No larger order would: all copies would take part everywhere. So the far chain
-    goes on, with ``reach`` copies of which at most ``cap`` count in an opportunity, and gives most outputs the losses
-    that matter.
+    The near one, with density ``X'^order / Z``, ``X' >= X``, proves M; the far one, of ``reach`` copies of which at
+    most ``cap`` count in an opportunity, gives most outputs the losses that matter.
 
     Attributes:
         order: a >= 2, in ``count_orders``.
@@ -119,23 +112,23 @@ class CountSubsets(SubsetProposal):
     """
 
     name: ClassVar[str] = "counts"
+    chosen: ClassVar[tuple[str, ...]] = ("order", "reach", "cap")
+    directions: ClassVar[tuple[Direction, ...]] = (Direction.REMOVE,)
     order: int
     reach: int
     cap: int
 
     @property
-    def parameters(self) -> dict[str, float]:
-        """order, reach and cap."""
-        return {"order": float(self.order), "reach": float(self.reach), "cap": float(self.cap)}
+    def proved(self) -> bool:
+        """Where the chains stay in the range of doubles and of memory."""
+        if not 1 <= self.cap <= self.order <= self.reach <= MAX_REACH:
+            return False
+        return self.order in count_orders(self.pair) and in_range(self.opportunities, self.reach, self.cap)
 
     @property
     def cost(self) -> float:
         """The chains and the products take a few passes more over the opportunities."""
         return float(super().cost + self.opportunities.count * SECONDS_PER_COUNT)
-
-    @property
-    def _copies(self) -> float:
-        return self.order + 1.0
 
     @property
     def _alone(self) -> bool:
@@ -147,93 +140,61 @@ class CountSubsets(SubsetProposal):
         return SHARE if self._alone else NEAR
 
     @property
-    def _slope(self) -> float:
-        return self.reach + 2.0
-
-    @property
-    def _roundings(self) -> float:
-        _, rows, window = self.opportunities.scaled.shape
-        return 6.0 + float(rows * window + window)
-
-    @property
     def loss_error(self) -> float:
         """That of the losses and products, and of the chains: roundings of every row, and where rows repeat."""
-        norms = abs(log_norm(self.opportunities, self.order, self.order)) + abs(
-            log_norm(self.opportunities, self.reach, self.cap)
-        )
-        chances = self.order * abs(float(log_chances(self.opportunities.prob, self.order, self.order + 1).min()))
+        own = self.opportunities
+        _, rows, window = own.scaled.shape
+        norms = abs(log_norm(own, self.order, self.order)) + abs(log_norm(own, self.reach, self.cap))
+        chances = self.order * abs(float(log_chances(own.prob, self.order, self.order + 1).min()))
         rounding = 8.0 * UNIT_ROUNDOFF * (1.0 + norms + chances)
-        return float(super().loss_error + self.opportunities.count * (4.0 * SETTLED + rounding))
+        common = self._error(self.order + 1.0, self.reach + 2.0, rows * window)
+        return float(common + own.count * (4.0 * SETTLED + rounding))
 
     def weight_bound(self, epsilon: float) -> float:
         """Close to ``Z e^(-(a-1) epsilon) (a-1)^(a-1) / a^a``, divided by the share of the near chain."""
         return largest_of_counts(self.opportunities, self.order, epsilon, self._near)
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        """The weight follows from the loss and the two products."""
-        opportunities, drawn = self.opportunities, np.empty((losses.size, 3))
-        near = (
-            log_chances(opportunities.prob, self.order, self.order + 1),
-            _chain(opportunities, self.order, self.order),
-        )
-        far = log_chances(opportunities.prob, self.reach, self.cap + 1), _chain(opportunities, self.reach, self.cap)
+        own, drawn = self.opportunities, np.empty((losses.size, 3))
+        near = log_chances(own.prob, self.order, self.order + 1), _chain(own, self.order, self.order)
+        far = log_chances(own.prob, self.reach, self.cap + 1), _chain(own, self.reach, self.cap)
         shares = self._near, SHARE - self._near
-        draw_counts(
-            rng,
-            opportunities.scaled,
-            opportunities.fresh,
-            opportunities.prob,
-            opportunities.couplings,
-            near,
-            far,
-            shares,
-            drawn,
-        )
+        draw_counts(rng, own.scaled, own.fresh, own.prob, own.couplings, near, far, shares, drawn)
         losses[:] = drawn[:, 0]
-        density = np.logaddexp(
-            log(shares[0]) + self.order * drawn[:, 1] - losses - log_norm(opportunities, self.order, self.order),
-            log1p(-SHARE),
-        )
+        tilted = log(shares[0]) + self.order * drawn[:, 1] - losses - log_norm(own, self.order, self.order)
+        density = np.logaddexp(tilted, log1p(-SHARE))
         if not self._alone:
-            farther = log(shares[1]) + drawn[:, 2] - losses - log_norm(opportunities, self.reach, self.cap)
+            farther = log(shares[1]) + drawn[:, 2] - losses - log_norm(own, self.reach, self.cap)
             density = np.logaddexp(density, farther)
         log_weights[:] = -density
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MeanSubsets(SubsetProposal):
-    """Add: ``y ~ N(-beta C E x, sigma^2 I)``, away from the average participation.
-
-    With ``g = |C E x|^2 / sigma^2`` and ``A = E |C x|^2 / sigma^2``, Jensen's inequality
-    ``log X >= <C E x, y> / sigma^2 - A / 2`` bounds the weight ``exp(beta <C E x, y> / sigma^2 + beta^2 g / 2)`` by
-    ``exp(beta (A / 2 - l) + beta^2 g / 2)``, l the loss.
+    """Add: ``y ~ N(-beta C E x, sigma^2 I)``; with ``g = |C E x|^2 / sigma^2`` and ``A = E |C x|^2 / sigma^2``.
 
     Attributes:
         beta: > 0.
     """
 
     name: ClassVar[str] = "mean"
+    chosen: ClassVar[tuple[str, ...]] = ("beta",)
+    directions: ClassVar[tuple[Direction, ...]] = (Direction.ADD,)
     beta: float
 
     @property
-    def parameters(self) -> dict[str, float]:
-        """beta."""
-        return {"beta": self.beta}
+    def proved(self) -> bool:
+        return 0.0 < self.beta <= MAX_BETA
 
     @property
-    def _copies(self) -> float:
-        return self.beta + 2.0
-
-    @property
-    def _slope(self) -> float:
-        return self.beta + 1.0
+    def loss_error(self) -> float:
+        return self._error(self.beta + 2.0, self.beta + 1.0, self.opportunities.scaled.shape[1])
 
     def weight_bound(self, epsilon: float) -> float:
         """``exp(-beta (epsilon - A/2) + beta^2 g / 2) beta^beta / (beta + 1)^(beta + 1)``."""
         return bounded_exp(log_largest_of_mean(self.opportunities, self.beta, epsilon))
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        """The weight is known from ``<C E x, y>`` alone."""
         drawn = _from_normals(rng, self.opportunities, losses.size, self.beta)
         squared_mean, _ = self.opportunities.moments
         log_weights[:] = self.beta * drawn[:, 1] + 0.5 * self.beta**2 * squared_mean
@@ -242,18 +203,9 @@ class MeanSubsets(SubsetProposal):
 
 def _from_normals(rng: np.random.Generator, opportunities: Participations, samples: int, beta: float) -> Array:
     """``log X`` and ``<C E x, y> / sigma^2`` of ``y ~ N(-beta C E x, sigma^2 I)``, shape (samples, 2)."""
-    drawn = np.empty((samples, 2))
-    draw_moved(
-        rng, opportunities.scaled, opportunities.fresh, opportunities.prob, beta, opportunities.mean_shift, drawn
-    )
+    own, drawn = opportunities, np.empty((samples, 2))
+    draw_moved(rng, own.scaled, own.fresh, own.prob, beta, own.mean_shift, drawn)
     return drawn
-
-
-def _from_own_law(rng: np.random.Generator, opportunities: Participations, samples: int) -> Array:
-    """``log X`` of outputs of P, shape (samples,)."""
-    log_ratios = np.empty(samples)
-    draw_subsets(rng, opportunities.scaled, opportunities.fresh, opportunities.prob, log_ratios)
-    return log_ratios
 
 
 @lru_cache(maxsize=4)
@@ -291,3 +243,24 @@ def smallest_ratio_bound(pair: SubsetMixture) -> Profile:
         return lambda epsilon: 1.0
     log_smallest = participations(pair).count * log1p(-pair.sampling_prob) * (1.0 + 8.0 * UNIT_ROUNDOFF)
     return lambda epsilon: max(-expm1(min(epsilon + log_smallest, 0.0)) * (1.0 + 8.0 * UNIT_ROUNDOFF), 0.0)
+
+
+def count_orders(pair: SubsetMixture) -> Iterator[int]:
+    """The orders of the proposal by counts, from 2 on; none without subsampling.
+
+    Copies that are all in the same steps must leave the factors of the recursion in the range of doubles, and the
+    tables of the chain must be small enough.
+    """
+    if pair.batches_are_public:
+        return
+    opportunities = participations(pair)
+    for order in range(2, MAX_ORDER + 1):
+        if opportunities.largest_exponent(order) > MAX_TILTED_EXPONENT or not in_range(opportunities, order, order):
+            return
+        yield order
+
+
+def in_range(opportunities: Participations, copies: int, cap: int) -> bool:
+    """Whether the chances and the table of a chain are in the range of doubles and of memory."""
+    chances = log_chances(opportunities.prob, copies, cap + 1)
+    return float(chances.min()) >= LEAST_LOG_CHANCE and log_norm(opportunities, copies, cap) < inf
