@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.files import parse_toml, read_small_file
-from hockeystick.mechanism import Mechanism
+from hockeystick.mechanism import Mechanism, UnitOwner
 from hockeystick.samplers import Data, SamplerOptions
 from hockeystick.spec import NoiseMultiplier, Spec
 from hockeystick.strategies import Identity, Strategy
@@ -30,7 +30,7 @@ class MechanismOptions(Spec):
     noise_multiplier: NoiseMultiplier | None = None
 
 
-class Plan(Spec):
+class Plan(UnitOwner):
     """A training run in the user's terms.
 
     >>> plan = Plan.parse({
@@ -47,6 +47,7 @@ class Plan(Spec):
         sampler: how batches are formed; rates and bins follow from ``data``.
         target: epsilon and delta, for the commands that need them.
         noise_multiplier: at top level or in ``[mechanism]``, not in both.
+        unit: whose contribution is hidden, an example by default.
     """
 
     data: Data
@@ -86,4 +87,5 @@ class Plan(Spec):
             strategy=self.strategy,
             sampler=self.sampler.sampler(self.data),
             noise_multiplier=given if noise_multiplier is None else noise_multiplier,
+            unit=self.unit,
         )

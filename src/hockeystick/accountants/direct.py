@@ -11,8 +11,9 @@ Upper laws are spreads of the true likelihood ratio and lower laws contractions,
 side (docs/theory/laws.md). Cost: O(log(steps)) projections of O(nodes^2) each.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
-from math import log2
+from math import log2, sqrt
 from typing import Any
 
 import numpy as np
@@ -20,14 +21,17 @@ import numpy as np
 from hockeystick.accountants.base import Accountant, Analysis
 from hockeystick.bounds import Profile
 from hockeystick.laws.discretise import gaussian_law
+from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Law, point_mass_at_one
 from hockeystick.laws.mixtures import any_mixture_law
-from hockeystick.laws.operations import average, compose, power, thin, weighted
+from hockeystick.laws.operations import average, compose, mix, power, thin, weighted
 from hockeystick.laws.profile import law_profiles
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.base import DominatingPair
+from hockeystick.pairs.binomial_steps import binomial_step
 from hockeystick.pairs.independent_steps import IndependentSteps
-from hockeystick.pairs.mixture_steps import MixtureSteps
+from hockeystick.pairs.mixture_steps import MixtureStep, MixtureSteps
+from hockeystick.pairs.occupancy import PlacedCopies
 from hockeystick.pairs.secret_groups import SecretGroups
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.settings import Settings
@@ -74,17 +78,52 @@ def mixture_steps_law(pair: MixtureSteps, side: Side, settings: Settings) -> Law
     resolution, tick = settings.resolution, settings.deadline.tick
     whole: Law | None = None
     for step, count in pair.distinct_steps.items():
-        law = any_mixture_law(
-            np.array(step.probabilities),
-            np.array(step.sensitivities),
-            pair.noise_multiplier,
-            side,
-            resolution,
-            probability_error=step.probability_error,
-        )
+        law = _step_law(step, pair.noise_multiplier, side, resolution)
         part = power(law, count, resolution, tick=tick)
         whole = part if whole is None else compose(whole, part, resolution, tick=tick)
     return point_mass_at_one(side) if whole is None else whole
+
+
+def placed_copies_law(pair: PlacedCopies, side: Side, settings: Settings) -> Law:
+    """An upper law of several examples in bins of their own (docs/theory/units.md).
+
+    Which of them share a bin is revealed; then the bins are cut at random in blocks, one for each bin that is used.
+    """
+    resolution, tick = settings.resolution, settings.deadline.tick
+    blocks: dict[tuple[int, int], Law] = {}
+
+    def visited(examples: int, size: int) -> Law:
+        if (examples, size) not in blocks:
+            if pair.sampling_prob == 1.0:
+                law = gaussian_law(pair.noise_multiplier / sqrt(pair.replays), float(examples), side, resolution)
+            else:
+                step = binomial_step(examples, pair.sampling_prob, 1.0, 1)
+                law = power(_step_law(step, pair.noise_multiplier, side, resolution), pair.replays, resolution, tick=tick)
+            blocks[examples, size] = average(law, size, resolution, tick=tick)
+        return blocks[examples, size]
+
+    laws = []
+    for pattern in pair.patterns:
+        size, longer = divmod(pair.bins, len(pattern))
+        sizes = Counter((examples, size + (place < longer)) for place, examples in enumerate(reversed(pattern)))
+        law = point_mass_at_one(side)
+        for (examples, length), count in sizes.items():
+            part = power(visited(examples, length), count, resolution, tick=tick)
+            law = compose(law, part, resolution, tick=tick)
+        laws.append(law)
+    epoch = mix(laws, list(pair.patterns.values()), resolution)
+    return power(epoch, pair.epochs, resolution, tick=tick)
+
+
+def _step_law(step: MixtureStep, noise_multiplier: float, side: Side, resolution: Resolution) -> Law:
+    return any_mixture_law(
+        np.array(step.probabilities),
+        np.array(step.sensitivities),
+        noise_multiplier,
+        side,
+        resolution,
+        probability_error=step.probability_error,
+    )
 
 
 def _of(law_of: Callable[[Any, Side, Settings], Law]) -> Analysis:
@@ -100,6 +139,8 @@ def _subsets(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Dir
 
 
 def _refusal(pair: DominatingPair, side: Side) -> str | None:
+    if isinstance(pair, PlacedCopies) and side is Side.LOWER:
+        return "it reveals which examples share a bin"
     if not isinstance(pair, SubsetMixture):
         return None
     if pair.matrix.bands > pair.groups:
@@ -111,7 +152,7 @@ def _refusal(pair: DominatingPair, side: Side) -> str | None:
 
 
 def _cost(pair: DominatingPair) -> float:
-    laws = len(getattr(pair, "distinct_steps", (None,)))
+    laws = len(getattr(pair, "distinct_steps", getattr(pair, "patterns", (None,))))
     return 0.03 * laws * (1.0 + 1.5 * log2(max(pair.full_sensitivity, 1.0) ** 2 * getattr(pair, "bins", 1)))
 
 
@@ -128,6 +169,7 @@ ACCOUNTANT = Accountant(
         IndependentSteps: _of(independent_steps_law),
         AveragedSteps: _of(averaged_steps_law),
         MixtureSteps: _of(mixture_steps_law),
+        PlacedCopies: _of(placed_copies_law),
         SecretGroups: _of(secret_groups_law),
         SubsetMixture: _subsets,
     },

@@ -11,6 +11,7 @@ from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.pairs.base import DominatingPair
+from hockeystick.pairs.occupancy import PROBABILITY_ROUNDING, RevealedVisits
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
 
@@ -20,6 +21,17 @@ def _analyse(pair: DominatingPair, side: Side, settings: Settings) -> Mapping[Di
 
     def profile(epsilon: float) -> float:
         return gaussian_delta(pair.noise_multiplier, pair.full_sensitivity * (1.0 + error), epsilon, side)
+
+    return dict.fromkeys(Direction, profile)
+
+
+def _revealed(pair: RevealedVisits, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    """The mean over the sensitivities, which the adversary is told."""
+    visits = list(zip(pair.probabilities, pair.sensitivities, strict=True))
+
+    def profile(epsilon: float) -> float:
+        deltas = (chance * gaussian_delta(pair.noise_multiplier, visit, epsilon, side) for chance, visit in visits)
+        return sum(deltas) * (1.0 + PROBABILITY_ROUNDING)
 
     return dict.fromkeys(Direction, profile)
 
@@ -36,7 +48,7 @@ ACCOUNTANT = Accountant(
     sides=(Side.UPPER, Side.LOWER),
     errs="upward by revealing the batches; the closed form is rounded to the asked side",
     reference="Balle and Wang 2018, Theorem 8; chua-2024, Theorem 4.1",
-    analyses={DominatingPair: _analyse},
+    analyses={DominatingPair: _analyse, RevealedVisits: _revealed},
     refusal=_refusal,
     cost=lambda pair: 1e-6,
 )
