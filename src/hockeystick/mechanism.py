@@ -41,6 +41,21 @@ class Unit(Spec):
         """The most examples that one unit holds."""
         return self.examples_per_user or 1
 
+    @property
+    def requirements(self) -> tuple[str, ...]:
+        """What a certificate says about users; nothing where the unit is an example."""
+        if self.kind == "example":
+            return ()
+        return (
+            f"Let no user have more than {self.examples} example(s): the claim is about all examples of one user "
+            f"together, which become ghosts of zero gradient.",
+        )
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """Where the analysis of users is proved."""
+        return () if self.kind == "example" else ("docs/theory/units.md",)
+
 
 class UnitOwner(Spec):
     """What has a ``unit``, which is left out of written descriptions where it is an example, as in older ones."""

@@ -63,6 +63,15 @@ class Plan(UnitOwner):
             raise InvalidInputError("The 'noise_multiplier' field must be given once, at top level or in [mechanism]")
         return self
 
+    @model_validator(mode="after")
+    def _users_have_examples(self) -> Self:
+        if self.unit.examples > self.data.num_examples:
+            raise InvalidInputError(
+                f"The 'unit.examples_per_user' field must be at most num_examples = {self.data.num_examples}. "
+                f"Got {self.unit.examples} instead"
+            )
+        return self
+
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a plan from a TOML or JSON file (by its suffix; TOML for any other).

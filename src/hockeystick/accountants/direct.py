@@ -20,11 +20,12 @@ import numpy as np
 
 from hockeystick.accountants.base import Accountant, Analysis
 from hockeystick.bounds import Profile
+from hockeystick.laws.comonotone import comonotone
 from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Law, point_mass_at_one
 from hockeystick.laws.mixtures import any_mixture_law
-from hockeystick.laws.operations import average, compose, mix, power, thin, weighted
+from hockeystick.laws.operations import average, compose, power, thin, weighted
 from hockeystick.laws.profile import law_profiles
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.base import DominatingPair
@@ -87,7 +88,8 @@ def mixture_steps_law(pair: MixtureSteps, side: Side, settings: Settings) -> Law
 def placed_copies_law(pair: PlacedCopies, side: Side, settings: Settings) -> Law:
     """An upper law of several examples in bins of their own (docs/theory/units.md).
 
-    Which of them share a bin is revealed; then the bins are cut at random in blocks, one for each bin that is used.
+    Given which of them share a bin, the bins are cut at random in blocks, one for each bin that is used, and the cut is
+    revealed. The patterns are hidden: the ratios given each of them are added up as if they were large together.
     """
     resolution, tick = settings.resolution, settings.deadline.tick
     blocks: dict[tuple[int, int], Law] = {}
@@ -98,7 +100,9 @@ def placed_copies_law(pair: PlacedCopies, side: Side, settings: Settings) -> Law
                 law = gaussian_law(pair.noise_multiplier / sqrt(pair.replays), float(examples), side, resolution)
             else:
                 step = binomial_step(examples, pair.sampling_prob, 1.0, 1)
-                law = power(_step_law(step, pair.noise_multiplier, side, resolution), pair.replays, resolution, tick=tick)
+                law = power(
+                    _step_law(step, pair.noise_multiplier, side, resolution), pair.replays, resolution, tick=tick
+                )
             blocks[examples, size] = average(law, size, resolution, tick=tick)
         return blocks[examples, size]
 
@@ -111,7 +115,7 @@ def placed_copies_law(pair: PlacedCopies, side: Side, settings: Settings) -> Law
             part = power(visited(examples, length), count, resolution, tick=tick)
             law = compose(law, part, resolution, tick=tick)
         laws.append(law)
-    epoch = mix(laws, list(pair.patterns.values()), resolution)
+    epoch = comonotone(laws, list(pair.patterns.values()), resolution, tick=tick)
     return power(epoch, pair.epochs, resolution, tick=tick)
 
 

@@ -36,7 +36,7 @@ def why_not(one: "Accountant", pair: Users, side: Side) -> str | None:
 
 
 def cost(one: "Accountant", pair: Users) -> float:
-    """Rough seconds for all parts that it bounds on either side; the chain reads the profile of one example often."""
+    """Rough seconds for all parts that it bounds on either side."""
     parts = {id(part): part for side in one.sides for part in parts_of(pair, side) if one.why_not(part, side) is None}
     return sum(one.cost(part) for part in parts.values())
 
@@ -57,7 +57,10 @@ def user_profiles(one: "Accountant", pair: Users, side: Side, settings: Settings
             refused = error
             continue
         if side is Side.UPPER and part is pair.single:
-            profiles = {direction: chained(profiles, [direction] * pair.examples) for direction in Direction}
+            profiles = {
+                direction: chained(profiles, (direction,), pair.examples, slow=one.plans_effort)
+                for direction in Direction
+            }
         found.append(profiles)
     if not found:
         raise refused or UnsupportedError(f"The method {one.name!r} bounds no part of a user's examples.")

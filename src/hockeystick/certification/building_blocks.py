@@ -20,6 +20,7 @@ from hockeystick.pairs.binomial_steps import binomial_step, step_of, unimodal
 from hockeystick.pairs.mixture_steps import MixtureSteps, check_count
 from hockeystick.types import Side
 
+
 def privacy(
     pair: DominatingPair,
     *,

@@ -162,7 +162,7 @@ def certificate_of(
     used = list(dict.fromkeys(end.method for end in ends))
     plans = any(ACCOUNTANTS[name].plans_effort for name in used)
     sampled = next((end for end in ends if end.kind is Kind.MONTE_CARLO), None)
-    sampler, resolution = mechanism.sampler, settings.resolution
+    sampler, resolution, unit = mechanism.sampler, settings.resolution, mechanism.unit
     return Certificate(
         hockeystick_version=__version__,
         mechanism=mechanism,
@@ -171,7 +171,7 @@ def certificate_of(
         epsilon=interval if question.epsilon is None else question.epsilon,
         delta=interval if question.delta is None else question.delta,
         method=Methods(upper=upper.method, lower=None if lower is None else lower.method),
-        references=tuple(ACCOUNTANTS[name].reference for name in used),
+        references=(*(ACCOUNTANTS[name].reference for name in used), *unit.references),
         kind=Kind.DETERMINISTIC if sampled is None else Kind.MONTE_CARLO,
         confidence=1.0 if sampled is None else sampled.confidence,
         monte_carlo=None if sampled is None else sampled.claim,
@@ -182,6 +182,7 @@ def certificate_of(
             mechanism.strategy.noise_requirement(mechanism.sigma),
             "Divide by a number fixed beforehand, such as the expected batch size, not by the size of the batch drawn.",
             "Keep the draws of batches and noise secret, and use them for this run only.",
+            *unit.requirements,
             *(assumed for name in used if (assumed := ACCOUNTANTS[name].assumes) is not None),
             *(() if sampled is None else (ONE_SEED,)),
         ),

@@ -1,6 +1,6 @@
 """Several examples of one user in hidden or revealed batches: how many of them share a batch."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache

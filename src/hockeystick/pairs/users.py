@@ -130,9 +130,7 @@ def from_balls_in_bins(mechanism: Mechanism, single: DominatingPair) -> PlacedCo
     sampler, examples = require(mechanism.sampler, BallsInBins), mechanism.unit.examples
     if not isinstance(mechanism.strategy, Identity) or examples > MOST_EXAMPLES:
         return None
-    return PlacedCopies(
-        noise_multiplier=mechanism.sigma, bins=sampler.bins, examples=examples, replays=sampler.epochs
-    )
+    return PlacedCopies(noise_multiplier=mechanism.sigma, bins=sampler.bins, examples=examples, replays=sampler.epochs)
 
 
 def from_random_allocation(mechanism: Mechanism, single: DominatingPair) -> PlacedCopies | None:
@@ -140,9 +138,7 @@ def from_random_allocation(mechanism: Mechanism, single: DominatingPair) -> Plac
     sampler, examples = require(mechanism.sampler, RandomAllocation), mechanism.unit.examples
     if sampler.participations > 1 or examples > MOST_EXAMPLES:
         return None
-    return PlacedCopies(
-        noise_multiplier=mechanism.sigma, bins=sampler.bins, examples=examples, epochs=sampler.epochs
-    )
+    return PlacedCopies(noise_multiplier=mechanism.sigma, bins=sampler.bins, examples=examples, epochs=sampler.epochs)
 
 
 def from_shuffle(mechanism: Mechanism, single: DominatingPair) -> DominatingPair | None:
@@ -190,9 +186,7 @@ def below_random_allocation(mechanism: Mechanism) -> AveragedSteps:
 
 def _coins(mechanism: Mechanism, prob: float, *, attained: bool) -> RepeatedSubsets:
     matrix = repeated(mechanism.matrix, mechanism.unit.examples)
-    return RepeatedSubsets(
-        noise_multiplier=mechanism.sigma, matrix=matrix, sampling_prob=prob, attained=attained
-    )
+    return RepeatedSubsets(noise_multiplier=mechanism.sigma, matrix=matrix, sampling_prob=prob, attained=attained)
 
 
 COPIES: dict[str, Callable[[Mechanism, DominatingPair], DominatingPair | None]] = {
