@@ -19,12 +19,14 @@ class Unit(Spec):
     Attributes:
         kind: "example", or "user" for all the examples of one user together.
         examples_per_user: k, the most examples that one user may have; given for users and for them alone.
+        neighbours: what happens to the unit: "zero_out", its gradients become 0, or "replace", it becomes any other.
 
     Raises: InvalidInputError when ``examples_per_user`` is missing for users, or given for examples.
     """
 
     kind: Literal["example", "user"] = "example"
     examples_per_user: Count | None = None
+    neighbours: Literal["zero_out", "replace"] = "zero_out"
 
     @model_validator(mode="after")
     def _users_have_a_size(self) -> Self:
@@ -43,18 +45,19 @@ class Unit(Spec):
 
     @property
     def requirements(self) -> tuple[str, ...]:
-        """What a certificate says about users; nothing where the unit is an example."""
-        if self.kind == "example":
+        """What a certificate says about the unit; nothing where it is an example that becomes a ghost."""
+        if self == Unit():
             return ()
-        return (
-            f"Let no user have more than {self.examples} example(s): the claim is about all examples of one user "
-            f"together, which become ghosts of zero gradient.",
-        )
+        users = f"Let no user have more than {self.examples} example(s): the claim is about all examples of one user"
+        who = f"{users} together" if self.kind == "user" else "The claim is about one example"
+        ghosts = "becoming ghosts of zero gradient" if self.kind == "user" else "becoming a ghost of zero gradient"
+        what = ghosts if self.neighbours == "zero_out" else "being replaced by any others, of the same number"
+        return (f"{who} {what}.",)
 
     @property
     def references(self) -> tuple[str, ...]:
-        """Where the analysis of users is proved."""
-        return () if self.kind == "example" else ("docs/theory/units.md",)
+        """Where the analysis of this unit is proved."""
+        return () if self == Unit() else ("docs/theory/units.md",)
 
 
 class UnitOwner(Spec):

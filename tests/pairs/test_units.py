@@ -321,6 +321,58 @@ def test_truncated_batches(examples: int) -> None:
                 assert one.delta(epsilon) >= truth[:, column].max() - GRID_ERROR
 
 
+REPLACED = (
+    "deterministic",
+    "poisson",
+    "poisson, correlated",
+    "cyclic",
+    "bins",
+    "allocation",
+    "min sep, cold",
+    "shuffle",
+)
+
+
+@pytest.mark.parametrize("examples", [1, 2])
+@pytest.mark.parametrize("case", REPLACED)
+def test_no_replacement_is_less_private_than_certified(case: str, examples: int) -> None:
+    """Examples of one gradient by those of another: opposed ones, weaker ones, ones that change from step to step."""
+    strategy, sampler, sigma, enumerated = CASES[case]
+    kind: dict[str, object] = {"kind": "user", "examples_per_user": examples} if examples > 1 else {}
+    unit = Unit.parse({**kind, "neighbours": "replace"})
+    run = Mechanism(strategy=strategy, sampler=sampler, noise_multiplier=sigma, unit=unit)
+    pair, matrix = dominating_pair(run), run.matrix.materialize()
+    worst = np.zeros((2, len(EPSILONS)))
+    others = 1.0 if case == "shuffle" else 0.0
+    for one in enumerated(examples):
+        for gradients in gradients_of(examples, matrix.shape[1]):
+            for instead in (-gradients, 0.0 * gradients, np.flip(gradients, axis=0)):
+                p, q = (oracle.mixture(one, matrix, visits, others=others) for visits in (gradients, instead))
+                worst = np.maximum(worst, oracle.deltas(p, q, sigma))
+    for side in Side:
+        for accountant in TESTED:
+            if accountant.why_not(pair, side) is not None:
+                continue
+            bound = accountant.bound(pair, side, SETTINGS)
+            for row, direction in enumerate(Direction):
+                if direction not in bound.profiles:
+                    continue
+                for column, epsilon in enumerate(EPSILONS):
+                    found = bound.profiles[direction](epsilon)
+                    if side is Side.UPPER:
+                        assert found >= worst[row, column] - GRID_ERROR, accountant.name
+                    elif case != "shuffle":
+                        assert found <= worst[row, column] + GRID_ERROR, accountant.name
+
+
+def test_replacement_in_known_batches_is_exact() -> None:
+    run = Mechanism(sampler=Deterministic(bins=5, epochs=4), noise_multiplier=8.0, unit=Unit(neighbours="replace"))
+    for side in Side:
+        bound = ACCOUNTANTS["gaussian"].bound(dominating_pair(run), side, SETTINGS)
+        for epsilon in (0.0, 0.5, 2.0):
+            assert bound.delta(epsilon) == pytest.approx(gaussian_delta(8.0, 4.0, epsilon, side), rel=1e-8)
+
+
 def test_what_a_user_is_where_the_sampler_knows_users() -> None:
     sampler = MultiAttribution(min_sep=3, sampling_prob=0.05, steps=9, examples_per_user=2)
     own = Mechanism(sampler=sampler, noise_multiplier=2.0)

@@ -2,8 +2,9 @@
 
 An upper bound is the smaller, at every epsilon and in each direction, of the accountant's bound on the pair of all k
 examples and of k links of the chain of its bound on one example. A lower bound is the largest of those on the pair of
-all k examples, on a pair that is proved to be below it, and on one example. So no accountant needs to know of users,
-and none is ever worse than group privacy makes it. Proofs: docs/theory/units.md.
+all k examples, on a pair that is proved to be below it, and on one example. Where examples are replaced, two links of
+such bounds, removing these and adding those, make the upper bound. So no accountant needs to know of users, and none is
+ever worse than group privacy makes it. Proofs: docs/theory/units.md.
 """
 
 from collections.abc import Mapping
@@ -70,4 +71,8 @@ def user_profiles(one: "Accountant", pair: Users, side: Side, settings: Settings
         return parts[0] if len(parts) == 1 else lambda epsilon: choose(part(epsilon) for part in parts)
 
     by_direction = {direction: [one[direction] for one in found if direction in one] for direction in Direction}
-    return {direction: best_of(parts) for direction, parts in by_direction.items() if parts}
+    best = {direction: best_of(parts) for direction, parts in by_direction.items() if parts}
+    if side is Side.UPPER and pair.replaced:
+        replaced = chained(best, (Direction.REMOVE, Direction.ADD), slow=one.plans_effort)
+        return dict.fromkeys(Direction, replaced)
+    return best

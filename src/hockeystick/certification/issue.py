@@ -166,8 +166,10 @@ def certificate_of(
     return Certificate(
         hockeystick_version=__version__,
         mechanism=mechanism,
-        adjacency=Adjacency.ZERO_OUT,
-        also_holds_for=tuple(other for other in sampler.holds_for if other is not Adjacency.ZERO_OUT),
+        adjacency=Adjacency(unit.neighbours),
+        also_holds_for=()
+        if unit.neighbours == "replace"
+        else tuple(other for other in sampler.holds_for if other is not Adjacency.ZERO_OUT),
         epsilon=interval if question.epsilon is None else question.epsilon,
         delta=interval if question.delta is None else question.delta,
         method=Methods(upper=upper.method, lower=None if lower is None else lower.method),

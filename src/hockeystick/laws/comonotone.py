@@ -1,8 +1,8 @@
 """The largest sum of parts whose dependence is not known: all parts are large together.
 
 ``sum_i w_i X_i <=cx sum_i w_i X_i^c`` for every dependence of the X_i, where the X_i^c have their laws and are
-increasing functions of one uniform variable (Dhaene et al. 2002, Theorem 7). A hidden choice I between dependent ratios has
-``X = sum_i Pr[I = i] X_i``, so this is an upper law, and never above the law that reveals I, which is ``mix``.
+increasing functions of one uniform variable (Dhaene et al. 2002, Theorem 7). A hidden choice I between dependent ratios
+has ``X = sum_i Pr[I = i] X_i``, so this is an upper law, and never above the law that reveals I, which is ``mix``.
 """
 
 from collections.abc import Sequence

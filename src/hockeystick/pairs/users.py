@@ -13,7 +13,7 @@ from hockeystick.pairs.mixture_steps import MixtureSteps
 from hockeystick.pairs.occupancy import MOST_EXAMPLES, PlacedCopies, dealt
 from hockeystick.pairs.repeated_columns import RepeatedSubsets, repeated
 from hockeystick.pairs.shuffled_batches import ShuffledBatches
-from hockeystick.samplers import BallsInBins, BMinSep, CyclicPoisson, Poisson, RandomAllocation
+from hockeystick.samplers import BallsInBins, BMinSep, CyclicPoisson, Deterministic, Poisson, RandomAllocation
 from hockeystick.strategies import Identity
 
 MOST_SAMPLED_COPIES = 9
@@ -22,7 +22,7 @@ MOST_SAMPLED_COPIES = 9
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Users(DominatingPair):
-    """All examples of one user, at most k, become ghosts of zero gradient together.
+    """All examples of one user, at most k, become ghosts of zero gradient together, or are replaced by any others.
 
     Two analyses are always at hand for upper bounds, of which the smaller is taken at every epsilon and direction: that
     of ``copies``, where all k examples have one gradient, and k links of the chain of single examples, each of which
@@ -31,28 +31,31 @@ class Users(DominatingPair):
 
     Attributes:
         single: the pair of one example.
-        examples: k >= 2.
+        examples: k; at least 2, or 1 for an example that is replaced.
         copies: a pair that bounds k examples at once, from both sides unless it says otherwise; None if there is none.
         below: a pair whose profile is proved to be at most that of the mechanism for k examples; None if there is none.
+        replaced: whether others come in the place of the examples: two links of a chain, removing these, adding those.
     """
 
     single: DominatingPair
     examples: int
     copies: DominatingPair | None = None
     below: DominatingPair | None = None
+    replaced: bool = False
 
     @property
     def full_sensitivity(self) -> float:
-        """k times that of one example, or what the copies can make together if that is less; rounded up."""
-        chained = self.examples * self.single.full_sensitivity * (1.0 + self.single.sensitivity_error)
+        """k times that of one example, or what the copies can make together if that is less; twice that if replaced."""
+        links = 2 if self.replaced else 1
+        chained = links * self.examples * self.single.full_sensitivity * (1.0 + self.single.sensitivity_error)
         if self.copies is None:
             return chained
-        return min(chained, self.copies.full_sensitivity * (1.0 + self.copies.sensitivity_error))
+        return min(chained, links * self.copies.full_sensitivity * (1.0 + self.copies.sensitivity_error))
 
     @property
     def batches_are_public(self) -> bool:
         """Whether they are for the copies."""
-        return self.copies is not None and self.copies.batches_are_public
+        return not self.replaced and self.copies is not None and self.copies.batches_are_public
 
 
 def of_unit(mechanism: Mechanism, single: DominatingPair) -> DominatingPair:
@@ -61,26 +64,29 @@ def of_unit(mechanism: Mechanism, single: DominatingPair) -> DominatingPair:
     Raises: UnsupportedError where the sampler has users of its own, with another number of examples.
     """
     unit, sampler = mechanism.unit, mechanism.sampler
-    if unit.kind == "example":
-        return single
-    if sampler.kind == "multi_attribution":
+    replaced, examples = unit.neighbours == "replace", unit.examples
+    if sampler.kind == "multi_attribution" and unit.kind == "user":
         if sampler.examples_per_user == unit.examples:
-            return single
-        raise UnsupportedError(
-            f"The 'unit.examples_per_user' field must be the sampler's examples_per_user = "
-            f"{sampler.examples_per_user} for kind = 'multi_attribution'. Got {unit.examples} instead."
-        )
-    if unit.examples == 1:
+            examples = 1  # the pair is that of a user already
+        else:
+            raise UnsupportedError(
+                f"The 'unit.examples_per_user' field must be the sampler's examples_per_user = "
+                f"{sampler.examples_per_user} for kind = 'multi_attribution'. Got {unit.examples} instead."
+            )
+    if examples == 1 and not replaced:
         return single
-    copies = COPIES[sampler.kind](mechanism, single) if sampler.kind in COPIES else None
-    below = BELOW[sampler.kind](mechanism) if sampler.kind in BELOW else None
+    copies = COPIES[sampler.kind](mechanism, single) if sampler.kind in COPIES and examples > 1 else None
+    below = BELOW[sampler.kind](mechanism) if sampler.kind in BELOW and examples > 1 else None
+    if replaced and isinstance(mechanism.sampler, Deterministic):
+        below = opposed(mechanism, single)
     return Users(
         noise_multiplier=mechanism.sigma,
         slack=single.slack,
         single=single,
-        examples=unit.examples,
+        examples=examples,
         copies=copies,
         below=below,
+        replaced=replaced,
     )
 
 
@@ -89,6 +95,15 @@ def from_deterministic(mechanism: Mechanism, single: DominatingPair) -> KnownBat
     return KnownBatches(
         noise_multiplier=mechanism.sigma,
         sensitivity=mechanism.unit.examples * single.full_sensitivity,
+        error=single.sensitivity_error + 1e-15,
+    )
+
+
+def opposed(mechanism: Mechanism, single: DominatingPair) -> KnownBatches:
+    """Fixed batches where examples of gradient 1 are replaced by others of gradient -1: twice the shift."""
+    return KnownBatches(
+        noise_multiplier=mechanism.sigma,
+        sensitivity=2.0 * mechanism.unit.examples * single.full_sensitivity,
         error=single.sensitivity_error + 1e-15,
     )
 
