@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hockeystick.certification.verification import verify
     from hockeystick.deadline import Deadline
     from hockeystick.laws.grid import Resolution
-    from hockeystick.mechanism import Mechanism
+    from hockeystick.mechanism import Mechanism, Unit
     from hockeystick.pairs.mixture_steps import MixtureStep, MixtureSteps
     from hockeystick.plan import Plan
     from hockeystick.samplers import (
@@ -95,6 +95,7 @@ _HOMES = {
     "Side": "types",
     "SquareRoot": "strategies",
     "TreeRestart": "strategies",
+    "Unit": "mechanism",
     "Deadline": "deadline",
     "bound": "certification.issue",
     "bound_contributions": "samplers",
@@ -149,6 +150,7 @@ __all__ = [
     "Side",
     "SquareRoot",
     "TreeRestart",
+    "Unit",
     "bound",
     "bound_contributions",
     "calibrate",

@@ -156,7 +156,9 @@ def _refusal(pair: DominatingPair, side: Side) -> str | None:
 
 
 def _cost(pair: DominatingPair) -> float:
-    laws = len(getattr(pair, "distinct_steps", getattr(pair, "patterns", (None,))))
+    if isinstance(pair, PlacedCopies):
+        return 0.25 * len(pair.patterns)
+    laws = len(getattr(pair, "distinct_steps", (None,)))
     return 0.03 * laws * (1.0 + 1.5 * log2(max(pair.full_sensitivity, 1.0) ** 2 * getattr(pair, "bins", 1)))
 
 

@@ -19,7 +19,7 @@ from scipy.special import ndtr
 from hockeystick.laws.profile import MAX_EPSILON
 from hockeystick.types import Direction
 
-FACTORS = (0.05, 0.15, 0.35, 0.6, 0.8, 1.0, 1.25, 1.6, 2.2, 3.2)
+FACTORS = (0.05, 0.15, 0.35, 0.6, 0.8, 1.0, 1.25, 1.6, 2.2, 3.2, 4.5, 6.5, 10.0, 16.0)
 """Steps between the parts of a split that are tried, in units of the step that is best for a Gaussian."""
 REFINEMENTS = 3
 """Further steps that are tried around the best, by parabolas."""
@@ -92,7 +92,9 @@ def _chained_delta(
     tried = {0.0: _split(profiles, links, epsilon, 0.0)}
     if tried[0.0] > 0.0:
         scale = _gaussian_step(_link(profiles, links[0], part), part)
-        tried |= {factor * scale: _split(read, links, epsilon, factor * scale) for factor in FACTORS}
+        signs = (1.0, -1.0) if len(set(links)) > 1 else (1.0,)  # the first link may be the one that needs more
+        steps = [sign * factor * scale for sign in signs for factor in FACTORS]
+        tried |= {step: _split(read, links, epsilon, step) for step in steps}
         for _ in range(REFINEMENTS):
             step = _bottom_of_parabola(tried)
             if step is None or step in tried:
@@ -111,7 +113,7 @@ def _even_delta(profiles: Mapping[Direction, Profile], links: Sequence[Direction
 def _split(profiles: Mapping[Direction, Profile], links: Sequence[Direction], epsilon: float, step: float) -> float:
     """The bound by parts that grow by ``step`` from one link to the next; in total they are just below epsilon."""
     count = len(links)
-    margin = SUM_ROUNDING * (epsilon + step * count)
+    margin = SUM_ROUNDING * (epsilon + abs(step) * count)
     first = epsilon / count - 0.5 * step * (count - 1) - margin
     known: dict[tuple[float, Direction], float] = {}
     total, before = 0.0, 0.0

@@ -16,7 +16,7 @@ Pattern = tuple[int, ...]
 """How many of the examples are in each batch that holds any, largest first: a partition of their number."""
 MOST_EXAMPLES = 24
 """The patterns of more examples are too many."""
-MOST_PATTERNS = 30
+MOST_PATTERNS = 22
 """The least likely of more patterns count as the worst one, all examples in one batch."""
 MOST_LEVELS = 1024
 """Squares of revealed sensitivities are rounded up to so many levels."""

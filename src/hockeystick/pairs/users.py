@@ -16,8 +16,11 @@ from hockeystick.pairs.shuffled_batches import ShuffledBatches
 from hockeystick.samplers import BallsInBins, BMinSep, CyclicPoisson, Deterministic, Poisson, RandomAllocation
 from hockeystick.strategies import Identity
 
-MOST_SAMPLED_COPIES = 9
+MOST_SAMPLED_COPIES = 8
 """Examples in secret groups with subsampling: no more, as rare patterns have no proved worst one there."""
+
+MOST_COLUMNS = 1_000_000
+"""A matrix with more columns, one for each step and example, is not made."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -108,7 +111,7 @@ def opposed(mechanism: Mechanism, single: DominatingPair) -> KnownBatches:
     )
 
 
-def from_poisson(mechanism: Mechanism, single: DominatingPair) -> MixtureSteps | RepeatedSubsets:
+def from_poisson(mechanism: Mechanism, single: DominatingPair) -> MixtureSteps | RepeatedSubsets | None:
     """Poisson batches: Binomial(k, q) of the examples are in each."""
     sampler, examples = require(mechanism.sampler, Poisson), mechanism.unit.examples
     if isinstance(mechanism.strategy, Identity):
@@ -199,7 +202,9 @@ def below_random_allocation(mechanism: Mechanism) -> AveragedSteps:
     )
 
 
-def _coins(mechanism: Mechanism, prob: float, *, attained: bool) -> RepeatedSubsets:
+def _coins(mechanism: Mechanism, prob: float, *, attained: bool) -> RepeatedSubsets | None:
+    if mechanism.sampler.steps * mechanism.unit.examples > MOST_COLUMNS:
+        return None
     matrix = repeated(mechanism.matrix, mechanism.unit.examples)
     return RepeatedSubsets(noise_multiplier=mechanism.sigma, matrix=matrix, sampling_prob=prob, attained=attained)
 
