@@ -84,7 +84,15 @@ def test_schema() -> None:
     schema = Plan.model_json_schema()
     assert schema["additionalProperties"] is False
     assert set(schema["required"]) == {"data", "sampler"}
-    assert set(schema["properties"]) == {"data", "strategy", "sampler", "target", "mechanism", "noise_multiplier"}
+    assert set(schema["properties"]) == {
+        "data",
+        "strategy",
+        "sampler",
+        "target",
+        "mechanism",
+        "noise_multiplier",
+        "unit",
+    }
     assert set(schema["properties"]["sampler"]["discriminator"]["mapping"]) == set(SAMPLER_OPTIONS)
     json.dumps(schema)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hockeystick.composition.verification import verify
     from hockeystick.deadline import Deadline
     from hockeystick.laws.grid import Resolution
-    from hockeystick.mechanism import Mechanism
+    from hockeystick.mechanism import Mechanism, Unit
     from hockeystick.pairs.mixture_steps import MixtureStep, MixtureSteps
     from hockeystick.plan import Plan
     from hockeystick.samplers import (
@@ -105,6 +105,7 @@ _HOMES = {
     "SquareRoot": "strategies",
     "TreeRestart": "strategies",
     "Tuning": "composition.tuning",
+    "Unit": "mechanism",
     "Deadline": "deadline",
     "bound": "certification.issue",
     "bound_contributions": "samplers",
@@ -167,6 +168,7 @@ __all__ = [
     "Statements",
     "TreeRestart",
     "Tuning",
+    "Unit",
     "attacks",
     "bound",
     "bound_contributions",

@@ -1,16 +1,79 @@
 """Mechanism: strategy + sampler + noise multiplier. Frozen, public information only; knows nothing of accountants."""
 
-from typing import Self
+from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.samplers import Sampler
-from hockeystick.spec import NoiseMultiplier, Spec
+from hockeystick.spec import Count, NoiseMultiplier, Spec
 from hockeystick.strategies import Identity, Strategy, StrategyMatrix
 
 
-class Mechanism(Spec):
+class Unit(Spec):
+    """The ``[unit]`` table: whose contribution a guarantee hides.
+
+    >>> Unit(kind="user", examples_per_user=3).examples
+    3
+
+    Attributes:
+        kind: "example", or "user" for all the examples of one user together.
+        examples_per_user: k, the most examples that one user may have; given for users and for them alone.
+        neighbours: what happens to the unit: "zero_out", its gradients become 0, or "replace", it becomes any other.
+
+    Raises: InvalidInputError when ``examples_per_user`` is missing for users, or given for examples.
+    """
+
+    kind: Literal["example", "user"] = "example"
+    examples_per_user: Count | None = None
+    neighbours: Literal["zero_out", "replace"] = "zero_out"
+
+    @model_validator(mode="after")
+    def _users_have_a_size(self) -> Self:
+        if self.kind == "user" and self.examples_per_user is None:
+            raise InvalidInputError("The 'examples_per_user' field has to be given for kind = 'user'")
+        if self.kind == "example" and self.examples_per_user is not None:
+            raise InvalidInputError(
+                f"The 'examples_per_user' field is for kind = 'user' only. Got {self.examples_per_user} instead"
+            )
+        return self
+
+    @property
+    def examples(self) -> int:
+        """The most examples that one unit holds."""
+        return self.examples_per_user or 1
+
+    @property
+    def requirement(self) -> str | None:
+        """What a certificate says about the unit; None where it is an example that becomes a ghost."""
+        if self == Unit():
+            return None
+        users = f"Let no user have more than {self.examples} example(s): the claim is about all examples of one user"
+        who = f"{users} together" if self.kind == "user" else "The claim is about one example"
+        ghosts = "becoming ghosts of zero gradient" if self.kind == "user" else "becoming a ghost of zero gradient"
+        what = ghosts if self.neighbours == "zero_out" else "being replaced by any others, of the same number"
+        return f"{who} {what}."
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """Where the analysis of this unit is proved."""
+        return () if self == Unit() else ("docs/theory/units.md",)
+
+
+class UnitOwner(Spec):
+    """What has a ``unit``, which is left out of written descriptions where it is an example, as in older ones."""
+
+    unit: Unit = Field(default_factory=Unit)
+
+    @model_serializer(mode="wrap")
+    def _without_the_usual_unit(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        content: dict[str, Any] = write(self)
+        if self.unit == Unit():
+            content.pop("unit", None)
+        return content
+
+
+class Mechanism(UnitOwner):
     """What is run: ``C x + z`` with batches from a sampler and ``z ~ N(0, noise_multiplier^2 I)``.
 
     >>> import hockeystick as hs
@@ -23,6 +86,7 @@ class Mechanism(Spec):
         sampler: how the batches are drawn.
         noise_multiplier: standard deviation of z in units of the clipping norm, not divided by the sensitivity of C;
             None until it is calibrated.
+        unit: whose contribution is hidden: an example, or a user with several of them. Batches and noise stay the same.
     """
 
     strategy: Strategy = Field(default_factory=Identity)
@@ -50,7 +114,9 @@ class Mechanism(Spec):
 
     def with_noise(self, noise_multiplier: float) -> "Mechanism":
         """The same mechanism with this noise multiplier."""
-        return Mechanism(strategy=self.strategy, sampler=self.sampler, noise_multiplier=noise_multiplier)
+        return Mechanism(
+            strategy=self.strategy, sampler=self.sampler, noise_multiplier=noise_multiplier, unit=self.unit
+        )
 
     def pinned(self) -> "Mechanism":
         """The same mechanism, with files named by their digests."""

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.files import parse_toml, read_small_file
-from hockeystick.mechanism import Mechanism
+from hockeystick.mechanism import Mechanism, UnitOwner
 from hockeystick.samplers import Data, SamplerOptions
 from hockeystick.samplers.epochs import EpochSampler
 from hockeystick.samplers.fixed_size import FixedSizeSampler
@@ -60,7 +60,7 @@ class PlanNumbers:
     rest: int
 
 
-class Plan(Spec):
+class Plan(UnitOwner):
     """A training run in the user's terms.
 
     >>> plan = Plan.parse({
@@ -77,6 +77,7 @@ class Plan(Spec):
         sampler: how batches are formed; rates and bins follow from ``data``.
         target: epsilon and delta, for the commands that need them.
         noise_multiplier: at top level or in ``[mechanism]``, not in both.
+        unit: whose contribution is hidden, an example by default.
     """
 
     data: Data
@@ -90,6 +91,15 @@ class Plan(Spec):
     def _one_noise_multiplier(self) -> Self:
         if self.noise_multiplier is not None and self.mechanism_options.noise_multiplier is not None:
             raise InvalidInputError("The 'noise_multiplier' field must be given once, at top level or in [mechanism]")
+        return self
+
+    @model_validator(mode="after")
+    def _users_have_examples(self) -> Self:
+        if self.unit.examples > self.data.num_examples:
+            raise InvalidInputError(
+                f"The 'unit.examples_per_user' field must be at most num_examples = {self.data.num_examples}. "
+                f"Got {self.unit.examples} instead"
+            )
         return self
 
     @classmethod
@@ -142,4 +152,5 @@ class Plan(Spec):
             strategy=self.strategy,
             sampler=self.sampler.sampler(self.data),
             noise_multiplier=given if noise_multiplier is None else noise_multiplier,
+            unit=self.unit,
         )

@@ -33,3 +33,5 @@ class Adjacency(StrEnum):
     """One example is replaced by a ghost whose gradient is zero; sizes and batches stay as they are."""
     ADD_REMOVE = "add_remove"
     """One example is present in one dataset and absent from the other."""
+    REPLACE = "replace"
+    """One example is replaced by any other."""

@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hockeystick.accountants import users
 from hockeystick.bounds import Bound, Profile
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Law
 from hockeystick.pairs.base import DominatingPair
+from hockeystick.pairs.users import Users
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Kind, Side
 
@@ -72,8 +74,20 @@ class Accountant:
         """Whether there is an analysis for this type of pair."""
         return any(ancestor in self.analyses or ancestor in self.joint_analyses for ancestor in pair_type.__mro__)
 
+    def analyses_some(self, pair: DominatingPair) -> bool:
+        """Whether there is an analysis for this pair, or for a part of it where it is a user's."""
+        if isinstance(pair, Users):
+            return any(self.covers(type(part)) for side in Side for part in users.parts_of(pair, side))
+        return self.covers(type(pair))
+
+    def seconds(self, pair: DominatingPair) -> float:
+        """``cost`` of the pair, or of the parts that are bounded where it is a user's."""
+        return users.cost(self, pair) if isinstance(pair, Users) else self.cost(pair)
+
     def why_not(self, pair: DominatingPair, side: Side) -> str | None:
         """Why this accountant cannot bound the pair on this side, or None if it can."""
+        if isinstance(pair, Users):
+            return users.why_not(self, pair, side)
         if not self.covers(type(pair)):
             return "it has no analysis of this combination of strategy and sampler"
         if side not in self.sides:
@@ -115,12 +129,18 @@ class Accountant:
             for side, profiles in found.items()
         }
 
+    def profiles(self, pair: DominatingPair, side: Side, settings: Settings) -> Profiles:
+        """The profiles of one side of a pair, without slack and not yet a bound; no refusal is looked at."""
+        return self._analyse(pair, (side,), settings)[0][side]
+
     def laws_of(self, pair: DominatingPair, side: Side, settings: Settings) -> tuple[Law, ...]:
         """Laws of the pair's likelihood ratio, each of which by itself bounds both directions on this side.
 
         They are about the pair: its ``slack`` is not part of them. Empty where this accountant has none. Raises as
         :meth:`bounds` does when the deadline passes.
         """
+        if isinstance(pair, Users):
+            return tuple(law for part in users.with_laws(pair, side) for law in self.laws_of(part, side, settings))
         if self.why_not(pair, side) is not None:
             return ()
         found = next((self.laws[ancestor] for ancestor in type(pair).__mro__ if ancestor in self.laws), None)
@@ -135,6 +155,8 @@ class Accountant:
     def _analyse(
         self, pair: DominatingPair, sides: Sequence[Side], settings: Settings
     ) -> tuple[Mapping[Side, Profiles], Any]:
+        if isinstance(pair, Users):
+            return {side: users.user_profiles(self, pair, side, settings) for side in sides}, None
         for ancestor in type(pair).__mro__:
             if ancestor in self.joint_analyses:
                 return self.joint_analyses[ancestor](pair, sides, settings)

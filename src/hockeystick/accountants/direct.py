@@ -9,23 +9,28 @@ Upper laws are spreads of the true likelihood ratio and lower laws contractions,
 side (docs/theory/laws.md). Cost: O(log(steps)) projections of O(nodes^2) each.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from math import log2
+from math import log2, sqrt
 from typing import Any
 
 import numpy as np
 
 from hockeystick.accountants.base import Accountant, Analysis, LawAnalysis
 from hockeystick.bounds import Profile
+from hockeystick.laws.comonotone import comonotone
 from hockeystick.laws.discretise import gaussian_law
+from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Law, point_mass_at_one
 from hockeystick.laws.mixtures import any_mixture_law
 from hockeystick.laws.operations import average, compose, power, thin, weighted
 from hockeystick.laws.profile import law_profiles
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.base import DominatingPair
+from hockeystick.pairs.binomial_steps import binomial_step
 from hockeystick.pairs.independent_steps import IndependentSteps
-from hockeystick.pairs.mixture_steps import MixtureSteps
+from hockeystick.pairs.mixture_steps import MixtureStep, MixtureSteps
+from hockeystick.pairs.occupancy import PlacedCopies
 from hockeystick.pairs.secret_groups import SecretGroups
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.settings import Settings
@@ -77,17 +82,55 @@ def mixture_steps_law(pair: MixtureSteps, side: Side, settings: Settings) -> Law
     resolution, tick = settings.resolution, settings.deadline.tick
     whole: Law | None = None
     for step, count in pair.distinct_steps.items():
-        law = any_mixture_law(
-            np.array(step.probabilities),
-            np.array(step.sensitivities),
-            pair.noise_multiplier,
-            side,
-            resolution,
-            probability_error=step.probability_error,
-        )
+        law = _step_law(step, pair.noise_multiplier, side, resolution)
         part = power(law, count, resolution, tick=tick)
         whole = part if whole is None else compose(whole, part, resolution, tick=tick)
     return point_mass_at_one(side) if whole is None else whole
+
+
+def placed_copies_law(pair: PlacedCopies, side: Side, settings: Settings) -> Law:
+    """An upper law of several examples in bins of their own (docs/theory/units.md).
+
+    Given which of them share a bin, the bins are cut at random in blocks, one for each bin that is used, and the cut is
+    revealed. The patterns are hidden: the ratios given each of them are added up as if they were large together.
+    """
+    resolution, tick = settings.resolution, settings.deadline.tick
+    blocks: dict[tuple[int, int], Law] = {}
+
+    def visited(examples: int, size: int) -> Law:
+        if (examples, size) not in blocks:
+            if pair.sampling_prob == 1.0:
+                law = gaussian_law(pair.noise_multiplier / sqrt(pair.replays), float(examples), side, resolution)
+            else:
+                step = binomial_step(examples, pair.sampling_prob, 1.0, 1)
+                law = power(
+                    _step_law(step, pair.noise_multiplier, side, resolution), pair.replays, resolution, tick=tick
+                )
+            blocks[examples, size] = average(law, size, resolution, tick=tick)
+        return blocks[examples, size]
+
+    laws = []
+    for pattern in pair.patterns:
+        size, longer = divmod(pair.bins, len(pattern))
+        sizes = Counter((examples, size + (place < longer)) for place, examples in enumerate(reversed(pattern)))
+        law = point_mass_at_one(side)
+        for (examples, length), count in sizes.items():
+            part = power(visited(examples, length), count, resolution, tick=tick)
+            law = compose(law, part, resolution, tick=tick)
+        laws.append(law)
+    epoch = comonotone(laws, list(pair.patterns.values()), resolution, tick=tick)
+    return power(epoch, pair.epochs, resolution, tick=tick)
+
+
+def _step_law(step: MixtureStep, noise_multiplier: float, side: Side, resolution: Resolution) -> Law:
+    return any_mixture_law(
+        np.array(step.probabilities),
+        np.array(step.sensitivities),
+        noise_multiplier,
+        side,
+        resolution,
+        probability_error=step.probability_error,
+    )
 
 
 def _of(law_of: Callable[[Any, Side, Settings], Law]) -> Analysis:
@@ -117,6 +160,8 @@ def _single_laws(pair: SubsetMixture, side: Side, settings: Settings) -> Sequenc
 
 
 def _refusal(pair: DominatingPair, side: Side) -> str | None:
+    if isinstance(pair, PlacedCopies) and side is Side.LOWER:
+        return "it reveals which examples share a bin"
     if not isinstance(pair, SubsetMixture):
         return None
     if pair.matrix.bands > pair.groups:
@@ -128,6 +173,8 @@ def _refusal(pair: DominatingPair, side: Side) -> str | None:
 
 
 def _cost(pair: DominatingPair) -> float:
+    if isinstance(pair, PlacedCopies):
+        return 0.25 * len(pair.patterns)
     laws = len(getattr(pair, "distinct_steps", (None,)))
     return 0.03 * laws * (1.0 + 1.5 * log2(max(pair.full_sensitivity, 1.0) ** 2 * getattr(pair, "bins", 1)))
 
@@ -145,6 +192,7 @@ ACCOUNTANT = Accountant(
         IndependentSteps: _of(independent_steps_law),
         AveragedSteps: _of(averaged_steps_law),
         MixtureSteps: _of(mixture_steps_law),
+        PlacedCopies: _of(placed_copies_law),
         SecretGroups: _of(secret_groups_law),
         SubsetMixture: _subsets,
     },

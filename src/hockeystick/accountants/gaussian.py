@@ -13,6 +13,7 @@ from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.law import Law
 from hockeystick.pairs.base import DominatingPair
+from hockeystick.pairs.occupancy import PROBABILITY_ROUNDING, RevealedVisits
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
 
@@ -36,13 +37,24 @@ def _laws(pair: DominatingPair, side: Side, settings: Settings) -> Sequence[Law]
     return [gaussian_law(pair.noise_multiplier, _sensitivity(pair, side), side, settings.resolution)]
 
 
+def _revealed(pair: RevealedVisits, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    """The mean over the sensitivities, which the adversary is told."""
+    visits = list(zip(pair.probabilities, pair.sensitivities, strict=True))
+
+    def profile(epsilon: float) -> float:
+        deltas = (chance * gaussian_delta(pair.noise_multiplier, visit, epsilon, side) for chance, visit in visits)
+        return sum(deltas) * (1.0 + PROBABILITY_ROUNDING)
+
+    return dict.fromkeys(Direction, profile)
+
+
 ACCOUNTANT = Accountant(
     name="gaussian",
     summary="closed form without amplification; exact when the batches are public",
     sides=(Side.UPPER, Side.LOWER),
     errs="upward by revealing the batches; the closed form is rounded to the asked side",
     reference="Balle and Wang 2018, Theorem 8; chua-2024, Theorem 4.1",
-    analyses={DominatingPair: _analyse},
+    analyses={DominatingPair: _analyse, RevealedVisits: _revealed},
     laws={DominatingPair: _laws},
     refusal=lambda pair, side: (
         "it is a lower bound only when the batches are public"

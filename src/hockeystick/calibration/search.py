@@ -249,7 +249,7 @@ class _Search:
             for name in DEFAULT
             if (one := ACCOUNTANTS[name]).kind is Kind.DETERMINISTIC
             and one.why_not(pair, Side.UPPER) is None
-            and one.cost(pair) <= longest
+            and one.seconds(pair) <= longest
         ]
 
     def _best_method(self, start: float) -> tuple[str, float]:

@@ -74,7 +74,7 @@ def guaranteed(
     plain = Settings(settings.resolution, effort=settings.effort)  # no deadline, on which the numbers would depend
     for name in dict.fromkeys(("gaussian", method)):
         one = ACCOUNTANTS[name]
-        if one.kind is not Kind.DETERMINISTIC or one.why_not(pair, Side.UPPER) is not None or one.cost(pair) > CHEAP:
+        if one.kind is not Kind.DETERMINISTIC or one.why_not(pair, Side.UPPER) is not None or one.seconds(pair) > CHEAP:
             continue
         try:
             known = one.bound(pair, Side.UPPER, plain)

@@ -7,23 +7,18 @@ are in docs/theory/subsets/mixtures.md; the situations are those of choquette-ch
     privacy(pair, delta=1e-6)
 """
 
-from collections.abc import Callable
 from math import sqrt
-
-import numpy as np
-from numpy.typing import NDArray
 
 from hockeystick.bounds import Question
 from hockeystick.certificate import Interval
 from hockeystick.certification.schedule import best, planned, refuse_without_bound, run_accountants, settings_for
 from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError
-from hockeystick.laws.law import UNIT_ROUNDOFF
+from hockeystick.laws.law import Array
 from hockeystick.pairs.base import DominatingPair
-from hockeystick.pairs.mixture_steps import MixtureStep, MixtureSteps, check_count
+from hockeystick.pairs.binomial_steps import binomial_step, step_of, unimodal
+from hockeystick.pairs.mixture_steps import MixtureSteps, check_count
 from hockeystick.types import Side
-
-Array = NDArray[np.float64]
 
 
 def privacy(
@@ -72,7 +67,7 @@ def group_privacy_poisson(
     """
     check_count("group_size", group_size)
     _check_probability(sampling_prob)
-    step = _binomial_step(group_size, sampling_prob, 1.0, steps)
+    step = binomial_step(group_size, sampling_prob, 1.0, steps)
     return MixtureSteps(noise_multiplier=noise_multiplier, steps=(step,))
 
 
@@ -118,8 +113,8 @@ def group_privacy_fixed(
         left = num_examples - group_size - batch_size + 1.0 + j
         return (group_size - j) * (batch_size - j) / ((j + 1.0) * left)
 
-    counts, weights, error = _unimodal(mean, min(group_size, batch_size), ratio)
-    step = _step(counts, weights, error, 1.0 + displaced_norm, steps)
+    counts, weights, error = unimodal(mean, min(group_size, batch_size), ratio)
+    step = step_of(counts, weights, error, 1.0 + displaced_norm, steps)
     return MixtureSteps(noise_multiplier=noise_multiplier, steps=(step,))
 
 
@@ -137,40 +132,8 @@ def last_iterate(*, sampling_prob: float, steps: int, noise_multiplier: float) -
     """
     check_count("steps", steps)
     _check_probability(sampling_prob)
-    step = _binomial_step(steps, sampling_prob, 1.0 / sqrt(steps), 1)
+    step = binomial_step(steps, sampling_prob, 1.0 / sqrt(steps), 1)
     return MixtureSteps(noise_multiplier=noise_multiplier, steps=(step,))
-
-
-def _binomial_step(size: int, probability: float, unit: float, count: int) -> MixtureStep:
-    """``unit`` times a Binomial(size, probability)."""
-    if probability == 1.0:
-        return MixtureStep((1.0,), (size * unit,), count)
-    odds = probability / (1.0 - probability)
-    counts, weights, error = _unimodal(size * probability, size, lambda j: (size - j) / (j + 1.0) * odds)
-    return _step(counts, weights, error, unit, count)
-
-
-def _step(counts: Array, weights: Array, error: float, unit: float, count: int) -> MixtureStep:
-    return MixtureStep(tuple(weights.tolist()), tuple((counts * unit).tolist()), count, error)
-
-
-def _unimodal(mean: float, largest: int, ratio: Callable[[Array], Array]) -> tuple[Array, Array, float]:
-    """Probabilities on 0..largest, given ``ratio(j) = Pr[j + 1] / Pr[j]``, which falls in j.
-
-    For binomial and hypergeometric laws: their variance is at most the mean, and by Bernstein's inequality less than
-    1e-249 lies outside of the range returned, which is conditioned on. Returns (values, probabilities, relative error).
-    """
-    width = 34.0 * sqrt(mean) + 402.0
-    values = np.arange(max(0.0, np.floor(mean - width)), min(float(largest), np.ceil(mean + width)) + 1.0)
-    steps = ratio(values[:-1])
-    mode = int(np.count_nonzero(steps >= 1.0))
-    up = np.cumprod(steps[mode:])
-    down = np.cumprod(1.0 / steps[:mode][::-1])[::-1]
-    weights = np.concatenate([down, [1.0], up])
-    kept = weights > 1e-280
-    values, weights = values[kept], weights[kept]
-    error = (10.0 * weights.size + 16.0) * UNIT_ROUNDOFF
-    return values, weights / weights.sum(), error
 
 
 def _check_probability(value: float) -> None:

@@ -37,8 +37,10 @@ def described(statements: Statements, **numbers: Any) -> Certificate:
     mechanism: Mechanism = numbers["mechanism"]
     epsilon, delta, method, claim = (numbers[name] for name in ("epsilon", "delta", "method", "monte_carlo"))
     sampler, sensitivity = mechanism.sampler, mechanism.matrix.max_column_norm
-    also = tuple(other for other in sampler.holds_for if other is not Adjacency.ZERO_OUT)
-    relations = (Adjacency.ZERO_OUT, *also)
+    adjacency = Adjacency(mechanism.unit.neighbours)
+    others = sampler.holds_for if adjacency is Adjacency.ZERO_OUT else ()
+    also = tuple(other for other in others if other is not Adjacency.ZERO_OUT)
+    relations = (adjacency, *also)
     if statements.num_examples is not None:
         sampler.batches(statements.num_examples, numpy.random.default_rng(0))  # refuses a size that does not suit it
     return Certificate(
@@ -46,7 +48,7 @@ def described(statements: Statements, **numbers: Any) -> Certificate:
         sentence=wording.sentence(mechanism, epsilon, delta, claim),
         gap=(epsilon if isinstance(epsilon, Interval) else delta).gap,
         unit=wording.unit_of(mechanism),
-        adjacency=Adjacency.ZERO_OUT,
+        adjacency=adjacency,
         also_holds_for=also,
         neighbours=wording.neighbours(mechanism, relations),
         released=wording.released(mechanism),
@@ -57,7 +59,10 @@ def described(statements: Statements, **numbers: Any) -> Certificate:
         noise=_noise(mechanism, sensitivity, statements),
         sensitivity=sensitivity,
         strategy_digest=mechanism.matrix.digest if mechanism.strategy.optimised else None,
-        references=tuple(ACCOUNTANTS[name].reference for name in wording.methods_used(method)),
+        references=(
+            *(ACCOUNTANTS[name].reference for name in wording.methods_used(method)),
+            *mechanism.unit.references,
+        ),
         assumptions=wording.assumptions(mechanism, method, claim, statements),
         caveats=wording.caveats(claim),
         recompute=wording.recompute(mechanism),

@@ -73,7 +73,7 @@ def profile(
     envelopes = {side: _Envelope(side, pair) for side in Side}
     for one, side in _in_order(pair):
         envelope = envelopes[side]
-        cost = one.cost(pair)
+        cost = one.seconds(pair)
         if cost > work or not set(envelope.names).isdisjoint(one.no_better_than):
             continue
         if cost > CHEAP and _close(envelopes, smallest_delta, GOAL if cost > policy.heavy else EXACT):
@@ -99,7 +99,9 @@ def _in_order(pair: DominatingPair) -> Sequence[tuple[Accountant, Side]]:
         for side in one.sides
         if one.kind is Kind.DETERMINISTIC and one.why_not(pair, side) is None
     ]
-    return sorted(tasks, key=lambda task: (task[0].cost(pair) > CHEAP, len(task[0].sides) == 1, task[0].cost(pair)))
+    return sorted(
+        tasks, key=lambda task: (task[0].seconds(pair) > CHEAP, len(task[0].sides) == 1, task[0].seconds(pair))
+    )
 
 
 @dataclass

@@ -16,6 +16,7 @@ from hockeystick.errors import BudgetExceededError, CannotCertifyError, InvalidI
 from hockeystick.laws.grid import Resolution
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.base import DominatingPair
+from hockeystick.pairs.users import Users
 from hockeystick.settings import DEFAULT_WORK, MonteCarlo, SearchPolicy, Settings
 from hockeystick.spec import real_number
 from hockeystick.types import Kind, Side
@@ -90,7 +91,7 @@ def run_accountants(
         chosen = allowed if run_all else [one for one in allowed if one.name in DEFAULT]
 
     def cost(one: Accountant, side: Side) -> float:
-        return one.cost(pair) if one.why_not(pair, side) is None else 0.0
+        return one.seconds(pair) if one.why_not(pair, side) is None else 0.0
 
     def wanted(one: Accountant, side: Side) -> bool:
         if side is Side.UPPER:
@@ -105,7 +106,7 @@ def run_accountants(
         (one, side)
         for side in sides
         for one in ACCOUNTANTS.values()
-        if side in one.sides and one.covers(type(pair)) and wanted(one, side)
+        if side in one.sides and one.analyses_some(pair) and wanted(one, side)
     ]
     outcomes: list[Outcome] = []
     work = policy.work
@@ -116,7 +117,7 @@ def run_accountants(
             if cost(one, side) > policy.heavy and _gap_within(outcomes, max(policy.gap_goal, policy.heavy_goal)):
                 continue
             settled = {outcome.method for outcome in outcomes if outcome.side is side and outcome.value is not None}
-            if not settled.isdisjoint(one.no_better_than):
+            if not settled.isdisjoint(one.no_better_than) and not isinstance(pair, Users):
                 continue
         if (one.name, side) in {(outcome.method, outcome.side) for outcome in outcomes}:
             continue
@@ -160,7 +161,7 @@ def _run(
 ) -> list[Outcome]:
     """The outcomes of one accountant on sides that it bounds together."""
     started = monotonic()
-    cost = next((one.cost(pair) for side in sides if one.why_not(pair, side) is None), 0.0)
+    cost = next((one.seconds(pair) for side in sides if one.why_not(pair, side) is None), 0.0)
     values: dict[Side, float | None] = dict.fromkeys(sides)
     past = f"{CUT_OFF}: the deadline passed; it takes about {cost:.2g} s"
     status, claim, needs = "ok", None, None

@@ -28,12 +28,13 @@ PUBLIC_BATCHES = frozenset({"deterministic"})
 _RELATIONS = {
     Adjacency.ZERO_OUT: "in the second has zero gradient and keeps its place (zero_out)",
     Adjacency.ADD_REMOVE: "is not in the second (add_remove)",
+    Adjacency.REPLACE: "is replaced by any other in the second (replace)",
 }
 
 
 def unit_of(mechanism: Mechanism) -> str:
     """Whose data the claim protects: an example, or a user with all of its examples."""
-    return "user" if mechanism.sampler.kind == "multi_attribution" else "example"
+    return "user" if mechanism.sampler.kind == "multi_attribution" else mechanism.unit.kind
 
 
 def sentence(
@@ -55,7 +56,10 @@ def sentence(
 def neighbours(mechanism: Mechanism, relations: Sequence[Adjacency]) -> str:
     """The adjacency relations in words."""
     differs = " or ".join(_RELATIONS[one] for one in relations)
-    return f"Neighbours are two data sets that differ in one {unit_of(mechanism)} of the first, which {differs}."
+    who = unit_of(mechanism)
+    if mechanism.unit.examples > 1:
+        who = f"user with at most {mechanism.unit.examples} examples"
+    return f"Neighbours are two data sets that differ in one {who} of the first, which {differs}."
 
 
 def released(mechanism: Mechanism) -> str:
@@ -110,6 +114,7 @@ def assumptions(
         "normaliser": NORMALISER,
         "secrecy": SECRECY,
     }
+    asked |= {} if mechanism.unit.requirement is None else {"unit": mechanism.unit.requirement}
     asked |= {f"{name}_only": assumed for name in used if (assumed := ACCOUNTANTS[name].assumes) is not None}
     asked |= {} if claim is None else {"one_seed": ONE_SEED}
     for name in statements.asserted:

@@ -116,9 +116,9 @@ def _upper_bounds(one: Accountant, pair: DominatingPair, settings: Settings) -> 
     """The bound of the certificate's method, and of the cheap ones: elsewhere in the profile they may be better."""
     found = [one.bound(pair, Side.UPPER, settings)]
     for other in (ACCOUNTANTS[name] for name in DEFAULT):
-        if other is one or other.kind is Kind.MONTE_CARLO or not other.covers(type(pair)):
+        if other is one or other.kind is Kind.MONTE_CARLO or not other.analyses_some(pair):
             continue
-        if other.why_not(pair, Side.UPPER) is None and other.cost(pair) <= CHEAP:
+        if other.why_not(pair, Side.UPPER) is None and other.seconds(pair) <= CHEAP:
             try:
                 found.append(other.bound(pair, Side.UPPER, settings))
             except UnsupportedError:
@@ -186,7 +186,7 @@ def _lower_law(certificate: AnyCertificate, pair: DominatingPair, settings: Sett
     named = [ACCOUNTANTS[certificate.method.lower]] if certificate.method.lower is not None else []
     others = [one for one in ACCOUNTANTS.values() if one.assumes is None and one not in named and one.laws]
     for one in named + others:
-        if one.covers(type(pair)) and (one in named or one.cost(pair) <= CHEAP):
+        if one.analyses_some(pair) and (one in named or one.seconds(pair) <= CHEAP):
             laws = one.laws_of(pair, Side.LOWER, settings)
             if laws:
                 return _best(laws, Side.LOWER, settings.resolution.smallest_delta), one.name

@@ -15,6 +15,7 @@ from hockeystick.pairs import (
     shuffled_batches,
     shuffled_tree,
     subset_mixture,
+    users,
 )
 from hockeystick.pairs.base import DominatingPair
 
@@ -50,12 +51,12 @@ def registered(strategy: str, sampler: str) -> tuple[str, str] | None:
 
 
 def dominating_pair(mechanism: Mechanism) -> DominatingPair:
-    """The pair that an adversary against this mechanism has to tell apart, under zero-out adjacency.
+    """The pair that an adversary against this mechanism has to tell apart, when its unit is zeroed out.
 
     Raises: UnsupportedError naming the combination when nobody has analysed it; InvalidInputError when the
     mechanism has no noise multiplier yet.
     """
-    return PAIRS[check_registered(mechanism)](mechanism)
+    return users.of_unit(mechanism, PAIRS[check_registered(mechanism)](mechanism))
 
 
 def check_registered(mechanism: Mechanism) -> tuple[str, str]:

@@ -1,0 +1,226 @@
+"""The pair of a user with several examples, for each sampler: copies of the example, and chains of single ones."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hockeystick.errors import UnsupportedError
+from hockeystick.mechanism import Mechanism
+from hockeystick.pairs.averaged_steps import AveragedSteps
+from hockeystick.pairs.base import DominatingPair, require
+from hockeystick.pairs.binomial_steps import binomial_step
+from hockeystick.pairs.known_batches import KnownBatches
+from hockeystick.pairs.mixture_steps import MixtureSteps
+from hockeystick.pairs.occupancy import MOST_EXAMPLES, PlacedCopies, dealt
+from hockeystick.pairs.repeated_columns import RepeatedSubsets, repeated
+from hockeystick.pairs.shuffled_batches import ShuffledBatches
+from hockeystick.samplers import BallsInBins, BMinSep, CyclicPoisson, Deterministic, Poisson, RandomAllocation
+from hockeystick.strategies import Identity
+
+MOST_SAMPLED_COPIES = 8
+"""Examples in secret groups with subsampling: no more, as rare patterns have no proved worst one there."""
+
+MOST_COLUMNS = 1_000_000
+"""A matrix with more columns, one for each step and example, is not made."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Users(DominatingPair):
+    """All examples of one user, at most k, become ghosts of zero gradient together, or are replaced by any others.
+
+    Two analyses are always at hand for upper bounds, of which the smaller is taken at every epsilon and direction: that
+    of ``copies``, where all k examples have one gradient, and k links of the chain of single examples, each of which
+    is bounded by ``single`` (:mod:`hockeystick.laws.groups`). Lower bounds are those of ``copies`` and ``below``, as k
+    concrete examples are one user, and of ``single``, as a user may have one example.
+
+    Attributes:
+        single: the pair of one example.
+        examples: k; at least 2, or 1 for an example that is replaced.
+        copies: a pair that bounds k examples at once, from both sides unless it says otherwise; None if there is none.
+        below: a pair whose profile is proved to be at most that of the mechanism for k examples; None if there is none.
+        replaced: whether others come in the place of the examples: two links of a chain, removing these, adding those.
+    """
+
+    single: DominatingPair
+    examples: int
+    copies: DominatingPair | None = None
+    below: DominatingPair | None = None
+    replaced: bool = False
+
+    @property
+    def full_sensitivity(self) -> float:
+        """k times that of one example, or what the copies can make together if that is less; twice that if replaced."""
+        links = 2 if self.replaced else 1
+        chained = links * self.examples * self.single.full_sensitivity * (1.0 + self.single.sensitivity_error)
+        if self.copies is None:
+            return chained
+        return min(chained, links * self.copies.full_sensitivity * (1.0 + self.copies.sensitivity_error))
+
+    @property
+    def batches_are_public(self) -> bool:
+        """Whether they are for the copies."""
+        return not self.replaced and self.copies is not None and self.copies.batches_are_public
+
+
+def of_unit(mechanism: Mechanism, single: DominatingPair) -> DominatingPair:
+    """The pair for the mechanism's unit, from that of one example.
+
+    Raises: UnsupportedError where the sampler has users of its own, with another number of examples.
+    """
+    unit, sampler = mechanism.unit, mechanism.sampler
+    replaced, examples = unit.neighbours == "replace", unit.examples
+    if sampler.kind == "multi_attribution" and unit.kind == "user":
+        if sampler.examples_per_user == unit.examples:
+            examples = 1  # the pair is that of a user already
+        else:
+            raise UnsupportedError(
+                f"The 'unit.examples_per_user' field must be the sampler's examples_per_user = "
+                f"{sampler.examples_per_user} for kind = 'multi_attribution'. Got {unit.examples} instead."
+            )
+    if examples == 1 and not replaced:
+        return single
+    copies = COPIES[sampler.kind](mechanism, single) if sampler.kind in COPIES and examples > 1 else None
+    below = BELOW[sampler.kind](mechanism) if sampler.kind in BELOW and examples > 1 else None
+    if replaced and isinstance(mechanism.sampler, Deterministic):
+        below = opposed(mechanism, single)
+    return Users(
+        noise_multiplier=mechanism.sigma,
+        slack=single.slack,
+        single=single,
+        examples=examples,
+        copies=copies,
+        below=below,
+        replaced=replaced,
+    )
+
+
+def from_deterministic(mechanism: Mechanism, single: DominatingPair) -> KnownBatches:
+    """Fixed batches: all examples may be in the same ones, which is the worst by the triangle inequality."""
+    return KnownBatches(
+        noise_multiplier=mechanism.sigma,
+        sensitivity=mechanism.unit.examples * single.full_sensitivity,
+        error=single.sensitivity_error + 1e-15,
+    )
+
+
+def opposed(mechanism: Mechanism, single: DominatingPair) -> KnownBatches:
+    """Fixed batches where examples of gradient 1 are replaced by others of gradient -1: twice the shift."""
+    return KnownBatches(
+        noise_multiplier=mechanism.sigma,
+        sensitivity=2.0 * mechanism.unit.examples * single.full_sensitivity,
+        error=single.sensitivity_error + 1e-15,
+    )
+
+
+def from_poisson(mechanism: Mechanism, single: DominatingPair) -> MixtureSteps | RepeatedSubsets | None:
+    """Poisson batches: Binomial(k, q) of the examples are in each."""
+    sampler, examples = require(mechanism.sampler, Poisson), mechanism.unit.examples
+    if isinstance(mechanism.strategy, Identity):
+        step = binomial_step(examples, sampler.sampling_prob, 1.0, sampler.steps)
+        return MixtureSteps(noise_multiplier=mechanism.sigma, steps=(step,))
+    return _coins(mechanism, sampler.sampling_prob, attained=True)
+
+
+def from_cyclic_poisson(mechanism: Mechanism, single: DominatingPair) -> MixtureSteps | PlacedCopies | None:
+    """Cyclic Poisson batches without correlated noise: of public groups all examples are in the first at worst.
+
+    With correlated noise the examples may be in any groups, whose columns overlap, and only the chain is left.
+    """
+    sampler, examples = require(mechanism.sampler, CyclicPoisson), mechanism.unit.examples
+    if not isinstance(mechanism.strategy, Identity):
+        return None
+    opportunities = -(-sampler.steps // sampler.groups)
+    if not sampler.groups_are_secret:
+        step = binomial_step(examples, sampler.sampling_prob, 1.0, opportunities)
+        return MixtureSteps(noise_multiplier=mechanism.sigma, steps=(step,))
+    if examples > (MOST_EXAMPLES if sampler.sampling_prob == 1.0 else MOST_SAMPLED_COPIES):
+        return None
+    return PlacedCopies(
+        noise_multiplier=mechanism.sigma,
+        bins=sampler.groups,
+        examples=examples,
+        replays=opportunities,
+        sampling_prob=sampler.sampling_prob,
+    )
+
+
+def from_balls_in_bins(mechanism: Mechanism, single: DominatingPair) -> PlacedCopies | None:
+    """Balls in bins without correlated noise: every example has a bin of its own, which all epochs replay."""
+    sampler, examples = require(mechanism.sampler, BallsInBins), mechanism.unit.examples
+    if not isinstance(mechanism.strategy, Identity) or examples > MOST_EXAMPLES:
+        return None
+    return PlacedCopies(noise_multiplier=mechanism.sigma, bins=sampler.bins, examples=examples, replays=sampler.epochs)
+
+
+def from_random_allocation(mechanism: Mechanism, single: DominatingPair) -> PlacedCopies | None:
+    """Random allocation of one visit in each epoch; several visits are left to the chain."""
+    sampler, examples = require(mechanism.sampler, RandomAllocation), mechanism.unit.examples
+    if sampler.participations > 1 or examples > MOST_EXAMPLES:
+        return None
+    return PlacedCopies(noise_multiplier=mechanism.sigma, bins=sampler.bins, examples=examples, epochs=sampler.epochs)
+
+
+def from_shuffle(mechanism: Mechanism, single: DominatingPair) -> DominatingPair | None:
+    """Shuffled batches, whose permutations are revealed: the examples rarely share a batch."""
+    examples = mechanism.unit.examples
+    if not isinstance(single, ShuffledBatches) or examples > min(MOST_EXAMPLES, single.batch_size * single.bins):
+        return None
+    return dealt(examples, single.batch_size, single.bins, single.epochs, mechanism.sigma)
+
+
+def from_b_min_sep(mechanism: Mechanism, single: DominatingPair) -> RepeatedSubsets | None:
+    """b-min-sep subsampling: Poisson at the rate of an available example takes at least as many at every step.
+
+    Truncated batches, in which the examples of a user compete for places, are left to the chain.
+    """
+    sampler = require(mechanism.sampler, BMinSep)
+    if sampler.truncated_batch_size is not None:
+        return None
+    return _coins(mechanism, sampler.participation_prob, attained=False)
+
+
+def below_balls_in_bins(mechanism: Mechanism) -> AveragedSteps | None:
+    """The examples in different bins, as many as there are: sharing a bin is worse."""
+    sampler = require(mechanism.sampler, BallsInBins)
+    if not isinstance(mechanism.strategy, Identity):
+        return None
+    return AveragedSteps(
+        noise_multiplier=mechanism.sigma,
+        bins=sampler.bins,
+        participations=min(mechanism.unit.examples, sampler.bins),
+        replays=sampler.epochs,
+    )
+
+
+def below_random_allocation(mechanism: Mechanism) -> AveragedSteps:
+    """The visits of all examples at different steps of an epoch, as many as there are."""
+    sampler = require(mechanism.sampler, RandomAllocation)
+    return AveragedSteps(
+        noise_multiplier=mechanism.sigma,
+        bins=sampler.bins,
+        participations=min(mechanism.unit.examples * sampler.participations, sampler.bins),
+        epochs=sampler.epochs,
+    )
+
+
+def _coins(mechanism: Mechanism, prob: float, *, attained: bool) -> RepeatedSubsets | None:
+    if mechanism.sampler.steps * mechanism.unit.examples > MOST_COLUMNS:
+        return None
+    matrix = repeated(mechanism.matrix, mechanism.unit.examples)
+    return RepeatedSubsets(noise_multiplier=mechanism.sigma, matrix=matrix, sampling_prob=prob, attained=attained)
+
+
+COPIES: dict[str, Callable[[Mechanism, DominatingPair], DominatingPair | None]] = {
+    "deterministic": from_deterministic,
+    "poisson": from_poisson,
+    "cyclic_poisson": from_cyclic_poisson,
+    "balls_in_bins": from_balls_in_bins,
+    "random_allocation": from_random_allocation,
+    "shuffle": from_shuffle,
+    "b_min_sep": from_b_min_sep,
+}
+"""The pair of k copies for each kind of sampler; a kind without a line is left to the chain."""
+BELOW: dict[str, Callable[[Mechanism], DominatingPair | None]] = {
+    "balls_in_bins": below_balls_in_bins,
+    "random_allocation": below_random_allocation,
+}
+"""Pairs from below, where the law of the copies has no lower bound of its own."""

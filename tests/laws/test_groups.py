@@ -1,0 +1,95 @@
+"""Chains of neighbours against chains of real distributions, and against the closed form of the Gaussian."""
+
+from collections.abc import Callable
+from itertools import pairwise
+from math import exp
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hockeystick.laws.gaussian import gaussian_delta
+from hockeystick.laws.groups import KNOT_SCALE, KNOT_WIDTH, MOST_PARTS, chained, chords
+from hockeystick.types import Direction, Side
+
+REMOVE, ADD = Direction.REMOVE, Direction.ADD
+
+
+def gaussian(sigma: float, sensitivity: float = 1.0) -> dict[Direction, Callable[[float], float]]:
+    return dict.fromkeys(Direction, lambda epsilon: gaussian_delta(sigma, sensitivity, epsilon, Side.UPPER))
+
+
+@pytest.mark.parametrize("sigma", [0.5, 1.0, 5.0])
+@pytest.mark.parametrize("links", [[REMOVE] * 2, [REMOVE] * 3, [ADD] * 10, [REMOVE, ADD]])
+def test_gaussians_add_up(sigma: float, links: list[Direction]) -> None:
+    """A chain of shifts in one direction is attained, and removing and adding is the shift by 2 of opposite ones."""
+    bound = chained(gaussian(sigma), links)
+    for epsilon in (0.0, 0.1, 1.0, 5.0, 20.0):
+        truth = gaussian_delta(sigma, float(len(links)), epsilon, Side.LOWER)
+        assert truth <= bound(epsilon)
+        assert bound(epsilon) <= truth * (1.0 + 1e-8) or truth < 1e-100  # where the search for a split has no digits
+
+
+@settings(deadline=None, derandomize=True, max_examples=60)
+@given(st.integers(2, 5), st.integers(2, 6), st.integers(0, 2**32 - 1))
+def test_no_chain_of_distributions_exceeds_it(count: int, outcomes: int, seed: int) -> None:
+    """Random distributions in a row: the profiles of a link are the largest of any link of this chain."""
+    rng = np.random.default_rng(seed)
+    chain = rng.dirichlet(np.full(outcomes, 2.0), size=count + 1)
+
+    def hockey_stick(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
+        return float(np.maximum(p - exp(epsilon) * q, 0.0).sum())
+
+    profiles = {
+        REMOVE: lambda epsilon: max(hockey_stick(p, q, epsilon) for p, q in pairwise(chain)),
+        ADD: lambda epsilon: max(hockey_stick(q, p, epsilon) for p, q in pairwise(chain)),
+    }
+    for epsilon in (0.0, 0.2, 1.0, 2.5):
+        for slow in (False, True):
+            removed, added = (chained(profiles, [one] * count, slow=slow)(epsilon) for one in (REMOVE, ADD))
+            assert removed >= hockey_stick(chain[0], chain[-1], epsilon) - 1e-15
+            assert added >= hockey_stick(chain[-1], chain[0], epsilon) - 1e-15
+
+
+@settings(deadline=None, derandomize=True, max_examples=60)
+@given(st.integers(2, 5), st.integers(0, 2**32 - 1))
+def test_mixed_links_cover_both_ways(outcomes: int, seed: int) -> None:
+    """From D_0 down to D_1 and up to D_2, as when one example is replaced by another."""
+    first, middle, last = np.random.default_rng(seed).dirichlet(np.full(outcomes, 2.0), size=3)
+
+    def hockey_stick(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
+        return float(np.maximum(p - exp(epsilon) * q, 0.0).sum())
+
+    profiles = {
+        REMOVE: lambda epsilon: max(hockey_stick(p, middle, epsilon) for p in (first, last)),
+        ADD: lambda epsilon: max(hockey_stick(middle, p, epsilon) for p in (first, last)),
+    }
+    for epsilon in (0.0, 0.5, 2.0):
+        assert chained(profiles, [REMOVE, ADD])(epsilon) >= hockey_stick(first, last, epsilon) - 1e-15
+
+
+@pytest.mark.parametrize("count", [2, 7, MOST_PARTS, MOST_PARTS + 1, 10**9])
+def test_never_above_the_even_split(count: int) -> None:
+    profiles = gaussian(40.0)
+    for epsilon in (0.0, 0.5, 3.0):
+        part = epsilon / count
+        shares = np.expm1(epsilon) / np.expm1(part) if part else float(count)
+        bound = chained(profiles, [REMOVE], count)(epsilon)
+        assert bound <= min(profiles[REMOVE](part) * shares, 1.0) * (1.0 + 1e-9)
+        assert bound >= gaussian_delta(40.0, float(count), epsilon, Side.LOWER)
+
+
+def test_chords_stay_above_a_profile_and_near_it() -> None:
+    profile = gaussian(1.0)[REMOVE]
+    read: list[float] = []
+
+    def counted(epsilon: float) -> float:
+        read.append(epsilon)
+        return profile(epsilon)
+
+    bound = chords(counted)
+    for epsilon in [*np.linspace(0.0, 6.0, 301), 699.9, 700.0]:
+        bend = 0.5 * (KNOT_WIDTH * (epsilon + KNOT_SCALE) * (epsilon + 2.0)) ** 2  # of the logarithm between two knots
+        assert profile(epsilon) <= bound(epsilon) <= profile(epsilon) * exp(min(bend, 100.0)) + 1e-12
+    assert len(read) == len(set(read)) < 100
