@@ -108,7 +108,8 @@ def test_a_certificate_with_little_effort_says_so_and_can_be_made_again() -> Non
     for certificate in (usual, hasty):
         assert hs.verify(certificate).bounds == certificate.bounds
     assert hasty.digest == hasty.content_digest()
-    changed = hasty.model_copy(update={"accuracy": hasty.accuracy.model_copy(update={"effort": 9.0})})
+    other = hasty.origin.model_copy(update={"accuracy": hasty.accuracy.model_copy(update={"effort": 9.0})})
+    changed = hasty.model_copy(update={"origin": other})
     assert changed.content_digest() != hasty.digest
 
 

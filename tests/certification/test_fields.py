@@ -156,6 +156,13 @@ def test_no_field_can_be_changed(certificates: dict[str, Certificate], name: str
     assert tried > (4 if TRIED[name] else 60)
 
 
+def test_a_sampled_certificate_is_a_few_kilobytes(certificates: dict[str, Certificate]) -> None:
+    sampled = certificates["sampled"]
+    assert sampled.monte_carlo is not None
+    assert sum(len(one.run.nodes) for one in sampled.monte_carlo.runs) > 20
+    assert len(json.dumps(sampled.content())) < 10_000
+
+
 def test_every_field_has_a_value_somewhere(certificates: dict[str, Certificate]) -> None:
     """Else its change above would be no test of it."""
     contents = [one.content() for one in certificates.values()]

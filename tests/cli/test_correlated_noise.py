@@ -240,7 +240,7 @@ def test_tampered_claims_do_not_verify(cli: Any, claim: str) -> None:
         ({"mechanism.strategy.bands": 4}, "epsilon.upper"),
         ({"mechanism.noise_multiplier": 3.9}, "epsilon.upper"),
         ({"mechanism.strategy": {"kind": "identity"}}, "gives no"),
-        ({"requirements": []}, "requirements"),
+        ({"assumptions": []}, "assumptions"),
         ({"mechanism.strategy.bands": 2, "epsilon.lower": 0.0}, "sensitivity"),
         ({"sensitivity": 1.0}, "sensitivity"),
         ({"epsilon.upper": 0.999 * upper}, "epsilon.upper"),

@@ -19,6 +19,7 @@ from hockeystick import (
     BallsInBins,
     BandedSquareRoot,
     BinaryTree,
+    BMinSep,
     Certificate,
     Custom,
     Deterministic,
@@ -197,6 +198,14 @@ def test_neighbours_are_those_that_the_sampler_holds_for() -> None:
     assert "add_remove" not in said["shuffle"]
     assert "differ in one user" in rows(USERS(kinds()["poisson"]))["neighbours"]
     assert "for one user" in rows(USERS(kinds()["poisson"]))["title"]
+
+
+def test_a_rate_that_holds_in_the_long_run_only_is_said_to() -> None:
+    for warm in (True, False):
+        run = Mechanism(sampler=BMinSep(min_sep=2, sampling_prob=0.1, steps=4, warm_start=warm), noise_multiplier=1.0)
+        said = rows(certify(run, delta=1e-5, method="gaussian"))["rates"]
+        assert ("probability 0.1 in the long run" in said) == (not warm)
+    assert "in the long run" in rows(USERS(kinds()["poisson"]))["rates"]
 
 
 def test_who_knows_the_batches() -> None:

@@ -87,7 +87,8 @@ class Rates(Spec):
 
     Attributes:
         steps: batches of the run.
-        rate: chance of one example to be in one batch; in the long run, where the first steps differ.
+        rate: chance of one example to be drawn for one batch, before truncation; in the long run, where the first steps
+            differ, and for users of one example, where users may have several.
         rate_when_available: the same given that the example may be drawn at this step, where that is not always so.
         most_participations: the most batches that one example can be in.
         expected_batch_size: ``rate`` times the number of examples, where the user stated that; before truncation.

@@ -102,7 +102,9 @@ def _run(certificate: Certificate, hidden: set[str]) -> tuple[Row, ...]:
     mechanism, rates, noise = certificate.mechanism, certificate.rates, certificate.noise
     fields = mechanism.sampler.model_dump(exclude={"kind"}, exclude_none=True)
     sampler = ", ".join(f"{name} {exact(value)}" for name, value in fields.items())
-    often = f"each example in a batch with probability {exact(rates.rate)}"
+    often = f"each example drawn for a batch with probability {exact(rates.rate)}"
+    if mechanism.sampler.kind == "multi_attribution" or not fields.get("warm_start", True):
+        often += " in the long run"
     if rates.rate_when_available is not None:
         often += f" ({exact(rates.rate_when_available)} when available)"
     often += f", in at most {rates.most_participations} of {rates.steps}"
