@@ -67,6 +67,19 @@ def test_an_envelope_of_nothing_claims_nothing() -> None:
     assert _Envelope(Side.LOWER, pair).bound().delta(1.0) == 0.0
 
 
+@pytest.mark.parametrize("side", list(Side))
+def test_an_envelope_is_the_tightest_of_its_bounds_at_every_epsilon_and_direction(side: Side) -> None:
+    """Two bounds that cross, and that differ by direction."""
+    envelope = _Envelope(side, dominating_pair(RUNS["poisson"]))
+    pairs = [(lambda epsilon: 0.4 - 0.1 * epsilon, lambda epsilon: 0.05), (lambda epsilon: 0.2, lambda epsilon: 0.1)]
+    for remove, add in pairs:
+        profiles = {hs.Direction.REMOVE: remove, hs.Direction.ADD: add}
+        envelope.bounds.append(hs.Bound("test", side, hs.Kind.DETERMINISTIC, 1.0, "none", profiles))
+    tightest = (0.2, 0.1) if side is Side.UPPER else (0.4, 0.2)
+    assert envelope.bound().delta([0.0, 3.0]) == pytest.approx(tightest)
+    assert envelope.bound().profiles[hs.Direction.ADD](0.0) == (0.05 if side is Side.UPPER else 0.1)
+
+
 def test_a_fixed_schedule_has_the_profile_of_one_gaussian() -> None:
     both = hs.profile(RUNS["deterministic"])
     upper, lower = both[Side.UPPER].delta(EPSILONS), both[Side.LOWER].delta(EPSILONS)

@@ -73,7 +73,7 @@ FAULTS = [
         "pick: Callable[..., float] = min if self.side is Side.UPPER else max",
         "pick: Callable[..., float] = min",
         "the loosest lower bound at each epsilon",
-        PROFILES + "::test_profiles_are_as_good_as_certify",
+        PROFILES + "::test_an_envelope_is_the_tightest_of_its_bounds_at_every_epsilon_and_direction",
     ),
     (
         "certification/profiles.py",
