@@ -1,0 +1,73 @@
+"""One-line faults in what is said of users with several examples; brute force over a few steps must notice each.
+
+An entry is (path, old text, new text, reason, tests); the old text occurs once in the file.
+"""
+
+BRUTE_FORCE = "tests/pairs/test_units.py"
+
+FAULTS = [
+    (
+        "src/hockeystick/pairs/users.py",
+        "return _coins(mechanism, sampler.participation_prob, attained=False)",
+        "return _coins(mechanism, sampler.sampling_prob, attained=False)",
+        "b-min-sep is compared with Poisson sampling at the long-run rate, which is no bound",
+        BRUTE_FORCE,
+    ),
+    (
+        "src/hockeystick/pairs/users.py",
+        "return _coins(mechanism, sampler.participation_prob, attained=False)",
+        "return _coins(mechanism, sampler.participation_prob, attained=True)",
+        "a pair that takes part more often than the run gives lower bounds",
+        BRUTE_FORCE,
+    ),
+    (
+        "src/hockeystick/pairs/users.py",
+        "step = binomial_step(examples, sampler.sampling_prob, 1.0, sampler.steps)",
+        "step = binomial_step(1, sampler.sampling_prob, 1.0, sampler.steps)",
+        "a user under Poisson sampling has one example",
+        BRUTE_FORCE,
+    ),
+    (
+        "src/hockeystick/pairs/users.py",
+        "bins=sampler.bins, examples=examples, replays=sampler.epochs",
+        "bins=sampler.bins, examples=examples",
+        "bins that are replayed count once",
+        BRUTE_FORCE,
+    ),
+    (
+        "src/hockeystick/accountants/users.py",
+        "chained(profiles, (direction,), pair.examples, slow=one.plans_effort)",
+        "chained(profiles, (direction,), pair.examples - 1, slow=one.plans_effort)",
+        "the chain is one link short",
+        BRUTE_FORCE,
+    ),
+    (
+        "src/hockeystick/accountants/users.py",
+        "replaced = chained(best, (Direction.REMOVE, Direction.ADD), slow=one.plans_effort)",
+        "replaced = best[Direction.REMOVE]",
+        "replacing an example costs as much as removing it",
+        BRUTE_FORCE,
+    ),
+    (
+        "src/hockeystick/laws/groups.py",
+        "        before += part\n",
+        "        before += 0.0\n",
+        "the links of a chain add their deltas without the factors between them",
+        ("tests/laws/test_groups.py", BRUTE_FORCE),
+    ),
+    (
+        "src/hockeystick/pairs/occupancy.py",
+        "squares[sum(size * size for size in pattern)] += chance",
+        "squares[sum(size for size in pattern)] += chance",
+        "examples that meet in a shuffled batch count as if they did not",
+        BRUTE_FORCE,
+    ),
+    (
+        "src/hockeystick/mechanism.py",
+        "sampler=self.sampler, noise_multiplier=noise_multiplier, unit=self.unit",
+        "sampler=self.sampler, noise_multiplier=noise_multiplier",
+        "calibration forgets the unit",
+        "tests/pairs/test_unit_plans.py",
+    ),
+]
+"""(path, old text, new text, reason, tests)."""
