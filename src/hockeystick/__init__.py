@@ -10,6 +10,7 @@ from hockeystick._version import __version__ as __version__
 TYPE_CHECKING = False  # the one of typing, whose import would take longer than all else here
 if TYPE_CHECKING:
     from hockeystick import noise as noise
+    from hockeystick import training as training
     from hockeystick.bounds import Bound, Question
     from hockeystick.calibration.search import calibrate, calibrate_and_certify
     from hockeystick.certificate import Certificate, Interval
@@ -109,6 +110,12 @@ _HOMES = {
     "verify": "certification.verification",
 }
 
+_ROOMS = {
+    "noise": "hockeystick.noise",
+    "torch": "hockeystick.training.torch",
+    "training": "hockeystick.training",
+}
+
 __all__ = [
     "Adjacency",
     "Attribution",
@@ -160,13 +167,14 @@ __all__ = [
     "last_iterate",
     "noise",
     "privacy",
+    "training",
     "verify",
 ]
 
 
 def __getattr__(name: str) -> object:
-    if name == "noise":
-        return import_module("hockeystick.noise")
+    if name in _ROOMS:
+        return import_module(_ROOMS[name])
     if name not in _HOMES:
         raise AttributeError(f"module 'hockeystick' has no attribute {name!r}")
     value = getattr(import_module(f"hockeystick.{_HOMES[name]}"), name)
@@ -175,4 +183,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted([*globals(), *_HOMES, *_ROOMS])
