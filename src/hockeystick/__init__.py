@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         SquareRoot,
         TreeRestart,
     )
+    from hockeystick.training import torch as torch
     from hockeystick.types import Adjacency, Direction, Kind, Side
 
 _HOMES = {

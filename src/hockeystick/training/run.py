@@ -1,6 +1,7 @@
 """A mechanism that is being executed: its batches, its noise, and whether its promises are kept."""
 
 import hashlib
+import math
 from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -170,6 +171,11 @@ class Run:
     def dtype(self) -> np.dtype[Any] | None:
         """The type of the noise; None without noise."""
         return None if self._noise is None else self._noise.dtype
+
+    @property
+    def size(self) -> int | None:
+        """The numbers in a step's noise; None without noise."""
+        return None if self._noise is None else math.prod(self._noise.shape)
 
     def batches(self) -> Iterator[Batch]:
         """The batches from the next step to the last, ascending indices, some of them empty.
