@@ -221,6 +221,8 @@ class Run:
             self._check(batch)
         except BrokenPromiseError as error:
             self.violated(error.promise)
+        if self._noise is not None and self._noise.step != self._step:  # an interrupt came between the two
+            self.violated("one_noise_row_a_step")
         row = None if self._noise is None else self._noise.next(out)
         self._by_examples &= by_examples
         self._commit(batch)
@@ -377,8 +379,8 @@ class Run:
 
         The batches so far are drawn again, and have to lead to the same commitment. Costs their time.
 
-        Raises: InvalidInputError for a state of another mechanism or dataset size, one that is incomplete, one with
-        noise where this run has none or the other way round, and for a generator, as of another release of numpy, that
+        Raises: InvalidInputError for a state of another mechanism or dataset size, one that is incomplete, one without
+        noise where this run has some, and for a generator, as of another release of numpy, that
         gives other batches.
         """
         try:
@@ -396,8 +398,8 @@ class Run:
             )
         if str(state["about"]) != hashlib.sha256(_context(self._mechanism, self._num_examples)).hexdigest():
             raise InvalidInputError("The state belongs to a run of another mechanism; resume with the same plan.")
-        if (self._noise is None) != ("noise_format" not in state):
-            raise InvalidInputError("The state and the run must both have noise, or both have none.")
+        if self._noise is not None and "noise_format" not in state:
+            raise InvalidInputError("The state has no noise, as that of another rank; this run needs it.")
         noise = None
         if self._noise is not None:
             entries = {name.removeprefix("noise_"): state[name] for name in state if name.startswith("noise_")}
