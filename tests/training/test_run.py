@@ -244,6 +244,13 @@ def test_sums_over_other_examples_are_caught(change):
         run.noise(change(first, second))
 
 
+@pytest.mark.parametrize("change", [-1, 1])
+def test_the_number_of_examples_is_compared_both_ways(change):
+    run = run_of(hs.Poisson(sampling_prob=0.5, steps=4))
+    with pytest.raises(ViolationError, match="number_of_examples"):
+        run.noise(next(run.batches()).size + change)
+
+
 def test_the_order_of_the_examples_does_not_matter():
     run = run_of(hs.Poisson(sampling_prob=0.5, steps=4))
     run.noise(next(run.batches())[::-1])
