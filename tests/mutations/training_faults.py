@@ -79,13 +79,6 @@ FAULTS = [
     ),
     (
         "training/promises.py",
-        "if steps % self.sampler.bins:",
-        "if steps < self.sampler.bins:",
-        "part of an epoch counts as whole ones",
-        f"{RUN}::test_the_executed_mechanism_draws_the_first_steps_of_the_planned_one",
-    ),
-    (
-        "training/promises.py",
         'expect(bool(np.all(self.count == self.participations)), "participations_an_epoch")',
         "pass",
         "an example may take part less often in an epoch",

@@ -463,31 +463,6 @@ def test_an_iterator_that_is_behind_is_refused():
         next(slow)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"num_examples": 0}, "'num_examples'"),
-        ({"shape": 0}, "'shape'"),
-        ({"rng": 3}, "'rng'"),
-        ({"secure": True}, "'rng' argument must not be given with secure=True"),
-        ({"dtype": np.float16}, "'dtype'"),
-        ({"attribution": hs.Attribution.from_pairs([0], [0])}, "does not apply"),
-    ],
-)
-def test_bad_arguments_are_named(options, message):
-    with pytest.raises(InvalidInputError, match=message):
-        run_of(**options)
-
-
-def test_a_plan_without_noise_is_refused():
-    with pytest.raises(InvalidInputError, match="'noise_multiplier' field is missing"):
-        Run(hs.Mechanism(sampler=OTHER), num_examples=EXAMPLES, shape=3)
-    with pytest.raises(InvalidInputError, match="'mechanism' argument"):
-        Run(OTHER, num_examples=EXAMPLES, shape=3)
-    with pytest.raises(InvalidInputError, match="row of whole numbers"):
-        run_of().noise([0.5])
-
-
 def test_users_are_attributed():
     graph = hs.Attribution.from_pairs(users=np.arange(EXAMPLES) // 2, examples=np.arange(EXAMPLES))
     sampler = hs.MultiAttribution(min_sep=3, sampling_prob=0.2, steps=12, examples_per_user=2)
