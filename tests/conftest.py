@@ -1,12 +1,16 @@
 """What all tests share: which of them are slow, and how Ctrl-C reaches them."""
 
 import signal
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pytest
 
 SLOW = frozenset((Path(__file__).parent / "slow.txt").read_text().splitlines())
 """Tests, or whole families of parameters, that ``tests/tiers.py`` found to be slow."""
+
+OPTIONAL = ("torch", "opacus", "jax", "cryptography", "dask", "ray", "dp-accounting", "matplotlib")
+"""Packages whose tests are left out where they are missing."""
 
 # A shell that starts the tests in the background makes them ignore Ctrl-C, and those of interruptions would never end.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -18,3 +22,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not SLOW.isdisjoint((item.nodeid, item.nodeid.split("[")[0])):
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which optional packages the tests ran with."""
+    terminalreporter.write_line("optional packages: " + ", ".join(f"{name} {_version(name)}" for name in OPTIONAL))
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "missing"

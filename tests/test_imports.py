@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 
@@ -48,3 +49,13 @@ def test_public_names_exist(name: str) -> None:
 def test_unknown_names_are_attribute_errors() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = hockeystick.nothing
+
+
+@pytest.mark.skipif(find_spec("opacus") is not None, reason="it is there")
+def test_the_part_for_torch_says_what_it_needs() -> None:
+    with pytest.raises(ImportError, match=r"pip install 'hockeystick\[torch\]'"):
+        _ = hockeystick.torch
+
+
+def test_training_needs_no_framework() -> None:
+    assert not loaded("import hockeystick; hockeystick.training.Run") & {"torch", "jax", "matplotlib"}

@@ -11,6 +11,7 @@ TYPE_CHECKING = False  # the one of typing, whose import would take longer than 
 if TYPE_CHECKING:
     from hockeystick import attacks as attacks
     from hockeystick import noise as noise
+    from hockeystick import training as training
     from hockeystick.bounds import Bound, Question
     from hockeystick.calibration.search import calibrate, calibrate_and_certify
     from hockeystick.certificate import Certificate, Interval
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
         SquareRoot,
         TreeRestart,
     )
+    from hockeystick.training import torch as torch
     from hockeystick.types import Adjacency, Direction, Kind, Side
 
 _HOMES = {
@@ -124,6 +126,13 @@ _HOMES = {
     "verify": "composition.verification",
 }
 
+_ROOMS = {
+    "attacks": "hockeystick.attacks",
+    "noise": "hockeystick.noise",
+    "torch": "hockeystick.training.torch",
+    "training": "hockeystick.training",
+}
+
 __all__ = [
     "Adjacency",
     "Attribution",
@@ -184,14 +193,15 @@ __all__ = [
     "privacy",
     "profile",
     "state",
+    "training",
     "tuning",
     "verify",
 ]
 
 
 def __getattr__(name: str) -> object:
-    if name in ("attacks", "noise"):
-        return import_module(f"hockeystick.{name}")
+    if name in _ROOMS:
+        return import_module(_ROOMS[name])
     if name not in _HOMES:
         raise AttributeError(f"module 'hockeystick' has no attribute {name!r}")
     value = getattr(import_module(f"hockeystick.{_HOMES[name]}"), name)
@@ -200,4 +210,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted([*globals(), *_HOMES, *_ROOMS])

@@ -33,6 +33,12 @@ class VerificationError(HockeystickError):
     exit_code = 1
 
 
+class ViolationError(HockeystickError):
+    """A run broke a promise that its certificate rests on (exit code 1)."""
+
+    exit_code = 1
+
+
 class EvidenceError(HockeystickError):
     """A store of evidence is damaged, contradicts another one, or cannot be used now (exit code 1)."""
 

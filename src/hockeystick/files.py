@@ -96,16 +96,28 @@ def write_atomically(path: str | Path, content: str | bytes) -> None:
 
     Raises: InvalidInputError in one sentence when the place cannot be written.
     """
+    with replacing(path) as stream:
+        stream.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def replacing(path: str | Path, *, secret: bool = False) -> Iterator[BinaryIO]:
+    """A temporary file beside the target, open for writing; it takes the target's place when the block ends well.
+
+    Args:
+        secret: nobody but its owner may read the file.
+
+    Raises: InvalidInputError in one sentence when the place cannot be written.
+    """
     place = check_writable(path)
-    data = content.encode() if isinstance(content, str) else content
     temporary = None
     try:
         handle, temporary = tempfile.mkstemp(prefix=".hockeystick.", dir=place.parent)
         with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
+            yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        os.chmod(temporary, _permissions(place))
+        os.chmod(temporary, 0o600 if secret else _permissions(place))
         os.replace(temporary, place)
     except BaseException as error:
         if temporary is not None:

@@ -19,7 +19,7 @@ class _Participation:
 
 
 def _epochs(sampler: Any) -> _Participation:
-    return _Participation(1.0 / sampler.bins, sampler.epochs)
+    return _Participation(sampler.rate, sampler.epochs)
 
 
 def _min_separated(sampler: Any) -> _Participation:

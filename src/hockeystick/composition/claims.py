@@ -164,8 +164,10 @@ def shared_facts(certificates: tuple[AnyCertificate, ...]) -> dict[str, Any]:
 
 
 def unit_of(certificate: AnyCertificate) -> str:
-    """Whose data a certificate protects: those of an "example", or of a "user" with several examples."""
-    return "user" if "examples_per_user" in type(certificate.mechanism.sampler).model_fields else "example"
+    """Whose data a certificate protects: those of an "example", or of a "user" with so many examples at most."""
+    mechanism = certificate.mechanism
+    examples = getattr(mechanism.sampler, "examples_per_user", mechanism.unit.examples_per_user)
+    return "example" if examples is None else f"user with at most {examples} example(s)"
 
 
 def check_comparable(certificates: tuple[AnyCertificate, ...]) -> None:

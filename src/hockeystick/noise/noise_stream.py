@@ -69,6 +69,11 @@ class NoiseStream:
         return np.dtype(self._dtype)
 
     @property
+    def source(self) -> str:
+        """The kind of its source of random numbers: ``seeded`` or ``keyed``."""
+        return self._source.kind
+
+    @property
     def nbytes(self) -> int:
         """Bytes kept between steps."""
         return self._solver.nbytes

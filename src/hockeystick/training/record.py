@@ -1,0 +1,174 @@
+"""The record of a run: a document that may be published."""
+
+import hashlib
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from hockeystick.certificate import Certificate
+from hockeystick.errors import InvalidInputError, VerificationError, shortened
+from hockeystick.files import read_small_file, write_atomically
+from hockeystick.mechanism import Mechanism
+from hockeystick.spec import Count, Spec
+
+MAX_RECORD_BYTES = 1 << 21
+Word = Annotated[str, Field(pattern="^[a-z0-9_]{1,40}$")]
+NonNegative = Annotated[int, Field(ge=0, le=10**12)]
+
+MEANINGS = {
+    "steps_in_order": "Every step was taken once, in order, from the first, and none past the plan.",
+    "one_noise_row_a_step": "Every step took the next row of noise, and one only, with an empty batch as with any.",
+    "number_of_examples": "The sum of every step had as many examples as the batch that was drawn for it.",
+    "examples_of_the_batch": "The sum of every step was over the examples of the batch that was drawn for it.",
+    "distinct_examples": "No batch had an example twice.",
+    "truncated_batch_size": "No batch was larger than the largest size.",
+    "min_separation": "Nobody took part twice within the minimum separation.",
+    "one_group_an_example": "Every example took part at the turns of one group alone.",
+    "participations_an_epoch": "Every example took part as often in every epoch as the sampler says.",
+    "batch_size": "All batches had the same size.",
+    "fixed_batches": "The batches were the fixed ones.",
+    "one_bin_an_example": "Every example was in one bin for the whole run.",
+    "clipping": "The gradient of every example was clipped to the norm that the noise was multiplied by.",
+    "clipping_norm": "The clipping norm, the noise multiplier and the set of trained parameters stayed the same.",
+    "noise_is_added": "The noise of every step was added to the sum of the clipped gradients of its batch.",
+    "public_normaliser": "Noisy sums were divided by a number that does not depend on the batches.",
+    "same_data": "An index meant the same example in every step.",
+    "secrecy": "The state of the run, and which examples were in which batch, were kept secret.",
+    "random_numbers": "The generators behind the batches and the noise stand for ideal randomness.",
+    "repeated_steps_repeat": "Steps that were made again after a resume had the same data, weights and code.",
+    "stop_is_public": "The number of steps depends on neither the data nor anything that was trained on them.",
+    "batches_in_step": "Every batch that was handed out was used at its own step.",
+}
+"""What a promise means, in a sentence. Nothing else may be said in a record, so that no text can pretend to be one."""
+
+
+class Status(StrEnum):
+    """What is known of a promise."""
+
+    CHECKED = "checked"
+    """The run looked, at every step."""
+    ASSERTED = "asserted"
+    """The program that trained has to have done it; the run cannot see it."""
+    VIOLATED = "violated"
+    """It was broken, at the step that is named."""
+
+
+class Check(Spec):
+    """One promise and what is known of it."""
+
+    name: Annotated[str, Field(pattern="^[a-z_]{1,40}$")]
+    status: Status
+    step: NonNegative | None = None
+
+    @model_validator(mode="after")
+    def _has_a_meaning(self) -> Self:
+        if self.name not in MEANINGS:
+            raise InvalidInputError(f"The 'name' field must be a promise that is known. Got {self.name!r} instead")
+        return self
+
+
+class RunRecord(Spec):
+    """What a run executed, what of it was checked, and the certificate that covers it.
+
+    Attributes:
+        mechanism: what was planned.
+        num_examples: size of the dataset.
+        steps: how many were taken; fewer than planned after an early stop.
+        refused_steps: how often a step past the plan was asked for, and not given.
+        resumed: how often the run continued from a saved state.
+        expected_batch_size: the public normaliser.
+        noise, noise_dtype: generator and type of the noise; None where another process added it.
+        checks: the promises; see :data:`MEANINGS`.
+        commitment: last link of the chain of commitments to the batches. It gives nothing about them away without the
+            key in the run's state, with which an auditor can recompute it.
+        certificate: of the planned mechanism, or of the executed steps; None where there is none, as after a violation.
+        digest: SHA-256 of the rest. It shows accidents and naive edits; it is not a signature.
+    """
+
+    format: Literal["hockeystick-run/1"] = "hockeystick-run/1"
+    hockeystick_version: Annotated[str, Field(pattern=r"^[0-9A-Za-z.+_-]{1,40}$")]
+    mechanism: Mechanism
+    num_examples: Count
+    steps: NonNegative
+    refused_steps: NonNegative = 0
+    resumed: NonNegative = 0
+    expected_batch_size: Annotated[float, Field(gt=0.0)]
+    noise: Word | None
+    noise_dtype: Word | None
+    checks: tuple[Check, ...]
+    commitment: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    certificate: Certificate | None = None
+    digest: str = ""
+
+    @model_validator(mode="after")
+    def _no_certificate_after_a_violation(self) -> Self:
+        if self.certificate is not None and self.violations:
+            raise InvalidInputError("The 'certificate' field must be left out, as a promise was violated")
+        return self
+
+    @staticmethod
+    def meaning(promise: str) -> str:
+        """A promise in a sentence."""
+        return MEANINGS[promise]
+
+    @property
+    def violations(self) -> tuple[str, ...]:
+        """The promises that were broken."""
+        return self._names(Status.VIOLATED)
+
+    @property
+    def checked(self) -> tuple[str, ...]:
+        """The promises that the run looked at, at every step, and that were kept."""
+        return self._names(Status.CHECKED)
+
+    @property
+    def asserted(self) -> tuple[str, ...]:
+        """The promises that are taken on trust."""
+        return self._names(Status.ASSERTED)
+
+    def _names(self, status: Status) -> tuple[str, ...]:
+        return tuple(one.name for one in self.checks if one.status is status)
+
+    def sealed(self) -> Self:
+        """The same record with its digest filled in."""
+        return self.model_copy(update={"digest": self.content_digest()})
+
+    def content_digest(self) -> str:
+        """SHA-256 over the canonical JSON of everything but the digest."""
+        content = self.model_dump(mode="json", exclude={"digest"})
+        return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+    def save(self, path: str | Path) -> None:
+        """Write the record as JSON, whole or not at all."""
+        write_atomically(path, self.model_dump_json(indent=2) + "\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a record and check its digests.
+
+        Raises: InvalidInputError for a file that does not say a record, VerificationError for one that was altered.
+        """
+        name = f"record {shortened(str(path))}"
+        record = cls.parse_json(read_small_file(path, name, MAX_RECORD_BYTES), name)
+        inner = record.certificate
+        if record.digest != record.content_digest() or (inner is not None and inner.digest != inner.content_digest()):
+            raise VerificationError(f"The {name} was altered: its digest does not match its content.")
+        return record
+
+    def __str__(self) -> str:
+        taken = f"{self.steps} of {self.mechanism.sampler.steps} planned steps on {self.num_examples} examples"
+        lines = [f"a run of {taken}, resumed {self.resumed} time(s)"]
+        if self.violations:
+            lines.append("NO CERTIFICATE: the run broke a promise")
+        elif self.certificate is None:
+            lines.append("no certificate was given")
+        if self.refused_steps:
+            lines.append(f"  refused     {self.refused_steps} step(s) past the plan")
+        for status in (Status.VIOLATED, Status.CHECKED, Status.ASSERTED):
+            names = self._names(status)
+            lines += [f"  {status.value}"] * bool(names) + [f"    - {MEANINGS[name]}" for name in names]
+        lines.append(f"  commitment  {self.commitment}")
+        return "\n".join([*lines, *([] if self.certificate is None else [str(self.certificate)])])

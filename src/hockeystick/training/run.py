@@ -1,0 +1,479 @@
+"""A mechanism that is being executed: its batches, its noise, and whether its promises are kept."""
+
+import hashlib
+import math
+from collections import deque
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NoReturn, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hockeystick._version import __version__
+from hockeystick.certificate import Certificate
+from hockeystick.errors import InvalidInputError, ViolationError, shortened
+from hockeystick.files import opened, replacing
+from hockeystick.mechanism import Mechanism
+from hockeystick.noise import NoiseStream, stream
+from hockeystick.noise.solver import MAX_BYTES, Reals
+from hockeystick.samplers import Attribution
+from hockeystick.samplers.base import Batch
+from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
+from hockeystick.training.commitments import KEY_BYTES, CommitmentChain
+from hockeystick.training.promises import BrokenPromiseError, promises_of
+from hockeystick.training.record import Check, RunRecord, Status
+
+FORMAT = 1
+"""Version of the layout of states."""
+Words = NDArray[np.uint64]
+
+
+class Run:
+    """One execution of a mechanism: give it the batch of every step, and take the noise of that step for it.
+
+    >>> import numpy as np
+    >>> import hockeystick as hs
+    >>> mechanism = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.1, steps=3), noise_multiplier=1.0)
+    >>> run = Run(mechanism, num_examples=100, shape=4, rng=np.random.default_rng(0))
+    >>> data, weights, clip_norm = np.ones((100, 4)), np.zeros(4), 2.0
+    >>> for batch in run.batches():
+    ...     total = data[batch].sum(axis=0)  # of gradients that were clipped to norm 2
+    ...     weights -= (total + clip_norm * run.noise(batch)) / run.expected_batch_size
+    >>> run.record(hs.certify(mechanism, delta=1e-5)).violations
+    ()
+
+    The run draws the batches, keeps the noise stream and counts the steps. What it checks, and what remains for the
+    caller to do, is in its :meth:`record`. A broken promise raises ViolationError *before* the noise of that step is
+    given out, is written in the record, and ends the run.
+
+    Everything is secret: the batches, the noise, :meth:`state_dict`. The record may be published.
+
+    Guarantee: a run that was saved and loaded again continues with the same batches and noise, bit for bit, from the
+    last step that was saved; batches that were read ahead and not used are drawn again. Steps after the last save that
+    were already made are made again, with the same noise: continue a saved run once, with the same code and data, as
+    the same noise on two different sums gives away their difference.
+
+    Args:
+        mechanism: has a noise multiplier.
+        num_examples: size of the dataset.
+        shape: of the parameters, for the noise; None where somebody else adds it (the other ranks of a
+            distributed run) and :meth:`noise` gives None.
+        rng: seeds the batches, the noise and the key of the commitments; None for a fresh seed of the operating system.
+        secure: take the noise from AES-256 under a key of the operating system, and the seed of the batches from there;
+            needs the ``cryptography`` package and excludes ``rng``.
+        dtype: of the noise, float32 or float64.
+        attribution: of the examples to users, where the sampler has users.
+        max_bytes: refuse to keep more than that for the noise.
+
+    Raises: InvalidInputError for a mechanism without noise multiplier, and for arguments that the sampler or the noise
+    stream refuse; UnsupportedError where the strategy has no streaming noise.
+    """
+
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        *,
+        num_examples: int,
+        shape: int | tuple[int, ...] | None,
+        rng: np.random.Generator | None = None,
+        secure: bool = False,
+        dtype: Any = np.float32,
+        attribution: Attribution | None = None,
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
+        if not isinstance(mechanism, Mechanism):
+            raise InvalidInputError(
+                f"The 'mechanism' argument must be a Mechanism. Got an object of type {type(mechanism).__name__!r}."
+            )
+        if secure and rng is not None:
+            raise InvalidInputError("The 'rng' argument must not be given with secure=True, which seeds itself.")
+        _ = mechanism.sigma  # a plan without noise is refused before anything is drawn
+        source = np.random.default_rng() if rng is None else rng
+        if not isinstance(source, np.random.Generator):
+            raise InvalidInputError(
+                "The 'rng' argument must be a numpy.random.Generator such as numpy.random.default_rng(seed). "
+                f"Got an object of type {type(rng).__name__!r} instead."
+            )
+        entropy, key = _words(source), _words(source).tobytes()
+        noise: NoiseStream | None = None
+        if shape is not None:
+            noise = stream(
+                mechanism, shape, rng=None if secure else source, secure=secure, dtype=dtype, max_bytes=max_bytes
+            )
+        self._start(mechanism, num_examples, attribution, entropy, key)
+        self._noise: NoiseStream | None = noise
+
+    def _start(
+        self, mechanism: Mechanism, num_examples: int, attribution: Attribution | None, entropy: Words, key: bytes
+    ) -> None:
+        self._mechanism = mechanism
+        self._attribution = attribution
+        self._entropy = entropy
+        generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence([int(word) for word in entropy])))
+        more: dict[str, Any] = {} if attribution is None else {"attribution": attribution}
+        if attribution is not None and mechanism.sampler.kind != "multi_attribution":
+            raise InvalidInputError(
+                f"The 'attribution' argument does not apply to a sampler of kind {mechanism.sampler.kind!r}."
+            )
+        self._drawing: Iterator[Batch] = mechanism.sampler.batches(num_examples, generator, **more)
+        self._num_examples = int(num_examples)
+        self._drawn: deque[Batch] = deque()
+        self._promises = promises_of(mechanism.sampler, self._num_examples, attribution)
+        self._chain = CommitmentChain(key, _context(mechanism, self._num_examples))
+        self._noise = None
+        self._step = 0
+        self._told = 0
+        self._by_examples = True
+        self._refused = 0
+        self._resumed = 0
+        self._violations: list[Check] = []
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """What is being executed."""
+        return self._mechanism
+
+    @property
+    def num_examples(self) -> int:
+        """The size of the dataset."""
+        return self._num_examples
+
+    @property
+    def step(self) -> int:
+        """The steps that were taken, which is the number of the next one, from 0."""
+        return self._step
+
+    @property
+    def steps(self) -> int:
+        """The planned steps."""
+        return self._mechanism.sampler.steps
+
+    @property
+    def remaining(self) -> int:
+        """Planned steps that were not taken yet."""
+        return self.steps - self._step
+
+    @property
+    def expected_batch_size(self) -> float:
+        """The public number to divide noisy sums by: the batch size that the sampler has on average.
+
+        Of a sampler that cuts batches, or excludes examples, what it has on average before it does.
+        """
+        return self._promises.expected_batch_size
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """The steps in which about as many examples are used as there are."""
+        return self._promises.steps_per_epoch
+
+    @property
+    def dtype(self) -> np.dtype[Any] | None:
+        """The type of the noise; None without noise."""
+        return None if self._noise is None else self._noise.dtype
+
+    @property
+    def size(self) -> int | None:
+        """The numbers in a step's noise; None without noise."""
+        return None if self._noise is None else math.prod(self._noise.shape)
+
+    def batches(self) -> Iterator[Batch]:
+        """The batches from the next step to the last, ascending indices, some of them empty.
+
+        They may be read ahead of the steps, as workers that prefetch do; another call starts at the next step again.
+
+        Raises: InvalidInputError when an iterator is behind the steps, which were taken with the batches of another.
+        """
+        drawing = self._drawing
+        for at in range(self._step, self.steps):
+            if at < self._step or drawing is not self._drawing:
+                raise InvalidInputError("These batches were used already, or belong to a state that was replaced.")
+            yield self._batch(at).copy()
+
+    def _batch(self, at: int) -> Batch:
+        while at - self._step >= len(self._drawn):
+            self._drawn.append(next(self._drawing))
+        return self._drawn[at - self._step]
+
+    def noise(self, examples: ArrayLike | int, *, out: Reals | None = None) -> Reals | None:
+        """Take the next step: the noise for the sum over these examples, in clipping norms; None for ``shape`` None.
+
+        Args:
+            examples: the indices of the examples whose clipped gradients are in the sum, in any order; or only how
+                many they are, and the record says that only the number was checked.
+            out: where to write the noise.
+
+        Raises: ViolationError when the examples are not those of the batch of this step, or the run was ended by an
+        earlier violation; InvalidInputError after the last planned step, and for an ``out`` that does not fit.
+        """
+        if self._violations:
+            broken = self._violations[0]
+            raise ViolationError(f"The run ended at step {broken.step}, which broke the promise {broken.name!r}.")
+        if not self.remaining:
+            self._refused += 1
+            raise InvalidInputError(
+                f"All {self.steps} planned steps were taken; a run of more steps needs a plan with more steps and a "
+                "certificate of its own."
+            )
+        batch = self._batch(self._step)
+        by_examples = self._matches(examples, batch)
+        try:
+            self._check(batch)
+        except BrokenPromiseError as error:
+            self.violated(error.promise)
+        if self._noise is not None and self._noise.step != self._step:  # an interrupt came between the two
+            self.violated("one_noise_row_a_step")
+        row = None if self._noise is None else self._noise.next(out)
+        self._by_examples &= by_examples
+        self._commit(batch)
+        return row
+
+    def _matches(self, examples: ArrayLike | int, batch: Batch) -> bool:
+        """Whether indices were given and not only their number; ends the run unless they are those of the batch."""
+        if isinstance(examples, int | np.integer) and not isinstance(examples, bool):
+            if int(examples) != batch.size:
+                self.violated("number_of_examples")
+            return False
+        given = np.asarray(examples)
+        if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+            raise InvalidInputError(
+                "The 'examples' argument must be a row of whole numbers, or one whole number. "
+                f"Got {shortened(examples)} instead."
+            )
+        if not np.array_equal(np.sort(given), batch):
+            self.violated("examples_of_the_batch")
+        return True
+
+    def _check(self, batch: Batch) -> None:
+        """Tell the promises of the batch of this step, once, also where the step is tried again."""
+        if self._told == self._step:
+            self._told += 1
+            self._promises.check(self._step, batch)
+
+    def _commit(self, batch: Batch) -> None:
+        self._chain.add(self._step, batch)
+        self._drawn.popleft()
+        self._step += 1
+
+    def violated(self, promise: str) -> NoReturn:
+        """End the run at this step: the caller saw a promise broken. Raises ViolationError, always."""
+        self._violations.append(Check(name=promise, status=Status.VIOLATED, step=self._step))
+        raise ViolationError(
+            f"Step {self._step} of the run broke the promise {promise!r}: {RunRecord.meaning(promise)} The run ends "
+            "here, and no certificate covers it."
+        )
+
+    def executed(self) -> Mechanism | None:
+        """The mechanism of exactly the steps that were taken, where there is one, which may have a smaller epsilon.
+
+        None before the first step, within an epoch of a sampler that plans whole ones, and for a strategy whose first
+        steps are not those of its shorter self (an optimised one). The whole plan's certificate covers every early
+        stop, as the first steps of a run are a function of all of them. This mechanism's covers only a stop that was
+        decided without looking at the data or at anything that was trained on them.
+        """
+        if not self._step:
+            return None
+        sampler = self._promises.prefix(self._step)
+        if sampler is None:
+            return None
+        strategy = self._mechanism.strategy
+        try:
+            shorter = Mechanism(
+                strategy=strategy,
+                sampler=sampler,
+                noise_multiplier=self._mechanism.sigma,
+            )
+        except InvalidInputError:  # there are more bands than steps, say
+            return None
+        planned, first = self._mechanism.matrix, shorter.matrix
+        if not isinstance(planned, ToeplitzMatrix) or not isinstance(first, ToeplitzMatrix):
+            return None
+        same = np.array_equal(planned.toeplitz_column[: self._step], first.toeplitz_column)
+        return shorter if same else None
+
+    def record(
+        self,
+        certificate: Certificate | None = None,
+        *,
+        stopped_without_looking: bool = False,
+        also_checked: tuple[str, ...] = (),
+    ) -> RunRecord:
+        """What was executed, checked, taken on trust or violated, together with the certificate that covers it.
+
+        Args:
+            certificate: of :attr:`mechanism`, or of :meth:`executed` for a stop that nothing private decided; None for
+                a record without one. A run with a violation has none, whatever is given.
+            stopped_without_looking: the caller's word that the number of steps depends on neither the data nor
+                anything that was trained on them.
+            also_checked: promises that the caller's framework checked, of those that are otherwise taken on trust.
+
+        Raises: InvalidInputError for a certificate of another mechanism, or one of :meth:`executed` without that word.
+        """
+        if certificate is not None:
+            self._check_covers(certificate, stopped_without_looking)
+        checked = ["steps_in_order", "one_noise_row_a_step", "number_of_examples", *self._promises.names, *also_checked]
+        asserted = ["clipping", "noise_is_added", "public_normaliser", "same_data", "secrecy", "random_numbers"]
+        (checked if self._by_examples else asserted).append("examples_of_the_batch")
+        if self._noise is None:
+            checked.remove("one_noise_row_a_step")
+            asserted.append("one_noise_row_a_step")
+        if self._resumed:
+            asserted.append("repeated_steps_repeat")
+        if stopped_without_looking:
+            asserted.append("stop_is_public")
+        broken = {one.name for one in self._violations}
+        checks = [Check(name=name, status=Status.CHECKED) for name in dict.fromkeys(checked)]
+        checks += [Check(name=name, status=Status.ASSERTED) for name in asserted if name not in checked]
+        return RunRecord(
+            hockeystick_version=__version__,
+            mechanism=self._mechanism.pinned(),
+            num_examples=self._num_examples,
+            steps=self._step,
+            refused_steps=self._refused,
+            resumed=self._resumed,
+            expected_batch_size=self.expected_batch_size,
+            noise=None if self._noise is None else self._noise.source,
+            noise_dtype=None if self._noise is None else self._noise.dtype.name,
+            checks=(*(one for one in checks if one.name not in broken), *self._violations),
+            commitment=self._chain.head.hex(),
+            certificate=None if self._violations else certificate,
+        ).sealed()
+
+    def _check_covers(self, certificate: Certificate, stopped_without_looking: bool) -> None:
+        if certificate.mechanism == self._mechanism.pinned():
+            return
+        executed = self.executed()
+        if executed is None or certificate.mechanism != executed.pinned():
+            raise InvalidInputError(
+                "The 'certificate' argument must be about this run's mechanism; it is about another."
+            )
+        if not stopped_without_looking:
+            raise InvalidInputError(
+                "The 'certificate' argument is about the executed steps alone, which holds only where the number of "
+                "steps depends on nothing private: say so by stopped_without_looking=True, or give the plan's."
+            )
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that is needed to continue: arrays, integers and text, as of the last step that was taken.
+
+        Secret, as it has the seed of the batches, the noise and the key of the commitments.
+        """
+        state = {
+            "format": FORMAT,
+            "about": hashlib.sha256(_context(self._mechanism, self._num_examples)).hexdigest(),
+            "num_examples": self._num_examples,
+            "step": self._step,
+            "entropy": self._entropy.copy(),
+            "key": np.frombuffer(self._chain.key, dtype=np.uint8).copy(),
+            "head": np.frombuffer(self._chain.head, dtype=np.uint8).copy(),
+            "by_examples": int(self._by_examples),
+            "refused": self._refused,
+            "resumed": self._resumed,
+            "violation": self._violations[0].name if self._violations else "",
+        }
+        noise = {} if self._noise is None else self._noise.state()
+        return state | {f"noise_{name}": value for name, value in noise.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any], *, max_bytes: int = MAX_BYTES) -> None:
+        """Continue in this object from :meth:`state_dict` of a run of the same mechanism, on data of the same size.
+
+        The batches so far are drawn again, and have to lead to the same commitment. Costs their time.
+
+        Raises: InvalidInputError for a state of another mechanism or dataset size, one that is incomplete, one without
+        noise where this run has some, and for a generator, as of another release of numpy, that
+        gives other batches.
+        """
+        try:
+            self._load(state, max_bytes)
+        except KeyError as error:
+            raise InvalidInputError(f"The {error.args[0]!r} entry of a run's state is missing.") from None
+
+    def _load(self, state: Mapping[str, Any], max_bytes: int) -> None:
+        if int(state["format"]) != FORMAT:
+            raise InvalidInputError(f"The 'format' entry of a run's state must be {FORMAT}. Got {state['format']}.")
+        if int(state["num_examples"]) != self._num_examples:
+            raise InvalidInputError(
+                f"The state belongs to a run on {int(state['num_examples'])} examples; this one has "
+                f"{self._num_examples}."
+            )
+        if str(state["about"]) != hashlib.sha256(_context(self._mechanism, self._num_examples)).hexdigest():
+            raise InvalidInputError("The state belongs to a run of another mechanism; resume with the same plan.")
+        if self._noise is not None and "noise_format" not in state:
+            raise InvalidInputError("The state has no noise, as that of another rank; this run needs it.")
+        noise = None
+        if self._noise is not None:
+            entries = {name.removeprefix("noise_"): state[name] for name in state if name.startswith("noise_")}
+            noise = NoiseStream.from_state(self._mechanism, entries, max_bytes=max_bytes)
+            if (noise.shape, noise.dtype, noise.step) != (self._noise.shape, self._noise.dtype, int(state["step"])):
+                raise InvalidInputError(
+                    f"The state must have noise of shape {self._noise.shape} and type {self._noise.dtype} for its "
+                    f"step. Got {noise!r} instead."
+                )
+        again = object.__new__(type(self))
+        again._start(
+            self._mechanism,
+            self._num_examples,
+            self._attribution,
+            np.asarray(state["entropy"], dtype=np.uint64),
+            np.asarray(state["key"], dtype=np.uint8).tobytes(),
+        )
+        again._repeat(int(state["step"]), np.asarray(state["head"], dtype=np.uint8).tobytes())
+        again._noise = noise
+        again._by_examples = bool(int(state["by_examples"]))
+        again._refused = int(state["refused"])
+        again._resumed = int(state["resumed"]) + 1
+        if str(state["violation"]):
+            again._violations.append(Check(name=str(state["violation"]), status=Status.VIOLATED, step=again._step))
+        self.__dict__.update(again.__dict__)
+
+    def _repeat(self, steps: int, head: bytes) -> None:
+        """Draw the batches of the steps so far again, and check that they are the same."""
+        if not 0 <= steps <= self.steps:
+            raise InvalidInputError(f"The 'step' entry of a run's state must be from 0 to {self.steps}. Got {steps}.")
+        for at in range(steps):
+            self._check(self._batch(at))
+            self._commit(self._batch(at))
+        if self._chain.head != head or len(head) != KEY_BYTES:
+            raise InvalidInputError(
+                "The batches that are drawn here are not those of the saved run; resume with the same release of numpy "
+                "and the same attribution, from a state that nobody changed."
+            )
+
+    def save(self, path: str | Path) -> None:
+        """Write :meth:`state_dict` to a file that only its owner can read, whole or not at all.
+
+        Save what was trained up to this step together with it: a state of one step and weights of another are no run.
+        """
+        with replacing(path, secret=True) as file:
+            np.savez(file, allow_pickle=False, **self.state_dict())
+
+    def load(self, path: str | Path) -> None:
+        """Continue in this object from a file of :meth:`save`; raises as :meth:`load_state_dict`."""
+        with opened(path, f"state {shortened(str(path))}") as file:
+            try:
+                with np.load(file, allow_pickle=False) as state:
+                    entries = dict(state)
+            except (ValueError, EOFError, OSError) as error:
+                raise InvalidInputError(f"The state {shortened(str(path))} is not one of a run: {error}.") from None
+        self.load_state_dict(entries)
+
+    @classmethod
+    def resume(cls, path: str | Path, mechanism: Mechanism, **options: Any) -> Self:
+        """A new run with these options that continues from a file of :meth:`save`."""
+        run = cls(mechanism, **options)
+        run.load(path)
+        return run
+
+    def __repr__(self) -> str:
+        return f"Run(step={self.step}, steps={self.steps}, num_examples={self.num_examples})"
+
+
+def _words(rng: np.random.Generator) -> Words:
+    """256 bits."""
+    return rng.integers(0, 2**64 - 1, size=4, dtype=np.uint64, endpoint=True)
+
+
+def _context(mechanism: Mechanism, num_examples: int) -> bytes:
+    """Identifies the mechanism, a strategy by its matrix, and the size of the dataset."""
+    about = mechanism.model_dump_json(exclude={"strategy"})
+    return f"{about} {mechanism.matrix.digest} {num_examples}".encode()

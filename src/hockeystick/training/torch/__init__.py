@@ -1,0 +1,20 @@
+"""Training with PyTorch and Opacus that is what its certificate says. Needs ``pip install 'hockeystick[torch]'``.
+
+:class:`PrivacyEngine` takes the place of Opacus' own. :class:`Noise` and :class:`BatchSampler` are its parts, for
+training loops without Opacus. Importing this module also registers the accountant ``"hockeystick"`` with Opacus.
+"""
+
+try:
+    import opacus as _opacus  # noqa: F401
+    import torch as _torch  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        f"hockeystick.torch needs torch and opacus: pip install 'hockeystick[torch]' ({error})."
+    ) from error
+
+from hockeystick.training.torch.accountant import Accountant
+from hockeystick.training.torch.engine import PrivacyEngine
+from hockeystick.training.torch.loader import BatchSampler
+from hockeystick.training.torch.noise import Noise
+
+__all__ = ["Accountant", "BatchSampler", "Noise", "PrivacyEngine"]

@@ -1,0 +1,331 @@
+"""Opacus' privacy engine for a plan: its batches, its noise, and the certificate of what was run."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import opacus
+import torch
+from opacus.accountants.accountant import IAccountant
+from opacus.optimizers import get_optimizer_class
+from torch import distributed
+from torch.distributed._composable.fsdp import FSDPModule
+
+from hockeystick.certificate import Certificate, Interval
+from hockeystick.certification.issue import certify
+from hockeystick.errors import InvalidInputError, UnsupportedError, ViolationError
+from hockeystick.files import replacing
+from hockeystick.mechanism import Mechanism
+from hockeystick.plan import Plan
+from hockeystick.samplers import Attribution
+from hockeystick.training.record import RunRecord
+from hockeystick.training.run import Run
+from hockeystick.training.torch.loader import BatchSampler, check_dataset, loader_of
+from hockeystick.training.torch.noise import size_of
+from hockeystick.training.torch.optimizer import on_run
+
+CHECKED = ("noise_is_added", "public_normaliser", "clipping_norm", "batches_in_step")
+"""What the loader and the optimizer check, which a run alone takes on trust."""
+RANDOM = "torch_random_state"
+"""The entry of a checkpoint for torch's own generator, which dropout draws from."""
+
+
+class PrivacyEngine(opacus.PrivacyEngine):
+    """Takes the place of ``opacus.PrivacyEngine``; the training loop stays as it is.
+
+    >>> import hockeystick as hs
+    >>> from torch.utils.data import DataLoader, TensorDataset
+    >>> data = TensorDataset(torch.randn(60, 4), torch.randint(2, (60,)))
+    >>> model = torch.nn.Linear(4, 2)
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    >>> plan = hs.Mechanism(sampler=hs.BallsInBins(bins=6, epochs=2), noise_multiplier=2.0)
+    >>> engine = PrivacyEngine(plan)
+    >>> model, optimizer, loader = engine.make_private(
+    ...     module=model, optimizer=optimizer, data_loader=DataLoader(data), max_grad_norm=1.0
+    ... )
+    >>> for epoch in range(2):
+    ...     for x, y in loader:
+    ...         optimizer.zero_grad()
+    ...         torch.nn.functional.cross_entropy(model(x), y).backward()
+    ...         optimizer.step()
+    >>> engine.certificate(delta=1e-5).epsilon.upper < 6.0
+    True
+
+    The loader gives the batches of the plan's sampler, empty ones included. The optimizer is the class that Opacus has
+    for the clipping and the gradient mode that are asked for (flat, per layer, ghost, distributed), with rows of
+    ``C^{-1} z`` for its noise and the plan's expected batch size for its divisor. ``BatchMemoryManager`` works as with
+    Opacus, and changes nothing about the mechanism. ``optimizer.state_dict()`` holds the run, so that a training that
+    was saved with it continues with the same batches and noise.
+
+    Args:
+        plan: a Plan or a Mechanism with a noise multiplier.
+        rng: seeds batches and noise; None for a fresh seed of the operating system.
+        secure_mode: take the noise from AES-256 under a key of the operating system, in one process.
+        dtype: of the noise, ``numpy.float32`` or ``numpy.float64``, whatever the type of the parameters.
+        attribution: of the examples to users, where the sampler has users.
+
+    Raises: InvalidInputError for what is neither a Plan nor a Mechanism, and for one without noise multiplier.
+    """
+
+    def __init__(
+        self,
+        plan: Plan | Mechanism,
+        *,
+        rng: np.random.Generator | None = None,
+        secure_mode: bool = False,
+        dtype: Any = np.float32,
+        attribution: Attribution | None = None,
+    ) -> None:
+        if not isinstance(plan, Plan | Mechanism):
+            raise InvalidInputError(
+                f"The 'plan' argument must be a Plan or a Mechanism. Got an object of type {type(plan).__name__!r}."
+            )
+        self.mechanism = plan.mechanism() if isinstance(plan, Plan) else plan
+        _ = self.mechanism.sigma  # a plan without noise is refused here
+        self.delta = plan.target.delta if isinstance(plan, Plan) else None
+        self._num_examples = (
+            plan.data.num_examples if isinstance(plan, Plan) else getattr(self.mechanism.sampler, "num_examples", None)
+        )
+        self._options = {"rng": rng, "secure": secure_mode, "dtype": dtype, "attribution": attribution}
+        self._run: Run | None = None
+        self._certificates: dict[tuple[Mechanism, float], Certificate] = {}
+        self.accountant = _Accounting(self)
+        self.secure_mode = False  # Opacus' own generators, which are not used
+        self.secure_rng = None
+        self.dataset = None
+
+    @property
+    def run(self) -> Run:
+        """The run; raises InvalidInputError before ``make_private``."""
+        if self._run is None:
+            raise InvalidInputError("There is no run yet; call make_private first.")
+        return self._run
+
+    def make_private(
+        self,
+        *,
+        module: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        data_loader: Any,
+        max_grad_norm: float | list[float],
+        noise_multiplier: float | None = None,
+        clipping: str = "flat",
+        grad_sample_mode: str = "hooks",
+        batch_first: bool = True,
+        poisson_sampling: bool = True,
+        rand_on_empty: bool = False,
+        noise_generator: Any = None,
+        **options: Any,
+    ) -> Any:
+        """Model, optimizer and loader (with ghost clipping model, optimizer, criterion and loader) of the run.
+
+        Args:
+            module, optimizer, max_grad_norm, clipping, grad_sample_mode, batch_first, options: as Opacus has them.
+            data_loader: gives the dataset, the collation and the workers; it may say no batches but the plan's.
+            noise_multiplier: the plan's, if it is given at all.
+            poisson_sampling, rand_on_empty, noise_generator: for calls that are written for Opacus; they may only have
+                the values that leave batches and noise to the plan.
+
+        Raises: InvalidInputError for a second call, for a dataset without length or of another size than the plan's,
+        a loader with batches of its own, an optimizer without parameters or without some that are trained, and another
+        noise multiplier; UnsupportedError for adaptive clipping, expanded weights, FSDP, and secure noise in several
+        processes.
+        Opacus raises its own errors for models that it cannot handle.
+        """
+        if self._run is not None:
+            raise InvalidInputError("This engine has a run already; a second make_private needs an engine of its own.")
+        if noise_multiplier is not None and noise_multiplier != self.mechanism.sigma:
+            raise InvalidInputError(
+                f"The 'noise_multiplier' argument must be the plan's, {self.mechanism.sigma!r}, or be left out. "
+                f"Got {noise_multiplier!r} instead."
+            )
+        if not poisson_sampling or rand_on_empty or noise_generator is not None:
+            raise InvalidInputError(
+                "The 'poisson_sampling', 'rand_on_empty' and 'noise_generator' arguments must be left out; the plan "
+                "says how batches are formed, and the engine's rng seeds them."
+            )
+        if clipping == "adaptive":
+            raise UnsupportedError("Adaptive clipping also releases noisy counts, which no certificate here covers.")
+        if grad_sample_mode == "ghost_fsdp" or isinstance(module, FSDPModule):
+            raise UnsupportedError("There is no correlated noise for FSDP yet; use DistributedDataParallel.")
+        if grad_sample_mode == "ew":
+            raise UnsupportedError("Expanded weights cannot take batches without examples; use 'hooks' or 'functorch'.")
+        trained = _trained(module, optimizer)
+        size = check_dataset(data_loader, self._num_examples)
+        ranks = distributed.get_world_size() if _is_distributed(module) else 1
+        self._names = {parameter: name for name, parameter in module.named_parameters()}
+        run = self._new_run(size, size_of(trained), ranks)
+        rank = distributed.get_rank() if ranks > 1 else 0
+        batches = BatchSampler(run, rank=rank, world_size=ranks)
+        self._loader = loader_of(run, data_loader, batches, batch_first=batch_first)
+        made = super().make_private(
+            module=module,
+            optimizer=optimizer,
+            data_loader=data_loader,
+            noise_multiplier=self.mechanism.sigma,
+            max_grad_norm=max_grad_norm,
+            clipping=clipping,
+            grad_sample_mode=grad_sample_mode,
+            batch_first=batch_first,
+            **options,
+        )
+        made[1].attach(run, batches, made[0], self._names)
+        self._run = run
+        return made
+
+    def _new_run(self, num_examples: int, shape: int, ranks: int) -> Run:
+        if ranks == 1:
+            return Run(self.mechanism, num_examples=num_examples, shape=shape, **self._options)
+        if self._options["secure"]:
+            raise UnsupportedError("Secure noise is for one process; leave out secure_mode in a distributed run.")
+        first = distributed.get_rank() == 0
+        run = Run(self.mechanism, num_examples=num_examples, shape=shape if first else None, **self._options)
+        seeds = [{name: part for name, part in run.state_dict().items() if not name.startswith("noise_")}]
+        distributed.broadcast_object_list(seeds)
+        if not first:  # the batches of the first process; the noise is added there alone
+            run.load_state_dict(seeds[0])
+        return run
+
+    def _prepare_data_loader(self, data_loader: Any, **options: Any) -> Any:
+        """The loader of the run, in place of Opacus' Poisson loader."""
+        del data_loader, options
+        return self._loader
+
+    def _prepare_optimizer(
+        self,
+        *,
+        optimizer: Any,
+        expected_batch_size: float,
+        clipping: str = "flat",
+        distributed: bool = False,
+        grad_sample_mode: str = "hooks",
+        noise_generator: Any = None,
+        **options: Any,
+    ) -> Any:
+        """The class of Opacus for these options, on the run; its divisor is public."""
+        del expected_batch_size, noise_generator  # an integer from the length of the loader
+        batches = self._loader.batch_sampler
+        base = get_optimizer_class(clipping=clipping, distributed=distributed, grad_sample_mode=grad_sample_mode)
+        return on_run(base)(
+            optimizer=optimizer,
+            expected_batch_size=batches.run.expected_batch_size / batches.world_size,
+            **options,
+        )
+
+    def make_private_with_epsilon(self, **options: Any) -> Any:
+        """Refuses: calibrate the plan first, by ``hockeystick.calibrate``, so that the noise is certified."""
+        raise InvalidInputError(
+            f"make_private_with_epsilon is not for a plan with noise_multiplier = {self.mechanism.sigma!r}; calibrate "
+            "the plan by hockeystick.calibrate, and call make_private."
+        )
+
+    def certificate(self, delta: float | None = None, *, executed: bool = False, **options: Any) -> Certificate:
+        """The certificate of the run, as :func:`hockeystick.certify` gives it for the plan's mechanism.
+
+        It covers the whole plan and every early stop. Computed once for each delta.
+
+        Args:
+            delta: the plan's target by default.
+            executed: certify the executed steps alone, where they are a mechanism of their own: only for a number of
+                steps that depends on nothing private, and has not been chosen by looking at the training.
+            options: of :func:`hockeystick.certify`.
+
+        Raises: InvalidInputError without a delta, and where the executed steps are no mechanism of their own;
+        ViolationError after a broken promise.
+        """
+        chosen = self.delta if delta is None else delta
+        if chosen is None:
+            raise InvalidInputError("The 'delta' argument has to be given, as the plan has no target delta.")
+        if self._run is not None and self._run.record().violations:
+            raise ViolationError(
+                f"The run broke a promise, {self._run.record().violations[0]!r}; nothing certifies it."
+            )
+        mechanism = self.run.executed() if executed else self.mechanism
+        if mechanism is None:
+            raise InvalidInputError(
+                "The executed steps are no mechanism of their own; leave out executed=True for the plan's certificate, "
+                "which covers them."
+            )
+        if (mechanism, chosen) not in self._certificates or options:
+            self._certificates[mechanism, chosen] = certify(mechanism, delta=chosen, **options)
+        return self._certificates[mechanism, chosen]
+
+    def record(self, certificate: Certificate | None = None, *, stopped_without_looking: bool = False) -> RunRecord:
+        """The record of the run; see :meth:`hockeystick.training.Run.record`."""
+        return self.run.record(certificate, stopped_without_looking=stopped_without_looking, also_checked=CHECKED)
+
+    def save_checkpoint(self, *, path: Any, module: Any, optimizer: Any = None, **options: Any) -> None:
+        """As Opacus does, with the run and torch's generator, whole or not at all; only the owner can read the file.
+
+        Raises: InvalidInputError without the optimizer, whose state holds the run.
+        """
+        if optimizer is None:
+            raise InvalidInputError("The 'optimizer' argument has to be given; its state holds the run.")
+        more = (options.pop("checkpoint_dict", None) or {}) | {RANDOM: torch.get_rng_state()}
+        saved = {"module": module, "optimizer": optimizer, "checkpoint_dict": more, **options}
+        if not isinstance(path, str | os.PathLike):
+            super().save_checkpoint(path=path, **saved)
+            return
+        with replacing(path, secret=True) as file:  # type: ignore[arg-type]
+            super().save_checkpoint(path=file, **saved)
+
+    def load_checkpoint(self, *, path: Any, module: Any, optimizer: Any = None, **options: Any) -> Any:
+        """Continue from :meth:`save_checkpoint`; raises InvalidInputError for a checkpoint of another plan."""
+        if optimizer is None:
+            raise InvalidInputError("The 'optimizer' argument has to be given; its state holds the run.")
+        checkpoint = super().load_checkpoint(path=path, module=module, optimizer=optimizer, **options)
+        if RANDOM in checkpoint:
+            torch.set_rng_state(checkpoint[RANDOM])
+        return checkpoint
+
+
+class _Accounting(IAccountant):
+    """What Opacus asks of an accountant, from the engine's run and certificate."""
+
+    def __init__(self, engine: PrivacyEngine) -> None:
+        self.engine = engine
+        self.history: list[Any] = []
+
+    def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
+        """Nothing: the run counts."""
+
+    def get_optimizer_hook_fn(self, sample_rate: float) -> Callable[[Any], None]:
+        """A hook that does nothing."""
+        del sample_rate
+        return lambda _: None
+
+    def get_epsilon(self, delta: float, **options: Any) -> float:
+        """The upper end of the certificate of the whole plan, which covers the steps so far."""
+        epsilon = self.engine.certificate(delta, **options).epsilon
+        return epsilon.upper if isinstance(epsilon, Interval) else epsilon
+
+    def __len__(self) -> int:
+        return self.engine.run.step
+
+    @classmethod
+    def mechanism(cls) -> str:
+        """The name of the accountant."""
+        return "hockeystick"
+
+
+def _is_distributed(module: Any) -> bool:
+    kinds = (torch.nn.parallel.DistributedDataParallel, opacus.distributed.DifferentiallyPrivateDistributedDataParallel)
+    return isinstance(module, kinds) and distributed.get_world_size() > 1
+
+
+def _trained(module: torch.nn.Module, optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    """The parameters that the optimizer trains; raises InvalidInputError unless they are all that the module trains."""
+    trained = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+    if not trained:
+        raise InvalidInputError("The 'optimizer' argument must have at least one parameter that requires gradients.")
+    known = set(trained)
+    others = [
+        name for name, parameter in module.named_parameters() if parameter.requires_grad and parameter not in known
+    ]
+    if others:
+        raise InvalidInputError(
+            f"The 'optimizer' argument must have every parameter of the module that requires gradients; {len(others)} "
+            f"are missing, the first of them {others[0]!r}: add them, or freeze them by requires_grad_(False)."
+        )
+    return trained

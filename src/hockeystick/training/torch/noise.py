@@ -1,0 +1,97 @@
+"""The noise of a run as tensors of the parameters' shapes."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+
+from hockeystick.errors import InvalidInputError
+from hockeystick.mechanism import Mechanism
+from hockeystick.training.run import Run
+
+
+class Noise:
+    """Rows of ``C^{-1} z``, cut into the shapes of some parameters, for training loops of one's own.
+
+    >>> import hockeystick as hs
+    >>> mechanism = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.1, steps=3), noise_multiplier=1.0)
+    >>> model = torch.nn.Linear(4, 2)
+    >>> noise = Noise.of(mechanism, model.parameters(), num_examples=100)
+    >>> for batch in noise.run.batches():
+    ...     for parameter in model.parameters():
+    ...         parameter.grad = torch.zeros_like(parameter)  # the sum of the clipped gradients of this batch
+    ...     noise.add_(batch, clip_norm=1.0)
+
+    One stream covers all parameters, as a certificate is about all of them together. The noise is made and added in
+    the type of the run, float32 or float64, on the device of each parameter, and only the noisy sum is rounded to the
+    type of the parameter.
+
+    Args:
+        run: its noise has as many numbers as the parameters together, or it has none, and :meth:`next` gives None.
+        parameters: tensors, in a fixed order.
+
+    Raises: InvalidInputError when there are no parameters, or another number of them.
+    """
+
+    def __init__(self, run: Run, parameters: Iterable[torch.Tensor]) -> None:
+        self.run = run
+        self.parameters = list(parameters)
+        self.size = size_of(self.parameters)
+        self._buffer = None if run.dtype is None else np.empty(self.size, run.dtype)
+        if run.size is not None and run.size != self.size:
+            raise InvalidInputError(
+                f"The 'parameters' argument must have {run.size} numbers, as the run's noise. Got {self.size} instead."
+            )
+
+    @classmethod
+    def of(cls, mechanism: Mechanism, parameters: Iterable[torch.Tensor], **options: Any) -> "Noise":
+        """The noise of a new run of ``mechanism``; ``options`` are those of :class:`hockeystick.training.Run`."""
+        tensors = list(parameters)
+        return cls(Run(mechanism, shape=size_of(tensors), **options), tensors)
+
+    def next(self, examples: ArrayLike | int) -> list[torch.Tensor] | None:
+        """Take the next step: its noise, in clipping norms, a tensor a parameter; good until the next call.
+
+        Args:
+            examples: the indices whose clipped gradients are summed, or how many they are.
+
+        Raises: as :meth:`hockeystick.training.Run.noise`.
+        """
+        row = self.run.noise(examples, out=self._buffer)
+        if row is None:
+            return None
+        parts = torch.from_numpy(row).split([parameter.numel() for parameter in self.parameters])
+        return [
+            part.view(parameter.shape).to(parameter.device)
+            for part, parameter in zip(parts, self.parameters, strict=True)
+        ]
+
+    def add_(self, examples: ArrayLike | int, *, clip_norm: float) -> None:
+        """Take the next step and add its noise, times the clipping norm, to the ``grad`` of every parameter.
+
+        Args:
+            examples: the indices whose clipped gradients are summed in ``grad``, or how many they are.
+            clip_norm: to which the gradient of each example was clipped, over all parameters together.
+
+        Raises: InvalidInputError when a parameter has no ``grad``; and as :meth:`hockeystick.training.Run.noise`.
+        """
+        if any(parameter.grad is None for parameter in self.parameters):
+            raise InvalidInputError("Every parameter must have a 'grad', zeros for an empty batch; one has none.")
+        rows = self.next(examples)
+        for parameter, row in zip(self.parameters, rows or [], strict=False):
+            parameter.grad = noisy(parameter.grad, row, clip_norm).to(parameter.dtype)
+
+
+def noisy(total: torch.Tensor, row: torch.Tensor, clip_norm: float) -> torch.Tensor:
+    """The sum plus noise, in the type of the noise or a wider one."""
+    return torch.add(total.to(torch.promote_types(total.dtype, row.dtype)), row, alpha=clip_norm)
+
+
+def size_of(parameters: Iterable[torch.Tensor]) -> int:
+    """Numbers in these tensors together; raises InvalidInputError where there are none."""
+    size = sum(parameter.numel() for parameter in parameters)
+    if size == 0:
+        raise InvalidInputError("There must be at least one trainable parameter. Got none.")
+    return size

@@ -1,0 +1,93 @@
+"""A small model on small data, and training loops as Opacus' users write them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hockeystick as hs
+
+EXAMPLES = 60
+MECHANISM = hs.Mechanism(
+    strategy=hs.BandedSquareRoot(bands=4),
+    sampler=hs.Poisson(sampling_prob=0.05, steps=40),
+    noise_multiplier=2.0,
+)
+
+
+@dataclass
+class Training:
+    """What ``make_private`` returned, with its engine."""
+
+    engine: Any
+    model: Any
+    optimizer: Any
+    criterion: Any
+    loader: Any
+    scale: float = 1.0
+
+    def epoch(self, loader=None, on_step=lambda: None):
+        """One pass; ``on_step`` is called after every call of ``optimizer.step``."""
+        for x, y in loader or self.loader:
+            self.optimizer.zero_grad()
+            loss = self.criterion(self.model(x), y) * self.scale
+            loss.backward()
+            self.optimizer.step()
+            on_step()
+
+    def accumulated_epoch(self, largest, on_step=lambda: None):
+        """One pass with physical batches of at most ``largest`` examples."""
+        from opacus.utils.batch_memory_manager import BatchMemoryManager
+
+        manager = BatchMemoryManager(data_loader=self.loader, max_physical_batch_size=largest, optimizer=self.optimizer)
+        with manager as loader:
+            self.epoch(loader, on_step)
+
+    def run(self, on_step=lambda: None):
+        """All of the plan."""
+        while self.engine.run.remaining:
+            self.epoch(on_step=on_step)
+
+    def gradient(self):
+        """All of ``p.grad``, flat."""
+        import torch
+
+        return torch.cat([p.grad.reshape(-1) for p in self.model.parameters()]).to(torch.float64).numpy().copy()
+
+    def weights(self):
+        """All parameters, flat."""
+        import torch
+
+        return torch.cat([p.detach().reshape(-1) for p in self.model.parameters()]).to(torch.float64).numpy().copy()
+
+
+@pytest.fixture
+def training():
+    """Makes a Training; the arguments are those of ``make_private`` and of the engine."""
+    pytest.importorskip("opacus")
+    import torch
+    from torch.utils.data import DataLoader, TensorDataset
+
+    def make(
+        mechanism=MECHANISM, *, seed=0, width=8, scale=1.0, dtype=None, noise_dtype=np.float32, loader=None, **options
+    ):
+        torch.manual_seed(0)
+        data = TensorDataset(torch.randn(EXAMPLES, 6, dtype=dtype), torch.randint(3, (EXAMPLES,)))
+        model = torch.nn.Sequential(torch.nn.Linear(6, width), torch.nn.Tanh(), torch.nn.Linear(width, 3)).to(dtype)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        engine = hs.torch.PrivacyEngine(mechanism, rng=np.random.default_rng(seed), dtype=noise_dtype)
+        criterion = torch.nn.CrossEntropyLoss()
+        made = engine.make_private(
+            **{
+                "module": model,
+                "optimizer": optimizer,
+                "data_loader": DataLoader(data, **(loader or {})),
+                "max_grad_norm": 1.5,
+                "criterion": criterion,
+            }
+            | options
+        )
+        return Training(engine, made[0], made[1], made[2] if len(made) == 4 else criterion, made[-1], scale)
+
+    return make

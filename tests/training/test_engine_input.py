@@ -1,0 +1,203 @@
+"""What the engine cannot make private it refuses, in one sentence that says what to change."""
+
+import numpy as np
+import pytest
+
+import hockeystick as hs
+from hockeystick.errors import InvalidInputError, UnsupportedError
+
+pytest.importorskip("opacus", reason="needs torch and opacus")
+
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
+
+
+class Stream(IterableDataset):
+    """Examples without an end."""
+
+    def __iter__(self):
+        yield torch.zeros(6), 0
+
+
+class Lengthless(Dataset):
+    """Examples by index, and nobody knows how many."""
+
+    def __getitem__(self, index):
+        return torch.zeros(6), 0
+
+
+def data_of(size):
+    return TensorDataset(torch.zeros(size, 6), torch.zeros(size, dtype=torch.long))
+
+
+BINS = hs.Mechanism(sampler=hs.Shuffle(batch_size=3, bins=20, epochs=2), noise_multiplier=2.0)
+PLAN = hs.Plan.parse(
+    {
+        "data": {"num_examples": 60, "batch_size": 3, "epochs": 2},
+        "sampler": {"kind": "poisson"},
+        "noise_multiplier": 2.0,
+        "target": {"delta": 1e-5},
+    }
+)
+
+
+def model_of():
+    return torch.nn.Linear(6, 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"data_loader": DataLoader(Stream())}, "must have a length"),
+        ({"data_loader": DataLoader(Lengthless(), sampler=[0])}, "must have a length"),
+        ({"data_loader": [1, 2]}, "must be a torch DataLoader"),
+        ({"data_loader": DataLoader(data_of(61))}, "the plan's 60 examples. Got 61"),
+        ({"loader": {"shuffle": True}}, "shuffle=True of its own"),
+        ({"loader": {"sampler": [0, 1]}}, "no sampler"),
+        ({"loader": {"batch_sampler": [[0, 1]]}}, "no sampler, batch_sampler"),
+        ({"loader": {"batch_size": None}}, "no sampler, batch_sampler"),
+        ({"loader": {"batch_size": 3, "drop_last": True}}, "drop_last"),
+        ({"loader": {"batch_size": 4}}, "must have batch_size = 3"),
+        ({"loader": {"collate_fn": lambda examples: 3}}, "must give tensors"),
+        ({"noise_multiplier": 1.0}, "must be the plan's, 2.0"),
+        ({"poisson_sampling": False}, "must be left out"),
+        ({"rand_on_empty": True}, "must be left out"),
+        ({"noise_generator": torch.Generator()}, "must be left out"),
+    ],
+    ids=lambda one: next(iter(one)) if isinstance(one, dict) else "",
+)
+def test_bad_arguments_are_named(options, message, training):
+    with pytest.raises(InvalidInputError, match=message):
+        training(PLAN, **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"clipping": "adaptive"}, {"grad_sample_mode": "ghost_fsdp"}, {"grad_sample_mode": "ew"}],
+    ids=lambda one: next(iter(one.values())),
+)
+def test_what_nobody_has_built_is_refused(options, training):
+    with pytest.raises(UnsupportedError):
+        training(**options)
+
+
+def test_a_dataset_that_does_not_suit_the_sampler_is_refused(training):
+    with pytest.raises(InvalidInputError, match="batch_size \\* bins = 60"):
+        training(BINS, data_loader=DataLoader(data_of(61)))
+
+
+def test_parameters_and_optimizers_that_do_not_belong_together_are_refused(training):
+    model = model_of()
+    frozen = model_of()
+    for parameter in frozen.parameters():
+        parameter.requires_grad_(False)
+    sgd = torch.optim.SGD
+    with pytest.raises(InvalidInputError, match="at least one parameter that requires gradients"):
+        training(module=frozen, optimizer=sgd(frozen.parameters(), lr=0.1))
+    with pytest.raises(InvalidInputError, match=r"1 are missing, the first of them 'bias'"):
+        training(module=model, optimizer=sgd([model.weight], lr=0.1))
+    with pytest.raises(ValueError, match="different than optimizer Parameters"):
+        training(module=model, optimizer=sgd([*model.parameters(), torch.nn.Parameter(torch.zeros(1))], lr=0.1))
+
+
+def test_models_that_opacus_cannot_handle_are_refused(training):
+    from opacus.validators.errors import UnsupportedModuleError
+
+    model = torch.nn.Sequential(torch.nn.BatchNorm1d(6), torch.nn.Linear(6, 3))
+    with pytest.raises(UnsupportedModuleError):
+        training(module=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+@pytest.mark.parametrize("mode", ["hooks", "ghost"])
+def test_frozen_parameters_are_fine(mode, training):
+    """As the bases of low-rank adapters are."""
+    model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Linear(8, 3))
+    model[0].requires_grad_(False)
+    before = model[0].weight.clone()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    made = training(module=model, optimizer=optimizer, grad_sample_mode=mode)
+    made.run()
+    assert torch.equal(model[0].weight, before)
+    assert made.engine.run.size == 8 * 3 + 3
+
+
+class Half(torch.nn.Module):
+    """A model of which one part is never used."""
+
+    def __init__(self):
+        super().__init__()
+        self.used = torch.nn.Linear(6, 3)
+        self.unused = torch.nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.used(x)
+
+
+@pytest.mark.parametrize("mode", ["hooks", "ghost"])
+def test_parameters_without_per_sample_gradients_are_refused(mode, training):
+    model = Half()
+    made = training(module=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1), grad_sample_mode=mode)
+    before = made.weights()
+    with pytest.raises((InvalidInputError, AttributeError), match=r"unused|_norm_sample"):
+        made.epoch()
+    assert np.array_equal(made.weights(), before)
+    assert made.engine.run.step == 0
+
+
+def test_a_step_without_a_backward_pass_is_refused(training):
+    made = training()
+    with pytest.raises(InvalidInputError, match="4 of 4 trained parameters"):
+        made.optimizer.step()
+
+
+def test_a_second_make_private_is_refused(training):
+    made = training()
+    model = model_of()
+    with pytest.raises(InvalidInputError, match="has a run already"):
+        made.engine.make_private(
+            module=model,
+            optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+            data_loader=DataLoader(data_of(60)),
+            max_grad_norm=1.0,
+        )
+
+
+def test_more_steps_than_planned_are_refused(training):
+    made = training(PLAN)
+    x, y = next(iter(made.loader))
+    made.run()
+    before = made.weights()
+    made.optimizer.zero_grad()
+    made.criterion(made.model(x), y).backward()
+    with pytest.raises(InvalidInputError, match="All 40 planned steps were taken"):
+        made.optimizer.step()
+    assert np.array_equal(made.weights(), before)
+    record = made.engine.record(made.engine.certificate())
+    assert (record.refused_steps, record.steps) == (1, 40)
+
+
+def test_plans_are_checked_at_once():
+    with pytest.raises(InvalidInputError, match="'noise_multiplier' field is missing"):
+        hs.torch.PrivacyEngine(hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.1, steps=3)))
+    with pytest.raises(InvalidInputError, match="must be a Plan or a Mechanism"):
+        hs.torch.PrivacyEngine("prv")
+    engine = hs.torch.PrivacyEngine(BINS)
+    with pytest.raises(InvalidInputError, match="call make_private first"):
+        _ = engine.run
+    with pytest.raises(InvalidInputError, match="no target delta"):
+        engine.certificate()
+    with pytest.raises(InvalidInputError, match="calibrate the plan"):
+        engine.make_private_with_epsilon(target_epsilon=1.0)
+
+
+def test_executed_steps_within_an_epoch_have_no_certificate_of_their_own(training):
+    made = training(BINS)
+    for x, y in made.loader:
+        made.optimizer.zero_grad()
+        made.criterion(made.model(x), y).backward()
+        made.optimizer.step()
+        break
+    with pytest.raises(InvalidInputError, match="no mechanism of their own"):
+        made.engine.certificate(1e-5, executed=True)

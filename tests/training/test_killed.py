@@ -1,0 +1,57 @@
+"""A training that is killed at random moments ends as one that was left alone."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hockeystick.training import RunRecord
+
+HERE = Path(__file__).parent
+
+
+def killed(module, folder, times):
+    """How many trainings were alive when they were killed."""
+    command = [sys.executable, HERE / "killing.py", module, folder, str(times)]
+    return int(subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout)
+
+
+def check_records(folder):
+    alone, often = (RunRecord.load(folder / name / "run.json") for name in ("alone", "often"))
+    assert alone.commitment == often.commitment
+    assert alone.certificate == often.certificate
+    assert often.resumed >= 1
+    assert "repeated_steps_repeat" in often.asserted
+
+
+def test_numpy(tmp_path):
+    assert killed("numpy_training", tmp_path, times=20) >= 5
+    with np.load(tmp_path / "alone/state.npz") as left, np.load(tmp_path / "often/state.npz") as right:
+        assert {name for name in left if not np.array_equal(left[name], right[name])} == {"resumed"}
+    check_records(tmp_path)
+
+
+def test_torch(tmp_path):
+    """Bit-identical weights on a CPU, with dropout and momentum."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("opacus")
+    assert killed("torch_training", tmp_path, times=20) >= 5
+    alone, often = (torch.load(tmp_path / name / "state.pt") for name in ("alone", "often"))
+    for part in ("module_state_dict", "optimizer_state_dict"):
+        left, right = flat(alone[part]), flat(often[part])
+        assert {name for name in left | right if not same(left[name], right[name])} <= {"/hockeystick_run/resumed"}
+    check_records(tmp_path)
+
+
+def flat(state, path=""):
+    """The leaves of a nested state by their paths."""
+    if not isinstance(state, dict | list):
+        return {path: state}
+    items = state.items() if isinstance(state, dict) else enumerate(state)
+    return {name: leaf for key, part in items for name, leaf in flat(part, f"{path}/{key}").items()}
+
+
+def same(left, right):
+    return np.array_equal(np.asarray(left), np.asarray(right))

@@ -1,0 +1,125 @@
+"""The record of a run says what was executed and nothing about the batches."""
+
+import hashlib
+import hmac
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+import hockeystick as hs
+from hockeystick.errors import InvalidInputError, VerificationError, ViolationError
+from hockeystick.training import Check, Run, RunRecord, Status
+from hockeystick.training.record import MEANINGS
+
+MECHANISM = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.1, steps=10), noise_multiplier=2.0)
+
+
+def run_of(steps=10, seed=0):
+    run = Run(MECHANISM, num_examples=50, shape=2, rng=np.random.default_rng(seed))
+    for batch in itertools.islice(run.batches(), steps):
+        run.noise(batch)
+    return run
+
+
+@pytest.fixture(scope="module")
+def certificate():
+    return hs.certify(MECHANISM, delta=1e-5)
+
+
+@pytest.mark.parametrize("steps", [0, 4, 10])
+def test_the_plan_s_certificate_covers_every_stop(steps, certificate, tmp_path):
+    record = run_of(steps).record(certificate)
+    assert (record.steps, record.certificate) == (steps, certificate)
+    record.save(tmp_path / "run.json")
+    assert RunRecord.load(tmp_path / "run.json") == record
+    assert str(certificate) in str(record)
+    assert f"a run of {steps} of 10 planned steps on 50 examples" in str(record)
+
+
+def test_the_certificate_of_the_executed_steps_needs_the_caller_s_word(certificate):
+    run = run_of(4)
+    executed = run.executed()
+    assert executed is not None
+    assert executed.sampler == hs.Poisson(sampling_prob=0.1, steps=4)
+    smaller = hs.certify(executed, delta=1e-5)
+    assert smaller.epsilon.upper < certificate.epsilon.upper
+    with pytest.raises(InvalidInputError, match="stopped_without_looking"):
+        run.record(smaller)
+    record = run.record(smaller, stopped_without_looking=True)
+    assert "stop_is_public" in record.asserted
+    assert "stop_is_public" not in run.record(certificate).asserted
+
+
+def test_a_certificate_of_another_mechanism_is_refused():
+    other = hs.certify(MECHANISM.with_noise(3.0), delta=1e-5)
+    for allowed in (False, True):
+        with pytest.raises(InvalidInputError, match="it is about another"):
+            run_of().record(other, stopped_without_looking=allowed)
+
+
+def test_an_altered_record_is_noticed(certificate, tmp_path):
+    path = tmp_path / "run.json"
+    run_of().record(certificate).save(path)
+    content = json.loads(path.read_text())
+    for change in ({"steps": 3}, {"checks": content["checks"][1:]}, {"commitment": "0" * 64}):
+        path.write_text(json.dumps(content | change))
+        with pytest.raises(VerificationError, match="was altered"):
+            RunRecord.load(path)
+
+
+def test_the_record_of_another_seed_differs_in_the_commitment_alone(certificate):
+    left, right = run_of(seed=1).record(certificate), run_of(seed=2).record(certificate)
+    hidden = {"commitment", "digest"}
+    assert left.model_dump(exclude=hidden) == right.model_dump(exclude=hidden)
+    assert left.commitment != right.commitment
+
+
+def test_an_auditor_with_the_key_recomputes_the_commitment():
+    """By the definition, with the standard library alone; every step counts, empty batches too."""
+    run = Run(MECHANISM, num_examples=5, shape=2, rng=np.random.default_rng(3))
+    batches = []
+    for batch in run.batches():
+        run.noise(batch)
+        batches.append(batch)
+    assert any(batch.size == 0 for batch in batches)
+    key = run.state_dict()["key"].tobytes()
+    about = f"{MECHANISM.model_dump_json(exclude={'strategy'})} {MECHANISM.matrix.digest} 5"
+
+    def committed(batches):
+        head = hmac.digest(key, b"hockeystick-run/1" + hashlib.sha256(about.encode()).digest(), "sha256")
+        for step, batch in enumerate(batches):
+            link = head + step.to_bytes(8, "little") + np.asarray(batch, dtype="<i8").tobytes()
+            head = hmac.digest(key, link, "sha256")
+        return head.hex()
+
+    assert committed(batches) == run.record().commitment
+    assert committed([batch for batch in batches if batch.size]) != run.record().commitment
+
+
+def test_a_record_says_nothing_but_known_promises():
+    with pytest.raises(InvalidInputError, match="promise that is known"):
+        Check(name="all_is_well", status=Status.CHECKED)
+    with pytest.raises(InvalidInputError, match="text that matches"):
+        Check(name="all\nis well", status=Status.CHECKED)
+    record = run_of().record()
+    assert {one.name for one in record.checks} <= set(MEANINGS)
+    assert not set(record.checked) & set(record.asserted)
+
+
+def test_what_a_framework_checked_is_not_asserted():
+    record = run_of().record(also_checked=("public_normaliser",))
+    assert "public_normaliser" in record.checked
+    assert "public_normaliser" not in record.asserted
+
+
+def test_no_record_has_both_a_certificate_and_a_violation(certificate):
+    run = run_of(3)
+    with pytest.raises(ViolationError, match="clipping_norm"):
+        run.violated("clipping_norm")
+    record = run.record(certificate)
+    assert record.certificate is None
+    assert record.checks[-1] == Check(name="clipping_norm", status=Status.VIOLATED, step=3)
+    with pytest.raises(InvalidInputError, match="'certificate' field must be left out"):
+        RunRecord.parse(record.model_dump() | {"certificate": certificate})

@@ -1,0 +1,479 @@
+"""A run gives the mechanism's batches and noise, checks every promise, and resumes bit for bit."""
+
+import itertools
+import stat
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chi2
+
+import hockeystick as hs
+from hockeystick.errors import InvalidInputError, ViolationError
+from hockeystick.samplers import SAMPLERS
+from hockeystick.training import Run
+from hockeystick.training.promises import PROMISES
+
+EXAMPLES = 24
+SAMPLERS_OF_ALL_KINDS = [
+    hs.Deterministic(bins=4, epochs=3),
+    hs.Shuffle(batch_size=6, bins=4, epochs=3),
+    hs.Poisson(sampling_prob=0.1, steps=12),
+    hs.Poisson(sampling_prob=0.5, steps=12, truncated_batch_size=10, num_examples=EXAMPLES),
+    hs.RandomAllocation(bins=4, epochs=3),
+    hs.RandomAllocation(bins=4, participations=2, epochs=3),
+    hs.BallsInBins(bins=4, epochs=3),
+    hs.BMinSep(min_sep=3, sampling_prob=0.2, steps=12),
+    hs.BMinSep(min_sep=3, sampling_prob=0.2, steps=12, warm_start=False),
+    hs.MultiAttribution(min_sep=3, sampling_prob=0.2, steps=12, examples_per_user=1),
+    hs.CyclicPoisson(groups=3, sampling_prob=0.5, steps=12),
+    hs.CyclicPoisson(groups=3, sampling_prob=0.5, steps=12, partition="independent"),
+]
+all_kinds = pytest.mark.parametrize("sampler", SAMPLERS_OF_ALL_KINDS, ids=lambda one: f"{one.kind}-{one.steps}")
+
+
+def mechanism_of(sampler, strategy=None):
+    return hs.Mechanism(sampler=sampler, strategy=strategy or hs.Identity(), noise_multiplier=2.0)
+
+
+def run_of(sampler=None, seed=0, **options):
+    options = {"num_examples": EXAMPLES, "shape": 3, "rng": np.random.default_rng(seed)} | options
+    return Run(mechanism_of(sampler or hs.Poisson(sampling_prob=0.1, steps=12)), **options)
+
+
+def finished(run):
+    """All batches and rows of noise from here."""
+    return [(batch, run.noise(batch)) for batch in run.batches()]
+
+
+def same(left, right):
+    return len(left) == len(right) and all(
+        np.array_equal(a, c) and np.array_equal(b, d) for (a, b), (c, d) in zip(left, right, strict=True)
+    )
+
+
+def redrawn(run, sampler):
+    """The batches that the sampler itself draws from the run's secret seed."""
+    words = [int(word) for word in run.state_dict()["entropy"]]
+    generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence(words)))
+    return list(sampler.batches(EXAMPLES, generator))
+
+
+def test_every_sampler_has_promises():
+    assert set(PROMISES) == set(SAMPLERS.values())
+
+
+@all_kinds
+def test_a_run_has_the_sampler_s_batches_and_keeps_every_promise(sampler):
+    run = run_of(sampler)
+    made = finished(run)
+    record = run.record()
+    assert len(made) == sampler.steps == run.step
+    assert all(np.array_equal(a, b) for (a, _), b in zip(made, redrawn(run, sampler), strict=True))
+    assert not record.violations
+    assert {"steps_in_order", "examples_of_the_batch", *PROMISES[type(sampler)].names} <= set(record.checked)
+
+
+@all_kinds
+@pytest.mark.parametrize("steps", [1, 4, 5, 8])
+def test_the_executed_mechanism_draws_the_first_steps_of_the_planned_one(sampler, steps):
+    """From one generator, its batches are the same ones: so the law of the first steps is its law."""
+    run = run_of(sampler)
+    for batch in itertools.islice(run.batches(), steps):
+        run.noise(batch)
+    executed = run.executed()
+    if executed is None:
+        assert hasattr(sampler, "epochs")
+        assert steps % sampler.bins
+        return
+    first, planned = redrawn(run, executed.sampler), redrawn(run, sampler)
+    assert len(first) == steps
+    assert all(np.array_equal(a, b) for a, b in zip(first, planned[:steps], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "has_one"),
+    [
+        (hs.Identity(), True),
+        (hs.BandedSquareRoot(bands=3), True),
+        (hs.BandedSquareRoot(bands=8), False),  # more bands than steps were taken
+        (hs.SquareRoot(), True),
+        (hs.BandedToeplitz(bands=3), False),  # optimised for all of the steps
+    ],
+    ids=lambda one: getattr(one, "kind", one),
+)
+def test_an_executed_mechanism_has_the_leading_block_of_the_matrix(strategy, has_one):
+    mechanism = mechanism_of(hs.Poisson(sampling_prob=0.1, steps=12), strategy)
+    run = Run(mechanism, num_examples=EXAMPLES, shape=2, rng=np.random.default_rng(0))
+    for batch in itertools.islice(run.batches(), 5):
+        run.noise(batch)
+    executed = run.executed()
+    assert (executed is not None) == has_one
+    if executed is not None:
+        block = mechanism.matrix.columns(np.arange(12))[:5, :5]
+        assert np.array_equal(executed.matrix.columns(np.arange(5)), block)
+
+
+def test_nothing_was_executed_at_first():
+    assert run_of().executed() is None
+
+
+@all_kinds
+def test_the_normaliser_is_the_mean_batch_size(sampler):
+    """Mean of 400 runs within 6 standard errors; false failure below 1e-7 where anything is random."""
+    if sampler.kind == "multi_attribution":
+        assert run_of(sampler).expected_batch_size == 0.2 * EXAMPLES  # of sampled examples, as its plan says
+        return
+    cut = getattr(sampler, "truncated_batch_size", None) is not None
+    cold = not getattr(sampler, "warm_start", True)
+    rng = np.random.default_rng(1)
+    sizes = np.array([[batch.size for batch in sampler.batches(EXAMPLES, rng)] for _ in range(400)]).mean(axis=1)
+    error = sizes.std() / 20.0 + 1e-9
+    expected = run_of(sampler).expected_batch_size
+    if cut:
+        assert expected == 10.0
+    elif cold:
+        assert sizes.mean() + 6.0 * error > expected
+    else:
+        assert abs(sizes.mean() - expected) < 6.0 * error
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [hs.Identity(), hs.BandedSquareRoot(bands=4), hs.BandedInverseSquareRoot(bands=4), hs.SquareRoot()],
+    ids=lambda one: one.kind,
+)
+def test_the_noise_is_white_under_the_matrix(strategy):
+    """Chi-square, two-sided: fails falsely with probability 1e-6."""
+    size, steps = 500, 12
+    mechanism = mechanism_of(hs.Poisson(sampling_prob=0.01, steps=steps), strategy)
+    run = Run(mechanism, num_examples=EXAMPLES, shape=size, dtype=np.float64, rng=np.random.default_rng(7))
+    rows = np.array([row for _, row in finished(run)])
+    statistic = float((mechanism.matrix.dot(rows) ** 2).sum()) / 4.0
+    assert 5e-7 < chi2.cdf(statistic, steps * size) < 1.0 - 5e-7
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Batches that a broken sampler could make, and the promise they break at which step."""
+
+    sampler: object
+    batches: list
+    promise: str
+    step: int
+
+
+B = EXAMPLES // 4
+BINS = [list(range(b * B, (b + 1) * B)) for b in range(4)]
+FAULTS = [
+    Fault(SAMPLERS_OF_ALL_KINDS[2], [[3], [5, 5]], "distinct_examples", 1),
+    Fault(SAMPLERS_OF_ALL_KINDS[2], [[3], [5, EXAMPLES]], "distinct_examples", 1),
+    Fault(SAMPLERS_OF_ALL_KINDS[3], [[], list(range(11))], "truncated_batch_size", 1),
+    Fault(SAMPLERS_OF_ALL_KINDS[7], [[3], [5], [3]], "min_separation", 2),
+    Fault(SAMPLERS_OF_ALL_KINDS[9], [[3], [5], [3]], "min_separation", 2),
+    Fault(SAMPLERS_OF_ALL_KINDS[10], [[0, 3], [1], [2, 4]], "one_group_an_example", 2),
+    Fault(SAMPLERS_OF_ALL_KINDS[11], [[4], [1], [2], [4], [4]], "one_group_an_example", 4),
+    Fault(SAMPLERS_OF_ALL_KINDS[0], [BINS[0], BINS[2]], "fixed_batches", 1),
+    Fault(SAMPLERS_OF_ALL_KINDS[1], [BINS[0], BINS[1][:-1]], "batch_size", 1),
+    Fault(SAMPLERS_OF_ALL_KINDS[1], [BINS[0], BINS[0]], "participations_an_epoch", 1),
+    Fault(SAMPLERS_OF_ALL_KINDS[4], [*BINS[:3], []], "participations_an_epoch", 3),
+    Fault(SAMPLERS_OF_ALL_KINDS[5], [BINS[0], BINS[0], BINS[0]], "participations_an_epoch", 2),
+    Fault(SAMPLERS_OF_ALL_KINDS[5], [*BINS[:3], BINS[3]], "participations_an_epoch", 3),
+    Fault(SAMPLERS_OF_ALL_KINDS[6], [*BINS, BINS[1]], "one_bin_an_example", 4),
+]
+
+
+def test_every_promise_has_a_fault():
+    assert {fault.promise for fault in FAULTS} == set().union(*(one.names for one in PROMISES.values()))
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda one: f"{one.sampler.kind}-{one.promise}")
+def test_a_batch_that_the_sampler_would_not_make_ends_the_run(fault):
+    run = run_of(fault.sampler)
+    run._drawing = iter([np.array(batch, dtype=np.int64) for batch in fault.batches])
+    batches = run.batches()
+    for _ in range(fault.step):
+        batch = next(batches)
+        run.noise(batch)
+    with pytest.raises(ViolationError, match=f"Step {fault.step} of the run broke the promise '{fault.promise}'"):
+        run.noise(next(batches))
+    assert run.record().violations == (fault.promise,)
+    assert run.step == fault.step
+
+
+def seed_with_empty_batch():
+    """A run whose second batch is empty and whose third is not."""
+    for seed in range(1000):
+        sizes = [batch.size for batch in redrawn(run_of(seed=seed), hs.Poisson(sampling_prob=0.1, steps=12))]
+        if sizes[0] and sizes[1] == 0 and sizes[2]:
+            return seed
+    raise AssertionError
+
+
+@pytest.mark.parametrize("only_the_number", [False, True])
+def test_a_skipped_empty_batch_is_caught(only_the_number):
+    run = run_of(seed=seed_with_empty_batch())
+    filled = [batch for batch in itertools.islice(run.batches(), 3) if batch.size]
+    run.noise(filled[0])
+    with pytest.raises(ViolationError, match="Step 1 of the run"):
+        run.noise(filled[1].size if only_the_number else filled[1])
+    record = run.record(hs.certify(run.mechanism, delta=1e-5))
+    assert record.violations == (("number_of_examples",) if only_the_number else ("examples_of_the_batch",))
+    assert record.certificate is None
+    assert "NO CERTIFICATE" in str(record)
+    with pytest.raises(ViolationError, match="The run ended at step 1"):
+        run.noise([])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda batch, later: batch[:-1],  # the last ones dropped
+        lambda batch, later: np.append(batch, batch[:1]),  # one of them twice
+        lambda batch, later: np.concatenate([batch, later]),  # two batches accumulated in one step
+        lambda batch, later: (batch + 1) % EXAMPLES,  # another example
+    ],
+    ids=["dropped", "twice", "accumulated", "another"],
+)
+def test_sums_over_other_examples_are_caught(change):
+    run = run_of(hs.Poisson(sampling_prob=0.5, steps=4))
+    first, second = itertools.islice(run.batches(), 2)
+    with pytest.raises(ViolationError, match="examples_of_the_batch"):
+        run.noise(change(first, second))
+
+
+@pytest.mark.parametrize("change", [-1, 1])
+def test_the_number_of_examples_is_compared_both_ways(change):
+    run = run_of(hs.Poisson(sampling_prob=0.5, steps=4))
+    with pytest.raises(ViolationError, match="number_of_examples"):
+        run.noise(next(run.batches()).size + change)
+
+
+def test_the_order_of_the_examples_does_not_matter():
+    run = run_of(hs.Poisson(sampling_prob=0.5, steps=4))
+    run.noise(next(run.batches())[::-1])
+    assert not run.record().violations
+
+
+def test_the_record_says_when_only_numbers_were_checked():
+    run = run_of()
+    for batch in run.batches():
+        run.noise(batch.size)
+    record = run.record()
+    assert "number_of_examples" in record.checked
+    assert "examples_of_the_batch" in record.asserted
+
+
+def test_a_step_past_the_plan_is_refused_and_costs_nothing():
+    run = run_of()
+    finished(run)
+    with pytest.raises(InvalidInputError, match="All 12 planned steps were taken"):
+        run.noise([])
+    assert list(run.batches()) == []
+    record = run.record(hs.certify(run.mechanism, delta=1e-5))
+    assert (record.refused_steps, record.violations) == (1, ())
+    assert record.certificate is not None
+
+
+def test_a_bad_place_for_the_noise_leaves_the_run_as_it_was():
+    expected, run = (
+        finished(run_of(hs.BMinSep(min_sep=3, sampling_prob=0.2, steps=12))),
+        run_of(SAMPLERS_OF_ALL_KINDS[7]),
+    )
+    with pytest.raises(InvalidInputError, match="'out' parameter"):
+        run.noise(next(run.batches()), out=np.empty(4, np.float32))
+    assert same(finished(run), expected)
+
+
+@all_kinds
+@pytest.mark.parametrize("ahead", [0, 3])
+def test_a_run_that_was_saved_at_any_step_goes_on_as_if_nothing_had_happened(sampler, ahead, tmp_path):
+    """The state holds what was used, not what was read ahead."""
+    whole = run_of(sampler)
+    expected = finished(whole)
+    run = run_of(sampler)
+    made = []
+    for step in range(sampler.steps):
+        batches = list(itertools.islice(run.batches(), 1 + ahead))
+        made.append((batches[0], run.noise(batches[0])))
+        if step % 5 == 1:
+            run.save(tmp_path / "state.npz")
+            run = Run.resume(tmp_path / "state.npz", run.mechanism, num_examples=EXAMPLES, shape=3)
+    assert same(made, expected)
+    record = run.record()
+    assert record.commitment == whole.record().commitment
+    assert record.resumed == 3
+    assert "repeated_steps_repeat" in record.asserted
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    moves=st.lists(st.sampled_from(["step", "peek", "load"]), max_size=30),
+    sampler=st.sampled_from(SAMPLERS_OF_ALL_KINDS),
+)
+def test_reading_ahead_and_resuming_change_nothing(moves, sampler):
+    expected, run, made = finished(run_of(sampler)), run_of(sampler), []
+    for move in moves:
+        if move == "peek":
+            list(itertools.islice(run.batches(), 4))
+        elif move == "load":
+            state = run.state_dict()
+            run = run_of(sampler, seed=99)
+            run.load_state_dict(state)
+        elif run.remaining:
+            batch = next(run.batches())
+            made.append((batch, run.noise(batch)))
+    assert same(made, expected[: len(made)])
+
+
+def test_a_step_that_is_made_again_after_a_resume_has_the_same_noise():
+    run = run_of()
+    state = run.state_dict()
+    first = finished(run)
+    run.load_state_dict(state)
+    assert same(finished(run), first)
+
+
+def test_secure_runs_differ_and_resume():
+    pytest.importorskip("cryptography")
+    left, right = run_of(rng=None, secure=True), run_of(rng=None, secure=True)
+    state = left.state_dict()
+    first = finished(left)
+    assert not same(first, finished(right))
+    assert left.record().noise == "keyed"
+    right.load_state_dict(state)
+    assert same(finished(right), first)
+
+
+def test_seeds_come_from_the_operating_system_by_default():
+    assert not same(finished(run_of(rng=None)), finished(run_of(rng=None)))
+
+
+def test_a_run_without_noise_counts_and_checks():
+    run = run_of(shape=None)
+    assert run.noise(next(run.batches())) is None
+    record = run.record()
+    assert record.noise is None
+    assert "one_noise_row_a_step" in record.asserted
+    run.load_state_dict(run.state_dict())
+    assert run.step == 1
+    with pytest.raises(InvalidInputError, match="has no noise"):
+        run_of().load_state_dict(run.state_dict())
+    with_noise = run_of()
+    run.load_state_dict(with_noise.state_dict())  # of the first rank, for another one
+    assert run.step == 0
+
+
+def test_a_row_of_noise_that_was_lost_is_noticed(monkeypatch):
+    """An interrupt between taking the row and counting the step would shift all later rows."""
+    run = run_of()
+    batch = next(run.batches())
+    monkeypatch.setattr(run._chain, "add", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        run.noise(batch)
+    monkeypatch.undo()
+    with pytest.raises(ViolationError, match="one_noise_row_a_step"):
+        run.noise(batch)
+
+
+def test_only_the_owner_can_read_a_state(tmp_path):
+    run_of().save(tmp_path / "state.npz")
+    assert stat.S_IMODE((tmp_path / "state.npz").stat().st_mode) == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["state.npz"]
+
+
+OTHER = hs.Poisson(sampling_prob=0.2, steps=12)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (lambda: run_of(OTHER), "another mechanism"),
+        (
+            lambda: Run(
+                mechanism_of(hs.Poisson(sampling_prob=0.1, steps=12), hs.SquareRoot()), num_examples=24, shape=3
+            ),
+            "another mech",
+        ),
+        (lambda: run_of(num_examples=25), "a run on 24 examples; this one has 25"),
+        (lambda: run_of(shape=4), r"noise of shape \(4,\)"),
+        (lambda: run_of(dtype=np.float64), "type float64"),
+    ],
+    ids=["sampler", "strategy", "examples", "shape", "dtype"],
+)
+def test_a_state_of_another_run_is_refused(other, message):
+    run, resumed = run_of(), other()
+    run.noise(next(run.batches()))
+    before = resumed.state_dict()
+    with pytest.raises(InvalidInputError, match=message):
+        resumed.load_state_dict(run.state_dict())
+    assert resumed.step == 0
+    assert all(np.array_equal(before[name], resumed.state_dict()[name]) for name in before)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"entropy": np.arange(4, dtype=np.uint64)}, "not those of the saved run"),
+        ({"key": np.zeros(32, np.uint8)}, "not those of the saved run"),
+        ({"key": np.zeros(31, np.uint8)}, "must be 32 bytes"),
+        ({"step": 2}, "for its step"),
+        ({"format": 9}, "'format' entry"),
+    ],
+)
+def test_a_state_that_was_changed_is_refused(change, message):
+    run = run_of()
+    run.noise(next(run.batches()))
+    with pytest.raises(InvalidInputError, match=message):
+        run_of().load_state_dict(run.state_dict() | change)
+    incomplete = run.state_dict()
+    del incomplete["head"]
+    with pytest.raises(InvalidInputError, match="'head' entry of a run's state is missing"):
+        run_of().load_state_dict(incomplete)
+
+
+def test_a_file_that_is_no_state_is_refused(tmp_path):
+    (tmp_path / "state.npz").write_text("no state")
+    with pytest.raises(InvalidInputError, match="is not one of a run"):
+        run_of().load(tmp_path / "state.npz")
+    with pytest.raises(InvalidInputError, match="cannot be read"):
+        run_of().load(tmp_path / "missing.npz")
+
+
+def test_a_violation_survives_a_resume():
+    run = run_of()
+    with pytest.raises(ViolationError):
+        run.noise(1000)
+    resumed = run_of()
+    resumed.load_state_dict(run.state_dict())
+    with pytest.raises(ViolationError, match="ended at step 0"):
+        resumed.noise(next(resumed.batches()))
+    assert resumed.record().violations == ("number_of_examples",)
+
+
+def test_an_iterator_that_is_behind_is_refused():
+    run = run_of()
+    slow, fast = run.batches(), run.batches()
+    next(slow)
+    for _ in range(3):
+        run.noise(next(fast))
+    with pytest.raises(InvalidInputError, match="used already"):
+        next(slow)
+
+
+def test_users_are_attributed():
+    graph = hs.Attribution.from_pairs(users=np.arange(EXAMPLES) // 2, examples=np.arange(EXAMPLES))
+    sampler = hs.MultiAttribution(min_sep=3, sampling_prob=0.2, steps=12, examples_per_user=2)
+    run = run_of(sampler, attribution=graph)
+    expected = finished(run)
+    again = run_of(sampler, attribution=graph)
+    state = again.state_dict()
+    assert same(finished(again), expected)
+    again.load_state_dict(state)
+    again._drawing = iter([np.array([0]), np.array([1])])  # two examples of one user
+    batches = again.batches()
+    again.noise(next(batches))
+    with pytest.raises(ViolationError, match="min_separation"):
+        again.noise(next(batches))

@@ -1,0 +1,121 @@
+"""The parts by themselves: noise for loops without Opacus, batches, collation, the accountant for Opacus' engine."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import hockeystick as hs
+from hockeystick.errors import InvalidInputError, UnsupportedError
+
+pytest.importorskip("opacus", reason="needs torch and opacus")
+
+import opacus
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from hockeystick.training import Run
+from hockeystick.training.torch.loader import CollateWithEmpty
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
+
+MECHANISM = hs.Mechanism(
+    sampler=hs.Poisson(sampling_prob=0.05, steps=12), noise_multiplier=2.0, strategy=hs.BandedSquareRoot(bands=3)
+)
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_noise_is_the_run_s_rows_in_the_parameters_shapes(device):
+    shapes = [(3, 2), (4,), ()]
+    parameters = [torch.zeros(shape, device=device, requires_grad=True) for shape in shapes]
+    noise = hs.torch.Noise.of(MECHANISM, parameters, num_examples=20, rng=np.random.default_rng(0))
+    twin = Run(MECHANISM, num_examples=20, shape=11, rng=np.random.default_rng(0))
+    for batch in twin.batches():
+        for parameter in parameters:
+            parameter.grad = torch.ones_like(parameter)
+        noise.add_(batch, clip_norm=0.5)
+        flat = torch.cat([parameter.grad.reshape(-1) for parameter in parameters]).cpu()
+        assert torch.allclose(flat, 1.0 + 0.5 * torch.from_numpy(twin.noise(batch)), rtol=1e-6)
+    assert not noise.run.record().violations
+
+
+def test_noise_that_does_not_fit_is_refused():
+    run = Run(MECHANISM, num_examples=20, shape=11)
+    with pytest.raises(InvalidInputError, match="must have 11 numbers"):
+        hs.torch.Noise(run, [torch.zeros(12)])
+    with pytest.raises(InvalidInputError, match="at least one trainable parameter"):
+        hs.torch.Noise(run, [])
+    with pytest.raises(InvalidInputError, match="must have a 'grad'"):
+        hs.torch.Noise(run, [torch.zeros(11)]).add_([], clip_norm=1.0)
+    assert run.step == 0
+
+
+def test_batches_of_all_ranks_together_are_the_run_s():
+    run = Run(MECHANISM, num_examples=20, shape=None, rng=np.random.default_rng(0))
+    ranks = [list(hs.torch.BatchSampler(run, rank=rank, world_size=3)) for rank in range(3)]
+    whole = list(hs.torch.BatchSampler(run))
+    assert len(whole) == 12
+    assert [sorted(itertools.chain(*parts)) for parts in zip(*ranks, strict=True)] == whole
+
+
+def dictionaries(examples):
+    return {"x": torch.stack([x for x, _ in examples]), "rest": [("name", torch.tensor([y for _, y in examples]))]}
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_batches_without_examples_have_the_structure_of_the_others(batch_first):
+    data = TensorDataset(torch.zeros(3, 2, 5), torch.zeros(3, dtype=torch.long))
+    x, y = CollateWithEmpty(DataLoader(data), batch_first)([])
+    assert x.shape == ((0, 2, 5) if batch_first else (1, 0, 5))
+    assert y.shape == (0,)
+    assert y.dtype is torch.long
+    batch = CollateWithEmpty(DataLoader(data, collate_fn=dictionaries), True)([])
+    assert batch["x"].shape == (0, 2, 5)
+    assert batch["rest"][0][0].shape == (0,)
+
+
+def opacus_run(steps=None, **options):
+    """Opacus' own engine with our accountant, for one epoch of batches of 3 of 60 examples."""
+    torch.manual_seed(0)
+    data = TensorDataset(torch.randn(60, 6), torch.randint(3, (60,)))
+    model = torch.nn.Linear(6, 3)
+    engine = opacus.PrivacyEngine(accountant="hockeystick")
+    model, optimizer, loader = engine.make_private(
+        module=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        data_loader=DataLoader(data, batch_size=3),
+        **{"noise_multiplier": 1.5, "max_grad_norm": 1.0} | options,
+    )
+    for at, (x, y) in enumerate(loader):
+        if at == steps:
+            optimizer.noise_multiplier = 3.0
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    return engine
+
+
+def test_the_accountant_of_opacus_own_engine_is_certified():
+    engine = opacus_run()
+    exact = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.05, steps=20), noise_multiplier=1.5)
+    true = hs.certify(exact, delta=1e-5).epsilon
+    assert len(engine.accountant) == 20
+    assert true.lower <= engine.get_epsilon(1e-5) <= true.upper * 1.0001
+    assert opacus.PrivacyEngine(accountant="hockeystick").get_epsilon(1e-5) == 0.0
+
+
+def test_the_accountant_refuses_what_it_cannot_account():
+    with pytest.raises(UnsupportedError, match="type 'DataLoader', makes others"):
+        opacus_run(poisson_sampling=False)
+    with pytest.raises(UnsupportedError, match="changed during the run, 1 time"):
+        opacus_run(steps=5).get_epsilon(1e-5)
+    with pytest.raises(UnsupportedError, match="type 'NoneType'"):
+        hs.torch.Accountant().get_optimizer_hook_fn(0.05)
+
+
+def test_the_state_of_the_accountant_resumes():
+    engine = opacus_run()
+    accountant = hs.torch.Accountant()
+    accountant.load_state_dict(engine.accountant.state_dict())
+    assert accountant.get_epsilon(1e-5) == engine.get_epsilon(1e-5)

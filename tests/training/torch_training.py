@@ -1,0 +1,40 @@
+"""A training with Opacus that can be killed at any moment; dropout and momentum have states of their own."""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+import hockeystick as hs
+
+MECHANISM = hs.Mechanism(
+    strategy=hs.BandedSquareRoot(bands=5),
+    sampler=hs.BMinSep(min_sep=5, sampling_prob=0.05, steps=150),
+    noise_multiplier=1.0,
+)
+
+
+def train(folder: Path) -> None:
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    data = TensorDataset(torch.randn(100, 6), torch.randint(3, (100,)))
+    model = torch.nn.Sequential(torch.nn.Linear(6, 20), torch.nn.Dropout(0.3), torch.nn.ReLU(), torch.nn.Linear(20, 3))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    engine = hs.torch.PrivacyEngine(MECHANISM, rng=np.random.default_rng(1))
+    model, optimizer, loader = engine.make_private(
+        module=model, optimizer=optimizer, data_loader=DataLoader(data), max_grad_norm=1.0
+    )
+    state = folder / "state.pt"
+    if state.exists():
+        engine.load_checkpoint(path=state, module=model, optimizer=optimizer)
+    while engine.run.remaining:
+        for x, y in loader:
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            if engine.run.step % 3 == 0 or not engine.run.remaining:
+                engine.save_checkpoint(path=state, module=model, optimizer=optimizer)
+    engine.record(engine.certificate(1e-5, method="gaussian")).save(folder / "run.json")
