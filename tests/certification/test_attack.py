@@ -23,7 +23,8 @@ from hockeystick import (
     bound,
     certify,
 )
-from hockeystick.certification.attack import attack_numbers, guaranteed, implied_delta
+from hockeystick.attacks import true_positive_rate
+from hockeystick.certification.attack import FALSE_POSITIVE_RATES, attack_numbers, guaranteed, implied_delta
 from hockeystick.pairs.registry import dominating_pair
 
 
@@ -61,6 +62,25 @@ def test_the_advantage_of_the_gaussian() -> None:
     exact = 2.0 * norm.cdf(0.5 * 3.0 / 4.0) - 1.0
     assert exact <= certify(run, delta=1e-5).numbers.advantage <= exact * (1.0 + 3e-7)
     assert exact <= attack_numbers(bound(run, "gaussian")).advantage <= exact * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("mu", [0.05, 0.5, 1.0, 3.0])
+def test_the_rates_of_the_gaussian(mu: float) -> None:
+    """No best test does better, ``Phi(mu + Phi^-1(fpr))``, and what is said is at most 1 percent above it."""
+    found = attack_numbers(bound(Mechanism(sampler=Deterministic(bins=10), noise_multiplier=1.0 / mu), "gaussian"))
+    for name, false in FALSE_POSITIVE_RATES.items():
+        exact = float(norm.cdf(mu + norm.ppf(false)))
+        assert exact <= getattr(found, name) <= 1.01 * exact
+    assert norm.cdf(mu / 2.0) <= found.bayes_success <= norm.cdf(mu / 2.0) * (1.0 + 1e-9)
+
+
+def test_the_rates_are_those_of_the_refined_search_or_slightly_more() -> None:
+    for run in RUNS[:2]:
+        upper = bound(run, "direct")
+        found = attack_numbers(upper)
+        for name, false in FALSE_POSITIVE_RATES.items():
+            refined = float(true_positive_rate(upper, false))
+            assert refined - 1e-6 <= getattr(found, name) <= 1.01 * refined + 1e-6
 
 
 RUNS = (

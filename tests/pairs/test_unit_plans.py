@@ -93,3 +93,17 @@ def test_rounds_of_a_federation_of_many_clients() -> None:
     assert 0.0 < certificate.bounds.upper < 3.0
     assert certificate.bounds.gap is not None
     assert certificate.bounds.gap < 0.01
+
+
+@pytest.mark.parametrize(("neighbours", "shift"), [("zero_out", 5.0**0.5), ("replace", 2.0 * 5.0**0.5)])
+def test_examples_that_cannot_share_a_fixed_batch_are_not_bounded_from_below_as_if_they_did(
+    neighbours: str, shift: float
+) -> None:
+    """Batches of two, three examples of a user: at worst two and one of them, a shift of sqrt(5) or twice that."""
+    unit = Unit.parse({"kind": "user", "examples_per_user": 3, "neighbours": neighbours})
+    sampler = hs.Deterministic(bins=4, remainder="short", batch_size=2, num_examples=7)
+    found = hs.certify(hs.Mechanism(sampler=sampler, noise_multiplier=4.0, unit=unit), delta=1e-5).bounds
+    worst = hs.Mechanism(sampler=hs.Deterministic(bins=1), noise_multiplier=4.0 / shift)
+    truth = hs.bound(worst, "gaussian").epsilon(1e-5)
+    assert found.lower is not None
+    assert found.lower <= truth <= found.upper

@@ -11,6 +11,7 @@ from hockeystick.spec import Count, Spec
 from hockeystick.types import Side
 
 Bounded = Annotated[float, Field(ge=0.0)]
+AttackRate = Annotated[float, Field(ge=0.0, le=1.0)]
 Positive = Annotated[float, Field(gt=0.0, le=1e300)]
 
 
@@ -77,9 +78,16 @@ class AttackNumbers(Spec):
 
     Attributes:
         advantage: true positive rate minus false positive rate, of any attack: delta at epsilon 0.
+        bayes_success: chance of a right guess between two data sets that are equally likely, ``(1 + advantage) / 2``.
+        tpr_at_fpr_0_1, tpr_at_fpr_0_01, tpr_at_fpr_0_001: true positive rate at a false positive rate of at most
+            0.1, 0.01 and 0.001; also the chance to reconstruct a record that was guessed so often without the run.
     """
 
-    advantage: Annotated[float, Field(ge=0.0, le=1.0)]
+    advantage: AttackRate
+    bayes_success: AttackRate
+    tpr_at_fpr_0_1: AttackRate
+    tpr_at_fpr_0_01: AttackRate
+    tpr_at_fpr_0_001: AttackRate
 
 
 class Rates(Spec):

@@ -13,8 +13,11 @@ from hockeystick.pairs.base import DominatingPair
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Kind, Side
 
-LABELS = {"advantage": "true minus false positive rate"}
-"""The fields of AttackNumbers in words."""
+FALSE_POSITIVE_RATES = {"tpr_at_fpr_0_1": 0.1, "tpr_at_fpr_0_01": 0.01, "tpr_at_fpr_0_001": 0.001}
+EPSILONS = tuple(0.02 * 1.1**place for place in range(64))
+"""Where the profile is read for the rates, up to 8.1; every one of them gives a bound."""
+ROUNDING = 1e-14
+"""More than the rounding of a few operations on numbers of at most 1, or on at most 4,000 times 0.1, relatively."""
 CHEAP = 0.5
 """Standard seconds: the own profile of a costlier method is not computed for these numbers."""
 
@@ -23,14 +26,24 @@ def attack_numbers(bound: Bound) -> AttackNumbers:
     """What any attack gains at most, from an UPPER bound; every number errs upward.
 
     The largest difference of true and false positive rate is the total variation distance of the two output
-    distributions, which is delta at epsilon 0 (docs/theory/certificates.md).
+    distributions, which is delta at epsilon 0. A test with false positive rate a has a true positive rate of at most
+    ``delta + e^epsilon a`` and of at most ``1 - e^-epsilon (1 - delta - a)``, at every epsilon; the least over
+    ``EPSILONS`` is taken, which :func:`hockeystick.attacks.true_positive_rate` refines (docs/theory/certificates.md).
 
     >>> import hockeystick as hs
     >>> run = hs.Mechanism(sampler=hs.Deterministic(bins=10), noise_multiplier=1.0)
     >>> round(attack_numbers(hs.bound(run, "gaussian")).advantage, 4)
     0.3829
     """
-    return AttackNumbers(advantage=bound.delta(0.0))
+    advantage = bound.delta(0.0)
+    deltas = [(epsilon, bound.delta(epsilon)) for epsilon in EPSILONS]
+    rates = {}
+    for name, false in FALSE_POSITIVE_RATES.items():
+        most = [advantage + false]
+        for epsilon, delta in deltas:
+            most += [delta + exp(epsilon) * false, 1.0 - exp(-epsilon) * max(1.0 - delta - false, 0.0)]
+        rates[name] = min(min(most) * (1.0 + ROUNDING) + ROUNDING, 1.0)
+    return AttackNumbers(advantage=advantage, bayes_success=min(0.5 * (1.0 + advantage) + ROUNDING, 1.0), **rates)
 
 
 def implied_delta(epsilon: float, delta: float, at: float) -> float:

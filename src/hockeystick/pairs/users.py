@@ -93,8 +93,13 @@ def of_unit(mechanism: Mechanism, single: DominatingPair) -> DominatingPair:
     )
 
 
-def from_deterministic(mechanism: Mechanism, single: DominatingPair) -> KnownBatches:
-    """Fixed batches: all examples may be in the same ones, which is the worst by the triangle inequality."""
+def from_deterministic(mechanism: Mechanism, single: DominatingPair) -> KnownBatches | None:
+    """Fixed batches: all examples may be in the same ones, which is the worst by the triangle inequality.
+
+    Where a batch is known to hold fewer examples than the user has, nothing attains that, and only the chain is left.
+    """
+    if not _share_a_batch(mechanism):
+        return None
     return KnownBatches(
         noise_multiplier=mechanism.sigma,
         sensitivity=mechanism.unit.examples * single.full_sensitivity,
@@ -102,13 +107,21 @@ def from_deterministic(mechanism: Mechanism, single: DominatingPair) -> KnownBat
     )
 
 
-def opposed(mechanism: Mechanism, single: DominatingPair) -> KnownBatches:
+def opposed(mechanism: Mechanism, single: DominatingPair) -> KnownBatches | None:
     """Fixed batches where examples of gradient 1 are replaced by others of gradient -1: twice the shift."""
+    if not _share_a_batch(mechanism):
+        return None
     return KnownBatches(
         noise_multiplier=mechanism.sigma,
         sensitivity=2.0 * mechanism.unit.examples * single.full_sensitivity,
         error=single.sensitivity_error + 1e-15,
     )
+
+
+def _share_a_batch(mechanism: Mechanism) -> bool:
+    """Whether all examples of a user fit in one batch, as far as its size is known."""
+    size = require(mechanism.sampler, Deterministic).batch_size
+    return size is None or mechanism.unit.examples <= size
 
 
 def from_poisson(mechanism: Mechanism, single: DominatingPair) -> MixtureSteps | RepeatedSubsets | None:

@@ -10,7 +10,6 @@ from hockeystick.certificate import (
     interval_text,
     number,
 )
-from hockeystick.certification.attack import LABELS
 from hockeystick.monte_carlo.claim import MonteCarloClaim, Statement
 from hockeystick.report.document import Document, Row, Section
 
@@ -66,7 +65,12 @@ def _claim(certificate: Certificate) -> tuple[Row, ...]:
     sampled = certificate.monte_carlo
     certainty = "deterministic" if sampled is None else _chance(sampled, certificate.method)
     alone = certificate.without_amplification
-    attacks = ", ".join(f"{LABELS[name]} at most {number(value)}" for name, value in certificate.numbers)
+    gain = certificate.numbers
+    rates = ", ".join(number(rate) for rate in (gain.tpr_at_fpr_0_1, gain.tpr_at_fpr_0_01, gain.tpr_at_fpr_0_001))
+    attacks = (
+        f"true minus false positive rate at most {number(gain.advantage)}, a right guess of two at most "
+        f"{number(gain.bayes_success)}; true positive rate at most {rates} at 0.1, 0.01, 0.001 false ones"
+    )
     return (
         Row(name, f"{interval_text(certificate.bounds)}, at {other} {exact(given)}"),
         Row("unamplified", "no finite bound" if alone is None else f"{name} at most {number(alone)}"),
