@@ -52,6 +52,40 @@ def test_the_certificate_of_the_executed_steps_needs_the_caller_s_word(certifica
     assert "stop_is_public" not in run.record(certificate).asserted
 
 
+def test_the_executed_steps_hide_what_the_plan_hides():
+    """A certificate about one example is none for a run whose plan hides users."""
+    unit = hs.Unit(kind="user", examples_per_user=4)
+    planned = hs.Mechanism(sampler=MECHANISM.sampler, noise_multiplier=2.0, unit=unit)
+    run = Run(planned, num_examples=50, shape=2, rng=np.random.default_rng(0))
+    for batch in itertools.islice(run.batches(), 4):
+        run.noise(batch)
+    executed = run.executed()
+    assert executed is not None
+    assert executed.unit == unit
+    of_example = hs.certify(hs.Mechanism(sampler=executed.sampler, noise_multiplier=2.0), delta=1e-5)
+    with pytest.raises(InvalidInputError, match="it is about another"):
+        run.record(of_example, stopped_without_looking=True)
+
+
+def test_a_record_that_was_sealed_again_with_another_certificate_is_refused(certificate, tmp_path):
+    """Whoever writes a record by hand has to say as much as a run does."""
+    path, run = tmp_path / "run.json", run_of(4)
+    executed = hs.certify(run.executed(), delta=1e-5)
+    record = run.record(executed, stopped_without_looking=True)
+    record.save(path)
+    assert RunRecord.load(path) == record
+    unsaid = tuple(one for one in record.checks if one.name != "stop_is_public")
+    forged = [
+        record.model_copy(update={"certificate": hs.certify(MECHANISM.with_noise(3.0), delta=1e-5)}),
+        record.model_copy(update={"checks": unsaid}),
+        record.model_copy(update={"steps": 5}),
+    ]
+    for one in forged:
+        one.sealed().save(path)
+        with pytest.raises(InvalidInputError, match="'certificate' field must be about the planned mechanism"):
+            RunRecord.load(path)
+
+
 def test_a_certificate_of_another_mechanism_is_refused():
     other = hs.certify(MECHANISM.with_noise(3.0), delta=1e-5)
     for allowed in (False, True):

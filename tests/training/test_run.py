@@ -30,6 +30,10 @@ SAMPLERS_OF_ALL_KINDS = [
     hs.MultiAttribution(min_sep=3, sampling_prob=0.2, steps=12, examples_per_user=1),
     hs.CyclicPoisson(groups=3, sampling_prob=0.5, steps=12),
     hs.CyclicPoisson(groups=3, sampling_prob=0.5, steps=12, partition="independent"),
+    hs.Shuffle(batch_size=5, bins=4, epochs=3, remainder="drop", num_examples=EXAMPLES),
+    hs.Shuffle(batch_size=7, bins=4, epochs=3, remainder="short", num_examples=EXAMPLES),
+    hs.Deterministic(bins=4, epochs=3, batch_size=5, remainder="drop", num_examples=EXAMPLES),
+    hs.Deterministic(bins=4, epochs=3, batch_size=7, remainder="short", num_examples=EXAMPLES),
 ]
 all_kinds = pytest.mark.parametrize("sampler", SAMPLERS_OF_ALL_KINDS, ids=lambda one: f"{one.kind}-{one.steps}")
 
@@ -182,6 +186,11 @@ FAULTS = [
     Fault(SAMPLERS_OF_ALL_KINDS[5], [BINS[0], BINS[0], BINS[0]], "participations_an_epoch", 2),
     Fault(SAMPLERS_OF_ALL_KINDS[5], [*BINS[:3], BINS[3]], "participations_an_epoch", 3),
     Fault(SAMPLERS_OF_ALL_KINDS[6], [*BINS, BINS[1]], "one_bin_an_example", 4),
+    Fault(SAMPLERS_OF_ALL_KINDS[12], [BINS[0]], "batch_size", 0),
+    Fault(SAMPLERS_OF_ALL_KINDS[12], [range(5), range(4, 9)], "participations_an_epoch", 1),
+    Fault(SAMPLERS_OF_ALL_KINDS[13], [range(7), range(7, 13)], "batch_size", 1),
+    Fault(SAMPLERS_OF_ALL_KINDS[15], [range(7), range(7, 14), range(14, 21), [21, 22]], "participations_an_epoch", 3),
+    Fault(SAMPLERS_OF_ALL_KINDS[14], [range(5), range(15, 20)], "fixed_batches", 1),
 ]
 
 

@@ -146,7 +146,10 @@ class CyclicPoissonPromises(Promises):
 
 
 class EpochPromises(Promises):
-    """Every example takes part a fixed number of times in each epoch, at steps of the scheme's choice."""
+    """Every example takes part a fixed number of times in each epoch, at steps of the scheme's choice.
+
+    None may take part more often in an epoch, and at its end all that the scheme includes did.
+    """
 
     names = (*Promises.names, "participations_an_epoch")
 
@@ -160,9 +163,14 @@ class EpochPromises(Promises):
         return 1
 
     @property
+    def included(self) -> int:
+        """How many examples take part in an epoch: all of them, unless the scheme leaves some out."""
+        return self.num_examples
+
+    @property
     def expected_batch_size(self) -> float:
         """Participations of all examples in an epoch, over its steps."""
-        return self.participations * self.num_examples / float(self.sampler.bins)
+        return self.participations * self.included / float(self.sampler.bins)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -181,18 +189,29 @@ class EpochPromises(Promises):
         self.count[batch] += 1
         expect(bool(np.all(self.count[batch] <= self.participations)), "participations_an_epoch")
         if (step + 1) % self.sampler.bins == 0:
-            expect(bool(np.all(self.count == self.participations)), "participations_an_epoch")
+            expect(int(self.count.sum()) == self.participations * self.included, "participations_an_epoch")
             self.count[:] = 0
 
 
 class FixedSizePromises(EpochPromises):
-    """Every batch of an epoch has the same size."""
+    """Every batch of an epoch has the same size, but for the short one that a remainder makes."""
 
     names = (*EpochPromises.names, "batch_size")
 
+    @property
+    def included(self) -> int:
+        """All examples, but those that a remainder drops."""
+        return self.num_examples - self.sampler.rest * (self.sampler.remainder == "drop")
+
+    @property
+    def whole_batch(self) -> int:
+        """Examples in a whole batch."""
+        return int(self.sampler.whole_batch or self.num_examples // self.sampler.bins)
+
     def check(self, step: int, batch: Batch) -> None:
         super().check(step, batch)
-        expect(batch.size * self.sampler.bins == self.num_examples, "batch_size")
+        whole = step % self.sampler.bins < self.sampler.full_batches
+        expect(batch.size == (self.whole_batch if whole else self.sampler.rest), "batch_size")
 
 
 class DeterministicPromises(FixedSizePromises):
@@ -202,7 +221,7 @@ class DeterministicPromises(FixedSizePromises):
 
     def check(self, step: int, batch: Batch) -> None:
         super().check(step, batch)
-        first = (step % self.sampler.bins) * batch.size
+        first = (step % self.sampler.bins) * self.whole_batch
         expect(bool(np.array_equal(batch, np.arange(first, first + batch.size))), "fixed_batches")
 
 

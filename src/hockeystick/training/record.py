@@ -28,7 +28,7 @@ MEANINGS = {
     "min_separation": "Nobody took part twice within the minimum separation.",
     "one_group_an_example": "Every example took part at the turns of one group alone.",
     "participations_an_epoch": "Every example took part as often in every epoch as the sampler says.",
-    "batch_size": "All batches had the same size.",
+    "batch_size": "All batches had the sizes that the sampler says.",
     "fixed_batches": "The batches were the fixed ones.",
     "one_bin_an_example": "Every example was in one bin for the whole run.",
     "clipping": "The gradient of every example was clipped to the norm that the noise was multiplied by.",
@@ -107,6 +107,20 @@ class RunRecord(Spec):
     def _no_certificate_after_a_violation(self) -> Self:
         if self.certificate is not None and self.violations:
             raise InvalidInputError("The 'certificate' field must be left out, as a promise was violated")
+        return self
+
+    @model_validator(mode="after")
+    def _certificate_is_about_this_run(self) -> Self:
+        certified = self.mechanism if self.certificate is None else self.certificate.mechanism
+        if certified == self.mechanism:
+            return self
+        of_steps = self.mechanism.model_copy(update={"sampler": certified.sampler})
+        alike = certified == of_steps and certified.sampler.kind == self.mechanism.sampler.kind
+        if not alike or certified.sampler.steps != self.steps or "stop_is_public" not in self.asserted:
+            raise InvalidInputError(
+                "The 'certificate' field must be about the planned mechanism, or about the steps that were taken where "
+                "their number is said to be public"
+            )
         return self
 
     @staticmethod

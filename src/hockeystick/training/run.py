@@ -282,6 +282,7 @@ class Run:
                 strategy=strategy,
                 sampler=sampler,
                 noise_multiplier=self._mechanism.sigma,
+                unit=self._mechanism.unit,
             )
         except InvalidInputError:  # there are more bands than steps, say
             return None
