@@ -1,5 +1,6 @@
 """Reading small files, and writing files whole or not at all."""
 
+import json
 import os
 import stat
 import tempfile
@@ -40,6 +41,15 @@ def opened(path: str | Path, name: str) -> Iterator[BinaryIO]:
         if isinstance(error, InvalidInputError):
             raise
         raise InvalidInputError(f"The {name} cannot be read: a path cannot contain a null byte.") from None
+
+
+def json_object(content: bytes) -> dict[str, Any]:
+    """The fields of a JSON object, to tell what kind of file it is; none for anything else."""
+    try:
+        values = json.loads(content)
+    except (ValueError, RecursionError):
+        return {}
+    return values if isinstance(values, dict) else {}
 
 
 def parse_toml(content: bytes, name: str) -> dict[str, Any]:

@@ -44,6 +44,11 @@ class Unit(Spec):
         return self.examples_per_user or 1
 
     @property
+    def described(self) -> str:
+        """The unit in a few words."""
+        return "example" if self.kind == "example" else f"user with at most {self.examples} example(s)"
+
+    @property
     def requirement(self) -> str | None:
         """What a certificate says about the unit; None where it is an example that becomes a ghost."""
         if self == Unit():

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
 from hockeystick.errors import InvalidInputError, shortened
-from hockeystick.files import parse_toml, read_small_file
+from hockeystick.files import json_object, parse_toml, read_small_file
 from hockeystick.mechanism import Mechanism, UnitOwner
 from hockeystick.samplers import Data, SamplerOptions
 from hockeystick.samplers.epochs import EpochSampler
@@ -113,8 +113,11 @@ class Plan(UnitOwner):
         if not raw.strip():
             raise InvalidInputError(f"The {name} is empty; it needs at least [data] and [sampler].")
         if Path(path).suffix.lower() == ".json":
+            _check_is_one_plan(json_object(raw), name)
             return cls.parse_json(raw, name)
-        return cls.parse(parse_toml(raw, name))
+        values = parse_toml(raw, name)
+        _check_is_one_plan(values, name)
+        return cls.parse(values)
 
     def numbers(self) -> PlanNumbers:
         """What follows from the plan: the expected batch, the rate, steps and epochs.
@@ -154,3 +157,18 @@ class Plan(UnitOwner):
             noise_multiplier=given if noise_multiplier is None else noise_multiplier,
             unit=self.unit,
         )
+
+
+_OTHER_FILES = {
+    "format": "is a certificate and not a plan; 'hockeystick show' and 'hockeystick verify' read it",
+    "phase": "has several runs, in [[phase]] tables; 'hockeystick compose' bounds them together",
+    "grid": "has a [grid] table; 'hockeystick sweep' certifies every combination",
+}
+"""Fields that show what a file is that is given in place of a plan."""
+
+
+def _check_is_one_plan(values: dict[str, Any], name: str) -> None:
+    """Raises InvalidInputError for a file of another kind, which says what reads it."""
+    for field, what in _OTHER_FILES.items():
+        if field in values:
+            raise InvalidInputError(f"The {name} {what}.")

@@ -17,7 +17,7 @@ def test_the_numbers_of_a_plan(cli) -> None:
     assert "sampling rate   0.0042735 (1 in 234)\n" in shown
     assert "steps           3510 (15 epochs of 234)\n" in shown
     assert "participations  15 of one example, always\n" in shown
-    assert "whole run       sensitivity 3.87298 where batches are known\n" in shown  # sqrt(15)
+    assert "whole run       sensitivity 3.87298 if the batches were known\n" in shown  # sqrt(15)
     assert "noise           noise_multiplier 1.0 clipping norms, 1 sensitivities\n" in shown
     found = cli("show", "plan.toml", "--json").json
     assert (found["bins"], found["epochs"], found["steps"]) == (234, 15, 3510)
@@ -85,7 +85,7 @@ def test_certificates_are_shown(cli) -> None:
     assert cli("epsilon", "plan.toml", "--out", "c.json").code == 0
     assert cli("show", "c.json").out.startswith("All 300 training steps together are (")
     assert cli("show", "c.json", "--json").json["certificate"]["kind"] == "deterministic"
-    Path("c.json").write_text(Path("c.json").read_text().replace('"sigma"', '"s"').replace("1.0", "1.5", 1))
+    Path("c.json").write_text(Path("c.json").read_text().replace('"noise_multiplier": 1.0', '"noise_multiplier": 1.5'))
     cli.refuses("show", "c.json", code=1, says=("was altered",))
 
 
@@ -110,3 +110,32 @@ def test_hints_are_a_list_in_json_and_lines_on_stderr(cli) -> None:
     cli.write_plan()
     assert cli("epsilon", "plan.toml", "--json").json["hints"] == []
     assert "hint" not in cli("epsilon", "plan.toml").err
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[[phase]]\nnoise_multiplier = 1.0\n", "'hockeystick compose'"),
+        ("[grid]\nnoise_multiplier = [1.0, 2.0]\n", "'hockeystick sweep'"),
+    ],
+)
+def test_a_file_of_another_kind_is_sent_to_the_command_that_reads_it(cli, text: str, says: str) -> None:
+    cli.write_plan()
+    Path("other.toml").write_text(Path("plan.toml").read_text() + text)
+    for command in ("show", "epsilon", "calibrate"):
+        cli.refuses(command, "other.toml", says=(says,))
+
+
+def test_a_certificate_is_no_plan(cli) -> None:
+    cli.write_plan()
+    assert cli("epsilon", "plan.toml", "--out", "c.json").code == 0
+    cli.refuses("epsilon", "c.json", says=("is a certificate and not a plan",))
+
+
+def test_the_unit_is_shown_where_it_is_a_user(cli) -> None:
+    cli.write_plan()
+    assert "unit " not in cli("show", "plan.toml").out
+    cli.write_plan({"unit.kind": '"user"', "unit.examples_per_user": "3"})
+    assert "unit            user with at most 3 example(s)\n" in cli("show", "plan.toml").out
+    assert cli("show", "plan.toml", "--json").json["unit"]["examples_per_user"] == 3
+    assert "unit              user with at most 3 example(s)\n" in cli("epsilon", "plan.toml").out

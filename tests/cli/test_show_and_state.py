@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from hockeystick import Certificate
+from hockeystick.certificate import Interval, interval_text
 from hockeystick.interop.deployments_registry import registry_yaml
 from hockeystick.report.certificate import markdown, shown
 
@@ -87,3 +88,27 @@ def test_state_refuses_a_former_certificate(cli: Any) -> None:
     assert refused.code == 2
     assert "format 1" in refused.complaint
     assert refused.created == set()
+
+
+def test_show_reads_what_compose_and_tune_wrote(issued: Any) -> None:
+    assert issued("compose", "cert.json", "cert.json", "--out", "both.json").code == 0
+    assert issued("tune", "cert.json", "--trials", "5", "--out", "best.json").code == 0
+    for name, kind, says in (
+        ("both.json", "composition", "2, on the same data"),
+        ("best.json", "tuning claim", "best"),
+    ):
+        assert says in issued("show", name).out
+        found = issued("show", name, "--json").json
+        assert found["kind"] == kind
+        assert found["claim"]["digest"]
+        assert f"a {kind}" in issued.refuses("show", name, "--markdown", says=("--markdown",))
+    assert "tuning claim" in issued.refuses("tune", "best.json", "--trials", "5", says=("certificate of one run",))
+
+
+def test_a_wide_gap_is_a_plain_number() -> None:
+    for shown_gap, bounds in (
+        ("242 percent", (1.0, 3.42)),
+        ("24 percent", (1.0, 1.24)),
+        ("0.028 percent", (1, 1.00028)),
+    ):
+        assert f"(gap {shown_gap})" in interval_text(Interval(lower=bounds[0], upper=bounds[1]))

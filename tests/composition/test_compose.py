@@ -386,7 +386,7 @@ def test_edits_are_noticed(both):
 def test_the_text_says_the_claim_the_runs_and_what_to_do(both):
     text = str(both)
     assert text.startswith("(epsilon, delta) = (")
-    assert "2, on same data" in text
+    assert "2, on the same data" in text
     assert "identity with poisson, 40 steps, noise multiplier 1" in text
     assert "Draw the batches and the noise of every run afresh" in text
 

@@ -178,10 +178,14 @@ def test_the_numbers_are_those_of_closed_forms() -> None:
             printed = float(said[name].split("at most ")[1].split()[0].rstrip(",)"))
             assert exact <= printed <= exact * (1.0 + 2e-5)
         advantage = 2.0 * norm.cdf(mu / 2.0) - 1.0
-        assert advantage <= float(said["attacks"].split("rate at most ")[1].split(",")[0]) <= advantage * (1.0 + 2e-5)
+        assert (
+            advantage
+            <= float(said["attacks"].split("rate at most ")[1].split()[0].rstrip(","))
+            <= advantage * (1.0 + 2e-5)
+        )
         assert f"All {10 * epochs} training steps" in said["title"]
-        assert f"in at most {epochs} of {10 * epochs}" in said["rates"]
-        assert f"every prefix of the {10 * epochs} step(s)" in said["prefixes"]
+        assert f"in at most {epochs} of the {10 * epochs} steps" in said["rates"]
+        assert f"every prefix of the {10 * epochs} steps" in said["prefixes"]
 
 
 def test_the_claim_covers_every_prefix() -> None:
@@ -194,7 +198,7 @@ def test_the_claim_covers_every_prefix() -> None:
 
 def test_neighbours_are_those_that_the_sampler_holds_for() -> None:
     said = {name: rows(one)["neighbours"] for name, one in kinds().items()}
-    assert "is not in the second (add_remove)" in said["poisson"]
+    assert "is missing (add_remove)" in said["poisson"]
     assert "add_remove" not in said["shuffle"]
     assert "differ in one user" in rows(USERS(kinds()["poisson"]))["neighbours"]
     assert "for one user" in rows(USERS(kinds()["poisson"]))["title"]
@@ -246,7 +250,7 @@ def test_what_a_method_assumes_is_said() -> None:
     said = rows(certify(run, delta=1e-6, method="shuffled_tree"))
     assert "must not depend on anything that the run releases" in said["Fix what"]
     assert said["The bounds"].startswith(
-        "The bounds are proved for such gradients only, binary_tree and shuffle batches"
+        "The bounds are proved for gradients of that kind only, strategy binary_tree and sampler shuffle"
     )
 
 

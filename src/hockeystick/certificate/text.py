@@ -24,6 +24,8 @@ def certificate_text(certificate: "CertificateBase") -> str:
         lines.append(f"  delta             {interval_text(bounds)}")
     lower_method = f", lower bound by {certificate.method.lower}" if certificate.method.lower else ""
     also = "".join(f", also {adjacency.value}" for adjacency in certificate.also_holds_for)
+    if mechanism.unit.kind == "user":
+        lines.append(f"  unit              {mechanism.unit.described}")
     lines += [
         f"  noise multiplier  {exact(mechanism.sigma)} clipping norms (not divided by the sensitivity "
         f"{certificate.sensitivity:g} of {mechanism.strategy.kind})",
@@ -56,8 +58,13 @@ def interval_text(bounds: Interval) -> str:
     """``at most U, at least L (gap g)``."""
     if bounds.lower is None:
         return f"at most {number(bounds.upper)} (no lower bound)"
-    gap = f" (gap {100 * bounds.gap:.2g} percent)" if bounds.gap is not None else ""
+    gap = f" (gap {_two_digits(100.0 * bounds.gap)} percent)" if bounds.gap is not None else ""
     return f"at most {number(bounds.upper)}, at least {number(bounds.lower, up=False)}{gap}"
+
+
+def _two_digits(value: float) -> str:
+    """Two significant digits, and never an exponent where whole numbers will do: 0.028, 24, 242."""
+    return f"{value:.0f}" if 99.5 <= value < 1e6 else f"{value:.2g}"
 
 
 def exact(value: object) -> str:

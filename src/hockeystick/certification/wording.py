@@ -26,9 +26,14 @@ PUBLIC_BATCHES = frozenset({"deterministic"})
 """Samplers whose batches are known to everybody."""
 
 _RELATIONS = {
-    Adjacency.ZERO_OUT: "in the second has zero gradient and keeps its place (zero_out)",
-    Adjacency.ADD_REMOVE: "is not in the second (add_remove)",
-    Adjacency.REPLACE: "is replaced by any other in the second (replace)",
+    Adjacency.ZERO_OUT: "has zero gradient and keeps its place (zero_out)",
+    Adjacency.ADD_REMOVE: "is missing (add_remove)",
+    Adjacency.REPLACE: "is replaced by any other (replace)",
+}
+_RELATIONS_OF_USERS = {
+    Adjacency.ZERO_OUT: "have zero gradients and keep their places (zero_out)",
+    Adjacency.ADD_REMOVE: "are missing (add_remove)",
+    Adjacency.REPLACE: "are replaced by any others (replace)",
 }
 
 
@@ -55,11 +60,13 @@ def sentence(
 
 def neighbours(mechanism: Mechanism, relations: Sequence[Adjacency]) -> str:
     """The adjacency relations in words."""
-    differs = " or ".join(_RELATIONS[one] for one in relations)
-    who = unit_of(mechanism)
-    if mechanism.unit.examples > 1:
-        who = f"user with at most {mechanism.unit.examples} examples"
-    return f"Neighbours are two data sets that differ in one {who} of the first, which {differs}."
+    if unit_of(mechanism) == "example":
+        differs = " or ".join(_RELATIONS[one] for one in relations)
+        return f"Neighbours are two data sets that differ in one example, which in the second {differs}."
+    count = mechanism.unit.examples
+    who = f"user with at most {count} examples" if count > 1 else "user"
+    differs = " or ".join(_RELATIONS_OF_USERS[one] for one in relations)
+    return f"Neighbours are two data sets that differ in one {who}, all of whose examples in the second {differs}."
 
 
 def released(mechanism: Mechanism) -> str:
@@ -71,9 +78,10 @@ def released(mechanism: Mechanism) -> str:
 
 def prefixes(mechanism: Mechanism) -> str:
     """The claim about runs that stop early."""
+    steps = mechanism.sampler.steps
     return (
-        f"The same numbers cover every prefix of the {mechanism.sampler.steps} step(s), even if the outputs decide "
-        f"when to stop."
+        f"The same numbers cover every prefix of the {f'{steps} steps' if steps > 1 else 'one step'}, even if the "
+        f"outputs decide when to stop."
     )
 
 
@@ -134,10 +142,10 @@ def assumptions(
     ]
     strategy, sampler = mechanism.strategy.kind, mechanism.sampler.kind
     limited = any(ACCOUNTANTS[name].assumes is not None for name in used)
-    gradients = "such gradients only" if limited else "adaptive gradients"
+    gradients = "gradients of that kind only" if limited else "adaptive gradients"
     proved = Assumption(
         name="theorem",
-        text=f"The bounds are proved for {gradients}, {strategy} and {sampler} batches.",
+        text=f"The bounds are proved for {gradients}, strategy {strategy} and sampler {sampler}.",
         status=Status.HOLDS,
         evidence="; ".join(ACCOUNTANTS[name].reference for name in used),
     )

@@ -232,7 +232,7 @@ def saving(certificate: "CertificateBase", path: str | None) -> Iterator[None]:
 def say_of_sampling(certificate: "CertificateBase", *, allowed: bool) -> None:
     """Report on stderr when sampling was allowed and did not improve the bounds."""
     if allowed and certificate.monte_carlo is None:
-        what = "sampling gave no better bounds within the budget; these are deterministic"
+        what = "Monte Carlo was allowed and gave no better bound; these bounds are deterministic"
         print(f"hockeystick: {what}", file=sys.stderr, flush=True)  # noqa: T201
 
 

@@ -97,10 +97,23 @@ def derived_json(claim: "DerivedClaim", seconds: float) -> dict[str, Any]:
     return {name: content[name] for name in names} | failure | {"seconds": round(seconds, 4)}
 
 
+def certificate_of_one_run(path: str) -> "AnyCertificate":
+    """The certificate in a file; refuses the claims that are made from several."""
+    from hockeystick.certificate import Certificate, CertificateOfFormat1
+    from hockeystick.composition.files import load_claim
+
+    loaded = load_claim(path)
+    if not isinstance(loaded, Certificate | CertificateOfFormat1):
+        raise InvalidInputError(
+            f"The file {shortened(path)} must be a certificate of one run. It is a {loaded.what}; give the "
+            f"certificates that it was made from instead."
+        )
+    return loaded
+
+
 def _runs(files: list[str]) -> "tuple[list[AnyCertificate | Mechanism], list[float]]":
     """The runs of all files in their order, and the deltas that the files give."""
-    from hockeystick.certificate import AnyCertificate, Certificate, CertificateOfFormat1, Interval
-    from hockeystick.composition.files import load_claim
+    from hockeystick.certificate import AnyCertificate, Interval
     from hockeystick.composition.phases import Phases
 
     runs: list[AnyCertificate | Mechanism] = []
@@ -111,13 +124,7 @@ def _runs(files: list[str]) -> "tuple[list[AnyCertificate | Mechanism], list[flo
             runs += phases.mechanisms()
             deltas += [phases.target.delta] if phases.target.delta is not None else []
             continue
-        loaded = load_claim(file)
-        if not isinstance(loaded, Certificate | CertificateOfFormat1):
-            raise InvalidInputError(
-                f"The file {shortened(file)} must be a certificate of one run. It is a {loaded.what}; give the "
-                f"certificates that it was made from instead."
-            )
-        certificate = common.with_matrix(loaded, None)
+        certificate = common.with_matrix(certificate_of_one_run(file), None)
         runs.append(certificate)
         deltas += [] if isinstance(certificate.delta, Interval) else [certificate.delta]
     return runs, deltas

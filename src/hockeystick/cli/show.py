@@ -1,6 +1,5 @@
-"""hockeystick show: what a plan or a certificate says, in numbers and with the next commands."""
+"""hockeystick show: what a plan or a claim says, in numbers and with the next commands."""
 
-import json as json_
 from typing import Annotated
 
 import typer
@@ -9,7 +8,12 @@ from hockeystick.cli import common
 from hockeystick.errors import InvalidInputError, shortened
 
 SUBJECT = Annotated[
-    str, typer.Argument(metavar="FILE", help="Plan file (TOML or JSON), or certificate.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="FILE",
+        help="Plan file (TOML or JSON), certificate, or what 'compose' or 'tune' wrote.",
+        show_default=False,
+    ),
 ]
 
 
@@ -30,8 +34,8 @@ def command(
     chosen = [name for name, given in (("--markdown", markdown), ("--registry", registry), ("--json", json)) if given]
     if len(chosen) > 1:
         raise InvalidInputError(f"The options {chosen[0]} and {chosen[1]} exclude each other; give one of them.")
-    if _is_certificate(subject):
-        _show_certificate(subject, *chosen)
+    if _is_claim(subject):
+        _show_claim(subject, *chosen)
     elif markdown or registry:
         raise InvalidInputError(
             f"The option {chosen[0]} is for certificates. Got {shortened(subject)}, a plan, instead."
@@ -54,27 +58,33 @@ def _show_plan(path: str, json: bool) -> None:
         common.emit(overview_text(found))
 
 
-def _show_certificate(path: str, form: str = "") -> None:
-    from hockeystick.certificate import Certificate
+def _show_claim(path: str, form: str = "") -> None:
+    from hockeystick.certificate import CertificateBase
+    from hockeystick.composition.files import load_claim
     from hockeystick.interop.deployments_registry import registry_yaml
     from hockeystick.report.certificate import markdown, shown
 
-    certificate = Certificate.load(path)
-    if form == "--json":
-        common.emit_json({"kind": "certificate", "certificate": certificate.content() | {"digest": certificate.digest}})
+    claim = load_claim(path)
+    if not isinstance(claim, CertificateBase):
+        if form in ("--markdown", "--registry"):
+            raise InvalidInputError(
+                f"The option {form} is for the certificate of one run. Got {shortened(path)}, a {claim.what}, instead."
+            )
+        if form == "--json":
+            common.emit_json({"kind": claim.what, "claim": claim.model_dump(mode="json")})
+        else:
+            common.emit(str(claim))
+    elif form == "--json":
+        common.emit_json({"kind": "certificate", "certificate": claim.content() | {"digest": claim.digest}})
     else:
         write = {"--markdown": markdown, "--registry": registry_yaml}.get(form, shown)
-        common.emit(write(certificate).rstrip("\n"))
+        common.emit(write(claim).rstrip("\n"))
 
 
-def _is_certificate(path: str) -> bool:
+def _is_claim(path: str) -> bool:
     """Whether a file is JSON that names a format, which plans do not."""
-    from hockeystick.certificate import MAX_CERTIFICATE_BYTES
-    from hockeystick.files import read_small_file
+    from hockeystick.composition.claims import MAX_CLAIM_BYTES
+    from hockeystick.files import json_object, read_small_file
 
-    raw = read_small_file(path, f"file {shortened(path)}", MAX_CERTIFICATE_BYTES)
-    try:
-        values = json_.loads(raw)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(values, dict) and "format" in values
+    raw = read_small_file(path, f"file {shortened(path)}", MAX_CLAIM_BYTES)
+    return "format" in json_object(raw)

@@ -7,28 +7,39 @@ import typer
 from hockeystick.cli import common
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 
-Words = Annotated[str | None, typer.Option(metavar="TEXT", help="One line.", show_default=False)]
-Number = Annotated[str | None, typer.Option(metavar="NUMBER", show_default=False)]
-
 
 def command(
     certificate: Annotated[str, typer.Argument(metavar="CERTIFICATE", help="Certificate file.", show_default=False)],
-    label: Words = None,
+    label: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="What the run is called, in one line.", show_default=False)
+    ] = None,
     date: Annotated[
         str | None, typer.Option(metavar="YYYY-MM-DD", help="There is no date unless you give one.", show_default=False)
     ] = None,
-    num_examples: Number = None,
-    clipping_norm: Number = None,
+    num_examples: Annotated[
+        str | None, typer.Option(metavar="NUMBER", help="Size of the data set.", show_default=False)
+    ] = None,
+    clipping_norm: Annotated[
+        str | None, typer.Option(metavar="NUMBER", help="Norm that gradients are clipped to.", show_default=False)
+    ] = None,
     normaliser: Annotated[
         str | None, typer.Option(metavar="NUMBER", help="What noisy sums are divided by.", show_default=False)
     ] = None,
-    tuning: Words = None,
-    other_releases: Words = None,
+    tuning: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="What was tuned on the same data, and how, in one line.", show_default=False),
+    ] = None,
+    other_releases: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="What else was released from the data, in one line.", show_default=False),
+    ] = None,
     asserted: Annotated[
         list[str] | None,
         typer.Option("--assert", metavar="NAME=EVIDENCE", help="An assumption that holds, and where that can be seen."),
     ] = None,
-    out: common.OutOption = None,
+    out: Annotated[
+        str | None, typer.Option("--out", help="Write the certificate here; by default it replaces CERTIFICATE.")
+    ] = None,
 ) -> None:
     """Add what you state to a certificate: it is marked as yours. Verification checks that it suits the mechanism."""
     from hockeystick.certificate import Certificate, Statements

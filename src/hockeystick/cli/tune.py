@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from hockeystick.cli import common
-from hockeystick.cli.compose import DeltaOption, EpsilonOption, OutOption, asked_for, report
+from hockeystick.cli.compose import DeltaOption, EpsilonOption, OutOption, asked_for, certificate_of_one_run, report
 
 
 def command(
@@ -28,7 +28,7 @@ def command(
     json: common.JsonOption = False,
 ) -> None:
     """Bound the privacy of a hyper-parameter search that releases its best trial alone."""
-    from hockeystick.certificate import AnyCertificate, Certificate, Interval
+    from hockeystick.certificate import AnyCertificate, Interval
     from hockeystick.composition.trials import trials_of
     from hockeystick.composition.tuning import tuning
     from hockeystick.files import check_writable
@@ -40,7 +40,7 @@ def command(
         plan = Plan.load(trial)
         one, known = common.mechanism_with_noise(plan, None), plan.target.delta
     else:
-        one = certificate = common.with_matrix(Certificate.load(trial), None)
+        one = certificate = common.with_matrix(certificate_of_one_run(trial), None)
         known = None if isinstance(certificate.delta, Interval) else certificate.delta
     asked = asked_for(delta, epsilon, [] if known is None else [known])
     number = common.number("--trials", trials)

@@ -57,7 +57,7 @@ class Composition(DerivedClaim):
 
     def _on(self) -> str:
         if self.relation != "overlapping parts":
-            return self.relation
+            return self.relation.replace("same", "the same")
         groups = ", ".join("+".join(str(run) for run in group) for group in self.together)
         return f"overlapping parts: an example is in the runs of one of {groups} at most"
 

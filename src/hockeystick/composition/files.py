@@ -1,6 +1,5 @@
 """Files of claims: certificates, compositions and tuning claims, told apart by their format."""
 
-import json
 from pathlib import Path
 
 from hockeystick.certificate import AnyCertificate, Certificate
@@ -8,7 +7,7 @@ from hockeystick.composition.claims import MAX_CLAIM_BYTES
 from hockeystick.composition.composition import Composition
 from hockeystick.composition.tuning import Tuning
 from hockeystick.errors import shortened
-from hockeystick.files import read_small_file
+from hockeystick.files import json_object, read_small_file
 
 DERIVED: dict[str, type[Composition] | type[Tuning]] = {
     "hockeystick-composition/1": Composition,
@@ -21,11 +20,6 @@ def load_claim(path: str | Path) -> AnyCertificate | Composition | Tuning:
 
     Raises: InvalidInputError for a file that does not say a claim, VerificationError for one that was altered.
     """
-    content = read_small_file(path, f"certificate {shortened(str(path))}", MAX_CLAIM_BYTES)
-    try:
-        values = json.loads(content)
-        form = values.get("format") if isinstance(values, dict) else None
-    except (ValueError, RecursionError):
-        form = None
+    form = json_object(read_small_file(path, f"certificate {shortened(str(path))}", MAX_CLAIM_BYTES)).get("format")
     kind = DERIVED.get(form) if isinstance(form, str) else None
     return Certificate.load(path) if kind is None else kind.load(path)

@@ -57,7 +57,7 @@ def registry_entry(certificate: CertificateBase) -> dict[str, Any]:
         "accounting": {
             "post_processing": certificate.prefixes,
             "composition": f"Upper bound by {certificate.method.upper} ({'; '.join(certificate.references)}), over "
-            f"{certificate.rates.steps} step(s).",
+            f"{certificate.rates.steps} steps.",
         },
         "implementation": {
             "pre_processing": said.tuning,

@@ -10,6 +10,7 @@ from hockeystick.certificate import (
     interval_text,
     number,
 )
+from hockeystick.laws.profile import MAX_EPSILON
 from hockeystick.monte_carlo.claim import MonteCarloClaim, Statement
 from hockeystick.report.document import Document, Row, Section
 
@@ -73,8 +74,11 @@ def _claim(certificate: Certificate) -> tuple[Row, ...]:
     )
     return (
         Row(name, f"{interval_text(certificate.bounds)}, at {other} {exact(given)}"),
-        Row("unamplified", "no finite bound" if alone is None else f"{name} at most {number(alone)}"),
-        Row("attacks", attacks),
+        Row(
+            "unamplified",
+            f"no bound on {name} below {MAX_EPSILON:g}" if alone is None else f"{name} at most {number(alone)}",
+        ),
+        Row("attacks", f"{attacks} ('hockeystick curve' may prove less)"),
         Row("method", f"{methods}; {certainty}"),
         Row("recompute", f"{certificate.recompute} (SHA-256 {certificate.digest})"),
     )
@@ -106,19 +110,19 @@ def _run(certificate: Certificate, hidden: set[str]) -> tuple[Row, ...]:
     mechanism, rates, noise = certificate.mechanism, certificate.rates, certificate.noise
     fields = mechanism.sampler.model_dump(exclude={"kind"}, exclude_none=True)
     sampler = ", ".join(f"{name} {exact(value)}" for name, value in fields.items())
-    often = f"each example drawn for a batch with probability {exact(rates.rate)}"
+    often = f"each example is drawn for a batch with probability {exact(rates.rate)}"
     if mechanism.sampler.kind == "multi_attribution" or not fields.get("warm_start", True):
         often += " in the long run"
     if rates.rate_when_available is not None:
         often += f" ({exact(rates.rate_when_available)} when available)"
-    often += f", in at most {rates.most_participations} of {rates.steps}"
+    often += f", in at most {rates.most_participations} of the {rates.steps} steps"
     if rates.expected_batch_size is not None and "rates.expected_batch_size" not in hidden:
         often += f"; {exact(rates.expected_batch_size)} examples a batch on average"
     size = f"{exact(noise.multiplier)} clipping norms"
     if noise.standard_deviation is not None:
-        size += f" = {exact(noise.standard_deviation)} on sums"
+        size += f" = {noise.standard_deviation:.12g} on sums"
     if noise.standard_deviation_of_mean is not None:
-        size += f", {exact(noise.standard_deviation_of_mean)} on means"
+        size += f", {noise.standard_deviation_of_mean:.12g} on means"
     strategy = mechanism.strategy.model_dump(exclude={"kind"}, exclude_none=True)
     options = "".join(
         f", {name} {exact(value)}" for name, value in strategy.items() if f"mechanism.strategy.{name}" not in hidden

@@ -46,7 +46,7 @@ def _support() -> list[dict[str, str]]:
 
 
 def _first_line(thing: type) -> str:
-    return (getdoc(thing) or "").split("\n")[0]
+    return (getdoc(thing) or "").split("\n")[0].replace("``", "")
 
 
 _TOPICS: dict[str, Callable[[], list[dict[str, str]]]] = {

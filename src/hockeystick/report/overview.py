@@ -23,8 +23,8 @@ class Overview:
 
     Attributes:
         sensitivity: the largest norm of a column of C, which one participation makes.
-        full_sensitivity: the largest norm of what one example adds in the whole run, when the batches are known; None
-            where nobody has analysed the combination of strategy and sampler.
+        full_sensitivity: the largest norm of what one example (or user) adds in the whole run, when the batches are
+            known; None where nobody has analysed the combination of strategy and sampler.
         refusal: why there is no analysis, where there is none.
         commands: command lines that run as they stand, and what each of them answers.
     """
@@ -98,8 +98,10 @@ def overview_text(found: Overview) -> str:
         ("participations", f"{numbers.participations:.6g} of one example, {_how(numbers)}"),
         ("strategy", f"{plan.strategy.kind}, sensitivity {found.sensitivity:.6g} (largest column norm)"),
     ]
+    if plan.unit.kind == "user":
+        rows.insert(2, ("unit", plan.unit.described))
     if found.full_sensitivity is not None:
-        rows.append(("whole run", f"sensitivity {found.full_sensitivity:.6g} where batches are known"))
+        rows.append(("whole run", f"sensitivity {found.full_sensitivity:.6g} if the batches were known"))
     if found.noise_multiplier is None:
         rows.append(("noise", "not given; 'calibrate' finds it"))
     else:
@@ -122,6 +124,7 @@ def overview_json(found: Overview) -> dict[str, Any]:
         "kind": "plan",
         "sampler": found.plan.sampler.kind,
         "strategy": found.plan.strategy.kind,
+        "unit": found.plan.unit.model_dump(mode="json"),
         **asdict(found.numbers),
         "sensitivity": found.sensitivity,
         "full_sensitivity": found.full_sensitivity,
