@@ -68,17 +68,14 @@ def _claim(certificate: Certificate) -> tuple[Row, ...]:
     alone = certificate.without_amplification
     gain = certificate.numbers
     rates = ", ".join(number(rate) for rate in (gain.tpr_at_fpr_0_1, gain.tpr_at_fpr_0_01, gain.tpr_at_fpr_0_001))
-    attacks = (
-        f"true minus false positive rate at most {number(gain.advantage)}, a right guess of two at most "
-        f"{number(gain.bayes_success)}; true positive rate at most {rates} at 0.1, 0.01, 0.001 false ones"
-    )
+    attacks = f"TPR at FPR 0.1, 0.01, 0.001 at most {rates}; advantage at most {number(gain.advantage)}"
     return (
         Row(name, f"{interval_text(certificate.bounds)}, at {other} {exact(given)}"),
         Row(
             "unamplified",
             f"no bound on {name} below {MAX_EPSILON:g}" if alone is None else f"{name} at most {number(alone)}",
         ),
-        Row("attacks", f"{attacks} ('hockeystick curve' may prove less)"),
+        Row("attacks", attacks),
         Row("method", f"{methods}; {certainty}"),
         Row("recompute", f"{certificate.recompute} (SHA-256 {certificate.digest})"),
     )

@@ -201,7 +201,7 @@ class FixedSizePromises(EpochPromises):
     @property
     def included(self) -> int:
         """All examples, but those that a remainder drops."""
-        return self.num_examples - self.sampler.rest * (self.sampler.remainder == "drop")
+        return self.num_examples - (int(self.sampler.rest) if self.sampler.remainder == "drop" else 0)
 
     @property
     def whole_batch(self) -> int:
