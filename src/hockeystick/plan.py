@@ -113,10 +113,10 @@ class Plan(UnitOwner):
         if not raw.strip():
             raise InvalidInputError(f"The {name} is empty; it needs at least [data] and [sampler].")
         if Path(path).suffix.lower() == ".json":
-            _check_is_one_plan(json_object(raw), name)
+            _check_is_one_plan(json_object(raw), path)
             return cls.parse_json(raw, name)
         values = parse_toml(raw, name)
-        _check_is_one_plan(values, name)
+        _check_is_one_plan(values, path)
         return cls.parse(values)
 
     def numbers(self) -> PlanNumbers:
@@ -160,15 +160,15 @@ class Plan(UnitOwner):
 
 
 _OTHER_FILES = {
-    "format": "is a certificate and not a plan; 'hockeystick show' and 'hockeystick verify' read it",
+    "format": "is a certificate, not a plan; 'hockeystick show' and 'hockeystick verify' read it",
     "phase": "has several runs, in [[phase]] tables; 'hockeystick compose' bounds them together",
     "grid": "has a [grid] table; 'hockeystick sweep' certifies every combination",
 }
 """Fields that show what a file is that is given in place of a plan."""
 
 
-def _check_is_one_plan(values: dict[str, Any], name: str) -> None:
+def _check_is_one_plan(values: dict[str, Any], path: str | Path) -> None:
     """Raises InvalidInputError for a file of another kind, which says what reads it."""
     for field, what in _OTHER_FILES.items():
         if field in values:
-            raise InvalidInputError(f"The {name} {what}.")
+            raise InvalidInputError(f"The file {shortened(str(path))} {what}.")

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from math import exp
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from hockeystick import (
     Side,
     Statements,
     bound,
+    calibrate,
     certify,
     compare,
     state,
@@ -391,3 +393,9 @@ def test_a_bound_does_not_depend_on_the_seconds_that_are_left() -> None:
         bound(run, "bin_renyi", settings=Settings(Resolution(68, 1e-5), one)) for one in (deadline, Deadline())
     )
     assert hurried.epsilon(1e-5) == plain.epsilon(1e-5)
+
+
+@pytest.mark.parametrize("use", [partial(certify, delta=1e-5), partial(calibrate, epsilon=1.0, delta=1e-5), verify])
+def test_what_is_no_mechanism_or_claim_is_refused_in_one_sentence(use: Any) -> None:
+    with pytest.raises(InvalidInputError, match=r"argument must be a .* Got 'poisson' instead"):
+        use("poisson")

@@ -312,8 +312,8 @@ def test_other_neighbours_are_refused(one, other):
 def test_other_units_are_refused(one):
     users = hs.MultiAttribution(min_sep=4, sampling_prob=0.1, steps=8, examples_per_user=2)
     user = one.model_copy(update={"mechanism": hs.Mechanism(sampler=users, noise_multiplier=3.0)}).sealed()
-    assert (unit_of(one), unit_of(user)) == ("example", "user")
-    with pytest.raises(InvalidInputError, match="unit: number 1 is about 'example', number 2 about 'user'"):
+    assert (unit_of(one), unit_of(user)) == ("example", "user with at most 2 example(s)")
+    with pytest.raises(InvalidInputError, match="unit: number 1 is about 'example', number 2 about 'user with"):
         hs.compose([one, user], delta=DELTA)
 
 

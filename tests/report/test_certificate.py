@@ -206,6 +206,8 @@ def test_a_rate_that_holds_in_the_long_run_only_is_said_to() -> None:
         said = rows(certify(run, delta=1e-5, method="gaussian"))["rates"]
         assert ("probability 0.1 in the long run" in said) == (not warm)
     assert "in the long run" in rows(USERS(kinds()["poisson"]))["rates"]
+    assert "with probability at most " in rows(USERS(kinds()["poisson"]))["rates"]  # less where users share examples
+    assert "at most 0" not in rows(kinds()["poisson"])["rates"]
 
 
 def test_who_knows_the_batches() -> None:

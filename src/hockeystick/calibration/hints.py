@@ -132,7 +132,7 @@ def _of_time(certificate: CertificateBase, asked: Asked) -> str | None:
     allowed = DEFAULT_WORK if asked.budget is None else asked.budget
     seconds = ceil(allowed + sum(one.seconds for one in certificate.cut_off))
     names = ", ".join(dict.fromkeys(one.method for one in certificate.cut_off))
-    return f"--budget {seconds} has time for what was left out or cut off ({names}), which may give a better bound."
+    return f"--budget {seconds} or more may have time for what was left out or cut off ({names}) and improve the bound."
 
 
 def _seconds(asked: Asked) -> float:

@@ -12,7 +12,7 @@ from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT, accountant
 from hockeystick.accountants.warm_up import warm_up
 from hockeystick.bounds import SMALLEST_UPPER, Bound, Question
 from hockeystick.deadline import Deadline
-from hockeystick.errors import BudgetExceededError, CannotCertifyError, InvalidInputError, UnsupportedError
+from hockeystick.errors import BudgetExceededError, CannotCertifyError, InvalidInputError, UnsupportedError, shortened
 from hockeystick.laws.grid import Resolution
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.base import DominatingPair
@@ -261,7 +261,11 @@ def planned(
         budget: seconds that were asked for: both what may be planned and when to stop; None for the default plan
             without a deadline.
         deadline: the caller's own, instead of one that starts when the kernels are compiled.
+
+    Raises: InvalidInputError for what is no mechanism, and for a budget that is not positive.
     """
+    if mechanism is not None and not isinstance(mechanism, Mechanism):
+        raise InvalidInputError(f"The 'mechanism' argument must be a Mechanism. Got {shortened(mechanism)} instead.")
     policy = SearchPolicy() if budget is None else SearchPolicy(work=check_budget(budget), sampling=float("inf"))
     warm_up(mechanism)
     return policy, deadline or Deadline(float("inf") if budget is None else budget)

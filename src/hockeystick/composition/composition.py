@@ -50,8 +50,8 @@ class Composition(DerivedClaim):
         for place, one in enumerate(self.certificates):
             methods, copies = self.methods[place], self.runs.count(place)
             times = f"{copies} x " if copies > 1 else ""
-            below = f", from below by {methods.lower}" if methods.lower else ""
-            how = f"{methods.route.value} by {', '.join(methods.upper)}{below}"
+            below = f", lower bound by {methods.lower}" if methods.lower else ""
+            how = f"upper bound from the {methods.route.value} of {', '.join(methods.upper)}{below}"
             lines.append(f"    - {times}{described(one.mechanism)}: {how}")
         return "\n".join(lines + self.foundations())
 

@@ -54,7 +54,8 @@ class Tuning(DerivedClaim):
             *self.headline(),
             f"  released          the best of {self.trials}",
             f"  each trial        {described(self.certificates[0].mechanism)}",
-            f"  method            {methods.route.value} of one trial by {', '.join(methods.upper)}, private selection",
+            f"  method            private selection, from the {methods.route.value} of one trial by "
+            f"{', '.join(methods.upper)}",
         ]
         return "\n".join(lines + self.foundations())
 

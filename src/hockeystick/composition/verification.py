@@ -12,7 +12,14 @@ from hockeystick.composition.composition import Composition
 from hockeystick.composition.tuning import Tuning
 from hockeystick.composition.tuning import recomputed as recomputed_tuning
 from hockeystick.deadline import Deadline
-from hockeystick.errors import BudgetExceededError, CannotCertifyError, HockeystickError, VerificationError, shortened
+from hockeystick.errors import (
+    BudgetExceededError,
+    CannotCertifyError,
+    HockeystickError,
+    InvalidInputError,
+    VerificationError,
+    shortened,
+)
 from hockeystick.monte_carlo.runs import in_this_process
 from hockeystick.samples import Executor, Ledger
 from hockeystick.types import Side
@@ -39,9 +46,15 @@ def verify(
         deadline: progress, and the seconds allowed; ten minutes unless said otherwise.
 
     Returns the claim, for chaining.
-    Raises: VerificationError, naming what does not follow, when a recomputed bound does not confirm a claimed one, or
-        any other field differs; BudgetExceededError when the deadline passes before the verdict.
+    Raises: InvalidInputError for what is no claim; VerificationError, naming what does not follow, when a recomputed
+        bound does not confirm a claimed one, or any other field differs; BudgetExceededError when the deadline
+        passes before the verdict.
     """
+    if not isinstance(claim, CertificateBase | DerivedClaim):
+        raise InvalidInputError(
+            f"The 'claim' argument must be a certificate, a composition or a tuning claim. "
+            f"Got {shortened(claim)} instead."
+        )
     deadline = deadline or Deadline(DEFAULT_BUDGET)
     if isinstance(claim, CertificateBase):
         verify_certificate(claim, deadline=deadline, evidence=evidence, executor=executor)

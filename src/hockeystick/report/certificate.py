@@ -107,14 +107,15 @@ def _run(certificate: Certificate, hidden: set[str]) -> tuple[Row, ...]:
     mechanism, rates, noise = certificate.mechanism, certificate.rates, certificate.noise
     fields = mechanism.sampler.model_dump(exclude={"kind"}, exclude_none=True)
     sampler = ", ".join(f"{name} {exact(value)}" for name, value in fields.items())
-    often = f"each example is drawn for a batch with probability {exact(rates.rate)}"
+    at_most = "at most " if mechanism.sampler.kind == "multi_attribution" else ""  # less where users share examples
+    often = f"each example is drawn for a batch with probability {at_most}{exact(rates.rate)}"
     if mechanism.sampler.kind == "multi_attribution" or not fields.get("warm_start", True):
         often += " in the long run"
     if rates.rate_when_available is not None:
         often += f" ({exact(rates.rate_when_available)} when available)"
     often += f", in at most {rates.most_participations} of the {rates.steps} steps"
     if rates.expected_batch_size is not None and "rates.expected_batch_size" not in hidden:
-        often += f"; {exact(rates.expected_batch_size)} examples a batch on average"
+        often += f"; {at_most}{rates.expected_batch_size:.12g} examples a batch on average"
     size = f"{exact(noise.multiplier)} clipping norms"
     if noise.standard_deviation is not None:
         size += f" = {noise.standard_deviation:.12g} on sums"
