@@ -9,7 +9,7 @@ from hockeystick.bounds import Bound, Question
 from hockeystick.certificate import Accuracy, AnyCertificate, Certificate, CertificateOfFormat1, Interval
 from hockeystick.certification.issue import PORTABLE, certify
 from hockeystick.certification.schedule import DELTA_NODES, EPSILON_NODES, planned
-from hockeystick.composition.claims import check_comparable, shared_facts
+from hockeystick.composition.claims import check_comparable, shared_facts, unit_of
 from hockeystick.composition.composition import Composition, check_together
 from hockeystick.composition.runs import RunBounds, run_bounds
 from hockeystick.deadline import Deadline
@@ -19,7 +19,7 @@ from hockeystick.laws.law import Law
 from hockeystick.laws.profile import law_profiles
 from hockeystick.mechanism import Mechanism
 from hockeystick.posteriors.participations.engine import composed_powers
-from hockeystick.types import Kind, Side
+from hockeystick.types import Adjacency, Kind, Side
 
 FRESH = "Draw the batches and the noise of every run afresh, independently of all other runs."
 FIXED = (
@@ -28,6 +28,11 @@ FIXED = (
 )
 OWN = "Keep the requirements of the certificate of each run."
 PARTS = "Let the part of an example be a matter of that example alone, decided before any run has started."
+PARTS_OF_USERS = (
+    "Let all examples of a user be in one part, which is a matter of that user alone, decided before any run has "
+    "started."
+)
+PARTS_STAY = "Let whatever comes in the place of an example, or of a user's examples, be in the same part."
 REFERENCE = "docs/theory/composition.md; Zhu, Dong and Wang 2022, Theorem 10; Doroshenko et al. 2022"
 COARSE_NODES = 24
 USUAL_DELTA = 1e-6
@@ -55,7 +60,7 @@ def compose(
         delta, epsilon: exactly one of them.
         data: "same" if one example may take part in all runs; "disjoint" if every run has a part of the data of its
             own; else the sets of runs, by their numbers from 1 on, such that an example takes part in the runs of one
-            set at most.
+            set at most. Where the unit is a user, all examples of one user together do.
         budget: seconds; None for no deadline.
         deadline: progress and deadline of the caller, in place of the budget's.
 
@@ -201,10 +206,16 @@ def _claim(
         methods=tuple(one.methods for one in answers.bounds),
         epsilon=interval if question.epsilon is None else question.epsilon,
         delta=interval if question.delta is None else question.delta,
-        requirements=(OWN, FRESH, FIXED, *(() if one_set else (PARTS,))),
+        requirements=(OWN, FRESH, FIXED, *(() if one_set else _about_parts(certificates[0]))),
         accuracy=accuracy,
         **shared_facts(certificates),
     ).sealed()
+
+
+def _about_parts(certificate: AnyCertificate) -> tuple[str, ...]:
+    """What has to be true of the parts, for the unit and the neighbours that all certificates share."""
+    parts = PARTS if unit_of(certificate) == "example" else PARTS_OF_USERS
+    return (parts, PARTS_STAY) if certificate.adjacency is Adjacency.REPLACE else (parts,)
 
 
 def recomputed(claim: Composition, deadline: Deadline) -> tuple[Composition, dict[Side, float | None]]:

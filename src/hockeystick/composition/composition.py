@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from hockeystick.composition.claims import DerivedClaim
+from hockeystick.composition.claims import DerivedClaim, unit_of
 from hockeystick.composition.runs import RunMethods
 from hockeystick.errors import InvalidInputError
 from hockeystick.mechanism import Mechanism
@@ -59,7 +59,8 @@ class Composition(DerivedClaim):
         if self.relation != "overlapping parts":
             return self.relation.replace("same", "the same")
         groups = ", ".join("+".join(str(run) for run in group) for group in self.together)
-        return f"overlapping parts: an example is in the runs of one of {groups} at most"
+        who = "an example is" if unit_of(self.certificates[0]) == "example" else "all examples of a user are"
+        return f"overlapping parts: {who} in the runs of one of {groups} at most"
 
 
 def described(mechanism: Mechanism) -> str:

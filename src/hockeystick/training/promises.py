@@ -201,7 +201,8 @@ class FixedSizePromises(EpochPromises):
     @property
     def included(self) -> int:
         """All examples, but those that a remainder drops."""
-        return self.num_examples - (int(self.sampler.rest) if self.sampler.remainder == "drop" else 0)
+        dropped = int(self.sampler.rest) if self.sampler.remainder == "drop" else 0
+        return self.num_examples - dropped
 
     @property
     def whole_batch(self) -> int:
