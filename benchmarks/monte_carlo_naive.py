@@ -96,9 +96,11 @@ def _numpy_renewal(case: Case) -> Draw:
 def _numpy_subsets(case: Case) -> Draw:
     import numpy as np
 
+    from hockeystick.strategies.matrix.band import band_of
+
     pair, rng = pair_of(case), np.random.default_rng(1)
     prob = pair.sampling_prob
-    columns = pair.columns / pair.noise_multiplier
+    columns = band_of(pair.matrix) / pair.noise_multiplier
     steps, bands = columns.shape
     patterns = np.arange(2**bands)  # bit d of a pattern: whether the example took part d steps ago
     bits = (patterns[:, None] >> np.arange(bands)) & 1

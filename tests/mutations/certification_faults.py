@@ -170,8 +170,8 @@ FAULTS = [
     ),
     (
         "certification/rates.py",
-        "return _Participation(1.0 / sampler.bins, sampler.epochs)",
-        "return _Participation(1.0 / sampler.bins, 1)",
+        "return _Participation(sampler.rate, sampler.epochs)",
+        "return _Participation(sampler.rate, 1)",
         "an example is said to take part once, whatever the epochs",
         "tests/certification/test_rates.py",
     ),
@@ -220,8 +220,8 @@ FAULTS = [
     ),
     (
         "certification/building_blocks.py",
-        "_step(counts, weights, error, 1.0 + displaced_norm, steps)",
-        "_step(counts, weights, error, 1.0, steps)",
+        "step_of(counts, weights, error, 1.0 + displaced_norm, steps)",
+        "step_of(counts, weights, error, 1.0, steps)",
         "the examples whose places a group takes are not charged",
         "tests/certification/test_building_blocks.py",
     ),
