@@ -26,8 +26,9 @@ def check_records(folder):
     assert "repeated_steps_repeat" in often.asserted
 
 
-def test_numpy(tmp_path):
-    assert killed("numpy_training", tmp_path, times=20) >= 5
+@pytest.mark.parametrize(("times", "alive"), [(8, 2), (20, 5)])
+def test_numpy(times, alive, tmp_path):
+    assert killed("numpy_training", tmp_path, times) >= alive
     with np.load(tmp_path / "alone/state.npz") as left, np.load(tmp_path / "often/state.npz") as right:
         assert {name for name in left if not np.array_equal(left[name], right[name])} == {"resumed"}
     check_records(tmp_path)
