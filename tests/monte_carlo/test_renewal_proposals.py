@@ -24,11 +24,9 @@ from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.types import Direction
 
 Array = NDArray[np.float64]
-Law = tuple[Array, Array]
-"""Weights, shape (m,), and shift vectors, shape (m, n)."""
+Law = tuple[Array, Array]  # weights, shape (m,), and shift vectors, shape (m, n)
 
-SCORE = 6.5
-"""Standard errors that a mean may be off; a correct sampler fails a test with probability below 1e-9 (see each)."""
+SCORE = 6.5  # standard errors that a mean may be off; a correct sampler fails a test with probability below 1e-9
 
 
 def matrix(steps: int, bands: int, seed: int) -> Array:
