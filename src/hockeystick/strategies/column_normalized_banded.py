@@ -7,7 +7,7 @@ from hockeystick.strategies.matrix.base import StrategyMatrix
 
 
 class ColumnNormalizedBanded(BandedSpec):
-    """BandMF: of the matrices with ``bands`` diagonals and columns of norm 1 that with the least mean squared error.
+    """BandMF: the least mean squared error among matrices with ``bands`` diagonals and columns of norm 1.
 
     The error is that of the prefix sums of ``C^{-1} z``. Every column has norm 1, so the sensitivity is 1 for one
     participation and the square root of their number for several that are at least ``bands`` steps apart.
