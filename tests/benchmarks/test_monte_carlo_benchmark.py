@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -35,7 +37,7 @@ def test_every_case_is_a_mechanism_with_a_family() -> None:
 def _example() -> Any:
     """Three steps, two bands, sigma = 2."""
     columns = np.array([[1.0, 0.5], [1.0, 0.5], [1.0, 0.0]])
-    return SimpleNamespace(noise_multiplier=2.0, columns=columns)
+    return SimpleNamespace(noise_multiplier=2.0, columns=columns, matrix=ToeplitzMatrix(np.array([1.0, 0.5]), 3))
 
 
 def _exact_delta(patterns: dict[tuple[int, ...], float], epsilon: float) -> float:
