@@ -1,5 +1,7 @@
 """Composed claims: against independent convolutions, never on the wrong side, and refused where they make no sense."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from composition_oracles import (
@@ -13,7 +15,7 @@ from composition_oracles import (
 import hockeystick as hs
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.bounds import Question
-from hockeystick.composition.claims import unit_of
+from hockeystick.composition.claims import shared_facts, unit_of
 from hockeystick.composition.profile_law import law_from_profiles
 from hockeystick.composition.runs import Route
 from hockeystick.deadline import Deadline
@@ -40,6 +42,9 @@ def balls_in_bins(sigma=2.0, bins=10, epochs=2):
 
 def no_tick():
     return None
+
+
+RELEASED = Path(__file__).parents[1] / "certification/certificates-0.1.0/released.json"
 
 
 @pytest.fixture(scope="module")
@@ -233,6 +238,44 @@ def test_a_claimed_point_composes_no_better_than_its_epsilon_says(sampled):
     """Two runs of an (eps, delta) are at most (2 eps, 2 delta) and more than (eps, delta)."""
     two = hs.compose([sampled, sampled], delta=2e-3)
     assert sampled.epsilon.upper < two.epsilon.upper <= 2.0 * sampled.epsilon.upper * (1.0 + 1e-6)
+
+
+def test_a_sampled_lower_end_of_a_released_run_may_fail_too():
+    """What the test of the release spends is part of delta; what bounds the lower end by samples is not."""
+    released = hs.Certificate.load(RELEASED)
+    assert released.monte_carlo is not None
+    assert released.method.lower != released.method.upper
+    assert shared_facts((released,))["failure_probability"] is None
+    method = released.method.model_copy(update={"lower": released.method.upper})
+    facts = shared_facts((released.model_copy(update={"method": method}),))
+    assert facts["failure_probability"] >= released.monte_carlo.failure_probability
+    assert facts["confidence"] == 1.0 - facts["failure_probability"]
+
+
+# --- users -----------------------------------------------------------------------------------------------------------
+
+
+def test_two_halves_of_a_run_of_users_are_the_run():
+    """Poisson steps are independent, so both intervals hold the same truth; the law of the copies is near exact."""
+    unit = hs.Unit(kind="user", examples_per_user=2)
+
+    def run(steps):
+        return hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.05, steps=steps), noise_multiplier=2.0, unit=unit)
+
+    halves, whole = hs.compose([run(20), run(20)], delta=1e-4), hs.certify(run(40), delta=1e-4)
+    assert halves.methods[0].route is Route.LAW
+    assert halves.methods[0].lower is not None
+    assert whole.bounds.lower <= halves.bounds.upper <= whole.bounds.upper * 1.01
+    assert whole.bounds.lower * 0.99 <= halves.bounds.lower <= whole.bounds.upper
+
+
+def test_users_whose_examples_are_replaced_have_no_law_of_copies():
+    """The copies are about ghosts, from which replacement is two links away: no upper law of theirs may be used."""
+    sampler = hs.Poisson(sampling_prob=0.05, steps=20)
+    for neighbours, laws in (("zero_out", 1), ("replace", 0)):
+        unit = hs.Unit(kind="user", examples_per_user=2, neighbours=neighbours)
+        pair = dominating_pair(hs.Mechanism(sampler=sampler, noise_multiplier=2.0, unit=unit))
+        assert len(ACCOUNTANTS["direct"].laws_of(pair, Side.UPPER, Settings(Resolution(24, 1e-4)))) == laws
 
 
 # --- which runs share examples -------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from itertools import permutations
 from math import exp, log
 
+import mpmath
 import numpy as np
 import pytest
 from composition_oracles import exact_law, hockey_stick, random_pair
@@ -216,3 +217,14 @@ def test_what_is_no_trial():
 def test_means_are_met(mean, distribution):
     law = trials_of(mean, distribution)
     assert negative_binomial_mean(law.shape, law.gamma) == pytest.approx(mean, rel=1e-6)
+
+
+def test_the_survival_of_many_trials_loses_no_digits():
+    """``(1 - p)^(n - 1)`` in 50 digits; the bound allows 1e-12. Files may name as many trials as this."""
+    trials = FixedTrials(count=10**9)
+    with mpmath.workdps(50):
+        for beaten in (1.3e-12, 3.3e-10, 1.7e-9, 2e-8, 3e-7):
+            exact = float((1 - mpmath.mpf(beaten)) ** (trials.count - 1))
+            assert trials.survival(np.array([beaten]))[0] == pytest.approx(exact, rel=5e-13)
+    assert FixedTrials(count=1).survival(np.array([0.0, 1.0])).tolist() == [1.0, 1.0]
+    assert trials.survival(np.array([1.0])).tolist() == [0.0]

@@ -134,6 +134,12 @@ CASES: dict[str, tuple[StrategySpec, Sampler, float, Enumerated]] = {
         0.8,
         alone(oracle.renewals(3, 3, 0.5, warm=True)),
     ),
+    "attributed": (
+        BandedSquareRoot(bands=2),
+        MultiAttribution(min_sep=2, sampling_prob=0.3, steps=3, examples_per_user=1),
+        1.5,
+        lambda examples: [oracle.attributed(examples, 3, 2, 0.3)],
+    ),
     "shuffle": (
         Identity(),
         Shuffle(batch_size=2, bins=3),
@@ -152,6 +158,8 @@ SIZES = (2, 3)
 
 def mechanism(case: str, examples: int) -> Mechanism:
     strategy, sampler, sigma, _ = CASES[case]
+    if isinstance(sampler, MultiAttribution):  # which knows its users
+        sampler = sampler.model_copy(update={"examples_per_user": examples})
     unit = Unit(kind="user", examples_per_user=examples)
     return Mechanism(strategy=strategy, sampler=sampler, noise_multiplier=sigma, unit=unit)
 

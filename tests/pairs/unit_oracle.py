@@ -69,6 +69,24 @@ def renewals(steps: int, gap: int, prob: float, warm: bool) -> list[tuple[float,
     return [(weight * p, visits) for weight, late in starts for p, visits in runs(0, late)]
 
 
+def attributed(examples: int, steps: int, gap: int, prob: float) -> Outcomes:
+    """Coins for every example and step; all examples of the user are kept out while one was sampled too lately."""
+    found = []
+    for sampled in product(product((False, True), repeat=examples), repeat=steps):
+        count = sum(map(sum, sampled))
+        visits: list[list[int]] = [[] for _ in range(examples)]
+        last = -gap
+        for step, coins_of in enumerate(sampled):
+            if any(coins_of):
+                if last <= step - gap:
+                    for example, taken in enumerate(coins_of):
+                        visits[example] += [step] * taken
+                last = step
+        chance = prob**count * (1.0 - prob) ** (examples * steps - count)
+        found.append((chance, tuple(tuple(one) for one in visits)))
+    return found
+
+
 def deals(examples: int, batch_size: int, bins: int, epochs: int) -> Outcomes:
     """Fresh permutations of all places, ``batch_size`` to a batch."""
     orders = list(permutations(range(batch_size * bins), examples))

@@ -103,7 +103,8 @@ def best_of(law: Law, mean: float, survival: Survival) -> Selection:
     Args:
         law: an upper law of one trial.
         mean: E K.
-        survival: ``g'(1 - p) / g'(1)``, which falls from 1 in p, for an array of p in [0, 1]; relative error 1e-13.
+        survival: ``g'(1 - p) / g'(1)``, which falls from 1 in p, for an array of p in [0, 1]; relative error 5e-13
+            where it is above 1e-300.
     """
     return Selection(law, mean, {direction: _lines(law, survival, direction) for direction in Direction})
 

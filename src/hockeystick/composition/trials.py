@@ -37,7 +37,10 @@ class FixedTrials(Spec):
 
     def survival(self, beaten: Array) -> Array:
         """``g'(1 - p) / g'(1)`` with g the generating function ``x^count``."""
-        value: Array = (1.0 - beaten) ** (self.count - 1)
+        if self.count == 1:
+            return np.ones_like(beaten)
+        with np.errstate(divide="ignore"):  # not a power of 1 - p, whose rounding would grow with the count
+            value: Array = np.exp((self.count - 1) * np.log1p(-beaten))
         return value
 
     def draw(self, rng: np.random.Generator) -> int:

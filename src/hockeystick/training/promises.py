@@ -65,7 +65,8 @@ class Promises:
 
     def prefix(self, steps: int) -> Sampler | None:
         """The sampler whose runs are the first ``steps`` steps of this one's, or None where no sampler's are."""
-        return type(self.sampler).parse(self.sampler.model_dump() | {"steps": steps})  # type: ignore[no-any-return]
+        shorter: Sampler = type(self.sampler).parse(self.sampler.model_dump() | {"steps": steps})
+        return shorter
 
     def check(self, step: int, batch: Batch) -> None:
         """Look at the batch of a step; raises BrokenPromiseError."""
@@ -182,7 +183,8 @@ class EpochPromises(Promises):
         if steps % self.sampler.bins:
             return None
         epochs = steps // self.sampler.bins
-        return type(self.sampler).parse(self.sampler.model_dump() | {"epochs": epochs})  # type: ignore[no-any-return]
+        shorter: Sampler = type(self.sampler).parse(self.sampler.model_dump() | {"epochs": epochs})
+        return shorter
 
     def check(self, step: int, batch: Batch) -> None:
         super().check(step, batch)
