@@ -282,5 +282,26 @@ FAULTS = [
         "tests at one epsilon stand for a mechanism that moves delta by more at larger ones",
         f"{RELEASED}::test_what_cannot_be_sampled_is_calibrated_without",
     ),
+    (
+        "certification/attack.py",
+        "most += [delta + exp(epsilon) * false, ",
+        "most += [exp(epsilon) * false, ",
+        "true positive rates forget delta",
+        f"{ATTACK}::test_the_rates_of_the_gaussian",
+    ),
+    (
+        "certification/attack.py",
+        "1.0 - exp(-epsilon) * max(1.0 - delta - false, 0.0)",
+        "1.0 - exp(-epsilon) * max(1.0 - false, 0.0) - delta",
+        "true positive rates subtract delta",
+        f"{ATTACK}::test_the_rates_of_the_gaussian",
+    ),
+    (
+        "certification/issue.py",
+        "min(value * (1.0 + PORTABLE), 1.0) for name, value in numbers",
+        "min(value, 1.0) for name, value in numbers",
+        "numbers of attackers are issued without room for another machine's rounding",
+        "tests/certification/test_fields.py::test_numbers_beside_the_bounds_are_upper_bounds_too",
+    ),
 ]
 """(path, old text, new text, reason, tests)."""

@@ -106,4 +106,18 @@ FAULTS = [
         "the lower bound forgets that there may be no trial",
         f"{TUNED}::test_a_poisson_number_may_be_zero",
     ),
+    (
+        "accountants/users.py",
+        "return [] if pair.copies is None or pair.replaced else [pair.copies]",
+        "return [] if pair.copies is None else [pair.copies]",
+        "the law of ghosts stands for examples that are replaced",
+        f"{COMPOSED}::test_users_whose_examples_are_replaced_have_no_law_of_copies",
+    ),
+    (
+        "composition/claims.py",
+        " or one.method.lower == one.method.upper)",
+        ")",
+        "a sampled lower end of a released run is said to be certain",
+        f"{COMPOSED}::test_a_sampled_lower_end_of_a_released_run_may_fail_too",
+    ),
 ]

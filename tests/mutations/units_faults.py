@@ -69,5 +69,12 @@ FAULTS = [
         "calibration forgets the unit",
         "tests/pairs/test_unit_plans.py",
     ),
+    (
+        "src/hockeystick/pairs/users.py",
+        "return size is None or mechanism.unit.examples <= size",
+        "return True",
+        "more examples than a fixed batch holds are bounded from below as if they shared it",
+        "tests/pairs/test_unit_plans.py",
+    ),
 ]
 """(path, old text, new text, reason, tests)."""
