@@ -76,6 +76,14 @@ class Question:
             return bound.epsilon(self.delta, near)
         return bound.delta(self.epsilon or 0.0)
 
+    def claimed(self, upper: float) -> tuple[float, float]:
+        """The pair (epsilon, delta) of which this question has ``upper`` as its answer.
+
+        >>> Question(delta=1e-5).claimed(2.0)
+        (2.0, 1e-05)
+        """
+        return (upper if self.epsilon is None else self.epsilon, upper if self.delta is None else self.delta)
+
 
 @dataclass(frozen=True)
 class Bound:

@@ -3,6 +3,7 @@
 from fractions import Fraction
 from math import exp
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
@@ -12,6 +13,7 @@ from scipy.stats import norm
 from hockeystick import (
     BallsInBins,
     BandedSquareRoot,
+    Bound,
     Deterministic,
     Mechanism,
     MonteCarlo,
@@ -23,7 +25,8 @@ from hockeystick import (
     bound,
     certify,
 )
-from hockeystick.attacks import true_positive_rate
+from hockeystick.attacks import gdp_mu, gdp_regret, true_positive_rate
+from hockeystick.certificate import AttackNumbers
 from hockeystick.certification.attack import FALSE_POSITIVE_RATES, attack_numbers, guaranteed, implied_delta
 from hockeystick.pairs.registry import dominating_pair
 
@@ -56,18 +59,28 @@ def test_beyond_its_epsilon_it_is_delta() -> None:
     assert implied_delta(700.0, 0.0, 0.0) == pytest.approx(1.0)
 
 
+def numbers_of(upper: Bound, delta: float = 1e-5) -> AttackNumbers:
+    return attack_numbers(upper, upper.epsilon(delta), delta)
+
+
+def gaussian_delta(mu: float, epsilon: float) -> float:
+    """delta of N(mu, 1) against N(0, 1), from its closed form."""
+    first, second = norm.logcdf(mu / 2 - epsilon / mu), epsilon + norm.logcdf(-mu / 2 - epsilon / mu)
+    return float(np.exp(first) - np.exp(second))
+
+
 def test_the_advantage_of_the_gaussian() -> None:
     """2 Phi(mu / 2) - 1 with mu = sensitivity / sigma."""
     run = Mechanism(sampler=Deterministic(bins=10, epochs=9), noise_multiplier=4.0)
     exact = 2.0 * norm.cdf(0.5 * 3.0 / 4.0) - 1.0
     assert exact <= certify(run, delta=1e-5).numbers.advantage <= exact * (1.0 + 3e-7)
-    assert exact <= attack_numbers(bound(run, "gaussian")).advantage <= exact * (1.0 + 1e-9)
+    assert exact <= numbers_of(bound(run, "gaussian")).advantage <= exact * (1.0 + 1e-9)
 
 
 @pytest.mark.parametrize("mu", [0.05, 0.5, 1.0, 3.0])
 def test_the_rates_of_the_gaussian(mu: float) -> None:
     """No best test does better, ``Phi(mu + Phi^-1(fpr))``, and what is said is at most 1 percent above it."""
-    found = attack_numbers(bound(Mechanism(sampler=Deterministic(bins=10), noise_multiplier=1.0 / mu), "gaussian"))
+    found = numbers_of(bound(Mechanism(sampler=Deterministic(bins=10), noise_multiplier=1.0 / mu), "gaussian"))
     for name, false in FALSE_POSITIVE_RATES.items():
         exact = float(norm.cdf(mu + norm.ppf(false)))
         assert exact <= getattr(found, name) <= 1.01 * exact
@@ -77,10 +90,23 @@ def test_the_rates_of_the_gaussian(mu: float) -> None:
 def test_the_rates_are_those_of_the_refined_search_or_slightly_more() -> None:
     for run in RUNS[:2]:
         upper = bound(run, "direct")
-        found = attack_numbers(upper)
+        found = numbers_of(upper)
         for name, false in FALSE_POSITIVE_RATES.items():
             refined = float(true_positive_rate(upper, false))
             assert refined - 1e-6 <= getattr(found, name) <= 1.01 * refined + 1e-6
+
+
+@pytest.mark.parametrize("mu", [0.05, 0.5, 3.0])
+@pytest.mark.parametrize("delta", [1e-8, 1e-3])
+def test_a_gaussian_is_covered_but_for_delta_and_no_less_than_it_needs(mu: float, delta: float) -> None:
+    found = numbers_of(
+        bound(Mechanism(sampler=Deterministic(bins=10), noise_multiplier=1.0 / mu), "gaussian"), delta
+    ).gdp_mu
+    assert found is not None
+    epsilons = np.linspace(0.0, 10.0 * mu, 400)
+    assert all(gaussian_delta(mu, at) <= gaussian_delta(found, at) + delta * (1.0 + 1e-9) for at in epsilons)
+    below = 0.99 * found
+    assert any(gaussian_delta(mu, at) > gaussian_delta(below, at) + delta for at in epsilons)
 
 
 RUNS = (
@@ -92,12 +118,39 @@ RUNS = (
 )
 
 
+@pytest.mark.parametrize("run", RUNS[:2], ids=lambda run: run.sampler.kind)
+@pytest.mark.parametrize("delta", [1e-6, 1e-2])
+def test_mu_and_its_regret_are_those_of_the_refined_search_or_slightly_more(run: Mechanism, delta: float) -> None:
+    upper = bound(run, "direct")
+    found = numbers_of(upper, delta)
+    refined = gdp_mu(upper, unexplained=delta)
+    assert found.gdp_mu is not None
+    assert found.gdp_regret is not None
+    assert refined * (1.0 - 1e-7) <= found.gdp_mu <= 1.01 * refined
+    assert found.gdp_regret == pytest.approx(gdp_regret(upper, found.gdp_mu), abs=1e-3)
+    lower = bound(run, "direct", side=Side.LOWER)
+    for at in np.linspace(0.0, 12.0, 60):
+        assert lower.delta(float(at)) <= gaussian_delta(found.gdp_mu, at) + delta
+
+
+def test_no_mu_is_stated_where_there_is_none() -> None:
+    upper = bound(RUNS[0], "direct")
+    assert attack_numbers(upper, 0.5, 0.2).gdp_mu is None
+    assert attack_numbers(upper, float("inf"), 1e-5).gdp_mu is None
+    assert attack_numbers(upper, 300.0, 0.0).gdp_mu is None
+    quiet = bound(Mechanism(sampler=Deterministic(bins=10), noise_multiplier=100.0), "gaussian")
+    assert attack_numbers(quiet, 0.0, quiet.delta(0.0)).gdp_mu == 0.0  # all of it is within delta
+
+
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.sampler.kind)
 @pytest.mark.parametrize("question", [{"delta": 1e-2}, {"epsilon": 0.5}])
 def test_no_number_is_below_a_proved_lower_bound(run: Mechanism, question: dict[str, float]) -> None:
     certificate = certify(run, **question)
     lower = bound(run, "direct", side=Side.LOWER)
     assert lower.delta(0.0) <= certificate.numbers.advantage
+    mu, (_, delta) = certificate.numbers.gdp_mu, Question(**question).claimed(certificate.bounds.upper)
+    assert mu is not None
+    assert all(lower.delta(at) <= gaussian_delta(mu, at) + delta for at in (0.0, 0.1, 0.5, 1.0, 3.0))
     pair = dominating_pair(run)
     profile = guaranteed(pair, Question(**question), certificate.method.upper, certificate.bounds.upper, Settings())
     for epsilon in (0.0, 0.1, 0.5, 1.0, 3.0):

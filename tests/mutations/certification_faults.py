@@ -303,5 +303,19 @@ FAULTS = [
         "numbers of attackers are issued without room for another machine's rounding",
         "tests/certification/test_fields.py::test_numbers_beside_the_bounds_are_upper_bounds_too",
     ),
+    (
+        "certification/attack.py",
+        "mu = float(covering_mu(epsilons, deltas, delta)[1].max())",
+        "mu = float(covering_mu(epsilons, deltas, delta)[1].min())",
+        "the mu of one chord stands for the whole profile",
+        f"{ATTACK}::test_mu_and_its_regret_are_those_of_the_refined_search_or_slightly_more",
+    ),
+    (
+        "certification/attack.py",
+        "mu = float(covering_mu(epsilons, deltas, delta)[1].max())",
+        "mu = float(covering_mu(epsilons, deltas, 10.0 * delta)[1].max())",
+        "mu leaves ten times delta unexplained",
+        f"{ATTACK}::test_a_gaussian_is_covered_but_for_delta_and_no_less_than_it_needs",
+    ),
 ]
 """(path, old text, new text, reason, tests)."""

@@ -65,7 +65,7 @@ def gdp_mu(bound: Bound, *, unexplained: float = UNEXPLAINED) -> float:
     while True:
         needed = _needed_mu(samples.epsilons, samples.deltas - unexplained)
         attained = float(needed.max())
-        middles, covering = _covering_mu(samples, unexplained)
+        middles, covering = covering_mu(samples.epsilons, samples.deltas, unexplained)
         wide = covering > attained * (1.0 + ACCURACY)
         new = np.setdiff1d(middles[wide], samples.epsilons)
         if not new.size or samples.epsilons.size + new.size > MOST:
@@ -137,14 +137,21 @@ def _needed_mu(epsilon: Array, delta: Array) -> Array:
     return np.where(delta > 0.0, np.exp(low), 0.0)
 
 
-def _covering_mu(samples: SampledProfile, unexplained: float) -> tuple[Array, Array]:
+def covering_mu(epsilons: Array, deltas: Array, unexplained: float) -> tuple[Array, Array]:
     """For each interval between corners of the samples' convex hull: its middle, and a mu that covers it.
 
     The true profile is convex in e^epsilon and so at most its chords. A chord ``c - a e^epsilon`` is covered, for all
     epsilon at once, by every mu whose trade-off function is at most ``1 - c + unexplained`` at ``alpha = a``.
+
+    Args:
+        epsilons: shape (n,), increasing, n >= 2.
+        deltas: shape (n,), at least the true profile there.
+        unexplained: the part of delta that mu need not explain.
+
+    Returns: two arrays of one length, below n. Each mu errs upward.
     """
-    corners = _lower_hull(np.exp(samples.epsilons), samples.deltas)
-    epsilon, delta = samples.epsilons[corners], samples.deltas[corners]
+    corners = _lower_hull(np.exp(epsilons), deltas)
+    epsilon, delta = epsilons[corners], deltas[corners]
     ratio = np.exp(epsilon)
     width = np.diff(epsilon)
     rounding = 8.0 * UNIT_ROUNDOFF * (1.0 + (1.0 + epsilon[1:]) / width)

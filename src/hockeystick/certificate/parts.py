@@ -81,6 +81,11 @@ class AttackNumbers(Spec):
         bayes_success: chance of a right guess between two data sets that are equally likely, ``(1 + advantage) / 2``.
         tpr_at_fpr_0_1, tpr_at_fpr_0_01, tpr_at_fpr_0_001: true positive rate at a false positive rate of at most
             0.1, 0.01 and 0.001; also the chance to reconstruct a record that was guessed so often without the run.
+        gdp_mu: the run is mu-GDP but for the certified delta: ``delta(epsilon)`` is at most that of N(mu, 1) against
+            N(0, 1) plus the certified delta, at every epsilon. None where that delta is 0 or above 0.1, or where
+            epsilon is infinite.
+        gdp_regret: what mu loses of the certificate's own profile, in both error rates of a test: an attacker looks
+            stronger by at most so much, at the epsilons where the profile was read. None where mu is.
     """
 
     advantage: AttackRate
@@ -88,6 +93,8 @@ class AttackNumbers(Spec):
     tpr_at_fpr_0_1: AttackRate
     tpr_at_fpr_0_01: AttackRate
     tpr_at_fpr_0_001: AttackRate
+    gdp_mu: Bounded | None
+    gdp_regret: AttackRate | None
 
 
 class Rates(Spec):

@@ -4,11 +4,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import exp
 
+import numpy as np
+
 from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.attacks.gaussian import covering_mu, gaussian_profile
 from hockeystick.bounds import Bound, Profile, Question
 from hockeystick.certificate import AttackNumbers
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.law import UNIT_ROUNDOFF
+from hockeystick.laws.profile import MAX_EPSILON
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Kind, Side
@@ -18,11 +22,17 @@ EPSILONS = tuple(0.02 * 1.1**place for place in range(64))
 """Where the profile is read for the rates, up to 8.1; every one of them gives a bound."""
 ROUNDING = 1e-14
 """More than the rounding of a few operations on numbers of at most 1, or on at most 4,000 times 0.1, relatively."""
+POINTS = 129
+"""Epsilons at which the profile is read for mu, evenly from 0 to the certified one."""
+LARGEST_UNEXPLAINED = 0.1
+"""Above it no mu is stated: so much of delta is no remainder."""
+REGRET_ROUNDING = 1e-5
+"""Added to the regret, a difference of two numbers whose last digits depend on the machine."""
 CHEAP = 0.5
 """Standard seconds: the own profile of a costlier method is not computed for these numbers."""
 
 
-def attack_numbers(bound: Bound) -> AttackNumbers:
+def attack_numbers(bound: Bound, epsilon: float, delta: float) -> AttackNumbers:
     """What any attack gains at most, from an UPPER bound; every number errs upward.
 
     The largest difference of true and false positive rate is the total variation distance of the two output
@@ -30,20 +40,49 @@ def attack_numbers(bound: Bound) -> AttackNumbers:
     ``delta + e^epsilon a`` and of at most ``1 - e^-epsilon (1 - delta - a)``, at every epsilon; the least over
     ``EPSILONS`` is taken, which :func:`hockeystick.attacks.true_positive_rate` refines (docs/theory/certificates.md).
 
+    Args:
+        epsilon, delta: what is certified; delta is the part of the profile that mu need not explain.
+
     >>> import hockeystick as hs
     >>> run = hs.Mechanism(sampler=hs.Deterministic(bins=10), noise_multiplier=1.0)
-    >>> round(attack_numbers(hs.bound(run, "gaussian")).advantage, 4)
-    0.3829
+    >>> bound = hs.bound(run, "gaussian")
+    >>> found = attack_numbers(bound, bound.epsilon(1e-5), 1e-5)
+    >>> round(found.advantage, 4), round(found.gdp_mu, 2)
+    (0.3829, 1.0)
     """
     advantage = bound.delta(0.0)
-    deltas = [(epsilon, bound.delta(epsilon)) for epsilon in EPSILONS]
+    deltas = [(at, bound.delta(at)) for at in EPSILONS]
     rates = {}
     for name, false in FALSE_POSITIVE_RATES.items():
         most = [advantage + false]
-        for epsilon, delta in deltas:
-            most += [delta + exp(epsilon) * false, 1.0 - exp(-epsilon) * max(1.0 - delta - false, 0.0)]
+        for at, known in deltas:
+            most += [known + exp(at) * false, 1.0 - exp(-at) * max(1.0 - known - false, 0.0)]
         rates[name] = min(min(most) * (1.0 + ROUNDING) + ROUNDING, 1.0)
-    return AttackNumbers(advantage=advantage, bayes_success=min(0.5 * (1.0 + advantage) + ROUNDING, 1.0), **rates)
+    mu, regret = _gaussian_dp(bound, epsilon, delta)
+    return AttackNumbers(
+        advantage=advantage,
+        bayes_success=min(0.5 * (1.0 + advantage) + ROUNDING, 1.0),
+        gdp_mu=mu,
+        gdp_regret=regret,
+        **rates,
+    )
+
+
+def _gaussian_dp(bound: Bound, epsilon: float, delta: float) -> tuple[float | None, float | None]:
+    """The mu of Gaussian DP that covers an upper bound but for ``delta``, and its regret.
+
+    Beyond the certified epsilon the profile is at most ``delta``, so nothing is left to cover there.
+    """
+    if not 0.0 < delta <= LARGEST_UNEXPLAINED or epsilon > MAX_EPSILON:
+        return None, None
+    epsilons = np.linspace(0.0, max(epsilon, 1e-6), POINTS)
+    deltas = np.array([bound.delta(float(at)) for at in epsilons])
+    if deltas[0] <= delta:
+        return 0.0, 0.0
+    deltas[-1] = min(deltas[-1], delta)
+    mu = float(covering_mu(epsilons, deltas, delta)[1].max()) * (1.0 + 1e-9) + 1e-13
+    lost = (gaussian_profile(mu, epsilons) - deltas) / (1.0 + np.exp(epsilons))
+    return mu, min(max(float(lost.max()), 0.0) + REGRET_ROUNDING, 1.0)
 
 
 def implied_delta(epsilon: float, delta: float, at: float) -> float:
@@ -77,8 +116,7 @@ def guaranteed(
     Args:
         upper: the certified epsilon, or delta, that answers the question.
     """
-    epsilon = upper if question.epsilon is None else question.epsilon
-    delta = upper if question.delta is None else question.delta
+    epsilon, delta = question.claimed(upper)
 
     def implied(at: float) -> float:
         return implied_delta(epsilon, delta, at)

@@ -209,7 +209,7 @@ def stated(
         confidence=1.0 if sampled is None else sampled.confidence,
         monte_carlo=None if sampled is None else sampled.claim,
         without_amplification=_without_amplification(pair, question, settings),
-        numbers=_portable(attack_numbers(bound)),
+        numbers=_portable(attack_numbers(bound, *question.claimed(interval.upper))),
         origin=made,
     )
 
@@ -226,4 +226,7 @@ def _without_amplification(pair: DominatingPair, question: Question, settings: S
 
 def _portable(numbers: AttackNumbers) -> AttackNumbers:
     """The same, each moved up as every bound is."""
-    return AttackNumbers(**{name: min(value * (1.0 + PORTABLE), 1.0) for name, value in numbers})
+    moved = {name: value * (1.0 + PORTABLE) for name, value in numbers if value is not None}
+    return numbers.model_copy(
+        update={name: value if name == "gdp_mu" else min(value, 1.0) for name, value in moved.items()}
+    )

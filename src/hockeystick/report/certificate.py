@@ -1,6 +1,7 @@
 """A certificate as a reader wants it: the claim, who is protected from whom, what was run, and what it rests on."""
 
 from hockeystick.certificate import (
+    AttackNumbers,
     Certificate,
     CertificateBase,
     Interval,
@@ -69,16 +70,20 @@ def _claim(certificate: Certificate) -> tuple[Row, ...]:
     gain = certificate.numbers
     rates = ", ".join(number(rate) for rate in (gain.tpr_at_fpr_0_1, gain.tpr_at_fpr_0_01, gain.tpr_at_fpr_0_001))
     attacks = f"TPR at FPR 0.1, 0.01, 0.001 at most {rates}; advantage at most {number(gain.advantage)}"
+    without = f"above {MAX_EPSILON:g}" if alone is None else number(alone)
     return (
-        Row(name, f"{interval_text(certificate.bounds)}, at {other} {exact(given)}"),
-        Row(
-            "unamplified",
-            f"no bound on {name} below {MAX_EPSILON:g}" if alone is None else f"{name} at most {number(alone)}",
-        ),
+        Row(name, f"{interval_text(certificate.bounds)}, at {other} {exact(given)}; unamplified {without}"),
         Row("attacks", attacks),
+        Row("Gaussian DP", _gaussian_dp(gain)),
         Row("method", f"{methods}; {certainty}"),
         Row("recompute", f"{certificate.recompute} (SHA-256 {certificate.digest})"),
     )
+
+
+def _gaussian_dp(gain: AttackNumbers) -> str:
+    if gain.gdp_mu is None or gain.gdp_regret is None:
+        return "no mu is stated: delta is 0 or above 0.1, or epsilon is infinite"
+    return f"mu at most {number(gain.gdp_mu)}, not counting delta; regret {number(gain.gdp_regret)}"
 
 
 def _chance(claim: MonteCarloClaim, method: Methods) -> str:
