@@ -83,7 +83,7 @@ class AttackNumbers(Spec):
             0.1, 0.01 and 0.001; also the chance to reconstruct a record that was guessed so often without the run.
         gdp_mu: the run is mu-GDP but for the certified delta: ``delta(epsilon)`` is at most that of N(mu, 1) against
             N(0, 1) plus the certified delta, at every epsilon. None where that delta is 0 or above 0.1, or where
-            epsilon is infinite.
+            no epsilon below 700 reaches it.
         gdp_regret: what mu loses of the certificate's own profile, in both error rates of a test: an attacker looks
             stronger by at most so much, at the epsilons where the profile was read. None where mu is.
     """

@@ -23,7 +23,7 @@ EPSILONS = tuple(0.02 * 1.1**place for place in range(64))
 ROUNDING = 1e-14
 """More than the rounding of a few operations on numbers of at most 1, or on at most 4,000 times 0.1, relatively."""
 POINTS = 129
-"""Epsilons at which the profile is read for mu, evenly from 0 to the certified one."""
+"""Epsilons at which the profile is read for mu, evenly from 0 to where it falls to the certified delta."""
 LARGEST_UNEXPLAINED = 0.1
 """Above it no mu is stated: so much of delta is no remainder."""
 REGRET_ROUNDING = 1e-5
@@ -32,7 +32,7 @@ CHEAP = 0.5
 """Standard seconds: the own profile of a costlier method is not computed for these numbers."""
 
 
-def attack_numbers(bound: Bound, epsilon: float, delta: float) -> AttackNumbers:
+def attack_numbers(bound: Bound, delta: float) -> AttackNumbers:
     """What any attack gains at most, from an UPPER bound; every number errs upward.
 
     The largest difference of true and false positive rate is the total variation distance of the two output
@@ -41,12 +41,12 @@ def attack_numbers(bound: Bound, epsilon: float, delta: float) -> AttackNumbers:
     ``EPSILONS`` is taken, which :func:`hockeystick.attacks.true_positive_rate` refines (docs/theory/certificates.md).
 
     Args:
-        epsilon, delta: what is certified; delta is the part of the profile that mu need not explain.
+        delta: the certified one, which mu need not explain.
 
     >>> import hockeystick as hs
     >>> run = hs.Mechanism(sampler=hs.Deterministic(bins=10), noise_multiplier=1.0)
     >>> bound = hs.bound(run, "gaussian")
-    >>> found = attack_numbers(bound, bound.epsilon(1e-5), 1e-5)
+    >>> found = attack_numbers(bound, 1e-5)
     >>> round(found.advantage, 4), round(found.gdp_mu, 2)
     (0.3829, 1.0)
     """
@@ -58,7 +58,7 @@ def attack_numbers(bound: Bound, epsilon: float, delta: float) -> AttackNumbers:
         for at, known in deltas:
             most += [known + exp(at) * false, 1.0 - exp(-at) * max(1.0 - known - false, 0.0)]
         rates[name] = min(min(most) * (1.0 + ROUNDING) + ROUNDING, 1.0)
-    mu, regret = _gaussian_dp(bound, epsilon, delta)
+    mu, regret = _gaussian_dp(bound, delta)
     return AttackNumbers(
         advantage=advantage,
         bayes_success=min(0.5 * (1.0 + advantage) + ROUNDING, 1.0),
@@ -68,14 +68,15 @@ def attack_numbers(bound: Bound, epsilon: float, delta: float) -> AttackNumbers:
     )
 
 
-def _gaussian_dp(bound: Bound, epsilon: float, delta: float) -> tuple[float | None, float | None]:
+def _gaussian_dp(bound: Bound, delta: float) -> tuple[float | None, float | None]:
     """The mu of Gaussian DP that covers an upper bound but for ``delta``, and its regret.
 
-    Beyond the certified epsilon the profile is at most ``delta``, so nothing is left to cover there.
+    Where the bound has fallen to ``delta``, nothing is left to cover.
     """
-    if not 0.0 < delta <= LARGEST_UNEXPLAINED or epsilon > MAX_EPSILON:
+    reach = bound.epsilon(delta) if 0.0 < delta <= LARGEST_UNEXPLAINED else float("inf")
+    if reach > MAX_EPSILON:
         return None, None
-    epsilons = np.linspace(0.0, max(epsilon, 1e-6), POINTS)
+    epsilons = np.linspace(0.0, max(reach, 1e-6), POINTS)
     deltas = np.array([bound.delta(float(at)) for at in epsilons])
     if deltas[0] <= delta:
         return 0.0, 0.0

@@ -209,7 +209,7 @@ def stated(
         confidence=1.0 if sampled is None else sampled.confidence,
         monte_carlo=None if sampled is None else sampled.claim,
         without_amplification=_without_amplification(pair, question, settings),
-        numbers=_portable(attack_numbers(bound, *question.claimed(interval.upper))),
+        numbers=_portable(attack_numbers(bound, question.claimed(interval.upper)[1])),
         origin=made,
     )
 
