@@ -17,11 +17,22 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+COLLECTED = pytest.StashKey[frozenset[str]]()
+"""The identifiers of all tests that were found, before ``-m`` selects."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the slow tests; this runs before ``-m`` selects."""
+    config.stash[COLLECTED] = frozenset(item.nodeid for item in items)
     for item in items:
         if not SLOW.isdisjoint((item.nodeid, item.nodeid.split("[")[0])):
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture
+def collected(request: pytest.FixtureRequest) -> frozenset[str]:
+    """The identifiers of all tests that were found, slow ones included."""
+    return request.config.stash[COLLECTED]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
