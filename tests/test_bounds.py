@@ -81,3 +81,18 @@ def test_notebooks_show_bounds_with_every_string_escaped() -> None:
     assert "<script>" not in shown
     assert "&lt;script&gt;x&lt;/script&gt; &amp; y" in shown
     assert shown.count("<td>0.25</td>") == 6
+
+
+@pytest.mark.parametrize("broken", Direction)
+def test_what_is_not_a_number_bounds_nothing(broken: Direction) -> None:
+    """An overflow in one direction's profile must not make an epsilon of 0, nor leave the other direction alone."""
+    for side, trivial, epsilon in ((Side.UPPER, 1.0, inf), (Side.LOWER, 0.0, 0.0)):
+        good = exponential(side)
+        profiles = good.profiles | {broken: lambda at: nan}
+        bound = replace(good, profiles=profiles)
+        assert bound.profiles[broken](1.0) == trivial
+        assert bound.delta(1.0) == (1.0 if side is Side.UPPER else exp(-1.0))
+        alone = replace(good, profiles=dict.fromkeys(Direction, lambda at: nan))
+        assert alone.delta(1.0) == trivial
+        assert alone.epsilon(1e-5) == epsilon
+        assert smallest_epsilon(lambda at: nan, 1e-5, side) == epsilon

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from math import exp
+from functools import partial
+from math import exp, isnan
 from typing import Any, overload
 
 import numpy as np
@@ -121,6 +122,8 @@ class Bound:
     def __post_init__(self) -> None:
         if self.side is Side.UPPER and set(self.profiles) != set(Direction):
             raise InvalidInputError("An upper bound must cover both directions, remove and add.")
+        checked = {direction: partial(_at, profile, self.side) for direction, profile in self.profiles.items()}
+        object.__setattr__(self, "profiles", checked)
 
     def _repr_html_(self) -> str:
         """What notebooks show: what is claimed, and delta at some epsilons."""
@@ -170,6 +173,12 @@ class Bound:
         if not 0.0 < delta < 1.0:
             raise InvalidInputError(f"The 'delta' field must be between 0 and 1, both excluded. Got {delta!r} instead.")
         return smallest_epsilon(self._delta, delta, self.side, near=near)
+
+
+def _at(profile: Profile, side: Side, epsilon: float) -> float:
+    """The profile at epsilon; what is not a number bounds nothing and becomes the trivial bound of its side."""
+    value = profile(epsilon)
+    return (1.0 if side is Side.UPPER else 0.0) if isnan(value) else value
 
 
 def for_each(function: Callable[[float], float], name: str, values: float | Numbers) -> float | NDArray[np.float64]:

@@ -191,3 +191,10 @@ def test_numbers_of_numpy_are_numbers(kind: type) -> None:
         assert closed_form(1.0, 1.0, kind(2), side) == closed_form(1.0, 1.0, 2.0, side)
     at = partial(law_delta, law, direction=Direction.ADD)
     assert smallest_epsilon(at, kind(2) / 4096, Side.UPPER) == smallest_epsilon(at, 2.0 / 4096, Side.UPPER)
+
+
+@pytest.mark.parametrize("direction", Direction)
+def test_a_law_with_masses_that_are_no_numbers_bounds_nothing(direction: Direction) -> None:
+    for law, trivial in zip(gaussian_bounds(), (1.0, 0.0), strict=True):
+        broken = replace(law, mass=np.full_like(law.mass, np.nan), p_inf=np.nan)
+        assert law_delta(broken, 1.0, direction) == trivial

@@ -328,5 +328,19 @@ FAULTS = [
         "return 0.0",
         "the Gram matrix of bins counts as exact",
     ),
+    (
+        "bounds.py",
+        "return (1.0 if side is Side.UPPER else 0.0) if isnan(value) else value",
+        "return value",
+        "a profile that overflowed certifies an epsilon of 0",
+        "tests/test_bounds.py::test_what_is_not_a_number_bounds_nothing",
+    ),
+    (
+        "laws/profile.py",
+        "    if isnan(value):  # a law with such a mass bounds nothing\n        return 1.0 if upper else 0.0\n",
+        "",
+        "a law with a mass that is no number certifies a delta of nothing",
+        "tests/laws/test_profile.py::test_a_law_with_masses_that_are_no_numbers_bounds_nothing",
+    ),
 ]
 """(path, old text, new text, reason)."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from math import log
+from math import isnan, log
 
 import numpy as np
 
@@ -44,6 +44,8 @@ def law_delta(law: Law, epsilon: float, direction: Direction) -> float:
     else:
         last = int(np.searchsorted(law.support, 1.0 / threshold, side="left"))
         value = float(law.mass[:last] @ (1.0 - threshold * law.support[:last]))
+    if isnan(value):  # a law with such a mass bounds nothing
+        return 1.0 if upper else 0.0
     if not upper and value < SMALLEST_LOWER:
         return 0.0
     factor = 1.0 / (1.0 - slack) if upper else 1.0 - slack
@@ -84,6 +86,8 @@ def smallest_epsilon(
     def excess(epsilon: float) -> float:
         """On a log scale, on which profiles are nearly straight."""
         value = delta_at(epsilon)
+        if isnan(value):  # bounds nothing
+            value = 1.0 if side is Side.UPPER else 0.0
         size = log(max(value, SMALLEST_RATIO * delta) / delta)
         return min(size, 0.0) if value <= delta else max(size, UNIT_ROUNDOFF)
 
