@@ -2,7 +2,9 @@
 
 ``P = sum_k w_k N(a_k, sigma^2)`` against ``Q = sum_k w_k N(-b_k, sigma^2)`` with ``a_k, b_k >= 0``. Relative to
 ``N(0, sigma^2)`` the density of P increases with y and that of Q decreases, so the ratio increases: cells in y are
-cells in the ratio, as in :mod:`.discretise`. No two large numbers are subtracted. Proofs: docs/theory/truncated-steps.md.
+cells in the ratio, as in :mod:`.discretise`. No two large numbers are subtracted.
+
+Proofs: docs/theory/truncated-steps.md.
 """
 
 from math import ceil, sqrt
@@ -73,7 +75,9 @@ def opposed_law(
     p_inf = float(weights @ ndtr(right_shifts - y[-1])) * (1.0 + TAIL_ERROR + error) + UNDERFLOW
     support, masses = merge_equal(np.concatenate([[0.0], ratio]), masses)
     density = DENSITY_ERROR + 2.0 * weights.size * UNIT_ROUNDOFF + error
-    growth = float(np.expm1((right_shifts.max() + left_shifts.max()) * np.diff(y).max())) if y.size > 1 else 0.0
+    # Shifts beyond what is visible from any node change no ratio there.
+    slope = sum(min(float(shifts.max()), REACH + VISIBLE) for shifts in (right_shifts, left_shifts))
+    growth = float(np.expm1(slope * np.diff(y).max(initial=0.0)))
     place_error = 2.0 * density + 4.0 * (density + 16.0 * UNIT_ROUNDOFF) * growth
     return Law(support, masses, p_inf, Side.UPPER, density + TAIL_ERROR, 1.01 * place_error)
 
@@ -119,9 +123,7 @@ def _cells(
 
 
 @njit(cache=True)
-def _excess(
-    x: float, step: float, ratio: float, weights: Array, ahead: Array, behind: Array
-) -> tuple[float, float]:
+def _excess(x: float, step: float, ratio: float, weights: Array, ahead: Array, behind: Array) -> tuple[float, float]:
     """The density of Q at x, and by how much that of P exceeds ``ratio`` times it; both times sqrt(2 pi)."""
     density, excess = 0.0, 0.0
     for c in range(weights.size):

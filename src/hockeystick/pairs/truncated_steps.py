@@ -43,10 +43,10 @@ class Crowding:
 class TruncatedSteps(DominatingPair):
     """Independent steps of Poisson sampling whose batches are cut to ``truncated_batch_size`` examples.
 
-    A step is *crowded* when the other examples that are drawn could, with all k examples at stake, be too many. Whether
-    it is crowded is revealed. If not, it is ``N(J, sigma^2)`` against ``N(0, sigma^2)`` with J of law Binomial(k, q); if
-    so, ``N(2 J, sigma^2)`` against ``N(-J, sigma^2)`` with J the number that survive: J came into the batch and pushed
-    up to J others out. Every component is mixed over J on both sides.
+    A step is *crowded* when the other examples that are drawn could be too many together with the k at stake. Whether
+    it is crowded is revealed. If not, it is ``N(J, sigma^2)`` against ``N(0, sigma^2)`` with J of law Binomial(k, q);
+    if so, ``N(2 J, sigma^2)`` against ``N(-J, sigma^2)`` with J the number that survive: J came into the batch and
+    pushed up to J others out. Every component is mixed over J on both sides.
 
     Dominates DP-SGD with these batches, for adaptive gradients, when the k examples are zeroed out; and when they are
     added to, or removed from, ``num_examples`` of which they are a part (docs/theory/truncated-steps.md). It is not
@@ -89,7 +89,7 @@ class TruncatedSteps(DominatingPair):
             # Of r + 1 > B that were drawn, B survive.
             kept = float(chances[tight] @ (q * cap / (others[tight] + 1.0)))
             cut = float(chances[tight] @ ((others[tight] + 1.0 - cap + (1.0 - q) * cap) / (others[tight] + 1.0)))
-            survivors = (cut / crowded, kept / crowded) if crowded else (1.0, 0.0)
+            survivors: tuple[float, ...] = (cut / crowded, kept / crowded) if crowded else (1.0, 0.0)
             attained = _normalised((roomy * (1.0 - q) + cut, roomy * q + kept), error)
         else:
             survivors = _dense(coins)
