@@ -136,8 +136,7 @@ def test_truncation_that_costs_more_than_delta() -> None:
     sampler = Poisson(sampling_prob=0.1, steps=10, truncated_batch_size=10, num_examples=100)
     with pytest.raises(CannotCertifyError):
         calibrate(Mechanism(strategy=BandedSquareRoot(bands=1), sampler=sampler), epsilon=1.0, delta=1e-5)
-    found = calibrate(Mechanism(sampler=sampler), epsilon=1.0, delta=1e-5)
-    assert bound(found, "direct").epsilon(1e-5) <= 1.0
+    assert 3.0 < calibrate(Mechanism(sampler=sampler), epsilon=1.0, delta=1e-5).sigma < 3.3
 
 
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, 501.0, float("nan"), float("inf")])
