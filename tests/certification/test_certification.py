@@ -133,7 +133,9 @@ def test_a_method_without_a_bound_says_so() -> None:
 
 
 def truncated(cap: int) -> Mechanism:
-    return mechanism(Poisson(sampling_prob=0.05, steps=40, truncated_batch_size=cap, num_examples=500))
+    """One band is no correlation, but the pair of correlated noise, which pays for truncation by its distance."""
+    sampler = Poisson(sampling_prob=0.05, steps=40, truncated_batch_size=cap, num_examples=500)
+    return Mechanism(strategy=BandedSquareRoot(bands=1), sampler=sampler, noise_multiplier=1.0)
 
 
 @pytest.mark.parametrize("side", list(Side))

@@ -4,6 +4,42 @@ An entry is (path, old text, new text, reason); the old text occurs once in the 
 """
 
 FAULTS = [
+    # Batches that are cut.
+    (
+        "src/hockeystick/pairs/truncated_steps.py",
+        "tight = others > cap - k",
+        "tight = others > cap",
+        "a step with as many others as the batch holds counts as roomy",
+        "tests/pairs/test_truncated_steps.py",
+    ),
+    (
+        "src/hockeystick/accountants/direct.py",
+        "opposed_law(weights, 2.0 * counts, counts,",
+        "opposed_law(weights, counts, 0.0 * counts,",
+        "what an example pushes out of a batch is forgotten",
+        "tests/pairs/test_truncated_steps.py",
+    ),
+    (
+        "src/hockeystick/pairs/truncated_steps.py",
+        "attained = _normalised((roomy * (1.0 - q) + cut, roomy * q + kept), error)",
+        "attained = _normalised((1.0 - q, q), error)",
+        "a lower bound on batches that are cut takes every example that is drawn to survive",
+        "tests/pairs/test_truncated_steps.py",
+    ),
+    (
+        "src/hockeystick/laws/opposed.py",
+        "right[j] += part * min(excess / rise * of_q[j + 1], density)",
+        "right[j] += part * min(excess / rise * of_q[j], density)",
+        "the share of a cell's right end is relative to the wrong density",
+        "tests/laws/test_opposed.py",
+    ),
+    (
+        "src/hockeystick/laws/opposed.py",
+        "p_inf = float(weights @ ndtr(right_shifts - y[-1])) * (1.0 + TAIL_ERROR + error) + UNDERFLOW",
+        "p_inf = 0.0",
+        "the tail of the crowded steps is dropped",
+        "tests/laws/test_opposed.py",
+    ),
     # Rounding and what is spent, which no test saw once.
     (
         "src/hockeystick/posteriors/participations/engine.py",

@@ -11,6 +11,7 @@ side (docs/theory/laws.md). Cost: O(log(steps)) projections of O(nodes^2) each.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import log2, sqrt
 from typing import Any
 
@@ -23,7 +24,8 @@ from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Law, point_mass_at_one
 from hockeystick.laws.mixtures import any_mixture_law
-from hockeystick.laws.operations import average, compose, power, thin, weighted
+from hockeystick.laws.operations import average, compose, mix, power, thin, weighted
+from hockeystick.laws.opposed import opposed_law
 from hockeystick.laws.profile import law_profiles
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.base import DominatingPair
@@ -33,6 +35,7 @@ from hockeystick.pairs.mixture_steps import MixtureStep, MixtureSteps
 from hockeystick.pairs.occupancy import PlacedCopies
 from hockeystick.pairs.secret_groups import SecretGroups
 from hockeystick.pairs.subset_mixture import SubsetMixture
+from hockeystick.pairs.truncated_steps import TruncatedSteps
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
 from hockeystick.windows.orthogonal_columns import group_laws, norms_by_group
@@ -86,6 +89,24 @@ def mixture_steps_law(pair: MixtureSteps, side: Side, settings: Settings) -> Law
         part = power(law, count, resolution, tick=tick)
         whole = part if whole is None else compose(whole, part, resolution, tick=tick)
     return point_mass_at_one(side) if whole is None else whole
+
+
+def truncated_steps_law(pair: TruncatedSteps, side: Side, settings: Settings) -> Law:
+    """The law of Poisson steps with batches that are cut (docs/theory/truncated-steps.md).
+
+    From above, crowded steps are revealed; from below, the others have no gradients.
+    """
+    resolution, tick, found = settings.resolution, settings.deadline.tick, pair.crowding
+    if side is Side.LOWER:
+        step = _step_law(found.attained, pair.noise_multiplier, side, resolution)
+        return power(step, pair.steps, resolution, tick=tick)
+    counts = np.arange(len(found.survivors), dtype=np.float64)
+    weights = np.array(found.survivors)
+    crowded = opposed_law(weights, 2.0 * counts, counts, pair.noise_multiplier, resolution, error=found.error)
+    roomy = _step_law(binomial_step(pair.examples, pair.sampling_prob, 1.0, 1), pair.noise_multiplier, side, resolution)
+    step = mix([roomy, crowded], [found.roomy, found.crowded], resolution)
+    step = replace(step, mass_error=step.mass_error + found.error)
+    return power(step, pair.steps, resolution, tick=tick)
 
 
 def placed_copies_law(pair: PlacedCopies, side: Side, settings: Settings) -> Law:
@@ -195,6 +216,7 @@ ACCOUNTANT = Accountant(
         PlacedCopies: _of(placed_copies_law),
         SecretGroups: _of(secret_groups_law),
         SubsetMixture: _subsets,
+        TruncatedSteps: _of(truncated_steps_law),
     },
     laws={
         IndependentSteps: _one(independent_steps_law),
@@ -202,6 +224,7 @@ ACCOUNTANT = Accountant(
         MixtureSteps: _one(mixture_steps_law),
         SecretGroups: _one(secret_groups_law),
         SubsetMixture: _single_laws,
+        TruncatedSteps: _one(truncated_steps_law),
     },
     refusal=_refusal,
     cost=_cost,

@@ -15,6 +15,7 @@ from hockeystick.pairs import (
     shuffled_batches,
     shuffled_tree,
     subset_mixture,
+    truncated_steps,
     users,
 )
 from hockeystick.pairs.base import DominatingPair
@@ -24,7 +25,7 @@ ANY = "any other"
 
 PAIRS: dict[tuple[str, str], Callable[[Mechanism], DominatingPair]] = {
     ("identity", "deterministic"): independent_steps.from_deterministic,
-    ("identity", "poisson"): independent_steps.from_poisson,
+    ("identity", "poisson"): truncated_steps.from_poisson,
     ("identity", "random_allocation"): averaged_steps.from_random_allocation,
     ("identity", "balls_in_bins"): averaged_steps.from_balls_in_bins,
     ("identity", "shuffle"): shuffled_batches.from_shuffle,

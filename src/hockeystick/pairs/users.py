@@ -13,6 +13,7 @@ from hockeystick.pairs.mixture_steps import MixtureSteps
 from hockeystick.pairs.occupancy import MOST_EXAMPLES, PlacedCopies, dealt
 from hockeystick.pairs.repeated_columns import RepeatedSubsets, repeated
 from hockeystick.pairs.shuffled_batches import ShuffledBatches
+from hockeystick.pairs.truncated_steps import TruncatedSteps, truncated
 from hockeystick.samplers import BallsInBins, BMinSep, CyclicPoisson, Deterministic, Poisson, RandomAllocation
 from hockeystick.strategies import Identity
 
@@ -124,9 +125,13 @@ def _share_a_batch(mechanism: Mechanism) -> bool:
     return size is None or mechanism.unit.examples <= size
 
 
-def from_poisson(mechanism: Mechanism, single: DominatingPair) -> MixtureSteps | RepeatedSubsets | None:
-    """Poisson batches: Binomial(k, q) of the examples are in each."""
+def from_poisson(
+    mechanism: Mechanism, single: DominatingPair
+) -> MixtureSteps | TruncatedSteps | RepeatedSubsets | None:
+    """Poisson batches: Binomial(k, q) of the examples are in each, before batches are cut."""
     sampler, examples = require(mechanism.sampler, Poisson), mechanism.unit.examples
+    if isinstance(single, TruncatedSteps):
+        return truncated(mechanism, examples) if examples <= MOST_EXAMPLES else None
     if isinstance(mechanism.strategy, Identity):
         step = binomial_step(examples, sampler.sampling_prob, 1.0, sampler.steps)
         return MixtureSteps(noise_multiplier=mechanism.sigma, steps=(step,))
