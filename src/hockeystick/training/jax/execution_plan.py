@@ -20,7 +20,7 @@ from hockeystick.training.engine import Engine
 from hockeystick.training.jax.accountant import MechanismDpEvent, relation_of
 from hockeystick.training.jax.batches import BatchSampler
 from hockeystick.training.jax.checkpoint import load_tree, save_tree
-from hockeystick.training.jax.noise import Noise, positive, size_of
+from hockeystick.training.jax.noise import Noise, positive, refuse_mapped, size_of
 from hockeystick.training.run import Run
 
 try:
@@ -149,6 +149,7 @@ class ExecutionPlanConfig(Engine):
         positions = (batch_argnums,) if isinstance(batch_argnums, int) else tuple(batch_argnums)
 
         def counted(*args: Any, is_padding_example: Any = None, **more: Any) -> Any:
+            refuse_mapped()
             size = jax.tree.leaves(args[positions[0]])[0].shape[0]
             padding = jnp.zeros(size, bool) if is_padding_example is None else jnp.asarray(is_padding_example)
             io_callback(self._counted, None, jnp.sum(~padding), ordered=True)

@@ -1,6 +1,7 @@
 """The noise of a run as a transformation of optax."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -9,7 +10,7 @@ import numpy as np
 import optax
 from jax.experimental import io_callback
 
-from hockeystick.errors import InvalidInputError
+from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.mechanism import Mechanism
 from hockeystick.training.run import Run
 
@@ -42,12 +43,12 @@ class Noise(optax.GradientTransformationExtraArgs):
     host, in the type of the run. The sum is made in that type, or the wider one of the leaf, and rounded to the type of
     the leaf.
 
-    ``update`` is not a pure function, as noise must not be given out twice. It works in and under ``jax.jit`` and
-    ``jax.lax.scan``, where it is an ordered callback to the host: every execution takes a step, and tracing or
-    compiling takes none. An update with a state that is not the run's next step is refused, so a step cannot be
-    executed again, from an older state, with new noise or the old. Under jit an error of the run arrives as JAX's
-    runtime error with our sentence at its end, and nothing is released. ``jax.vmap``, and jit over several devices,
-    are refused by JAX, which has no ordered callbacks there; there ``update`` is for calls outside of jit.
+    ``update`` is not a pure function, as noise must not be given out twice. It works in and under ``jax.jit``, on
+    sharded arrays too, and in ``jax.lax.scan``: there it is an ordered callback to the host, so every execution takes a
+    step, and tracing or compiling takes none. An update with a state that is not at the run's next step is refused, so
+    a step cannot be executed again, from an older state, with new noise or the old. Under jit an error of the run
+    arrives as JAX's runtime error with our sentence at its end, and nothing is released. Functions that are mapped, by
+    ``jax.vmap``, ``jax.shard_map`` or ``jax.pmap``, are refused: one row would be added to several sums.
 
     Args:
         run: has noise.
@@ -55,7 +56,9 @@ class Noise(optax.GradientTransformationExtraArgs):
         divisor: by which the sum was divided already; a public number.
 
     Raises: InvalidInputError for a run without noise, a clipping norm or divisor that is not a positive number, and
-    float64 noise while ``jax_enable_x64`` is off.
+    float64 noise while ``jax_enable_x64`` is off. Of ``init`` and ``update``: InvalidInputError for other parameters
+    than the run has noise for, a state that is not at the next step, and a sum over nobody knows which examples;
+    UnsupportedError in ``jax.shard_map`` and ``jax.pmap``; and as :meth:`hockeystick.training.Run.noise`.
     """
 
     run: Run
@@ -151,9 +154,18 @@ class _Rows:
         if not any(isinstance(one, jax.core.Tracer) for one in (state.step, *told, *leaves)):
             jax.effects_barrier()  # what earlier functions counted has arrived
             return self._next(shapes, state.step, *told)
+        refuse_mapped()
         parts = [jax.ShapeDtypeStruct(shape, self.run.dtype) for shape in shapes]
-        taken: Sequence[Any] = io_callback(lambda *of: self._next(shapes, *of), parts, state.step, *told, ordered=True)
+        # Depends on every leaf, so that jax.vmap over any of them, which would share one row, finds the callback too.
+        ready = sum(jnp.sum(leaf) for leaf in leaves)
+        callback = partial(self._after, shapes)
+        taken: Sequence[Any] = io_callback(callback, parts, ready, state.step, *told, ordered=True)
         return taken
+
+    def _after(self, shapes: Sequence[tuple[int, ...]], ready: Any, step: Any, *told: Any) -> list[Any]:
+        """Take the step once the sums are ready."""
+        del ready
+        return self._next(shapes, step, *told)
 
     def _next(self, shapes: Sequence[tuple[int, ...]], step: Any, *told: Any) -> list[Any]:
         """Take the step of the run, on the host."""
@@ -189,6 +201,15 @@ def _sum(leaf: Any, row: Any, scale: float) -> Any:
     """The leaf plus noise, made in the wider of their types."""
     wide = jnp.promote_types(leaf.dtype, row.dtype)
     return (leaf.astype(wide) + jnp.asarray(row, wide) * jnp.asarray(scale, wide)).astype(leaf.dtype)
+
+
+def refuse_mapped() -> None:
+    """Raise UnsupportedError inside a function that JAX maps over devices."""
+    if jax.sharding.get_abstract_mesh().manual_axes:
+        raise UnsupportedError(
+            "A step of a run is for the whole sum of its batch, so it cannot be taken inside of jax.shard_map or "
+            "jax.pmap; sum over the devices first, and add the noise outside."
+        )
 
 
 def size_of(tree: Any) -> int:
