@@ -60,7 +60,7 @@ def loss(params: dict[str, jax.Array], x: jax.Array, y: jax.Array) -> jax.Array:
     return optax.softmax_cross_entropy_with_integer_labels(scores(params, x), y).mean()
 
 
-def train(plan, params, data, *, learning_rate: float = 2.0, padded_to: int = 64):
+def train(plan, params, data, *, learning_rate: float = 1.0, padded_to: int = 64):
     """A training loop over a ``DPExecutionPlan``, JAX Privacy's or ours."""
     x, y = data
     gradient = plan.clipped_grad(loss, batch_argnums=(1, 2))

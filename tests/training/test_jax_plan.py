@@ -180,13 +180,12 @@ def test_batches_from_the_start_after_a_resume_are_refused(tmp_path):
     assert again.config.run.remaining == 0
 
 
-@pytest.mark.parametrize("at", [0, 7])
-def test_a_checkpoint_goes_on_bit_for_bit(at, tmp_path):
+def test_a_checkpoint_goes_on_bit_for_bit(tmp_path):
     whole = Loop(config_of())
     for _ in whole.run():
         pass
     first = Loop(config_of())
-    for batch in itertools.islice(first.config.run.batches(), at):
+    for batch in itertools.islice(first.config.run.batches(), 7):
         first.take(batch)
     key = jax.random.key(3)
     half = jnp.asarray([1.5, 2.5], jnp.bfloat16)
