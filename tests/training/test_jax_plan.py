@@ -162,6 +162,16 @@ def test_a_batch_of_another_size_ends_the_run():
     assert config.record().certificate is None
 
 
+@pytest.mark.parametrize("more", [-1, 1])
+def test_what_is_told_has_to_agree_with_what_was_counted(more):
+    config = config_of()
+    noise = config.make().noise_addition_transform
+    batch = next(config.run.batches())
+    noise.counted(len(batch) + more)
+    with pytest.raises(ViolationError, match="number_of_examples"):
+        noise.update(PARAMS, noise.init(PARAMS), examples=batch)
+
+
 def test_batches_from_the_start_after_a_resume_are_refused(tmp_path):
     mechanism = hs.Mechanism(sampler=hs.Shuffle(batch_size=12, bins=5, epochs=2), noise_multiplier=1.0)
     first = Loop(config_of(mechanism))
