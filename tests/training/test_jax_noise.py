@@ -69,7 +69,8 @@ def smallest_p(matrix, rows):
 
 def rows_of(noise, fault=None):
     """What reached the updates of a whole run without gradients, over the clipping norm; every other step in jit."""
-    state, sums, rows = noise.init(PARAMS), zeros(), []
+    state, sums = noise.init(PARAMS), zeros()
+    rows: list[np.ndarray] = []
     compiled = jitted(noise)
     for step, batch in enumerate(noise.run.batches()):
         if step % 2:

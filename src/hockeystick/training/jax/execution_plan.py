@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.experimental import io_callback
-from jax_privacy.clipping import clipped_grad
+from jax_privacy.clipping import BoundedSensitivityCallable, clipped_grad
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.mechanism import Mechanism
@@ -160,7 +160,7 @@ class ExecutionPlanConfig(Engine):
             result = made(*blank, is_padding_example=jnp.ones(rows, bool), **more)
             return (result[0], jax.tree.map(lambda part: part[:0], result[1])) if made.has_aux else result
 
-        return dataclasses.replace(made, fun=counted)
+        return BoundedSensitivityCallable(counted, made.l2_norm_bound, made.has_aux)
 
     def _counted(self, number: Any) -> None:
         self._batches.check_in_step()
