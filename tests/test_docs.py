@@ -51,11 +51,13 @@ def run_commands(block: Block, page: Path) -> None:
             assert done.returncode == 0, f"{page.name}:{block.line}: {line}\n{done.stdout}{done.stderr}"
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:jax_privacy.*", "ignore::DeprecationWarning:optax.*")
 @pytest.mark.parametrize("page", RUNNING, ids=lambda page: page.stem)
 def test_what_a_page_shows_runs(page, tmp_path, monkeypatch):
     """Python, commands and plans, from top to bottom, as a reader would who has the examples beside them."""
-    if "import torch" in page.read_text():
-        pytest.importorskip("opacus")
+    for framework, needed in (("torch", "opacus"), ("jax", "jax_privacy")):
+        if f"import {framework}" in page.read_text():
+            pytest.importorskip(needed)
     monkeypatch.chdir(tmp_path)
     shutil.copytree(ROOT / "examples", "examples")
     names: dict[str, object] = {"__name__": "__main__"}

@@ -12,10 +12,12 @@ NAMES = ["hockeystick", *(one.name for one in pkgutil.walk_packages(hockeystick.
 MODULES = [name for name in NAMES if name != "hockeystick.__main__"]
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:jax_privacy.*", "ignore::DeprecationWarning:optax.*")
 @pytest.mark.parametrize("name", MODULES)
 def test_the_examples_of_a_module_run(name, tmp_path, monkeypatch):
-    if name.startswith("hockeystick.training.torch"):
-        pytest.importorskip("opacus")
+    for framework, needed in (("torch", "opacus"), ("jax", "jax_privacy")):
+        if name.startswith(f"hockeystick.training.{framework}"):
+            pytest.importorskip(needed)
     module = importlib.import_module(name)
     monkeypatch.chdir(tmp_path)
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)

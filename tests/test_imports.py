@@ -57,5 +57,11 @@ def test_the_part_for_torch_says_what_it_needs() -> None:
         _ = hockeystick.torch
 
 
+@pytest.mark.skipif(find_spec("jax_privacy") is not None, reason="it is there")
+def test_the_part_for_jax_says_what_it_needs() -> None:
+    with pytest.raises(ImportError, match=r"pip install 'hockeystick\[jax\]'"):
+        _ = hockeystick.jax
+
+
 def test_training_needs_no_framework() -> None:
     assert not loaded("import hockeystick; hockeystick.training.Run") & {"torch", "jax", "matplotlib"}

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         SquareRoot,
         TreeRestart,
     )
+    from hockeystick.training import jax as jax
     from hockeystick.training import torch as torch
     from hockeystick.types import Adjacency, Direction, Kind, Side
 
@@ -128,6 +129,7 @@ _HOMES = {
 
 _ROOMS = {
     "attacks": "hockeystick.attacks",
+    "jax": "hockeystick.training.jax",
     "noise": "hockeystick.noise",
     "torch": "hockeystick.training.torch",
     "training": "hockeystick.training",

@@ -5,6 +5,8 @@ An entry is (path, old text, new text, reason, tests); the old text occurs once 
 
 RUN = "tests/training/test_run.py"
 RECORD = "tests/training/test_record.py"
+JAX_NOISE = "tests/training/test_jax_noise.py"
+JAX_PLAN = "tests/training/test_jax_plan.py"
 
 FAULTS = [
     (
@@ -97,5 +99,47 @@ FAULTS = [
         "if (",
         "an altered record counts as intact",
         f"{RECORD}::test_an_altered_record_is_noticed",
+    ),
+    (
+        "training/jax/noise.py",
+        "if at != run.step:",
+        "if at > run.step:",
+        "an older state of optax gets another row of noise, for a step that was taken",
+        f"{JAX_NOISE}::test_a_step_is_not_taken_twice_and_not_left_out",
+    ),
+    (
+        "training/jax/noise.py",
+        "ready = sum(jnp.sum(leaf) for leaf in leaves)",
+        "ready = jnp.zeros(())",
+        "several sums that jax.vmap maps over share a row of noise",
+        f"{JAX_NOISE}::test_mapped_updates_are_refused",
+    ),
+    (
+        "training/jax/noise.py",
+        "if counted is not None and counted != (",
+        "if counted is not None and counted > (",
+        "a sum over fewer examples than are named passes",
+        f"{JAX_PLAN}::test_what_is_told_has_to_agree_with_what_was_counted",
+    ),
+    (
+        "training/jax/execution_plan.py",
+        "divisor=run.expected_batch_size)",
+        "divisor=run.expected_batch_size**2)",
+        "noise is divided by the batch size twice",
+        f"{JAX_PLAN}::test_a_step_is_the_noisy_clipped_sum_over_the_public_batch_size",
+    ),
+    (
+        "training/jax/execution_plan.py",
+        "self._batches.check_in_step()",
+        "pass",
+        "after a resume the batches begin anew, while the noise goes on",
+        f"{JAX_PLAN}::test_batches_from_the_start_after_a_resume_are_refused",
+    ),
+    (
+        "training/jax/accountant.py",
+        "if count > 1 or self._mechanism is not None:",
+        "if count > 1:",
+        "two runs are accounted for as one",
+        f"{JAX_PLAN}::test_the_accountant_refuses_what_it_cannot_account",
     ),
 ]

@@ -46,6 +46,15 @@ def test_torch(tmp_path):
     check_records(tmp_path)
 
 
+def test_jax(tmp_path):
+    """Bit-identical weights on a CPU, with dropout and momentum."""
+    pytest.importorskip("jax_privacy", reason="needs jax, optax and jax-privacy")
+    assert killed("jax_training", tmp_path, times=2) >= 1
+    with np.load(tmp_path / "alone/state.npz") as left, np.load(tmp_path / "often/state.npz") as right:
+        assert {name for name in left if not np.array_equal(left[name], right[name])} == {"run_resumed"}
+    check_records(tmp_path)
+
+
 def flat(state, path=""):
     """The leaves of a nested state by their paths."""
     if not isinstance(state, dict | list):

@@ -110,13 +110,11 @@ class Run:
         self._mechanism = mechanism
         self._attribution = attribution
         self._entropy = entropy
-        generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence([int(word) for word in entropy])))
-        more: dict[str, Any] = {} if attribution is None else {"attribution": attribution}
         if attribution is not None and mechanism.sampler.kind != "multi_attribution":
             raise InvalidInputError(
                 f"The 'attribution' argument does not apply to a sampler of kind {mechanism.sampler.kind!r}."
             )
-        self._drawing: Iterator[Batch] = mechanism.sampler.batches(num_examples, generator, **more)
+        self._drawing = self._draw(num_examples)
         self._num_examples = int(num_examples)
         self._drawn: deque[Batch] = deque()
         self._promises = promises_of(mechanism.sampler, self._num_examples, attribution)
@@ -155,6 +153,11 @@ class Run:
         return self.steps - self._step
 
     @property
+    def resumed(self) -> int:
+        """How often the run continued from a saved state."""
+        return self._resumed
+
+    @property
     def expected_batch_size(self) -> float:
         """The public number to divide noisy sums by: the batch size that the sampler has on average.
 
@@ -176,6 +179,16 @@ class Run:
     def size(self) -> int | None:
         """The numbers in a step's noise; None without noise."""
         return None if self._noise is None else math.prod(self._noise.shape)
+
+    def _draw(self, num_examples: int) -> Iterator[Batch]:
+        """The batches from the first step on, drawn anew."""
+        generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence([int(word) for word in self._entropy])))
+        more: dict[str, Any] = {} if self._attribution is None else {"attribution": self._attribution}
+        return self._mechanism.sampler.batches(num_examples, generator, **more)
+
+    def all_batches(self) -> Iterator[Batch]:
+        """The batches of all steps, those that were taken included, for loops that skip what was done themselves."""
+        return self._draw(self._num_examples)
 
     def batches(self) -> Iterator[Batch]:
         """The batches from the next step to the last, ascending indices, some of them empty.

@@ -12,26 +12,23 @@ from opacus.optimizers import get_optimizer_class
 from torch import distributed
 from torch.distributed._composable.fsdp import FSDPModule
 
-from hockeystick.certificate import Certificate, Interval
-from hockeystick.certification.issue import certify
-from hockeystick.errors import InvalidInputError, UnsupportedError, ViolationError
+from hockeystick.certificate import Interval
+from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.files import replacing
 from hockeystick.mechanism import Mechanism
 from hockeystick.plan import Plan
 from hockeystick.samplers import Attribution
-from hockeystick.training.record import RunRecord
+from hockeystick.training.engine import Engine
 from hockeystick.training.run import Run
 from hockeystick.training.torch.loader import BatchSampler, check_dataset, loader_of
 from hockeystick.training.torch.noise import size_of
 from hockeystick.training.torch.optimizer import on_run
 
-CHECKED = ("noise_is_added", "public_normaliser", "clipping_norm", "batches_in_step")
-"""What the loader and the optimizer check, which a run alone takes on trust."""
 RANDOM = "torch_random_state"
 """The entry of a checkpoint for torch's own generator, which dropout draws from."""
 
 
-class PrivacyEngine(opacus.PrivacyEngine):
+class PrivacyEngine(Engine, opacus.PrivacyEngine):
     """Takes the place of ``opacus.PrivacyEngine``; the training loop stays as it is.
 
     >>> import hockeystick as hs
@@ -68,6 +65,9 @@ class PrivacyEngine(opacus.PrivacyEngine):
     Raises: InvalidInputError for what is neither a Plan nor a Mechanism, and for one without noise multiplier.
     """
 
+    also_checked = ("noise_is_added", "public_normaliser", "clipping_norm", "batches_in_step")
+    """What the loader and the optimizer check."""
+
     def __init__(
         self,
         plan: Plan | Mechanism,
@@ -77,30 +77,12 @@ class PrivacyEngine(opacus.PrivacyEngine):
         dtype: Any = np.float32,
         attribution: Attribution | None = None,
     ) -> None:
-        if not isinstance(plan, Plan | Mechanism):
-            raise InvalidInputError(
-                f"The 'plan' argument must be a Plan or a Mechanism. Got an object of type {type(plan).__name__!r}."
-            )
-        self.mechanism = plan.mechanism() if isinstance(plan, Plan) else plan
-        _ = self.mechanism.sigma  # a plan without noise is refused here
-        self.delta = plan.target.delta if isinstance(plan, Plan) else None
-        self._num_examples = (
-            plan.data.num_examples if isinstance(plan, Plan) else getattr(self.mechanism.sampler, "num_examples", None)
-        )
+        super().__init__(plan)
         self._options = {"rng": rng, "secure": secure_mode, "dtype": dtype, "attribution": attribution}
-        self._run: Run | None = None
-        self._certificates: dict[tuple[Mechanism, float], Certificate] = {}
         self.accountant = _Accounting(self)
         self.secure_mode = False  # Opacus' own generators, which are not used
         self.secure_rng = None
         self.dataset = None
-
-    @property
-    def run(self) -> Run:
-        """The run; raises InvalidInputError before ``make_private``."""
-        if self._run is None:
-            raise InvalidInputError("There is no run yet; call make_private first.")
-        return self._run
 
     def make_private(
         self,
@@ -219,41 +201,6 @@ class PrivacyEngine(opacus.PrivacyEngine):
             f"make_private_with_epsilon is not for a plan with noise_multiplier = {self.mechanism.sigma!r}; calibrate "
             "the plan by hockeystick.calibrate, and call make_private."
         )
-
-    def certificate(self, delta: float | None = None, *, executed: bool = False, **options: Any) -> Certificate:
-        """The certificate of the run, as :func:`hockeystick.certify` gives it for the plan's mechanism.
-
-        It covers the whole plan and every early stop. Computed once for each delta.
-
-        Args:
-            delta: the plan's target by default.
-            executed: certify the executed steps alone, where they are a mechanism of their own: only for a number of
-                steps that depends on nothing private, and has not been chosen by looking at the training.
-            options: of :func:`hockeystick.certify`.
-
-        Raises: InvalidInputError without a delta, and where the executed steps are no mechanism of their own;
-        ViolationError after a broken promise.
-        """
-        chosen = self.delta if delta is None else delta
-        if chosen is None:
-            raise InvalidInputError("The 'delta' argument has to be given, as the plan has no target delta.")
-        if self._run is not None and self._run.record().violations:
-            raise ViolationError(
-                f"The run broke a promise, {self._run.record().violations[0]!r}; nothing certifies it."
-            )
-        mechanism = self.run.executed() if executed else self.mechanism
-        if mechanism is None:
-            raise InvalidInputError(
-                "The executed steps are no mechanism of their own; leave out executed=True for the plan's certificate, "
-                "which covers them."
-            )
-        if (mechanism, chosen) not in self._certificates or options:
-            self._certificates[mechanism, chosen] = certify(mechanism, delta=chosen, **options)
-        return self._certificates[mechanism, chosen]
-
-    def record(self, certificate: Certificate | None = None, *, stopped_without_looking: bool = False) -> RunRecord:
-        """The record of the run; see :meth:`hockeystick.training.Run.record`."""
-        return self.run.record(certificate, stopped_without_looking=stopped_without_looking, also_checked=CHECKED)
 
     def save_checkpoint(self, *, path: Any, module: Any, optimizer: Any = None, **options: Any) -> None:
         """As Opacus does, with the run and torch's generator, whole or not at all; only the owner can read the file.

@@ -1,0 +1,21 @@
+"""Training with JAX and JAX Privacy that is what its certificate says. Needs ``pip install 'hockeystick[jax]'``.
+
+:class:`ExecutionPlanConfig` makes JAX Privacy's execution plan of a plan. :class:`Noise` and :class:`BatchSampler` are
+its parts, for training loops without JAX Privacy's; :class:`Accountant` answers for its ``dp_event``.
+"""
+
+try:
+    import jax as _jax  # noqa: F401
+    import jax_privacy as _jax_privacy  # noqa: F401
+    import optax as _optax  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        f"hockeystick.jax needs jax, optax and jax-privacy: pip install 'hockeystick[jax]' ({error})."
+    ) from error
+
+from hockeystick.training.jax.accountant import Accountant, MechanismDpEvent
+from hockeystick.training.jax.batches import BatchSampler
+from hockeystick.training.jax.execution_plan import ExecutionPlanConfig
+from hockeystick.training.jax.noise import Noise, NoiseState
+
+__all__ = ["Accountant", "BatchSampler", "ExecutionPlanConfig", "MechanismDpEvent", "Noise", "NoiseState"]

@@ -1,0 +1,195 @@
+"""JAX Privacy's execution plan for a plan: its batches, its noise, its divisor, and the certificate of what was run."""
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import io_callback
+from jax_privacy.clipping import BoundedSensitivityCallable, clipped_grad
+
+from hockeystick.errors import InvalidInputError
+from hockeystick.mechanism import Mechanism
+from hockeystick.plan import Plan
+from hockeystick.samplers import Attribution
+from hockeystick.training.engine import Engine
+from hockeystick.training.jax.accountant import MechanismDpEvent, relation_of
+from hockeystick.training.jax.batches import BatchSampler
+from hockeystick.training.jax.checkpoint import load_tree, save_tree
+from hockeystick.training.jax.noise import Noise, positive, refuse_mapped, size_of
+from hockeystick.training.run import Run
+
+try:
+    from jax_privacy.execution_plan import DPExecutionPlan  # where versions after 2.0 have it
+except ImportError:
+    from jax_privacy.experimental.execution_plan import DPExecutionPlan
+
+PLANNED = ("l2_clip_norm", "normalize_by", "rescale_to_unit_norm", "nan_safe")
+"""Options of JAX Privacy's ``clipped_grad`` that decide what the noise has to hide; the plan sets them."""
+
+
+class ExecutionPlanConfig(Engine):
+    """Takes the place of JAX Privacy's ``BandMFExecutionPlanConfig``; loops over its execution plan stay as they are.
+
+    >>> import hockeystick as hs
+    >>> x, y = np.ones((60, 4), np.float32), np.zeros(60, np.float32)
+    >>> params = jnp.zeros(4)
+    >>> mechanism = hs.Mechanism(sampler=hs.BallsInBins(bins=6, epochs=2), noise_multiplier=2.0)
+    >>> config = ExecutionPlanConfig(mechanism, params=params, l2_clip_norm=1.0, num_examples=60)
+    >>> plan = config.make()
+    >>> gradient = plan.clipped_grad(lambda w, x, y: jnp.mean((x @ w - y) ** 2), batch_argnums=(1, 2))
+    >>> state = plan.noise_addition_transform.init(params)
+    >>> for batch in plan.batch_selection_strategy.batch_iterator(60):
+    ...     mean, state = plan.noise_addition_transform.update(gradient(params, x[batch], y[batch]), state)
+    ...     params = params - 0.1 * mean
+    >>> config.certificate(delta=1e-5).epsilon.upper < 6.0
+    True
+
+    The plan's parts belong together. ``batch_selection_strategy`` gives the batches of the plan's sampler, empty ones
+    included. ``clipped_grad`` is JAX Privacy's, of the sum of clipped gradients over the plan's expected batch size: a
+    public number, whatever the size of the batch. It tells the run how many examples that are no padding it summed,
+    and takes batches without examples, which JAX Privacy's refuses outside of jit. ``noise_addition_transform`` is
+    :class:`Noise`, at the same scale. ``dp_event`` names the mechanism, which :class:`Accountant` answers for and
+    other accountants refuse.
+
+    There is one run, however many plans are made. What ``clipped_grad`` returns beside the gradient, losses and norms
+    of examples, is private, and no certificate covers it.
+
+    Args:
+        plan: a Plan or a Mechanism with a noise multiplier.
+        params: the parameters that are trained, or anything with their shapes.
+        l2_clip_norm: to which the gradient of each example is clipped, over all leaves together.
+        num_examples: size of the dataset, where the plan does not say it.
+        rng: seeds batches and noise; None for a fresh seed of the operating system.
+        secure_mode: take the noise from AES-256 under a key of the operating system.
+        dtype: of the noise, ``numpy.float32`` or ``numpy.float64``, whatever the type of the parameters.
+        attribution: of the examples to users, where the sampler has users.
+
+    Raises: InvalidInputError for what is neither a Plan nor a Mechanism, for one without noise multiplier or size of
+    the dataset, for another size than the plan's, and for what :class:`Noise` and the run refuse.
+    """
+
+    def __init__(
+        self,
+        plan: Plan | Mechanism,
+        *,
+        params: Any,
+        l2_clip_norm: float,
+        num_examples: int | None = None,
+        rng: np.random.Generator | None = None,
+        secure_mode: bool = False,
+        dtype: Any = np.float32,
+        attribution: Attribution | None = None,
+    ) -> None:
+        super().__init__(plan)
+        self.l2_clip_norm = positive("l2_clip_norm", l2_clip_norm)
+        run = Run(
+            self.mechanism,
+            num_examples=self._size(num_examples),
+            shape=size_of(params),
+            rng=rng,
+            secure=secure_mode,
+            dtype=dtype,
+            attribution=attribution,
+        )
+        self._run = run
+        self._batches = BatchSampler(run)
+        self._noise = Noise(run, clip_norm=self.l2_clip_norm, divisor=run.expected_batch_size)
+
+    def _size(self, given: int | None) -> int:
+        planned = self._num_examples
+        if given is None and planned is None:
+            raise InvalidInputError("The 'num_examples' argument has to be given, as the plan does not say it.")
+        if None not in (given, planned) and given != planned:
+            raise InvalidInputError(
+                f"The 'num_examples' argument must be the plan's {planned}, or be left out. Got {given!r} instead."
+            )
+        size: Any = planned if given is None else given
+        return int(size)
+
+    def make(self, performance_flags: Any = None) -> DPExecutionPlan:
+        """The execution plan of the run.
+
+        Args:
+            performance_flags: those that versions of JAX Privacy after 2.0 have, for ``clipped_grad``.
+
+        Raises: InvalidInputError for flags with a noise seed, which the run has.
+        """
+        if getattr(performance_flags, "noise_seed", None) is not None:
+            raise InvalidInputError(
+                "The 'noise_seed' performance flag must be left out; the rng of the config seeds the noise."
+            )
+        flags = ("microbatch_size", "spmd_axis_name", "keep_batch_dim", "dtype")
+        options = {name: getattr(performance_flags, name) for name in flags if hasattr(performance_flags, name)}
+        parts = {
+            "clipped_grad": functools.wraps(clipped_grad)(functools.partial(self._clipped_grad, options)),
+            "batch_selection_strategy": self._batches,
+            "noise_addition_transform": self._noise,
+            "dp_event": MechanismDpEvent(self.mechanism.pinned()),
+            "neighboring_relation": relation_of(self.mechanism),
+        }
+        known = {field.name for field in dataclasses.fields(DPExecutionPlan)}  # 2.0 has no neighboring_relation
+        return DPExecutionPlan(**{name: part for name, part in parts.items() if name in known})
+
+    def _clipped_grad(
+        self, defaults: dict[str, Any], fun: Any, *args: Any, batch_argnums: int | Sequence[int] = 1, **options: Any
+    ) -> Any:
+        """JAX Privacy's, with the plan's clipping norm and divisor; it counts the examples that it sums."""
+        taken = [name for name in PLANNED if name in options]
+        if taken:
+            raise InvalidInputError(f"The {taken[0]!r} option of clipped_grad must be left out; the plan sets it.")
+        options = {"dtype": jnp.float32} | defaults | options | {"batch_argnums": batch_argnums}
+        made = clipped_grad(
+            fun, *args, l2_clip_norm=self.l2_clip_norm, normalize_by=self.run.expected_batch_size, **options
+        )
+        positions = (batch_argnums,) if isinstance(batch_argnums, int) else tuple(batch_argnums)
+
+        def counted(*args: Any, is_padding_example: Any = None, **more: Any) -> Any:
+            refuse_mapped()
+            size = jax.tree.leaves(args[positions[0]])[0].shape[0]
+            padding = jnp.zeros(size, bool) if is_padding_example is None else jnp.asarray(is_padding_example)
+            io_callback(self._counted, None, jnp.sum(~padding), ordered=True)
+            if size:
+                return made(*args, is_padding_example=padding, **more)
+            rows = options.get("microbatch_size") or 1
+            blank = [_zeros(arg, rows) if at in positions else arg for at, arg in enumerate(args)]
+            result = made(*blank, is_padding_example=jnp.ones(rows, bool), **more)
+            return (result[0], jax.tree.map(lambda part: part[:0], result[1])) if made.has_aux else result
+
+        return BoundedSensitivityCallable(counted, made.l2_norm_bound, made.has_aux)
+
+    def _counted(self, number: Any) -> None:
+        self._batches.check_in_step()
+        self._noise.counted(int(number))
+
+    def save_checkpoint(self, path: str | Path, tree: Any) -> None:
+        """Write the run and a tree of arrays, parameters with all states, to one file, whole or not at all.
+
+        The file is secret, as it holds the run; only its owner can read it.
+        """
+        jax.block_until_ready(tree)
+        jax.effects_barrier()
+        save_tree(path, tree, self.run.state_dict())
+
+    def load_checkpoint(self, path: str | Path, like: Any) -> Any:
+        """Continue the run from :meth:`save_checkpoint`, and give the tree that was saved with it.
+
+        Args:
+            path: of the file.
+            like: a tree of the same structure, shapes and types.
+
+        Raises: InvalidInputError for a file that is no checkpoint, a tree of another structure, and as
+        :meth:`hockeystick.training.Run.load_state_dict` for the run of another plan.
+        """
+        tree, state = load_tree(path, like)
+        self.run.load_state_dict(state)
+        return tree
+
+
+def _zeros(batch: Any, rows: int) -> Any:
+    """Examples of zeros in place of none."""
+    return jax.tree.map(lambda part: jnp.zeros((rows, *part.shape[1:]), part.dtype), batch)

@@ -1,0 +1,227 @@
+"""The noise of a run as a transformation of optax."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.experimental import io_callback
+
+from hockeystick.errors import InvalidInputError, UnsupportedError
+from hockeystick.mechanism import Mechanism
+from hockeystick.training.run import Run
+
+
+class NoiseState(NamedTuple):
+    """What optax carries from step to step: the number of the step that comes next.
+
+    The noise itself is in the run, which is saved beside this; see :meth:`hockeystick.training.Run.state_dict`.
+    """
+
+    step: Any
+
+
+class Noise(optax.GradientTransformationExtraArgs):
+    """Adds rows of ``C^{-1} z``, times the clipping norm, to sums of clipped gradients; one step of the run an update.
+
+    >>> import hockeystick as hs
+    >>> mechanism = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.1, steps=3), noise_multiplier=1.0)
+    >>> params = {"weights": jnp.zeros((4, 2)), "bias": jnp.zeros(2)}
+    >>> noise = Noise.of(mechanism, params, clip_norm=1.0, num_examples=100)
+    >>> optimizer = optax.chain(noise, optax.scale(1 / noise.run.expected_batch_size), optax.sgd(0.1))
+    >>> state = optimizer.init(params)
+    >>> for batch in noise.run.batches():
+    ...     total = jax.tree.map(jnp.zeros_like, params)  # the sum of the clipped gradients of this batch
+    ...     updates, state = optimizer.update(total, state, params, examples=batch)
+    ...     params = optax.apply_updates(params, updates)
+
+    The numbers are those of :class:`hockeystick.training.Run` in numpy and of :class:`hockeystick.torch.Noise` for the
+    same seed or state, bit for bit: one row over all leaves in the order of ``jax.tree.leaves``. They are made on the
+    host, in the type of the run. The sum is made in that type, or the wider one of the leaf, and rounded to the type of
+    the leaf.
+
+    ``update`` is not a pure function, as noise must not be given out twice. It works in and under ``jax.jit``, on
+    sharded arrays too, and in ``jax.lax.scan``: there it is an ordered callback to the host, so every execution takes a
+    step, and tracing or compiling takes none. An update with a state that is not at the run's next step is refused, so
+    a step cannot be executed again, from an older state, with new noise or the old. Under jit an error of the run
+    arrives as JAX's runtime error with our sentence at its end, and nothing is released. Functions that are mapped, by
+    ``jax.vmap``, ``jax.shard_map`` or ``jax.pmap``, are refused: one row would be added to several sums.
+
+    Args:
+        run: has noise.
+        clip_norm: to which the gradient of each example was clipped, over all leaves together.
+        divisor: by which the sum was divided already; a public number.
+
+    Raises: InvalidInputError for a run without noise, a clipping norm or divisor that is not a positive number, and
+    float64 noise while ``jax_enable_x64`` is off. Of ``init`` and ``update``: InvalidInputError for other parameters
+    than the run has noise for, a state that is not at the next step, and a sum over nobody knows which examples;
+    UnsupportedError in ``jax.shard_map`` and ``jax.pmap``; and as :meth:`hockeystick.training.Run.noise`.
+    """
+
+    run: Run
+    _rows: "_Rows"
+
+    def __new__(cls, run: Run, *, clip_norm: float, divisor: float = 1.0) -> "Noise":
+        if not isinstance(run, Run):
+            raise InvalidInputError(f"The 'run' argument must be a Run. Got an object of type {type(run).__name__!r}.")
+        if run.dtype is None:
+            raise InvalidInputError("The 'run' argument must be a run with noise; this one has shape=None.")
+        if run.dtype == np.float64 and not jax.config.jax_enable_x64:
+            raise InvalidInputError(
+                "Noise in float64 needs JAX's 64-bit mode: call jax.config.update('jax_enable_x64', True), or make the "
+                "run with dtype=numpy.float32."
+            )
+        scale = positive("clip_norm", clip_norm) / positive("divisor", divisor)
+        rows = _Rows(run)
+
+        def init(params: Any) -> NoiseState:
+            rows.check(jax.tree.leaves(params))
+            return NoiseState(step=jnp.asarray(run.step, jnp.int32))
+
+        def update(
+            updates: Any, state: NoiseState, params: Any = None, *, examples: Any = None, **others: Any
+        ) -> tuple[Any, NoiseState]:
+            del params, others
+            leaves, structure = jax.tree.flatten(updates)
+            rows.check(leaves)
+            noisy = [
+                _sum(leaf, row, scale) for leaf, row in zip(leaves, rows.take(leaves, state, examples), strict=True)
+            ]
+            return jax.tree.unflatten(structure, noisy), NoiseState(step=state.step + 1)
+
+        made: Noise = super().__new__(cls, init, update)
+        made.run = run
+        made._rows = rows
+        return made
+
+    @classmethod
+    def of(
+        cls, mechanism: Mechanism, params: Any, *, clip_norm: float, divisor: float = 1.0, **options: Any
+    ) -> "Noise":
+        """The noise of a new run of ``mechanism``; ``options`` are those of :class:`hockeystick.training.Run`.
+
+        Args:
+            mechanism: has a noise multiplier.
+            params: a tree of arrays, or of anything with their shapes.
+            clip_norm, divisor: as for the class.
+        """
+        return cls(Run(mechanism, shape=size_of(params), **options), clip_norm=clip_norm, divisor=divisor)
+
+    def counted(self, number: int) -> None:
+        """Say on the host that so many examples are in the sum of the next step; sums in parts add up.
+
+        For gradient functions that know it; ``update`` need not be told then.
+        """
+        self._rows.counted(number)
+
+
+class _Rows:
+    """The rows of a run, cut into the shapes of leaves, inside and outside of compiled functions."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self._count: tuple[tuple[int, int], int] | None = None
+        """The step, after so many resumes, and the examples that were counted for it."""
+
+    def check(self, leaves: Sequence[Any]) -> None:
+        """Raise InvalidInputError unless these are real and as many numbers as the run has noise for."""
+        if not all(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in leaves):
+            raise InvalidInputError("Every leaf of the parameters must be an array of real floating-point numbers.")
+        if size_of(leaves) != self.run.size:
+            raise InvalidInputError(
+                f"The parameters must have {self.run.size} numbers, as the run's noise. Got {size_of(leaves)} instead."
+            )
+
+    @property
+    def count(self) -> int | None:
+        """Examples in the sum of the next step, as far as they were counted; None before any were."""
+        return None if self._count is None or self._count[0] != self._at() else self._count[1]
+
+    def _at(self) -> tuple[int, int]:
+        return (self.run.resumed, self.run.step)
+
+    def counted(self, number: int) -> None:
+        """Count examples of the next step."""
+        self._count = (self._at(), (self.count or 0) + number)
+
+    def take(self, leaves: Sequence[Any], state: NoiseState, examples: Any) -> Sequence[Any]:
+        """The next row in the shapes of the leaves, by a callback where something is traced."""
+        shapes = [leaf.shape for leaf in leaves]
+        told = () if examples is None else (examples,)
+        if not any(isinstance(one, jax.core.Tracer) for one in (state.step, *told, *leaves)):
+            jax.effects_barrier()  # what earlier functions counted has arrived
+            return self._next(shapes, state.step, *told)
+        refuse_mapped()
+        parts = [jax.ShapeDtypeStruct(shape, self.run.dtype) for shape in shapes]
+        # Depends on every leaf, so that jax.vmap over any of them, which would share one row, finds the callback too.
+        ready = sum(jnp.sum(leaf) for leaf in leaves)
+        callback = partial(self._after, shapes)
+        taken: Sequence[Any] = io_callback(callback, parts, ready, state.step, *told, ordered=True)
+        return taken
+
+    def _after(self, shapes: Sequence[tuple[int, ...]], ready: Any, step: Any, *told: Any) -> list[Any]:
+        """Take the step once the sums are ready."""
+        del ready
+        return self._next(shapes, step, *told)
+
+    def _next(self, shapes: Sequence[tuple[int, ...]], step: Any, *told: Any) -> list[Any]:
+        """Take the step of the run, on the host."""
+        run, at, counted = self.run, int(step), self.count
+        if at != run.step:
+            raise InvalidInputError(
+                f"The noise state is at step {at}, but the next step of the run is {run.step}; no step is taken twice "
+                "or left out, so go on from the state that the last update returned, or load the run that was saved "
+                "with this one."
+            )
+        examples: Any = counted if not told else _indices(told[0])
+        if examples is None:
+            raise InvalidInputError(
+                "The noise has to be told over which examples the sum is: give update the 'examples' argument, their "
+                "indices or their number, or sum by the clipped_grad of an execution plan."
+            )
+        if counted is not None and counted != (examples if isinstance(examples, int) else len(examples)):
+            run.violated("number_of_examples")
+        row: Any = run.noise(examples)
+        ends = np.cumsum([int(np.prod(shape)) for shape in shapes])[:-1]
+        return [part.reshape(shape) for part, shape in zip(np.split(row, ends), shapes, strict=True)]
+
+
+def _indices(examples: Any) -> Any:
+    """A number of examples, or their indices without the -1 that pads them."""
+    given = np.asarray(examples)
+    if given.ndim == 0 and given.dtype.kind in "iu":
+        return int(given)
+    return given[given != -1]
+
+
+def _sum(leaf: Any, row: Any, scale: float) -> Any:
+    """The leaf plus noise, made in the wider of their types."""
+    wide = jnp.promote_types(leaf.dtype, row.dtype)
+    return (leaf.astype(wide) + jnp.asarray(row, wide) * jnp.asarray(scale, wide)).astype(leaf.dtype)
+
+
+def refuse_mapped() -> None:
+    """Raise UnsupportedError inside a function that JAX maps over devices."""
+    if jax.sharding.get_abstract_mesh().manual_axes:
+        raise UnsupportedError(
+            "A step of a run is for the whole sum of its batch, so it cannot be taken inside of jax.shard_map or "
+            "jax.pmap; sum over the devices first, and add the noise outside."
+        )
+
+
+def size_of(tree: Any) -> int:
+    """Numbers in the leaves of a tree together; raises InvalidInputError where there are none."""
+    size = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(tree))
+    if size == 0:
+        raise InvalidInputError("There must be at least one parameter. Got none.")
+    return size
+
+
+def positive(name: str, value: Any) -> float:
+    """The value of an argument that has to be a positive number; raises InvalidInputError."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0.0 < value < float("inf"):
+        raise InvalidInputError(f"The {name!r} argument must be a positive number. Got {value!r} instead.")
+    return float(value)
