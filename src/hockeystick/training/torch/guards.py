@@ -153,8 +153,8 @@ def is_narrow(parameters: Iterable[Any]) -> bool:
 def clipped_sums(parameters: Sequence[Any], max_grad_norm: Any) -> list[torch.Tensor]:
     """The sums of the clipped per-sample gradients, in float32 at least, whatever types parameters and gradients have.
 
-    In bfloat16 a norm is known to 0.4 percent and a sum of 500 gradients to one clipping norm, which the noise does not
-    cover. Rounding to the narrow type comes after the noise.
+    In bfloat16 a norm is known to 0.4 percent and a sum of 256 gradients to one clipping norm, which the noise does not
+    cover. Rounding to the narrow type comes after the noise. See ``docs/theory/runs.md``.
 
     Args:
         parameters: with their ``grad_sample``.
