@@ -529,3 +529,16 @@ def test_ghost_clipping_in_narrow_types_is_refused(made):
         one.optimizer.step()
     with pytest.raises(UnsupportedError, match=r"sums gradients in torch\.bfloat16"):
         made("ghost", dtype=torch.bfloat16).epoch()
+
+
+@both
+def test_a_second_engine_continues_with_the_model(mode, made):
+    """Two phases, each with a certificate; the optimizer of the first one still watches, and sees noise."""
+    first = made(mode)
+    first.epoch()
+    optimizer = first.optimizer.original_optimizer
+    second = made(mode, module=first.model, optimizer=optimizer)
+    second.run()
+    assert (first.engine.run.step, second.engine.run.step) == (20, 40)
+    assert not first.engine.record().violations
+    assert not second.engine.record().violations
