@@ -116,7 +116,7 @@ FAULTS = [
     ),
     (
         "training/torch/optimizer.py",
-        "watch_other_steps(self, OnRun._check_other_step)",
+        "watch_other_steps(self)",
         "pass",
         "the optimizer of before make_private steps on gradients without noise",
         f"{LOOPS}::test_another_optimizer_on_gradients_without_noise_is_caught",

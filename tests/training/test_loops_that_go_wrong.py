@@ -1,6 +1,7 @@
-"""Loops as people write them. Each trains as the certificate says, or raises before any noise is given out."""
+"""Loops as people write them, which are not what the certificate says: they raise before any noise is given out."""
 
 import copy
+import gc
 import io
 
 import numpy as np
@@ -15,17 +16,10 @@ import torch
 from opacus.utils.batch_memory_manager import BatchMemoryManager
 from torch.utils.data import DataLoader
 
+from hockeystick.training.torch import guards
+
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 both = pytest.mark.parametrize("mode", ["hooks", "ghost"])
-
-SHUFFLE = hs.Mechanism(sampler=hs.Shuffle(batch_size=3, bins=20, epochs=2), noise_multiplier=2.0)
-"""Batches of one size, so that no number of examples gives anything away."""
-
-
-@pytest.fixture
-def made(training):
-    """A training with batches of one size, in a gradient mode."""
-    return lambda mode="hooks", **options: training(SHUFFLE, **{"grad_sample_mode": mode} | options)
 
 
 def ends(made, promise, loop):
@@ -33,149 +27,9 @@ def ends(made, promise, loop):
     with pytest.raises(ViolationError, match=f"'{promise}'"):
         loop()
     assert made.engine.record().violations[0] == promise
-    assert made.engine.record(hs.certify(SHUFFLE, delta=1e-5, method="gaussian")).certificate is None
+    assert made.engine.record(hs.certify(made.engine.mechanism, delta=1e-5, method="gaussian")).certificate is None
     with pytest.raises(ViolationError, match="nothing certifies it"):
         made.engine.certificate(1e-5)
-
-
-def backward(made, x, y):
-    made.optimizer.zero_grad()
-    made.criterion(made.model(x), y).backward()
-
-
-# What is the same training after all: the weights are those of the plain loop, bit for bit.
-
-
-def with_a_closure(made):
-    for x, y in made.loader:
-
-        def closure(x=x, y=y):
-            backward(made, x, y)
-
-        made.optimizer.step(closure)
-
-
-def with_unused_penalty(made):
-    """Per-sample gradients come from layers; a penalty on weights has none, and does nothing."""
-    for x, y in made.loader:
-        made.optimizer.zero_grad()
-        penalty = sum((p**2).sum() for p in made.model.parameters())
-        (made.criterion(made.model(x), y) + 100.0 * penalty).backward()
-        made.optimizer.step()
-
-
-def with_clipped_gradients(made):
-    for x, y in made.loader:
-        backward(made, x, y)
-        torch.nn.utils.clip_grad_norm_(made.model.parameters(), 1e-3)
-        made.optimizer.step()
-
-
-def with_reentrant_checkpoints(made):
-    from torch.utils.checkpoint import checkpoint
-
-    for x, y in made.loader:
-        made.optimizer.zero_grad()
-        made.criterion(checkpoint(made.model, x.requires_grad_(), use_reentrant=True), y).backward()
-        made.optimizer.step()
-
-
-def compiled(made):
-    model = torch.compile(made.model, backend="aot_eager")
-    for x, y in made.loader:
-        made.optimizer.zero_grad()
-        made.criterion(model(x), y).backward()
-        made.optimizer.step()
-
-
-def with_evaluation(made):
-    for x, y in made.loader:
-        made.model.eval()
-        made.criterion(made.model(x + 1.0), y)
-        made.model.train()
-        with torch.no_grad():
-            made.criterion(made.model(x - 1.0), y)
-        backward(made, x, y)
-        made.optimizer.step()
-
-
-def with_an_average_of_the_weights(made):
-    average = torch.optim.swa_utils.AveragedModel(made.model)
-    for x, y in made.loader:
-        backward(made, x, y)
-        made.optimizer.step()
-        average.update_parameters(made.model)
-
-
-def with_a_learning_rate(made):
-    schedule = torch.optim.lr_scheduler.StepLR(made.optimizer, 3, gamma=1.0)
-    for x, y in made.loader:
-        backward(made, x, y)
-        made.optimizer.step()
-        schedule.step()
-
-
-def with_gradients_of_none(made):
-    for x, y in made.loader:
-        made.optimizer.zero_grad(set_to_none=True)
-        made.criterion(made.model(x), y).backward()
-        made.optimizer.step()
-
-
-def read_twice_and_left(made):
-    next(iter(made.loader))
-    for at, (x, y) in enumerate(made.loader):
-        if at == 5:
-            break
-        backward(made, x, y)
-        made.optimizer.step()
-    made.epoch()
-
-
-def cut_into_single_examples(made):
-    made.accumulated_epoch(1)
-
-
-def without_zeroing(made):
-    """Ghost clipping zeroes by itself."""
-    for x, y in made.loader:
-        made.criterion(made.model(x), y).backward()
-        made.optimizer.step()
-
-
-HARMLESS = [
-    ("hooks", with_a_closure),
-    ("hooks", with_unused_penalty),
-    ("hooks", with_clipped_gradients),
-    ("hooks", with_reentrant_checkpoints),
-    ("hooks", compiled),
-    ("hooks", with_evaluation),
-    ("hooks", with_an_average_of_the_weights),
-    ("hooks", with_a_learning_rate),
-    ("hooks", with_gradients_of_none),
-    ("hooks", read_twice_and_left),
-    ("hooks", cut_into_single_examples),
-    ("ghost", with_a_closure),
-    ("ghost", with_reentrant_checkpoints),
-    ("ghost", with_evaluation),
-    ("ghost", with_an_average_of_the_weights),
-    ("ghost", read_twice_and_left),
-    ("ghost", cut_into_single_examples),
-    ("ghost", without_zeroing),
-]
-
-
-@pytest.mark.parametrize(("mode", "loop"), HARMLESS, ids=lambda one: getattr(one, "__name__", one))
-def test_loops_that_are_the_plain_one(mode, loop, made):
-    plain, other = made(mode), made(mode)
-    plain.epoch()
-    loop(other)
-    assert other.engine.run.step == 20
-    assert np.allclose(plain.weights(), other.weights(), rtol=0, atol=1e-5)
-    assert plain.engine.record() == other.engine.record()
-
-
-# What is not.
 
 
 @both
@@ -201,7 +55,7 @@ def test_a_batch_that_is_left_out_is_caught(mode, largest, made):
         for at, (x, y) in enumerate(one.loader if largest is None else manager.__enter__()):
             if at // parts == 3:
                 continue
-            backward(one, x, y)
+            one.backward(x, y)
             one.optimizer.step()
 
     ends(one, "batches_in_step", loop)
@@ -229,7 +83,7 @@ def test_another_optimizer_on_gradients_without_noise_is_caught(mode, which, mad
 
     def loop():
         x, y = next(iter(one.loader))
-        backward(one, x, y)
+        one.backward(x, y)
         other.step()
 
     ends(one, "noise_is_added", loop)
@@ -242,7 +96,7 @@ def test_other_optimizers_on_other_gradients_are_fine(made):
     elsewhere = torch.nn.Parameter(torch.ones(2))
     more = torch.optim.SGD([elsewhere], lr=0.1)
     for x, y in one.loader:
-        backward(one, x, y)
+        one.backward(x, y)
         elsewhere.grad = torch.ones(2)
         more.step()
         one.optimizer.step()
@@ -250,7 +104,7 @@ def test_other_optimizers_on_other_gradients_are_fine(made):
     assert not one.engine.record().violations
     one.run()
     x, y = one.loader.dataset.tensors
-    backward(one, x, y)
+    one.backward(x, y)
     with pytest.raises(InvalidInputError, match="have no noise; to train on public data after the run"):
         other.step()
     one.model.remove_hooks()
@@ -297,7 +151,7 @@ def test_a_second_backward_pass_without_clipping_is_caught(made):
 
     def loop():
         x, y = next(iter(one.loader))
-        backward(one, x, y)
+        one.backward(x, y)
         (100.0 * torch.nn.functional.cross_entropy(one.model(x), y)).backward()
         one.optimizer.step()
 
@@ -352,12 +206,12 @@ def test_norms_of_an_earlier_pass_are_not_used_again(made):
     model = torch.nn.Sequential(torch.nn.Unflatten(1, (1, 6)), torch.nn.Conv1d(1, 3, 6), torch.nn.Flatten())
     one = made("ghost", module=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
     batches = iter(one.loader)
-    backward(one, *next(batches))
+    one.backward(*next(batches))
     one.optimizer.step()
     x, y = next(batches)
     one.model(x)
     with pytest.raises(InvalidInputError, match="Norms of per-sample gradients are missing"):
-        backward(one, 1e3 * x, y)
+        one.backward(1e3 * x, y)
 
 
 @both
@@ -367,7 +221,7 @@ def test_a_forward_pass_in_training_mode_is_refused(mode, made):
     one.model(x)
 
     def step():
-        backward(one, x, y)
+        one.backward(x, y)
         one.optimizer.step()
 
     with pytest.raises((InvalidInputError, NotImplementedError), match=r"run the model, once|tying is not supported"):
@@ -400,7 +254,7 @@ def test_rows_that_are_not_examples_are_refused(clipping, made):
 @both
 def test_gradients_are_used_once(mode, made):
     one = made(mode)
-    backward(one, *next(iter(one.loader)))
+    one.backward(*next(iter(one.loader)))
     one.optimizer.step()
     before = one.weights()
     with pytest.raises((ValueError, InvalidInputError)):
@@ -542,3 +396,20 @@ def test_a_second_engine_continues_with_the_model(mode, made):
     assert (first.engine.run.step, second.engine.run.step) == (20, 40)
     assert not first.engine.record().violations
     assert not second.engine.record().violations
+
+
+def test_optimizers_that_are_gone_watch_nothing(made):
+    """Also where they go while torch steps another one."""
+    one, other = made(), made()
+    one.epoch()
+    before = len(guards.WATCHING)
+
+    def forget():
+        if other.__dict__.pop("optimizer", None) is not None:
+            other.__dict__.clear()
+            gc.collect()
+
+    one.optimizer.original_optimizer.register_step_pre_hook(lambda *_: forget())
+    one.epoch()
+    assert len(guards.WATCHING) < before
+    assert not one.engine.record().violations

@@ -4,6 +4,7 @@ import hashlib
 import math
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -114,16 +115,25 @@ def check_optimizer(optimizer: torch.optim.Optimizer, module: torch.nn.Module) -
         )
 
 
-def watch_other_steps(optimizer: Any, check: Callable[[Any, Any], None]) -> None:
-    """Call ``check(optimizer, other)`` before any torch optimizer steps, for as long as ``optimizer`` lives."""
-    watched = weakref.ref(optimizer)
+WATCHING: weakref.WeakSet[Any] = weakref.WeakSet()
+"""The optimizers on runs that are alive."""
+
+
+def watch_other_steps(optimizer: Any) -> None:
+    """Call ``optimizer.check_other_step(other)`` before any torch optimizer steps, while ``optimizer`` lives."""
+    WATCHING.add(optimizer)
+    _watch()
+
+
+@cache
+def _watch() -> None:
+    """Once, and for good: torch goes through its hooks while the garbage collector runs, and none may vanish."""
 
     def before(other: Any, *_: Any) -> None:
-        alive = watched()
-        if alive is not None:
-            check(alive, other)
+        for optimizer in list(WATCHING):
+            optimizer.check_other_step(other)
 
-    weakref.finalize(optimizer, register_optimizer_step_pre_hook(before).remove)
+    register_optimizer_step_pre_hook(before)
 
 
 def is_used(parameter: Any) -> bool:

@@ -64,7 +64,7 @@ class OnRun:
                 f"The 'module' argument clips to {module.max_grad_norm!r}, and 'max_grad_norm' is "
                 f"{self.max_grad_norm!r}; give the model as it was before Opacus wrapped it."
             )
-        watch_other_steps(self, OnRun._check_other_step)
+        watch_other_steps(self)
 
     def _settings(self) -> tuple[Any, ...]:
         norm = self.model.max_grad_norm if self.ghost else self.max_grad_norm
@@ -90,7 +90,7 @@ class OnRun:
             self.examples = 0
         super().zero_grad(set_to_none)  # type: ignore[misc]
 
-    def _check_other_step(self, other: Any) -> None:
+    def check_other_step(self, other: Any) -> None:
         """Another optimizer is about to step; refuse where it would use gradients of this one's without noise."""
         watched = {id(parameter) for parameter in self.params}
         stepping = [p for group in other.param_groups for p in group["params"] if id(p) in watched]
