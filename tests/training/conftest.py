@@ -1,12 +1,16 @@
 """A small model on small data, and training loops as Opacus' users write them."""
 
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import hockeystick as hs
+
+sys.path.insert(0, str(Path(__file__).parent))  # for what the tests of this folder share
 
 EXAMPLES = 60
 MECHANISM = hs.Mechanism(
@@ -26,6 +30,11 @@ class Training:
     criterion: Any
     loader: Any
     scale: float = 1.0
+
+    def backward(self, x, y):
+        """What comes before a step."""
+        self.optimizer.zero_grad()
+        self.criterion(self.model(x), y).backward()
 
     def epoch(self, loader=None, on_step=lambda: None):
         """One pass; ``on_step`` is called after every call of ``optimizer.step``."""
@@ -91,3 +100,10 @@ def training():
         return Training(engine, made[0], made[1], made[2] if len(made) == 4 else criterion, made[-1], scale)
 
     return make
+
+
+@pytest.fixture
+def made(training):
+    """A training with batches of one size, so that no number of examples gives anything away, in a gradient mode."""
+    mechanism = hs.Mechanism(sampler=hs.Shuffle(batch_size=3, bins=20, epochs=2), noise_multiplier=2.0)
+    return lambda mode="hooks", **options: training(mechanism, **{"grad_sample_mode": mode} | options)

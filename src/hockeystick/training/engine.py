@@ -1,6 +1,6 @@
 """What the engines of all frameworks share: a plan, its run, and the certificate of what was run."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from hockeystick.certificate import Certificate
 from hockeystick.certification.issue import certify
@@ -17,12 +17,9 @@ class Engine:
     Attributes:
         mechanism: what is run.
         delta: the plan's target; None of a mechanism.
-        also_checked: promises that the framework's part checks, which a run alone takes on trust.
 
     Raises: InvalidInputError for what is neither a Plan nor a Mechanism, and for one without noise multiplier.
     """
-
-    also_checked: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, plan: Plan | Mechanism) -> None:
         if not isinstance(plan, Plan | Mechanism):
@@ -37,6 +34,11 @@ class Engine:
         )
         self._run: Run | None = None
         self._certificates: dict[tuple[Mechanism, float], Certificate] = {}
+
+    @property
+    def also_checked(self) -> tuple[str, ...]:
+        """Promises that the framework's part checks, which a run alone takes on trust."""
+        return ()
 
     @property
     def run(self) -> Run:
