@@ -17,6 +17,7 @@ from hockeystick.certification.issue import certify
 from hockeystick.errors import InvalidInputError, UnsupportedError, ViolationError
 from hockeystick.files import replacing
 from hockeystick.mechanism import Mechanism
+from hockeystick.noise.rows import MAX_BYTES, Rows
 from hockeystick.plan import Plan
 from hockeystick.samplers import Attribution
 from hockeystick.training.record import RunRecord
@@ -64,6 +65,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         secure_mode: take the noise from AES-256 under a key of the operating system, in one process.
         dtype: of the noise, ``numpy.float32`` or ``numpy.float64``, whatever the type of the parameters.
         attribution: of the examples to users, where the sampler has users.
+        max_bytes, rows: as for :func:`hockeystick.noise.stream`, which says where the noise keeps its rows.
 
     Raises: InvalidInputError for what is neither a Plan nor a Mechanism, and for one without noise multiplier.
     """
@@ -76,6 +78,8 @@ class PrivacyEngine(opacus.PrivacyEngine):
         secure_mode: bool = False,
         dtype: Any = np.float32,
         attribution: Attribution | None = None,
+        max_bytes: int = MAX_BYTES,
+        rows: Rows | None = None,
     ) -> None:
         if not isinstance(plan, Plan | Mechanism):
             raise InvalidInputError(
@@ -88,6 +92,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
             plan.data.num_examples if isinstance(plan, Plan) else getattr(self.mechanism.sampler, "num_examples", None)
         )
         self._options = {"rng": rng, "secure": secure_mode, "dtype": dtype, "attribution": attribution}
+        self._options |= {"max_bytes": max_bytes, "rows": rows}
         self._run: Run | None = None
         self._certificates: dict[tuple[Mechanism, float], Certificate] = {}
         self.accountant = _Accounting(self)

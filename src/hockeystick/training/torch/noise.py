@@ -3,13 +3,15 @@
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.mechanism import Mechanism
 from hockeystick.training.run import Run
+
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 class Noise:
@@ -39,7 +41,7 @@ class Noise:
         self.run = run
         self.parameters = list(parameters)
         self.size = size_of(self.parameters)
-        self._buffer = None if run.dtype is None else np.empty(self.size, run.dtype)
+        self._staged: torch.Tensor | None = None
         if run.size is not None and run.size != self.size:
             raise InvalidInputError(
                 f"The 'parameters' argument must have {run.size} numbers, as the run's noise. Got {self.size} instead."
@@ -52,17 +54,31 @@ class Noise:
         return cls(Run(mechanism, shape=size_of(tensors), **options), tensors)
 
     def next(self, examples: ArrayLike | int) -> list[torch.Tensor] | None:
-        """Take the next step: its noise, in clipping norms, a tensor a parameter; good until the next call.
+        """Take the next step: its noise, in clipping norms, a tensor a parameter.
 
         Args:
             examples: the indices whose clipped gradients are summed, or how many they are.
 
         Raises: as :meth:`hockeystick.training.Run.noise`.
         """
-        row = self.run.noise(examples, out=self._buffer)
+        rows = self.borrow(examples)
+        return None if rows is None else [row.clone() for row in rows]
+
+    def borrow(self, examples: ArrayLike | int) -> list[torch.Tensor] | None:
+        """As :meth:`next`, without a copy: of the rows that the run needs later, so nobody may write to them."""
+        devices = {parameter.device for parameter in self.parameters}
+        on_host = all(device.type == "cpu" for device in devices)
+        if not on_host and self._staged is None and self.run.dtype is not None:
+            # Pinned, from where the device copies by itself.
+            self._staged = torch.empty(self.size, dtype=DTYPES[self.run.dtype.name], pin_memory=True)
+        staged = None if self._staged is None else self._staged.numpy()
+        row = self.run.noise(examples, out=staged, copy=False)
         if row is None:
             return None
-        parts = torch.from_numpy(row).split([parameter.numel() for parameter in self.parameters])
+        flat = torch.from_numpy(row)
+        if len(devices) == 1:
+            flat = flat.to(self.parameters[0].device)
+        parts = flat.split([parameter.numel() for parameter in self.parameters])
         return [
             part.view(parameter.shape).to(parameter.device)
             for part, parameter in zip(parts, self.parameters, strict=True)
@@ -79,14 +95,15 @@ class Noise:
         """
         if any(parameter.grad is None for parameter in self.parameters):
             raise InvalidInputError("Every parameter must have a 'grad', zeros for an empty batch; one has none.")
-        rows = self.next(examples)
+        rows = self.borrow(examples)
         for parameter, row in zip(self.parameters, rows or [], strict=False):
             parameter.grad = noisy(parameter.grad, row, clip_norm).to(parameter.dtype)
 
 
+@torch.no_grad()
 def noisy(total: torch.Tensor, row: torch.Tensor, clip_norm: float) -> torch.Tensor:
-    """The sum plus noise, in the type of the noise or a wider one."""
-    return torch.add(total.to(torch.promote_types(total.dtype, row.dtype)), row, alpha=clip_norm)
+    """The sum plus noise, in the type of the noise or a wider one; in place where that is the type of the sum."""
+    return total.to(torch.promote_types(total.dtype, row.dtype)).add_(row, alpha=clip_norm)
 
 
 def size_of(parameters: Iterable[torch.Tensor]) -> int:

@@ -94,7 +94,7 @@ class OnRun:
             self.run.violated("batches_in_step")
         for parameter in self.params:
             _check_processed_flag(parameter.summed_grad)
-        rows = self.noise.next(self._examples_of_all_ranks())
+        rows = self.noise.borrow(self._examples_of_all_ranks())
         for index, parameter in enumerate(self.params):
             total = parameter.summed_grad
             if rows is not None:
