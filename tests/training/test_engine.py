@@ -84,7 +84,7 @@ def test_other_modes_and_clippings_add_the_same_noise(mode, clipping, training):
 def planted(name, made, monkeypatch):
     """A fault in the noise of one step, or of all."""
     noise = made.optimizer.noise
-    following = noise.next
+    following = noise.borrow
 
     kept = []
 
@@ -102,7 +102,7 @@ def planted(name, made, monkeypatch):
             return [torch.randn_like(row) * SIGMA for row in rows]
         return rows
 
-    monkeypatch.setattr(noise, "next", changed)
+    monkeypatch.setattr(noise, "borrow", changed)
 
 
 @pytest.mark.parametrize("strategy", [hs.Identity(), hs.BandedSquareRoot(bands=4)], ids=lambda one: one.kind)

@@ -10,7 +10,8 @@ import torch
 from opacus.accountants.accountant import IAccountant
 from opacus.optimizers import get_optimizer_class
 from torch import distributed
-from torch.distributed._composable.fsdp import FSDPModule
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
 
 from hockeystick.certificate import Certificate, Interval
 from hockeystick.certification.issue import certify
@@ -25,6 +26,7 @@ from hockeystick.training.run import Run
 from hockeystick.training.torch.loader import BatchSampler, check_dataset, loader_of
 from hockeystick.training.torch.noise import size_of
 from hockeystick.training.torch.optimizer import on_run
+from hockeystick.training.torch.shards import part_of
 
 CHECKED = ("noise_is_added", "public_normaliser", "clipping_norm", "batches_in_step")
 """What the loader and the optimizer check, which a run alone takes on trust."""
@@ -134,8 +136,8 @@ class PrivacyEngine(opacus.PrivacyEngine):
 
         Raises: InvalidInputError for a second call, for a dataset without length or of another size than the plan's,
         a loader with batches of its own, an optimizer without parameters or without some that are trained, and another
-        noise multiplier; UnsupportedError for adaptive clipping, expanded weights, FSDP, and secure noise in several
-        processes.
+        noise multiplier; UnsupportedError for adaptive clipping, expanded weights, a module of ``fully_shard`` without
+        ``grad_sample_mode="ghost_fsdp"``, and secure noise in several processes.
         Opacus raises its own errors for models that it cannot handle.
         """
         if self._run is not None:
@@ -152,15 +154,18 @@ class PrivacyEngine(opacus.PrivacyEngine):
             )
         if clipping == "adaptive":
             raise UnsupportedError("Adaptive clipping also releases noisy counts, which no certificate here covers.")
-        if grad_sample_mode == "ghost_fsdp" or isinstance(module, FSDPModule):
-            raise UnsupportedError("There is no correlated noise for FSDP yet; use DistributedDataParallel.")
+        if (grad_sample_mode == "ghost_fsdp") != isinstance(module, FSDPModule):
+            raise UnsupportedError(
+                "A module of fully_shard needs grad_sample_mode='ghost_fsdp', and no other module does; that is the one "
+                "mode that Opacus has for it."
+            )
         if grad_sample_mode == "ew":
             raise UnsupportedError("Expanded weights cannot take batches without examples; use 'hooks' or 'functorch'.")
         trained = _trained(module, optimizer)
         size = check_dataset(data_loader, self._num_examples)
         ranks = distributed.get_world_size() if _is_distributed(module) else 1
         self._names = {parameter: name for name, parameter in module.named_parameters()}
-        run = self._new_run(size, size_of(trained), ranks)
+        run = self._new_run(size, trained, ranks)
         rank = distributed.get_rank() if ranks > 1 else 0
         batches = BatchSampler(run, rank=rank, world_size=ranks)
         self._loader = loader_of(run, data_loader, batches, batch_first=batch_first)
@@ -179,18 +184,24 @@ class PrivacyEngine(opacus.PrivacyEngine):
         self._run = run
         return made
 
-    def _new_run(self, num_examples: int, shape: int, ranks: int) -> Run:
+    def _new_run(self, num_examples: int, trained: list[Any], ranks: int) -> Run:
+        shape = size_of(trained)
         if ranks == 1:
             return Run(self.mechanism, num_examples=num_examples, shape=shape, **self._options)
         if self._options["secure"]:
-            raise UnsupportedError("Secure noise is for one process; leave out secure_mode in a distributed run.")
+            raise UnsupportedError(
+                "Secure noise is for one process, as the secrets of the run would cross the network in the clear; leave "
+                "out secure_mode in a distributed run."
+            )
+        # All processes draw from the generator of the first: the same batches everywhere.
+        generators = [np.random.default_rng() if self._options["rng"] is None else self._options["rng"]]
+        distributed.broadcast_object_list(generators)
+        options = self._options | {"rng": generators[0]}
+        if any(isinstance(parameter, DTensor) for parameter in trained):
+            return Run(self.mechanism, num_examples=num_examples, shape=shape, part=part_of(trained), **options)
+        # The noise is added in the first alone.
         first = distributed.get_rank() == 0
-        run = Run(self.mechanism, num_examples=num_examples, shape=shape if first else None, **self._options)
-        seeds = [{name: part for name, part in run.state_dict().items() if not name.startswith("noise_")}]
-        distributed.broadcast_object_list(seeds)
-        if not first:  # the batches of the first process; the noise is added there alone
-            run.load_state_dict(seeds[0])
-        return run
+        return Run(self.mechanism, num_examples=num_examples, shape=shape if first else None, **options)
 
     def _prepare_data_loader(self, data_loader: Any, **options: Any) -> Any:
         """The loader of the run, in place of Opacus' Poisson loader."""
@@ -315,7 +326,11 @@ class _Accounting(IAccountant):
 
 
 def _is_distributed(module: Any) -> bool:
-    kinds = (torch.nn.parallel.DistributedDataParallel, opacus.distributed.DifferentiallyPrivateDistributedDataParallel)
+    kinds = (
+        torch.nn.parallel.DistributedDataParallel,
+        opacus.distributed.DifferentiallyPrivateDistributedDataParallel,
+        FSDPModule,
+    )
     return isinstance(module, kinds) and distributed.get_world_size() > 1
 
 

@@ -5,12 +5,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from opacus.optimizers import FSDPOptimizerFastGradientClipping
 from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processed
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.training.run import Run
 from hockeystick.training.torch.loader import BatchSampler
 from hockeystick.training.torch.noise import Noise, noisy
+from hockeystick.training.torch.shards import joined, local
 
 STATE = "hockeystick_run"
 """The entry of an optimizer's state that holds its run."""
@@ -28,6 +30,7 @@ class OnRun:
     max_grad_norm: Any
     noise_multiplier: Any
     expected_batch_size: Any
+    grad_state: dict[Any, dict[str, Any]]
     _step_skip_queue: list[bool]
     _is_last_step_skipped: bool
 
@@ -37,8 +40,9 @@ class OnRun:
         self.batches = batches
         self.model = module
         self.names = names
-        self.noise = Noise(run, self.params)
+        self.noise = Noise(run, [local(parameter) for parameter in self.params])
         self.ghost = hasattr(self, "accumulate")
+        self.sharded = isinstance(self, FSDPOptimizerFastGradientClipping)
         self.examples: int = 0
         self.as_planned = self._settings()
         batches.begin = self._forget
@@ -54,7 +58,12 @@ class OnRun:
         self._is_last_step_skipped = False
         self.examples = 0
         for parameter in self.params:
-            parameter.summed_grad = None
+            self._sums(parameter)["summed_grad"] = None
+
+    def _sums(self, parameter: Any) -> dict[str, Any]:
+        """Where Opacus keeps the ``summed_grad`` of a parameter."""
+        kept: dict[str, Any] = self.grad_state[parameter] if self.sharded else vars(parameter)
+        return kept
 
     def zero_grad(self, set_to_none: bool = False) -> None:
         """As Opacus does; the examples of a sum that is thrown away no longer count."""
@@ -92,15 +101,18 @@ class OnRun:
         """Take the run's next step, and put the noisy sums in ``p.grad``."""
         if self.batches.delivered not in (None, self.run.step) and self.run.remaining:
             self.run.violated("batches_in_step")
-        for parameter in self.params:
-            _check_processed_flag(parameter.summed_grad)
+        totals = [self._sums(parameter)["summed_grad"] for parameter in self.params]
+        for total in totals:
+            _check_processed_flag(total)
         rows = self.noise.borrow(self._examples_of_all_ranks())
-        for index, parameter in enumerate(self.params):
-            total = parameter.summed_grad
+        # The mean over the processes is added up from shards, each with all of its noise, or from copies, one with it.
+        scale = self.max_grad_norm / (self.batches.world_size if self.sharded else 1)
+        for index, (parameter, total) in enumerate(zip(self.params, totals, strict=True)):
+            held = local(total)
             if rows is not None:
-                total = noisy(total, rows[index], self.max_grad_norm)
-            parameter.grad = total.to(parameter.dtype).view_as(parameter)
-            _mark_as_processed(parameter.summed_grad)
+                held = noisy(held, rows[index], scale)
+            parameter.grad = joined(held.to(parameter.dtype), parameter).view_as(parameter)
+            _mark_as_processed(total)
         self.examples = 0
 
     def _examples_of_all_ranks(self) -> int:
