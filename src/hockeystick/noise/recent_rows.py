@@ -1,5 +1,6 @@
 """Solvers that keep the most recent rows of x or of z: for banded C, banded ``C^{-1}``, and full matrices."""
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -14,7 +15,7 @@ Coefficients = Callable[[int, int], NDArray[np.float64]]
 before it. Entries that are left out are zero, and so are those where there is no such row."""
 
 
-class _RecentRows(StreamingSolver):
+class RecentRows(StreamingSolver):
     """A solver with ``bands`` coefficients a step, a ring buffer of the last ``bands - 1`` rows and a block.
 
     ``output_blocks`` more blocks hold results that must not overwrite the ring.
@@ -39,8 +40,12 @@ class _RecentRows(StreamingSolver):
         self._coefficients = coefficients
         self._bands = bands
 
+    @abstractmethod
+    def weights(self, first: int, count: int) -> tuple[Reals, Reals | None]:
+        """Of these steps: what multiplies each row and the rows before it, and the sum of both, or None for 1."""
 
-class Substitution(_RecentRows):
+
+class Substitution(RecentRows):
     """Forward substitution, ``x_t = (z_t - sum_{0 < j < p} C[t, t-j] x_{t-j}) / C[t, t]``, for C with p bands.
 
     Keeps the last p - 1 rows of x, and a block: about 5/4 p d numbers. O(p d) time a step. For a full matrix p is
@@ -52,14 +57,16 @@ class Substitution(_RecentRows):
 
     output_blocks = 0
 
+    def weights(self, first: int, count: int) -> tuple[Reals, Reals]:
+        coefficients, dtype = self._coefficients(first, count), self.arrays["ring"].dtype
+        return (-coefficients).astype(dtype), (1.0 / coefficients[:, 0]).astype(dtype)
+
     def reach(self, step: int) -> int:
         return 0 if self._bands > 1 else step
 
     def _block(self, first: int, count: int, fill: Fill) -> Work:
         ring, rows = self.arrays["ring"], self._view(first, count)
-        coefficients = self._coefficients(first, count)
-        scales = (1.0 / coefficients[:, 0]).astype(ring.dtype)
-        weights = (-coefficients).astype(ring.dtype)
+        weights, scales = self.weights(first, count)
 
         def solve(start: int, stop: int) -> None:
             fill(rows[:, start:stop], first, start)
@@ -72,7 +79,7 @@ class Substitution(_RecentRows):
         return ring[first % len(ring) :][:count]
 
 
-class MovingAverage(_RecentRows):
+class MovingAverage(RecentRows):
     """``x_t = sum_{j < p} W[t, t-j] z_{t-j}`` for ``W = C^{-1}`` with p bands.
 
     Keeps the last p - 1 rows of z, and two blocks: about 3/2 p d numbers. O(p d) time a step.
@@ -82,13 +89,16 @@ class MovingAverage(_RecentRows):
 
     output_blocks = 1
 
+    def weights(self, first: int, count: int) -> tuple[Reals, None]:
+        return self._coefficients(first, count).astype(self.arrays["ring"].dtype), None
+
     def reach(self, step: int) -> int:
         return max(0, step - self._bands + 1)
 
     def _block(self, first: int, count: int, fill: Fill) -> Work:
         ring, output = self.arrays["ring"], self.arrays["output"]
         place = first % len(ring)
-        weights = self._coefficients(first, count).astype(ring.dtype)
+        weights, _ = self.weights(first, count)
 
         def solve(start: int, stop: int) -> None:
             fill(ring[place : place + count, start:stop], first, start)

@@ -11,9 +11,6 @@ from hockeystick.mechanism import Mechanism
 from hockeystick.training.run import Run
 
 
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
-
-
 class Noise:
     """Rows of ``C^{-1} z``, cut into the shapes of some parameters, for training loops of one's own.
 
@@ -66,16 +63,15 @@ class Noise:
 
     def borrow(self, examples: ArrayLike | int) -> list[torch.Tensor] | None:
         """As :meth:`next`, without a copy: of the rows that the run needs later, so nobody may write to them."""
-        devices = {parameter.device for parameter in self.parameters}
-        on_host = all(device.type == "cpu" for device in devices)
-        if not on_host and self._staged is None and self.run.dtype is not None:
-            # Pinned, from where the device copies by itself.
-            self._staged = torch.empty(self.size, dtype=DTYPES[self.run.dtype.name], pin_memory=True)
-        staged = None if self._staged is None else self._staged.numpy()
-        row = self.run.noise(examples, out=staged, copy=False)
+        row = self.run.noise(examples, copy=False)
         if row is None:
             return None
-        flat = torch.from_numpy(row)
+        flat = row if isinstance(row, torch.Tensor) else torch.from_numpy(row)
+        devices = {parameter.device for parameter in self.parameters}
+        if flat.device.type == "cpu" and any(device.type == "cuda" for device in devices):
+            if self._staged is None:
+                self._staged = torch.empty_like(flat, pin_memory=True)  # from where the device copies by itself
+            flat = self._staged.copy_(flat)
         if len(devices) == 1:
             flat = flat.to(self.parameters[0].device)
         parts = flat.split([parameter.numel() for parameter in self.parameters])
