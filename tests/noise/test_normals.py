@@ -153,7 +153,7 @@ def test_the_definition_of_chacha_is_that_of_another_library():
 
 
 def test_the_seeded_words_are_those_of_chacha_with_8_rounds():
-    """Blocks of several tiles, and the first block of the key of zeros as draft-strombergson-chacha-test-vectors has it."""
+    """Blocks of several tiles; the first of the key of zeros is in draft-strombergson-chacha-test-vectors."""
     assert chacha(bytes(32), 0, 8).hex().startswith("3e00ef2f895f40d67f5bb8e81f09a5a12c840ec3ce9a7f3b181be188ef711a1e")
     key = np.random.default_rng(0).bytes(32)
     source = SeededSource(np.frombuffer(key, "<u8"))

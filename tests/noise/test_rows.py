@@ -111,8 +111,12 @@ def test_replay_keeps_nothing_and_says_what_it_costs():
 
 def rows_asked_for(noise):
     asked = []
-    fill, step = noise._fill, noise.step
-    noise._rows.row(step, lambda out, row, column: (asked.append(len(out)), fill(out, row, column)), None)
+
+    def fill(out, row, column):
+        asked.append(len(out))
+        noise._fill(out, row, column)
+
+    noise._rows.row(noise.step, fill, None)
     noise._step += 1
     return sum(asked)
 
@@ -136,7 +140,7 @@ def test_a_row_that_is_not_copied_is_the_same(place, places, reference):
 def test_a_file_without_room_is_refused(tmp_path):
     with pytest.raises(InvalidInputError, match=r"room for a file of 3.2e\+16 bytes: "):
         made("bands", shape=10**15, rows=MappedFile(tmp_path))
-    with pytest.raises(InvalidInputError, match="room for a file of .* bytes: No such file"):
+    with pytest.raises(InvalidInputError, match=r"room for a file of .* bytes: No such file"):
         made("bands", rows=MappedFile(tmp_path / "missing"))
 
 

@@ -102,7 +102,7 @@ def test_a_row_by_itself_has_the_bits_of_the_row_in_order(name, block):
     """From zeros, by no more steps than it depends on, which every row is asked for in turn."""
     matrix = EXAMPLES[name]
     z = np.random.default_rng(0).standard_normal((matrix.rows, 9)).astype(np.float32)
-    read = []
+    read: list[int] = []
 
     def rows_of_z(out, row, column):
         read.extend(range(row, row + len(out)))
@@ -142,7 +142,7 @@ def test_columns_by_themselves_have_the_same_bits(name):
 
 
 def test_an_interrupted_block_is_not_continued():
-    """Buffers are brought up to date in place: solving the rest of a block, or the block again, would be other noise."""
+    """Buffers are brought up to date in place: to solve a block again, or its rest, would make other noise."""
     solver = streaming_solver(EXAMPLES["buffered"], size=3, dtype=np.float32)
 
     def interrupted(out, row, column):

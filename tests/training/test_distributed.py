@@ -65,24 +65,26 @@ def test_two_ranks_are_one_run(mode, tmp_path):
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 7])
 def test_shards_are_all_numbers_once(rows, monkeypatch):
-    """Three processes, some without a row; without groups of processes, so by what fully_shard's rule says they hold."""
+    """Three processes, some without a row, that hold what the rule of fully_shard gives them."""
     import torch
+    from torch import distributed
+    from torch.distributed.tensor import Shard
 
     from hockeystick.training.torch import shards
 
     parameters = [torch.zeros(rows, 4), torch.zeros(5)]
     held, found = {}, []
     monkeypatch.setattr(shards, "DTensor", torch.Tensor)
-    monkeypatch.setattr(shards.distributed, "get_world_size", lambda: 3)
+    monkeypatch.setattr(distributed, "get_world_size", lambda: 3)
     for rank in range(3):
-        monkeypatch.setattr(shards.distributed, "get_rank", lambda rank=rank: rank)
+        monkeypatch.setattr(distributed, "get_rank", lambda rank=rank: rank)
         held = {id(one): [*one.chunk(3), one[:0], one[:0], one[:0]][rank] for one in parameters}
         for one in parameters:
-            one.placements, one.device_mesh = (shards.Shard(0),), torch.zeros(3)
+            one.placements, one.device_mesh = (Shard(0),), torch.zeros(3)
             one.device_mesh.size = lambda: 3
             one.to_local = lambda one=one, held=held: held[id(one)]
         found += [n for start, stop in shards.part_of(parameters) for n in range(start, stop)]
     assert sorted(found) == list(range(rows * 4 + 5))
+    parameters[0].placements = ()
     with pytest.raises(UnsupportedError, match="shared out by rows over all processes"):
-        parameters[0].placements = ()
         shards.part_of(parameters)

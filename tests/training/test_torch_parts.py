@@ -103,7 +103,7 @@ def test_noise_is_added_in_the_wider_type(dtype):
     row = torch.from_numpy(twin.noise(batch))
     wide = torch.promote_types(dtype, torch.float32)
     assert torch.equal(parameter.grad, torch.full((11,), 0.375, dtype=wide).add(row, alpha=0.5).to(dtype))
-    assert (parameter.grad is given) == (dtype != torch.bfloat16)
+    assert (parameter.grad.data_ptr() == given.data_ptr()) == (dtype != torch.bfloat16)
 
 
 def test_noise_that_does_not_fit_is_refused():

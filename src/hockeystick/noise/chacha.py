@@ -1,4 +1,4 @@
-"""ChaCha with 8 rounds: words that follow from a key and their position alone, so that any part can be made by itself."""
+"""ChaCha with 8 rounds: words that follow from a key and their position alone."""
 
 from typing import Any
 
@@ -21,8 +21,8 @@ def chacha_tile(key: NDArray[np.uint32], tile: int, out: Words) -> None:
     Word 64 j + i is the j-th pair of 32-bit words of the i-th block, the first of the pair in its low half. The block
     counter has 64 bits and the nonce is zero.
 
-    Source: Bernstein (2008), "ChaCha, a variant of Salsa20". Eight rounds as in Aumasson (2019), "Too much crypto",
-    section 5.3: seven are the most that anybody knows how to attack, with 2**230 operations or more.
+    Source: Bernstein (2008), "ChaCha, a variant of Salsa20". With eight rounds, as Aumasson (2019), "Too much crypto",
+    proposes: no attack on eight is known that is faster than trying all keys.
 
     Args:
         key: shape (8,).

@@ -32,7 +32,8 @@ class NoiseStream:
     white noise). The solvers and :class:`~hockeystick.noise.normals.NormalSource` state the errors of floating point.
 
     Cost: O(bands) operations a parameter and step, and memory for about 5/4 bands arrays of the parameters' size
-    (solvers of other structures say theirs). The same seed, shape and type give the same noise on the same machine.
+    (solvers of other structures say theirs). It uses as many threads as ``OMP_NUM_THREADS`` says, or one for each core.
+    The same seed, shape and type give the same noise on the same machine, whatever the threads and wherever the rows.
     """
 
     def __init__(

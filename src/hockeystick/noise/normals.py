@@ -33,8 +33,8 @@ class NormalSource(ABC):
 
     Guarantee: the words are uniform on 64 bits and independent as far as the generator says. A word's top bit is the
     sign and its other bits k give ``|x| = -Phi^{-1}((k + 1/2) / 2**64)``, computed in float64 with an absolute error
-    below 1e-13, scaled, and then rounded to the type asked for. Before that rounding the distribution function differs from the
-    normal one by at most 2**-65 anywhere; no value exceeds 9.2 in magnitude.
+    below 1e-13, scaled, and then rounded to the type asked for. Before that rounding the distribution function differs
+    from the normal one by at most 2**-65 anywhere; no value exceeds 9.2 in magnitude, before it is scaled.
     """
 
     kind: str
@@ -127,8 +127,11 @@ class KeyedSource(NormalSource):
                 "Secure noise needs the 'cryptography' package: pip install 'hockeystick[secure]'."
             ) from None
         self._key = key
-        # A block of AES is two words, and the counter counts blocks.
-        self._encryptor = lambda block: Cipher(algorithms.AES(key), modes.CTR(block.to_bytes(16, "big"))).encryptor()
+
+        def encryptor(block: int) -> Any:  # a block of AES is two words, and the counter counts blocks
+            return Cipher(algorithms.AES(key), modes.CTR(block.to_bytes(16, "big"))).encryptor()
+
+        self._encryptor = encryptor
 
     @classmethod
     def from_operating_system(cls) -> "KeyedSource":
@@ -137,7 +140,7 @@ class KeyedSource(NormalSource):
 
     def words(self, first: int, count: int) -> Words:
         skipped = first % 2
-        stream = self._encryptor(first // 2).update(bytes(8 * (skipped + count)))
+        stream: bytes = self._encryptor(first // 2).update(bytes(8 * (skipped + count)))
         return np.frombuffer(stream, dtype="<u8")[skipped:].astype(np.uint64, copy=False)
 
     def state(self) -> dict[str, Any]:
@@ -174,9 +177,7 @@ def inverse_distribution_table() -> NDArray[np.float64]:
 
 
 @njit(cache=True, nogil=True)
-def seeded_normals(
-    key: NDArray[np.uint32], first: int, table: NDArray[np.float64], scale: float, out: Reals
-) -> None:
+def seeded_normals(key: NDArray[np.uint32], first: int, table: NDArray[np.float64], scale: float, out: Reals) -> None:
     """The numbers from position ``first`` on: those of :func:`words_to_normals` for the words of a key."""
     words = np.empty(TILE, np.uint64)
     done = 0

@@ -117,9 +117,11 @@ class MappedFile(Rows):
 class Replay(Rows):
     """Nothing is kept: each step makes the rows of z that it depends on again, from the key and their positions.
 
-    Cost: for the noise of step t, counted from 0, min(t + 1, p) rows of z where ``C^{-1}`` has p bands, and 1 for the
-    identity. Every other C with bands, or with buffers, has a full inverse: t + 1 rows, so (n + 1) / 2 on average over a
-    run of n steps. For a tree about log2(n) / 2 + 1 on average. The memory is that of p rows of 8,192 numbers a thread.
+    Cost: the noise of step t, counted from 0, needs min(t + 1, p) rows of z where ``C^{-1}`` has p bands, and up to a
+    quarter of p more, as it begins with a whole block of steps; 1 row for the identity; for a tree, about log2(n) / 2
+    on average over n steps. Any other C with bands or buffers has a full inverse: t + 1 rows, (n + 1) / 2 on average.
+    There the steps between are solved again as well. :func:`~hockeystick.noise.cost.noise_cost` counts. While it works,
+    each thread has the rows of 8,192 columns.
     """
 
     def hold(self, make: MakeSolver, size: int) -> Held:

@@ -1,7 +1,8 @@
 """Training with PyTorch and Opacus that is what its certificate says. Needs ``pip install 'hockeystick[torch]'``.
 
 :class:`PrivacyEngine` takes the place of Opacus' own. :class:`Noise` and :class:`BatchSampler` are its parts, for
-training loops without Opacus; :class:`OnDevice` puts the rows of the noise on a GPU. Importing this module also registers the accountant ``"hockeystick"`` with Opacus.
+training loops without Opacus, and :class:`OnDevice` puts the rows of the noise on a GPU. Importing this module also
+registers the accountant ``"hockeystick"`` with Opacus.
 """
 
 try:

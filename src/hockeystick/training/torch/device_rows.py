@@ -8,7 +8,7 @@ import torch
 
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.noise.columns import over_columns
-from hockeystick.noise.recent_rows import MovingAverage, RecentRows, Substitution
+from hockeystick.noise.recent_rows import RecentRows, Substitution
 from hockeystick.noise.rows import Held, MakeSolver, Rows
 from hockeystick.noise.solver import Fill, Reals, zeros
 

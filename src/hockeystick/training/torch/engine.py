@@ -153,11 +153,14 @@ class PrivacyEngine(opacus.PrivacyEngine):
                 "says how batches are formed, and the engine's rng seeds them."
             )
         if clipping == "adaptive":
-            raise UnsupportedError("Adaptive clipping also releases noisy counts, which no certificate here covers.")
+            raise UnsupportedError(
+                "Adaptive clipping also releases a noisy count of the examples that were clipped at each step, to choose "
+                "the next norm, and no certificate here covers that; choose a norm beforehand."
+            )
         if (grad_sample_mode == "ghost_fsdp") != isinstance(module, FSDPModule):
             raise UnsupportedError(
-                "A module of fully_shard needs grad_sample_mode='ghost_fsdp', and no other module does; that is the one "
-                "mode that Opacus has for it."
+                "A module of fully_shard needs grad_sample_mode='ghost_fsdp', the one mode that Opacus has for it, and "
+                "no other module may have it."
             )
         if grad_sample_mode == "ew":
             raise UnsupportedError("Expanded weights cannot take batches without examples; use 'hooks' or 'functorch'.")
@@ -190,8 +193,8 @@ class PrivacyEngine(opacus.PrivacyEngine):
             return Run(self.mechanism, num_examples=num_examples, shape=shape, **self._options)
         if self._options["secure"]:
             raise UnsupportedError(
-                "Secure noise is for one process, as the secrets of the run would cross the network in the clear; leave "
-                "out secure_mode in a distributed run."
+                "Secure noise is for one process, as the secrets of the run would cross the network in the clear; "
+                "leave out secure_mode in a distributed run."
             )
         # All processes draw from the generator of the first: the same batches everywhere.
         generators = [np.random.default_rng() if self._options["rng"] is None else self._options["rng"]]

@@ -96,10 +96,9 @@ class Noise:
             parameter.grad = noisy(parameter.grad, row, clip_norm).to(parameter.dtype)
 
 
-@torch.no_grad()
 def noisy(total: torch.Tensor, row: torch.Tensor, clip_norm: float) -> torch.Tensor:
     """The sum plus noise, in the type of the noise or a wider one; in place where that is the type of the sum."""
-    return total.to(torch.promote_types(total.dtype, row.dtype)).add_(row, alpha=clip_norm)
+    return total.detach().to(torch.promote_types(total.dtype, row.dtype)).add_(row, alpha=clip_norm)
 
 
 def size_of(parameters: Iterable[torch.Tensor]) -> int:
