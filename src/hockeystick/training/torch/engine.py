@@ -154,8 +154,8 @@ class PrivacyEngine(opacus.PrivacyEngine):
             )
         if clipping == "adaptive":
             raise UnsupportedError(
-                "Adaptive clipping also releases a noisy count of the examples that were clipped at each step, to choose "
-                "the next norm, and no certificate here covers that; choose a norm beforehand."
+                "Adaptive clipping also releases a noisy count of the examples that were clipped, at each step, to "
+                "choose the next norm, and no certificate here covers that; choose a norm beforehand."
             )
         if (grad_sample_mode == "ghost_fsdp") != isinstance(module, FSDPModule):
             raise UnsupportedError(
