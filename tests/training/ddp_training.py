@@ -16,23 +16,17 @@ MECHANISM = hs.Mechanism(
 )
 
 
-def whole(tensor):
-    """All of a tensor that processes may share out."""
-    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
-
-
 def train(wrap, mode: str, scale: float = 1.0):
     """Weights after the run, all gradients times the divisor over the clipping norm, and the engine."""
     warnings.simplefilter("ignore")
     torch.manual_seed(0)
     data = TensorDataset(torch.randn(60, 6), torch.randint(3, (60,)))
     model = torch.nn.Sequential(torch.nn.Linear(6, 40), torch.nn.Tanh(), torch.nn.Linear(40, 3))
-    wrapped = wrap(model)  # sharing out replaces the parameters
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     engine = hs.torch.PrivacyEngine(MECHANISM, rng=np.random.default_rng(3))
     criterion = torch.nn.CrossEntropyLoss()
     made = engine.make_private(
-        module=wrapped,
+        module=wrap(model),
         optimizer=optimizer,
         data_loader=DataLoader(data),
         max_grad_norm=1.5,
@@ -49,21 +43,9 @@ def train(wrap, mode: str, scale: float = 1.0):
             (criterion(wrapped(x), y) * scale).backward()
             optimizer.step()
             sizes.append(len(x))
-            rows.append(torch.cat([whole(p.grad).reshape(-1) for p in model.parameters()]).double().numpy())
-    weights = torch.cat([whole(p.detach()).reshape(-1) for p in model.parameters()]).numpy()
+            rows.append(torch.cat([p.grad.reshape(-1) for p in model.parameters()]).double().numpy())
+    weights = torch.cat([p.detach().reshape(-1) for p in model.parameters()]).numpy()
     return weights, np.array(rows) * engine.run.expected_batch_size / 1.5, np.array(sizes), engine
-
-
-def fully_sharded(model):
-    """Every layer, then the model."""
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
-
-    mesh = init_device_mesh("cpu", (distributed.get_world_size(),))
-    for layer in model:
-        if list(layer.parameters()):
-            fully_shard(layer, mesh=mesh)
-    return fully_shard(model, mesh=mesh)
 
 
 def main() -> None:
@@ -72,9 +54,8 @@ def main() -> None:
     folder, port, rank, mode = sys.argv[1:]
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=int(rank), world_size=2)
-    wrap = fully_sharded if mode == "ghost_fsdp" else DifferentiallyPrivateDistributedDataParallel
     for scale in (1.0, 0.0):
-        weights, rows, sizes, engine = train(wrap, mode, scale)
+        weights, rows, sizes, engine = train(DifferentiallyPrivateDistributedDataParallel, mode, scale)
         record = engine.record()
         np.savez(Path(folder) / f"{rank}-{scale:g}.npz", weights=weights, rows=rows, sizes=sizes)
         record.save(Path(folder) / f"{rank}-{scale:g}.json")
