@@ -5,6 +5,8 @@ An entry is (path, old text, new text, reason, tests); the old text occurs once 
 
 RUN = "tests/training/test_run.py"
 RECORD = "tests/training/test_record.py"
+LOOPS = "tests/training/test_loops_that_go_wrong.py"
+INPUT = "tests/training/test_engine_input.py"
 
 FAULTS = [
     (
@@ -97,5 +99,61 @@ FAULTS = [
         "if (",
         "an altered record counts as intact",
         f"{RECORD}::test_an_altered_record_is_noticed",
+    ),
+    (
+        "training/torch/optimizer.py",
+        "if self.batches.drawn is None:",
+        "if self.batches.drawn == -1:",
+        "batches of another loader pass for those of the plan",
+        f"{LOOPS}::test_batches_of_another_loader_are_caught",
+    ),
+    (
+        "training/torch/optimizer.py",
+        "if last is None and not self.batches.reads_ahead:",
+        "if last is None and self.batches.reads_ahead:",
+        "BatchMemoryManager may leave out batches",
+        f"{LOOPS}::test_a_batch_that_is_left_out_is_caught",
+    ),
+    (
+        "training/torch/optimizer.py",
+        "watch_other_steps(self, OnRun._check_other_step)",
+        "pass",
+        "the optimizer of before make_private steps on gradients without noise",
+        f"{LOOPS}::test_another_optimizer_on_gradients_without_noise_is_caught",
+    ),
+    (
+        "training/torch/optimizer.py",
+        'of_layers = tuple(getattr(self, "max_grad_norms", ()))',
+        "of_layers = ()",
+        "a layer is clipped to more than its noise is for",
+        f"{LOOPS}::test_schedules_of_noise_and_norms_are_caught",
+    ),
+    (
+        "training/torch/optimizer.py",
+        "if self.saved_weights and self.saved_weights != fingerprint(self.params):",
+        "if self.saved_weights and not fingerprint(self.params):",
+        "noise comes again on other weights",
+        f"{LOOPS}::test_noise_goes_with_the_weights_it_was_saved_with",
+    ),
+    (
+        "training/torch/guards.py",
+        "return not float(get_total_norm(list(sums))) <= number * clip_norm * (1.0 + SLACK)",
+        "return float(get_total_norm(list(sums))) > number * clip_norm * (1.0 + SLACK)",
+        "a gradient that is not a number passes for a clipped one",
+        f"{LOOPS}::test_an_example_that_is_not_finite_is_caught",
+    ),
+    (
+        "training/torch/guards.py",
+        "samples = [part.to(torch.promote_types(part.dtype, torch.float32)) for part in samples]",
+        "samples = [part for part in samples]",
+        "sums are rounded to bfloat16 before there is noise",
+        f"{LOOPS}::test_clipping_is_in_float32_whatever_the_types",
+    ),
+    (
+        "training/torch/guards.py",
+        "if isinstance(part, _NormBase):",
+        "if isinstance(part, _NormBase) and list(part.parameters()):",
+        "a normalisation over the batch without parameters mixes its examples",
+        f"{INPUT}::test_frozen_layers_that_look_at_whole_batches_are_refused",
     ),
 ]

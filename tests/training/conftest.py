@@ -1,12 +1,16 @@
 """A small model on small data, and training loops as Opacus' users write them."""
 
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import hockeystick as hs
+
+sys.path.insert(0, str(Path(__file__).parent))  # for what the tests of this folder share
 
 EXAMPLES = 60
 MECHANISM = hs.Mechanism(

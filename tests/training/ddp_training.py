@@ -1,4 +1,7 @@
-"""One rank of a distributed training: ``python ddp_training.py FOLDER PORT RANK MODE``. Keeps weights and gradients."""
+"""One rank of two: ``python ddp_training.py FOLDER PORT RANK MODE``. Trains, and keeps weights and gradients.
+
+MODE is of gradients, "hooks" or "ghost"; or "noise" for a run without gradients for every kind of strategy.
+"""
 
 import sys
 import warnings
@@ -16,14 +19,14 @@ MECHANISM = hs.Mechanism(
 )
 
 
-def train(wrap, mode: str, scale: float = 1.0):
+def train(wrap, mode: str, mechanism=MECHANISM, scale: float = 1.0):
     """Weights after the run, all gradients times the divisor over the clipping norm, and the engine."""
     warnings.simplefilter("ignore")
     torch.manual_seed(0)
     data = TensorDataset(torch.randn(60, 6), torch.randint(3, (60,)))
     model = torch.nn.Sequential(torch.nn.Linear(6, 40), torch.nn.Tanh(), torch.nn.Linear(40, 3))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    engine = hs.torch.PrivacyEngine(MECHANISM, rng=np.random.default_rng(3))
+    engine = hs.torch.PrivacyEngine(mechanism, rng=np.random.default_rng(3))
     criterion = torch.nn.CrossEntropyLoss()
     made = engine.make_private(
         module=wrap(model),
@@ -49,16 +52,25 @@ def train(wrap, mode: str, scale: float = 1.0):
 
 
 def main() -> None:
-    from opacus.distributed import DifferentiallyPrivateDistributedDataParallel
+    from opacus.distributed import DifferentiallyPrivateDistributedDataParallel as Distributed
+    from whiteness import STEPS, strategies
 
     folder, port, rank, mode = sys.argv[1:]
+    here = Path(folder) / rank
+    here.mkdir()
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=int(rank), world_size=2)
-    for scale in (1.0, 0.0):
-        weights, rows, sizes, engine = train(DifferentiallyPrivateDistributedDataParallel, mode, scale)
-        record = engine.record()
-        np.savez(Path(folder) / f"{rank}-{scale:g}.npz", weights=weights, rows=rows, sizes=sizes)
-        record.save(Path(folder) / f"{rank}-{scale:g}.json")
+    if mode == "noise":
+        sampler = hs.Poisson(sampling_prob=0.02, steps=STEPS)
+        for at, (kind, strategy) in enumerate(strategies(here).items()):
+            mechanism = hs.Mechanism(strategy=strategy, sampler=sampler, noise_multiplier=2.0)
+            _, rows, _, engine = train(Distributed, ("hooks", "ghost")[at % 2], mechanism, scale=0.0)
+            assert not engine.record().violations
+            np.save(here / kind, rows)
+    else:
+        weights, rows, sizes, engine = train(Distributed, mode)
+        np.savez(here / "trained", weights=weights, sizes=sizes)
+        engine.record().save(here / "run.json")
     distributed.destroy_process_group()
 
 

@@ -14,104 +14,12 @@ import torch
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 
-STRATEGIES = [
-    hs.Identity(),
-    hs.BandedSquareRoot(bands=4),
-    hs.BandedInverseSquareRoot(bands=4),
-    hs.BandedToeplitz(bands=4),
-    hs.ColumnNormalizedBanded(bands=4),
-    hs.SquareRoot(),
-]
 POISSON = hs.Poisson(sampling_prob=0.05, steps=40)
 SIGMA, CLIP = 2.0, 1.5
 
 
 def mechanism_of(strategy=None, sampler=POISSON):
     return hs.Mechanism(strategy=strategy or hs.BandedSquareRoot(bands=4), sampler=sampler, noise_multiplier=SIGMA)
-
-
-def whiteness(matrix, rows):
-    """The largest deviation, in standard deviations, of the Gram matrix of C times the rows from that of white noise.
-
-    Entry (s, t) of the Gram matrix of d standard normal columns has mean d [s = t] and variance d (1 + [s = t]). One
-    of the 40 * 41 / 2 entries passes the limit of 8 with a probability below 1e-6 for d = 403: a sum S of products of
-    independent normals has P(|S| > u) <= 2 exp(-u^2 / (2 (d + u))), as log E exp(l X Y) = -log(1 - l^2) / 2, and the
-    chi-square laws of the 40 others add less.
-    """
-    white = matrix.dot(rows) / SIGMA
-    size = rows.shape[1]
-    gram = white @ white.T
-    same = np.eye(len(rows))
-    return float(np.abs((gram - size * same) / np.sqrt(size * (1.0 + same))).max())
-
-
-def noise_in_gradients(made, largest=None):
-    """What reached ``p.grad`` at each step, times the public divisor, in clipping norms; gradients are zeroed."""
-    rows: list[np.ndarray] = []
-    divisor = made.engine.run.expected_batch_size
-
-    def look():
-        if made.engine.run.step > len(rows):
-            rows.append(made.gradient() * divisor / CLIP)
-
-    while made.engine.run.remaining:
-        if largest is None:
-            made.epoch(on_step=look)
-        else:
-            made.accumulated_epoch(largest, on_step=look)
-    return np.array(rows)
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda one: one.kind)
-@pytest.mark.parametrize("largest", [None, 1], ids=["whole", "accumulated"])
-@pytest.mark.parametrize("mode", ["hooks", "ghost"])
-def test_the_noise_in_the_gradients_is_white_under_the_matrix(strategy, largest, mode, training):
-    made = training(mechanism_of(strategy), width=40, scale=0.0, grad_sample_mode=mode)
-    rows = noise_in_gradients(made, largest)
-    assert rows.shape == (40, 6 * 40 + 40 + 40 * 3 + 3)
-    assert whiteness(made.engine.mechanism.matrix, rows) < 8.0
-    assert not made.engine.record().violations
-
-
-@pytest.mark.parametrize("mode", ["functorch"])
-@pytest.mark.parametrize("clipping", ["flat", "per_layer"])
-def test_other_modes_and_clippings_add_the_same_noise(mode, clipping, training):
-    norms = CLIP if clipping == "flat" else [CLIP / 2] * 4  # together CLIP
-    made = training(width=40, scale=0.0, grad_sample_mode=mode, clipping=clipping, max_grad_norm=norms)
-    assert whiteness(made.engine.mechanism.matrix, noise_in_gradients(made)) < 8.0
-
-
-def planted(name, made, monkeypatch):
-    """A fault in the noise of one step, or of all."""
-    noise = made.optimizer.noise
-    following = noise.borrow
-
-    kept = []
-
-    def changed(examples):
-        rows = following(examples)
-        kept.append([row.clone() for row in rows])
-        step = len(kept) - 1
-        if name == "stale" and step == 7:
-            return kept[6]
-        if name == "seed_used_again" and step >= 20:  # a resume that starts the noise anew
-            return kept[step - 20]
-        if name == "divided_by_the_batch_size":
-            return [row / noise.run.expected_batch_size for row in rows]
-        if name == "uncorrelated":
-            return [torch.randn_like(row) * SIGMA for row in rows]
-        return rows
-
-    monkeypatch.setattr(noise, "borrow", changed)
-
-
-@pytest.mark.parametrize("strategy", [hs.Identity(), hs.BandedSquareRoot(bands=4)], ids=lambda one: one.kind)
-@pytest.mark.parametrize("fault", ["stale", "seed_used_again", "divided_by_the_batch_size", "uncorrelated"])
-def test_the_whiteness_test_notices(fault, strategy, training, monkeypatch):
-    made = training(mechanism_of(strategy), width=40, scale=0.0)
-    planted(fault, made, monkeypatch)
-    white = fault == "uncorrelated" and strategy == hs.Identity()  # which is no fault there
-    assert (whiteness(made.engine.mechanism.matrix, noise_in_gradients(made)) < 8.0) == white
 
 
 @pytest.mark.parametrize("noise_dtype", [np.float32, np.float64])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hockeystick as hs
-from hockeystick.errors import InvalidInputError, UnsupportedError
+from hockeystick.errors import InvalidInputError, UnsupportedError, ViolationError
 
 pytest.importorskip("opacus", reason="needs torch and opacus")
 
@@ -33,10 +33,10 @@ def test_noise_is_the_run_s_rows_in_the_parameters_shapes(device):
     twin = Run(MECHANISM, num_examples=20, shape=11, rng=np.random.default_rng(0))
     for batch in twin.batches():
         for parameter in parameters:
-            parameter.grad = torch.ones_like(parameter)
+            parameter.grad = torch.full_like(parameter, 0.1 * len(batch))
         noise.add_(batch, clip_norm=0.5)
         flat = torch.cat([parameter.grad.reshape(-1) for parameter in parameters]).cpu()
-        assert torch.allclose(flat, 1.0 + 0.5 * torch.from_numpy(twin.noise(batch)), rtol=1e-6)
+        assert torch.allclose(flat, 0.1 * len(batch) + 0.5 * torch.from_numpy(twin.noise(batch)), rtol=1e-6)
     assert not noise.run.record().violations
 
 
@@ -49,6 +49,18 @@ def test_noise_that_does_not_fit_is_refused():
     with pytest.raises(InvalidInputError, match="must have a 'grad'"):
         hs.torch.Noise(run, [torch.zeros(11)]).add_([], clip_norm=1.0)
     assert run.step == 0
+
+
+@pytest.mark.parametrize("entry", [0.6, float("nan"), float("inf")])
+def test_sums_that_were_not_clipped_are_caught(entry):
+    """One number a gradient: the sum over n examples is at most n clipping norms."""
+    parameter = torch.zeros(1, requires_grad=True)
+    noise = hs.torch.Noise.of(MECHANISM, [parameter], num_examples=20, rng=np.random.default_rng(0))
+    batch = next(noise.run.batches())
+    parameter.grad = torch.full((1,), entry * len(batch) + 0.01)
+    with pytest.raises(ViolationError, match="'clipping'"):
+        noise.add_(batch, clip_norm=0.5)
+    assert noise.run.record().violations == ("clipping",)
 
 
 def test_batches_of_all_ranks_together_are_the_run_s():

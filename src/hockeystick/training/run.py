@@ -327,6 +327,8 @@ class Run:
         checked = ["steps_in_order", "one_noise_row_a_step", "number_of_examples", *self._promises.names, *also_checked]
         asserted = ["clipping", "noise_is_added", "public_normaliser", "same_data", "secrecy", "random_numbers"]
         (checked if self._by_examples else asserted).append("examples_of_the_batch")
+        if not self._by_examples:
+            asserted.append("batches_in_step")
         if self._noise is None:
             checked.remove("one_noise_row_a_step")
             asserted.append("one_noise_row_a_step")

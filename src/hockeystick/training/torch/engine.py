@@ -9,6 +9,7 @@ import opacus
 import torch
 from opacus.accountants.accountant import IAccountant
 from opacus.optimizers import get_optimizer_class
+from opacus.validators.errors import UnsupportedModuleError
 from torch import distributed
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
@@ -23,6 +24,15 @@ from hockeystick.plan import Plan
 from hockeystick.samplers import Attribution
 from hockeystick.training.record import RunRecord
 from hockeystick.training.run import Run
+from hockeystick.training.torch.guards import (
+    GhostCriterion,
+    check_clip_norm,
+    check_criterion,
+    check_modules,
+    check_optimizer,
+    check_parameters,
+    in_our_words,
+)
 from hockeystick.training.torch.loader import BatchSampler, check_dataset, loader_of
 from hockeystick.training.torch.noise import size_of
 from hockeystick.training.torch.optimizer import on_run
@@ -135,10 +145,11 @@ class PrivacyEngine(opacus.PrivacyEngine):
                 the values that leave batches and noise to the plan.
 
         Raises: InvalidInputError for a second call, for a dataset without length or of another size than the plan's,
-        a loader with batches of its own, an optimizer without parameters or without some that are trained, and another
-        noise multiplier; UnsupportedError for adaptive clipping, expanded weights, a module of ``fully_shard`` without
-        ``grad_sample_mode="ghost_fsdp"``, and secure noise in several processes.
-        Opacus raises its own errors for models that it cannot handle.
+        a loader with batches of its own, an optimizer without parameters, without some that are trained or with some
+        of another module, a clipping norm that is not positive and finite, a criterion that divides by more than the
+        number of examples, and another noise multiplier; UnsupportedError for adaptive clipping, expanded weights, a
+        module of ``fully_shard`` without ``grad_sample_mode="ghost_fsdp"``, secure noise in several processes, complex
+        parameters, frozen layers that mix the examples of a batch, and models that Opacus cannot handle.
         """
         if self._run is not None:
             raise InvalidInputError("This engine has a run already; a second make_private needs an engine of its own.")
@@ -164,7 +175,13 @@ class PrivacyEngine(opacus.PrivacyEngine):
             )
         if grad_sample_mode == "ew":
             raise UnsupportedError("Expanded weights cannot take batches without examples; use 'hooks' or 'functorch'.")
+        check_optimizer(optimizer, module)
         trained = _trained(module, optimizer)
+        check_parameters(trained)
+        check_clip_norm(max_grad_norm, clipping, len(trained))
+        if "criterion" in options:
+            check_criterion(options["criterion"], options.get("loss_reduction", "mean"), grad_sample_mode)
+        check_modules(module)
         size = check_dataset(data_loader, self._num_examples)
         ranks = distributed.get_world_size() if _is_distributed(module) else 1
         self._names = {parameter: name for name, parameter in module.named_parameters()}
@@ -172,19 +189,22 @@ class PrivacyEngine(opacus.PrivacyEngine):
         rank = distributed.get_rank() if ranks > 1 else 0
         batches = BatchSampler(run, rank=rank, world_size=ranks)
         self._loader = loader_of(run, data_loader, batches, batch_first=batch_first)
-        made = super().make_private(
-            module=module,
-            optimizer=optimizer,
-            data_loader=data_loader,
-            noise_multiplier=self.mechanism.sigma,
-            max_grad_norm=max_grad_norm,
-            clipping=clipping,
-            grad_sample_mode=grad_sample_mode,
-            batch_first=batch_first,
-            **options,
-        )
+        try:
+            made = super().make_private(
+                module=module,
+                optimizer=optimizer,
+                data_loader=data_loader,
+                noise_multiplier=self.mechanism.sigma,
+                max_grad_norm=max_grad_norm,
+                clipping=clipping,
+                grad_sample_mode=grad_sample_mode,
+                batch_first=batch_first,
+                **options,
+            )
+        except UnsupportedModuleError as error:
+            raise in_our_words(error) from error
         made[1].attach(run, batches, made[0], self._names)
-        self._run = run
+        self._run, self._optimizer = run, made[1]
         return made
 
     def _new_run(self, num_examples: int, trained: list[Any], ranks: int) -> Run:
@@ -232,6 +252,13 @@ class PrivacyEngine(opacus.PrivacyEngine):
             **options,
         )
 
+    def _prepare_criterion(
+        self, *, module: Any, optimizer: Any, criterion: Any, loss_reduction: str = "mean", **options: Any
+    ) -> Any:
+        """Opacus' criterion for ghost clipping, guarded."""
+        del options
+        return GhostCriterion(module, optimizer, criterion, loss_reduction)
+
     def make_private_with_epsilon(self, **options: Any) -> Any:
         """Refuses: calibrate the plan first, by ``hockeystick.calibrate``, so that the noise is certified."""
         raise InvalidInputError(
@@ -272,7 +299,10 @@ class PrivacyEngine(opacus.PrivacyEngine):
 
     def record(self, certificate: Certificate | None = None, *, stopped_without_looking: bool = False) -> RunRecord:
         """The record of the run; see :meth:`hockeystick.training.Run.record`."""
-        return self.run.record(certificate, stopped_without_looking=stopped_without_looking, also_checked=CHECKED)
+        run = self.run
+        unseen = () if self._optimizer.saw_batches else ("batches_in_step",)
+        checked = tuple(name for name in CHECKED if name not in unseen)
+        return run.record(certificate, stopped_without_looking=stopped_without_looking, also_checked=checked)
 
     def save_checkpoint(self, *, path: Any, module: Any, optimizer: Any = None, **options: Any) -> None:
         """As Opacus does, with the run and torch's generator, whole or not at all; only the owner can read the file.

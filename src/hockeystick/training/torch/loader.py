@@ -41,6 +41,10 @@ class BatchSampler(Sampler[list[int]]):
         self.world_size = world_size
         self.delivered: int | None = None
         """The step of the batch that the loader gave out last; None where another loader does."""
+        self.drawn: int | None = None
+        """The step of the batch that was drawn last; None before there is one."""
+        self.reads_ahead = False
+        """Whether batches are drawn before they are given out."""
         self.begin: Callable[[], None] = lambda: None
         """Is called when a pass begins."""
 
@@ -54,10 +58,11 @@ class BatchSampler(Sampler[list[int]]):
             raise InvalidInputError(
                 f"All {self.run.steps} planned steps were taken; training for longer needs a plan with more steps."
             )
-        self.delivered = None
+        self.delivered = self.drawn = None
         self.begin()
         left = len(self) - self.run.step % len(self)
-        for batch in islice(self.run.batches(), left):
+        for step, batch in enumerate(islice(self.run.batches(), left), start=self.run.step):
+            self.drawn = step
             yield batch[self.rank :: self.world_size].tolist()
 
 
@@ -75,6 +80,7 @@ class RunLoader(DataLoader[Any]):
 def loader_of(run: Run, given: DataLoader[Any], batches: BatchSampler, *, batch_first: bool) -> RunLoader:
     """The user's loader with the run's batches in place of its own."""
     check_loader(given, run)
+    batches.reads_ahead = given.num_workers > 0
     return RunLoader(
         dataset=given.dataset,
         batch_sampler=batches,

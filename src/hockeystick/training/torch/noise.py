@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from hockeystick.errors import InvalidInputError
 from hockeystick.mechanism import Mechanism
 from hockeystick.training.run import Run
+from hockeystick.training.torch.guards import is_too_long
 
 
 class Noise:
@@ -87,10 +88,13 @@ class Noise:
             examples: the indices whose clipped gradients are summed in ``grad``, or how many they are.
             clip_norm: to which the gradient of each example was clipped, over all parameters together.
 
-        Raises: InvalidInputError when a parameter has no ``grad``; and as :meth:`hockeystick.training.Run.noise`.
+        Raises: InvalidInputError when a parameter has no ``grad``; ViolationError when the sum is above the clipping
+        norms of its examples together; and as :meth:`hockeystick.training.Run.noise`.
         """
         if any(parameter.grad is None for parameter in self.parameters):
             raise InvalidInputError("Every parameter must have a 'grad', zeros for an empty batch; one has none.")
+        if is_too_long((parameter.grad for parameter in self.parameters), examples, clip_norm):
+            self.run.violated("clipping")
         rows = self.borrow(examples)
         for parameter, row in zip(self.parameters, rows or [], strict=False):
             parameter.grad = noisy(parameter.grad, row, clip_norm).to(parameter.dtype)

@@ -1,21 +1,34 @@
 """Opacus' optimizers, with the noise of a run in place of their own."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
 from opacus.optimizers import FSDPOptimizerFastGradientClipping
 from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processed
 
-from hockeystick.errors import InvalidInputError
+from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.training.run import Run
+from hockeystick.training.torch.guards import (
+    SLACK,
+    WIDE,
+    clipped_sums,
+    fingerprint,
+    is_narrow,
+    is_too_long,
+    is_used,
+    parts_of,
+    watch_other_steps,
+)
 from hockeystick.training.torch.loader import BatchSampler
 from hockeystick.training.torch.noise import Noise, noisy
 from hockeystick.training.torch.shards import joined, local
 
 STATE = "hockeystick_run"
 """The entry of an optimizer's state that holds its run."""
+WEIGHTS = "weights"
+"""The entry of that with a fingerprint of the trained parameters, which have to be loaded with it."""
 
 
 class OnRun:
@@ -23,10 +36,12 @@ class OnRun:
 
     The noise of step t is ``max_grad_norm`` times row t of the run, added once all physical batches of the step are
     summed. Before it is taken, the run is told over how many examples the sum is; and whoever changed the clipping
-    norm, the noise multiplier or the trained parameters broke a promise.
+    norm, the noise multiplier or the trained parameters broke a promise, as did a sum that is above the clipping norms
+    of its examples together, or another optimizer that steps on gradients without noise.
     """
 
     params: Any
+    original_optimizer: Any
     max_grad_norm: Any
     noise_multiplier: Any
     expected_batch_size: Any
@@ -44,13 +59,26 @@ class OnRun:
         self.ghost = hasattr(self, "accumulate")
         self.sharded = isinstance(self, FSDPOptimizerFastGradientClipping)
         self.examples: int = 0
+        self.saved_weights = ""
+        self.saw_batches = True
         self.as_planned = self._settings()
         batches.begin = self._forget
+        if self.ghost and module.max_grad_norm != self.max_grad_norm:
+            raise InvalidInputError(
+                f"The 'module' argument clips to {module.max_grad_norm!r}, and 'max_grad_norm' is "
+                f"{self.max_grad_norm!r}; give the model as it was before Opacus wrapped it."
+            )
+        watch_other_steps(self, OnRun._check_other_step)
 
     def _settings(self) -> tuple[Any, ...]:
         norm = self.model.max_grad_norm if self.ghost else self.max_grad_norm
         trained = tuple(id(parameter) for parameter in self.params)
-        return (trained, norm, self.max_grad_norm, self.noise_multiplier, self.expected_batch_size)
+        of_layers = tuple(getattr(self, "max_grad_norms", ()))
+        return (trained, norm, self.max_grad_norm, of_layers, self.noise_multiplier, self.expected_batch_size)
+
+    def _check_settings(self) -> None:
+        if self._settings() != self.as_planned:
+            self.run.violated("clipping_norm")
 
     def _forget(self) -> None:
         """A new pass over the data begins: what an abandoned one left, half a batch or signals, is void."""
@@ -71,24 +99,108 @@ class OnRun:
             self.examples = 0
         super().zero_grad(set_to_none)  # type: ignore[misc]
 
+    def _check_other_step(self, other: Any) -> None:
+        """Another optimizer is about to step; refuse where it would use gradients of this one's without noise."""
+        watched = {id(parameter) for parameter in self.params}
+        stepping = [p for group in other.param_groups for p in group["params"] if id(p) in watched]
+        if all(is_used(p) for p in stepping):
+            return
+        if self.run.remaining:
+            self.run.violated("noise_is_added")
+        raise InvalidInputError(
+            "These gradients of the private model have no noise; to train on public data after the run, take the hooks "
+            "off by the model's remove_hooks()."
+        )
+
     def pre_step(self, closure: Any = None) -> Any:
         """As Opacus does, but never as an optimizer without noise."""
-        if self._settings() != self.as_planned:
-            self.run.violated("clipping_norm")
+        self._check_settings()
+        if self.saved_weights and self.saved_weights != fingerprint(self.params):
+            raise InvalidInputError(
+                "The weights are not those that were saved with the optimizer's state, and its noise must not be used "
+                "on others; load the model's state of the same step as well."
+            )
+        self.saved_weights = ""
         if not self.ghost:
             missing = [p for p in self.params if getattr(p, "grad_sample", None) is None]
-            self._refuse(missing, "Per-sample gradients are missing; run the model and its loss backward")
-            self.examples += sum(len(part) for part in _parts(self.params[0].grad_sample))
+            self._refuse(missing, "Per-sample gradients are missing; run the model, once, and its loss backward")
+            self.examples += self._same_number([sum(map(len, parts_of(p.grad_sample))) for p in self.params])
         else:
-            self._refuse([p for p in self.params if p.grad is None], "Gradients are missing")
-            norms = getattr(self.model, "_per_sample_gradient_norms", None)
-            if norms is None:
-                raise InvalidInputError(
-                    "The gradients of this step were not clipped; use the criterion that make_private returned."
-                )
-            self.examples += len(norms)
-            self.model._per_sample_gradient_norms = None
+            self.examples += self._check_ghost()
         return super().pre_step(closure)  # type: ignore[misc]
+
+    def clip_and_accumulate(self) -> None:
+        """As Opacus does; in float32 where it would clip and sum in a narrower type."""
+        if not is_narrow(self.params):
+            super().clip_and_accumulate()  # type: ignore[misc]
+            return
+        norms = getattr(self, "max_grad_norms", self.max_grad_norm)
+        for parameter in self.params:
+            _check_processed_flag(parameter.grad_sample)
+        for parameter, total in zip(self.params, clipped_sums(self.params, norms), strict=True):
+            parameter.summed_grad = total if parameter.summed_grad is None else parameter.summed_grad + total
+            _mark_as_processed(parameter.grad_sample)
+
+    def begin_backward(self) -> None:
+        """A backward pass for ghost clipping begins: no norm of an earlier one may be taken for one of this."""
+        self._check_settings()
+        for parameter in self.params:
+            parameter._norm_sample = None
+
+    def check_norms(self) -> int:
+        """The number of examples that the norms for ghost clipping are of.
+
+        Raises: InvalidInputError where a parameter has none, or of other examples than the rest.
+        """
+        samples: list[Any] = [getattr(parameter, "_norm_sample", None) for parameter in self.params]
+        missing = [parameter for parameter, norms in zip(self.params, samples, strict=True) if norms is None]
+        self._refuse(missing, "Norms of per-sample gradients are missing; run the model, once, and its loss backward")
+        return self._same_number([len(norms) for norms in samples])
+
+    def _check_ghost(self) -> int:
+        """The number of examples whose gradients were clipped by Opacus and are in ``p.grad``.
+
+        Ends the run where a gradient is longer than it can be by the norms that its examples were clipped by.
+        """
+        self._refuse([p for p in self.params if p.grad is None or p.grad.is_sparse], "Gradients are missing or sparse")
+        norms = getattr(self.model, "_per_sample_gradient_norms", None)
+        if norms is None:
+            raise InvalidInputError(
+                "The gradients of this step were not clipped; use the criterion that make_private returned."
+            )
+        if self.sharded:  # the norms of a layer are with its module, and Opacus adds them up
+            dtypes = {one.dtype for one in (norms, *self.params)}
+            number = len(norms)
+        else:
+            number = self.check_norms()
+            dtypes = {one.dtype for p in self.params for one in (p, p._norm_sample)}
+        narrow = [dtype for dtype in dtypes if dtype not in WIDE]
+        if narrow:
+            raise UnsupportedError(
+                f"Ghost clipping sums gradients in {narrow[0]} before there is noise, to an error that the noise does "
+                "not cover; use grad_sample_mode='hooks', or float32."
+            )
+        if self.batches.world_size == 1 and not self.sharded:  # of several processes, gradients may be means already
+            factors = (self.max_grad_norm / (norms + 1e-6)).clamp(max=1.0)
+            longest = torch.stack([(factors * p._norm_sample.to(factors)).sum() for p in self.params])
+            found = torch.stack([torch.linalg.vector_norm(p.grad).to(factors) for p in self.params])
+            if not bool((found <= longest + SLACK * self.max_grad_norm * number).all()):
+                self.run.violated("clipping")
+        for parameter in self.params:
+            parameter._norm_sample = None
+        self.model._per_sample_gradient_norms = None
+        return number
+
+    def _same_number(self, numbers: list[int]) -> int:
+        """The number of examples in the gradients of every parameter."""
+        for parameter, number in zip(self.params, numbers, strict=True):
+            if number != numbers[0]:
+                raise InvalidInputError(
+                    f"There are gradients of {numbers[0]} examples for the parameter {self.names[self.params[0]]!r}, "
+                    f"and of {number} for {self.names[parameter]!r}; the first dimension of what every layer gets "
+                    "must be that of the examples."
+                )
+        return numbers[0]
 
     def _refuse(self, missing: list[Any], what: str) -> None:
         if missing:
@@ -99,12 +211,14 @@ class OnRun:
 
     def add_noise(self) -> None:
         """Take the run's next step, and put the noisy sums in ``p.grad``."""
-        if self.batches.delivered not in (None, self.run.step) and self.run.remaining:
-            self.run.violated("batches_in_step")
+        self._check_batch()
         totals = [self._sums(parameter)["summed_grad"] for parameter in self.params]
         for total in totals:
             _check_processed_flag(total)
-        rows = self.noise.borrow(self._examples_of_all_ranks())
+        examples = self._examples_of_all_ranks()
+        if is_too_long(self._sums_of_all_ranks(totals), examples, self.max_grad_norm):
+            self.run.violated("clipping")
+        rows = self.noise.borrow(examples)
         # The mean over the processes is added up from shards, each with all of its noise, or from copies, one with it.
         scale = self.max_grad_norm / (self.batches.world_size if self.sharded else 1)
         for index, (parameter, total) in enumerate(zip(self.params, totals, strict=True)):
@@ -115,6 +229,29 @@ class OnRun:
             _mark_as_processed(total)
         self.examples = 0
 
+    def _check_batch(self) -> None:
+        """The batch of this step has to be the one that was handed out last."""
+        if not self.run.remaining:
+            return
+        last = self.batches.delivered
+        if self.batches.drawn is None:
+            self.run.violated("examples_of_the_batch")
+        if last is None and not self.batches.reads_ahead:
+            last = self.batches.drawn
+        if last is None:  # workers draw for BatchMemoryManager; what it hands out cannot be seen, but for the number
+            self.saw_batches = False
+        elif last != self.run.step:
+            self.run.violated("batches_in_step")
+
+    def _sums_of_all_ranks(self, totals: list[Any]) -> list[Any]:
+        """Tensors as long as the sums; of shards, which are means over the processes, one number."""
+        if not self.sharded:
+            return totals
+        square = torch.stack([local(total).double().square().sum() for total in totals]).sum()
+        if self.batches.world_size > 1:
+            torch.distributed.all_reduce(square)
+        return [square.sqrt() * self.batches.world_size]
+
     def _examples_of_all_ranks(self) -> int:
         if self.batches.world_size == 1:
             return self.examples
@@ -124,28 +261,32 @@ class OnRun:
 
     def state_dict(self) -> dict[str, Any]:
         """Opacus' state with that of the run beside it, which is secret."""
-        return super().state_dict() | {STATE: as_tensors(self.run.state_dict())}  # type: ignore[misc]
+        run = as_tensors(self.run.state_dict()) | {WEIGHTS: fingerprint(self.params)}
+        return super().state_dict() | {STATE: run}  # type: ignore[misc]
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue optimizer and run.
+        """Continue optimizer and run. The next step needs the weights that were saved with it; load them as well.
 
         Raises: InvalidInputError for a state without a run, and as :meth:`hockeystick.training.Run.load_state_dict`.
         """
         if STATE not in state_dict:
             raise InvalidInputError(f"The {STATE!r} entry of the optimizer's state is missing; its noise is unknown.")
         self.run.load_state_dict(as_arrays(state_dict[STATE]))
+        self.saved_weights = str(state_dict[STATE].get(WEIGHTS, ""))
         self._forget()
-        self.batches.delivered = None
+        self.batches.delivered = self.batches.drawn = None
         super().load_state_dict({name: part for name, part in state_dict.items() if name != STATE})  # type: ignore[misc]
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        """Refuses copies: two continuations would have the same noise, whose difference has none."""
+        raise InvalidInputError(
+            "An optimizer on a run cannot be copied or pickled, as both would have the same noise; save its state_dict."
+        )
 
 
 def on_run(base: type[Any]) -> type[Any]:
     """The class of Opacus with the noise of a run."""
     return type(f"{base.__name__}OnRun", (OnRun, base), {})
-
-
-def _parts(grad_sample: Any) -> list[Any]:
-    return grad_sample if isinstance(grad_sample, list) else [grad_sample]
 
 
 def as_tensors(state: Mapping[str, Any]) -> dict[str, Any]:

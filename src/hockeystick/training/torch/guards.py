@@ -1,0 +1,233 @@
+"""What an ordinary training loop can do against its certificate without a word from torch or Opacus."""
+
+import hashlib
+import math
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from opacus.optimizers import DPOptimizer
+from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping, DPTensorFastGradientClipping
+from opacus.validators.errors import UnsupportedModuleError
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
+from torch.nn.utils import get_total_norm
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from hockeystick.errors import InvalidInputError, UnsupportedError
+
+SLACK = 0.01
+"""How far a sum may be above the clipping norms of its examples: far more than float32 rounds, less than a fault."""
+WIDE = (torch.float32, torch.float64)
+"""The types in which sums of clipped gradients are known to a rounding that is nothing beside the noise."""
+
+
+def check_clip_norm(max_grad_norm: Any, clipping: str, parameters: int) -> None:
+    """Raise InvalidInputError unless there is a positive finite norm, one for every parameter where layers are clipped.
+
+    Args:
+        max_grad_norm: what the user gave.
+        clipping: "flat" or "per_layer".
+        parameters: how many tensors are trained.
+    """
+    norms = max_grad_norm if clipping == "per_layer" and isinstance(max_grad_norm, Sequence) else [max_grad_norm]
+    positive = all(isinstance(norm, int | float) and 0.0 < norm < math.inf for norm in norms)
+    if not positive or (clipping == "per_layer" and (norms is not max_grad_norm or len(norms) != parameters)):
+        allowed = (
+            f"a list of {parameters} positive finite numbers" if clipping == "per_layer" else "positive and finite"
+        )
+        raise InvalidInputError(
+            f"The 'max_grad_norm' argument must be {allowed} for clipping={clipping!r}. Got {max_grad_norm!r} instead."
+        )
+
+
+def check_criterion(criterion: Any, loss_reduction: str, grad_sample_mode: str) -> None:
+    """Raise InvalidInputError for a loss that divides by something that the examples of a batch decide together.
+
+    Opacus takes the division by the number of examples back, for ``loss_reduction="mean"``. Any other divisor remains
+    in the gradient of every example, which then depends on all the others, and clipping bounds nobody's influence.
+    """
+    reduction = getattr(criterion, "reduction", loss_reduction)
+    if reduction != loss_reduction:
+        raise InvalidInputError(
+            f"The 'criterion' argument must have reduction={loss_reduction!r}, as loss_reduction says. "
+            f"Got {reduction!r} instead."
+        )
+    if reduction == "mean" and getattr(criterion, "weight", None) is not None and "ghost" not in grad_sample_mode:
+        raise InvalidInputError(
+            "The 'criterion' argument must not have class weights with reduction='mean', which divides by the weights "
+            "of the whole batch; use reduction='sum' with loss_reduction='sum'."
+        )
+
+
+def check_modules(module: torch.nn.Module) -> None:
+    """Raise UnsupportedError where a frozen normalisation mixes examples, or learns from them; Opacus sees only trained
+    ones.
+
+    One in evaluation mode is fine, and raises as soon as it is used in training mode, as after ``model.train()``.
+    """
+    for name, part in module.named_modules():
+        if isinstance(part, _NormBase):
+            _check_normalisation(part, name)
+            part.register_forward_pre_hook(lambda part, _, name=name: _check_normalisation(part, name))
+
+
+def _check_normalisation(part: Any, name: str) -> None:
+    without_statistics = isinstance(part, _BatchNorm) and part.running_mean is None
+    if without_statistics or (part.training and (isinstance(part, _BatchNorm) or part.track_running_stats)):
+        raise UnsupportedError(
+            f"The layer {name!r} of type {type(part).__name__} takes its statistics from whole batches, in training "
+            "mode: call its eval() after every model.train(), or replace it by "
+            "opacus.validators.ModuleValidator.fix(model)."
+        )
+
+
+def in_our_words(error: UnsupportedModuleError) -> UnsupportedError:
+    """What Opacus says about a model, as one error with the first sentence of each reason."""
+    reasons = error.args[0] if error.args and isinstance(error.args[0], list) else [error]
+    said = dict.fromkeys(str(reason).partition(". ")[0].rstrip(".") for reason in reasons)
+    return UnsupportedError(f"Opacus cannot make this model private: {'; '.join(said)}.")
+
+
+def check_parameters(trained: Iterable[torch.Tensor]) -> None:
+    """Raise UnsupportedError for numbers that real noise does not cover."""
+    for parameter in trained:
+        if not parameter.is_floating_point():
+            raise UnsupportedError(
+                f"There is no noise for trained parameters of type {parameter.dtype}; use real ones."
+            )
+
+
+def check_optimizer(optimizer: torch.optim.Optimizer, module: torch.nn.Module) -> None:
+    """Raise InvalidInputError for an optimizer that is private already, or has parameters that the module has not."""
+    if isinstance(optimizer, DPOptimizer):
+        raise InvalidInputError(
+            "The 'optimizer' argument must be a plain torch optimizer; this one is private already. Give its "
+            "'original_optimizer'."
+        )
+    known = set(module.parameters())
+    others = sum(p not in known for group in optimizer.param_groups for p in group["params"])
+    if others:
+        raise InvalidInputError(
+            f"The 'optimizer' argument must have parameters of the module alone; {others} of its parameters are not."
+        )
+
+
+def watch_other_steps(optimizer: Any, check: Callable[[Any, Any], None]) -> None:
+    """Call ``check(optimizer, other)`` before any torch optimizer steps, for as long as ``optimizer`` lives."""
+    watched = weakref.ref(optimizer)
+
+    def before(other: Any, *_: Any) -> None:
+        alive = watched()
+        if alive is not None:
+            check(alive, other)
+
+    weakref.finalize(optimizer, register_optimizer_step_pre_hook(before).remove)
+
+
+def is_used(parameter: Any) -> bool:
+    """Whether what the hooks found out about this parameter's gradient is in a sum already, or there is nothing."""
+    samples = parts_of(getattr(parameter, "grad_sample", None))
+    return getattr(parameter, "_norm_sample", None) is None and all(hasattr(part, "_processed") for part in samples)
+
+
+def parts_of(samples: Any) -> list[Any]:
+    """The per-sample gradients of a parameter, one tensor for each backward pass."""
+    if samples is None:
+        return []
+    return samples if isinstance(samples, list) else [samples]
+
+
+def is_too_long(sums: Iterable[torch.Tensor], examples: Any, clip_norm: float) -> bool:
+    """Whether sums of gradients are more than those of these examples, or of so many, can be; or not finite."""
+    number = np.size(examples) if np.ndim(examples) else examples
+    return not float(get_total_norm(list(sums))) <= number * clip_norm * (1.0 + SLACK)
+
+
+def is_narrow(parameters: Iterable[Any]) -> bool:
+    """Whether something about these parameters' per-sample gradients is in a type that is narrower than float32."""
+    return any(one.dtype not in WIDE for p in parameters for one in (p, *parts_of(p.grad_sample)))
+
+
+def clipped_sums(parameters: Sequence[Any], max_grad_norm: Any) -> list[torch.Tensor]:
+    """The sums of the clipped per-sample gradients, in float32 at least, whatever types parameters and gradients have.
+
+    In bfloat16 a norm is known to 0.4 percent and a sum of 256 gradients to one clipping norm, which the noise does not
+    cover. Rounding to the narrow type comes after the noise. See ``docs/theory/runs.md``.
+
+    Args:
+        parameters: with their ``grad_sample``.
+        max_grad_norm: one norm for all parameters together, or a list with one for each.
+    """
+    samples = [torch.cat(parts_of(p.grad_sample)) for p in parameters]
+    samples = [part.to(torch.promote_types(part.dtype, torch.float32)) for part in samples]
+    norms = torch.stack([torch.linalg.vector_norm(part[:, None].flatten(1), dim=1) for part in samples])
+    if isinstance(max_grad_norm, Sequence):
+        factors = (torch.tensor(max_grad_norm).to(norms)[:, None] / (norms + 1e-6)).clamp(max=1.0)
+    else:
+        factors = (max_grad_norm / (norms.norm(dim=0) + 1e-6)).clamp(max=1.0).expand(len(samples), -1)
+    return [torch.einsum("i,i...", factor, part) for factor, part in zip(factors, samples, strict=True)]
+
+
+def fingerprint(parameters: Iterable[torch.Tensor]) -> str:
+    """SHA-256 of these numbers, bit for bit."""
+    digest = hashlib.sha256()
+    for parameter in parameters:
+        local = parameter.to_local() if hasattr(parameter, "to_local") else parameter
+        digest.update(local.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+class GhostLoss(DPTensorFastGradientClipping):
+    """Opacus' loss for ghost clipping, which refuses a term that is not the loss of an example, and norms of the past.
+
+    The gradient of such a term, a penalty on the weights say, would be in the sum without having been clipped.
+    """
+
+    def backward(self) -> None:
+        """As Opacus does, with the norms of this pass alone."""
+        self.optimizer.begin_backward()
+        try:
+            super().backward()
+        except (AttributeError, RuntimeError, TypeError):
+            self.optimizer.check_norms()  # whose error says what is missing
+            raise
+
+    def _with(self, operation: Callable[[Any], Any], other: Any) -> Any:
+        if isinstance(other, torch.Tensor) and other.requires_grad:
+            raise InvalidInputError(
+                "With ghost clipping a loss can only be combined with numbers and other losses of the criterion; the "
+                "gradient of anything else would not be clipped. Use the optimizer's weight_decay for a penalty."
+            )
+        made = operation(other)
+        made.__class__ = GhostLoss
+        return made
+
+    def __add__(self, other: Any) -> Any:
+        return self._with(super().__add__, other)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._with(super().__sub__, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._with(super().__rsub__, other)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._with(super().__mul__, other)
+
+    def __neg__(self) -> Any:
+        return self * -1.0
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._with(super().__truediv__, other)
+
+
+class GhostCriterion(DPLossFastGradientClipping):
+    """Opacus' criterion for ghost clipping, with losses that are guarded."""
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """The loss of every example."""
+        loss = super().__call__(*args, **options)
+        loss.__class__ = GhostLoss
+        return loss

@@ -1,0 +1,531 @@
+"""Loops as people write them. Each trains as the certificate says, or raises before any noise is given out."""
+
+import copy
+import io
+
+import numpy as np
+import pytest
+
+import hockeystick as hs
+from hockeystick.errors import InvalidInputError, UnsupportedError, ViolationError
+
+pytest.importorskip("opacus", reason="needs torch and opacus")
+
+import torch
+from opacus.utils.batch_memory_manager import BatchMemoryManager
+from torch.utils.data import DataLoader
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
+both = pytest.mark.parametrize("mode", ["hooks", "ghost"])
+
+SHUFFLE = hs.Mechanism(sampler=hs.Shuffle(batch_size=3, bins=20, epochs=2), noise_multiplier=2.0)
+"""Batches of one size, so that no number of examples gives anything away."""
+
+
+@pytest.fixture
+def made(training):
+    """A training with batches of one size, in a gradient mode."""
+    return lambda mode="hooks", **options: training(SHUFFLE, **{"grad_sample_mode": mode} | options)
+
+
+def ends(made, promise, loop):
+    """The loop raises, moves no weight after the last good step, and leaves a record without a certificate."""
+    with pytest.raises(ViolationError, match=f"'{promise}'"):
+        loop()
+    assert made.engine.record().violations[0] == promise
+    assert made.engine.record(hs.certify(SHUFFLE, delta=1e-5, method="gaussian")).certificate is None
+    with pytest.raises(ViolationError, match="nothing certifies it"):
+        made.engine.certificate(1e-5)
+
+
+def backward(made, x, y):
+    made.optimizer.zero_grad()
+    made.criterion(made.model(x), y).backward()
+
+
+# What is the same training after all: the weights are those of the plain loop, bit for bit.
+
+
+def with_a_closure(made):
+    for x, y in made.loader:
+
+        def closure(x=x, y=y):
+            backward(made, x, y)
+
+        made.optimizer.step(closure)
+
+
+def with_unused_penalty(made):
+    """Per-sample gradients come from layers; a penalty on weights has none, and does nothing."""
+    for x, y in made.loader:
+        made.optimizer.zero_grad()
+        penalty = sum((p**2).sum() for p in made.model.parameters())
+        (made.criterion(made.model(x), y) + 100.0 * penalty).backward()
+        made.optimizer.step()
+
+
+def with_clipped_gradients(made):
+    for x, y in made.loader:
+        backward(made, x, y)
+        torch.nn.utils.clip_grad_norm_(made.model.parameters(), 1e-3)
+        made.optimizer.step()
+
+
+def with_reentrant_checkpoints(made):
+    from torch.utils.checkpoint import checkpoint
+
+    for x, y in made.loader:
+        made.optimizer.zero_grad()
+        made.criterion(checkpoint(made.model, x.requires_grad_(), use_reentrant=True), y).backward()
+        made.optimizer.step()
+
+
+def compiled(made):
+    model = torch.compile(made.model, backend="aot_eager")
+    for x, y in made.loader:
+        made.optimizer.zero_grad()
+        made.criterion(model(x), y).backward()
+        made.optimizer.step()
+
+
+def with_evaluation(made):
+    for x, y in made.loader:
+        made.model.eval()
+        made.criterion(made.model(x + 1.0), y)
+        made.model.train()
+        with torch.no_grad():
+            made.criterion(made.model(x - 1.0), y)
+        backward(made, x, y)
+        made.optimizer.step()
+
+
+def with_an_average_of_the_weights(made):
+    average = torch.optim.swa_utils.AveragedModel(made.model)
+    for x, y in made.loader:
+        backward(made, x, y)
+        made.optimizer.step()
+        average.update_parameters(made.model)
+
+
+def with_a_learning_rate(made):
+    schedule = torch.optim.lr_scheduler.StepLR(made.optimizer, 3, gamma=1.0)
+    for x, y in made.loader:
+        backward(made, x, y)
+        made.optimizer.step()
+        schedule.step()
+
+
+def with_gradients_of_none(made):
+    for x, y in made.loader:
+        made.optimizer.zero_grad(set_to_none=True)
+        made.criterion(made.model(x), y).backward()
+        made.optimizer.step()
+
+
+def read_twice_and_left(made):
+    next(iter(made.loader))
+    for at, (x, y) in enumerate(made.loader):
+        if at == 5:
+            break
+        backward(made, x, y)
+        made.optimizer.step()
+    made.epoch()
+
+
+def cut_into_single_examples(made):
+    made.accumulated_epoch(1)
+
+
+def without_zeroing(made):
+    """Ghost clipping zeroes by itself."""
+    for x, y in made.loader:
+        made.criterion(made.model(x), y).backward()
+        made.optimizer.step()
+
+
+HARMLESS = [
+    ("hooks", with_a_closure),
+    ("hooks", with_unused_penalty),
+    ("hooks", with_clipped_gradients),
+    ("hooks", with_reentrant_checkpoints),
+    ("hooks", compiled),
+    ("hooks", with_evaluation),
+    ("hooks", with_an_average_of_the_weights),
+    ("hooks", with_a_learning_rate),
+    ("hooks", with_gradients_of_none),
+    ("hooks", read_twice_and_left),
+    ("hooks", cut_into_single_examples),
+    ("ghost", with_a_closure),
+    ("ghost", with_reentrant_checkpoints),
+    ("ghost", with_evaluation),
+    ("ghost", with_an_average_of_the_weights),
+    ("ghost", read_twice_and_left),
+    ("ghost", cut_into_single_examples),
+    ("ghost", without_zeroing),
+]
+
+
+@pytest.mark.parametrize(("mode", "loop"), HARMLESS, ids=lambda one: getattr(one, "__name__", one))
+def test_loops_that_are_the_plain_one(mode, loop, made):
+    plain, other = made(mode), made(mode)
+    plain.epoch()
+    loop(other)
+    assert other.engine.run.step == 20
+    assert np.allclose(plain.weights(), other.weights(), rtol=0, atol=1e-5)
+    assert plain.engine.record() == other.engine.record()
+
+
+# What is not.
+
+
+@both
+def test_batches_of_another_loader_are_caught(mode, made):
+    """Of the right size, in the right number, and not the plan's: nothing but their origin tells."""
+    one = made(mode)
+    loader = DataLoader(one.loader.dataset, batch_size=3, shuffle=True, drop_last=True)
+    ends(one, "examples_of_the_batch", lambda: one.epoch(loader))
+    assert one.engine.run.step == 0
+
+
+@both
+@pytest.mark.parametrize("largest", [None, 2, 5])
+def test_a_batch_that_is_left_out_is_caught(mode, largest, made):
+    """As by ``if not loss.isfinite(): continue``, with BatchMemoryManager and without."""
+    one = made(mode)
+
+    def loop():
+        manager = BatchMemoryManager(
+            data_loader=one.loader, max_physical_batch_size=largest or 1, optimizer=one.optimizer
+        )
+        parts = 2 if largest == 2 else 1
+        for at, (x, y) in enumerate(one.loader if largest is None else manager.__enter__()):
+            if at // parts == 3:
+                continue
+            backward(one, x, y)
+            one.optimizer.step()
+
+    ends(one, "batches_in_step", loop)
+    assert one.engine.run.step == 3
+
+
+def test_batches_that_workers_cut_are_not_said_to_be_checked(made):
+    plain, one = made(), made(loader={"num_workers": 2})
+    plain.epoch()
+    one.accumulated_epoch(2)
+    assert np.allclose(plain.weights(), one.weights(), rtol=0, atol=1e-5)
+    assert "batches_in_step" in plain.engine.record().checked
+    assert "batches_in_step" in one.engine.record().asserted
+
+
+@both
+@pytest.mark.parametrize("which", ["the_wrapped_one", "another"])
+def test_another_optimizer_on_gradients_without_noise_is_caught(mode, which, made):
+    """The optimizer of before make_private is still in scope, and its step takes ``p.grad`` as it is."""
+    one = made(mode)
+    other = one.optimizer.original_optimizer
+    if which == "another":
+        other = torch.optim.Adam(one.model.parameters())
+    before = one.weights()
+
+    def loop():
+        x, y = next(iter(one.loader))
+        backward(one, x, y)
+        other.step()
+
+    ends(one, "noise_is_added", loop)
+    assert np.array_equal(before, one.weights())
+
+
+def test_other_optimizers_on_other_gradients_are_fine(made):
+    one = made()
+    other = torch.optim.SGD(one.model.parameters(), lr=0.0)
+    elsewhere = torch.nn.Parameter(torch.ones(2))
+    more = torch.optim.SGD([elsewhere], lr=0.1)
+    for x, y in one.loader:
+        backward(one, x, y)
+        elsewhere.grad = torch.ones(2)
+        more.step()
+        one.optimizer.step()
+        other.step()  # on the noisy gradient
+    assert not one.engine.record().violations
+    one.run()
+    x, y = one.loader.dataset.tensors
+    backward(one, x, y)
+    with pytest.raises(InvalidInputError, match="have no noise; to train on public data after the run"):
+        other.step()
+    one.model.remove_hooks()
+    one.model.zero_grad()
+    torch.nn.functional.cross_entropy(one.model(x), y).backward()
+    other.step()
+    assert not one.engine.record().violations
+
+
+def test_a_scaler_that_skips_a_step_is_caught(made):
+    """Whether it does depends on the data: a gradient that is not finite leaves a batch out."""
+    one = made()
+    one.loader.dataset.tensors[0][7] = float("nan")
+    scaler = torch.amp.GradScaler("cpu")
+
+    def loop():
+        for x, y in one.loader:
+            one.optimizer.zero_grad()
+            scaler.scale(one.criterion(one.model(x), y)).backward()
+            scaler.step(one.optimizer)
+            scaler.update()
+
+    ends(one, "batches_in_step", loop)
+
+
+@both
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_an_example_that_is_not_finite_is_caught(mode, value, made):
+    one = made(mode)
+    one.loader.dataset.tensors[0][7] = value
+    before = [one.weights()]
+
+    def loop():
+        one.epoch(on_step=lambda: before.append(one.weights()))
+
+    ends(one, "clipping", loop)
+    assert np.isfinite(one.weights()).all()
+    assert np.array_equal(before[-1], one.weights())
+
+
+def test_a_second_backward_pass_without_clipping_is_caught(made):
+    """Ghost clipping leaves its sums in ``p.grad``, where any backward pass adds to them."""
+    one = made("ghost")
+
+    def loop():
+        x, y = next(iter(one.loader))
+        backward(one, x, y)
+        (100.0 * torch.nn.functional.cross_entropy(one.model(x), y)).backward()
+        one.optimizer.step()
+
+    ends(one, "clipping", loop)
+
+
+class Reused(torch.nn.Module):
+    """A weight that is used by its layer, and again by a function, which no hook sees."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(6, 6)
+        self.second = torch.nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.second(self.first(x)) + 20.0 * (x @ self.first.weight.t() @ self.first.weight)[:, :3]
+
+
+def test_weights_that_ghost_clipping_does_not_see_all_of_are_caught(made):
+    model = Reused()
+    one = made("ghost", module=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
+    ends(one, "clipping", one.epoch)
+    model = Reused()
+    made(module=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1)).epoch()  # per sample, it is cut off
+
+
+@pytest.mark.parametrize(
+    "combine",
+    [
+        lambda loss, penalty: loss + penalty,
+        lambda loss, penalty: penalty + loss,
+        lambda loss, penalty: 2.0 * loss - penalty,
+        lambda loss, penalty: penalty - (-loss),
+        lambda loss, penalty: loss / 3.0 * penalty,
+        lambda loss, penalty: (loss + loss) / penalty,
+    ],
+)
+def test_penalties_are_refused_by_ghost_clipping(combine, made):
+    one = made("ghost")
+    x, y = next(iter(one.loader))
+    penalty = sum((p**2).sum() for p in one.model.parameters())
+    loss = one.criterion(one.model(x), y)
+    with pytest.raises(InvalidInputError, match="gradient of anything else would not be clipped"):
+        combine(loss, penalty)
+    combine(loss, penalty.detach()).backward()
+    one.optimizer.step()
+    assert one.engine.run.step == 1
+
+
+def test_norms_of_an_earlier_pass_are_not_used_again(made):
+    """A forward pass without a backward one leaves a layer without new norms; Opacus would take the old ones."""
+    model = torch.nn.Sequential(torch.nn.Unflatten(1, (1, 6)), torch.nn.Conv1d(1, 3, 6), torch.nn.Flatten())
+    one = made("ghost", module=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
+    batches = iter(one.loader)
+    backward(one, *next(batches))
+    one.optimizer.step()
+    x, y = next(batches)
+    one.model(x)
+    with pytest.raises(InvalidInputError, match="Norms of per-sample gradients are missing"):
+        backward(one, 1e3 * x, y)
+
+
+@both
+def test_a_forward_pass_in_training_mode_is_refused(mode, made):
+    one = made(mode)
+    x, y = next(iter(one.loader))
+    one.model(x)
+
+    def step():
+        backward(one, x, y)
+        one.optimizer.step()
+
+    with pytest.raises((InvalidInputError, NotImplementedError), match=r"run the model, once|tying is not supported"):
+        step()
+    assert one.engine.run.step == 0
+
+
+@pytest.mark.parametrize("clipping", ["flat", "per_layer"])
+def test_rows_that_are_not_examples_are_refused(clipping, made):
+    """A layer that gets every token of every example as a row of its own."""
+
+    class Tokens(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.whole = torch.nn.Linear(4, 3)
+            self.token = torch.nn.Linear(2, 4)
+
+        def forward(self, x):
+            return self.whole(self.token(x.reshape(-1, 2)).reshape(len(x), 3, 4).mean(1))
+
+    model = Tokens()
+    norms = 1.5 if clipping == "flat" else [0.75] * 4
+    one = made(
+        module=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1), clipping=clipping, max_grad_norm=norms
+    )
+    with pytest.raises(InvalidInputError, match=r"3 examples for the parameter 'whole.weight', and of 9 for 'token"):
+        one.epoch()
+
+
+@both
+def test_gradients_are_used_once(mode, made):
+    one = made(mode)
+    backward(one, *next(iter(one.loader)))
+    one.optimizer.step()
+    before = one.weights()
+    with pytest.raises((ValueError, InvalidInputError)):
+        one.optimizer.step()
+    assert np.array_equal(before, one.weights())
+    assert one.engine.run.step == 1
+
+
+@pytest.mark.parametrize("every", [2, 4])
+@both
+def test_accumulation_by_hand_is_refused(mode, every, made):
+    """Steps after some batches are not those of the plan; larger batches are, or BatchMemoryManager."""
+    one = made(mode)
+
+    def loop():
+        for at, (x, y) in enumerate(one.loader):
+            one.criterion(one.model(x), y).backward()
+            if at % every == every - 1:
+                one.optimizer.step()
+                one.optimizer.zero_grad()
+
+    with pytest.raises((ValueError, ViolationError)):
+        loop()
+    assert one.engine.run.step == 0
+
+
+@both
+@pytest.mark.parametrize("later", ["thawed", "group", "frozen"])
+def test_parameters_that_come_or_go_are_caught(mode, later, made):
+    model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
+    model[0].requires_grad_(later == "frozen")
+    one = made(mode, module=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
+    if later == "group":
+        one.optimizer.add_param_group({"params": [torch.nn.Parameter(torch.zeros(3))]})
+    else:
+        model[0].requires_grad_(later == "thawed")
+    ends(one, "clipping_norm", one.epoch)
+
+
+@pytest.mark.parametrize("which", ["noise", "norm", "norms_of_layers"])
+def test_schedules_of_noise_and_norms_are_caught(which, made):
+    from opacus.schedulers import ExponentialGradClip, ExponentialNoise
+
+    one = made() if which != "norms_of_layers" else made(clipping="per_layer", max_grad_norm=[0.75] * 4)
+    kinds = {"noise": ExponentialNoise, "norm": ExponentialGradClip}
+    schedule = kinds[which](one.optimizer, gamma=0.9) if which in kinds else None
+
+    def change():
+        if schedule is None:
+            one.optimizer.max_grad_norms[2] = 100.0
+        else:
+            schedule.step()
+
+    ends(one, "clipping_norm", lambda: one.epoch(on_step=change))
+    assert one.engine.run.step == 1
+
+
+@both
+def test_optimizers_on_a_run_are_not_copied(mode, made):
+    one = made(mode)
+    for act in (copy.copy, copy.deepcopy, lambda optimizer: torch.save(optimizer, io.BytesIO())):
+        with pytest.raises(InvalidInputError, match="both would have the same noise; save its state_dict"):
+            act(one.optimizer)
+    copy.deepcopy(one.model)
+
+
+@both
+def test_noise_goes_with_the_weights_it_was_saved_with(mode, made):
+    """The state of the optimizer alone, without that of the model: its next rows were used on other weights."""
+    one = made(mode)
+    state, weights = one.optimizer.state_dict(), copy.deepcopy(one.model.state_dict())
+    one.epoch()
+    first = one.weights()
+    one.optimizer.load_state_dict(state)
+    with pytest.raises(InvalidInputError, match="The weights are not those that were saved"):
+        one.epoch()
+    assert np.array_equal(first, one.weights())
+    one.model.load_state_dict(weights)
+    one.epoch()
+    assert np.array_equal(first, one.weights())
+    assert "repeated_steps_repeat" in one.engine.record().asserted
+
+
+@pytest.mark.parametrize("clipping", ["flat", "per_layer"])
+@pytest.mark.parametrize("narrow", ["parameters", "autocast"])
+def test_clipping_is_in_float32_whatever_the_types(clipping, narrow, made):
+    """The sum that the noise is added to is that of gradients that were clipped and added up in float32."""
+    dtype = torch.bfloat16 if narrow == "parameters" else torch.float32
+    norms = 0.01 if clipping == "flat" else [0.005] * 4  # so that everything is clipped
+    one = made(clipping=clipping, max_grad_norm=norms, dtype=dtype)
+    sums = []
+    add_noise = one.optimizer.add_noise
+
+    def look():
+        sums.append([p.summed_grad.clone() for p in one.optimizer.params])  # the noise is added in place
+        add_noise()
+
+    one.optimizer.add_noise = look
+    for x, y in one.loader:
+        one.optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=narrow == "autocast"):
+            loss = one.criterion(one.model(x), y)
+        loss.backward()
+        rows = [p.grad_sample.double() for p in one.optimizer.params]
+        one.optimizer.step()
+        lengths = torch.stack([row.flatten(1).norm(dim=1) for row in rows])
+        if clipping == "flat":
+            factors = (0.01 / lengths.norm(dim=0)).clamp(max=1.0).expand(4, -1)
+        else:
+            factors = (0.005 / lengths).clamp(max=1.0)
+        for total, row, factor in zip(sums[-1], rows, factors, strict=True):
+            assert total.dtype is torch.float32
+            exact = torch.einsum("i,i...", factor, row)
+            # Opacus adds 1e-6 to norms, here above 1e-2; float32 rounds to 1e-7.
+            assert (total.double() - exact).norm() <= 3e-4 * exact.norm() + 1e-9
+    assert one.engine.run.step == 20
+
+
+def test_ghost_clipping_in_narrow_types_is_refused(made):
+    one = made("ghost")
+    x, y = next(iter(one.loader))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = one.criterion(one.model(x), y)
+    loss.backward()
+    with pytest.raises(UnsupportedError, match=r"sums gradients in torch\.bfloat16"):
+        one.optimizer.step()
+    with pytest.raises(UnsupportedError, match=r"sums gradients in torch\.bfloat16"):
+        made("ghost", dtype=torch.bfloat16).epoch()
