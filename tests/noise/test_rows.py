@@ -175,7 +175,7 @@ def test_an_error_in_a_thread_is_raised(monkeypatch):
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        columns.over_columns(work, 3 * columns.STRETCH)
+        columns.over_columns(work, 8 * columns.STRETCH)
 
 
 def test_a_replayed_dense_matrix_is_probed_once(monkeypatch):
