@@ -6,6 +6,7 @@ import pytest
 from hockeystick.errors import InvalidInputError
 from hockeystick.mechanism import Mechanism
 from hockeystick.noise import MappedFile, Memory, NoiseStream, Replay, columns, rows, stream
+from hockeystick.noise.normals import SeededSource
 from hockeystick.samplers import BallsInBins
 from hockeystick.strategies import (
     BandedInverseSquareRoot,
@@ -56,6 +57,13 @@ def test_the_noise_has_the_same_bits_everywhere(name, place, threads, places, re
     monkeypatch.setenv("OMP_NUM_THREADS", threads)
     monkeypatch.setattr(columns, "STRETCH", 1000 if threads == "3" else columns.STRETCH)
     np.testing.assert_array_equal(np.array(list(made(name, rows=places[place]))), reference[name])
+
+
+def test_rows_are_runs_of_the_source_s_numbers(reference):
+    """However many stretches a row has: no number is in two rows, and none is left out."""
+    z = np.empty((STEPS, SIZE), np.float32)
+    SeededSource.from_generator(np.random.default_rng(5)).fill(z, scale=1.3)
+    np.testing.assert_array_equal(reference["identity"], z)
 
 
 @pytest.mark.parametrize("after", ["memory", "file", "replay"])
@@ -167,7 +175,7 @@ def test_an_error_in_a_thread_is_raised(monkeypatch):
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        columns.over_columns(work, 3 * columns.STRETCH)
+        columns.over_columns(work, 8 * columns.STRETCH)
 
 
 def test_a_replayed_dense_matrix_is_probed_once(monkeypatch):

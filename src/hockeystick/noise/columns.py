@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 STRETCH = 1 << 13
 """Columns that are taken through all work on a block of rows at once: their new rows stay in the cache."""
+LEAST = 4
+"""Stretches for which a thread is worth its start."""
 
 
 def over_columns(work: Callable[[int, int], None], size: int) -> None:
@@ -14,7 +16,7 @@ def over_columns(work: Callable[[int, int], None], size: int) -> None:
     The stretches do not depend on the number of threads, so results that depend on the columns alone do not either.
     """
     starts = range(0, size, STRETCH)
-    workers = min(threads(), len(starts))
+    workers = min(threads(), -(-len(starts) // LEAST))
     if workers <= 1:
         for start in starts:
             work(start, min(start + STRETCH, size))

@@ -99,7 +99,8 @@ class MappedFile(Rows):
         arrays, offset = zeros(layout, 0), 0
         try:
             with tempfile.TemporaryFile(dir=self.folder) as file:  # the mappings keep it open
-                if needed:
+                file.truncate(needed)
+                if needed and hasattr(os, "posix_fallocate"):
                     os.posix_fallocate(file.fileno(), 0, needed)  # rather than a crash when the disk is full
                 for label, (rows, dtype) in layout.items():
                     if rows:
