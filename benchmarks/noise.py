@@ -50,7 +50,7 @@ def our_filter(bands: int, size: int, steps: int) -> tuple[Callable[[], object],
     def one_step() -> None:
         nonlocal block
         if next(block, None) is None:
-            block = iter(solver.advance(lambda rows, first: None))
+            block = iter(solver.advance(lambda rows, first, column: None))
             next(block)
 
     return one_step, solver.nbytes

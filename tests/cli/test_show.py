@@ -139,3 +139,39 @@ def test_the_unit_is_shown_where_it_is_a_user(cli) -> None:
     assert "unit            user with at most 3 example(s)\n" in cli("show", "plan.toml").out
     assert cli("show", "plan.toml", "--json").json["unit"]["examples_per_user"] == 3
     assert "unit              user with at most 3 example(s)\n" in cli("epsilon", "plan.toml").out
+
+
+BANDS = {"strategy.kind": '"banded_square_root"', "strategy.bands": "32"}
+
+
+def test_memory_and_time_of_the_noise(cli, monkeypatch) -> None:
+    """Bytes by hand: 31 rows and blocks of 8 steps make 40 rows; a full inverse replays half the steps and a half."""
+    monkeypatch.setattr("hockeystick.noise.cost.SAMPLE_BYTES", 1 << 16)
+    cli.write_plan(MNIST | BANDS)
+    found = cli("show", "plan.toml", "--parameters", "1e6", "--json").json["noise_cost"]
+    kept = {"float32": 40 * 4 * 10**6, "float64": 40 * 8 * 10**6}
+    assert found["bytes"] == {"memory": kept, "file": kept, "replay": {"float32": 0, "float64": 0}}
+    assert found["replay_rows"] == (3510 + 1) / 2
+    assert (found["parameters"], found["measured"]) == (10**6, (1 << 16) // 160)
+    assert 0.0 < found["seconds"] < 60.0
+    shown = cli("show", "plan.toml", "--parameters", "1e6").out
+    assert "noise of 1,000,000 parameters\n  in memory       160 MB in float32, 320 MB in float64" in shown
+    assert "measured here on 409 of them with" in shown
+    assert "nothing, for 1755.5 times the random numbers" in shown
+    assert "noise_cost" not in cli("show", "plan.toml", "--json").json
+
+
+def test_one_parameter_is_measured_itself(cli) -> None:
+    cli.write_plan({"strategy.kind": '"banded_inverse_square_root"', "strategy.bands": "4"})
+    shown = cli("show", "plan.toml", "--parameters", "1").out
+    assert "in float32 from memory, measured here with" in shown
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1.5", "many", "inf", "nan", "1e16"])
+def test_parameters_that_cannot_be_are_refused(cli, text: str) -> None:
+    cli.refuses("show", "plan.toml", f"--parameters={text}", says=("'--parameters' option must be",))
+
+
+def test_parameters_are_for_plans(cli) -> None:
+    cli("epsilon", "plan.toml", "--out", "certificate.json")
+    cli.refuses("show", "certificate.json", "--parameters", "5", says=("--parameters is for plans",))

@@ -1,6 +1,7 @@
 """Standard normal numbers from words: the inverse distribution function, the sources, and their law."""
 
 import math
+import struct
 import sys
 
 import mpmath
@@ -10,6 +11,7 @@ from scipy.special import ndtri
 from scipy.stats import kstwo
 
 from hockeystick.errors import InvalidInputError
+from hockeystick.noise.chacha import TILE
 from hockeystick.noise.normals import (
     BATCH,
     SOURCES,
@@ -24,7 +26,7 @@ SAMPLES = 200_000
 
 def normals(words, dtype=np.float64):
     out = np.empty(len(words), dtype)
-    words_to_normals(np.asarray(words, np.uint64), inverse_distribution_table(), out)
+    words_to_normals(np.asarray(words, np.uint64), inverse_distribution_table(), 1.0, out)
     return out
 
 
@@ -58,7 +60,7 @@ def test_a_word_becomes_the_number_of_its_definition(sign):
 
 def test_all_segments_against_scipy():
     """Every segment of the table, at points inside and at its ends."""
-    mantissas = 1.0 + (np.arange(32)[:, None] + np.array([1e-12, 0.2, 0.5, 0.77, 1.0 - 1e-12])) / 32.0
+    mantissas = 1.0 + (np.arange(128)[:, None] + np.array([1e-12, 0.2, 0.5, 0.77, 1.0 - 1e-12])) / 128.0
     uniforms = (2.0 ** np.arange(-62.0, -1.0)[:, None] * mantissas.reshape(-1)).reshape(-1)
     k = np.floor(uniforms * 2.0**64).astype(np.uint64)
     expected = ndtri((k.astype(np.float64) + 0.5) * 2.0**-64)
@@ -91,27 +93,74 @@ def test_the_law_is_normal(make, dtype):
 
 
 @pytest.mark.parametrize("make", [seeded, keyed])
-def test_the_pieces_do_not_matter(make):
-    """One long draw is the same numbers as many short ones, odd lengths and whole batches among them."""
-    lengths = [1, 7, BATCH, 3, BATCH + 5, 2]
+def test_a_number_depends_on_its_position_alone(make):
+    """One long draw is the same numbers as short ones in any order, at odd positions and across tiles and batches."""
+    lengths = [1, 7, TILE, BATCH, 3, TILE - 5, BATCH + 5, 2]
     whole = np.empty(sum(lengths))
-    make().fill(whole)
-    source, parts = make(), []
-    for length in lengths:
+    source = make()
+    source.fill(whole)
+    ends = np.cumsum(lengths)
+    for end, length in reversed(list(zip(ends, lengths, strict=True))):
         part = np.empty(length)
-        source.fill(part)
-        parts.append(part)
-    np.testing.assert_array_equal(np.concatenate(parts), whole)
+        source.fill(part, int(end) - length)
+        np.testing.assert_array_equal(part, whole[end - length : end])
+        np.testing.assert_array_equal(normals(source.words(int(end) - length, length)), part)
 
 
 @pytest.mark.parametrize("make", [seeded, keyed])
-@pytest.mark.parametrize("before", [0, 1, 6, 7])
-def test_a_source_continues_from_its_state(make, before):
+def test_a_scale_multiplies_before_the_rounding(make):
+    """Also at a position that a run of 1e5 steps on 1e10 parameters reaches."""
+    exact, found = np.empty(50), np.empty(50, np.float32)
+    make().fill(exact, 10**15 + 3)
+    make().fill(found, 10**15 + 3, 1.7)
+    np.testing.assert_array_equal(found, (exact * 1.7).astype(np.float32))
+
+
+@pytest.mark.parametrize("make", [seeded, keyed])
+def test_a_source_is_its_state(make):
     source = make()
-    source.words(before)
     again = SOURCES[source.kind].from_state(source.state())
-    np.testing.assert_array_equal(again.words(9), source.words(9))
-    np.testing.assert_array_equal(again.words(9), source.words(9))
+    np.testing.assert_array_equal(again.words(5, 9), source.words(5, 9))
+
+
+def chacha(key: bytes, block: int, rounds: int) -> bytes:
+    """A block of ChaCha with a 64-bit counter and a nonce of zero, as its definition reads."""
+
+    def quarter(x, a, b, c, d):
+        for i, j, k, bits in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
+            x[i] = (x[i] + x[j]) % 2**32
+            word = x[k] ^ x[i]
+            x[k] = (word << bits | word >> (32 - bits)) % 2**32
+
+    state = [*struct.unpack("<4I", b"expand 32-byte k"), *struct.unpack("<8I", key), block % 2**32, block >> 32, 0, 0]
+    x = list(state)
+    for _ in range(rounds // 2):
+        for i in range(4):
+            quarter(x, i, 4 + i, 8 + i, 12 + i)
+        for i in range(4):
+            quarter(x, i, 4 + (i + 1) % 4, 8 + (i + 2) % 4, 12 + (i + 3) % 4)
+    return struct.pack("<16I", *((a + b) % 2**32 for a, b in zip(x, state, strict=True)))
+
+
+def test_the_definition_of_chacha_is_that_of_another_library():
+    """With 20 rounds; its 16 bytes of nonce are the counter and the nonce."""
+    ciphers = pytest.importorskip("cryptography.hazmat.primitives.ciphers")
+    key = bytes(range(32))
+    for block in (0, 1, 2**32 - 1):
+        nonce = block.to_bytes(8, "little") + bytes(8)
+        stream = ciphers.Cipher(ciphers.algorithms.ChaCha20(key, nonce), None).encryptor()
+        assert stream.update(bytes(64)) == chacha(key, block, 20)
+
+
+def test_the_seeded_words_are_those_of_chacha_with_8_rounds():
+    """Blocks of several tiles; the first of the key of zeros is in draft-strombergson-chacha-test-vectors."""
+    assert chacha(bytes(32), 0, 8).hex().startswith("3e00ef2f895f40d67f5bb8e81f09a5a12c840ec3ce9a7f3b181be188ef711a1e")
+    key = np.random.default_rng(0).bytes(32)
+    source = SeededSource(np.frombuffer(key, "<u8"))
+    for tile in (0, 1, 2**27 - 1, 2**27):  # the counter's low half overflows in between
+        words = source.words(TILE * tile, TILE).reshape(8, -1)
+        for lane in (0, 1, 63):
+            assert words[:, lane].astype("<u8").tobytes() == chacha(key, 64 * tile + lane, 8)
 
 
 def test_the_key_stream_is_aes_in_counter_mode():
@@ -119,21 +168,21 @@ def test_the_key_stream_is_aes_in_counter_mode():
     pytest.importorskip("cryptography")
     key = bytes(range(32))
     block = int.from_bytes(bytes.fromhex("00112233445566778899aabbccddeeff"), "big")
-    words = KeyedSource(key, position=2 * block).words(2)
+    words = KeyedSource(key).words(2 * block, 2)
     assert words.astype("<u8").tobytes().hex() == "8ea2b7ca516745bfeafc49904b496089"
 
 
 def test_two_seeds_and_two_keys_differ():
     pytest.importorskip("cryptography")
-    assert not np.intersect1d(seeded(0).words(1000), seeded(1).words(1000)).size
+    assert not np.intersect1d(seeded(0).words(0, 1000), seeded(1).words(0, 1000)).size
     one, two = KeyedSource.from_operating_system(), KeyedSource.from_operating_system()
-    assert not np.intersect1d(one.words(1000), two.words(1000)).size
+    assert not np.intersect1d(one.words(0, 1000), two.words(0, 1000)).size
 
 
 def test_seeding_moves_the_generator_on():
     rng = np.random.default_rng(0)
     first, second = SeededSource.from_generator(rng), SeededSource.from_generator(rng)
-    assert not np.intersect1d(first.words(1000), second.words(1000)).size
+    assert not np.intersect1d(first.words(0, 1000), second.words(0, 1000)).size
 
 
 def test_a_missing_package_is_named(monkeypatch):
@@ -145,10 +194,9 @@ def test_a_missing_package_is_named(monkeypatch):
 @pytest.mark.parametrize(
     ("kind", "state"),
     [
-        ("seeded", {"generator": np.zeros(3, np.uint64)}),
-        ("seeded", {"generator": np.zeros(4)}),
-        ("keyed", {"key": np.zeros(16, np.uint8), "position": 0}),
-        ("keyed", {"key": np.zeros(32, np.uint8), "position": -1}),
+        ("seeded", {"key": np.zeros(3, np.uint64)}),
+        ("seeded", {"key": np.zeros(4)}),
+        ("keyed", {"key": np.zeros(16, np.uint8)}),
     ],
 )
 def test_states_that_cannot_be_are_refused(kind, state):

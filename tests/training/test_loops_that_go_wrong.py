@@ -349,7 +349,7 @@ def test_clipping_is_in_float32_whatever_the_types(clipping, narrow, made):
     add_noise = one.optimizer.add_noise
 
     def look():
-        sums.append([p.summed_grad for p in one.optimizer.params])
+        sums.append([p.summed_grad.clone() for p in one.optimizer.params])  # the noise is added in place
         add_noise()
 
     one.optimizer.add_noise = look

@@ -97,7 +97,7 @@ def planted(name):
 
     def plant(made):
         noise = made.optimizer.noise
-        following, kept = noise.next, []
+        following, kept = noise.borrow, []
 
         def changed(examples):
             rows = following(examples)
@@ -117,7 +117,7 @@ def planted(name):
                 return [torch.randn_like(row) * SIGMA for row in rows]
             return rows
 
-        noise.next = changed
+        noise.borrow = changed
 
     return plant
 

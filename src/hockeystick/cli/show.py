@@ -15,6 +15,7 @@ SUBJECT = Annotated[
         show_default=False,
     ),
 ]
+MOST_PARAMETERS = 1e15
 
 
 def command(
@@ -25,6 +26,15 @@ def command(
     registry: Annotated[
         bool, typer.Option("--registry", help="A certificate as a draft for OpenDP's registry of deployments, as YAML.")
     ] = False,
+    parameters: Annotated[
+        str | None,
+        typer.Option(
+            "--parameters",
+            metavar="N",
+            help="A plan: also memory and time of the noise for N parameters, the time measured here.",
+            show_default=False,
+        ),
+    ] = None,
     json: common.JsonOption = False,
 ) -> None:
     """Show what follows from a plan (batches, rate, steps, sensitivity) and what to ask next, or a certificate.
@@ -34,17 +44,31 @@ def command(
     chosen = [name for name, given in (("--markdown", markdown), ("--registry", registry), ("--json", json)) if given]
     if len(chosen) > 1:
         raise InvalidInputError(f"The options {chosen[0]} and {chosen[1]} exclude each other; give one of them.")
+    count = None if parameters is None else _count(parameters)
     if _is_claim(subject):
+        if count is not None:
+            raise InvalidInputError(f"The option --parameters is for plans. Got {shortened(subject)} instead.")
         _show_claim(subject, *chosen)
     elif markdown or registry:
         raise InvalidInputError(
             f"The option {chosen[0]} is for certificates. Got {shortened(subject)}, a plan, instead."
         )
     else:
-        _show_plan(subject, json)
+        _show_plan(subject, json, count)
 
 
-def _show_plan(path: str, json: bool) -> None:
+def _count(text: str) -> int:
+    """The number of parameters; as 1e9 too."""
+    value = common.number("--parameters", text)
+    if not (1.0 <= value <= MOST_PARAMETERS and value.is_integer()):
+        raise InvalidInputError(
+            f"The '--parameters' option must be a whole number from 1 to {MOST_PARAMETERS:g}. "
+            f"Got {shortened(text)} instead."
+        )
+    return int(value)
+
+
+def _show_plan(path: str, json: bool, parameters: int | None) -> None:
     from hockeystick.plan import Plan
 
     loaded = Plan.load(path)
@@ -52,10 +76,19 @@ def _show_plan(path: str, json: bool) -> None:
         from hockeystick.report.overview import overview, overview_json, overview_text
 
         found = overview(loaded, path)
+    value, text = overview_json(found), overview_text(found)
+    if parameters is not None:
+        from hockeystick.report.noise import noise_json, noise_text
+
+        with common.say_if_slow("measuring the noise"):
+            from hockeystick.noise.cost import noise_cost
+
+            cost = noise_cost(loaded.mechanism().matrix, parameters)
+        value, text = value | {"noise_cost": noise_json(cost)}, f"{text}\n{noise_text(cost)}"
     if json:
-        common.emit_json(overview_json(found))
+        common.emit_json(value)
     else:
-        common.emit(overview_text(found))
+        common.emit(text)
 
 
 def _show_claim(path: str, form: str = "") -> None:

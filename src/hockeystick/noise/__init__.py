@@ -5,6 +5,17 @@
 
 from hockeystick.noise.noise_stream import NoiseStream, stream
 from hockeystick.noise.registry import SOLVERS, streaming_solver
+from hockeystick.noise.rows import MappedFile, Memory, Replay, Rows
 from hockeystick.noise.solver import StreamingSolver
 
-__all__ = ["SOLVERS", "NoiseStream", "StreamingSolver", "stream", "streaming_solver"]
+__all__ = [
+    "SOLVERS",
+    "MappedFile",
+    "Memory",
+    "NoiseStream",
+    "Replay",
+    "Rows",
+    "StreamingSolver",
+    "stream",
+    "streaming_solver",
+]

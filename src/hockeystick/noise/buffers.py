@@ -1,10 +1,12 @@
 """The solver of buffered Toeplitz matrices: a few buffers, however many steps."""
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hockeystick.noise.solver import CHUNK, Dtype, Fill, Layout, Reals, StreamingSolver
+from hockeystick.noise.solver import CHUNK, Dtype, Fill, Layout, Reals, StreamingSolver, Work
 
 BLOCK = 4
 """Steps solved at a time: the buffers are then read and written a quarter as often, for four rows of output."""
@@ -31,31 +33,43 @@ class Buffers(StreamingSolver):
         diagonal: float,
         dtype: Dtype,
         block: int | None = None,
-        **sizes: int,
+        **options: Any,
     ) -> None:
         block = BLOCK if block is None else block
         layout: Layout = {"buffers": (scales.size, np.float64), "output": (block, dtype)}
-        super().__init__(block=block, layout=layout, **sizes)
+        super().__init__(block=block, layout=layout, **options)
         self._scales, self._decays, self._inverse_diagonal = scales, decays, 1.0 / diagonal
 
-    def _solve(self, first: int, count: int, fill: Fill) -> None:
-        rows = self._view(first, count)
-        fill(rows, first)
-        solve_with_buffers(rows, self.arrays["buffers"], self._scales, self._decays, self._inverse_diagonal)
+    def _block(self, first: int, count: int, fill: Fill) -> Work:
+        rows, buffers = self._view(first, count), self.arrays["buffers"]
+
+        def solve(start: int, stop: int) -> None:
+            fill(rows[:, start:stop], first, start)
+            solve_with_buffers(rows, buffers, self._scales, self._decays, self._inverse_diagonal, start, stop)
+
+        return solve
 
     def _view(self, first: int, count: int) -> Reals:
         return self.arrays["output"][:count]
 
 
-@njit(cache=True, fastmath={"contract"})
+@njit(cache=True, nogil=True, fastmath={"contract"})
 def solve_with_buffers(
-    rows: Reals, buffers: Reals, scales: NDArray[np.float64], decays: NDArray[np.float64], inverse_diagonal: float
+    rows: Reals,
+    buffers: Reals,
+    scales: NDArray[np.float64],
+    decays: NDArray[np.float64],
+    inverse_diagonal: float,
+    first: int,
+    last: int,
 ) -> None:
-    """Overwrite rows of z, shape (count, d), with rows of x, and bring the buffers, shape (k, d), up to date."""
-    size = rows.shape[1]
+    """Overwrite rows of z, shape (count, d), with rows of x, and bring the buffers, shape (k, d), up to date.
+
+    Does so for the columns first, ..., last - 1 alone.
+    """
     exact = np.empty(CHUNK)
-    for start in range(0, size, CHUNK):
-        stop = min(start + CHUNK, size)
+    for start in range(first, last, CHUNK):
+        stop = min(start + CHUNK, last)
         for b in range(rows.shape[0]):
             row = rows[b, start:stop]
             for i in range(row.size):

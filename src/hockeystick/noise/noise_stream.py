@@ -2,7 +2,8 @@
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,14 @@ from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.mechanism import Mechanism
 from hockeystick.noise.normals import SOURCES, KeyedSource, NormalSource, SeededSource
 from hockeystick.noise.registry import streaming_solver
-from hockeystick.noise.solver import MAX_BYTES, Reals
+from hockeystick.noise.rows import MAX_BYTES, Memory, Rows
+from hockeystick.noise.solver import Allocate, Reals, StreamingSolver
 
 DTYPES: dict[str, type[np.float32] | type[np.float64]] = {"float32": np.float32, "float64": np.float64}
-FORMAT = 2
+FORMAT = 3
 """Version of the layout of states."""
+Part = Sequence[tuple[int, int]] | None
+"""Ranges of the flat numbers of a shape; None for all of them."""
 
 
 class NoiseStream:
@@ -28,19 +32,29 @@ class NoiseStream:
     white noise). The solvers and :class:`~hockeystick.noise.normals.NormalSource` state the errors of floating point.
 
     Cost: O(bands) operations a parameter and step, and memory for about 5/4 bands arrays of the parameters' size
-    (solvers of other structures say theirs). The same seed, shape and type give the same noise on the same machine.
+    (solvers of other structures say theirs). It uses as many threads as ``OMP_NUM_THREADS`` says, or one for each core.
+    The same seed, shape and type give the same noise on the same machine, whatever the threads and wherever the rows.
     """
 
     def __init__(
-        self, mechanism: Mechanism, shape: tuple[int, ...], dtype: str, source: NormalSource, max_bytes: int
+        self, mechanism: Mechanism, shape: tuple[int, ...], dtype: str, source: NormalSource, rows: Rows, part: Part
     ) -> None:
         self._sigma = mechanism.sigma
         self._matrix = mechanism.matrix
         self._fingerprint = _fingerprint(mechanism)
-        self._shape = shape
+        self._whole = shape
+        self._width = math.prod(shape)
+        self._given_part = part
+        self._part = _checked_part(part, self._width)
+        self._shape = shape if part is None else (sum(stop - start for start, stop in self._part),)
         self._dtype = DTYPES[dtype]
         self._source = source
-        self._solver = streaming_solver(self._matrix, size=math.prod(shape), dtype=self._dtype, max_bytes=max_bytes)
+        self._steps = self._matrix.steps
+
+        def make(size: int, allocate: Allocate) -> StreamingSolver:
+            return streaming_solver(self._matrix, size=size, dtype=self._dtype, allocate=allocate)
+
+        self._rows = rows.hold(make, math.prod(self._shape))
         self._step = 0
 
     @property
@@ -51,7 +65,7 @@ class NoiseStream:
     @property
     def steps(self) -> int:
         """The planned steps."""
-        return self._solver.steps
+        return self._steps
 
     @property
     def remaining(self) -> int:
@@ -60,7 +74,7 @@ class NoiseStream:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of a step's noise."""
+        """The shape of a step's noise; of a part of it, one length."""
         return self._shape
 
     @property
@@ -76,13 +90,15 @@ class NoiseStream:
     @property
     def nbytes(self) -> int:
         """Bytes kept between steps."""
-        return self._solver.nbytes
+        return self._rows.nbytes
 
-    def next(self, out: Reals | None = None) -> Reals:
+    def next(self, out: Reals | None = None, *, copy: bool = True) -> Reals:
         """The noise of the next step, shape ``shape``, in clipping norms.
 
         Args:
             out: where to write it (of that shape and type, contiguous), to spare an allocation.
+            copy: False, without ``out``, for the stream's own row where it keeps one: good until the next step, and
+                whoever writes to it changes the noise of later steps.
 
         Raises: InvalidInputError after the last planned step, and for an ``out`` that does not fit.
         """
@@ -91,20 +107,26 @@ class NoiseStream:
                 f"The noise of all {self.steps} planned steps was given out; a run of more steps needs a mechanism "
                 "with more steps and a certificate of its own."
             )
-        if out is None:
+        if out is None and copy:
             out = np.empty(self._shape, self._dtype)
-        elif not self._suits(out):
+        elif out is not None and not self._suits(out):
             raise InvalidInputError(
                 f"The 'out' parameter must be a contiguous and writable array of shape {self._shape} and type "
                 f"{self.dtype}."
             )
-        if self._step == self._solver.step:
-            self._solver.advance(lambda rows, _: self._source.fill(rows))
-        rows = self._solver.solved()
-        row = rows[self._step - self._solver.step]  # counted from the end of the block
-        np.multiply(row, self._dtype(self._sigma), out=out.reshape(-1))
+        row = self._rows.row(self._step, self._fill, None if out is None else out.reshape(-1))
         self._step += 1
-        return out
+        return row.reshape(self._shape) if out is None else out
+
+    def _fill(self, rows: Reals, first: int, column: int) -> None:
+        """Columns of rows of z times the noise multiplier, in the order of the whole shape's numbers."""
+        at = 0  # columns of the part before the current range
+        for start, stop in self._part:
+            low, high = max(at, column), min(at + stop - start, column + rows.shape[1])
+            for row in range(len(rows) if low < high else 0):
+                position = (first + row) * self._width + start + low - at
+                self._source.fill(rows[row, low - column : high - column], position, self._sigma)
+            at += stop - start
 
     def _suits(self, out: object) -> bool:
         if not isinstance(out, np.ndarray) or (out.shape, out.dtype) != (self._shape, self.dtype):
@@ -125,21 +147,25 @@ class NoiseStream:
             "format": FORMAT,
             "mechanism": self._fingerprint,
             "matrix": self._matrix.digest,
-            "shape": np.array(self._shape, dtype=np.int64),
+            "shape": np.array(self._whole, dtype=np.int64),
+            "part": np.array(self._given_part or (), dtype=np.int64).reshape(-1, 2),  # empty for all of it
             "dtype": self.dtype.name,
             "step": self._step,
             "source": self._source.kind,
         }
-        return own | _with_prefix("source", self._source.state()) | _with_prefix("solver", self._solver.state())
+        return own | _with_prefix("source", self._source.state()) | _with_prefix("solver", self._rows.state())
 
     @classmethod
-    def from_state(cls, mechanism: Mechanism, state: Mapping[str, Any], *, max_bytes: int = MAX_BYTES) -> "NoiseStream":
+    def from_state(
+        cls, mechanism: Mechanism, state: Mapping[str, Any], *, max_bytes: int = MAX_BYTES, rows: Rows | None = None
+    ) -> "NoiseStream":
         """A stream that continues, bit for bit, where :meth:`state` was taken.
 
         Args:
             mechanism: the same as before.
             state: as :meth:`state` returned it, or as ``np.load`` reads it.
-            max_bytes: as for :func:`stream`.
+            max_bytes, rows: as for :func:`stream`; not necessarily those of before. To keep rows that were not in
+                the state costs the noise of all steps so far.
 
         Raises: InvalidInputError for a state of another mechanism, for a matrix that differs in any bit (an optimised
         strategy may, on another machine or release: store the matrix itself, as a custom strategy, where that matters),
@@ -148,14 +174,16 @@ class NoiseStream:
         try:
             _check(mechanism, state)
             source = SOURCES[str(state["source"])].from_state(_without_prefix("source", state))
-            shape = tuple(int(length) for length in np.asarray(state["shape"]))
-            resumed = cls(mechanism, _checked_shape(shape), _checked_dtype(str(state["dtype"])), source, max_bytes)
-            resumed._solver.restore(_without_prefix("solver", state))
+            shape = _checked_shape(tuple(int(length) for length in np.asarray(state["shape"])))
+            part = [(int(start), int(stop)) for start, stop in np.asarray(state["part"])] or None
+            place = Memory(max_bytes) if rows is None else rows
+            resumed = cls(mechanism, shape, _checked_dtype(str(state["dtype"])), source, place, part)
             resumed._step = int(state["step"])
+            if not 0 <= resumed._step <= resumed.steps:
+                raise InvalidInputError(f"The 'step' entry of a noise state must be from 0 to {resumed.steps}.")
+            resumed._rows.restore(resumed._step, resumed._fill, _without_prefix("solver", state))
         except KeyError as error:
             raise InvalidInputError(f"The {error.args[0]!r} entry of a noise state is missing or not known.") from None
-        if not resumed._solver.step - resumed._solver.block_steps <= resumed._step <= resumed._solver.step:
-            raise InvalidInputError("The 'step' entry of a noise state must be a step of the last block it holds.")
         return resumed
 
     def __repr__(self) -> str:
@@ -170,6 +198,8 @@ def stream(
     secure: bool = False,
     dtype: Any = np.float32,
     max_bytes: int = MAX_BYTES,
+    rows: Rows | None = None,
+    part: Part = None,
 ) -> NoiseStream:
     """The noise of a run of ``mechanism`` on parameters of this shape, from its first step.
 
@@ -187,7 +217,11 @@ def stream(
         secure: take AES-256 in counter mode under a key of the operating system instead; not repeatable. Needs the
             ``cryptography`` package.
         dtype: float32 or float64.
-        max_bytes: refuse to keep more than that between steps.
+        max_bytes: refuse to keep more than that between steps in memory.
+        rows: where the rows live that later steps need: ``Memory``, unless ``MappedFile`` or ``Replay`` of
+            ``hockeystick.noise`` is given.
+        part: ranges (start, stop) of the flat numbers, ascending: the stream then makes these columns of the whole
+            noise alone, as one row, the same bits as without it. For parameters that several processes share out.
 
     Raises: InvalidInputError for a mechanism without noise multiplier, a bad shape or type, neither or both of
     ``rng`` and ``secure``, a ``rng`` that is not a Generator, too little memory, and a custom matrix too close
@@ -197,7 +231,7 @@ def stream(
         raise InvalidInputError("Give either the 'rng' parameter or secure=True, so that noise has one stated source.")
     shape, name = _checked_shape(shape), _checked_dtype(dtype)
     source = KeyedSource.from_operating_system() if rng is None else SeededSource.from_generator(rng)
-    return NoiseStream(mechanism, shape, name, source, max_bytes)
+    return NoiseStream(mechanism, shape, name, source, Memory(max_bytes) if rows is None else rows, part)
 
 
 def _checked_shape(shape: object) -> tuple[int, ...]:
@@ -209,6 +243,17 @@ def _checked_shape(shape: object) -> tuple[int, ...]:
             f"The 'shape' parameter must be a whole number of at least 1, or several. Got {shortened(shape)} instead."
         )
     return tuple(int(length) for length in lengths)
+
+
+def _checked_part(part: Part, width: int) -> list[tuple[int, int]]:
+    if part is None:
+        return [(0, width)]
+    ends = [0, *(end for pair in part for end in pair), width]
+    if not part or any(a > b for a, b in pairwise(ends)) or any(start >= stop for start, stop in part):
+        raise InvalidInputError(
+            f"The 'part' parameter must be ascending, non-empty ranges within 0 and {width}. Got {shortened(part)}."
+        )
+    return [(int(start), int(stop)) for start, stop in part]
 
 
 def _checked_dtype(dtype: Any) -> str:

@@ -1,20 +1,21 @@
 """Solvers that keep the most recent rows of x or of z: for banded C, banded ``C^{-1}``, and full matrices."""
 
+from abc import abstractmethod
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hockeystick.noise.solver import CHUNK, Dtype, Fill, Layout, Reals, StreamingSolver, block_for, ring_rows
+from hockeystick.noise.solver import CHUNK, Dtype, Fill, Layout, Reals, StreamingSolver, Work, block_for, ring_rows
 
 Coefficients = Callable[[int, int], NDArray[np.float64]]
 """Maps (first, count) to an array of shape (count, p or less): entry [b, j] belongs to the row first + b and the row j
 before it. Entries that are left out are zero, and so are those where there is no such row."""
 
 
-class _RecentRows(StreamingSolver):
+class RecentRows(StreamingSolver):
     """A solver with ``bands`` coefficients a step, a ring buffer of the last ``bands - 1`` rows and a block.
 
     ``output_blocks`` more blocks hold results that must not overwrite the ring.
@@ -29,17 +30,22 @@ class _RecentRows(StreamingSolver):
         bands: int,
         dtype: Dtype,
         block: int | None = None,
-        **sizes: int,
+        **options: Any,
     ) -> None:
         block = block_for(bands - 1) if block is None else block
         layout: Layout = {"ring": (ring_rows(bands - 1, block), dtype)}
         if self.output_blocks:
             layout |= {"output": (self.output_blocks * block, dtype)}
-        super().__init__(block=block, layout=layout, **sizes)
+        super().__init__(block=block, layout=layout, **options)
         self._coefficients = coefficients
+        self._bands = bands
+
+    @abstractmethod
+    def weights(self, first: int, count: int) -> tuple[Reals, Reals | None]:
+        """Of these steps: what multiplies each row and the rows before it, and the sum of both, or None for 1."""
 
 
-class Substitution(_RecentRows):
+class Substitution(RecentRows):
     """Forward substitution, ``x_t = (z_t - sum_{0 < j < p} C[t, t-j] x_{t-j}) / C[t, t]``, for C with p bands.
 
     Keeps the last p - 1 rows of x, and a block: about 5/4 p d numbers. O(p d) time a step. For a full matrix p is
@@ -51,19 +57,29 @@ class Substitution(_RecentRows):
 
     output_blocks = 0
 
-    def _solve(self, first: int, count: int, fill: Fill) -> None:
-        fill(self._view(first, count), first)
-        ring = self.arrays["ring"]
-        coefficients = self._coefficients(first, count)
-        scales = (1.0 / coefficients[:, 0]).astype(ring.dtype)
-        substitute(ring, first % len(ring), (-coefficients).astype(ring.dtype), scales)
+    def weights(self, first: int, count: int) -> tuple[Reals, Reals]:
+        coefficients, dtype = self._coefficients(first, count), self.arrays["ring"].dtype
+        return (-coefficients).astype(dtype), (1.0 / coefficients[:, 0]).astype(dtype)
+
+    def reach(self, step: int) -> int:
+        return 0 if self._bands > 1 else step
+
+    def _block(self, first: int, count: int, fill: Fill) -> Work:
+        ring, rows = self.arrays["ring"], self._view(first, count)
+        weights, scales = self.weights(first, count)
+
+        def solve(start: int, stop: int) -> None:
+            fill(rows[:, start:stop], first, start)
+            substitute(ring, first % len(ring), weights, scales, start, stop)
+
+        return solve
 
     def _view(self, first: int, count: int) -> Reals:
         ring = self.arrays["ring"]
         return ring[first % len(ring) :][:count]
 
 
-class MovingAverage(_RecentRows):
+class MovingAverage(RecentRows):
     """``x_t = sum_{j < p} W[t, t-j] z_{t-j}`` for ``W = C^{-1}`` with p bands.
 
     Keeps the last p - 1 rows of z, and two blocks: about 3/2 p d numbers. O(p d) time a step.
@@ -73,28 +89,39 @@ class MovingAverage(_RecentRows):
 
     output_blocks = 1
 
-    def _solve(self, first: int, count: int, fill: Fill) -> None:
-        ring = self.arrays["ring"]
+    def weights(self, first: int, count: int) -> tuple[Reals, None]:
+        return self._coefficients(first, count).astype(self.arrays["ring"].dtype), None
+
+    def reach(self, step: int) -> int:
+        return max(0, step - self._bands + 1)
+
+    def _block(self, first: int, count: int, fill: Fill) -> Work:
+        ring, output = self.arrays["ring"], self.arrays["output"]
         place = first % len(ring)
-        fill(ring[place : place + count], first)
-        average(ring, place, self._coefficients(first, count).astype(ring.dtype), self.arrays["output"])
+        weights, _ = self.weights(first, count)
+
+        def solve(start: int, stop: int) -> None:
+            fill(ring[place : place + count, start:stop], first, start)
+            average(ring, place, weights, output, start, stop)
+
+        return solve
 
     def _view(self, first: int, count: int) -> Reals:
         return self.arrays["output"][:count]
 
 
-@njit(cache=True, fastmath={"contract"})
-def substitute(ring: Reals, place: int, weights: Reals, scales: Reals) -> None:
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def substitute(ring: Reals, place: int, weights: Reals, scales: Reals, first: int, last: int) -> None:
     """Solve the rows place, ..., place + count - 1 of the ring, which hold z, in place.
 
     Args:
         ring: shape (R, d); the rows before ``place``, cyclically, are the rows of x before.
         weights: shape (count, p), minus the entries of C; column 0 is not read.
         scales: shape (count,), one over the diagonal of C.
+        first, last: solve the columns first, ..., last - 1.
     """
-    size = ring.shape[1]
-    for start in range(0, size, CHUNK):
-        stop = min(start + CHUNK, size)
+    for start in range(first, last, CHUNK):
+        stop = min(start + CHUNK, last)
         for b in range(scales.size):
             row = ring[place + b, start:stop]
             add_past(row, ring, place + b, weights[b], start)
@@ -102,18 +129,18 @@ def substitute(ring: Reals, place: int, weights: Reals, scales: Reals) -> None:
                 row[k] *= scales[b]
 
 
-@njit(cache=True, fastmath={"contract"})
-def average(ring: Reals, place: int, weights: Reals, out: Reals) -> None:
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def average(ring: Reals, place: int, weights: Reals, out: Reals, first: int, last: int) -> None:
     """Rows of ``W z`` for z in the rows place, ..., place + count - 1 of the ring and cyclically before them.
 
     Args:
         ring: shape (R, d).
         weights: shape (count, p), the entries of W.
         out: shape (count or more, d).
+        first, last: the columns first, ..., last - 1 alone.
     """
-    size = ring.shape[1]
-    for start in range(0, size, CHUNK):
-        stop = min(start + CHUNK, size)
+    for start in range(first, last, CHUNK):
+        stop = min(start + CHUNK, last)
         for b in range(weights.shape[0]):
             row = out[b, start:stop]
             now = ring[place + b, start:stop]
@@ -122,7 +149,7 @@ def average(ring: Reals, place: int, weights: Reals, out: Reals) -> None:
             add_past(row, ring, place + b, weights[b], start)
 
 
-@njit(cache=True, fastmath={"contract"})
+@njit(cache=True, nogil=True, fastmath={"contract"})
 def add_past(row: Reals, ring: Reals, place: int, weights: Reals, start: int) -> None:
     """Add ``weights[j]`` times the row j before ``place``, for j = 1, ..., p - 1, to a part of a row.
 

@@ -9,7 +9,7 @@ from hockeystick.errors import UnsupportedError
 from hockeystick.noise.buffers import Buffers
 from hockeystick.noise.recent_rows import Coefficients, MovingAverage, Substitution
 from hockeystick.noise.residual import COLUMNS, check_residual
-from hockeystick.noise.solver import MAX_BYTES, Dtype, StreamingSolver
+from hockeystick.noise.solver import Allocate, Dtype, StreamingSolver, zeros
 from hockeystick.noise.tree import TreeAggregation
 from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.strategies.matrix.base import Array, Indices, StrategyMatrix
@@ -21,7 +21,7 @@ from hockeystick.strategies.matrix.tree import TreeMatrix
 
 
 def streaming_solver(
-    matrix: StrategyMatrix, *, size: int, dtype: Dtype, block: int | None = None, max_bytes: int = MAX_BYTES
+    matrix: StrategyMatrix, *, size: int, dtype: Dtype, block: int | None = None, allocate: Allocate = zeros
 ) -> StreamingSolver:
     """A solver for ``x = C^{-1} z`` (the left inverse of a tree) with rows of ``size`` numbers, at its first step.
 
@@ -30,15 +30,15 @@ def streaming_solver(
         size: d, numbers in a row.
         dtype: float32 or float64.
         block: steps to solve at a time; the structure's own choice when None.
-        max_bytes: most that may be kept between steps.
+        allocate: makes the arrays that are kept between steps.
 
-    Raises: UnsupportedError where the structure has no streaming solver; InvalidInputError where it keeps too much, or
-    where a matrix of unknown origin is too close to singular for the type.
+    Raises: UnsupportedError where the structure has no streaming solver; InvalidInputError where a matrix of unknown
+    origin is too close to singular for the type.
     """
     make = SOLVERS.get(type(matrix))
     if make is None:
         raise UnsupportedError(f"There is no streaming noise for a matrix of type {type(matrix).__name__}.")
-    return make(matrix, steps=matrix.steps, size=size, dtype=dtype, block=block, max_bytes=max_bytes)
+    return make(matrix, steps=matrix.steps, size=size, dtype=dtype, block=block, allocate=allocate)
 
 
 def _toeplitz(matrix: ToeplitzMatrix, **options: Any) -> StreamingSolver:

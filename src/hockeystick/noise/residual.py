@@ -28,8 +28,8 @@ def check_residual(matrix: StrategyMatrix, solver: StreamingSolver) -> None:
     z = np.random.default_rng(0).standard_normal((matrix.rows, COLUMNS)).astype(dtype)
     x = np.empty((matrix.steps, COLUMNS))
 
-    def fill(rows: Reals, first: int) -> None:
-        rows[...] = z[first : first + len(rows)]
+    def fill(rows: Reals, first: int, column: int) -> None:
+        rows[...] = z[first : first + len(rows), column : column + rows.shape[1]]
 
     with np.errstate(over="ignore", invalid="ignore"):
         while solver.step < solver.steps:

@@ -1,6 +1,8 @@
 """The solver of the trees: the classical sum over the nodes that make up a prefix."""
 
-from hockeystick.noise.solver import Dtype, Fill, Layout, Reals, StreamingSolver
+from typing import Any
+
+from hockeystick.noise.solver import Dtype, Fill, Layout, Reals, StreamingSolver, Work
 
 
 class TreeAggregation(StreamingSolver):
@@ -21,9 +23,9 @@ class TreeAggregation(StreamingSolver):
     Chan, Shi and Song (2011), "Private and continual release of statistics", section 3.
     """
 
-    def __init__(self, *, leaves: int, steps: int, dtype: Dtype, block: int | None = None, **sizes: int) -> None:
+    def __init__(self, *, leaves: int, steps: int, dtype: Dtype, block: int | None = None, **options: Any) -> None:
         layout: Layout = {"nodes": (min(leaves, steps).bit_length(), dtype), "output": (1, dtype)}
-        super().__init__(steps=steps, block=1, layout=layout, **sizes)
+        super().__init__(steps=steps, block=1, layout=layout, **options)
         self._leaves = leaves
 
     def row(self, step: int) -> int:
@@ -31,15 +33,27 @@ class TreeAggregation(StreamingSolver):
         trees, m = divmod(step, self._leaves)
         return trees * (2 * self._leaves - 1) + 2 * m - m.bit_count()
 
-    def _solve(self, first: int, count: int, fill: Fill) -> None:
-        m = first % self._leaves
-        level = (~m & (m + 1)).bit_length() - 1  # trailing ones of m
+    def reach(self, step: int) -> int:
+        return step + 1 - (1 << self._level(step))
+
+    def _level(self, step: int) -> int:
+        """Trailing ones of a step's number in its tree: the level of the new node."""
+        m = step % self._leaves
+        return (~m & (m + 1)).bit_length() - 1
+
+    def _block(self, first: int, count: int, fill: Fill) -> Work:
+        level = self._level(first)
         nodes, output = self.arrays["nodes"], self.arrays["output"][0]
-        output[...] = 0.0
-        for lower in nodes[:level]:
-            output -= lower
-        fill(nodes[level : level + 1], self.row(first) + level)
-        output += nodes[level]
+
+        def solve(start: int, stop: int) -> None:
+            total = output[start:stop]
+            total[...] = 0.0
+            for lower in nodes[:level]:
+                total -= lower[start:stop]
+            fill(nodes[level : level + 1, start:stop], self.row(first) + level, start)
+            total += nodes[level, start:stop]
+
+        return solve
 
     def _view(self, first: int, count: int) -> Reals:
         return self.arrays["output"]

@@ -16,7 +16,9 @@ from hockeystick.errors import InvalidInputError, ViolationError, shortened
 from hockeystick.files import opened, replacing
 from hockeystick.mechanism import Mechanism
 from hockeystick.noise import NoiseStream, stream
-from hockeystick.noise.solver import MAX_BYTES, Reals
+from hockeystick.noise.noise_stream import Part
+from hockeystick.noise.rows import MAX_BYTES, Rows
+from hockeystick.noise.solver import Reals
 from hockeystick.samplers import Attribution
 from hockeystick.samplers.base import Batch
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
@@ -64,7 +66,7 @@ class Run:
             needs the ``cryptography`` package and excludes ``rng``.
         dtype: of the noise, float32 or float64.
         attribution: of the examples to users, where the sampler has users.
-        max_bytes: refuse to keep more than that for the noise.
+        max_bytes, rows, part: as for :func:`hockeystick.noise.stream`, which says where the noise keeps its rows.
 
     Raises: InvalidInputError for a mechanism without noise multiplier, and for arguments that the sampler or the noise
     stream refuse; UnsupportedError where the strategy has no streaming noise.
@@ -81,6 +83,8 @@ class Run:
         dtype: Any = np.float32,
         attribution: Attribution | None = None,
         max_bytes: int = MAX_BYTES,
+        rows: Rows | None = None,
+        part: Part = None,
     ) -> None:
         if not isinstance(mechanism, Mechanism):
             raise InvalidInputError(
@@ -99,8 +103,16 @@ class Run:
         noise: NoiseStream | None = None
         if shape is not None:
             noise = stream(
-                mechanism, shape, rng=None if secure else source, secure=secure, dtype=dtype, max_bytes=max_bytes
+                mechanism,
+                shape,
+                rng=None if secure else source,
+                secure=secure,
+                dtype=dtype,
+                max_bytes=max_bytes,
+                rows=rows,
+                part=part,
             )
+        self._rows = rows
         self._start(mechanism, num_examples, attribution, entropy, key)
         self._noise: NoiseStream | None = noise
 
@@ -177,7 +189,7 @@ class Run:
 
     @property
     def size(self) -> int | None:
-        """The numbers in a step's noise; None without noise."""
+        """The numbers in a step's noise, those of this process's part; None without noise."""
         return None if self._noise is None else math.prod(self._noise.shape)
 
     def _draw(self, num_examples: int) -> Iterator[Batch]:
@@ -208,13 +220,13 @@ class Run:
             self._drawn.append(next(self._drawing))
         return self._drawn[at - self._step]
 
-    def noise(self, examples: ArrayLike | int, *, out: Reals | None = None) -> Reals | None:
+    def noise(self, examples: ArrayLike | int, *, out: Reals | None = None, copy: bool = True) -> Reals | None:
         """Take the next step: the noise for the sum over these examples, in clipping norms; None for ``shape`` None.
 
         Args:
             examples: the indices of the examples whose clipped gradients are in the sum, in any order; or only how
                 many they are, and the record says that only the number was checked.
-            out: where to write the noise.
+            out, copy: as for :meth:`hockeystick.noise.NoiseStream.next`.
 
         Raises: ViolationError when the examples are not those of the batch of this step, or the run was ended by an
         earlier violation; InvalidInputError after the last planned step, and for an ``out`` that does not fit.
@@ -236,7 +248,7 @@ class Run:
             self.violated(error.promise)
         if self._noise is not None and self._noise.step != self._step:  # an interrupt came between the two
             self.violated("one_noise_row_a_step")
-        row = None if self._noise is None else self._noise.next(out)
+        row = None if self._noise is None else self._noise.next(out, copy=copy)
         self._by_examples &= by_examples
         self._commit(batch)
         return row
@@ -419,13 +431,14 @@ class Run:
         noise = None
         if self._noise is not None:
             entries = {name.removeprefix("noise_"): state[name] for name in state if name.startswith("noise_")}
-            noise = NoiseStream.from_state(self._mechanism, entries, max_bytes=max_bytes)
+            noise = NoiseStream.from_state(self._mechanism, entries, max_bytes=max_bytes, rows=self._rows)
             if (noise.shape, noise.dtype, noise.step) != (self._noise.shape, self._noise.dtype, int(state["step"])):
                 raise InvalidInputError(
                     f"The state must have noise of shape {self._noise.shape} and type {self._noise.dtype} for its "
                     f"step. Got {noise!r} instead."
                 )
         again = object.__new__(type(self))
+        again._rows = self._rows
         again._start(
             self._mechanism,
             self._num_examples,

@@ -11,12 +11,14 @@ from opacus.accountants.accountant import IAccountant
 from opacus.optimizers import get_optimizer_class
 from opacus.validators.errors import UnsupportedModuleError
 from torch import distributed
-from torch.distributed._composable.fsdp import FSDPModule
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
 
 from hockeystick.certificate import Interval
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.files import replacing
 from hockeystick.mechanism import Mechanism
+from hockeystick.noise.rows import MAX_BYTES, Rows
 from hockeystick.plan import Plan
 from hockeystick.samplers import Attribution
 from hockeystick.training.engine import Engine
@@ -33,6 +35,7 @@ from hockeystick.training.torch.guards import (
 from hockeystick.training.torch.loader import BatchSampler, check_dataset, loader_of
 from hockeystick.training.torch.noise import size_of
 from hockeystick.training.torch.optimizer import on_run
+from hockeystick.training.torch.shards import part_of
 
 CHECKED = ("noise_is_added", "public_normaliser", "clipping_norm", "batches_in_step")
 """What the loader and the optimizer check."""
@@ -73,6 +76,7 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         secure_mode: take the noise from AES-256 under a key of the operating system, in one process.
         dtype: of the noise, ``numpy.float32`` or ``numpy.float64``, whatever the type of the parameters.
         attribution: of the examples to users, where the sampler has users.
+        max_bytes, rows: as for :func:`hockeystick.noise.stream`, which says where the noise keeps its rows.
 
     Raises: InvalidInputError for what is neither a Plan nor a Mechanism, and for one without noise multiplier.
     """
@@ -85,9 +89,12 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         secure_mode: bool = False,
         dtype: Any = np.float32,
         attribution: Attribution | None = None,
+        max_bytes: int = MAX_BYTES,
+        rows: Rows | None = None,
     ) -> None:
         super().__init__(plan)
         self._options = {"rng": rng, "secure": secure_mode, "dtype": dtype, "attribution": attribution}
+        self._options |= {"max_bytes": max_bytes, "rows": rows}
         self.accountant = _Accounting(self)
         self.secure_mode = False  # Opacus' own generators, which are not used
         self.secure_rng = None
@@ -121,9 +128,9 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         Raises: InvalidInputError for a second call, for a dataset without length or of another size than the plan's,
         a loader with batches of its own, an optimizer without parameters, without some that are trained or with some
         of another module, a clipping norm that is not positive and finite, a criterion that divides by more than the
-        number of examples, and another noise multiplier; UnsupportedError for adaptive clipping, expanded weights,
-        FSDP, secure noise in several processes, complex parameters, frozen layers that mix the examples of a batch,
-        and models that Opacus cannot handle.
+        number of examples, and another noise multiplier; UnsupportedError for adaptive clipping, expanded weights, a
+        module of ``fully_shard`` without ``grad_sample_mode="ghost_fsdp"``, secure noise in several processes, complex
+        parameters, frozen layers that mix the examples of a batch, and models that Opacus cannot handle.
         """
         if self._run is not None:
             raise InvalidInputError("This engine has a run already; a second make_private needs an engine of its own.")
@@ -138,9 +145,15 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
                 "says how batches are formed, and the engine's rng seeds them."
             )
         if clipping == "adaptive":
-            raise UnsupportedError("Adaptive clipping also releases noisy counts, which no certificate here covers.")
-        if grad_sample_mode == "ghost_fsdp" or isinstance(module, FSDPModule):
-            raise UnsupportedError("There is no correlated noise for FSDP yet; use DistributedDataParallel.")
+            raise UnsupportedError(
+                "Adaptive clipping also releases a noisy count of the examples that were clipped, at each step, to "
+                "choose the next norm, and no certificate here covers that; choose a norm beforehand."
+            )
+        if (grad_sample_mode == "ghost_fsdp") != isinstance(module, FSDPModule):
+            raise UnsupportedError(
+                "A module of fully_shard needs grad_sample_mode='ghost_fsdp', the one mode that Opacus has for it, and "
+                "no other module may have it."
+            )
         if grad_sample_mode == "ew":
             raise UnsupportedError("Expanded weights cannot take batches without examples; use 'hooks' or 'functorch'.")
         check_optimizer(optimizer, module)
@@ -153,7 +166,7 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         size = check_dataset(data_loader, self._num_examples)
         ranks = distributed.get_world_size() if _is_distributed(module) else 1
         self._names = {parameter: name for name, parameter in module.named_parameters()}
-        run = self._new_run(size, size_of(trained), ranks)
+        run = self._new_run(size, trained, ranks)
         rank = distributed.get_rank() if ranks > 1 else 0
         batches = BatchSampler(run, rank=rank, world_size=ranks)
         self._loader = loader_of(run, data_loader, batches, batch_first=batch_first)
@@ -175,18 +188,24 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         self._run, self._optimizer = run, made[1]
         return made
 
-    def _new_run(self, num_examples: int, shape: int, ranks: int) -> Run:
+    def _new_run(self, num_examples: int, trained: list[Any], ranks: int) -> Run:
+        shape = size_of(trained)
         if ranks == 1:
             return Run(self.mechanism, num_examples=num_examples, shape=shape, **self._options)
         if self._options["secure"]:
-            raise UnsupportedError("Secure noise is for one process; leave out secure_mode in a distributed run.")
+            raise UnsupportedError(
+                "Secure noise is for one process, as the secrets of the run would cross the network in the clear; "
+                "leave out secure_mode in a distributed run."
+            )
+        # All processes draw from the generator of the first: the same batches everywhere.
+        generators = [np.random.default_rng() if self._options["rng"] is None else self._options["rng"]]
+        distributed.broadcast_object_list(generators)
+        options = self._options | {"rng": generators[0]}
+        if any(isinstance(parameter, DTensor) for parameter in trained):
+            return Run(self.mechanism, num_examples=num_examples, shape=shape, part=part_of(trained), **options)
+        # The noise is added in the first alone.
         first = distributed.get_rank() == 0
-        run = Run(self.mechanism, num_examples=num_examples, shape=shape if first else None, **self._options)
-        seeds = [{name: part for name, part in run.state_dict().items() if not name.startswith("noise_")}]
-        distributed.broadcast_object_list(seeds)
-        if not first:  # the batches of the first process; the noise is added there alone
-            run.load_state_dict(seeds[0])
-        return run
+        return Run(self.mechanism, num_examples=num_examples, shape=shape if first else None, **options)
 
     def _prepare_data_loader(self, data_loader: Any, **options: Any) -> Any:
         """The loader of the run, in place of Opacus' Poisson loader."""
@@ -289,7 +308,11 @@ class _Accounting(IAccountant):
 
 
 def _is_distributed(module: Any) -> bool:
-    kinds = (torch.nn.parallel.DistributedDataParallel, opacus.distributed.DifferentiallyPrivateDistributedDataParallel)
+    kinds = (
+        torch.nn.parallel.DistributedDataParallel,
+        opacus.distributed.DifferentiallyPrivateDistributedDataParallel,
+        FSDPModule,
+    )
     return isinstance(module, kinds) and distributed.get_world_size() > 1
 
 

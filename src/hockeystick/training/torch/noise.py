@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
@@ -40,7 +39,7 @@ class Noise:
         self.run = run
         self.parameters = list(parameters)
         self.size = size_of(self.parameters)
-        self._buffer = None if run.dtype is None else np.empty(self.size, run.dtype)
+        self._staged: torch.Tensor | None = None
         if run.size is not None and run.size != self.size:
             raise InvalidInputError(
                 f"The 'parameters' argument must have {run.size} numbers, as the run's noise. Got {self.size} instead."
@@ -53,17 +52,30 @@ class Noise:
         return cls(Run(mechanism, shape=size_of(tensors), **options), tensors)
 
     def next(self, examples: ArrayLike | int) -> list[torch.Tensor] | None:
-        """Take the next step: its noise, in clipping norms, a tensor a parameter; good until the next call.
+        """Take the next step: its noise, in clipping norms, a tensor a parameter.
 
         Args:
             examples: the indices whose clipped gradients are summed, or how many they are.
 
         Raises: as :meth:`hockeystick.training.Run.noise`.
         """
-        row = self.run.noise(examples, out=self._buffer)
+        rows = self.borrow(examples)
+        return None if rows is None else [row.clone() for row in rows]
+
+    def borrow(self, examples: ArrayLike | int) -> list[torch.Tensor] | None:
+        """As :meth:`next`, without a copy: of the rows that the run needs later, so nobody may write to them."""
+        row = self.run.noise(examples, copy=False)
         if row is None:
             return None
-        parts = torch.from_numpy(row).split([parameter.numel() for parameter in self.parameters])
+        flat = row if isinstance(row, torch.Tensor) else torch.from_numpy(row)
+        devices = {parameter.device for parameter in self.parameters}
+        if flat.device.type == "cpu" and any(device.type == "cuda" for device in devices):
+            if self._staged is None:
+                self._staged = torch.empty_like(flat, pin_memory=True)  # from where the device copies by itself
+            flat = self._staged.copy_(flat)
+        if len(devices) == 1:
+            flat = flat.to(self.parameters[0].device)
+        parts = flat.split([parameter.numel() for parameter in self.parameters])
         return [
             part.view(parameter.shape).to(parameter.device)
             for part, parameter in zip(parts, self.parameters, strict=True)
@@ -83,14 +95,14 @@ class Noise:
             raise InvalidInputError("Every parameter must have a 'grad', zeros for an empty batch; one has none.")
         if is_too_long((parameter.grad for parameter in self.parameters), examples, clip_norm):
             self.run.violated("clipping")
-        rows = self.next(examples)
+        rows = self.borrow(examples)
         for parameter, row in zip(self.parameters, rows or [], strict=False):
             parameter.grad = noisy(parameter.grad, row, clip_norm).to(parameter.dtype)
 
 
 def noisy(total: torch.Tensor, row: torch.Tensor, clip_norm: float) -> torch.Tensor:
-    """The sum plus noise, in the type of the noise or a wider one."""
-    return torch.add(total.to(torch.promote_types(total.dtype, row.dtype)), row, alpha=clip_norm)
+    """The sum plus noise, in the type of the noise or a wider one; in place where that is the type of the sum."""
+    return total.detach().to(torch.promote_types(total.dtype, row.dtype)).add_(row, alpha=clip_norm)
 
 
 def size_of(parameters: Iterable[torch.Tensor]) -> int:

@@ -5,6 +5,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import torch
+from opacus.optimizers import FSDPOptimizerFastGradientClipping
 from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processed
 
 from hockeystick.errors import InvalidInputError, UnsupportedError
@@ -22,6 +23,7 @@ from hockeystick.training.torch.guards import (
 )
 from hockeystick.training.torch.loader import BatchSampler
 from hockeystick.training.torch.noise import Noise, noisy
+from hockeystick.training.torch.shards import joined, local
 
 STATE = "hockeystick_run"
 """The entry of an optimizer's state that holds its run."""
@@ -43,6 +45,7 @@ class OnRun:
     max_grad_norm: Any
     noise_multiplier: Any
     expected_batch_size: Any
+    grad_state: dict[Any, dict[str, Any]]
     _step_skip_queue: list[bool]
     _is_last_step_skipped: bool
 
@@ -52,8 +55,9 @@ class OnRun:
         self.batches = batches
         self.model = module
         self.names = names
-        self.noise = Noise(run, self.params)
+        self.noise = Noise(run, [local(parameter) for parameter in self.params])
         self.ghost = hasattr(self, "accumulate")
+        self.sharded = isinstance(self, FSDPOptimizerFastGradientClipping)
         self.examples: int = 0
         self.saved_weights = ""
         self.saw_batches = True
@@ -82,7 +86,12 @@ class OnRun:
         self._is_last_step_skipped = False
         self.examples = 0
         for parameter in self.params:
-            parameter.summed_grad = None
+            self._sums(parameter)["summed_grad"] = None
+
+    def _sums(self, parameter: Any) -> dict[str, Any]:
+        """Where Opacus keeps the ``summed_grad`` of a parameter."""
+        kept: dict[str, Any] = self.grad_state[parameter] if self.sharded else vars(parameter)
+        return kept
 
     def zero_grad(self, set_to_none: bool = False) -> None:
         """As Opacus does; the examples of a sum that is thrown away no longer count."""
@@ -159,14 +168,19 @@ class OnRun:
             raise InvalidInputError(
                 "The gradients of this step were not clipped; use the criterion that make_private returned."
             )
-        number = self.check_norms()
-        narrow = [one.dtype for p in self.params for one in (p, p._norm_sample) if one.dtype not in WIDE]
+        if self.sharded:  # the norms of a layer are with its module, and Opacus adds them up
+            dtypes = {one.dtype for one in (norms, *self.params)}
+            number = len(norms)
+        else:
+            number = self.check_norms()
+            dtypes = {one.dtype for p in self.params for one in (p, p._norm_sample)}
+        narrow = [dtype for dtype in dtypes if dtype not in WIDE]
         if narrow:
             raise UnsupportedError(
                 f"Ghost clipping sums gradients in {narrow[0]} before there is noise, to an error that the noise does "
                 "not cover; use grad_sample_mode='hooks', or float32."
             )
-        if self.batches.world_size == 1:  # in several processes, the gradients may be means over them already
+        if self.batches.world_size == 1 and not self.sharded:  # of several processes, gradients may be means already
             factors = (self.max_grad_norm / (norms + 1e-6)).clamp(max=1.0)
             longest = torch.stack([(factors * p._norm_sample.to(factors)).sum() for p in self.params])
             found = torch.stack([torch.linalg.vector_norm(p.grad).to(factors) for p in self.params])
@@ -198,18 +212,21 @@ class OnRun:
     def add_noise(self) -> None:
         """Take the run's next step, and put the noisy sums in ``p.grad``."""
         self._check_batch()
-        for parameter in self.params:
-            _check_processed_flag(parameter.summed_grad)
+        totals = [self._sums(parameter)["summed_grad"] for parameter in self.params]
+        for total in totals:
+            _check_processed_flag(total)
         examples = self._examples_of_all_ranks()
-        if is_too_long((p.summed_grad for p in self.params), examples, self.max_grad_norm):
+        if is_too_long(self._sums_of_all_ranks(totals), examples, self.max_grad_norm):
             self.run.violated("clipping")
-        rows = self.noise.next(examples)
-        for index, parameter in enumerate(self.params):
-            total = parameter.summed_grad
+        rows = self.noise.borrow(examples)
+        # The mean over the processes is added up from shards, each with all of its noise, or from copies, one with it.
+        scale = self.max_grad_norm / (self.batches.world_size if self.sharded else 1)
+        for index, (parameter, total) in enumerate(zip(self.params, totals, strict=True)):
+            held = local(total)
             if rows is not None:
-                total = noisy(total, rows[index], self.max_grad_norm)
-            parameter.grad = total.to(parameter.dtype).view_as(parameter)
-            _mark_as_processed(parameter.summed_grad)
+                held = noisy(held, rows[index], scale)
+            parameter.grad = joined(held.to(parameter.dtype), parameter).view_as(parameter)
+            _mark_as_processed(total)
         self.examples = 0
 
     def _check_batch(self) -> None:
@@ -225,6 +242,15 @@ class OnRun:
             self.saw_batches = False
         elif last != self.run.step:
             self.run.violated("batches_in_step")
+
+    def _sums_of_all_ranks(self, totals: list[Any]) -> list[Any]:
+        """Tensors as long as the sums; of shards, which are means over the processes, one number."""
+        if not self.sharded:
+            return totals
+        square = torch.stack([local(total).double().square().sum() for total in totals]).sum()
+        if self.batches.world_size > 1:
+            torch.distributed.all_reduce(square)
+        return [square.sqrt() * self.batches.world_size]
 
     def _examples_of_all_ranks(self) -> int:
         if self.batches.world_size == 1:

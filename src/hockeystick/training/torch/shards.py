@@ -1,0 +1,47 @@
+"""Which numbers of the parameters this process holds, where they are shared out by ``fully_shard``."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import distributed
+from torch.distributed.tensor import DTensor, Shard
+
+from hockeystick.errors import UnsupportedError
+
+
+def part_of(parameters: Sequence[Any]) -> list[tuple[int, int]]:
+    """The ranges of this process in the numbers of all parameters, flat and joined.
+
+    ``fully_shard`` gives each of R processes the next of R runs of rows, all of ceil(rows / R) rows but the last ones.
+
+    Raises: UnsupportedError for parameters that are shared out in another way, or not at all.
+    """
+    ranks, rank = distributed.get_world_size(), distributed.get_rank()
+    ranges, before = [], 0
+    for parameter in parameters:
+        size = parameter.shape[0] if parameter.dim() else 1
+        each = -(-size // ranks)
+        first, last = min(rank * each, size), min((rank + 1) * each, size)
+        whole = isinstance(parameter, DTensor) and parameter.placements == (Shard(0),)
+        if not whole or parameter.device_mesh.size() != ranks or len(parameter.to_local()) != last - first:
+            raise UnsupportedError(
+                "Noise for FSDP needs every trained parameter shared out by rows over all processes, as fully_shard "
+                "does with one mesh of all of them."
+            )
+        row = parameter.numel() // size
+        if first < last:
+            ranges.append((before + first * row, before + last * row))
+        before += parameter.numel()
+    return ranges
+
+
+def local(tensor: Any) -> Any:
+    """What this process holds of a tensor."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def joined(row: Any, like: Any) -> Any:
+    """The tensor that is shared out like another one and of which this process holds ``row``."""
+    if not isinstance(like, DTensor):
+        return row
+    return DTensor.from_local(row, like.device_mesh, like.placements, shape=like.shape, stride=like.stride())

@@ -1,0 +1,82 @@
+"""Rows of noise on a device of torch, and the noise that parameters get from them."""
+
+import numpy as np
+import pytest
+
+import hockeystick as hs
+from hockeystick import noise
+from hockeystick.errors import UnsupportedError
+
+pytest.importorskip("opacus", reason="needs torch and opacus")
+
+import torch
+
+from hockeystick.training import Run
+
+MECHANISM = hs.Mechanism(
+    sampler=hs.Poisson(sampling_prob=0.05, steps=12), noise_multiplier=2.0, strategy=hs.BandedSquareRoot(bands=3)
+)
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+WITH_BANDS = {"bands": hs.BandedSquareRoot(bands=6), "bands of the inverse": hs.BandedInverseSquareRoot(bands=6)}
+
+
+@pytest.mark.parametrize("strategy", [*WITH_BANDS.values(), hs.Identity()], ids=lambda one: one.kind)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("device", DEVICES)
+def test_rows_on_a_device_have_the_bits_of_rows_in_memory(device, dtype, strategy):
+    """Also from a checkpoint of either, of a replay, and for parameters on the device."""
+    mechanism = MECHANISM.model_copy(update={"strategy": strategy, "sampler": hs.Deterministic(bins=30)})
+    options = {"num_examples": 30, "shape": 3001, "dtype": dtype}
+    places = {"memory": None, "device": hs.torch.OnDevice(device), "replay": noise.Replay()}
+    runs = {name: Run(mechanism, rng=np.random.default_rng(7), rows=rows, **options) for name, rows in places.items()}
+    for step in range(30):
+        rows = {name: run.noise([step]) for name, run in runs.items()}
+        assert np.array_equal(rows["device"], rows["memory"])
+        assert np.array_equal(rows["replay"], rows["memory"])
+        if step == 12:
+            states = {name: run.state_dict() for name, run in runs.items()}
+            for name, state in states.items():
+                runs[f"from {name}"] = Run(mechanism, rows=places["device"], **options)
+                runs[f"from {name}"].load_state_dict(state)
+            runs["from the device"] = Run(mechanism, **options)
+            runs["from the device"].load_state_dict(states["device"])
+        assert all(np.array_equal(row, rows["memory"]) for name, row in rows.items() if name.startswith("from"))
+    assert sum(name.startswith("from") for name in runs) == 4
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_parameters_get_the_rows_of_a_device(device):
+    parameters = [torch.zeros(7, device=device), torch.zeros(4, device=device)]
+    there = hs.torch.Noise.of(
+        MECHANISM, parameters, num_examples=20, rng=np.random.default_rng(0), rows=hs.torch.OnDevice(device)
+    )
+    twin = Run(MECHANISM, num_examples=20, shape=11, rng=np.random.default_rng(0))
+    kept = []
+    for batch in twin.batches():
+        kept.append((there.next(batch), twin.noise(batch)))
+        kept[-1][0][0].mul_(1.0)
+    for parts, row in kept:  # what was given out earlier stays as it is
+        assert np.array_equal(torch.cat(parts).cpu().numpy(), row)
+
+
+def test_rows_that_are_not_for_a_device_are_refused():
+    for strategy in (hs.BinaryTree(), hs.BufferedToeplitz(buffers=2)):
+        mechanism = MECHANISM.model_copy(update={"strategy": strategy})
+        with pytest.raises(UnsupportedError, match="strategies with bands"):
+            Run(mechanism, num_examples=20, shape=3, rows=hs.torch.OnDevice("cpu"))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_noise_is_added_in_the_wider_type(dtype):
+    """In place where that is the sum's own, and rounded once to the parameter's."""
+    parameter = torch.zeros(11, dtype=dtype, requires_grad=True)
+    there = hs.torch.Noise.of(MECHANISM, [parameter], num_examples=20, rng=np.random.default_rng(0))
+    twin = Run(MECHANISM, num_examples=20, shape=11, rng=np.random.default_rng(0))
+    batch = next(twin.batches())
+    parameter.grad = torch.full_like(parameter, 0.0625 * len(batch))
+    given = parameter.grad
+    there.add_(batch, clip_norm=0.5)
+    row = torch.from_numpy(twin.noise(batch))
+    wide = torch.promote_types(dtype, torch.float32)
+    assert torch.equal(parameter.grad, torch.full((11,), 0.0625 * len(batch), dtype=wide).add(row, alpha=0.5).to(dtype))
+    assert (parameter.grad.data_ptr() == given.data_ptr()) == (dtype != torch.bfloat16)

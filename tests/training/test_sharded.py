@@ -1,0 +1,71 @@
+"""Two processes that share out the parameters execute the same mechanism as one, with the same noise bits."""
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hockeystick.errors import UnsupportedError
+from hockeystick.training import RunRecord
+
+pytest.importorskip("opacus", reason="needs torch and opacus")
+
+import torch
+from torch import distributed
+from torch.distributed.tensor import Shard
+
+from hockeystick.training.torch import shards
+
+SCRIPT = Path(__file__).parent / "fsdp_training.py"
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
+
+
+def test_two_shards_are_one_run(tmp_path, monkeypatch):
+    """The noise bit for bit, the weights but for rounding, and a checkpoint in the middle changes neither."""
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    from fsdp_training import train
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    commands = [[sys.executable, SCRIPT, tmp_path, str(port), str(rank)] for rank in (0, 1)]
+    processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for command in commands]
+    for process in processes:
+        said = process.communicate(timeout=200)[1]
+        assert process.returncode == 0, said
+    first, second = (np.load(tmp_path / f"{rank}.npz") for rank in (0, 1))
+    weights, _, sizes, engine = train(None, 1.0)
+    assert np.array_equal(first["sizes"] + second["sizes"], sizes)
+    assert np.any((first["sizes"] == 0) != (second["sizes"] == 0))
+    assert np.array_equal(first["weights"], second["weights"])
+    assert np.allclose(first["weights"], weights, rtol=0, atol=1e-5)
+    _, noise, _, _ = train(None, 0.0)  # without gradients, nothing but noise reaches p.grad
+    assert np.array_equal(first["noise"], noise)  # the halves of both ranks are exact
+    assert np.array_equal(second["noise"], noise)
+    records = [RunRecord.load(tmp_path / f"{rank}.json") for rank in (0, 1)]
+    assert records[0].commitment == records[1].commitment == engine.record().commitment
+    assert all("one_noise_row_a_step" in record.checked for record in records)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 7])
+def test_shards_are_all_numbers_once(rows, monkeypatch):
+    """Three processes, some without a row, that hold what the rule of fully_shard gives them."""
+    parameters = [torch.zeros(rows, 4), torch.zeros(5)]
+    held, found = {}, []
+    monkeypatch.setattr(shards, "DTensor", torch.Tensor)
+    monkeypatch.setattr(distributed, "get_world_size", lambda: 3)
+    for rank in range(3):
+        monkeypatch.setattr(distributed, "get_rank", lambda rank=rank: rank)
+        held = {id(one): [*one.chunk(3), one[:0], one[:0], one[:0]][rank] for one in parameters}
+        for one in parameters:
+            one.placements, one.device_mesh = (Shard(0),), torch.zeros(3)
+            one.device_mesh.size = lambda: 3
+            one.to_local = lambda one=one, held=held: held[id(one)]
+        found += [n for start, stop in shards.part_of(parameters) for n in range(start, stop)]
+    assert sorted(found) == list(range(rows * 4 + 5))
+    parameters[0].placements = ()
+    with pytest.raises(UnsupportedError, match="shared out by rows over all processes"):
+        shards.part_of(parameters)
