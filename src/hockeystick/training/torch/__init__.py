@@ -1,7 +1,8 @@
 """Training with PyTorch and Opacus that is what its certificate says. Needs ``pip install 'hockeystick[torch]'``.
 
 :class:`PrivacyEngine` takes the place of Opacus' own. :class:`Noise` and :class:`BatchSampler` are its parts, for
-training loops without Opacus. Importing this module also registers the accountant ``"hockeystick"`` with Opacus.
+training loops without Opacus. :class:`ScaledAdam` and :class:`IndependentAdam` are optimisers that it knows. Importing
+this module also registers the accountant ``"hockeystick"`` with Opacus.
 """
 
 try:
@@ -13,8 +14,9 @@ except ImportError as error:
     ) from error
 
 from hockeystick.training.torch.accountant import Accountant
+from hockeystick.training.torch.adaptive import IndependentAdam, ScaledAdam
 from hockeystick.training.torch.engine import PrivacyEngine
 from hockeystick.training.torch.loader import BatchSampler
 from hockeystick.training.torch.noise import Noise
 
-__all__ = ["Accountant", "BatchSampler", "Noise", "PrivacyEngine"]
+__all__ = ["Accountant", "BatchSampler", "IndependentAdam", "Noise", "PrivacyEngine", "ScaledAdam"]

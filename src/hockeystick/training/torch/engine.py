@@ -21,6 +21,7 @@ from hockeystick.plan import Plan
 from hockeystick.samplers import Attribution
 from hockeystick.training.record import RunRecord
 from hockeystick.training.run import Run
+from hockeystick.training.torch.adaptive import check_clipping, noisy_parameters
 from hockeystick.training.torch.loader import BatchSampler, check_dataset, loader_of
 from hockeystick.training.torch.noise import size_of
 from hockeystick.training.torch.optimizer import on_run
@@ -129,8 +130,8 @@ class PrivacyEngine(opacus.PrivacyEngine):
 
         Raises: InvalidInputError for a second call, for a dataset without length or of another size than the plan's,
         a loader with batches of its own, an optimizer without parameters or without some that are trained, and another
-        noise multiplier; UnsupportedError for adaptive clipping, expanded weights, FSDP, and secure noise in several
-        processes.
+        noise multiplier; UnsupportedError for adaptive clipping, expanded weights, FSDP, secure noise in several
+        processes, and adaptive optimisers where per-sample gradients are not what they need.
         Opacus raises its own errors for models that it cannot handle.
         """
         if self._run is not None:
@@ -152,10 +153,11 @@ class PrivacyEngine(opacus.PrivacyEngine):
         if grad_sample_mode == "ew":
             raise UnsupportedError("Expanded weights cannot take batches without examples; use 'hooks' or 'functorch'.")
         trained = _trained(module, optimizer)
+        check_clipping(optimizer, clipping, grad_sample_mode, distributed=_is_distributed(module))
         size = check_dataset(data_loader, self._num_examples)
         ranks = distributed.get_world_size() if _is_distributed(module) else 1
         self._names = {parameter: name for name, parameter in module.named_parameters()}
-        run = self._new_run(size, size_of(trained), ranks)
+        run = self._new_run(size, size_of(noisy_parameters(optimizer, trained)), ranks)
         rank = distributed.get_rank() if ranks > 1 else 0
         batches = BatchSampler(run, rank=rank, world_size=ranks)
         self._loader = loader_of(run, data_loader, batches, batch_first=batch_first)
@@ -207,7 +209,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         del expected_batch_size, noise_generator  # an integer from the length of the loader
         batches = self._loader.batch_sampler
         base = get_optimizer_class(clipping=clipping, distributed=distributed, grad_sample_mode=grad_sample_mode)
-        return on_run(base)(
+        return on_run(base, optimizer)(
             optimizer=optimizer,
             expected_batch_size=batches.run.expected_batch_size / batches.world_size,
             **options,

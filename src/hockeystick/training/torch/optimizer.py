@@ -9,6 +9,13 @@ from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processe
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.training.run import Run
+from hockeystick.training.torch.adaptive import (
+    AddsSquares,
+    IndependentAdam,
+    ScaledAdam,
+    ScalesGradients,
+    parts_of,
+)
 from hockeystick.training.torch.loader import BatchSampler
 from hockeystick.training.torch.noise import Noise, noisy
 
@@ -69,7 +76,7 @@ class OnRun:
         if not self.ghost:
             missing = [p for p in self.params if getattr(p, "grad_sample", None) is None]
             self._refuse(missing, "Per-sample gradients are missing; run the model and its loss backward")
-            self.examples += sum(len(part) for part in _parts(self.params[0].grad_sample))
+            self.examples += sum(len(part) for part in parts_of(self.params[0].grad_sample))
         else:
             self._refuse([p for p in self.params if p.grad is None], "Gradients are missing")
             norms = getattr(self.model, "_per_sample_gradient_norms", None)
@@ -127,13 +134,14 @@ class OnRun:
         super().load_state_dict({name: part for name, part in state_dict.items() if name != STATE})  # type: ignore[misc]
 
 
-def on_run(base: type[Any]) -> type[Any]:
-    """The class of Opacus with the noise of a run."""
-    return type(f"{base.__name__}OnRun", (OnRun, base), {})
+CHANGES: Mapping[type[Any], type[Any]] = {ScaledAdam: ScalesGradients, IndependentAdam: AddsSquares}
+"""What comes before the classes of Opacus for the optimisers that see per-sample gradients."""
 
 
-def _parts(grad_sample: Any) -> list[Any]:
-    return grad_sample if isinstance(grad_sample, list) else [grad_sample]
+def on_run(base: type[Any], optimizer: torch.optim.Optimizer) -> type[Any]:
+    """The class of Opacus with the noise of a run, and with what the wrapped optimizer changes about it."""
+    changes = tuple(change for kind, change in CHANGES.items() if isinstance(optimizer, kind))
+    return type(f"{base.__name__}OnRun", (*changes, OnRun, base), {})
 
 
 def as_tensors(state: Mapping[str, Any]) -> dict[str, Any]:
