@@ -22,7 +22,8 @@ def train(wrap, mode: str, scale: float = 1.0):
     torch.manual_seed(0)
     data = TensorDataset(torch.randn(60, 6), torch.randint(3, (60,)))
     model = torch.nn.Sequential(torch.nn.Linear(6, 40), torch.nn.Tanh(), torch.nn.Linear(40, 3))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    adaptive = {"independent": hs.torch.IndependentAdam}
+    optimizer = adaptive.get(mode, torch.optim.SGD)(model.parameters(), lr=0.1)
     engine = hs.torch.PrivacyEngine(MECHANISM, rng=np.random.default_rng(3))
     criterion = torch.nn.CrossEntropyLoss()
     made = engine.make_private(
@@ -31,7 +32,7 @@ def train(wrap, mode: str, scale: float = 1.0):
         data_loader=DataLoader(data),
         max_grad_norm=1.5,
         criterion=criterion,
-        grad_sample_mode=mode,
+        grad_sample_mode="hooks" if mode in adaptive else mode,
     )
     wrapped, optimizer, loader = made[0], made[1], made[-1]
     criterion = made[2] if len(made) == 4 else criterion
@@ -43,7 +44,7 @@ def train(wrap, mode: str, scale: float = 1.0):
             (criterion(wrapped(x), y) * scale).backward()
             optimizer.step()
             sizes.append(len(x))
-            rows.append(torch.cat([p.grad.reshape(-1) for p in model.parameters()]).double().numpy())
+            rows.append(torch.cat([p.grad.reshape(-1) for p in optimizer.params]).double().numpy())
     weights = torch.cat([p.detach().reshape(-1) for p in model.parameters()]).numpy()
     return weights, np.array(rows) * engine.run.expected_batch_size / 1.5, np.array(sizes), engine
 

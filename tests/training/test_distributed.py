@@ -27,7 +27,7 @@ def alone(mode):
     return module.train(lambda model: model, mode)
 
 
-@pytest.mark.parametrize("mode", ["hooks", "ghost"])
+@pytest.mark.parametrize("mode", ["hooks", "ghost", "independent"])
 def test_two_ranks_are_one_run(mode, tmp_path):
     """One noise stream, no rank ahead of the other where its part of a batch is empty, and the same public divisor."""
     with socket.socket() as free:

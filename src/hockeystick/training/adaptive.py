@@ -27,16 +27,19 @@ def clipped(rows: Reals, norm: float) -> Reals:
     that is not finite becomes zeros, as nothing bounds what it would add.
 
     Args:
-        rows: of floats, shape (examples, size).
+        rows: of float32 or float64, shape (examples, size).
         norm: positive.
 
-    Raises: InvalidInputError for a norm that is not positive.
+    Raises: InvalidInputError for a norm that is not positive, and for rows of another type, whose rounding is coarser.
     """
     expect_positive("norm", norm)
+    if rows.dtype not in (np.float32, np.float64):
+        raise InvalidInputError(f"The 'rows' argument must be of float32 or float64. Got {rows.dtype} instead.")
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64, casting="same_kind"))
-    finite = np.isfinite(lengths)
-    factors = np.where(lengths > norm, (1.0 - 1e-6) * norm / np.where(lengths > 0.0, lengths, 1.0), 1.0)
-    kept: Reals = np.where(finite[:, None], rows * factors[:, None].astype(rows.dtype), rows.dtype.type(0.0))
+    known = np.isfinite(lengths)
+    with np.errstate(over="ignore"):  # a row that is too long to say by how much becomes zeros
+        excess = np.where(known & (lengths > norm), (1.0 + 1e-6) * lengths / norm, 1.0).astype(rows.dtype)
+    kept: Reals = np.where(known[:, None], rows, rows.dtype.type(0.0)) / excess[:, None]
     return kept
 
 
