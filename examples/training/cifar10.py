@@ -42,7 +42,7 @@ def tensors(pictures: Pictures) -> TensorDataset:
 def main() -> None:
     """Train once for each epsilon."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_arguments(parser, out="cifar10")
+    add_arguments(parser, out="cifar10", epsilons=[8.0])
     parser.add_argument("--data", type=Path, required=True, help="folder of CIFAR-10 or CINIC-10")
     parser.add_argument("--plan", type=Path, default=PLAN)
     arguments = parser.parse_args()

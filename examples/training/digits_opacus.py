@@ -80,14 +80,14 @@ def accuracy(model: torch.nn.Module, data: TensorDataset) -> float:
 def main() -> None:
     """Train once for each epsilon."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_arguments(parser, out="digits")
+    add_arguments(parser, out="digits", epsilons=[1.0, 2.0, 4.0, 8.0])
     arguments = parser.parse_args()
     accuracy_by_epsilon(hs.Plan.load(PLAN), *digits(), epsilons=arguments.epsilon, out=arguments.out)
 
 
-def add_arguments(parser: argparse.ArgumentParser, out: str) -> None:
+def add_arguments(parser: argparse.ArgumentParser, out: str, epsilons: list[float]) -> None:
     """What the examples have in common."""
-    parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 2.0, 4.0, 8.0])
+    parser.add_argument("--epsilon", type=float, nargs="+", default=epsilons)
     parser.add_argument("--out", type=Path, default=Path(out), help="folder for certificates, records and the plot")
 
 

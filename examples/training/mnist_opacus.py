@@ -58,7 +58,7 @@ def data(cache: Path, size: int) -> tuple[TensorDataset, TensorDataset]:
 def main() -> None:
     """Train once for each epsilon."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_arguments(parser, out="mnist")
+    add_arguments(parser, out="mnist", epsilons=[2.0, 8.0])
     parser.add_argument("--cache", type=Path, required=True, help="folder for the digits; fetched where it has none")
     parser.add_argument("--plan", type=Path, default=PLAN)
     parser.add_argument("--optimizer", choices=OPTIMIZERS, default="sgd")
