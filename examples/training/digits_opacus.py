@@ -10,11 +10,10 @@ A certificate is about one model. Whoever publishes several of them, or the plot
 """
 
 import argparse
-import subprocess
-import sys
 from pathlib import Path
 
 import torch
+from report import finish
 from sklearn.datasets import load_digits
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -44,13 +43,24 @@ def network() -> torch.nn.Module:
     )
 
 
-def train(engine, data: TensorDataset, *, epochs: int, batch_size: int, learning_rate: float = 2.0, **options):
+def train(
+    engine,
+    data: TensorDataset,
+    *,
+    epochs: int,
+    batch_size: int,
+    learning_rate: float = 2.0,
+    max_grad_norm: float = 0.5,
+    make_model=network,
+    make_optimizer=torch.optim.SGD,
+    **options,
+):
     """Opacus' training loop; ``engine`` is theirs or ours."""
-    model = network()
-    optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate)
+    model = make_model()
+    optimizer = make_optimizer(model.parameters(), lr=learning_rate)
     loader = DataLoader(data, batch_size=batch_size)
     model, optimizer, loader = engine.make_private(
-        module=model, optimizer=optimizer, data_loader=loader, max_grad_norm=0.5, **options
+        module=model, optimizer=optimizer, data_loader=loader, max_grad_norm=max_grad_norm, **options
     )
     for _ in range(epochs):
         for x, y in loader:
@@ -70,36 +80,35 @@ def accuracy(model: torch.nn.Module, data: TensorDataset) -> float:
 def main() -> None:
     """Train once for each epsilon."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 2.0, 4.0, 8.0])
-    parser.add_argument("--out", type=Path, default=Path("digits"))
+    add_arguments(parser, out="digits", epsilons=[1.0, 2.0, 4.0, 8.0])
     arguments = parser.parse_args()
-    arguments.out.mkdir(exist_ok=True)
-    plan = hs.Plan.load(PLAN)
-    training, test = digits()
+    accuracy_by_epsilon(hs.Plan.load(PLAN), *digits(), epsilons=arguments.epsilon, out=arguments.out)
+
+
+def add_arguments(parser: argparse.ArgumentParser, out: str, epsilons: list[float]) -> None:
+    """What the examples have in common."""
+    parser.add_argument("--epsilon", type=float, nargs="+", default=epsilons)
+    parser.add_argument("--out", type=Path, default=Path(out), help="folder for certificates, records and the plot")
+
+
+def accuracy_by_epsilon(
+    plan: hs.Plan, training: TensorDataset, test: TensorDataset, *, epsilons: list[float], out: Path, **options
+) -> None:
+    """Train once for each epsilon, leave certificates, records and a plot, and verify the last certificate."""
+    out.mkdir(exist_ok=True, parents=True)
     found = []
-    for epsilon in arguments.epsilon:
+    for epsilon in epsilons:
         mechanism = hs.calibrate(plan.mechanism(), epsilon=epsilon, delta=plan.target.delta)
         torch.manual_seed(0)  # the weights to begin with; batches and noise are seeded by the operating system
         engine = hs.torch.PrivacyEngine(mechanism)
-        model = train(engine, training, epochs=plan.data.epochs, batch_size=plan.data.batch_size)
+        batch_size = round(plan.data.batch_size)
+        model = train(engine, training, epochs=plan.data.epochs, batch_size=batch_size, **options)
         certificate = engine.certificate(plan.target.delta)
-        certificate.save(arguments.out / f"epsilon-{epsilon:g}.certificate.json")
-        engine.record(certificate).save(arguments.out / f"epsilon-{epsilon:g}.run.json")
+        certificate.save(out / f"epsilon-{epsilon:g}.certificate.json")
+        engine.record(certificate).save(out / f"epsilon-{epsilon:g}.run.json")
         found.append((certificate.epsilon.upper, accuracy(model, test)))
         print(f"epsilon {found[-1][0]:.4f}  noise multiplier {mechanism.sigma:.3f}  accuracy {found[-1][1]:.3f}")
-    plot(found, arguments.out / "accuracy.png")
-    last = arguments.out / f"epsilon-{arguments.epsilon[-1]:g}.certificate.json"
-    subprocess.run([sys.executable, "-m", "hockeystick", "verify", str(last)], check=True)
-
-
-def plot(found: list[tuple[float, float]], path: Path) -> None:
-    """Accuracy by epsilon."""
-    from matplotlib.figure import Figure
-
-    axes = (figure := Figure(layout="constrained")).subplots()
-    axes.plot(*zip(*sorted(found), strict=True), "o-")
-    axes.set(xscale="log", xlabel="epsilon at delta = 1e-5", ylabel="test accuracy", ylim=(0.0, 1.0))
-    figure.savefig(path)
+    finish(found, out, out / f"epsilon-{epsilons[-1]:g}.certificate.json", plan.target.delta)
 
 
 if __name__ == "__main__":

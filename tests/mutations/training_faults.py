@@ -9,6 +9,8 @@ JAX_NOISE = "tests/training/test_jax_noise.py"
 JAX_PLAN = "tests/training/test_jax_plan.py"
 LOOPS = "tests/training/test_loops_that_go_wrong.py"
 INPUT = "tests/training/test_engine_input.py"
+ADAPTIVE = "tests/training/test_adaptive.py"
+TORCH = "tests/training/test_torch_adaptive.py"
 
 FAULTS = [
     (
@@ -199,5 +201,40 @@ FAULTS = [
         "if isinstance(part, _NormBase) and list(part.parameters()):",
         "a normalisation over the batch without parameters mixes its examples",
         f"{INPUT}::test_frozen_layers_that_look_at_whole_batches_are_refused",
+    ),
+    (
+        "training/adaptive.py",
+        "excess = np.where(known & (lengths > norm),",
+        "excess = np.where(known & (lengths > 2.0 * norm),",
+        "contributions of up to twice the norm are not clipped",
+        f"{ADAPTIVE}::test_nobody_contributes_more_than_the_norm",
+    ),
+    (
+        "training/adaptive.py",
+        "gradient_norm = clip_norm / (1.0 + share * share) ** 0.5",
+        "gradient_norm = clip_norm",
+        "squares are released beside gradients of the whole norm",
+        f"{ADAPTIVE}::test_the_joint_norm_is_attained_and_no_more",
+    ),
+    (
+        "training/adaptive.py",
+        "return mechanism.sigma**2 * matrix.query_errors(own)",
+        "return mechanism.sigma**2 * np.ones(matrix.steps)",
+        "the variance of correlated noise is that of white noise",
+        f"{ADAPTIVE}::test_the_variance_of_the_noise_is_that_of_the_rows_of_the_inverse",
+    ),
+    (
+        "training/torch/adaptive.py",
+        "parameter.grad = (parameter.grad * unscales[parameter]).to(parameter.dtype)",
+        "parameter.grad = parameter.grad.to(parameter.dtype)",
+        "noisy sums are not scaled back",
+        f"{TORCH}::test_training_is_that_of_the_numpy_optimiser",
+    ),
+    (
+        "training/torch/adaptive.py",
+        "_check_processed_flag(parameter.grad_sample)  # a new tensor would not have the flag\n            scaled =",
+        "scaled =",
+        "gradients that were summed before are summed again",
+        f"{TORCH}::test_gradients_that_were_used_are_refused",
     ),
 ]

@@ -79,12 +79,21 @@ def training():
     from torch.utils.data import DataLoader, TensorDataset
 
     def make(
-        mechanism=MECHANISM, *, seed=0, width=8, scale=1.0, dtype=None, noise_dtype=np.float32, loader=None, **options
+        mechanism=MECHANISM,
+        *,
+        seed=0,
+        width=8,
+        scale=1.0,
+        dtype=None,
+        noise_dtype=np.float32,
+        loader=None,
+        optimizer_of=None,
+        **options,
     ):
         torch.manual_seed(0)
         data = TensorDataset(torch.randn(EXAMPLES, 6, dtype=dtype), torch.randint(3, (EXAMPLES,)))
         model = torch.nn.Sequential(torch.nn.Linear(6, width), torch.nn.Tanh(), torch.nn.Linear(width, 3)).to(dtype)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        optimizer = (optimizer_of or torch.optim.SGD)(model.parameters(), lr=0.1)
         engine = hs.torch.PrivacyEngine(mechanism, rng=np.random.default_rng(seed), dtype=noise_dtype)
         criterion = torch.nn.CrossEntropyLoss()
         made = engine.make_private(

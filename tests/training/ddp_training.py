@@ -1,6 +1,7 @@
 """One rank of two: ``python ddp_training.py FOLDER PORT RANK MODE``. Trains, and keeps weights and gradients.
 
-MODE is of gradients, "hooks" or "ghost"; or "noise" for a run without gradients for every kind of strategy.
+MODE is of gradients, "hooks" or "ghost"; "independent" for an adaptive optimizer; or "noise" for a run without
+gradients for every kind of strategy.
 """
 
 import sys
@@ -25,7 +26,8 @@ def train(wrap, mode: str, mechanism=MECHANISM, scale: float = 1.0):
     torch.manual_seed(0)
     data = TensorDataset(torch.randn(60, 6), torch.randint(3, (60,)))
     model = torch.nn.Sequential(torch.nn.Linear(6, 40), torch.nn.Tanh(), torch.nn.Linear(40, 3))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    adaptive = {"independent": hs.torch.IndependentAdam}
+    optimizer = adaptive.get(mode, torch.optim.SGD)(model.parameters(), lr=0.1)
     engine = hs.torch.PrivacyEngine(mechanism, rng=np.random.default_rng(3))
     criterion = torch.nn.CrossEntropyLoss()
     made = engine.make_private(
@@ -34,7 +36,7 @@ def train(wrap, mode: str, mechanism=MECHANISM, scale: float = 1.0):
         data_loader=DataLoader(data),
         max_grad_norm=1.5,
         criterion=criterion,
-        grad_sample_mode=mode,
+        grad_sample_mode="hooks" if mode in adaptive else mode,
     )
     wrapped, optimizer, loader = made[0], made[1], made[-1]
     criterion = made[2] if len(made) == 4 else criterion
@@ -46,7 +48,7 @@ def train(wrap, mode: str, mechanism=MECHANISM, scale: float = 1.0):
             (criterion(wrapped(x), y) * scale).backward()
             optimizer.step()
             sizes.append(len(x))
-            rows.append(torch.cat([p.grad.reshape(-1) for p in model.parameters()]).double().numpy())
+            rows.append(torch.cat([p.grad.reshape(-1) for p in optimizer.params]).double().numpy())
     weights = torch.cat([p.detach().reshape(-1) for p in model.parameters()]).numpy()
     return weights, np.array(rows) * engine.run.expected_batch_size / 1.5, np.array(sizes), engine
 

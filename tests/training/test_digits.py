@@ -21,7 +21,8 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "training" / "digits_opacus.p
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 
 
-def example():
+def example(monkeypatch):
+    monkeypatch.syspath_prepend(EXAMPLE.parent)
     spec = importlib.util.spec_from_file_location("digits_opacus", EXAMPLE)
     assert spec is not None
     assert spec.loader is not None
@@ -32,7 +33,7 @@ def example():
 
 def test_one_line_switches_from_opacus(monkeypatch):
     """The same function trains with either engine, to about the same accuracy; seeds are fixed."""
-    digits = example()
+    digits = example(monkeypatch)
     training, test = digits.digits()
     plan = hs.Plan.load(digits.PLAN)
     mechanism = plan.mechanism(noise_multiplier=1.5)

@@ -1,8 +1,9 @@
 """Training with PyTorch and Opacus that is what its certificate says. Needs ``pip install 'hockeystick[torch]'``.
 
 :class:`PrivacyEngine` takes the place of Opacus' own. :class:`Noise` and :class:`BatchSampler` are its parts, for
-training loops without Opacus, and :class:`OnDevice` puts the rows of the noise on a GPU. Importing this module also
-registers the accountant ``"hockeystick"`` with Opacus.
+training loops without Opacus, and :class:`OnDevice` puts the rows of the noise on a GPU. :class:`ScaledAdam` and
+:class:`IndependentAdam` are optimisers that it knows. Importing this module also registers the accountant
+``"hockeystick"`` with Opacus.
 """
 
 try:
@@ -14,9 +15,10 @@ except ImportError as error:
     ) from error
 
 from hockeystick.training.torch.accountant import Accountant
+from hockeystick.training.torch.adaptive import IndependentAdam, ScaledAdam
 from hockeystick.training.torch.device_rows import OnDevice
 from hockeystick.training.torch.engine import PrivacyEngine
 from hockeystick.training.torch.loader import BatchSampler
 from hockeystick.training.torch.noise import Noise
 
-__all__ = ["Accountant", "BatchSampler", "Noise", "OnDevice", "PrivacyEngine"]
+__all__ = ["Accountant", "BatchSampler", "IndependentAdam", "Noise", "OnDevice", "PrivacyEngine", "ScaledAdam"]

@@ -23,6 +23,7 @@ from hockeystick.plan import Plan
 from hockeystick.samplers import Attribution
 from hockeystick.training.engine import Engine
 from hockeystick.training.run import Run
+from hockeystick.training.torch.adaptive import check_clipping, noisy_parameters
 from hockeystick.training.torch.guards import (
     GhostCriterion,
     check_clip_norm,
@@ -130,7 +131,8 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         of another module, a clipping norm that is not positive and finite, a criterion that divides by more than the
         number of examples, and another noise multiplier; UnsupportedError for adaptive clipping, expanded weights, a
         module of ``fully_shard`` without ``grad_sample_mode="ghost_fsdp"``, secure noise in several processes, complex
-        parameters, frozen layers that mix the examples of a batch, and models that Opacus cannot handle.
+        parameters, frozen layers that mix the examples of a batch, adaptive optimisers where per-sample gradients are
+        not what they need, and models that Opacus cannot handle.
         """
         if self._run is not None:
             raise InvalidInputError("This engine has a run already; a second make_private needs an engine of its own.")
@@ -163,10 +165,11 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         if "criterion" in options:
             check_criterion(options["criterion"], options.get("loss_reduction", "mean"), grad_sample_mode)
         check_modules(module)
+        check_clipping(optimizer, clipping, grad_sample_mode, distributed=_is_distributed(module))
         size = check_dataset(data_loader, self._num_examples)
         ranks = distributed.get_world_size() if _is_distributed(module) else 1
         self._names = {parameter: name for name, parameter in module.named_parameters()}
-        run = self._new_run(size, trained, ranks)
+        run = self._new_run(size, noisy_parameters(optimizer, trained), ranks)
         rank = distributed.get_rank() if ranks > 1 else 0
         batches = BatchSampler(run, rank=rank, world_size=ranks)
         self._loader = loader_of(run, data_loader, batches, batch_first=batch_first)
@@ -227,7 +230,7 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         del expected_batch_size, noise_generator  # an integer from the length of the loader
         batches = self._loader.batch_sampler
         base = get_optimizer_class(clipping=clipping, distributed=distributed, grad_sample_mode=grad_sample_mode)
-        return on_run(base)(
+        return on_run(base, optimizer)(
             optimizer=optimizer,
             expected_batch_size=batches.run.expected_batch_size / batches.world_size,
             **options,

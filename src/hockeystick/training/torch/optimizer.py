@@ -10,6 +10,7 @@ from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processe
 
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.training.run import Run
+from hockeystick.training.torch.adaptive import AddsSquares, IndependentAdam, ScaledAdam, ScalesGradients
 from hockeystick.training.torch.guards import (
     SLACK,
     WIDE,
@@ -284,9 +285,14 @@ class OnRun:
         )
 
 
-def on_run(base: type[Any]) -> type[Any]:
-    """The class of Opacus with the noise of a run."""
-    return type(f"{base.__name__}OnRun", (OnRun, base), {})
+CHANGES: Mapping[type[Any], type[Any]] = {ScaledAdam: ScalesGradients, IndependentAdam: AddsSquares}
+"""What comes before the classes of Opacus for the optimisers that see per-sample gradients."""
+
+
+def on_run(base: type[Any], optimizer: torch.optim.Optimizer) -> type[Any]:
+    """The class of Opacus with the noise of a run, and with what the wrapped optimizer changes about it."""
+    changes = tuple(change for kind, change in CHANGES.items() if isinstance(optimizer, kind))
+    return type(f"{base.__name__}OnRun", (*changes, OnRun, base), {})
 
 
 def as_tensors(state: Mapping[str, Any]) -> dict[str, Any]:
