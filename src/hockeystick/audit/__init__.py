@@ -1,0 +1,12 @@
+"""Audits: does the code that ran do what its certificate says?
+
+:func:`sampler` looks at batches, :func:`noise` at rows of noise, :func:`mechanism` at the outputs of both against a
+certificate, and :func:`replay` at a training loop. All return a :class:`Verdict`.
+"""
+
+from hockeystick.audit.loaders import batches_of
+from hockeystick.audit.sampling import sampler
+from hockeystick.audit.verdict import EpsilonInterval, Finding, Verdict
+from hockeystick.audit.whiteness import noise
+
+__all__ = ["EpsilonInterval", "Finding", "Verdict", "batches_of", "noise", "sampler"]
