@@ -26,7 +26,7 @@ def generator(seed):
 
 def renewals(min_sep, prob, steps, first):
     """The law of one example's participations under b-min-sep subsampling, from its definition."""
-    law = Counter()
+    law: Counter[tuple] = Counter()
     for start, weight in enumerate(first):
         for coins in product((0, 1), repeat=steps):
             taken, free = [], start
@@ -54,7 +54,7 @@ def of_allocation(bins, picks, epochs):
 
 
 def of_cyclic_secret(groups, prob, steps):
-    law = Counter()
+    law: Counter[tuple] = Counter()
     for group in range(groups):
         for coins in product((0, 1), repeat=steps):
             if all(coin == 0 or step % groups == group for step, coin in enumerate(coins)):
@@ -64,7 +64,7 @@ def of_cyclic_secret(groups, prob, steps):
 
 
 def of_shuffle(size, batch, bins):
-    law = Counter()
+    law: Counter[tuple] = Counter()
     for order in permutations(range(size)):
         rows = np.zeros((size, bins), dtype=int)
         for place, example in enumerate(order[: batch * bins] if size > batch * bins else order):

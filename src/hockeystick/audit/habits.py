@@ -102,7 +102,8 @@ def _earlier_phase(habits: Habits, step: int, chances: Array, present: Flags) ->
 def _levels(value: Array, scale: Array) -> Levels:
     """Multiples of 1 / FINENESS next to ``value / scale``, cut off at -1 and 1; 0 where the scale is 0."""
     ratio = np.divide(value, scale, out=np.zeros_like(value), where=scale > 0.0)
-    return np.rint(FINENESS * np.clip(ratio, -1.0, 1.0)).astype(np.int8)
+    found: Levels = np.rint(FINENESS * np.clip(ratio, -1.0, 1.0)).astype(np.int8)
+    return found
 
 
 def _where(flags: Flags) -> Levels:

@@ -19,8 +19,8 @@ def batches_of(
     [[0, 3], [1, 2], [0, 3], [1, 2]]
 
     Args:
-        source: a torch ``DataLoader`` (its ``batch_sampler`` is iterated ``epochs`` times, or its ``sampler`` where that
-            makes the batches), such a batch sampler itself, or a batch selection strategy of jax-privacy.
+        source: a torch ``DataLoader`` (its ``batch_sampler`` is iterated ``epochs`` times, or its ``sampler`` where
+            that makes the batches), such a batch sampler itself, or a batch selection strategy of jax-privacy.
         epochs: passes over a loader.
         num_examples, rng: for a strategy of jax-privacy; its padding of -1 is left out.
 
@@ -35,7 +35,7 @@ def batches_of(
         return
     batch_sampler = getattr(source, "batch_sampler", None)
     sampler = getattr(source, "sampler", None) if batch_sampler is None and hasattr(source, "dataset") else source
-    chosen = sampler if batch_sampler is None else batch_sampler
+    chosen: Any = sampler if batch_sampler is None else batch_sampler
     if not hasattr(chosen, "__iter__"):
         raise InvalidInputError(
             "The 'source' argument must be a DataLoader, a batch sampler or a strategy with batch_iterator. "

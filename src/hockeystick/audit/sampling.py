@@ -38,7 +38,7 @@ def sampler(
     >>> hs.audit.sampler(claimed.batches(200, np.random.default_rng(0)), claimed, num_examples=200).refuted
     False
 
-    Looked at are: what the scheme promises in every run (separations, counts, sizes, bins that stay the same), the rate,
+    Looked at are what the scheme promises in every run (separations, counts, sizes, bins that stay the same), the rate,
     the sizes of batches, whether examples are used evenly, whether they come back at once or after a period (so reuse
     across epochs), pairs of neighbouring examples and of earlier companions, and repeats of an earlier run. It stops at
     the first broken promise, and as soon as the evidence suffices.
