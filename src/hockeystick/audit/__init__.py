@@ -5,8 +5,9 @@ certificate, and :func:`replay` at a training loop. All return a :class:`Verdict
 """
 
 from hockeystick.audit.loaders import batches_of
+from hockeystick.audit.outputs import mechanism
 from hockeystick.audit.sampling import sampler
 from hockeystick.audit.verdict import EpsilonInterval, Finding, Verdict
 from hockeystick.audit.whiteness import noise
 
-__all__ = ["EpsilonInterval", "Finding", "Verdict", "batches_of", "noise", "sampler"]
+__all__ = ["EpsilonInterval", "Finding", "Verdict", "batches_of", "mechanism", "noise", "sampler"]
