@@ -54,8 +54,8 @@ def mechanism(
     Formal guarantee: except with probability ``level``, the audited epsilon is a lower bound on that of what was run,
     at this delta, however many samples were drawn (docs/theory/audits.md). This assumes that examples are treated alike
     and independently of one another, as all mechanisms that can be audited claim; with ``examples=1`` it assumes
-    nothing but independent runs. It stops as soon as the bound exceeds the certificate's upper end. A lower bound that stays
-    below shows nothing but what so many samples can: small deltas take many.
+    nothing but independent runs. It stops as soon as the bound reaches the certificate's upper end. A bound that stays
+    below shows no more than so many samples can: small deltas take many.
 
     Args:
         mechanism: has a noise multiplier.

@@ -39,14 +39,14 @@ def command(
     budget: common.BudgetOption = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Test the sampler, the noise and the certificate of a plan with runs that have no model; exit code 1 if one fails."""
+    """Test the sampler, the noise and the certificate of a plan by running them; exit code 1 if one fails."""
     from hockeystick.plan import Plan
 
     loaded = Plan.load(plan)
     mechanism = common.mechanism_with_noise(loaded, noise_multiplier)
     wanted = _parts(part)
     at = common.wanted_delta(loaded, delta) if "mechanism" in wanted else None
-    count, share = _whole("--samples", samples), common.number("--level", level) / len(wanted)
+    count, share = _whole("--samples", samples), _level(level) / len(wanted)
     start = None if seed is None else _whole("--seed", seed)
     with common.working("auditing", budget, mechanism) as deadline:
         verdicts = [
@@ -69,6 +69,14 @@ def _parts(given: list[str] | None) -> tuple[str, ...]:
                 f"The '--part' option must be 'sampler', 'noise' or 'mechanism'. Got {shortened(name)} instead."
             )
     return tuple(part for part in PARTS if part in (given or PARTS))
+
+
+def _level(text: str) -> float:
+    from hockeystick.audit.sampling import check_level
+
+    value = common.number("--level", text)
+    check_level(value)
+    return value
 
 
 def _whole(name: str, text: str) -> int:
