@@ -1,5 +1,7 @@
 """hockeystick audit: three audits of a plan, one object, and an exit code."""
 
+from pathlib import Path
+
 import pytest
 
 from hockeystick.audit import outputs
@@ -66,3 +68,37 @@ def test_mechanisms_without_a_likelihood_ratio_are_refused_by_name(small):
     small.write_plan({"sampler.kind": '"shuffle"', "data.num_examples": "200"})
     small.refuses("audit", "plan.toml", says=["ShuffledBatches"])
     assert small("audit", "plan.toml", "--seed", "1", "--part", "sampler").code == 0
+
+
+LOOP = """
+import numpy as np
+
+DATA, NEIGHBOUR, CLIP_NORM = np.ones(8), np.append(np.ones(7), 0.0), {clip_norm}
+
+
+def train(data, tape):
+    rng, weights = np.random.default_rng(0), 0.0
+    for _ in range(3):
+        batch = data[rng.random(8) < 0.5]
+        released = (np.clip(batch, -1.0, 1.0).sum() + rng.standard_normal()) / 4.0
+        weights = tape.step(released, normaliser=4.0, state=weights - released)
+"""
+
+
+def test_a_training_loop_is_replayed(cli):
+    Path("loop.py").write_text(LOOP.format(clip_norm=1.0))
+    found = cli("audit", "--replay", "loop.py", "--json").json
+    assert (found["refuted"], found["level"]) == (False, 0.0)
+    assert found["verdicts"][0]["samples"] == 3
+    assert cli("audit", "plan.toml", "--replay", "loop.py").code == 0
+    Path("loop.py").write_text(LOOP.format(clip_norm=0.5))
+    result = cli("audit", "--replay", "loop.py")
+    assert result.code == 1
+    assert "in: replay" in result.complaint
+
+
+def test_what_cannot_be_replayed_is_named(cli):
+    cli.refuses("audit", says=["PLAN"])
+    cli.refuses("audit", "--replay", "missing.py", says=["--replay", "missing.py"])
+    Path("loop.py").write_text("DATA = 1")
+    cli.refuses("audit", "--replay", "loop.py", says=["train, NEIGHBOUR, CLIP_NORM"])

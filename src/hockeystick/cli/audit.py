@@ -1,4 +1,4 @@
-"""hockeystick audit: do the sampler and the noise that run keep the certificate of a plan?"""
+"""hockeystick audit: do the sampler and the noise that run, or a training loop, keep the certificate of a plan?"""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +21,9 @@ FEWEST_PARAMETERS = 50
 
 
 def command(
-    plan: common.PlanPath,
+    plan: Annotated[
+        str | None, typer.Argument(metavar="PLAN", help="Plan file (TOML or JSON).", show_default=False)
+    ] = None,
     noise_multiplier: common.NoiseOption = None,
     delta: common.DeltaOption = None,
     part: Annotated[
@@ -36,14 +38,25 @@ def command(
     seed: Annotated[
         str | None, typer.Option("--seed", metavar="NUMBER", help="Seed of the runs; by default a fresh one.")
     ] = None,
+    replay: Annotated[
+        str | None,
+        typer.Option("--replay", metavar="SCRIPT", help="Replay the training loop of this Python file instead."),
+    ] = None,
     budget: common.BudgetOption = None,
     json: common.JsonOption = False,
 ) -> None:
     """Test the sampler, the noise and the certificate of a plan by running them; exit code 1 if one fails."""
     from hockeystick.plan import Plan
 
-    loaded = Plan.load(plan)
-    mechanism = common.mechanism_with_noise(loaded, noise_multiplier)
+    if plan is None and replay is None:
+        raise InvalidInputError("The PLAN argument is missing; give a plan, or a training loop with --replay.")
+    loaded = None if plan is None else Plan.load(plan)
+    mechanism = None if loaded is None else common.mechanism_with_noise(loaded, noise_multiplier)
+    if replay is not None:
+        _report([_replayed(replay, mechanism)], json)
+        return
+    assert loaded is not None  # checked above
+    assert mechanism is not None
     wanted = _parts(part)
     at = common.wanted_delta(loaded, delta) if "mechanism" in wanted else None
     count, share = _whole("--samples", samples), _level(level) / len(wanted)
@@ -52,14 +65,44 @@ def command(
         verdicts = [
             _audit(one, mechanism, loaded.data.num_examples, at, count, share, start, deadline) for one in wanted
         ]
+    _report(verdicts, json)
+
+
+def _report(verdicts: "list[Verdict]", json: bool) -> None:
+    """Print the verdicts; raises ViolationError if one of them refutes its claim."""
     refuted = [verdict.about for verdict in verdicts if verdict.refuted]
     if json:
         content = [verdict.model_dump(mode="json") for verdict in verdicts]
-        common.emit_json({"refuted": bool(refuted), "level": share * len(wanted), "verdicts": content})
+        common.emit_json({"refuted": bool(refuted), "level": sum(one.level for one in verdicts), "verdicts": content})
     else:
         common.emit("\n".join(map(str, verdicts)))
     if refuted:
-        raise ViolationError(f"The audit found what the certificate does not allow, in: {', '.join(refuted)}.")
+        raise ViolationError(f"The audit found what the claim does not allow, in: {', '.join(refuted)}.")
+
+
+def _replayed(script: str, mechanism: "Mechanism | None") -> "Verdict":
+    """The verdict on the training loop of a script, which is run."""
+    import runpy
+
+    from hockeystick.audit import replay
+    from hockeystick.files import opened
+
+    with opened(script, f"'--replay' file {shortened(script)}"):
+        pass
+    found = runpy.run_path(script)
+    missing = [name for name in ("train", "DATA", "NEIGHBOUR", "CLIP_NORM") if name not in found]
+    if missing:
+        raise InvalidInputError(
+            f"The '--replay' file must define train, DATA, NEIGHBOUR and CLIP_NORM. It lacks {', '.join(missing)}."
+        )
+    return replay(
+        found["train"],
+        found["DATA"],
+        found["NEIGHBOUR"],
+        clip_norm=found["CLIP_NORM"],
+        mechanism=found.get("MECHANISM", mechanism),
+        neighbours=found.get("NEIGHBOURS", "zero_out"),
+    )
 
 
 def _parts(given: list[str] | None) -> tuple[str, ...]:
