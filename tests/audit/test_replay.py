@@ -174,7 +174,7 @@ def test_shared_generators_are_seeded_before_every_step():
             noise = np.random.standard_normal(2) + random.random()  # noqa: NPY002
             for _ in range(count):
                 np.random.standard_normal()  # noqa: NPY002
-            tape.step(noise)
+            tape.step(noise + 1e-10 * count)
 
     assert not hs.audit.replay(train, 0, 5, clip_norm=1e-9).refuted
 
@@ -186,11 +186,12 @@ def test_shared_generators_are_seeded_before_every_step():
         ({"clip_norm": float("nan")}, "clip_norm"),
         ({"neighbours": "add"}, "neighbours"),
         ({"train": lambda data, tape: None}, "tape.step"),
+        ({"neighbour": 0}, "changes none"),
         ({"train": lambda data, tape: tape.step("text")}, "numbers"),
         ({"train": lambda data, tape: tape.step([object()])}, "numbers"),
     ],
 )
 def test_bad_input_is_named(arguments, says):
-    good = {"train": lambda data, tape: tape.step([1.0]), "data": 0, "neighbour": 0, "clip_norm": 1.0}
+    good = {"train": lambda data, tape: tape.step([1.0 + data]), "data": 0, "neighbour": 1, "clip_norm": 1.0}
     with pytest.raises(InvalidInputError, match=says):
         hs.audit.replay(**(good | arguments))

@@ -102,3 +102,5 @@ def test_what_cannot_be_replayed_is_named(cli):
     cli.refuses("audit", "--replay", "missing.py", says=["--replay", "missing.py"])
     Path("loop.py").write_text("DATA = 1")
     cli.refuses("audit", "--replay", "loop.py", says=["train, NEIGHBOUR, CLIP_NORM"])
+    Path("loop.py").write_text("import nothing_of_the_kind")
+    cli.refuses("audit", "--replay", "loop.py", says=["loop.py", "ModuleNotFoundError"])

@@ -68,7 +68,8 @@ def replay(
             out of its batches); "replace" where it has another one, which may differ by twice the clipping norm.
         seed: of the shared generators.
 
-    Raises: InvalidInputError for arguments out of range, a loop without steps, and outputs that are no numbers.
+    Raises: InvalidInputError for arguments out of range, a loop without steps, outputs that are no numbers, and a
+    neighbour that changes no step.
     """
     if not (np.isfinite(clip_norm) and clip_norm > 0.0):
         raise InvalidInputError(
@@ -87,6 +88,11 @@ def replay(
     if not any(finding.broken for finding in findings):
         other = _run(train, neighbour, Tape(seed=seed, playing=True, states=first.states))
         findings = [*findings, *_compared(first.steps, other.steps, reach, mechanism)]
+        if len(first.steps) == len(other.steps) and all(map(_same, first.steps, other.steps)):
+            raise InvalidInputError(
+                "The 'neighbour' argument must change what some step releases, or the replay shows nothing. It changes "
+                "none: its example takes part in no step, perhaps."
+            )
     findings.sort(key=lambda finding: not finding.broken)
     return Verdict(
         about="replay",

@@ -62,8 +62,8 @@ def noise(rows: Iterable[ArrayLike], mechanism: Mechanism, *, level: float = 1e-
     an earlier one, before or after C, or are zero.
 
     Formal guarantee: noise with exactly the claimed distribution is found broken with probability at most ``level``
-    (docs/theory/audits.md). Noise in floating point has it up to the errors that the noise stream states, far below the
-    smallest scale that the bets believe in. What passes is not proved.
+    (docs/theory/audits.md). Noise in floating point has it up to the errors that the noise stream states, at most half
+    of the smallest deviation that is bet on. What passes is not proved.
 
     Args:
         rows: the noise of the steps in order, from the first, in clipping norms: as much as is there, at most the

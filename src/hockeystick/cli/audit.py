@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hockeystick.cli import common
-from hockeystick.errors import InvalidInputError, ViolationError, shortened
+from hockeystick.errors import HockeystickError, InvalidInputError, ViolationError, shortened
 
 if TYPE_CHECKING:
     from hockeystick.audit import Verdict
@@ -89,20 +89,26 @@ def _replayed(script: str, mechanism: "Mechanism | None") -> "Verdict":
 
     with opened(script, f"'--replay' file {shortened(script)}"):
         pass
-    found = runpy.run_path(script)
-    missing = [name for name in ("train", "DATA", "NEIGHBOUR", "CLIP_NORM") if name not in found]
-    if missing:
-        raise InvalidInputError(
-            f"The '--replay' file must define train, DATA, NEIGHBOUR and CLIP_NORM. It lacks {', '.join(missing)}."
+    try:
+        found = runpy.run_path(script)
+        missing = [name for name in ("train", "DATA", "NEIGHBOUR", "CLIP_NORM") if name not in found]
+        if missing:
+            raise InvalidInputError(
+                f"The '--replay' file must define train, DATA, NEIGHBOUR and CLIP_NORM. It lacks {', '.join(missing)}."
+            )
+        return replay(
+            found["train"],
+            found["DATA"],
+            found["NEIGHBOUR"],
+            clip_norm=found["CLIP_NORM"],
+            mechanism=found.get("MECHANISM", mechanism),
+            neighbours=found.get("NEIGHBOURS", "zero_out"),
         )
-    return replay(
-        found["train"],
-        found["DATA"],
-        found["NEIGHBOUR"],
-        clip_norm=found["CLIP_NORM"],
-        mechanism=found.get("MECHANISM", mechanism),
-        neighbours=found.get("NEIGHBOURS", "zero_out"),
-    )
+    except HockeystickError:
+        raise
+    except Exception as error:
+        what = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".")
+        raise InvalidInputError(f"The '--replay' file {shortened(script)} failed with {what}.") from error
 
 
 def _parts(given: list[str] | None) -> tuple[str, ...]:
