@@ -167,6 +167,13 @@ def test_every_bet_loses_on_average_where_the_claim_is_tight(direction):
         assert (means.max() <= 1.0 + 1e-12) == fair
 
 
+def test_losses_that_are_unknown_or_infinite_are_in_consistent_events():
+    bets = Bets(1.0, 0.1, 0.1)
+    bets.observe(np.array([np.nan, np.inf, -np.inf, 0.3]), np.array([0.3, np.nan, np.inf, np.nan]))
+    assert bets.counts.min() >= 0.0
+    assert bets.counts.sum(axis=(1, 2)) == pytest.approx(4.0)
+
+
 SMALL = mechanism(hs.Poisson(sampling_prob=0.3, steps=4), sigma=1.0)
 
 

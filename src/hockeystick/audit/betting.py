@@ -39,7 +39,7 @@ class Bets:
 
     def __init__(self, upper: float, delta: float, level: float) -> None:
         top = min(max(upper, 1e-3), LARGEST_EPSILON)
-        self.delta = delta
+        self.upper = upper
         self.level = level
         self.epsilons: Array = top * np.arange(BEYOND * PER_UPPER + 1) / PER_UPPER
         self.at_upper = PER_UPPER
@@ -57,6 +57,7 @@ class Bets:
 
     def observe(self, with_example: Array, without: Array) -> None:
         """Add pairs of log-ratios ``log P/Q``, each of shape (pairs,), and settle all bets."""
+        with_example, without = np.nan_to_num(with_example), np.nan_to_num(without)  # no event is about what is unknown
         for direction, (first, second) in enumerate(((with_example, without), (-without, -with_example))):
             ones, others = self._above(first), self._above(second)
             both = self._above(np.minimum(first, second))
@@ -90,7 +91,7 @@ class Bets:
     @property
     def refuted(self) -> bool:
         """Whether the bound has reached the upper end."""
-        return self.audited >= float(self.epsilons[self.at_upper])
+        return self.audited >= self.upper
 
     @property
     def evidence(self) -> float:
