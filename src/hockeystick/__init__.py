@@ -10,6 +10,7 @@ from hockeystick._version import __version__ as __version__
 TYPE_CHECKING = False  # the one of typing, whose import would take longer than all else here
 if TYPE_CHECKING:
     from hockeystick import attacks as attacks
+    from hockeystick import audit as audit
     from hockeystick import noise as noise
     from hockeystick import training as training
     from hockeystick.bounds import Bound, Question
@@ -130,6 +131,7 @@ _HOMES = {
 _ROOMS = {
     "attacks": "hockeystick.attacks",
     "jax": "hockeystick.training.jax",
+    "audit": "hockeystick.audit",
     "noise": "hockeystick.noise",
     "torch": "hockeystick.training.torch",
     "training": "hockeystick.training",
@@ -181,6 +183,7 @@ __all__ = [
     "Tuning",
     "Unit",
     "attacks",
+    "audit",
     "bound",
     "bound_contributions",
     "calibrate",

@@ -9,6 +9,7 @@ from hockeystick._version import __version__
 from hockeystick.cli import (
     INTERRUPTED,
     INTERRUPTED_MESSAGE,
+    audit,
     calibrate,
     compare,
     compose,
@@ -52,6 +53,7 @@ app.command("curve")(curve.command)
 app.command("compose")(compose.command)
 app.command("tune")(tune.command)
 app.command("verify")(verify.command)
+app.command("audit")(audit.command)
 app.command("state")(state.command)
 app.command("sweep")(sweep.command)
 app.add_typer(evidence.app, name="evidence")

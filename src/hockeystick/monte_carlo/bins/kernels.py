@@ -46,7 +46,7 @@ def draw_bins(rng: np.random.Generator, means: Means, remove: bool, losses: Arra
                 for j in range(spans[row, 0], spans[row, 1]):
                     z[j, s] += factor[row, j]
         multiply(factor, spans, z, u)
-        _log_mean_exp(u, half, block)
+        log_mean_exp(u, half, block)
         for s in range(min(LANES, losses.size - start)):
             losses[start + s] = block[s] if remove else -block[s]
 
@@ -69,7 +69,7 @@ def draw_against_mean(
                 weights[s] -= moved[j] * z[j, s]
                 z[j, s] += moved[j]
         multiply(factor, spans, z, u)
-        _log_mean_exp(u, half, block)
+        log_mean_exp(u, half, block)
         for s in range(min(LANES, losses.size - start)):
             losses[start + s] = -block[s]
             log_weights[start + s] = weights[s]
@@ -125,7 +125,7 @@ def draw_balls(
             else:
                 weights[s] = log_growth
         multiply(factor, spans, z, u)
-        _log_mean_exp(u, half, block)
+        log_mean_exp(u, half, block)
         for s in range(min(LANES, losses.size - start)):
             losses[start + s] = block[s]
             log_weights[start + s] = weights[s] - (order - 1) * block[s]
@@ -208,7 +208,7 @@ def multiply(factor: Array, spans: Indices, z: Array, u: Array) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _log_mean_exp(u: Array, half: Array, result: Array) -> None:
+def log_mean_exp(u: Array, half: Array, result: Array) -> None:
     """``log mean_i exp(u_i - half_i)`` of every sample. ``u`` is overwritten."""
     bins, lanes = u.shape
     top = np.full(lanes, -np.inf)

@@ -1,0 +1,45 @@
+"""Batches of other libraries' loaders and samplers as index arrays."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from hockeystick.errors import InvalidInputError
+
+
+def batches_of(
+    source: Any, *, epochs: int = 1, num_examples: int | None = None, rng: np.random.Generator | None = None
+) -> Iterator[Any]:
+    """The index batches that a loader of another library makes, without loading any data.
+
+    >>> class Loader:  # a torch DataLoader, with Opacus' sampler or any other
+    ...     batch_sampler = [[0, 3], [1, 2]]
+    >>> list(batches_of(Loader(), epochs=2))
+    [[0, 3], [1, 2], [0, 3], [1, 2]]
+
+    Args:
+        source: a torch ``DataLoader`` (its ``batch_sampler`` is iterated ``epochs`` times, or its ``sampler`` where
+            that makes the batches), such a batch sampler itself, or a batch selection strategy of jax-privacy.
+        epochs: passes over a loader.
+        num_examples, rng: for a strategy of jax-privacy; its padding of -1 is left out.
+
+    Raises: InvalidInputError for an object that has neither, or a strategy without these two.
+    """
+    if hasattr(source, "batch_iterator"):
+        if num_examples is None or rng is None:
+            raise InvalidInputError("The 'num_examples' and 'rng' arguments have to be given for a strategy.")
+        for batch in source.batch_iterator(num_examples, rng):
+            indices = np.asarray(batch).ravel()
+            yield indices[indices >= 0]
+        return
+    batch_sampler = getattr(source, "batch_sampler", None)
+    sampler = getattr(source, "sampler", None) if batch_sampler is None and hasattr(source, "dataset") else source
+    chosen: Any = sampler if batch_sampler is None else batch_sampler
+    if not hasattr(chosen, "__iter__"):
+        raise InvalidInputError(
+            "The 'source' argument must be a DataLoader, a batch sampler or a strategy with batch_iterator. "
+            f"Got an object of type {type(source).__name__!r} instead."
+        )
+    for _ in range(epochs):
+        yield from chosen

@@ -1,0 +1,170 @@
+"""Does what a mechanism releases keep its certificate?"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hockeystick.audit.betting import Bets
+from hockeystick.audit.ratios import Ratio, ratio_of
+from hockeystick.audit.sampling import check_level
+from hockeystick.audit.verdict import EpsilonInterval, Finding, Verdict
+from hockeystick.certificate import Certificate, Interval
+from hockeystick.certification.issue import certify
+from hockeystick.deadline import Deadline
+from hockeystick.errors import InvalidInputError, shortened
+from hockeystick.mechanism import Mechanism
+from hockeystick.training.run import Run
+
+Steps = Iterable[tuple[ArrayLike, ArrayLike]]
+LOOKS = 100
+"""How often the bets are looked at, about."""
+Source = Callable[[int, np.random.Generator], Steps]
+"""From a number of examples and a generator to the batch and the noise of every step of one run: noise for as many
+parameters as there are examples, in clipping norms."""
+
+
+def mechanism(
+    mechanism: Mechanism,
+    *,
+    certificate: Certificate | None = None,
+    delta: float | None = None,
+    samples: int = 20_000,
+    level: float = 1e-3,
+    rng: np.random.Generator | None = None,
+    examples: int | None = None,
+    source: Source | None = None,
+    deadline: Deadline | None = None,
+) -> Verdict:
+    """Audit a certificate with the sampler and the noise that run, without a model.
+
+    >>> import hockeystick as hs
+    >>> run = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.2, steps=5), noise_multiplier=1.0)
+    >>> verdict = hs.audit.mechanism(run, delta=0.01, samples=4000, rng=np.random.default_rng(0))
+    >>> verdict.refuted
+    False
+    >>> 0.5 * verdict.epsilon.upper < verdict.epsilon.audited < verdict.epsilon.upper
+    True
+
+    Every example has a parameter of its own, on which its gradient is 1: the worst case of the dominating pair. One run
+    with all of them and one in which all are ghosts give an output with, and one without, each example. The optimal
+    log-likelihood ratio of the pair tells them apart, and bets on it test every epsilon in turn.
+
+    Formal guarantee: except with probability ``level``, the audited epsilon is a lower bound on that of what was run,
+    at this delta, however many samples were drawn (docs/theory/audits.md). This assumes that examples are treated alike
+    and independently of one another, as all mechanisms that can be audited claim; with ``examples=1`` it assumes
+    nothing but independent runs. It stops as soon as the bound reaches the certificate's upper end. A bound that stays
+    below shows no more than so many samples can: small deltas take many.
+
+    Args:
+        mechanism: has a noise multiplier.
+        certificate: of this mechanism, about epsilon; one is issued where it is None.
+        delta: for that certificate; given exactly where there is none.
+        samples: pairs of outputs to draw, at most.
+        level: between 0 and 1.
+        rng: seeds the runs; None for a fresh seed of the operating system.
+        examples: in every run, rounded up to what the sampler takes; None for some hundreds. Memory is steps times
+            that.
+        source: somebody else's sampler and noise, in place of :class:`hockeystick.training.Run`.
+        deadline: ends drawing early, with what was drawn so far.
+
+    Raises: UnsupportedError, naming the pair, where no likelihood ratio is at hand; InvalidInputError for a certificate
+    of another mechanism, or about delta, and for arguments out of range.
+    """
+    check_level(level)
+    for name, value in (("samples", samples), ("examples", examples)):
+        if value is not None and value < 1:
+            raise InvalidInputError(f"The {name!r} argument must be at least 1. Got {shortened(value)} instead.")
+    ratio = ratio_of(mechanism)
+    found = _certificate(mechanism, certificate, delta)
+    generator = np.random.default_rng() if rng is None else rng
+    driver = _Driver(mechanism, ratio, ratio.fitting(examples), source or _own(mechanism), generator)
+    bets = Bets(found.upper, found.delta, level)
+    while bets.pairs < samples and not bets.refuted:
+        wanted = min(samples - bets.pairs, max(-(-samples // LOOKS), driver.who.size))
+        bets.observe(driver.log_ratios(True, wanted), driver.log_ratios(False, wanted))
+        if deadline is not None:
+            if deadline.remaining() <= 0.0:
+                break
+            deadline.tick()
+    says = "What is released gives more away than its certificate says."
+    return Verdict(
+        about="mechanism",
+        claimed=mechanism.model_dump(mode="json"),
+        level=level,
+        samples=bets.pairs,
+        findings=(Finding(name="certificate", broken=bets.refuted, evidence=bets.evidence, says=says),),
+        epsilon=EpsilonInterval(audited=bets.audited, lower=found.lower, upper=found.upper, delta=found.delta),
+    )
+
+
+@dataclass(frozen=True)
+class _Claim:
+    lower: float | None
+    upper: float
+    delta: float
+
+
+def _certificate(mechanism: Mechanism, certificate: Certificate | None, delta: float | None) -> _Claim:
+    """The claimed interval."""
+    if (certificate is None) == (delta is None):
+        raise InvalidInputError("Give either the 'certificate' or the 'delta' argument.")
+    if certificate is None:
+        certificate = certify(mechanism, delta=delta)
+    elif certificate.mechanism != mechanism.pinned():
+        raise InvalidInputError("The 'certificate' argument must be about this mechanism; it is about another one.")
+    interval, at = certificate.epsilon, certificate.delta
+    if not isinstance(interval, Interval) or isinstance(at, Interval):
+        raise InvalidInputError("The 'certificate' argument must bound epsilon at a delta, not delta at an epsilon.")
+    return _Claim(lower=interval.lower, upper=interval.upper, delta=at)
+
+
+def _own(mechanism: Mechanism) -> Source:
+    """The batches and the noise of this library, as a training loop gets them."""
+
+    def steps(examples: int, rng: np.random.Generator) -> Steps:
+        run = Run(mechanism, num_examples=examples, shape=examples, rng=rng)
+        for batch in run.batches():
+            noise = run.noise(batch)
+            assert noise is not None  # the run has a shape
+            yield batch, noise
+
+    return steps
+
+
+@dataclass(frozen=True)
+class _Driver:
+    """Runs with all examples, or with ghosts, each on a parameter of its own."""
+
+    mechanism: Mechanism
+    ratio: Ratio
+    examples: int
+    source: Source
+    rng: np.random.Generator
+
+    @property
+    def who(self) -> NDArray[np.int64]:
+        """The examples that the pair is about."""
+        return self.ratio.who(self.examples)
+
+    def log_ratios(self, present: bool, count: int) -> NDArray[np.float64]:
+        """``log P/Q`` of so many outputs, each a parameter of an example that the pair is about."""
+        runs = [self._run(present) for _ in range(-(-count // self.who.size))]
+        return np.concatenate(runs)[:count]
+
+    def _run(self, present: bool) -> NDArray[np.float64]:
+        released = np.zeros((self.mechanism.matrix.steps, self.examples))
+        step = -1
+        for step, (batch, noise) in enumerate(self.source(self.examples, self.rng)):
+            if step == len(released):
+                break
+            released[step] = np.asarray(noise, dtype=np.float64)
+            if present:
+                released[step, np.asarray(batch, dtype=np.int64)] += 1.0
+        if step != len(released) - 1:
+            raise InvalidInputError(
+                f"The 'source' argument must make runs of {len(released)} steps, as the mechanism has. It makes others."
+            )
+        outputs = self.mechanism.matrix.dot(released[:, self.who]) / self.mechanism.sigma
+        return self.ratio.log_ratios(outputs)

@@ -1,0 +1,214 @@
+"""The optimal statistic of an attacker: the log-likelihood ratio of a dominating pair at an output that was observed.
+
+The recursions are those of Monte Carlo. A type of pair is registered by one line in ``RATIOS``.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import comb, log
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from hockeystick.errors import UnsupportedError
+from hockeystick.mechanism import Mechanism
+from hockeystick.monte_carlo.bins import kernels as bins
+from hockeystick.monte_carlo.families import FAMILIES
+from hockeystick.monte_carlo.renewal import kernels as renewal
+from hockeystick.monte_carlo.renewal.family import recursion
+from hockeystick.monte_carlo.subsets import kernels as subsets
+from hockeystick.monte_carlo.subsets.participations import Participations, participations
+from hockeystick.pairs.averaged_steps import AveragedSteps
+from hockeystick.pairs.base import DominatingPair
+from hockeystick.pairs.bin_mixture import BinMixture
+from hockeystick.pairs.independent_steps import IndependentSteps
+from hockeystick.pairs.known_batches import KnownBatches
+from hockeystick.pairs.registry import dominating_pair
+from hockeystick.pairs.renewal_mixture import RenewalMixture
+from hockeystick.pairs.secret_groups import SecretGroups
+from hockeystick.pairs.subset_mixture import SubsetMixture
+from hockeystick.samplers import Deterministic
+from hockeystick.types import Direction, Side
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+LANES, MOST_EXAMPLES = 200, 4000
+LogRatios = Callable[[Array], Array]
+"""From outputs in units of sigma, shape (rows of C, outputs), to ``log P/Q`` of each, shape (outputs,)."""
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """The likelihood ratio of a pair, and whose participation it is about.
+
+    Attributes:
+        log_ratios: of outputs ``C s / sigma``, where s has a 1 in the rows of the steps in which the example takes
+            part, plus the noise that was added.
+        stride: the pair is about the examples 0, stride, 2 stride, ...
+        batches, batch: of fixed batches, into which consecutive examples are cut, their number and the one that it is
+            about.
+    """
+
+    log_ratios: LogRatios
+    stride: int = 1
+    batches: int = 1
+    batch: int = 0
+
+    def fitting(self, examples: int | None) -> int:
+        """A number of examples that the sampler takes, at least this many; by default about ``LANES`` right ones."""
+        wanted = min(LANES * self.stride * self.batches, MOST_EXAMPLES) if examples is None else examples
+        return -(-max(wanted, self.stride) // self.batches) * self.batches
+
+    def who(self, num_examples: int) -> Indices:
+        """The examples that the pair is about."""
+        size = num_examples // self.batches
+        return np.arange(self.batch * size, (self.batch + 1) * size, self.stride)
+
+
+def ratio_of(mechanism: Mechanism) -> Ratio:
+    """The likelihood ratio of the mechanism's dominating pair.
+
+    Raises: UnsupportedError, naming the pair, where there is none at hand.
+    """
+    pair = dominating_pair(mechanism)
+    make = RATIOS.get(type(pair))
+    why: str | None = None
+    if make is None:
+        why = "no likelihood ratio is at hand for it"
+    elif pair.slack:
+        why = "examples of batches that are cut are not independent"
+    elif mechanism.matrix.rows != mechanism.matrix.steps:
+        why = "its strategy releases more rows than steps"
+    elif type(pair) in FAMILIES and not isinstance(pair, AveragedSteps):
+        why = FAMILIES[type(pair)].refusal(pair, Side.LOWER)
+    if make is None or why is not None:
+        raise UnsupportedError(f"The pair {type(pair).__name__} of this mechanism cannot be audited: {why}.")
+    return make(mechanism, pair)
+
+
+def _independent(mechanism: Mechanism, pair: IndependentSteps) -> Ratio:
+    """A product over the steps in which the example has a turn."""
+    if isinstance(mechanism.sampler, Deterministic):
+        return _known(mechanism, pair)
+    stride = int(getattr(mechanism.sampler, "groups", 1))
+    return Ratio(lambda y: _log_thinned(y[::stride], pair).sum(axis=0), stride=stride)
+
+
+def _log_thinned(y: Array, pair: Any) -> Array:
+    """``log(1 - q + q e^l)`` for the log-ratio l of each Gaussian step."""
+    loss = y / pair.noise_multiplier - 0.5 / pair.noise_multiplier**2
+    if pair.sampling_prob == 1.0:
+        return np.asarray(loss)
+    return np.asarray(np.logaddexp(np.log1p(-pair.sampling_prob), log(pair.sampling_prob) + loss))
+
+
+def _known(mechanism: Mechanism, pair: DominatingPair) -> Ratio:
+    """One Gaussian: the mean of the worst of the fixed batches."""
+    sampler = mechanism.sampler
+    if not isinstance(sampler, Deterministic) or sampler.remainder is not None:
+        raise UnsupportedError(
+            f"The pair {type(pair).__name__} of this mechanism cannot be audited: its batches differ in size."
+        )
+    worst = int(np.argmax(mechanism.matrix.bin_norms(sampler.bins)))
+    mean = mechanism.matrix.bin_means(sampler.bins)[:, worst] / mechanism.sigma
+    return Ratio(lambda y: mean @ y - 0.5 * float(mean @ mean), batches=sampler.bins, batch=worst)
+
+
+def _averaged(mechanism: Mechanism, pair: AveragedSteps) -> Ratio:
+    """The mean over all sets of k bins, by the recursion of elementary symmetric polynomials, in every epoch."""
+    sigma, k = pair.visit_noise, pair.participations
+    constant = log(comb(pair.bins, k))
+
+    def log_ratios(y: Array) -> Array:
+        visits = y.reshape(pair.epochs, pair.replays, pair.bins, -1).sum(axis=1) / pair.replays**0.5
+        found = np.zeros(y.shape[1])
+        for epoch in visits:
+            polynomials = np.full((k + 1, y.shape[1]), -np.inf)
+            polynomials[0] = 0.0
+            for loss in epoch / sigma - 0.5 / sigma**2:
+                polynomials[1:] = np.logaddexp(polynomials[1:], polynomials[:-1] + loss)
+            found += polynomials[k] - constant
+        return found
+
+    return Ratio(log_ratios)
+
+
+def _binned(mechanism: Mechanism, pair: BinMixture) -> Ratio:
+    """The mean over the bins."""
+    means = np.ascontiguousarray(pair.means().T) / pair.noise_multiplier
+    half = 0.5 * np.diagonal(pair.gram) / pair.noise_multiplier**2
+
+    def log_ratios(y: Array) -> Array:
+        found = np.empty(y.shape[1])
+        bins.log_mean_exp(np.ascontiguousarray(means @ y), np.ascontiguousarray(half), found)
+        return found
+
+    return Ratio(log_ratios)
+
+
+def _subsets(mechanism: Mechanism, pair: SubsetMixture) -> Ratio:
+    """The recursion over recent opportunities; of several groups the first is the worst."""
+    law = participations(pair)
+    return Ratio(lambda y: _log_ratios_of_subsets(np.ascontiguousarray(y.T), law), stride=pair.groups)
+
+
+def _log_ratios_of_subsets(outputs: Array, law: Participations) -> Array:
+    opportunities, rows, _ = law.scaled.shape
+    padded = np.zeros((len(outputs), opportunities * rows))
+    padded[:, : outputs.shape[1]] = outputs
+    found = np.empty(len(outputs))
+    _each_of_subsets(law.scaled, law.fresh, law.prob, padded.reshape(-1, opportunities, rows), found)
+    return found
+
+
+@njit(cache=True)
+def _each_of_subsets(scaled: Array, fresh: NDArray[np.bool_], prob: float, outputs: NDArray[Any], found: Array) -> None:
+    for sample in range(found.size):
+        found[sample] = subsets.log_ratio(scaled, fresh, prob, outputs[sample])
+
+
+def _renewing(mechanism: Mechanism, pair: RenewalMixture) -> Ratio:
+    """The backward recursion over the steps."""
+    law = recursion(pair, Direction.REMOVE)
+
+    def log_ratios(y: Array) -> Array:
+        padded = np.zeros((y.shape[1], y.shape[0] + law.taps.shape[0]))
+        padded[:, : y.shape[0]] = y.T
+        found = np.empty(y.shape[1])
+        _each_of_renewals(law, padded, found)
+        return found
+
+    return Ratio(log_ratios)
+
+
+@njit(cache=True)
+def _each_of_renewals(law: renewal.Recursion, outputs: Array, found: Array) -> None:
+    work = renewal.workspace(law)
+    for sample in range(found.size):
+        found[sample] = renewal.log_ratio(outputs[sample], law, work)
+
+
+def _secret(mechanism: Mechanism, pair: SecretGroups) -> Ratio:
+    """The mean over the groups of products over their steps."""
+
+    def log_ratios(y: Array) -> Array:
+        logs = _log_thinned(y, pair)
+        groups = np.stack([logs[group :: pair.groups].sum(axis=0) for group in range(pair.groups)])
+        found: Array = np.logaddexp.reduce(groups, axis=0) - log(pair.groups)
+        return found
+
+    return Ratio(log_ratios)
+
+
+RATIOS: Mapping[type[DominatingPair], Callable[[Mechanism, Any], Ratio]] = {
+    AveragedSteps: _averaged,
+    BinMixture: _binned,
+    IndependentSteps: _independent,
+    KnownBatches: _known,
+    RenewalMixture: _renewing,
+    SecretGroups: _secret,
+    SubsetMixture: _subsets,
+}
+"""The likelihood ratio of each type of pair."""

@@ -1,0 +1,132 @@
+"""What leaves the steps of a training loop, recorded in one run and played to the next."""
+
+import random
+import sys
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hockeystick.errors import InvalidInputError, shortened
+
+Array = NDArray[np.float64]
+COARSEST = 2.0**-7
+"""Relative rounding of a type of 16 bits that numpy does not know."""
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """What left one step.
+
+    Attributes:
+        released: the noisy numbers, all in one row.
+        resolution: relative rounding of a number of their type.
+        normaliser: what the noisy sum was divided by.
+        exposed: what left without noise.
+    """
+
+    released: Array
+    resolution: float
+    normaliser: float
+    exposed: Mapping[str, Array]
+
+
+@dataclass
+class Tape:
+    """Passed to a training loop that is audited, which calls :meth:`step` at the end of every step.
+
+    Attributes:
+        steps: what left the steps so far.
+        states: the states after the steps of the run that is played; of this one, if it is the first.
+        playing: whether the states of an earlier run are given back.
+        seed: of the generators of ``random``, numpy and torch.
+    """
+
+    seed: int
+    playing: bool = False
+    steps: list[Step] = field(default_factory=list)
+    states: list[Any] = field(default_factory=list)
+
+    def begin(self) -> None:
+        """Seed the generators that loops of others share, for the next step."""
+        seed = int(np.random.SeedSequence([self.seed, len(self.steps)]).generate_state(1)[0])
+        random.seed(seed)
+        np.random.seed(seed)  # noqa: NPY002
+        if "torch" in sys.modules:
+            sys.modules["torch"].manual_seed(seed)
+
+    def step(
+        self,
+        released: Any,
+        *,
+        normaliser: float = 1.0,
+        exposed: Mapping[str, Any] | None = None,
+        state: Any = None,
+    ) -> Any:
+        """The end of a step: tell what leaves it, and continue from the state that is returned.
+
+        Args:
+            released: all that noise was added to: gradients after the noise, as an array, a tensor, or a list or
+                dictionary of them.
+            normaliser: the number by which the noisy sum was divided before that.
+            exposed: whatever else can be seen, by name: losses, running averages, numbers of examples.
+            state: the parameters and all else that the next step starts from: objects with ``state_dict`` and
+                ``load_state_dict`` (a model, an optimizer), which are set in place, or copyable values; or a list or
+                tuple of such.
+
+        Returns: the state to continue from, which in a second run is that of the first one.
+
+        Raises: InvalidInputError for what has no numbers.
+        """
+        values, resolution = _numbers(released)
+        shown = {name: _numbers(value)[0] for name, value in (exposed or {}).items()}
+        self.steps.append(Step(values, resolution, float(normaliser), shown))
+        place = len(self.steps) - 1
+        if not self.playing:
+            self.states.append(_saved(state))
+        elif place < len(self.states):
+            state = _restored(state, self.states[place])
+        self.begin()
+        return state
+
+
+def _numbers(value: Any) -> tuple[Array, float]:
+    """All numbers in one row, and the coarsest relative rounding of their types."""
+    if isinstance(value, Mapping):
+        return _numbers([value[name] for name in sorted(value)])
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes) and len(value):
+        parts = [_numbers(part) for part in value]
+        return np.concatenate([part for part, _ in parts]), max(resolution for _, resolution in parts)
+    resolution = float(np.finfo(np.float64).eps)
+    if hasattr(value, "detach"):  # a tensor of torch
+        value = value.detach().cpu()
+        if value.is_floating_point():
+            resolution = float(sys.modules["torch"].finfo(value.dtype).eps)
+            value = value.double()
+        value = value.numpy()
+    array = np.asarray(value)
+    if array.dtype.kind == "V" and array.dtype.names is None:  # bfloat16 and its like
+        array, resolution = array.astype(np.float32), COARSEST
+    if array.dtype.kind not in "fiub":
+        raise InvalidInputError(f"What leaves a step must be numbers. Got {shortened(value)} instead.")
+    if array.dtype.kind == "f":
+        resolution = max(resolution, float(np.finfo(array.dtype).eps))
+    return array.astype(np.float64).ravel(), resolution
+
+
+def _saved(state: Any) -> Any:
+    if isinstance(state, list | tuple):
+        return [_saved(part) for part in state]
+    return deepcopy(state.state_dict() if hasattr(state, "load_state_dict") else state)
+
+
+def _restored(state: Any, saved: Any) -> Any:
+    if isinstance(state, list | tuple):
+        return type(state)(_restored(part, one) for part, one in zip(state, saved, strict=True))
+    if hasattr(state, "load_state_dict"):
+        state.load_state_dict(deepcopy(saved))
+        return state
+    return deepcopy(saved)

@@ -1,0 +1,235 @@
+"""Is C times these rows white noise of the claimed scale?"""
+
+from collections.abc import Iterable
+from math import log
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import cholesky, solve_triangular
+
+from hockeystick.audit.sampling import check_level
+from hockeystick.audit.verdict import Finding, Verdict
+from hockeystick.errors import InvalidInputError, UnsupportedError
+from hockeystick.mechanism import Mechanism
+from hockeystick.strategies import StrategyMatrix
+from hockeystick.strategies.matrix.base import BLOCK
+
+Array = NDArray[np.float64]
+
+MOST_NUMBERS = 1 << 27
+"""Rows of more numbers would take more than a few gigabytes here."""
+MOST_TREE_STEPS = 2048
+"""The noise of a longer tree needs a matrix of all pairs of steps."""
+REPEAT_COORDINATES = 64
+"""Of a row, to tell whether it repeats another: a repeat of so many numbers is unmistakable."""
+REPEAT_SPREAD = 0.1
+"""A repeated number is expected within this many standard deviations."""
+_SIZES = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+SCALES: Array = np.array([1.0 - s for s in _SIZES] + [1.0 + s for s in _SIZES] + [0.01, 0.1, 0.25, 2.0, 4.0, 10.0])
+"""Standard deviations that the bets on the scale believe in, in units of the claimed one."""
+_SHIFTS = np.array([0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.9])
+SHIFTS: Array = np.concatenate([_SHIFTS, -_SHIFTS])
+"""Means, and correlations, that the other bets believe in."""
+ODDS: Array = np.log(np.array([0.25, 0.5, 0.7, 0.9, 0.95, 0.98, 1.02, 1.05, 1.1, 1.5, 2.0, 4.0]))
+"""Logarithms of how much likelier the bets on the shape believe a range to be."""
+LAGS = (1, 2, 3, 4, 8, 16, 32, 64, 128)
+SAYS = {
+    "scale": "The noise has another standard deviation than is claimed.",
+    "mean": "The noise is not zero on average.",
+    "earlier_rows": "C times the noise is correlated with its earlier rows.",
+    "coordinates": "The noise of one parameter is correlated with that of the next.",
+    "middle": "C times the noise has another number of small values than a Gaussian.",
+    "tails": "C times the noise has another number of large values than a Gaussian.",
+    "repeated_rows": "A row of noise, or of C times the noise, is one that was used before, or zero.",
+    "not_finite": "The noise has a value that is not a finite number.",
+}
+
+
+def noise(rows: Iterable[ArrayLike], mechanism: Mechanism, *, level: float = 1e-3) -> Verdict:
+    """Test rows of noise against the mechanism that they are claimed to belong to.
+
+    >>> import hockeystick as hs
+    >>> claimed = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.1, steps=50), noise_multiplier=2.0)
+    >>> rng = np.random.default_rng(0)
+    >>> hs.audit.noise(hs.noise.stream(claimed, 100, rng=rng), claimed).refuted
+    False
+    >>> "scale" in hs.audit.noise(1.8 * rng.standard_normal((50, 100)), claimed).broken
+    True
+
+    Looked at is ``C x / sigma`` for the rows x, which the claim says to be standard normal and independent: its scale,
+    mean and shape, the correlation of its rows with earlier ones and of neighbouring coordinates, and rows that repeat
+    an earlier one, before or after C, or are zero.
+
+    Formal guarantee: noise with exactly the claimed distribution is found broken with probability at most ``level``
+    (docs/theory/audits.md). Noise in floating point has it up to the errors that the noise stream states, at most half
+    of the smallest deviation that is bet on. What passes is not proved.
+
+    Args:
+        rows: the noise of the steps in order, from the first, in clipping norms: as much as is there, at most the
+            planned steps. Arrays of any shape, the same for all; of a large model some thousand parameters are enough.
+            A :class:`~hockeystick.noise.NoiseStream` will do, and is used up.
+        mechanism: has a noise multiplier.
+        level: false-alarm probability, between 0 and 1.
+
+    Cost: memory for all rows; time O(rows^2) for repeats.
+
+    Raises: InvalidInputError for no rows, rows of different shapes, too many of them or too large ones;
+    UnsupportedError for a tree of too many steps.
+    """
+    check_level(level)
+    x = _stacked(rows, mechanism)
+    if not np.isfinite(x).all():
+        return _verdict(mechanism, level, x.size, [Finding(name="not_finite", broken=True, says=SAYS["not_finite"])])
+    x = x / mechanism.sigma
+    u, pivots = _whitened(mechanism.matrix, x)
+    bets = {
+        "scale": _best(_scale(u)),
+        "mean": _best(SHIFTS[None, :] * u.sum(axis=1)[:, None] - 0.5 * u.shape[1] * SHIFTS[None, :] ** 2),
+        "earlier_rows": _best(_earlier_rows(u)),
+        "coordinates": _best(_correlated(u[:, :-1], u[:, 1:])),
+        "middle": _best(_share(np.abs(u) < NormalDist().inv_cdf(0.75), 0.5)),
+        "tails": _best(_share(np.abs(u) > 3.0, 2.0 * NormalDist().cdf(-3.0))),
+        "repeated_rows": _repeats(u, x, pivots),
+    }
+    curves = np.stack(list(bets.values()))
+    refuted = bool((np.logaddexp.reduce(curves, axis=0) - log(len(bets))).max() >= -log(level))
+    highest = {name: float(curve.max()) for name, curve in bets.items()}
+    findings = [
+        Finding(name=name, broken=refuted and evidence >= -log(level), evidence=max(evidence, 0.0), says=SAYS[name])
+        for name, evidence in sorted(highest.items(), key=lambda item: -item[1])
+    ]
+    return _verdict(mechanism, level, x.size, findings)
+
+
+def _verdict(mechanism: Mechanism, level: float, numbers: int, findings: list[Finding]) -> Verdict:
+    return Verdict(
+        about="noise",
+        claimed=mechanism.model_dump(mode="json"),
+        level=level,
+        samples=numbers,
+        findings=tuple(findings),
+    )
+
+
+def _stacked(rows: Iterable[ArrayLike], mechanism: Mechanism) -> Array:
+    """The rows as an array of shape (rows, numbers in a row)."""
+    found: list[Array] = []
+    steps = mechanism.sampler.steps
+    for row in rows:
+        found.append(np.array(row, dtype=np.float64).ravel())
+        if found[-1].size != found[0].size or not found[0].size or len(found) > steps:
+            raise InvalidInputError(
+                f"The 'rows' argument must be at most {steps} rows of one size, as many as the mechanism has steps. "
+                f"Got row {len(found)} of {found[-1].size} numbers after one of {found[0].size}."
+            )
+        if len(found) * found[0].size > MOST_NUMBERS:
+            raise InvalidInputError(
+                f"The 'rows' argument must hold at most {MOST_NUMBERS} numbers; some of the parameters are enough."
+            )
+    if not found:
+        raise InvalidInputError("The 'rows' argument must have at least one row. Got none.")
+    return np.stack(found)
+
+
+def _whitened(matrix: StrategyMatrix, x: Array) -> tuple[Array, Array]:
+    """``C x``, or of a tree the innovations of x: standard normal and independent for ``x = C^-1 z``.
+
+    Also how much x_t itself adds to row t of them, shape (rows,). The leading rows of a lower triangular C need no
+    later x, so what is missing counts as zero and is cut off.
+    """
+    if matrix.rows == matrix.steps:
+        padded = np.zeros((matrix.steps, x.shape[1]))
+        padded[: len(x)] = x
+        return matrix.dot(padded)[: len(x)], _diagonal(matrix)[: len(x)]
+    if matrix.steps > MOST_TREE_STEPS:
+        raise UnsupportedError(
+            f"The noise of a tree can be audited for at most {MOST_TREE_STEPS} steps, not {matrix.steps}."
+        )
+    decoder = matrix.solve(np.eye(matrix.rows))
+    factor = cholesky(decoder @ decoder.T, lower=True)[: len(x), : len(x)]
+    return solve_triangular(factor, x, lower=True), 1.0 / np.diagonal(factor)
+
+
+def _diagonal(matrix: StrategyMatrix) -> Array:
+    """``C_tt`` of a square C."""
+    column = matrix.toeplitz_column
+    if column is not None:
+        return np.full(matrix.steps, column[0])
+    blocks = (np.arange(first, min(first + BLOCK, matrix.steps)) for first in range(0, matrix.steps, BLOCK))
+    return np.concatenate([matrix.columns(which)[which, np.arange(which.size)] for which in blocks])
+
+
+def _best(logs: Array) -> Array:
+    """The logarithm of a mixture of bets, after each row; ``logs`` has what each row pays, shape (rows, bets).
+
+    Half of the stake of each bet is on a fault from the first row on. The other half is spread evenly over the rows
+    from which on there may be one, and waits for its row: all of it is a mixture of bets that were fixed beforehand.
+    """
+    count, bets = logs.shape
+    stake = log(0.5 / count)
+    running = np.full(bets, log(0.5))
+    found = np.empty(count)
+    for t, paid in enumerate(logs):
+        running = np.logaddexp(running, stake) + paid
+        waiting = stake + log(count - 1.0 - t) if t < count - 1 else -np.inf
+        found[t] = np.logaddexp(np.logaddexp.reduce(running) - log(bets), waiting)
+    return found
+
+
+def _scale(u: Array) -> Array:
+    squares = np.einsum("ti,ti->t", u, u)[:, None]
+    paid: Array = -u.shape[1] * np.log(SCALES)[None, :] + 0.5 * squares * (1.0 - SCALES**-2.0)[None, :]
+    return paid
+
+
+def _correlated(known: Array, next_: Array) -> Array:
+    """Pays for ``next_ ~ N(rho known, 1)`` in place of N(0, 1), row by row."""
+    products = np.einsum("ti,ti->t", known, next_)[:, None]
+    squares = np.einsum("ti,ti->t", known, known)[:, None]
+    paid: Array = SHIFTS[None, :] * products - 0.5 * SHIFTS[None, :] ** 2 * squares
+    return paid
+
+
+def _earlier_rows(u: Array) -> Array:
+    lags = [lag for lag in LAGS if lag < len(u)] or [1]
+    parts = [_correlated(np.concatenate([np.zeros_like(u[:lag]), u[:-lag]])[: len(u)], u) for lag in lags]
+    return np.concatenate(parts, axis=1)
+
+
+def _share(inside: NDArray[np.bool_], chance: float) -> Array:
+    """Pays for another share of numbers in a range that a standard normal hits with this chance."""
+    counts = inside.sum(axis=1)[:, None]
+    paid: Array = counts * ODDS[None, :] - inside.shape[1] * np.log1p(chance * np.expm1(ODDS))[None, :]
+    return paid
+
+
+def _repeats(u: Array, x: Array, pivots: Array) -> Array:
+    """The logarithm, after each row, of a mixture of bets that one row repeats one before it, or is zero.
+
+    Given the rows before, ``u_t = C_tt x_t + (what they add)`` is standard normal, and a bet says that it is within
+    ``REPEAT_SPREAD`` of what a repeated x_t or u_t would make it. The bet on row t pays e_t, of expectation 1 given the
+    rows before, and ``(sum_(s <= t) e_s + (T - t)) / T`` is the mixture over the row that repeats.
+    """
+    u, x = u[:, :REPEAT_COORDINATES], x[:, :REPEAT_COORDINATES]
+    count, size = u.shape
+    paid = np.empty(count)
+    for t in range(count):
+        own = 0.5 * float(u[t] @ u[t]) - size * log(REPEAT_SPREAD)
+        distances = np.concatenate(
+            [
+                pivots[t] ** 2 * _distances(x[:t], x[t]),
+                _distances(u[:t], u[t]),
+                [pivots[t] ** 2 * float(x[t] @ x[t])],
+            ]
+        )
+        logs = own - 0.5 * distances / REPEAT_SPREAD**2
+        paid[t] = np.logaddexp.reduce(logs) - log(logs.size)
+    waiting = np.log(np.maximum(count - 1.0 - np.arange(count), 1e-300))
+    found: Array = np.logaddexp(np.logaddexp.accumulate(paid), waiting) - log(count)
+    return found
+
+
+def _distances(rows: Array, row: Array) -> Array:
+    found: Array = np.square(rows - row).sum(axis=1)
+    return found

@@ -1,0 +1,245 @@
+"""Audits of mechanisms: the likelihood ratios are those of the pairs, the bets keep their level, faults are found."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+from scipy.stats import binom, norm
+
+import hockeystick as hs
+from hockeystick.audit.betting import Bets
+from hockeystick.audit.ratios import ratio_of
+from hockeystick.errors import InvalidInputError, UnsupportedError
+from hockeystick.laws.gaussian import gaussian_delta
+from hockeystick.types import Side
+
+BANDED = hs.BandedSquareRoot(bands=2)
+SIGMA = 1.3
+
+
+def mechanism(sampler, strategy=None, sigma=SIGMA):
+    return hs.Mechanism(strategy=strategy or hs.Identity(), sampler=sampler, noise_multiplier=sigma)
+
+
+def coins(steps, prob, turns=None):
+    """The law of independent participations at the given steps, as a list of (probability, participations)."""
+    turns = range(steps) if turns is None else turns
+    law = []
+    for taken in product((0, 1), repeat=len(turns)):
+        x = np.zeros(steps)
+        x[list(turns)] = taken
+        law.append((prob ** sum(taken) * (1 - prob) ** (len(taken) - sum(taken)), x))
+    return law
+
+
+def sets(bins, picks, repeats):
+    rows = [np.array(row, dtype=float) for row in product((0, 1), repeat=bins) if sum(row) == picks]
+    return [(len(rows) ** -repeats, np.concatenate(choice)) for choice in product(rows, repeat=repeats)]
+
+
+def separated(steps, min_sep, prob):
+    """Cold b-min-sep subsampling, from its definition."""
+    law = []
+    for taken in product((0, 1), repeat=steps):
+        chance, free = 1.0, 0
+        for step, one in enumerate(taken):
+            if step < free:
+                chance *= 1 - one
+            else:
+                chance *= prob if one else 1 - prob
+                free = step + min_sep if one else free
+        law.append((chance, np.array(taken, dtype=float)))
+    return law
+
+
+CASES = {
+    "poisson": (mechanism(hs.Poisson(sampling_prob=0.3, steps=5)), coins(5, 0.3)),
+    "always": (mechanism(hs.Poisson(sampling_prob=1.0, steps=3)), coins(3, 1.0)),
+    "fixed": (mechanism(hs.Deterministic(bins=3, epochs=2)), [(1.0, np.array([1.0, 0, 0, 1, 0, 0]))]),
+    "fixed, correlated": (
+        mechanism(hs.Deterministic(bins=3, epochs=2), BANDED),
+        [(1.0, np.array([1.0, 0, 0, 1, 0, 0]))],
+    ),
+    "public groups": (
+        mechanism(hs.CyclicPoisson(groups=2, sampling_prob=0.4, steps=5)),
+        coins(5, 0.4, [0, 2, 4]),
+    ),
+    "public groups, correlated": (
+        mechanism(hs.CyclicPoisson(groups=2, sampling_prob=0.4, steps=5), BANDED),
+        coins(5, 0.4, [0, 2, 4]),
+    ),
+    "secret groups": (
+        mechanism(hs.CyclicPoisson(groups=2, sampling_prob=0.8, steps=5, partition="independent")),
+        [(p / 2, x) for turns in ([0, 2, 4], [1, 3]) for p, x in coins(5, 0.8, turns)],
+    ),
+    "poisson, correlated": (mechanism(hs.Poisson(sampling_prob=0.3, steps=5), BANDED), coins(5, 0.3)),
+    "allocation": (mechanism(hs.RandomAllocation(bins=3, epochs=2)), sets(3, 1, 2)),
+    "two of three": (mechanism(hs.RandomAllocation(bins=3, epochs=2, participations=2)), sets(3, 2, 2)),
+    "bins": (mechanism(hs.BallsInBins(bins=3, epochs=2)), [(p, np.tile(x, 2)) for p, x in sets(3, 1, 1)]),
+    "bins, correlated": (
+        mechanism(hs.BallsInBins(bins=3, epochs=2), hs.SquareRoot()),
+        [(p, np.tile(x, 2)) for p, x in sets(3, 1, 1)],
+    ),
+    "min sep": (
+        mechanism(hs.BMinSep(min_sep=2, sampling_prob=0.3 / 1.3, steps=5, warm_start=False), BANDED),
+        separated(5, 2, 0.3),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_likelihood_ratios_are_those_of_all_participations(name):
+    """``log E_x exp(<C x, y> / sigma - |C x|^2 / (2 sigma^2))`` over all participations x of the definition."""
+    chosen, law = CASES[name]
+    c = chosen.matrix.materialize()
+    y = np.random.default_rng(3).normal(size=(c.shape[0], 7)) * 2.0
+    means = np.stack([c @ x for _, x in law]) / SIGMA
+    with np.errstate(divide="ignore"):
+        weights = np.log([p for p, _ in law])[:, None]
+    expected = logsumexp(weights + means @ y - 0.5 * np.square(means).sum(axis=1)[:, None], axis=0)
+    assert sum(p for p, _ in law) == pytest.approx(1.0)
+    assert ratio_of(chosen).log_ratios(y) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_audits_of_correct_code_stay_below_the_certificate_and_find_something(name):
+    """All of these together fail falsely with probability at most 1.3e-5 on the one side; seeds are fixed."""
+    chosen, _ = CASES[name]
+    sensitivity = hs.certify(chosen, delta=0.05, method="gaussian")
+    verdict = hs.audit.mechanism(
+        chosen, certificate=sensitivity, samples=2000, level=1e-6, rng=np.random.default_rng(5), examples=100
+    )
+    assert not verdict.refuted
+    assert verdict.samples == 2000
+    assert 0.0 < verdict.epsilon.audited < sensitivity.epsilon.upper
+    assert verdict.epsilon.upper == sensitivity.epsilon.upper
+
+
+def gaussian_epsilon(mu, delta):
+    low, high = 0.0, 50.0
+    while high - low > 1e-6:
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if gaussian_delta(mu, 1.0, middle, Side.UPPER) <= delta else (middle, high)
+    return high
+
+
+def test_the_bound_exceeds_the_truth_no_more_often_than_its_level():
+    """A Gaussian of sensitivity 1, with looks after every 200 of 1,000 pairs: 300 audits at level 0.1.
+
+    Of a bound that keeps its level more than 48 fail with probability below 1e-3 (binomial tail, asserted).
+    """
+    level, audits, allowed = 0.1, 300, 48
+    assert binom.sf(allowed, audits, level) < 1e-3
+    epsilon = gaussian_epsilon(1.0, 0.02)
+    rng = np.random.default_rng(11)
+    failures, found = 0, []
+    for _ in range(audits):
+        bets = Bets(epsilon, 0.02, level)
+        for _ in range(5):
+            z = rng.normal(size=(2, 200))
+            bets.observe(z[0] + 0.5, z[1] - 0.5)
+        failures += bets.audited > epsilon * (1 + 1e-9)
+        found.append(bets.audited)
+    assert failures <= allowed
+    assert np.mean(found) > 0.4 * epsilon
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_every_bet_loses_on_average_where_the_claim_is_tight(direction):
+    """The mean of what a bet pays, from the exact chances of its events, is at most 1 at the true epsilon, and it is
+    above 1 for the best event at a smaller one."""
+    delta = 0.02
+    epsilon = gaussian_epsilon(1.0, delta)
+    for at, fair in ((epsilon, True), (0.5 * epsilon, False)):
+        bets = Bets(at, delta, 0.1)
+        tau = bets.thresholds[bets.at_upper]
+        first, second = norm.sf(tau - 0.5), norm.sf(tau + 0.5)  # a loss is N(1/2, 1) with, and N(-1/2, 1) without
+        means = sum(
+            chance[:, None] * np.exp(bets.pays[one, other][bets.at_upper])[None, :]
+            for (one, other), chance in {
+                (1, 1): first * second,
+                (1, 0): first * (1 - second),
+                (0, 1): (1 - first) * second,
+                (0, 0): (1 - first) * (1 - second),
+            }.items()
+        )
+        assert (means.max() <= 1.0 + 1e-12) == fair
+
+
+def test_losses_that_are_unknown_or_infinite_are_in_consistent_events():
+    bets = Bets(1.0, 0.1, 0.1)
+    bets.observe(np.array([np.nan, np.inf, -np.inf, 0.3]), np.array([0.3, np.nan, np.inf, np.nan]))
+    assert bets.counts.min() >= 0.0
+    assert bets.counts.sum(axis=(1, 2)) == pytest.approx(4.0)
+
+
+SMALL = mechanism(hs.Poisson(sampling_prob=0.3, steps=4), sigma=1.0)
+
+
+def white(examples, rng, sigma=1.0):
+    return sigma * rng.standard_normal(examples)
+
+
+def divided_noise(examples, rng):
+    for batch in SMALL.sampler.batches(examples, rng):
+        yield batch, white(examples, rng, 1.0 / 3.0)
+
+
+def every_batch(examples, rng):
+    for _ in range(4):
+        yield np.arange(examples), white(examples, rng)
+
+
+FAULTS = {
+    "noise divided by the batch, one example in a run": (divided_noise, 1),
+    "noise divided by the batch": (divided_noise, 100),
+    "no sampling": (every_batch, 100),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_planted_faults_refute_the_certificate(name):
+    source, examples = FAULTS[name]
+    verdict = hs.audit.mechanism(
+        SMALL, delta=1e-3, samples=20_000, rng=np.random.default_rng(2), examples=examples, source=source
+    )
+    assert verdict.refuted
+    assert verdict.broken == ("certificate",)
+    assert verdict.epsilon.audited >= verdict.epsilon.upper
+    assert verdict.samples <= 20_000
+
+
+REFUSED = {
+    "ShuffledBatches": mechanism(hs.Shuffle(batch_size=5, bins=2)),
+    "KnownBatches": mechanism(hs.Deterministic(bins=4, epochs=2), hs.BinaryTree()),
+    "TruncatedRenewal": mechanism(
+        hs.BMinSep(min_sep=2, sampling_prob=0.1, steps=4, truncated_batch_size=5, num_examples=50), BANDED
+    ),
+    "IndependentSteps": mechanism(hs.Poisson(sampling_prob=0.1, steps=4, truncated_batch_size=5, num_examples=50)),
+    "RenewalMixture": mechanism(hs.BMinSep(min_sep=2, sampling_prob=0.1, steps=8), hs.SquareRoot()),
+    "SubsetMixture": mechanism(hs.CyclicPoisson(groups=2, sampling_prob=0.4, steps=6, partition="independent"), BANDED),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_mechanisms_without_a_likelihood_ratio_are_refused_by_name(name):
+    with pytest.raises(UnsupportedError, match=name):
+        hs.audit.mechanism(REFUSED[name], delta=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"delta": None}, "certificate"),
+        ({"samples": 0}, "samples"),
+        ({"examples": 0}, "examples"),
+        ({"level": 1.0}, "level"),
+        ({"source": lambda examples, rng: [([], np.zeros(examples))]}, "runs of 4 steps"),
+        ({"certificate": hs.certify(CASES["poisson"][0], delta=0.1, method="gaussian"), "delta": None}, "another one"),
+        ({"certificate": hs.certify(SMALL, epsilon=1.0, method="gaussian"), "delta": None}, "at a delta"),
+    ],
+)
+def test_bad_input_is_named(arguments, says):
+    with pytest.raises(InvalidInputError, match=says):
+        hs.audit.mechanism(SMALL, **({"delta": 0.01, "rng": np.random.default_rng(0)} | arguments))

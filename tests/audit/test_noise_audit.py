@@ -1,0 +1,188 @@
+"""Audits of noise: every bet is fair, correct noise passes, and planted faults are found."""
+
+import numpy as np
+import pytest
+
+import hockeystick as hs
+from hockeystick.audit import whiteness
+from hockeystick.errors import InvalidInputError, UnsupportedError
+
+LEVEL = 1e-3
+CORRECT = 1e-6
+"""The level of audits of correct noise: N of them alarm falsely with probability at most N 1e-6."""
+STEPS, SIZE = 100, 500
+SIGMA = 2.0
+STRATEGIES = {
+    "identity": hs.Identity(),
+    "banded": hs.BandedSquareRoot(bands=8),
+    "full": hs.SquareRoot(),
+    "inverse": hs.BandedInverseSquareRoot(bands=8),
+    "general": hs.ColumnNormalizedBanded(bands=2),
+    "tree": hs.BinaryTree(),
+    "trees": hs.TreeRestart(height=4),
+}
+
+
+def mechanism(name, steps=STEPS):
+    sampler = hs.BMinSep(min_sep=10, sampling_prob=0.03, steps=steps)
+    return hs.Mechanism(strategy=STRATEGIES[name], sampler=sampler, noise_multiplier=SIGMA)
+
+
+def rows(name, seed=0, size=SIZE):
+    return np.array(list(hs.noise.stream(mechanism(name), size, rng=np.random.default_rng(seed))))
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_correct_noise_raises_no_alarm(name):
+    """All of these together fail falsely with probability at most 1.4e-5."""
+    for seed in range(2):
+        verdict = hs.audit.noise(rows(name, seed), mechanism(name), level=CORRECT)
+        assert not verdict.refuted, str(verdict)
+        assert verdict.samples == STEPS * SIZE
+
+
+def test_a_run_that_ended_early_and_a_stream_are_read():
+    """False failure with probability at most 2e-6."""
+    claimed = mechanism("banded")
+    assert not hs.audit.noise(rows("banded")[:37], claimed, level=CORRECT).refuted
+    stream = hs.noise.stream(claimed, (4, 25), rng=np.random.default_rng(1))
+    assert not hs.audit.noise(stream, claimed, level=CORRECT).refuted
+
+
+def test_every_bet_is_fair_by_enumeration():
+    """A bet is a likelihood ratio of one normal number given the earlier ones: Gauss-Hermite quadrature of it is 1.
+
+    The weight is exact for polynomials of degree 119; an exponential of a square of up to 0.45 converges as 0.9^k.
+    """
+    nodes, weights = np.polynomial.hermite_e.hermegauss(150)
+    weights = weights / weights.sum()
+    u = nodes[:, None]
+    moderate = np.abs(whiteness.SCALES - 1.0) < 0.15
+    assert weights @ np.exp(whiteness._scale(u))[:, moderate] == pytest.approx(np.ones(moderate.sum()), rel=1e-6)
+    for known in (-1.0, 0.3, 2.0):
+        paid = np.exp(whiteness._correlated(np.full_like(u, known), u))
+        assert weights @ paid == pytest.approx(np.ones(whiteness.SHIFTS.size), rel=1e-9)
+
+
+@pytest.mark.parametrize("scale", [0.01, 0.25, 0.5, 1.2, 1.5, 2.0, 4.0, 10.0])
+def test_the_bets_on_the_scale_are_fair_by_integration(scale):
+    """The ratio times the standard normal density is the density of N(0, scale^2): they are compared point by point."""
+    at = np.linspace(-3.0, 3.0, 13) * scale
+    paid = whiteness._scale(at[:, None])[:, np.isclose(whiteness.SCALES, scale)]
+    if not paid.size:
+        return
+    normal = np.exp(-0.5 * at**2)
+    assert np.exp(paid[:, 0]) * normal == pytest.approx(np.exp(-0.5 * (at / scale) ** 2) / scale, rel=1e-9)
+
+
+def test_the_bets_on_the_shape_are_fair():
+    """Either outcome of one coin of chance p, weighted by it."""
+    for chance in (0.5, 0.0027):
+        hit = np.exp(whiteness._share(np.array([[True]]), chance))[0]
+        miss = np.exp(whiteness._share(np.array([[False]]), chance))[0]
+        assert chance * hit + (1 - chance) * miss == pytest.approx(np.ones(whiteness.ODDS.size), rel=1e-12)
+
+
+def test_a_mixture_over_the_row_of_a_fault_costs_at_most_its_stake():
+    """A bet that pays e from row 3 on, and nothing at all before, is worth its share of the stake times that."""
+    paid = np.array([[-np.inf], [-np.inf], [-np.inf], [1.0], [1.0]])
+    found = whiteness._best(paid)
+    assert found[2] == pytest.approx(np.log(0.5 * 2 / 5))
+    assert np.exp(found[4]) == pytest.approx(0.1 * np.exp(2.0) + 0.1 * np.exp(1.0))
+
+
+def repeated(name):
+    found = rows(name)
+    found[50] = found[20]
+    return found
+
+
+def repeated_before_c(name):
+    z = np.random.default_rng(0).standard_normal((STEPS, SIZE))
+    z[50] = z[20]
+    return SIGMA * mechanism(name).matrix.solve(z)
+
+
+def skipped(name):
+    found = rows(name)
+    found[30] = 0.0
+    return found
+
+
+def another_key(name):
+    return np.concatenate([rows(name, 0)[:50], rows(name, 1)[50:]])
+
+
+def from_the_start_again(name):
+    return np.concatenate([rows(name)[:50], rows(name)[:50]])
+
+
+def multiplied(name):
+    return SIGMA * mechanism(name).matrix.dot(np.random.default_rng(0).standard_normal((STEPS, SIZE)))
+
+
+FAULTS = {
+    "sigma too small by 2 percent": (lambda name: 0.98 * rows(name, size=1000), "scale"),
+    "sigma divided by the batch": (lambda name: rows(name) / 20.0, "scale"),
+    "a row reused": (repeated, "repeated_rows"),
+    "a row of z reused": (repeated_before_c, "repeated_rows"),
+    "noise skipped once": (skipped, "repeated_rows"),
+    "the stream from the start again": (from_the_start_again, "repeated_rows"),
+    "one number for two parameters": (lambda name: np.repeat(rows(name, size=250), 2, axis=1), "coordinates"),
+    "uniform noise": (
+        lambda name: (
+            SIGMA * mechanism(name).matrix.solve(np.random.default_rng(0).uniform(-(3**0.5), 3**0.5, (100, 500)))
+        ),
+        "middle",
+    ),
+    "a constant added": (lambda name: rows(name) + 0.2, "mean"),
+}
+
+
+@pytest.mark.parametrize("name", ["identity", "banded"])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_planted_faults_are_found_within_100_000_numbers(fault, name):
+    make, finding = FAULTS[fault]
+    verdict = hs.audit.noise(make(name), mechanism(name), level=LEVEL)
+    assert finding in verdict.broken
+    assert verdict.samples <= 100_000
+
+
+@pytest.mark.parametrize(("fault", "finding"), [(another_key, "earlier_rows"), (multiplied, "earlier_rows")])
+def test_faults_of_correlated_noise_are_found(fault, finding):
+    """Another key at a resume, and C in place of its inverse; without correlation neither is a fault."""
+    assert finding in hs.audit.noise(fault("banded"), mechanism("banded"), level=LEVEL).broken
+
+
+def test_noise_without_correlation_is_told_from_correlated_noise():
+    assert hs.audit.noise(rows("identity"), mechanism("banded"), level=LEVEL).refuted
+    assert hs.audit.noise(rows("banded"), mechanism("identity"), level=LEVEL).refuted
+
+
+def test_numbers_that_are_not_finite_are_a_finding():
+    for value in (np.nan, np.inf):
+        assert hs.audit.noise([[1.0, value]], mechanism("identity")).broken == ("not_finite",)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ([], "at least one"),
+        ([[1.0], [1.0, 2.0]], "one size"),
+        ([[1.0]] * (STEPS + 1), "at most 100 rows"),
+        ([[]], "size"),
+    ],
+)
+def test_bad_input_is_named(given, says):
+    with pytest.raises(InvalidInputError, match=says):
+        hs.audit.noise(given, mechanism("identity"))
+
+
+def test_a_tree_that_is_too_long_is_refused():
+    with pytest.raises(UnsupportedError, match="2048"):
+        hs.audit.noise([[1.0]], mechanism("tree", steps=2049))
+
+
+def test_a_mechanism_without_noise_is_refused():
+    with pytest.raises(InvalidInputError, match="noise_multiplier"):
+        hs.audit.noise([[1.0]], hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.1, steps=3)))

@@ -1,0 +1,106 @@
+"""hockeystick audit: three audits of a plan, one object, and an exit code."""
+
+from pathlib import Path
+
+import pytest
+
+from hockeystick.audit import outputs
+
+FAST = ("audit", "plan.toml", "--seed", "1", "--samples", "2000", "--delta", "0.01")
+
+
+@pytest.fixture
+def small(cli):
+    cli.write_plan({"data.num_examples": "200", "data.batch_size": "20", "data.epochs": "2"})
+    return cli
+
+
+def test_all_parts_of_a_correct_plan_pass(small):
+    """False failure with probability at most 1e-3, and the seed is fixed."""
+    found = small(*FAST, "--json").json
+    assert not found["refuted"]
+    assert found["level"] == pytest.approx(1e-3)
+    assert [one["about"] for one in found["verdicts"]] == ["sampler", "noise", "mechanism"]
+    epsilon = found["verdicts"][2]["epsilon"]
+    assert 0.0 < epsilon["audited"] < epsilon["upper"]
+    assert epsilon["delta"] == 0.01
+    text = small(*FAST, "--part", "noise", "--part", "sampler").out
+    assert text.count("nothing found") == 2
+
+
+def test_the_seed_decides(small):
+    assert small(*FAST, "--json").out == small(*FAST, "--json").out
+
+
+def test_what_is_refuted_ends_with_exit_code_1(small, monkeypatch):
+    def without_noise(mechanism):
+        def steps(examples, rng):
+            for batch in mechanism.sampler.batches(examples, rng):
+                yield batch, 0.01 * rng.standard_normal(examples)
+
+        return steps
+
+    monkeypatch.setattr(outputs, "_own", without_noise)
+    result = small(*FAST, "--part", "mechanism")
+    assert result.code == 1
+    assert "does not do what is claimed" in result.out
+    assert "in: mechanism" in result.complaint
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--part", "model"), "--part"),
+        (("--samples", "many"), "--samples"),
+        (("--samples", "1.5"), "--samples"),
+        (("--samples", "0"), "samples"),
+        (("--level", "2"), "level"),
+        (("--level", "0"), "level"),
+        (("--seed", "-1"), "--seed"),
+        (("--delta", "x"), "--delta"),
+    ],
+)
+def test_bad_options_are_named(small, options, says):
+    small.refuses("audit", "plan.toml", *options, says=[says])
+
+
+def test_mechanisms_without_a_likelihood_ratio_are_refused_by_name(small):
+    small.write_plan({"sampler.kind": '"shuffle"', "data.num_examples": "200"})
+    small.refuses("audit", "plan.toml", says=["ShuffledBatches"])
+    assert small("audit", "plan.toml", "--seed", "1", "--part", "sampler").code == 0
+
+
+LOOP = """
+import numpy as np
+
+DATA, NEIGHBOUR, CLIP_NORM = np.ones(8), np.append(np.ones(7), 0.0), {clip_norm}
+
+
+def train(data, tape):
+    rng, weights = np.random.default_rng(0), 0.0
+    for _ in range(3):
+        batch = data[rng.random(8) < 0.5]
+        released = (np.clip(batch, -1.0, 1.0).sum() + rng.standard_normal()) / 4.0
+        weights = tape.step(released, normaliser=4.0, state=weights - released)
+"""
+
+
+def test_a_training_loop_is_replayed(cli):
+    Path("loop.py").write_text(LOOP.format(clip_norm=1.0))
+    found = cli("audit", "--replay", "loop.py", "--json").json
+    assert (found["refuted"], found["level"]) == (False, 0.0)
+    assert found["verdicts"][0]["samples"] == 3
+    assert cli("audit", "plan.toml", "--replay", "loop.py").code == 0
+    Path("loop.py").write_text(LOOP.format(clip_norm=0.5))
+    result = cli("audit", "--replay", "loop.py")
+    assert result.code == 1
+    assert "in: replay" in result.complaint
+
+
+def test_what_cannot_be_replayed_is_named(cli):
+    cli.refuses("audit", says=["PLAN"])
+    cli.refuses("audit", "--replay", "missing.py", says=["--replay", "missing.py"])
+    Path("loop.py").write_text("DATA = 1")
+    cli.refuses("audit", "--replay", "loop.py", says=["train, NEIGHBOUR, CLIP_NORM"])
+    Path("loop.py").write_text("import nothing_of_the_kind")
+    cli.refuses("audit", "--replay", "loop.py", says=["loop.py", "ModuleNotFoundError"])
