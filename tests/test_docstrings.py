@@ -16,6 +16,10 @@ MODULES = [name for name in NAMES if name != "hockeystick.__main__"]
 def test_the_examples_of_a_module_run(name, tmp_path, monkeypatch):
     if name.startswith("hockeystick.training.torch"):
         pytest.importorskip("opacus")
+    if name.startswith("hockeystick.training.huggingface"):
+        pytest.importorskip("opacus")
+        pytest.importorskip("accelerate")
+        pytest.importorskip("transformers")
     module = importlib.import_module(name)
     monkeypatch.chdir(tmp_path)
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)

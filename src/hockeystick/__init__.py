@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         SquareRoot,
         TreeRestart,
     )
+    from hockeystick.training import huggingface as huggingface
     from hockeystick.training import torch as torch
     from hockeystick.types import Adjacency, Direction, Kind, Side
 
@@ -128,6 +129,7 @@ _HOMES = {
 
 _ROOMS = {
     "attacks": "hockeystick.attacks",
+    "huggingface": "hockeystick.training.huggingface",
     "noise": "hockeystick.noise",
     "torch": "hockeystick.training.torch",
     "training": "hockeystick.training",

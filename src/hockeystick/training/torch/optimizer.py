@@ -69,7 +69,7 @@ class OnRun:
         if not self.ghost:
             missing = [p for p in self.params if getattr(p, "grad_sample", None) is None]
             self._refuse(missing, "Per-sample gradients are missing; run the model and its loss backward")
-            self.examples += sum(len(part) for part in _parts(self.params[0].grad_sample))
+            self.examples += self._examples_of_all_parameters()
         else:
             self._refuse([p for p in self.params if p.grad is None], "Gradients are missing")
             norms = getattr(self.model, "_per_sample_gradient_norms", None)
@@ -80,6 +80,20 @@ class OnRun:
             self.examples += len(norms)
             self.model._per_sample_gradient_norms = None
         return super().pre_step(closure)  # type: ignore[misc]
+
+    def _examples_of_all_parameters(self) -> int:
+        """How many examples each parameter has gradients of. Where one has fewer, as a layer that all examples share,
+        a sum over several would be clipped as if it were one.
+        """
+        counts = [sum(len(part) for part in _parts(parameter.grad_sample)) for parameter in self.params]
+        for parameter, count in zip(self.params, counts, strict=True):
+            if count != counts[0]:
+                raise InvalidInputError(
+                    f"The parameter {self.names[parameter]!r} has gradients of {count} examples, where "
+                    f"{self.names[self.params[0]]!r} has them of {counts[0]}; the input of every layer must have the "
+                    "examples in its first dimension, position ids included."
+                )
+        return counts[0]
 
     def _refuse(self, missing: list[Any], what: str) -> None:
         if missing:
