@@ -1,12 +1,16 @@
 """A small model on small data, and training loops as Opacus' users write them."""
 
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import hockeystick as hs
+
+sys.path.insert(0, str(Path(__file__).parent))  # for the trainings that several tests share
 
 EXAMPLES = 60
 MECHANISM = hs.Mechanism(
@@ -89,5 +93,26 @@ def training():
             | options
         )
         return Training(engine, made[0], made[1], made[2] if len(made) == 4 else criterion, made[-1], scale)
+
+    return make
+
+
+@pytest.fixture
+def trainer(tmp_path):
+    """Makes a Trainer of transformers; ``arguments`` are those of TrainingArguments."""
+    from huggingface_training import FIXED, QUIET, model_of, sentences
+    from transformers import TrainingArguments
+
+    def make(plan=FIXED, model=None, data=None, *, seed=0, folder="out", arguments=None, **options):
+        run = {"max_steps": plan.sampler.steps, "per_device_train_batch_size": 5, "save_strategy": "no"}
+        given = TrainingArguments(str(tmp_path / folder), **QUIET | run | (arguments or {}))
+        return hs.huggingface.Trainer(
+            plan=plan,
+            model=model_of() if model is None else model,
+            args=given,
+            train_dataset=sentences() if data is None else data,
+            rng=np.random.default_rng(seed),
+            **options,
+        )
 
     return make

@@ -12,9 +12,11 @@ import hockeystick as hs
 
 MECHANISM = hs.Mechanism(
     strategy=hs.BandedSquareRoot(bands=4),
-    sampler=hs.BMinSep(min_sep=4, sampling_prob=0.05, steps=50),
+    sampler=hs.BMinSep(min_sep=4, sampling_prob=0.05, steps=30),
     noise_multiplier=1.0,
 )
+FIXED = hs.Mechanism(sampler=hs.Deterministic(bins=12), noise_multiplier=2.0)
+"""Twelve batches of five of the sixty sentences."""
 QUIET = {"use_cpu": True, "logging_strategy": "no", "report_to": "none", "disable_tqdm": True}
 
 
@@ -44,11 +46,12 @@ def train(folder: Path) -> None:
     transformers.utils.logging.disable_progress_bar()
     torch.set_num_threads(1)
     arguments = transformers.TrainingArguments(
-        str(folder), per_device_train_batch_size=1, gradient_accumulation_steps=3, max_steps=50, save_steps=3, **QUIET
+        str(folder), per_device_train_batch_size=1, gradient_accumulation_steps=3, max_steps=30, save_steps=3, **QUIET
     )
     trainer = hs.huggingface.Trainer(
         plan=MECHANISM, model=model_of(), args=arguments, train_dataset=sentences(), rng=np.random.default_rng(1)
     )
+    trainer.remove_callback(transformers.PrinterCallback)
     trainer.train(get_last_checkpoint(str(folder)))
     trainer.save_model()
     torch.save(trainer.optimizer.state_dict(), folder / "optimizer.pt")

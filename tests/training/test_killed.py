@@ -46,6 +46,19 @@ def test_torch(tmp_path):
     check_records(tmp_path)
 
 
+def test_transformers(tmp_path):
+    """Bit-identical weights on a CPU, with dropout and Adam, from checkpoints that are whole or are not there."""
+    torch = pytest.importorskip("torch")
+    for name in ("opacus", "transformers", "accelerate"):
+        pytest.importorskip(name)
+    assert killed("huggingface_training", tmp_path, times=5) >= 2
+    files = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("alone", "often")]
+    assert files[0] == files[1]
+    left, right = (flat(torch.load(tmp_path / name / "optimizer.pt")) for name in ("alone", "often"))
+    assert {name for name in left | right if not same(left[name], right[name])} <= {"/hockeystick_run/resumed"}
+    check_records(tmp_path)
+
+
 def flat(state, path=""):
     """The leaves of a nested state by their paths."""
     if not isinstance(state, dict | list):

@@ -20,8 +20,10 @@ from hockeystick.plan import Plan
 from hockeystick.samplers import Attribution
 from hockeystick.training.huggingface.arguments import check_batch_size, check_steps, checked_arguments
 from hockeystick.training.huggingface.losses import ExampleLosses, checked, losses_of
+from hockeystick.training.promises import promises_of
 from hockeystick.training.record import RunRecord
 from hockeystick.training.torch import PrivacyEngine
+from hockeystick.training.torch.loader import check_dataset
 
 UNFINISHED = ".unfinished-checkpoint"
 """The folder in which a checkpoint is written, beside the finished ones."""
@@ -100,6 +102,7 @@ class Trainer(transformers.Trainer):
                     f"The {name!r} argument must be left out; give 'model', and 'example_losses' for a loss."
                 )
         self.given = transformers.TrainingArguments() if args is None else args
+        self._attribution = attribution
         self.engine = PrivacyEngine(plan, rng=rng, secure_mode=secure_mode, dtype=noise_dtype, attribution=attribution)
         super().__init__(model=model, args=checked_arguments(self.given), train_dataset=train_dataset, **options)
         self.example_losses = losses_of(_base_of(model)) if example_losses is None else example_losses
@@ -152,20 +155,26 @@ class Trainer(transformers.Trainer):
                     f"Trained parameters must be float32 or float64, as the norms of their gradients are; {name!r} is "
                     f"{parameter.dtype}."
                 )
+        plain = self._plain_loader()
+        self._check_lengths(plain)
         _, optimizer, loader = self.engine.make_private(
             module=self.model,
             optimizer=optimizer,
-            data_loader=self._plain_loader(),
+            data_loader=plain,
             max_grad_norm=self.args.max_grad_norm,
             wrap_model=False,  # hooks alone, so that the model is still one of transformers
         )
-        run = self.engine.run
-        check_batch_size(self.given, run.expected_batch_size)
-        check_steps(self.given, run.steps, run.steps_per_epoch)
         optimizer._is_accelerate_prepared = True  # a wrapper of accelerate would save and load the run for its devices
         optimizer.step_was_skipped = False
         self.optimizer = optimizer
         self._private_loader = loader
+
+    def _check_lengths(self, loader: DataLoader[Any]) -> None:
+        sampler = self.engine.mechanism.sampler
+        size = check_dataset(loader, self.engine._num_examples)
+        promised = promises_of(sampler, size, self._attribution)
+        check_batch_size(self.given, promised.expected_batch_size)
+        check_steps(self.given, sampler.steps, promised.steps_per_epoch)
 
     def _plain_loader(self) -> DataLoader[Any]:
         """What transformers hands to accelerate, without batches of its own."""
