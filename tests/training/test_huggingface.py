@@ -1,12 +1,15 @@
 """The Trainer of transformers executes the mechanism: its batches, its noise, its divisor, and nothing else."""
 
 import copy
+import importlib
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import hockeystick as hs
+from hockeystick.training import RunRecord
 
 pytest.importorskip("opacus", reason="needs torch and opacus")
 pytest.importorskip("transformers", reason="needs transformers")
@@ -236,3 +239,23 @@ def test_the_best_checkpoint_is_found_where_it_was_moved(trainer, tmp_path):
     assert Path(best).parent == tmp_path / "out"
     assert Path(best).is_dir()
     assert made.engine.run.step == 12
+
+
+def test_the_example_leaves_what_it_promises(tmp_path, monkeypatch, capfd):
+    """With less text than it has by itself."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "examples" / "training")
+    example = importlib.import_module("lora_text")
+    plan = tmp_path / "plan.toml"
+    text = example.PLAN.read_text()
+    for whole, less in (("num_examples = 4000", "num_examples = 2000"), ("epochs = 5", "epochs = 1")):
+        assert whole in text
+        text = text.replace(whole, less)
+    plan.write_text(text)
+    monkeypatch.setattr(example, "PLAN", plan)
+    monkeypatch.setattr(sys, "argv", ["lora_text.py", "--public-steps", "2", "--out", str(tmp_path / "lora")])
+    example.main()
+    assert "verified" in "".join(capfd.readouterr())
+    record = RunRecord.load(tmp_path / "lora" / "lora.run.json")
+    assert record.certificate == hs.Certificate.load(tmp_path / "lora" / "lora.certificate.json")
+    assert (record.steps, record.violations) == (10, ())
+    assert (tmp_path / "lora" / "adapters" / "adapter_model.safetensors").is_file()

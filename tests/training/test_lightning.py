@@ -1,7 +1,6 @@
 """Lightning's own loop on the loader and the optimizer of an engine; the module is that of the example."""
 
-import importlib.util
-import subprocess
+import importlib
 import sys
 from pathlib import Path
 
@@ -25,18 +24,13 @@ QUIET = {"accelerator": "cpu", "devices": 1, "logger": False, "enable_progress_b
 
 
 @pytest.fixture
-def classifier(monkeypatch):
+def example(monkeypatch):
     monkeypatch.syspath_prepend(EXAMPLES)
-    spec = importlib.util.spec_from_file_location("digits_lightning", EXAMPLES / "digits_lightning.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.Classifier
+    return importlib.import_module("digits_lightning")
 
 
 @pytest.fixture
-def fitted(classifier, training, tmp_path):
+def fitted(example, training, tmp_path):
     """Makes a training, and fits it with Lightning."""
 
     def fit(resume=None, **options):
@@ -46,7 +40,7 @@ def fitted(classifier, training, tmp_path):
         made = training(module=model, optimizer=optimizer)
         trainer = lightning.Trainer(default_root_dir=tmp_path, max_epochs=2, **QUIET | options)
         torch.manual_seed(1)
-        trainer.fit(classifier(made.model, made.optimizer), made.loader, ckpt_path=resume, weights_only=True)
+        trainer.fit(example.Classifier(made.model, made.optimizer), made.loader, ckpt_path=resume, weights_only=True)
         assert trainer.global_step == made.engine.run.step
         return made
 
@@ -75,14 +69,14 @@ def test_lightning_puts_no_sampler_of_its_own_under_the_loader(training):
     from torch.utils.data import DistributedSampler
 
     loader = training().loader
-    with pytest.raises(TypeError, match="can't inject a .distributed. sampler"):
+    with pytest.raises(TypeError, match="can't inject"):
         _update_dataloader(loader, DistributedSampler(loader.dataset, num_replicas=2, rank=0))
 
 
-def test_the_example_leaves_what_it_promises(tmp_path):
-    command = [sys.executable, str(EXAMPLES / "digits_lightning.py"), "--out", str(tmp_path / "digits")]
-    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
-    assert "verified" in said.stdout + said.stderr
+def test_the_example_leaves_what_it_promises(example, tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(sys, "argv", ["digits_lightning.py", "--out", str(tmp_path / "digits")])
+    example.main()
+    assert "verified" in "".join(capfd.readouterr())
     record = RunRecord.load(tmp_path / "digits" / "lightning.run.json")
     assert record.certificate == hs.Certificate.load(tmp_path / "digits" / "lightning.certificate.json")
     assert (record.steps, record.violations) == (300, ())
