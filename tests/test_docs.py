@@ -56,6 +56,9 @@ def test_what_a_page_shows_runs(page, tmp_path, monkeypatch):
     """Python, commands and plans, from top to bottom, as a reader would who has the examples beside them."""
     if "import torch" in page.read_text():
         pytest.importorskip("opacus")
+    for framework in ("transformers", "peft", "lightning"):
+        if re.search(f"^ *(import|from) {framework}", page.read_text(), re.MULTILINE):
+            pytest.importorskip(framework)
     monkeypatch.chdir(tmp_path)
     shutil.copytree(ROOT / "examples", "examples")
     names: dict[str, object] = {"__name__": "__main__"}

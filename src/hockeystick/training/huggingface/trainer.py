@@ -190,7 +190,7 @@ class Trainer(transformers.Trainer):
             dataset,
             collate_fn=collate,
             num_workers=workers,
-            pin_memory=self.args.dataloader_pin_memory,
+            pin_memory=self.args.dataloader_pin_memory and self.args.device.type != "cpu",
             persistent_workers=self.args.dataloader_persistent_workers,
             multiprocessing_context=self.args.dataloader_multiprocessing_context,
             prefetch_factor=self.args.dataloader_prefetch_factor,
