@@ -12,7 +12,7 @@ import hockeystick as hs
 
 MECHANISM = hs.Mechanism(
     strategy=hs.BandedSquareRoot(bands=4),
-    sampler=hs.BMinSep(min_sep=4, sampling_prob=0.05, steps=30),
+    sampler=hs.BMinSep(min_sep=4, sampling_prob=0.05, steps=18),
     noise_multiplier=1.0,
 )
 FIXED = hs.Mechanism(sampler=hs.Deterministic(bins=12), noise_multiplier=2.0)
@@ -46,7 +46,7 @@ def train(folder: Path) -> None:
     transformers.utils.logging.disable_progress_bar()
     torch.set_num_threads(1)
     arguments = transformers.TrainingArguments(
-        str(folder), per_device_train_batch_size=1, gradient_accumulation_steps=3, max_steps=30, save_steps=3, **QUIET
+        str(folder), per_device_train_batch_size=1, gradient_accumulation_steps=3, max_steps=18, save_steps=3, **QUIET
     )
     trainer = hs.huggingface.Trainer(
         plan=MECHANISM, model=model_of(), args=arguments, train_dataset=sentences(), rng=np.random.default_rng(1)
