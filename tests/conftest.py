@@ -9,7 +9,19 @@ import pytest
 SLOW = frozenset((Path(__file__).parent / "slow.txt").read_text().splitlines())
 """Tests, or whole families of parameters, that ``tests/tiers.py`` found to be slow."""
 
-OPTIONAL = ("torch", "opacus", "jax", "cryptography", "dask", "ray", "dp-accounting", "matplotlib")
+OPTIONAL = (
+    "torch",
+    "opacus",
+    "transformers",
+    "peft",
+    "lightning",
+    "jax",
+    "cryptography",
+    "dask",
+    "ray",
+    "dp-accounting",
+    "matplotlib",
+)
 """Packages whose tests are left out where they are missing."""
 
 # A shell that starts the tests in the background makes them ignore Ctrl-C, and those of interruptions would never end.

@@ -9,15 +9,22 @@ import pytest
 import hockeystick
 
 NAMES = ["hockeystick", *(one.name for one in pkgutil.walk_packages(hockeystick.__path__, "hockeystick."))]
+NEEDED = {
+    "huggingface": ("opacus", "accelerate", "transformers"),
+    "jax": ("jax_privacy",),
+    "torch": ("opacus",),
+}
+"""Packages without which the modules of a framework are left out."""
 MODULES = [name for name in NAMES if name != "hockeystick.__main__"]
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:jax_privacy.*", "ignore::DeprecationWarning:optax.*")
 @pytest.mark.parametrize("name", MODULES)
 def test_the_examples_of_a_module_run(name, tmp_path, monkeypatch):
-    for framework, needed in (("torch", "opacus"), ("jax", "jax_privacy")):
+    for framework, needed in NEEDED.items():
         if name.startswith(f"hockeystick.training.{framework}"):
-            pytest.importorskip(needed)
+            for package in needed:
+                pytest.importorskip(package)
     module = importlib.import_module(name)
     monkeypatch.chdir(tmp_path)
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)

@@ -8,7 +8,19 @@ import pytest
 
 import hockeystick
 
-HEAVY = ("numpy", "scipy", "numba", "matplotlib", "typer", "rich", "pydantic", "torch", "jax", "dp_accounting")
+HEAVY = (
+    "transformers",
+    "numpy",
+    "scipy",
+    "numba",
+    "matplotlib",
+    "typer",
+    "rich",
+    "pydantic",
+    "torch",
+    "jax",
+    "dp_accounting",
+)
 
 
 def loaded(statements: str) -> set[str]:

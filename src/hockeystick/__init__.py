@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         SquareRoot,
         TreeRestart,
     )
+    from hockeystick.training import huggingface as huggingface
     from hockeystick.training import jax as jax
     from hockeystick.training import torch as torch
     from hockeystick.types import Adjacency, Direction, Kind, Side
@@ -132,6 +133,7 @@ _ROOMS = {
     "attacks": "hockeystick.attacks",
     "jax": "hockeystick.training.jax",
     "audit": "hockeystick.audit",
+    "huggingface": "hockeystick.training.huggingface",
     "noise": "hockeystick.noise",
     "torch": "hockeystick.training.torch",
     "training": "hockeystick.training",

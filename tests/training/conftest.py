@@ -116,3 +116,24 @@ def made(training):
     """A training with batches of one size, so that no number of examples gives anything away, in a gradient mode."""
     mechanism = hs.Mechanism(sampler=hs.Shuffle(batch_size=3, bins=20, epochs=2), noise_multiplier=2.0)
     return lambda mode="hooks", **options: training(mechanism, **{"grad_sample_mode": mode} | options)
+
+
+@pytest.fixture
+def trainer(tmp_path):
+    """Makes a Trainer of transformers; ``arguments`` are those of TrainingArguments."""
+    from huggingface_training import FIXED, QUIET, model_of, sentences
+    from transformers import TrainingArguments
+
+    def make(plan=FIXED, model=None, data=None, *, seed=0, folder="out", arguments=None, **options):
+        run = {"max_steps": plan.sampler.steps, "per_device_train_batch_size": 5, "save_strategy": "no"}
+        given = TrainingArguments(str(tmp_path / folder), **QUIET | run | (arguments or {}))
+        return hs.huggingface.Trainer(
+            plan=plan,
+            model=model_of() if model is None else model,
+            args=given,
+            train_dataset=sentences() if data is None else data,
+            rng=np.random.default_rng(seed),
+            **options,
+        )
+
+    return make

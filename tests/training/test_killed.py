@@ -52,6 +52,18 @@ def test_jax(tmp_path):
     assert killed("jax_training", tmp_path, times=2) >= 1
     with np.load(tmp_path / "alone/state.npz") as left, np.load(tmp_path / "often/state.npz") as right:
         assert {name for name in left if not np.array_equal(left[name], right[name])} == {"run_resumed"}
+
+
+def test_transformers(tmp_path):
+    """Bit-identical weights on a CPU, with dropout and Adam, from checkpoints that are whole or are not there."""
+    torch = pytest.importorskip("torch")
+    for name in ("opacus", "transformers", "accelerate"):
+        pytest.importorskip(name)
+    assert killed("huggingface_training", tmp_path, times=4) >= 1
+    files = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("alone", "often")]
+    assert files[0] == files[1]
+    left, right = (flat(torch.load(tmp_path / name / "optimizer.pt")) for name in ("alone", "often"))
+    assert {name for name in left | right if not same(left[name], right[name])} <= {"/hockeystick_run/resumed"}
     check_records(tmp_path)
 
 

@@ -197,9 +197,9 @@ class OnRun:
         for parameter, number in zip(self.params, numbers, strict=True):
             if number != numbers[0]:
                 raise InvalidInputError(
-                    f"There are gradients of {numbers[0]} examples for the parameter {self.names[self.params[0]]!r}, "
-                    f"and of {number} for {self.names[parameter]!r}; the first dimension of what every layer gets "
-                    "must be that of the examples."
+                    f"The parameter {self.names[parameter]!r} has gradients of {number} examples, where "
+                    f"{self.names[self.params[0]]!r} has them of {numbers[0]}; the first dimension of what every layer "
+                    "gets must be that of the examples, position ids included."
                 )
         return numbers[0]
 

@@ -1,0 +1,99 @@
+"""Which of transformers' training arguments a private training can have, and why not the others."""
+
+import math
+from collections.abc import Callable
+from copy import copy
+from typing import Any, NamedTuple
+
+from hockeystick.errors import InvalidInputError
+
+
+class Refusal(NamedTuple):
+    """An argument with values that would make another mechanism of the training, or an unprotected one."""
+
+    name: str
+    breaks: Callable[[Any], bool]
+    reason: str
+
+
+def _is_set(value: Any) -> bool:
+    return bool(value)
+
+
+def _updates_early(optimizer: Any) -> bool:
+    name = str(getattr(optimizer, "value", optimizer))
+    return name.endswith("layerwise") or name in ("lomo", "adalomo")
+
+
+REFUSALS = (
+    Refusal("deepspeed", _is_set, "gradients would be reduced before they are clipped"),
+    Refusal("fsdp", _is_set, "gradients would be reduced before they are clipped"),
+    Refusal("parallelism_config", _is_set, "gradients would be reduced before they are clipped"),
+    Refusal("fp16", _is_set, "scaled losses have scaled gradients to clip, and steps that overflow are left out"),
+    Refusal("bf16", _is_set, "norms that are rounded to 8 bits do not bound what an example adds"),
+    Refusal("torch_compile", _is_set, "compiled layers give no per-sample gradients"),
+    Refusal("use_liger_kernel", _is_set, "fused layers give no per-sample gradients"),
+    Refusal("activation_checkpointing", _is_set, "layers that are run again give no per-sample gradients"),
+    Refusal("gradient_checkpointing", _is_set, "layers that are run again give no per-sample gradients"),
+    Refusal("auto_find_batch_size", _is_set, "a training that starts again takes the steps of the plan again"),
+    Refusal("dataloader_drop_last", _is_set, "every batch of the plan counts"),
+    Refusal("dataloader_in_order", lambda value: value is False, "every batch has its own step of the plan"),
+    Refusal("train_sampling_strategy", lambda value: value != "random", "the plan's sampler forms the batches"),
+    Refusal("label_smoothing_factor", _is_set, "its mean is over the tokens of a whole batch; use 'example_losses'"),
+    Refusal("neftune_noise_alpha", _is_set, "its noise depends on the longest example of the batch"),
+    Refusal("push_to_hub", _is_set, "checkpoints hold the secret state of the run; push the model after the training"),
+    Refusal("optim", _updates_early, "it updates parameters during the backward pass, before any noise"),
+    Refusal("max_grad_norm", lambda value: not value > 0.0, "it is the norm to which each example is clipped"),
+)
+"""What is refused, whatever the plan."""
+
+
+def checked_arguments(given: Any) -> Any:
+    """A copy of transformers' arguments for the Trainer's own loop, in which every batch is a whole step.
+
+    Raises: InvalidInputError, naming the argument and why, for one that would break the mechanism.
+    """
+    for refusal in REFUSALS:
+        value = getattr(given, refusal.name, None)
+        if refusal.breaks(value):
+            raise InvalidInputError(
+                f"The {refusal.name!r} training argument cannot be {value!r} in a private training: {refusal.reason}."
+            )
+    if given.world_size > 1 or given.n_gpu > 1:
+        raise InvalidInputError(
+            f"The Trainer needs one process with one device at most; this one has {given.world_size} process(es) with "
+            f"{given.n_gpu} device(s) each, which would share out the batches: start one, and set CUDA_VISIBLE_DEVICES."
+        )
+    arguments = copy(given)
+    arguments.gradient_accumulation_steps = 1  # transformers would add up several batches of the plan
+    arguments.ignore_data_skip = True  # the run knows where it is
+    return arguments
+
+
+def check_batch_size(given: Any, expected: float) -> None:
+    """Raise InvalidInputError unless the physical batches that a step is expected to need are those that are given."""
+    largest = given.per_device_train_batch_size
+    needed = math.ceil(round(expected) / largest)
+    if given.gradient_accumulation_steps != needed:
+        raise InvalidInputError(
+            f"The 'gradient_accumulation_steps' training argument must be {needed}, as batches of the plan have about "
+            f"{round(expected)} examples and 'per_device_train_batch_size' is {largest}. "
+            f"Got {given.gradient_accumulation_steps} instead."
+        )
+
+
+def check_steps(given: Any, steps: int, steps_per_epoch: int) -> None:
+    """Raise InvalidInputError unless the training is as long as the plan, or is told to stop earlier."""
+    if given.max_steps > 0:
+        name, value, wanted = "max_steps", given.max_steps, given.max_steps
+    else:
+        name, value, wanted = (
+            "num_train_epochs",
+            given.num_train_epochs,
+            math.ceil(given.num_train_epochs * steps_per_epoch),
+        )
+    if wanted > steps or (wanted < steps and name == "num_train_epochs"):
+        raise InvalidInputError(
+            f"The {name!r} training argument must lead to the plan's {steps} steps; set max_steps={steps}, or fewer to "
+            f"stop early. Got {value!r}, {wanted} steps."
+        )

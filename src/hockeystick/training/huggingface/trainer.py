@@ -1,0 +1,319 @@
+"""Hugging Face's Trainer for a plan: its batches, its noise, and the certificate of what was run."""
+
+import shutil
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from torch.utils.data import DataLoader
+from transformers.trainer_callback import TrainerCallback
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints, seed_worker
+
+from hockeystick.certificate import Certificate
+from hockeystick.errors import InvalidInputError, UnsupportedError
+from hockeystick.mechanism import Mechanism
+from hockeystick.plan import Plan
+from hockeystick.samplers import Attribution
+from hockeystick.training.huggingface.arguments import check_batch_size, check_steps, checked_arguments
+from hockeystick.training.huggingface.losses import ExampleLosses, checked, losses_of
+from hockeystick.training.promises import promises_of
+from hockeystick.training.record import RunRecord
+from hockeystick.training.torch import PrivacyEngine
+from hockeystick.training.torch.loader import check_dataset
+
+UNFINISHED = ".unfinished-checkpoint"
+"""The folder in which a checkpoint is written, beside the finished ones."""
+STATE = "trainer_state.json"
+
+
+class Trainer(transformers.Trainer):
+    """Takes the place of ``transformers.Trainer``.
+
+    >>> import tempfile
+    >>> import hockeystick as hs
+    >>> from transformers import LlamaConfig, LlamaForCausalLM, TrainingArguments
+    >>> data = [{"input_ids": [i % 7, 1, 2], "labels": [i % 7, 1, 2]} for i in range(60)]
+    >>> sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    >>> model = LlamaForCausalLM(LlamaConfig(vocab_size=8, **sizes))
+    >>> plan = hs.Mechanism(sampler=hs.BallsInBins(bins=6, epochs=1), noise_multiplier=2.0)
+    >>> options = {"num_train_epochs": 1, "per_device_train_batch_size": 10, "use_cpu": True}
+    >>> quiet = {"disable_tqdm": True, "save_strategy": "no", "logging_strategy": "no", "report_to": "none"}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     arguments = TrainingArguments(folder, **options, **quiet)
+    ...     trainer = Trainer(plan=plan, model=model, args=arguments, train_dataset=data)
+    ...     steps = trainer.train().global_step
+    {'train_runtime': ...}
+    >>> steps
+    6
+    >>> trainer.certificate(delta=1e-5).epsilon.upper < 4.0
+    True
+
+    Every step of the Trainer is a step of the plan, with its batch and its noise. Batches are used in parts of at most
+    ``per_device_train_batch_size`` examples, as Opacus' ``BatchMemoryManager`` does; ``max_grad_norm`` is the norm to
+    which the gradient of each example is clipped; noisy sums are divided by the plan's expected batch size. The loss is
+    one number for each example, whatever else is in its batch. Checkpoints hold the run, are written whole or not at
+    all, and are secret.
+
+    Not private, and not for publication: logs, which have the training loss, and checkpoints. What a certificate covers
+    is the trained weights, and those of every step before.
+
+    Args:
+        plan, rng, secure_mode, noise_dtype, attribution: as :class:`hockeystick.torch.PrivacyEngine` has them.
+        model: of transformers or peft, or any module with ``example_losses``. Its trained parameters are float32 or
+            float64; frozen ones may have any type.
+        args: transformers' training arguments.
+        train_dataset: has a length and gives examples by index.
+        example_losses: gives one loss for each example, from the model's outputs and the labels of the batch by name,
+            which the model is not given; for models that predict tokens or classes there is one already. Its numbers
+            must each depend on their own example alone.
+        options: the other arguments of ``transformers.Trainer``.
+
+    Attributes:
+        engine: the :class:`hockeystick.torch.PrivacyEngine`, which has the run once the training began.
+
+    Raises: InvalidInputError, naming the argument, for what would break the mechanism (batches of another size, steps
+    past the plan, 16-bit training, several processes); UnsupportedError for a model without losses by example; and as
+    the engine does.
+    """
+
+    loss_is_scaled_for_ga = True
+
+    def __init__(
+        self,
+        *,
+        plan: Plan | Mechanism,
+        model: Any = None,
+        args: Any = None,
+        train_dataset: Any = None,
+        example_losses: ExampleLosses | None = None,
+        rng: np.random.Generator | None = None,
+        secure_mode: bool = False,
+        noise_dtype: Any = np.float32,
+        attribution: Attribution | None = None,
+        **options: Any,
+    ) -> None:
+        for name in ("model_init", "compute_loss_func"):
+            if options.get(name) is not None:
+                raise InvalidInputError(
+                    f"The {name!r} argument must be left out; give 'model', and 'example_losses' for a loss."
+                )
+        self.given = transformers.TrainingArguments() if args is None else args
+        self._attribution = attribution
+        self.engine = PrivacyEngine(plan, rng=rng, secure_mode=secure_mode, dtype=noise_dtype, attribution=attribution)
+        super().__init__(model=model, args=checked_arguments(self.given), train_dataset=train_dataset, **options)
+        self.example_losses = losses_of(_base_of(model)) if example_losses is None else example_losses
+        self._private_loader: Any = None
+        self.add_callback(_Position(self.engine))
+
+    def certificate(self, delta: float | None = None, **options: Any) -> Certificate:
+        """The certificate of the run; see :meth:`hockeystick.torch.PrivacyEngine.certificate`."""
+        return self.engine.certificate(delta, **options)
+
+    def record(self, certificate: Certificate | None = None, *, stopped_without_looking: bool = False) -> RunRecord:
+        """The record of the run; see :meth:`hockeystick.training.Run.record`."""
+        return self.engine.record(certificate, stopped_without_looking=stopped_without_looking)
+
+    def train(self, resume_from_checkpoint: Any = None, trial: Any = None, ignore_keys_for_eval: Any = None) -> Any:
+        """As transformers has it, once; with ``resume_from_checkpoint`` it continues the run that was saved.
+
+        Raises: InvalidInputError for a second training that does not continue a checkpoint, for a trial of a search,
+        and for a checkpoint of another plan, or without its run.
+        """
+        if trial is not None:
+            raise InvalidInputError("A search trains several models, each of which needs a Trainer of its own.")
+        if self._private_loader is not None and self.engine.run.step and not resume_from_checkpoint:
+            raise InvalidInputError(
+                f"The run of this Trainer is at step {self.engine.run.step} already; continue it by "
+                "train(resume_from_checkpoint=True), or make another Trainer."
+            )
+        return super().train(resume_from_checkpoint, ignore_keys_for_eval=ignore_keys_for_eval)
+
+    def get_train_dataloader(self) -> Any:
+        """The loader of the run. Accelerate must not see it, as it would share its batches out."""
+        if self._private_loader is None:
+            self._make_private()
+        return self._private_loader
+
+    def create_optimizer(self, model: Any = None) -> Any:
+        """The optimizer of the run."""
+        del model
+        self.get_train_dataloader()
+        return self.optimizer
+
+    def _make_private(self) -> None:
+        if self.train_dataset is None:
+            raise InvalidInputError("The 'train_dataset' argument has to be given.")
+        self.model.train()
+        optimizer = super().create_optimizer()
+        for name, parameter in self.model.named_parameters():
+            if parameter.requires_grad and parameter.dtype not in (torch.float32, torch.float64):
+                raise InvalidInputError(
+                    f"Trained parameters must be float32 or float64, as the norms of their gradients are; {name!r} is "
+                    f"{parameter.dtype}."
+                )
+        plain = self._plain_loader()
+        self._check_lengths(plain)
+        _, optimizer, loader = self.engine.make_private(
+            module=self.model,
+            optimizer=optimizer,
+            data_loader=plain,
+            max_grad_norm=self.args.max_grad_norm,
+            wrap_model=False,  # hooks alone, so that the model is still one of transformers
+        )
+        optimizer._is_accelerate_prepared = True  # a wrapper of accelerate would save and load the run for its devices
+        optimizer.step_was_skipped = False
+        self.optimizer = optimizer
+        self._private_loader = loader
+
+    def _check_lengths(self, loader: DataLoader[Any]) -> None:
+        sampler = self.engine.mechanism.sampler
+        size = check_dataset(loader, self.engine._num_examples)
+        promised = promises_of(sampler, size, self._attribution)
+        check_batch_size(self.given, promised.expected_batch_size)
+        check_steps(self.given, sampler.steps, promised.steps_per_epoch)
+
+    def _plain_loader(self) -> DataLoader[Any]:
+        """What transformers hands to accelerate, without batches of its own."""
+        description = "training"
+        dataset: Any = self.train_dataset
+        collate = self.data_collator
+        if hasattr(dataset, "remove_columns"):
+            dataset = self._remove_unused_columns(dataset, description=description)
+        else:
+            collate = self._get_collator_with_removed_columns(collate, description=description)
+        workers = self.args.dataloader_num_workers
+        return DataLoader(
+            dataset,
+            collate_fn=collate,
+            num_workers=workers,
+            pin_memory=self.args.dataloader_pin_memory and self.args.device.type != "cpu",
+            persistent_workers=self.args.dataloader_persistent_workers,
+            multiprocessing_context=self.args.dataloader_multiprocessing_context,
+            prefetch_factor=self.args.dataloader_prefetch_factor,
+            worker_init_fn=partial(seed_worker, num_workers=workers, rank=0),
+        )
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
+        """Forward and backward, in parts; all but the last are clipped and summed here, the last by the step itself."""
+        del num_items_in_batch
+        examples = size_of_batch(inputs)
+        self.optimizer.zero_grad()
+        if not examples:
+            for parameter in self.optimizer.params:
+                parameter.grad_sample = parameter.new_zeros((0, *parameter.shape))
+            return torch.zeros((), device=self.args.device)
+        largest = self.args.per_device_train_batch_size
+        total = torch.zeros((), device=self.args.device)
+        for first in range(0, examples, largest):
+            if first:
+                self.optimizer.signal_skip_step()
+                self.optimizer.step()
+                self.optimizer.zero_grad()
+            part = {name: entry[first : first + largest] for name, entry in inputs.items()}
+            total += super().training_step(model, part) * min(largest, examples - first)
+        return total / examples
+
+    def compute_loss(
+        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """The mean of the losses of the examples."""
+        del num_items_in_batch
+        labels = {name: inputs[name] for name in self.label_names if name in inputs}
+        if not labels:
+            raise InvalidInputError(f"The batches must have labels, named {', '.join(self.label_names)}.")
+        outputs = model(**{name: entry for name, entry in inputs.items() if name not in labels})
+        loss = checked(self.example_losses(outputs, labels), size_of_batch(inputs)).mean()
+        return (loss, outputs) if return_outputs else loss
+
+    def _get_num_items_in_batch(self, *unused: Any) -> None:
+        """Nothing: the number of labelled tokens in a batch says something about its examples."""
+
+    def _clip_grad_norm(self, model: Any) -> None:
+        """Nothing: what is in the gradients before the optimizer's step is not private, and not what is used."""
+
+    def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> None:
+        """Nothing, so that the norm of a gradient that is not private is in no log."""
+
+    def _run_epoch(self, **options: Any) -> None:
+        """As transformers does; a training that continues from its last checkpoint has nothing left to do."""
+        if self.state.global_step < self.state.max_steps:
+            super()._run_epoch(**options)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: Any) -> None:
+        """As transformers does; weights without the run that they came from are refused."""
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is not None and self.engine.run.step != self.state.global_step:
+            raise InvalidInputError(
+                f"The checkpoint is of step {self.state.global_step} and has no run of that step; continue from one "
+                "that this Trainer saved whole, without save_only_model=True."
+            )
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """As transformers does, whole or not at all; only the owner can read it."""
+        target = Path(self.args.output_dir)
+        folder = target / UNFINISHED
+        shutil.rmtree(folder, ignore_errors=True)  # of a training that was killed
+        folder.mkdir(mode=0o700, parents=True)
+        name = f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+        self.args.output_dir = str(folder)
+        try:
+            super()._save_checkpoint(model, trial)
+        finally:
+            self.args.output_dir = str(target)
+        best = self.state.best_model_checkpoint
+        if best is not None and Path(best).parent == folder:
+            self.state.best_model_checkpoint = str(target / name)
+            self.state.save_to_json(str(folder / name / STATE))
+        (folder / name).chmod(0o700)
+        if (target / name).exists():
+            (target / name).rename(folder / "replaced")
+        (folder / name).rename(target / name)
+        shutil.rmtree(folder)
+        rotate_checkpoints(
+            output_dir=str(target),
+            save_total_limit=self.args.save_total_limit,
+            best_model_checkpoint=self.state.best_model_checkpoint,
+            use_mtime=True,
+        )
+
+    def hyperparameter_search(self, *unused: Any, **options: Any) -> Any:
+        """Refuses: every trial is a training of its own, and choosing among them costs privacy too."""
+        raise UnsupportedError(
+            "A search trains several models, each of which needs a Trainer of its own; hockeystick.compose says what "
+            "all of them together, or the best of them, cost."
+        )
+
+
+class _Position(TrainerCallback):
+    """Tells the epoch from the run, as the first pass after a resume begins within one."""
+
+    def __init__(self, engine: PrivacyEngine) -> None:
+        self.engine = engine
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **unused: Any) -> None:
+        state.epoch = self.engine.run.step / self.engine.run.steps_per_epoch
+
+
+def size_of_batch(inputs: Any) -> int:
+    """The examples in a batch; raises InvalidInputError unless every entry has as many in its first dimension."""
+    entries = inputs.items() if isinstance(inputs, Mapping) else ()
+    sizes = {name: len(entry) for name, entry in entries if isinstance(entry, list) or _dimensions(entry)}
+    if not sizes or len(sizes) < len(inputs) or len(set(sizes.values())) > 1:
+        raise InvalidInputError(
+            "The 'data_collator' must give named tensors or lists with the examples in their first dimension. "
+            f"Got {sizes or type(inputs).__name__} instead."
+        )
+    return next(iter(sizes.values()))
+
+
+def _dimensions(entry: Any) -> int:
+    return entry.dim() if isinstance(entry, torch.Tensor) else 0
+
+
+def _base_of(model: Any) -> Any:
+    """The model of transformers below the adapters of peft."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model

@@ -1,0 +1,58 @@
+"""A training with the Trainer of transformers that can be killed at any moment; dropout and Adam have states."""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+from transformers.trainer_utils import get_last_checkpoint
+
+import hockeystick as hs
+
+MECHANISM = hs.Mechanism(
+    strategy=hs.BandedSquareRoot(bands=4),
+    sampler=hs.BMinSep(min_sep=4, sampling_prob=0.05, steps=18),
+    noise_multiplier=1.0,
+)
+FIXED = hs.Mechanism(sampler=hs.Deterministic(bins=12), noise_multiplier=2.0)
+"""Twelve batches of five of the sixty sentences."""
+QUIET = {"use_cpu": True, "logging_strategy": "no", "report_to": "none", "disable_tqdm": True}
+
+
+def sentences(count=60, length=6):
+    """Random tokens, of which some are no labels, as in sentences of several lengths."""
+    generator = torch.Generator().manual_seed(0)
+    found = []
+    for index in range(count):
+        words = torch.randint(16, (length,), generator=generator)
+        labels = words.clone()
+        labels[length - index % 4 :] = -100
+        found.append({"input_ids": words, "labels": labels})
+    return found
+
+
+def model_of(seed=0, **options):
+    """A transformer of 1,000 parameters with dropout."""
+    torch.manual_seed(seed)
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    given = {"vocab_size": 16, "attention_dropout": 0.2, "bos_token_id": 0, "eos_token_id": 0} | sizes | options
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**given))
+
+
+def train(folder: Path) -> None:
+    warnings.simplefilter("ignore")
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    torch.set_num_threads(1)
+    arguments = transformers.TrainingArguments(
+        str(folder), per_device_train_batch_size=1, gradient_accumulation_steps=3, max_steps=18, save_steps=3, **QUIET
+    )
+    trainer = hs.huggingface.Trainer(
+        plan=MECHANISM, model=model_of(), args=arguments, train_dataset=sentences(), rng=np.random.default_rng(1)
+    )
+    trainer.remove_callback(transformers.PrinterCallback)
+    trainer.train(get_last_checkpoint(str(folder)))
+    trainer.save_model()
+    torch.save(trainer.optimizer.state_dict(), folder / "optimizer.pt")
+    trainer.record(trainer.certificate(1e-5, method="gaussian")).save(folder / "run.json")

@@ -1,0 +1,209 @@
+"""What would make another mechanism of a training the Trainer refuses, in one sentence that says what to change."""
+
+import numpy as np
+import pytest
+
+import hockeystick as hs
+from hockeystick.errors import InvalidInputError, UnsupportedError
+
+pytest.importorskip("opacus", reason="needs torch and opacus")
+pytest.importorskip("transformers", reason="needs transformers")
+pytest.importorskip("accelerate", reason="needs accelerate")
+pytest.importorskip("peft", reason="needs peft")
+
+import peft
+import torch
+import transformers
+from huggingface_training import FIXED, QUIET, model_of, sentences
+
+from hockeystick.training.huggingface.arguments import REFUSALS, checked_arguments
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
+
+BAD = {
+    "deepspeed": {"zero_optimization": {}},
+    "fsdp": "full_shard",
+    "parallelism_config": object(),
+    "fp16": True,
+    "bf16": True,
+    "torch_compile": True,
+    "use_liger_kernel": True,
+    "activation_checkpointing": True,
+    "gradient_checkpointing": True,
+    "auto_find_batch_size": True,
+    "dataloader_drop_last": True,
+    "dataloader_in_order": False,
+    "train_sampling_strategy": "group_by_length",
+    "label_smoothing_factor": 0.1,
+    "neftune_noise_alpha": 5.0,
+    "push_to_hub": True,
+    "optim": "galore_adamw_layerwise",
+    "max_grad_norm": 0.0,
+}
+
+
+@pytest.fixture
+def arguments(tmp_path):
+    """Transformers' arguments, which cannot all be made with every value on every machine."""
+
+    def make(**options):
+        made = transformers.TrainingArguments(str(tmp_path), **QUIET)
+        for name, value in options.items():
+            setattr(made, name, value)
+        return made
+
+    return make
+
+
+def test_all_refusals_are_known_here():
+    assert set(BAD) == {one.name for one in REFUSALS}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_arguments_that_break_the_mechanism_are_refused(name, arguments, trainer):
+    assert hasattr(arguments(), name), "transformers has this argument no more"
+    with pytest.raises(InvalidInputError, match=f"The '{name}' training argument cannot be"):
+        checked_arguments(arguments(**{name: BAD[name]}))
+    assert checked_arguments(arguments()).gradient_accumulation_steps == 1
+
+
+def test_several_devices_are_refused(arguments):
+    made = arguments()
+    made._n_gpu = 2
+    with pytest.raises(InvalidInputError, match="one process with one device at most; this one has 1 process"):
+        checked_arguments(made)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"per_device_train_batch_size": 2}, "'gradient_accumulation_steps' training argument must be 3"),
+        ({"gradient_accumulation_steps": 2}, "'gradient_accumulation_steps' training argument must be 1"),
+        ({"max_steps": 13}, "'max_steps' training argument must lead to the plan's 12 steps.*Got 13, 13 steps"),
+        ({"max_steps": -1, "num_train_epochs": 2}, "'num_train_epochs' .* the plan's 12 steps.*Got 2, 24 steps"),
+        ({"max_steps": -1, "num_train_epochs": 0.5}, "'num_train_epochs' .* the plan's 12 steps.*Got 0.5, 6 steps"),
+    ],
+)
+def test_other_batches_and_steps_than_the_plan_s_are_refused(given, message, trainer):
+    made = trainer(arguments=given)
+    before = made.model.lm_head.weight.clone()
+    with pytest.raises(InvalidInputError, match=message):
+        made.train()
+    assert torch.equal(made.model.lm_head.weight, before)
+    assert made.engine._run is None
+
+
+def test_objects_that_do_not_suit_are_refused(trainer):
+    with pytest.raises(InvalidInputError, match="'model_init' argument must be left out"):
+        trainer(model_init=model_of)
+    with pytest.raises(InvalidInputError, match="'compute_loss_func' argument must be left out"):
+        trainer(compute_loss_func=lambda *given, **options: 0.0)
+    with pytest.raises(InvalidInputError, match="must be a Plan or a Mechanism"):
+        hs.huggingface.Trainer(plan=3, model=model_of())
+    with pytest.raises(InvalidInputError, match="noise_multiplier"):
+        hs.huggingface.Trainer(plan=hs.Mechanism(sampler=FIXED.sampler), model=model_of())
+    with pytest.raises(UnsupportedError, match="no loss by example for a model of type 'Linear'"):
+        trainer(model=torch.nn.Linear(2, 2))
+    with pytest.raises(InvalidInputError, match="must be a multiple of bins = 12"):
+        trainer(data=sentences(61)).train()
+    with pytest.raises(InvalidInputError, match="'train_dataset' argument has to be given"):
+        hs.huggingface.Trainer(plan=FIXED, model=model_of()).train()
+    with pytest.raises(UnsupportedError, match="A search trains several models"):
+        trainer().hyperparameter_search()
+
+
+def refused(made, message, error=InvalidInputError):
+    with pytest.raises(error, match=message):
+        made.train()
+    assert made.engine._run is None or made.engine.run.step == 0
+
+
+def test_losses_that_are_not_one_for_each_example_are_refused(trainer):
+    refused(trainer(example_losses=lambda outputs, labels: outputs.logits.sum()), "one loss for each of the 5 examples")
+    refused(trainer(example_losses=lambda outputs, labels: 0.0), "Got type 'float'")
+    refused(trainer(data=[{"input_ids": torch.tensor([1, 2])}] * 60), "must have labels, named labels")
+    refused(
+        trainer(data_collator=lambda examples: {"input_ids": torch.zeros(1, 3), "labels": torch.zeros(2, 3)}),
+        "'data_collator' must give named tensors",
+    )
+
+
+def test_trained_parameters_of_16_bits_are_refused_and_frozen_ones_are_not(trainer):
+    refused(trainer(model=model_of().to(torch.bfloat16)), "must be float32 or float64.*torch.bfloat16")
+    base = model_of().to(torch.bfloat16)
+    made = trainer(model=peft.get_peft_model(base, peft.LoraConfig(r=2, target_modules=["q_proj"])))
+    made.train()
+    assert made.engine.run.step == 12
+
+
+def test_parameters_that_would_not_be_protected_are_refused(trainer):
+    adapters = peft.LoraConfig(r=2, target_modules=["embed_tokens", "q_proj"])
+    refused(trainer(model=peft.get_peft_model(model_of(), adapters)), "would be updated without privacy")
+    part = model_of()
+    some = torch.optim.SGD(part.lm_head.parameters(), lr=0.1)
+    refused(trainer(model=part, optimizers=(some, None)), "must have every parameter of the module")
+    frozen = model_of().requires_grad_(False)
+    with pytest.raises(ValueError, match=r"at least one parameter|empty"):
+        trainer(model=frozen).train()
+
+
+def test_positions_that_all_examples_share_are_refused(trainer):
+    config = transformers.GPT2Config(vocab_size=16, n_positions=8, n_embd=8, n_layer=1, n_head=2)
+    refused(
+        trainer(model=transformers.GPT2LMHeadModel(config)),
+        "'transformer.wpe.weight' has gradients of 1 examples, where .* of 5; .* position ids included",
+    )
+
+
+def test_a_second_training_is_refused(trainer):
+    made = trainer()
+    made.train()
+    with pytest.raises(InvalidInputError, match="at step 12 already; continue it by train"):
+        made.train()
+    with pytest.raises(InvalidInputError, match="A search trains several models"):
+        made.train(trial={})
+
+
+def test_checkpoints_without_their_run_are_refused(trainer, tmp_path):
+    saved = {"save_strategy": "steps", "save_steps": 6}
+    trainer(arguments=saved).train()
+    trainer(arguments=saved | {"save_only_model": True}, folder="weights").train()
+    with pytest.raises(InvalidInputError, match="is of step 6 and has no run of that step"):
+        trainer().train(resume_from_checkpoint=str(tmp_path / "weights" / "checkpoint-6"))
+    other = hs.Mechanism(sampler=FIXED.sampler, noise_multiplier=3.0)
+    with pytest.raises(InvalidInputError, match="another mechanism; resume with the same plan"):
+        trainer(other).train(resume_from_checkpoint=str(tmp_path / "out" / "checkpoint-6"))
+    plain = transformers.Trainer(
+        model=model_of(),
+        args=transformers.TrainingArguments(str(tmp_path / "plain"), max_steps=1, **QUIET),
+        train_dataset=sentences(),
+    )
+    plain.train()
+    with pytest.raises(InvalidInputError, match="'hockeystick_run' entry of the optimizer's state is missing"):
+        trainer().train(resume_from_checkpoint=str(tmp_path / "plain" / "checkpoint-1"))
+
+
+def test_a_layer_that_all_examples_share_is_refused_with_clipping_by_layers(training):
+    """There a sum over all examples would be clipped as if it were one."""
+
+    class Shared(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.own = torch.nn.Linear(6, 3)
+            self.shared = torch.nn.Linear(6, 3)
+
+        def forward(self, x):
+            return self.own(x) + self.shared(torch.ones(1, 6))
+
+    model = Shared()
+    made = training(
+        hs.Mechanism(sampler=hs.Deterministic(bins=20), noise_multiplier=1.0),
+        module=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        clipping="per_layer",
+        max_grad_norm=[0.5] * 4,
+    )
+    before = made.weights()
+    with pytest.raises(InvalidInputError, match=r"'shared.weight' has gradients of 1 examples"):
+        made.epoch()
+    assert np.array_equal(made.weights(), before)
