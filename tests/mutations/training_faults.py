@@ -80,6 +80,13 @@ FAULTS = [
         f"{RECORD}::test_a_certificate_of_another_mechanism_is_refused",
     ),
     (
+        "training/run.py",
+        "with self._lock:\n            while at",
+        "if at >= 0:\n            while at",
+        "a loop that reads ahead gets the batch of another step while a step is taken",
+        "tests/training/test_run_threads.py",
+    ),
+    (
         "training/promises.py",
         'expect(int(self.count.sum()) == self.participations * self.included, "participations_an_epoch")',
         "pass",
