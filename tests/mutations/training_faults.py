@@ -86,6 +86,13 @@ FAULTS = [
         f"{RECORD}::test_a_certificate_of_another_mechanism_is_refused",
     ),
     (
+        "training/run.py",
+        "with self._lock:\n            while at",
+        "if at >= 0:\n            while at",
+        "a loop that reads ahead gets the batch of another step while a step is taken",
+        "tests/training/test_run_threads.py",
+    ),
+    (
         "training/promises.py",
         'expect(int(self.count.sum()) == self.participations * self.included, "participations_an_epoch")',
         "pass",
@@ -119,6 +126,13 @@ FAULTS = [
         "ready = jnp.zeros(())",
         "several sums that jax.vmap maps over share a row of noise",
         f"{JAX_NOISE}::test_mapped_updates_are_refused",
+    ),
+    (
+        "training/jax/noise.py",
+        "in (jnp.zeros(()), state.step, *told, *leaves)",
+        "in (state.step, *told, *leaves)",
+        "noise becomes a constant of a compiled function of constants",
+        f"{JAX_NOISE}::test_noise_does_not_become_a_constant_of_a_compiled_function",
     ),
     (
         "training/jax/noise.py",

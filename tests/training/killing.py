@@ -15,22 +15,26 @@ from pathlib import Path
 import numpy as np
 
 
-def copied(train, folder: Path) -> int:
-    """The process id of a training in a copy of this process, which has all compiled."""
+def killed_copy(train, folder: Path, moment: float) -> bool:
+    """Train in a copy of this process, which has all compiled, and kill it; whether it was alive."""
     child = os.fork()
     if child == 0:
         train(folder)
         os._exit(0)
-    return child
+    time.sleep(moment)
+    os.kill(child, signal.SIGKILL)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
 
 
-def started(name: str, folder: Path) -> int:
-    """The process id of a training in a new process, for frameworks with threads, which cannot be copied."""
+def killed_process(name: str, folder: Path, moment: float) -> bool:
+    """The same in a new process, for frameworks with threads, which cannot be copied; counts from its first step."""
     code = f"import {name}, pathlib; {name}.train(pathlib.Path({str(folder)!r}), began=lambda: print(flush=True))"
-    child = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parent, stdout=subprocess.PIPE)
-    assert child.stdout is not None
-    child.stdout.readline()  # all is compiled
-    return child.pid
+    with subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parent, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        time.sleep(moment)
+        child.kill()
+        return child.wait() < 0
 
 
 def main() -> None:
@@ -47,10 +51,7 @@ def main() -> None:
     longest = (6.0 / int(times) if copies else 0.4) * (time.monotonic() - began)
     rng, killed = np.random.default_rng(0), 0
     for moment in rng.uniform(0.0, longest, int(times)):
-        child = copied(train, often) if copies else started(name, often)
-        time.sleep(moment)
-        os.kill(child, signal.SIGKILL)
-        killed += os.WIFSIGNALED(os.waitpid(child, 0)[1])
+        killed += killed_copy(train, often, moment) if copies else killed_process(name, often, moment)
     train(often)
     print(killed)  # noqa: T201
 

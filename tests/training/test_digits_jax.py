@@ -1,5 +1,6 @@
 """The example on scikit-learn's digits trains with JAX, and leaves what it promises."""
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -13,7 +14,22 @@ from hockeystick.training import RunRecord
 pytest.importorskip("jax_privacy", reason="needs jax, optax and jax-privacy")
 pytest.importorskip("sklearn", reason="needs scikit-learn")
 
+import jax
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "training" / "digits_jax.py"
+
+
+def test_the_example_is_about_what_it_says():
+    spec = importlib.util.spec_from_file_location("digits_jax", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    training, test = example.digits()
+    assert len(training[0]) == hs.Plan.load(example.PLAN).data.num_examples
+    assert len(test[0]) == 297
+    shapes = jax.eval_shape(example.network, jax.random.key(0))
+    assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == 9930
 
 
 def test_the_example_trains_and_leaves_what_it_promises(tmp_path):

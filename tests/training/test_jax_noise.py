@@ -204,6 +204,18 @@ def test_tracing_takes_no_step():
     assert noise.run.step == 1
 
 
+def test_noise_does_not_become_a_constant_of_a_compiled_function():
+    noise = hs.jax.Noise(run_of(), clip_norm=CLIP)
+    state, sums, size = noise.init(PARAMS), zeros(), len(next(noise.run.batches()))
+    compiled = jax.jit(lambda: noise.update(sums, state, examples=size)[0])
+    compiled.lower().compile()
+    assert noise.run.step == 0
+    jax.block_until_ready(compiled())
+    assert noise.run.step == 1
+    with pytest.raises(jax.errors.JaxRuntimeError, match="is at step 0, but the next step of the run is 1"):
+        jax.block_until_ready(compiled())
+
+
 def test_mapped_updates_are_refused():
     """One row of noise on two sums would give away their difference."""
     noise = hs.jax.Noise(run_of(), clip_norm=CLIP)

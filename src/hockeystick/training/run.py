@@ -5,6 +5,7 @@ import math
 from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from threading import Lock
 from typing import Any, NoReturn, Self
 
 import numpy as np
@@ -122,6 +123,7 @@ class Run:
         self._mechanism = mechanism
         self._attribution = attribution
         self._entropy = entropy
+        self._lock = Lock()  # batches may be read ahead while another thread takes the steps
         if attribution is not None and mechanism.sampler.kind != "multi_attribution":
             raise InvalidInputError(
                 f"The 'attribution' argument does not apply to a sampler of kind {mechanism.sampler.kind!r}."
@@ -216,9 +218,10 @@ class Run:
             yield self._batch(at).copy()
 
     def _batch(self, at: int) -> Batch:
-        while at - self._step >= len(self._drawn):
-            self._drawn.append(next(self._drawing))
-        return self._drawn[at - self._step]
+        with self._lock:
+            while at - self._step >= len(self._drawn):
+                self._drawn.append(next(self._drawing))
+            return self._drawn[at - self._step]
 
     def noise(self, examples: ArrayLike | int, *, out: Reals | None = None, copy: bool = True) -> Reals | None:
         """Take the next step: the noise for the sum over these examples, in clipping norms; None for ``shape`` None.
@@ -276,9 +279,10 @@ class Run:
             self._promises.check(self._step, batch)
 
     def _commit(self, batch: Batch) -> None:
-        self._chain.add(self._step, batch)
-        self._drawn.popleft()
-        self._step += 1
+        with self._lock:
+            self._chain.add(self._step, batch)
+            self._drawn.popleft()
+            self._step += 1
 
     def violated(self, promise: str) -> NoReturn:
         """End the run at this step: the caller saw a promise broken. Raises ViolationError, always."""

@@ -151,10 +151,11 @@ class _Rows:
         """The next row in the shapes of the leaves, by a callback where something is traced."""
         shapes = [leaf.shape for leaf in leaves]
         told = () if examples is None else (examples,)
-        if not any(isinstance(one, jax.core.Tracer) for one in (state.step, *told, *leaves)):
+        refuse_mapped()
+        # Under jit a new array is traced even where all of ours are constants, whose noise must not become one.
+        if not any(isinstance(one, jax.core.Tracer) for one in (jnp.zeros(()), state.step, *told, *leaves)):
             jax.effects_barrier()  # what earlier functions counted has arrived
             return self._next(shapes, state.step, *told)
-        refuse_mapped()
         parts = [jax.ShapeDtypeStruct(shape, self.run.dtype) for shape in shapes]
         # Depends on every leaf, so that jax.vmap over any of them, which would share one row, finds the callback too.
         ready = sum(jnp.sum(leaf) for leaf in leaves)
