@@ -247,7 +247,9 @@ def test_rows_that_are_not_examples_are_refused(clipping, made):
     one = made(
         module=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1), clipping=clipping, max_grad_norm=norms
     )
-    with pytest.raises(InvalidInputError, match=r"'token.weight' has gradients of 9 examples, where 'whole.weight' .* 3"):
+    with pytest.raises(
+        InvalidInputError, match=r"'token.weight' has gradients of 9 examples, where 'whole.weight' .* 3"
+    ):
         one.epoch()
 
 

@@ -32,7 +32,8 @@ def law_delta(law: Law, epsilon: float, direction: Direction) -> float:
     upper = law.side is Side.UPPER
     moved = law.place_error + 8 * UNIT_ROUNDOFF
     slack = law.mass_error + moved + (law.size + 8) * UNIT_ROUNDOFF
-    if not slack < 1.0:  # rounding has eaten the bound: only the trivial one is left
+    numbers = np.isfinite(float(law.mass.sum()) + float(law.support.sum()) + law.p_inf)
+    if not (slack < 1.0 and numbers):  # rounding or an overflow has eaten the bound: only the trivial one is left
         return 1.0 if upper else 0.0
     if not upper and epsilon > log(MAX_RATIO):  # ratios this small, or this large, may have lost digits to underflow
         return 0.0
@@ -44,8 +45,6 @@ def law_delta(law: Law, epsilon: float, direction: Direction) -> float:
     else:
         last = int(np.searchsorted(law.support, 1.0 / threshold, side="left"))
         value = float(law.mass[:last] @ (1.0 - threshold * law.support[:last]))
-    if isnan(value):  # a law with such a mass bounds nothing
-        return 1.0 if upper else 0.0
     if not upper and value < SMALLEST_LOWER:
         return 0.0
     factor = 1.0 / (1.0 - slack) if upper else 1.0 - slack
