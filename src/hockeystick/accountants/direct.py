@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from hockeystick.accountants import deletion
 from hockeystick.accountants.base import Accountant, Analysis, LawAnalysis
 from hockeystick.bounds import Profile
 from hockeystick.laws.comonotone import comonotone
@@ -195,6 +196,7 @@ ACCOUNTANT = Accountant(
         PlacedCopies: _of(placed_copies_law),
         SecretGroups: _of(secret_groups_law),
         SubsetMixture: _subsets,
+        **deletion.analyses(_subsets),
     },
     laws={
         IndependentSteps: _one(independent_steps_law),
@@ -202,7 +204,8 @@ ACCOUNTANT = Accountant(
         MixtureSteps: _one(mixture_steps_law),
         SecretGroups: _one(secret_groups_law),
         SubsetMixture: _single_laws,
+        **deletion.laws(_single_laws),
     },
-    refusal=_refusal,
-    cost=_cost,
+    refusal=deletion.refusal(_refusal),
+    cost=deletion.cost(_cost),
 )
