@@ -1,7 +1,7 @@
 """b-min-sep subsampling is Poisson subsampling with participations left out, so bounds on the latter are bounds on it.
 
-An example flips a coin of chance q at every step, and takes part when it shows 1 and the example is available. With C >= 0
-more participations are never more private, so Poisson sampling at the chance of an available example, not at the
+An example flips a coin of chance q at every step, and takes part when it shows 1 and the example is available. With
+C >= 0 more participations are never more private, so Poisson sampling at the chance of an available example, not at the
 long-run rate, bounds the profile from above: for any C, warm or cold, with one example or several of one user. Where
 batches are cut, a run differs from one without a cap only if the example is taken at a step that is full without it.
 
@@ -31,7 +31,7 @@ Profiles = Mapping[Direction, Profile]
 
 
 def with_most_examples(pair: Renewal | WorstOf) -> Renewal | None:
-    """The pair itself, or of users with at most k examples that with k: its coins cover those of fewer. None for others.
+    """The pair itself, or of users with at most k examples that with k, whose coins cover fewer; None for others.
 
     >>> from hockeystick.strategies import Identity
     >>> one = RenewalMixture(
@@ -71,7 +71,8 @@ def chance_of_a_cut(pair: Renewal) -> float:
     taken = pair.participation_prob * pair.availability * (1.0 + BINOMIAL_TAIL_ROUNDING)
     taken = np.minimum(taken, 1.0)
     full = binom.sf(pair.truncated_batch_size - 1, pair.num_examples - 1, taken)
-    return float(min(max((taken @ full) * (1.0 + BINOMIAL_TAIL_ROUNDING), SMALLEST_SLACK), 1.0))
+    chance = float(taken @ full) * (1.0 + BINOMIAL_TAIL_ROUNDING)
+    return min(max(chance, SMALLEST_SLACK), 1.0)
 
 
 def with_cuts(profiles: Profiles, pair: Renewal) -> Profiles:

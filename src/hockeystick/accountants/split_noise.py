@@ -108,7 +108,7 @@ def _cost(pair: SubsetMixture) -> float:
 
 ACCOUNTANT = Accountant(
     name="split_noise",
-    summary="shares out every row's noise among windows of steps, which then compose: Poisson, cyclic Poisson, b-min-sep",
+    summary="shares out every row's noise among windows of steps, for Poisson, cyclic Poisson and b-min-sep sampling",
     sides=(Side.UPPER,),
     errs="upward: the windows together reveal at least the output, and shifts are rounded up",
     reference="docs/theory/subsets/reductions.md",
