@@ -27,7 +27,7 @@ from hockeystick.types import Side
 STEP = 5.5
 """Lattice points for each standard deviation of an innovation, for the 68 nodes per unit of the finest grids."""
 LATTICE_ERROR = 5.4e-9
-"""Above 2 e^(-2 pi^2) (1 + 1e-9): by how much sums over the lattice of a Gaussian of its spacing differ from integrals."""
+"""Above 2 e^(-2 pi^2) (1 + 1e-9): the relative difference of the lattice sum of a Gaussian of its spacing."""
 CORE = 40.0
 """Nodes for each standard deviation of the window's ratio up to its mean; beyond it they are spaced in proportion."""
 MOST_CORE = 1500.0

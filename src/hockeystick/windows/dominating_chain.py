@@ -123,8 +123,8 @@ def _positive(difference: Array, minuend: Array, rounding: float) -> bool:
     """Whether the symmetric matrix with this band is proved to be positive semidefinite.
 
     The entries are off by at most ``rounding`` and some roundings of the minuend and subtrahend, in at most 2 width - 1
-    places of a row; a factorisation that succeeds is that of a matrix within ``(width + 2) u`` of the diagonal, entry by
-    entry (Higham 2002, Theorem 10.3). Both together are taken off the diagonal first.
+    places of a row; a factorisation that succeeds is that of a matrix within ``(width + 2) u`` of the diagonal, entry
+    by entry (Higham 2002, Theorem 10.3). Both together are taken off the diagonal first.
     """
     width = difference.shape[0]
     largest = float(minuend[0].max())
