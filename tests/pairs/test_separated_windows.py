@@ -17,6 +17,7 @@ from hockeystick.pairs.registry import dominating_pair
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.settings import MonteCarlo
 from hockeystick.strategies.matrix.dense import DenseMatrix
+from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 
 METHOD = ACCOUNTANTS["separated_windows"]
 SETTINGS = hs.Settings(hs.Resolution(24, 1e-4))
@@ -162,6 +163,25 @@ def test_a_sum_is_never_above_the_truth(seed: int, warm: bool) -> None:
     assert found[0, 0] > 0.3 * truth[0, 0]
 
 
+@pytest.mark.parametrize("warm", [True, False])
+@pytest.mark.parametrize("seed", range(8))
+def test_a_sum_of_functions_of_blocks_is_never_above_the_truth(seed: int, warm: bool) -> None:
+    rng = np.random.default_rng([47, seed])
+    steps = int(rng.integers(2, 5))
+    bands = int(rng.integers(1, steps + 1))
+    gap, prob, sigma = int(rng.integers(bands, steps + 1)), rng.uniform(0.05, 0.9), rng.uniform(0.4, 2.0)
+    column = np.concatenate([[1.0], rng.uniform(0.1, 0.8, bands - 1)])
+    matrix = ToeplitzMatrix(column, steps)
+    outcomes = oracle.independently(oracle.renewals(steps, gap, prob, warm), 1)
+    dense = matrix.materialize()
+    truth = oracle.deltas(oracle.mixture(outcomes, dense, np.ones((1, steps))), oracle.nobody(dense), sigma)
+    pair = RenewalMixture(noise_multiplier=sigma, matrix=matrix, min_sep=gap, participation_prob=prob, warm_start=warm)
+    below = ACCOUNTANTS["block_statistic"].profiles(pair, Side.LOWER, SETTINGS)
+    found = np.array([[below[direction](epsilon) for epsilon in EPSILONS] for direction in Direction])
+    assert (found <= truth + GRID_ERROR[steps]).all()
+    assert found[0, 0] > 0.3 * truth[0, 0]
+
+
 def test_one_step_is_exact_from_below() -> None:
     pair = renewal(np.array([[1.0]]), 0.7, participation_prob=0.3, warm_start=False)
     below = ACCOUNTANTS["linear_statistic"].bound(pair, Side.LOWER, SETTINGS)
@@ -174,7 +194,7 @@ def test_one_step_is_exact_from_below() -> None:
 def test_a_certificate_has_both_sides_without_sampling() -> None:
     sampler = hs.BMinSep(min_sep=8, sampling_prob=0.02, steps=200)
     found = hs.certify(hs.Mechanism(sampler=sampler, noise_multiplier=1.5), delta=1e-5)
-    assert (found.method.upper, found.method.lower) == ("separated_windows", "linear_statistic")
+    assert (found.method.upper, found.method.lower) == ("separated_windows", "block_statistic")
     assert found.bounds.lower is not None
     assert 0.4 * found.bounds.upper < found.bounds.lower <= found.bounds.upper
 

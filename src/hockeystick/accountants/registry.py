@@ -1,6 +1,7 @@
 """All accountants: one line each."""
 
 from hockeystick.accountants import (
+    block_statistic,
     comparison,
     conditional_composition,
     direct,
@@ -35,6 +36,7 @@ ACCOUNTANTS: dict[str, Accountant] = {
         direct,
         projection,
         linear_statistic,
+        block_statistic,
         split_noise,
         separated_windows,
         renyi,
