@@ -12,6 +12,9 @@ from unit_oracle import EPSILONS, GRID_ERROR
 import hockeystick as hs
 from hockeystick import Direction, Side
 from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.errors import CannotCertifyError
+from hockeystick.laws.law import Law
+from hockeystick.laws.profile import law_delta
 from hockeystick.mechanism import Unit
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.pairs.renewal_mixture import RenewalMixture
@@ -118,6 +121,31 @@ def test_what_it_is_not_for() -> None:
     assert METHOD.why_not(dominating_pair(plain.model_copy(update={"sampler": several})), Side.UPPER) is not None
     users = plain.model_copy(update={"unit": Unit(kind="user", examples_per_user=2)})
     assert METHOD.why_not(dominating_pair(users), Side.UPPER) is None  # by a chain of single examples
+
+
+@pytest.mark.parametrize("sigma", [0.02, 0.03, 0.1, 0.3])
+def test_low_noise_is_refused_or_bounded(sigma: float) -> None:
+    """Ratios that no double holds never look like privacy: any bound is above one participation that is known."""
+    for strategy in (hs.BandedSquareRoot(bands=4), hs.Identity(), hs.SquareRoot()):
+        sampler = hs.BMinSep(min_sep=8, sampling_prob=0.05, steps=24)
+        try:
+            found = hs.certify(hs.Mechanism(strategy=strategy, sampler=sampler, noise_multiplier=sigma), delta=1e-5)
+        except CannotCertifyError:
+            assert sigma < 0.05  # no epsilon up to 700 is certified
+            continue
+        alone = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.05, steps=1), noise_multiplier=sigma)
+        least = hs.certify(alone, delta=1e-5).bounds.lower
+        assert least is not None
+        assert found.bounds.upper >= least > 1.0
+
+
+def test_what_is_no_number_is_no_bound() -> None:
+    nowhere = Law(np.array([1.0, np.nan]), np.array([0.5, 0.5]), float("nan"), Side.UPPER, 0.0, 0.0)
+    assert law_delta(nowhere, 1.0, Direction.REMOVE) == 1.0
+    profiles = dict.fromkeys(Direction, lambda epsilon: float("nan"))
+    for side, trivial in ((Side.UPPER, 1.0), (Side.LOWER, 0.0)):
+        bound = hs.Bound("none", side, hs.Kind.DETERMINISTIC, 1.0, "", profiles)
+        assert bound.delta(1.0) == trivial
 
 
 def test_a_generous_cap_changes_nothing_and_a_tight_one_is_charged() -> None:

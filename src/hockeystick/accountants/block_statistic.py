@@ -52,18 +52,25 @@ def best_blocks(pair: RenewalMixture) -> Blocks:
     return max(allowed, key=lambda one: one.information)
 
 
-def _laws(pair: RenewalMixture, side: Side, settings: Settings) -> Sequence[Law]:
+def _law(pair: RenewalMixture, settings: Settings) -> Law:
     settings.deadline.tick()
     blocks = best_blocks(pair)
     without, taking_part, error = sum_laws(
         blocks, pair.participation_prob, pair.min_sep, pair.first_available, pair.matrix.rounding
     )
     order = np.argsort(taking_part / np.maximum(without, 1e-300), kind="stable")
-    return [lower_law(without[order], taking_part[order], error, 2.0 * error)]
+    return lower_law(without[order], taking_part[order], error, 2.0 * error)
+
+
+def _laws(pair: RenewalMixture, side: Side, settings: Settings) -> Sequence[Law]:
+    try:
+        return [_law(pair, settings)]
+    except UnsupportedError:
+        return []
 
 
 def _analyse(pair: RenewalMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
-    return law_profiles(*_laws(pair, side, settings))
+    return law_profiles(_law(pair, settings))
 
 
 def _refusal(pair: RenewalMixture, side: Side) -> str | None:

@@ -36,6 +36,8 @@ LONGEST = 64
 """Steps of a window: more would gain little, and take time in proportion."""
 MOST_WORK = 2e8
 """Entries of the factorisation of all steps, times its bandwidth."""
+LONGEST_COLUMN = 8.0
+"""In standard deviations of the noise: longer columns of a chain have ratios that no grid can hold."""
 NOISES = (0.7, 1.4, 4.0)
 """Levels of noise for which a shape is fitted, over the longest column; at every noise the best of them is taken."""
 
@@ -68,13 +70,20 @@ def chains(pair: Renewal) -> list[Chain]:
 
 
 def _laws(pair: RenewalMixture, side: Side, settings: Settings) -> Sequence[Law]:
-    return [_law(pair, settings)]
+    try:
+        return [_law(pair, settings)]
+    except UnsupportedError:
+        return []
 
 
 def _law(pair: Renewal, settings: Settings) -> Law:
-    """The law of all windows."""
+    """The law of all windows; raises UnsupportedError where the noise is too low."""
     sigma, prob, size = pair.noise_multiplier, pair.participation_prob, window_size(pair)
     chain = min(chains(pair), key=lambda one: one.second_moment(sigma, prob))
+    if not float(chain.scales.max()) <= LONGEST_COLUMN * sigma:
+        raise UnsupportedError(
+            "The noise is too low: the columns of a chain are too long for the grids of its windows."
+        )
     resolution, deadline = settings.resolution, settings.deadline
 
     def of_window(steps: int) -> Law:

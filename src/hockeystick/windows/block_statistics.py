@@ -59,10 +59,11 @@ def blocks_of(column: Array, steps: int, size: int, sigma: float, prob: float, m
     all_shifts = shifts[shifts > 0.0]
     reach = float(all_shifts.max()) + REACH
     y = np.linspace(-REACH - 1.0, reach, 4001)
-    score = np.log1p(rate * np.expm1(np.multiply.outer(y, all_shifts) - 0.5 * all_shifts**2).sum(axis=1))
+    exponents = np.minimum(np.multiply.outer(y, all_shifts) - 0.5 * all_shifts**2, 600.0)
+    score = np.log1p(rate * np.expm1(exponents).sum(axis=1))
     count = steps // size
     weight = np.exp(-0.5 * y**2) / np.exp(-0.5 * y**2).sum()
-    second = float(weight @ np.expm1(score) ** 2)
+    second = float(weight @ np.expm1(np.minimum(score, 20.0)) ** 2)
     deviation = np.sqrt(count * second)
     unit = deviation / CELLS_PER_DEVIATION
     levels = np.arange(np.ceil(score[0] / unit + 0.5), np.floor(score[-1] / unit + 0.5)) * unit - 0.5 * unit

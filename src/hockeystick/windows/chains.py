@@ -72,8 +72,8 @@ def window_law(scales: Array, correlation: float, prob: float, resolution: Resol
     steps = float(scales.size)
     span = float(states[-1] - states[0])
     exponent = largest * (span + largest) + 0.5 * (span / innovation) ** 2 + 1.0
-    mass_error = steps * (2.0 * LATTICE_ERROR + (states.size + 64.0 + 8.0 * exponent) * UNIT_ROUNDOFF) + 1e-12
-    place_error = steps * (2.0 * LATTICE_ERROR + 32.0 * UNIT_ROUNDOFF) + 16.0 * exponent * UNIT_ROUNDOFF
+    mass_error = steps * (4.0 * LATTICE_ERROR + (states.size + 64.0 + 8.0 * exponent) * UNIT_ROUNDOFF) + 1e-12
+    place_error = steps * (6.0 * LATTICE_ERROR + 32.0 * UNIT_ROUNDOFF) + 16.0 * exponent * UNIT_ROUNDOFF
     return Law(support, mass, p_inf + lost, Side.UPPER, mass_error, place_error)
 
 
