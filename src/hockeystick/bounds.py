@@ -138,10 +138,7 @@ class Bound:
     def _delta(self, epsilon: float) -> float:
         if not 0.0 <= epsilon <= MAX_EPSILON:
             raise InvalidInputError(f"The 'epsilon' field must be from 0 to {MAX_EPSILON:g}. Got {epsilon!r} instead.")
-        values = [profile(epsilon) for profile in self.profiles.values()]
-        value = max(values)
-        if any(one != one for one in values):  # a profile that is not a number claims nothing
-            return 1.0 if self.side is Side.UPPER else 0.0
+        value = max(profile(epsilon) for profile in self.profiles.values())
         if self.slack:
             change = (1.0 + exp(epsilon)) * self.slack
             value += change if self.side is Side.UPPER else -change

@@ -13,8 +13,6 @@ import hockeystick as hs
 from hockeystick import Direction, Side
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.errors import CannotCertifyError
-from hockeystick.laws.law import Law
-from hockeystick.laws.profile import law_delta
 from hockeystick.mechanism import Unit
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.pairs.renewal_mixture import RenewalMixture
@@ -137,15 +135,6 @@ def test_low_noise_is_refused_or_bounded(sigma: float) -> None:
         least = hs.certify(alone, delta=1e-5).bounds.lower
         assert least is not None
         assert found.bounds.upper >= least > 1.0
-
-
-def test_what_is_no_number_is_no_bound() -> None:
-    nowhere = Law(np.array([1.0, np.nan]), np.array([0.5, 0.5]), float("nan"), Side.UPPER, 0.0, 0.0)
-    assert law_delta(nowhere, 1.0, Direction.REMOVE) == 1.0
-    profiles = dict.fromkeys(Direction, lambda epsilon: float("nan"))
-    for side, trivial in ((Side.UPPER, 1.0), (Side.LOWER, 0.0)):
-        bound = hs.Bound("none", side, hs.Kind.DETERMINISTIC, 1.0, "", profiles)
-        assert bound.delta(1.0) == trivial
 
 
 def test_a_generous_cap_changes_nothing_and_a_tight_one_is_charged() -> None:

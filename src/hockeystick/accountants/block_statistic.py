@@ -24,6 +24,8 @@ from hockeystick.types import Direction, Side
 from hockeystick.windows.block_statistics import Blocks, blocks_of, sum_laws
 
 MOST_COST = 4e9
+LARGEST_SHIFT = 20.0
+"""In standard deviations; beyond it masses of cells underflow, and nothing is left to tell."""
 SIZES = (1, 2, 4, 8, 16, 32)
 
 
@@ -46,7 +48,9 @@ def best_blocks(pair: RenewalMixture) -> Blocks:
         blocks_of(column, pair.matrix.steps, size, pair.noise_multiplier, pair.participation_prob, pair.min_sep)
         for size in _sizes(pair)
     ]
-    allowed = [one for one in found if one.cost <= MOST_COST and one.edges.size > 1]
+    allowed = [
+        one for one in found if one.cost <= MOST_COST and one.edges.size > 1 and one.shifts.max() <= LARGEST_SHIFT
+    ]
     if not allowed:
         raise UnsupportedError("No function of blocks of rows is quick enough for this run, or tells anything.")
     return max(allowed, key=lambda one: one.information)

@@ -46,8 +46,6 @@ def law_delta(law: Law, epsilon: float, direction: Direction) -> float:
         value = float(law.mass[:last] @ (1.0 - threshold * law.support[:last]))
     if not upper and value < SMALLEST_LOWER:
         return 0.0
-    if value != value:  # a law that is not made of numbers claims nothing
-        return 1.0 if upper else 0.0
     factor = 1.0 / (1.0 - slack) if upper else 1.0 - slack
     return min(max(value * factor, 0.0), 1.0)
 
