@@ -97,7 +97,8 @@ def sum_laws(blocks: Blocks, prob: float, min_sep: int, first: Array, rounding: 
     terms = float(blocks.count * (blocks.size + 1))
     sums = (terms * 8.0 + 4.0 * blocks.count * kernels.shape[2]) * UNIT_ROUNDOFF
     # A logarithm of a cell's mass changes by at most the distance of the cell from the centre when the centre moves.
-    moved = 16.0 * (rounding + 8.0 * UNIT_ROUNDOFF) * float(blocks.shifts.max())
+    farthest = float(blocks.shifts.max())
+    moved = 4.0 * (rounding + 8.0 * UNIT_ROUNDOFF) * farthest * (farthest + REACH + 5.0)
     return without, taking_part, 2.0 * (2.0 * blocks.count * (error + moved) + sums)
 
 
