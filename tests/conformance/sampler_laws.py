@@ -135,6 +135,9 @@ def multi_attribution_law(sampler: MultiAttribution, num_examples: int, attribut
         batches: list[set[int]] = []
         for t in range(total):
             blocking = (sampled if sampler.exclusion == "sampled" else batches)[max(0, t - sampler.min_sep + 1) : t]
+            if sampler.exclusion == "example":  # whose distance is its own
+                batches.append({e for e in sampled[t] if not any(e in batch for batch in blocking)})
+                continue
             hit = {user for examples in blocking for e in examples for user in users[e]}
             batches.append({e for e in sampled[t] if not users[e] & hit})
         coins = sum(map(len, sampled))

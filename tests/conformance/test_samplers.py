@@ -96,6 +96,7 @@ CASES: dict[str, list[tuple[BatchSampler, int]]] = {
         (MultiAttribution(min_sep=2, sampling_prob=0.4, steps=3, examples_per_user=1), 2),
         (MultiAttribution(min_sep=3, sampling_prob=0.3, steps=2, examples_per_user=1, warm_up_steps=1), 2),
         (MultiAttribution(min_sep=1, sampling_prob=1.0, steps=2, examples_per_user=1), 3),
+        (MultiAttribution(min_sep=2, sampling_prob=0.4, steps=3, examples_per_user=1, exclusion="example"), 2),
         (MultiAttribution(min_sep=3, sampling_prob=0.5, steps=3, examples_per_user=1, exclusion="participating"), 2),
     ],
 }
@@ -108,6 +109,9 @@ ATTRIBUTED = [
     MultiAttribution(min_sep=2, sampling_prob=0.4, steps=3, examples_per_user=2, users_per_example=2),
     MultiAttribution(
         min_sep=2, sampling_prob=0.4, steps=3, examples_per_user=2, users_per_example=2, exclusion="participating"
+    ),
+    MultiAttribution(
+        min_sep=2, sampling_prob=0.4, steps=3, examples_per_user=2, users_per_example=2, exclusion="example"
     ),
     MultiAttribution(min_sep=3, sampling_prob=0.3, steps=2, examples_per_user=2, users_per_example=2, warm_up_steps=1),
 ]

@@ -378,5 +378,48 @@ FAULTS = [
         "a profile that overflowed certifies an epsilon of 0",
         "tests/test_bounds.py::test_what_is_not_a_number_bounds_nothing",
     ),
+    # b-min-sep without sampling.
+    (
+        "src/hockeystick/accountants/deletion.py",
+        "sampling_prob=pair.participation_prob,",
+        "sampling_prob=pair.participation_prob / (1.0 + (pair.min_sep - 1) * pair.participation_prob),",
+        "b-min-sep is bounded by Poisson sampling at the long-run rate",
+        "tests/pairs/test_deletion.py",
+    ),
+    (
+        "src/hockeystick/accountants/deletion.py",
+        "(1.0 + exp(epsilon)) * cut",
+        "cut",
+        "a batch that is cut is charged for one of the two distributions",
+        "tests/pairs/test_deletion.py",
+    ),
+    (
+        "src/hockeystick/accountants/separated_windows.py",
+        "tick=deadline.tick) if rest else law",
+        "tick=deadline.tick) if False else law",
+        "a last, shorter window is left out",
+        "tests/pairs/test_separated_windows.py",
+    ),
+    (
+        "src/hockeystick/windows/dominating_chain.py",
+        "chain.scales * np.sqrt(high)",
+        "chain.scales * np.sqrt(0.9 * high)",
+        "the columns of a chain are shorter than those that they replace",
+        "tests/windows/test_chains.py",
+    ),
+    (
+        "src/hockeystick/windows/chains.py",
+        "largest = np.argmax(calls, axis=0)",
+        "largest = np.argmin(calls, axis=0)",
+        "the law of a window is below some of its cases",
+        "tests/windows/test_chains.py",
+    ),
+    (
+        "src/hockeystick/accountants/linear_statistic.py",
+        "counts = np.floor(shifts / spacing",
+        "counts = np.ceil(shifts / spacing",
+        "shifts of a sum over participations are rounded up in a lower bound",
+        "tests/pairs/test_separated_windows.py",
+    ),
 ]
 """(path, old text, new text, reason)."""

@@ -134,6 +134,12 @@ CASES: dict[str, tuple[StrategySpec, Sampler, float, Enumerated]] = {
         0.8,
         alone(oracle.renewals(3, 3, 0.5, warm=True)),
     ),
+    "attributed, by example": (
+        BandedSquareRoot(bands=2),
+        MultiAttribution(min_sep=2, sampling_prob=0.3, steps=3, examples_per_user=1, exclusion="example"),
+        1.3,
+        alone(oracle.renewals(3, 2, 0.3, warm=False)),
+    ),
     "attributed": (
         BandedSquareRoot(bands=2),
         MultiAttribution(min_sep=2, sampling_prob=0.3, steps=3, examples_per_user=1),
@@ -270,7 +276,9 @@ def test_never_worse_than_group_privacy(case: str, examples: int) -> None:
     assert compared
 
 
-@pytest.mark.parametrize("case", ["poisson", "bins", "allocation", "shuffle", "min sep, cold"])
+@pytest.mark.parametrize(
+    "case", ["poisson", "bins", "allocation", "shuffle", "min sep, cold", "attributed, by example"]
+)
 def test_more_examples_are_never_more_private(case: str) -> None:
     for name in bounds(case, 2, Side.UPPER):
         for epsilon in EPSILONS:

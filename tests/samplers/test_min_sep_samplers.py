@@ -283,10 +283,39 @@ def test_no_user_takes_part_twice_within_b_steps(
     assert least_gap(of_user) >= min_sep
 
 
+@settings(deadline=None)
+@given(
+    st.sets(st.tuples(st.integers(0, 3), st.integers(0, 5)), min_size=1),
+    st.integers(1, 6),
+    st.floats(0.05, 1.0),
+    st.integers(0, 2**32),
+)
+def test_by_example_the_graph_is_not_looked_at(
+    pairs: set[tuple[int, int]], min_sep: int, prob: float, seed: int
+) -> None:
+    """Every example keeps its own distance, and the batches are those of examples of users of their own."""
+    users, examples = (np.unique(side, return_inverse=True)[1] for side in zip(*sorted(pairs), strict=True))
+    graph = Attribution.from_pairs(users, examples)
+    fields = {"min_sep": min_sep, "sampling_prob": prob, "steps": 25, "exclusion": "example"}
+    shared = MultiAttribution(
+        **fields, examples_per_user=graph.examples_per_user, users_per_example=graph.users_per_example
+    )
+    present = table(shared, graph.num_examples, seed, attribution=graph)
+    assert least_gap(present) >= min_sep
+    alone = MultiAttribution(**fields, examples_per_user=1)
+    np.testing.assert_array_equal(present, table(alone, graph.num_examples, seed))
+    if prob == 1.0:
+        assert present[::min_sep].all()
+
+
 def test_only_what_is_proved_is_covered() -> None:
     fields = {"min_sep": 3, "sampling_prob": 0.1, "steps": 5, "examples_per_user": 2}
     assert MultiAttribution(**fields).holds_for == (Adjacency.ZERO_OUT,)
     assert MultiAttribution(**(fields | {"examples_per_user": 1, "users_per_example": 9})).holds_for
+    by_example = MultiAttribution(**fields, users_per_example=9, exclusion="example")
+    assert by_example.holds_for == (Adjacency.ZERO_OUT, Adjacency.ADD_REMOVE)
+    assert "leave out those that are themselves in the batch in one of the 2 step(s) before" in by_example.requirement
+    assert "without amplification" not in by_example.requirement
     conjectured = MultiAttribution(**fields, exclusion="participating")
     assert conjectured.holds_for == ()
     assert "no certificate covers" in conjectured.requirement
@@ -308,7 +337,8 @@ def test_a_certificate_says_what_it_covers() -> None:
 def test_wrong_multi_attribution() -> None:
     fields = {"min_sep": 3, "sampling_prob": 0.1, "steps": 5, "examples_per_user": 2}
     for change, message in [
-        ({"exclusion": "none"}, "'exclusion' field must be 'sampled' or 'participating'"),
+        ({"exclusion": "none"}, "'exclusion' field must be 'sampled', 'participating' or 'example'"),
+        ({"exclusion": "example", "warm_up_steps": 2}, "'warm_up_steps' field must be 0 for exclusion = 'example'"),
         ({"warm_up_steps": -1}, "'warm_up_steps' field must be at least 0"),
         ({"examples_per_user": 0}, "'examples_per_user' field must be at least 1"),
         ({"users_per_example": 0}, "'users_per_example' field must be at least 1"),

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from hockeystick.accountants import deletion
 from hockeystick.accountants.base import Accountant, Analysis, LawAnalysis
 from hockeystick.bounds import Profile
 from hockeystick.laws.comonotone import comonotone
@@ -217,6 +218,7 @@ ACCOUNTANT = Accountant(
         SecretGroups: _of(secret_groups_law),
         SubsetMixture: _subsets,
         TruncatedSteps: _of(truncated_steps_law),
+        **deletion.analyses(_subsets),
     },
     laws={
         IndependentSteps: _one(independent_steps_law),
@@ -225,7 +227,8 @@ ACCOUNTANT = Accountant(
         SecretGroups: _one(secret_groups_law),
         SubsetMixture: _single_laws,
         TruncatedSteps: _one(truncated_steps_law),
+        **deletion.laws(_single_laws),
     },
-    refusal=_refusal,
-    cost=_cost,
+    refusal=deletion.refusal(_refusal),
+    cost=deletion.cost(_cost),
 )

@@ -1,29 +1,43 @@
-"""Lower bounds by linear statistics of disjoint blocks of rows, for subsets of steps and any strategy matrix.
+"""Lower bounds by linear statistics of blocks of rows, for subsets of steps and b-min-sep, and any strategy matrix.
 
 An adversary who keeps only ``<w, y>``, w a unit vector, sees a Gaussian whose mean is a sum over the steps in S of
 ``a_j = <w, C_j>``. Any w gives a lower bound; we take ``w = C 1`` normalised, on windows of m steps, whose statistics
 are independent and compose. Under cyclic sampling the group with the largest sum of squared columns is taken.
 
-Proof: docs/theory/subsets/reductions.md. Errs downward: the statistics are a post-processing, shifts are rounded down
-(by more than their own rounding), the laws are lower laws. Cost: O(non-zero entries) and one product mixture for
-each m on coarse grids, then a few fine ones.
+Under b-min-sep sampling the windows depend on each other, so one statistic of the first steps is taken at a time; the
+law of its mean is a sum over the participations of a renewal process.
+
+Proof: docs/theory/subsets/reductions.md, and separated-windows.md, "From below". Errs downward: the statistics are a
+post-processing, shifts are rounded down (by more than their own rounding), the laws are lower laws. Cost: O(non-zero
+entries) and one product mixture for each m on coarse grids, then a few fine ones.
 """
 
 from collections.abc import Mapping
 
 import numpy as np
+from scipy.stats import binom
 
 from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile
-from hockeystick.laws.law import Array, Law
+from hockeystick.laws.lattice import lattice_law
+from hockeystick.laws.law import UNIT_ROUNDOFF, Array, Law
+from hockeystick.laws.mixtures import LatticeMasses, coarsen
 from hockeystick.laws.profile import law_profiles
+from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.settings import Settings
 from hockeystick.strategies.matrix.base import Indices
 from hockeystick.types import Direction, Side
 from hockeystick.windows.column_entries import Entries, entries_of, why_too_many
+from hockeystick.windows.renewal_sums import renewal_sum
 from hockeystick.windows.windows import MOST_STEPS, best_windows, in_windows, window_law, window_sizes
 
+PARTS = 64
+"""A step of the lattice, of the longest shift, on which shifts are rounded down under b-min-sep sampling."""
+MOST_PLACES = 2048
+MOST_WORK = 1e9
+BINOMIAL_ERROR = 1e-12
+"""Far above the relative error of a binomial probability."""
 SHORTEST = 1e-100
 """Windows with shorter sums of columns are left out: squares near the end of the range of doubles lose digits."""
 
@@ -36,13 +50,19 @@ def steps_in_play(pair: SubsetMixture) -> Indices:
 
 def statistic_shifts(entries: Entries, size: int) -> Array:
     """``a_j`` of each window of ``size`` steps, rounded down; shape (windows, size), rows sorted, largest first."""
+    return in_windows(_shifts(entries, size), size)
+
+
+def _shifts(entries: Entries, size: int) -> Array:
+    """``a_j`` of every step in play, for windows of ``size`` steps, rounded down."""
     steps = entries.entries.shape[1]
     window = entries.first // size
     sums = np.where(window == entries.last // size, entries.sums, 0.0)
     lengths = np.sqrt(np.bincount(window, weights=sums * sums, minlength=-(-steps // size)))
     lengths[lengths < SHORTEST] = np.inf
     shifts: Array = entries.entries.T @ (sums / lengths[window])
-    return in_windows(shifts * (1.0 - entries.error), size)
+    rounded: Array = shifts * (1.0 - entries.error)
+    return rounded
 
 
 def _laws(pair: SubsetMixture, side: Side, settings: Settings) -> list[Law]:
@@ -54,24 +74,75 @@ def _laws(pair: SubsetMixture, side: Side, settings: Settings) -> list[Law]:
     return [window_law(shifts, prob, sigma, side, settings.resolution, settings.deadline) for shifts in chosen]
 
 
+def _of_renewals(pair: RenewalMixture, side: Side, settings: Settings) -> list[Law]:
+    """One law for each of some numbers of first steps, whose statistic is the only one that is kept."""
+    entries = entries_of(pair.matrix, np.arange(pair.matrix.steps), settings.deadline)
+    examples, prob = pair.examples_per_user, pair.participation_prob
+    chances = np.asarray(binom.pmf(np.arange(examples + 1), examples, prob), dtype=np.float64)
+    found = []
+    for size in _first_steps(pair):
+        settings.deadline.tick()
+        shifts = _shifts(entries, size)[:size]
+        spacing = float(shifts.max()) / PARTS
+        if not spacing > 0.0:
+            continue
+        counts = np.floor(shifts / spacing * (1.0 + 4.0 * UNIT_ROUNDOFF)).astype(np.int64)
+        masses, error = renewal_sum(counts, chances / chances.sum(), pair.min_sep, pair.first_available)
+        whole = LatticeMasses(
+            masses / masses.sum(), spacing, 0.0, 2.0 * error + 2.0 * pair.matrix.steps * BINOMIAL_ERROR
+        )
+        whole = coarsen(whole, max(masses.size // MOST_PLACES, 1), side)
+        law = lattice_law(
+            whole.masses,
+            whole.spacing,
+            pair.noise_multiplier,
+            side,
+            settings.resolution,
+            weight_error=whole.error,
+        )
+        found.append(law)
+    return found
+
+
+def _first_steps(pair: RenewalMixture) -> list[int]:
+    """How many first steps the statistics are about: all, and few, which is better where the noise is low."""
+    steps = pair.matrix.steps
+    return sorted({min(size, steps) for size in (1, pair.min_sep, 4 * pair.min_sep, 16 * pair.min_sep, steps)})
+
+
+def _analyse_renewals(pair: RenewalMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    return law_profiles(*_of_renewals(pair, side, settings), choose=max)
+
+
+def _refusal(pair: SubsetMixture | RenewalMixture, side: Side) -> str | None:
+    if isinstance(pair, SubsetMixture):
+        return pair.why_not_from_below or why_too_many(pair.matrix, steps_in_play(pair).size)
+    if not pair.attained:
+        return "the pair bounds the run from above only"
+    steps = pair.matrix.steps
+    if steps * PARTS * pair.examples_per_user**2 * (-(-steps // pair.min_sep)) > MOST_WORK:
+        return "the sums of so many participations take too long"
+    return why_too_many(pair.matrix, steps)
+
+
 def _analyse(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
     return law_profiles(*_laws(pair, side, settings), choose=max)
 
 
-def _cost(pair: SubsetMixture) -> float:
+def _cost(pair: SubsetMixture | RenewalMixture) -> float:
     """Seconds for the coarse laws, and for the law of the largest sum."""
     return 0.3 + 1e-6 * pair.matrix.steps + 5e-8 * min(pair.matrix.steps, MOST_STEPS) ** 2
 
 
 ACCOUNTANT = Accountant(
     name="linear_statistic",
-    summary="what sums over blocks of rows reveal, for Poisson and cyclic Poisson sampling of any strategy",
+    summary="what sums over blocks of rows reveal, for Poisson, cyclic Poisson and b-min-sep sampling of any strategy",
     sides=(Side.LOWER,),
     errs="downward: fixed linear statistics are a post-processing, and shifts are rounded down",
     reference="post-processing; proof in docs/theory/subsets/reductions.md",
-    analyses={SubsetMixture: _analyse},
-    laws={SubsetMixture: _laws},
-    refusal=lambda pair, side: pair.why_not_from_below or why_too_many(pair.matrix, steps_in_play(pair).size),
+    analyses={SubsetMixture: _analyse, RenewalMixture: _analyse_renewals},
+    laws={SubsetMixture: _laws, RenewalMixture: _of_renewals},
+    refusal=_refusal,
     cost=_cost,
     no_better_than=("direct",),
 )

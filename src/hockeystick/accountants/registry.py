@@ -1,6 +1,7 @@
 """All accountants: one line each."""
 
 from hockeystick.accountants import (
+    block_statistic,
     comparison,
     conditional_composition,
     direct,
@@ -13,6 +14,7 @@ from hockeystick.accountants import (
     moment_majorant_cells,
     monte_carlo,
     projection,
+    separated_windows,
     shuffle_clones,
     shuffle_thresholds,
     split_noise,
@@ -34,7 +36,9 @@ ACCOUNTANTS: dict[str, Accountant] = {
         direct,
         projection,
         linear_statistic,
+        block_statistic,
         split_noise,
+        separated_windows,
         renyi,
         dong_chen_ozgur,
         analytic,

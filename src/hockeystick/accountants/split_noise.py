@@ -3,7 +3,8 @@
 Whoever sees, for every window of m steps by itself, its part of every row with its share of the row's noise can add
 them up and has the output. The windows are independent mechanisms, each dominated by a product mixture on the line.
 Shares are proportional to the norms of the row's parts. Under cyclic sampling of a Toeplitz matrix the first group is
-the worst; for others the windows of all groups are bounded together, shift by shift.
+the worst; for others the windows of all groups are bounded together, shift by shift. b-min-sep subsampling is Poisson
+subsampling with participations left out (:mod:`.deletion`).
 
 Proof: docs/theory/subsets/reductions.md. Errs upward: it reveals more than the run does, shifts are rounded up, the
 laws are upper laws. Cost: O(non-zero entries) and one product mixture for each m on coarse grids, then a few fine ones.
@@ -14,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from hockeystick.accountants import deletion
 from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile
 from hockeystick.errors import UnsupportedError
@@ -106,13 +108,13 @@ def _cost(pair: SubsetMixture) -> float:
 
 ACCOUNTANT = Accountant(
     name="split_noise",
-    summary="shares out every row's noise among windows of steps, which then compose, for Poisson and cyclic Poisson",
+    summary="shares out every row's noise among windows of steps, for Poisson, cyclic Poisson and b-min-sep sampling",
     sides=(Side.UPPER,),
     errs="upward: the windows together reveal at least the output, and shifts are rounded up",
     reference="docs/theory/subsets/reductions.md",
-    analyses={SubsetMixture: _analyse},
-    laws={SubsetMixture: _laws},
-    refusal=lambda pair, side: why_too_many(pair.matrix, pair.matrix.steps),
-    cost=_cost,
+    analyses={SubsetMixture: _analyse, **deletion.analyses(_analyse)},
+    laws={SubsetMixture: _laws, **deletion.laws(_laws)},
+    refusal=deletion.refusal(lambda pair, side: why_too_many(pair.matrix, pair.matrix.steps)),
+    cost=deletion.cost(_cost),
     no_better_than=("direct",),
 )

@@ -42,9 +42,13 @@ def from_b_min_sep(mechanism: Mechanism) -> RenewalMixture | TruncatedRenewal:
 def from_multi_attribution(mechanism: Mechanism) -> RenewalMixture | WorstOf | RevealedBatches:
     """b-min-sep subsampling by user, with any strategy matrix.
 
-    A user may have any number of examples up to k_u. Fewer are not always more private: they are sampled less often,
-    and so available more often later. The pair is the worst over all numbers. Exclusion and warm-up only remove
-    participations of the examples of one user, and C is non-negative, so the cold start covers any warm-up.
+    Where every example keeps its own distance, the pair is that of one example, from a cold start; of a user with k_u
+    of them :mod:`hockeystick.pairs.users` makes the pair, as for ``b_min_sep``.
+
+    With exclusion by sampled examples a user may have any number of examples up to k_u. Fewer are not always more
+    private: they are sampled less often, and so available more often later. The pair is the worst over all numbers.
+    Exclusion and warm-up only remove participations of the examples of one user, and C is non-negative, so the cold
+    start covers any warm-up.
 
     Users who share examples with others have no proved amplification: a sampled example keeps the examples of
     all its users out of the next batches, so these tell that it was sampled (docs/theory/monte-carlo/renewal.md).
@@ -55,9 +59,18 @@ def from_multi_attribution(mechanism: Mechanism) -> RenewalMixture | WorstOf | R
     """
     sampler = require(mechanism.sampler, MultiAttribution)
     sigma, matrix, min_sep, most = mechanism.sigma, mechanism.matrix, sampler.min_sep, sampler.examples_per_user
-    if sampler.exclusion != "sampled":
+    if sampler.exclusion == "participating":
         raise UnsupportedError(
-            f"The 'exclusion' field must be 'sampled': nobody has proved an analysis of {sampler.exclusion!r}."
+            f"The 'exclusion' field must be 'sampled' or 'example': nobody has proved an analysis of "
+            f"{sampler.exclusion!r}."
+        )
+    if sampler.exclusion == "example":
+        return RenewalMixture(
+            noise_multiplier=sigma,
+            matrix=matrix,
+            min_sep=min_sep,
+            participation_prob=_below_one(sampler.sampling_prob, sampler.sampling_prob, min_sep, warm_start=False),
+            warm_start=False,
         )
     if sampler.users_per_example > 1 and most > 1:
         return RevealedBatches(

@@ -84,11 +84,7 @@ class RenewalMixture(DominatingPair):
 
         Shape (1,) when cold, (min_sep,) when warm: ``1 / (1 + (b-1) h)``, then ``h / (1 + (b-1) h)`` for each u.
         """
-        if not self.warm_start:
-            return np.ones(1)
-        weights = np.full(self.min_sep, self.hit_prob)
-        weights[0] = 1.0
-        return weights / (1.0 + (self.min_sep - 1) * self.hit_prob)
+        return first_available(self.min_sep, self.hit_prob, self.warm_start)
 
     @property
     def availability(self) -> Array:
@@ -96,7 +92,7 @@ class RenewalMixture(DominatingPair):
 
         ``E x_t = k_u q a_t`` and ``E x_t^2 = (k_u q (1 - q) + (k_u q)^2) a_t`` for these a_t.
         """
-        return _availability(self.matrix.steps, self.min_sep, self.hit_prob, self.first_available)
+        return availability(self.matrix.steps, self.min_sep, self.hit_prob, self.first_available)
 
     @property
     def overlaps(self) -> Array:
@@ -162,8 +158,17 @@ def _best_after(products: Array, first: int, min_sep: int) -> float:
     return float(best[0])
 
 
+def first_available(min_sep: int, hit: float, warm_start: bool) -> Array:
+    """Probabilities of the first step of availability, shape (1,) when cold, (min_sep,) when warm."""
+    if not warm_start:
+        return np.ones(1)
+    weights = np.full(min_sep, hit)
+    weights[0] = 1.0
+    return weights / (1.0 + (min_sep - 1) * hit)
+
+
 @njit(cache=True)
-def _availability(steps: int, min_sep: int, hit: float, first: Array) -> Array:
+def availability(steps: int, min_sep: int, hit: float, first: Array) -> Array:
     """``a_t = (1 - hit) a_{t-1} + hit a_{t-b} + P(first available at t)``: no subtraction, five roundings a step."""
     found = np.zeros(steps)
     for t in range(steps):

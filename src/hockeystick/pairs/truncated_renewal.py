@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from hockeystick.pairs.base import DominatingPair
-from hockeystick.pairs.renewal_mixture import largest_norm
+from hockeystick.pairs.renewal_mixture import availability, first_available, largest_norm
 from hockeystick.strategies import StrategyMatrix
 from hockeystick.strategies.matrix.band import band_of
 from hockeystick.strategies.matrix.base import Array
@@ -43,6 +43,12 @@ class TruncatedRenewal(DominatingPair):
     def columns(self) -> Array:
         """``columns[i, d] = C[i + d, i]``, shape (steps, bands), of a square C. Do not write."""
         return band_of(self.matrix)
+
+    @property
+    def availability(self) -> Array:
+        """Probability that an example is available, at each step; shape (n,). Survival has no part in it."""
+        first = first_available(self.min_sep, self.participation_prob, self.warm_start)
+        return availability(self.matrix.steps, self.min_sep, self.participation_prob, first)
 
     @property
     def full_sensitivity(self) -> float:

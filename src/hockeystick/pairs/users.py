@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hockeystick.errors import UnsupportedError
-from hockeystick.mechanism import Mechanism
+from hockeystick.mechanism import Mechanism, Unit
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.base import DominatingPair, require
 from hockeystick.pairs.binomial_steps import binomial_step
@@ -14,7 +14,15 @@ from hockeystick.pairs.occupancy import MOST_EXAMPLES, PlacedCopies, dealt
 from hockeystick.pairs.repeated_columns import RepeatedSubsets, repeated
 from hockeystick.pairs.shuffled_batches import ShuffledBatches
 from hockeystick.pairs.truncated_steps import TruncatedSteps, truncated
-from hockeystick.samplers import BallsInBins, BMinSep, CyclicPoisson, Deterministic, Poisson, RandomAllocation
+from hockeystick.samplers import (
+    BallsInBins,
+    BMinSep,
+    CyclicPoisson,
+    Deterministic,
+    MultiAttribution,
+    Poisson,
+    RandomAllocation,
+)
 from hockeystick.strategies import Identity
 
 MOST_SAMPLED_COPIES = 8
@@ -69,16 +77,18 @@ def of_unit(mechanism: Mechanism, single: DominatingPair) -> DominatingPair:
     """
     unit, sampler = mechanism.unit, mechanism.sampler
     replaced, examples = unit.neighbours == "replace", unit.examples
-    if sampler.kind == "multi_attribution" and unit.kind == "user":
-        if sampler.examples_per_user == unit.examples:
-            examples = 1  # the pair is that of a user already
-        else:
+    if isinstance(sampler, MultiAttribution):
+        if unit.kind == "user" and sampler.examples_per_user != unit.examples:
             raise UnsupportedError(
                 f"The 'unit.examples_per_user' field must be the sampler's examples_per_user = "
                 f"{sampler.examples_per_user} for kind = 'multi_attribution'. Got {unit.examples} instead."
             )
+        # the pair is that of a user already, unless examples know nothing of one another
+        examples = sampler.examples_per_user if sampler.exclusion == "example" else 1
     if examples == 1 and not replaced:
         return single
+    if examples != unit.examples:
+        mechanism = mechanism.model_copy(update={"unit": Unit(kind="user", examples_per_user=examples)})
     copies = COPIES[sampler.kind](mechanism, single) if sampler.kind in COPIES and examples > 1 else None
     below = BELOW[sampler.kind](mechanism) if sampler.kind in BELOW and examples > 1 else None
     if replaced and isinstance(mechanism.sampler, Deterministic):
@@ -196,6 +206,11 @@ def from_b_min_sep(mechanism: Mechanism, single: DominatingPair) -> RepeatedSubs
     return _coins(mechanism, sampler.participation_prob, attained=False)
 
 
+def from_multi_attribution(mechanism: Mechanism, single: DominatingPair) -> RepeatedSubsets | None:
+    """b-min-sep subsampling in which every example of a user keeps its own distance: as by example."""
+    return _coins(mechanism, require(mechanism.sampler, MultiAttribution).participation_prob, attained=False)
+
+
 def below_balls_in_bins(mechanism: Mechanism) -> AveragedSteps | None:
     """The examples in different bins, as many as there are: sharing a bin is worse."""
     sampler = require(mechanism.sampler, BallsInBins)
@@ -235,6 +250,7 @@ COPIES: dict[str, Callable[[Mechanism, DominatingPair], DominatingPair | None]] 
     "random_allocation": from_random_allocation,
     "shuffle": from_shuffle,
     "b_min_sep": from_b_min_sep,
+    "multi_attribution": from_multi_attribution,
 }
 """The pair of k copies for each kind of sampler; a kind without a line is left to the chain."""
 BELOW: dict[str, Callable[[Mechanism], DominatingPair | None]] = {

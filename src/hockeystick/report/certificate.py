@@ -112,7 +112,8 @@ def _run(certificate: Certificate, hidden: set[str]) -> tuple[Row, ...]:
     mechanism, rates, noise = certificate.mechanism, certificate.rates, certificate.noise
     fields = mechanism.sampler.model_dump(exclude={"kind"}, exclude_none=True)
     sampler = ", ".join(f"{name} {exact(value)}" for name, value in fields.items())
-    at_most = "at most " if mechanism.sampler.kind == "multi_attribution" else ""  # less where users share examples
+    excluded_by_user = fields.get("exclusion", "example") != "example"
+    at_most = "at most " if excluded_by_user else ""  # less where users share examples
     often = f"each example is drawn for a batch with probability {at_most}{exact(rates.rate)}"
     if mechanism.sampler.kind == "multi_attribution" or not fields.get("warm_start", True):
         often += " in the long run"

@@ -1,10 +1,10 @@
 """b-min-sep subsampling of examples that are attributed to several users."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.samplers.attribution import Attribution
@@ -15,11 +15,11 @@ from hockeystick.spec import Count, Probability
 from hockeystick.types import Adjacency
 
 WarmUp = Annotated[int, Field(ge=0, le=10**9)]
-Exclusion = Literal["sampled", "participating"]
+Exclusion = Literal["sampled", "participating", "example"]
 
 
 class MultiAttribution(BatchSampler):
-    """b-min-sep subsampling in which no user takes part twice within b steps, whichever examples it has.
+    """b-min-sep subsampling of users' examples: a user, or each of its examples, takes part at most once in b steps.
 
     >>> import numpy as np
     >>> sampler = MultiAttribution(min_sep=5, sampling_prob=0.1, steps=4, examples_per_user=1)
@@ -30,16 +30,21 @@ class MultiAttribution(BatchSampler):
     of its own that is independent of everything else; S_t are the examples sampled at step t. With
     ``exclusion`` = "sampled" the batch of step t is S_t without every example that shares a user (itself included)
     with an example of S_j for any of the steps j = t - min_sep + 1, ..., t - 1. With "participating" the batches of
-    these steps take the place of the S_j. The run makes ``warm_up_steps`` + ``steps`` such steps from a start in which
-    nothing is excluded, and passes on the last ``steps`` batches. Either way the examples of one user are in at most
-    one of any min_sep consecutive batches, though several of them may be in that one.
+    these steps take the place of the S_j. With "example" nobody looks at users: the batch of step t is S_t without the
+    examples that are themselves in one of the batches of these steps, so all examples are independent of one another.
+    The run makes ``warm_up_steps`` + ``steps`` such steps from a start in which
+    nothing is excluded, and passes on the last ``steps`` batches. With "sampled" and "participating" the examples of
+    one user are in at most one of any min_sep consecutive batches, though several of them may be in that one; with
+    "example" each of them is in at most one of these batches.
 
     The unit of privacy is a user: a certificate is about all examples of one user becoming ghosts of zero gradient in
     the same graph. It covers "sampled" with any number of warm-up steps, and users of 1 to ``examples_per_user``
     examples (those with the most are not always the worst). If ``users_per_example`` and ``examples_per_user`` both
-    exceed 1, its bounds are without amplification by sampling: each batch of a user keeps other users' examples out of
-    the next ones, so the absence of these reveals when the user took part. No certificate covers "participating", whose
-    published analysis is a conjecture, though its batches can be drawn.
+    exceed 1, its bounds on "sampled" are without amplification by sampling: each batch of a user keeps other users'
+    examples out of the next ones, so the absence of these reveals when the user took part. With "example" nothing
+    reveals it, however users share examples: all examples of one user are k_u runs of b-min-sep sampling with coins of
+    their own, and the user may also be added or removed. No certificate covers "participating", whose published
+    analysis is a conjecture, though its batches can be drawn.
 
     Fields:
         min_sep: b, the least distance between two batches with examples of the same user.
@@ -51,9 +56,9 @@ class MultiAttribution(BatchSampler):
         examples_per_user: k_u, the most examples that one user may have.
         users_per_example: k_e, the most users that one example may have.
         warm_up_steps: steps that are made and thrown away first. With "sampled", min_sep - 1 of them make the rate of
-            every example the same at all steps.
+            every example the same at all steps. 0 with "example"; ``BMinSep`` draws the stationary start of such a run.
         exclusion: what keeps the examples of a user out: "sampled" ones (Algorithm 3) or "participating" ones
-            (Algorithm 4; conjectural).
+            (Algorithm 4; conjectural) of the same users; or "example", only their own last batch.
 
     Memory and time: O(users) memory besides the graph, and time in proportion to the edges of the sampled examples.
 
@@ -73,6 +78,15 @@ class MultiAttribution(BatchSampler):
     warm_up_steps: WarmUp = 0
     exclusion: Exclusion = "sampled"
 
+    @model_validator(mode="after")
+    def _starts_where_it_is_analysed(self) -> Self:
+        if self.exclusion == "example" and self.warm_up_steps:
+            raise InvalidInputError(
+                f"The 'warm_up_steps' field must be 0 for exclusion = 'example'. Got {self.warm_up_steps} instead; the "
+                f"sampler 'b_min_sep' draws a stationary start, and a plan with unit.kind = 'user' certifies it"
+            )
+        return self
+
     @property
     def rate(self) -> float:
         """The chance to be *sampled*; sampled examples may be excluded."""
@@ -85,15 +99,22 @@ class MultiAttribution(BatchSampler):
 
     @property
     def holds_for(self) -> tuple[Adjacency, ...]:
-        """Zero-out of all examples of one user; nothing for "participating", which has no proof."""
+        """Zero-out of all examples of one user; add and remove too where examples are independent of one another.
+
+        Nothing for "participating", which has no proof.
+        """
+        if self.exclusion == "example":
+            return (Adjacency.ZERO_OUT, Adjacency.ADD_REMOVE)
         return (Adjacency.ZERO_OUT,) if self.exclusion == "sampled" else ()
 
     @property
     def requirement(self) -> str:
         """One sentence: what the run has to do."""
         start = f" throw away the batches of the first {self.warm_up_steps} step(s)," if self.warm_up_steps else ""
-        end = ""
-        if self.exclusion == "participating":
+        end, leave_out = "", f"those that share a user with an example {self.exclusion}"
+        if self.exclusion == "example":
+            leave_out = "those that are themselves in the batch"
+        elif self.exclusion == "participating":
             end = "; no certificate covers exclusion by participating examples, whose analysis is a conjecture"
         elif min(self.users_per_example, self.examples_per_user) > 1:
             end = (
@@ -103,8 +124,8 @@ class MultiAttribution(BatchSampler):
         return (
             f"Attribute at most {self.examples_per_user} example(s) to each user and at most {self.users_per_example} "
             f"user(s) to each example, sample every example independently with probability {self.sampling_prob!r} at "
-            f"each step, leave out those that share a user with an example {self.exclusion} in one of the "
-            f"{self.min_sep - 1} step(s) before,{start} and use the next {self.steps} batch(es); the unit of privacy "
+            f"each step, leave out {leave_out} in one of the {self.min_sep - 1} step(s) before,{start} and use the "
+            f"next {self.steps} batch(es); the unit of privacy "
             f"is a user, all of whose examples become ghosts of zero gradient in the same attribution graph{end}."
         )
 
@@ -156,6 +177,9 @@ class MultiAttribution(BatchSampler):
 
     def _draw_attributed(self, attribution: Attribution, rng: np.random.Generator) -> Iterator[Batch]:
         long_ago = -self.min_sep
+        if self.exclusion == "example":  # every example excludes itself alone, as if it were its own user's only one
+            own = np.arange(attribution.num_examples)
+            attribution = Attribution.from_pairs(own, own)
         last = np.full(attribution.num_users, long_ago, dtype=np.int64)  # the step that keeps each user out
         for step in range(self.warm_up_steps + self.steps):
             sampled = bernoulli_successes(attribution.num_examples, self.sampling_prob, rng)

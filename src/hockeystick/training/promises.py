@@ -106,7 +106,7 @@ class BMinSepPromises(PoissonPromises):
 
 
 class MultiAttributionPromises(Promises):
-    """No user takes part twice within ``min_sep`` steps."""
+    """No user, or with exclusion by example no example, takes part twice within ``min_sep`` steps."""
 
     names = (*Promises.names, "min_separation")
 
@@ -114,6 +114,8 @@ class MultiAttributionPromises(Promises):
         super().__init__(sampler, num_examples, attribution)
         own = np.arange(num_examples)
         self.graph = attribution or Attribution.from_pairs(own, own)
+        if sampler.exclusion == "example":
+            self.graph = Attribution.from_pairs(own, own)
         self.last = np.full(self.graph.num_users, -sampler.min_sep, dtype=np.int64)
 
     def check(self, step: int, batch: Batch) -> None:

@@ -1,0 +1,134 @@
+"""b-min-sep subsampling is Poisson subsampling with participations left out, so bounds on the latter are bounds on it.
+
+An example flips a coin of chance q at every step, and takes part when it shows 1 and the example is available. With
+C >= 0 more participations are never more private, so Poisson sampling at the chance of an available example, not at the
+long-run rate, bounds the profile from above: for any C, warm or cold, with one example or several of one user. Where
+batches are cut, a run differs from one without a cap only if the example is taken at a step that is full without it.
+
+Proof: docs/theory/monte-carlo/renewal.md, "Deletion". Errs upward. Nothing follows from below.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import exp
+from typing import Any
+
+import numpy as np
+from scipy.stats import binom
+
+from hockeystick.bounds import Profile
+from hockeystick.laws.law import Law
+from hockeystick.pairs.independent_steps import BINOMIAL_TAIL_ROUNDING, SMALLEST_SLACK
+from hockeystick.pairs.renewal_mixture import RenewalMixture
+from hockeystick.pairs.repeated_columns import RepeatedSubsets, repeated
+from hockeystick.pairs.subset_mixture import SubsetMixture
+from hockeystick.pairs.truncated_renewal import TruncatedRenewal
+from hockeystick.pairs.worst_of import WorstOf
+from hockeystick.settings import Settings
+from hockeystick.types import Direction, Side
+
+Renewal = RenewalMixture | TruncatedRenewal
+Profiles = Mapping[Direction, Profile]
+
+
+def with_most_examples(pair: Renewal | WorstOf) -> Renewal | None:
+    """The pair itself, or of users with at most k examples that with k, whose coins cover fewer; None for others.
+
+    >>> from hockeystick.strategies import Identity
+    >>> one = RenewalMixture(
+    ...     noise_multiplier=1.0, matrix=Identity().matrix(5), min_sep=2, participation_prob=0.1, warm_start=False
+    ... )
+    >>> poisson_above(with_most_examples(WorstOf(noise_multiplier=1.0, parts=(one,)))).sampling_prob
+    0.1
+    """
+    if not isinstance(pair, WorstOf):
+        return pair
+    parts = [part for part in pair.parts if isinstance(part, RenewalMixture)]
+    if len(parts) < len(pair.parts):
+        return None
+    assert len({(part.matrix.digest, part.participation_prob) for part in parts}) == 1  # they differ in the examples
+    return max(parts, key=lambda part: part.examples_per_user)
+
+
+def poisson_above(pair: Renewal) -> SubsetMixture:
+    """Poisson sampling with a coin of chance q for every example and step, whatever the example has to wait for."""
+    examples = pair.examples_per_user if isinstance(pair, RenewalMixture) else 1
+    return RepeatedSubsets(
+        noise_multiplier=pair.noise_multiplier,
+        matrix=pair.matrix if examples == 1 else repeated(pair.matrix, examples),
+        sampling_prob=pair.participation_prob,
+        attained=False,
+    )
+
+
+def chance_of_a_cut(pair: Renewal) -> float:
+    """At least the chance that the example is ever taken at a step at which as many others are taken as a batch holds.
+
+    0 without a cap. The others are independent of it and of one another, so each step is a product of two
+    probabilities; they are added over the steps. Rounded up. O(steps).
+    """
+    if not isinstance(pair, TruncatedRenewal):
+        return 0.0
+    taken = pair.participation_prob * pair.availability * (1.0 + BINOMIAL_TAIL_ROUNDING)
+    taken = np.minimum(taken, 1.0)
+    full = binom.sf(pair.truncated_batch_size - 1, pair.num_examples - 1, taken)
+    chance = float(taken @ full) * (1.0 + BINOMIAL_TAIL_ROUNDING)
+    return min(max(chance, SMALLEST_SLACK), 1.0)
+
+
+def with_cuts(profiles: Profiles, pair: Renewal) -> Profiles:
+    """Upper profiles of the run without a cap, made to cover the run with it: ``(1 + e^epsilon)`` chances are added."""
+    cut = chance_of_a_cut(pair)
+    if not cut:
+        return profiles
+
+    def covering(profile: Profile) -> Profile:
+        return lambda epsilon: min(profile(epsilon) + (1.0 + exp(epsilon)) * cut, 1.0)
+
+    return {direction: covering(profile) for direction, profile in profiles.items()}
+
+
+def analyses(of_subsets: Callable[[SubsetMixture, Side, Settings], Profiles]) -> dict[type, Any]:
+    """The analyses of b-min-sep that an upper analysis of subsets of steps gives, by type of pair."""
+
+    def analyse(pair: Renewal | WorstOf, side: Side, settings: Settings) -> Profiles:
+        most = with_most_examples(pair)
+        assert most is not None  # refused otherwise
+        return with_cuts(of_subsets(poisson_above(most), side, settings), most)
+
+    return dict.fromkeys((RenewalMixture, TruncatedRenewal, WorstOf), analyse)
+
+
+def laws(of_subsets: Callable[[SubsetMixture, Side, Settings], Sequence[Law]]) -> dict[type, Any]:
+    """The laws of b-min-sep that upper laws of subsets of steps give, by type of pair; none where batches are cut."""
+
+    def found(pair: RenewalMixture | WorstOf, side: Side, settings: Settings) -> Sequence[Law]:
+        most = with_most_examples(pair)
+        return [] if most is None else of_subsets(poisson_above(most), side, settings)
+
+    return dict.fromkeys((RenewalMixture, WorstOf), found)
+
+
+def refusal(of_subsets: Callable[[SubsetMixture, Side], str | None]) -> Callable[[Any, Side], str | None]:
+    """The refusal of an accountant of subsets of steps that analyses b-min-sep too."""
+
+    def why_not(pair: Any, side: Side) -> str | None:
+        if not isinstance(pair, RenewalMixture | TruncatedRenewal | WorstOf):
+            return of_subsets(pair, side)
+        most = with_most_examples(pair)
+        if most is None:
+            return "the worst of several pairs is analysed for b-min-sep subsampling alone"
+        if side is Side.LOWER:
+            return "Poisson sampling bounds b-min-sep subsampling from above only"
+        return of_subsets(poisson_above(most), side)
+
+    return why_not
+
+
+def cost(of_subsets: Callable[[SubsetMixture], float]) -> Callable[[Any], float]:
+    """The cost of an accountant of subsets of steps that analyses b-min-sep too."""
+
+    def seconds(pair: Any) -> float:
+        most = with_most_examples(pair) if isinstance(pair, RenewalMixture | TruncatedRenewal | WorstOf) else None
+        return of_subsets(pair if most is None else poisson_above(most))
+
+    return seconds

@@ -1,0 +1,135 @@
+"""Upper bounds for b-min-sep subsampling by windows of at most b steps, in which an example takes part at most once.
+
+The columns of C are replaced by others that reveal more and see no other window, a Gauss-Markov chain in each
+(:mod:`hockeystick.windows.dominating_chain`). Given the windows before, an example is available in a window from some
+step on, or not at all; the least upper bound, in convex order, of the ratios of all these cases is one law
+(:mod:`hockeystick.windows.chains`), and the windows compose. Where batches are cut, what that can change is added.
+
+Proof: docs/theory/separated-windows.md. Errs upward in both directions, warm or cold, for any C >= 0, adaptive or not.
+"""
+
+from collections.abc import Mapping, Sequence
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from scipy.linalg import LinAlgError
+
+from hockeystick.accountants.base import Accountant
+from hockeystick.accountants.deletion import Renewal, with_cuts
+from hockeystick.bounds import Profile
+from hockeystick.errors import UnsupportedError
+from hockeystick.laws.law import UNIT_ROUNDOFF, Law
+from hockeystick.laws.operations import compose, power
+from hockeystick.laws.profile import law_profiles
+from hockeystick.pairs.renewal_mixture import RenewalMixture
+from hockeystick.pairs.truncated_renewal import TruncatedRenewal
+from hockeystick.settings import Settings
+from hockeystick.strategies import StrategyMatrix
+from hockeystick.strategies.matrix.band import band_of
+from hockeystick.strategies.matrix.base import Array
+from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
+from hockeystick.types import Direction, Side
+from hockeystick.windows.chains import window_law
+from hockeystick.windows.dominating_chain import Chain, dominating_chain, gram_band
+
+LONGEST = 64
+"""Steps of a window: more would gain little, and take time in proportion."""
+MOST_WORK = 2e8
+"""Entries of the factorisation of all steps, times its bandwidth."""
+LONGEST_COLUMN = 6.0
+"""In standard deviations of the noise: longer columns of a chain have ratios that no grid can hold."""
+NOISES = (0.7, 1.4, 4.0)
+"""Levels of noise for which a shape is fitted, over the longest column; at every noise the best of them is taken."""
+
+_KNOWN: "WeakKeyDictionary[StrategyMatrix, dict[tuple[int, float], list[Chain]]]" = WeakKeyDictionary()
+"""Chains do not depend on the noise, so searches over it need them once; by steps of a window and chance."""
+
+
+def window_size(pair: Renewal) -> int:
+    """Steps of a window: at most b."""
+    return min(pair.min_sep, pair.matrix.steps, LONGEST)
+
+
+def _bandwidth(pair: Renewal) -> int:
+    return max(min(pair.matrix.bands, pair.matrix.steps), window_size(pair))
+
+
+def chains(pair: Renewal) -> list[Chain]:
+    """Chains that dominate the columns of C, each fitted to another level of noise."""
+    size, prob, matrix = window_size(pair), pair.participation_prob, pair.matrix
+    known = _KNOWN.setdefault(matrix, {})
+    if (size, prob) not in known:
+        gram = gram_band(band_of(matrix), _bandwidth(pair))
+        longest = float(np.sqrt(gram[0].max()))
+        rounding = 3.0 * matrix.rounding + (matrix.bands + 4.0) * UNIT_ROUNDOFF
+        try:
+            known[size, prob] = [dominating_chain(gram, size, longest * noise, prob, rounding) for noise in NOISES]
+        except LinAlgError:
+            raise UnsupportedError("No chain of columns dominates the strategy matrix within its rounding.") from None
+    return known[size, prob]
+
+
+def _laws(pair: RenewalMixture, side: Side, settings: Settings) -> Sequence[Law]:
+    try:
+        return [_law(pair, settings)]
+    except UnsupportedError:
+        return []
+
+
+def _law(pair: Renewal, settings: Settings) -> Law:
+    """The law of all windows; raises UnsupportedError where the noise is too low."""
+    sigma, prob, size = pair.noise_multiplier, pair.participation_prob, window_size(pair)
+    chain = min(chains(pair), key=lambda one: one.second_moment(sigma, prob))
+    if not float(chain.scales.max()) <= LONGEST_COLUMN * sigma:
+        raise UnsupportedError(
+            "The noise is too low: the columns of a chain are too long for the grids of its windows."
+        )
+    resolution, deadline = settings.resolution, settings.deadline
+
+    def of_window(steps: int) -> Law:
+        scales: Array = chain.scales[:steps] * (1.0 + 4.0 * UNIT_ROUNDOFF) / sigma
+        return window_law(scales, chain.correlation, prob, resolution, deadline)
+
+    count, rest = divmod(pair.matrix.steps, size)
+    law = power(of_window(size), count, resolution, tick=deadline.tick)
+    return compose(law, of_window(rest), resolution, tick=deadline.tick) if rest else law
+
+
+def _analyse(pair: Renewal, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    return with_cuts(law_profiles(_law(pair, settings)), pair)
+
+
+def _refusal(pair: Renewal, side: Side) -> str | None:
+    if isinstance(pair, RenewalMixture) and pair.examples_per_user > 1:
+        return "several examples of one user may take part in a window, and it is for a single one"
+    if pair.min_sep == 1 or pair.participation_prob == 1.0:
+        return "it needs an example that waits, and a coin that may show either side"
+    if pair.matrix.rows != pair.matrix.steps:
+        return "it needs a square strategy matrix"
+    if pair.matrix.steps * _bandwidth(pair) ** 2 > MOST_WORK:
+        return "the strategy has too many bands for its steps"
+    return None
+
+
+def _cost(pair: Renewal) -> float:
+    """Seconds for the shapes, and for the law of a window."""
+    return 0.8 + 0.01 * window_size(pair) + 2e-8 * pair.matrix.steps * _bandwidth(pair) ** 2
+
+
+def _example() -> RenewalMixture:
+    matrix = ToeplitzMatrix(np.array([1.0, 0.5]), 8)
+    return RenewalMixture(noise_multiplier=2.0, matrix=matrix, min_sep=4, participation_prob=0.1, warm_start=True)
+
+
+ACCOUNTANT = Accountant(
+    name="separated_windows",
+    summary="composes windows of at most b steps, in which an example takes part at most once, for b-min-sep sampling",
+    sides=(Side.UPPER,),
+    errs="upward: the columns of a chain reveal more, one law is above every state of a window, and laws are spreads",
+    reference="docs/theory/separated-windows.md",
+    analyses={RenewalMixture: _analyse, TruncatedRenewal: _analyse},
+    laws={RenewalMixture: _laws},
+    refusal=_refusal,
+    cost=_cost,
+    example=_example,
+)

@@ -1,0 +1,138 @@
+"""Gauss-Markov chains that reveal more than C does, one for each window of steps.
+
+Columns with the inner products K in place of ``G = C^T C`` reveal at least as much whenever K - G is positive
+semidefinite: they are those of C with further rows below. K is zero between windows, so the windows become independent,
+and ``K_ij = size scales_i scales_j rho^|i-j|`` inside them. Whether K - G is positive semidefinite is decided by a
+Cholesky factorisation with room for its rounding; which rho and scales are tried only decides how good the bound is.
+
+Proof: docs/theory/separated-windows.md. Cost: some thousand banded factorisations of a few windows, ten of all steps.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import LinAlgError, cholesky_banded
+from scipy.optimize import minimize
+
+from hockeystick.laws.law import UNIT_ROUNDOFF, Array
+
+ROOM = 1e-9
+"""Of the largest diagonal entry, beyond the proved rounding of the factorisation."""
+TRIED = 90
+"""Shapes that are tried for one level of noise."""
+FITTED_WINDOWS = 4
+BISECTIONS = 12
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The columns of one window: ``z_i = scales[i] s_i``, s a chain of unit variance and correlation rho.
+
+    Attributes:
+        scales: shape (w,), in the unit of C.
+        correlation: rho in [0, 1).
+    """
+
+    scales: Array
+    correlation: float
+
+    @property
+    def products(self) -> Array:
+        """The inner products of a window's columns, shape (w, w)."""
+        places = np.arange(self.scales.size)
+        lags = np.abs(np.subtract.outer(places, places))
+        return np.multiply.outer(self.scales, self.scales) * self.correlation**lags
+
+    def second_moment(self, sigma: float, prob: float) -> float:
+        """The variance of the window's ratio at this noise; only compares chains."""
+        weights = prob * np.exp(np.arange(self.scales.size) * np.log1p(-prob))
+        return float(weights @ np.expm1(np.minimum(self.products / sigma**2, 500.0)) @ weights)
+
+
+def gram_band(columns: Array, width: int) -> Array:
+    """``G[i + l, i]`` at ``[l, i]``, shape (width, n), for ``columns[i, d] = C[i + d, i]``; zero beyond the end."""
+    n, bands = columns.shape
+    found = np.zeros((width, n))
+    for lag in range(min(width, bands, n)):
+        found[lag, : n - lag] = np.einsum("id,id->i", columns[: n - lag, lag:], columns[lag:, : bands - lag])
+    return found
+
+
+def dominating_chain(gram: Array, size: int, sigma: float, prob: float, rounding: float) -> Chain:
+    """A chain for windows of ``size`` steps whose columns reveal at least as much as those of C, good at this noise.
+
+    Args:
+        gram: at least as many diagonals as C has bands and a window has steps, as :func:`gram_band` gives them.
+        sigma: the noise for which the shape is chosen.
+        rounding: proved relative error of the entries of ``gram``.
+
+    Raises: LinAlgError when no multiple of the shape is large enough, which rounding alone can cause.
+    """
+    count = min(gram.shape[1], max(FITTED_WINDOWS * size, 2 * gram.shape[0]))
+    few = gram[:, :count]
+
+    def chain(shape: Array) -> Chain:
+        edges = np.exp(-np.abs(shape[3]) * np.arange(size))
+        scales = (1.0 + abs(shape[1]) * edges) * (1.0 + abs(shape[2]) * edges[::-1])
+        return Chain(scales, 1.0 / (1.0 + np.exp(-shape[0])))
+
+    def score(shape: Array) -> float:
+        one = chain(shape)
+        return float(np.log(_raised(one, few, rounding, 6).second_moment(sigma, prob)))
+
+    if gram.shape[0] == 1 or not gram[1:].any():
+        best = Chain(np.ones(size), 0.0)
+    else:
+        start = np.array([-0.3, 0.15, 0.3, 1.0])
+        best = chain(minimize(score, start, method="Nelder-Mead", options={"maxfev": TRIED}).x)
+    return _raised(best, gram, rounding, BISECTIONS)
+
+
+def _raised(chain: Chain, gram: Array, rounding: float, bisections: int) -> Chain:
+    """The chain with all columns as much longer, or shorter, as is needed."""
+    shape = _in_band(chain, gram.shape)
+    most = float(np.max(np.abs(gram).sum(axis=0)) + np.max(np.abs(gram[1:]).sum(axis=0), initial=0.0))
+    low, high = float(np.max(gram[0] / shape[0])), most / float(shape[0].min()) * (1.0 + 1e-6)
+    while not _positive(high * shape - gram, high * shape, rounding):
+        high *= 2.0
+        if not high < 1e12 * most:
+            raise LinAlgError("no chain dominates")
+    for _ in range(bisections):
+        middle = float(np.sqrt(low * high))
+        if _positive(middle * shape - gram, middle * shape, rounding):
+            high = middle
+        else:
+            low = middle
+    return Chain(chain.scales * np.sqrt(high) * (1.0 + 4.0 * UNIT_ROUNDOFF), chain.correlation)
+
+
+def _in_band(chain: Chain, shape: tuple[int, int]) -> Array:
+    """The chain's inner products for all windows, zero between them, in the layout of :func:`gram_band`."""
+    width, n = shape
+    size, products = chain.scales.size, chain.products
+    found = np.zeros(shape)
+    for lag in range(min(width, size)):
+        diagonal = np.zeros(size)
+        diagonal[: size - lag] = np.diagonal(products, lag)
+        found[lag] = np.resize(diagonal, n)
+        found[lag, n - lag :] = 0.0
+    return found
+
+
+def _positive(difference: Array, minuend: Array, rounding: float) -> bool:
+    """Whether the symmetric matrix with this band is proved to be positive semidefinite.
+
+    The entries are off by at most ``rounding`` and some roundings of the minuend and subtrahend, in at most 2 width - 1
+    places of a row; a factorisation that succeeds is that of a matrix within ``(width + 2) u`` of the diagonal, entry
+    by entry (Higham 2002, Theorem 10.3). Both together are taken off the diagonal first.
+    """
+    width = difference.shape[0]
+    largest = float(minuend[0].max())
+    room = (ROOM + 2.0 * width * (2.0 * rounding + (3.0 * width + 32.0) * UNIT_ROUNDOFF)) * largest
+    shifted = difference.copy()
+    shifted[0] -= room
+    try:
+        cholesky_banded(shifted, lower=True, overwrite_ab=True, check_finite=True)
+    except (LinAlgError, ValueError):
+        return False
+    return True

@@ -1,0 +1,59 @@
+"""The law of a sum over the participations of a renewal process, on a lattice.
+
+Proof: docs/theory/separated-windows.md, "From below". Only non-negative terms are multiplied and added.
+"""
+
+import numpy as np
+from numba import njit
+
+from hockeystick.laws.law import UNIT_ROUNDOFF, Array
+from hockeystick.laws.mixture_kernels import Counts
+
+
+def renewal_sum(counts: Counts, chances: Array, min_sep: int, first: Array) -> tuple[Array, float]:
+    """Masses of ``sum_t counts[t] x_t`` at 0, 1, 2, ..., and a proved bound on their relative error.
+
+    At an available step x is j with probability ``chances[j]``, and if it is positive the next ``min_sep - 1`` steps
+    are not available; at those x = 0.
+
+    Args:
+        counts: shape (n,), whole and non-negative.
+        chances: shape (k + 1,), a law on 0, ..., k.
+        first: probabilities that the first available step is 0, 1, 2, ...
+
+    Cost: O(n k largest sum) time, O(min_sep largest sum) memory.
+    """
+    masses = _backwards(counts, chances, min_sep, first)
+    return masses, (counts.size + 2.0) * 4.0 * (chances.size + 1.0) * UNIT_ROUNDOFF
+
+
+@njit(cache=True)
+def _largest(counts: Counts, most: int, min_sep: int) -> int:
+    n = counts.size
+    best = np.zeros(n + min_sep + 1, dtype=np.int64)
+    for t in range(n - 1, -1, -1):
+        best[t] = max(best[t + 1], most * counts[t] + best[t + min_sep])
+    return int(best[0])
+
+
+@njit(cache=True)
+def _backwards(counts: Counts, chances: Array, min_sep: int, first: Array) -> Array:
+    """``f_t = chances[0] f_(t+1) + sum_j chances[j] f_(t+min_sep)``, shifted by j counts[t]; f is 1 at 0 in the end."""
+    n, most = counts.size, chances.size - 1
+    length = _largest(counts, most, min_sep) + 1
+    ring = np.zeros((min_sep + 1, length))
+    ring[:, 0] = 1.0
+    found = np.zeros(length)
+    for u in range(n, first.size):
+        found[0] += first[u]
+    for t in range(n - 1, -1, -1):
+        now = ring[t % (min_sep + 1)]  # held f_(t + min_sep + 1), which nobody needs any more
+        after, returned = ring[(t + 1) % (min_sep + 1)], ring[(t + min_sep) % (min_sep + 1)]
+        now[:] = chances[0] * after
+        for j in range(1, most + 1):
+            shift = j * counts[t]
+            for k in range(shift, length):
+                now[k] += chances[j] * returned[k - shift]
+        if t < first.size:
+            found += first[t] * now
+    return found

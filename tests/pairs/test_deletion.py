@@ -1,0 +1,189 @@
+"""b-min-sep bounded by Poisson subsampling, against sums over all participations: both directions, every start."""
+
+from math import exp
+from typing import Any
+
+import numpy as np
+import pytest
+import unit_oracle as oracle
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom
+from unit_oracle import EPSILONS, GRID_ERROR
+
+import hockeystick as hs
+from hockeystick import Direction, Side
+from hockeystick.accountants import deletion
+from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.mechanism import Unit
+from hockeystick.pairs.registry import dominating_pair
+from hockeystick.pairs.renewal_mixture import RenewalMixture
+from hockeystick.pairs.truncated_renewal import TruncatedRenewal
+from hockeystick.strategies.matrix.dense import DenseMatrix
+
+SETTINGS = hs.Settings(hs.Resolution(24, 1e-4))
+
+
+def renewal(matrix: np.ndarray, sigma: float = 1.0, **changes: Any) -> RenewalMixture:
+    fields: dict[str, Any] = {"min_sep": 2, "participation_prob": 0.3, "warm_start": True} | changes
+    return RenewalMixture(noise_multiplier=sigma, matrix=DenseMatrix(matrix), **fields)
+
+
+def upper(pair: Any, name: str = "split_noise") -> np.ndarray:
+    """(remove, add) at EPSILONS, shape (2, epsilons)."""
+    found = ACCOUNTANTS[name].profiles(pair, Side.UPPER, SETTINGS)
+    return np.array([[found[direction](epsilon) for epsilon in EPSILONS] for direction in Direction])
+
+
+@pytest.mark.parametrize("warm", [True, False])
+@pytest.mark.parametrize("seed", range(12))
+def test_never_below_the_truth(seed: int, warm: bool) -> None:
+    """Random causal C >= 0, overlapping or not, of two to four steps, noises and coins."""
+    rng = np.random.default_rng([17, seed])
+    steps = int(rng.integers(2, 5))
+    gap, prob, sigma = int(rng.integers(1, steps + 1)), rng.uniform(0.05, 0.9), rng.uniform(0.5, 2.0)
+    matrix = np.tril(rng.uniform(0.0, 1.0, (steps, steps)) * (rng.random((steps, steps)) < 0.7)) + np.eye(steps)
+    outcomes = oracle.independently(oracle.renewals(steps, gap, prob, warm), 1)
+    p = oracle.mixture(outcomes, matrix, np.ones((1, steps)))
+    truth = oracle.deltas(p, oracle.nobody(matrix), sigma)
+    pair = renewal(matrix, sigma, min_sep=gap, participation_prob=prob, warm_start=warm)
+    assert (upper(pair) >= truth - GRID_ERROR[steps]).all()
+
+
+def test_the_rate_is_no_coin() -> None:
+    """C = I, n = b = 2, coin 1/2, rate 1/3: Poisson sampling at the rate has less, so the coin has to be used."""
+    matrix = np.eye(2)
+    outcomes = oracle.independently(oracle.renewals(2, 2, 0.5, warm=True), 1)
+    truth = oracle.deltas(oracle.mixture(outcomes, matrix, np.ones((1, 2))), oracle.nobody(matrix), 0.5)
+    at_rate = hs.Mechanism(sampler=hs.Poisson(sampling_prob=1 / 3, steps=2), noise_multiplier=0.5)
+    found = ACCOUNTANTS["direct"].profiles(dominating_pair(at_rate), Side.UPPER, SETTINGS)
+    add = [found[Direction.ADD](epsilon) for epsilon in EPSILONS]
+    assert min(add[1] - truth[1, 1], add[2] - truth[1, 2]) < -0.01
+    run = hs.Mechanism(sampler=hs.BMinSep(min_sep=2, sampling_prob=1 / 3, steps=2), noise_multiplier=0.5)
+    assert (upper(dominating_pair(run), "direct") >= truth - GRID_ERROR[2]).all()
+
+
+@pytest.mark.parametrize("name", ["direct", "split_noise"])
+def test_without_a_separation_it_is_poisson(name: str) -> None:
+    poisson = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.1, steps=20), noise_multiplier=1.0)
+    run = hs.Mechanism(sampler=hs.BMinSep(min_sep=1, sampling_prob=0.1, steps=20), noise_multiplier=1.0)
+    truth = ACCOUNTANTS["direct"].bound(dominating_pair(poisson), Side.LOWER, SETTINGS)
+    bound = ACCOUNTANTS[name].bound(dominating_pair(run), Side.UPPER, SETTINGS)
+    for epsilon in EPSILONS:
+        assert truth.delta(epsilon) <= bound.delta(epsilon) <= 1.03 * truth.delta(epsilon) + 1e-9
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.floats(0.02, 0.5), st.floats(0.5, 3.0), st.booleans(), st.integers(1, 3))
+def test_more_coins_less_noise_and_more_examples_are_worse(
+    prob: float, sigma: float, warm: bool, examples: int
+) -> None:
+    matrix = np.eye(6) + 0.5 * np.eye(6, k=-1)
+    one = upper(renewal(matrix, sigma, participation_prob=prob, warm_start=warm, examples_per_user=examples))
+    room = 1.0 + 1e-3  # of the grids
+    for worse in (
+        renewal(matrix, sigma, participation_prob=1.1 * prob, warm_start=warm, examples_per_user=examples),
+        renewal(matrix, 0.95 * sigma, participation_prob=prob, warm_start=warm, examples_per_user=examples),
+        renewal(matrix, sigma, participation_prob=prob, warm_start=warm, examples_per_user=examples + 1),
+    ):
+        assert (one <= upper(worse) * room + 1e-12).all()
+
+
+# Batches that are cut
+
+
+def truncated(cap: int, num_examples: int, warm: bool = True, **changes: Any) -> TruncatedRenewal:
+    fields: dict[str, Any] = {"min_sep": 2, "participation_prob": 0.3} | changes
+    return TruncatedRenewal(
+        noise_multiplier=1.0,
+        matrix=DenseMatrix(np.array([[1.0, 0.0, 0.0], [0.5, 1.0, 0.0], [0.0, 0.5, 1.0]])),
+        warm_start=warm,
+        truncated_batch_size=cap,
+        num_examples=num_examples,
+        **fields,
+    )
+
+
+@pytest.mark.parametrize("warm", [True, False])
+@pytest.mark.parametrize(("cap", "num_examples"), [(1, 3), (2, 3), (2, 4), (3, 4)])
+def test_a_run_whose_batches_are_cut_is_covered(cap: int, num_examples: int, warm: bool) -> None:
+    """The pair itself, given how many others are taken, by sums over all runs of all others."""
+    pair = truncated(cap, num_examples, warm)
+    matrix = pair.matrix.materialize()
+    one = oracle.renewals(3, 2, 0.3, warm)
+    crowds: dict[tuple[int, ...], float] = {}
+    for chance, visits in oracle.independently(one, num_examples - 1):
+        counts = tuple(sum(step in each for each in visits) for step in range(3))
+        crowds[counts] = crowds.get(counts, 0.0) + chance
+    truth, cut = np.zeros((2, len(EPSILONS))), 0.0
+    for crowd, chance in crowds.items():
+        first: dict[tuple[float, ...], float] = {}
+        second: dict[tuple[float, ...], float] = {}
+        for own, steps in one:
+            cut += chance * own * any(crowd[step] >= cap for step in steps)
+            _survive(own, steps, crowd, cap, matrix, first, second)
+        truth += chance * oracle.deltas([(p, x) for x, p in first.items()], [(p, x) for x, p in second.items()], 1.0)
+    assert cut * (1.0 - 1e-9) <= deletion.chance_of_a_cut(pair) <= 3.0 * cut + 1e-290
+    assert (upper(pair) >= truth - GRID_ERROR[3]).all()
+
+
+def _survive(
+    own: float,
+    steps: tuple[int, ...],
+    crowd: tuple[int, ...],
+    cap: int,
+    matrix: np.ndarray,
+    first: dict[tuple[float, ...], float],
+    second: dict[tuple[float, ...], float],
+) -> None:
+    full = [step for step in steps if crowd[step] >= cap]
+    for kept in range(1 << len(full)):
+        chance, x, y = own, np.zeros(3), np.zeros(3)
+        for step in steps:
+            x[step] = 1.0
+        for place, step in enumerate(full):
+            stays = cap / (crowd[step] + 1.0)
+            survives = bool(kept >> place & 1)
+            chance *= stays if survives else 1.0 - stays
+            x[step], y[step] = (2.0, 1.0) if survives else (0.0, 0.0)
+        for found, mean in ((first, matrix @ x), (second, -(matrix @ y))):
+            key = tuple(mean.tolist())
+            found[key] = found.get(key, 0.0) + chance
+
+
+def test_what_a_cap_costs() -> None:
+    """Warm: rate times the upper tail of the others' binomial at every step; the cost goes away with a generous cap."""
+    pair = truncated(4, 9)
+    rate = 0.3 / 1.3
+    expected = 3.0 * rate * float(binom.sf(3, 8, rate))
+    assert deletion.chance_of_a_cut(pair) == pytest.approx(expected, rel=1e-5)
+    plain = renewal(pair.matrix.materialize())
+    assert np.allclose(upper(truncated(100, 100)), upper(plain), rtol=1e-9)
+    added = np.array([(1.0 + exp(epsilon)) * deletion.chance_of_a_cut(pair) for epsilon in EPSILONS])
+    assert np.allclose(upper(pair), np.minimum(upper(plain) + added, 1.0), rtol=1e-9)
+
+
+# Users
+
+
+def test_several_examples_of_a_user_are_never_more_private() -> None:
+    """By the unit of a plan, and by a sampler in which examples keep their own distance, which say the same."""
+    found = []
+    for examples in (1, 2, 3, 4):
+        unit = Unit() if examples == 1 else Unit(kind="user", examples_per_user=examples)
+        cold = hs.BMinSep(min_sep=8, sampling_prob=0.02 / 1.14, steps=100, warm_start=False)
+        run = hs.Mechanism(sampler=cold, noise_multiplier=1.5, unit=unit)
+        bound = hs.certify(run, delta=1e-5)
+        sampler = hs.MultiAttribution(
+            min_sep=8,
+            sampling_prob=cold.participation_prob,
+            steps=100,
+            examples_per_user=examples,
+            users_per_example=examples,
+            exclusion="example",
+        )
+        same = hs.certify(hs.Mechanism(sampler=sampler, noise_multiplier=1.5), delta=1e-5)
+        assert same.bounds.upper == pytest.approx(bound.bounds.upper, rel=1e-9)
+        found.append(bound.bounds.upper)
+    assert found == sorted(found)
+    assert found[0] < 1.0 < found[3] < 10.0

@@ -1,0 +1,222 @@
+"""b-min-sep by windows with at most one participation: against sums over all outputs, samples and the other bounds."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import unit_oracle as oracle
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from unit_oracle import EPSILONS, GRID_ERROR
+
+import hockeystick as hs
+from hockeystick import Direction, Side
+from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.errors import CannotCertifyError
+from hockeystick.mechanism import Unit
+from hockeystick.pairs.registry import dominating_pair
+from hockeystick.pairs.renewal_mixture import RenewalMixture
+from hockeystick.settings import MonteCarlo
+from hockeystick.strategies.matrix.dense import DenseMatrix
+from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
+
+METHOD = ACCOUNTANTS["separated_windows"]
+SETTINGS = hs.Settings(hs.Resolution(24, 1e-4))
+
+
+def renewal(matrix: np.ndarray, sigma: float, **changes: Any) -> RenewalMixture:
+    fields: dict[str, Any] = {"min_sep": 2, "participation_prob": 0.3, "warm_start": True} | changes
+    return RenewalMixture(noise_multiplier=sigma, matrix=DenseMatrix(matrix), **fields)
+
+
+def upper(pair: Any, name: str = "separated_windows") -> np.ndarray:
+    """(remove, add) at EPSILONS, shape (2, epsilons)."""
+    found = ACCOUNTANTS[name].profiles(pair, Side.UPPER, SETTINGS)
+    return np.array([[found[direction](epsilon) for epsilon in EPSILONS] for direction in Direction])
+
+
+def random_matrix(rng: np.random.Generator, steps: int, kind: int) -> np.ndarray:
+    """Diagonal, any lower triangle, or Toeplitz."""
+    if kind == 0:
+        return np.diag(rng.uniform(0.3, 1.0, steps))
+    if kind == 1:
+        return np.tril(rng.uniform(0.0, 1.0, (steps, steps)) * (rng.random((steps, steps)) < 0.7)) + np.eye(steps) / 2
+    column = np.concatenate([[1.0], rng.uniform(0.0, 0.8, steps - 1)])
+    return np.array([[column[i - j] if i >= j else 0.0 for j in range(steps)] for i in range(steps)])
+
+
+@pytest.mark.parametrize("warm", [True, False])
+@pytest.mark.parametrize("seed", range(15))
+def test_never_below_the_truth(seed: int, warm: bool) -> None:
+    rng = np.random.default_rng([41, seed])
+    steps = int(rng.integers(2, 5))
+    gap, prob, sigma = int(rng.integers(2, steps + 1)), rng.uniform(0.03, 0.9), rng.uniform(0.5, 2.5)
+    matrix = random_matrix(rng, steps, seed % 3)
+    outcomes = oracle.independently(oracle.renewals(steps, gap, prob, warm), 1)
+    truth = oracle.deltas(oracle.mixture(outcomes, matrix, np.ones((1, steps))), oracle.nobody(matrix), sigma)
+    found = upper(renewal(matrix, sigma, min_sep=gap, participation_prob=prob, warm_start=warm))
+    assert (found >= truth - GRID_ERROR[steps]).all()
+
+
+def test_one_window_from_a_cold_start_without_overlap_is_exact() -> None:
+    """n = b: the run is the case u = 1 of a window, and columns that share no row are the chain itself."""
+    steps, sigma, prob = 3, 0.8, 0.3
+    outcomes = oracle.independently(oracle.renewals(steps, steps, prob, warm=False), 1)
+    matrix = np.eye(steps)
+    truth = oracle.deltas(oracle.mixture(outcomes, matrix, np.ones((1, steps))), oracle.nobody(matrix), sigma)
+    pair = renewal(matrix, sigma, min_sep=steps, participation_prob=prob, warm_start=False)
+    found = METHOD.profiles(pair, Side.UPPER, hs.Settings(hs.Resolution(68, 1e-4)))
+    values = np.array([[found[direction](epsilon) for epsilon in EPSILONS] for direction in Direction])
+    assert np.abs(values - truth).max() < GRID_ERROR[steps] + 0.01 * truth.max()
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.floats(0.005, 0.4), st.floats(0.6, 3.0), st.integers(2, 8), st.booleans())
+def test_more_coins_and_less_noise_are_worse(prob: float, sigma: float, gap: int, warm: bool) -> None:
+    matrix = np.eye(16)
+    fields = {"min_sep": gap, "participation_prob": prob, "warm_start": warm}
+    one = upper(renewal(matrix, sigma, **fields))
+    assert (one <= upper(renewal(matrix, 0.9 * sigma, **fields)) * (1.0 + 1e-2) + 1e-9).all()
+    fields["participation_prob"] = 1.2 * prob
+    assert (one <= upper(renewal(matrix, sigma, **fields)) * (1.0 + 1e-2) + 1e-9).all()
+
+
+def test_waiting_longer_is_charged_less_than_poisson() -> None:
+    """Without overlap a window is below the Poisson steps that it replaces, at any distance, but for the grids."""
+    fine = hs.Settings(hs.Resolution(68, 1e-4))
+    for gap in (2, 5, 16):
+        sampler = hs.BMinSep(min_sep=gap, sampling_prob=0.02, steps=64)
+        pair = dominating_pair(hs.Mechanism(sampler=sampler, noise_multiplier=1.0))
+        own, poisson = (ACCOUNTANTS[name].profiles(pair, Side.UPPER, fine) for name in ("separated_windows", "direct"))
+        for direction in Direction:
+            for epsilon in (0.0, 0.4):
+                assert own[direction](epsilon) <= poisson[direction](epsilon) * 1.03
+
+
+def test_samples_do_not_contradict_it() -> None:
+    """A Monte Carlo lower bound, which fails with probability 1e-9, with overlapping and with separate columns."""
+    for bands, gap in ((3, 8), (1, 4)):
+        run = hs.Mechanism(
+            strategy=hs.BandedSquareRoot(bands=bands),
+            sampler=hs.BMinSep(min_sep=gap, sampling_prob=0.05, steps=40),
+            noise_multiplier=1.2,
+        )
+        pair = dominating_pair(run)
+        asked = hs.Settings(question=hs.Question(epsilon=1.0), monte_carlo=MonteCarlo(seed=1, ratio=0.2))
+        below = ACCOUNTANTS["monte_carlo"].bound(pair, Side.LOWER, asked).delta(1.0)
+        above = METHOD.bound(pair, Side.UPPER, SETTINGS).delta(1.0)
+        assert 0.0 < below <= above < 10.0 * below
+
+
+def test_what_it_is_not_for() -> None:
+    sampler = hs.BMinSep(min_sep=4, sampling_prob=0.05, steps=20)
+    plain = hs.Mechanism(sampler=sampler, noise_multiplier=1.0)
+    assert METHOD.why_not(dominating_pair(plain), Side.UPPER) is None
+    assert METHOD.why_not(dominating_pair(plain), Side.LOWER) is not None
+    poisson = hs.Mechanism(sampler=sampler.model_copy(update={"min_sep": 1}), noise_multiplier=1.0)
+    assert "waits" in (METHOD.why_not(dominating_pair(poisson), Side.UPPER) or "")
+    several = hs.MultiAttribution(min_sep=4, sampling_prob=0.05, steps=20, examples_per_user=2)
+    assert METHOD.why_not(dominating_pair(plain.model_copy(update={"sampler": several})), Side.UPPER) is not None
+    users = plain.model_copy(update={"unit": Unit(kind="user", examples_per_user=2)})
+    assert METHOD.why_not(dominating_pair(users), Side.UPPER) is None  # by a chain of single examples
+
+
+@pytest.mark.parametrize("sigma", [0.02, 0.03, 0.1, 0.3])
+def test_low_noise_is_refused_or_bounded(sigma: float) -> None:
+    """Ratios that no double holds never look like privacy: any bound is above one participation that is known."""
+    for strategy in (hs.BandedSquareRoot(bands=4), hs.Identity(), hs.SquareRoot()):
+        sampler = hs.BMinSep(min_sep=8, sampling_prob=0.05, steps=24)
+        try:
+            found = hs.certify(hs.Mechanism(strategy=strategy, sampler=sampler, noise_multiplier=sigma), delta=1e-5)
+        except CannotCertifyError:
+            assert sigma < 0.05  # no epsilon up to 700 is certified
+            continue
+        alone = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.05, steps=1), noise_multiplier=sigma)
+        least = hs.certify(alone, delta=1e-5).bounds.lower
+        assert least is not None
+        assert found.bounds.upper >= least > 1.0
+
+
+def test_a_generous_cap_changes_nothing_and_a_tight_one_is_charged() -> None:
+    fields = {"min_sep": 4, "sampling_prob": 0.05, "steps": 20}
+    plain = upper(dominating_pair(hs.Mechanism(sampler=hs.BMinSep(**fields), noise_multiplier=1.0)))
+
+    def capped(cap: int) -> np.ndarray:
+        sampler = hs.BMinSep(**fields, truncated_batch_size=cap, num_examples=100)
+        return upper(dominating_pair(hs.Mechanism(sampler=sampler, noise_multiplier=1.0)))
+
+    np.testing.assert_allclose(capped(60), plain, rtol=1e-9, atol=1e-40)
+    assert (capped(12) > plain).all()
+
+
+@pytest.mark.parametrize(("bands", "gap", "most", "unamplified"), [(4, 32, 1.90, 13.7), (1, 16, 1.0, 15.8)])
+def test_the_noise_of_a_usual_run(bands: int, gap: int, most: float, unamplified: float) -> None:
+    """1,000 steps at rate 0.01 for (2, 1e-5): sampling needs 1.853 for the first of them."""
+    run = hs.Mechanism(
+        strategy=hs.BandedSquareRoot(bands=bands), sampler=hs.BMinSep(min_sep=gap, sampling_prob=0.01, steps=1000)
+    )
+    found = hs.calibrate(run, epsilon=2.0, delta=1e-5, method="separated_windows")
+    assert 0.9 < found.sigma <= most < unamplified
+    if bands == 4:
+        assert found.sigma > 1.84
+
+
+# From below
+
+
+@pytest.mark.parametrize("warm", [True, False])
+@pytest.mark.parametrize("seed", range(8))
+def test_a_sum_is_never_above_the_truth(seed: int, warm: bool) -> None:
+    rng = np.random.default_rng([43, seed])
+    steps = int(rng.integers(2, 5))
+    gap, prob, sigma = int(rng.integers(1, steps + 1)), rng.uniform(0.05, 0.9), rng.uniform(0.4, 2.0)
+    matrix = random_matrix(rng, steps, seed % 3)
+    outcomes = oracle.independently(oracle.renewals(steps, gap, prob, warm), 1)
+    truth = oracle.deltas(oracle.mixture(outcomes, matrix, np.ones((1, steps))), oracle.nobody(matrix), sigma)
+    pair = renewal(matrix, sigma, min_sep=gap, participation_prob=prob, warm_start=warm)
+    below = ACCOUNTANTS["linear_statistic"].profiles(pair, Side.LOWER, SETTINGS)
+    found = np.array([[below[direction](epsilon) for epsilon in EPSILONS] for direction in Direction])
+    assert (found <= truth + GRID_ERROR[steps]).all()
+    assert found[0, 0] > 0.3 * truth[0, 0]
+
+
+@pytest.mark.parametrize("warm", [True, False])
+@pytest.mark.parametrize("seed", range(8))
+def test_a_sum_of_functions_of_blocks_is_never_above_the_truth(seed: int, warm: bool) -> None:
+    rng = np.random.default_rng([47, seed])
+    steps = int(rng.integers(2, 5))
+    bands = int(rng.integers(1, steps + 1))
+    gap, prob, sigma = int(rng.integers(bands, steps + 1)), rng.uniform(0.05, 0.9), rng.uniform(0.4, 2.0)
+    column = np.concatenate([[1.0], rng.uniform(0.1, 0.8, bands - 1)])
+    matrix = ToeplitzMatrix(column, steps)
+    outcomes = oracle.independently(oracle.renewals(steps, gap, prob, warm), 1)
+    dense = matrix.materialize()
+    truth = oracle.deltas(oracle.mixture(outcomes, dense, np.ones((1, steps))), oracle.nobody(dense), sigma)
+    pair = RenewalMixture(noise_multiplier=sigma, matrix=matrix, min_sep=gap, participation_prob=prob, warm_start=warm)
+    below = ACCOUNTANTS["block_statistic"].profiles(pair, Side.LOWER, SETTINGS)
+    found = np.array([[below[direction](epsilon) for epsilon in EPSILONS] for direction in Direction])
+    assert (found <= truth + GRID_ERROR[steps]).all()
+    assert found[0, 0] > 0.3 * truth[0, 0]
+
+
+def test_one_step_is_exact_from_below() -> None:
+    pair = renewal(np.array([[1.0]]), 0.7, participation_prob=0.3, warm_start=False)
+    below = ACCOUNTANTS["linear_statistic"].bound(pair, Side.LOWER, SETTINGS)
+    above = ACCOUNTANTS["direct"].bound(pair, Side.UPPER, SETTINGS)
+    for epsilon in EPSILONS:
+        assert below.delta(epsilon) == pytest.approx(above.delta(epsilon), rel=2e-2, abs=1e-9)
+        assert below.delta(epsilon) <= above.delta(epsilon)
+
+
+def test_a_certificate_has_both_sides_without_sampling() -> None:
+    sampler = hs.BMinSep(min_sep=8, sampling_prob=0.02, steps=200)
+    found = hs.certify(hs.Mechanism(sampler=sampler, noise_multiplier=1.5), delta=1e-5)
+    assert (found.method.upper, found.method.lower) == ("separated_windows", "block_statistic")
+    assert found.bounds.lower is not None
+    assert 0.4 * found.bounds.upper < found.bounds.lower <= found.bounds.upper
+
+
+def test_what_is_not_attained_has_no_lower_bound() -> None:
+    several = hs.MultiAttribution(min_sep=4, sampling_prob=0.05, steps=20, examples_per_user=1)
+    pair = dominating_pair(hs.Mechanism(sampler=several, noise_multiplier=1.0))
+    assert ACCOUNTANTS["linear_statistic"].why_not(pair, Side.LOWER) is not None

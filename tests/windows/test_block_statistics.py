@@ -1,0 +1,70 @@
+"""The law of a sum of functions of blocks against a sum over all participations, block by block."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from hockeystick.windows.block_statistics import Blocks, blocks_of, sum_laws
+
+
+def runs(step: int, steps: int, gap: int, prob: float) -> Iterator[tuple[tuple[int, ...], float]]:
+    if step >= steps:
+        yield (), 1.0
+        return
+    for taken, weight in runs(step + 1, steps, gap, prob):
+        yield taken, weight * (1.0 - prob)
+    for taken, weight in runs(step + gap, steps, gap, prob):
+        yield (step, *taken), weight * prob
+
+
+def expected(blocks: Blocks, column: np.ndarray, sigma: float, taken: tuple[int, ...]) -> np.ndarray:
+    """The law of the sum given the participations: means of the blocks from the matrix itself."""
+    length = blocks.size * blocks.count
+    rows = np.zeros(length)
+    for step in taken:
+        end = min(step + column.size, length)
+        rows[step:end] += column[: end - step]
+    means = rows.reshape(blocks.count, blocks.size).sum(axis=1) / np.sqrt(blocks.size) / sigma
+    law = np.ones(1)
+    for mean in means:
+        cdf = norm.cdf(np.concatenate([[-np.inf], blocks.edges, [np.inf]]), loc=mean)
+        law = np.convolve(law, np.diff(cdf))
+    whole = np.zeros(blocks.most + 1)
+    whole[: min(law.size, blocks.most + 1)] = law[: blocks.most + 1]
+    whole[-1] += law[blocks.most + 1 :].sum()
+    return whole
+
+
+@pytest.mark.parametrize("first", [(1.0,), (0.4, 0.3, 0.2, 0.1), (0.1,) * 10])
+@pytest.mark.parametrize(
+    ("column", "size", "gap", "steps"),
+    [((1.0,), 1, 2, 6), ((1.0, 0.5), 2, 3, 7), ((1.0, 0.5, 0.2), 1, 4, 7), ((1.0,), 3, 3, 9), ((1.0, 0.7), 2, 5, 8)],
+)
+def test_all_runs(column: tuple[float, ...], size: int, gap: int, steps: int, first: tuple[float, ...]) -> None:
+    prob, sigma = 0.3, 0.9
+    taps = np.array(column)
+    blocks = blocks_of(taps, steps, size, sigma, prob, gap)
+    assert blocks.count == steps // size
+    assert (np.diff(blocks.edges) > 0.0).all()
+    without, taking_part, error = sum_laws(blocks, prob, gap, np.array(first), 1e-15)
+    assert 0.0 < error < 1e-6
+    np.testing.assert_allclose(without, expected(blocks, taps, sigma, ()), rtol=1e-8, atol=1e-14)
+    found = np.zeros(blocks.most + 1)
+    length = size * blocks.count
+    for start, chance in enumerate(first):
+        for taken, weight in runs(start, length, gap, prob):
+            found += chance * weight * expected(blocks, taps, sigma, taken)
+    np.testing.assert_allclose(taking_part, found, rtol=1e-8, atol=1e-14)
+
+
+def test_a_low_ceiling_joins_the_largest_sums() -> None:
+    """Sums above the largest that is told apart are one value, as any function of the output may do."""
+    blocks = blocks_of(np.array([1.0, 0.5]), 12, 2, 1.0, 0.2, 3)
+    low = Blocks(blocks.size, blocks.count, blocks.shifts, blocks.edges, blocks.most // 3, 0.0, 0.0)
+    for law, cut in zip(
+        sum_laws(blocks, 0.2, 3, np.ones(1), 0.0)[:2], sum_laws(low, 0.2, 3, np.ones(1), 0.0)[:2], strict=True
+    ):
+        np.testing.assert_allclose(cut[:-1], law[: low.most], rtol=1e-10, atol=1e-300)
+        assert cut.sum() == pytest.approx(1.0, abs=1e-12)

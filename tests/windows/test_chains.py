@@ -1,0 +1,158 @@
+"""Windows with at most one participation against sums over all outputs, and the order of laws and of matrices."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hockeystick.deadline import Deadline
+from hockeystick.laws.grid import Resolution
+from hockeystick.laws.law import Array, Law
+from hockeystick.laws.profile import law_delta
+from hockeystick.types import Direction
+from hockeystick.windows.chains import least_upper_bound, window_law
+from hockeystick.windows.dominating_chain import Chain, dominating_chain, gram_band
+
+EPSILONS = (0.0, 0.02, 0.1, 0.3, 0.7, 1.5)
+FINE, COARSE = Resolution(68, 1e-5), Resolution(20, 1e-5)
+
+
+def ratios_and_masses(scales: Array, correlation: float, prob: float, first: int) -> tuple[Array, Array]:
+    """X_u for u = first on a grid of the chain's innovations, with the masses of its points."""
+    axis = np.linspace(-7.0, 8.5, 156)
+    weight = np.exp(-0.5 * axis**2) / np.sqrt(2.0 * np.pi) * (axis[1] - axis[0])
+    later = scales[first:]
+    grids = np.meshgrid(*[axis] * later.size, indexing="ij", sparse=True)
+    ratio = np.full((1,) * later.size, (1.0 - prob) ** later.size)
+    masses = np.ones((1,) * later.size)
+    state = np.zeros((1,) * later.size)
+    for place, scale in enumerate(later):
+        state = grids[0] if place == 0 else correlation * state + np.sqrt(1.0 - correlation**2) * grids[place]
+        ratio = ratio + prob * (1.0 - prob) ** place * np.exp(scale * state - 0.5 * scale**2)
+        masses = masses * np.exp(-0.5 * grids[place] ** 2) / np.sqrt(2.0 * np.pi) * (axis[1] - axis[0])
+    assert float(masses.sum()) == pytest.approx(1.0, abs=1e-9)
+    assert weight.sum() == pytest.approx(1.0, abs=1e-9)
+    return ratio, masses
+
+
+def deltas(ratio: Array, masses: Array) -> Array:
+    remove = [float((np.maximum(ratio - np.exp(eps), 0.0) * masses).sum()) for eps in EPSILONS]
+    add = [float((np.maximum(1.0 - np.exp(eps) * ratio, 0.0) * masses).sum()) for eps in EPSILONS]
+    return np.array([remove, add])
+
+
+def of_law(law: Law) -> Array:
+    return np.array([[law_delta(law, eps, direction) for eps in EPSILONS] for direction in Direction])
+
+
+CASES = [
+    (np.array([1.0]), 0.0, 0.2),
+    (np.array([2.5]), 0.0, 0.02),
+    (np.array([1.0, 1.0]), 0.0, 0.3),
+    (np.array([0.4, 0.9]), 0.6, 0.5),
+    (np.array([1.5, 0.5]), 0.9, 0.1),
+    (np.array([0.8, 0.7, 0.9]), 0.4, 0.25),
+    (np.array([0.3, 0.3, 2.0]), 0.7, 0.05),
+    (np.array([1.2, 1.0, 1.1]), 0.95, 0.6),
+]
+
+
+@pytest.mark.parametrize("resolution", [COARSE, FINE])
+@pytest.mark.parametrize(("scales", "correlation", "prob"), CASES)
+def test_the_law_of_a_window(scales: Array, correlation: float, prob: float, resolution: Resolution) -> None:
+    """At least the largest profile of the cases u, and on fine grids little above it, at every epsilon, both ways."""
+    law = window_law(scales, correlation, prob, resolution, Deadline())
+    truth = np.max([deltas(*ratios_and_masses(scales, correlation, prob, u)) for u in range(scales.size)], axis=0)
+    found = of_law(law)
+    error = 2e-5  # of sums over the grid: the second derivative of the hockey stick's edge, times a cell
+    assert (found >= truth - error).all()
+    assert (found <= truth * (1.02 if resolution is FINE else 1.2) + 2e-4).all()
+    assert law.mean() == pytest.approx(1.0, abs=1e-9)
+    assert law.floor <= (1.0 - prob) ** scales.size * (1.0 + 1e-12)
+
+
+def test_finer_grids_are_tighter() -> None:
+    scales = np.full(12, 0.8)
+    fine, coarse = (of_law(window_law(scales, 0.5, 0.05, one, Deadline())) for one in (FINE, COARSE))
+    assert (fine <= coarse * (1.0 + 1e-6) + 1e-12).all()
+
+
+def test_independent_columns_are_a_weighted_average() -> None:
+    """Without correlation the second moment of X_1 is a sum over the steps."""
+    scales, prob = np.linspace(1.0, 0.5, 10), 0.1
+    law = window_law(scales, 0.0, prob, FINE, Deadline())
+    weights = prob * (1.0 - prob) ** np.arange(10)
+    exact = float(weights**2 @ np.expm1(scales**2))
+    found = float(law.mass @ (law.support - 1.0) ** 2)
+    assert exact < found < 1.05 * exact
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.lists(st.lists(st.floats(0.0, 1.0), min_size=9, max_size=9), min_size=1, max_size=4), st.floats(0.05, 0.95))
+def test_the_least_upper_bound_is_above_all_and_least(raw: list[list[float]], least: float) -> None:
+    grid = np.array([0.1, 0.3, 0.6, 0.9, 1.0, 1.2, 1.7, 2.5, 4.0])
+    masses = np.array(raw)
+    masses = masses / np.maximum(masses.sum(axis=1, keepdims=True), 1e-9) * (1.0 - least)
+    masses[masses.sum(axis=1) < 1e-3, 4] = 1.0 - least
+    for row in masses:  # the mean becomes 1 by mass at both ends
+        row /= row.sum() / (1.0 - least)
+        target = 1.0 - float(row @ grid)
+        share = (target / least - grid[0]) / (grid[-1] - grid[0]) if least else 0.0
+        if not 0.0 <= share <= 1.0:
+            row[:] = 0.0
+            row[4] = 1.0 - least
+            share = (1.0 - grid[0]) / (grid[-1] - grid[0])
+        row[0] += least * (1.0 - share)
+        row[-1] += least * share
+    support, mass, p_inf = least_upper_bound(grid, masses, np.zeros(len(masses)))
+    assert mass.sum() == pytest.approx(1.0, abs=1e-9)
+    assert float(mass @ support) + p_inf == pytest.approx(1.0, abs=1e-9)
+    for c in np.linspace(0.05, 4.5, 90):
+        calls = np.maximum(grid - c, 0.0)
+        puts = np.maximum(c - grid, 0.0)
+        most, own = float((masses @ calls).max()), float(mass @ np.maximum(support - c, 0.0)) + p_inf
+        assert own >= most - 1e-13
+        assert float(mass @ np.maximum(c - support, 0.0)) >= float((masses @ puts).max()) - 1e-13
+        if np.abs(grid - c).min() < 1e-12:
+            assert own <= most + 1e-9
+
+
+# Matrices
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_chains_dominate_by_eigenvalues(seed: int) -> None:
+    """K - G has no negative eigenvalue, K being zero between windows, and half of K does not do."""
+    rng = np.random.default_rng([3, seed])
+    n, bands, size = int(rng.integers(5, 40)), int(rng.integers(1, 6)), int(rng.integers(2, 9))
+    matrix = np.zeros((n + bands, n))
+    for j in range(n):
+        matrix[j : j + bands, j] = rng.uniform(0.1, 1.0, bands)
+    matrix = matrix[:n]
+    columns = np.array([[matrix[j + d, j] if j + d < n else 0.0 for d in range(bands)] for j in range(n)])
+    gram = matrix.T @ matrix
+    band = gram_band(columns, max(bands, size))
+    for lag in range(min(bands, n)):
+        np.testing.assert_allclose(band[lag, : n - lag], np.diagonal(gram, lag), rtol=1e-12)
+    chain = dominating_chain(band, size, 1.5, 0.1, 1e-15)
+    blocks = np.zeros((n, n))
+    for first in range(0, n, size):
+        last = min(first + size, n)
+        blocks[first:last, first:last] = chain.products[: last - first, : last - first]
+    assert np.linalg.eigvalsh(blocks - gram)[0] >= 0.0
+    assert np.linalg.eigvalsh(0.98 * blocks - gram)[0] < 0.0
+
+
+def test_columns_that_share_no_row_are_kept() -> None:
+    chain = dominating_chain(gram_band(np.ones((20, 1)), 5), 5, 1.0, 0.1, 0.0)
+    assert chain.correlation == 0.0
+    np.testing.assert_allclose(chain.scales, 1.0, rtol=3e-4)
+    assert (chain.scales >= 1.0).all()
+
+
+def test_a_chain_is_a_gaussian_with_these_products() -> None:
+    chain = Chain(np.array([1.0, 2.0]), 0.5)
+    assert chain.products.tolist() == [[1.0, 1.0], [1.0, 4.0]]
+    moment = chain.second_moment(1.0, 0.2)
+    exact = 0.04 * np.expm1(1.0) + 2 * 0.032 * np.expm1(1.0) + 0.0256 * np.expm1(4.0)
+    assert moment == pytest.approx(exact)
