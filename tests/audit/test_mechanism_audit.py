@@ -216,7 +216,7 @@ REFUSED = {
     "TruncatedRenewal": mechanism(
         hs.BMinSep(min_sep=2, sampling_prob=0.1, steps=4, truncated_batch_size=5, num_examples=50), BANDED
     ),
-    "IndependentSteps": mechanism(hs.Poisson(sampling_prob=0.1, steps=4, truncated_batch_size=5, num_examples=50)),
+    "TruncatedSteps": mechanism(hs.Poisson(sampling_prob=0.1, steps=4, truncated_batch_size=5, num_examples=50)),
     "RenewalMixture": mechanism(hs.BMinSep(min_sep=2, sampling_prob=0.1, steps=8), hs.SquareRoot()),
     "SubsetMixture": mechanism(hs.CyclicPoisson(groups=2, sampling_prob=0.4, steps=6, partition="independent"), BANDED),
 }
