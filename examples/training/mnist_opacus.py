@@ -26,7 +26,7 @@ OPTIMIZERS = {
     "sgd": {"make_optimizer": torch.optim.SGD, "learning_rate": 1.0, "max_grad_norm": 0.5},
     "adam": {"make_optimizer": torch.optim.Adam, "learning_rate": 0.005, "max_grad_norm": 0.5},
     "scaled": {"make_optimizer": hs.torch.ScaledAdam, "learning_rate": 0.005, "max_grad_norm": 0.5},
-    "independent": {"make_optimizer": hs.torch.IndependentAdam, "learning_rate": 0.05, "max_grad_norm": 0.5},
+    "independent": {"make_optimizer": hs.torch.IndependentAdam, "learning_rate": 0.005, "max_grad_norm": 0.5},
 }
 
 

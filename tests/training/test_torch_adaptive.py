@@ -181,11 +181,15 @@ def test_a_state_resumes(kind, training, tmp_path):
 
 @BOTH
 def test_gradients_that_were_used_are_refused(kind, training):
-    """Without zero_grad a second step would sum the first one's gradients again; changing them must not hide that."""
+    """Without zero_grad the next step would sum this one's gradients again; changing them must not hide that.
+
+    A pass that begins in between clears the sums, which would tell otherwise.
+    """
     made = training(mechanism_of(hs.Deterministic(bins=20)), optimizer_of=kind)
     x, y = next(iter(made.loader))
     made.criterion(made.model(x), y).backward()
     made.optimizer.step()
+    next(iter(made.loader))
     with pytest.raises(ValueError, match="haven't been cleared"):
         made.optimizer.step()
     assert made.engine.run.step == 1
