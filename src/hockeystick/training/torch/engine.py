@@ -8,6 +8,7 @@ import numpy as np
 import opacus
 import torch
 from opacus.accountants.accountant import IAccountant
+from opacus.distributed import DifferentiallyPrivateDistributedDataParallel
 from opacus.optimizers import get_optimizer_class
 from opacus.validators.errors import UnsupportedModuleError
 from torch import distributed
@@ -40,6 +41,8 @@ from hockeystick.training.torch.shards import part_of
 
 CHECKED = ("noise_is_added", "public_normaliser", "clipping_norm", "batches_in_step")
 """What the loader and the optimizer check."""
+WRAPPED = (torch.nn.parallel.DistributedDataParallel, DifferentiallyPrivateDistributedDataParallel)
+"""What makes Opacus take its optimizers for several processes, also where there is one."""
 RANDOM = "torch_random_state"
 """The entry of a checkpoint for torch's own generator, which dropout draws from."""
 
@@ -130,9 +133,9 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         a loader with batches of its own, an optimizer without parameters, without some that are trained or with some
         of another module, a clipping norm that is not positive and finite, a criterion that divides by more than the
         number of examples, and another noise multiplier; UnsupportedError for adaptive clipping, expanded weights, a
-        module of ``fully_shard`` without ``grad_sample_mode="ghost_fsdp"``, secure noise in several processes, complex
-        parameters, frozen layers that mix the examples of a batch, adaptive optimisers where per-sample gradients are
-        not what they need, and models that Opacus cannot handle.
+        module of ``fully_shard`` without ``grad_sample_mode="ghost_fsdp"``, secure noise and clipping by layers
+        in several processes, complex parameters, frozen layers that mix the examples of a batch, adaptive optimisers
+        where per-sample gradients are not what they need, and models that Opacus cannot handle.
         """
         if self._run is not None:
             raise InvalidInputError("This engine has a run already; a second make_private needs an engine of its own.")
@@ -158,6 +161,11 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
             )
         if grad_sample_mode == "ew":
             raise UnsupportedError("Expanded weights cannot take batches without examples; use 'hooks' or 'functorch'.")
+        if clipping == "per_layer" and isinstance(module, WRAPPED):
+            raise UnsupportedError(
+                "Opacus' optimizer for clipping by layers in several processes adds noise of its own, not that of the "
+                "run; use flat clipping there."
+            )
         check_optimizer(optimizer, module)
         trained = _trained(module, optimizer)
         check_parameters(trained)
@@ -311,12 +319,7 @@ class _Accounting(IAccountant):
 
 
 def _is_distributed(module: Any) -> bool:
-    kinds = (
-        torch.nn.parallel.DistributedDataParallel,
-        opacus.distributed.DifferentiallyPrivateDistributedDataParallel,
-        FSDPModule,
-    )
-    return isinstance(module, kinds) and distributed.get_world_size() > 1
+    return isinstance(module, (*WRAPPED, FSDPModule)) and distributed.get_world_size() > 1
 
 
 def _trained(module: torch.nn.Module, optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
