@@ -254,7 +254,7 @@ def test_the_example_leaves_what_it_promises(tmp_path, monkeypatch, capfd):
     example = importlib.import_module("lora_text")
     plan = tmp_path / "plan.toml"
     text = example.PLAN.read_text()
-    for whole, less in (("num_examples = 4000", "num_examples = 2000"), ("epochs = 5", "epochs = 1")):
+    for whole, less in (("num_examples = 3500", "num_examples = 1750"), ("epochs = 5", "epochs = 1")):
         assert whole in text
         text = text.replace(whole, less)
     plan.write_text(text)
