@@ -466,6 +466,19 @@ def test_a_file_that_was_cut_short_is_refused(tmp_path):
             run_of().load(tmp_path / "cut.npz")
 
 
+def test_the_state_of_another_part_is_refused():
+    """Of two processes that both load the state of one, both would have the same noise for parts of one size."""
+    first, second = (run_of(shape=6, part=part) for part in ([(0, 3)], [(3, 6)]))
+    assert not np.array_equal(first.noise(next(first.batches())), second.noise(next(second.batches())))
+    with pytest.raises(InvalidInputError, match="load the state that the same process saved"):
+        second.load_state_dict(first.state_dict())
+    with pytest.raises(InvalidInputError, match="load the state that the same process saved"):
+        run_of().load_state_dict(second.state_dict())
+    resumed = run_of(seed=1, shape=6, part=[(3, 6)])
+    resumed.load_state_dict(second.state_dict())
+    assert same(finished(resumed), finished(second))
+
+
 def test_a_violation_survives_a_resume():
     run = run_of()
     with pytest.raises(ViolationError):

@@ -78,6 +78,11 @@ class NoiseStream:
         return self._shape
 
     @property
+    def part(self) -> tuple[tuple[int, int], ...]:
+        """The ranges of the whole noise's flat numbers that it makes; of all of it, one range."""
+        return tuple(self._part)
+
+    @property
     def dtype(self) -> np.dtype[Any]:
         """The type of a step's noise."""
         return np.dtype(self._dtype)

@@ -382,8 +382,8 @@ class Run:
         The batches so far are drawn again, and have to lead to the same commitment. Costs their time.
 
         Raises: InvalidInputError for a state of another mechanism or dataset size, one that is incomplete, one without
-        noise where this run has some, and for a generator, as of another release of numpy, that
-        gives other batches.
+        noise, or with that of another part, where this run has some, and for a generator, as of another release of
+        numpy, that gives other batches.
         """
         try:
             self._load(state, max_bytes)
@@ -410,6 +410,11 @@ class Run:
                 raise InvalidInputError(
                     f"The state must have noise of shape {self._noise.shape} and type {self._noise.dtype} for its "
                     f"step. Got {noise!r} instead."
+                )
+            if noise.part != self._noise.part:  # two processes with one part would have the same noise
+                raise InvalidInputError(
+                    f"The state has the noise of the parameters' numbers in {noise.part}, and this run needs that of "
+                    f"{self._noise.part}; load the state that the same process saved."
                 )
         again = object.__new__(type(self))
         again._rows = self._rows
