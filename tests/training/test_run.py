@@ -1,6 +1,8 @@
 """A run gives the mechanism's batches and noise, checks every promise, and resumes bit for bit."""
 
+import copy
 import itertools
+import pickle
 import stat
 from dataclasses import dataclass
 
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 import hockeystick as hs
+from hockeystick import noise
 from hockeystick.errors import InvalidInputError, ViolationError
 from hockeystick.samplers import SAMPLERS
 from hockeystick.training import Run
@@ -477,6 +480,16 @@ def test_the_state_of_another_part_is_refused():
     resumed = run_of(seed=1, shape=6, part=[(3, 6)])
     resumed.load_state_dict(second.state_dict())
     assert same(finished(resumed), finished(second))
+
+
+@pytest.mark.parametrize("act", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_copies_are_refused(act):
+    """They would have the same noise, and no step of theirs would be seen by the other."""
+    run = run_of()
+    for one in (run, noise.stream(run.mechanism, 3, rng=np.random.default_rng(0))):
+        with pytest.raises(InvalidInputError, match="cannot be copied or pickled"):
+            act(one)
+    assert run.noise(next(run.batches())).shape == (3,)
 
 
 def test_a_violation_survives_a_resume():

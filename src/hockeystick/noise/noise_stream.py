@@ -4,7 +4,7 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -190,6 +190,12 @@ class NoiseStream:
         except KeyError as error:
             raise InvalidInputError(f"The {error.args[0]!r} entry of a noise state is missing or not known.") from None
         return resumed
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        """Refuses copies and pickles: both would give out the same noise, and the difference of two sums has none."""
+        raise InvalidInputError(
+            "A noise stream cannot be copied or pickled, as both would have the same noise; save its state()."
+        )
 
     def __repr__(self) -> str:
         return f"NoiseStream(step={self.step}, steps={self.steps}, shape={self.shape}, dtype={self.dtype})"

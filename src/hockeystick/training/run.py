@@ -465,6 +465,12 @@ class Run:
         run.load(path)
         return run
 
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        """Refuses copies and pickles, as :class:`hockeystick.noise.NoiseStream` does."""
+        raise InvalidInputError(
+            "A run cannot be copied or pickled, as both would have the same noise; save its state_dict()."
+        )
+
     def __repr__(self) -> str:
         return f"Run(step={self.step}, steps={self.steps}, num_examples={self.num_examples})"
 
