@@ -154,8 +154,13 @@ class Kept(Held):
         else:
             while self.solver.step < step:
                 self.solver.advance(fill)
-        if not self.solver.step - self.solver.block_steps <= step <= self.solver.step:
-            raise InvalidInputError("The 'step' entry of a noise state must be a step of the last block it holds.")
+        check_in_block(step, self.solver)
+
+
+def check_in_block(step: int, solver: StreamingSolver) -> None:
+    """Raise InvalidInputError unless the row of this step is in the solver's last block, or is the next one."""
+    if not solver.step - solver.block_steps <= step <= solver.step:
+        raise InvalidInputError("The 'step' entry of a noise state must be a step of the last block it holds.")
 
 
 class Replayed(Held):
