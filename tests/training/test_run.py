@@ -433,6 +433,7 @@ def test_a_state_of_another_run_is_refused(other, message):
         ({"key": np.zeros(31, np.uint8)}, "must be 32 bytes"),
         ({"step": 2}, "for its step"),
         ({"format": 9}, "'format' entry"),
+        ({"step": "two"}, "an entry that no run gives"),
     ],
 )
 def test_a_state_that_was_changed_is_refused(change, message):

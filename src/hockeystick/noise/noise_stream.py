@@ -189,6 +189,10 @@ class NoiseStream:
             resumed._rows.restore(resumed._step, resumed._fill, _without_prefix("solver", state))
         except KeyError as error:
             raise InvalidInputError(f"The {error.args[0]!r} entry of a noise state is missing or not known.") from None
+        except (TypeError, ValueError) as error:
+            if isinstance(error, InvalidInputError):
+                raise
+            raise InvalidInputError(f"The noise state has an entry that no stream gives: {error}.") from None
         return resumed
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
@@ -281,7 +285,8 @@ def _check(mechanism: Mechanism, state: Mapping[str, Any]) -> None:
     """Refuse a state in another format, of another mechanism or of another matrix."""
     if int(state["format"]) != FORMAT:
         raise InvalidInputError(
-            f"The 'format' entry of a noise state must be {FORMAT}. Got {int(state['format'])} instead."
+            f"The 'format' entry of a noise state must be {FORMAT}. Got {int(state['format'])} instead; finish the "
+            "run with the release of hockeystick that saved it."
         )
     if str(state["mechanism"]) != _fingerprint(mechanism):
         raise InvalidInputError("The noise state belongs to another mechanism; resume with the one it was taken with.")

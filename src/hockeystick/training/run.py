@@ -389,6 +389,10 @@ class Run:
             self._load(state, max_bytes)
         except KeyError as error:
             raise InvalidInputError(f"The {error.args[0]!r} entry of a run's state is missing.") from None
+        except (TypeError, ValueError) as error:
+            if isinstance(error, InvalidInputError):
+                raise
+            raise InvalidInputError(f"The run's state has an entry that no run gives: {error}.") from None
 
     def _load(self, state: Mapping[str, Any], max_bytes: int) -> None:
         if int(state["format"]) != FORMAT:
