@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NoReturn
@@ -56,6 +57,7 @@ class NoiseStream:
 
         self._rows = rows.hold(make, math.prod(self._shape))
         self._step = 0
+        self._process = os.getpid()
 
     @property
     def step(self) -> int:
@@ -105,8 +107,14 @@ class NoiseStream:
             copy: False, without ``out``, for the stream's own row where it keeps one: good until the next step, and
                 whoever writes to it changes the noise of later steps.
 
-        Raises: InvalidInputError after the last planned step, and for an ``out`` that does not fit.
+        Raises: InvalidInputError after the last planned step, for an ``out`` that does not fit, and in a fork of the
+        process that made the stream: both would give out the same noise, and share the rows of a mapped file.
         """
+        if os.getpid() != self._process:
+            raise InvalidInputError(
+                "A noise stream gives noise in the process that made it alone, as a fork of that process would have "
+                "the same noise; make it, or continue it from its state, in the process that trains."
+            )
         if not self.remaining:
             raise InvalidInputError(
                 f"The noise of all {self.steps} planned steps was given out; a run of more steps needs a mechanism "
