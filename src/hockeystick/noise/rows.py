@@ -81,6 +81,7 @@ class MappedFile(Rows):
 
     The file has no name and only this process can read it. The disk gets the room back when the stream is gone or the
     process ends, however it ends. A step reads all rows and writes one, so a fast local disk is needed.
+    Nothing is erased: the rows are as secret as the noise, so use an encrypted disk where others may read it raw.
 
     Args:
         folder: on the disk to use.
