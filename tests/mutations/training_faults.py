@@ -58,14 +58,14 @@ FAULTS = [
         f"{RUN}::test_a_batch_that_the_sampler_would_not_make_ends_the_run",
     ),
     (
-        "training/run.py",
+        "training/coverage.py",
         "return shorter if same else None",
         "return shorter",
         "the executed steps are given the matrix of another optimum",
         f"{RUN}::test_an_executed_mechanism_has_the_leading_block_of_the_matrix",
     ),
     (
-        "training/run.py",
+        "training/coverage.py",
         "if not stopped_without_looking:",
         "if stopped_without_looking is None:",
         "a stop that looked at the training gets the smaller epsilon",
@@ -79,7 +79,7 @@ FAULTS = [
         f"{RECORD}::test_no_record_has_both_a_certificate_and_a_violation",
     ),
     (
-        "training/run.py",
+        "training/coverage.py",
         "if executed is None or certificate.mechanism != executed.pinned():",
         "if executed is None:",
         "the certificate of another mechanism passes",
@@ -287,5 +287,19 @@ FAULTS = [
         "            if number > numbers[0]:",
         "a sum over a batch is clipped as if it were one example",
         f"{TRAINER_INPUT}::test_a_layer_that_all_examples_share_is_refused_with_clipping_by_layers",
+    ),
+    (
+        "training/run.py",
+        "if noise.part != self._noise.part:",
+        "if noise.part is None:",
+        "two shards of one size get the same noise after a resume",
+        f"{RUN}::test_the_state_of_another_part_is_refused",
+    ),
+    (
+        "noise/noise_stream.py",
+        "if os.getpid() != self._process:",
+        "if not self._process:",
+        "a fork gets the same noise, and writes to the rows of its parent",
+        "tests/noise/test_rows.py::test_a_fork_gets_no_noise_and_leaves_the_rows_alone",
     ),
 ]

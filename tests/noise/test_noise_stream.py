@@ -288,7 +288,9 @@ def test_states_that_do_not_fit_are_refused():
             NoiseStream.from_state(mechanism(bands=9), {key: value for key, value in state.items() if key != name})
     for wrong in (
         {"format": 99},
+        {"format": "three"},
         {"step": 3},
+        {"part": np.array([1, 2, 3])},
         {"shape": np.array([4])},
         {"dtype": "float64"},
         {"dtype": "int32"},
@@ -301,3 +303,5 @@ def test_states_that_do_not_fit_are_refused():
     ):
         with pytest.raises(InvalidInputError):
             NoiseStream.from_state(mechanism(bands=9), state | wrong)
+    with pytest.raises(InvalidInputError, match=r"must be 3\. Got 2 instead; finish the run with the release"):
+        NoiseStream.from_state(mechanism(bands=9), state | {"format": 2})

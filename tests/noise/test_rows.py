@@ -1,5 +1,7 @@
 """Where rows live changes nothing about the noise: bits, checkpoints, threads and parts."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -183,3 +185,24 @@ def test_a_replayed_dense_matrix_is_probed_once(monkeypatch):
     prototype = rows.Replayed(made("bands", shape=1)._rows.solver, 5)
     assert type(prototype.solver.resized(5)) is type(prototype.solver)
     assert prototype.solver.resized(5).solved().shape == (0, 5)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore")  # of forks of processes with threads, which the child does not need
+@pytest.mark.parametrize("place", ["memory", "file"])
+def test_a_fork_gets_no_noise_and_leaves_the_rows_alone(place, places, reference):
+    """It would have the same noise, and write to the same mapped rows."""
+    noise = made("bands", rows=places[place])
+    noise.next()
+    child = os.fork()
+    if child == 0:
+        refused = 0
+        try:
+            noise.next()
+        except InvalidInputError:
+            refused = 7
+        finally:
+            os._exit(refused)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    for expected in reference["bands"][1:6]:
+        np.testing.assert_array_equal(noise.next(), expected)

@@ -5,7 +5,7 @@ import pytest
 
 import hockeystick as hs
 from hockeystick import noise
-from hockeystick.errors import UnsupportedError
+from hockeystick.errors import InvalidInputError, UnsupportedError
 
 pytest.importorskip("opacus", reason="needs torch and opacus")
 
@@ -42,6 +42,19 @@ def test_rows_on_a_device_have_the_bits_of_rows_in_memory(device, dtype, strateg
             runs["from the device"].load_state_dict(states["device"])
         assert all(np.array_equal(row, rows["memory"]) for name, row in rows.items() if name.startswith("from"))
     assert sum(name.startswith("from") for name in runs) == 4
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("rows", ["memory", "device"])
+@pytest.mark.parametrize("step", [3, 9])
+def test_a_state_whose_rows_are_of_other_steps_is_refused(device, rows, step):
+    """Rows on a device would be read at the wrong place: an old row, or one that has no noise yet."""
+    place = {"memory": noise.Memory(), "device": hs.torch.OnDevice(device)}[rows]
+    stream = noise.stream(MECHANISM, 4, rng=np.random.default_rng(0), rows=place)
+    for _ in range(6):
+        stream.next()
+    with pytest.raises(InvalidInputError, match="must be a step of the last block it holds"):
+        noise.NoiseStream.from_state(MECHANISM, stream.state() | {"step": step}, rows=place)
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -300,6 +300,13 @@ def test_bad_input():
     assert noise.run.step == 0
 
 
+def test_several_processes_are_refused(monkeypatch):
+    """Each would have a run with a seed of its own."""
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    with pytest.raises(UnsupportedError, match="Got 2 processes"):
+        hs.jax.Noise(run_of(), clip_norm=1.0)
+
+
 def test_a_step_past_the_plan_is_refused_and_recorded():
     noise = hs.jax.Noise(
         run_of(hs.Mechanism(sampler=hs.Deterministic(bins=2, epochs=1), noise_multiplier=1.0)), clip_norm=1.0

@@ -1,6 +1,8 @@
 """A run gives the mechanism's batches and noise, checks every promise, and resumes bit for bit."""
 
+import copy
 import itertools
+import pickle
 import stat
 from dataclasses import dataclass
 
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 import hockeystick as hs
+from hockeystick import noise
 from hockeystick.errors import InvalidInputError, ViolationError
 from hockeystick.samplers import SAMPLERS
 from hockeystick.training import Run
@@ -430,6 +433,7 @@ def test_a_state_of_another_run_is_refused(other, message):
         ({"key": np.zeros(31, np.uint8)}, "must be 32 bytes"),
         ({"step": 2}, "for its step"),
         ({"format": 9}, "'format' entry"),
+        ({"step": "two"}, "an entry that no run gives"),
     ],
 )
 def test_a_state_that_was_changed_is_refused(change, message):
@@ -449,6 +453,44 @@ def test_a_file_that_is_no_state_is_refused(tmp_path):
         run_of().load(tmp_path / "state.npz")
     with pytest.raises(InvalidInputError, match="cannot be read"):
         run_of().load(tmp_path / "missing.npz")
+    np.save(tmp_path / "array.npy", np.zeros(3))
+    with pytest.raises(InvalidInputError, match="is not one of a run: it has one array without a name"):
+        run_of().load(tmp_path / "array.npy")
+
+
+def test_a_file_that_was_cut_short_is_refused(tmp_path):
+    """Wherever it was cut, as a copy that was interrupted leaves it."""
+    run = run_of()
+    run.noise(next(run.batches()))
+    run.save(tmp_path / "state.npz")
+    whole = (tmp_path / "state.npz").read_bytes()
+    for length in range(0, len(whole), 37):
+        (tmp_path / "cut.npz").write_bytes(whole[:length])
+        with pytest.raises(InvalidInputError, match="is not one of a run"):
+            run_of().load(tmp_path / "cut.npz")
+
+
+def test_the_state_of_another_part_is_refused():
+    """Of two processes that both load the state of one, both would have the same noise for parts of one size."""
+    first, second = (run_of(shape=6, part=part) for part in ([(0, 3)], [(3, 6)]))
+    assert not np.array_equal(first.noise(next(first.batches())), second.noise(next(second.batches())))
+    with pytest.raises(InvalidInputError, match="load the state that the same process saved"):
+        second.load_state_dict(first.state_dict())
+    with pytest.raises(InvalidInputError, match="load the state that the same process saved"):
+        run_of().load_state_dict(second.state_dict())
+    resumed = run_of(seed=1, shape=6, part=[(3, 6)])
+    resumed.load_state_dict(second.state_dict())
+    assert same(finished(resumed), finished(second))
+
+
+@pytest.mark.parametrize("act", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_copies_are_refused(act):
+    """They would have the same noise, and no step of theirs would be seen by the other."""
+    run = run_of()
+    for one in (run, noise.stream(run.mechanism, 3, rng=np.random.default_rng(0))):
+        with pytest.raises(InvalidInputError, match="cannot be copied or pickled"):
+            act(one)
+    assert run.noise(next(run.batches())).shape == (3,)
 
 
 def test_a_violation_survives_a_resume():

@@ -2,9 +2,10 @@
 
 import hashlib
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -56,6 +57,7 @@ class NoiseStream:
 
         self._rows = rows.hold(make, math.prod(self._shape))
         self._step = 0
+        self._process = os.getpid()
 
     @property
     def step(self) -> int:
@@ -76,6 +78,11 @@ class NoiseStream:
     def shape(self) -> tuple[int, ...]:
         """The shape of a step's noise; of a part of it, one length."""
         return self._shape
+
+    @property
+    def part(self) -> tuple[tuple[int, int], ...]:
+        """The ranges of the whole noise's flat numbers that it makes; of all of it, one range."""
+        return tuple(self._part)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -100,8 +107,14 @@ class NoiseStream:
             copy: False, without ``out``, for the stream's own row where it keeps one: good until the next step, and
                 whoever writes to it changes the noise of later steps.
 
-        Raises: InvalidInputError after the last planned step, and for an ``out`` that does not fit.
+        Raises: InvalidInputError after the last planned step, for an ``out`` that does not fit, and in a fork of the
+        process that made the stream: both would give out the same noise, and share the rows of a mapped file.
         """
+        if os.getpid() != self._process:
+            raise InvalidInputError(
+                "A noise stream gives noise in the process that made it alone, as a fork of that process would have "
+                "the same noise; make it, or continue it from its state, in the process that trains."
+            )
         if not self.remaining:
             raise InvalidInputError(
                 f"The noise of all {self.steps} planned steps was given out; a run of more steps needs a mechanism "
@@ -184,7 +197,17 @@ class NoiseStream:
             resumed._rows.restore(resumed._step, resumed._fill, _without_prefix("solver", state))
         except KeyError as error:
             raise InvalidInputError(f"The {error.args[0]!r} entry of a noise state is missing or not known.") from None
+        except (TypeError, ValueError) as error:
+            if isinstance(error, InvalidInputError):
+                raise
+            raise InvalidInputError(f"The noise state has an entry that no stream gives: {error}.") from None
         return resumed
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        """Refuses copies and pickles: both would give out the same noise, and the difference of two sums has none."""
+        raise InvalidInputError(
+            "A noise stream cannot be copied or pickled, as both would have the same noise; save its state()."
+        )
 
     def __repr__(self) -> str:
         return f"NoiseStream(step={self.step}, steps={self.steps}, shape={self.shape}, dtype={self.dtype})"
@@ -270,7 +293,8 @@ def _check(mechanism: Mechanism, state: Mapping[str, Any]) -> None:
     """Refuse a state in another format, of another mechanism or of another matrix."""
     if int(state["format"]) != FORMAT:
         raise InvalidInputError(
-            f"The 'format' entry of a noise state must be {FORMAT}. Got {int(state['format'])} instead."
+            f"The 'format' entry of a noise state must be {FORMAT}. Got {int(state['format'])} instead; finish the "
+            "run with the release of hockeystick that saved it."
         )
     if str(state["mechanism"]) != _fingerprint(mechanism):
         raise InvalidInputError("The noise state belongs to another mechanism; resume with the one it was taken with.")

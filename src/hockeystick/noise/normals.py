@@ -33,8 +33,9 @@ class NormalSource(ABC):
 
     Guarantee: the words are uniform on 64 bits and independent as far as the generator says. A word's top bit is the
     sign and its other bits k give ``|x| = -Phi^{-1}((k + 1/2) / 2**64)``, computed in float64 with an absolute error
-    below 1e-13, scaled, and then rounded to the type asked for. Before that rounding the distribution function differs
-    from the normal one by at most 2**-65 anywhere; no value exceeds 9.2 in magnitude, before it is scaled.
+    below 1e-13, scaled, and then rounded to the type asked for. Before that error and that rounding the distribution
+    function differs from the normal one by at most 2**-65 anywhere. No value exceeds 9.2 in magnitude, before it is
+    scaled.
     """
 
     kind: str

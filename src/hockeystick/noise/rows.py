@@ -81,6 +81,7 @@ class MappedFile(Rows):
 
     The file has no name and only this process can read it. The disk gets the room back when the stream is gone or the
     process ends, however it ends. A step reads all rows and writes one, so a fast local disk is needed.
+    Nothing is erased: the rows are as secret as the noise, so use an encrypted disk where others may read it raw.
 
     Args:
         folder: on the disk to use.
@@ -154,8 +155,13 @@ class Kept(Held):
         else:
             while self.solver.step < step:
                 self.solver.advance(fill)
-        if not self.solver.step - self.solver.block_steps <= step <= self.solver.step:
-            raise InvalidInputError("The 'step' entry of a noise state must be a step of the last block it holds.")
+        check_in_block(step, self.solver)
+
+
+def check_in_block(step: int, solver: StreamingSolver) -> None:
+    """Raise InvalidInputError unless the row of this step is in the solver's last block, or is the next one."""
+    if not solver.step - solver.block_steps <= step <= solver.step:
+        raise InvalidInputError("The 'step' entry of a noise state must be a step of the last block it holds.")
 
 
 class Replayed(Held):

@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 from hockeystick._version import __version__
 from hockeystick.certificate import Certificate
 from hockeystick.errors import InvalidInputError, ViolationError, shortened
-from hockeystick.files import opened, replacing
 from hockeystick.mechanism import Mechanism
 from hockeystick.noise import NoiseStream, stream
 from hockeystick.noise.noise_stream import Part
@@ -22,10 +21,11 @@ from hockeystick.noise.rows import MAX_BYTES, Rows
 from hockeystick.noise.solver import Reals
 from hockeystick.samplers import Attribution
 from hockeystick.samplers.base import Batch
-from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.training.commitments import KEY_BYTES, CommitmentChain
+from hockeystick.training.coverage import check_early_stop, of_first_steps
 from hockeystick.training.promises import BrokenPromiseError, promises_of
 from hockeystick.training.record import Check, RunRecord, Status
+from hockeystick.training.state_file import load_arrays, save_arrays
 
 FORMAT = 1
 """Version of the layout of states."""
@@ -303,23 +303,7 @@ class Run:
         if not self._step:
             return None
         sampler = self._promises.prefix(self._step)
-        if sampler is None:
-            return None
-        strategy = self._mechanism.strategy
-        try:
-            shorter = Mechanism(
-                strategy=strategy,
-                sampler=sampler,
-                noise_multiplier=self._mechanism.sigma,
-                unit=self._mechanism.unit,
-            )
-        except InvalidInputError:  # there are more bands than steps, say
-            return None
-        planned, first = self._mechanism.matrix, shorter.matrix
-        if not isinstance(planned, ToeplitzMatrix) or not isinstance(first, ToeplitzMatrix):
-            return None
-        same = np.array_equal(planned.toeplitz_column[: self._step], first.toeplitz_column)
-        return shorter if same else None
+        return None if sampler is None else of_first_steps(self._mechanism, sampler)
 
     def record(
         self,
@@ -339,8 +323,8 @@ class Run:
 
         Raises: InvalidInputError for a certificate of another mechanism, or one of :meth:`executed` without that word.
         """
-        if certificate is not None:
-            self._check_covers(certificate, stopped_without_looking)
+        if certificate is not None and certificate.mechanism != self._mechanism.pinned():
+            check_early_stop(certificate, self.executed(), stopped_without_looking)
         checked = ["steps_in_order", "one_noise_row_a_step", "number_of_examples", *self._promises.names, *also_checked]
         asserted = ["clipping", "noise_is_added", "public_normaliser", "same_data", "secrecy", "random_numbers"]
         (checked if self._by_examples else asserted).append("examples_of_the_batch")
@@ -371,20 +355,6 @@ class Run:
             certificate=None if self._violations else certificate,
         ).sealed()
 
-    def _check_covers(self, certificate: Certificate, stopped_without_looking: bool) -> None:
-        if certificate.mechanism == self._mechanism.pinned():
-            return
-        executed = self.executed()
-        if executed is None or certificate.mechanism != executed.pinned():
-            raise InvalidInputError(
-                "The 'certificate' argument must be about this run's mechanism; it is about another."
-            )
-        if not stopped_without_looking:
-            raise InvalidInputError(
-                "The 'certificate' argument is about the executed steps alone, which holds only where the number of "
-                "steps depends on nothing private: say so by stopped_without_looking=True, or give the plan's."
-            )
-
     def state_dict(self) -> dict[str, Any]:
         """All that is needed to continue: arrays, integers and text, as of the last step that was taken.
 
@@ -412,13 +382,17 @@ class Run:
         The batches so far are drawn again, and have to lead to the same commitment. Costs their time.
 
         Raises: InvalidInputError for a state of another mechanism or dataset size, one that is incomplete, one without
-        noise where this run has some, and for a generator, as of another release of numpy, that
-        gives other batches.
+        noise, or with that of another part, where this run has some, and for a generator, as of another release of
+        numpy, that gives other batches.
         """
         try:
             self._load(state, max_bytes)
         except KeyError as error:
             raise InvalidInputError(f"The {error.args[0]!r} entry of a run's state is missing.") from None
+        except (TypeError, ValueError) as error:
+            if isinstance(error, InvalidInputError):
+                raise
+            raise InvalidInputError(f"The run's state has an entry that no run gives: {error}.") from None
 
     def _load(self, state: Mapping[str, Any], max_bytes: int) -> None:
         if int(state["format"]) != FORMAT:
@@ -440,6 +414,11 @@ class Run:
                 raise InvalidInputError(
                     f"The state must have noise of shape {self._noise.shape} and type {self._noise.dtype} for its "
                     f"step. Got {noise!r} instead."
+                )
+            if noise.part != self._noise.part:  # two processes with one part would have the same noise
+                raise InvalidInputError(
+                    f"The state has the noise of the parameters' numbers in {noise.part}, and this run needs that of "
+                    f"{self._noise.part}; load the state that the same process saved."
                 )
         again = object.__new__(type(self))
         again._rows = self._rows
@@ -477,18 +456,11 @@ class Run:
 
         Save what was trained up to this step together with it: a state of one step and weights of another are no run.
         """
-        with replacing(path, secret=True) as file:
-            np.savez(file, allow_pickle=False, **self.state_dict())
+        save_arrays(path, self.state_dict())
 
     def load(self, path: str | Path) -> None:
         """Continue in this object from a file of :meth:`save`; raises as :meth:`load_state_dict`."""
-        with opened(path, f"state {shortened(str(path))}") as file:
-            try:
-                with np.load(file, allow_pickle=False) as state:
-                    entries = dict(state)
-            except (ValueError, EOFError, OSError) as error:
-                raise InvalidInputError(f"The state {shortened(str(path))} is not one of a run: {error}.") from None
-        self.load_state_dict(entries)
+        self.load_state_dict(load_arrays(path, f"state {shortened(str(path))}"))
 
     @classmethod
     def resume(cls, path: str | Path, mechanism: Mechanism, **options: Any) -> Self:
@@ -496,6 +468,12 @@ class Run:
         run = cls(mechanism, **options)
         run.load(path)
         return run
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        """Refuses copies and pickles, as :class:`hockeystick.noise.NoiseStream` does."""
+        raise InvalidInputError(
+            "A run cannot be copied or pickled, as both would have the same noise; save its state_dict()."
+        )
 
     def __repr__(self) -> str:
         return f"Run(step={self.step}, steps={self.steps}, num_examples={self.num_examples})"

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hockeystick.errors import InvalidInputError, shortened
-from hockeystick.files import opened, replacing
+from hockeystick.training.state_file import load_arrays, save_arrays
 
 LEAF, RUN, STRUCTURE = "leaf_", "run_", "structure"
 """How the entries of a checkpoint are named."""
@@ -19,8 +19,7 @@ def save_tree(path: str | Path, tree: Any, run: dict[str, Any]) -> None:
     leaves, structure = jax.tree.flatten(tree)
     arrays = {f"{LEAF}{at}": _as_numpy(leaf) for at, leaf in enumerate(leaves)}
     state = {f"{RUN}{name}": value for name, value in run.items()}
-    with replacing(path, secret=True) as file:
-        np.savez(file, allow_pickle=False, **{STRUCTURE: _described(leaves, structure)}, **arrays, **state)
+    save_arrays(path, {STRUCTURE: _described(leaves, structure)} | arrays | state)
 
 
 def load_tree(path: str | Path, like: Any) -> tuple[Any, dict[str, Any]]:
@@ -29,12 +28,7 @@ def load_tree(path: str | Path, like: Any) -> tuple[Any, dict[str, Any]]:
     Raises: InvalidInputError for a file that is no checkpoint, and for a tree of another structure than ``like``.
     """
     name = f"checkpoint {shortened(str(path))}"
-    with opened(path, name) as file:
-        try:
-            with np.load(file, allow_pickle=False) as entries:
-                found = dict(entries)
-        except (ValueError, EOFError, OSError) as error:
-            raise InvalidInputError(f"The {name} is not one of a run: {error}.") from None
+    found = load_arrays(path, name)
     leaves, structure = jax.tree.flatten(like)
     if STRUCTURE not in found:
         raise InvalidInputError(f"The {name} is not one of a run with a tree of arrays.")

@@ -56,9 +56,10 @@ class Noise(optax.GradientTransformationExtraArgs):
         divisor: by which the sum was divided already; a public number.
 
     Raises: InvalidInputError for a run without noise, a clipping norm or divisor that is not a positive number, and
-    float64 noise while ``jax_enable_x64`` is off. Of ``init`` and ``update``: InvalidInputError for other parameters
-    than the run has noise for, a state that is not at the next step, and a sum over nobody knows which examples;
-    UnsupportedError in ``jax.shard_map`` and ``jax.pmap``; and as :meth:`hockeystick.training.Run.noise`.
+    float64 noise while ``jax_enable_x64`` is off; UnsupportedError where JAX runs in several processes. Of ``init`` and
+    ``update``: InvalidInputError for other parameters than the run has noise for, a state that is not at the next step,
+    and a sum over nobody knows which examples; UnsupportedError in ``jax.shard_map`` and ``jax.pmap``; and as
+    :meth:`hockeystick.training.Run.noise`.
     """
 
     run: Run
@@ -73,6 +74,11 @@ class Noise(optax.GradientTransformationExtraArgs):
             raise InvalidInputError(
                 "Noise in float64 needs JAX's 64-bit mode: call jax.config.update('jax_enable_x64', True), or make the "
                 "run with dtype=numpy.float32."
+            )
+        if jax.process_count() > 1:
+            raise UnsupportedError(
+                "Noise for JAX is for one process: several would each have a run with batches and noise of its own. "
+                f"Got {jax.process_count()} processes."
             )
         scale = positive("clip_norm", clip_norm) / positive("divisor", divisor)
         rows = _Rows(run)

@@ -9,7 +9,7 @@ import torch
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.noise.columns import over_columns
 from hockeystick.noise.recent_rows import RecentRows, Substitution
-from hockeystick.noise.rows import Held, MakeSolver, Rows
+from hockeystick.noise.rows import Held, MakeSolver, Rows, check_in_block
 from hockeystick.noise.solver import Fill, Reals, zeros
 
 
@@ -115,5 +115,6 @@ class _DeviceRows(Held):
             for name, array in checked.arrays.items():
                 self.arrays[name].copy_(torch.from_numpy(array))
             self.solver.step, self.solver.block_steps = checked.step, checked.block_steps
-        while self.solver.step < step:
+        while not state and self.solver.step < step:
             self._advance(fill)
+        check_in_block(step, self.solver)
