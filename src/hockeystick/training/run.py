@@ -4,6 +4,7 @@ import hashlib
 import math
 from collections import deque
 from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from pathlib import Path
 from threading import Lock
 from typing import Any, NoReturn, Self
@@ -94,13 +95,14 @@ class Run:
         if secure and rng is not None:
             raise InvalidInputError("The 'rng' argument must not be given with secure=True, which seeds itself.")
         _ = mechanism.sigma  # a plan without noise is refused before anything is drawn
-        source = np.random.default_rng() if rng is None else rng
+        source = fresh_generator() if rng is None else rng
         if not isinstance(source, np.random.Generator):
             raise InvalidInputError(
                 "The 'rng' argument must be a numpy.random.Generator such as numpy.random.default_rng(seed). "
                 f"Got an object of type {type(rng).__name__!r} instead."
             )
-        entropy, key = _words(source), _words(source).tobytes()
+        # An auditor who is shown the key learns a digest of what rng gave, not the numbers just before those of the noise.
+        entropy, key = _words(source), sha256(b"hockeystick-commitments/1" + _words(source).tobytes()).digest()
         noise: NoiseStream | None = None
         if shape is not None:
             noise = stream(
@@ -477,6 +479,11 @@ class Run:
 
     def __repr__(self) -> str:
         return f"Run(step={self.step}, steps={self.steps}, num_examples={self.num_examples})"
+
+
+def fresh_generator() -> np.random.Generator:
+    """A generator with 256 bits of the operating system; numpy's own default has 128."""
+    return np.random.default_rng(np.random.SeedSequence(pool_size=8))
 
 
 def _words(rng: np.random.Generator) -> Words:

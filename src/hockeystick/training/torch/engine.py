@@ -23,7 +23,7 @@ from hockeystick.noise.rows import MAX_BYTES, Rows
 from hockeystick.plan import Plan
 from hockeystick.samplers import Attribution
 from hockeystick.training.engine import Engine
-from hockeystick.training.run import Run
+from hockeystick.training.run import Run, fresh_generator
 from hockeystick.training.torch.adaptive import check_clipping, noisy_parameters
 from hockeystick.training.torch.guards import (
     GhostCriterion,
@@ -209,7 +209,7 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
                 "leave out secure_mode in a distributed run."
             )
         # All processes draw from the generator of the first: the same batches everywhere.
-        generators = [np.random.default_rng() if self._options["rng"] is None else self._options["rng"]]
+        generators = [fresh_generator() if self._options["rng"] is None else self._options["rng"]]
         distributed.broadcast_object_list(generators)
         options = self._options | {"rng": generators[0]}
         if any(isinstance(parameter, DTensor) for parameter in trained):
