@@ -68,3 +68,15 @@ def test_a_low_ceiling_joins_the_largest_sums() -> None:
     ):
         np.testing.assert_allclose(cut[:-1], law[: low.most], rtol=1e-10, atol=1e-300)
         assert cut.sum() == pytest.approx(1.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_waits_beyond_the_end_take_no_memory(size: int) -> None:
+    taps, first, prob = np.array([1.0, 0.5]), np.array([0.5, 0.25, 0.25]), 0.3
+    blocks = blocks_of(taps, 6, size, 0.9, prob, 6)
+    longest = blocks_of(taps, 6, size, 0.9, prob, 10**15)
+    assert longest.cost <= 6 * (longest.most + 1.0) * (longest.edges.size + 1) * (6 // size + 1)
+    for found, expected in zip(
+        sum_laws(blocks, prob, 10**15, first, 0.0), sum_laws(blocks, prob, 6, first, 0.0), strict=True
+    ):
+        np.testing.assert_array_equal(found, expected)

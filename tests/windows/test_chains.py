@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hockeystick.deadline import Deadline
+from hockeystick.errors import BudgetExceededError
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Array, Law
 from hockeystick.laws.profile import law_delta
@@ -134,7 +135,7 @@ def test_chains_dominate_by_eigenvalues(seed: int) -> None:
     band = gram_band(columns, max(bands, size))
     for lag in range(min(bands, n)):
         np.testing.assert_allclose(band[lag, : n - lag], np.diagonal(gram, lag), rtol=1e-12)
-    chain = dominating_chain(band, size, 1.5, 0.1, 1e-15)
+    chain = dominating_chain(band, size, 1.5, 0.1, 1e-15, Deadline())
     blocks = np.zeros((n, n))
     for first in range(0, n, size):
         last = min(first + size, n)
@@ -144,10 +145,19 @@ def test_chains_dominate_by_eigenvalues(seed: int) -> None:
 
 
 def test_columns_that_share_no_row_are_kept() -> None:
-    chain = dominating_chain(gram_band(np.ones((20, 1)), 5), 5, 1.0, 0.1, 0.0)
+    chain = dominating_chain(gram_band(np.ones((20, 1)), 5), 5, 1.0, 0.1, 0.0, Deadline())
     assert chain.correlation == 0.0
     np.testing.assert_allclose(chain.scales, 1.0, rtol=3e-4)
     assert (chain.scales >= 1.0).all()
+
+
+def test_a_deadline_ends_the_search_for_a_chain() -> None:
+    band = gram_band(np.array([[1.0, 0.5]] * 20), 4)
+    ticks: list[int] = []
+    dominating_chain(band, 4, 1.0, 0.1, 0.0, Deadline(on_tick=ticks.append))
+    assert len(ticks) > 10
+    with pytest.raises(BudgetExceededError):
+        dominating_chain(band, 4, 1.0, 0.1, 0.0, Deadline(0.0))
 
 
 def test_a_chain_is_a_gaussian_with_these_products() -> None:

@@ -31,3 +31,9 @@ def test_all_runs(gap: int, chances: tuple[float, ...], first: tuple[float, ...]
     assert error < 1e-12
     np.testing.assert_allclose(masses, [expected.get(k, 0.0) for k in range(masses.size)], rtol=1e-13)
     assert max(expected) == masses.size - 1
+
+
+def test_waits_beyond_the_end_take_no_memory() -> None:
+    counts, chances, first = np.array([3, 0, 2]), np.array([0.7, 0.3]), np.array([0.5, 0.25, 0.25])
+    found, expected = (renewal_sum(counts, chances, gap, first)[0] for gap in (10**15, 3))
+    np.testing.assert_array_equal(found, expected)

@@ -17,6 +17,7 @@ from scipy.linalg import LinAlgError
 from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.deletion import Renewal, with_cuts
 from hockeystick.bounds import Profile
+from hockeystick.deadline import Deadline
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.law import UNIT_ROUNDOFF, Law
 from hockeystick.laws.operations import compose, power
@@ -30,7 +31,7 @@ from hockeystick.strategies.matrix.base import Array
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.types import Direction, Side
 from hockeystick.windows.chains import window_law
-from hockeystick.windows.dominating_chain import Chain, dominating_chain, gram_band
+from hockeystick.windows.dominating_chain import Chain, dominating_chain, fitted_columns, gram_band
 
 LONGEST = 64
 """Steps of a window: more would gain little, and take time in proportion."""
@@ -54,7 +55,7 @@ def _bandwidth(pair: Renewal) -> int:
     return max(min(pair.matrix.bands, pair.matrix.steps), window_size(pair))
 
 
-def chains(pair: Renewal) -> list[Chain]:
+def chains(pair: Renewal, deadline: Deadline) -> list[Chain]:
     """Chains that dominate the columns of C, each fitted to another level of noise."""
     size, prob, matrix = window_size(pair), pair.participation_prob, pair.matrix
     known = _KNOWN.setdefault(matrix, {})
@@ -63,7 +64,9 @@ def chains(pair: Renewal) -> list[Chain]:
         longest = float(np.sqrt(gram[0].max()))
         rounding = 3.0 * matrix.rounding + (matrix.bands + 4.0) * UNIT_ROUNDOFF
         try:
-            known[size, prob] = [dominating_chain(gram, size, longest * noise, prob, rounding) for noise in NOISES]
+            known[size, prob] = [
+                dominating_chain(gram, size, longest * noise, prob, rounding, deadline) for noise in NOISES
+            ]
         except LinAlgError:
             raise UnsupportedError("No chain of columns dominates the strategy matrix within its rounding.") from None
     return known[size, prob]
@@ -79,12 +82,12 @@ def _laws(pair: RenewalMixture, side: Side, settings: Settings) -> Sequence[Law]
 def _law(pair: Renewal, settings: Settings) -> Law:
     """The law of all windows; raises UnsupportedError where the noise is too low."""
     sigma, prob, size = pair.noise_multiplier, pair.participation_prob, window_size(pair)
-    chain = min(chains(pair), key=lambda one: one.second_moment(sigma, prob))
+    resolution, deadline = settings.resolution, settings.deadline
+    chain = min(chains(pair, deadline), key=lambda one: one.second_moment(sigma, prob))
     if not float(chain.scales.max()) <= LONGEST_COLUMN * sigma:
         raise UnsupportedError(
             "The noise is too low: the columns of a chain are too long for the grids of its windows."
         )
-    resolution, deadline = settings.resolution, settings.deadline
 
     def of_window(steps: int) -> Law:
         scales: Array = chain.scales[:steps] * (1.0 + 4.0 * UNIT_ROUNDOFF) / sigma
@@ -113,7 +116,9 @@ def _refusal(pair: Renewal, side: Side) -> str | None:
 
 def _cost(pair: Renewal) -> float:
     """Seconds for the shapes, and for the law of a window."""
-    return 0.8 + 0.01 * window_size(pair) + 2e-8 * pair.matrix.steps * _bandwidth(pair) ** 2
+    steps, bandwidth, size = pair.matrix.steps, _bandwidth(pair), window_size(pair)
+    fitted = fitted_columns(steps, bandwidth, size)
+    return 0.8 + 0.01 * size + (1e-8 * steps + 5e-8 * fitted) * bandwidth**2
 
 
 def _example() -> RenewalMixture:

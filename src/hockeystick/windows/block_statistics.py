@@ -70,7 +70,7 @@ def blocks_of(column: Array, steps: int, size: int, sigma: float, prob: float, m
     edges = np.interp(levels, score, y)
     lowest = round(float(score[0]) / unit)
     most = int(-lowest * count + (1.0 + 8.0 * deviation + deviation**2) / unit)
-    width = (edges.size + 1) * ((size - 1 + min_sep) // size + 1)
+    width = (edges.size + 1) * (_waits(size, count, min_sep) + 1)
     return Blocks(size, count, shifts, edges, most, float(count * size) * (most + 1.0) * width, count * second)
 
 
@@ -82,7 +82,7 @@ def sum_laws(blocks: Blocks, prob: float, min_sep: int, first: Array, rounding: 
         rounding: proved relative error of the matrix's entries.
     """
     plain, error = _cell_masses(blocks.edges, 0.0)
-    waits = (blocks.size - 1 + min_sep) // blocks.size
+    waits = _waits(blocks.size, blocks.count, min_sep)
     kernels = np.zeros((blocks.size, waits + 1, waits * (plain.size - 1) + 1))
     for place in range(blocks.size):
         law = np.ones(1)
@@ -100,6 +100,11 @@ def sum_laws(blocks: Blocks, prob: float, min_sep: int, first: Array, rounding: 
     farthest = float(blocks.shifts.max())
     moved = 4.0 * (rounding + 8.0 * UNIT_ROUNDOFF) * farthest * (farthest + REACH + 5.0)
     return without, taking_part, 2.0 * (2.0 * blocks.count * (error + moved) + sums)
+
+
+def _waits(size: int, count: int, min_sep: int) -> int:
+    """The most blocks until an example may be available again, none of them beyond the end."""
+    return min((size - 1 + min_sep) // size, count)
 
 
 def _cell_masses(edges: Array, shift: float) -> tuple[Array, float]:

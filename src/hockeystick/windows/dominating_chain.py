@@ -14,6 +14,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cholesky_banded
 from scipy.optimize import minimize
 
+from hockeystick.deadline import Deadline
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 
 ROOM = 1e-9
@@ -58,7 +59,12 @@ def gram_band(columns: Array, width: int) -> Array:
     return found
 
 
-def dominating_chain(gram: Array, size: int, sigma: float, prob: float, rounding: float) -> Chain:
+def fitted_columns(steps: int, bands: int, size: int) -> int:
+    """Columns to which a shape is fitted, for so many diagonals of inner products and steps of a window."""
+    return min(steps, max(FITTED_WINDOWS * size, 2 * bands))
+
+
+def dominating_chain(gram: Array, size: int, sigma: float, prob: float, rounding: float, deadline: Deadline) -> Chain:
     """A chain for windows of ``size`` steps whose columns reveal at least as much as those of C, good at this noise.
 
     Args:
@@ -66,10 +72,10 @@ def dominating_chain(gram: Array, size: int, sigma: float, prob: float, rounding
         sigma: the noise for which the shape is chosen.
         rounding: proved relative error of the entries of ``gram``.
 
-    Raises: LinAlgError when no multiple of the shape is large enough, which rounding alone can cause.
+    Raises: LinAlgError when no multiple of the shape is large enough, which rounding alone can cause;
+        BudgetExceededError when the deadline passes.
     """
-    count = min(gram.shape[1], max(FITTED_WINDOWS * size, 2 * gram.shape[0]))
-    few = gram[:, :count]
+    few = gram[:, : fitted_columns(gram.shape[1], gram.shape[0], size)]
 
     def chain(shape: Array) -> Chain:
         edges = np.exp(-np.abs(shape[3]) * np.arange(size))
@@ -77,6 +83,7 @@ def dominating_chain(gram: Array, size: int, sigma: float, prob: float, rounding
         return Chain(scales, 1.0 / (1.0 + np.exp(-shape[0])))
 
     def score(shape: Array) -> float:
+        deadline.tick()
         one = chain(shape)
         return float(np.log(_raised(one, few, rounding, 6).second_moment(sigma, prob)))
 
@@ -85,6 +92,7 @@ def dominating_chain(gram: Array, size: int, sigma: float, prob: float, rounding
     else:
         start = np.array([-0.3, 0.15, 0.3, 1.0])
         best = chain(minimize(score, start, method="Nelder-Mead", options={"maxfev": TRIED}).x)
+    deadline.tick()
     return _raised(best, gram, rounding, BISECTIONS)
 
 

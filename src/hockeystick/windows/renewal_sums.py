@@ -21,9 +21,9 @@ def renewal_sum(counts: Counts, chances: Array, min_sep: int, first: Array) -> t
         chances: shape (k + 1,), a law on 0, ..., k.
         first: probabilities that the first available step is 0, 1, 2, ...
 
-    Cost: O(n k largest sum) time, O(min_sep largest sum) memory.
+    Cost: O(n k largest sum) time, O(min(min_sep, n) largest sum) memory.
     """
-    masses = _backwards(counts, chances, min_sep, first)
+    masses = _backwards(counts, chances, min(min_sep, counts.size), first)
     return masses, (counts.size + 2.0) * 4.0 * (chances.size + 1.0) * UNIT_ROUNDOFF
 
 
