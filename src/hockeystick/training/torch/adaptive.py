@@ -1,8 +1,9 @@
 """The optimisers of ``hockeystick.training.adaptive`` for models, and what they need of Opacus' optimizers."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -182,6 +183,7 @@ class AddsSquares:
 
     max_grad_norm: Any
     original_optimizer: Any
+    check_numbers: Callable[[Sequence[int]], int]
 
     @property
     def params(self) -> Tensors:
@@ -206,6 +208,8 @@ class AddsSquares:
         squares, weight = self.original_optimizer.squares, self.original_optimizer.weight
         for parameter in trained:
             _check_processed_flag(parameter.grad_sample)  # a new tensor would not have the flag
+        for numbers in zip_longest(*([len(one) for one in parts_of(p.grad_sample)] for p in trained), fillvalue=0):
+            self.check_numbers(2 * numbers)  # a factor for each example would turn one row into many
         clipped: list[Tensors] = []  # for every physical batch, of every parameter
         for batch in zip(*(parts_of(parameter.grad_sample) for parameter in trained), strict=True):
             flat = [one.reshape(len(one), math.prod(one.shape[1:])) for one in batch]
