@@ -256,3 +256,5 @@ def test_second_moments_that_nobody_released_are_refused():
     for kind in (SCALED, INDEPENDENT):
         with pytest.raises(InvalidInputError, match="'floor' argument must be positive"):
             kind([parameter], floor=0.0)
+        with pytest.raises(InvalidInputError, match="'lr' argument must be positive"):
+            kind([parameter], lr=-0.1)

@@ -43,7 +43,7 @@ class ScaledAdam(torch.optim.Adam):
         params, lr, betas, options: as ``torch.optim.Adam`` has them.
         floor, relative: as :class:`hockeystick.training.ScaledAdam` has them, over all parameters together.
 
-    Raises: InvalidInputError for a floor that is not positive.
+    Raises: InvalidInputError for a learning rate or a floor that is not positive, and for betas outside [0, 1).
     """
 
     def __init__(
@@ -56,7 +56,8 @@ class ScaledAdam(torch.optim.Adam):
         relative: bool = True,
         **options: Any,
     ) -> None:
-        check_settings(lr, betas, floor)
+        expect_positive("lr", lr)
+        check_settings(betas, floor)
         super().__init__(params, lr=lr, betas=betas, **options)
         self.floor = floor
         self.relative = relative
@@ -106,7 +107,8 @@ class IndependentAdam(torch.optim.Optimizer):
         share: float = 1.0,
         floor: float = 0.5,
     ) -> None:
-        check_settings(lr, betas, floor)
+        expect_positive("lr", lr)
+        check_settings(betas, floor)
         expect_positive("share", share)
         super().__init__(params, {"lr": lr, "betas": betas})
         self.floor = floor
