@@ -54,11 +54,10 @@ class ExecutionPlanConfig(Engine):
     The plan's parts belong together. ``batch_selection_strategy`` gives the batches of the plan's sampler, empty ones
     included. ``clipped_grad`` is JAX Privacy's, of the sum of clipped gradients over the plan's expected batch size: a
     public number, whatever the size of the batch. It tells the run how many examples that are no padding it summed,
-    and takes batches without examples, which JAX Privacy's refuses outside of jit. It sums in float32, or float64 if
-    its ``dtype`` says so, and refuses narrower types: the rounding of a sum of many coordinates in bfloat16 can move it by
-    many clipping norms when one example is taken away. ``noise_addition_transform`` is
-    :class:`Noise`, at the same scale. ``dp_event`` names the mechanism, which :class:`Accountant` answers for and
-    other accountants refuse.
+    and takes batches without examples, which JAX Privacy's refuses outside of jit. It sums in float32, or in float64
+    where its ``dtype`` says so, and refuses narrower types: in bfloat16 the rounding of a sum of many coordinates can
+    move by many clipping norms when one example is taken away. ``noise_addition_transform`` is :class:`Noise`, at the
+    same scale. ``dp_event`` names the mechanism, which :class:`Accountant` answers for and other accountants refuse.
 
     There is one run, however many plans are made. What ``clipped_grad`` returns beside the gradient, losses and norms
     of examples, is private, and no certificate covers it.
