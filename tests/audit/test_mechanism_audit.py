@@ -177,6 +177,37 @@ def test_losses_that_are_unknown_or_infinite_are_in_consistent_events():
 SMALL = mechanism(hs.Poisson(sampling_prob=0.3, steps=4), sigma=1.0)
 
 
+def test_a_certificate_of_epsilon_0_is_refuted_by_evidence_alone():
+    """0 is also the bound of an audit that saw nothing. False failure with probability at most 1e-3; a fixed seed."""
+    claimed = mechanism(hs.Poisson(sampling_prob=0.01, steps=2))
+    certificate = hs.certify(claimed, delta=0.2)
+    assert certificate.epsilon.upper == 0.0
+    arguments = {"certificate": certificate, "samples": 4000}
+    verdict = hs.audit.mechanism(claimed, **arguments, rng=np.random.default_rng(0))
+    assert not verdict.refuted
+    assert verdict.samples == 4000
+    verdict = hs.audit.mechanism(claimed, **arguments, rng=np.random.default_rng(0), source=nothing_hidden)
+    assert verdict.refuted
+    assert verdict.findings[0].evidence >= np.log(1e3)
+
+
+def nothing_hidden(examples, rng):
+    for _ in range(2):
+        yield np.arange(examples), 1e-3 * rng.standard_normal(examples)
+
+
+@pytest.mark.parametrize("upper", [1e-4, 2.0, 390.0, 5000.0])
+def test_bets_on_any_certificate_are_numbers(upper):
+    """The one at the upper end is looked at, or the next of a grid that is not about it, or the last."""
+    with np.errstate(all="raise", under="ignore"):
+        bets = Bets(upper=upper, delta=1e-3, level=1e-3)
+        bets.observe(np.full(100, 300.0), np.full(100, -300.0))
+    assert np.isfinite(bets.highest).all()
+    assert (bets.epsilons[: bets.at_upper] < upper).all()
+    assert bets.epsilons[bets.at_upper] >= min(upper, bets.epsilons[-1])
+    assert bets.refuted == (bets.audited >= upper)
+
+
 def white(examples, rng, sigma=1.0):
     return sigma * rng.standard_normal(examples)
 

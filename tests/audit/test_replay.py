@@ -1,6 +1,7 @@
 """Replays: correct loops have no finding, and planted faults have the right one, within two replays."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -163,6 +164,29 @@ def test_every_step_starts_from_the_state_of_the_first_run():
 
     hs.audit.replay(train, np.array([1.0]), np.array([1.5]), clip_norm=1.0)
     assert seen == [0.0, 1.0, 2.0] * 3
+
+
+class State(NamedTuple):
+    """As optax has them: of one entry, which a generator would be taken for, and of none."""
+
+    weights: float
+
+
+class Nothing(NamedTuple):
+    """The state of a transformation without one."""
+
+
+def test_states_may_be_named_tuples():
+    starts = []
+
+    def train(start, tape):
+        state = (State(weights=start), Nothing())
+        for _ in range(3):
+            starts.append(state[0].weights)
+            state = tape.step(state[0].weights + 1.0, state=(State(weights=state[0].weights + 1.0), Nothing()))
+
+    assert not hs.audit.replay(train, 1.0, 1.5, clip_norm=1.0).refuted
+    assert starts == [1.0, 2.0, 3.0, 1.0, 2.0, 3.0, 1.5, 2.0, 3.0]
 
 
 def test_shared_generators_are_seeded_before_every_step():

@@ -91,6 +91,8 @@ def test_a_training_loop_is_replayed(cli):
     assert (found["refuted"], found["level"]) == (False, 0.0)
     assert found["verdicts"][0]["samples"] == 3
     assert cli("audit", "plan.toml", "--replay", "loop.py").code == 0
+    Path("loop.py").write_text(LOOP.format(clip_norm=1.0) + "    print('trained')\nprint('loaded')")
+    assert cli("audit", "--replay", "loop.py", "--json").json == found  # and nothing else on stdout
     Path("loop.py").write_text(LOOP.format(clip_norm=0.5))
     result = cli("audit", "--replay", "loop.py")
     assert result.code == 1
@@ -104,3 +106,5 @@ def test_what_cannot_be_replayed_is_named(cli):
     cli.refuses("audit", "--replay", "loop.py", says=["train, NEIGHBOUR, CLIP_NORM"])
     Path("loop.py").write_text("import nothing_of_the_kind")
     cli.refuses("audit", "--replay", "loop.py", says=["loop.py", "ModuleNotFoundError"])
+    Path("loop.py").write_text("raise SystemExit(0)")
+    cli.refuses("audit", "--replay", "loop.py", says=["loop.py", "SystemExit"])

@@ -254,6 +254,13 @@ FAULTS = [
         f"{TORCH}::test_gradients_that_were_used_are_refused",
     ),
     (
+        "training/torch/adaptive.py",
+        "self.check_numbers(2 * numbers)",
+        "numbers",
+        "a gradient of the whole batch counts as that of every example",
+        f"{TORCH}::test_a_gradient_of_the_whole_batch_is_refused",
+    ),
+    (
         "training/huggingface/losses.py",
         "counted = (labels != IGNORED).sum(dim=1)",
         "counted = (labels != IGNORED).sum() / len(labels)",

@@ -67,6 +67,11 @@ def test_arguments_that_break_the_mechanism_are_refused(name, arguments, trainer
     assert checked_arguments(arguments()).gradient_accumulation_steps == 1
 
 
+def test_a_clipping_norm_that_is_left_out_is_refused(arguments):
+    with pytest.raises(InvalidInputError, match="The 'max_grad_norm' training argument cannot be None"):
+        checked_arguments(arguments(max_grad_norm=None))
+
+
 def test_several_devices_are_refused(arguments):
     made = arguments()
     made._n_gpu = 2

@@ -275,6 +275,11 @@ def test_bad_input():
     for name in ("l2_clip_norm", "normalize_by", "rescale_to_unit_norm", "nan_safe"):
         with pytest.raises(InvalidInputError, match=f"The '{name}' option of clipped_grad must be left out"):
             made.clipped_grad(loss, **{name: 1.0})
+    for dtype in (jnp.bfloat16, np.float16, None):  # None is the type of the parameters, whichever that is
+        with pytest.raises(InvalidInputError, match="'dtype' option of clipped_grad must be float32 or float64"):
+            made.clipped_grad(loss, dtype=dtype)
+        with pytest.raises(InvalidInputError, match="'dtype' option of clipped_grad must be float32 or float64"):
+            config_of().make(PerformanceFlags(dtype=dtype)).clipped_grad(loss)
 
 
 def test_sums_that_devices_share_are_refused():

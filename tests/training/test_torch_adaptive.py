@@ -211,6 +211,35 @@ def test_gradients_without_samples_are_refused(kind, training):
         made.optimizer.step()
 
 
+class WithPositions(torch.nn.Module):
+    """Its embedding of positions is looked up once for the whole batch, so its gradient is that of all examples."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.positions = torch.nn.Embedding(8, 4), torch.nn.Embedding(5, 4)
+        self.head = torch.nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.head((self.words(x) + self.positions(torch.arange(5)[None])).mean(dim=1))
+
+
+@BOTH
+def test_a_gradient_of_the_whole_batch_is_refused(kind):
+    """Spread over the examples it would be in the sum once for each of them."""
+    model = WithPositions()
+    data = torch.utils.data.TensorDataset(torch.arange(300).reshape(60, 5) % 8, torch.arange(60) % 2)
+    model, optimizer, loader = hs.torch.PrivacyEngine(mechanism_of(hs.Deterministic(bins=20))).make_private(
+        module=model,
+        optimizer=kind(model.parameters()),
+        data_loader=torch.utils.data.DataLoader(data),
+        max_grad_norm=CLIP,
+    )
+    x, y = next(iter(loader))
+    torch.nn.functional.cross_entropy(model(x), y).backward()
+    with pytest.raises(InvalidInputError, match=r"'positions.weight' has gradients of 1 examples"):
+        optimizer.step()
+
+
 def test_what_needs_other_gradients_is_refused(training):
     for kind in (SCALED, INDEPENDENT):
         with pytest.raises(UnsupportedError, match="and ghost clipping has none"):
@@ -227,3 +256,5 @@ def test_second_moments_that_nobody_released_are_refused():
     for kind in (SCALED, INDEPENDENT):
         with pytest.raises(InvalidInputError, match="'floor' argument must be positive"):
             kind([parameter], floor=0.0)
+        with pytest.raises(InvalidInputError, match="'lr' argument must be positive"):
+            kind([parameter], lr=-0.1)

@@ -14,8 +14,8 @@ PER_UPPER = 40
 """Epsilons of the grid up to the certificate's upper end, which is one of them."""
 BEYOND = 2
 """The grid ends at so many times the upper end."""
-LARGEST_EPSILON = 600.0
-"""Powers of e to this are doubles."""
+LARGEST_EPSILON = 350.0
+"""Powers of e to ``BEYOND`` times this are doubles."""
 ABOVE: Array = np.array([0.0, 0.1, 0.25, 0.5, 1.0])
 """Losses at which events begin, less epsilon, in units of the upper end: the best events where the code is correct."""
 ANYWHERE: Array = np.array([-2.0, -1.0, -0.5, -0.25, -0.1, 0.0, 0.1, 0.25])
@@ -41,8 +41,8 @@ class Bets:
         top = min(max(upper, 1e-3), LARGEST_EPSILON)
         self.upper = upper
         self.level = level
-        self.epsilons: Array = top * np.arange(BEYOND * PER_UPPER + 1) / PER_UPPER
-        self.at_upper = PER_UPPER
+        self.epsilons: Array = top * (np.arange(BEYOND * PER_UPPER + 1) / PER_UPPER)
+        self.at_upper = min(int(np.searchsorted(self.epsilons, upper)), self.epsilons.size - 1)
         above = self.epsilons[:, None] + top * ABOVE[None, :]
         anywhere = np.broadcast_to(top * ANYWHERE, (self.epsilons.size, ANYWHERE.size))
         self.thresholds: Array = np.concatenate([above, anywhere], axis=1)
@@ -84,14 +84,20 @@ class Bets:
     @property
     def audited(self) -> float:
         """Lower bound on epsilon at delta: the end of the run of rejected epsilons that begins at 0."""
-        rejected = self.highest >= -log(self.level)
+        rejected = self._rejected
         count = int(np.argmin(rejected)) if not rejected.all() else rejected.size
         return float(self.epsilons[count - 1]) if count else 0.0
 
     @property
     def refuted(self) -> bool:
-        """Whether the bound has reached the upper end."""
-        return self.audited >= self.upper
+        """Whether the upper end and all epsilons below it are rejected."""
+        reached = self.epsilons[self.at_upper] >= self.upper
+        return bool(reached and self._rejected[: self.at_upper + 1].all())
+
+    @property
+    def _rejected(self) -> NDArray[np.bool_]:
+        found: NDArray[np.bool_] = self.highest >= -log(self.level)
+        return found
 
     @property
     def evidence(self) -> float:

@@ -1,5 +1,7 @@
 """hockeystick audit: do the sampler and the noise that run, or a training loop, keep the certificate of a plan?"""
 
+import sys
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -53,7 +55,9 @@ def command(
     loaded = None if plan is None else Plan.load(plan)
     mechanism = None if loaded is None else common.mechanism_with_noise(loaded, noise_multiplier)
     if replay is not None:
-        _report([_replayed(replay, mechanism)], json)
+        with redirect_stdout(sys.stderr):  # whatever the script prints
+            verdict = _replayed(replay, mechanism)
+        _report([verdict], json)
         return
     assert loaded is not None  # checked above
     assert mechanism is not None
@@ -106,7 +110,7 @@ def _replayed(script: str, mechanism: "Mechanism | None") -> "Verdict":
         )
     except HockeystickError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script that exits would look like an audit that passed
         what = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".")
         raise InvalidInputError(f"The '--replay' file {shortened(script)} failed with {what}.") from error
 

@@ -102,7 +102,8 @@ class ScaledAdam:
         floor: float = 0.1,
         relative: bool = True,
     ) -> None:
-        check_settings(learning_rate, betas, floor)
+        expect_positive("learning_rate", learning_rate)
+        check_settings(betas, floor)
         expect_positive("eps", eps)
         self.learning_rate = learning_rate
         self.betas = betas
@@ -188,7 +189,8 @@ class IndependentAdam:
         share: float = 1.0,
         floor: float = 0.5,
     ) -> None:
-        check_settings(learning_rate, betas, floor)
+        expect_positive("learning_rate", learning_rate)
+        check_settings(betas, floor)
         expect_positive("clip_norm", clip_norm)
         expect_positive("share", share)
         self.learning_rate = learning_rate
@@ -273,9 +275,8 @@ def split_norm(clip_norm: float, share: float) -> tuple[float, float]:
     return gradient_norm, share / gradient_norm
 
 
-def check_settings(learning_rate: float, betas: tuple[float, float], floor: float) -> None:
+def check_settings(betas: tuple[float, float], floor: float) -> None:
     """Raise InvalidInputError for settings that neither optimiser can take."""
-    expect_positive("learning_rate", learning_rate)
     expect_positive("floor", floor)
     if len(betas) != 2 or not all(0.0 <= beta < 1.0 for beta in betas):
         raise InvalidInputError(

@@ -43,7 +43,7 @@ REFUSALS = (
     Refusal("neftune_noise_alpha", _is_set, "its noise depends on the longest example of the batch"),
     Refusal("push_to_hub", _is_set, "checkpoints hold the secret state of the run; push the model after the training"),
     Refusal("optim", _updates_early, "it updates parameters during the backward pass, before any noise"),
-    Refusal("max_grad_norm", lambda value: not value > 0.0, "it is the norm to which each example is clipped"),
+    Refusal("max_grad_norm", lambda value: not (value or 0.0) > 0.0, "it is the norm to which each example is clipped"),
 )
 """What is refused, whatever the plan."""
 

@@ -30,6 +30,8 @@ except ImportError:
 
 PLANNED = ("l2_clip_norm", "normalize_by", "rescale_to_unit_norm", "nan_safe")
 """Options of JAX Privacy's ``clipped_grad`` that decide what the noise has to hide; the plan sets them."""
+WIDE = (np.dtype(np.float32), np.dtype(np.float64))
+"""The types in which sums of clipped gradients are known to a rounding that is nothing beside the noise."""
 
 
 class ExecutionPlanConfig(Engine):
@@ -52,9 +54,10 @@ class ExecutionPlanConfig(Engine):
     The plan's parts belong together. ``batch_selection_strategy`` gives the batches of the plan's sampler, empty ones
     included. ``clipped_grad`` is JAX Privacy's, of the sum of clipped gradients over the plan's expected batch size: a
     public number, whatever the size of the batch. It tells the run how many examples that are no padding it summed,
-    and takes batches without examples, which JAX Privacy's refuses outside of jit. ``noise_addition_transform`` is
-    :class:`Noise`, at the same scale. ``dp_event`` names the mechanism, which :class:`Accountant` answers for and
-    other accountants refuse.
+    and takes batches without examples, which JAX Privacy's refuses outside of jit. It sums in float32, or in float64
+    where its ``dtype`` says so, and refuses narrower types: in bfloat16 the rounding of a sum of many coordinates can
+    move by many clipping norms when one example is taken away. ``noise_addition_transform`` is :class:`Noise`, at the
+    same scale. ``dp_event`` names the mechanism, which :class:`Accountant` answers for and other accountants refuse.
 
     There is one run, however many plans are made. What ``clipped_grad`` returns beside the gradient, losses and norms
     of examples, is private, and no certificate covers it.
@@ -143,6 +146,11 @@ class ExecutionPlanConfig(Engine):
         if taken:
             raise InvalidInputError(f"The {taken[0]!r} option of clipped_grad must be left out; the plan sets it.")
         options = {"dtype": jnp.float32} | defaults | options | {"batch_argnums": batch_argnums}
+        if options["dtype"] is None or jnp.dtype(options["dtype"]) not in WIDE:
+            raise InvalidInputError(
+                "The 'dtype' option of clipped_grad must be float32 or float64, as sums in a narrower type are rounded "
+                f"by more than the noise covers. Got {options['dtype']!r} instead."
+            )
         made = clipped_grad(
             fun, *args, l2_clip_norm=self.l2_clip_norm, normalize_by=self.run.expected_batch_size, **options
         )

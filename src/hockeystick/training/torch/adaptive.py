@@ -1,8 +1,9 @@
 """The optimisers of ``hockeystick.training.adaptive`` for models, and what they need of Opacus' optimizers."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -42,7 +43,7 @@ class ScaledAdam(torch.optim.Adam):
         params, lr, betas, options: as ``torch.optim.Adam`` has them.
         floor, relative: as :class:`hockeystick.training.ScaledAdam` has them, over all parameters together.
 
-    Raises: InvalidInputError for a floor that is not positive.
+    Raises: InvalidInputError for a learning rate or a floor that is not positive, and for betas outside [0, 1).
     """
 
     def __init__(
@@ -55,7 +56,8 @@ class ScaledAdam(torch.optim.Adam):
         relative: bool = True,
         **options: Any,
     ) -> None:
-        check_settings(lr, betas, floor)
+        expect_positive("lr", lr)
+        check_settings(betas, floor)
         super().__init__(params, lr=lr, betas=betas, **options)
         self.floor = floor
         self.relative = relative
@@ -105,7 +107,8 @@ class IndependentAdam(torch.optim.Optimizer):
         share: float = 1.0,
         floor: float = 0.5,
     ) -> None:
-        check_settings(lr, betas, floor)
+        expect_positive("lr", lr)
+        check_settings(betas, floor)
         expect_positive("share", share)
         super().__init__(params, {"lr": lr, "betas": betas})
         self.floor = floor
@@ -182,6 +185,7 @@ class AddsSquares:
 
     max_grad_norm: Any
     original_optimizer: Any
+    check_numbers: Callable[[Sequence[int]], int]
 
     @property
     def params(self) -> Tensors:
@@ -206,6 +210,8 @@ class AddsSquares:
         squares, weight = self.original_optimizer.squares, self.original_optimizer.weight
         for parameter in trained:
             _check_processed_flag(parameter.grad_sample)  # a new tensor would not have the flag
+        for numbers in zip_longest(*([len(one) for one in parts_of(p.grad_sample)] for p in trained), fillvalue=0):
+            self.check_numbers(2 * numbers)  # a factor for each example would turn one row into many
         clipped: list[Tensors] = []  # for every physical batch, of every parameter
         for batch in zip(*(parts_of(parameter.grad_sample) for parameter in trained), strict=True):
             flat = [one.reshape(len(one), math.prod(one.shape[1:])) for one in batch]

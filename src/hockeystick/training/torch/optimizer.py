@@ -1,6 +1,6 @@
 """Opacus' optimizers, with the noise of a run in place of their own."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -125,7 +125,7 @@ class OnRun:
         if not self.ghost:
             missing = [p for p in self.params if getattr(p, "grad_sample", None) is None]
             self._refuse(missing, "Per-sample gradients are missing; run the model, once, and its loss backward")
-            self.examples += self._same_number([sum(map(len, parts_of(p.grad_sample))) for p in self.params])
+            self.examples += self.check_numbers([sum(map(len, parts_of(p.grad_sample))) for p in self.params])
         else:
             self.examples += self._check_ghost()
         return super().pre_step(closure)  # type: ignore[misc]
@@ -156,7 +156,7 @@ class OnRun:
         samples: list[Any] = [getattr(parameter, "_norm_sample", None) for parameter in self.params]
         missing = [parameter for parameter, norms in zip(self.params, samples, strict=True) if norms is None]
         self._refuse(missing, "Norms of per-sample gradients are missing; run the model, once, and its loss backward")
-        return self._same_number([len(norms) for norms in samples])
+        return self.check_numbers([len(norms) for norms in samples])
 
     def _check_ghost(self) -> int:
         """The number of examples whose gradients were clipped by Opacus and are in ``p.grad``.
@@ -192,8 +192,8 @@ class OnRun:
         self.model._per_sample_gradient_norms = None
         return number
 
-    def _same_number(self, numbers: list[int]) -> int:
-        """The number of examples in the gradients of every parameter."""
+    def check_numbers(self, numbers: Sequence[int]) -> int:
+        """The number of examples in the gradients of every parameter; raises InvalidInputError for several numbers."""
         for parameter, number in zip(self.params, numbers, strict=True):
             if number != numbers[0]:
                 raise InvalidInputError(
