@@ -88,7 +88,7 @@ def mechanism(
             if deadline.remaining() <= 0.0:
                 break
             deadline.tick()
-    says = "What is released gives more away than its certificate says."
+    says = "What is released reveals more than its certificate says."
     return Verdict(
         about="mechanism",
         claimed=mechanism.model_dump(mode="json"),
@@ -164,7 +164,7 @@ class _Driver:
                 released[step, np.asarray(batch, dtype=np.int64)] += 1.0
         if step != len(released) - 1:
             raise InvalidInputError(
-                f"The 'source' argument must make runs of {len(released)} steps, as the mechanism has. It makes others."
+                f"The 'source' argument must make runs of {len(released)} steps, as many as the mechanism has."
             )
         outputs = self.mechanism.matrix.dot(released[:, self.who]) / self.mechanism.sigma
         return self.ratio.log_ratios(outputs)

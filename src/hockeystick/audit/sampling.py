@@ -82,7 +82,7 @@ def sampler(
             try:
                 promises.check(step, indices)
             except BrokenPromiseError as error:
-                broken = f"Broken by batch {step} of run {run}, where the claim is: {MEANINGS[error.promise]}"
+                broken = f"Batch {step} of run {run} breaks what the sampler promises: {MEANINGS[error.promise]}"
                 break
             _observe(step, indices, chances, habits, logs)
             step, seen = step + 1, seen + 1

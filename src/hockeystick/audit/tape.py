@@ -111,7 +111,7 @@ def _numbers(value: Any) -> tuple[Array, float]:
     if array.dtype.kind == "V" and array.dtype.names is None:  # bfloat16 and its like
         array, resolution = array.astype(np.float32), COARSEST
     if array.dtype.kind not in "fiub":
-        raise InvalidInputError(f"What leaves a step must be numbers. Got {shortened(value)} instead.")
+        raise InvalidInputError(f"What a step releases must be numbers. Got {shortened(value)} instead.")
     if array.dtype.kind == "f":
         resolution = max(resolution, float(np.finfo(array.dtype).eps))
     return array.astype(np.float64).ravel(), resolution

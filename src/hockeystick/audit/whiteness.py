@@ -35,13 +35,13 @@ ODDS: Array = np.log(np.array([0.25, 0.5, 0.7, 0.9, 0.95, 0.98, 1.02, 1.05, 1.1,
 """Logarithms of how much likelier the bets on the shape believe a range to be."""
 LAGS = (1, 2, 3, 4, 8, 16, 32, 64, 128)
 SAYS = {
-    "scale": "The noise has another standard deviation than is claimed.",
+    "scale": "The standard deviation of the noise is not the claimed one.",
     "mean": "The noise is not zero on average.",
     "earlier_rows": "C times the noise is correlated with its earlier rows.",
     "coordinates": "The noise of one parameter is correlated with that of the next.",
-    "middle": "C times the noise has another number of small values than a Gaussian.",
-    "tails": "C times the noise has another number of large values than a Gaussian.",
-    "repeated_rows": "A row of noise, or of C times the noise, is one that was used before, or zero.",
+    "middle": "C times the noise has more, or fewer, small values than a Gaussian.",
+    "tails": "C times the noise has more, or fewer, large values than a Gaussian.",
+    "repeated_rows": "A row of the noise, or of C times the noise, repeats an earlier row or is zero.",
     "not_finite": "The noise has a value that is not a finite number.",
 }
 

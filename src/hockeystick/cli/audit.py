@@ -77,7 +77,7 @@ def _report(verdicts: "list[Verdict]", json: bool) -> None:
     else:
         common.emit("\n".join(map(str, verdicts)))
     if refuted:
-        raise ViolationError(f"The audit found what the claim does not allow, in: {', '.join(refuted)}.")
+        raise ViolationError(f"The audit found evidence against the claim about: {', '.join(refuted)}.")
 
 
 def _replayed(script: str, mechanism: "Mechanism | None") -> "Verdict":

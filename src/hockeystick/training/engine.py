@@ -66,13 +66,13 @@ class Engine:
             raise InvalidInputError("The 'delta' argument has to be given, as the plan has no target delta.")
         if self._run is not None and self._run.record().violations:
             raise ViolationError(
-                f"The run broke a promise, {self._run.record().violations[0]!r}; nothing certifies it."
+                f"The run broke the promise {self._run.record().violations[0]!r}, so no certificate covers it."
             )
         mechanism = self.run.executed() if executed else self.mechanism
         if mechanism is None:
             raise InvalidInputError(
-                "The executed steps are no mechanism of their own; leave out executed=True for the plan's certificate, "
-                "which covers them."
+                "The executed steps are not a mechanism by themselves; leave out executed=True for the plan's "
+                "certificate, which covers them."
             )
         if (mechanism, chosen) not in self._certificates or options:
             self._certificates[mechanism, chosen] = certify(mechanism, delta=chosen, **options)

@@ -382,7 +382,7 @@ class Run:
         if not stopped_without_looking:
             raise InvalidInputError(
                 "The 'certificate' argument is about the executed steps alone, which holds only where the number of "
-                "steps depends on nothing private: say so by stopped_without_looking=True, or give the plan's."
+                "steps depends on nothing private: confirm it by stopped_without_looking=True, or give the plan's."
             )
 
     def state_dict(self) -> dict[str, Any]:
@@ -431,7 +431,7 @@ class Run:
         if str(state["about"]) != hashlib.sha256(_context(self._mechanism, self._num_examples)).hexdigest():
             raise InvalidInputError("The state belongs to a run of another mechanism; resume with the same plan.")
         if self._noise is not None and "noise_format" not in state:
-            raise InvalidInputError("The state has no noise, as that of another rank; this run needs it.")
+            raise InvalidInputError("The state has no noise, as one saved by another rank; this run needs the noise.")
         noise = None
         if self._noise is not None:
             entries = {name.removeprefix("noise_"): state[name] for name in state if name.startswith("noise_")}
@@ -487,7 +487,7 @@ class Run:
                 with np.load(file, allow_pickle=False) as state:
                     entries = dict(state)
             except (ValueError, EOFError, OSError) as error:
-                raise InvalidInputError(f"The state {shortened(str(path))} is not one of a run: {error}.") from None
+                raise InvalidInputError(f"The state {shortened(str(path))} does not hold a run: {error}.") from None
         self.load_state_dict(entries)
 
     @classmethod

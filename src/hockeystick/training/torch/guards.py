@@ -96,7 +96,7 @@ def check_parameters(trained: Iterable[torch.Tensor]) -> None:
     for parameter in trained:
         if not parameter.is_floating_point():
             raise UnsupportedError(
-                f"There is no noise for trained parameters of type {parameter.dtype}; use real ones."
+                f"Trained parameters must be real floating-point numbers. Got type {parameter.dtype} instead."
             )
 
 
