@@ -123,7 +123,7 @@ def test_parameters_and_optimizers_that_do_not_belong_together_are_refused(train
         (torch.nn.BatchNorm1d(6), "'0' of type BatchNorm1d takes its statistics from whole batches"),
         (torch.nn.LSTM(6, 3), "Opacus cannot make this model private: We do not support nn.LSTM because"),
         (torch.nn.Linear(6, 3).eval(), "private: Model needs to be in training mode"),
-        (torch.nn.Linear(6, 3, dtype=torch.cfloat), "must be real floating-point numbers. Got type torch.complex64"),
+        (torch.nn.Linear(6, 3, dtype=torch.cfloat), "must be real floating-point numbers, not torch.complex64"),
     ],
     ids=["batch_norm", "lstm", "evaluated", "complex"],
 )

@@ -1,4 +1,4 @@
-"""Is the difference that one example makes bounded, and does nothing leave without noise?"""
+"""Tests whether the effect of one example is bounded, and whether anything is released without noise."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeVar
@@ -26,7 +26,7 @@ def replay(
     neighbours: Literal["zero_out", "replace"] = "zero_out",
     seed: int = 0,
 ) -> Verdict:
-    """Run a training loop on two neighbouring data sets with the same randomness, and compare what leaves each step.
+    """Run a training loop on two neighbouring data sets with the same randomness, and compare what each step releases.
 
     >>> import hockeystick as hs
     >>> def train(examples, tape, normaliser=5.0):
@@ -47,11 +47,11 @@ def replay(
 
     ``train`` runs three times: twice on ``data``, to see whether the same seed gives the same outputs, and once on
     ``neighbour``. After every step the later runs continue from the state of the first one, so that each step is
-    compared from the same weights, as the analysis does. Found are gradients that are not clipped, or clipped after
-    averaging; divisors that depend on the batch; noise that depends on it; buffers and losses that leave without noise;
-    losses that mix examples; values that are not finite.
+    compared from the same weights, as the analysis does. This finds gradients that are not clipped, or clipped after
+    averaging; divisors or noise that depend on the batch; buffers and losses that are released without noise; losses
+    that mix examples; values that are not finite.
 
-    Guarantee: nothing is left to chance. A loop that keeps ``|difference of the sums| <= clip_norm`` in every step has
+    Guarantee: no chance is involved. A loop that keeps ``|difference of the sums| <= clip_norm`` in every step has
     no finding, as long as rounding moves what it releases by less than ``ROUNDINGS`` units in the last place, of itself
     and of the normaliser times the clipping norm. A difference that this example does not show, or that is smaller than
     the rounding, stays unseen (docs/theory/audits.md).

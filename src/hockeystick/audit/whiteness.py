@@ -57,18 +57,18 @@ def noise(rows: Iterable[ArrayLike], mechanism: Mechanism, *, level: float = 1e-
     >>> "scale" in hs.audit.noise(1.8 * rng.standard_normal((50, 100)), claimed).broken
     True
 
-    Looked at is ``C x / sigma`` for the rows x, which the claim says to be standard normal and independent: its scale,
-    mean and shape, the correlation of its rows with earlier ones and of neighbouring coordinates, and rows that repeat
-    an earlier one, before or after C, or are zero.
+    The audit looks at ``C x / sigma`` for the rows x, which is standard normal and independent under the claim: its
+    scale, mean and shape, the correlation of its rows with earlier ones and of neighbouring coordinates, and rows that
+    repeat an earlier one, before or after C, or are zero.
 
     Formal guarantee: noise with exactly the claimed distribution is found broken with probability at most ``level``
     (docs/theory/audits.md). Noise in floating point has it up to the errors that the noise stream states, at most half
-    of the smallest deviation that is bet on. What passes is not proved.
+    of the smallest deviation that is bet on. A pass proves nothing.
 
     Args:
-        rows: the noise of the steps in order, from the first, in clipping norms: as much as is there, at most the
-            planned steps. Arrays of any shape, the same for all; of a large model some thousand parameters are enough.
-            A :class:`~hockeystick.noise.NoiseStream` will do, and is used up.
+        rows: the noise of the steps in order, from the first, in clipping norms: as many as there are, at most the
+            planned steps. Arrays of any shape, the same for all; some thousand parameters of a large model are enough.
+            A :class:`~hockeystick.noise.NoiseStream` is accepted, and is used up.
         mechanism: has a noise multiplier.
         level: false-alarm probability, between 0 and 1.
 

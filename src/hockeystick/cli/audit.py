@@ -1,4 +1,4 @@
-"""hockeystick audit: do the sampler and the noise that run, or a training loop, keep the certificate of a plan?"""
+"""hockeystick audit: test the sampler, the noise and the certificate of a plan, or a training loop."""
 
 from typing import TYPE_CHECKING, Annotated
 

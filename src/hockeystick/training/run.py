@@ -60,7 +60,7 @@ class Run:
     Args:
         mechanism: has a noise multiplier.
         num_examples: size of the dataset.
-        shape: of the parameters, for the noise; None where somebody else adds it (the other ranks of a
+        shape: of the parameters, for the noise; None where another process adds it (another rank of a
             distributed run) and :meth:`noise` gives None.
         rng: seeds the batches, the noise and the key of the commitments; None for a fresh seed of the operating system.
         secure: take the noise from AES-256 under a key of the operating system, and the seed of the batches from there;
@@ -296,9 +296,9 @@ class Run:
         """The mechanism of exactly the steps that were taken, where there is one, which may have a smaller epsilon.
 
         None before the first step, within an epoch of a sampler that plans whole ones, and for a strategy whose first
-        steps are not those of its shorter self (an optimised one). The whole plan's certificate covers every early
-        stop, as the first steps of a run are a function of all of them. This mechanism's covers only a stop that was
-        decided without looking at the data or at anything that was trained on them.
+        steps are not those of its shorter self (an optimised one). The whole plan's certificate covers every early stop
+        that looks only at what was released, as the first steps are a function of all of them. This mechanism's covers
+        only a stop that was decided without looking at the data or at anything that was trained on them.
         """
         if not self._step:
             return None
