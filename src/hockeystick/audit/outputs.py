@@ -41,7 +41,7 @@ def mechanism(
 
     >>> import hockeystick as hs
     >>> run = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.2, steps=5), noise_multiplier=1.0)
-    >>> verdict = hs.audit.mechanism(run, delta=0.01, samples=4000, rng=np.random.default_rng(0))
+    >>> verdict = hs.audit.mechanism(run, delta=0.01, samples=20_000, rng=np.random.default_rng(0))
     >>> verdict.refuted
     False
     >>> 0.5 * verdict.epsilon.upper < verdict.epsilon.audited < verdict.epsilon.upper
