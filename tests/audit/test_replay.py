@@ -210,7 +210,7 @@ def test_shared_generators_are_seeded_before_every_step():
         ({"clip_norm": float("nan")}, "clip_norm"),
         ({"neighbours": "add"}, "neighbours"),
         ({"train": lambda data, tape: None}, "tape.step"),
-        ({"neighbour": 0}, "changes none"),
+        ({"neighbour": 0}, "changes no step"),
         ({"train": lambda data, tape: tape.step("text")}, "numbers"),
         ({"train": lambda data, tape: tape.step([object()])}, "numbers"),
     ],

@@ -44,7 +44,7 @@ def test_what_is_refuted_ends_with_exit_code_1(small, monkeypatch):
     result = small(*FAST, "--part", "mechanism")
     assert result.code == 1
     assert "does not do what is claimed" in result.out
-    assert "in: mechanism" in result.complaint
+    assert "claim about: mechanism" in result.complaint
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_training_loop_is_replayed(cli):
     Path("loop.py").write_text(LOOP.format(clip_norm=0.5))
     result = cli("audit", "--replay", "loop.py")
     assert result.code == 1
-    assert "in: replay" in result.complaint
+    assert "claim about: replay" in result.complaint
 
 
 def test_what_cannot_be_replayed_is_named(cli):

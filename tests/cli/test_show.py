@@ -157,7 +157,7 @@ def test_memory_and_time_of_the_noise(cli, monkeypatch) -> None:
     shown = cli("show", "plan.toml", "--parameters", "1e6").out
     assert "noise of 1,000,000 parameters\n  in memory       160 MB in float32, 320 MB in float64" in shown
     assert "measured here on 409 of them with" in shown
-    assert "nothing, for 1755.5 times the random numbers" in shown
+    assert "nothing, but 1755.5 times as many random numbers" in shown
     assert "noise_cost" not in cli("show", "plan.toml", "--json").json
 
 

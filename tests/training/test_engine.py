@@ -186,7 +186,7 @@ def test_a_pass_that_was_left_begins_again_with_the_same_batch(training):
 
 def violated(made, promise):
     assert made.engine.record().violations == (promise,)
-    with pytest.raises(ViolationError, match="nothing certifies it"):
+    with pytest.raises(ViolationError, match="so no certificate covers it"):
         made.engine.certificate(1e-5)
 
 

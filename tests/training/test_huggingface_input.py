@@ -107,7 +107,7 @@ def test_objects_that_do_not_suit_are_refused(trainer):
         hs.huggingface.Trainer(plan=3, model=model_of())
     with pytest.raises(InvalidInputError, match="noise_multiplier"):
         hs.huggingface.Trainer(plan=hs.Mechanism(sampler=FIXED.sampler), model=model_of())
-    with pytest.raises(UnsupportedError, match="no loss by example for a model of type 'Linear'"):
+    with pytest.raises(UnsupportedError, match="no per-example loss for a model of type 'Linear'"):
         trainer(model=torch.nn.Linear(2, 2))
     with pytest.raises(InvalidInputError, match="must be a multiple of bins = 12"):
         trainer(data=sentences(61)).train()

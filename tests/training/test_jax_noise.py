@@ -293,7 +293,7 @@ def test_bad_input():
         noise.init(jnp.zeros(3))
     with pytest.raises(InvalidInputError, match="real floating-point"):
         noise.init({"counts": jnp.zeros(SIZE, jnp.int32)})
-    with pytest.raises(InvalidInputError, match="has to be told over which examples"):
+    with pytest.raises(InvalidInputError, match="'examples' argument of update has to be given"):
         noise.update(zeros(), noise.init(PARAMS))
     with pytest.raises(InvalidInputError, match="'examples' argument must be a row of whole numbers"):
         noise.update(zeros(), noise.init(PARAMS), examples=np.array([0.5]))

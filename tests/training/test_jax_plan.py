@@ -157,7 +157,7 @@ def test_a_batch_of_another_size_ends_the_run():
     with pytest.raises(ViolationError, match="number_of_examples"):
         without_empty_ones()
     assert config.run.step == sizes.index(0)
-    with pytest.raises(ViolationError, match="nothing certifies it"):
+    with pytest.raises(ViolationError, match="so no certificate covers it"):
         config.certificate(1e-5)
     assert config.record().certificate is None
 
@@ -237,10 +237,10 @@ def test_checkpoints_of_something_else_are_refused(tmp_path):
     with pytest.raises(InvalidInputError, match="belongs to a run on 60 examples; this one has 80"):
         config_of(num_examples=80).load_checkpoint(path, PARAMS)
     (tmp_path / "other.npz").write_bytes(b"nothing")
-    with pytest.raises(InvalidInputError, match="is not one of a run"):
+    with pytest.raises(InvalidInputError, match="does not hold a run"):
         config.load_checkpoint(tmp_path / "other.npz", PARAMS)
     config.run.save(tmp_path / "run.npz")
-    with pytest.raises(InvalidInputError, match="is not one of a run with a tree"):
+    with pytest.raises(InvalidInputError, match="does not hold a run with a tree"):
         config.load_checkpoint(tmp_path / "run.npz", PARAMS)
     assert config.run.record().resumed == 0
 

@@ -28,7 +28,7 @@ def ends(made, promise, loop):
         loop()
     assert made.engine.record().violations[0] == promise
     assert made.engine.record(hs.certify(made.engine.mechanism, delta=1e-5, method="gaussian")).certificate is None
-    with pytest.raises(ViolationError, match="nothing certifies it"):
+    with pytest.raises(ViolationError, match="so no certificate covers it"):
         made.engine.certificate(1e-5)
 
 

@@ -449,7 +449,7 @@ def test_a_state_that_was_changed_is_refused(change, message):
 
 def test_a_file_that_is_no_state_is_refused(tmp_path):
     (tmp_path / "state.npz").write_text("no state")
-    with pytest.raises(InvalidInputError, match="is not one of a run"):
+    with pytest.raises(InvalidInputError, match="does not hold a run"):
         run_of().load(tmp_path / "state.npz")
     with pytest.raises(InvalidInputError, match="cannot be read"):
         run_of().load(tmp_path / "missing.npz")

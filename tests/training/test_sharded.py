@@ -67,5 +67,5 @@ def test_shards_are_all_numbers_once(rows, monkeypatch):
         found += [n for start, stop in shards.part_of(parameters) for n in range(start, stop)]
     assert sorted(found) == list(range(rows * 4 + 5))
     parameters[0].placements = ()
-    with pytest.raises(UnsupportedError, match="shared out by rows over all processes"):
+    with pytest.raises(UnsupportedError, match="sharded by rows over all processes"):
         shards.part_of(parameters)

@@ -1,4 +1,4 @@
-"""Audits: does the code that ran do what its certificate says?
+"""Audits test whether the code that ran does what its certificate says.
 
 :func:`sampler` looks at batches, :func:`noise` at rows of noise, :func:`mechanism` at the outputs of both against a
 certificate, and :func:`replay` at a training loop. All return a :class:`Verdict`. The names load on first use.

@@ -192,12 +192,12 @@ def check_supported(sampler: BatchSampler) -> None:
     """Raise UnsupportedError, with the reason, where the chances of a sampler are not known."""
     if type(sampler) not in CHANCES:
         raise UnsupportedError(
-            f"The sampler {sampler.kind!r} cannot be audited: which examples it sampled and excluded cannot be seen."
+            f"The sampler {sampler.kind!r} cannot be audited: its batches do not show which examples it excluded."
         )
     if getattr(sampler, "truncated_batch_size", None) is not None:
         raise UnsupportedError(
-            f"The sampler {sampler.kind!r} with 'truncated_batch_size' cannot be audited: examples that were cut off "
-            "cannot be seen. Audit the batches before they are cut, against the sampler without it."
+            f"The sampler {sampler.kind!r} with 'truncated_batch_size' cannot be audited: its batches do not show "
+            "which examples were cut off. Audit the batches before they are cut, against the sampler without it."
         )
 
 

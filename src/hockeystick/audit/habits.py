@@ -117,22 +117,22 @@ def _shifted(present: Flags, distance: int) -> Flags:
 
 
 BETS: Mapping[str, tuple[Callable[[Habits, int, Array, Flags], Levels], str]] = {
-    "rate": (_rate, "Examples are in batches at another rate than is claimed."),
-    "batch_size": (_batch_size, "The sizes of the batches vary less, or more, than is claimed."),
+    "rate": (_rate, "Examples are in batches at a rate other than the claimed one."),
+    "batch_size": (_batch_size, "The sizes of the batches vary less, or more, than claimed."),
     "usage": (_usage, "Examples that were used more often than others are used less, or more, often later."),
-    "again": (_again, "Examples of one batch are in the next one more, or less, often than is claimed."),
-    "after_a_period": (_after_a_period, "Examples come back after one period more, or less, often than is claimed."),
+    "again": (_again, "Examples of one batch are in the next one more, or less, often than claimed."),
+    "after_a_period": (_after_a_period, "Examples come back after one period more, or less, often than claimed."),
     "neighbours": (
         _neighbour,
-        "Examples with neighbouring indices share a batch more, or less, often than is claimed.",
+        "Examples with neighbouring indices share a batch more, or less, often than claimed.",
     ),
     "neighbours_at_a_period": (
         _distant_neighbour,
-        "Examples whose indices differ by one period share a batch more, or less, often than is claimed.",
+        "Examples whose indices differ by one period share a batch more, or less, often than claimed.",
     ),
-    "companions": (_companions, "Examples that shared a batch share another one more, or less, often than is claimed."),
-    "earlier_run": (_earlier_run, "Examples are in the batch in which they were in the run before."),
-    "earlier_phase": (_earlier_phase, "Examples have the place within a period that they had in the run before."),
+    "companions": (_companions, "Examples that shared a batch share another one more, or less, often than claimed."),
+    "earlier_run": (_earlier_run, "Examples are in the same batch as in the previous run."),
+    "earlier_phase": (_earlier_phase, "Examples have the same place within a period as in the previous run."),
 }
 """The weights of each bet, and what it means when the bet wins."""
 

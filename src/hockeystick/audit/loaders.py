@@ -28,7 +28,9 @@ def batches_of(
     """
     if hasattr(source, "batch_iterator"):
         if num_examples is None or rng is None:
-            raise InvalidInputError("The 'num_examples' and 'rng' arguments have to be given for a strategy.")
+            raise InvalidInputError(
+                "The 'num_examples' and 'rng' arguments have to be given for a strategy of jax-privacy."
+            )
         for batch in source.batch_iterator(num_examples, rng):
             indices = np.asarray(batch).ravel()
             yield indices[indices >= 0]

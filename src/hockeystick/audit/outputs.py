@@ -1,4 +1,4 @@
-"""Does what a mechanism releases keep its certificate?"""
+"""Tests whether what a mechanism releases is as private as its certificate says."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ def mechanism(
 
     >>> import hockeystick as hs
     >>> run = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.2, steps=5), noise_multiplier=1.0)
-    >>> verdict = hs.audit.mechanism(run, delta=0.01, samples=4000, rng=np.random.default_rng(0))
+    >>> verdict = hs.audit.mechanism(run, delta=0.01, samples=20_000, rng=np.random.default_rng(0))
     >>> verdict.refuted
     False
     >>> 0.5 * verdict.epsilon.upper < verdict.epsilon.audited < verdict.epsilon.upper
@@ -55,7 +55,7 @@ def mechanism(
     at this delta, however many samples were drawn (docs/theory/audits.md). This assumes that examples are treated alike
     and independently of one another, as all mechanisms that can be audited claim; with ``examples=1`` it assumes
     nothing but independent runs. It stops as soon as the bound reaches the certificate's upper end. A bound that stays
-    below shows no more than so many samples can: small deltas take many.
+    below shows only what so many samples can show: small deltas need many.
 
     Args:
         mechanism: has a noise multiplier.
@@ -66,11 +66,11 @@ def mechanism(
         rng: seeds the runs; None for a fresh seed of the operating system.
         examples: in every run, rounded up to what the sampler takes; None for some hundreds. Memory is steps times
             that.
-        source: somebody else's sampler and noise, in place of :class:`hockeystick.training.Run`.
+        source: the sampler and the noise of other code, in place of :class:`hockeystick.training.Run`.
         deadline: ends drawing early, with what was drawn so far.
 
-    Raises: UnsupportedError, naming the pair, where no likelihood ratio is at hand; InvalidInputError for a certificate
-    of another mechanism, or about delta, and for arguments out of range.
+    Raises: UnsupportedError, naming the pair, where no likelihood ratio is available; InvalidInputError for a
+    certificate of another mechanism, or about delta, and for arguments out of range.
     """
     check_level(level)
     for name, value in (("samples", samples), ("examples", examples)):
@@ -88,7 +88,7 @@ def mechanism(
             if deadline.remaining() <= 0.0:
                 break
             deadline.tick()
-    says = "What is released gives more away than its certificate says."
+    says = "What is released reveals more than its certificate says."
     return Verdict(
         about="mechanism",
         claimed=mechanism.model_dump(mode="json"),
@@ -164,7 +164,7 @@ class _Driver:
                 released[step, np.asarray(batch, dtype=np.int64)] += 1.0
         if step != len(released) - 1:
             raise InvalidInputError(
-                f"The 'source' argument must make runs of {len(released)} steps, as the mechanism has. It makes others."
+                f"The 'source' argument must make runs of {len(released)} steps, as many as the mechanism has."
             )
         outputs = self.mechanism.matrix.dot(released[:, self.who]) / self.mechanism.sigma
         return self.ratio.log_ratios(outputs)

@@ -76,7 +76,7 @@ def ratio_of(mechanism: Mechanism) -> Ratio:
     make = RATIOS.get(type(pair))
     why: str | None = None
     if make is None:
-        why = "no likelihood ratio is at hand for it"
+        why = "no likelihood ratio is available for it"
     elif pair.slack:
         why = "examples of batches that are cut are not independent"
     elif mechanism.matrix.rows != mechanism.matrix.steps:

@@ -1,4 +1,4 @@
-"""Is the difference that one example makes bounded, and does nothing leave without noise?"""
+"""Tests whether the effect of one example is bounded, and whether anything is released without noise."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeVar
@@ -26,7 +26,7 @@ def replay(
     neighbours: Literal["zero_out", "replace"] = "zero_out",
     seed: int = 0,
 ) -> Verdict:
-    """Run a training loop on two neighbouring data sets with the same randomness, and compare what leaves each step.
+    """Run a training loop on two neighbouring data sets with the same randomness, and compare what each step releases.
 
     >>> import hockeystick as hs
     >>> def train(examples, tape, normaliser=5.0):
@@ -47,11 +47,11 @@ def replay(
 
     ``train`` runs three times: twice on ``data``, to see whether the same seed gives the same outputs, and once on
     ``neighbour``. After every step the later runs continue from the state of the first one, so that each step is
-    compared from the same weights, as the analysis does. Found are gradients that are not clipped, or clipped after
-    averaging; divisors that depend on the batch; noise that depends on it; buffers and losses that leave without noise;
-    losses that mix examples; values that are not finite.
+    compared from the same weights, as the analysis does. This finds gradients that are not clipped, or clipped after
+    averaging; divisors or noise that depend on the batch; buffers and losses that are released without noise; losses
+    that mix examples; values that are not finite.
 
-    Guarantee: nothing is left to chance. A loop that keeps ``|difference of the sums| <= clip_norm`` in every step has
+    Guarantee: no chance is involved. A loop that keeps ``|difference of the sums| <= clip_norm`` in every step has
     no finding, as long as rounding moves what it releases by less than ``ROUNDINGS`` units in the last place, of itself
     and of the normaliser times the clipping norm. A difference that this example does not show, or that is smaller than
     the rounding, stays unseen (docs/theory/audits.md).
@@ -82,7 +82,9 @@ def replay(
     reach = clip_norm * (2.0 if neighbours == "replace" else 1.0)
     first = _run(train, data, Tape(seed=seed))
     if not first.steps:
-        raise InvalidInputError("The 'train' argument must call tape.step at the end of every step. It made none.")
+        raise InvalidInputError(
+            "The 'train' argument must call tape.step at the end of every step. It was never called."
+        )
     again = _run(train, data, Tape(seed=seed, playing=True, states=first.states))
     findings = _determined(first.steps, again.steps)
     if not any(finding.broken for finding in findings):
@@ -90,8 +92,8 @@ def replay(
         findings = [*findings, *_compared(first.steps, other.steps, reach, mechanism)]
         if len(first.steps) == len(other.steps) and all(map(_same, first.steps, other.steps)):
             raise InvalidInputError(
-                "The 'neighbour' argument must change what some step releases, or the replay shows nothing. It changes "
-                "none: its example takes part in no step, perhaps."
+                "The 'neighbour' argument must change what at least one step releases, or the replay shows nothing. It "
+                "changes no step; perhaps its example is in no batch."
             )
     findings.sort(key=lambda finding: not finding.broken)
     return Verdict(
@@ -116,12 +118,12 @@ def _run(train: Callable[[Data, Tape], object], data: Data, tape: Tape) -> Tape:
 def _determined(first: Sequence[Step], again: Sequence[Step]) -> list[Finding]:
     places = [place for place, (one, two) in enumerate(zip(first, again, strict=False)) if not _same(one, two)]
     broken = bool(places) or len(first) != len(again)
-    at = f"step {places[0]}" if places else "the number of steps"
+    where = f"from step {places[0]} on" if places else "with another number of steps"
     says = "The same data and seeds give the same outputs."
     if broken:
         says = (
-            f"The same data and seeds give another result the second time, from {at} on, so a replay shows nothing: "
-            "seed every generator inside of the loop, make the model anew, and use deterministic algorithms."
+            f"The same data and seeds give another result the second time, {where}, so a replay shows nothing: seed "
+            "every generator inside the loop, create the model anew, and use deterministic algorithms."
         )
     return [Finding(name="deterministic", broken=broken, says=says)]
 
@@ -169,14 +171,14 @@ def _compared(first: Sequence[Step], other: Sequence[Step], reach: float, mechan
             any(one.normaliser != two.normaliser for one, two in pairs),
             "The number that noisy sums are divided by depends on the data.",
         ),
-        _finding("exposed", bool(exposed), f"Left without noise, and depending on the data: {', '.join(exposed)}."),
+        _finding("exposed", bool(exposed), f"Released without noise, and dependent on the data: {', '.join(exposed)}."),
         _finding(
             "sensitivity",
             worst is not None,
             ""
             if worst is None
-            else f"In step {worst} one example changes the sum by {over[worst]:.4g}, and {reach:.4g} "
-            "is allowed: it is not clipped, changes the others, or changes the noise.",
+            else f"In step {worst} one example changes the sum by {over[worst]:.4g}, and at most "
+            f"{reach:.4g} is allowed: it is not clipped, or it changes other gradients or the noise.",
         ),
     ]
     if mechanism is not None:
@@ -211,7 +213,7 @@ def _whole(mechanism: Mechanism, differences: dict[int, Array], rounding: list[f
     norm = float(np.linalg.norm(matrix.dot(moved)))
     room = float(np.sum(rounding)) * float(matrix.max_column_norm)
     says = (
-        f"All steps together, times C, one example changes the outputs by {norm:.4g}, and {reach * sensitivity:.4g} is "
-        "allowed: it takes part more often than the sampler says."
+        f"All steps together, times C, one example changes the outputs by {norm:.4g}, and at most "
+        f"{reach * sensitivity:.4g} is allowed: it takes part more often than the sampler says."
     )
     return _finding("whole_run", norm > reach * sensitivity * (1.0 + 1e-9) + room, says)

@@ -26,7 +26,7 @@ def sampler(
     runs: int = 1,
     level: float = 1e-3,
 ) -> Verdict:
-    """Test somebody's batches against the sampler that they are claimed to come from.
+    """Test batches against the sampler that they are claimed to come from.
 
     >>> import hockeystick as hs
     >>> claimed = hs.Poisson(sampling_prob=0.1, steps=40)
@@ -38,28 +38,29 @@ def sampler(
     >>> hs.audit.sampler(claimed.batches(200, np.random.default_rng(0)), claimed, num_examples=200).refuted
     False
 
-    Looked at are what the scheme promises in every run (separations, counts, sizes, bins that stay the same), the rate,
-    the sizes of batches, whether examples are used evenly, whether they come back at once or after a period (so reuse
-    across epochs), pairs of neighbouring examples and of earlier companions, and repeats of an earlier run. It stops at
-    the first broken promise, and as soon as the evidence suffices.
+    The audit checks what the scheme promises in every run (separations, counts, sizes, bins that stay the same), the
+    rate, the sizes of batches, whether examples are used evenly, whether they come back at once or after a period (so
+    reuse across epochs), pairs of neighbouring examples and of earlier companions, and repeats of an earlier run. It
+    stops at the first broken promise, or as soon as the evidence suffices.
 
     Formal guarantee: batches with exactly the claimed distribution, from independent runs, are found broken with
-    probability at most ``level``, however many are looked at and whenever the test stops (docs/theory/audits.md). What
-    passes is not proved: dependences of other kinds, and small ones, stay unseen. Rounding of the bets is far below
+    probability at most ``level``, however many are looked at and whenever the test stops (docs/theory/audits.md). A
+    pass proves nothing: dependences of other kinds, and small ones, stay unseen. Rounding of the bets is far below
     the level for less than 10^12 coins.
 
     Args:
         batches: the index batches of one run in order, in any order within a batch; see
             :func:`~hockeystick.audit.batches_of` for loaders. Or a function from the number of a run, from 0, to such
             batches, for ``runs`` independent runs.
-        claimed: the sampler; not a truncated one, and not multi-attribution, which leave traces that cannot be seen.
+        claimed: the sampler; not a truncated one, and not multi-attribution, whose batches do not show whom they left
+            out.
         num_examples: size of the dataset.
         runs: how many runs are looked at, at most.
         level: false-alarm probability, between 0 and 1.
 
     Cost: 200 products for each example and batch; O(num_examples) memory.
 
-    Raises: UnsupportedError for a sampler that cannot be audited; InvalidInputError for batches that are no whole
+    Raises: UnsupportedError for a sampler that cannot be audited; InvalidInputError for batches that are not whole
     numbers, or arguments out of range.
     """
     _check(batches, claimed, runs, level)
@@ -82,7 +83,7 @@ def sampler(
             try:
                 promises.check(step, indices)
             except BrokenPromiseError as error:
-                broken = f"Broken by batch {step} of run {run}, where the claim is: {MEANINGS[error.promise]}"
+                broken = f"Batch {step} of run {run} breaks what the sampler promises: {MEANINGS[error.promise]}"
                 break
             _observe(step, indices, chances, habits, logs)
             step, seen = step + 1, seen + 1

@@ -1,4 +1,4 @@
-"""What leaves the steps of a training loop, recorded in one run and played to the next."""
+"""What the steps of a training loop release, recorded in one run and replayed to the next."""
 
 import random
 import sys
@@ -66,7 +66,7 @@ class Tape:
         exposed: Mapping[str, Any] | None = None,
         state: Any = None,
     ) -> Any:
-        """The end of a step: tell what leaves it, and continue from the state that is returned.
+        """End a step: say what it releases, and continue from the state that is returned.
 
         Args:
             released: all that noise was added to: gradients after the noise, as an array, a tensor, or a list or
@@ -79,7 +79,7 @@ class Tape:
 
         Returns: the state to continue from, which in a second run is that of the first one.
 
-        Raises: InvalidInputError for what has no numbers.
+        Raises: InvalidInputError for values that are not numbers.
         """
         values, resolution = _numbers(released)
         shown = {name: _numbers(value)[0] for name, value in (exposed or {}).items()}
@@ -111,7 +111,7 @@ def _numbers(value: Any) -> tuple[Array, float]:
     if array.dtype.kind == "V" and array.dtype.names is None:  # bfloat16 and its like
         array, resolution = array.astype(np.float32), COARSEST
     if array.dtype.kind not in "fiub":
-        raise InvalidInputError(f"What leaves a step must be numbers. Got {shortened(value)} instead.")
+        raise InvalidInputError(f"What a step releases must be numbers. Got {shortened(value)} instead.")
     if array.dtype.kind == "f":
         resolution = max(resolution, float(np.finfo(array.dtype).eps))
     return array.astype(np.float64).ravel(), resolution

@@ -1,4 +1,4 @@
-"""What an audit says: findings, each with the evidence for it and what it means."""
+"""The verdict of an audit: findings, each with the evidence for it and what it means."""
 
 from typing import Annotated, Any, Literal
 
@@ -52,7 +52,7 @@ class Verdict(Spec):
         about: what was audited.
         claimed: the claim, as plain data.
         level: false-alarm probability: the chance, at most, that code that does what is claimed gets a broken finding.
-            0 where nothing is left to chance.
+            0 where no chance is involved.
         samples: how many batches, numbers of noise, pairs of outputs or steps were looked at.
         findings: broken ones first, then by their evidence.
         epsilon: of an audit of a mechanism.

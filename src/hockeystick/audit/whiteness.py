@@ -35,13 +35,13 @@ ODDS: Array = np.log(np.array([0.25, 0.5, 0.7, 0.9, 0.95, 0.98, 1.02, 1.05, 1.1,
 """Logarithms of how much likelier the bets on the shape believe a range to be."""
 LAGS = (1, 2, 3, 4, 8, 16, 32, 64, 128)
 SAYS = {
-    "scale": "The noise has another standard deviation than is claimed.",
+    "scale": "The standard deviation of the noise is not the claimed one.",
     "mean": "The noise is not zero on average.",
     "earlier_rows": "C times the noise is correlated with its earlier rows.",
     "coordinates": "The noise of one parameter is correlated with that of the next.",
-    "middle": "C times the noise has another number of small values than a Gaussian.",
-    "tails": "C times the noise has another number of large values than a Gaussian.",
-    "repeated_rows": "A row of noise, or of C times the noise, is one that was used before, or zero.",
+    "middle": "C times the noise has more, or fewer, small values than a Gaussian.",
+    "tails": "C times the noise has more, or fewer, large values than a Gaussian.",
+    "repeated_rows": "A row of the noise, or of C times the noise, repeats an earlier row or is zero.",
     "not_finite": "The noise has a value that is not a finite number.",
 }
 
@@ -57,18 +57,18 @@ def noise(rows: Iterable[ArrayLike], mechanism: Mechanism, *, level: float = 1e-
     >>> "scale" in hs.audit.noise(1.8 * rng.standard_normal((50, 100)), claimed).broken
     True
 
-    Looked at is ``C x / sigma`` for the rows x, which the claim says to be standard normal and independent: its scale,
-    mean and shape, the correlation of its rows with earlier ones and of neighbouring coordinates, and rows that repeat
-    an earlier one, before or after C, or are zero.
+    The audit looks at ``C x / sigma`` for the rows x, which is standard normal and independent under the claim: its
+    scale, mean and shape, the correlation of its rows with earlier ones and of neighbouring coordinates, and rows that
+    repeat an earlier one, before or after C, or are zero.
 
     Formal guarantee: noise with exactly the claimed distribution is found broken with probability at most ``level``
     (docs/theory/audits.md). Noise in floating point has it up to the errors that the noise stream states, at most half
-    of the smallest deviation that is bet on. What passes is not proved.
+    of the smallest deviation that is bet on. A pass proves nothing.
 
     Args:
-        rows: the noise of the steps in order, from the first, in clipping norms: as much as is there, at most the
-            planned steps. Arrays of any shape, the same for all; of a large model some thousand parameters are enough.
-            A :class:`~hockeystick.noise.NoiseStream` will do, and is used up.
+        rows: the noise of the steps in order, from the first, in clipping norms: as many as there are, at most the
+            planned steps. Arrays of any shape, the same for all; some thousand parameters of a large model are enough.
+            A :class:`~hockeystick.noise.NoiseStream` is accepted, and is used up.
         mechanism: has a noise multiplier.
         level: false-alarm probability, between 0 and 1.
 

@@ -1,4 +1,4 @@
-"""hockeystick audit: do the sampler and the noise that run, or a training loop, keep the certificate of a plan?"""
+"""hockeystick audit: test the sampler, the noise and the certificate of a plan, or a training loop."""
 
 import sys
 from contextlib import redirect_stdout
@@ -81,7 +81,7 @@ def _report(verdicts: "list[Verdict]", json: bool) -> None:
     else:
         common.emit("\n".join(map(str, verdicts)))
     if refuted:
-        raise ViolationError(f"The audit found what the claim does not allow, in: {', '.join(refuted)}.")
+        raise ViolationError(f"The audit found evidence against the claim about: {', '.join(refuted)}.")
 
 
 def _replayed(script: str, mechanism: "Mechanism | None") -> "Verdict":

@@ -117,7 +117,7 @@ class NoiseStream:
             )
         if not self.remaining:
             raise InvalidInputError(
-                f"The noise of all {self.steps} planned steps was given out; a run of more steps needs a mechanism "
+                f"The noise of all {self.steps} planned steps was used; a run of more steps needs a mechanism "
                 "with more steps and a certificate of its own."
             )
         if out is None and copy:

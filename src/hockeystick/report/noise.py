@@ -13,9 +13,12 @@ def noise_text(cost: NoiseCost) -> str:
     single, double = (_size(cost.bytes[name]) for name in ("float32", "float64"))
     measured = "" if cost.measured == cost.parameters else f" on {cost.measured:,} of them"
     rows = [
-        ("in memory", f"{single} in float32, {double} in float64 between steps; a process of R that share out: 1/R"),
+        (
+            "in memory",
+            f"{single} in float32, {double} in float64 between steps; 1/R of it in each of R processes that share it",
+        ),
         ("in a file", "the same, on disk"),
-        ("replayed", f"nothing, for {cost.replay_rows:.6g} times the random numbers on average"),
+        ("replayed", f"nothing, but {cost.replay_rows:.6g} times as many random numbers on average"),
         (
             "time of a step",
             f"{cost.seconds:.2g} s in float32 from memory, measured here{measured} with {cost.threads} thread(s)",

@@ -65,7 +65,7 @@ class ScaledAdam:
     """Adam that scales the gradient of every example by its preconditioner *before* it is clipped and noise is added.
 
     It is called scale-then-privatise. The scale of a step is a function of what was released before it, so the same
-    certificate covers the run: what is clipped, summed and noised are scaled gradients, with the same clipping norm.
+    certificate covers the run: the gradients are scaled, then clipped to the same norm, summed and noised.
 
     >>> import hockeystick as hs
     >>> mechanism = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.1, steps=3), noise_multiplier=1.0)
@@ -150,7 +150,7 @@ class IndependentAdam:
     """Adam whose second moments are released with noise of their own: independent moment estimation.
 
     An example contributes its clipped gradient g and, weighted, the squares of its coordinates: a vector of twice the
-    size, of norm at most ``clip_norm``. Second moments are no post-processing here: they are paid for by clipping g to
+    size, of norm at most ``clip_norm``. Second moments are not post-processing here; they are paid for by clipping g to
     ``clip_norm / sqrt(1 + share^2)``, and the noise of the run has twice as many numbers. The certificate is the same.
 
     >>> import hockeystick as hs
@@ -201,7 +201,7 @@ class IndependentAdam:
         self._moments = _Moments(betas)
 
     def contributions(self, gradients: Reals) -> Reals:
-        """Of every example its clipped gradient and its weighted squares: shape (examples, 2 size), norm <= clip_norm.
+        """Every example's clipped gradient and weighted squares: shape (examples, 2 size), norm <= clip_norm.
 
         Args:
             gradients: shape (examples, size).

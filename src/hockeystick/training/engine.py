@@ -50,15 +50,15 @@ class Engine:
     def certificate(self, delta: float | None = None, *, executed: bool = False, **options: Any) -> Certificate:
         """The certificate of the run, as :func:`hockeystick.certify` gives it for the plan's mechanism.
 
-        It covers the whole plan and every early stop. Computed once for each delta.
+        It covers the whole plan, and every early stop that is decided from what was released. Computed once per delta.
 
         Args:
             delta: the plan's target by default.
-            executed: certify the executed steps alone, where they are a mechanism of their own: only for a number of
+            executed: certify the executed steps alone, where they are a mechanism by themselves: only for a number of
                 steps that depends on nothing private, and has not been chosen by looking at the training.
             options: of :func:`hockeystick.certify`.
 
-        Raises: InvalidInputError without a delta, and where the executed steps are no mechanism of their own;
+        Raises: InvalidInputError without a delta, and where the executed steps are not a mechanism by themselves;
         ViolationError after a broken promise.
         """
         chosen = self.delta if delta is None else delta
@@ -66,13 +66,13 @@ class Engine:
             raise InvalidInputError("The 'delta' argument has to be given, as the plan has no target delta.")
         if self._run is not None and self._run.record().violations:
             raise ViolationError(
-                f"The run broke a promise, {self._run.record().violations[0]!r}; nothing certifies it."
+                f"The run broke the promise {self._run.record().violations[0]!r}, so no certificate covers it."
             )
         mechanism = self.run.executed() if executed else self.mechanism
         if mechanism is None:
             raise InvalidInputError(
-                "The executed steps are no mechanism of their own; leave out executed=True for the plan's certificate, "
-                "which covers them."
+                "The executed steps are not a mechanism by themselves; leave out executed=True for the plan's "
+                "certificate, which covers them."
             )
         if (mechanism, chosen) not in self._certificates or options:
             self._certificates[mechanism, chosen] = certify(mechanism, delta=chosen, **options)

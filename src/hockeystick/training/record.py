@@ -163,7 +163,7 @@ class RunRecord(Spec):
     def load(cls, path: str | Path) -> Self:
         """Read a record and check its digests.
 
-        Raises: InvalidInputError for a file that does not say a record, VerificationError for one that was altered.
+        Raises: InvalidInputError for a file that does not hold a record, VerificationError for one that was altered.
         """
         name = f"record {shortened(str(path))}"
         record = cls.parse_json(read_small_file(path, name, MAX_RECORD_BYTES), name)

@@ -4,7 +4,6 @@ import hashlib
 import math
 from collections import deque
 from collections.abc import Iterator, Mapping
-from hashlib import sha256
 from pathlib import Path
 from threading import Lock
 from typing import Any, NoReturn, Self
@@ -61,7 +60,7 @@ class Run:
     Args:
         mechanism: has a noise multiplier.
         num_examples: size of the dataset.
-        shape: of the parameters, for the noise; None where somebody else adds it (the other ranks of a
+        shape: of the parameters, for the noise; None where another process adds it (another rank of a
             distributed run) and :meth:`noise` gives None.
         rng: seeds the batches, the noise and the key of the commitments; None for a fresh seed of the operating system.
         secure: take the noise from AES-256 under a key of the operating system, and the seed of the batches from there;
@@ -101,8 +100,8 @@ class Run:
                 "The 'rng' argument must be a numpy.random.Generator such as numpy.random.default_rng(seed). "
                 f"Got an object of type {type(rng).__name__!r} instead."
             )
-        # An auditor who is shown the key learns a digest of what rng gave, not the numbers just before those of the noise.
-        entropy, key = _words(source), sha256(b"hockeystick-commitments/1" + _words(source).tobytes()).digest()
+        # An auditor who is shown the key learns a digest, not numbers of the generator that seeds the noise.
+        entropy, key = _words(source), hashlib.sha256(b"hockeystick-commitments/1" + _words(source).tobytes()).digest()
         noise: NoiseStream | None = None
         if shape is not None:
             noise = stream(
@@ -298,9 +297,9 @@ class Run:
         """The mechanism of exactly the steps that were taken, where there is one, which may have a smaller epsilon.
 
         None before the first step, within an epoch of a sampler that plans whole ones, and for a strategy whose first
-        steps are not those of its shorter self (an optimised one). The whole plan's certificate covers every early
-        stop, as the first steps of a run are a function of all of them. This mechanism's covers only a stop that was
-        decided without looking at the data or at anything that was trained on them.
+        steps are not those of its shorter self (an optimised one). The whole plan's certificate covers every early stop
+        that looks only at what was released, as the first steps are a function of all of them. This mechanism's covers
+        only a stop that was decided without looking at the data or at anything that was trained on them.
         """
         if not self._step:
             return None
@@ -407,7 +406,7 @@ class Run:
         if str(state["about"]) != hashlib.sha256(_context(self._mechanism, self._num_examples)).hexdigest():
             raise InvalidInputError("The state belongs to a run of another mechanism; resume with the same plan.")
         if self._noise is not None and "noise_format" not in state:
-            raise InvalidInputError("The state has no noise, as that of another rank; this run needs it.")
+            raise InvalidInputError("The state has no noise, as one saved by another rank; this run needs the noise.")
         noise = None
         if self._noise is not None:
             entries = {name.removeprefix("noise_"): state[name] for name in state if name.startswith("noise_")}

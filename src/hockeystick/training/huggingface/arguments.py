@@ -57,12 +57,12 @@ def checked_arguments(given: Any) -> Any:
         value = getattr(given, refusal.name, None)
         if refusal.breaks(value):
             raise InvalidInputError(
-                f"The {refusal.name!r} training argument cannot be {value!r} in a private training: {refusal.reason}."
+                f"The {refusal.name!r} training argument cannot be {value!r} in private training: {refusal.reason}."
             )
     if given.world_size > 1 or given.n_gpu > 1:
         raise InvalidInputError(
             f"The Trainer needs one process with one device at most; this one has {given.world_size} process(es) with "
-            f"{given.n_gpu} device(s) each, which would share out the batches: start one, and set CUDA_VISIBLE_DEVICES."
+            f"{given.n_gpu} device(s) each, which would split the batches: start one, and set CUDA_VISIBLE_DEVICES."
         )
     arguments = copy(given)
     arguments.gradient_accumulation_steps = 1  # transformers would add up several batches of the plan

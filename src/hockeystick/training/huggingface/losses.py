@@ -66,7 +66,7 @@ def losses_of(model: Any) -> ExampleLosses:
     several = getattr(config, "problem_type", None) == "regression" and getattr(config, "num_labels", 1) > 1
     if kind not in LOSSES or several or getattr(config, "is_encoder_decoder", False):
         raise UnsupportedError(
-            f"There is no loss by example for a model of type {name!r}; give 'example_losses', a function of the "
+            f"There is no per-example loss for a model of type {name!r}; give 'example_losses', a function of the "
             "outputs and the labels that returns one loss for each example."
         )
     return LOSSES[kind]

@@ -55,6 +55,6 @@ class BatchSampler(BatchSelectionStrategy):
         """Raise InvalidInputError if batches are given out that were used already."""
         if self.delivered is not None and self.delivered < self.run.step and self.run.remaining:
             raise InvalidInputError(
-                f"The last batch that was given out is that of step {self.delivered}, but the next step of the run is "
+                f"The last batch that was drawn here is that of step {self.delivered}, but the next step of the run is "
                 f"{self.run.step}; skip the batches of the steps that were taken."
             )

@@ -31,7 +31,7 @@ def load_tree(path: str | Path, like: Any) -> tuple[Any, dict[str, Any]]:
     found = load_arrays(path, name)
     leaves, structure = jax.tree.flatten(like)
     if STRUCTURE not in found:
-        raise InvalidInputError(f"The {name} is not one of a run with a tree of arrays.")
+        raise InvalidInputError(f"The {name} does not hold a run with a tree of arrays.")
     if str(found[STRUCTURE]) != _described(leaves, structure):
         raise InvalidInputError(
             f"The {name} has a tree of another structure, or with other shapes or types, than the 'like' argument."

@@ -106,7 +106,7 @@ class ExecutionPlanConfig(Engine):
     def _size(self, given: int | None) -> int:
         planned = self._num_examples
         if given is None and planned is None:
-            raise InvalidInputError("The 'num_examples' argument has to be given, as the plan does not say it.")
+            raise InvalidInputError("The 'num_examples' argument has to be given, as the plan does not state it.")
         if None not in (given, planned) and given != planned:
             raise InvalidInputError(
                 f"The 'num_examples' argument must be the plan's {planned}, or be left out. Got {given!r} instead."

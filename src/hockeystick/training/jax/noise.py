@@ -180,14 +180,14 @@ class _Rows:
         if at != run.step:
             raise InvalidInputError(
                 f"The noise state is at step {at}, but the next step of the run is {run.step}; no step is taken twice "
-                "or left out, so go on from the state that the last update returned, or load the run that was saved "
-                "with this one."
+                "or left out, so continue from the state that the last update returned, or load the run that was "
+                "saved with this state."
             )
         examples: Any = counted if not told else _indices(told[0])
         if examples is None:
             raise InvalidInputError(
-                "The noise has to be told over which examples the sum is: give update the 'examples' argument, their "
-                "indices or their number, or sum by the clipped_grad of an execution plan."
+                "The 'examples' argument of update has to be given, the indices or the number of the examples in the "
+                "sum, unless the sum is that of an execution plan's clipped_grad."
             )
         if counted is not None and counted != (examples if isinstance(examples, int) else len(examples)):
             run.violated("number_of_examples")
@@ -214,7 +214,7 @@ def refuse_mapped() -> None:
     """Raise UnsupportedError inside a function that JAX maps over devices."""
     if jax.sharding.get_abstract_mesh().manual_axes:
         raise UnsupportedError(
-            "A step of a run is for the whole sum of its batch, so it cannot be taken inside of jax.shard_map or "
+            "A step of a run is for the whole sum of its batch, so it cannot be taken inside jax.shard_map or "
             "jax.pmap; sum over the devices first, and add the noise outside."
         )
 

@@ -73,12 +73,12 @@ class Accountant(IAccountant):
         if type(loader) is not DPDataLoader or loader.distributed:
             raise UnsupportedError(
                 "The 'hockeystick' accountant accounts for Opacus' Poisson batches in one process. The loader of this "
-                f"run, of type {type(loader).__name__!r}, makes others; use hockeystick.torch.PrivacyEngine with a "
-                "plan that says how."
+                f"run, of type {type(loader).__name__!r}, makes other batches; use "
+                "hockeystick.torch.PrivacyEngine with a plan that describes them."
             )
         if loader.sample_rate > sample_rate:
             raise InvalidInputError(
-                f"The loader samples at the rate {loader.sample_rate!r}, above the {sample_rate!r} that is accounted."
+                f"The loader samples at the rate {loader.sample_rate!r}, above the accounted rate {sample_rate!r}."
             )
         counted: Callable[[Any], None] = super().get_optimizer_hook_fn(sample_rate)
         return counted

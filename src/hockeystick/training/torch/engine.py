@@ -163,8 +163,8 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
             raise UnsupportedError("Expanded weights cannot take batches without examples; use 'hooks' or 'functorch'.")
         if clipping == "per_layer" and isinstance(module, WRAPPED):
             raise UnsupportedError(
-                "Opacus' optimizer for clipping by layers in several processes adds noise of its own, not that of the "
-                "run; use flat clipping there."
+                "Opacus' optimizer for per-layer clipping in several processes adds noise of its own instead of the "
+                "run's; use flat clipping there."
             )
         check_optimizer(optimizer, module)
         trained = _trained(module, optimizer)

@@ -95,9 +95,7 @@ def check_parameters(trained: Iterable[torch.Tensor]) -> None:
     """Raise UnsupportedError for numbers that real noise does not cover."""
     for parameter in trained:
         if not parameter.is_floating_point():
-            raise UnsupportedError(
-                f"There is no noise for trained parameters of type {parameter.dtype}; use real ones."
-            )
+            raise UnsupportedError(f"Trained parameters must be real floating-point numbers, not {parameter.dtype}.")
 
 
 def check_optimizer(optimizer: torch.optim.Optimizer, module: torch.nn.Module) -> None:

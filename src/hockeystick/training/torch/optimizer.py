@@ -109,8 +109,8 @@ class OnRun:
         if self.run.remaining:
             self.run.violated("noise_is_added")
         raise InvalidInputError(
-            "These gradients of the private model have no noise; to train on public data after the run, take the hooks "
-            "off by the model's remove_hooks()."
+            "These gradients of the private model have no noise; to train on public data after the run, remove the "
+            "hooks with the model's remove_hooks()."
         )
 
     def pre_step(self, closure: Any = None) -> Any:
@@ -178,8 +178,8 @@ class OnRun:
         narrow = [dtype for dtype in dtypes if dtype not in WIDE]
         if narrow:
             raise UnsupportedError(
-                f"Ghost clipping sums gradients in {narrow[0]} before there is noise, to an error that the noise does "
-                "not cover; use grad_sample_mode='hooks', or float32."
+                f"Ghost clipping sums gradients in {narrow[0]} before the noise is added, with rounding errors that "
+                "the noise does not cover; use grad_sample_mode='hooks', or float32."
             )
         if self.batches.world_size == 1 and not self.sharded:  # of several processes, gradients may be means already
             factors = (self.max_grad_norm / (norms + 1e-6)).clamp(max=1.0)

@@ -25,8 +25,8 @@ def part_of(parameters: Sequence[Any]) -> list[tuple[int, int]]:
         whole = isinstance(parameter, DTensor) and parameter.placements == (Shard(0),)
         if not whole or parameter.device_mesh.size() != ranks or len(parameter.to_local()) != last - first:
             raise UnsupportedError(
-                "Noise for FSDP needs every trained parameter shared out by rows over all processes, as fully_shard "
-                "does with one mesh of all of them."
+                "Noise for FSDP needs every trained parameter sharded by rows over all processes, as fully_shard does "
+                "with one mesh of all of them."
             )
         row = parameter.numel() // size
         if first < last:
