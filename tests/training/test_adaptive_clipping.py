@@ -235,6 +235,21 @@ def test_gradients_that_were_used_are_refused(training):
     assert made.engine.run.step == 1
 
 
+@pytest.mark.parametrize("options", [ADAPTIVE, {"dtype": torch.bfloat16}], ids=["adaptive", "narrow"])
+def test_sums_that_were_used_are_not_added_to(options, training):
+    """The model's zero_grad clears per-sample gradients, but not their sums, which had noise in their own step."""
+    made = training(mechanism_of(SINGLES), **options)
+    batches = iter(made.loader)
+    made.backward(*next(batches))
+    made.optimizer.step()
+    made.model.zero_grad()
+    x, y = next(batches)
+    made.criterion(made.model(x), y).backward()
+    with pytest.raises(ValueError, match="haven't been cleared"):
+        made.optimizer.step()
+    assert made.engine.run.step == 1
+
+
 def test_gradients_without_samples_are_refused(training):
     made = training(mechanism_of(), **ADAPTIVE)
     with pytest.raises(InvalidInputError, match="Per-sample gradients are missing"):

@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 from hockeystick.training.adaptive import expect_positive, split_with_count
 from hockeystick.training.torch.adaptive import IndependentAdam, ScaledAdam, Tensors
-from hockeystick.training.torch.guards import clipped_sums, parts_of, sample_norms
+from hockeystick.training.torch.guards import add_to_sum, clipped_sums, parts_of, sample_norms
 
 NORM = "hockeystick_clipping_norm"
 """The entry of an optimizer's state that holds the clipping norm of the next step."""
@@ -112,8 +112,7 @@ class AdaptsNorm:
         totals = clipped_sums(trained, self.max_grad_norm)
         totals.append(torch.cat(parts_of(count.grad_sample)).sum(dim=0))
         for parameter, total in zip(self.params, totals, strict=True):
-            before = parameter.summed_grad
-            parameter.summed_grad = total if before is None else before + total
+            add_to_sum(parameter, total)
             _mark_as_processed(parameter.grad_sample)
 
     def add_noise(self) -> None:

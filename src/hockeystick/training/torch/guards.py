@@ -179,6 +179,14 @@ def clipped_sums(parameters: Sequence[Any], max_grad_norm: Any) -> list[torch.Te
     return [torch.einsum("i,i...", factor, part) for factor, part in zip(factors, samples, strict=True)]
 
 
+def add_to_sum(parameter: Any, total: torch.Tensor) -> None:
+    """Add to the sum of a parameter's step, in place: a sum that was used keeps Opacus' mark, and is refused."""
+    if parameter.summed_grad is None:
+        parameter.summed_grad = total
+    else:
+        parameter.summed_grad += total
+
+
 def sample_norms(parameters: Sequence[Any]) -> torch.Tensor:
     """The norms of the per-sample gradients over all parameters together, shape (examples,), in float32 at least."""
     return _norms(_wide_samples(parameters)).norm(dim=0)

@@ -15,6 +15,7 @@ from hockeystick.training.torch.adaptive_clipping import AdaptsNorm
 from hockeystick.training.torch.guards import (
     SLACK,
     WIDE,
+    add_to_sum,
     clipped_sums,
     fingerprint,
     is_narrow,
@@ -145,7 +146,7 @@ class OnRun:
         for parameter in self.params:
             _check_processed_flag(parameter.grad_sample)
         for parameter, total in zip(self.params, clipped_sums(self.params, norms), strict=True):
-            parameter.summed_grad = total if parameter.summed_grad is None else parameter.summed_grad + total
+            add_to_sum(parameter, total)
             _mark_as_processed(parameter.grad_sample)
 
     def begin_backward(self) -> None:
