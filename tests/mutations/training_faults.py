@@ -11,6 +11,7 @@ LOOPS = "tests/training/test_loops_that_go_wrong.py"
 INPUT = "tests/training/test_engine_input.py"
 ADAPTIVE = "tests/training/test_adaptive.py"
 TORCH = "tests/training/test_torch_adaptive.py"
+CLIPPING = "tests/training/test_adaptive_clipping.py"
 TRAINER = "tests/training/test_huggingface.py"
 TRAINER_INPUT = "tests/training/test_huggingface_input.py"
 
@@ -259,6 +260,20 @@ FAULTS = [
         "numbers",
         "a gradient of the whole batch counts as that of every example",
         f"{TORCH}::test_a_gradient_of_the_whole_batch_is_refused",
+    ),
+    (
+        "training/adaptive.py",
+        "return (1.0 - of_count * of_count / 4.0) ** 0.5, of_count",
+        "return 1.0, of_count",
+        "the count is released beside gradients of the whole norm",
+        f"{CLIPPING}::test_an_example_contributes_a_vector_of_norm_one_at_most",
+    ),
+    (
+        "training/torch/adaptive_clipping.py",
+        "{NORM: self.max_grad_norm}",
+        "{NORM: self.min_clipbound}",
+        "a run that resumes clips to another norm than it would have",
+        f"{CLIPPING}::test_a_state_resumes",
     ),
     (
         "training/huggingface/losses.py",

@@ -77,7 +77,7 @@ def test_bad_arguments_are_named(options, message, training):
 
 @pytest.mark.parametrize(
     "options",
-    [{"clipping": "adaptive"}, {"grad_sample_mode": "ghost_fsdp"}, {"grad_sample_mode": "ew"}],
+    [{"grad_sample_mode": "ghost_fsdp"}, {"grad_sample_mode": "ew"}],
     ids=lambda one: next(iter(one.values())),
 )
 def test_what_nobody_has_built_is_refused(options, training):

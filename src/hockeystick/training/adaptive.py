@@ -275,6 +275,24 @@ def split_norm(clip_norm: float, share: float) -> tuple[float, float]:
     return gradient_norm, share / gradient_norm
 
 
+def split_with_count(noise_multiplier: float, count_std: float) -> tuple[float, float]:
+    """The weights a of a clipped gradient and c of a count, with which both together have norm at most 1.
+
+    An example contributes ``a clip(g) / S`` and ``c (b - 1/2)`` with b of 0 or 1. For ``C = I`` the count's noise has
+    standard deviation ``noise_multiplier / c = count_std``, and ``a^2 + (c / 2)^2 = 1`` leaves the gradient a noise
+    multiplier of ``noise_multiplier / a``: Theorem 1 of Andrew et al. (2021).
+
+    Raises: InvalidInputError unless the count's standard deviation is above half of the noise multiplier.
+    """
+    if not noise_multiplier / 2.0 < count_std < np.inf:
+        raise InvalidInputError(
+            f"The 'unclipped_num_std' argument must be finite and above {noise_multiplier / 2.0!r}, half of the noise "
+            f"multiplier. Got {shortened(count_std)} instead."
+        )
+    of_count = noise_multiplier / count_std
+    return (1.0 - of_count * of_count / 4.0) ** 0.5, of_count
+
+
 def check_settings(betas: tuple[float, float], floor: float) -> None:
     """Raise InvalidInputError for settings that neither optimiser can take."""
     expect_positive("floor", floor)

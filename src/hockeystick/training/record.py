@@ -32,7 +32,10 @@ MEANINGS = {
     "fixed_batches": "The batches were the fixed ones.",
     "one_bin_an_example": "Every example was in one bin for the whole run.",
     "clipping": "The gradient of every example was clipped to the norm that the noise was multiplied by.",
-    "clipping_norm": "The clipping norm, the noise multiplier and the set of trained parameters stayed the same.",
+    "clipping_norm": (
+        "The noise multiplier and the set of trained parameters stayed the same, and so did the clipping norm, or it "
+        "followed its rule from what was released."
+    ),
     "noise_is_added": "The noise of every step was added to the sum of the clipped gradients of its batch.",
     "public_normaliser": "Noisy sums were divided by a number that does not depend on the batches.",
     "same_data": "An index meant the same example in every step.",

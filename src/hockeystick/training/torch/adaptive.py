@@ -225,10 +225,10 @@ class AddsSquares:
             squares[parameter].grad_sample = of_companion if several else of_companion[0]
 
 
-def noisy_parameters(optimizer: torch.optim.Optimizer, trained: Tensors) -> Tensors:
-    """All tensors that need noise: the trained parameters, and the companions that some optimisers have."""
+def noisy_parameters(optimizer: torch.optim.Optimizer, trained: Tensors, clipping: str) -> Tensors:
+    """All tensors that need noise: the trained parameters, companions that some optimisers have, and a count."""
     companions: dict[torch.Tensor, torch.Tensor] = getattr(optimizer, "squares", {})
-    return [*trained, *companions.values()]
+    return [*trained, *companions.values(), *([torch.zeros(1)] if clipping == "adaptive" else [])]
 
 
 def check_clipping(

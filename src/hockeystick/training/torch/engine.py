@@ -25,6 +25,7 @@ from hockeystick.samplers import Attribution
 from hockeystick.training.engine import Engine
 from hockeystick.training.run import Run, fresh_generator
 from hockeystick.training.torch.adaptive import check_clipping, noisy_parameters
+from hockeystick.training.torch.adaptive_clipping import check_adaptive_clipping
 from hockeystick.training.torch.guards import (
     GhostCriterion,
     check_clip_norm,
@@ -132,8 +133,9 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         Raises: InvalidInputError for a second call, for a dataset without length or of another size than the plan's,
         a loader with batches of its own, an optimizer without parameters, without some that are trained or with some
         of another module, a clipping norm that is not positive and finite, a criterion that divides by more than the
-        number of examples, and another noise multiplier; UnsupportedError for adaptive clipping, expanded weights, a
-        module of ``fully_shard`` without ``grad_sample_mode="ghost_fsdp"``, secure noise and clipping by layers
+        number of examples, and another noise multiplier; UnsupportedError for adaptive clipping without hooks,
+        in several processes or with an adaptive optimiser, expanded weights, a module
+        of ``fully_shard`` without ``grad_sample_mode="ghost_fsdp"``, secure noise and clipping by layers
         in several processes, complex parameters, frozen layers that mix the examples of a batch, adaptive optimisers
         where per-sample gradients are not what they need, and models that Opacus cannot handle.
         """
@@ -150,10 +152,7 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
                 "says how batches are formed, and the engine's rng seeds them."
             )
         if clipping == "adaptive":
-            raise UnsupportedError(
-                "Adaptive clipping also releases a noisy count of the examples that were clipped, at each step, to "
-                "choose the next norm, and no certificate here covers that; choose a norm beforehand."
-            )
+            check_adaptive_clipping(options, self.mechanism.sigma, module, optimizer, grad_sample_mode)
         if (grad_sample_mode == "ghost_fsdp") != isinstance(module, FSDPModule):
             raise UnsupportedError(
                 "A module of fully_shard needs grad_sample_mode='ghost_fsdp', the one mode that Opacus has for it, and "
@@ -177,7 +176,7 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         size = check_dataset(data_loader, self._num_examples)
         ranks = distributed.get_world_size() if _is_distributed(module) else 1
         self._names = {parameter: name for name, parameter in module.named_parameters()}
-        run = self._new_run(size, noisy_parameters(optimizer, trained), ranks)
+        run = self._new_run(size, noisy_parameters(optimizer, trained, clipping), ranks)
         rank = distributed.get_rank() if ranks > 1 else 0
         batches = BatchSampler(run, rank=rank, world_size=ranks)
         self._loader = loader_of(run, data_loader, batches, batch_first=batch_first)
@@ -237,8 +236,9 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         """The class of Opacus for these options, on the run; its divisor is public."""
         del expected_batch_size, noise_generator  # an integer from the length of the loader
         batches = self._loader.batch_sampler
-        base = get_optimizer_class(clipping=clipping, distributed=distributed, grad_sample_mode=grad_sample_mode)
-        return on_run(base, optimizer)(
+        like = "flat" if clipping == "adaptive" else clipping  # Opacus' own class for it divides by the batch's size
+        base = get_optimizer_class(clipping=like, distributed=distributed, grad_sample_mode=grad_sample_mode)
+        return on_run(base, optimizer, clipping)(
             optimizer=optimizer,
             expected_batch_size=batches.run.expected_batch_size / batches.world_size,
             **options,

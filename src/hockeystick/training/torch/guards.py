@@ -168,14 +168,36 @@ def clipped_sums(parameters: Sequence[Any], max_grad_norm: Any) -> list[torch.Te
         parameters: with their ``grad_sample``.
         max_grad_norm: one norm for all parameters together, or a list with one for each.
     """
-    samples = [torch.cat(parts_of(p.grad_sample)) for p in parameters]
-    samples = [part.to(torch.promote_types(part.dtype, torch.float32)) for part in samples]
-    norms = torch.stack([torch.linalg.vector_norm(part[:, None].flatten(1), dim=1) for part in samples])
+    samples = _wide_samples(parameters)
+    norms = _norms(samples)
     if isinstance(max_grad_norm, Sequence):
         factors = (torch.tensor(max_grad_norm).to(norms)[:, None] / (norms + 1e-6)).clamp(max=1.0)
     else:
         factors = (max_grad_norm / (norms.norm(dim=0) + 1e-6)).clamp(max=1.0).expand(len(samples), -1)
     return [torch.einsum("i,i...", factor, part) for factor, part in zip(factors, samples, strict=True)]
+
+
+def add_to_sum(parameter: Any, total: torch.Tensor) -> None:
+    """Add to the sum of a parameter's step, in place: a sum that was used keeps Opacus' mark, and is refused."""
+    if parameter.summed_grad is None:
+        parameter.summed_grad = total
+    else:
+        parameter.summed_grad += total
+
+
+def sample_norms(parameters: Sequence[Any]) -> torch.Tensor:
+    """The norms of the per-sample gradients over all parameters together, shape (examples,), in float32 at least."""
+    return _norms(_wide_samples(parameters)).norm(dim=0)
+
+
+def _wide_samples(parameters: Sequence[Any]) -> list[torch.Tensor]:
+    samples = [torch.cat(parts_of(p.grad_sample)) for p in parameters]
+    return [part.to(torch.promote_types(part.dtype, torch.float32)) for part in samples]
+
+
+def _norms(samples: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Of every parameter and every example."""
+    return torch.stack([torch.linalg.vector_norm(part[:, None].flatten(1), dim=1) for part in samples])
 
 
 def fingerprint(parameters: Iterable[torch.Tensor]) -> str:

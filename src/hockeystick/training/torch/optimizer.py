@@ -11,9 +11,11 @@ from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processe
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.training.run import Run
 from hockeystick.training.torch.adaptive import AddsSquares, IndependentAdam, ScaledAdam, ScalesGradients
+from hockeystick.training.torch.adaptive_clipping import AdaptsNorm
 from hockeystick.training.torch.guards import (
     SLACK,
     WIDE,
+    add_to_sum,
     clipped_sums,
     fingerprint,
     is_narrow,
@@ -35,7 +37,7 @@ WEIGHTS = "weights"
 class OnRun:
     """What comes before one of Opacus' optimizer classes, so that each of its steps is a step of a run.
 
-    The noise of step t is ``max_grad_norm`` times row t of the run, added once all physical batches of the step are
+    The noise of step t is ``norm_of_noise`` times row t of the run, added once all physical batches of the step are
     summed. Before it is taken, the run is told over how many examples the sum is; and whoever changed the clipping
     norm, the noise multiplier or the trained parameters broke a promise, as did a sum that is above the clipping norms
     of its examples together, or another optimizer that steps on gradients without noise.
@@ -70,6 +72,11 @@ class OnRun:
                 f"{self.max_grad_norm!r}; give the model as it was before Opacus wrapped it."
             )
         watch_other_steps(self)
+
+    @property
+    def norm_of_noise(self) -> Any:
+        """What the noise is multiplied by: the most that an example contributes."""
+        return self.max_grad_norm
 
     def _settings(self) -> tuple[Any, ...]:
         norm = self.model.max_grad_norm if self.ghost else self.max_grad_norm
@@ -139,7 +146,7 @@ class OnRun:
         for parameter in self.params:
             _check_processed_flag(parameter.grad_sample)
         for parameter, total in zip(self.params, clipped_sums(self.params, norms), strict=True):
-            parameter.summed_grad = total if parameter.summed_grad is None else parameter.summed_grad + total
+            add_to_sum(parameter, total)
             _mark_as_processed(parameter.grad_sample)
 
     def begin_backward(self) -> None:
@@ -217,11 +224,11 @@ class OnRun:
         for total in totals:
             _check_processed_flag(total)
         examples = self._examples_of_all_ranks()
-        if is_too_long(self._sums_of_all_ranks(totals), examples, self.max_grad_norm):
+        if is_too_long(self._sums_of_all_ranks(totals), examples, self.norm_of_noise):
             self.run.violated("clipping")
         rows = self.noise.borrow(examples)
         # The mean over the processes is added up from shards, each with all of its noise, or from copies, one with it.
-        scale = self.max_grad_norm / (self.batches.world_size if self.sharded else 1)
+        scale = self.norm_of_noise / (self.batches.world_size if self.sharded else 1)
         for index, (parameter, total) in enumerate(zip(self.params, totals, strict=True)):
             held = local(total)
             if rows is not None:
@@ -289,9 +296,11 @@ CHANGES: Mapping[type[Any], type[Any]] = {ScaledAdam: ScalesGradients, Independe
 """What comes before the classes of Opacus for the optimisers that see per-sample gradients."""
 
 
-def on_run(base: type[Any], optimizer: torch.optim.Optimizer) -> type[Any]:
-    """The class of Opacus with the noise of a run, and with what the wrapped optimizer changes about it."""
+def on_run(base: type[Any], optimizer: torch.optim.Optimizer, clipping: str) -> type[Any]:
+    """The class of Opacus with the noise of a run, and with what the optimizer and the clipping change about it."""
     changes = tuple(change for kind, change in CHANGES.items() if isinstance(optimizer, kind))
+    if clipping == "adaptive":
+        changes = (AdaptsNorm,)
     return type(f"{base.__name__}OnRun", (*changes, OnRun, base), {})
 
 
