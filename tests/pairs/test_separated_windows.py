@@ -220,3 +220,12 @@ def test_what_is_not_attained_has_no_lower_bound() -> None:
     several = hs.MultiAttribution(min_sep=4, sampling_prob=0.05, steps=20, examples_per_user=1)
     pair = dominating_pair(hs.Mechanism(sampler=several, noise_multiplier=1.0))
     assert ACCOUNTANTS["linear_statistic"].why_not(pair, Side.LOWER) is not None
+
+
+@pytest.mark.parametrize("rate", [1e-14, 1e-16, 1e-18, 1e-90, 1e-170])
+def test_hardly_any_participation_is_certified(rate: float) -> None:
+    """Chances next to which 1 has no digits are left to the other accountants."""
+    sampler = hs.BMinSep(min_sep=8, sampling_prob=rate, steps=16)
+    for sigma in (1.0, 1e6):
+        mechanism = hs.Mechanism(strategy=hs.BandedSquareRoot(bands=2), sampler=sampler, noise_multiplier=sigma)
+        assert hs.certify(mechanism, epsilon=1.0).bounds.upper <= 16 * rate * (1.0 + 1e-6)

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from hockeystick.accountants.base import Accountant
+from hockeystick.accountants.separated_windows import RAREST
 from hockeystick.bounds import Profile
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.law import Array, Law, lower_law
@@ -80,6 +81,8 @@ def _analyse(pair: RenewalMixture, side: Side, settings: Settings) -> Mapping[Di
 def _refusal(pair: RenewalMixture, side: Side) -> str | None:
     if not pair.attained or pair.examples_per_user > 1:
         return "it is for one example, whose pair is attained"
+    if pair.participation_prob < RAREST:
+        return f"it needs an example that takes part with a chance of at least {RAREST}"
     if _column(pair) is None or pair.matrix.rows != pair.matrix.steps:
         return "it needs a Toeplitz strategy matrix"
     if not _sizes(pair):

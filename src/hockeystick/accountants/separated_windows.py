@@ -39,6 +39,8 @@ MOST_WORK = 2e8
 """Entries of the factorisation of all steps, times its bandwidth."""
 LONGEST_COLUMN = 6.0
 """In standard deviations of the noise: longer columns of a chain have ratios that no grid can hold."""
+RAREST = 1e-15
+"""With a smaller chance of taking part, ratios differ from 1 by little more than a rounding, or not at all."""
 NOISES = (0.7, 1.4, 4.0)
 """Levels of noise for which a shape is fitted, over the longest column; at every noise the best of them is taken."""
 
@@ -107,6 +109,8 @@ def _refusal(pair: Renewal, side: Side) -> str | None:
         return "several examples of one user may take part in a window, and it is for a single one"
     if pair.min_sep == 1 or pair.participation_prob == 1.0:
         return "it needs an example that waits, and a coin that may show either side"
+    if pair.participation_prob < RAREST:
+        return f"it needs an example that takes part with a chance of at least {RAREST}"
     if pair.matrix.rows != pair.matrix.steps:
         return "it needs a square strategy matrix"
     if pair.matrix.steps * _bandwidth(pair) ** 2 > MOST_WORK:
