@@ -319,3 +319,17 @@ def test_loaders_of_torch_and_opacus_are_read():
     assert verdict.samples == 100
     shuffled = DataLoader(data, batch_size=50, shuffle=True, generator=torch.Generator().manual_seed(0))
     assert hs.audit.sampler(hs.audit.batches_of(shuffled, epochs=5), claimed, num_examples=SIZE).refuted
+
+
+def test_the_loader_of_a_run_has_one_pass():
+    """Without steps between, each pass begins at the same step: a correct run would be refuted for repeating itself."""
+    mechanism = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.1, steps=100), noise_multiplier=1.0)
+
+    class OfARun:
+        run = Run(mechanism, num_examples=300, shape=1, rng=np.random.default_rng(0))
+
+        def __iter__(self):
+            return iter(self.run.batches())
+
+    with pytest.raises(InvalidInputError, match=r"'epochs' argument must be 1 for the loader of a run.* Got 10 instead"):
+        list(hs.audit.batches_of(OfARun(), epochs=10))

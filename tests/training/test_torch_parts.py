@@ -25,6 +25,16 @@ MECHANISM = hs.Mechanism(
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_sums_in_narrow_types_are_refused_before_a_step_is_taken(dtype):
+    parameter = torch.nn.Parameter(torch.zeros(4, dtype=dtype))
+    noise = hs.torch.Noise.of(MECHANISM, [parameter], num_examples=60)
+    parameter.grad = torch.zeros_like(parameter)
+    with pytest.raises(UnsupportedError, match=f"Sums of gradients in {dtype} are rounded by more"):
+        noise.add_(next(noise.run.batches()), clip_norm=0.5)
+    assert noise.run.step == 0
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_noise_is_the_run_s_rows_in_the_parameters_shapes(device):
     shapes = [(3, 2), (4,), ()]

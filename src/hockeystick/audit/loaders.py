@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from hockeystick.errors import InvalidInputError
+from hockeystick.training.run import Run
 
 
 def batches_of(
@@ -21,7 +22,7 @@ def batches_of(
     Args:
         source: a torch ``DataLoader`` (its ``batch_sampler`` is iterated ``epochs`` times, or its ``sampler`` where
             that makes the batches), such a batch sampler itself, or a batch selection strategy of jax-privacy.
-        epochs: passes over a loader.
+        epochs: passes over a loader; 1 for one of a run of this library, whose passes without steps repeat themselves.
         num_examples, rng: for a strategy of jax-privacy; its padding of -1 is left out.
 
     Raises: InvalidInputError for an object that has neither, or a strategy without these two.
@@ -42,6 +43,11 @@ def batches_of(
         raise InvalidInputError(
             "The 'source' argument must be a DataLoader, a batch sampler or a strategy with batch_iterator. "
             f"Got an object of type {type(source).__name__!r} instead."
+        )
+    if epochs > 1 and isinstance(getattr(chosen, "run", None), Run):
+        raise InvalidInputError(
+            f"The 'epochs' argument must be 1 for the loader of a run, which begins at the run's next step each time; use "
+            f"the run's all_batches() for more. Got {epochs!r} instead."
         )
     for _ in range(epochs):
         yield from chosen

@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import redirect_stdout
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,6 +21,8 @@ MOST_EXAMPLES = 1000
 NUMBERS = 200_000
 """Numbers of noise that are looked at: enough to tell a scale that is off by 2 percent."""
 FEWEST_PARAMETERS = 50
+MOST_ROWS = 10_000
+"""Rows of noise that are looked at, as each is compared with all before it."""
 
 
 def command(
@@ -164,7 +167,8 @@ def _audit(
         return audit.sampler(batches, mechanism.sampler, num_examples=size, level=level)
     if part == "noise":
         size = max(-(-NUMBERS // mechanism.sampler.steps), FEWEST_PARAMETERS)
-        return audit.noise(stream(mechanism, size, rng=rng), mechanism, level=level)
+        rows = islice(stream(mechanism, size, rng=rng), MOST_ROWS)
+        return audit.noise(rows, mechanism, level=level)
     certificate = certify(mechanism, delta=delta, deadline=deadline)
     return audit.mechanism(mechanism, certificate=certificate, samples=samples, level=level, rng=rng, deadline=deadline)
 

@@ -74,8 +74,10 @@ class Engine:
                 "The executed steps are not a mechanism by themselves; leave out executed=True for the plan's "
                 "certificate, which covers them."
             )
-        if (mechanism, chosen) not in self._certificates or options:
-            self._certificates[mechanism, chosen] = certify(mechanism, delta=chosen, **options)
+        if options:
+            return certify(mechanism, delta=chosen, **options)
+        if (mechanism, chosen) not in self._certificates:
+            self._certificates[mechanism, chosen] = certify(mechanism, delta=chosen)
         return self._certificates[mechanism, chosen]
 
     def record(self, certificate: Certificate | None = None, *, stopped_without_looking: bool = False) -> RunRecord:

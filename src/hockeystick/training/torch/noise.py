@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from numpy.typing import ArrayLike
 
-from hockeystick.errors import InvalidInputError
+from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.mechanism import Mechanism
 from hockeystick.training.run import Run
-from hockeystick.training.torch.guards import is_too_long
+from hockeystick.training.torch.guards import WIDE, is_too_long
 
 
 class Noise:
@@ -25,8 +25,8 @@ class Noise:
     ...     noise.add_(batch, clip_norm=1.0)
 
     One stream covers all parameters, as a certificate is about all of them together. The noise is made and added in
-    the type of the run, float32 or float64, on the device of each parameter, and only the noisy sum is rounded to the
-    type of the parameter.
+    the type of the run, float32 or float64, on the device of each parameter. Sums must not have been rounded to a
+    narrower type before.
 
     Args:
         run: its noise has as many numbers as the parameters together, or it has none, and :meth:`next` gives None.
@@ -88,11 +88,19 @@ class Noise:
             examples: the indices whose clipped gradients are summed in ``grad``, or how many they are.
             clip_norm: to which the gradient of each example was clipped, over all parameters together.
 
-        Raises: InvalidInputError when a parameter has no ``grad``; ViolationError when the sum is above the clipping
-        norms of its examples together; and as :meth:`hockeystick.training.Run.noise`.
+        Raises: InvalidInputError when a parameter has no ``grad``; UnsupportedError for one in a type that is narrower
+        than float32, whose rounding the noise does not cover: add the tensors of :meth:`next` to a wider sum instead;
+        ViolationError when the sum is above the clipping norms of its examples together; and as
+        :meth:`hockeystick.training.Run.noise`.
         """
         if any(parameter.grad is None for parameter in self.parameters):
             raise InvalidInputError("Every parameter must have a 'grad', zeros for an empty batch; one has none.")
+        narrow = [parameter.grad.dtype for parameter in self.parameters if parameter.grad.dtype not in WIDE]
+        if narrow:
+            raise UnsupportedError(
+                f"Sums of gradients in {narrow[0]} are rounded by more than the noise covers; sum in float32, and add "
+                "the noise that next gives."
+            )
         if is_too_long((parameter.grad for parameter in self.parameters), examples, clip_norm):
             self.run.violated("clipping")
         rows = self.borrow(examples)
