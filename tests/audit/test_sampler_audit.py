@@ -12,6 +12,7 @@ import hockeystick as hs
 from hockeystick.audit.chances import chances_of
 from hockeystick.audit.habits import BETS, STRENGTHS, Habits, settle
 from hockeystick.errors import InvalidInputError, UnsupportedError
+from hockeystick.training import Run
 
 LEVEL = 1e-3
 CORRECT = 1e-6
@@ -331,5 +332,7 @@ def test_the_loader_of_a_run_has_one_pass():
         def __iter__(self):
             return iter(self.run.batches())
 
-    with pytest.raises(InvalidInputError, match=r"'epochs' argument must be 1 for the loader of a run.* Got 10 instead"):
+    with pytest.raises(
+        InvalidInputError, match=r"'epochs' argument must be 1 for the loader of a run.* Got 10 instead"
+    ):
         list(hs.audit.batches_of(OfARun(), epochs=10))
