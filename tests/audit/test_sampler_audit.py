@@ -332,7 +332,5 @@ def test_the_loader_of_a_run_has_one_pass():
         def __iter__(self):
             return iter(self.run.batches())
 
-    with pytest.raises(
-        InvalidInputError, match=r"'epochs' argument must be 1 for the loader of a run.* Got 10 instead"
-    ):
+    with pytest.raises(InvalidInputError, match=r"'epochs' argument must be 1 for the loader .* Got 10 instead"):
         list(hs.audit.batches_of(OfARun(), epochs=10))

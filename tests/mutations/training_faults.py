@@ -4,6 +4,7 @@ An entry is (path, old text, new text, reason, tests); the old text occurs once 
 """
 
 RUN = "tests/training/test_run.py"
+STATES = "tests/training/test_run_states.py"
 RECORD = "tests/training/test_record.py"
 JAX_NOISE = "tests/training/test_jax_noise.py"
 JAX_PLAN = "tests/training/test_jax_plan.py"
@@ -42,7 +43,7 @@ FAULTS = [
         "if self._chain.head != head or len(head) != KEY_BYTES:",
         "if len(head) != KEY_BYTES:",
         "a resumed run may have other batches",
-        f"{RUN}::test_a_state_that_was_changed_is_refused",
+        f"{STATES}::test_a_state_that_was_changed_is_refused",
     ),
     (
         "training/run.py",
@@ -315,7 +316,7 @@ FAULTS = [
         "if noise.part != self._noise.part:",
         "if noise.part is None:",
         "two shards of one size get the same noise after a resume",
-        f"{RUN}::test_the_state_of_another_part_is_refused",
+        f"{STATES}::test_the_state_of_another_part_is_refused",
     ),
     (
         "noise/noise_stream.py",

@@ -1,9 +1,6 @@
 """A run gives the mechanism's batches and noise, checks every promise, and resumes bit for bit."""
 
-import copy
 import itertools
-import pickle
-import stat
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,15 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
+from small_runs import EXAMPLES, finished, mechanism_of, run_of, same
 
 import hockeystick as hs
-from hockeystick import noise
 from hockeystick.errors import InvalidInputError, ViolationError
 from hockeystick.samplers import SAMPLERS
 from hockeystick.training import Run
 from hockeystick.training.promises import PROMISES
 
-EXAMPLES = 24
 SAMPLERS_OF_ALL_KINDS = [
     hs.Deterministic(bins=4, epochs=3),
     hs.Shuffle(batch_size=6, bins=4, epochs=3),
@@ -39,26 +35,6 @@ SAMPLERS_OF_ALL_KINDS = [
     hs.Deterministic(bins=4, epochs=3, batch_size=7, remainder="short", num_examples=EXAMPLES),
 ]
 all_kinds = pytest.mark.parametrize("sampler", SAMPLERS_OF_ALL_KINDS, ids=lambda one: f"{one.kind}-{one.steps}")
-
-
-def mechanism_of(sampler, strategy=None):
-    return hs.Mechanism(sampler=sampler, strategy=strategy or hs.Identity(), noise_multiplier=2.0)
-
-
-def run_of(sampler=None, seed=0, **options):
-    options = {"num_examples": EXAMPLES, "shape": 3, "rng": np.random.default_rng(seed)} | options
-    return Run(mechanism_of(sampler or hs.Poisson(sampling_prob=0.1, steps=12)), **options)
-
-
-def finished(run):
-    """All batches and rows of noise from here."""
-    return [(batch, run.noise(batch)) for batch in run.batches()]
-
-
-def same(left, right):
-    return len(left) == len(right) and all(
-        np.array_equal(a, c) and np.array_equal(b, d) for (a, b), (c, d) in zip(left, right, strict=True)
-    )
 
 
 def redrawn(run, sampler):
@@ -388,109 +364,6 @@ def test_a_row_of_noise_that_was_lost_is_noticed(monkeypatch):
     monkeypatch.undo()
     with pytest.raises(ViolationError, match="one_noise_row_a_step"):
         run.noise(batch)
-
-
-def test_only_the_owner_can_read_a_state(tmp_path):
-    run_of().save(tmp_path / "state.npz")
-    assert stat.S_IMODE((tmp_path / "state.npz").stat().st_mode) == 0o600
-    assert [path.name for path in tmp_path.iterdir()] == ["state.npz"]
-
-
-OTHER = hs.Poisson(sampling_prob=0.2, steps=12)
-
-
-@pytest.mark.parametrize(
-    ("other", "message"),
-    [
-        (lambda: run_of(OTHER), "another mechanism"),
-        (
-            lambda: Run(
-                mechanism_of(hs.Poisson(sampling_prob=0.1, steps=12), hs.SquareRoot()), num_examples=24, shape=3
-            ),
-            "another mech",
-        ),
-        (lambda: run_of(num_examples=25), "a run on 24 examples; this one has 25"),
-        (lambda: run_of(shape=4), r"noise of shape \(4,\)"),
-        (lambda: run_of(dtype=np.float64), "type float64"),
-    ],
-    ids=["sampler", "strategy", "examples", "shape", "dtype"],
-)
-def test_a_state_of_another_run_is_refused(other, message):
-    run, resumed = run_of(), other()
-    run.noise(next(run.batches()))
-    before = resumed.state_dict()
-    with pytest.raises(InvalidInputError, match=message):
-        resumed.load_state_dict(run.state_dict())
-    assert resumed.step == 0
-    assert all(np.array_equal(before[name], resumed.state_dict()[name]) for name in before)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"entropy": np.arange(4, dtype=np.uint64)}, "not those of the saved run"),
-        ({"key": np.zeros(32, np.uint8)}, "not those of the saved run"),
-        ({"key": np.zeros(31, np.uint8)}, "must be 32 bytes"),
-        ({"step": 2}, "for its step"),
-        ({"format": 9}, "'format' entry"),
-        ({"step": "two"}, "an entry that no run gives"),
-    ],
-)
-def test_a_state_that_was_changed_is_refused(change, message):
-    run = run_of()
-    run.noise(next(run.batches()))
-    with pytest.raises(InvalidInputError, match=message):
-        run_of().load_state_dict(run.state_dict() | change)
-    incomplete = run.state_dict()
-    del incomplete["head"]
-    with pytest.raises(InvalidInputError, match="'head' entry of a run's state is missing"):
-        run_of().load_state_dict(incomplete)
-
-
-def test_a_file_that_is_no_state_is_refused(tmp_path):
-    (tmp_path / "state.npz").write_text("no state")
-    with pytest.raises(InvalidInputError, match="does not hold a run"):
-        run_of().load(tmp_path / "state.npz")
-    with pytest.raises(InvalidInputError, match="cannot be read"):
-        run_of().load(tmp_path / "missing.npz")
-    np.save(tmp_path / "array.npy", np.zeros(3))
-    with pytest.raises(InvalidInputError, match="is not one of a run: it has one array without a name"):
-        run_of().load(tmp_path / "array.npy")
-
-
-def test_a_file_that_was_cut_short_is_refused(tmp_path):
-    """Wherever it was cut, as a copy that was interrupted leaves it."""
-    run = run_of()
-    run.noise(next(run.batches()))
-    run.save(tmp_path / "state.npz")
-    whole = (tmp_path / "state.npz").read_bytes()
-    for length in range(0, len(whole), 37):
-        (tmp_path / "cut.npz").write_bytes(whole[:length])
-        with pytest.raises(InvalidInputError, match="is not one of a run"):
-            run_of().load(tmp_path / "cut.npz")
-
-
-def test_the_state_of_another_part_is_refused():
-    """Of two processes that both load the state of one, both would have the same noise for parts of one size."""
-    first, second = (run_of(shape=6, part=part) for part in ([(0, 3)], [(3, 6)]))
-    assert not np.array_equal(first.noise(next(first.batches())), second.noise(next(second.batches())))
-    with pytest.raises(InvalidInputError, match="load the state that the same process saved"):
-        second.load_state_dict(first.state_dict())
-    with pytest.raises(InvalidInputError, match="load the state that the same process saved"):
-        run_of().load_state_dict(second.state_dict())
-    resumed = run_of(seed=1, shape=6, part=[(3, 6)])
-    resumed.load_state_dict(second.state_dict())
-    assert same(finished(resumed), finished(second))
-
-
-@pytest.mark.parametrize("act", [copy.copy, copy.deepcopy, pickle.dumps])
-def test_copies_are_refused(act):
-    """They would have the same noise, and no step of theirs would be seen by the other."""
-    run = run_of()
-    for one in (run, noise.stream(run.mechanism, 3, rng=np.random.default_rng(0))):
-        with pytest.raises(InvalidInputError, match="cannot be copied or pickled"):
-            act(one)
-    assert run.noise(next(run.batches())).shape == (3,)
 
 
 def test_a_violation_survives_a_resume():

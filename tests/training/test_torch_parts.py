@@ -128,7 +128,7 @@ def test_the_accountant_of_opacus_own_engine_is_certified():
 
 
 def test_the_accountant_refuses_what_it_cannot_account():
-    with pytest.raises(UnsupportedError, match="type 'DataLoader', makes others"):
+    with pytest.raises(UnsupportedError, match="type 'DataLoader', makes other batches"):
         opacus_run(poisson_sampling=False)
     with pytest.raises(UnsupportedError, match="changed during the run, 1 time"):
         opacus_run(steps=5).get_epsilon(1e-5)

@@ -46,8 +46,8 @@ def batches_of(
         )
     if epochs > 1 and isinstance(getattr(chosen, "run", None), Run):
         raise InvalidInputError(
-            f"The 'epochs' argument must be 1 for the loader of a run, which begins at the run's next step each time; use "
-            f"the run's all_batches() for more. Got {epochs!r} instead."
+            "The 'epochs' argument must be 1 for the loader of a run, which begins at the run's next step each time; "
+            f"use the run's all_batches() for more. Got {epochs!r} instead."
         )
     for _ in range(epochs):
         yield from chosen

@@ -68,8 +68,8 @@ def noise(rows: Iterable[ArrayLike], mechanism: Mechanism, *, level: float = 1e-
     Args:
         rows: the noise of the steps in order, from the first, in clipping norms: as many as there are, at most the
             planned steps. Arrays of any shape, the same for all; some thousand parameters of a large model are enough.
-            A :class:`~hockeystick.noise.NoiseStream` is accepted, and is used up. Their number must be fixed beforehand,
-            not by looking at them: the level holds for one number of rows.
+            A :class:`~hockeystick.noise.NoiseStream` is accepted, and is used up. Their number must be fixed
+            beforehand, not by looking at them: the level holds for one number of rows.
         mechanism: has a noise multiplier.
         level: false-alarm probability, between 0 and 1.
 

@@ -96,7 +96,7 @@ class AdaptsNorm:
         trained = self.params[:-1]
         if all(getattr(parameter, "grad_sample", None) is not None for parameter in trained):
             numbers = [sum(map(len, parts_of(parameter.grad_sample))) for parameter in trained]
-            self._same_number([*numbers, numbers[0]])  # type: ignore[attr-defined]
+            self.check_numbers([*numbers, numbers[0]])  # type: ignore[attr-defined]
             within = sample_norms(trained) <= self.max_grad_norm
             parts = self.of_count * self.norm_of_noise * (within.to(self.count) - 0.5)[:, None]
             several = isinstance(trained[0].grad_sample, list)
