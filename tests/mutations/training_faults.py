@@ -208,8 +208,8 @@ FAULTS = [
     ),
     (
         "training/torch/guards.py",
-        "samples = [part.to(torch.promote_types(part.dtype, torch.float32)) for part in samples]",
-        "samples = [part for part in samples]",
+        "return [part.to(torch.promote_types(part.dtype, torch.float32)) for part in samples]",
+        "return list(samples)",
         "sums are rounded to bfloat16 before there is noise",
         f"{LOOPS}::test_clipping_is_in_float32_whatever_the_types",
     ),

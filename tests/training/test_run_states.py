@@ -75,7 +75,7 @@ def test_a_file_that_is_no_state_is_refused(tmp_path):
     with pytest.raises(InvalidInputError, match="cannot be read"):
         run_of().load(tmp_path / "missing.npz")
     np.save(tmp_path / "array.npy", np.zeros(3))
-    with pytest.raises(InvalidInputError, match="is not one of a run: it has one array without a name"):
+    with pytest.raises(InvalidInputError, match="does not hold a run: it has one array without a name"):
         run_of().load(tmp_path / "array.npy")
 
 
@@ -87,7 +87,7 @@ def test_a_file_that_was_cut_short_is_refused(tmp_path):
     whole = (tmp_path / "state.npz").read_bytes()
     for length in range(0, len(whole), 37):
         (tmp_path / "cut.npz").write_bytes(whole[:length])
-        with pytest.raises(InvalidInputError, match="is not one of a run"):
+        with pytest.raises(InvalidInputError, match="does not hold a run"):
             run_of().load(tmp_path / "cut.npz")
 
 

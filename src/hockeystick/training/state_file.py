@@ -31,4 +31,5 @@ def load_arrays(path: str | Path, name: str) -> dict[str, Any]:
             with found:
                 return dict(found)
         except (ValueError, EOFError, OSError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
-            raise InvalidInputError(f"The {name} is not one of a run: {error}.") from None
+            reason = str(error).rstrip(".")
+            raise InvalidInputError(f"The {name} does not hold a run: {reason}.") from None
