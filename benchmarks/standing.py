@@ -41,7 +41,7 @@ SMALLEST = 1e-6
 """Cells whose best epsilon is smaller are left out: all methods say zero there."""
 FIRST_BOUNDS = {
     "gaussian": "It takes microseconds and always answers, so there is a bound whatever the deadline cuts off. It is "
-    "exact for fixed batches, and the only deterministic bound for b-min-sep sampling.",
+    "exact for fixed batches.",
     "comparison": "It takes tenths of a second for any matrix. At low noise it is often below `moment_majorant`, and "
     "the best of a request that refuses `moment_majorant_cells` or has no time for it (8 seconds and more).",
 }

@@ -51,7 +51,8 @@ def test_jax(tmp_path):
     pytest.importorskip("jax_privacy", reason="needs jax, optax and jax-privacy")
     assert killed("jax_training", tmp_path, times=2) >= 1
     with np.load(tmp_path / "alone/state.npz") as left, np.load(tmp_path / "often/state.npz") as right:
-        assert {name for name in left if not np.array_equal(left[name], right[name])} == {"run_resumed"}
+        differ = {name for name in left if not np.array_equal(left[name], right[name])}
+    assert differ <= {"run_resumed"}  # a training that was killed before its first state begins anew
 
 
 def test_transformers(tmp_path):
