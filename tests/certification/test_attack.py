@@ -15,6 +15,8 @@ from hockeystick import (
     BandedSquareRoot,
     Bound,
     Deterministic,
+    Direction,
+    Kind,
     Mechanism,
     MonteCarlo,
     Poisson,
@@ -139,6 +141,9 @@ def test_no_mu_is_stated_where_there_is_none() -> None:
     assert attack_numbers(upper, 0.0).gdp_mu is None
     loud = bound(Mechanism(sampler=Deterministic(bins=10), noise_multiplier=0.01), "gaussian")
     assert attack_numbers(loud, 1e-5).gdp_mu is None  # epsilon is above 700
+    profile = dict.fromkeys(Direction, lambda at: 1.0 if at < 2.0 else 0.0)
+    separate = Bound("test", Side.UPPER, Kind.DETERMINISTIC, 1.0, "by definition", profile)
+    assert attack_numbers(separate, 1e-5).gdp_mu is None  # a test that never errs is covered by no finite mu
     quiet = bound(Mechanism(sampler=Deterministic(bins=10), noise_multiplier=100.0), "gaussian")
     assert attack_numbers(quiet, quiet.delta(0.0)).gdp_mu == 0.0  # all of it is within delta
 

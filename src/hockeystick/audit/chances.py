@@ -5,6 +5,7 @@ gives the conditional probability of every coin given the coins before it, which
 all batches. A scheme is registered by one line in ``CHANCES``.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,7 +28,7 @@ Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 
-class Chances:
+class Chances(ABC):
     """The conditional chances of one run.
 
     Args:
@@ -46,6 +47,7 @@ class Chances:
     def _period(self) -> int:
         return int(self.sampler.bins)
 
+    @abstractmethod
     def advance(self, step: int, present: Flags) -> Array:
         """The chance of each example to be in the batch of this step, and then the next step's turn.
 
@@ -53,7 +55,6 @@ class Chances:
             step: from 0, in order.
             present: who was in it, shape (num_examples,). The chance of example i depends on ``present[:i]`` alone.
         """
-        raise NotImplementedError
 
 
 class PoissonChances(Chances):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import exp
+from math import exp, isfinite
 
 import numpy as np
 
@@ -82,6 +82,8 @@ def _gaussian_dp(bound: Bound, delta: float) -> tuple[float | None, float | None
         return 0.0, 0.0
     deltas[-1] = min(deltas[-1], delta)
     mu = float(covering_mu(epsilons, deltas, delta)[1].max()) * (1.0 + 1e-9) + 1e-13
+    if not isfinite(mu):
+        return None, None
     lost = (gaussian_profile(mu, epsilons) - deltas) / (1.0 + np.exp(epsilons))
     return mu, min(max(float(lost.max()), 0.0) + REGRET_ROUNDING, 1.0)
 
