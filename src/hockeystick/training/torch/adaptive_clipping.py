@@ -35,7 +35,8 @@ class AdaptsNorm:
     At step t, with clipping norm S, an example contributes its gradient clipped to S and, in one more coordinate,
     ``(c S / a) (b - 1/2)`` with b = 1 if the gradient is no longer than S, else 0: together a vector of norm at most
     ``S / a``, by which the row of the run's noise is multiplied. The certificate stays that of the mechanism, as
-    proved in ``docs/theory/adaptive-optimisers.md``. The next norm is ``S exp(-rate (q - target))``, between its
+    proved in ``docs/theory/adaptive-optimisers.md``, for neighbours in which an example contributes nothing at all: one
+    with zero gradient would still be counted. The next norm is ``S exp(-rate (q - target))``, between its
     bounds, where q is the noisy fraction of examples that were not clipped, over the public normaliser.
 
     Args:
