@@ -1,0 +1,253 @@
+"""``python -m benchmarks.gaps``: how far the two sides of ``certify`` are apart, for every sampler with every strategy.
+
+One cell is a sampler, a strategy matrix and an epsilon at delta = 1e-5. ``calibrate`` finds the noise multiplier whose
+upper bound is that epsilon, and ``certify`` gives the lower bound; ``--sampled`` asks again at the same noise
+multiplier with Monte Carlo, which may fail with probability 1e-9. All runs have 1,000 steps.
+
+Every answer is appended to a CSV file as soon as it is there, and what the file has is not computed again: stop the
+command whenever you like. ``--write`` renders docs/reference/gaps.md from the file. Deterministic numbers depend on
+neither the machine nor its load, as no deadline is set; seconds do.
+"""
+
+import argparse
+import csv
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass, fields
+from itertools import product
+from math import inf, isfinite
+from pathlib import Path
+from time import monotonic
+
+import hockeystick as hs
+from hockeystick.errors import CannotCertifyError, UnsupportedError
+
+DELTA = 1e-5
+EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+HERE = Path(__file__).parent
+ANSWERS = HERE / "gaps.csv"
+PAGE = HERE.parent / "docs" / "reference" / "gaps.md"
+USER = hs.Unit(kind="user", examples_per_user=2)
+SAMPLERS = {
+    "Poisson .01": (hs.Poisson(sampling_prob=0.01, steps=1000), hs.Unit()),
+    "Poisson .01, users of 2": (hs.Poisson(sampling_prob=0.01, steps=1000), USER),
+    "cyclic Poisson, 16 groups": (hs.CyclicPoisson(groups=16, sampling_prob=0.16, steps=1000), hs.Unit()),
+    "balls-in-bins 100 x 10": (hs.BallsInBins(bins=100, epochs=10), hs.Unit()),
+    "allocation 100 x 10": (hs.RandomAllocation(bins=100, epochs=10), hs.Unit()),
+    "allocation 10 of 1000": (hs.RandomAllocation(bins=1000, participations=10), hs.Unit()),
+    "b-min-sep 16": (hs.BMinSep(min_sep=16, sampling_prob=0.01 / 0.85, steps=1000), hs.Unit()),
+    "b-min-sep 16, users of 2": (
+        hs.MultiAttribution(
+            min_sep=16, sampling_prob=0.01 / 0.85, steps=1000, examples_per_user=2, exclusion="example"
+        ),
+        hs.Unit(),
+    ),
+    "shuffle 100 x 10": (hs.Shuffle(batch_size=500, bins=100, epochs=10), hs.Unit()),
+}
+"""By name: the sampler, and whose contribution is hidden. Rates are .01."""
+STRATEGIES = {
+    "I": hs.Identity(),
+    "BSR 4": hs.BandedSquareRoot(bands=4),
+    "BSR 16": hs.BandedSquareRoot(bands=16),
+    "BSR 64": hs.BandedSquareRoot(bands=64),
+    "BISR 4": hs.BandedInverseSquareRoot(bands=4),
+    "BandMF 64": hs.ColumnNormalizedBanded(bands=64),
+    "BLT 3": hs.BufferedToeplitz(buffers=3),
+    "square root": hs.SquareRoot(),
+    "tree": hs.BinaryTree(),
+    "tree restart 5": hs.TreeRestart(height=5),
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One line of the file.
+
+    Attributes:
+        sampler, strategy, epsilon: the cell.
+        kind: "deterministic" or "sampled".
+        noise_multiplier: 0 where the combination has no analysis, with the reason in ``upper_method``.
+        lower, upper: the bounds on epsilon.
+        lower_method, upper_method: the accountants that gave them.
+        seconds: of the wall clock, calibration included.
+    """
+
+    sampler: str
+    strategy: str
+    epsilon: float
+    kind: str
+    noise_multiplier: float
+    lower: float
+    upper: float
+    lower_method: str
+    upper_method: str
+    seconds: float
+
+    @property
+    def cell(self) -> tuple[str, str, float, str]:
+        """What identifies the line."""
+        return self.sampler, self.strategy, self.epsilon, self.kind
+
+    @property
+    def shown(self) -> str:
+        """The gap ``upper / lower - 1`` in percent, for a table."""
+        if not self.noise_multiplier:
+            return "none"
+        return f"{100 * (self.upper / self.lower - 1):.3g}" if self.lower > 0.0 else "one side"
+
+
+def read(file: Path) -> dict[tuple[str, str, float, str], Answer]:
+    """The answers that a file has; of two about one cell the later counts."""
+    if not file.exists():
+        return {}
+    with file.open(newline="", encoding="utf-8") as lines:
+        known = [
+            Answer(**{one.name: one.type(row[one.name]) for one in fields(Answer)}) for row in csv.DictReader(lines)
+        ]
+    return {one.cell: one for one in known}
+
+
+def append(file: Path, answer: Answer) -> None:
+    """Add a line, whole or not at all as far as the system allows."""
+    fresh = not file.exists()
+    with file.open("a", newline="", encoding="utf-8") as lines:
+        out = csv.writer(lines, lineterminator="\n")
+        if fresh:
+            out.writerow([one.name for one in fields(Answer)])
+        out.writerow([f"{one:.6g}" if isinstance(one, float) else one for one in astuple(answer)])
+
+
+def mechanism(sampler: str, strategy: str, noise_multiplier: float | None = None) -> hs.Mechanism:
+    """The mechanism of a cell."""
+    drawn, unit = SAMPLERS[sampler]
+    return hs.Mechanism(strategy=STRATEGIES[strategy], sampler=drawn, unit=unit, noise_multiplier=noise_multiplier)
+
+
+def _answer(cell: tuple[str, str, float], kind: str, certificate: hs.Certificate, seconds: float) -> Answer:
+    bounds, method = certificate.bounds, certificate.method
+    return Answer(
+        *cell,
+        kind,
+        certificate.mechanism.sigma,
+        bounds.lower or 0.0,
+        bounds.upper,
+        method.lower or "none",
+        method.upper,
+        seconds,
+    )
+
+
+def measured(cell: tuple[str, str, float]) -> Answer:
+    """The smallest noise multiplier that deterministic bounds certify, and the lower bound there."""
+    sampler, strategy, epsilon = cell
+    started = monotonic()
+    try:
+        run = mechanism(sampler, strategy)
+        certificate = hs.calibrate_and_certify(run, epsilon=epsilon, delta=DELTA)
+    except (UnsupportedError, CannotCertifyError) as error:
+        return Answer(*cell, "deterministic", 0.0, 0.0, inf, "none", str(error), monotonic() - started)
+    return _answer(cell, "deterministic", certificate, monotonic() - started)
+
+
+def sampled(cell: tuple[str, str, float], noise_multiplier: float, budget: float) -> Answer:
+    """Both bounds at a noise multiplier, Monte Carlo allowed."""
+    sampler, strategy, _ = cell
+    run = mechanism(sampler, strategy, noise_multiplier)
+    started = monotonic()
+    certificate = hs.certify(run, delta=DELTA, budget=budget, monte_carlo=hs.MonteCarlo(seed=1))
+    return _answer(cell, "sampled", certificate, monotonic() - started)
+
+
+def cells(only: str) -> list[tuple[str, str, float]]:
+    """The cells whose name, as in ``Poisson .01, BSR 4, epsilon=2``, contains a text."""
+    every = product(SAMPLERS, STRATEGIES, EPSILONS)
+    return [cell for cell in every if only in f"{cell[0]}, {cell[1]}, epsilon={cell[2]:g}"]
+
+
+def page(answers: Iterable[Answer]) -> str:
+    """The page docs/reference/gaps.md."""
+    known = {one.cell: one for one in answers}
+    text = [
+        "# How far apart the two sides are",
+        "",
+        "The gap `upper / lower - 1` on epsilon at delta = 1e-5, in percent, at the noise multiplier whose",
+        "deterministic upper bound is the epsilon of the column; after a stroke the gap with Monte Carlo at the same",
+        "noise multiplier. `none`: nobody has analysed the combination. `one side`: no lower bound. Empty: not",
+        "measured. Written by `python -m benchmarks.gaps --write`; noise multipliers, methods and seconds are in",
+        "`benchmarks/gaps.csv`.",
+    ]
+    for sampler in SAMPLERS:
+        lines = []
+        for strategy in STRATEGIES:
+            shown = [_shown(known, sampler, strategy, epsilon) for epsilon in EPSILONS]
+            if any(shown) and set(shown) != {"none"}:
+                lines.append(f"| {strategy} | " + " | ".join(shown) + " |")
+        if lines:
+            text += ["", f"## {sampler}", "", "| strategy | " + " | ".join(f"{one:g}" for one in EPSILONS) + " |"]
+            text += ["|---|" + "---|" * len(EPSILONS), *lines]
+    text += ["", f"{_summary(known.values())}"]
+    return "\n".join(text) + "\n"
+
+
+def _shown(known: dict[tuple[str, str, float, str], Answer], sampler: str, strategy: str, epsilon: float) -> str:
+    both = [known.get((sampler, strategy, epsilon, kind)) for kind in ("deterministic", "sampled")]
+    return " / ".join(one.shown for one in both if one is not None)
+
+
+def _summary(answers: Iterable[Answer]) -> str:
+    gaps = [
+        one.upper / one.lower - 1.0
+        for one in answers
+        if one.kind == "deterministic" and one.lower > 0.0 and isfinite(one.upper)
+    ]
+    near = [sum(gap <= limit for gap in gaps) for limit in (0.001, 0.01, 0.05)]
+    return (
+        f"Of {len(gaps)} measured cells with both sides, {near[0]} are within 0.1 percent without sampling,\n"
+        f"{near[1]} within 1 percent and {near[2]} within 5 percent."
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compute the cells that are missing, or write the page."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gaps", description=__doc__)
+    parser.add_argument("--only", default="", metavar="TEXT", help="cells whose name contains TEXT")
+    parser.add_argument("--budget", type=float, default=120.0, help="seconds for Monte Carlo in a cell; 120 by default")
+    parser.add_argument(
+        "--sampled", action="store_true", help="Monte Carlo too, where deterministic bounds leave a gap"
+    )
+    parser.add_argument("--again", action="store_true", help="compute what the file has as well")
+    parser.add_argument("--answers", type=Path, default=ANSWERS, metavar="FILE", help="the file of the answers")
+    parser.add_argument("--write", action="store_true", help=f"write {PAGE.name} from the file and compute nothing")
+    options = parser.parse_args(arguments)
+    known = read(options.answers)
+    if options.write:
+        PAGE.write_text(page(known.values()), encoding="utf-8")
+        return 0
+    chosen = cells(options.only)
+    if not chosen:
+        print(f"No cell's name contains {options.only!r}.", file=sys.stderr)
+        return 2
+    for cell in chosen:
+        found = known.get((*cell, "deterministic"))
+        if found is None or options.again:
+            found = measured(cell)
+            _report(options.answers, found)
+        open_cell = found.noise_multiplier and found.upper > 1.02 * found.lower
+        if options.sampled and open_cell and (options.again or (*cell, "sampled") not in known):
+            _report(options.answers, sampled(cell, found.noise_multiplier, options.budget))
+    return 0
+
+
+def _report(file: Path, answer: Answer) -> None:
+    append(file, answer)
+    print(
+        f"{answer.sampler}, {answer.strategy}, epsilon={answer.epsilon:g}, {answer.kind}: "
+        f"sigma {answer.noise_multiplier:.5g} [{answer.lower:.5g}, {answer.upper:.5g}] "
+        f"{answer.shown} % {answer.seconds:.1f} s "
+        f"{answer.upper_method}, {answer.lower_method}",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
