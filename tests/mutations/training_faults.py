@@ -333,4 +333,18 @@ FAULTS = [
         "gradients that were not clipped are added to a sum that began without examples",
         f"{ENGINE}::test_parts_without_examples_change_nothing",
     ),
+    (
+        "training/torch/adaptive_clipping.py",
+        "if state_dict[RULE].get(name) != value:",
+        "if state_dict[RULE].get(name) is None:",
+        "a resumed run follows another rule of the clipping norm",
+        f"{CLIPPING}::test_a_state_of_another_rule_is_refused",
+    ),
+    (
+        "training/torch/shards.py",
+        "if needed < ranks:",
+        "if needed < 1:",
+        "one process of several stops with an error, and the others wait for it",
+        "tests/training/test_sharded.py::test_a_process_without_rows_is_an_error_everywhere",
+    ),
 ]
