@@ -272,8 +272,8 @@ FAULTS = [
     ),
     (
         "training/torch/adaptive_clipping.py",
-        "{NORM: self.max_grad_norm}",
-        "{NORM: self.min_clipbound}",
+        "{NORM: self.max_grad_norm,",
+        "{NORM: self.min_clipbound,",
         "a run that resumes clips to another norm than it would have",
         f"{CLIPPING}::test_a_state_resumes",
     ),
