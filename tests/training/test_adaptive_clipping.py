@@ -39,7 +39,7 @@ def mechanism_of(sampler=None, strategy=None):
 
 
 def flat(tensors):
-    return torch.cat([one.detach().reshape(-1).double() for one in tensors]).numpy()
+    return torch.cat([one.detach().reshape(-1).double() for one in tensors]).cpu().numpy()
 
 
 def watched(made):
@@ -104,7 +104,7 @@ def test_an_example_contributes_a_vector_of_norm_one_at_most(scale, dtype, train
 
 def by_hand(made, twin):
     """The same training in plain numpy with the batches and noise of an equal run: weights and norms of every step."""
-    data, weights, norm, norms = made.loader.dataset, made.weights(), CLIP, []
+    data, weights, norm, norms = made.data(), made.weights(), CLIP, []
     model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3)).double()
     for batch in twin.batches():
         torch.nn.utils.vector_to_parameters(torch.from_numpy(weights), model.parameters())
@@ -190,6 +190,19 @@ def test_states_of_other_clipping_are_refused(training):
     with pytest.raises(InvalidInputError, match="must be positive"):
         adaptive.optimizer.load_state_dict(state)
     assert adaptive.optimizer.max_grad_norm == CLIP
+
+
+@pytest.mark.parametrize("name", [name for name in ADAPTIVE if name != "clipping"])
+def test_a_state_of_another_rule_is_refused(name, training):
+    """The norms of its first steps followed the other."""
+    value = ADAPTIVE[name]
+    saved, other = training(mechanism_of(), **ADAPTIVE), training(mechanism_of(), **ADAPTIVE | {name: 1.1 * value})
+    state = saved.optimizer.state_dict()
+    with pytest.raises(InvalidInputError, match=f"The '{name}' argument must be that of the saved run, {value}"):
+        other.optimizer.load_state_dict(state)
+    assert other.engine.run.resumed == 0
+    with pytest.raises(InvalidInputError, match="'hockeystick_clipping_rule' entry"):
+        saved.optimizer.load_state_dict({key: state[key] for key in state if key != "hockeystick_clipping_rule"})
 
 
 @pytest.mark.parametrize("name", ["max_grad_norm", "of_gradient", "of_count", "noise_multiplier"])
