@@ -1,7 +1,7 @@
 """One rank of two: ``python ddp_training.py FOLDER PORT RANK MODE``. Trains, and keeps weights and gradients.
 
-MODE is of gradients, "hooks" or "ghost"; "layers" to clip by layers; "independent" for an adaptive optimizer; or "noise"
-for a run without gradients for every kind of strategy, in the first three modes by turns.
+MODE is of gradients, "hooks" or "ghost"; "layers" to clip by layers; "independent" for an adaptive optimizer; or
+"noise" for a run without gradients for every kind of strategy, in the first three modes by turns.
 """
 
 import sys
