@@ -90,6 +90,8 @@ def test_what_nobody_has_built_is_refused(options, training):
 def test_a_dataset_that_does_not_suit_the_sampler_is_refused(training):
     with pytest.raises(InvalidInputError, match="batch_size \\* bins = 60"):
         training(BINS, data_loader=DataLoader(data_of(61)))
+    with pytest.raises(InvalidInputError, match="must have at least one example"):
+        training(BINS, data_loader=DataLoader(data_of(0)))
 
 
 def test_parameters_and_optimizers_that_do_not_belong_together_are_refused(training):

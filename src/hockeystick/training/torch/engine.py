@@ -133,9 +133,9 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         Raises: InvalidInputError for a second call, for a dataset without length or of another size than the plan's,
         a loader with batches of its own, an optimizer without parameters, without some that are trained or with some
         of another module, a clipping norm that is not positive and finite, a criterion that divides by more than the
-        number of examples, and another noise multiplier; UnsupportedError for adaptive clipping in other modes than hooks and ghost,
-        in several processes or with an adaptive optimiser, expanded weights, a module
-        of ``fully_shard`` without ``grad_sample_mode="ghost_fsdp"``, ghost clipping by layers, secure noise in several
+        number of examples, and another noise multiplier; UnsupportedError for adaptive clipping in other modes than
+        hooks and ghost, in several processes or with an adaptive optimiser, expanded weights, a module of
+        ``fully_shard`` without ``grad_sample_mode="ghost_fsdp"``, ghost clipping by layers, secure noise in several
         processes, complex parameters, frozen layers that mix the examples of a batch, adaptive optimisers
         where per-sample gradients are not what they need, and models that Opacus cannot handle.
         """

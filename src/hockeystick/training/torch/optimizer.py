@@ -221,8 +221,8 @@ class OnRun:
             if number != numbers[0]:
                 raise InvalidInputError(
                     f"The parameter {self.names[parameter]!r} has gradients of {number} examples, where "
-                    f"{self.names[self.trained[0]]!r} has them of {numbers[0]}; the first dimension of what every layer "
-                    "gets must be that of the examples, position ids included."
+                    f"{self.names[self.trained[0]]!r} has them of {numbers[0]}; the first dimension of what every "
+                    "layer gets must be that of the examples, position ids included."
                 )
         return numbers[0]
 
