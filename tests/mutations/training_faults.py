@@ -325,4 +325,32 @@ FAULTS = [
         "a fork gets the same noise, and writes to the rows of its parent",
         "tests/noise/test_rows.py::test_a_fork_gets_no_noise_and_leaves_the_rows_alone",
     ),
+    (
+        "training/jax/noise.py",
+        "            check_wide(leaves)\n",
+        "",
+        "a bfloat16 sum moves by many clipping norms under the noise of one",
+        f"{JAX_NOISE}::test_sums_in_narrow_types_are_refused",
+    ),
+    (
+        "training/torch/adaptive_clipping.py",
+        "            self.model.max_grad_norm = norm\n",
+        "            pass\n",
+        "ghost clipping stays at the first norm while the noise follows the next",
+        f"{CLIPPING}::test_norms_and_weights_are_those_of_plain_numpy",
+    ),
+    (
+        "training/torch/adaptive_clipping.py",
+        "self.count.grad = self._parts(norms).sum(dim=0)",
+        "self.count.grad = 2.0 * self._parts(norms).sum(dim=0)",
+        "with ghost clipping an example is counted twice beside a gradient of the whole norm",
+        f"{CLIPPING}::test_an_example_contributes_a_vector_of_norm_one_at_most",
+    ),
+    (
+        "training/torch/loader.py",
+        "if num_examples is not None and size != num_examples:",
+        "if num_examples is not None and size < num_examples:",
+        "batches of a plan for fewer examples leave the last of them out",
+        f"{INPUT}::test_bad_arguments_are_named",
+    ),
 ]

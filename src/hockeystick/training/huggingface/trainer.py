@@ -111,7 +111,7 @@ class Trainer(transformers.Trainer):
             )
         self.given = transformers.TrainingArguments() if args is None else args
         self._attribution = attribution
-        self._gradients = {"grad_sample_mode": grad_sample_mode}
+        self._gradients: dict[str, Any] = {"grad_sample_mode": grad_sample_mode}
         if grad_sample_mode == "ghost":
             self._gradients["criterion"] = torch.nn.Identity()  # it gets the losses of the examples
         self._criterion: Any = None
