@@ -9,6 +9,7 @@ RECORD = "tests/training/test_record.py"
 JAX_NOISE = "tests/training/test_jax_noise.py"
 JAX_PLAN = "tests/training/test_jax_plan.py"
 LOOPS = "tests/training/test_loops_that_go_wrong.py"
+ENGINE = "tests/training/test_engine.py"
 INPUT = "tests/training/test_engine_input.py"
 ADAPTIVE = "tests/training/test_adaptive.py"
 TORCH = "tests/training/test_torch_adaptive.py"
@@ -271,8 +272,8 @@ FAULTS = [
     ),
     (
         "training/torch/adaptive_clipping.py",
-        "{NORM: self.max_grad_norm}",
-        "{NORM: self.min_clipbound}",
+        "{NORM: self.max_grad_norm,",
+        "{NORM: self.min_clipbound,",
         "a run that resumes clips to another norm than it would have",
         f"{CLIPPING}::test_a_state_resumes",
     ),
@@ -352,5 +353,26 @@ FAULTS = [
         "if num_examples is not None and size < num_examples:",
         "batches of a plan for fewer examples leave the last of them out",
         f"{INPUT}::test_bad_arguments_are_named",
+    ),
+    (
+        "training/torch/guards.py",
+        "parameter.grad = None  # or the next backward pass would add to the sum",
+        "pass",
+        "gradients that were not clipped are added to a sum that began without examples",
+        f"{ENGINE}::test_parts_without_examples_change_nothing",
+    ),
+    (
+        "training/torch/adaptive_clipping.py",
+        "if state_dict[RULE].get(name) != value:",
+        "if state_dict[RULE].get(name) is None:",
+        "a resumed run follows another rule of the clipping norm",
+        f"{CLIPPING}::test_a_state_of_another_rule_is_refused",
+    ),
+    (
+        "training/torch/shards.py",
+        "if needed < ranks:",
+        "if needed < 1:",
+        "one process of several stops with an error, and the others wait for it",
+        "tests/training/test_sharded.py::test_a_process_without_rows_is_an_error_everywhere",
     ),
 ]

@@ -1,6 +1,7 @@
 """Where rows live changes nothing about the noise: bits, checkpoints, threads and parts."""
 
 import os
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -159,6 +160,22 @@ def test_a_file_leaves_nothing_behind(tmp_path):
     noise.next()
     assert list(tmp_path.iterdir()) == []
     assert noise.nbytes == 8 * SIZE * 4
+
+
+def test_the_state_of_a_file_is_in_a_file(tmp_path):
+    """Not in memory, for which the rows are too many, and not the rows themselves, which go on."""
+    noise = made("bands", rows=MappedFile(tmp_path))
+    noise.next()
+    tracemalloc.start()
+    state = noise.state()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < noise.nbytes / 10
+    assert list(tmp_path.iterdir()) == []
+    before = state["solver_ring"].copy()
+    for _ in range(9):
+        noise.next()
+    np.testing.assert_array_equal(state["solver_ring"], before)
 
 
 def test_threads_follow_the_environment(monkeypatch):

@@ -199,6 +199,19 @@ def test_states_of_other_clipping_are_refused(training):
     assert adaptive.optimizer.max_grad_norm == CLIP
 
 
+@pytest.mark.parametrize("name", [name for name in ADAPTIVE if name != "clipping"])
+def test_a_state_of_another_rule_is_refused(name, training):
+    """The norms of its first steps followed the other."""
+    value = ADAPTIVE[name]
+    saved, other = training(mechanism_of(), **ADAPTIVE), training(mechanism_of(), **ADAPTIVE | {name: 1.1 * value})
+    state = saved.optimizer.state_dict()
+    with pytest.raises(InvalidInputError, match=f"The '{name}' argument must be that of the saved run, {value}"):
+        other.optimizer.load_state_dict(state)
+    assert other.engine.run.resumed == 0
+    with pytest.raises(InvalidInputError, match="'hockeystick_clipping_rule' entry"):
+        saved.optimizer.load_state_dict({key: state[key] for key in state if key != "hockeystick_clipping_rule"})
+
+
 @pytest.mark.parametrize("name", ["max_grad_norm", "of_gradient", "of_count", "noise_multiplier"])
 def test_a_norm_that_somebody_else_changes_ends_the_run(name, training):
     made = training(mechanism_of(SINGLES), **ADAPTIVE)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hockeystick.errors import UnsupportedError
+from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.training import RunRecord
 
 pytest.importorskip("opacus", reason="needs torch and opacus")
@@ -50,11 +50,8 @@ def test_two_shards_are_one_run(tmp_path, monkeypatch):
     assert all("one_noise_row_a_step" in record.checked for record in records)
 
 
-@pytest.mark.parametrize("rows", [1, 2, 3, 7])
-def test_shards_are_all_numbers_once(rows, monkeypatch):
-    """Three processes, some without a row, that hold what the rule of fully_shard gives them."""
-    parameters = [torch.zeros(rows, 4), torch.zeros(5)]
-    held, found = {}, []
+def of_three(parameters, monkeypatch):
+    """Play each of three processes, which hold what the rule of fully_shard gives them."""
     monkeypatch.setattr(shards, "DTensor", torch.Tensor)
     monkeypatch.setattr(distributed, "get_world_size", lambda: 3)
     for rank in range(3):
@@ -64,6 +61,24 @@ def test_shards_are_all_numbers_once(rows, monkeypatch):
             one.placements, one.device_mesh = (Shard(0),), torch.zeros(3)
             one.device_mesh.size = lambda: 3
             one.to_local = lambda one=one, held=held: held[id(one)]
+        yield rank
+
+
+@pytest.mark.parametrize("sizes", [(1,), (2, 1), (4,), (4, 2)])
+def test_a_process_without_rows_is_an_error_everywhere(sizes, monkeypatch):
+    """Or the others would wait for the one that stopped."""
+    parameters = [torch.zeros(size, 3) for size in sizes]
+    for _ in of_three(parameters, monkeypatch):
+        with pytest.raises(InvalidInputError, match=f"Every process must hold .* at most {max(sizes)} rows: . of 3"):
+            shards.part_of(parameters)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 7])
+def test_shards_are_all_numbers_once(rows, monkeypatch):
+    """Three processes, some without a row of the first parameter."""
+    parameters = [torch.zeros(rows, 4), torch.zeros(5)]
+    found = []
+    for _ in of_three(parameters, monkeypatch):
         found += [n for start, stop in shards.part_of(parameters) for n in range(start, stop)]
     assert sorted(found) == list(range(rows * 4 + 5))
     parameters[0].placements = ()

@@ -83,17 +83,20 @@ class MappedFile(Rows):
     process ends, however it ends. A step reads all rows and writes one, so a fast local disk is needed.
     Nothing is erased: the rows are as secret as the noise, so use an encrypted disk where others may read it raw.
 
+    A state holds a copy of the rows in another such file, which takes as much room while the state exists; reading a
+    saved state back needs as much memory.
+
     Args:
         folder: on the disk to use.
 
-    Raises: InvalidInputError, when a stream is made, where the folder has less room than the rows need.
+    Raises: InvalidInputError, when a stream is made or its state is taken, where the folder has less room than needed.
     """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
 
     def hold(self, make: MakeSolver, size: int) -> Held:
-        return Kept(make(size, self._allocate))
+        return Kept(make(size, self._allocate), self._allocate)
 
     def _allocate(self, layout: Layout, size: int) -> dict[str, Reals]:
         needed = bytes_of(layout, size)
@@ -131,10 +134,11 @@ class Replay(Rows):
 
 
 class Kept(Held):
-    """The arrays of a solver."""
+    """The arrays of a solver, and what makes those of its states."""
 
-    def __init__(self, solver: StreamingSolver) -> None:
+    def __init__(self, solver: StreamingSolver, allocate: Allocate = zeros) -> None:
         self.solver = solver
+        self.allocate = allocate
         self.nbytes = solver.nbytes
 
     def row(self, step: int, fill: Fill, out: Reals | None) -> Reals:
@@ -147,7 +151,7 @@ class Kept(Held):
         return out
 
     def state(self) -> dict[str, Any]:
-        return self.solver.state()
+        return self.solver.state(self.allocate)
 
     def restore(self, step: int, fill: Fill, state: Mapping[str, Any]) -> None:
         if state:

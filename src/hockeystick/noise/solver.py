@@ -129,13 +129,12 @@ class StreamingSolver(ABC):
         """Bytes kept between steps."""
         return sum(array.nbytes for array in self.arrays.values())
 
-    def state(self) -> dict[str, Any]:
-        """A copy of all that is kept between steps, as arrays and integers."""
-        return {
-            "solved": self.step,
-            "block_steps": self.block_steps,
-            **{name: array.copy() for name, array in self.arrays.items()},
-        }
+    def state(self, allocate: Allocate = zeros) -> dict[str, Any]:
+        """A copy of all that is kept between steps, as integers and arrays, which ``allocate`` makes."""
+        copies = allocate(self.layout, self.size)
+        for name, array in self.arrays.items():
+            copies[name][...] = array
+        return {"solved": self.step, "block_steps": self.block_steps, **copies}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from :meth:`state` of a solver of the same kind, size and type."""

@@ -19,6 +19,8 @@ from hockeystick.training.torch.guards import add_to_sum, clipped_sums, parts_of
 
 NORM = "hockeystick_clipping_norm"
 """The entry of an optimizer's state that holds the clipping norm of the next step."""
+RULE = "hockeystick_clipping_rule"
+"""The entry with the arguments by which it changes."""
 ARGUMENTS = (
     "target_unclipped_quantile",
     "clipbound_learning_rate",
@@ -144,17 +146,30 @@ class AdaptsNorm:
             self.model.max_grad_norm = norm
         self.as_planned = self._settings()
 
+    def _rule(self) -> dict[str, float]:
+        return {name: float(getattr(self, name)) for name in ARGUMENTS}
+
     def state_dict(self) -> dict[str, Any]:
-        """The state with the norm of the next step."""
-        return super().state_dict() | {NORM: self.max_grad_norm}  # type: ignore[misc]
+        """The state with the norm of the next step, and the rule by which it changes."""
+        return super().state_dict() | {NORM: self.max_grad_norm, RULE: self._rule()}  # type: ignore[misc]
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue, with the norm that was saved; raises InvalidInputError for a state without one."""
-        if NORM not in state_dict:
-            raise InvalidInputError(f"The {NORM!r} entry of the optimizer's state is missing; its clipping adapted.")
+        """Continue, with the norm that was saved; raises InvalidInputError for a state without one, or another rule."""
+        missing = [name for name in (NORM, RULE) if name not in state_dict]
+        if missing:
+            raise InvalidInputError(
+                f"The {missing[0]!r} entry of the optimizer's state is missing; its clipping adapted."
+            )
+        for name, value in self._rule().items():
+            if state_dict[RULE].get(name) != value:
+                raise InvalidInputError(
+                    f"The {name!r} argument must be that of the saved run, {state_dict[RULE].get(name)!r}. "
+                    f"Got {value!r} instead."
+                )
         norm = float(state_dict[NORM])
         expect_positive(NORM, norm)
-        super().load_state_dict({name: part for name, part in state_dict.items() if name != NORM})  # type: ignore[misc]
+        rest = {name: part for name, part in state_dict.items() if name not in (NORM, RULE)}
+        super().load_state_dict(rest)  # type: ignore[misc]
         self._clip_to(norm)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from opacus.optimizers import DPOptimizer
+from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processed
 from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping, DPTensorFastGradientClipping
 from opacus.validators.errors import UnsupportedModuleError
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
@@ -183,6 +184,29 @@ def add_to_sum(parameter: Any, total: torch.Tensor) -> None:
         parameter.summed_grad = total
     else:
         parameter.summed_grad += total
+
+
+def add_no_examples(parameters: Sequence[Any]) -> None:
+    """The sums of a step after a physical batch without examples: as they were, or zero.
+
+    A new sum takes the memory of the ``p.grad`` that :func:`give` made for the step before, which is to be replaced.
+    """
+    for parameter in parameters:
+        _check_processed_flag(parameter.grad_sample)
+        if parameter.summed_grad is None:
+            dtype = torch.promote_types(parameter.dtype, torch.float32)
+            if hasattr(parameter.grad, "_given") and parameter.grad.dtype == dtype:
+                parameter.summed_grad = parameter.grad.detach().zero_()
+                parameter.grad = None  # or the next backward pass would add to the sum
+            else:
+                parameter.summed_grad = torch.zeros_like(parameter, dtype=dtype, requires_grad=False)
+        _mark_as_processed(parameter.grad_sample)
+
+
+def give(parameter: Any, noisy: torch.Tensor) -> None:
+    """Make a noisy sum ``p.grad``, and remember that its memory is nobody else's, as of a bucket of several."""
+    parameter.grad = noisy
+    parameter.grad._given = True
 
 
 def sample_norms(parameters: Sequence[Any]) -> torch.Tensor:

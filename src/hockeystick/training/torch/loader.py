@@ -1,7 +1,6 @@
 """The batches of a run as torch loads them."""
 
 from collections.abc import Callable, Iterator, Mapping
-from copy import deepcopy
 from itertools import islice
 from typing import Any
 
@@ -146,11 +145,12 @@ class CollateWithEmpty:
 
     def __init__(self, given: DataLoader[Any], batch_first: bool) -> None:
         self.collate = given.collate_fn
-        self.empty = without_examples(self.collate([given.dataset[0]]), 0 if batch_first else 1)
+        self.dimension = 0 if batch_first else 1
+        self.empty = without_examples(self.collate([given.dataset[0]]), self.dimension)
 
     def __call__(self, examples: list[Any]) -> Any:
         """The batch of these examples."""
-        return self.collate(examples) if examples else deepcopy(self.empty)
+        return self.collate(examples) if examples else without_examples(self.empty, self.dimension)
 
 
 def without_examples(batch: Any, dimension: int) -> Any:

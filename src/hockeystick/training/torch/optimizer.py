@@ -15,9 +15,11 @@ from hockeystick.training.torch.adaptive_clipping import AdaptsNorm
 from hockeystick.training.torch.guards import (
     SLACK,
     WIDE,
+    add_no_examples,
     add_to_sum,
     clipped_sums,
     fingerprint,
+    give,
     is_narrow,
     is_too_long,
     is_used,
@@ -144,7 +146,10 @@ class OnRun:
         return super().pre_step(closure)  # type: ignore[misc]
 
     def clip_and_accumulate(self) -> None:
-        """As Opacus does; in float32 where it would clip and sum in a narrower type."""
+        """As Opacus does; in float32 where it would clip and sum in a narrower type, and for no examples no sum."""
+        if not any(len(part) for parameter in self.params for part in parts_of(parameter.grad_sample)):
+            add_no_examples(self.params)
+            return
         if not is_narrow(self.params):
             super().clip_and_accumulate()  # type: ignore[misc]
             return
@@ -249,7 +254,7 @@ class OnRun:
             held = local(total)
             if rows is not None:
                 held = noisy(held, rows[index], scale)
-            parameter.grad = joined(held.to(parameter.dtype), parameter).view_as(parameter)
+            give(parameter, joined(held.to(parameter.dtype), parameter).view_as(parameter))
             _mark_as_processed(total)
         self.examples = 0
 

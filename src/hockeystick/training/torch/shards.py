@@ -6,7 +6,7 @@ from typing import Any
 from torch import distributed
 from torch.distributed.tensor import DTensor, Shard
 
-from hockeystick.errors import UnsupportedError
+from hockeystick.errors import InvalidInputError, UnsupportedError
 
 
 def part_of(parameters: Sequence[Any]) -> list[tuple[int, int]]:
@@ -14,12 +14,19 @@ def part_of(parameters: Sequence[Any]) -> list[tuple[int, int]]:
 
     ``fully_shard`` gives each of R processes the next of R runs of rows, all of ceil(rows / R) rows but the last ones.
 
-    Raises: UnsupportedError for parameters that are shared out in another way, or not at all.
+    Raises: UnsupportedError for parameters that are shared out in another way, or not at all; InvalidInputError, in
+    all processes, where one of them would hold no row of any parameter.
     """
     ranks, rank = distributed.get_world_size(), distributed.get_rank()
+    rows = [parameter.shape[0] if parameter.dim() else 1 for parameter in parameters]
+    needed = max(-(-size // -(-size // ranks)) for size in rows)
+    if needed < ranks:
+        raise InvalidInputError(
+            f"Every process must hold rows of the trained parameters, which have at most {max(rows)} rows: {needed} of "
+            f"{ranks} processes would hold some; use fewer processes."
+        )
     ranges, before = [], 0
-    for parameter in parameters:
-        size = parameter.shape[0] if parameter.dim() else 1
+    for parameter, size in zip(parameters, rows, strict=True):
         each = -(-size // ranks)
         first, last = min(rank * each, size), min((rank + 1) * each, size)
         whole = isinstance(parameter, DTensor) and parameter.placements == (Shard(0),)
