@@ -2,6 +2,9 @@
 
 import sys
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,24 @@ MECHANISM = hs.Mechanism(
 )
 
 
+@cache
+def has_cuda():
+    """Whether torch is there, and sees a CUDA device."""
+    return find_spec("torch") is not None and import_module("torch").cuda.is_available()
+
+
+def pytest_generate_tests(metafunc):
+    """Run tests that need a ``device``, as by ``training``, on CUDA too where there is one; other names stay."""
+    if "device" in metafunc.fixturenames and has_cuda():
+        metafunc.parametrize("device", [pytest.param("cpu", id=pytest.HIDDEN_PARAM), "cuda"])
+
+
+@pytest.fixture
+def device():
+    """Where parameters and data are."""
+    return "cpu"
+
+
 @dataclass
 class Training:
     """What ``make_private`` returned, with its engine."""
@@ -30,6 +51,11 @@ class Training:
     criterion: Any
     loader: Any
     scale: float = 1.0
+
+    def data(self):
+        """The examples, on the CPU."""
+        x, y = self.loader.dataset.tensors
+        return list(zip(x.cpu(), y.cpu(), strict=True))
 
     def backward(self, x, y):
         """What comes before a step."""
@@ -62,17 +88,17 @@ class Training:
         """All of ``p.grad``, flat."""
         import torch
 
-        return torch.cat([p.grad.reshape(-1) for p in self.model.parameters()]).to(torch.float64).numpy().copy()
+        return torch.cat([p.grad.reshape(-1) for p in self.model.parameters()]).double().cpu().numpy().copy()
 
     def weights(self):
         """All parameters, flat."""
         import torch
 
-        return torch.cat([p.detach().reshape(-1) for p in self.model.parameters()]).to(torch.float64).numpy().copy()
+        return torch.cat([p.detach().reshape(-1) for p in self.model.parameters()]).double().cpu().numpy().copy()
 
 
 @pytest.fixture
-def training():
+def training(device):
     """Makes a Training; the arguments are those of ``make_private`` and of the engine."""
     pytest.importorskip("opacus")
     import torch
@@ -90,9 +116,15 @@ def training():
         optimizer_of=None,
         **options,
     ):
+        if device == "cuda" and loader and loader.get("num_workers"):
+            pytest.skip("data on CUDA cannot be loaded by workers")
         torch.manual_seed(0)
         data = TensorDataset(torch.randn(EXAMPLES, 6, dtype=dtype), torch.randint(3, (EXAMPLES,)))
-        model = torch.nn.Sequential(torch.nn.Linear(6, width), torch.nn.Tanh(), torch.nn.Linear(width, 3)).to(dtype)
+        data.tensors = tuple(tensor.to(device) for tensor in data.tensors)
+        model = torch.nn.Sequential(torch.nn.Linear(6, width), torch.nn.Tanh(), torch.nn.Linear(width, 3))
+        model = model.to(device, dtype)
+        if isinstance(options.get("module"), torch.nn.Module):
+            options["module"].to(device)
         optimizer = (optimizer_of or torch.optim.SGD)(model.parameters(), lr=0.1)
         engine = hs.torch.PrivacyEngine(mechanism, rng=np.random.default_rng(seed), dtype=noise_dtype)
         criterion = torch.nn.CrossEntropyLoss()

@@ -39,7 +39,7 @@ def mechanism_of(sampler=None, strategy=None):
 
 
 def flat(tensors):
-    return torch.cat([one.detach().reshape(-1).double() for one in tensors]).numpy()
+    return torch.cat([one.detach().reshape(-1).double() for one in tensors]).cpu().numpy()
 
 
 def watched(made):
@@ -108,7 +108,7 @@ def test_an_example_contributes_a_vector_of_norm_one_at_most(scale, mode, dtype,
 
 def by_hand(made, twin):
     """The same training in plain numpy with the batches and noise of an equal run: weights and norms of every step."""
-    data, weights, norm, norms = made.loader.dataset, made.weights(), CLIP, []
+    data, weights, norm, norms = made.data(), made.weights(), CLIP, []
     model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3)).double()
     for batch in twin.batches():
         torch.nn.utils.vector_to_parameters(torch.from_numpy(weights), model.parameters())

@@ -16,13 +16,11 @@ from hockeystick.training import Run
 MECHANISM = hs.Mechanism(
     sampler=hs.Poisson(sampling_prob=0.05, steps=12), noise_multiplier=2.0, strategy=hs.BandedSquareRoot(bands=3)
 )
-DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 WITH_BANDS = {"bands": hs.BandedSquareRoot(bands=6), "bands of the inverse": hs.BandedInverseSquareRoot(bands=6)}
 
 
 @pytest.mark.parametrize("strategy", [*WITH_BANDS.values(), hs.Identity()], ids=lambda one: one.kind)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("device", DEVICES)
 def test_rows_on_a_device_have_the_bits_of_rows_in_memory(device, dtype, strategy):
     """Also from a checkpoint of either, of a replay, and for parameters on the device."""
     mechanism = MECHANISM.model_copy(update={"strategy": strategy, "sampler": hs.Deterministic(bins=30)})
@@ -44,7 +42,6 @@ def test_rows_on_a_device_have_the_bits_of_rows_in_memory(device, dtype, strateg
     assert sum(name.startswith("from") for name in runs) == 4
 
 
-@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("rows", ["memory", "device"])
 @pytest.mark.parametrize("step", [3, 9])
 def test_a_state_whose_rows_are_of_other_steps_is_refused(device, rows, step):
@@ -57,7 +54,6 @@ def test_a_state_whose_rows_are_of_other_steps_is_refused(device, rows, step):
         noise.NoiseStream.from_state(MECHANISM, stream.state() | {"step": step}, rows=place)
 
 
-@pytest.mark.parametrize("device", DEVICES)
 def test_parameters_get_the_rows_of_a_device(device):
     parameters = [torch.zeros(7, device=device), torch.zeros(4, device=device)]
     there = hs.torch.Noise.of(

@@ -33,7 +33,7 @@ def test_the_noise_is_made_in_its_own_type(dtype, noise_dtype, training):
 
     def look():
         add_noise()
-        taken.append(torch.cat([p.grad.reshape(-1) for p in made.model.parameters()]))
+        taken.append(torch.cat([p.grad.reshape(-1) for p in made.model.parameters()]).cpu())
 
     made.optimizer.add_noise = look
     made.epoch()
@@ -75,7 +75,7 @@ def test_parts_without_examples_change_nothing(set_to_none, training):
 def test_one_step_is_the_sum_of_clipped_gradients_plus_the_row_over_the_expected_size(training):
     """By hand, for every step of the run; the weights move by 0.1 times it."""
     made, twin = training(), training().engine.run
-    data, run = made.loader.dataset, made.engine.run
+    data, run = made.data(), made.engine.run
     for batch in twin.batches():
         before = made.weights()
         total = np.zeros_like(before)
@@ -146,6 +146,29 @@ def test_a_state_resumes_in_an_engine_of_another_seed(mode, training, tmp_path):
         second.optimizer.load_state_dict(torch.optim.SGD(second.model.parameters(), lr=0.1).state_dict())
     with pytest.raises(InvalidInputError, match="another mechanism"):
         training(mechanism_of(hs.Identity())).optimizer.load_state_dict(state["optimizer"])
+
+
+def test_a_checkpoint_goes_on_with_dropout_s_generator(training, device, tmp_path):
+    """That of the device, where the checkpoint may be loaded as a whole."""
+
+    def dropping(seed):
+        model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 3)).to(device)
+        torch.nn.utils.vector_to_parameters(torch.linspace(-1.0, 1.0, 83, device=device), model.parameters())
+        return training(seed=seed, module=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
+
+    first = dropping(0)
+    first.epoch()
+    first.engine.save_checkpoint(path=tmp_path / "state.pt", module=first.model, optimizer=first.optimizer)
+    first.run()
+    second = dropping(9)
+    second.engine.load_checkpoint(
+        path=tmp_path / "state.pt",
+        module=second.model,
+        optimizer=second.optimizer,
+        torch_load_kwargs={"map_location": device},
+    )
+    second.run()
+    assert np.array_equal(first.weights(), second.weights())
 
 
 def test_checkpoints_need_the_optimizer(training, tmp_path):

@@ -114,11 +114,11 @@ def test_other_optimizers_on_other_gradients_are_fine(made):
     assert not one.engine.record().violations
 
 
-def test_a_scaler_that_skips_a_step_is_caught(made):
+def test_a_scaler_that_skips_a_step_is_caught(made, device):
     """Whether it does depends on the data: a gradient that is not finite leaves a batch out."""
     one = made()
     one.loader.dataset.tensors[0][7] = float("nan")
-    scaler = torch.amp.GradScaler("cpu")
+    scaler = torch.amp.GradScaler(device)
 
     def loop():
         for x, y in one.loader:

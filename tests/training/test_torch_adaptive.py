@@ -32,7 +32,7 @@ def whiteness(matrix, rows):
 
 
 def flat(tensors):
-    return torch.cat([one.detach().reshape(-1) for one in tensors]).double().numpy()
+    return torch.cat([one.detach().reshape(-1) for one in tensors]).double().cpu().numpy()
 
 
 def every_step(made, look, largest=None):
@@ -109,7 +109,7 @@ def test_an_example_adds_at_most_the_clipping_norm(kind, scale, training):
 
 def by_hand(made, twin, adam, numbers):
     """The same training with the optimiser of numpy, the batches and noise of an equal run, one example at a time."""
-    data, weights = made.loader.dataset, made.weights()
+    data, weights = made.data(), made.weights()
     model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3)).double()
     for batch in twin.batches():
         torch.nn.utils.vector_to_parameters(torch.from_numpy(weights), model.parameters())

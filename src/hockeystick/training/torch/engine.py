@@ -46,6 +46,8 @@ WRAPPED = (torch.nn.parallel.DistributedDataParallel, DifferentiallyPrivateDistr
 """What makes Opacus take its optimizers for several processes, also where there is one."""
 RANDOM = "torch_random_state"
 """The entry of a checkpoint for torch's own generator, which dropout draws from."""
+RANDOM_CUDA = "torch_cuda_random_states"
+"""The entry for those of all CUDA devices, where they are used."""
 
 
 class PrivacyEngine(Engine, opacus.PrivacyEngine):
@@ -268,13 +270,15 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         return tuple(name for name in CHECKED if name not in unseen)
 
     def save_checkpoint(self, *, path: Any, module: Any, optimizer: Any = None, **options: Any) -> None:
-        """As Opacus does, with the run and torch's generator, whole or not at all; only the owner can read the file.
+        """As Opacus does, with the run and torch's generators, whole or not at all; only the owner can read the file.
 
         Raises: InvalidInputError without the optimizer, whose state holds the run.
         """
         if optimizer is None:
             raise InvalidInputError("The 'optimizer' argument has to be given; its state holds the run.")
         more = (options.pop("checkpoint_dict", None) or {}) | {RANDOM: torch.get_rng_state()}
+        if torch.cuda.is_initialized():
+            more[RANDOM_CUDA] = torch.cuda.get_rng_state_all()
         saved = {"module": module, "optimizer": optimizer, "checkpoint_dict": more, **options}
         if not isinstance(path, str | os.PathLike):
             super().save_checkpoint(path=path, **saved)
@@ -287,8 +291,10 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         if optimizer is None:
             raise InvalidInputError("The 'optimizer' argument has to be given; its state holds the run.")
         checkpoint = super().load_checkpoint(path=path, module=module, optimizer=optimizer, **options)
-        if RANDOM in checkpoint:
-            torch.set_rng_state(checkpoint[RANDOM])
+        if RANDOM in checkpoint:  # on the CPU, wherever map_location put it
+            torch.set_rng_state(checkpoint[RANDOM].cpu())
+        if RANDOM_CUDA in checkpoint and torch.cuda.device_count() == len(checkpoint[RANDOM_CUDA]):
+            torch.cuda.set_rng_state_all([state.cpu() for state in checkpoint[RANDOM_CUDA]])
         return checkpoint
 
 
