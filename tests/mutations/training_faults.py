@@ -375,4 +375,11 @@ FAULTS = [
         "one process of several stops with an error, and the others wait for it",
         "tests/training/test_sharded.py::test_a_process_without_rows_is_an_error_everywhere",
     ),
+    (
+        "training/jax/noise.py",
+        "if run.remaining and not float(length) <= number * (1.0 + SLACK):",
+        "if run.remaining and float(length) > number * (1.0 + SLACK):",
+        "a gradient that is not finite goes through JAX's noise",
+        f"{JAX_NOISE}::test_sums_that_were_not_clipped_end_the_run",
+    ),
 ]

@@ -145,9 +145,9 @@ def test_only_noisy_sums_are_rounded_to_the_type_of_the_parameters():
     params = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), PARAMS)
     noise, twin = hs.jax.Noise(run_of(), clip_norm=CLIP), run_of()
     state, batch = noise.init(params), next(noise.run.batches())
-    sums = jax.tree.map(lambda leaf: jnp.full(leaf.shape, 1.5), PARAMS)
+    sums = jax.tree.map(lambda leaf: jnp.full(leaf.shape, 0.01), PARAMS)  # of norm 0.21
     updates, _ = noise.update(sums, state, params, examples=batch)
-    row = np.float32(1.5) + np.float32(CLIP) * twin.noise(batch)
+    row = np.float32(0.01) + np.float32(CLIP) * twin.noise(batch)
     assert np.array_equal(flat(updates), row)
     assert np.array_equal(flat(optax.apply_updates(params, updates)), np.asarray(jnp.asarray(row, jnp.bfloat16)))
 
@@ -276,6 +276,24 @@ def test_sums_over_other_examples_end_the_run():
             noise.update(zeros(), state, examples=examples(batch))
         with pytest.raises(ViolationError, match="The run ended at step 0"):
             noise.update(zeros(), state, examples=batch)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("factor", [1.02, np.nan, np.inf])
+def test_sums_that_were_not_clipped_end_the_run(factor, compiled):
+    """Of n examples a sum is at most n clipping norms long, that of none is zero, and noise hides nothing else."""
+    for size in (len(next(run_of().batches())), 0):
+        noise = hs.jax.Noise(run_of(), clip_norm=CLIP, divisor=3.0)
+        state = noise.init(PARAMS)
+        update = jitted(noise) if compiled else noise.update
+        sums = zeros() | {"scale": jnp.asarray(factor * max(size, 1e-6) * CLIP / 3.0, jnp.float32)}
+        with pytest.raises((ViolationError, jax.errors.JaxRuntimeError), match="broke the promise 'clipping'"):
+            jax.block_until_ready(update(sums, state, examples=size))
+        assert (noise.run.step, noise.run.record().violations) == (0, ("clipping",))
+    noise = hs.jax.Noise(run_of(), clip_norm=CLIP, divisor=3.0)
+    longest = zeros() | {"scale": jnp.asarray(-len(next(noise.run.batches())) * CLIP / 3.0)}
+    noise.update(longest, noise.init(PARAMS), examples=len(next(noise.run.batches())))
+    assert noise.run.record().violations == ()
 
 
 def test_what_the_record_says_was_checked_is_what_was_told():

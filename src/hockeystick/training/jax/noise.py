@@ -13,6 +13,7 @@ from jax.experimental import io_callback
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.mechanism import Mechanism
 from hockeystick.noise import MappedFile, Memory, Replay
+from hockeystick.training.promises import SLACK
 from hockeystick.training.run import Run
 
 WIDE = (np.dtype(np.float32), np.dtype(np.float64))
@@ -64,7 +65,8 @@ class Noise(optax.GradientTransformationExtraArgs):
     float64 noise while ``jax_enable_x64`` is off; UnsupportedError where JAX runs in several processes, and for a run
     whose rows are not on the host. Of ``init`` and ``update``: InvalidInputError for other parameters than the run has
     noise for, a state that is not at the next step, and a sum over nobody knows which examples; UnsupportedError in
-    ``jax.shard_map`` and ``jax.pmap``, and of ``update`` for sums in narrower types than float32; and as
+    ``jax.shard_map`` and ``jax.pmap``, and of ``update`` for sums in narrower types than float32; ViolationError for
+    sums that are longer than the clipping norms of their examples together, or not finite; and as
     :meth:`hockeystick.training.Run.noise`.
     """
 
@@ -105,9 +107,8 @@ class Noise(optax.GradientTransformationExtraArgs):
             leaves, structure = jax.tree.flatten(updates)
             rows.check(leaves)
             check_wide(leaves)
-            noisy = [
-                _sum(leaf, row, scale) for leaf, row in zip(leaves, rows.take(leaves, state, examples), strict=True)
-            ]
+            parts = rows.take(leaves, scale, state, examples)
+            noisy = [_sum(leaf, part, scale) for leaf, part in zip(leaves, parts, strict=True)]
             return jax.tree.unflatten(structure, noisy), NoiseState(step=state.step + 1)
 
         made: Noise = super().__new__(cls, init, update)
@@ -165,29 +166,33 @@ class _Rows:
         """Count examples of the next step."""
         self._count = (self._at(), (self.count or 0) + number)
 
-    def take(self, leaves: Sequence[Any], state: NoiseState, examples: Any) -> Sequence[Any]:
-        """The next row in the shapes of the leaves, by a callback where something is traced."""
+    def take(self, leaves: Sequence[Any], scale: float, state: NoiseState, examples: Any) -> Sequence[Any]:
+        """The next row in the shapes of the leaves, by a callback where something is traced.
+
+        Args:
+            scale: the clipping norm in units of the leaves.
+        """
         shapes = [leaf.shape for leaf in leaves]
         told = () if examples is None else (examples,)
         refuse_mapped()
+        # Of every leaf, so that jax.vmap over any of them, which would share one row, finds the callback too.
+        length = jnp.sqrt(sum(jnp.sum(jnp.square(leaf / scale)) for leaf in leaves))
         # Under jit a new array is traced even where all of ours are constants, whose noise must not become one.
         if not any(isinstance(one, jax.core.Tracer) for one in (jnp.zeros(()), state.step, *told, *leaves)):
             jax.effects_barrier()  # what earlier functions counted has arrived
-            return self._next(shapes, True, state.step, *told)
+            return self._next(shapes, True, length, state.step, *told)
         parts = [jax.ShapeDtypeStruct(shape, self.run.dtype) for shape in shapes]
-        # Depends on every leaf, so that jax.vmap over any of them, which would share one row, finds the callback too.
-        ready = sum(jnp.sum(leaf) for leaf in leaves)
-        callback = partial(self._after, shapes)
-        taken: Sequence[Any] = io_callback(callback, parts, ready, state.step, *told, ordered=True)
+        copy = jax.default_backend() != "cpu"  # which copies what a callback gives before it goes on
+        callback = partial(self._next, shapes, copy)
+        taken: Sequence[Any] = io_callback(callback, parts, length, state.step, *told, ordered=True)
         return taken
 
-    def _after(self, shapes: Sequence[tuple[int, ...]], ready: Any, step: Any, *told: Any) -> list[Any]:
-        """Take the step once the sums are ready; a CPU copies what a callback gives before it goes on."""
-        del ready
-        return self._next(shapes, jax.default_backend() != "cpu", step, *told)
+    def _next(self, shapes: Sequence[tuple[int, ...]], copy: bool, length: Any, step: Any, *told: Any) -> list[Any]:
+        """Take the step of the run, on the host; without a copy the row is good until the next step.
 
-    def _next(self, shapes: Sequence[tuple[int, ...]], copy: bool, step: Any, *told: Any) -> list[Any]:
-        """Take the step of the run, on the host; without a copy the row is good until the next step."""
+        Args:
+            length: of the sums together, in clipping norms.
+        """
         run, at, counted = self.run, int(step), self.count
         if at != run.step:
             raise InvalidInputError(
@@ -201,8 +206,11 @@ class _Rows:
                 "The 'examples' argument of update has to be given, the indices or the number of the examples in the "
                 "sum, unless the sum is that of an execution plan's clipped_grad."
             )
-        if counted is not None and counted != (examples if isinstance(examples, int) else len(examples)):
+        number = examples if isinstance(examples, int) else len(examples)
+        if counted is not None and counted != number:
             run.violated("number_of_examples")
+        if run.remaining and not float(length) <= number * (1.0 + SLACK):
+            run.violated("clipping")
         row: Any = run.noise(examples, copy=copy)
         ends = np.cumsum([int(np.prod(shape)) for shape in shapes])[:-1]
         return [part.reshape(shape) for part, shape in zip(np.split(row, ends), shapes, strict=True)]

@@ -9,11 +9,11 @@ from opacus.optimizers import FSDPOptimizerFastGradientClipping
 from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processed
 
 from hockeystick.errors import InvalidInputError, UnsupportedError
+from hockeystick.training.promises import SLACK
 from hockeystick.training.run import Run
 from hockeystick.training.torch.adaptive import AddsSquares, IndependentAdam, ScaledAdam, ScalesGradients
 from hockeystick.training.torch.adaptive_clipping import AdaptsNorm
 from hockeystick.training.torch.guards import (
-    SLACK,
     WIDE,
     add_no_examples,
     add_to_sum,
