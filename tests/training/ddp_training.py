@@ -1,15 +1,18 @@
 """One rank of two: ``python ddp_training.py FOLDER PORT RANK MODE``. Trains, and keeps weights and gradients.
 
-MODE is of gradients, "hooks" or "ghost"; "independent" for an adaptive optimizer; or "noise" for a run without
-gradients for every kind of strategy.
+MODE is of gradients, "hooks" or "ghost"; "layers" to clip by layers; "parts" for physical batches of one example;
+"independent" for an adaptive optimizer; or "noise" for a run without gradients for every kind of strategy, in the first
+four modes by turns.
 """
 
 import sys
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import torch
+from opacus.utils.batch_memory_manager import BatchMemoryManager
 from torch import distributed
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -18,6 +21,8 @@ import hockeystick as hs
 MECHANISM = hs.Mechanism(
     strategy=hs.BandedSquareRoot(bands=4), sampler=hs.Poisson(sampling_prob=0.02, steps=30), noise_multiplier=2.0
 )
+BY_LAYERS = {"layers": {"clipping": "per_layer", "max_grad_norm": [1.2, 0.6, 0.6, 0.3]}}
+"""Norms that are 1.5 together."""
 
 
 def train(wrap, mode: str, mechanism=MECHANISM, scale: float = 1.0):
@@ -34,21 +39,23 @@ def train(wrap, mode: str, mechanism=MECHANISM, scale: float = 1.0):
         module=wrap(model),
         optimizer=optimizer,
         data_loader=DataLoader(data),
-        max_grad_norm=1.5,
         criterion=criterion,
-        grad_sample_mode="hooks" if mode in adaptive else mode,
+        **{"max_grad_norm": 1.5, "grad_sample_mode": "ghost" if mode == "ghost" else "hooks"} | BY_LAYERS.get(mode, {}),
     )
     wrapped, optimizer, loader = made[0], made[1], made[-1]
     criterion = made[2] if len(made) == 4 else criterion
     rows: list[np.ndarray] = []
     sizes: list[int] = []
     while engine.run.remaining:
-        for x, y in loader:
-            optimizer.zero_grad()
-            (criterion(wrapped(x), y) * scale).backward()
-            optimizer.step()
-            sizes.append(len(x))
-            rows.append(torch.cat([p.grad.reshape(-1) for p in optimizer.params]).double().numpy())
+        parts = BatchMemoryManager(data_loader=loader, max_physical_batch_size=1, optimizer=optimizer)
+        with parts if mode == "parts" else nullcontext(loader) as batches:
+            for x, y in batches:
+                optimizer.zero_grad()
+                (criterion(wrapped(x), y) * scale).backward()
+                optimizer.step()
+                sizes.append(len(x))
+                if engine.run.step > len(rows):
+                    rows.append(torch.cat([p.grad.reshape(-1) for p in optimizer.params]).double().numpy())
     weights = torch.cat([p.detach().reshape(-1) for p in model.parameters()]).numpy()
     return weights, np.array(rows) * engine.run.expected_batch_size / 1.5, np.array(sizes), engine
 
@@ -66,8 +73,8 @@ def main() -> None:
         sampler = hs.Poisson(sampling_prob=0.02, steps=STEPS)
         for at, (kind, strategy) in enumerate(strategies(here).items()):
             mechanism = hs.Mechanism(strategy=strategy, sampler=sampler, noise_multiplier=2.0)
-            _, rows, _, engine = train(Distributed, ("hooks", "ghost")[at % 2], mechanism, scale=0.0)
-            assert not engine.record().violations
+            _, rows, _, engine = train(Distributed, ("hooks", "ghost", "layers", "parts")[at % 4], mechanism, scale=0.0)
+            assert (engine.run.step, engine.record().violations) == (STEPS, ())
             np.save(here / kind, rows)
     else:
         weights, rows, sizes, engine = train(Distributed, mode)

@@ -18,6 +18,10 @@ MECHANISM = hs.Mechanism(
 )
 COPIES = False
 """JAX has threads: a copy of its process may hang."""
+EVERY = 3
+"""Steps from one saved state to the next."""
+NEAR_THE_END = MECHANISM.sampler.steps - EVERY
+"""The step of the last state but one."""
 
 
 def loss(weights, x, y, key):
@@ -25,8 +29,8 @@ def loss(weights, x, y, key):
     return jnp.mean((jnp.where(kept, x, 0.0) @ weights - y) ** 2)
 
 
-def train(folder: Path, began=lambda: None) -> None:
-    """``began`` is called when the first step was taken."""
+def train(folder: Path, saved=lambda step: None) -> None:
+    """``saved`` is called with the step of every state that was saved."""
     warnings.simplefilter("ignore")
     generator = np.random.default_rng(0)
     x, y = generator.standard_normal((100, 6)).astype(np.float32), generator.standard_normal(100).astype(np.float32)
@@ -53,7 +57,7 @@ def train(folder: Path, began=lambda: None) -> None:
         padded = pad_to_multiple_of(np.append(batch, -1), 32)
         tree = step(*tree, x[padded], y[padded], padded == -1)
         done = int(tree[1][0].step)
-        began = began() or (lambda: None)
-        if done % 3 == 0 or done == MECHANISM.sampler.steps:
+        if done % EVERY == 0:
             config.save_checkpoint(path, tree)
+            saved(done)
     config.record(config.certificate(1e-5, method="gaussian")).save(folder / "run.json")

@@ -65,11 +65,13 @@ def every_step(made, largest=None):
             made.accumulated_epoch(largest)
 
 
+@pytest.mark.parametrize("mode", ["hooks", "ghost"])
 @pytest.mark.parametrize("largest", [None, 1], ids=["whole", "accumulated"])
 @pytest.mark.parametrize("strategy", [hs.Identity(), hs.BandedSquareRoot(bands=4)], ids=["white", "correlated"])
-def test_gradient_and_count_have_the_noise_of_the_mechanism_in_scaled_coordinates(strategy, largest, training):
+def test_gradient_and_count_have_the_noise_of_the_mechanism_in_scaled_coordinates(strategy, largest, mode, training):
     """White under the matrix, with the plan's sigma: false failures below 1e-6, of all numbers and of the count's."""
-    made = training(mechanism_of(strategy=strategy), width=40, dtype=torch.float64, noise_dtype=np.float64, **ADAPTIVE)
+    options = {"width": 40, "dtype": torch.float64, "noise_dtype": np.float64, "grad_sample_mode": mode}
+    made = training(mechanism_of(strategy=strategy), **options, **ADAPTIVE)
     twin = training(mechanism_of(strategy=strategy), width=40, noise_dtype=np.float64, **ADAPTIVE).engine.run
     seen = watched(made)
     every_step(made, largest)
@@ -84,11 +86,13 @@ def test_gradient_and_count_have_the_noise_of_the_mechanism_in_scaled_coordinate
     assert not made.engine.record().violations
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("mode", "dtype"), [("hooks", torch.float32), ("hooks", torch.bfloat16), ("ghost", torch.float32)]
+)
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e4])
-def test_an_example_contributes_a_vector_of_norm_one_at_most(scale, dtype, training):
+def test_an_example_contributes_a_vector_of_norm_one_at_most(scale, mode, dtype, training):
     """Batches of one example, in scaled coordinates: attained by gradients that were clipped."""
-    made = training(mechanism_of(SINGLES), scale=scale, dtype=dtype, **ADAPTIVE)
+    made = training(mechanism_of(SINGLES), scale=scale, dtype=dtype, grad_sample_mode=mode, **ADAPTIVE)
     seen = watched(made)
     made.run()
     sums = np.array([before * OF_GRADIENT / norm for norm, before, _ in seen])
@@ -124,9 +128,10 @@ def by_hand(made, twin):
     return weights, norms
 
 
+@pytest.mark.parametrize("mode", ["hooks", "ghost"])
 @pytest.mark.parametrize("largest", [None, 1], ids=["whole", "accumulated"])
-def test_norms_and_weights_are_those_of_plain_numpy(largest, training):
-    options = {"dtype": torch.float64, "noise_dtype": np.float64, **ADAPTIVE}
+def test_norms_and_weights_are_those_of_plain_numpy(largest, mode, training):
+    options = {"dtype": torch.float64, "noise_dtype": np.float64, "grad_sample_mode": mode, **ADAPTIVE}
     made, twin = training(mechanism_of(), **options), training(mechanism_of(), **options).engine.run
     expected, norms = by_hand(made, twin)
     seen = watched(made)
@@ -163,8 +168,10 @@ def test_several_backward_passes_are_one_batch(training):
     assert once.optimizer.max_grad_norm == pytest.approx(twice.optimizer.max_grad_norm, rel=1e-6)
 
 
-def test_a_state_resumes(training, tmp_path):
-    whole, first, second = (training(mechanism_of(), seed=seed, **ADAPTIVE) for seed in (0, 0, 9))
+@pytest.mark.parametrize("mode", ["hooks", "ghost"])
+def test_a_state_resumes(mode, training, tmp_path):
+    options = {"grad_sample_mode": mode, **ADAPTIVE}
+    whole, first, second = (training(mechanism_of(), seed=seed, **options) for seed in (0, 0, 9))
     whole.run()
     for x, y in first.loader:
         first.backward(x, y)
@@ -263,10 +270,24 @@ def test_sums_that_were_used_are_not_added_to(options, training):
     assert made.engine.run.step == 1
 
 
-def test_gradients_without_samples_are_refused(training):
-    made = training(mechanism_of(), **ADAPTIVE)
-    with pytest.raises(InvalidInputError, match="Per-sample gradients are missing"):
+@pytest.mark.parametrize(("mode", "what"), [("hooks", "Per-sample gradients"), ("ghost", "Gradients")])
+def test_gradients_without_samples_are_refused(mode, what, training):
+    made = training(mechanism_of(), grad_sample_mode=mode, **ADAPTIVE)
+    with pytest.raises(InvalidInputError, match=f"{what} are missing"):
         made.optimizer.step()
+
+
+def test_norms_of_ghost_clipping_are_used_once(training):
+    """The count of a step without a backward pass of its own would be that of the step before."""
+    made = training(mechanism_of(SINGLES), grad_sample_mode="ghost", **ADAPTIVE)
+    made.backward(*next(iter(made.loader)))
+    made.optimizer.step()
+    with pytest.raises(InvalidInputError, match="gradients of this step were not clipped"):
+        made.optimizer.step()
+    assert made.engine.run.step == 1
+    made.model.max_grad_norm = 2.0
+    with pytest.raises(ViolationError, match="clipping_norm"):
+        made.backward(*made.loader.dataset[:1])
 
 
 def test_the_certificate_and_the_promises_are_those_of_a_fixed_norm(training):
@@ -314,7 +335,6 @@ def test_arguments_outside_their_range_are_named(change, message, training):
 @pytest.mark.parametrize(
     "options",
     [
-        {"grad_sample_mode": "ghost"},
         {"grad_sample_mode": "functorch"},
         {"optimizer_of": hs.torch.ScaledAdam},
         {"optimizer_of": hs.torch.IndependentAdam},

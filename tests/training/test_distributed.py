@@ -33,7 +33,7 @@ def two_processes(mode, folder):
     return folder / "0", folder / "1"
 
 
-@pytest.mark.parametrize("mode", ["hooks", "ghost", "independent"])
+@pytest.mark.parametrize("mode", ["hooks", "ghost", "layers", "independent"])
 def test_two_ranks_are_one_run(mode, tmp_path):
     """No rank is ahead of the other where its part of a batch is empty, and the public divisor is the same."""
     ranks = two_processes(mode, tmp_path)

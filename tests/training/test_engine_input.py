@@ -9,8 +9,6 @@ from hockeystick.errors import InvalidInputError, UnsupportedError
 pytest.importorskip("opacus", reason="needs torch and opacus")
 
 import torch
-from opacus.distributed import DifferentiallyPrivateDistributedDataParallel as Distributed
-from torch import distributed
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
@@ -77,7 +75,11 @@ def test_bad_arguments_are_named(options, message, training):
 
 @pytest.mark.parametrize(
     "options",
-    [{"grad_sample_mode": "ghost_fsdp"}, {"grad_sample_mode": "ew"}],
+    [
+        {"grad_sample_mode": "ghost_fsdp"},
+        {"grad_sample_mode": "ew"},
+        {"clipping": "per_layer", "max_grad_norm": [0.5] * 4, "grad_sample_mode": "ghost"},
+    ],
     ids=lambda one: next(iter(one.values())),
 )
 def test_what_nobody_has_built_is_refused(options, training):
@@ -85,22 +87,11 @@ def test_what_nobody_has_built_is_refused(options, training):
         training(**options)
 
 
-def test_clipping_by_layers_in_several_processes_is_refused(training, tmp_path):
-    """Opacus' class for it draws noise in hooks of the gradients and never asks for that of the run."""
-    model = model_of()
-    distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
-    try:
-        for wrap in (Distributed, torch.nn.parallel.DistributedDataParallel):
-            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-            with pytest.raises(UnsupportedError, match="adds noise of its own instead of the"):
-                training(module=wrap(model), optimizer=optimizer, clipping="per_layer", max_grad_norm=[0.5, 0.5])
-    finally:
-        distributed.destroy_process_group()
-
-
 def test_a_dataset_that_does_not_suit_the_sampler_is_refused(training):
     with pytest.raises(InvalidInputError, match="batch_size \\* bins = 60"):
         training(BINS, data_loader=DataLoader(data_of(61)))
+    with pytest.raises(InvalidInputError, match="must have at least one example"):
+        training(BINS, data_loader=DataLoader(data_of(0)))
 
 
 def test_parameters_and_optimizers_that_do_not_belong_together_are_refused(training):

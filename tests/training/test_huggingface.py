@@ -3,6 +3,7 @@
 import copy
 import importlib
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -104,8 +105,10 @@ def test_the_certificate_is_that_of_the_mechanism(trainer):
     assert {"noise_is_added", "public_normaliser", "batches_in_step"} <= set(record.checked)
 
 
-@pytest.mark.parametrize("largest", [3, 1], ids=["whole", "accumulated"])
-def test_the_noise_in_the_gradients_is_white_under_the_matrix(largest, trainer):
+@pytest.mark.parametrize(
+    ("largest", "mode"), [(3, "hooks"), (1, "hooks"), (1, "ghost")], ids=["whole", "accumulated", "ghost"]
+)
+def test_the_noise_in_the_gradients_is_white_under_the_matrix(largest, mode, trainer):
     """No entry of the Gram matrix of C times the noise is 8 standard deviations from that of white noise.
 
     The probability of a false failure is below 1e-6 for 403 columns, as in ``test_engine.py``, and falls with more.
@@ -120,6 +123,7 @@ def test_the_noise_in_the_gradients_is_white_under_the_matrix(largest, trainer):
         arguments={"per_device_train_batch_size": largest, "gradient_accumulation_steps": 3 // largest},
         example_losses=lambda outputs, labels: 0.0 * outputs.logits.sum(dim=(1, 2)),
         callbacks=[Look(look)],
+        grad_sample_mode=mode,
     )
     made.train()
     noise = np.array([row.to(torch.float64).numpy() for row in rows]) * made.engine.run.expected_batch_size
@@ -153,14 +157,17 @@ def gradients_alone(model, data):
     return found, [float(torch.sqrt(sum((part**2).sum() for part in parts))) for parts in found]
 
 
-@pytest.mark.parametrize("kind", MODELS)
-def test_the_sum_is_of_gradients_that_each_depend_on_one_example(kind, trainer):
+@pytest.mark.parametrize(
+    ("kind", "mode"), [*((kind, "hooks") for kind in MODELS), *((kind, "ghost") for kind in MODELS if kind != "tied")]
+)
+def test_the_sum_is_of_gradients_that_each_depend_on_one_example(kind, mode, trainer):
     """Half of them are clipped. Labels have several lengths, and parts of the batch two sizes."""
     model, data = MODELS[kind][0](), MODELS[kind][1]
     alone, norms = gradients_alone(copy.deepcopy(model).train(), data[:5])
     norm = sorted(norms)[2]
     parts_of_two = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 3}
-    made = trainer(model=model, data=data, arguments=parts_of_two | {"max_steps": 1, "max_grad_norm": norm})
+    arguments = parts_of_two | {"max_steps": 1, "max_grad_norm": norm}
+    made = trainer(model=model, data=data, arguments=arguments, grad_sample_mode=mode)
     made.get_train_dataloader()
     names = {id(parameter): name for name, parameter in trained(model).items()}
     sums: dict[str, torch.Tensor] = {}
@@ -199,8 +206,10 @@ def test_frozen_weights_stay_and_no_norm_or_token_count_is_looked_at(trainer):
     assert made.callback_handler.train_dataloader is made.get_train_dataloader() is made.engine._loader
 
 
-def test_a_training_that_was_stopped_within_an_epoch_continues_as_if_it_had_not_been(trainer, tmp_path):
+@pytest.mark.parametrize("mode", ["hooks", "ghost"])
+def test_a_training_that_was_stopped_within_an_epoch_continues_as_if_it_had_not_been(mode, trainer, tmp_path):
     """Bit-identical weights, with dropout and Adam."""
+    trainer = partial(trainer, grad_sample_mode=mode)
     plan = hs.Mechanism(strategy=BANDED.strategy, sampler=hs.BallsInBins(bins=12, epochs=2), noise_multiplier=1.0)
     whole = trainer(plan, folder="whole")
     whole.train()

@@ -147,9 +147,76 @@ def test_parameters_that_would_not_be_protected_are_refused(trainer):
     part = model_of()
     some = torch.optim.SGD(part.lm_head.parameters(), lr=0.1)
     refused(trainer(model=part, optimizers=(some, None)), "must have every parameter of the module")
-    frozen = model_of().requires_grad_(False)
-    with pytest.raises(ValueError, match=r"at least one parameter|empty"):
-        trainer(model=frozen).train()
+    refused(trainer(model=model_of().requires_grad_(False)), "'model' argument must have at least one parameter that")
+    refused(
+        trainer(model=peft.get_peft_model(model_of(), adapters), grad_sample_mode="ghost"),
+        "would be updated without privacy",
+    )
+
+
+class Stream(torch.utils.data.IterableDataset):
+    """Examples without an end."""
+
+    def __iter__(self):
+        yield from sentences()
+
+
+PLAN = hs.Plan.parse(
+    {
+        "data": {"num_examples": 60, "batch_size": 5, "epochs": 1},
+        "sampler": {"kind": "poisson"},
+        "noise_multiplier": 2.0,
+        "target": {"delta": 1e-5},
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ([], "'train_dataset' argument must have the plan's 60 examples. Got 0 instead"),
+        (sentences(61), "'train_dataset' argument must have the plan's 60 examples. Got 61 instead"),
+        (Stream(), "'train_dataset' argument must have a length and give examples by index"),
+        (iter(sentences()), "'train_dataset' argument must have a length and give examples by index"),
+        (
+            torch.utils.data.TensorDataset(torch.zeros(60, 6, dtype=torch.long), torch.zeros(60, 6)),
+            "must give mappings from the names of the model's inputs, or .* Got an example of type 'tuple'",
+        ),
+    ],
+    ids=["empty", "size", "stream", "iterator", "tensors"],
+)
+def test_datasets_that_do_not_suit_are_refused(data, message, tmp_path):
+    arguments = transformers.TrainingArguments(str(tmp_path), per_device_train_batch_size=5, **QUIET)
+    with pytest.raises(InvalidInputError, match=message) as raised:
+        hs.huggingface.Trainer(plan=PLAN, model=model_of(), args=arguments, train_dataset=data)
+    assert str(raised.value).count(". ") <= 1
+
+
+def test_a_dataset_without_examples_is_refused_by_plans_of_any_size(trainer):
+    empty = torch.utils.data.TensorDataset(torch.zeros(0, 6))
+    with pytest.raises(InvalidInputError, match="must have at least one example"):
+        trainer(data=empty)
+
+
+def test_tensors_are_fine_with_a_collator_that_names_them(trainer):
+    data = torch.utils.data.TensorDataset(torch.stack([one["input_ids"] for one in sentences()]))
+
+    def collate(examples):
+        tokens = torch.stack([tokens for (tokens,) in examples])
+        return {"input_ids": tokens, "labels": tokens}
+
+    made = trainer(data=data, data_collator=collate)
+    made.train()
+    assert made.engine.run.step == 12
+
+
+def test_other_gradient_modes_and_shared_weights_with_ghost_clipping_are_refused(trainer):
+    with pytest.raises(InvalidInputError, match="'grad_sample_mode' argument must be 'hooks' or 'ghost'"):
+        trainer(grad_sample_mode="ew")
+    made = trainer(model=model_of(tie_word_embeddings=True), grad_sample_mode="ghost")
+    with pytest.raises(NotImplementedError, match="Parameter tying is not supported with Ghost Clipping"):
+        made.train()
+    assert made.engine.run.step == 0
 
 
 def test_positions_that_all_examples_share_are_refused(trainer):

@@ -141,14 +141,46 @@ def test_numpy_torch_and_jax_have_the_same_bits_and_batches_from_one_state(secur
     assert in_jax.step == len(batches[1]) + 7
 
 
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.float16])
-def test_only_the_noisy_sum_is_rounded_to_the_type_of_the_leaf(dtype):
+def test_only_noisy_sums_are_rounded_to_the_type_of_the_parameters():
+    params = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), PARAMS)
     noise, twin = hs.jax.Noise(run_of(), clip_norm=CLIP), run_of()
-    sums = jax.tree.map(lambda leaf: jnp.full(leaf.shape, 1.5, dtype), PARAMS)
-    updates, _ = noise.update(sums, noise.init(PARAMS), examples=next(noise.run.batches()))
-    row = twin.noise(next(twin.batches()))
-    assert {leaf.dtype for leaf in jax.tree.leaves(updates)} == {jnp.dtype(dtype)}
-    assert np.array_equal(flat(updates), np.asarray(np.float32(1.5) + np.float32(CLIP) * row).astype(jnp.dtype(dtype)))
+    state, batch = noise.init(params), next(noise.run.batches())
+    sums = jax.tree.map(lambda leaf: jnp.full(leaf.shape, 0.01), PARAMS)  # of norm 0.21
+    updates, _ = noise.update(sums, state, params, examples=batch)
+    row = np.float32(0.01) + np.float32(CLIP) * twin.noise(batch)
+    assert np.array_equal(flat(updates), row)
+    assert np.array_equal(flat(optax.apply_updates(params, updates)), np.asarray(jnp.asarray(row, jnp.bfloat16)))
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_sums_in_narrow_types_are_refused(dtype):
+    """Of a bfloat16 sum one example can change the rounding by many clipping norms, under the noise of one."""
+    noise = hs.jax.Noise(run_of(), clip_norm=CLIP)
+    mixed = zeros() | {"scale": jnp.zeros((), dtype)}
+    state = noise.init(mixed)  # the parameters may have any type
+    for update in (noise.update, lambda sums, state, examples: jitted(noise)(sums, state, examples)):
+        with pytest.raises(UnsupportedError, match=f"Sums of gradients in {jnp.dtype(dtype)} are rounded by more"):
+            update(mixed, state, examples=0)
+    assert noise.run.step == 0
+
+
+@pytest.mark.parametrize("place", ["memory", "mapped", "replayed"])
+def test_rows_live_where_the_run_says_and_no_update_changes_later(place, tmp_path):
+    """Under jit the callback lends JAX the stream's own row, which the next step overwrites."""
+    rows = {"memory": None, "mapped": hs.noise.MappedFile(tmp_path), "replayed": hs.noise.Replay()}[place]
+    noise, twin = hs.jax.Noise(run_of(rows=rows), clip_norm=1.0), run_of()
+    state, compiled, given, expected = noise.init(PARAMS), jitted(noise), [], []
+    for batch in twin.batches():
+        updates, state = compiled(zeros(), state, len(batch))
+        given.append(updates)
+        expected.append(twin.noise(batch))
+    assert np.array_equal([flat(updates) for updates in given], expected)
+
+
+def test_rows_on_a_device_are_refused():
+    pytest.importorskip("opacus")
+    with pytest.raises(UnsupportedError, match=r"must be Memory, MappedFile or Replay .* 'OnDevice'"):
+        hs.jax.Noise(run_of(rows=hs.torch.OnDevice("cpu")), clip_norm=1.0)
 
 
 def test_noise_in_float64():
@@ -244,6 +276,24 @@ def test_sums_over_other_examples_end_the_run():
             noise.update(zeros(), state, examples=examples(batch))
         with pytest.raises(ViolationError, match="The run ended at step 0"):
             noise.update(zeros(), state, examples=batch)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("factor", [1.02, np.nan, np.inf])
+def test_sums_that_were_not_clipped_end_the_run(factor, compiled):
+    """Of n examples a sum is at most n clipping norms long, that of none is zero, and noise hides nothing else."""
+    for size in (len(next(run_of().batches())), 0):
+        noise = hs.jax.Noise(run_of(), clip_norm=CLIP, divisor=3.0)
+        state = noise.init(PARAMS)
+        update = jitted(noise) if compiled else noise.update
+        sums = zeros() | {"scale": jnp.asarray(factor * max(size, 1e-6) * CLIP / 3.0, jnp.float32)}
+        with pytest.raises((ViolationError, jax.errors.JaxRuntimeError), match="broke the promise 'clipping'"):
+            jax.block_until_ready(update(sums, state, examples=size))
+        assert (noise.run.step, noise.run.record().violations) == (0, ("clipping",))
+    noise = hs.jax.Noise(run_of(), clip_norm=CLIP, divisor=3.0)
+    longest = zeros() | {"scale": jnp.asarray(-len(next(noise.run.batches())) * CLIP / 3.0)}
+    noise.update(longest, noise.init(PARAMS), examples=len(next(noise.run.batches())))
+    assert noise.run.record().violations == ()
 
 
 def test_what_the_record_says_was_checked_is_what_was_told():

@@ -2,6 +2,7 @@
 
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +17,8 @@ MECHANISM = hs.Mechanism(
 )
 
 
-def train(folder: Path) -> None:
+def train(folder: Path, **options: Any) -> None:
+    """``options`` are more arguments of the DataLoader."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -25,7 +27,7 @@ def train(folder: Path) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     engine = hs.torch.PrivacyEngine(MECHANISM, rng=np.random.default_rng(1))
     model, optimizer, loader = engine.make_private(
-        module=model, optimizer=optimizer, data_loader=DataLoader(data), max_grad_norm=1.0
+        module=model, optimizer=optimizer, data_loader=DataLoader(data, **options), max_grad_norm=1.0
     )
     state = folder / "state.pt"
     if state.exists():

@@ -24,6 +24,9 @@ from hockeystick.samplers import (
 )
 from hockeystick.samplers.base import Batch
 
+SLACK = 0.01
+"""How far a sum may be above the clipping norms of its examples: far more than float32 rounds, less than a fault."""
+
 
 class BrokenPromiseError(Exception):
     """A batch that its sampler would not have made; ``promise`` names what was promised."""

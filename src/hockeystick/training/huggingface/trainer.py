@@ -23,7 +23,7 @@ from hockeystick.training.huggingface.losses import ExampleLosses, checked, loss
 from hockeystick.training.promises import promises_of
 from hockeystick.training.record import RunRecord
 from hockeystick.training.torch import PrivacyEngine
-from hockeystick.training.torch.loader import check_dataset
+from hockeystick.training.torch.loader import size_of_dataset
 
 UNFINISHED = ".unfinished-checkpoint"
 """The folder in which a checkpoint is written, beside the finished ones."""
@@ -66,7 +66,10 @@ class Trainer(transformers.Trainer):
         model: of transformers or peft, or any module with ``example_losses``. Its trained parameters are float32 or
             float64; frozen ones may have any type.
         args: transformers' training arguments.
-        train_dataset: has a length and gives examples by index.
+        train_dataset: has a length and gives examples by index, each a mapping from the names of the model's inputs
+            unless ``data_collator`` makes such of them.
+        grad_sample_mode: "hooks", or "ghost" for ghost clipping, which keeps no per-sample gradients: less memory, a
+            second backward pass, and the same mechanism. Weights that several layers share need "hooks".
         example_losses: gives one loss for each example, from the model's outputs and the labels of the batch by name,
             which the model is not given; for models that predict tokens or classes there is one already. Its numbers
             must each depend on their own example alone.
@@ -90,6 +93,7 @@ class Trainer(transformers.Trainer):
         args: Any = None,
         train_dataset: Any = None,
         example_losses: ExampleLosses | None = None,
+        grad_sample_mode: str = "hooks",
         rng: np.random.Generator | None = None,
         secure_mode: bool = False,
         noise_dtype: Any = np.float32,
@@ -101,9 +105,19 @@ class Trainer(transformers.Trainer):
                 raise InvalidInputError(
                     f"The {name!r} argument must be left out; give 'model', and 'example_losses' for a loss."
                 )
+        if grad_sample_mode not in ("hooks", "ghost"):
+            raise InvalidInputError(
+                f"The 'grad_sample_mode' argument must be 'hooks' or 'ghost'. Got {grad_sample_mode!r} instead."
+            )
         self.given = transformers.TrainingArguments() if args is None else args
         self._attribution = attribution
+        self._gradients: dict[str, Any] = {"grad_sample_mode": grad_sample_mode}
+        if grad_sample_mode == "ghost":
+            self._gradients["criterion"] = torch.nn.Identity()  # it gets the losses of the examples
+        self._criterion: Any = None
         self.engine = PrivacyEngine(plan, rng=rng, secure_mode=secure_mode, dtype=noise_dtype, attribution=attribution)
+        if train_dataset is not None:
+            self._check_dataset(train_dataset, options.get("data_collator"))
         super().__init__(model=model, args=checked_arguments(self.given), train_dataset=train_dataset, **options)
         self.example_losses = losses_of(_base_of(model)) if example_losses is None else example_losses
         self._private_loader: Any = None
@@ -144,9 +158,22 @@ class Trainer(transformers.Trainer):
         self.get_train_dataloader()
         return self.optimizer
 
+    def _check_dataset(self, dataset: Any, collator: Any) -> None:
+        size_of_dataset(dataset, self.engine._num_examples, "The 'train_dataset' argument")
+        example = dataset[0] if collator is None else {}
+        if not isinstance(example, Mapping) and not hasattr(example, "__dict__"):
+            raise InvalidInputError(
+                "The 'train_dataset' argument must give mappings from the names of the model's inputs, or "
+                f"'data_collator' has to make such of its examples. Got an example of type {type(example).__name__!r}."
+            )
+
     def _make_private(self) -> None:
         if self.train_dataset is None:
             raise InvalidInputError("The 'train_dataset' argument has to be given.")
+        if not any(parameter.requires_grad for parameter in self.model.parameters()):
+            raise InvalidInputError(
+                "The 'model' argument must have at least one parameter that requires gradients. Got none."
+            )
         self.model.train()
         optimizer = super().create_optimizer()
         for name, parameter in self.model.named_parameters():
@@ -156,23 +183,24 @@ class Trainer(transformers.Trainer):
                     f"{parameter.dtype}."
                 )
         plain = self._plain_loader()
-        self._check_lengths(plain)
-        _, optimizer, loader = self.engine.make_private(
+        self._check_lengths()
+        _, optimizer, *criterion, loader = self.engine.make_private(
             module=self.model,
             optimizer=optimizer,
             data_loader=plain,
             max_grad_norm=self.args.max_grad_norm,
             wrap_model=False,  # hooks alone, so that the model is still one of transformers
+            **self._gradients,
         )
+        self._criterion = criterion[0] if criterion else None
         optimizer._is_accelerate_prepared = True  # a wrapper of accelerate would save and load the run for its devices
         optimizer.step_was_skipped = False
         self.optimizer = optimizer
         self._private_loader = loader
 
-    def _check_lengths(self, loader: DataLoader[Any]) -> None:
+    def _check_lengths(self) -> None:
         sampler = self.engine.mechanism.sampler
-        size = check_dataset(loader, self.engine._num_examples)
-        promised = promises_of(sampler, size, self._attribution)
+        promised = promises_of(sampler, len(self.train_dataset), self._attribution)
         check_batch_size(self.given, promised.expected_batch_size)
         check_steps(self.given, sampler.steps, promised.steps_per_epoch)
 
@@ -203,8 +231,7 @@ class Trainer(transformers.Trainer):
         examples = size_of_batch(inputs)
         self.optimizer.zero_grad()
         if not examples:
-            for parameter in self.optimizer.params:
-                parameter.grad_sample = parameter.new_zeros((0, *parameter.shape))
+            self.optimizer.leave_no_examples()
             return torch.zeros((), device=self.args.device)
         largest = self.args.per_device_train_batch_size
         total = torch.zeros((), device=self.args.device)
@@ -220,13 +247,17 @@ class Trainer(transformers.Trainer):
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """The mean of the losses of the examples."""
+        """The mean of the losses of the examples; for the two backward passes of ghost clipping, all of them."""
         del num_items_in_batch
         labels = {name: inputs[name] for name in self.label_names if name in inputs}
         if not labels:
             raise InvalidInputError(f"The batches must have labels, named {', '.join(self.label_names)}.")
         outputs = model(**{name: entry for name, entry in inputs.items() if name not in labels})
-        loss = checked(self.example_losses(outputs, labels), size_of_batch(inputs)).mean()
+        losses = checked(self.example_losses(outputs, labels), size_of_batch(inputs))
+        if self._criterion is not None and model.training and torch.is_grad_enabled():
+            loss = self._criterion(losses)
+        else:
+            loss = losses.mean()
         return (loss, outputs) if return_outputs else loss
 
     def _get_num_items_in_batch(self, *unused: Any) -> None:

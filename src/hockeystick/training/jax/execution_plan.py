@@ -14,13 +14,14 @@ from jax_privacy.clipping import BoundedSensitivityCallable, clipped_grad
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.mechanism import Mechanism
+from hockeystick.noise.rows import MAX_BYTES, Rows
 from hockeystick.plan import Plan
 from hockeystick.samplers import Attribution
 from hockeystick.training.engine import Engine
 from hockeystick.training.jax.accountant import MechanismDpEvent, relation_of
 from hockeystick.training.jax.batches import BatchSampler
 from hockeystick.training.jax.checkpoint import load_tree, save_tree
-from hockeystick.training.jax.noise import Noise, positive, refuse_mapped, size_of
+from hockeystick.training.jax.noise import WIDE, Noise, positive, refuse_mapped, size_of
 from hockeystick.training.run import Run
 
 try:
@@ -30,8 +31,6 @@ except ImportError:
 
 PLANNED = ("l2_clip_norm", "normalize_by", "rescale_to_unit_norm", "nan_safe")
 """Options of JAX Privacy's ``clipped_grad`` that decide what the noise has to hide; the plan sets them."""
-WIDE = (np.dtype(np.float32), np.dtype(np.float64))
-"""The types in which sums of clipped gradients are known to a rounding that is nothing beside the noise."""
 
 
 class ExecutionPlanConfig(Engine):
@@ -71,6 +70,7 @@ class ExecutionPlanConfig(Engine):
         secure_mode: take the noise from AES-256 under a key of the operating system.
         dtype: of the noise, ``numpy.float32`` or ``numpy.float64``, whatever the type of the parameters.
         attribution: of the examples to users, where the sampler has users.
+        max_bytes, rows: as for :func:`hockeystick.noise.stream`, which says where the noise keeps its rows.
 
     Raises: InvalidInputError for what is neither a Plan nor a Mechanism, for one without noise multiplier or size of
     the dataset, for another size than the plan's, and for what :class:`Noise` and the run refuse.
@@ -87,6 +87,8 @@ class ExecutionPlanConfig(Engine):
         secure_mode: bool = False,
         dtype: Any = np.float32,
         attribution: Attribution | None = None,
+        max_bytes: int = MAX_BYTES,
+        rows: Rows | None = None,
     ) -> None:
         super().__init__(plan)
         self.l2_clip_norm = positive("l2_clip_norm", l2_clip_norm)
@@ -98,6 +100,8 @@ class ExecutionPlanConfig(Engine):
             secure=secure_mode,
             dtype=dtype,
             attribution=attribution,
+            max_bytes=max_bytes,
+            rows=rows,
         )
         self._run = run
         self._batches = BatchSampler(run)

@@ -12,7 +12,12 @@ from jax.experimental import io_callback
 
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.mechanism import Mechanism
+from hockeystick.noise import MappedFile, Memory, Replay
+from hockeystick.training.promises import SLACK
 from hockeystick.training.run import Run
+
+WIDE = (np.dtype(np.float32), np.dtype(np.float64))
+"""The types in which sums of clipped gradients are known to a rounding that is nothing beside the noise."""
 
 
 class NoiseState(NamedTuple):
@@ -40,8 +45,9 @@ class Noise(optax.GradientTransformationExtraArgs):
 
     The numbers are those of :class:`hockeystick.training.Run` in numpy and of :class:`hockeystick.torch.Noise` for the
     same seed or state, bit for bit: one row over all leaves in the order of ``jax.tree.leaves``. They are made on the
-    host, in the type of the run. The sum is made in that type, or the wider one of the leaf, and rounded to the type of
-    the leaf.
+    host, in the type of the run, and added in that type, or the wider one of the leaf. Sums are float32 or float64,
+    whatever the type of the parameters, to which ``optax.apply_updates`` rounds the noisy ones: where a sum was rounded
+    to a narrower type before, one example can change the rounding by many clipping norms.
 
     ``update`` is not a pure function, as noise must not be given out twice. It works in and under ``jax.jit``, on
     sharded arrays too, and in ``jax.lax.scan``: there it is an ordered callback to the host, so every execution takes a
@@ -56,9 +62,11 @@ class Noise(optax.GradientTransformationExtraArgs):
         divisor: by which the sum was divided already; a public number.
 
     Raises: InvalidInputError for a run without noise, a clipping norm or divisor that is not a positive number, and
-    float64 noise while ``jax_enable_x64`` is off; UnsupportedError where JAX runs in several processes. Of ``init`` and
-    ``update``: InvalidInputError for other parameters than the run has noise for, a state that is not at the next step,
-    and a sum over nobody knows which examples; UnsupportedError in ``jax.shard_map`` and ``jax.pmap``; and as
+    float64 noise while ``jax_enable_x64`` is off; UnsupportedError where JAX runs in several processes, and for a run
+    whose rows are not on the host. Of ``init`` and ``update``: InvalidInputError for other parameters than the run has
+    noise for, a state that is not at the next step, and a sum over nobody knows which examples; UnsupportedError in
+    ``jax.shard_map`` and ``jax.pmap``, and of ``update`` for sums in narrower types than float32; ViolationError for
+    sums that are longer than the clipping norms of their examples together, or not finite; and as
     :meth:`hockeystick.training.Run.noise`.
     """
 
@@ -74,6 +82,11 @@ class Noise(optax.GradientTransformationExtraArgs):
             raise InvalidInputError(
                 "Noise in float64 needs JAX's 64-bit mode: call jax.config.update('jax_enable_x64', True), or make the "
                 "run with dtype=numpy.float32."
+            )
+        if not isinstance(run._rows, Memory | MappedFile | Replay | None):
+            raise UnsupportedError(
+                "Noise for JAX comes from the host, so the 'rows' of its run must be Memory, MappedFile or Replay of "
+                f"hockeystick.noise. Got an object of type {type(run._rows).__name__!r}."
             )
         if jax.process_count() > 1:
             raise UnsupportedError(
@@ -93,9 +106,9 @@ class Noise(optax.GradientTransformationExtraArgs):
             del params, others
             leaves, structure = jax.tree.flatten(updates)
             rows.check(leaves)
-            noisy = [
-                _sum(leaf, row, scale) for leaf, row in zip(leaves, rows.take(leaves, state, examples), strict=True)
-            ]
+            check_wide(leaves)
+            parts = rows.take(leaves, scale, state, examples)
+            noisy = [_sum(leaf, part, scale) for leaf, part in zip(leaves, parts, strict=True)]
             return jax.tree.unflatten(structure, noisy), NoiseState(step=state.step + 1)
 
         made: Noise = super().__new__(cls, init, update)
@@ -153,29 +166,33 @@ class _Rows:
         """Count examples of the next step."""
         self._count = (self._at(), (self.count or 0) + number)
 
-    def take(self, leaves: Sequence[Any], state: NoiseState, examples: Any) -> Sequence[Any]:
-        """The next row in the shapes of the leaves, by a callback where something is traced."""
+    def take(self, leaves: Sequence[Any], scale: float, state: NoiseState, examples: Any) -> Sequence[Any]:
+        """The next row in the shapes of the leaves, by a callback where something is traced.
+
+        Args:
+            scale: the clipping norm in units of the leaves.
+        """
         shapes = [leaf.shape for leaf in leaves]
         told = () if examples is None else (examples,)
         refuse_mapped()
+        # Of every leaf, so that jax.vmap over any of them, which would share one row, finds the callback too.
+        length = jnp.sqrt(sum(jnp.sum(jnp.square(leaf / scale)) for leaf in leaves))
         # Under jit a new array is traced even where all of ours are constants, whose noise must not become one.
         if not any(isinstance(one, jax.core.Tracer) for one in (jnp.zeros(()), state.step, *told, *leaves)):
             jax.effects_barrier()  # what earlier functions counted has arrived
-            return self._next(shapes, state.step, *told)
+            return self._next(shapes, True, length, state.step, *told)
         parts = [jax.ShapeDtypeStruct(shape, self.run.dtype) for shape in shapes]
-        # Depends on every leaf, so that jax.vmap over any of them, which would share one row, finds the callback too.
-        ready = sum(jnp.sum(leaf) for leaf in leaves)
-        callback = partial(self._after, shapes)
-        taken: Sequence[Any] = io_callback(callback, parts, ready, state.step, *told, ordered=True)
+        copy = jax.default_backend() != "cpu"  # which copies what a callback gives before it goes on
+        callback = partial(self._next, shapes, copy)
+        taken: Sequence[Any] = io_callback(callback, parts, length, state.step, *told, ordered=True)
         return taken
 
-    def _after(self, shapes: Sequence[tuple[int, ...]], ready: Any, step: Any, *told: Any) -> list[Any]:
-        """Take the step once the sums are ready."""
-        del ready
-        return self._next(shapes, step, *told)
+    def _next(self, shapes: Sequence[tuple[int, ...]], copy: bool, length: Any, step: Any, *told: Any) -> list[Any]:
+        """Take the step of the run, on the host; without a copy the row is good until the next step.
 
-    def _next(self, shapes: Sequence[tuple[int, ...]], step: Any, *told: Any) -> list[Any]:
-        """Take the step of the run, on the host."""
+        Args:
+            length: of the sums together, in clipping norms.
+        """
         run, at, counted = self.run, int(step), self.count
         if at != run.step:
             raise InvalidInputError(
@@ -189,9 +206,12 @@ class _Rows:
                 "The 'examples' argument of update has to be given, the indices or the number of the examples in the "
                 "sum, unless the sum is that of an execution plan's clipped_grad."
             )
-        if counted is not None and counted != (examples if isinstance(examples, int) else len(examples)):
+        number = examples if isinstance(examples, int) else len(examples)
+        if counted is not None and counted != number:
             run.violated("number_of_examples")
-        row: Any = run.noise(examples)
+        if run.remaining and not float(length) <= number * (1.0 + SLACK):
+            run.violated("clipping")
+        row: Any = run.noise(examples, copy=copy)
         ends = np.cumsum([int(np.prod(shape)) for shape in shapes])[:-1]
         return [part.reshape(shape) for part, shape in zip(np.split(row, ends), shapes, strict=True)]
 
@@ -208,6 +228,16 @@ def _sum(leaf: Any, row: Any, scale: float) -> Any:
     """The leaf plus noise, made in the wider of their types."""
     wide = jnp.promote_types(leaf.dtype, row.dtype)
     return (leaf.astype(wide) + jnp.asarray(row, wide) * jnp.asarray(scale, wide)).astype(leaf.dtype)
+
+
+def check_wide(leaves: Sequence[Any]) -> None:
+    """Raise UnsupportedError for sums that were rounded by more than the noise covers."""
+    for leaf in leaves:
+        if leaf.dtype not in WIDE:
+            raise UnsupportedError(
+                f"Sums of gradients in {leaf.dtype} are rounded by more than the noise covers; sum in float32, "
+                "whatever the type of the parameters."
+            )
 
 
 def refuse_mapped() -> None:

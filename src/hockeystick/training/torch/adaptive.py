@@ -211,7 +211,7 @@ class AddsSquares:
         for parameter in trained:
             _check_processed_flag(parameter.grad_sample)  # a new tensor would not have the flag
         for numbers in zip_longest(*([len(one) for one in parts_of(p.grad_sample)] for p in trained), fillvalue=0):
-            self.check_numbers(2 * numbers)  # a factor for each example would turn one row into many
+            self.check_numbers(numbers)  # a factor for each example would turn one row into many
         clipped: list[Tensors] = []  # for every physical batch, of every parameter
         for batch in zip(*(parts_of(parameter.grad_sample) for parameter in trained), strict=True):
             flat = [one.reshape(len(one), math.prod(one.shape[1:])) for one in batch]

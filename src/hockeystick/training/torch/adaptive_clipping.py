@@ -52,6 +52,9 @@ class AdaptsNorm:
 
     max_grad_norm: Any
     expected_batch_size: Any
+    trained: Tensors
+    model: Any
+    ghost: bool
 
     def __init__(
         self,
@@ -76,14 +79,14 @@ class AdaptsNorm:
     @cached_property
     def count(self) -> torch.Tensor:
         """One number, whose per-sample gradients are what examples contribute to the count."""
-        first: torch.Tensor = super().params[0]  # type: ignore[misc]
+        first = self.trained[0]
         dtype = torch.promote_types(first.dtype, torch.float32)
         return torch.zeros(1, device=first.device, dtype=dtype, requires_grad=True)
 
     @property
     def params(self) -> Tensors:
         """The trained parameters, and then the count."""
-        return [*super().params, self.count]  # type: ignore[misc]
+        return [*self.trained, self.count]
 
     @property
     def norm_of_noise(self) -> float:
@@ -96,16 +99,23 @@ class AdaptsNorm:
 
     def pre_step(self, closure: Any = None) -> Any:
         """Find out which examples are within the norm; then as Opacus does."""
-        trained = self.params[:-1]
-        if all(getattr(parameter, "grad_sample", None) is not None for parameter in trained):
-            numbers = [sum(map(len, parts_of(parameter.grad_sample))) for parameter in trained]
-            self.check_numbers([*numbers, numbers[0]])  # type: ignore[attr-defined]
-            within = sample_norms(trained) <= self.max_grad_norm
-            parts = self.of_count * self.norm_of_noise * (within.to(self.count) - 0.5)[:, None]
-            several = isinstance(trained[0].grad_sample, list)
-            split = parts.split([len(part) for part in parts_of(trained[0].grad_sample)])
+        if self.ghost:
+            norms = self.model._per_sample_gradient_norms
+            if norms is not None:
+                self.count.grad = self._parts(norms).sum(dim=0)
+        elif all(getattr(parameter, "grad_sample", None) is not None for parameter in self.trained):
+            numbers = [sum(map(len, parts_of(parameter.grad_sample))) for parameter in self.trained]
+            self.check_numbers(numbers)  # type: ignore[attr-defined]
+            parts = self._parts(sample_norms(self.trained))
+            several = isinstance(self.trained[0].grad_sample, list)
+            split = parts.split([len(part) for part in parts_of(self.trained[0].grad_sample)])
             self.count.grad_sample = list(split) if several else parts
         return super().pre_step(closure)  # type: ignore[misc]
+
+    def _parts(self, norms: torch.Tensor) -> torch.Tensor:
+        """What examples whose gradients have these norms contribute to the count, shape (examples, 1)."""
+        within = norms <= self.max_grad_norm
+        return self.of_count * self.norm_of_noise * (within.to(self.count) - 0.5)[:, None]
 
     def clip_and_accumulate(self) -> None:
         """As Opacus does with the gradients; the count needs no clipping."""
@@ -126,7 +136,14 @@ class AdaptsNorm:
         unclipped = 0.5 + centred / self.expected_batch_size
         with np.errstate(over="ignore"):
             factor = np.exp(-self.clipbound_learning_rate * (unclipped - self.target_unclipped_quantile))
-            self.max_grad_norm = float(np.clip(self.max_grad_norm * factor, self.min_clipbound, self.max_clipbound))
+            norm = float(np.clip(self.max_grad_norm * factor, self.min_clipbound, self.max_clipbound))
+        self._clip_to(norm)
+
+    def _clip_to(self, norm: float) -> None:
+        """Clip the gradients of the next step to this norm."""
+        self.max_grad_norm = norm
+        if self.ghost:
+            self.model.max_grad_norm = norm
         self.as_planned = self._settings()
 
     def _rule(self) -> dict[str, float]:
@@ -153,8 +170,7 @@ class AdaptsNorm:
         expect_positive(NORM, norm)
         rest = {name: part for name, part in state_dict.items() if name not in (NORM, RULE)}
         super().load_state_dict(rest)  # type: ignore[misc]
-        self.max_grad_norm = norm
-        self.as_planned = self._settings()
+        self._clip_to(norm)
 
 
 def check_adaptive_clipping(
@@ -167,15 +183,15 @@ def check_adaptive_clipping(
         noise_multiplier: the plan's.
         module, optimizer, grad_sample_mode: as given to ``make_private``.
 
-    Raises: UnsupportedError for several processes, for other gradient modes than hooks and for optimisers that change
-    per-sample gradients; InvalidInputError for an argument that is missing or outside its range.
+    Raises: UnsupportedError for several processes, for other gradient modes than hooks and ghost and for optimisers
+    that change per-sample gradients; InvalidInputError for an argument that is missing or outside its range.
     """
     several = DistributedDataParallel | DifferentiallyPrivateDistributedDataParallel | FSDPModule
     changed = isinstance(optimizer, ScaledAdam | IndependentAdam)
-    if isinstance(module, several) or grad_sample_mode != "hooks" or changed:
+    if isinstance(module, several) or grad_sample_mode not in ("hooks", "ghost") or changed:
         raise UnsupportedError(
-            "Adaptive clipping is for grad_sample_mode='hooks', in one process, with an optimizer that leaves "
-            f"per-sample gradients as they are. Got {grad_sample_mode!r}, {type(module).__name__} and "
+            "Adaptive clipping is for grad_sample_mode 'hooks' or 'ghost', in one process, with an optimizer that "
+            f"leaves per-sample gradients as they are. Got {grad_sample_mode!r}, {type(module).__name__} and "
             f"{type(optimizer).__name__}."
         )
     for name in ARGUMENTS:

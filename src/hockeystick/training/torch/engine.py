@@ -9,7 +9,7 @@ import opacus
 import torch
 from opacus.accountants.accountant import IAccountant
 from opacus.distributed import DifferentiallyPrivateDistributedDataParallel
-from opacus.optimizers import get_optimizer_class
+from opacus.optimizers import SimpleDistributedPerLayerOptimizer, get_optimizer_class
 from opacus.validators.errors import UnsupportedModuleError
 from torch import distributed
 from torch.distributed.fsdp import FSDPModule
@@ -135,10 +135,10 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         Raises: InvalidInputError for a second call, for a dataset without length or of another size than the plan's,
         a loader with batches of its own, an optimizer without parameters, without some that are trained or with some
         of another module, a clipping norm that is not positive and finite, a criterion that divides by more than the
-        number of examples, and another noise multiplier; UnsupportedError for adaptive clipping without hooks,
-        in several processes or with an adaptive optimiser, expanded weights, a module
-        of ``fully_shard`` without ``grad_sample_mode="ghost_fsdp"``, secure noise and clipping by layers
-        in several processes, complex parameters, frozen layers that mix the examples of a batch, adaptive optimisers
+        number of examples, and another noise multiplier; UnsupportedError for adaptive clipping in other modes than
+        hooks and ghost, in several processes or with an adaptive optimiser, expanded weights, a module of
+        ``fully_shard`` without ``grad_sample_mode="ghost_fsdp"``, ghost clipping by layers, secure noise in several
+        processes, complex parameters, frozen layers that mix the examples of a batch, adaptive optimisers
         where per-sample gradients are not what they need, and models that Opacus cannot handle.
         """
         if self._run is not None:
@@ -160,13 +160,13 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
                 "A module of fully_shard needs grad_sample_mode='ghost_fsdp', the one mode that Opacus has for it, and "
                 "no other module may have it."
             )
+        if clipping == "per_layer" and "ghost" in grad_sample_mode:
+            raise UnsupportedError(
+                "Ghost clipping clips all parameters together; per-layer clipping needs grad_sample_mode 'hooks' or "
+                f"'functorch'. Got {grad_sample_mode!r} instead."
+            )
         if grad_sample_mode == "ew":
             raise UnsupportedError("Expanded weights cannot take batches without examples; use 'hooks' or 'functorch'.")
-        if clipping == "per_layer" and isinstance(module, WRAPPED):
-            raise UnsupportedError(
-                "Opacus' optimizer for per-layer clipping in several processes adds noise of its own instead of the "
-                "run's; use flat clipping there."
-            )
         check_optimizer(optimizer, module)
         trained = _trained(module, optimizer)
         check_parameters(trained)
@@ -239,7 +239,10 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         del expected_batch_size, noise_generator  # an integer from the length of the loader
         batches = self._loader.batch_sampler
         like = "flat" if clipping == "adaptive" else clipping  # Opacus' own class for it divides by the batch's size
-        base = get_optimizer_class(clipping=like, distributed=distributed, grad_sample_mode=grad_sample_mode)
+        if distributed and clipping == "per_layer":  # the one of Opacus' two that draws no noise in hooks of gradients
+            base = SimpleDistributedPerLayerOptimizer
+        else:
+            base = get_optimizer_class(clipping=like, distributed=distributed, grad_sample_mode=grad_sample_mode)
         return on_run(base, optimizer, clipping)(
             optimizer=optimizer,
             expected_batch_size=batches.run.expected_batch_size / batches.world_size,

@@ -18,9 +18,8 @@ from torch.nn.utils import get_total_norm
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from hockeystick.errors import InvalidInputError, UnsupportedError
+from hockeystick.training.promises import SLACK
 
-SLACK = 0.01
-"""How far a sum may be above the clipping norms of its examples: far more than float32 rounds, less than a fault."""
 WIDE = (torch.float32, torch.float64)
 """The types in which sums of clipped gradients are known to a rounding that is nothing beside the noise."""
 

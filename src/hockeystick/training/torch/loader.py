@@ -117,22 +117,23 @@ def check_loader(given: DataLoader[Any], run: Run) -> None:
 
 
 def check_dataset(given: DataLoader[Any], num_examples: int | None) -> int:
-    """The size of the dataset; raises InvalidInputError where it has none, or another than the plan's."""
+    """The size of the dataset; raises InvalidInputError where it has none, or is empty or not of the plan's size."""
     if not isinstance(given, DataLoader):
         raise InvalidInputError(
             f"The 'data_loader' argument must be a torch DataLoader. Got an object of type {type(given).__name__!r}."
         )
-    if isinstance(given.dataset, IterableDataset) or not hasattr(given.dataset, "__len__"):
-        raise InvalidInputError(
-            "The dataset of the 'data_loader' argument must have a length and give examples by index; a stream cannot "
-            "be sampled."
-        )
-    size = len(given.dataset)
+    return size_of_dataset(given.dataset, num_examples, "The dataset of the 'data_loader' argument")
+
+
+def size_of_dataset(dataset: Any, num_examples: int | None, name: str) -> int:
+    """The size of a dataset, which errors call ``name``; raises InvalidInputError as :func:`check_dataset`."""
+    if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
+        raise InvalidInputError(f"{name} must have a length and give examples by index; a stream cannot be sampled.")
+    size = len(dataset)
     if num_examples is not None and size != num_examples:
-        raise InvalidInputError(
-            f"The dataset of the 'data_loader' argument must have the plan's {num_examples} examples. "
-            f"Got {size} instead."
-        )
+        raise InvalidInputError(f"{name} must have the plan's {num_examples} examples. Got {size} instead.")
+    if not size:
+        raise InvalidInputError(f"{name} must have at least one example. Got none.")
     return size
 
 

@@ -9,11 +9,11 @@ from opacus.optimizers import FSDPOptimizerFastGradientClipping
 from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processed
 
 from hockeystick.errors import InvalidInputError, UnsupportedError
+from hockeystick.training.promises import SLACK
 from hockeystick.training.run import Run
 from hockeystick.training.torch.adaptive import AddsSquares, IndependentAdam, ScaledAdam, ScalesGradients
 from hockeystick.training.torch.adaptive_clipping import AdaptsNorm
 from hockeystick.training.torch.guards import (
-    SLACK,
     WIDE,
     add_no_examples,
     add_to_sum,
@@ -76,6 +76,12 @@ class OnRun:
         watch_other_steps(self)
 
     @property
+    def trained(self) -> list[Any]:
+        """The model's parameters alone; others of ``params`` are there for noise that some optimisers need."""
+        own: list[Any] = super().params  # type: ignore[misc]
+        return own
+
+    @property
     def norm_of_noise(self) -> Any:
         """What the noise is multiplied by: the most that an example contributes."""
         return self.max_grad_norm
@@ -134,7 +140,7 @@ class OnRun:
         if not self.ghost:
             missing = [p for p in self.params if getattr(p, "grad_sample", None) is None]
             self._refuse(missing, "Per-sample gradients are missing; run the model, once, and its loss backward")
-            self.examples += self.check_numbers([sum(map(len, parts_of(p.grad_sample))) for p in self.params])
+            self.examples += self.check_numbers([sum(map(len, parts_of(p.grad_sample))) for p in self.trained])
         else:
             self.examples += self._check_ghost()
         return super().pre_step(closure)  # type: ignore[misc]
@@ -157,16 +163,26 @@ class OnRun:
     def begin_backward(self) -> None:
         """A backward pass for ghost clipping begins: no norm of an earlier one may be taken for one of this."""
         self._check_settings()
-        for parameter in self.params:
+        for parameter in self.trained:
             parameter._norm_sample = None
+
+    def leave_no_examples(self) -> None:
+        """Put what a backward pass over no examples leaves in the parameters, for models that cannot run one."""
+        for parameter in self.trained:
+            if self.ghost:
+                parameter.grad, parameter._norm_sample = torch.zeros_like(parameter), parameter.new_zeros(0)
+            else:
+                parameter.grad_sample = parameter.new_zeros((0, *parameter.shape))
+        if self.ghost:
+            self.model._per_sample_gradient_norms = self.trained[0].new_zeros(0)
 
     def check_norms(self) -> int:
         """The number of examples that the norms for ghost clipping are of.
 
         Raises: InvalidInputError where a parameter has none, or of other examples than the rest.
         """
-        samples: list[Any] = [getattr(parameter, "_norm_sample", None) for parameter in self.params]
-        missing = [parameter for parameter, norms in zip(self.params, samples, strict=True) if norms is None]
+        samples: list[Any] = [getattr(parameter, "_norm_sample", None) for parameter in self.trained]
+        missing = [parameter for parameter, norms in zip(self.trained, samples, strict=True) if norms is None]
         self._refuse(missing, "Norms of per-sample gradients are missing; run the model, once, and its loss backward")
         return self.check_numbers([len(norms) for norms in samples])
 
@@ -175,18 +191,18 @@ class OnRun:
 
         Ends the run where a gradient is longer than it can be by the norms that its examples were clipped by.
         """
-        self._refuse([p for p in self.params if p.grad is None or p.grad.is_sparse], "Gradients are missing or sparse")
+        self._refuse([p for p in self.trained if p.grad is None or p.grad.is_sparse], "Gradients are missing or sparse")
         norms = getattr(self.model, "_per_sample_gradient_norms", None)
         if norms is None:
             raise InvalidInputError(
                 "The gradients of this step were not clipped; use the criterion that make_private returned."
             )
         if self.sharded:  # the norms of a layer are with its module, and Opacus adds them up
-            dtypes = {one.dtype for one in (norms, *self.params)}
+            dtypes = {one.dtype for one in (norms, *self.trained)}
             number = len(norms)
         else:
             number = self.check_norms()
-            dtypes = {one.dtype for p in self.params for one in (p, p._norm_sample)}
+            dtypes = {one.dtype for p in self.trained for one in (p, p._norm_sample)}
         narrow = [dtype for dtype in dtypes if dtype not in WIDE]
         if narrow:
             raise UnsupportedError(
@@ -195,23 +211,23 @@ class OnRun:
             )
         if self.batches.world_size == 1 and not self.sharded:  # of several processes, gradients may be means already
             factors = (self.max_grad_norm / (norms + 1e-6)).clamp(max=1.0)
-            longest = torch.stack([(factors * p._norm_sample.to(factors)).sum() for p in self.params])
-            found = torch.stack([torch.linalg.vector_norm(p.grad).to(factors) for p in self.params])
+            longest = torch.stack([(factors * p._norm_sample.to(factors)).sum() for p in self.trained])
+            found = torch.stack([torch.linalg.vector_norm(p.grad).to(factors) for p in self.trained])
             if not bool((found <= longest + SLACK * self.max_grad_norm * number).all()):
                 self.run.violated("clipping")
-        for parameter in self.params:
+        for parameter in self.trained:
             parameter._norm_sample = None
         self.model._per_sample_gradient_norms = None
         return number
 
     def check_numbers(self, numbers: Sequence[int]) -> int:
         """The number of examples in the gradients of every parameter; raises InvalidInputError for several numbers."""
-        for parameter, number in zip(self.params, numbers, strict=True):
+        for parameter, number in zip(self.trained, numbers, strict=True):
             if number != numbers[0]:
                 raise InvalidInputError(
                     f"The parameter {self.names[parameter]!r} has gradients of {number} examples, where "
-                    f"{self.names[self.params[0]]!r} has them of {numbers[0]}; the first dimension of what every layer "
-                    "gets must be that of the examples, position ids included."
+                    f"{self.names[self.trained[0]]!r} has them of {numbers[0]}; the first dimension of what every "
+                    "layer gets must be that of the examples, position ids included."
                 )
         return numbers[0]
 
