@@ -19,13 +19,13 @@ from hockeystick.types import Side
 
 Array = NDArray[np.float64]
 
-POINTS = 65
+POINTS = 33
 """Epsilons, or mus, that are tested before the largest rejected one is refined."""
-REFINEMENTS = 20
-LEVELS = 512
+REFINEMENTS = 16
+LEVELS = 256
 """Epsilons of a Gaussian's profile that are tried."""
 LARGEST_MU = 20.0
-QUANTILES: Array = np.concatenate([np.logspace(-12, -3, 91), np.linspace(0.002, 1.0, 500)])
+QUANTILES: Array = np.concatenate([np.logspace(-12, -2, 61), np.linspace(0.015, 1.0, 198)])
 """Ends of the intervals over which the tail of a threshold is summed from above."""
 
 
@@ -64,8 +64,14 @@ class Guesses:
     @cached_property
     def _levels(self) -> tuple[Array, Array, Array]:
         """Epsilons of a profile, with what :meth:`_tails` says of them."""
-        epsilons = np.linspace(0.0, largest_epsilon(self.canaries, 1e-12), LEVELS)
+        epsilons = np.linspace(0.0, largest_epsilon(self.guessed, 0.5), LEVELS)
         return epsilons, *self._tails(epsilons)
+
+    @cached_property
+    def _exceeded(self) -> Array:
+        """Lower ends of intervals for the chance to exceed the largest statistic that was not guessed."""
+        ends = beta.ppf(QUANTILES[:-1], self.guessed + 1, self.canaries - self.guessed)
+        return np.concatenate([[0.0], ends])
 
     def _tails(self, epsilons: Array) -> tuple[Array, Array]:
         """For each epsilon the chance of so many right guesses under pure DP, and what it rises by for each delta."""
@@ -90,9 +96,8 @@ class Guesses:
         """
         if self.guessed == self.canaries:
             return float(binom.sf(self.right - 1, self.guessed, ndtr(0.5 * mu)))
-        ends = np.asarray(beta.ppf(QUANTILES, self.guessed + 1, self.canaries - self.guessed))
-        probs = _right_above(mu, np.concatenate([[0.0], ends[:-1]]))
-        masses = np.diff(np.concatenate([[0.0], QUANTILES]))
+        probs = _right_above(mu, self._exceeded)
+        masses = np.diff(QUANTILES, prepend=0.0)
         return min(float(masses @ binom.sf(self.right - 1, self.guessed, probs)), 1.0)
 
 
