@@ -60,7 +60,7 @@ def best_of_all_mechanisms(canaries, guessed, right, epsilon, delta):
     return -found.fun
 
 
-@pytest.mark.parametrize("epsilon, delta", [(0.0, 0.05), (0.5, 0.1), (1.0, 0.02), (2.0, 0.0)])
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 0.05), (0.5, 0.1), (1.0, 0.02), (2.0, 0.0)])
 @pytest.mark.parametrize("canaries", [1, 2, 3])
 def test_no_mechanism_of_few_canaries_has_more_right_guesses(canaries, epsilon, delta):
     """Every mechanism is in the linear programme; for one guess, and for delta = 0, the chance is attained."""
@@ -97,7 +97,7 @@ def tail(probs, right):
     return total
 
 
-@pytest.mark.parametrize("guessed, right", [(1, 1), (2, 2), (3, 2), (4, 3), (4, 4)])
+@pytest.mark.parametrize(("guessed", "right"), [(1, 1), (2, 2), (3, 2), (4, 3), (4, 4)])
 def test_independent_canaries_by_enumeration(guessed, right):
     """Four copies of the worst (epsilon, delta) pair, which reveals the coin or flips it; the clearest are guessed."""
     epsilon, delta = 0.7, 0.1
@@ -110,7 +110,7 @@ def test_independent_canaries_by_enumeration(guessed, right):
     assert found == pytest.approx(exact, abs=1e-12)
 
 
-@pytest.mark.parametrize("guessed, right", [(30, 23), (10, 10), (3, 3)])
+@pytest.mark.parametrize(("guessed", "right"), [(30, 23), (10, 10), (3, 3)])
 def test_independent_gaussian_canaries_by_simulation(guessed, right):
     """The share of 40,000 runs, at most 5 standard errors above the chance: false failure below 1e-6; and 1.1 times."""
     mu, runs = 1.0, 40_000

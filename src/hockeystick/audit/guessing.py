@@ -5,7 +5,7 @@ docs/theory/audits.md, "Canaries".
 """
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache, cached_property
 from math import log
 
 import numpy as np
@@ -140,6 +140,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     return low
 
 
+@cache
 def covering_mu(epsilon: float, delta: float) -> float:
     """A mu whose epsilon at delta is at least this, and hardly more."""
     low, high = 0.0, 1.0
