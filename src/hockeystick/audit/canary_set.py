@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hockeystick.audit.one_run import MOST_CANARIES, check_independent, guesses
+from hockeystick.audit.canary_scores import CanaryScores, coins
+from hockeystick.audit.one_run import MOST_CANARIES
 from hockeystick.audit.ratios import ratio_of
 from hockeystick.audit.tape import numbers_of
 from hockeystick.audit.verdict import Verdict
-from hockeystick.certificate import Certificate
+from hockeystick.certificate import AnyCertificate
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 from hockeystick.mechanism import Mechanism
 
@@ -22,8 +23,8 @@ WIDEST = 256
 """Parameters that a canary is spread over, at most."""
 DRAWS = 64
 """Draws of the sampler, to see when a canary takes part."""
-COINS, PLACES = 0xC014, 0xD1AC
-"""Tell the generator of the coins from that of the directions, and both from others with the same seed."""
+PLACES = 0xD1AC
+"""Tells the generator of the directions from others with the same seed."""
 
 
 class Canaries:
@@ -61,7 +62,7 @@ class Canaries:
         self.size = size
         self.clip_norm = clip_norm
         self.seed = seed
-        self.included = np.random.default_rng([COINS, seed]).random(count) < 0.5
+        self.included = coins(seed, count)
         self._seen: list[Array] = []
 
     @property
@@ -176,37 +177,35 @@ class Canaries:
         found: Array = (means * (outputs - 0.5 * means)).sum(axis=0)
         return np.nan_to_num(found)
 
-    def verdict(
-        self, certificate: Certificate, *, scores: ArrayLike | None = None, level: float = 1e-3, **options: Any
-    ) -> Verdict:
-        """The verdict on a certificate of :attr:`total` examples; see :func:`guesses`.
+    def record(self, mechanism: Mechanism, *, scores: ArrayLike | None = None) -> CanaryScores:
+        """What the run says about its canaries, as plain data for a file and for ``hockeystick audit --canaries``.
 
         Args:
-            certificate: of the mechanism that ran.
-            scores: of attacks on models, larger where a canary looks included; by default those of what was observed.
-                With the observed ones canaries are taken as independent where the sampler draws examples
-                independently, because their gradients are fixed and orthogonal.
-            level: the false-alarm probability.
-            options: ``guessed`` of :func:`guesses`.
+            mechanism: that ran.
+            scores: of attacks on models, shape (count,), larger where a canary looks included; by default those of
+                what was observed, which are taken as independent of one another where the sampler draws examples
+                independently, because the gradients are fixed and orthogonal.
 
-        Raises: InvalidInputError for a certificate that states another number of examples; and as :func:`guesses`.
+        Raises: InvalidInputError for scores that are not finite or of another number; and as :meth:`scores`.
         """
-        self._check_counted(certificate)
-        observed = scores is None
-        independent = observed and _are_independent(certificate.mechanism)
-        values = self.scores(certificate.mechanism) if scores is None else scores
-        found = guesses(values, self.included, certificate=certificate, level=level, independent=independent, **options)
-        made = {"seed": self.seed, "count": self.count, "num_examples": self.num_examples, "observed": observed}
-        return found.model_copy(update={"claimed": found.claimed | made})
+        values = np.asarray(self.scores(mechanism) if scores is None else scores, dtype=np.float64)
+        if values.shape != (self.count,):
+            raise InvalidInputError(
+                f"The 'scores' argument must be a row of {self.count} numbers, one for each canary. "
+                f"Got {shortened(scores)} instead."
+            )
+        return CanaryScores(
+            seed=self.seed,
+            num_examples=self.num_examples,
+            observed=scores is None,
+            scores=tuple(float(value) for value in values),
+        )
 
-    def _check_counted(self, certificate: Certificate) -> None:
-        sampler = certificate.mechanism.sampler
-        for stated in (certificate.statements.num_examples, getattr(sampler, "num_examples", None)):
-            if stated is not None and stated != self.total:
-                raise InvalidInputError(
-                    f"The 'certificate' argument must be about {self.total} examples: {self.num_examples} real ones "
-                    f"and all {self.count} canaries. It is about {stated}."
-                )
+    def verdict(
+        self, certificate: AnyCertificate, *, scores: ArrayLike | None = None, level: float = 1e-3, **options: Any
+    ) -> Verdict:
+        """The verdict on a certificate of :attr:`total` examples: that of :meth:`record`."""
+        return self.record(certificate.mechanism, scores=scores).verdict(certificate, level=level, **options)
 
     def _turns(self, mechanism: Mechanism) -> Array:
         """How often each canary takes part in each step, shape (steps, count), over some draws of the sampler."""
@@ -264,11 +263,3 @@ def canaries(count: int, *, num_examples: int, size: int, clip_norm: float = 1.0
         )
     chosen = secrets.randbelow(2**63) if seed is None else int(seed)
     return Canaries(int(count), int(num_examples), int(size), float(clip_norm), chosen)
-
-
-def _are_independent(mechanism: Mechanism) -> bool:
-    try:
-        check_independent(mechanism.sampler)
-    except UnsupportedError:
-        return False
-    return True

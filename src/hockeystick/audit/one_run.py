@@ -18,7 +18,7 @@ from hockeystick.audit.guessing import (
 )
 from hockeystick.audit.sampling import check_level
 from hockeystick.audit.verdict import EpsilonInterval, Finding, Verdict
-from hockeystick.certificate import Certificate, Interval
+from hockeystick.certificate import AnyCertificate, Interval
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 from hockeystick.samplers import BatchSampler, Shuffle
 
@@ -51,7 +51,7 @@ def guesses(
     scores: ArrayLike,
     included: ArrayLike,
     *,
-    certificate: Certificate | None = None,
+    certificate: AnyCertificate | None = None,
     delta: float | None = None,
     level: float = 1e-3,
     independent: bool = False,
@@ -204,7 +204,7 @@ def _checked(scores: ArrayLike, included: ArrayLike) -> tuple[Array, Flags]:
     return values, coins
 
 
-def _claim(certificate: Certificate | None, delta: float | None) -> tuple[float, Interval | None]:
+def _claim(certificate: AnyCertificate | None, delta: float | None) -> tuple[float, Interval | None]:
     """The delta, and the claimed interval if there is one."""
     if (certificate is None) == (delta is None):
         raise InvalidInputError("Give either the 'certificate' or the 'delta' argument.")
