@@ -42,7 +42,7 @@ class Outcome(StrEnum):
     HOLDS = "holds"
     """Proved, or checked by ``verify``: as in the certificate."""
     PASSED = "passed"
-    """Tested, and nothing was found against it. This does not prove it."""
+    """Tested, at least in part, and nothing was found against it. This does not prove it."""
     REFUTED = "refuted"
     """Tested, and contradicted by the evidence, except with the stated probability."""
     NOT_TESTED = "not_tested"
@@ -98,7 +98,8 @@ class Evidence(Spec):
 
     def again(self, certificate: Certificate) -> Verdict:
         """The verdict, derived again from the seed."""
-        if self.canaries is not None:
+        if self.audit == "canaries":
+            assert self.canaries is not None  # checked when it was made
             return self.canaries.verdict(certificate, level=self.level)
         return audit_part(
             self.audit,
@@ -232,6 +233,7 @@ class Addendum(Spec):
         for check in self.checks:
             by = f" ({', '.join(check.by)})" if check.by else ""
             lines.append(f"  {check.outcome.value.replace('_', ' ') + by:32}  {check.assumption}: {check.text}")
+        lines.append("  What passed is not proved: the audits below looked at this much and found nothing.")
         for one in self.evidence:
             lines += [f"  evidence: {LOOKED_AT[one.audit]} (seed {one.seed})"]
             lines += [f"    {line}" for line in str(one.verdict).splitlines()]
@@ -281,12 +283,11 @@ def addendum(
     if unknown or not (parts or canaries):
         raise InvalidInputError(f"The 'parts' argument must have some of {', '.join(PARTS)}. Got {shortened(parts)}.")
     chosen = secrets.randbelow(2**63) if seed is None else seed
-    wanted: list[Audit] = [part for part in PARTS if part in parts]
+    wanted = [part for part in PARTS if part in parts]
     share = level / (len(wanted) + (canaries is not None))
     size = _size(certificate, num_examples) if "sampler" in wanted else None
     evidence = []
     for part in wanted:
-        needs = {"num_examples": size, "samples": samples}
         verdict = audit_part(
             part,
             certificate.mechanism,
@@ -296,8 +297,15 @@ def addendum(
             level=share,
             seed=chosen,
         )
-        options = {name: value for name, value in needs.items() if name == _NEEDS[part]}
-        evidence.append(Evidence(audit=part, seed=chosen, level=share, verdict=verdict, **options))
+        one = Evidence(
+            audit=part,
+            seed=chosen,
+            level=share,
+            samples=samples if part == "mechanism" else None,
+            num_examples=size if part == "sampler" else None,
+            verdict=verdict,
+        )
+        evidence.append(one)
     if canaries is not None:
         verdict = canaries.verdict(certificate, level=share)
         evidence.append(Evidence(audit="canaries", seed=canaries.seed, level=share, canaries=canaries, verdict=verdict))
