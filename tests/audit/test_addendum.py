@@ -164,7 +164,10 @@ def test_canaries_are_evidence_too(tmp_path):
     forged = altered(found, evidence=evidence(found, 1, canaries=scores.model_copy(update={"seed": 8})))
     with pytest.raises(VerificationError, match=r"evidence\.1"):
         forged.verify()
-    assert addendum(FIXED, parts=[], canaries=with_canaries(3.0)).refuted
+    refuted = addendum(FIXED, parts=["noise"], canaries=with_canaries(3.0), seed=1)
+    assert refuted.refuted
+    assert not refuted.evidence[0].verdict.refuted
+    assert outcomes(refuted)["noise"] is outcomes(refuted)["batches"] is Outcome.REFUTED
     counted = hs.state(FIXED, hs.Statements(num_examples=100))
     with pytest.raises(InvalidInputError, match="500 examples"):
         addendum(counted, parts=[], canaries=scores)
