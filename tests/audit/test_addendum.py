@@ -1,6 +1,7 @@
 """Addenda: what follows from their evidence, what is derived again, and what is refused."""
 
 import json
+import time
 from importlib.resources import files
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import hockeystick as hs
 from hockeystick import noise
 from hockeystick.audit import parts
 from hockeystick.audit.annex import FORMAT, Addendum, Outcome, addendum, is_addendum, json_schema
-from hockeystick.errors import InvalidInputError, VerificationError
+from hockeystick.errors import BudgetExceededError, InvalidInputError, VerificationError
 
 MECHANISM = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.2, steps=5), noise_multiplier=1.0)
 CERTIFICATE = hs.state(hs.certify(MECHANISM, delta=0.01, method="direct"), hs.Statements(num_examples=300))
@@ -58,6 +59,16 @@ def test_it_follows_from_its_seeds(made, tmp_path):
     assert is_addendum(tmp_path / "addendum.json")
     CERTIFICATE.save(tmp_path / "certificate.json")
     assert not is_addendum(tmp_path / "certificate.json")
+
+
+def test_a_deadline_ends_the_derivation(made):
+    with pytest.raises(BudgetExceededError):
+        made.verify(deadline=hs.Deadline(0.0))
+    started = time.monotonic()
+    many = made.model_copy(update={"evidence": evidence(made, 2, samples=10**9)}).sealed()
+    with pytest.raises(BudgetExceededError):
+        many.verify(deadline=hs.Deadline(3.0))
+    assert time.monotonic() - started < 60.0
 
 
 def altered(one, **changes):

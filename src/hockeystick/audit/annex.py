@@ -20,7 +20,7 @@ from hockeystick.certificate import Certificate, Status
 from hockeystick.certificate.parts import Name, Version
 from hockeystick.certification.verification import verify as verify_certificate
 from hockeystick.deadline import Deadline
-from hockeystick.errors import HockeystickError, InvalidInputError, VerificationError, shortened
+from hockeystick.errors import BudgetExceededError, HockeystickError, InvalidInputError, VerificationError, shortened
 from hockeystick.files import json_object, read_small_file, write_atomically
 from hockeystick.notebook import preformatted
 from hockeystick.spec import Count, Spec
@@ -96,8 +96,8 @@ class Evidence(Spec):
                 )
         return self
 
-    def again(self, certificate: Certificate) -> Verdict:
-        """The verdict, derived again from the seed."""
+    def again(self, certificate: Certificate, deadline: Deadline | None = None) -> Verdict:
+        """The verdict, derived again from the seed; a deadline ends it early."""
         if self.audit == "canaries":
             assert self.canaries is not None  # checked when it was made
             return self.canaries.verdict(certificate, level=self.level)
@@ -109,6 +109,7 @@ class Evidence(Spec):
             samples=self.samples or 1,
             level=self.level,
             seed=self.seed,
+            deadline=deadline,
         )
 
 
@@ -200,18 +201,25 @@ class Addendum(Spec):
         """Verify the certificate, and derive every verdict again from its seed.
 
         Args:
-            deadline: of the verification of the certificate; what the audits take is not counted.
+            deadline: progress, and the seconds allowed; ten minutes for the certificate unless said otherwise.
 
         Returns the addendum, for chaining.
-        Raises: VerificationError, naming what does not follow; and as :func:`hockeystick.verify`.
+        Raises: VerificationError, naming what does not follow; BudgetExceededError when the deadline passes before the
+            verdict.
         """
         self._check_digests()
         verify_certificate(self.certificate, deadline=deadline)
         for place, one in enumerate(self.evidence):
             try:
-                found = one.again(self.certificate)
+                found = one.again(self.certificate, deadline)
+            except BudgetExceededError:
+                raise
             except HockeystickError as error:
                 raise VerificationError(f"The 'evidence.{place}' field cannot be derived again: {error}") from None
+            if deadline is not None and deadline.remaining() <= 0.0:
+                raise BudgetExceededError(
+                    "The time budget is over before the addendum is derived again; allow more seconds."
+                )
             if not _same(one.verdict.model_dump(mode="json"), found.model_dump(mode="json")):
                 raise VerificationError(
                     f"The 'evidence.{place}.verdict' field does not follow from its seed {one.seed} with hockeystick "

@@ -87,7 +87,8 @@ def guesses(
         level: between 0 and 1.
         independent: the outputs about one canary tell nothing about the coin of another one, as where canaries have
             fixed orthogonal gradients and the mechanism is that of the certificate, which has to be given. Then the
-            bound is closer to the truth, and for fixed batches as close as the number of canaries allows.
+            bound is closer to the truth, and for fixed batches as close as the number of canaries allows. Of code that
+            is not that mechanism only a refutation counts, and not the number.
         guessed: how many canaries with the largest scores, and with the smallest, are guessed; fixed before the coins
             are known. By default four such rules share the level.
 
