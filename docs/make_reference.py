@@ -4,18 +4,24 @@ import json
 from pathlib import Path
 
 from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.audit.annex import json_schema as addendum_schema
 from hockeystick.certificate import json_schema
 from hockeystick.plan import Plan
 from hockeystick.report.listing import listing
 
 REFERENCE = Path(__file__).parent / "reference"
-IN_THE_PACKAGE = REFERENCE.parents[1] / "src/hockeystick/certificate/certificate.schema.json"
+PACKAGE = REFERENCE.parents[1] / "src/hockeystick"
+IN_THE_PACKAGE = {
+    "addendum.schema.json": PACKAGE / "audit/addendum.schema.json",
+    "certificate.schema.json": PACKAGE / "certificate/certificate.schema.json",
+}
 
 
 def pages() -> dict[str, str]:
     """File name to content."""
     return {
         "plan.schema.json": json.dumps(Plan.model_json_schema(), indent=2) + "\n",
+        "addendum.schema.json": json.dumps(addendum_schema(), indent=2) + "\n",
         "certificate.schema.json": json.dumps(json_schema(), indent=2) + "\n",
         "accountants.md": _accountants(),
     }
@@ -52,4 +58,5 @@ def _accountants() -> str:
 if __name__ == "__main__":
     for name, content in pages().items():
         (REFERENCE / name).write_text(content)
-    IN_THE_PACKAGE.write_text(pages()["certificate.schema.json"])
+    for name, place in IN_THE_PACKAGE.items():
+        place.write_text(pages()[name])

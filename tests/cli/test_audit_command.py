@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import hockeystick as hs
 from hockeystick.audit import outputs
 
 FAST = ("audit", "plan.toml", "--seed", "1", "--samples", "2000", "--delta", "0.01")
@@ -108,3 +110,64 @@ def test_what_cannot_be_replayed_is_named(cli):
     cli.refuses("audit", "--replay", "loop.py", says=["loop.py", "ModuleNotFoundError"])
     Path("loop.py").write_text("raise SystemExit(0)")
     cli.refuses("audit", "--replay", "loop.py", says=["loop.py", "SystemExit"])
+
+
+def test_an_addendum_is_written_shown_and_derived_again(small):
+    """False failure with probability at most 1e-3, and the seed is fixed."""
+    small.write_plan({"sampler.kind": '"poisson"', "data.num_examples": "200", "data.batch_size": "20"})
+    assert small("epsilon", "plan.toml", "--delta", "0.01", "--out", "c.json").code == 0
+    audit = ("audit", "plan.toml", "--certificate", "c.json", "--seed", "1", "--samples", "1000", "--out", "a.json")
+    found = small(*audit, "--json").json
+    assert not found["refuted"]
+    assert [one["outcome"] for one in found["checks"]] == ["passed", "passed", "not_tested", "not_tested", "holds"]
+    shown = small("show", "a.json").out
+    assert "not tested" in shown
+    assert small("show", "a.json", "--json").json["addendum"]["digest"] == found["digest"]
+    verified = small("verify", "a.json")
+    assert verified.code == 0
+    assert "verified" in verified.out
+    assert small("verify", "a.json", "--json").json["verified"]
+    small.refuses("show", "a.json", "--markdown", says=["--markdown", "addendum"])
+    Path("a.json").write_text(Path("a.json").read_text().replace('"passed"', '"holds"'))
+    for command in ("show", "verify"):
+        result = small(command, "a.json")
+        assert result.code == 1
+        assert "altered" in result.complaint
+
+
+def test_canaries_of_a_run_are_audited(small):
+    canaries = hs.audit.canaries(300, num_examples=100, size=300, seed=2)
+    scores = np.random.default_rng(0).normal(size=300) + 4.0 * canaries.included
+    run = hs.Mechanism(sampler=hs.Deterministic(bins=4), noise_multiplier=1.0)
+    canaries.record(run, scores=scores).save("scores.json")
+    hs.certify(run, delta=1e-5, method="gaussian").save("c.json")
+    audit = ("audit", "--certificate", "c.json", "--part", "noise", "--seed", "1", "--canaries", "scores.json")
+    assert small(*audit, "--level", "0.05").code == 0
+    exact = hs.certify(run.model_copy(update={"noise_multiplier": 8.0}), delta=1e-5, method="gaussian")
+    exact.save("c.json")
+    result = small(*audit, "--out", "a.json")
+    assert result.code == 1
+    assert "claim about: canaries" in result.complaint
+    assert small("show", "a.json").out == result.out
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("plan.toml", "--out", "a.json"), "--certificate"),
+        (("plan.toml", "--canaries", "s.json"), "--certificate"),
+        (("--certificate", "c.json", "--delta", "0.1"), "--delta"),
+        (("--certificate", "c.json", "--budget", "3"), "--budget"),
+        (("--certificate", "c.json", "--replay", "x.py"), "--replay"),
+        (("--certificate", "missing.json"), "missing.json"),
+        (("--certificate", "c.json"), "num_examples"),
+        (("plan.toml", "--certificate", "c.json"), "not another one"),
+        (("plan.toml", "--certificate", "c.json", "--noise-multiplier", "2"), "not another one"),
+        (("--certificate", "c.json", "--part", "noise", "--canaries", "c.json"), "hockeystick-canaries"),
+        (("--certificate", "c.json", "--part", "noise", "--out", "no/a.json"), "no/a.json"),
+    ],
+)
+def test_options_that_do_not_go_together_are_named(small, options, says):
+    run = hs.Mechanism(sampler=hs.Deterministic(bins=4), noise_multiplier=1.0)
+    hs.certify(run, delta=1e-5, method="gaussian").save("c.json")
+    small.refuses("audit", *options, says=[says])

@@ -1,14 +1,20 @@
 """Audits test whether the code that ran does what its certificate says.
 
 :func:`sampler` looks at batches, :func:`noise` at rows of noise, :func:`mechanism` at the outputs of both against a
-certificate, and :func:`replay` at a training loop. All return a :class:`Verdict`. The names load on first use.
+certificate, :func:`replay` at a training loop, and :func:`canaries` and :func:`guesses` at one run of a model. All
+return a :class:`Verdict`; :func:`addendum` says what they mean for the assumptions of a certificate. The names load on
+first use.
 """
 
 from importlib import import_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from hockeystick.audit.annex import Addendum, addendum
+    from hockeystick.audit.canary_scores import CanaryScores
+    from hockeystick.audit.canary_set import Canaries, canaries
     from hockeystick.audit.loaders import batches_of
+    from hockeystick.audit.one_run import guesses
     from hockeystick.audit.outputs import mechanism
     from hockeystick.audit.replaying import replay
     from hockeystick.audit.sampling import sampler
@@ -17,11 +23,17 @@ if TYPE_CHECKING:
     from hockeystick.audit.whiteness import noise
 
 _HOMES = {
+    "Addendum": "annex",
+    "Canaries": "canary_set",
+    "CanaryScores": "canary_scores",
     "EpsilonInterval": "verdict",
     "Finding": "verdict",
     "Tape": "tape",
     "Verdict": "verdict",
+    "addendum": "annex",
     "batches_of": "loaders",
+    "canaries": "canary_set",
+    "guesses": "one_run",
     "mechanism": "outputs",
     "noise": "whiteness",
     "replay": "replaying",
@@ -29,11 +41,17 @@ _HOMES = {
 }
 
 __all__ = [
+    "Addendum",
+    "Canaries",
+    "CanaryScores",
     "EpsilonInterval",
     "Finding",
     "Tape",
     "Verdict",
+    "addendum",
     "batches_of",
+    "canaries",
+    "guesses",
     "mechanism",
     "noise",
     "replay",

@@ -81,8 +81,8 @@ class Tape:
 
         Raises: InvalidInputError for values that are not numbers.
         """
-        values, resolution = _numbers(released)
-        shown = {name: _numbers(value)[0] for name, value in (exposed or {}).items()}
+        values, resolution = numbers_of(released)
+        shown = {name: numbers_of(value)[0] for name, value in (exposed or {}).items()}
         self.steps.append(Step(values, resolution, float(normaliser), shown))
         place = len(self.steps) - 1
         if not self.playing:
@@ -93,12 +93,12 @@ class Tape:
         return state
 
 
-def _numbers(value: Any) -> tuple[Array, float]:
+def numbers_of(value: Any) -> tuple[Array, float]:
     """All numbers in one row, and the coarsest relative rounding of their types."""
     if isinstance(value, Mapping):
-        return _numbers([value[name] for name in sorted(value)])
+        return numbers_of([value[name] for name in sorted(value)])
     if isinstance(value, Sequence) and not isinstance(value, str | bytes) and len(value):
-        parts = [_numbers(part) for part in value]
+        parts = [numbers_of(part) for part in value]
         return np.concatenate([part for part, _ in parts]), max(resolution for _, resolution in parts)
     resolution = float(np.finfo(np.float64).eps)
     if hasattr(value, "detach"):  # a tensor of torch

@@ -16,8 +16,9 @@ class Finding(Spec):
         name: what was looked at, as one word of the page that describes the audit.
         broken: whether the evidence contradicts the claim.
         evidence: natural logarithm of the largest value that this statistic reached, a likelihood ratio of something
-            else to what is claimed; for a bet on epsilon, of the one at the certificate's upper end. None where nothing
-            is left to chance: what was seen is impossible under the claim, or is as it has to be.
+            else to what is claimed; for a bet on epsilon, of the one at the certificate's upper end. For guesses minus
+            the logarithm of the chance, at most, of so many right ones at that upper end. None where nothing is left to
+            chance (what was seen is impossible under the claim, or is as it has to be), or there is no such end.
         says: one sentence, what the finding means.
     """
 
@@ -28,18 +29,18 @@ class Finding(Spec):
 
 
 class EpsilonInterval(Spec):
-    """What an audit of a mechanism found, beside what its certificate says, all at one delta.
+    """What an audit of a mechanism or of canaries found, beside what the certificate says, all at one delta.
 
     Attributes:
         audited: lower bound on epsilon, which holds except with probability ``level`` of the verdict.
         lower: the certificate's lower bound, or None.
-        upper: the certificate's upper bound.
+        upper: the certificate's upper bound, or None where there is no certificate.
         delta: of all three.
     """
 
     audited: Annotated[float, Field(ge=0.0)]
     lower: float | None
-    upper: float
+    upper: float | None
     delta: float
 
 
@@ -53,12 +54,13 @@ class Verdict(Spec):
         claimed: the claim, as plain data.
         level: false-alarm probability: the chance, at most, that code that does what is claimed gets a broken finding.
             0 where no chance is involved.
-        samples: how many batches, numbers of noise, pairs of outputs or steps were looked at.
+        samples: how many batches, numbers of noise, pairs of outputs or steps were looked at, or how
+            many canaries.
         findings: broken ones first, then by their evidence.
-        epsilon: of an audit of a mechanism.
+        epsilon: of an audit of a mechanism or of canaries.
     """
 
-    about: Literal["sampler", "noise", "mechanism", "replay"]
+    about: Literal["sampler", "noise", "mechanism", "replay", "canaries"]
     claimed: dict[str, Any]
     level: Annotated[float, Field(ge=0.0, lt=1.0)]
     samples: Annotated[int, Field(ge=0)]
@@ -82,10 +84,8 @@ class Verdict(Spec):
         if self.epsilon is not None:
             e = self.epsilon
             lower = "none" if e.lower is None else f"{e.lower:.4f}"
-            lines.append(
-                f"  epsilon at delta = {e.delta:g}: at least {e.audited:.4f} by this audit; certified lower bound "
-                f"{lower}, upper bound {e.upper:.4f}"
-            )
+            beside = "" if e.upper is None else f"; certified lower bound {lower}, upper bound {e.upper:.4f}"
+            lines.append(f"  epsilon at delta = {e.delta:g}: at least {e.audited:.4f} by this audit{beside}")
         for finding in self.findings:
             if finding.broken:
                 evidence = "" if finding.evidence is None else f" (evidence e^{finding.evidence:.1f})"
@@ -93,4 +93,10 @@ class Verdict(Spec):
         return "\n".join(lines)
 
 
-_UNITS = {"sampler": "batches", "noise": "numbers", "mechanism": "pairs of outputs", "replay": "steps"}
+_UNITS = {
+    "sampler": "batches",
+    "noise": "numbers",
+    "mechanism": "pairs of outputs",
+    "replay": "steps",
+    "canaries": "canaries",
+}

@@ -1,9 +1,8 @@
-"""hockeystick audit: test the sampler, the noise and the certificate of a plan, or a training loop."""
+"""hockeystick audit: test the sampler, the noise and the certificate of a plan, a run, or a training loop."""
 
 import sys
 from contextlib import redirect_stdout
-from itertools import islice
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,18 +10,13 @@ from hockeystick.cli import common
 from hockeystick.errors import HockeystickError, InvalidInputError, ViolationError, shortened
 
 if TYPE_CHECKING:
-    from hockeystick.audit import Verdict
-    from hockeystick.deadline import Deadline
+    from hockeystick.audit import Addendum, Verdict
+    from hockeystick.audit.parts import Part
+    from hockeystick.certificate import Certificate
     from hockeystick.mechanism import Mechanism
+    from hockeystick.plan import Plan
 
-PARTS = ("sampler", "noise", "mechanism")
-MOST_EXAMPLES = 1000
-"""Examples whose batches are looked at, where the sampler takes any number."""
-NUMBERS = 200_000
-"""Numbers of noise that are looked at: enough to tell a scale that is off by 2 percent."""
-FEWEST_PARAMETERS = 50
-MOST_ROWS = 10_000
-"""Rows of noise that are looked at, as each is compared with all before it."""
+PARTS: "tuple[Part, ...]" = ("sampler", "noise", "mechanism")
 
 
 def command(
@@ -47,14 +41,43 @@ def command(
         str | None,
         typer.Option("--replay", metavar="SCRIPT", help="Replay the training loop of this Python file instead."),
     ] = None,
+    certificate: Annotated[
+        str | None,
+        typer.Option("--certificate", metavar="FILE", help="Audit this certificate; PLAN is then optional."),
+    ] = None,
+    canaries: Annotated[
+        str | None,
+        typer.Option("--canaries", metavar="FILE", help="Also audit the run with these canaries (Canaries.record)."),
+    ] = None,
+    out: Annotated[
+        str | None, typer.Option("--out", help="Write what was found here, as an addendum to the certificate.")
+    ] = None,
     budget: common.BudgetOption = None,
     json: common.JsonOption = False,
 ) -> None:
     """Test the sampler, the noise and the certificate of a plan by running them; exit code 1 if one fails."""
+    from hockeystick.audit.parts import audit_part
+    from hockeystick.certification.issue import certify
     from hockeystick.plan import Plan
 
-    if plan is None and replay is None:
-        raise InvalidInputError("The PLAN argument is missing; give a plan, or a training loop with --replay.")
+    if plan is None and replay is None and certificate is None:
+        raise InvalidInputError(
+            "The PLAN argument is missing; give a plan, a certificate with --certificate, or a training loop with "
+            "--replay."
+        )
+    _check_options(certificate, replay=replay, canaries=canaries, out=out, delta=delta, budget=budget)
+    if certificate is not None:
+        _audit_certificate(
+            _certificate(certificate, None if plan is None else Plan.load(plan), noise_multiplier),
+            parts=_parts(part),
+            canaries=canaries,
+            samples=_whole("--samples", samples),
+            level=_level(level),
+            seed=None if seed is None else _whole("--seed", seed),
+            out=out,
+            json=json,
+        )
+        return
     loaded = None if plan is None else Plan.load(plan)
     mechanism = None if loaded is None else common.mechanism_with_noise(loaded, noise_multiplier)
     if replay is not None:
@@ -69,20 +92,113 @@ def command(
     count, share = _whole("--samples", samples), _level(level) / len(wanted)
     start = None if seed is None else _whole("--seed", seed)
     with common.working("auditing", budget, mechanism) as deadline:
+        claim = certify(mechanism, delta=at, deadline=deadline) if "mechanism" in wanted else None
         verdicts = [
-            _audit(one, mechanism, loaded.data.num_examples, at, count, share, start, deadline) for one in wanted
+            audit_part(
+                one,
+                mechanism,
+                num_examples=loaded.data.num_examples,
+                certificate=claim,
+                samples=count,
+                level=share,
+                seed=start,
+                deadline=deadline,
+            )
+            for one in wanted
         ]
     _report(verdicts, json)
 
 
-def _report(verdicts: "list[Verdict]", json: bool) -> None:
+def _check_options(
+    certificate: str | None,
+    *,
+    replay: str | None,
+    canaries: str | None,
+    out: str | None,
+    delta: str | None,
+    budget: str | None,
+) -> None:
+    """Refuse options that do not go together."""
+    for name, value in (("--canaries", canaries), ("--out", out)):
+        if value is not None and certificate is None:
+            raise InvalidInputError(f"The option {name} needs --certificate, which the evidence is about.")
+    for name, value in (("--replay", replay), ("--delta", delta), ("--budget", budget)):
+        if value is not None and certificate is not None:
+            raise InvalidInputError(f"The options --certificate and {name} exclude each other; give one of them.")
+
+
+def _certificate(path: str, plan: "Plan | None", noise_multiplier: str | None) -> "tuple[Certificate, int | None]":
+    """The certificate and, where a plan says it, the size of the data set; refuses a plan of another mechanism."""
+    from hockeystick.certificate import Certificate
+
+    found = Certificate.load(path)
+    if not isinstance(found, Certificate):
+        raise InvalidInputError(
+            f"The '--certificate' file {shortened(path)} must be of the present format; issue it again."
+        )
+    found = common.with_matrix(found, None)  # refuses certificates of matrices in files
+    if plan is None:
+        return found, None
+    planned = plan.mechanism(
+        None if noise_multiplier is None else common.number("--noise-multiplier", noise_multiplier)
+    )
+    if planned.noise_multiplier is None:
+        planned = plan.mechanism(found.mechanism.sigma)
+    if planned.pinned() != found.mechanism:
+        raise InvalidInputError("The '--certificate' file must be about the mechanism of PLAN, not another one.")
+    return found, plan.data.num_examples
+
+
+def _audit_certificate(
+    claim: "tuple[Certificate, int | None]",
+    *,
+    parts: "tuple[Part, ...]",
+    canaries: str | None,
+    samples: int,
+    level: float,
+    seed: int | None,
+    out: str | None,
+    json: bool,
+) -> None:
+    """Audit a certificate, write the addendum and print it; raises ViolationError if it is refuted."""
+    from hockeystick.audit import CanaryScores, addendum
+    from hockeystick.files import check_writable
+
+    certificate, num_examples = claim
+    if out is not None:
+        check_writable(out)
+    scores = None if canaries is None else CanaryScores.load(canaries)
+    with common.working("auditing", None, certificate.mechanism):
+        made = addendum(
+            certificate,
+            num_examples=num_examples,
+            parts=parts,
+            canaries=scores,
+            samples=samples,
+            level=level,
+            seed=seed,
+        )
+    if out is not None:
+        made.save(out)
+    _report([one.verdict for one in made.evidence], json, made)
+
+
+def _report(verdicts: "list[Verdict]", json: bool, made: "Addendum | None" = None) -> None:
     """Print the verdicts; raises ViolationError if one of them refutes its claim."""
     refuted = [verdict.about for verdict in verdicts if verdict.refuted]
     if json:
         content = [verdict.model_dump(mode="json") for verdict in verdicts]
-        common.emit_json({"refuted": bool(refuted), "level": sum(one.level for one in verdicts), "verdicts": content})
+        found: dict[str, Any] = {
+            "refuted": bool(refuted),
+            "level": sum(one.level for one in verdicts),
+            "verdicts": content,
+        }
+        if made is not None:
+            found |= {"certificate": made.certificate.digest, "digest": made.digest}
+            found |= {"checks": [check.model_dump(mode="json") for check in made.checks]}
+        common.emit_json(found)
     else:
-        common.emit("\n".join(map(str, verdicts)))
+        common.emit("\n".join(map(str, verdicts)) if made is None else str(made))
     if refuted:
         raise ViolationError(f"The audit found evidence against the claim about: {', '.join(refuted)}.")
 
@@ -118,7 +234,7 @@ def _replayed(script: str, mechanism: "Mechanism | None") -> "Verdict":
         raise InvalidInputError(f"The '--replay' file {shortened(script)} failed with {what}.") from error
 
 
-def _parts(given: list[str] | None) -> tuple[str, ...]:
+def _parts(given: list[str] | None) -> "tuple[Part, ...]":
     for name in given or ():
         if name not in PARTS:
             raise InvalidInputError(
@@ -142,44 +258,3 @@ def _whole(name: str, text: str) -> int:
             f"The {name!r} option must be a whole number of at least 0. Got {shortened(text)} instead."
         )
     return int(value)
-
-
-def _audit(
-    part: str,
-    mechanism: "Mechanism",
-    num_examples: int,
-    delta: float | None,
-    samples: int,
-    level: float,
-    seed: int | None,
-    deadline: "Deadline",
-) -> "Verdict":
-    import numpy as np
-
-    from hockeystick import audit
-    from hockeystick.certification.issue import certify
-    from hockeystick.noise import stream
-
-    rng = np.random.default_rng(None if seed is None else [PARTS.index(part), seed])
-    if part == "sampler":
-        size = _examples(mechanism, num_examples)
-        batches = mechanism.sampler.batches(size, rng)
-        return audit.sampler(batches, mechanism.sampler, num_examples=size, level=level)
-    if part == "noise":
-        size = max(-(-NUMBERS // mechanism.sampler.steps), FEWEST_PARAMETERS)
-        rows = islice(stream(mechanism, size, rng=rng), MOST_ROWS)
-        return audit.noise(rows, mechanism, level=level)
-    certificate = certify(mechanism, delta=delta, deadline=deadline)
-    return audit.mechanism(mechanism, certificate=certificate, samples=samples, level=level, rng=rng, deadline=deadline)
-
-
-def _examples(mechanism: "Mechanism", num_examples: int) -> int:
-    """How many examples to draw batches of: the plan's, or fewer where the sampler takes any number."""
-    import numpy as np
-
-    fewer = min(MOST_EXAMPLES, num_examples)
-    try:
-        mechanism.sampler.batches(fewer, np.random.default_rng(0))
-    except InvalidInputError:
-        return num_examples
-    return fewer

@@ -219,6 +219,13 @@ def with_matrix(certificate: C, matrix: str | None) -> C:
     return certificate.model_copy(update={"mechanism": mechanism}).sealed()
 
 
+def is_addendum(path: str) -> bool:
+    """Whether a file of a claim is an addendum to one."""
+    from hockeystick.audit.annex import is_addendum
+
+    return is_addendum(path)
+
+
 @contextmanager
 def saving(certificate: "CertificateBase", path: str | None) -> Iterator[None]:
     """Print the result inside: the certificate is written afterwards, even if nobody reads what is printed."""

@@ -11,7 +11,7 @@ SUBJECT = Annotated[
     str,
     typer.Argument(
         metavar="FILE",
-        help="Plan file (TOML or JSON), certificate, or what 'compose' or 'tune' wrote.",
+        help="Plan file (TOML or JSON), certificate, or what 'compose', 'tune' or 'audit' wrote.",
         show_default=False,
     ),
 ]
@@ -48,7 +48,8 @@ def command(
     if _is_claim(subject):
         if count is not None:
             raise InvalidInputError(f"The option --parameters is for plans. Got {shortened(subject)} instead.")
-        _show_claim(subject, *chosen)
+        show_it = _show_addendum if common.is_addendum(subject) else _show_claim
+        show_it(subject, *chosen)
     elif markdown or registry:
         raise InvalidInputError(
             f"The option {chosen[0]} is for certificates. Got {shortened(subject)}, a plan, instead."
@@ -89,6 +90,18 @@ def _show_plan(path: str, json: bool, parameters: int | None) -> None:
         common.emit_json(value)
     else:
         common.emit(text)
+
+
+def _show_addendum(path: str, form: str = "") -> None:
+    from hockeystick.audit import Addendum
+
+    if form in ("--markdown", "--registry"):
+        raise InvalidInputError(f"The option {form} is for certificates. Got {shortened(path)}, an addendum, instead.")
+    found = Addendum.load(path)
+    if form == "--json":
+        common.emit_json({"kind": "addendum", "addendum": found.model_dump(mode="json")})
+    else:
+        common.emit(str(found))
 
 
 def _show_claim(path: str, form: str = "") -> None:

@@ -1,4 +1,4 @@
-"""hockeystick verify: recompute a certificate."""
+"""hockeystick verify: recompute a certificate, or derive an addendum to one again."""
 
 from typing import Annotated
 
@@ -22,7 +22,13 @@ def command(
     matrix: common.MatrixOption = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Recompute the bounds of a certificate and compare; exit code 1 if they do not follow."""
+    """Recompute the bounds of a certificate and compare; exit code 1 if they do not follow.
+
+    Of an addendum also the verdicts of its audits, from their seeds.
+    """
+    if common.is_addendum(certificate):
+        _verify_addendum(certificate, budget, json)
+        return
     from hockeystick.certificate import CertificateBase, interval_text
     from hockeystick.cli.compose import derived_json
     from hockeystick.composition.files import load_claim
@@ -48,3 +54,18 @@ def command(
     else:
         common.emit(str(claimed))
         common.emit(f"verified: recomputed {interval_text(found.bounds)}")
+
+
+def _verify_addendum(path: str, budget: str, json: bool) -> None:
+    from hockeystick.audit import Addendum
+
+    found = Addendum.load(path)
+    common.with_matrix(found.certificate, None)  # refuses certificates of matrices in files
+    with common.working("verifying", budget, found.certificate.mechanism) as deadline:
+        found.verify(deadline=deadline)
+    if json:
+        checks = [check.model_dump(mode="json") for check in found.checks]
+        common.emit_json({"verified": True, "refuted": found.refuted, "checks": checks})
+    else:
+        common.emit(str(found))
+        common.emit("verified: the certificate and every verdict follow again from what they say")

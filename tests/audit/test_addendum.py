@@ -1,0 +1,219 @@
+"""Addenda: what follows from their evidence, what is derived again, and what is refused."""
+
+import json
+import time
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hockeystick as hs
+from hockeystick import noise
+from hockeystick.audit import parts
+from hockeystick.audit.annex import FORMAT, Addendum, Outcome, addendum, is_addendum, json_schema
+from hockeystick.errors import BudgetExceededError, InvalidInputError, VerificationError
+
+MECHANISM = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.2, steps=5), noise_multiplier=1.0)
+CERTIFICATE = hs.state(hs.certify(MECHANISM, delta=0.01, method="direct"), hs.Statements(num_examples=300))
+FIXED = hs.certify(hs.Mechanism(sampler=hs.Deterministic(bins=2), noise_multiplier=1.0), delta=1e-5, method="gaussian")
+
+
+@pytest.fixture(scope="module")
+def made():
+    """False failure with probability at most 1e-3; the seed is fixed."""
+    return addendum(CERTIFICATE, seed=3, samples=1000)
+
+
+def outcomes(one):
+    return {check.assumption: check.outcome for check in one.checks}
+
+
+def test_every_assumption_is_listed_with_what_is_known_of_it(made):
+    assert [check.assumption for check in made.checks] == [one.name for one in CERTIFICATE.assumptions]
+    assert outcomes(made) == {
+        "batches": Outcome.PASSED,
+        "noise": Outcome.PASSED,
+        "normaliser": Outcome.NOT_TESTED,
+        "secrecy": Outcome.NOT_TESTED,
+        "theorem": Outcome.HOLDS,
+    }
+    assert made.checks[0].by == ("sampler", "mechanism")
+    assert made.level == pytest.approx(1e-3)
+    assert not made.refuted
+    assert made.certificate.digest == CERTIFICATE.digest
+    text = str(made)
+    assert CERTIFICATE.digest[:16] in text
+    assert "not tested" in text
+    assert "seed 3" in text
+    assert made._repr_html_().startswith("<pre>addendum")
+
+
+def test_it_follows_from_its_seeds(made, tmp_path):
+    assert addendum(CERTIFICATE, seed=3, samples=1000) == made
+    assert addendum(CERTIFICATE, seed=4, samples=1000, parts=["noise"]).evidence[0].verdict != made.evidence[1].verdict
+    made.save(tmp_path / "addendum.json")
+    loaded = Addendum.load(tmp_path / "addendum.json")
+    assert loaded == made
+    assert loaded.verify() is loaded
+    assert is_addendum(tmp_path / "addendum.json")
+    CERTIFICATE.save(tmp_path / "certificate.json")
+    assert not is_addendum(tmp_path / "certificate.json")
+
+
+def test_a_deadline_ends_the_derivation(made):
+    with pytest.raises(BudgetExceededError):
+        made.verify(deadline=hs.Deadline(0.0))
+    started = time.monotonic()
+    many = made.model_copy(update={"evidence": evidence(made, 2, samples=10**9)}).sealed()
+    with pytest.raises(BudgetExceededError):
+        many.verify(deadline=hs.Deadline(3.0))
+    assert time.monotonic() - started < 60.0
+
+
+def altered(one, **changes):
+    """Another addendum whose digests are right."""
+    return one.model_copy(update=changes).sealed()
+
+
+def evidence(one, place, **changes):
+    found = list(one.evidence)
+    found[place] = found[place].model_copy(update=changes)
+    return tuple(found)
+
+
+def verdict(one, place, **changes):
+    return evidence(one, place, verdict=one.evidence[place].verdict.model_copy(update=changes))
+
+
+FORGERIES = {
+    "another seed": lambda one: altered(one, evidence=evidence(one, 1, seed=99)),
+    "fewer samples than said": lambda one: altered(one, evidence=evidence(one, 2, samples=500)),
+    "a kinder level": lambda one: altered(one, evidence=evidence(one, 1, level=0.2)),
+    "a larger audited epsilon": lambda one: altered(
+        one,
+        evidence=verdict(one, 2, epsilon=one.evidence[2].verdict.epsilon.model_copy(update={"audited": 0.5})),
+    ),
+    "more numbers of noise": lambda one: altered(one, evidence=verdict(one, 1, samples=10**9)),
+    "another claim": lambda one: altered(one, evidence=verdict(one, 0, claimed={})),
+    "no findings": lambda one: altered(one, evidence=verdict(one, 0, findings=())),
+    "a test that nobody made": lambda one: altered(
+        one, checks=(*one.checks[:2], one.checks[2].model_copy(update={"outcome": Outcome.PASSED}), *one.checks[3:])
+    ),
+    "an assumption left out": lambda one: altered(one, checks=one.checks[1:]),
+    "other words": lambda one: altered(one, checks=(one.checks[0].model_copy(update={"text": "."}), *one.checks[1:])),
+    "a smaller level in all": lambda one: altered(one, level=1e-9),
+    "another certificate": lambda one: altered(
+        one, certificate=CERTIFICATE.model_copy(update={"sensitivity": 0.5}).sealed()
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_forgeries_that_are_sealed_again_do_not_verify(made, name):
+    with pytest.raises(VerificationError):
+        FORGERIES[name](made).verify()
+
+
+def test_what_was_altered_is_refused_when_it_is_read(made, tmp_path):
+    path = tmp_path / "addendum.json"
+    for old, new in ((f'"seed": {3}', '"seed": 5'), ('"sensitivity": 1.0', '"sensitivity": 0.5')):
+        text = made.model_dump_json(indent=2)
+        assert old in text
+        path.write_text(text.replace(old, new))
+        with pytest.raises(VerificationError, match="altered"):
+            Addendum.load(path)
+    with pytest.raises(VerificationError, match="altered"):
+        made.model_copy(update={"level": 0.5}).verify()
+
+
+@pytest.mark.parametrize("says", ["two\nlines", "\x1b[2J", "a" * 301])
+def test_sentences_cannot_pretend_to_be_lines_of_the_addendum(made, says, tmp_path):
+    content = json.loads(made.model_dump_json())
+    content["evidence"][0]["verdict"]["findings"][0]["says"] = says
+    (tmp_path / "a.json").write_text(json.dumps(content))
+    with pytest.raises(InvalidInputError, match="one line"):
+        Addendum.load(tmp_path / "a.json")
+
+
+def test_a_refuted_assumption_is_said_to_be(monkeypatch):
+    """Noise that is too small, in the library itself."""
+    genuine = noise.stream
+    monkeypatch.setattr(parts, "stream", lambda *given, **options: (0.9 * row for row in genuine(*given, **options)))
+    found = addendum(CERTIFICATE, parts=["noise"], seed=1)
+    assert found.refuted
+    assert outcomes(found) | {"noise": None, "theorem": None} == dict.fromkeys(outcomes(found), Outcome.NOT_TESTED) | {
+        "noise": None,
+        "theorem": None,
+    }
+    assert outcomes(found)["noise"] is Outcome.REFUTED
+    assert "refuted" in str(found)
+    assert found.verify() is found
+    monkeypatch.undo()
+    with pytest.raises(VerificationError, match=r"evidence\.0"):
+        found.verify()
+
+
+def with_canaries(mu):
+    """Scores of 400 canaries of a Gaussian; the certificate counts them and 100 real examples."""
+    canaries = hs.audit.canaries(400, num_examples=100, size=400, seed=7)
+    scores = np.random.default_rng(0).normal(size=400) + mu * canaries.included
+    return hs.audit.CanaryScores(seed=7, num_examples=100, observed=True, scores=tuple(scores.tolist()))
+
+
+def test_canaries_are_evidence_too(tmp_path):
+    """False failure with probability at most 1e-3; the seeds are fixed."""
+    scores = with_canaries(1.0)
+    scores.save(tmp_path / "scores.json")
+    assert hs.audit.CanaryScores.load(tmp_path / "scores.json") == scores
+    found = addendum(FIXED, parts=["noise"], canaries=scores, seed=1)
+    assert not found.refuted
+    assert found.checks[0].by == ("canaries",)
+    assert found.checks[1].by == ("noise", "canaries")
+    assert found.evidence[1].verdict.epsilon.audited > 1.0
+    assert found.verify() is found
+    forged = altered(found, evidence=evidence(found, 1, canaries=scores.model_copy(update={"seed": 8})))
+    with pytest.raises(VerificationError, match=r"evidence\.1"):
+        forged.verify()
+    refuted = addendum(FIXED, parts=["noise"], canaries=with_canaries(3.0), seed=1)
+    assert refuted.refuted
+    assert not refuted.evidence[0].verdict.refuted
+    assert outcomes(refuted)["noise"] is outcomes(refuted)["batches"] is Outcome.REFUTED
+    counted = hs.state(FIXED, hs.Statements(num_examples=100))
+    with pytest.raises(InvalidInputError, match="500 examples"):
+        addendum(counted, parts=[], canaries=scores)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"parts": ["model"]}, "parts"),
+        ({"parts": []}, "parts"),
+        ({"level": 1.0}, "level"),
+        ({"samples": 0}, "samples"),
+        ({"num_examples": 200}, "must be 300"),
+        ({"certificate": FIXED, "parts": ["sampler"]}, "num_examples"),
+        ({"certificate": hs.certify(MECHANISM, epsilon=1.0, method="direct"), "num_examples": 10}, "at a delta"),
+    ],
+)
+def test_bad_input_is_named(arguments, says):
+    with pytest.raises(InvalidInputError, match=says):
+        addendum(**({"certificate": CERTIFICATE, "seed": 1, "samples": 100} | arguments))
+
+
+def test_evidence_has_what_its_audit_needs(made, tmp_path):
+    content = json.loads(made.model_dump_json())
+    del content["evidence"][0]["num_examples"]
+    (tmp_path / "a.json").write_text(json.dumps(content))
+    with pytest.raises(InvalidInputError, match="num_examples"):
+        Addendum.load(tmp_path / "a.json")
+
+
+def test_the_schema_in_the_package_is_that_of_the_code(made):
+    """``python docs/make_reference.py`` writes it; without a change of the format it has to stay as it is."""
+    packed = json.loads(files("hockeystick.audit").joinpath("addendum.schema.json").read_text())
+    assert packed == json_schema()
+    assert packed["properties"]["format"]["const"] == FORMAT
+    assert packed["additionalProperties"] is False
+    assert set(json.loads(made.model_dump_json())) == set(packed["properties"])
+    assert Path(parts.__file__).with_name("addendum.schema.json").exists()
