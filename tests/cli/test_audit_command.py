@@ -108,3 +108,30 @@ def test_what_cannot_be_replayed_is_named(cli):
     cli.refuses("audit", "--replay", "loop.py", says=["loop.py", "ModuleNotFoundError"])
     Path("loop.py").write_text("raise SystemExit(0)")
     cli.refuses("audit", "--replay", "loop.py", says=["loop.py", "SystemExit"])
+
+
+def test_a_replay_uses_the_seed_and_refuses_what_it_has_no_use_for(cli):
+    loop = LOOP.replace("np.random.default_rng(0)", "np.random").replace(
+        "rng.random(8) < 0.5", "rng.random_sample(8) < 2.0"
+    )
+    Path("loop.py").write_text(loop.format(clip_norm=1.0) + "    print(weights, file=__import__('sys').stderr)")
+    shown = [cli("audit", "--replay", "loop.py", "--seed", seed).err for seed in ("0", "1", "1")]
+    assert shown[0] != shown[1]
+    assert shown[1] == shown[2]
+    for option, value in (
+        ("--delta", "0.1"),
+        ("--part", "noise"),
+        ("--samples", "10"),
+        ("--level", "0.1"),
+        ("--budget", "5"),
+    ):
+        cli.refuses("audit", "--replay", "loop.py", option, value, says=[option, "--replay"])
+    cli.refuses("audit", "--replay", "loop.py", "--noise-multiplier", "1", says=["--noise-multiplier", "PLAN"])
+    assert cli("audit", "plan.toml", "--replay", "loop.py", "--noise-multiplier", "1").code == 0
+
+
+def test_a_loop_that_is_not_deterministic_is_said_to_be_so(cli):
+    Path("loop.py").write_text(LOOP.format(clip_norm=1.0).replace("default_rng(0)", "default_rng()"))
+    result = cli("audit", "--replay", "loop.py")
+    assert result.code == 1
+    assert "The same data and seeds give another result the second time, from step 0 on" in result.out

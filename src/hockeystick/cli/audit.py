@@ -1,6 +1,7 @@
 """hockeystick audit: test the sampler, the noise and the certificate of a plan, or a training loop."""
 
 import sys
+from collections.abc import Mapping
 from contextlib import redirect_stdout
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from hockeystick.deadline import Deadline
     from hockeystick.mechanism import Mechanism
 
+SAMPLES, LEVEL = "20000", "0.001"
 PARTS = ("sampler", "noise", "mechanism")
 MOST_EXAMPLES = 1000
 """Examples whose batches are looked at, where the sampler takes any number."""
@@ -35,17 +37,23 @@ def command(
         list[str] | None, typer.Option("--part", help="Only 'sampler', 'noise' or 'mechanism'; may be repeated.")
     ] = None,
     samples: Annotated[
-        str, typer.Option("--samples", metavar="NUMBER", help="Pairs of outputs that are drawn, at most.")
-    ] = "20000",
+        str | None,
+        typer.Option("--samples", metavar="NUMBER", help=f"Pairs of outputs that are drawn, at most; {SAMPLES}."),
+    ] = None,
     level: Annotated[
-        str, typer.Option("--level", metavar="NUMBER", help="False-alarm probability, of all parts together.")
-    ] = "0.001",
+        str | None,
+        typer.Option("--level", metavar="NUMBER", help=f"False-alarm probability, of all parts together; {LEVEL}."),
+    ] = None,
     seed: Annotated[
         str | None, typer.Option("--seed", metavar="NUMBER", help="Seed of the runs; by default a fresh one.")
     ] = None,
     replay: Annotated[
         str | None,
-        typer.Option("--replay", metavar="SCRIPT", help="Replay the training loop of this Python file instead."),
+        typer.Option(
+            "--replay",
+            metavar="SCRIPT",
+            help="Replay the training loop of this Python file instead; only a plan, its noise and --seed go with it.",
+        ),
     ] = None,
     budget: common.BudgetOption = None,
     json: common.JsonOption = False,
@@ -55,24 +63,37 @@ def command(
 
     if plan is None and replay is None:
         raise InvalidInputError("The PLAN argument is missing; give a plan, or a training loop with --replay.")
+    start = None if seed is None else _whole("--seed", seed)
+    if replay is not None:
+        _replays_without({"--delta": delta, "--part": part, "--samples": samples, "--level": level, "--budget": budget})
+        if plan is None and noise_multiplier is not None:
+            raise InvalidInputError("The '--noise-multiplier' option is for a PLAN; with --replay alone there is none.")
     loaded = None if plan is None else Plan.load(plan)
     mechanism = None if loaded is None else common.mechanism_with_noise(loaded, noise_multiplier)
     if replay is not None:
         with redirect_stdout(sys.stderr):  # whatever the script prints
-            verdict = _replayed(replay, mechanism)
+            verdict = _replayed(replay, mechanism, start or 0)
         _report([verdict], json)
         return
     assert loaded is not None  # checked above
     assert mechanism is not None
     wanted = _parts(part)
     at = common.wanted_delta(loaded, delta) if "mechanism" in wanted else None
-    count, share = _whole("--samples", samples), _level(level) / len(wanted)
-    start = None if seed is None else _whole("--seed", seed)
+    count, share = _whole("--samples", samples or SAMPLES), _level(level or LEVEL) / len(wanted)
     with common.working("auditing", budget, mechanism) as deadline:
         verdicts = [
             _audit(one, mechanism, loaded.data.num_examples, at, count, share, start, deadline) for one in wanted
         ]
     _report(verdicts, json)
+
+
+def _replays_without(options: Mapping[str, object]) -> None:
+    """Raise InvalidInputError for an option that a replay has no use for: it draws nothing, and nothing is random."""
+    for name, value in options.items():
+        if value:
+            raise InvalidInputError(
+                f"The {name!r} option does not go with --replay, which compares two runs and leaves nothing to chance."
+            )
 
 
 def _report(verdicts: "list[Verdict]", json: bool) -> None:
@@ -87,7 +108,7 @@ def _report(verdicts: "list[Verdict]", json: bool) -> None:
         raise ViolationError(f"The audit found evidence against the claim about: {', '.join(refuted)}.")
 
 
-def _replayed(script: str, mechanism: "Mechanism | None") -> "Verdict":
+def _replayed(script: str, mechanism: "Mechanism | None", seed: int) -> "Verdict":
     """The verdict on the training loop of a script, which is run."""
     import runpy
 
@@ -110,6 +131,7 @@ def _replayed(script: str, mechanism: "Mechanism | None") -> "Verdict":
             clip_norm=found["CLIP_NORM"],
             mechanism=found.get("MECHANISM", mechanism),
             neighbours=found.get("NEIGHBOURS", "zero_out"),
+            seed=seed,
         )
     except HockeystickError:
         raise
