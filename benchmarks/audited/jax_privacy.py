@@ -111,18 +111,19 @@ CASES = {
         "an error, or new noise",
         lambda: dense(60),
         deviates=True,
-        means="The step is an index into the matrix, and an index past its end means the last row: {same} of 10 more steps "
-        "add exactly the noise of step 50, so the difference of two of these releases has no noise. Never make more steps "
-        "than the matrix has rows.",
+        means="The step is an index into the matrix, and an index past its end means the last row: {same} of 10 more "
+        "steps add exactly the noise of step 50, so the difference of two of these releases has no noise. Never "
+        "make more steps than the matrix has rows.",
     ),
     "jax-noise-bfloat16": Case(
         "gaussian_privatizer for gradients of bfloat16, default options",
         "white noise",
         coarse,
         deviates=True,
-        means="The noise is drawn in the type of the gradients, and `jax.random.normal` in bfloat16 has {values} different "
-        "values in all, none beyond {largest} standard deviations, with a mean of {mean} of them. The documentation says "
-        "that types follow the gradients. The noise of a certificate is Gaussian, so no Gaussian analysis covers it. With "
-        "`dtype=jnp.float32` the same audit finds {helped}; the sum is rounded to bfloat16 after the noise was added.",
+        means="The noise is drawn in the type of the gradients, and `jax.random.normal` in bfloat16 has {values} "
+        "different values in all, none beyond {largest} standard deviations, with a mean of {mean} of them. The "
+        "documentation says that types follow the gradients. The noise of a certificate is Gaussian, so no "
+        "Gaussian analysis covers it. With `dtype=jnp.float32` the same audit finds {helped}; the sum is "
+        "rounded to bfloat16 after the noise was added.",
     ),
 }

@@ -146,32 +146,32 @@ CASES = {
         "Poisson, as its accountant assumes",
         shuffled,
         deviates=True,
-        means="The batches are a shuffle, and the engine's accountant computes the privacy of Poisson sampling. One epoch "
-        "of {size} examples in {steps} batches of {batch} with noise multiplier {sigma}: `get_epsilon(delta={delta})` "
-        "returns {reported}, with {warned} about sampling (the certified epsilon of Poisson sampling is {poisson}), while "
-        "the shuffle has an epsilon of at least {lower} and at most {upper} (zero-out adjacency; certified on both sides). "
-        "Keep `poisson_sampling=True`, the default, or account for the shuffle. The option's documentation says that "
-        "`False` does not fit the assumptions of the accounting, and that it can be a good approximation; here it is none "
-        "(see also arXiv 2411.10614).",
+        means="The batches are a shuffle, and the engine's accountant computes the privacy of Poisson sampling. One "
+        "epoch of {size} examples in {steps} batches of {batch} with noise multiplier {sigma}: "
+        "`get_epsilon(delta={delta})` returns {reported}, with {warned} about sampling (the certified epsilon "
+        "of Poisson sampling is {poisson}), while the shuffle has an epsilon of at least {lower} and at most "
+        "{upper} (zero-out adjacency; certified on both sides). Keep `poisson_sampling=True`, the default, or "
+        "account for the shuffle. The option's documentation says that `False` does not fit the assumptions of "
+        "the accounting, and that it can be a good approximation; here it is none (see also arXiv 2411.10614).",
     ),
     "opacus-lengths": Case(
         "DPDataLoader.from_data_loader",
         "as many batches as the loader that it replaces",
         lengths,
         deviates=True,
-        means="The number of batches is `int(1 / (1 / length))`, which rounds down by one for {short} lengths from 1 to "
-        "1000, the least of them {least}. Such a pass has a batch fewer than an epoch. Privacy is not affected, as the "
-        "accountant counts the steps that are made.",
+        means="The number of batches is `int(1 / (1 / length))`, which rounds down by one for {short} lengths from 1 "
+        "to 1000, the least of them {least}. Such a pass has a batch fewer than an epoch. Privacy is not "
+        "affected, as the accountant counts the steps that are made.",
     ),
     "opacus-resolution": Case(
         "UniformWithReplacementSampler",
         "Poisson with the rate that is accounted for",
         resolution,
         deviates=True,
-        means="Coins are numbers of 24 bits that are compared with the rate, so that the true rate is the next multiple of "
-        "2^-24 above it. It is too large by {at0} percent at a rate of 1e-2, by {at1} percent at 1e-4, by {at2} percent "
-        "at 1e-6 and by {at3} percent at 1e-7, and the accountant knows the smaller one. This matters only where an "
-        "example is drawn less often than once in a hundred thousand batches.",
+        means="Coins are numbers of 24 bits that are compared with the rate, so that the true rate is the next "
+        "multiple of 2^-24 above it. It is too large by {at0} percent at a rate of 1e-2, by {at1} percent at "
+        "1e-4, by {at2} percent at 1e-6 and by {at3} percent at 1e-7, and the accountant knows the smaller one. "
+        "This matters only where an example is drawn less often than once in a hundred thousand batches.",
     ),
     "opacus-distributed": Case(
         "DistributedUniformWithReplacementSampler",
@@ -179,9 +179,9 @@ CASES = {
         between_processes,
         deviates=True,
         means="A process skips its empty batches: {made} of 100 are made here. Processes that skip different batches "
-        "disagree about the number of steps, and a single process reveals by the number of its steps how many batches were "
-        "empty, which no analysis of Poisson sampling covers. `UniformWithReplacementSampler`, for one process, keeps "
-        "empty batches. The chance of an empty local batch is (1 - q)^n for n local examples, which is small when batches "
-        "have tens of examples.",
+        "disagree about the number of steps, and a single process reveals by the number of its steps how many "
+        "batches were empty, which no analysis of Poisson sampling covers. `UniformWithReplacementSampler`, for "
+        "one process, keeps empty batches. The chance of an empty local batch is (1 - q)^n for n local "
+        "examples, which is small when batches have tens of examples.",
     ),
 }
