@@ -8,6 +8,7 @@ from scipy.special import logsumexp
 from scipy.stats import binom, norm
 
 import hockeystick as hs
+from hockeystick.audit import outputs
 from hockeystick.audit.betting import Bets
 from hockeystick.audit.ratios import ratio_of
 from hockeystick.errors import InvalidInputError, UnsupportedError
@@ -134,10 +135,10 @@ def test_audits_of_correct_code_stay_below_the_certificate_and_find_something(na
     chosen, _ = CASES[name]
     sensitivity = hs.certify(chosen, delta=0.05, method="gaussian")
     verdict = hs.audit.mechanism(
-        chosen, certificate=sensitivity, samples=2000, level=1e-6, rng=np.random.default_rng(5), examples=100
+        chosen, certificate=sensitivity, samples=3000, level=1e-6, rng=np.random.default_rng(5), examples=100
     )
     assert not verdict.refuted
-    assert verdict.samples == 2000
+    assert verdict.samples == 3000
     assert 0.0 < verdict.epsilon.audited < sensitivity.epsilon.upper
     assert verdict.epsilon.upper == sensitivity.epsilon.upper
 
@@ -349,6 +350,39 @@ def test_bets_on_means_keep_their_level_when_all_examples_of_a_run_are_the_same(
         failures += [bets.audited > epsilon * (1 + 1e-9) for bets in every]
     assert failures[0] <= allowed
     assert failures[1] > allowed
+
+
+def test_examples_of_batches_that_are_cut_are_never_bet_on_one_by_one(monkeypatch):
+    chosen = TRUNCATED["often"]
+    certificate = hs.certify(chosen, delta=0.05, method="gaussian")
+    monkeypatch.setattr(Bets, "observe", lambda *arguments: pytest.fail("pairs of one run are not independent"))
+    verdict = hs.audit.mechanism(chosen, certificate=certificate, samples=100, rng=np.random.default_rng(0))
+    assert verdict.samples == 3 * FULL
+
+
+def test_all_examples_of_a_user_take_part():
+    """Without noise, what a run releases is how many examples of each user are in each batch."""
+    chosen = CASES["fixed, users of 3"][0]
+    seen = []
+
+    def silent(examples, rng):
+        for batch in chosen.sampler.batches(examples, rng):
+            seen.append((examples, batch))
+            yield batch, np.zeros(examples)
+
+    certificate = hs.certify(chosen, delta=0.05, method="gaussian")
+    ratio = ratio_of(chosen)
+    verdict = hs.audit.mechanism(
+        chosen, certificate=certificate, samples=4, examples=1, source=silent, rng=np.random.default_rng(0)
+    )
+    (examples, first), *_ = seen
+    assert examples == 9
+    assert first.tolist() == [0, 1, 2] == ratio.who(examples).ravel().tolist()
+    driver = outputs._Driver(chosen, ratio, examples, silent, np.random.default_rng(0))
+    three = np.array([[3.0], [0.0], [0.0]] * 2)
+    assert driver.run(True) == pytest.approx(ratio.log_ratios(three / SIGMA))
+    assert driver.run(False) == pytest.approx(ratio.log_ratios(0.0 * three))
+    assert verdict.samples == 4
 
 
 def test_a_bet_on_the_mean_of_one_pair_is_the_bet_on_it():
