@@ -71,8 +71,7 @@ def page(answers: Iterable[Answer]) -> str:
         "",
         "Samplers and noise of other libraries, as installed from PyPI, against what their own accounting assumes. "
         "Every row is reproduced by `python -m benchmarks.audit_peers NAME`, with fixed seeds; this page is written by "
-        "`python -m benchmarks.audit_peers --json FILE --update`. Opacus and jax-privacy come with the extras `torch` "
-        "and `jax`; opake 0.16.1 needs Python 3.12 and an environment of its own (`pip install opake==0.16.1`).",
+        "`python -m benchmarks.audit_peers --json FILE --update`. The versions are pinned in the extra `peers`.",
         "",
         "Audits of batches look at two runs of 100 batches of 1,000 examples, audits of noise at 100 rows of 1,000 "
         f"numbers; each raises a false alarm with probability at most {LEVEL:g} ([audits](../theory/audits.md)). "
