@@ -97,7 +97,8 @@ class Outputs:
             sampler = sampler if factor == 1.0 else with_rate(sampler, factor)
             examples = self.ratio.fitting(None)
             who = self.ratio.who(examples).ravel()
-            rng, parts = np.random.default_rng([2, self.seed]), []
+            rng = np.random.default_rng([2, self.seed])
+            parts: list[np.ndarray] = []
             while sum(part.shape[1] for part in parts) < self.samples:
                 x = np.zeros((sampler.steps, examples))
                 for step, batch in enumerate(sampler.batches(examples, rng)):
