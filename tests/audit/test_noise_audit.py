@@ -121,6 +121,20 @@ def multiplied(name):
     return SIGMA * mechanism(name).matrix.dot(np.random.default_rng(0).standard_normal((STEPS, SIZE)))
 
 
+def of_two_ranks(*shares):
+    """The sum of what two processes add, each of them noise of its own times its share of the variance."""
+
+    def make(name):
+        return np.sum([share**0.5 * rows(name, rank) for rank, share in enumerate(shares)], axis=0)
+
+    return make
+
+
+def sharded(name):
+    """Each of two processes holds half of the parameters; the second one adds nothing."""
+    return np.concatenate([rows(name, size=SIZE // 2), np.zeros((STEPS, SIZE // 2))], axis=1)
+
+
 FAULTS = {
     "sigma too small by 2 percent": (lambda name: 0.98 * rows(name, size=1000), "scale"),
     "sigma divided by the batch": (lambda name: rows(name) / 20.0, "scale"),
@@ -128,6 +142,10 @@ FAULTS = {
     "a row of z reused": (repeated_before_c, "repeated_rows"),
     "noise skipped once": (skipped, "repeated_rows"),
     "the stream from the start again": (from_the_start_again, "repeated_rows"),
+    "noise skipped on one of two ranks": (of_two_ranks(0.5, 0.0), "scale"),
+    "noise skipped on the rank that adds it": (of_two_ranks(0.0, 0.0), "repeated_rows"),
+    "noise added on both ranks": (of_two_ranks(1.0, 1.0), "scale"),
+    "noise skipped on the shard of one rank": (sharded, "scale"),
     "one number for two parameters": (lambda name: np.repeat(rows(name, size=250), 2, axis=1), "coordinates"),
     "uniform noise": (
         lambda name: (
@@ -137,6 +155,12 @@ FAULTS = {
     ),
     "a constant added": (lambda name: rows(name) + 0.2, "mean"),
 }
+
+
+@pytest.mark.parametrize("name", ["identity", "banded"])
+def test_two_ranks_that_share_the_noise_raise_no_alarm(name):
+    """False failure with probability at most 1e-6 for each strategy."""
+    assert not hs.audit.noise(of_two_ranks(0.5, 0.5)(name), mechanism(name), level=CORRECT).refuted
 
 
 @pytest.mark.parametrize("name", ["identity", "banded"])

@@ -125,6 +125,24 @@ def test_planted_faults_are_found(data, fault):
     assert "does not do what is claimed" in str(next(verdict for verdict in verdicts if verdict.refuted))
 
 
+def test_a_loop_that_is_not_deterministic_is_said_to_be_so_and_nothing_else(data):
+    verdict = hs.audit.replay(Loop("fresh seeds"), data, data.ghost(0), clip_norm=1e-6)
+    assert [finding.name for finding in verdict.findings] == ["deterministic"]
+    assert "give another result the second time, from step 0 on, so a replay shows nothing" in str(verdict)
+
+
+def test_a_loop_that_makes_another_number_of_steps_each_time_is_not_deterministic():
+    lengths = iter((2, 3))
+
+    def train(data, tape):
+        for _ in range(next(lengths)):
+            tape.step(1.0)
+
+    verdict = hs.audit.replay(train, 0, 1, clip_norm=1.0)
+    assert verdict.broken == ("deterministic",)
+    assert "with another number of steps" in str(verdict)
+
+
 def test_noise_that_is_skipped_on_empty_batches_is_found(data):
     """All examples but one are ghosts, and then that one is too."""
     lone = data

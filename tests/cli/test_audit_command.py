@@ -171,3 +171,42 @@ def test_options_that_do_not_go_together_are_named(small, options, says):
     run = hs.Mechanism(sampler=hs.Deterministic(bins=4), noise_multiplier=1.0)
     hs.certify(run, delta=1e-5, method="gaussian").save("c.json")
     small.refuses("audit", *options, says=[says])
+
+
+SHARED_SEED = """
+import sys
+
+import numpy as np
+
+DATA, NEIGHBOUR, CLIP_NORM = 1.0, 0.0, 1.0
+
+
+def train(data, tape):
+    noise = np.random.standard_normal()
+    print(noise, file=sys.stderr)
+    tape.step(data + noise)
+"""
+
+
+def test_a_replay_uses_the_seed_and_refuses_what_it_has_no_use_for(cli):
+    Path("loop.py").write_text(SHARED_SEED)
+    shown = [cli("audit", "--replay", "loop.py", "--seed", seed).err for seed in ("0", "1", "1")]
+    assert shown[0] != shown[1]
+    assert shown[1] == shown[2]
+    for option, value in (
+        ("--delta", "0.1"),
+        ("--part", "noise"),
+        ("--samples", "10"),
+        ("--level", "0.1"),
+        ("--budget", "5"),
+    ):
+        cli.refuses("audit", "--replay", "loop.py", option, value, says=[option, "--replay"])
+    cli.refuses("audit", "--replay", "loop.py", "--noise-multiplier", "1", says=["--noise-multiplier", "PLAN"])
+    assert cli("audit", "plan.toml", "--replay", "loop.py", "--noise-multiplier", "1").code == 0
+
+
+def test_a_loop_that_is_not_deterministic_is_said_to_be_so(cli):
+    Path("loop.py").write_text(LOOP.format(clip_norm=1.0).replace("default_rng(0)", "default_rng()"))
+    result = cli("audit", "--replay", "loop.py")
+    assert result.code == 1
+    assert "The same data and seeds give another result the second time, from step 0 on" in result.out

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -47,9 +48,11 @@ def mechanism(
     >>> 0.5 * verdict.epsilon.upper < verdict.epsilon.audited < verdict.epsilon.upper
     True
 
-    Every example has a parameter of its own, on which its gradient is 1: the worst case of the dominating pair. One run
-    with all of them and one in which all are ghosts give an output with, and one without, each example. The optimal
-    log-likelihood ratio of the pair tells them apart, and bets on it test every epsilon in turn.
+    Every example has a parameter of its own, on which its gradient is 1, and the examples of one user share theirs: the
+    worst case of the dominating pair. One run with all of them and one in which all are ghosts give an output with, and
+    one without, each example. The optimal log-likelihood ratio of the pair tells them apart, and bets on it test every
+    epsilon in turn. Where batches are cut, it is that of a run without cuts in which nobody else has a gradient, and a
+    bet is on the mean over all examples of a run, which are not independent.
 
     Formal guarantee: except with probability ``level``, the audited epsilon is a lower bound on that of what was run,
     at this delta, however many samples were drawn (docs/theory/audits.md). This assumes that examples are treated alike
@@ -64,8 +67,8 @@ def mechanism(
         samples: pairs of outputs to draw, at most.
         level: between 0 and 1.
         rng: seeds the runs; None for a fresh seed of the operating system.
-        examples: in every run, rounded up to what the sampler takes; None for some hundreds. Memory is steps times
-            that.
+        examples: in every run, rounded up to what the sampler takes; None for some hundreds, or as many as the sampler
+            says. Memory is steps times that, or times 4,000 if that is less.
         source: the sampler and the noise of other code, in place of :class:`hockeystick.training.Run`.
         deadline: ends drawing early, with what was drawn so far.
 
@@ -82,8 +85,11 @@ def mechanism(
     driver = _Driver(mechanism, ratio, ratio.fitting(examples), source or _own(mechanism), generator)
     bets = Bets(found.upper, found.delta, level)
     while bets.pairs < samples and not bets.refuted:
-        wanted = min(samples - bets.pairs, max(-(-samples // LOOKS), driver.who.size))
-        bets.observe(driver.log_ratios(True, wanted), driver.log_ratios(False, wanted))
+        if ratio.size is not None:
+            bets.observe_mean(driver.run(True), driver.run(False))
+        else:
+            wanted = min(samples - bets.pairs, max(-(-samples // LOOKS), len(driver.who)))
+            bets.observe(driver.log_ratios(True, wanted), driver.log_ratios(False, wanted))
         if deadline is not None:
             if deadline.remaining() <= 0.0:
                 break
@@ -133,9 +139,9 @@ def _own(mechanism: Mechanism) -> Source:
     return steps
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Driver:
-    """Runs with all examples, or with ghosts, each on a parameter of its own."""
+    """Runs with all examples, or with ghosts, the examples of each user on a parameter of its own."""
 
     mechanism: Mechanism
     ratio: Ratio
@@ -143,28 +149,37 @@ class _Driver:
     source: Source
     rng: np.random.Generator
 
-    @property
+    @cached_property
     def who(self) -> NDArray[np.int64]:
-        """The examples that the pair is about."""
+        """The examples that the pair is about, shape (users, examples of one user)."""
         return self.ratio.who(self.examples)
 
+    @cached_property
+    def user(self) -> NDArray[np.int64]:
+        """The row of each example in ``who``, or the number of rows if it is in none."""
+        found = np.full(self.examples, len(self.who))
+        found[self.who] = np.arange(len(self.who))[:, None]
+        return found
+
     def log_ratios(self, present: bool, count: int) -> NDArray[np.float64]:
-        """``log P/Q`` of so many outputs, each a parameter of an example that the pair is about."""
-        runs = [self._run(present) for _ in range(-(-count // self.who.size))]
+        """``log P/Q`` of so many outputs, each a parameter of a user whom the pair is about."""
+        runs = [self.run(present) for _ in range(-(-count // len(self.who)))]
         return np.concatenate(runs)[:count]
 
-    def _run(self, present: bool) -> NDArray[np.float64]:
-        released = np.zeros((self.mechanism.matrix.steps, self.examples))
+    def run(self, present: bool) -> NDArray[np.float64]:
+        """``log P/Q`` of the outputs of one run, shape (users,)."""
+        users = len(self.who)
+        released = np.zeros((self.mechanism.matrix.steps, users))
         step = -1
         for step, (batch, noise) in enumerate(self.source(self.examples, self.rng)):
             if step == len(released):
                 break
-            released[step] = np.asarray(noise, dtype=np.float64)
+            released[step] = np.asarray(noise, dtype=np.float64)[self.who[:, 0]]
             if present:
-                released[step, np.asarray(batch, dtype=np.int64)] += 1.0
+                taken = self.user[np.asarray(batch, dtype=np.int64)]
+                released[step] += np.bincount(taken, minlength=users + 1)[:users]
         if step != len(released) - 1:
             raise InvalidInputError(
                 f"The 'source' argument must make runs of {len(released)} steps, as many as the mechanism has."
             )
-        outputs = self.mechanism.matrix.dot(released[:, self.who]) / self.mechanism.sigma
-        return self.ratio.log_ratios(outputs)
+        return self.ratio.log_ratios(self.mechanism.matrix.dot(released) / self.mechanism.sigma)

@@ -4,8 +4,8 @@ The recursions are those of Monte Carlo. A type of pair is registered by one lin
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from math import comb, log
+from dataclasses import dataclass, replace
+from math import comb, lgamma, log
 from typing import Any
 
 import numpy as np
@@ -25,11 +25,15 @@ from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.pairs.known_batches import KnownBatches
+from hockeystick.pairs.mixture_steps import MixtureSteps
+from hockeystick.pairs.occupancy import PlacedCopies
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.pairs.secret_groups import SecretGroups
 from hockeystick.pairs.subset_mixture import SubsetMixture
-from hockeystick.samplers import Deterministic
+from hockeystick.pairs.truncated_steps import TruncatedSteps
+from hockeystick.pairs.users import Users
+from hockeystick.samplers import BMinSep, Deterministic, Poisson
 from hockeystick.types import Direction, Side
 
 Array = NDArray[np.float64]
@@ -44,48 +48,83 @@ class Ratio:
     """The likelihood ratio of a pair, and whose participation it is about.
 
     Attributes:
-        log_ratios: of outputs ``C s / sigma``, where s has a 1 in the rows of the steps in which the example takes
-            part, plus the noise that was added.
+        log_ratios: of outputs ``C s / sigma``, where s has in the row of every step the number of the examples of one
+            user that take part, plus the noise that was added.
         stride: the pair is about the examples 0, stride, 2 stride, ...
         batches, batch: of fixed batches, into which consecutive examples are cut, their number and the one that it is
             about.
+        users: how many consecutive ones of these examples belong to one user.
+        size: the number of examples in the claim of a sampler that cuts batches, whose examples are not independent;
+            None where they are.
     """
 
     log_ratios: LogRatios
     stride: int = 1
     batches: int = 1
     batch: int = 0
+    users: int = 1
+    size: int | None = None
 
     def fitting(self, examples: int | None) -> int:
-        """A number of examples that the sampler takes, at least this many; by default about ``LANES`` right ones."""
-        wanted = min(LANES * self.stride * self.batches, MOST_EXAMPLES) if examples is None else examples
-        return -(-max(wanted, self.stride) // self.batches) * self.batches
+        """A number of examples that the sampler takes, at least this many; by default about ``LANES`` right users.
+
+        Of a sampler that cuts batches, the number that it is about.
+        """
+        if self.size is not None:
+            return self.size
+        apart = self.stride * self.users
+        wanted = min(LANES * apart * self.batches, MOST_EXAMPLES) if examples is None else examples
+        return max(-(-wanted // self.batches), apart) * self.batches
 
     def who(self, num_examples: int) -> Indices:
-        """The examples that the pair is about."""
+        """The examples that the pair is about, shape (users, examples of one user)."""
         size = num_examples // self.batches
-        return np.arange(self.batch * size, (self.batch + 1) * size, self.stride)
+        right = np.arange(self.batch * size, (self.batch + 1) * size, self.stride)[: MOST_EXAMPLES * self.users]
+        return right[: right.size // self.users * self.users].reshape(-1, self.users)
 
 
 def ratio_of(mechanism: Mechanism) -> Ratio:
-    """The likelihood ratio of the mechanism's dominating pair.
+    """The likelihood ratio of the mechanism's dominating pair, and where it cuts batches of the pair without cuts.
 
     Raises: UnsupportedError, naming the pair, where there is none at hand.
     """
     pair = dominating_pair(mechanism)
+    sampler = mechanism.sampler
+    if isinstance(sampler, Poisson | BMinSep) and sampler.truncated_batch_size is not None:
+        return replace(ratio_of(_uncut(mechanism, pair)), size=sampler.num_examples)
     make = RATIOS.get(type(pair))
     why: str | None = None
     if make is None:
         why = "no likelihood ratio is available for it"
-    elif pair.slack:
-        why = "examples of batches that are cut are not independent"
+    elif isinstance(pair, Users) and (pair.replaced or type(pair.copies) not in OF_USERS):
+        why = "no likelihood ratio is available for several examples at once"
     elif mechanism.matrix.rows != mechanism.matrix.steps:
         why = "its strategy releases more rows than steps"
     elif type(pair) in FAMILIES and not isinstance(pair, AveragedSteps):
         why = FAMILIES[type(pair)].refusal(pair, Side.LOWER)
     if make is None or why is not None:
-        raise UnsupportedError(f"The pair {type(pair).__name__} of this mechanism cannot be audited: {why}.")
+        raise UnsupportedError(f"The pair {_named(pair)} of this mechanism cannot be audited: {why}.")
     return make(mechanism, pair)
+
+
+def _named(pair: DominatingPair) -> str:
+    if isinstance(pair, Users):
+        return f"{type(pair).__name__} of {type(pair.copies or pair.single).__name__}"
+    return type(pair).__name__
+
+
+def _uncut(mechanism: Mechanism, pair: DominatingPair) -> Mechanism:
+    """The mechanism without a largest batch. Its statistic tells the outputs apart, and need not be the best one.
+
+    Of independent Poisson steps it is the best: the rate is that of an example that is drawn and kept, where nobody
+    else has a gradient.
+    """
+    sampler = mechanism.sampler
+    changes: dict[str, Any] = {"truncated_batch_size": None, "num_examples": None}
+    single = pair.single if isinstance(pair, Users) else pair
+    if isinstance(single, TruncatedSteps):
+        changes["sampling_prob"] = float(single.crowding.attained.probabilities[1])
+    return mechanism.model_copy(update={"sampler": sampler.model_copy(update=changes)})
 
 
 def _independent(mechanism: Mechanism, pair: IndependentSteps) -> Ratio:
@@ -202,6 +241,66 @@ def _secret(mechanism: Mechanism, pair: SecretGroups) -> Ratio:
     return Ratio(log_ratios)
 
 
+def _of_users(mechanism: Mechanism, pair: Users) -> Ratio:
+    """All examples of a user with one gradient."""
+    assert pair.copies is not None  # otherwise it was refused
+    return replace(OF_USERS[type(pair.copies)](mechanism, pair.copies), users=mechanism.unit.examples)
+
+
+def _mixed(mechanism: Mechanism, pair: MixtureSteps) -> Ratio:
+    """A product over the steps in which the examples have a turn, each a mixture over how many of them take part."""
+    stride, (step,) = int(getattr(mechanism.sampler, "groups", 1)), pair.steps
+    counts = np.array(step.sensitivities)[:, None, None] / pair.noise_multiplier
+    weights = np.log(step.probabilities)[:, None, None]
+
+    def log_ratios(y: Array) -> Array:
+        found: Array = np.logaddexp.reduce(weights + counts * y[::stride] - 0.5 * counts**2, axis=0).sum(axis=0)
+        return found
+
+    return Ratio(log_ratios, stride=stride)
+
+
+def _together(mechanism: Mechanism, pair: KnownBatches) -> Ratio:
+    """One Gaussian: all examples in the worst of the fixed batches."""
+    single, k = _known(mechanism, pair), mechanism.unit.examples
+    half = 0.5 * k * (k - 1.0) * (mechanism.matrix.bin_norms(single.batches)[single.batch] / mechanism.sigma) ** 2
+    return replace(single, log_ratios=lambda y: k * single.log_ratios(y) - half)
+
+
+def _placed(mechanism: Mechanism, pair: PlacedCopies) -> Ratio:
+    """The mean over all ways to place the examples in bins: a product of generating functions, in every epoch."""
+    sigma, k = pair.noise_multiplier, pair.examples
+    if pair.sampling_prob < 1.0:
+        raise UnsupportedError(
+            "The pair Users of PlacedCopies of this mechanism cannot be audited: no likelihood ratio is available for "
+            "several examples that are sampled in secret groups."
+        )
+    counts = np.arange(k + 1.0)[:, None, None]
+    factorials = np.array([lgamma(count + 1.0) for count in range(k + 1)])[:, None, None]
+
+    def log_ratios(y: Array) -> Array:
+        visits = y.reshape(pair.epochs, pair.replays, pair.bins, -1).sum(axis=1)
+        found = np.zeros(y.shape[1])
+        for epoch in visits:
+            terms = counts * epoch / sigma - 0.5 * pair.replays * (counts / sigma) ** 2 - factorials
+            placed = np.full((k + 1, y.shape[1]), -np.inf)  # by how many examples have a bin
+            placed[0] = 0.0
+            for row in np.moveaxis(terms, 1, 0):
+                placed = np.stack(
+                    [np.logaddexp.reduce(row[: many + 1] + placed[many::-1], axis=0) for many in range(k + 1)]
+                )
+            found += placed[k] + lgamma(k + 1.0) - k * log(pair.bins)
+        return found
+
+    return Ratio(log_ratios)
+
+
+OF_USERS: Mapping[type[DominatingPair], Callable[[Mechanism, Any], Ratio]] = {
+    KnownBatches: _together,
+    MixtureSteps: _mixed,
+    PlacedCopies: _placed,
+}
+"""The likelihood ratio of all examples of a user, for each type of pair of copies."""
 RATIOS: Mapping[type[DominatingPair], Callable[[Mechanism, Any], Ratio]] = {
     AveragedSteps: _averaged,
     BinMixture: _binned,
@@ -210,5 +309,6 @@ RATIOS: Mapping[type[DominatingPair], Callable[[Mechanism, Any], Ratio]] = {
     RenewalMixture: _renewing,
     SecretGroups: _secret,
     SubsetMixture: _subsets,
+    Users: _of_users,
 }
 """The likelihood ratio of each type of pair."""

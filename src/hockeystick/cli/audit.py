@@ -1,6 +1,7 @@
 """hockeystick audit: test the sampler, the noise and the certificate of a plan, a run, or a training loop."""
 
 import sys
+from collections.abc import Mapping
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from hockeystick.mechanism import Mechanism
     from hockeystick.plan import Plan
 
+SAMPLES, LEVEL = "20000", "0.001"
 PARTS: "tuple[Part, ...]" = ("sampler", "noise", "mechanism")
 
 
@@ -29,17 +31,23 @@ def command(
         list[str] | None, typer.Option("--part", help="Only 'sampler', 'noise' or 'mechanism'; may be repeated.")
     ] = None,
     samples: Annotated[
-        str, typer.Option("--samples", metavar="NUMBER", help="Pairs of outputs that are drawn, at most.")
-    ] = "20000",
+        str | None,
+        typer.Option("--samples", metavar="NUMBER", help=f"Pairs of outputs that are drawn, at most; {SAMPLES}."),
+    ] = None,
     level: Annotated[
-        str, typer.Option("--level", metavar="NUMBER", help="False-alarm probability, of all parts together.")
-    ] = "0.001",
+        str | None,
+        typer.Option("--level", metavar="NUMBER", help=f"False-alarm probability, of all parts together; {LEVEL}."),
+    ] = None,
     seed: Annotated[
         str | None, typer.Option("--seed", metavar="NUMBER", help="Seed of the runs; by default a fresh one.")
     ] = None,
     replay: Annotated[
         str | None,
-        typer.Option("--replay", metavar="SCRIPT", help="Replay the training loop of this Python file instead."),
+        typer.Option(
+            "--replay",
+            metavar="SCRIPT",
+            help="Replay the training loop of this Python file instead; only a plan, its noise and --seed go with it.",
+        ),
     ] = None,
     certificate: Annotated[
         str | None,
@@ -66,31 +74,35 @@ def command(
             "--replay."
         )
     _check_options(certificate, replay=replay, canaries=canaries, out=out, delta=delta, budget=budget)
+    start = None if seed is None else _whole("--seed", seed)
     if certificate is not None:
         _audit_certificate(
             _certificate(certificate, None if plan is None else Plan.load(plan), noise_multiplier),
             parts=_parts(part),
             canaries=canaries,
-            samples=_whole("--samples", samples),
-            level=_level(level),
-            seed=None if seed is None else _whole("--seed", seed),
+            samples=_whole("--samples", samples or SAMPLES),
+            level=_level(level or LEVEL),
+            seed=start,
             out=out,
             json=json,
         )
         return
+    if replay is not None:
+        _replays_without({"--delta": delta, "--part": part, "--samples": samples, "--level": level, "--budget": budget})
+        if plan is None and noise_multiplier is not None:
+            raise InvalidInputError("The '--noise-multiplier' option is for a PLAN; with --replay alone there is none.")
     loaded = None if plan is None else Plan.load(plan)
     mechanism = None if loaded is None else common.mechanism_with_noise(loaded, noise_multiplier)
     if replay is not None:
         with redirect_stdout(sys.stderr):  # whatever the script prints
-            verdict = _replayed(replay, mechanism)
+            verdict = _replayed(replay, mechanism, start or 0)
         _report([verdict], json)
         return
     assert loaded is not None  # checked above
     assert mechanism is not None
     wanted = _parts(part)
     at = common.wanted_delta(loaded, delta) if "mechanism" in wanted else None
-    count, share = _whole("--samples", samples), _level(level) / len(wanted)
-    start = None if seed is None else _whole("--seed", seed)
+    count, share = _whole("--samples", samples or SAMPLES), _level(level or LEVEL) / len(wanted)
     with common.working("auditing", budget, mechanism) as deadline:
         claim = certify(mechanism, delta=at, deadline=deadline) if "mechanism" in wanted else None
         verdicts = [
@@ -107,6 +119,15 @@ def command(
             for one in wanted
         ]
     _report(verdicts, json)
+
+
+def _replays_without(options: Mapping[str, object]) -> None:
+    """Raise InvalidInputError for an option that a replay has no use for: it draws nothing, and nothing is random."""
+    for name, value in options.items():
+        if value:
+            raise InvalidInputError(
+                f"The {name!r} option does not go with --replay, which compares two runs and leaves nothing to chance."
+            )
 
 
 def _check_options(
@@ -203,7 +224,7 @@ def _report(verdicts: "list[Verdict]", json: bool, made: "Addendum | None" = Non
         raise ViolationError(f"The audit found evidence against the claim about: {', '.join(refuted)}.")
 
 
-def _replayed(script: str, mechanism: "Mechanism | None") -> "Verdict":
+def _replayed(script: str, mechanism: "Mechanism | None", seed: int) -> "Verdict":
     """The verdict on the training loop of a script, which is run."""
     import runpy
 
@@ -226,6 +247,7 @@ def _replayed(script: str, mechanism: "Mechanism | None") -> "Verdict":
             clip_norm=found["CLIP_NORM"],
             mechanism=found.get("MECHANISM", mechanism),
             neighbours=found.get("NEIGHBOURS", "zero_out"),
+            seed=seed,
         )
     except HockeystickError:
         raise
