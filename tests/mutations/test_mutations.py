@@ -22,7 +22,7 @@ def load_harness() -> ModuleType:
 
 
 HARNESS = load_harness()
-FAULTS = [fault for room in HARNESS.rooms() for fault in HARNESS.faults(room)]
+FAULTS = [fault for room in HARNESS.names() for fault in HARNESS.faults(room)]
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.room}-{fault.path.stem}-{fault.reason[:40]}")
