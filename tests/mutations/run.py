@@ -10,7 +10,7 @@ the text to replace, what replaces it, why this matters, and optionally the test
 it the tests that mirror the file's folder run. The default tier runs first, the slow tests only if it finds nothing.
 
 Beside it stands its table, ``*_faults.md``: the test that killed each fault. Every run writes it, a row at a time, and
-tries the test of the row first. At the end of a room all tests of its table run once without any fault.
+tries the test of the row first. At the end of a room the tests that noticed run once without any fault.
 
 Exit code 1: a fault survived. 2: a fault cannot be planted, or its tests fail without it.
 """
@@ -175,11 +175,10 @@ def write(room: str, known: dict[tuple[str, str], Row]) -> None:
     draft.replace(page)
 
 
-def pytest(root: Path, tests: Sequence[str], *options: str) -> subprocess.CompletedProcess[str]:
-    """Run tests of a checkout in one process.
-
-    Raises: subprocess.TimeoutExpired after `LIMIT`.
-    """
+def pytest(
+    root: Path, tests: Sequence[str], *options: str, limit: float | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run tests of a checkout in one process; raises subprocess.TimeoutExpired after ``limit`` seconds."""
     environment = os.environ | {
         "PYTHONPATH": str(root / "src"),
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -188,7 +187,7 @@ def pytest(root: Path, tests: Sequence[str], *options: str) -> subprocess.Comple
     fixed = ["-n", "0", "--tb=no", "--no-header", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
     return subprocess.run(
         [sys.executable, "-m", "pytest", *fixed, *options, *tests],
-        cwd=root, env=environment, capture_output=True, text=True, timeout=LIMIT, check=False,
+        cwd=root, env=environment, capture_output=True, text=True, timeout=limit, check=False,
     )  # fmt: skip
 
 
@@ -209,7 +208,7 @@ def killer(root: Path, fault: Fault, known: str) -> str | None:
     ran = False
     for tests, tier in [*attempts, *((fault.tests, tier) for tier in TIERS)]:
         try:
-            done = pytest(root, tests, "-x", "-rfE", "-m", tier)
+            done = pytest(root, tests, "-x", "-rfE", "-m", tier, limit=LIMIT)
         except subprocess.TimeoutExpired:
             return HANGS
         if done.returncode in (1, 2) and (found := failed(done.stdout)):
@@ -260,10 +259,7 @@ def _compiled(root: Path, paths: Sequence[Path]) -> list[Path]:
 
 
 def try_faults(root: Path, room: str, chosen: Sequence[Fault]) -> Iterator[tuple[Fault, str | None]]:
-    """Plant the faults of one room, one after the other, and write what is found into its table.
-
-    Raises: UnplantableError when a test of the table fails without any fault; its row is taken out.
-    """
+    """Plant faults of one room, one after the other, and write what is found into its table."""
     for fault in chosen:
         known = rows(room).get(fault.key)
         with planted(root, fault):
@@ -271,14 +267,15 @@ def try_faults(root: Path, room: str, chosen: Sequence[Fault]) -> Iterator[tuple
         if found is not None:
             write(room, rows(room) | {fault.key: Row(*fault.key, fault.digest, found)})
         yield fault, found
-    tests = sorted({row.killer for row in rows(room).values() if "::" in row.killer})
-    if not (tests and chosen):
-        return
+
+
+def take_out(root: Path, room: str, tests: Sequence[str]) -> list[str]:
+    """Those of the tests that fail or are missing without any fault; their rows are taken out of the table."""
     done = pytest(root, tests, "-rfE", "-m", ALL)
-    missing = [str(Path(one).relative_to(root)) for one in re.findall(r"^ERROR: not found: (.+)$", done.stderr, re.M)]
-    if broken := {*failed(done.stdout), *missing}:
-        write(room, {key: row for key, row in rows(room).items() if row.killer not in broken})
-        raise UnplantableError(f"{room}: these tests fail without any fault: {', '.join(sorted(broken))}")
+    gone = [str(Path(one).relative_to(root)) for one in re.findall(r"^ERROR: not found: (.+)$", done.stderr, re.M)]
+    broken = sorted({*failed(done.stdout), *gone})
+    write(room, {key: row for key, row in rows(room).items() if row.killer not in broken})
+    return broken
 
 
 def main() -> int:
@@ -290,30 +287,32 @@ def main() -> int:
     options = parser.parse_args()
     if unknown := set(options.rooms) - set(names()):
         parser.error(f"there is no {', '.join(sorted(unknown))}; choose from {', '.join(names())}")
-    survived = skipped = 0
+    survived = skipped = broken = 0
     started = monotonic()
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "checkout"
         shutil.copytree(ROOT, root, ignore=shutil.ignore_patterns(".git", ".venv", ".hypothesis", ".*_cache"))
         for room in options.rooms or names():
             write(room, known := rows(room))
+            done = {key: row.digest for key, row in known.items() if row.killer and options.missing}
             chosen = [
                 fault
                 for fault in faults(room)
-                if options.only in f"{fault.path} {fault.reason}"
-                and not (
-                    options.missing and (row := known.get(fault.key)) and row.killer and row.digest == fault.digest
-                )
+                if options.only in f"{fault.path} {fault.reason}" and done.get(fault.key) != fault.digest
             ]
+            killers = set()
             for fault, found in try_faults(root, room, chosen):
                 survived += found == ""
                 skipped += found is None
-                verdict = (
-                    "all its tests were skipped" if found is None else f"killed by {found}" if found else "SURVIVED"
-                )
+                killers.add(found)
+                verdict = "SURVIVED" if found == "" else f"killed by {found}" if found else "all its tests were skipped"
                 print(f"{monotonic() - started:6.0f} s  {fault.key[0]}: {fault.reason}: {verdict}", flush=True)
+            if tests := sorted(one for one in killers if one and one != HANGS):
+                for test in take_out(root, room, tests):
+                    broken += 1
+                    print(f"{monotonic() - started:6.0f} s  {room}: {test} fails without any fault", flush=True)
     print(f"{survived} survived" + (f", {skipped} could not be tested: packages are missing" if skipped else ""))
-    return 1 if survived else 0
+    return 2 if broken else 1 if survived else 0
 
 
 if __name__ == "__main__":
