@@ -80,7 +80,7 @@ FAULTS = [
         'again._by_examples = bool(int(state["by_examples"]))',
         "again._by_examples = True",
         "after a resume a record says that all examples were compared",
-        (STATES, RECORD, RUN),
+        f"{RUN}::test_a_record_says_what_was_not_checked_before_a_resume",
     ),
     (
         "training/run.py",
@@ -101,7 +101,7 @@ FAULTS = [
         'again._refused = int(state["refused"])',
         "again._refused = 0",
         "a record forgets the steps that were refused before a resume",
-        (STATES, RECORD, RUN),
+        f"{RUN}::test_a_record_says_what_was_not_checked_before_a_resume",
     ),
     (
         "training/run.py",
