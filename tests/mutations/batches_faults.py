@@ -143,7 +143,7 @@ FAULTS = [
         "enumerate(((with_example, without), (-without, -with_example)))",
         "enumerate(((with_example, without), (with_example, without)))",
         "an audit looks at the direction of removal alone",
-        MECHANISM,
+        f"{MECHANISM}::test_each_direction_finds_what_the_other_one_cannot",
     ),
     (
         "audit/betting.py",
