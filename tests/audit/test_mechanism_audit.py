@@ -194,6 +194,16 @@ def test_every_bet_loses_on_average_where_the_claim_is_tight(direction):
         assert (means.max() <= 1.0 + 1e-12) == fair
 
 
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_each_direction_finds_what_the_other_one_cannot(direction):
+    """A loss of 5 in one world, half of the time, and never in the other; backwards it shows no more than log(2)."""
+    rare, never = np.tile([5.0, 0.0], 500), np.zeros(1000)
+    bets = Bets(1.0, 1e-3, 1e-3)
+    bets.observe(*((rare, never) if direction == "remove" else (never, -rare)))
+    assert bets.refuted
+    assert bets.audited > 1.0
+
+
 def test_losses_that_are_unknown_or_infinite_are_in_consistent_events():
     bets = Bets(1.0, 0.1, 0.1)
     bets.observe(np.array([np.nan, np.inf, -np.inf, 0.3]), np.array([0.3, np.nan, np.inf, np.nan]))

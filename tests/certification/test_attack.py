@@ -171,6 +171,18 @@ def test_it_is_at_most_what_each_of_its_three_bounds_says() -> None:
     assert certificate.numbers.advantage <= implied_delta(epsilon, 1e-5, 0.0) * room
 
 
+def test_what_is_read_off_truncated_batches_pays_for_the_truncation() -> None:
+    """Nothing follows from a certified delta of 1, so the two methods' own bounds are left, with their slack."""
+    sampler = Poisson(sampling_prob=0.05, steps=40, truncated_batch_size=46, num_examples=500)
+    run = Mechanism(strategy=BandedSquareRoot(bands=1), sampler=sampler, noise_multiplier=1.0)
+    pair = dominating_pair(run)
+    assert pair.slack > 1e-3
+    found = guaranteed(pair, Question(epsilon=0.5), "direct", 1.0, Settings())
+    known = [bound(run, name) for name in ("direct", "gaussian")]
+    for at in (0.0, 0.5, 2.0):
+        assert found.delta(at) == pytest.approx(min(one.delta(at) for one in known), rel=1e-12)
+
+
 def test_a_sampled_bound_gives_what_it_implies() -> None:
     run = Mechanism(strategy=BandedSquareRoot(bands=2), sampler=BallsInBins(bins=3, epochs=2), noise_multiplier=1.5)
     found = certify(run, delta=1e-3, method="monte_carlo", monte_carlo=MonteCarlo(seed=1, ratio=0.5))

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from hockeystick import (
     BallsInBins,
@@ -188,6 +189,16 @@ def test_numbers_beside_the_bounds_are_upper_bounds_too(certificates: dict[str, 
     for large in (-1.01e-7, 1e-6):
         with pytest.raises(VerificationError, match="numbers" if field in AttackNumbers.model_fields else field):
             verify(moved(large))
+
+
+def test_numbers_beside_the_bounds_are_issued_with_room_for_the_rounding_of_another_machine(
+    certificates: dict[str, Certificate],
+) -> None:
+    """Half of what they are moved by is above their closed form, which verification allows another machine to miss."""
+    numbers = certificates["deterministic"].numbers
+    advantage = float(norm.cdf(0.25) - norm.cdf(-0.25))  # of one Gaussian with a sensitivity of half its deviation
+    for issued, exact in ((numbers.advantage, advantage), (numbers.bayes_success, 0.5 + 0.5 * advantage)):
+        assert exact * (1.0 + 5e-8) < issued < exact * (1.0 + 2e-7)
 
 
 @pytest.mark.parametrize(

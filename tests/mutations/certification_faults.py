@@ -145,7 +145,7 @@ FAULTS = [
         "alone = replace(bound, profiles=dict.fromkeys(Direction, profile))",
         "alone = replace(bound, profiles=dict.fromkeys(Direction, profile), slack=0.0)",
         "the numbers of truncated batches leave the truncation out",
-        ATTACK,
+        f"{ATTACK}::test_what_is_read_off_truncated_batches_pays_for_the_truncation",
     ),
     (
         "certification/wording.py",
@@ -301,7 +301,7 @@ FAULTS = [
         "moved = {name: value * (1.0 + PORTABLE) for",
         "moved = {name: value for",
         "numbers of attackers are issued without room for another machine's rounding",
-        "tests/certification/test_fields.py::test_numbers_beside_the_bounds_are_upper_bounds_too",
+        f"{FIELDS}::test_numbers_beside_the_bounds_are_issued_with_room_for_the_rounding_of_another_machine",
     ),
     (
         "certification/attack.py",

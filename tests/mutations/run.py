@@ -2,17 +2,21 @@
 
     python tests/mutations/run.py                     every fault
     python tests/mutations/run.py door laws           those of door_faults.py and laws_faults.py
+    python tests/mutations/run.py --missing           those that have no row in a table yet, or were changed since
     python tests/mutations/run.py --only sweep.py     those whose path or reason contains a text
-    python tests/mutations/run.py door --update       also writes the table in tests/mutations/README.md
 
 A file ``*_faults.py`` beside this script has a list ``FAULTS`` of tuples: path of the file (from ``src/hockeystick``),
 the text to replace, what replaces it, why this matters, and optionally the tests to run (one path, or several). Without
 it the tests that mirror the file's folder run. The default tier runs first, the slow tests only if it finds nothing.
 
+Beside it stands its table, ``*_faults.md``: the test that killed each fault. Every run writes it, a row at a time, and
+tries the test of the row first. At the end of a room the tests that noticed run once without any fault.
+
 Exit code 1: a fault survived. 2: a fault cannot be planted, or its tests fail without it.
 """
 
 import argparse
+import hashlib
 import os
 import re
 import runpy
@@ -21,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -29,7 +34,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 SOURCE = Path("src") / "hockeystick"
 TIERS = ("not slow", "slow")
-LIMIT = 1800
+ALL = "slow or not slow"
+LIMIT = 900
 """Seconds for the tests of one fault; a fault that makes them hang is killed."""
 HANGS = "the time limit"
 
@@ -57,6 +63,16 @@ class Fault:
     reason: str
     tests: tuple[str, ...]
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """What tells it from the other faults of its room, in one line."""
+        return str(self.path.relative_to(SOURCE)), self.reason.replace("\n", " ")
+
+    @property
+    def digest(self) -> str:
+        """Whether the replaced texts are still the same."""
+        return hashlib.sha256(f"{self.old}\0{self.new}".encode()).hexdigest()[:8]
+
     def planted(self, root: Path) -> str:
         """The source with the fault.
 
@@ -78,8 +94,8 @@ class Fault:
         return planted
 
 
-def rooms() -> list[str]:
-    """The names of all files of faults, without ``_faults.py``."""
+def names() -> list[str]:
+    """The rooms: the names of all files of faults, without ``_faults.py``."""
     return sorted(path.name.removesuffix("_faults.py") for path in HERE.glob("*_faults.py"))
 
 
@@ -104,125 +120,201 @@ def default_tests(path: Path) -> list[str]:
     return named if folder == Path("tests") else [*named, str(folder)]
 
 
-def failing(root: Path, fault: Fault, tests: Sequence[str], cache: Path | None = None) -> tuple[str | None, str]:
-    """Run some tests: which one failed first (None if none did), and in which tier.
+@dataclass(frozen=True)
+class Row:
+    """What is known of a fault.
 
-    Args:
-        cache: where numba keeps what it compiles, instead of beside the source.
-
-    Raises: UnplantableError when there is nothing to run.
+    Attributes:
+        path, reason: which fault; no two faults of a room share both.
+        digest: of the texts that were replaced when it was last planted.
+        killer: the test that noticed, `HANGS`, or nothing for a fault that survived.
     """
+
+    path: str
+    reason: str
+    digest: str
+    killer: str
+
+
+def table_of(room: str) -> Path:
+    """The page with the rows of one room."""
+    return HERE / f"{room}_faults.md"
+
+
+def rows(room: str) -> dict[tuple[str, str], Row]:
+    """The table of one room by path and reason; empty if there is none."""
+    page = table_of(room)
+    if not page.exists():
+        return {}
+    found = re.finditer(
+        r"^\| `(.+?)` \| (.+) \| (?:\*\*survived\*\*|`(.+)`(?: \(slow\))?) \| (\w+) \|$", page.read_text(), re.M
+    )
+    each = (Row(path, reason, digest, killer or "") for path, reason, killer, digest in (one.groups() for one in found))
+    return {(row.path, row.reason): row for row in each}
+
+
+def write(room: str, known: dict[tuple[str, str], Row]) -> None:
+    """Write the table of one room, in the order of its faults; rows of faults that are gone are dropped."""
+    slow = set((ROOT / "tests" / "slow.txt").read_text().splitlines())
+    lines = [
+        f"# Planted faults: {room}",
+        "",
+        f"Written by `python tests/mutations/run.py {room}`. The last column is a digest of the replaced texts.",
+        "",
+        "| file | fault | killed by | texts |",
+        "|---|---|---|---|",
+    ]
+    for fault in faults(room):
+        if (row := known.get(fault.key)) is not None:
+            mark = " (slow)" if not slow.isdisjoint((row.killer, row.killer.split("[")[0])) else ""
+            verdict = f"`{row.killer}`{mark}" if row.killer else "**survived**"
+            lines.append(f"| `{row.path}` | {row.reason} | {verdict} | {row.digest} |")
+    page = table_of(room)
+    draft = page.with_suffix(".new")
+    draft.write_text("\n".join(lines) + "\n")
+    draft.replace(page)
+
+
+def pytest(
+    root: Path, tests: Sequence[str], *options: str, limit: float | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run tests of a checkout in one process; raises subprocess.TimeoutExpired after ``limit`` seconds."""
     environment = os.environ | {
         "PYTHONPATH": str(root / "src"),
         "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_NUM_THREADS": "1",
     }
-    if cache is not None:
-        environment["NUMBA_CACHE_DIR"] = str(cache)
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-n",
-        "0",
-        "-x",
-        "-rfE",
-        "--tb=no",
-        "--no-header",
-        "-p",
-        "no:cacheprovider",
-    ]
+    fixed = ["-n", "0", "--tb=no", "--no-header", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *fixed, *options, *tests],
+        cwd=root, env=environment, capture_output=True, text=True, timeout=limit, check=False,
+    )  # fmt: skip
+
+
+def failed(output: str) -> list[str]:
+    """The tests that a report of pytest lists as failed."""
+    return re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", output, re.MULTILINE)
+
+
+def killer(root: Path, fault: Fault, known: str) -> str | None:
+    """The first test that fails, `HANGS` if they do not end, or "" if all of them pass; None if all were skipped.
+
+    Args:
+        known: the test that killed the fault before, which runs first.
+
+    Raises: UnplantableError when pytest cannot run them.
+    """
+    attempts = [([known], ALL)] if "::" in known else []
     ran = False
-    for tier in TIERS:
+    for tests, tier in [*attempts, *((fault.tests, tier) for tier in TIERS)]:
         try:
-            done = subprocess.run(
-                [*command, "-m", tier, "--hypothesis-seed=0", *tests],
-                cwd=root, env=environment, capture_output=True, text=True, timeout=LIMIT, check=False,
-            )  # fmt: skip
+            done = pytest(root, tests, "-x", "-rfE", "-m", tier, limit=LIMIT)
         except subprocess.TimeoutExpired:
-            return HANGS, tier
-        if done.returncode in (1, 2):
-            found = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", done.stdout, re.MULTILINE)
-            if found is None:
-                raise UnplantableError(f"{fault.path}: pytest failed: {done.stdout[-2000:]}{done.stderr[-2000:]}")
-            return found[1], tier
-        if done.returncode not in (0, 5):
+            return HANGS
+        if done.returncode in (1, 2) and (found := failed(done.stdout)):
+            return found[0]
+        if done.returncode == 4 and "found no collectors" in done.stderr:  # a file that a missing package leaves out
+            continue
+        if done.returncode not in (0, 5) and tests != [known]:
             raise UnplantableError(f"{fault.path}: pytest failed: {done.stdout[-2000:]}{done.stderr[-2000:]}")
-        ran |= done.returncode == 0
-    if not ran:
-        raise UnplantableError(f"{fault.path}: there are no tests in {', '.join(tests)}")
-    return None, ""
+        ran |= re.search(r"\b\d+ passed\b", done.stdout) is not None
+    return "" if ran else None
 
 
-def verdicts(chosen: Sequence[Fault]) -> Iterator[tuple[Fault, str | None, str]]:
-    """Every fault with the test that killed it, if any, and the tier of that test."""
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder) / "checkout"
-        shutil.copytree(ROOT, root, ignore=shutil.ignore_patterns(".git", ".venv", ".hypothesis", ".*_cache"))
-        for number, fault in enumerate(chosen):
-            text = fault.planted(root)
-            place = root / fault.path
-            # Numba does not compile again what calls a changed kernel: those faults start with an empty cache.
-            cache = Path(folder) / f"numba{number}" if "njit" in text else None
-            shutil.copy2(place, root / "kept")
-            place.write_text(text)
-            test, tier = failing(root, fault, fault.tests, cache)
-            shutil.move(root / "kept", place)  # with its old time stamp, which caches compare
-            if test is not None and test != HANGS and failing(root, fault, [test])[0] is not None:
-                raise UnplantableError(f"{test} fails without any fault")
-            yield fault, test, tier
+@contextmanager
+def planted(root: Path, fault: Fault) -> Iterator[None]:
+    """Plant a fault for a while.
+
+    Numba compiles again what is in a changed file, but not the kernels elsewhere that call it: what is compiled of the
+    files that import it is put away.
+    """
+    text, place = fault.planted(root), root / fault.path
+    with tempfile.TemporaryDirectory(dir=root) as away:
+        changed = _importers(root, fault.path) if "njit" in text else [fault.path]
+        kept = {file: Path(away) / str(number) for number, file in enumerate(_compiled(root, changed))}
+        for file, copy in [*kept.items(), (place, Path(away) / "source")]:
+            shutil.move(file, copy)
+        place.write_text(text)
+        try:
+            yield
+        finally:
+            for file in _compiled(root, changed):
+                file.unlink()
+            for file, copy in [*kept.items(), (place, Path(away) / "source")]:
+                shutil.move(copy, file)  # with its old time stamp, which caches compare
 
 
-def table(found: Sequence[tuple[Fault, str | None, str]]) -> str:
-    """The rows of one room in Markdown."""
-    lines = ["| file | fault | killed by |", "|---|---|---|"]
-    for fault, test, tier in found:
-        verdict = "**survived**" if test is None else f"`{test}`" + (" (slow)" if tier == "slow" else "")
-        lines.append(f"| `{fault.path.relative_to(SOURCE)}` | {fault.reason} | {verdict} |".replace("\n", " "))
-    return "\n".join(lines)
+def _importers(root: Path, path: Path) -> list[Path]:
+    """A file of the source and those that import it, directly or not."""
+    texts = {one.relative_to(root): one.read_text() for one in (root / SOURCE).rglob("*.py")}
+    found = [path]
+    for one in found:
+        *packages, stem = one.relative_to(SOURCE).with_suffix("").parts
+        module = rf"{'.'.join(['hockeystick', *packages])}(?:\.| import .*\b){stem}\b"
+        found += [other for other, text in texts.items() if other not in found and re.search(module, text)]
+    return found
 
 
-def update(room: str, content: str) -> None:
-    """Put the table of a room into the README."""
-    page = HERE / "README.md"
-    start, end = f"<!-- {room}: written by run.py -->", f"<!-- end of {room} -->"
-    section = f"{start}\n\n## {room}\n\n{content}\n\n{end}"
-    text = page.read_text()
-    if start in text:
-        before, _, rest = text.partition(start)
-        page.write_text(before + section + rest.partition(end)[2])
-    else:
-        page.write_text(f"{text.rstrip()}\n\n{section}\n")
+def _compiled(root: Path, paths: Sequence[Path]) -> list[Path]:
+    """What numba stored of some files."""
+    return [file for path in paths for file in (root / path.parent / "__pycache__").glob(f"{path.stem}.*.nb?")]
+
+
+def try_faults(root: Path, room: str, chosen: Sequence[Fault]) -> Iterator[tuple[Fault, str | None]]:
+    """Plant faults of one room, one after the other, and write what is found into its table."""
+    for fault in chosen:
+        known = rows(room).get(fault.key)
+        with planted(root, fault):
+            found = killer(root, fault, "" if known is None else known.killer)
+        if found is not None:
+            write(room, rows(room) | {fault.key: Row(*fault.key, fault.digest, found)})
+        yield fault, found
+
+
+def take_out(root: Path, room: str, tests: Sequence[str]) -> list[str]:
+    """Those of the tests that fail or are missing without any fault; their rows are taken out of the table."""
+    done = pytest(root, tests, "-rfE", "-m", ALL)
+    gone = [str(Path(one).relative_to(root)) for one in re.findall(r"^ERROR: not found: (.+)$", done.stderr, re.M)]
+    broken = sorted({*failed(done.stdout), *gone})
+    write(room, {key: row for key, row in rows(room).items() if row.killer not in broken})
+    return broken
 
 
 def main() -> int:
     """Run the script; see the top of the file."""
     parser = argparse.ArgumentParser(description="Plant faults and see whether the tests notice.")
-    parser.add_argument("rooms", nargs="*", help=f"any of {', '.join(rooms())}; all by default")
+    parser.add_argument("rooms", nargs="*", help=f"any of {', '.join(names())}; all by default")
     parser.add_argument("--only", default="", metavar="TEXT", help="faults with this text in their path or reason")
-    parser.add_argument("--update", action="store_true", help="write the tables in README.md")
+    parser.add_argument("--missing", action="store_true", help="faults that are new or changed since their last run")
     options = parser.parse_args()
-    if options.update and options.only:
-        parser.error("--update writes whole tables; leave out --only")
-    if unknown := set(options.rooms) - set(rooms()):
-        parser.error(f"there is no {', '.join(sorted(unknown))}; choose from {', '.join(rooms())}")
-    survivors = 0
-    for room in options.rooms or rooms():
-        chosen = [one for one in faults(room) if options.only in f"{one.path} {one.reason}"]
-        found = []
-        started = monotonic()
-        for fault, test, tier in verdicts(chosen):
-            found.append((fault, test, tier))
-            survivors += test is None
-            verdict = "SURVIVED" if test is None else f"killed by {test} ({tier})"
-            print(
-                f"{monotonic() - started:6.0f} s  {fault.path.relative_to(SOURCE)}: {fault.reason}: {verdict}",
-                flush=True,
-            )
-        if options.update:
-            update(room, table(found))
-    print(f"{survivors} survived")
-    return 1 if survivors else 0
+    if unknown := set(options.rooms) - set(names()):
+        parser.error(f"there is no {', '.join(sorted(unknown))}; choose from {', '.join(names())}")
+    survived = skipped = broken = 0
+    started = monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "checkout"
+        shutil.copytree(ROOT, root, ignore=shutil.ignore_patterns(".git", ".venv", ".hypothesis", ".*_cache"))
+        for room in options.rooms or names():
+            write(room, known := rows(room))
+            done = {key: row.digest for key, row in known.items() if row.killer and options.missing}
+            chosen = [
+                fault
+                for fault in faults(room)
+                if options.only in f"{fault.path} {fault.reason}" and done.get(fault.key) != fault.digest
+            ]
+            killers = set()
+            for fault, found in try_faults(root, room, chosen):
+                survived += found == ""
+                skipped += found is None
+                killers.add(found)
+                verdict = "SURVIVED" if found == "" else f"killed by {found}" if found else "all its tests were skipped"
+                print(f"{monotonic() - started:6.0f} s  {fault.key[0]}: {fault.reason}: {verdict}", flush=True)
+            if tests := sorted(one for one in killers if one and one != HANGS):
+                for test in take_out(root, room, tests):
+                    broken += 1
+                    print(f"{monotonic() - started:6.0f} s  {room}: {test} fails without any fault", flush=True)
+    print(f"{survived} survived" + (f", {skipped} could not be tested: packages are missing" if skipped else ""))
+    return 2 if broken else 1 if survived else 0
 
 
 if __name__ == "__main__":

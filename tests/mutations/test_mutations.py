@@ -1,4 +1,4 @@
-"""The planted faults can be planted: their old text occurs exactly once, their tests exist."""
+"""The planted faults can be planted: their old text occurs once, their tests exist; the tables are about them."""
 
 import importlib.util
 import sys
@@ -22,7 +22,7 @@ def load_harness() -> ModuleType:
 
 
 HARNESS = load_harness()
-FAULTS = [fault for room in HARNESS.rooms() for fault in HARNESS.faults(room)]
+FAULTS = [fault for room in HARNESS.names() for fault in HARNESS.faults(room)]
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.room}-{fault.path.stem}-{fault.reason[:40]}")
@@ -31,6 +31,64 @@ def test_a_fault_can_be_planted(fault):
     assert fault.reason
     for one in fault.tests:
         assert (ROOT / one.split("::")[0]).exists(), f"{fault.path}: there is no {one}"
+
+
+@pytest.mark.parametrize("room", HARNESS.names())
+def test_a_table_is_about_the_faults_that_there_are(room):
+    """Rows may be missing until the next run; none is left over, about a survivor, or names a test that is gone."""
+    keys = [fault.key for fault in HARNESS.faults(room)]
+    assert len(set(keys)) == len(keys), "two faults of one file have one reason"
+    rows = HARNESS.rows(room)
+    again = f"run: python tests/mutations/run.py {room} --missing"
+    assert sorted(set(rows) - set(keys)) == [], again
+    assert [row.reason for row in rows.values() if not row.killer] == [], f"survived; write a test, then {again}"
+    assert [row.killer for row in rows.values() if not exists(row.killer)] == [], again
+
+
+def exists(test: str) -> bool:
+    path, _, function = test.partition("::")
+    if test == HARNESS.HANGS:
+        return True
+    named = f"def {function.split('[')[0]}(" if function else ""  # a file alone could not be read
+    return (ROOT / path).is_file() and named in (ROOT / path).read_text()
+
+
+@pytest.mark.parametrize("killer", ["tests/test_x.py::test_y", "tests/test_x.py::test_y[a - b|c]", HARNESS.HANGS, ""])
+def test_a_row_is_read_as_it_was_written(killer, tmp_path, monkeypatch):
+    (tmp_path / "one_faults.py").write_text(
+        'FAULTS = [("bounds.py", "a", "b", "why | `this`\\nmatters", "tests/x.py")]'
+    )
+    monkeypatch.setattr(HARNESS, "HERE", tmp_path)
+    (fault,) = HARNESS.faults("one")
+    row = HARNESS.Row(*fault.key, fault.digest, killer)
+    gone = HARNESS.Row("bounds.py", "no fault any more", "00000000", "tests/test_x.py::test_z")
+    HARNESS.write("one", {fault.key: row, ("bounds.py", "no fault any more"): gone})
+    assert HARNESS.rows("one") == {fault.key: row}
+
+
+def test_a_fault_is_taken_back_with_what_was_compiled_of_it(tmp_path):
+    """Of the file and of those that import it: numba stores what calls a kernel without looking at the kernel."""
+    folder = tmp_path / HARNESS.SOURCE
+    (folder / "laws" / "__pycache__").mkdir(parents=True)
+    (folder / "laws" / "kernels.py").write_text("@njit\ndef f(x): return x\n")
+    (folder / "laws" / "user.py").write_text("from hockeystick.laws.kernels import f\n")
+    (folder / "laws" / "further.py").write_text("from hockeystick.laws import user\n")
+    (folder / "laws" / "other.py").write_text("import numpy\n")
+    cached = {
+        name: folder / "laws" / "__pycache__" / f"{name}.f-1.py312.nbi"
+        for name in ("kernels", "user", "further", "other")
+    }
+    for file in cached.values():
+        file.write_text("clean")
+    before = (folder / "laws" / "kernels.py").stat().st_mtime_ns
+    fault = HARNESS.Fault("laws", HARNESS.SOURCE / "laws" / "kernels.py", "return x", "return 2 * x", "twice", ())
+    with HARNESS.planted(tmp_path, fault):
+        assert "return 2 * x" in (folder / "laws" / "kernels.py").read_text()
+        assert [name for name, file in cached.items() if file.exists()] == ["other"]
+        cached["user"].write_text("of the fault")
+    assert "return x" in (folder / "laws" / "kernels.py").read_text()
+    assert (folder / "laws" / "kernels.py").stat().st_mtime_ns == before
+    assert {file.read_text() for file in cached.values()} == {"clean"}
 
 
 def test_a_text_that_occurs_twice_is_refused(tmp_path):

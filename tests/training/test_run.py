@@ -377,6 +377,19 @@ def test_a_violation_survives_a_resume():
     assert resumed.record().violations == ("number_of_examples",)
 
 
+def test_a_record_says_what_was_not_checked_before_a_resume():
+    run = run_of()
+    for batch in run.batches():
+        run.noise(batch.size)
+    with pytest.raises(InvalidInputError, match="All 12 planned steps were taken"):
+        run.noise([])
+    resumed = run_of()
+    resumed.load_state_dict(run.state_dict())
+    record = resumed.record()
+    assert "examples_of_the_batch" in record.asserted
+    assert (record.resumed, record.refused_steps) == (1, 1)
+
+
 def test_an_iterator_that_is_behind_is_refused():
     run = run_of()
     slow, fast = run.batches(), run.batches()

@@ -1,6 +1,7 @@
 """The law of a sum of functions of blocks against a sum over all participations, block by block."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -57,6 +58,16 @@ def test_all_runs(column: tuple[float, ...], size: int, gap: int, steps: int, fi
         for taken, weight in runs(start, length, gap, prob):
             found += chance * weight * expected(blocks, taps, sigma, taken)
     np.testing.assert_allclose(taking_part, found, rtol=1e-8, atol=1e-14)
+
+
+def test_the_error_covers_a_matrix_that_differs_by_its_rounding() -> None:
+    prob, gap, rounding = 0.3, 3, 1e-6
+    blocks = blocks_of(np.array([1.0, 0.5]), 8, 2, 0.9, prob, gap)
+    _, found, error = sum_laws(blocks, prob, gap, np.ones(1), rounding)
+    for factor in (1.0 - rounding, 1.0 + rounding):
+        _, other, _ = sum_laws(replace(blocks, shifts=factor * blocks.shifts), prob, gap, np.ones(1), rounding)
+        kept = found > 1e-250
+        assert 1e-7 < np.abs(other[kept] / found[kept] - 1.0).max() <= error < 1e-3
 
 
 def test_a_low_ceiling_joins_the_largest_sums() -> None:

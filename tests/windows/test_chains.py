@@ -11,6 +11,7 @@ from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Array, Law
 from hockeystick.laws.profile import law_delta
 from hockeystick.types import Direction
+from hockeystick.windows import chains
 from hockeystick.windows.chains import least_upper_bound, window_law
 from hockeystick.windows.dominating_chain import Chain, dominating_chain, gram_band
 
@@ -70,6 +71,33 @@ def test_the_law_of_a_window(scales: Array, correlation: float, prob: float, res
     assert (found <= truth * (1.02 if resolution is FINE else 1.2) + 2e-4).all()
     assert law.mean() == pytest.approx(1.0, abs=1e-9)
     assert law.floor <= (1.0 - prob) ** scales.size * (1.0 + 1e-12)
+
+
+@pytest.mark.parametrize(("scales", "correlation", "prob"), CASES[:5])
+def test_what_is_out_of_reach_is_charged(
+    scales: Array, correlation: float, prob: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """States that are rarer than a hundredth are left out here, and the law is still above the truth, both ways."""
+    monkeypatch.setattr(chains, "TAIL_SHARE", 1e-2 / COARSE.smallest_delta)
+    law = window_law(scales, correlation, prob, COARSE, Deadline())
+    truth = np.max([deltas(*ratios_and_masses(scales, correlation, prob, u)) for u in range(scales.size)], axis=0)
+    assert (of_law(law) >= truth - 2e-5).all()
+
+
+def test_what_is_above_the_grid_keeps_its_mean() -> None:
+    """Three steps of one state each, so that W_i is a number: what the short grid does not hold is at infinity."""
+    grid, prob, mean = np.array([0.0, 0.1, 0.2]), 0.3, 0.0
+    ratios = np.array([[2.0], [0.5], [3.0]])
+    masses, infinite = chains._backwards(grid, np.ones((1, 1)), np.ones(1), ratios, prob, Deadline())
+    for step in (2, 1, 0):
+        mean = prob * float(ratios[step, 0]) + (1.0 - prob) * mean
+        assert float(masses[step] @ grid) + infinite[step] == pytest.approx(mean, rel=1e-14)
+
+
+def test_every_step_samples_the_lattice_once_more() -> None:
+    short, long = (window_law(np.full(steps, 0.5), 0.5, 0.1, COARSE, Deadline()) for steps in (3, 12))
+    assert long.place_error > 3.9 * short.place_error
+    assert long.mass_error > 3.9 * short.mass_error
 
 
 def test_finer_grids_are_tighter() -> None:
@@ -142,6 +170,18 @@ def test_chains_dominate_by_eigenvalues(seed: int) -> None:
         blocks[first:last, first:last] = chain.products[: last - first, : last - first]
     assert np.linalg.eigvalsh(blocks - gram)[0] >= 0.0
     assert np.linalg.eigvalsh(0.98 * blocks - gram)[0] < 0.0
+
+
+def test_a_chain_dominates_every_matrix_that_the_known_one_may_be() -> None:
+    """One that is larger by the rounding, in every entry; where nothing is rounded, so much room is not taken."""
+    n, size, rounding = 20, 4, 0.01
+    columns = np.array([[one if j + d < n else 0.0 for d, one in enumerate((1.0, 0.6, 0.3))] for j in range(n)])
+    matrix = sum(np.diag(columns[: n - d, d], -d) for d in range(3))
+    gram, band = matrix.T @ matrix, gram_band(columns, size)
+    for known, dominates in ((rounding, True), (0.0, False)):
+        products = dominating_chain(band, size, 1.0, 0.1, known, Deadline()).products
+        blocks = np.kron(np.eye(n // size), products)
+        assert bool(np.linalg.eigvalsh(blocks - (1.0 + rounding) * gram)[0] >= 0.0) is dominates
 
 
 def test_columns_that_share_no_row_are_kept() -> None:
