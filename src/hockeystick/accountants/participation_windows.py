@@ -33,8 +33,8 @@ from hockeystick.windows.column_entries import entries_of, why_too_many
 from hockeystick.windows.dominating_windows import Windows, dominating_windows
 from hockeystick.windows.participation_chains import longest_window, window_law
 
-SIZES = (16, 64)
-"""Steps of a window; the better of them is taken."""
+SIZES = (16, 64, 256)
+"""Steps of a window; the best of them is taken."""
 DENSE = 0.1
 """From this share of entries that are not zero on, inner products are computed by dense algebra."""
 MOST_WORK = 1e10
@@ -138,8 +138,8 @@ def _cost(pair: SubsetMixture) -> float:
     """Seconds for the shapes, and for the laws of windows."""
     steps, bandwidth = pair.group_steps(0).size, _bandwidth(pair)
     products = 60.0 * 40.0 * len(SIZES) * steps * min(2.0 * pair.matrix.bands, steps)
-    levels = min(1.0 + steps / max(SIZES), 24.0 if 2 * bandwidth > steps else 4.0)
-    return 0.5 + 1e-9 * products + 1e-10 * steps * bandwidth**2 + 1.5 * levels
+    laws = min(1.0 + steps / max(SIZES), 24.0 if 2 * bandwidth > steps else 3.0)
+    return 0.5 + 5e-10 * products + 1e-10 * steps * bandwidth**2 + 1.5 * laws
 
 
 def _example() -> SubsetMixture:
