@@ -482,5 +482,40 @@ FAULTS = [
         "shifts of a sum over participations are rounded up in a lower bound",
         "tests/pairs/test_separated_windows.py",
     ),
+    (
+        "src/hockeystick/windows/participation_chains.py",
+        "centres = correlation * (states - variance * scales[step])",
+        "centres = correlation * (states - 1.2 * variance * scales[step])",
+        "participations shift later states by more than their covariance",
+        "tests/windows/test_participation_chains.py",
+    ),
+    (
+        "src/hockeystick/windows/participation_chains.py",
+        "beyond += lowest + share",
+        "beyond += 0.0 * share",
+        "the P-mass of states beyond the last is lost",
+        "tests/windows/test_participation_chains.py",
+    ),
+    (
+        "src/hockeystick/windows/participation_chains.py",
+        "value = scale * grid[a] + ratios[j] * (shift + grid[b])",
+        "value = scale * grid[a] + ratios[j] * (shift + grid[(a + b) // 2])",
+        "values of a sum are not large together",
+        "tests/windows/test_participation_chains.py",
+    ),
+    (
+        "src/hockeystick/windows/dominating_windows.py",
+        "raised = factor\n",
+        "raised = 0.9 * factor\n    return Windows(chain, levels * raised, n)\n",
+        "no factorisation proves that the columns of a chain reveal more",
+        "tests/windows/test_participation_chains.py",
+    ),
+    (
+        "src/hockeystick/accountants/participation_windows.py",
+        "    if rest:\n",
+        "    if False:\n",
+        "a last, shorter window is left out",
+        "tests/pairs/test_participation_windows.py",
+    ),
 ]
 """(path, old text, new text, reason, tests)."""

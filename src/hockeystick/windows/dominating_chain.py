@@ -101,13 +101,13 @@ def _raised(chain: Chain, gram: Array, rounding: float, bisections: int) -> Chai
     shape = _in_band(chain, gram.shape)
     most = float(np.max(np.abs(gram).sum(axis=0)) + np.max(np.abs(gram[1:]).sum(axis=0), initial=0.0))
     low, high = float(np.max(gram[0] / shape[0])), most / float(shape[0].min()) * (1.0 + 1e-6)
-    while not _positive(high * shape - gram, high * shape, rounding):
+    while not is_positive(high * shape - gram, high * shape, rounding):
         high *= 2.0
         if not high < 1e12 * most:
             raise LinAlgError("no chain dominates")
     for _ in range(bisections):
         middle = float(np.sqrt(low * high))
-        if _positive(middle * shape - gram, middle * shape, rounding):
+        if is_positive(middle * shape - gram, middle * shape, rounding):
             high = middle
         else:
             low = middle
@@ -127,7 +127,7 @@ def _in_band(chain: Chain, shape: tuple[int, int]) -> Array:
     return found
 
 
-def _positive(difference: Array, minuend: Array, rounding: float) -> bool:
+def is_positive(difference: Array, minuend: Array, rounding: float) -> bool:
     """Whether the symmetric matrix with this band is proved to be positive semidefinite.
 
     The entries are off by at most ``rounding`` and some roundings of the minuend and subtrahend, in at most 2 width - 1

@@ -1,0 +1,161 @@
+"""Upper bounds for Poisson and cyclic Poisson sampling by the close laws of windows of steps, all participations kept.
+
+The columns of C are replaced by others that reveal more and see no other window, a Gauss-Markov chain in each
+(:mod:`hockeystick.windows.dominating_windows`), so that the windows become independent and compose. The law of a window
+is found backwards over the states of its chain (:mod:`hockeystick.windows.participation_chains`). Under cyclic sampling
+of a Toeplitz matrix the first group is the worst; others are refused. b-min-sep subsampling is Poisson subsampling with
+participations left out (:mod:`.deletion`).
+
+Proof: docs/theory/poisson-windows.md. Errs upward in both directions, for any C >= 0, adaptive or not.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import log2
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from scipy.linalg import LinAlgError
+from scipy.sparse import csr_matrix
+
+from hockeystick.accountants import deletion
+from hockeystick.accountants.base import Accountant
+from hockeystick.bounds import Profile
+from hockeystick.errors import UnsupportedError
+from hockeystick.laws.law import UNIT_ROUNDOFF, Array, Law
+from hockeystick.laws.operations import compose, power
+from hockeystick.laws.profile import law_profiles
+from hockeystick.pairs.subset_mixture import SubsetMixture
+from hockeystick.settings import Settings
+from hockeystick.strategies import StrategyMatrix
+from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
+from hockeystick.types import Direction, Side
+from hockeystick.windows.column_entries import entries_of, why_too_many
+from hockeystick.windows.dominating_windows import Windows, dominating_windows
+from hockeystick.windows.participation_chains import longest_window, window_law
+
+SIZES = (16, 64, 256)
+"""Steps of a window; the best of them is taken."""
+DENSE = 0.1
+"""From this share of entries that are not zero on, inner products are computed by dense algebra."""
+MOST_WORK = 1e10
+"""Entries of the factorisation of all steps, times its bandwidth."""
+MOST_DENSE = 4000
+LONGEST_COLUMN = 6.0
+"""In standard deviations of the noise: longer columns of a chain have ratios that no grid can hold."""
+RAREST = 1e-15
+"""With a smaller chance of taking part, ratios differ from 1 by little more than a rounding, or not at all."""
+
+_KNOWN: "WeakKeyDictionary[StrategyMatrix, dict[tuple[int, float, int], list[Windows]]]" = WeakKeyDictionary()
+"""Shapes are for noises a factor 2 apart, so that searches need few; by groups, chance and the noise's octave."""
+
+
+def windows_above(pair: SubsetMixture, settings: Settings) -> list[Windows]:
+    """Windows of each size whose columns reveal at least as much as those of C, for about the noise of the pair.
+
+    Raises: UnsupportedError when the entries of C are too many, or their rounding is in the way.
+    """
+    prob, matrix, deadline = pair.sampling_prob, pair.matrix, settings.deadline
+    octave = round(log2(pair.noise_multiplier))
+    known = _KNOWN.setdefault(matrix, {})
+    if (pair.groups, prob, octave) not in known:
+        entries = entries_of(matrix, pair.group_steps(0), deadline)
+        columns = entries.entries
+        dense = columns.nnz > DENSE * columns.shape[0] * columns.shape[1]
+        gram: csr_matrix | Array
+        if dense:
+            full = columns.toarray()
+            gram = full.T @ full
+        else:
+            gram = csr_matrix(columns.T @ columns)
+        sizes = sorted({min(size, longest_window(prob), columns.shape[1]) for size in SIZES})
+        try:
+            known[pair.groups, prob, octave] = [
+                dominating_windows(gram, size, 2.0**octave, prob, entries.error, deadline) for size in sizes
+            ]
+        except LinAlgError:
+            raise UnsupportedError("No chain of columns dominates the strategy matrix within its rounding.") from None
+    return known[pair.groups, prob, octave]
+
+
+def _laws(pair: SubsetMixture, side: Side, settings: Settings) -> Sequence[Law]:
+    try:
+        return [_law(pair, settings)]
+    except UnsupportedError:
+        return []
+
+
+def _law(pair: SubsetMixture, settings: Settings) -> Law:
+    """The law of all windows; raises UnsupportedError where the noise is too low."""
+    sigma, prob = pair.noise_multiplier, pair.sampling_prob
+    resolution, deadline = settings.resolution, settings.deadline
+    windows = min(windows_above(pair, settings), key=lambda one: one.second_moment(sigma, prob))
+    longest = float(windows.chain.scales.max()) * float(np.sqrt(windows.levels.max()))
+    if not longest <= LONGEST_COLUMN * sigma:
+        raise UnsupportedError(
+            "The noise is too low: the columns of a chain are too long for the grids of its windows."
+        )
+
+    def of_window(level: float, steps: int) -> Law:
+        scales: Array = windows.chain.scales[:steps] * (np.sqrt(level) * (1.0 + 8.0 * UNIT_ROUNDOFF) / sigma)
+        return window_law(scales, windows.chain.correlation, prob, resolution, deadline)
+
+    whole, rest = divmod(windows.steps, windows.size)
+    levels, counts = np.unique(windows.levels[:whole], return_counts=True)
+    laws = [
+        power(of_window(level, windows.size), int(count), resolution, tick=deadline.tick)
+        for level, count in zip(levels.tolist(), counts, strict=True)
+    ]
+    if rest:
+        laws.append(of_window(float(windows.levels[-1]), rest))
+    law = laws[0]
+    for one in laws[1:]:
+        law = compose(law, one, resolution, tick=deadline.tick)
+    return law
+
+
+def _analyse(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    return law_profiles(_law(pair, settings))
+
+
+def _bandwidth(pair: SubsetMixture) -> int:
+    """Diagonals of the inner products of the columns in play, or steps of a window."""
+    steps = pair.group_steps(0).size
+    return min(max(-(-pair.matrix.bands // pair.groups), max(SIZES)), steps)
+
+
+def _refusal(pair: SubsetMixture, side: Side) -> str | None:
+    if pair.groups_in_play > 1 and pair.matrix.toeplitz_column is None:
+        return "the groups of a strategy that is not Toeplitz have different windows"
+    if not RAREST <= pair.sampling_prob <= 1.0 - 1e-2:
+        return f"it needs an example that takes part with a chance between {RAREST} and 0.99"
+    steps = pair.group_steps(0).size
+    if steps * _bandwidth(pair) ** 2 > MOST_WORK or (_bandwidth(pair) > 0.05 * steps and steps > MOST_DENSE):
+        return "the strategy has too many bands for its steps"
+    return why_too_many(pair.matrix, steps)
+
+
+def _cost(pair: SubsetMixture) -> float:
+    """Seconds for the shapes, and for the laws of windows."""
+    steps, bandwidth = pair.group_steps(0).size, _bandwidth(pair)
+    products = 60.0 * 40.0 * len(SIZES) * steps * min(2.0 * pair.matrix.bands, steps)
+    laws = min(1.0 + steps / max(SIZES), 24.0 if 2 * bandwidth > steps else 3.0)
+    return 0.5 + 5e-10 * products + 1e-10 * steps * bandwidth**2 + 1.5 * laws
+
+
+def _example() -> SubsetMixture:
+    return SubsetMixture(noise_multiplier=2.0, matrix=ToeplitzMatrix(np.array([1.0, 0.5]), 8), sampling_prob=0.1)
+
+
+ACCOUNTANT = Accountant(
+    name="participation_windows",
+    summary="composes close laws of windows of steps, for Poisson, cyclic Poisson and b-min-sep sampling",
+    sides=(Side.UPPER,),
+    errs="upward: the columns of a chain reveal more, terms are large together, and laws are spreads",
+    reference="docs/theory/poisson-windows.md",
+    analyses={SubsetMixture: _analyse, **deletion.analyses(_analyse)},
+    laws={SubsetMixture: _laws, **deletion.laws(_laws)},
+    refusal=deletion.refusal(_refusal),
+    cost=deletion.cost(_cost),
+    example=_example,
+    no_better_than=("direct",),
+)

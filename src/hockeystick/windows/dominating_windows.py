@@ -1,0 +1,177 @@
+"""Gauss-Markov chains that reveal more than C does, longer in some windows of steps than in others.
+
+As in :mod:`.dominating_chain` the columns get the inner products K, zero between windows, and K - G has to be positive
+semidefinite. All windows share one chain, each at its own *level*: for strategies of many bands the inner products with
+all other columns, which decide how long a window's columns must be, differ much from the first to the last step. Shapes
+are compared by the largest eigenvalue of G relative to K, found approximately; the factorisation at the end decides.
+
+Proof: docs/theory/poisson-windows.md. Cost: some sixty eigenvalues, each tens of products with G, a few factorisations.
+"""
+
+from dataclasses import dataclass
+from math import exp, log, log1p
+
+import numpy as np
+from scipy.linalg import LinAlgError, cholesky
+from scipy.optimize import minimize
+from scipy.sparse import csr_matrix
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
+
+from hockeystick.deadline import Deadline
+from hockeystick.laws.law import UNIT_ROUNDOFF, Array
+from hockeystick.windows.dominating_chain import Chain, is_positive
+
+TRIED = 60
+"""Shapes that are tried."""
+ACCURACY = 1e-3
+"""Relative accuracy of the eigenvalues that compare shapes."""
+LARGEST_CORRELATION = 0.98
+FINEST_LEVELS = 0.03
+MOST_LEVELS = 24
+LOWEST_LEVEL = 1e-3
+"""Of the highest one."""
+RAISED, MOST_RAISED = 1.002, 1e3
+EARLIEST = 1e-12
+"""Stands for any smaller size of a shape that no factorisation can do anything with."""
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The columns of window k are those of the chain times ``sqrt(levels[k])``; the last window may be short.
+
+    Attributes:
+        chain: of as many steps as a window has.
+        levels: shape (windows,), positive.
+        steps: steps of all windows together.
+    """
+
+    chain: Chain
+    levels: Array
+    steps: int
+
+    @property
+    def size(self) -> int:
+        """Steps of every window but the last."""
+        return self.chain.scales.size
+
+    def second_moment(self, sigma: float, prob: float) -> float:
+        """About the logarithm of the ratio's second moment, for participations of chance ``prob``; only compares."""
+        return _score(self.chain.products, self.levels, sigma, prob)
+
+
+def dominating_windows(
+    gram: csr_matrix | Array, size: int, sigma: float, prob: float, rounding: float, deadline: Deadline
+) -> Windows:
+    """Windows of ``size`` steps whose columns reveal at least as much as those of C, good at this noise.
+
+    Args:
+        gram: shape (n, n), the inner products of the columns of C, non-negative, and not all zero.
+        sigma: the noise for which the shape is chosen.
+        rounding: proved relative error of the entries of ``gram``.
+
+    Raises: LinAlgError when no multiple of the shape is large enough, which rounding alone can cause;
+        BudgetExceededError when the deadline passes.
+    """
+    n = int(gram.shape[0])
+    size = min(size, n)
+    levels = _levels(np.asarray(gram @ np.ones(n)).ravel(), size)
+
+    def relative(shape: Array) -> tuple[Chain, float]:
+        edges = np.exp(-np.abs(shape[3]) * np.arange(size))
+        scales = (1.0 + abs(shape[1]) * edges) * (1.0 + abs(shape[2]) * edges[::-1])
+        chain = Chain(scales, LARGEST_CORRELATION / (1.0 + exp(-float(np.clip(shape[0], -30.0, 30.0)))))
+        return chain, _largest(gram, chain, levels)
+
+    def score(shape: Array) -> float:
+        deadline.tick()
+        chain, largest = relative(shape)
+        return log(max(_score(chain.products, largest * levels, sigma, prob), EARLIEST))
+
+    band = _band(gram, size)
+    if not band[1:].any():
+        chain, factor = Chain(np.ones(size), 0.0), float((band[0] / np.repeat(levels, size)[:n]).max())
+    else:
+        start = np.array([0.0, 0.15, 0.15, 1.0])
+        simplex = np.vstack([start, start + np.diag([1.0, 0.15, 0.15, -0.6])])
+        found = minimize(score, start, method="Nelder-Mead", options={"maxfev": TRIED, "initial_simplex": simplex}).x
+        chain, factor = relative(found)
+    shape = _in_band(chain, levels, band.shape)
+    raised = factor
+    while raised < MOST_RAISED * factor:
+        deadline.tick()
+        raised *= RAISED
+        if is_positive(raised * shape - band, raised * shape, rounding):
+            return Windows(chain, levels * raised * (1.0 + 8.0 * UNIT_ROUNDOFF), n)
+    raise LinAlgError("no chain dominates")
+
+
+def _levels(sums: Array, size: int) -> Array:
+    """Row sums of G, averaged over windows, in few steps: constant vectors then need no more than they have in G."""
+    starts = np.arange(0, sums.size, size)
+    means = np.add.reduceat(sums, starts) / np.diff(np.append(starts, sums.size))
+    highest = float(means.max())
+    means = np.maximum(means, LOWEST_LEVEL * highest)
+    step = max(log1p(FINEST_LEVELS), log(highest / float(means.min())) / MOST_LEVELS)
+    found: Array = np.exp(-step * np.floor(np.log(highest / means) / step * (1.0 + 1e-9)))
+    return found
+
+
+def _score(products: Array, levels: Array, sigma: float, prob: float) -> float:
+    values, counts = np.unique(levels, return_counts=True)
+    moments = [np.expm1(np.minimum(level * products / sigma**2, 300.0)).sum() for level in values]
+    return float(prob**2 * counts @ np.asarray(moments))
+
+
+def _largest(gram: csr_matrix | Array, chain: Chain, levels: Array) -> float:
+    """About the largest eigenvalue of G relative to the chain's products at these levels."""
+    n, size = int(gram.shape[0]), chain.scales.size
+    windows = levels.size
+    inverse = np.linalg.inv(cholesky(chain.products, lower=True))
+    lengths = np.sqrt(levels)[:, None]
+
+    def times(vector: Array) -> Array:
+        padded = np.zeros(windows * size)
+        padded[:n] = np.ravel(vector)
+        inside = ((padded.reshape(windows, size) / lengths) @ inverse).ravel()
+        outside = np.zeros(windows * size)
+        outside[:n] = gram @ inside[:n]
+        found: Array = ((outside.reshape(windows, size) @ inverse.T) / lengths).ravel()[:n]
+        return found
+
+    if n <= 2:
+        return float(np.linalg.eigvalsh(np.column_stack([times(one) for one in np.eye(n)]))[-1])
+    operator = LinearOperator((n, n), matvec=times, dtype=np.float64)
+    try:
+        start = np.ones(n)
+        return float(eigsh(operator, k=1, which="LA", v0=start, tol=ACCURACY, return_eigenvectors=False)[0])
+    except ArpackError:
+        return float("inf")
+
+
+def _band(gram: csr_matrix | Array, size: int) -> Array:
+    """``G[i + l, i]`` at ``[l, i]``, for as many diagonals as G or a window has."""
+    n = int(gram.shape[0])
+    if isinstance(gram, np.ndarray):
+        found = np.zeros((n, n))
+        for lag in range(n):
+            found[lag, : n - lag] = np.diagonal(gram, -lag)
+        return found
+    entries = gram.tocoo()
+    below = entries.row >= entries.col
+    lags = entries.row[below] - entries.col[below]
+    found = np.zeros((max(int(lags.max()) + 1, min(size, n)), n))
+    found[lags, entries.col[below]] = entries.data[below]
+    return found
+
+
+def _in_band(chain: Chain, levels: Array, shape: tuple[int, ...]) -> Array:
+    """The inner products of all windows in the layout of :func:`_band`."""
+    width, n = shape
+    found = np.zeros(shape)
+    size, products = chain.scales.size, chain.products
+    for lag in range(min(width, size)):
+        diagonal = np.zeros(size)
+        diagonal[: size - lag] = np.diagonal(products, lag)
+        found[lag] = np.multiply.outer(levels, diagonal).ravel()[:n]
+        found[lag, n - lag :] = 0.0
+    return found

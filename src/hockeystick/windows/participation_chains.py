@@ -1,0 +1,201 @@
+"""The likelihood ratio of a window of Poisson sampling, when its columns form a Gauss-Markov chain.
+
+Let ``z_i = scales[i] s_i``, s a stationary chain of unit variance and correlation rho between neighbours. The ratio of
+the steps from i on, as a function of the state and of what comes after it, satisfies
+
+    V_i(s) = (1 - p) V_(i+1)(s') + p exp(z_i - var(z_i) / 2) V_(i+1)(s' - rho scales[i]),
+
+s' the next state: *a participation only shifts the later states*. Given s the laws of both terms are known, and their
+dependence is not; the sum of the two that are large together is above every dependence. So one law for each state is
+enough, backwards. States live on a lattice and values on a grid as in :mod:`.chains`.
+
+Proof: docs/theory/poisson-windows.md. Cost: O(w states^2 nodes) in matrix products.
+"""
+
+from math import ceil, exp, log, log1p, sqrt
+
+import numpy as np
+from numba import njit
+from scipy.special import ndtr, ndtri
+
+from hockeystick.deadline import Deadline
+from hockeystick.errors import UnsupportedError
+from hockeystick.laws.grid import Resolution
+from hockeystick.laws.law import UNDERFLOW, UNIT_ROUNDOFF, Array, Law, merge_equal
+from hockeystick.types import Side
+from hockeystick.windows.chains import LARGEST_VALUE, LATTICE_ERROR
+
+STEP = 10.0
+"""Lattice points for each standard deviation of an innovation, for the 72 nodes per unit of usual grids."""
+CORE, MOST_CORE = 60.0, 2000.0
+"""Nodes for each standard deviation of the window's ratio up to its mean; beyond it they are spaced in proportion."""
+NEAR, FAR = 0.012, 0.04
+"""Spacing of nodes above the mean, as a share of the distance from it: within 12 standard deviations, and beyond."""
+TAIL_SHARE = 1e-8
+"""Of the smallest delta: about the chance of a state that is left out."""
+LOWEST_FLOOR = 2.5e-3
+"""A window without a participation has at least this chance, which is the least ratio that its grid holds."""
+MOST_STATES = 4000
+MOST_EXCESS = 0.75
+"""The largest share of a mean above the last state with which the rest of it is a bound."""
+
+
+def longest_window(prob: float) -> int:
+    """The largest window for p in (0, 1): one without a participation has the chance ``LOWEST_FLOOR`` at least.
+
+    >>> longest_window(0.5), longest_window(0.01)
+    (8, 596)
+    """
+    return int(log(LOWEST_FLOOR) / log1p(-prob))
+
+
+def window_law(scales: Array, correlation: float, prob: float, resolution: Resolution, deadline: Deadline) -> Law:
+    """An upper law of the ratio of a window.
+
+    Args:
+        scales: shape (w,), standard deviations of the z_i, positive; ``w <= longest_window(prob)``.
+        correlation: rho in [0, 1) of neighbours.
+        prob: p in (0, 1), the chance of a participation at every step.
+
+    Raises: UnsupportedError when the chain has too many states; BudgetExceededError when the deadline passes.
+    """
+    fine = resolution.nodes_per_unit / 72.0
+    tail = max(resolution.smallest_delta * TAIL_SHARE, 1e-38)
+    innovation = sqrt((1.0 - correlation) * (1.0 + correlation))
+    spacing = innovation / (STEP * sqrt(fine))
+    variance = 1.0 + (spacing / innovation) ** 2
+    steps = np.arange(scales.size)
+    nearness = correlation ** np.abs(np.subtract.outer(steps, steps))
+    reach, shift = -float(ndtri(tail)) * sqrt(variance), variance * float((nearness @ scales).max())
+    if (2.0 * reach + shift) / spacing > MOST_STATES:
+        raise UnsupportedError("The noise is too low: a chain of columns has too many states.")
+    states = spacing * np.arange(-ceil(reach / spacing), ceil((reach + shift) / spacing) + 1.0)
+    second = np.expm1(np.minimum(np.multiply.outer(scales, scales) * nearness, 300.0))
+    floor = exp(scales.size * log1p(-prob))
+    top = scales.size * prob * exp(min(float(scales.max()) * (reach + 0.5 * shift), 130.0))
+    grid = _places(prob * sqrt(float(second.sum())), 1.0 - floor, min(top, LARGEST_VALUE), fine)
+    masses, infinite = _backwards(grid, states, spacing, scales, correlation, prob, deadline)
+    span, largest = float(states[-1] - states[0]), float(scales.max())
+    exponent = largest * (span + largest) + 0.5 * ((span + shift) / innovation) ** 2 + 1.0
+    count = float(scales.size + 1)
+    mass_error = count * (4.0 * LATTICE_ERROR + (states.size + 4.0 * grid.size + 64.0 + 8.0 * exponent) * UNIT_ROUNDOFF)
+    place_error = count * (6.0 * LATTICE_ERROR + 64.0 * UNIT_ROUNDOFF) + 16.0 * exponent * UNIT_ROUNDOFF
+    support, mass = merge_equal(floor + grid, masses)
+    mass[0] += UNDERFLOW
+    return Law(support, mass, infinite * (1.0 + 1e-12) + UNDERFLOW, Side.UPPER, mass_error, place_error)
+
+
+def _places(deviation: float, mean: float, top: float, fine: float) -> Array:
+    """Nodes from 0 up for what a participation adds: equidistant to its mean, then in proportion to the distance."""
+    count = int(min(max(mean * CORE * sqrt(fine) / min(deviation, mean), 40.0), MOST_CORE))
+    nodes = np.linspace(0.0, mean, count + 1)
+    above, step = [float(nodes[-1])], mean / count
+    while above[-1] - mean < top:
+        away = above[-1] - mean
+        above.append(above[-1] + max(step, (NEAR if away < 12.0 * deviation else FAR) / sqrt(fine) * away))
+    return np.concatenate([nodes, above[1:]])
+
+
+def _backwards(
+    grid: Array, states: Array, spacing: float, scales: Array, correlation: float, prob: float, deadline: Deadline
+) -> tuple[Array, float]:
+    """Masses of the window's ratio less its floor, and its P-mass at infinity."""
+    innovation = (1.0 - correlation) * (1.0 + correlation) + spacing**2  # with the noise of the lattice
+    variance = innovation / ((1.0 - correlation) * (1.0 + correlation))
+    masses, infinite = np.zeros((states.size, grid.size)), np.zeros(states.size)
+    masses[:, 0] = 1.0
+    floor, reach = 1.0, 0.0  # of the steps ahead: the ratio of no participation, and the largest exponent of a state
+    for step in range(scales.size - 1, -1, -1):
+        deadline.tick()
+        absent, beyond, present, far = masses, infinite, masses, infinite
+        if step < scales.size - 1:
+            centres = correlation * states
+            absent, beyond = _averaged(masses, infinite, grid + floor, states, spacing, centres, innovation, reach)
+            centres = correlation * (states - variance * scales[step])
+            present, far = _averaged(masses, infinite, grid + floor, states, spacing, centres, innovation, reach)
+        ratios = prob * np.exp(scales[step] * states - 0.5 * variance * scales[step] ** 2)
+        masses, excess = large_together(grid, absent, present, 1.0 - prob, ratios, floor)
+        infinite = (1.0 - prob) * beyond + ratios * far + excess
+        floor *= 1.0 - prob
+        reach = float(scales[step]) + correlation * reach
+    mass, last = _averaged(masses, infinite, grid + floor, states, spacing, np.zeros(1), variance, reach)
+    return mass[0], float(last[0])
+
+
+def _averaged(
+    masses: Array,
+    infinite: Array,
+    values: Array,
+    states: Array,
+    spacing: float,
+    centres: Array,
+    variance: float,
+    reach: float,
+) -> tuple[Array, Array]:
+    """The laws of values whose state is normal around each of the centres, sampled on the lattice.
+
+    What has a state beyond the last is put on the safe side: its Q-mass at the floor, its P-mass at infinity. Means
+    grow with the state, so below the first state they are at most the first one's. Above the last they are at most
+    ``share / (1 - share)`` of the rest: an exponent of at most ``reach`` moves the centre by ``reach variance``.
+    """
+    spread = sqrt(variance)
+    distance = (states[None, :] - centres[:, None]) / spread
+    kernel = spacing / (sqrt(2.0 * np.pi) * spread) * np.exp(-0.5 * distance**2)
+    found, beyond = kernel @ masses, kernel @ infinite
+    below = np.minimum(2.0 * ndtr((states[0] - centres) / spread), 1.0)
+    above = np.minimum(2.0 * ndtr((centres - states[-1]) / spread), 1.0)
+    share = 2.0 * ndtr((centres + reach * variance - states[-1]) / spread)
+    if float(share.max()) > MOST_EXCESS:
+        raise UnsupportedError("The noise is too low: a chain of columns needs more states.")
+    lowest = below * (float(masses[0] @ values) + float(infinite[0]))
+    beyond += lowest + share / (1.0 - share) * (found @ values + beyond + lowest) * (1.0 + 1e-6)
+    found[:, 0] += below + above
+    return found, beyond
+
+
+@njit(cache=True)
+def large_together(
+    grid: Array, first: Array, second: Array, scale: float, ratios: Array, shift: float
+) -> tuple[Array, Array]:
+    """Split ``scale A + ratios[j] (shift + B)`` on the grid, for A and B that are increasing functions of one number.
+
+    Args:
+        first, second: masses of A and of B on the grid, for every j; some of each positive. What one law has more than
+            the other is counted with the other's smallest value.
+
+    Returns: masses of shape (j, nodes), and what is above the last node, as P-mass at infinity.
+    """
+    n = grid.size
+    found = np.zeros((first.shape[0], n))
+    excess = np.zeros(first.shape[0])
+    for j in range(first.shape[0]):
+        end_a, end_b = 0, 0
+        while first[j, end_a] <= 0.0:
+            end_a += 1
+        while second[j, end_b] <= 0.0:
+            end_b += 1
+        a, b, cell = n - 1, n - 1, n - 1
+        of_a, of_b = first[j, a], second[j, b]
+        while True:
+            while of_a <= 0.0 and a > end_a:
+                a -= 1
+                of_a = first[j, a]
+            while of_b <= 0.0 and b > end_b:
+                b -= 1
+                of_b = second[j, b]
+            if of_a <= 0.0 and of_b <= 0.0:
+                break
+            taken = of_b if of_a <= 0.0 else of_a if of_b <= 0.0 else min(of_a, of_b)
+            of_a -= taken
+            of_b -= taken
+            value = scale * grid[a] + ratios[j] * (shift + grid[b])
+            while cell > 0 and grid[cell] > value:
+                cell -= 1
+            if cell == n - 1:
+                found[j, cell] += taken
+                excess[j] += taken * (value - grid[cell])
+                continue
+            right = taken * min((value - grid[cell]) / (grid[cell + 1] - grid[cell]), 1.0)
+            found[j, cell + 1] += right
+            found[j, cell] += taken - right
+    return found, excess
