@@ -189,7 +189,7 @@ class CopiesProposal(TiltedProposal):
 
     @property
     def gap(self) -> int:
-        return min(self.pair.columns.shape[1], self.pair.min_sep)
+        return int(self.pair.columns.shape[1])
 
     @property
     def chain(self) -> Hits:
