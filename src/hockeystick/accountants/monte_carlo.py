@@ -25,7 +25,6 @@ from hockeystick.samples import Executor, Ledger
 from hockeystick.settings import MonteCarlo, Settings
 from hockeystick.types import Direction, Kind, Side
 
-
 ADD_FROM = (split_noise.ACCOUNTANT, separated_windows.ACCOUNTANT)
 
 

@@ -39,6 +39,8 @@ BETAS = np.concatenate([np.arange(0.25, 4.0, 0.25), np.arange(4.0, 16.0, 1.0), n
 STEP_SECONDS = 1.7e-8
 ENTRY_SECONDS = 1e-9
 """Rough costs of a step, and of an entry of C, in one sample."""
+MOVE_SECONDS = 1.2e-8
+"""And of a term of a move of the copies, made at every step at which one of them is blocked."""
 NEAR = 0.3
 """Weight of the order-a proposal beside a chain of many copies."""
 MAX_REACH = 96
@@ -106,9 +108,13 @@ class TiltedProposal(Proposal):
 
     @property
     def cost(self) -> float:
-        """Normals and one or two exponentials for each step, and the inner products."""
+        """Normals and one or two exponentials for each step, the inner products, and the moves of the copies."""
         recursions = 1.0 + 0.4 * (self.share < 1.0) + 0.2 * (self.separation < self.pair.min_sep)
-        return float(self.pair.matrix.steps * (STEP_SECONDS * recursions + ENTRY_SECONDS * self.pair.columns.shape[1]))
+        blocked = (self.separation - 1) * self.pair.participation_prob
+        busy = 1.0 - (1.0 + blocked) ** -self.order
+        moves = MOVE_SECONDS * self.share * (self.order + 1.0) * busy
+        products = ENTRY_SECONDS * self.pair.columns.shape[1]
+        return float(self.pair.matrix.steps * (STEP_SECONDS * recursions + moves + products))
 
     @property
     def loss_error(self) -> float:
