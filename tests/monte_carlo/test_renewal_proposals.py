@@ -2,6 +2,7 @@
 
 import pickle
 from collections import defaultdict
+from collections.abc import Callable
 from functools import cache
 from itertools import product
 from math import exp, inf, log, log1p, sqrt
@@ -17,7 +18,13 @@ from hockeystick.monte_carlo.proposals import Proposal
 from hockeystick.monte_carlo.renewal.family import FAMILY
 from hockeystick.monte_carlo.renewal.proposal_kernels import log_densities as log_densities_at
 from hockeystick.monte_carlo.renewal.proposal_tables import Renewal, Table, state_count, weigh_moves
-from hockeystick.monte_carlo.renewal.proposals import MeanProposal, OrderProposal, propose
+from hockeystick.monte_carlo.renewal.proposals import (
+    CopiesProposal,
+    MeanProposal,
+    OrderProposal,
+    TiltedProposal,
+    propose,
+)
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.strategies.matrix.dense import DenseMatrix
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
@@ -55,7 +62,7 @@ def renewal_of(pair: RenewalMixture) -> Renewal:
     )
 
 
-def log_densities(proposal: OrderProposal, outputs: Array, gentle: bool = True) -> tuple[Array, Array]:
+def log_densities(proposal: TiltedProposal, outputs: Array, gentle: bool = True) -> tuple[Array, Array]:
     """log X and the proposal's log-density relative to Q at outputs in units of the noise, shape (m, n)."""
     density = (*proposal.density[:-1], proposal.density[-1] and gentle)
     bands, steps = density[0].shape
@@ -79,6 +86,15 @@ def order_proposal(pair: RenewalMixture, order: int, separation: int, share: flo
         shift=2.5,
         far=0.7,
     )
+
+
+def copies_proposal(pair: RenewalMixture, order: int, separation: int, share: float) -> CopiesProposal:
+    return CopiesProposal(
+        direction=Direction.REMOVE, pair=pair, order=order, separation=separation, share=share, reach=4, cap=3
+    )
+
+
+Maker = Callable[[RenewalMixture, int, int, float], TiltedProposal]
 
 
 def relaxed_law(pair: RenewalMixture, separation: int) -> Law:
@@ -118,20 +134,22 @@ def copies_law(pair: RenewalMixture, order: int, separation: int) -> tuple[Law, 
     return (np.bincount(place.ravel(), products) / products.sum(), sums), float(products.sum())
 
 
-def chain_law(pair: RenewalMixture, proposal: OrderProposal) -> Law:
-    """Cold participations at the proposal's rate, each with shift 1 or the far one."""
+def chain_law(pair: RenewalMixture, proposal: TiltedProposal) -> Law:
+    """Cold participations at the chain's own rate and distance, each with one of its shifts."""
+    rate, kinds, shares = proposal.chain
+    assert float(np.sum(shares)) == pytest.approx(1.0, abs=1e-12)
     weights, shifts = [], []
-    for weight, vector in zip(*participations(pair.matrix.steps, pair.min_sep, proposal.rate, False), strict=True):
+    for weight, vector in zip(*participations(pair.matrix.steps, proposal.gap, rate, False), strict=True):
         places = np.flatnonzero(vector)
-        for far in product((False, True), repeat=places.size):
+        for which in product(range(kinds.size), repeat=places.size):
             shift = np.zeros(vector.size)
-            shift[places] = np.where(far, proposal.shift, 1.0)
-            weights.append(weight * np.prod(np.where(far, proposal.far, 1.0 - proposal.far)))
+            shift[places] = kinds[list(which)]
+            weights.append(weight * np.prod(shares[list(which)]))
             shifts.append(shift)
     return np.array(weights), np.array(shifts)
 
 
-def proposal_law(proposal: OrderProposal) -> Law:
+def proposal_law(proposal: TiltedProposal) -> Law:
     """The mixture of shifts that the proposal should draw, by enumeration."""
     first, _ = copies_law(proposal.pair, proposal.order, proposal.separation)
     second = chain_law(proposal.pair, proposal)
@@ -227,13 +245,13 @@ def test_survival_is_the_chance_that_available_copies_do_nothing(case: tuple) ->
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("order", [2, 3])
-@pytest.mark.parametrize("share", [0.4, 1.0])
-def test_densities_are_those_of_the_enumerated_mixtures(case: tuple, order: int, share: float) -> None:
+@pytest.mark.parametrize(("make", "share"), [(order_proposal, 0.4), (order_proposal, 1.0), (copies_proposal, 0.4)])
+def test_densities_are_those_of_the_enumerated_mixtures(case: tuple, order: int, make: Maker, share: float) -> None:
     pair = pair_of(*case)
     outputs = np.random.default_rng(8).normal(scale=2.0, size=(40, pair.matrix.steps))
     exact = log_ratio_of(pair, outputs, exact_law(pair))
     for separation in {pair.columns.shape[1], pair.min_sep}:
-        proposal = order_proposal(pair, order, separation, share)
+        proposal = make(pair, order, separation, share)
         log_x, log_proposal = log_densities(proposal, outputs)
         np.testing.assert_allclose(log_x, exact, atol=1e-10)
         np.testing.assert_allclose(log_proposal, log_ratio_of(pair, outputs, proposal_law(proposal)), atol=1e-10)
@@ -242,14 +260,14 @@ def test_densities_are_those_of_the_enumerated_mixtures(case: tuple, order: int,
 
 
 @pytest.mark.parametrize("warm", [False, True])
-@pytest.mark.parametrize("share", [0.4, 1.0])
-def test_the_mean_of_y_is_delta_by_integration(warm: bool, share: float) -> None:
+@pytest.mark.parametrize(("make", "share"), [(order_proposal, 0.4), (order_proposal, 1.0), (copies_proposal, 0.4)])
+def test_the_mean_of_y_is_delta_by_integration(warm: bool, make: Maker, share: float) -> None:
     """The enumerated law of the draws times the proposal's own weights, integrated in two dimensions."""
     pair = pair_of(2, 2, 2, 0.3, warm, 1.3, 9)
     outputs, density = lattice(2, 13.0, 300)
     log_x = log_ratio_of(pair, outputs, exact_law(pair))
     for order, epsilon in ((2, 0.5), (3, 1.0)):
-        proposal = order_proposal(pair, order, 2, share)
+        proposal = make(pair, order, 2, share)
         own_x, own_proposal = log_densities(proposal, outputs)
         drawn = density * np.exp(log_ratio_of(pair, outputs, proposal_law(proposal)))
         value = np.exp(own_x - own_proposal) * -np.expm1(np.minimum(epsilon - own_x, 0.0))
@@ -269,10 +287,11 @@ def test_no_value_is_above_the_largest_and_some_come_close(warm: bool, order: in
         log_x, log_proposal = log_densities(proposal, outputs)
         value = np.exp(log_x - log_proposal) * -np.expm1(np.minimum(epsilon - log_x, 0.0))
         assert 0.999 * proposal.weight_bound(epsilon) < value.max() <= proposal.weight_bound(epsilon)
-        mixed = order_proposal(pair, order, 2, 0.4)
-        log_x, log_proposal = log_densities(mixed, outputs)
-        value = np.exp(log_x - log_proposal) * -np.expm1(np.minimum(epsilon - log_x, 0.0))
-        assert 0.02 * mixed.weight_bound(epsilon) < value.max() <= mixed.weight_bound(epsilon)
+        for make in (order_proposal, copies_proposal):
+            mixed = make(pair, order, 2, 0.4)
+            log_x, log_proposal = log_densities(mixed, outputs)
+            value = np.exp(log_x - log_proposal) * -np.expm1(np.minimum(epsilon - log_x, 0.0))
+            assert 0.02 * mixed.weight_bound(epsilon) < value.max() <= mixed.weight_bound(epsilon)
 
 
 def test_fewer_blocked_steps_give_a_larger_bound_that_still_holds() -> None:
@@ -300,12 +319,21 @@ def _scores(proposal: Proposal, deltas: dict[float, float], samples: int, seed: 
 
 @pytest.mark.parametrize("warm", [False, True])
 @pytest.mark.parametrize(
-    ("order", "separation", "share"), [(2, 3, 1.0), (2, 2, 0.5), (3, 3, 0.5), (3, 2, 1.0), (4, 2, 0.7)]
+    ("make", "order", "separation", "share"),
+    [
+        (order_proposal, 2, 3, 1.0),
+        (order_proposal, 2, 2, 0.5),
+        (order_proposal, 3, 3, 0.5),
+        (order_proposal, 3, 2, 1.0),
+        (order_proposal, 4, 2, 0.7),
+        (copies_proposal, 2, 3, 0.3),
+        (copies_proposal, 3, 2, 0.6),
+    ],
 )
-def test_seeded_means_are_delta(warm: bool, order: int, separation: int, share: float) -> None:
+def test_seeded_means_are_delta(warm: bool, make: Maker, order: int, separation: int, share: float) -> None:
     """Four epsilons each, 6.5 standard errors: below 1e-9 for all of them if a correct sampler's means are normal."""
     pair, deltas = _three_steps(warm)
-    proposal = order_proposal(pair, order, separation, share)
+    proposal = make(pair, order, separation, share)
     assert max(map(abs, _scores(proposal, deltas, 20_000, 100 + order))) < SCORE
 
 

@@ -11,6 +11,7 @@ from unit_oracle import EPSILONS, GRID_ERROR
 
 import hockeystick as hs
 from hockeystick import Direction, Side
+from hockeystick.accountants.monte_carlo import known_upper
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.errors import CannotCertifyError
 from hockeystick.mechanism import Unit
@@ -229,3 +230,23 @@ def test_hardly_any_participation_is_certified(rate: float) -> None:
     for sigma in (1.0, 1e6):
         mechanism = hs.Mechanism(strategy=hs.BandedSquareRoot(bands=2), sampler=sampler, noise_multiplier=sigma)
         assert hs.certify(mechanism, epsilon=1.0).bounds.upper <= 16 * rate * (1.0 + 1e-6)
+
+
+def test_sampling_starts_from_the_best_bound_on_the_add_direction() -> None:
+    """What is known of it need not be sampled; of the remove direction nothing is handed over."""
+    pair = RenewalMixture(
+        noise_multiplier=1.2,
+        matrix=ToeplitzMatrix(np.array([1.0, 0.5]), 40),
+        min_sep=8,
+        participation_prob=0.05,
+        warm_start=True,
+    )
+    known = known_upper(pair, hs.Settings())
+    assert list(known) == [Direction.ADD]
+    windows, coins = (
+        ACCOUNTANTS[name].bound(pair, Side.UPPER, hs.Settings()).profiles[Direction.ADD]
+        for name in ("separated_windows", "split_noise")
+    )
+    for epsilon in (0.5, 1.0):
+        assert known[Direction.ADD](epsilon) == pytest.approx(min(windows(epsilon), coins(epsilon)), rel=1e-12)
+        assert windows(epsilon) < 0.9 * coins(epsilon)

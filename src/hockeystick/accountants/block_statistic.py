@@ -22,7 +22,7 @@ from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.settings import Settings
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.types import Direction, Side
-from hockeystick.windows.block_statistics import Blocks, blocks_of, sum_laws
+from hockeystick.windows.block_statistics import CELLS_PER_DEVIATION, Blocks, blocks_of, sum_laws
 
 MOST_COST = 4e9
 LARGEST_SHIFT = 20.0
@@ -45,9 +45,11 @@ def best_blocks(pair: RenewalMixture) -> Blocks:
     """The blocks that tell most, of those that do not take too long; raises UnsupportedError where there are none."""
     column = _column(pair)
     assert column is not None  # refused otherwise
+    steps, sigma, prob = pair.matrix.steps, pair.noise_multiplier, pair.participation_prob
     found = [
-        blocks_of(column, pair.matrix.steps, size, pair.noise_multiplier, pair.participation_prob, pair.min_sep)
+        blocks_of(column, steps, size, sigma, prob, pair.min_sep, cells)
         for size in _sizes(pair)
+        for cells in CELLS_PER_DEVIATION
     ]
     allowed = [
         one for one in found if one.cost <= MOST_COST and one.edges.size > 1 and one.shifts.max() <= LARGEST_SHIFT

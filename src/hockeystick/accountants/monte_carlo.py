@@ -6,9 +6,10 @@ sampling is stopped (docs/theory/monte-carlo).
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
-from hockeystick.accountants import split_noise
+from hockeystick.accountants import separated_windows, split_noise
 from hockeystick.accountants.base import Accountant, Profiles
 from hockeystick.bounds import Profile, Question, best_of
 from hockeystick.errors import UnsupportedError, VerificationError
@@ -24,17 +25,17 @@ from hockeystick.samples import Executor, Ledger
 from hockeystick.settings import MonteCarlo, Settings
 from hockeystick.types import Direction, Kind, Side
 
+ADD_FROM = (split_noise.ACCOUNTANT, separated_windows.ACCOUNTANT)
+
 
 def known_upper(pair: DominatingPair, settings: Settings) -> dict[Direction, Profile]:
-    """Deterministic upper bounds that spare the sampling of a direction: split noise for the add direction."""
-    if split_noise.ACCOUNTANT.why_not(pair, Side.UPPER) is not None:
-        return {}
-    plain = Settings(deadline=settings.deadline)
-    try:
-        profiles = split_noise.ACCOUNTANT.bound(pair, Side.UPPER, plain).profiles
-    except UnsupportedError:
-        return {}
-    return {Direction.ADD: profiles[Direction.ADD]}
+    """Deterministic upper bounds that spare the sampling of a direction: those of the add direction."""
+    plain, found = Settings(deadline=settings.deadline), []
+    for one in ADD_FROM:
+        if one.why_not(pair, Side.UPPER) is None:
+            with suppress(UnsupportedError):
+                found.append(one.bound(pair, Side.UPPER, plain).profiles[Direction.ADD])
+    return {Direction.ADD: best_of(min, *found)} if found else {}
 
 
 def _sampled(pair: DominatingPair, sides: Sequence[Side], settings: Settings) -> tuple[Mapping[Side, Profiles], object]:

@@ -17,7 +17,8 @@ from scipy.special import ndtr
 
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 
-CELLS_PER_DEVIATION = 30.0
+CELLS_PER_DEVIATION = (60.0, 30.0)
+"""Units of the sum in its standard deviation: the finer ones where they do not take too long."""
 REACH = 3.5
 """Cells end so many standard deviations beyond the largest shift; the last one is open."""
 NDTR_ERROR = 1e-13
@@ -48,7 +49,15 @@ class Blocks:
     information: float
 
 
-def blocks_of(column: Array, steps: int, size: int, sigma: float, prob: float, min_sep: int) -> Blocks:
+def blocks_of(
+    column: Array,
+    steps: int,
+    size: int,
+    sigma: float,
+    prob: float,
+    min_sep: int,
+    cells: float = CELLS_PER_DEVIATION[-1],
+) -> Blocks:
     """The blocks of the Toeplitz matrix with this first column, bands <= min_sep + 1 - size, under coins ``prob``."""
     rate = prob / (1.0 + (min_sep - 1) * prob)
     touched = (size - 1 + column.size - 1) // size + 1
@@ -65,7 +74,7 @@ def blocks_of(column: Array, steps: int, size: int, sigma: float, prob: float, m
     weight = np.exp(-0.5 * y**2) / np.exp(-0.5 * y**2).sum()
     second = float(weight @ np.expm1(np.minimum(score, 20.0)) ** 2)
     deviation = np.sqrt(count * second)
-    unit = deviation / CELLS_PER_DEVIATION
+    unit = deviation / cells
     levels = np.arange(np.ceil(score[0] / unit + 0.5), np.floor(score[-1] / unit + 0.5)) * unit - 0.5 * unit
     edges = np.interp(levels, score, y)
     lowest = round(float(score[0]) / unit)

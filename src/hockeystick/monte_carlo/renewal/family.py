@@ -221,7 +221,7 @@ def refusal(pair: RenewalMixture, side: Side) -> str | None:
 
 FAMILY = Family(
     pair=RenewalMixture,
-    kinds=(NaiveRenewal, renewal_proposals.OrderProposal, renewal_proposals.MeanProposal),
+    kinds=(NaiveRenewal, *renewal_proposals.KINDS),
     propose=propose,
     fingerprint=fingerprint,
     known_upper=known_upper,

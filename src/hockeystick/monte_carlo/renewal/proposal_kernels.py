@@ -26,7 +26,8 @@ Chain = tuple[float, Array, Array]
 Density = tuple[Array, Array, Recursion, Recursion, Recursion, Chain, Array, Array, bool]
 """
 * columns, shape (p, n), and ``k_i / 2``, shape (n,);
-* the recursions of X, of Xt and of the chain, whose participations weigh 1 before their shift is drawn;
+* the recursions of X, of Xt and of the chain, whose participations weigh 1 before their shift is drawn and which has a
+  separation of its own;
 * the chain, and the powers of ``e^(s_i / 2)`` it is a polynomial of: coefficients of shape (degree + 1, n);
 * ``e^(-k_i / 2)``, shape (n,); and whether the parameters allow recursions without logarithms.
 """
@@ -185,7 +186,7 @@ def draw_tilted(
     share: float,
 ) -> None:
     """Fill both arrays with samples of ``share Xt^order / Z + (1 - share) chain``, in the direction remove."""
-    columns, _, exact, _, _, chain, _, _, _ = density
+    columns, _, exact, _, boosted, chain, _, _, _ = density
     bands, length = columns.shape
     scratch, outputs = _scratch(length, exact[1]), np.zeros(length + bands - 1)
     steps, shifts = np.empty(order * length, np.int64), np.empty(order * length)
@@ -194,7 +195,7 @@ def draw_tilted(
     mixed = share < 1.0
     for sample in range(losses.size):
         if mixed and rng.random() >= share:
-            found = draw_chain(rng, steps, shifts, length, exact[1], chain)
+            found = draw_chain(rng, steps, shifts, length, boosted[1], chain)
         else:
             found = draw_participations(rng, steps, counts, terms, table)
             shifts[:found] = counts[:found]
