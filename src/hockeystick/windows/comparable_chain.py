@@ -1,0 +1,241 @@
+"""Hidden chains whose covariance reveals more, or less, than that of the bins; both are proved entry by entry.
+
+Which chain is chosen only decides how good the bound is: a linear programme minimises what epsilon changes in first
+order, which a small simulation with a fixed seed estimates. Whether it is on its side is checked afterwards, for the
+chain that is used and with room for rounding.
+
+Proof: docs/theory/hidden-chains.md.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.optimize import linprog
+
+from hockeystick.deadline import Deadline
+from hockeystick.errors import UnsupportedError
+from hockeystick.laws.law import Array
+from hockeystick.types import Side
+from hockeystick.windows.hidden_chain import HiddenChain
+
+SAMPLES, SAMPLED_AT_ONCE, SEED = 24_000, 2_000, 0
+TILTS = (1.0, 1.5, 2.0)
+"""How far the drawn bin's mean is moved, as multiples of what the mixture moves it."""
+LOG_WIDTH = 0.1
+"""Of the window around the threshold in which the simulation looks at log X."""
+MOST_LAGS = 80
+LEAST_WHITE = 0.04
+"""Of the variance: less white noise would need a finer lattice."""
+MOST_POINTS = 75.0
+"""Points of the lattice for 15 standard deviations of a state that is a pair."""
+MOST_POINTS_ALONE = 160.0
+"""The same for a state that is one number."""
+RADII, ANGLES = (0.4, 0.5, 0.6, 0.7, 0.8), (0.1, 0.2, 0.4, 0.6, 0.8)
+SINGLE = (0.0, 0.2, 0.3, 0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.93, 0.96)
+PAIRS = ((-0.3, 0.0), (0.0, 0.3), (0.0, 0.6), (0.0, 0.8), (0.15, 0.6), (0.15, 0.8), (0.3, 0.9), (0.45, 0.8), (0.6, 0.8))
+FREQUENCIES = 61
+WRAP = 1e-3
+"""Where the entry of first and last bin is a larger share of the diagonal, upper bounds close the chain to a ring."""
+ROOM = 1e-9
+"""Of the diagonal, beyond what the errors of all entries need."""
+ADJUSTMENTS = 60
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """How much epsilon changes with the covariance, near the delta that is asked for.
+
+    Attributes:
+        epsilon: an estimate.
+        weights: shape (b,), the relative change of epsilon with all covariances at each lag.
+    """
+
+    epsilon: float
+    weights: Array
+
+
+def sensitivity(covariance: Array, delta: float, deadline: Deadline) -> Sensitivity:
+    """Estimated by simulation; the derivative of ``E f(X)`` is that of the proof of Kahane's inequality."""
+    bins = len(covariance)
+    rng = np.random.default_rng(SEED)
+    variances = covariance.diagonal()
+    factor = np.linalg.cholesky(covariance + 1e-9 * float(variances.max()) * np.eye(bins))
+    count = SAMPLES // len(TILTS)
+    parts, tilted = [], []
+    for tilt in TILTS:
+        for _ in range(count // SAMPLED_AT_ONCE):
+            deadline.tick()
+            drawn = rng.integers(0, bins, SAMPLED_AT_ONCE)
+            z = rng.standard_normal((SAMPLED_AT_ONCE, bins)) @ factor.T + tilt * covariance[drawn]
+            parts.append(np.exp(np.minimum(z - 0.5 * variances, 300.0)) / bins)
+            logs = np.minimum([t * z - 0.5 * t * t * variances for t in TILTS], 600.0)
+            tilted.append(np.exp(logs).mean(axis=(0, 2)))
+    terms, rarity = np.concatenate(parts), 1.0 / np.concatenate(tilted)
+    ratios = terms.sum(axis=1)
+    low, high = 0.0, 300.0
+    for _ in range(40):
+        epsilon = 0.5 * (low + high)
+        if float((rarity * np.maximum(ratios - np.exp(epsilon), 0.0)).mean()) > delta:
+            low = epsilon
+        else:
+            high = epsilon
+    distance = (np.log(ratios) - high) / LOG_WIDTH
+    near = np.abs(distance) < 4.0
+    density = rarity[near] * np.exp(-0.5 * distance[near] ** 2) / ratios[near]
+    terms = terms[near]
+    weights = np.zeros(bins)
+    for lag in range(bins):
+        deadline.tick()
+        weights[lag] = float(density @ np.einsum("ij,ij->i", terms[:, : bins - lag], terms[:, lag:]))
+    weights[0] *= 0.5
+    total = float(weights.sum())
+    return Sensitivity(high, weights / total if total > 0.0 else np.full(bins, 1.0 / bins))
+
+
+def comparable_chain(
+    covariance: Array, error: float, side: Side, weights: Array, deadline: Deadline
+) -> HiddenChain:
+    """The best of some chains whose covariance is comparable with the given one on the asked side.
+
+    Args:
+        covariance: of the bins, shape (b, b), non-negative, positive semidefinite but for its error.
+        error: relative error of its entries.
+        weights: of :func:`sensitivity`.
+
+    Raises: UnsupportedError where no chain is found.
+    """
+    bins = len(covariance)
+    ring = side is Side.UPPER and float(covariance[0, -1]) > WRAP * float(covariance[0, 0])
+    largest = float(covariance.diagonal().max())
+    lags = min(bins // 2 if ring else bins, MOST_LAGS)
+    typical = _typical(covariance / largest, lags, side, ring)
+    found: list[tuple[float, HiddenChain]] = []
+    for poles in _poles(ring):
+        deadline.tick()
+        one = _fitted(typical, weights, poles, side, bins, ring)
+        if one is not None:
+            found.append(one)
+    if not found:
+        raise UnsupportedError("No chain with enough white noise is close to the covariance of the bins.")
+    best = min(found, key=lambda one: one[0])[1]
+    scaled = replace(best, gains=np.full(bins, np.sqrt(largest)))
+    return adjusted(scaled, covariance, error, side, deadline)
+
+
+def _typical(covariance: Array, lags: int, side: Side, ring: bool) -> Array:
+    """One number for each lag."""
+    if ring:
+        place = np.arange(len(covariance))
+        return np.array([float(covariance[place, place - lag].max()) for lag in range(lags)])
+    choose = np.max if side is Side.UPPER else np.median
+    return np.array([float(choose(np.diagonal(covariance, lag))) for lag in range(lags)])
+
+
+def _poles(ring: bool) -> Iterator[tuple[complex, ...]]:
+    for pole in SINGLE:
+        yield (complex(pole),)
+    if ring:
+        return
+    for radius in RADII:
+        for angle in ANGLES:
+            pole = radius * np.exp(1j * angle)
+            yield (complex(pole), complex(np.conj(pole)))
+    for one, other in PAIRS:
+        yield (complex(one), complex(other))
+
+
+def _basis(poles: tuple[complex, ...], lags: int) -> Array:
+    """Covariances of the state at each lag, up to linear combinations: shape (1 or 2, lags)."""
+    powers = np.arange(lags)
+    if len(poles) == 1:
+        return np.power(poles[0].real, powers)[None, :]
+    if poles[0].imag:
+        values = poles[0] ** powers
+        return np.array([values.real, values.imag])
+    nonzero = [pole.real for pole in poles if pole != 0.0]
+    rows = [np.power(pole, powers) for pole in nonzero]
+    return np.array(rows if len(rows) == 2 else [*rows, (powers == 1).astype(float)])
+
+
+def _fitted(
+    typical: Array, weights: Array, poles: tuple[complex, ...], side: Side, bins: int, ring: bool
+) -> tuple[float, HiddenChain] | None:
+    """What it loses and the chain with these poles that loses least; gains are 1."""
+    lags, sign = typical.size, 1.0 if side is Side.UPPER else -1.0
+    basis = _basis(poles, bins)
+    if ring:
+        basis = basis + _basis(poles, bins + 1)[:, bins:0:-1]
+    unknowns = np.vstack([np.eye(1, bins), basis])
+    w = weights[:bins]
+    frequencies = np.linspace(0.0, np.pi, FREQUENCIES)
+    many = np.arange(400)
+    spectrum = np.where(many == 0, 1.0, 2.0) * np.cos(np.outer(frequencies, many)) @ _basis(poles, 400).T
+    short = lags - 1
+    loss = np.concatenate([sign * (unknowns @ w), np.zeros(short)])
+    beside = np.hstack([-sign * unknowns[:, 1:lags].T, -np.eye(short)])
+    diagonal = np.concatenate([-sign * unknowns[:, 0], np.full(short, 2.0)])[None, :]
+    positive = np.hstack([np.zeros((FREQUENCIES, 1)), -spectrum, np.zeros((FREQUENCIES, short))])
+    result = linprog(
+        loss,
+        A_ub=np.vstack([beside, diagonal, positive]),
+        b_ub=np.concatenate([-sign * typical[1:], [-sign * typical[0]], np.zeros(FREQUENCIES)]),
+        bounds=[(LEAST_WHITE, None)] + [(None, None)] * len(basis) + [(0.0, None)] * short,
+    )
+    if result.status != 0:
+        return None
+    chain = _realised(poles, result.x[0], _basis(poles, 4).T @ result.x[1 : 1 + len(basis)], bins, ring)
+    if chain is None or 15.0 / chain.spacing > (MOST_POINTS_ALONE if len(poles) == 1 else MOST_POINTS):
+        return None
+    return float(result.fun), chain
+
+
+def _realised(poles: tuple[complex, ...], white: float, seen: Array, bins: int, ring: bool) -> HiddenChain | None:
+    """The chain with these covariances at lags 0 to 3 of what is seen of the state."""
+    first = float(sum(poles).real)
+    second = float(-(poles[0] * poles[1]).real) if len(poles) == 2 else 0.0
+    ones = np.ones(bins)
+    if len(poles) == 1:
+        scale = 1.0 - first**bins if ring else 1.0
+        now = float(np.sqrt(max(seen[0] * scale, 0.0)))
+        return HiddenChain(first, second, now, 0.0, float(np.sqrt(white)), ones, ring)
+    own = np.convolve([1.0, -first, -second], [-second, -first, 1.0])[2:]
+    chain = HiddenChain(first, second, 1.0, 0.0, float(np.sqrt(white)), ones)
+    even = own[0] * seen[0] + 2.0 * own[1] * seen[1] + 2.0 * own[2] * seen[2]
+    odd = own[0] * seen[1] + own[1] * (seen[0] + seen[2]) + own[2] * (seen[1] + seen[3])
+    total, apart = (np.sqrt(max(even + 2.0 * s * odd, 0.0) / chain.innovation) for s in (1.0, -1.0))
+    return replace(chain, now=float(total + apart) / 2.0, before=float(total - apart) / 2.0)
+
+
+def adjusted(chain: HiddenChain, covariance: Array, error: float, side: Side, deadline: Deadline) -> HiddenChain:
+    """The chain with gains that make it comparable, proved with room for the errors of both matrices.
+
+    Raises: UnsupportedError where these few changes of gains do not suffice.
+    """
+    sign = 1.0 if side is Side.UPPER else -1.0
+    gains = chain.gains * (1.0 + sign * 1e-8)
+    for _ in range(ADJUSTMENTS):
+        deadline.tick()
+        chain = replace(chain, gains=gains)
+        products = chain.products
+        missing = shortfall(products, covariance, error, side)
+        if float(missing.max()) <= 0.0:
+            return chain
+        changed = products.diagonal() + sign * 1.02 * np.maximum(missing, 0.0)
+        gains = gains * np.sqrt(np.maximum(changed / np.maximum(products.diagonal(), 1e-300), 0.0))
+    raise UnsupportedError("No chain close to the covariance of the bins could be proved comparable with it.")
+
+
+def shortfall(products: Array, covariance: Array, error: float, side: Side) -> Array:
+    """By how much each row lacks what proves ``products`` comparable; nowhere positive if it is proved.
+
+    Upper: ``products - covariance`` is a diagonally dominant matrix plus one without negative entries, for any
+    covariance within the relative error. Lower: the difference the other way round.
+    """
+    sign = 1.0 if side is Side.UPPER else -1.0
+    off = error * np.abs(covariance) + 1e-12 * (np.abs(products) + np.abs(covariance))
+    difference = sign * (products - covariance) - off
+    diagonal = difference.diagonal().copy()
+    np.fill_diagonal(difference, 0.0)
+    below = np.maximum(-difference, 0.0).sum(axis=1)
+    return below - diagonal + ROOM * float(covariance.diagonal().max()) * (below > 0.0)
