@@ -3,9 +3,10 @@
 The first table is a training step of Opacus' MNIST network (26,010 parameters) on batches of 64 images, on one core:
 loader, forward and backward pass, clipping, noise, update. All contestants take turns in one process, a block of steps
 each, so that whatever else the machine does falls on all of them; 'of Opacus' is the median over the rounds of the
-ratio of their CPU times. The second table is the noise alone, of many more parameters: whole steps of the optimizer on
-batches without examples where it says 'optimizer', and calls that give a step's noise elsewhere, each contestant in a
-process of its own. 'CPU' counts all threads of the process. 'memory' is what is kept between steps.
+ratio of their CPU times. The second table is the noise alone, of many more parameters: training steps on batches
+without examples where it says 'loop'; ``zero_grad`` and ``step`` of the optimizer, without loader, forward and backward
+pass, where it says 'optimizer'; and calls that give a step's noise elsewhere. Each contestant has a process of its own.
+'CPU' counts all threads of the process. 'memory' is what is kept between steps.
 """
 
 import argparse
@@ -125,13 +126,39 @@ def square(size: int) -> Any:
     return torch.nn.Linear(size, 1, bias=False), DataLoader(data)
 
 
-def our_optimizer(bands: int, size: int, steps: int) -> Contestant:
+def our_loop(bands: int, size: int, steps: int) -> Contestant:
     """Whole steps on batches without examples."""
     from hockeystick.samplers import Poisson
     from hockeystick.training.torch import PrivacyEngine
 
     plan = mechanism(bands, Poisson(sampling_prob=1e-12, steps=steps))
     return torch_step(PrivacyEngine(plan), *square(size), batch_first=True)
+
+
+def our_optimizer(bands: int, size: int, steps: int) -> Contestant:
+    """What the optimizer alone does with per-sample gradients of no examples."""
+    import torch
+
+    from hockeystick.samplers import Poisson
+    from hockeystick.training.torch import PrivacyEngine
+
+    plan = mechanism(bands, Poisson(sampling_prob=1e-12, steps=steps))
+    model, data = square(size)
+    _, optimizer, loader = PrivacyEngine(plan).make_private(
+        module=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.01),
+        data_loader=data,
+        max_grad_norm=1.0,
+    )
+    batches = (batch for _ in range(steps) for batch in loader.batch_sampler)
+
+    def one_step() -> None:
+        next(batches)
+        optimizer.zero_grad()
+        model.weight.grad_sample = torch.zeros(0, 1, size)
+        optimizer.step()
+
+    return one_step, optimizer.run._noise.nbytes
 
 
 def our_noise(bands: int, size: int, steps: int) -> Contestant:
@@ -147,7 +174,7 @@ def our_noise(bands: int, size: int, steps: int) -> Contestant:
     return lambda: noise.next([]), kept.nbytes
 
 
-def opacus_optimizer(bands: int, size: int, steps: int) -> Contestant:
+def opacus_loop(bands: int, size: int, steps: int) -> Contestant:
     """White noise, for scale: whole steps on batches without examples."""
     import torch
     from opacus import PrivacyEngine
@@ -202,9 +229,10 @@ def tensors_of(state: Any) -> list[Any]:
 
 
 NOISES: dict[str, tuple[str, Callable[[int, int, int], Contestant]]] = {
+    "hockeystick, loop": ("opacus", our_loop),
     "hockeystick, optimizer": ("opacus", our_optimizer),
     "hockeystick, Noise": ("opacus", our_noise),
-    "Opacus, white, optimizer": ("opacus", opacus_optimizer),
+    "Opacus, white, loop": ("opacus", opacus_loop),
     "jax-privacy": ("jax_privacy", jax_privacy),
     "opake": ("opake.dpftrl", opake),
 }
@@ -270,16 +298,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, default=32, help="steps in each repeat")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--one", choices=["steps", *NOISES], help="measure one table or contestant here; print JSON")
+    parser.add_argument("--threads", type=int, default=1, help="threads for the noise, each on a core of its own")
     options = parser.parse_args(arguments)
     if options.one:
         if hasattr(os, "sched_setaffinity"):
-            os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-options.threads :])
         if options.one == "steps":
             print(json.dumps(measure_steps(options.bands, options.steps, options.repeats)))
         else:
             print(json.dumps(measure_noise(options.one, options.bands, options.size, options.steps, options.repeats)))
         return 0
-    print(f"{options.bands} bands, one core, best of {options.repeats} blocks of {options.steps} steps\n")
+    cores = "one core" if options.threads == 1 else f"{options.threads} cores"
+    print(f"{options.bands} bands, {cores}, best of {options.repeats} blocks of {options.steps} steps\n")
     print(f"{'a training step':27}{'wall ms':>9}{'CPU ms':>9}{'of Opacus':>11}{'memory MB':>11}")
     for name, found in (_elsewhere("steps", options) if installed("opacus") else {}).items():
         print(f"{name:27}{found['wall']:9.2f}{found['cpu']:9.2f}{found['ratio']:11.3f}{found['memory']:11.1f}")
@@ -297,9 +327,10 @@ def main(arguments: list[str] | None = None) -> int:
 def _elsewhere(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """What a process of its own measures; nothing, and a line that says why, where it fails."""
     command = [sys.executable, "-W", "ignore", "-m", "benchmarks.training", "--one", name]
-    for field in ("size", "bands", "steps", "repeats"):
+    for field in ("size", "bands", "steps", "repeats", "threads"):
         command += [f"--{field}", str(getattr(options, field))]
-    done = subprocess.run(command, cwd=ROOT, env=os.environ | ONE_THREAD, capture_output=True, text=True, check=False)
+    threads = {name: str(options.threads) for name in ONE_THREAD}
+    done = subprocess.run(command, cwd=ROOT, env=os.environ | threads, capture_output=True, text=True, check=False)
     if done.returncode:
         print(f"{name:27}failed: {(done.stderr.strip().splitlines() or ['no output'])[-1]}")
         return {}

@@ -17,7 +17,10 @@ def _root_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT))
 
 
-@pytest.mark.parametrize("name", ["hockeystick, optimizer", "hockeystick, Noise", "Opacus, white, optimizer"])
+NAMES = ["hockeystick, loop", "hockeystick, optimizer", "hockeystick, Noise", "Opacus, white, loop"]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_contestant_is_measured(name):
     from benchmarks.training import measure_noise
 
