@@ -347,6 +347,8 @@ def test_bad_input():
         noise.update(zeros(), noise.init(PARAMS))
     with pytest.raises(InvalidInputError, match="'examples' argument must be a row of whole numbers"):
         noise.update(zeros(), noise.init(PARAMS), examples=np.array([0.5]))
+    with pytest.raises(InvalidInputError, match="'examples' argument must be a row of whole numbers"):
+        noise.update(zeros() | {"scale": jnp.asarray(2.0)}, noise.init(PARAMS), examples=3.0)
     assert noise.run.step == 0
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import optax
 from jax.experimental import io_callback
 
-from hockeystick.errors import InvalidInputError, UnsupportedError
+from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 from hockeystick.mechanism import Mechanism
 from hockeystick.noise import MappedFile, Memory, Replay
 from hockeystick.training.promises import SLACK
@@ -217,9 +217,14 @@ class _Rows:
 
 
 def _indices(examples: Any) -> Any:
-    """A number of examples, or their indices without the -1 that pads them."""
+    """A number of examples, or their indices without the -1 that pads them; raises InvalidInputError for neither."""
     given = np.asarray(examples)
-    if given.ndim == 0 and given.dtype.kind in "iu":
+    if given.size and given.dtype.kind not in "iu":
+        raise InvalidInputError(
+            "The 'examples' argument must be a row of whole numbers, or one whole number. "
+            f"Got {shortened(examples)} instead."
+        )
+    if given.ndim == 0:
         return int(given)
     return given[given != -1]
 
