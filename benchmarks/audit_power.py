@@ -242,7 +242,8 @@ def page(cells: Iterable[Cell]) -> str:
         "Audits of outputs need large errors, because they know nothing of the noise and the batches and must "
         "contradict epsilon itself. Where the certified interval is wide (b-min-sep here), the error has to bridge it "
         "as well. Of fixed batches, random allocation and balls in bins every change of how often an example takes "
-        "part is impossible by the claim, and `audit.sampler` finds it when it first occurs.",
+        "part is impossible by the claim, and `audit.sampler` finds it when it first occurs. The column of "
+        "`audit.noise` is the same for all, because C times the noise is: white.",
     ]
     for title, ways in (
         ("Noise that is too small", ("noise", "mechanism-sigma", "jax-sigma")),
