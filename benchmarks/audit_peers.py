@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from textwrap import fill
 
 from benchmarks.audited import LEVEL, Case, Outcome
+from benchmarks.table import wrapped
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "peers.md"
 LIBRARIES = {"opacus": "Opacus", "jax_privacy": "jax-privacy", "opake": "opake"}

@@ -14,13 +14,13 @@ from functools import cached_property
 from math import inf, isfinite, sqrt
 from pathlib import Path
 from statistics import median
-from textwrap import fill
 from time import process_time
 from typing import Any
 
 import numpy as np
 
 import hockeystick as hs
+from benchmarks.table import wrapped
 from hockeystick.audit.betting import Bets
 from hockeystick.audit.ratios import ratio_of
 
@@ -265,11 +265,6 @@ def shown_of(error: float | None) -> str:
     if error is None:
         return ""
     return f"{100 * error:.2g} %" if isfinite(error) else "none"
-
-
-def wrapped(line: str) -> str:
-    """A paragraph in lines of at most 120 characters; headings and rows of tables stay as they are."""
-    return line if line[:1] in ("", "|", "#") else fill(line, 120, break_on_hyphens=False)
 
 
 def main(arguments: list[str] | None = None) -> int:
