@@ -87,11 +87,7 @@ def page(answers: Iterable[Answer]) -> str:
         for one in own:
             if one.means:
                 text += ["", f"`{one.name}`: {one.means}"]
-    lines = "\n".join(text).split("\n")
-    return (
-        "\n".join(fill(line, 120, break_on_hyphens=False) if line and line[0] not in "|#" else line for line in lines)
-        + "\n"
-    )
+    return "\n".join(map(wrapped, text)) + "\n"
 
 
 def main(arguments: list[str] | None = None) -> int:
