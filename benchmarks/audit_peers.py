@@ -97,6 +97,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep the outcomes here, and those that it has")
     parser.add_argument("--update", action="store_true", help="write the page")
     options = parser.parse_args(arguments)
+    if options.update and options.json is None:
+        parser.error("--update needs --json FILE, as one environment rarely has all libraries")
     wanted = list(LIBRARIES) if options.name is None else [NAMES.get(options.name.split("-")[0], "")]
     kept: dict[str, Answer] = {}
     if options.json is not None and options.json.exists():
