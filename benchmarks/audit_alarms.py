@@ -10,13 +10,13 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from textwrap import fill
 from time import process_time
 
 import numpy as np
 from scipy.stats import binom
 
 import hockeystick as hs
+from benchmarks.table import wrapped
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "audit-alarms.md"
 LEVEL = 1e-3
@@ -166,11 +166,6 @@ def page(counts: list[Count]) -> str:
     ]
     text += [f"| `audit.{one.part}` | {one.kind} | {one.runs} | {one.alarms} | {one.evidence:.1f} |" for one in counts]
     return "\n".join(map(wrapped, text)) + "\n"
-
-
-def wrapped(line: str) -> str:
-    """A paragraph in lines of at most 120 characters; headings and rows of tables stay as they are."""
-    return line if line[:1] in ("", "|", "#") else fill(line, 120, break_on_hyphens=False)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from textwrap import fill
 
 from benchmarks.audited import LEVEL, Case, Outcome
+from benchmarks.table import wrapped
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "peers.md"
 LIBRARIES = {"opacus": "Opacus", "jax_privacy": "jax-privacy", "opake": "opake"}
@@ -87,11 +87,7 @@ def page(answers: Iterable[Answer]) -> str:
         for one in own:
             if one.means:
                 text += ["", f"`{one.name}`: {one.means}"]
-    lines = "\n".join(text).split("\n")
-    return (
-        "\n".join(fill(line, 120, break_on_hyphens=False) if line and line[0] not in "|#" else line for line in lines)
-        + "\n"
-    )
+    return "\n".join(map(wrapped, text)) + "\n"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -101,6 +97,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep the outcomes here, and those that it has")
     parser.add_argument("--update", action="store_true", help="write the page")
     options = parser.parse_args(arguments)
+    if options.update and options.json is None:
+        parser.error("--update needs --json FILE, as one environment rarely has all libraries")
     wanted = list(LIBRARIES) if options.name is None else [NAMES.get(options.name.split("-")[0], "")]
     kept: dict[str, Answer] = {}
     if options.json is not None and options.json.exists():

@@ -14,13 +14,13 @@ from functools import cached_property
 from math import inf, isfinite, sqrt
 from pathlib import Path
 from statistics import median
-from textwrap import fill
 from time import process_time
 from typing import Any
 
 import numpy as np
 
 import hockeystick as hs
+from benchmarks.table import wrapped
 from hockeystick.audit.betting import Bets
 from hockeystick.audit.ratios import ratio_of
 
@@ -242,7 +242,8 @@ def page(cells: Iterable[Cell]) -> str:
         "Audits of outputs need large errors, because they know nothing of the noise and the batches and must "
         "contradict epsilon itself. Where the certified interval is wide (b-min-sep here), the error has to bridge it "
         "as well. Of fixed batches, random allocation and balls in bins every change of how often an example takes "
-        "part is impossible by the claim, and `audit.sampler` finds it when it first occurs.",
+        "part is impossible by the claim, and `audit.sampler` finds it when it first occurs. The column of "
+        "`audit.noise` is the same for all, because C times the noise is: white.",
     ]
     for title, ways in (
         ("Noise that is too small", ("noise", "mechanism-sigma", "jax-sigma")),
@@ -264,11 +265,6 @@ def shown_of(error: float | None) -> str:
     if error is None:
         return ""
     return f"{100 * error:.2g} %" if isfinite(error) else "none"
-
-
-def wrapped(line: str) -> str:
-    """A paragraph in lines of at most 120 characters; headings and rows of tables stay as they are."""
-    return line if line[:1] in ("", "|", "#") else fill(line, 120, break_on_hyphens=False)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,6 +1,7 @@
 """Results as text."""
 
 from collections.abc import Sequence
+from textwrap import fill
 
 from benchmarks.contestants import CONTESTANTS, OURS
 from benchmarks.runner import Result
@@ -79,3 +80,8 @@ def _number(value: float | None) -> str:
 
 def _ratio(value: float | None, reference: float | None) -> str:
     return "" if value is None or not reference else f"{value / reference:.4g}"
+
+
+def wrapped(line: str) -> str:
+    """A paragraph in lines of at most 120 characters; headings and rows of tables stay as they are."""
+    return line if line[:1] in ("", "|", "#") else fill(line, 120, break_on_hyphens=False)

@@ -68,6 +68,7 @@ def coarse() -> Outcome:
     outcome = of_noise(iter(found), of_steps())
     z = np.concatenate(found) / SIGMA
     figures = {
+        "jax": jax.__version__,
         "values": f"{np.unique(z).size}",
         "largest": f"{np.abs(z).max():.2f}",
         "mean": f"{z.mean():.3f}",
@@ -120,10 +121,10 @@ CASES = {
         "white noise",
         coarse,
         deviates=True,
-        means="The noise is drawn in the type of the gradients, and `jax.random.normal` in bfloat16 has {values} "
-        "different values in all, none beyond {largest} standard deviations, with a mean of {mean} of them. The "
-        "documentation says that types follow the gradients. The noise of a certificate is Gaussian, so no "
-        "Gaussian analysis covers it. With `dtype=jnp.float32` the same audit finds {helped}; the sum is "
+        means="The noise is drawn in the type of the gradients, and `jax.random.normal` of jax {jax} in bfloat16 has "
+        "{values} different values in all, none beyond {largest} standard deviations, with a mean of {mean} of "
+        "them. The documentation says that types follow the gradients. The noise of a certificate is Gaussian, "
+        "so no Gaussian analysis covers it. With `dtype=jnp.float32` the same audit finds {helped}; the sum is "
         "rounded to bfloat16 after the noise was added.",
     ),
 }

@@ -82,6 +82,9 @@ def test_a_name_that_is_not_known_ends_with_2(pretended, monkeypatch, capsys):
     monkeypatch.setattr(audit_peers, "cases", missing)
     assert audit_peers.main([]) == 2
     assert "Opacus is not installed" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        audit_peers.main(["--update"])
+    assert "--json FILE" in capsys.readouterr().err
 
 
 def test_the_audits_of_noise_are_those_of_the_claim():

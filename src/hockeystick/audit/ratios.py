@@ -77,9 +77,12 @@ class Ratio:
         return max(-(-wanted // self.batches), apart) * self.batches
 
     def who(self, num_examples: int) -> Indices:
-        """The examples that the pair is about, shape (users, examples of one user)."""
-        size = num_examples // self.batches
-        right = np.arange(self.batch * size, (self.batch + 1) * size, self.stride)[: MOST_EXAMPLES * self.users]
+        """The examples that the pair is about, shape (users, examples of one user).
+
+        At most so many that several runs are made: of batches that are cut, every run is one bet.
+        """
+        size, most = num_examples // self.batches, MOST_EXAMPLES if self.size is None else LANES
+        right = np.arange(self.batch * size, (self.batch + 1) * size, self.stride)[: most * self.users]
         return right[: right.size // self.users * self.users].reshape(-1, self.users)
 
 
