@@ -148,9 +148,9 @@ FAULTS = [
     (
         "audit/betting.py",
         "bool(reached and self._rejected[: self.at_upper + 1].all())",
-        "bool(reached and self._rejected[: self.at_upper + 2].all())",
-        "a certificate is refuted only by evidence against a larger epsilon too",
-        MECHANISM,
+        "bool(reached and self._rejected[: self.at_upper].all())",
+        "a certificate is refuted by evidence against smaller epsilons alone",
+        f"{MECHANISM}::test_a_certificate_of_epsilon_0_is_refuted_by_evidence_alone",
     ),
     (
         "audit/outputs.py",

@@ -64,7 +64,7 @@ FAULTS = [
         "size = (num_examples - 1 - group) // self.groups + 1",
         "size = num_examples // self.groups",
         "examples beyond equal groups never take part",
-        "tests/samplers/test_cyclic_poisson.py",
+        "tests/samplers/test_cyclic_poisson.py::test_every_example_has_its_turn",
     ),
     (
         S + "samplers/data.py",

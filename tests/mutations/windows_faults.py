@@ -107,7 +107,7 @@ FAULTS = [
         "error = 4.0 * matrix.rounding + 4.0 *",
         "error = 4.0 *",
         "the rounding of a matrix's own entries is not charged",
-        (LINEAR, SPLIT),
+        "tests/windows/test_column_entries.py",
     ),
     (
         "windows/orthogonal_columns.py",

@@ -38,6 +38,13 @@ def test_each_group_is_poisson_sampled_at_its_turns() -> None:
     assert_binomial(int((again[0, ::2][: n // 2] & again[0, 1::2]).sum()), n // 2, q * q)
 
 
+@pytest.mark.parametrize("groups", [1, 3, 4, 7, 10])
+def test_every_example_has_its_turn(groups: int) -> None:
+    """Of ten, in groups of equal size and not, all of whom take part when it is their turn."""
+    batches = list(CyclicPoisson(groups=groups, sampling_prob=1.0, steps=groups).batches(10, np.random.default_rng(0)))
+    assert sorted(np.concatenate(batches).tolist()) == list(range(10))
+
+
 def test_independent_groups_are_uniform_and_stay() -> None:
     n, groups = 60_000, 5
     hits = drawn(CyclicPoisson(groups=groups, sampling_prob=0.5, steps=40, partition="independent"), n, 4)
