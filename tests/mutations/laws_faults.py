@@ -517,5 +517,26 @@ FAULTS = [
         "a last, shorter window is left out",
         "tests/pairs/test_participation_windows.py",
     ),
+    (
+        "src/hockeystick/windows/row_filters.py",
+        "free[k] = len(taken) <= limit or not last",
+        "free[k] = True",
+        "a participation that no history can hold is forgotten, but shifts its row",
+        "tests/pairs/test_row_filter.py",
+    ),
+    (
+        "src/hockeystick/windows/row_filters.py",
+        "        target[0] += weight * outside",
+        "        target[0] += 0.0 * outside",
+        "sums below the lowest are lost",
+        "tests/pairs/test_row_filter.py",
+    ),
+    (
+        "src/hockeystick/windows/row_filters.py",
+        "float(histories.shifts[k]) + taken * histories.one",
+        "1.1 * float(histories.shifts[k]) + taken * histories.one",
+        "earlier participations shift a row by more than they do",
+        "tests/pairs/test_row_filter.py",
+    ),
 ]
 """(path, old text, new text, reason, tests)."""

@@ -82,6 +82,16 @@ def test_no_mass_is_lost_and_little_is_added(case: Case) -> None:
         assert -1e-9 <= float(law.mass.sum()) - 1.0 <= 1e-3 * resolution.smallest_delta + 1e-9
 
 
+@pytest.mark.parametrize("case", CASES[:7])
+def test_states_that_are_left_out_are_charged(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With tails of some percent no mass is missing, much is added, and the bound is one."""
+    monkeypatch.setattr("hockeystick.windows.participation_chains.TAIL_SHARE", 5.0)
+    law = window_law(*case, Resolution(40, 1e-2), Deadline())
+    assert law.mean() - 1.0 > 1e-2
+    assert float(law.mass.sum()) - 1.0 > 1e-2
+    assert (of_law(law) >= truth(*case) - 2e-5).all()
+
+
 @settings(deadline=None, max_examples=10)
 @given(st.floats(0.01, 0.3), st.floats(0.2, 1.2), st.floats(0.0, 0.9), st.integers(1, 6))
 def test_it_grows_with_chances_lengths_and_correlation(prob: float, scale: float, correlation: float, w: int) -> None:

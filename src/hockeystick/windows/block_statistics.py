@@ -90,7 +90,7 @@ def sum_laws(blocks: Blocks, prob: float, min_sep: int, first: Array, rounding: 
         first: probabilities that the first available step is 0, 1, 2, ...
         rounding: proved relative error of the matrix's entries.
     """
-    plain, error = _cell_masses(blocks.edges, 0.0)
+    plain, error = cell_masses(blocks.edges, 0.0)
     waits = _waits(blocks.size, blocks.count, min_sep)
     kernels = np.zeros((blocks.size, waits + 1, waits * (plain.size - 1) + 1))
     for place in range(blocks.size):
@@ -98,7 +98,7 @@ def sum_laws(blocks: Blocks, prob: float, min_sep: int, first: Array, rounding: 
         kernels[place, 0, 0] = 1.0
         for block in range(waits):
             shift = float(blocks.shifts[place, block]) if block < blocks.shifts.shape[1] else 0.0
-            masses, own = _cell_masses(blocks.edges, shift)
+            masses, own = cell_masses(blocks.edges, shift)
             error = max(error, own)
             law = np.convolve(law, masses)
             kernels[place, block + 1, : law.size] = law
@@ -116,7 +116,7 @@ def _waits(size: int, count: int, min_sep: int) -> int:
     return min((size - 1 + min_sep) // size, count)
 
 
-def _cell_masses(edges: Array, shift: float) -> tuple[Array, float]:
+def cell_masses(edges: Array, shift: float) -> tuple[Array, float]:
     """Masses of N(shift, 1) in the cells between the edges, the outer ones open, and their relative error."""
     below = np.concatenate([[0.0], ndtr(edges - shift), [1.0]])
     above = np.concatenate([[1.0], ndtr(shift - edges), [0.0]])

@@ -1,0 +1,129 @@
+"""Lower bounds for Poisson sampling with few bands by a sum over rows, each judged by a summary of the rows before it.
+
+Any function of the output gives a lower bound. The summary tells how much the participations so far are expected to
+shift the next row, so the sum comes close to the logarithm of the likelihood ratio, where a linear statistic
+(:mod:`.linear_statistic`) cannot tell one participation from the sum of many rows' noise.
+
+Proof: docs/theory/poisson-windows.md, "From below". Errs downward: a post-processing, participations left out, and laws
+that are contractions. Cost: steps times sums times some hundred times the histories of the last rows.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from hockeystick.accountants.base import Accountant
+from hockeystick.bounds import Profile
+from hockeystick.errors import UnsupportedError
+from hockeystick.laws.law import SMALLEST, Law, lower_law
+from hockeystick.laws.profile import law_profiles
+from hockeystick.pairs.subset_mixture import SubsetMixture
+from hockeystick.settings import Settings
+from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
+from hockeystick.types import Direction, Side
+from hockeystick.windows.row_filters import (
+    Histories,
+    count_histories,
+    filter_for,
+    histories_of,
+    sum_laws,
+    tracked,
+    work_of,
+)
+
+FINE, COARSE = 5.0, 1.5
+"""Units of the sum for the standard deviation of what one row adds: no more are of use, and fewer are not."""
+SIZE = 14.0
+"""About how many standard deviations of the sum are kept."""
+MOST_WORK = 2.4e10
+SPEED = 1.2e9
+"""Multiplications in a second."""
+LARGEST_SHIFT = 8.0
+"""Of a row by one participation, in standard deviations."""
+RAREST, MOST_OFTEN = 1e-12, 0.99
+
+
+def _histories(pair: SubsetMixture) -> Histories:
+    column = pair.matrix.toeplitz_column
+    assert column is not None  # refused otherwise
+    bands = pair.matrix.bands
+    return histories_of(column[:bands], pair.noise_multiplier, tracked(bands, pair.sampling_prob))
+
+
+def _per_deviation(pair: SubsetMixture) -> float:
+    """Units of the sum for its standard deviation, as the work allows."""
+    steps = pair.matrix.steps
+    work = work_of(_number(pair), SIZE, steps)
+    return min(FINE * float(np.sqrt(steps)), MOST_WORK / work)
+
+
+def _number(pair: SubsetMixture) -> int:
+    return count_histories(pair.matrix.bands, tracked(pair.matrix.bands, pair.sampling_prob))
+
+
+def _law(pair: SubsetMixture, settings: Settings) -> Law:
+    settings.deadline.tick()
+    histories, prob, steps = _histories(pair), pair.sampling_prob, pair.matrix.steps
+    if histories.one > LARGEST_SHIFT:
+        raise UnsupportedError("The noise is too low: the cells of a row are for shifts of a few standard deviations.")
+    table = filter_for(histories, prob, steps, _per_deviation(pair))
+    if work_of(histories.free.size, table.size, steps) > 4.0 * MOST_WORK:
+        raise UnsupportedError("The example is so visible that the sums over rows have too many values.")
+    settings.deadline.tick()
+    without, taking_part, error = sum_laws(histories, table, prob, steps, pair.matrix.rounding)
+    # Where a mass may have lost digits to underflow, both are left out, which only lowers expectations.
+    kept = (without > SMALLEST) & (taking_part > SMALLEST)
+    without, taking_part = without[kept], taking_part[kept]
+    order = np.argsort(taking_part / without, kind="stable")
+    return lower_law(without[order], taking_part[order], error, 2.0 * error)
+
+
+def _laws(pair: SubsetMixture, side: Side, settings: Settings) -> Sequence[Law]:
+    try:
+        return [_law(pair, settings)]
+    except UnsupportedError:
+        return []
+
+
+def _analyse(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    return law_profiles(_law(pair, settings))
+
+
+def _refusal(pair: SubsetMixture, side: Side) -> str | None:
+    if pair.why_not_from_below is not None:
+        return pair.why_not_from_below
+    if pair.groups_in_play > 1:
+        return "it is for Poisson sampling without groups"
+    if not RAREST <= pair.sampling_prob <= MOST_OFTEN:
+        return f"it needs an example that takes part with a chance between {RAREST} and {MOST_OFTEN}"
+    if pair.matrix.toeplitz_column is None or pair.matrix.rows != pair.matrix.steps:
+        return "it needs a Toeplitz strategy matrix"
+    if tracked(pair.matrix.bands, pair.sampling_prob) == 0:
+        return "the strategy has too many bands"
+    if _per_deviation(pair) < COARSE * np.sqrt(pair.matrix.steps):
+        return "the run has too many steps"
+    return None
+
+
+def _cost(pair: SubsetMixture) -> float:
+    """Seconds for the law of the sum."""
+    return 0.5 + work_of(_number(pair), SIZE * _per_deviation(pair), pair.matrix.steps) / SPEED
+
+
+def _example() -> SubsetMixture:
+    return SubsetMixture(noise_multiplier=2.0, matrix=ToeplitzMatrix(np.array([1.0, 0.5]), 8), sampling_prob=0.1)
+
+
+ACCOUNTANT = Accountant(
+    name="row_filter",
+    summary="a lower bound by a sum over rows, judged by a summary of those before, for Poisson sampling and few bands",
+    sides=(Side.LOWER,),
+    errs="downward: a function of the output is a post-processing, and its laws are contractions",
+    reference="post-processing; proof in docs/theory/poisson-windows.md",
+    analyses={SubsetMixture: _analyse},
+    laws={SubsetMixture: _laws},
+    refusal=_refusal,
+    cost=_cost,
+    example=_example,
+    no_better_than=("direct",),
+)

@@ -1,0 +1,253 @@
+"""What rows tell one after the other, each judged by a short summary of the rows before it, from below.
+
+A row falls in a cell. The cell and the *summary*, a whole number, give a whole number that is added to a sum T, and
+the next summary. T is a function of the output, so its laws with and without the example bound the profile from below,
+whatever the two tables say. Good tables: the summary tells how much the participations so far are expected to shift the
+next row, and what is added is about the logarithm of the ratio of the cell's chances given the summary.
+
+For the law of T with the example the participations of the last ``p - 1`` steps are tracked as well, at most ``limit``
+of them: a participation that would be one more is left out, and what is left out only lowers the profile.
+
+Proof: docs/theory/poisson-windows.md, "From below". Sums and products of non-negative numbers but for masses of cells.
+"""
+
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+from hockeystick.laws.law import UNIT_ROUNDOFF, Array
+from hockeystick.windows.block_statistics import cell_masses
+
+Places = NDArray[np.int64]
+MOST_HISTORIES = 32
+RARELY = 0.005
+"""A participation is left out with no more than this chance, unless there are too many histories."""
+CELLS, SUMMARIES = 24, 16
+ROUNDS = 30
+"""The tables are improved so many times."""
+REACH, ABOVE = 3.5, 2.5
+"""Cells end so many standard deviations below 0, and above two and a half participations at once."""
+BELOW_SUM, ABOVE_SUM = 6.5, 6.0
+"""Sums are kept to so many standard deviations on either side, and for a drift by the variance beyond."""
+
+
+@dataclass(frozen=True)
+class Histories:
+    """Which of the last steps an example took part in.
+
+    Attributes:
+        shifts: of the next row, in standard deviations, by history, shape (H,); the first history is none.
+        following: the next history without and with a participation at this step, shape (H, 2).
+        free: shape (H,): whether a participation at this step is not one too many.
+        one: what a participation shifts its own row.
+    """
+
+    shifts: Array
+    following: Places
+    free: NDArray[np.bool_]
+    one: float
+
+
+@dataclass(frozen=True)
+class Filter:
+    """The tables, by summary and cell, and where the sum is cut.
+
+    Attributes:
+        edges: upper ends of the cells but the last, in standard deviations.
+        following: the next summary, shape (summaries, cells).
+        added: what is added to the sum, shape (summaries, cells).
+        first: the first summary.
+        start: the sum at the beginning, which is then kept from 0 to ``size - 1``.
+        size: how many sums are told apart.
+    """
+
+    edges: Array
+    following: Places
+    added: Places
+    first: int
+    start: int
+    size: int
+
+
+def tracked(bands: int, prob: float) -> int:
+    """How many participations of the last ``bands - 1`` steps are tracked; 0 where even one makes too many histories.
+
+    As few as make it rare that one is left out, if so many histories can be held.
+
+    >>> tracked(4, 0.01), tracked(8, 0.01), tracked(8, 0.0001), tracked(20, 0.01), tracked(40, 0.01)
+    (2, 2, 1, 1, 0)
+    """
+    last = max(bands - 1, 1)
+    count, most = 1, 0
+    for limit in range(1, last + 1):
+        count += comb(last, limit)
+        if count > MOST_HISTORIES:
+            break
+        most = limit
+        if float(binom.sf(limit - 1, last, prob)) < RARELY:
+            break
+    return most
+
+
+def count_histories(bands: int, limit: int) -> int:
+    """How many histories there are with at most ``limit`` participations."""
+    return sum(comb(bands - 1, size) for size in range(min(limit, bands - 1) + 1))
+
+
+def histories_of(column: Array, sigma: float, limit: int) -> Histories:
+    """The histories with at most ``limit`` participations in the last ``column.size - 1`` steps."""
+    last = column.size - 1
+    sets = [frozenset(one) for size in range(min(limit, last) + 1) for one in combinations(range(1, last + 1), size)]
+    place = {one: k for k, one in enumerate(sets)}
+    following = np.zeros((len(sets), 2), dtype=np.int64)
+    free = np.zeros(len(sets), dtype=np.bool_)
+    for k, one in enumerate(sets):
+        without = frozenset(lag + 1 for lag in one if lag < last)
+        taken = without | frozenset({1} if last else ())
+        free[k] = len(taken) <= limit or not last
+        following[k] = place[without], place[taken] if free[k] else place[without]
+    shifts = np.array([sum(column[lag] for lag in sorted(one)) for one in sets]) / sigma
+    return Histories(shifts, following, free, float(column[0]) / sigma)
+
+
+def cells_of(histories: Histories) -> Array:
+    """Edges of cells of equal width, from below 0 to above what few participations shift a row."""
+    top = min(
+        histories.one + float(histories.shifts.max()), 2.5 * max(histories.one, float(histories.shifts[:2].max()))
+    )
+    return np.linspace(-REACH, top + ABOVE, CELLS - 1)
+
+
+def chances_of(histories: Histories, edges: Array, prob: float) -> tuple[Array, Array, float]:
+    """Of each cell and participation by history, shape (H, 2, cells), and of each cell without the example; error."""
+    plain, error = cell_masses(edges, 0.0)
+    found = np.zeros((histories.free.size, 2, edges.size + 1))
+    for k in range(histories.free.size):
+        own = prob if histories.free[k] else 0.0
+        for taken, chance in enumerate((1.0 - own, own)):
+            masses, part = cell_masses(edges, float(histories.shifts[k]) + taken * histories.one)
+            found[k, taken] = chance * masses
+            error = max(error, part)
+    return found, plain, error
+
+
+def filter_for(histories: Histories, prob: float, steps: int, per_deviation: float) -> Filter:
+    """Tables that tell much, with so many units of the sum for its standard deviation. Any tables are valid."""
+    edges = cells_of(histories)
+    with_it, plain, _ = chances_of(histories, edges, prob)
+    count, cells = histories.free.size, edges.size + 1
+    joint = np.zeros((SUMMARIES, count))
+    joint[0, 0] = 1.0
+    prior = joint[0]
+    low, high = np.inf, -np.inf
+    following = np.zeros((SUMMARIES, cells), dtype=np.int64)
+    ratio = np.ones((SUMMARIES, cells))
+    for _ in range(ROUNDS):
+        total = joint.sum(axis=1, keepdims=True)
+        given_summary = np.where(total > 1e-200, joint / np.maximum(total, 1e-200), prior)
+        after = np.zeros((SUMMARIES, cells, count))
+        for k in range(count):
+            for taken in range(2):
+                after[:, :, histories.following[k, taken]] += given_summary[:, k, None] * with_it[k, taken]
+        chance = np.maximum(after.sum(axis=2), 1e-300)
+        expected = np.log(after @ histories.shifts / chance + 1e-12)
+        reached = expected[total[:, 0] > 1e-14]
+        low, high = min(low, float(reached.min())), max(high, float(reached.max()))
+        following = np.clip((expected - low) / (high - low + 1e-9) * SUMMARIES, 0, SUMMARIES - 1).astype(np.int64)
+        ratio = chance / np.maximum(plain, 1e-300)
+        prior = joint.sum(axis=0) / joint.sum()
+        joint = np.zeros((SUMMARIES, count))
+        np.add.at(joint, following, after * total[:, :, None])
+    summary = np.full(SUMMARIES, 1.0 / SUMMARIES)
+    for _ in range(ROUNDS):
+        moved = np.zeros(SUMMARIES)
+        np.add.at(moved, following, summary[:, None] * plain)
+        summary = moved
+    second = float((summary[:, None] * plain * (np.minimum(ratio, 1e4) - 1.0) ** 2).sum())
+    deviation = float(np.sqrt(max(steps * second, 1e-30)))
+    unit = deviation / per_deviation
+    start = int((BELOW_SUM * deviation + deviation**2) / unit)
+    size = start + int((ABOVE_SUM * deviation + deviation**2 + 0.5) / unit) + 2
+    added = np.clip(np.round(np.log(ratio) / unit), -size, size).astype(np.int64)
+    return Filter(edges, following, added, int(np.argmax(summary)), start, size)
+
+
+def sum_laws(
+    histories: Histories, table: Filter, prob: float, steps: int, rounding: float
+) -> tuple[Array, Array, float]:
+    """Masses of T without and with the example, shape (size,), and a proved relative error of each.
+
+    Args:
+        rounding: proved relative error of the column's entries.
+    """
+    with_it, plain, error = chances_of(histories, table.edges, prob)
+    without, taking_part = _forwards(
+        steps, table.following, table.added, table.first, table.start, table.size, histories.following, with_it, plain
+    )
+    farthest = float(histories.shifts.max()) + histories.one
+    span = float(np.abs(table.edges).max()) + farthest + 1.0
+    # The logarithm of a cell's mass changes by at most the distance of the cell from the centre when the centre moves.
+    moved = 4.0 * (rounding + (histories.free.size + 8.0) * UNIT_ROUNDOFF) * farthest * span
+    sums = (2.0 * with_it.shape[0] * plain.size * table.following.shape[0] + table.size + 16.0) * UNIT_ROUNDOFF
+    return without, taking_part, 2.0 * steps * (error + moved + sums)
+
+
+def work_of(histories: int, size: float, steps: int) -> float:
+    """Multiplications of the law of the sum, for so many histories and sums."""
+    return float(steps) * SUMMARIES * CELLS * (2.0 * histories + 1.0) * size
+
+
+@njit(cache=True)
+def _forwards(
+    steps: int,
+    following: Places,
+    added: Places,
+    first: int,
+    start: int,
+    size: int,
+    next_history: Places,
+    with_it: Array,
+    plain: Array,
+) -> tuple[Array, Array]:
+    """The laws of T after all steps, without the example and with it; sums outside are kept at the nearest end."""
+    summaries, cells = following.shape
+    count = next_history.shape[0]
+    without, present = np.zeros((summaries, size)), np.zeros((count, summaries, size))
+    without[first, start] = 1.0
+    present[0, first, start] = 1.0
+    for _ in range(steps):
+        of_none, of_it = np.zeros((summaries, size)), np.zeros((count, summaries, size))
+        for summary in range(summaries):
+            for cell in range(cells):
+                ahead, step = following[summary, cell], added[summary, cell]
+                _shift(of_none[ahead], without[summary], plain[cell], step)
+                for k in range(count):
+                    for taken in range(2):
+                        weight = with_it[k, taken, cell]
+                        if weight > 0.0:
+                            _shift(of_it[next_history[k, taken], ahead], present[k, summary], weight, step)
+        without, present = of_none, of_it
+    return without.sum(axis=0), present.sum(axis=0).sum(axis=0)
+
+
+@njit(cache=True)
+def _shift(target: Array, source: Array, weight: float, step: int) -> None:
+    """``target += weight`` times the source moved by ``step`` places, what is outside joined to the end."""
+    size = target.size
+    low, high = min(max(0, -step), size), max(min(size, size - step), 0)
+    for i in range(low, high):
+        target[i + step] += weight * source[i]
+    outside = 0.0
+    if step > 0:
+        for i in range(high, size):
+            outside += source[i]
+        target[size - 1] += weight * outside
+    elif step < 0:
+        for i in range(low):
+            outside += source[i]
+        target[0] += weight * outside

@@ -1,0 +1,173 @@
+"""Lower bounds by sums over rows: against sums over all outputs, enumeration of all sums, and the other bounds."""
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import unit_oracle as oracle
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm
+from unit_oracle import EPSILONS, GRID_ERROR
+
+import hockeystick as hs
+from hockeystick import Direction, Side
+from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.pairs.registry import dominating_pair
+from hockeystick.pairs.subset_mixture import SubsetMixture
+from hockeystick.strategies.matrix.dense import DenseMatrix
+from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
+from hockeystick.windows.row_filters import Filter, count_histories, filter_for, histories_of, sum_laws, tracked
+
+METHOD = ACCOUNTANTS["row_filter"]
+SETTINGS = hs.Settings(hs.Resolution(20, 1e-3))
+
+
+def lower(pair: Any, name: str = "row_filter") -> np.ndarray:
+    """(remove, add) at EPSILONS, shape (2, epsilons)."""
+    found = ACCOUNTANTS[name].profiles(pair, Side.LOWER, SETTINGS)
+    return np.array([[found[direction](epsilon) for epsilon in EPSILONS] for direction in Direction])
+
+
+@pytest.mark.parametrize("block", range(32))
+def test_never_above_the_truth_and_not_far(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten runs each, both directions at once; with all participations tracked, and with one at a time."""
+    for seed in range(10 * block, 10 * block + 10):
+        rng = np.random.default_rng([71, seed])
+        steps = 4 if seed % 10 == 0 else int(rng.integers(1, 4))
+        bands = int(rng.integers(1, steps + 1))
+        prob, sigma = rng.uniform(0.03, 0.9), rng.uniform(0.4, 2.5)
+        matrix = ToeplitzMatrix(np.concatenate([[1.0], rng.uniform(0.0, 0.9, bands - 1)]), steps)
+        outcomes = oracle.independently(oracle.coins(range(steps), prob), 1)
+        dense = matrix.materialize()
+        truth = oracle.deltas(oracle.mixture(outcomes, dense, np.ones((1, steps))), oracle.nobody(dense), sigma)
+        pair = SubsetMixture(noise_multiplier=sigma, matrix=matrix, sampling_prob=prob)
+        monkeypatch.setattr("hockeystick.windows.row_filters.MOST_HISTORIES", 32)
+        found = lower(pair)
+        assert (found <= truth + GRID_ERROR[steps]).all(), seed
+        monkeypatch.setattr("hockeystick.windows.row_filters.MOST_HISTORIES", 4)
+        assert (lower(pair) <= truth + GRID_ERROR[steps]).all(), seed
+        assert (found[:, 0] >= 0.6 * truth[:, 0] - GRID_ERROR[steps]).all(), seed
+
+
+def enumerated(column: np.ndarray, sigma: float, prob: float, steps: int, limit: int, table: Filter) -> np.ndarray:
+    """Masses of T without and with the example: all cells and all participations that a description allows."""
+    ends = np.concatenate([[-np.inf], table.edges, [np.inf]])
+    without, present = np.zeros(table.size), np.zeros(table.size)
+    for cells in product(range(ends.size - 1), repeat=steps):
+        place, summary = table.start, table.first
+        for cell in cells:
+            place = int(np.clip(place + table.added[summary, cell], 0, table.size - 1))
+            summary = table.following[summary, cell]
+        for coins in product((0, 1), repeat=steps):
+            taken: list[int] = []
+            for step, coin in enumerate(coins):
+                recent = [t for t in taken if t > step - column.size + 1]
+                if coin and (len(recent) < limit or column.size == 1):
+                    taken.append(step)
+            chance = np.prod([prob if coin else 1.0 - prob for coin in coins])
+            for masses, visits in ((without, []), (present, taken)):
+                factor = float(chance)
+                for row, cell in enumerate(cells):
+                    mean = sum(column[row - t] for t in visits if 0 <= row - t < column.size) / sigma
+                    factor *= norm.cdf(ends[cell + 1] - mean) - norm.cdf(ends[cell] - mean)
+                masses[place] += factor
+    return np.array([without, present])
+
+
+@pytest.mark.parametrize(("bands", "limit"), [(1, 1), (2, 1), (3, 1), (3, 2)])
+def test_sums_have_the_laws_of_an_enumeration(bands: int, limit: int) -> None:
+    """Three rows, four cells, three summaries, sums that reach both ends; beyond a limit no one takes part."""
+    rng = np.random.default_rng([73, bands, limit])
+    column = np.array([1.0, 0.7, 0.4])[:bands]
+    table = Filter(
+        edges=np.array([-0.5, 0.4, 1.3]),
+        following=rng.integers(0, 3, (3, 4)),
+        added=rng.integers(-4, 5, (3, 4)),
+        first=1,
+        start=5,
+        size=9,
+    )
+    histories = histories_of(column, 0.8, limit)
+    without, present, error = sum_laws(histories, table, 0.35, 3, 0.0)
+    expected = enumerated(column, 0.8, 0.35, 3, limit, table)
+    np.testing.assert_allclose(without, expected[0], rtol=1e-10, atol=1e-15)
+    np.testing.assert_allclose(present, expected[1], rtol=1e-10, atol=1e-15)
+    assert 0.0 < error < 1e-8
+
+
+@settings(deadline=None, max_examples=10)
+@given(st.floats(0.01, 0.5), st.floats(0.5, 4.0), st.integers(1, 9), st.integers(1, 40))
+def test_both_laws_are_whole(prob: float, sigma: float, bands: int, steps: int) -> None:
+    column = 1.0 / np.sqrt(np.arange(1.0, bands + 1.0))
+    histories = histories_of(column, sigma, tracked(bands, prob))
+    table = filter_for(histories, prob, steps, 20.0)
+    without, present, error = sum_laws(histories, table, prob, steps, 0.0)
+    assert without.sum() == pytest.approx(1.0, abs=error)
+    assert present.sum() == pytest.approx(1.0, abs=error)
+
+
+def test_histories_are_few_and_follow_each_other() -> None:
+    for bands in range(1, 33):
+        limit = tracked(bands, 0.1)
+        histories = histories_of(np.ones(bands), 1.0, limit)
+        assert count_histories(bands, limit) == histories.free.size <= 32
+        assert histories.shifts[0] == 0.0
+        assert histories.following[0, 0] == 0
+        assert histories.free[0]
+        # With a column of ones a history's shift counts its participations.
+        for k, shift in enumerate(histories.shifts):
+            assert shift <= limit
+            before, after = histories.shifts[histories.following[k]]
+            assert shift - 1.0 <= before <= shift
+            assert after - before == (1.0 if histories.free[k] and bands > 1 else 0.0)
+    assert tracked(34, 0.1) == 0
+
+
+def test_it_is_below_the_upper_bounds_and_close() -> None:
+    """Where no statistic but the whole output is better: at many steps, with few bands."""
+    run = hs.Mechanism(
+        strategy=hs.BandedSquareRoot(bands=3), sampler=hs.Poisson(sampling_prob=0.02, steps=200), noise_multiplier=1.5
+    )
+    pair = dominating_pair(run)
+    above = ACCOUNTANTS["participation_windows"].bound(pair, Side.UPPER)
+    below, linear = METHOD.bound(pair, Side.LOWER), ACCOUNTANTS["linear_statistic"].bound(pair, Side.LOWER)
+    for direction in Direction:
+        most = above.profiles[direction](1.0)
+        assert 1.1 * linear.profiles[direction](1.0) < below.profiles[direction](1.0) <= most
+        assert below.profiles[direction](1.0) > 0.35 * most
+
+
+def test_what_it_is_not_for() -> None:
+    def reason(matrix: Any, prob: float = 0.1, groups: int = 1, public: bool = True) -> str:
+        pair = SubsetMixture(
+            noise_multiplier=1.0, matrix=matrix, sampling_prob=prob, groups=groups, groups_are_public=public
+        )
+        return METHOD.why_not(pair, Side.LOWER) or ""
+
+    few = ToeplitzMatrix(np.array([1.0, 0.5]), 10)
+    assert reason(few) == ""
+    assert "groups" in reason(few, groups=2)
+    assert "secret" in reason(few, groups=2, public=False)
+    assert "chance" in reason(few, prob=1.0)
+    assert "Toeplitz" in reason(DenseMatrix(np.eye(4)))
+    assert "bands" in reason(ToeplitzMatrix(np.ones(40), 100))
+    assert "steps" in reason(ToeplitzMatrix(np.ones(8), 100_000))
+
+
+@pytest.mark.parametrize(
+    ("bands", "sigma", "least", "ratio"), [(4, 2.0, 1.70, 1.10), (6, 3.0, 1.32, 1.08), (8, 4.0, 1.11, 1.06)]
+)
+def test_usual_runs_have_both_sides_without_sampling(bands: int, sigma: float, least: float, ratio: float) -> None:
+    """Epsilon of 1,000 steps at rate 0.01 and delta = 1e-6."""
+    run = hs.Mechanism(
+        strategy=hs.BandedSquareRoot(bands=bands),
+        sampler=hs.Poisson(sampling_prob=0.01, steps=1000),
+        noise_multiplier=sigma,
+    )
+    found = hs.certify(run, delta=1e-6)
+    assert (found.method.upper, found.method.lower) == ("participation_windows", "row_filter")
+    assert found.bounds.lower is not None
+    assert least < found.bounds.lower < found.bounds.upper < ratio * found.bounds.lower
+    hs.verify(found)
