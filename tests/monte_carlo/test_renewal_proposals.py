@@ -259,6 +259,32 @@ def test_densities_are_those_of_the_enumerated_mixtures(case: tuple, order: int,
         np.testing.assert_allclose(harsh, (log_x, log_proposal), atol=1e-11)
 
 
+@pytest.mark.parametrize("seed", range(60))
+def test_chains_of_many_copies_for_random_pairs(seed: int) -> None:
+    """The density that weighs samples is that of the enumerated draws, and no value is above M, near or far."""
+    rng = np.random.default_rng([71, seed])
+    steps, min_sep = int(rng.integers(2, 5)), int(rng.integers(1, 5))
+    bands = int(rng.integers(1, min(steps, min_sep) + 1))
+    pair = pair_of(steps, bands, min_sep, rng.uniform(0.02, 0.7), bool(seed % 2), rng.uniform(0.5, 3.0), seed)
+    proposal = CopiesProposal(
+        direction=Direction.REMOVE,
+        pair=pair,
+        order=int(rng.integers(2, 4)),
+        separation=int(rng.integers(bands, min_sep + 1)),
+        share=float(rng.uniform(0.1, 1.0)),
+        reach=int(rng.integers(2, 9)),
+        cap=int(rng.integers(1, 4)),
+    )
+    assert proposal.proved
+    outputs = rng.normal(scale=rng.uniform(0.5, 4.0), size=(60, steps)) + rng.uniform(-1.0, 3.0)
+    log_x, log_proposal = log_densities(proposal, outputs)
+    np.testing.assert_allclose(log_x, log_ratio_of(pair, outputs, exact_law(pair)), atol=1e-9)
+    np.testing.assert_allclose(log_proposal, log_ratio_of(pair, outputs, proposal_law(proposal)), atol=1e-9)
+    for epsilon in (0.0, 0.5, 2.0):
+        value = np.exp(log_x - log_proposal) * -np.expm1(np.minimum(epsilon - log_x, 0.0))
+        assert value.max() <= proposal.weight_bound(epsilon) * (1.0 + 1e-9)
+
+
 @pytest.mark.parametrize("warm", [False, True])
 @pytest.mark.parametrize(("make", "share"), [(order_proposal, 0.4), (order_proposal, 1.0), (copies_proposal, 0.4)])
 def test_the_mean_of_y_is_delta_by_integration(warm: bool, make: Maker, share: float) -> None:
