@@ -27,15 +27,15 @@ LATTICE_ERROR = 1e-4
 """Relative difference of densities that the lattice may make, in all."""
 LOST_SHARE = 1e-3
 """Of delta: the chance, under either law, of a state that is left out."""
-SKIP = 1e-13
-"""Of delta: masses at the ends of a law, given a state, that are not followed."""
+SKIP = 1e-10
+"""Of delta: masses at the ends of a law that are not followed, given a state; larger where the state is rare."""
 WHITE_NODES = 9
 """Nodes for each standard deviation of the white noise."""
-CORE, LEAST_CORE = 1.25, 400
+CORE, LEAST_CORE = 1.0, 400
 """Nodes for each summand's mean, up to the mean of the sum, and least in all."""
 TAIL = 0.025
 """Spacing of nodes above the mean, as a share of the distance from it."""
-PACE = 4e-10
+PACE = 2e-9
 """Seconds for each edge and node, on one core of the machine of ``benchmarks/``."""
 FEW, GROWTH = 8, 1.1
 """A bin adds one of the first whole numbers of steps, or of numbers that grow by this factor."""
@@ -279,10 +279,14 @@ def hidden_chain_law(chain: HiddenChain, side: Side, delta: float, largest: floa
         delta: what is far below it is bounded loosely.
         largest: ratios beyond it are bounded loosely.
     """
-    states, skip = states_of(chain, LOST_SHARE * delta), SKIP * delta
+    states = states_of(chain, LOST_SHARE * delta)
     grid, core = nodes(chain.bins, largest)
     known: dict[float, Shifts] = {}
     rows = states.seen.size
+    gain = float(chain.gains.max())
+    # how often a state is met, with and without a tilt; on a ring only those of the first bin are known
+    met = states.start * (1.0 + np.exp(gain * states.seen - 0.5 * gain**2 * chain.seen_variance))
+    skip = SKIP * delta / np.clip(rows * met, 1e-12, 1.0) if not chain.ring else np.full(rows, SKIP * delta)
     masses, moments = np.zeros((rows, grid.size)), np.zeros((rows, grid.size))
     masses[:, 0] = states.end
     beyond, floor = np.zeros(rows), np.zeros(rows)
@@ -294,7 +298,7 @@ def hidden_chain_law(chain: HiddenChain, side: Side, delta: float, largest: floa
         if gain not in known:
             known[gain] = shifts_of(scales, gain * chain.white, 1.0 / core, side, delta)
         shifts = known[gain]
-        low, high = bands(masses, 0.0)
+        low, high = bands(masses, np.zeros(rows))
         if place < chain.bins - 1:
             masses = mixed(*edges, masses, low, high)
             if side is Side.LOWER:
