@@ -538,5 +538,55 @@ FAULTS = [
         "earlier participations shift a row by more than they do",
         "tests/pairs/test_row_filter.py",
     ),
+    # Hidden chains.
+    (
+        "src/hockeystick/windows/comparable_chain.py",
+        "below = np.maximum(-difference, 0.0).sum(axis=1)",
+        "below = 0.0 * np.maximum(-difference, 0.0).sum(axis=1)",
+        "inner products on the wrong side are not charged to the diagonal",
+        "tests/windows/test_hidden_chain.py",
+    ),
+    (
+        "src/hockeystick/windows/comparable_chain.py",
+        "difference = sign * (products - covariance) - off",
+        "difference = sign * (products - covariance) + off",
+        "the error of the inner products is forgotten where chains are compared",
+        "tests/windows/test_hidden_chain.py",
+    ),
+    (
+        "src/hockeystick/windows/hidden_chain.py",
+        "needed = log(3.0 * (self.bins + 1) / LATTICE_ERROR)",
+        "needed = 3.0",
+        "the lattice of a hidden chain is too coarse for its noise",
+        "tests/windows/test_hidden_chain.py",
+    ),
+    (
+        "src/hockeystick/windows/hidden_chain.py",
+        "- 0.5 * gain**2 * chain.seen_variance) / chain.bins",
+        "- 0.4 * gain**2 * chain.seen_variance) / chain.bins",
+        "the likelihood ratios of a hidden chain have no mean of one",
+        "tests/windows/test_hidden_chain.py",
+    ),
+    (
+        "src/hockeystick/windows/hidden_chain.py",
+        "means = step * np.divide(first, found",
+        "means = 1.05 * step * np.divide(first, found",
+        "a lower law adds more than the mean of what it joins",
+        "tests/windows/test_hidden_chain.py",
+    ),
+    (
+        "src/hockeystick/windows/hidden_chain.py",
+        "np.where(np.eye(n, dtype=bool), 1.0 - chain.first**chain.bins, 0.0)",
+        "np.where(np.eye(n, dtype=bool), 1.0, 0.0)",
+        "the states of a ring have a total chance above one",
+        "tests/windows/test_hidden_chain.py",
+    ),
+    (
+        "src/hockeystick/windows/hidden_chain_kernels.py",
+        "right = mass * max(min((value - grid[cell])",
+        "right = 0.9 * mass * max(min((value - grid[cell])",
+        "an upper law loses a part of its mean between nodes",
+        "tests/windows/test_hidden_chain.py",
+    ),
 ]
 """(path, old text, new text, reason, tests)."""

@@ -7,7 +7,7 @@ chain that is used and with room for rounding.
 Proof: docs/theory/hidden-chains.md.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,7 +19,7 @@ from hockeystick.laws.law import Array
 from hockeystick.types import Side
 from hockeystick.windows.hidden_chain import HiddenChain
 
-SAMPLES, SAMPLED_AT_ONCE, SEED = 24_000, 2_000, 0
+SAMPLES, SAMPLED_AT_ONCE, SEED = 12_000, 2_000, 0
 TILTS = (1.0, 1.5, 2.0)
 """How far the drawn bin's mean is moved, as multiples of what the mixture moves it."""
 LOG_WIDTH = 0.1
@@ -27,10 +27,6 @@ LOG_WIDTH = 0.1
 MOST_LAGS = 80
 LEAST_WHITE = 0.04
 """Of the variance: less white noise would need a finer lattice."""
-MOST_POINTS = 75.0
-"""Points of the lattice for 15 standard deviations of a state that is a pair."""
-MOST_POINTS_ALONE = 160.0
-"""The same for a state that is one number."""
 RADII, ANGLES = (0.4, 0.5, 0.6, 0.7, 0.8), (0.1, 0.2, 0.4, 0.6, 0.8)
 SINGLE = (0.0, 0.2, 0.3, 0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.93, 0.96)
 PAIRS = ((-0.3, 0.0), (0.0, 0.3), (0.0, 0.6), (0.0, 0.8), (0.15, 0.6), (0.15, 0.8), (0.3, 0.9), (0.45, 0.8), (0.6, 0.8))
@@ -94,7 +90,12 @@ def sensitivity(covariance: Array, delta: float, deadline: Deadline) -> Sensitiv
 
 
 def comparable_chain(
-    covariance: Array, error: float, side: Side, weights: Array, deadline: Deadline
+    covariance: Array,
+    error: float,
+    side: Side,
+    weights: Array,
+    affordable: Callable[[HiddenChain], bool],
+    deadline: Deadline,
 ) -> HiddenChain:
     """The best of some chains whose covariance is comparable with the given one on the asked side.
 
@@ -102,6 +103,7 @@ def comparable_chain(
         covariance: of the bins, shape (b, b), non-negative, positive semidefinite but for its error.
         error: relative error of its entries.
         weights: of :func:`sensitivity`.
+        affordable: which chains may be used.
 
     Raises: UnsupportedError where no chain is found.
     """
@@ -113,14 +115,15 @@ def comparable_chain(
     found: list[tuple[float, HiddenChain]] = []
     for poles in _poles(ring):
         deadline.tick()
-        one = _fitted(typical, weights, poles, side, bins, ring)
-        if one is not None:
-            found.append(one)
+        one = _fitted(typical, largest, weights, poles, side, ring)
+        if one is None:
+            continue
+        chain = replace(one[1], gains=np.full(bins, np.sqrt(largest)))
+        if affordable(chain):
+            found.append((one[0], chain))
     if not found:
         raise UnsupportedError("No chain with enough white noise is close to the covariance of the bins.")
-    best = min(found, key=lambda one: one[0])[1]
-    scaled = replace(best, gains=np.full(bins, np.sqrt(largest)))
-    return adjusted(scaled, covariance, error, side, deadline)
+    return adjusted(min(found, key=lambda one: one[0])[1], covariance, error, side, deadline)
 
 
 def _typical(covariance: Array, lags: int, side: Side, ring: bool) -> Array:
@@ -159,15 +162,16 @@ def _basis(poles: tuple[complex, ...], lags: int) -> Array:
 
 
 def _fitted(
-    typical: Array, weights: Array, poles: tuple[complex, ...], side: Side, bins: int, ring: bool
+    typical: Array, variance: float, weights: Array, poles: tuple[complex, ...], side: Side, ring: bool
 ) -> tuple[float, HiddenChain] | None:
-    """What it loses and the chain with these poles that loses least; gains are 1."""
-    lags, sign = typical.size, 1.0 if side is Side.UPPER else -1.0
+    """About what it loses, large changes counting as they do for the second moment, and the chain with these poles
+    that loses least in first order; gains are 1."""
+    lags, bins, sign = typical.size, weights.size, 1.0 if side is Side.UPPER else -1.0
     basis = _basis(poles, bins)
     if ring:
         basis = basis + _basis(poles, bins + 1)[:, bins:0:-1]
     unknowns = np.vstack([np.eye(1, bins), basis])
-    w = weights[:bins]
+    w = weights
     frequencies = np.linspace(0.0, np.pi, FREQUENCIES)
     many = np.arange(400)
     spectrum = np.where(many == 0, 1.0, 2.0) * np.cos(np.outer(frequencies, many)) @ _basis(poles, 400).T
@@ -184,13 +188,14 @@ def _fitted(
     )
     if result.status != 0:
         return None
-    chain = _realised(poles, result.x[0], _basis(poles, 4).T @ result.x[1 : 1 + len(basis)], bins, ring)
-    if chain is None or 15.0 / chain.spacing > (MOST_POINTS_ALONE if len(poles) == 1 else MOST_POINTS):
-        return None
-    return float(result.fun), chain
+    shares = np.asarray(result.x, dtype=np.float64)[: 1 + len(basis)]
+    chain = _realised(poles, float(shares[0]), _basis(poles, 4).T @ shares[1:], bins, ring)
+    change = unknowns.T @ shares
+    change[:lags] -= typical
+    return float(sign * (w @ np.expm1(variance * change))), chain
 
 
-def _realised(poles: tuple[complex, ...], white: float, seen: Array, bins: int, ring: bool) -> HiddenChain | None:
+def _realised(poles: tuple[complex, ...], white: float, seen: Array, bins: int, ring: bool) -> HiddenChain:
     """The chain with these covariances at lags 0 to 3 of what is seen of the state."""
     first = float(sum(poles).real)
     second = float(-(poles[0] * poles[1]).real) if len(poles) == 2 else 0.0
@@ -238,4 +243,6 @@ def shortfall(products: Array, covariance: Array, error: float, side: Side) -> A
     diagonal = difference.diagonal().copy()
     np.fill_diagonal(difference, 0.0)
     below = np.maximum(-difference, 0.0).sum(axis=1)
-    return below - diagonal + ROOM * float(covariance.diagonal().max()) * (below > 0.0)
+    largest = max(float(covariance.diagonal().max()), float(products.diagonal().max()))
+    found: Array = below - diagonal + ROOM * largest
+    return found

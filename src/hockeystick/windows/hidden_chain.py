@@ -27,14 +27,16 @@ LATTICE_ERROR = 1e-4
 """Relative difference of densities that the lattice may make, in all."""
 LOST_SHARE = 1e-3
 """Of delta: the chance, under either law, of a state that is left out."""
-SKIP = 1e-13
-"""Of delta: masses at the ends of a law, given a state, that are not followed."""
+SKIP = 1e-10
+"""Of delta: masses at the ends of a law that are not followed, given a state; larger where the state is rare."""
 WHITE_NODES = 9
 """Nodes for each standard deviation of the white noise."""
-CORE, LEAST_CORE = 2.0, 400
+CORE, LEAST_CORE = 1.0, 400
 """Nodes for each summand's mean, up to the mean of the sum, and least in all."""
-TAIL = 0.02
+TAIL = 0.025
 """Spacing of nodes above the mean, as a share of the distance from it."""
+PACE = 2e-9
+"""Seconds for each edge and node, on one core of the machine of ``benchmarks/``."""
 FEW, GROWTH = 8, 1.1
 """A bin adds one of the first whole numbers of steps, or of numbers that grow by this factor."""
 
@@ -62,7 +64,8 @@ class HiddenChain:
 
     @property
     def bins(self) -> int:
-        return self.gains.size
+        """b, how many terms there are."""
+        return int(self.gains.size)
 
     def state_products(self, lags: int) -> Array:
         """``Cov(x_i, x_(i+d))`` for d < lags."""
@@ -113,6 +116,23 @@ class HiddenChain:
         return sqrt(2.0 * pi**2 / (sharpest * 1.000001 * needed))
 
 
+def work_of(chain: HiddenChain, delta: float, largest: float) -> float:
+    """Rough seconds of :func:`hidden_chain_law`."""
+    reach, innovation = _reach(chain, LOST_SHARE * delta), sqrt(chain.innovation)
+    points = 2.0 * reach / chain.spacing
+    states = points * points * sqrt(1.0 - (chain.first / (1.0 - chain.second)) ** 2)
+    if chain.second == 0.0 == chain.before:
+        states = points * points if chain.ring else points
+    nodes_used = 0.4 * (max(CORE * chain.bins, LEAST_CORE) + log(max(largest, 10.0) * TAIL * 400.0) / TAIL)
+    return PACE * chain.bins * states * (points * innovation + 60.0) * nodes_used
+
+
+def _reach(chain: HiddenChain, lost: float) -> float:
+    """Standard deviations beyond which no state is kept."""
+    width = sqrt(-2.0 * log(lost / (8.0 * (chain.bins + 1))))
+    return width + float(chain.gains.max()) * sqrt(chain.seen_variance)
+
+
 @dataclass(frozen=True)
 class States:
     """States of a chain on a lattice and how it goes on from each.
@@ -137,8 +157,7 @@ class States:
 def states_of(chain: HiddenChain, lost: float) -> States:
     """The states but for such of a chance below ``lost`` in all."""
     h, a, c = chain.spacing, chain.first, chain.second
-    width = sqrt(-2.0 * log(lost / (8.0 * (chain.bins + 1))))
-    reach = width + float(chain.gains.max()) * sqrt(chain.seen_variance)
+    reach = _reach(chain, lost)
     deviation, innovation = 1.0, sqrt(chain.innovation)
     if chain.ring:
         deviation = sqrt((1.0 + a**chain.bins) / (1.0 - a**chain.bins))
@@ -146,7 +165,7 @@ def states_of(chain: HiddenChain, lost: float) -> States:
     line = np.arange(-side, side + 1)
     correlation = a / (1.0 - c)
     if chain.second == 0.0 == chain.before:
-        return _single(chain, h * line, h, reach * innovation, lost)
+        return _single(chain, np.asarray(h * line, dtype=np.float64), h, reach * innovation, lost)
     x, y = (part.ravel() for part in np.meshgrid(line, line, indexing="ij"))
     residual = sqrt(1.0 - correlation**2)
     used = np.abs(h * (x - correlation * y)) <= reach * residual
@@ -236,7 +255,9 @@ def shifts_of(scales: Array, deviation: float, step: float, side: Side, delta: f
         first = np.bincount(key, (masses * places).ravel(), size)
         means = step * np.divide(first, found, out=np.zeros(size), where=found > 0.0)
     else:
-        share = np.clip((places - points[cell]) / (points[np.minimum(cell + 1, points.size - 1)] - points[cell]), 0.0, 1.0)
+        share = np.clip(
+            (places - points[cell]) / (points[np.minimum(cell + 1, points.size - 1)] - points[cell]), 0.0, 1.0
+        )
         right = masses * share
         found = np.bincount(key, (masses - right).ravel(), size) + np.bincount(key + 1, right.ravel(), size + 1)[:size]
         means = step * np.tile(points, rows)
@@ -246,7 +267,8 @@ def shifts_of(scales: Array, deviation: float, step: float, side: Side, delta: f
     error = noise.mass_error + (2.0 * noise.size + 8.0) * UNIT_ROUNDOFF
     place_error = noise.place_error + (4.0 * noise.size + 16.0) * UNIT_ROUNDOFF
     rest = scales * noise.p_inf
-    return Shifts(starts, np.maximum(counts, 0)[used], found[used], means[used], rest, error, place_error)
+    chances: Array = found[used].astype(np.float64)
+    return Shifts(starts, np.maximum(counts, 0)[used], chances, means[used], rest, error, place_error)
 
 
 def hidden_chain_law(chain: HiddenChain, side: Side, delta: float, largest: float, deadline: Deadline) -> Law:
@@ -257,10 +279,14 @@ def hidden_chain_law(chain: HiddenChain, side: Side, delta: float, largest: floa
         delta: what is far below it is bounded loosely.
         largest: ratios beyond it are bounded loosely.
     """
-    states, skip = states_of(chain, LOST_SHARE * delta), SKIP * delta
+    states = states_of(chain, LOST_SHARE * delta)
     grid, core = nodes(chain.bins, largest)
     known: dict[float, Shifts] = {}
     rows = states.seen.size
+    gain = float(chain.gains.max())
+    # how often a state is met, with and without a tilt; on a ring only those of the first bin are known
+    met = states.start * (1.0 + np.exp(gain * states.seen - 0.5 * gain**2 * chain.seen_variance))
+    skip = SKIP * delta / np.clip(rows * met, 1e-12, 1.0) if not chain.ring else np.full(rows, SKIP * delta)
     masses, moments = np.zeros((rows, grid.size)), np.zeros((rows, grid.size))
     masses[:, 0] = states.end
     beyond, floor = np.zeros(rows), np.zeros(rows)
@@ -272,7 +298,7 @@ def hidden_chain_law(chain: HiddenChain, side: Side, delta: float, largest: floa
         if gain not in known:
             known[gain] = shifts_of(scales, gain * chain.white, 1.0 / core, side, delta)
         shifts = known[gain]
-        low, high = bands(masses, 0.0)
+        low, high = bands(masses, np.zeros(rows))
         if place < chain.bins - 1:
             masses = mixed(*edges, masses, low, high)
             if side is Side.LOWER:
@@ -291,14 +317,17 @@ def hidden_chain_law(chain: HiddenChain, side: Side, delta: float, largest: floa
         whole = masses.sum(axis=1) - left_out.sum(axis=1) + floor
         beyond += left_out @ grid + floor * scales + whole * shifts.rest
         masses = shifted_spread(grid, core, masses, low, high, *law, beyond)
-    terms = float(np.diff(states.starts).max()) + grid.size * max(float(np.diff(one.starts).max()) for one in known.values())
+    most = max(float(np.diff(one.starts).max()) for one in known.values())
     exponent = float(np.max(np.abs(states.seen))) * float(chain.gains.max()) + chain.seen_variance + 64.0
-    each = max(one.error for one in known.values()) + (terms + 16.0 * exponent) * UNIT_ROUNDOFF
+    each = max(one.error for one in known.values())
+    each += (float(np.diff(states.starts).max()) + grid.size * most + 64.0 * exponent) * UNIT_ROUNDOFF
     error = LATTICE_ERROR + chain.bins * each + rows * UNIT_ROUNDOFF
     places = max(one.place_error for one in known.values()) + (16.0 * exponent + 8.0 * chain.bins) * UNIT_ROUNDOFF
     total = states.start @ masses
     if side is Side.LOWER:
-        return lower_law(total, states.start @ moments, error, places + 2.0 * chain.bins * each)
+        first = states.start @ moments
+        order = np.argsort(first / np.maximum(total, 1e-300))  # groups that were joined by counts may overlap
+        return lower_law(total[order], first[order], error, places + 2.0 * chain.bins * each)
     lost = states.lost + UNDERFLOW
     total[0] += float(states.start @ floor) + lost
     return Law(grid, total, float(states.start @ beyond) * (1.0 + 1e-12) + lost, Side.UPPER, error, places)

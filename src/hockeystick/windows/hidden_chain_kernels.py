@@ -37,15 +37,15 @@ def mixed_numbers(starts: Counts, targets: Counts, chances: Array, numbers: Arra
 
 
 @njit(cache=True, nogil=True)
-def bands(masses: Array, skip: float) -> tuple[Counts, Counts]:
-    """Where each row begins and ends to exceed ``skip``."""
+def bands(masses: Array, skip: Array) -> tuple[Counts, Counts]:
+    """Where row s begins and ends to exceed ``skip[s]``."""
     rows, n = masses.shape
     low, high = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
     for s in range(rows):
         first, last = 0, n
-        while first < n and masses[s, first] <= skip:
+        while first < n and masses[s, first] <= skip[s]:
             first += 1
-        while last > first and masses[s, last - 1] <= skip:
+        while last > first and masses[s, last - 1] <= skip[s]:
             last -= 1
         low[s], high[s] = first, last
     return low, high

@@ -1,0 +1,90 @@
+"""Two-sided bounds of correlated noise under balls-in-bins by Gaussians that a Markov chain generates, for low noise.
+
+The covariance of the bins is replaced by one that reveals more, or less, and is that of white noise beside a chain with
+a state of one or two numbers (:mod:`hockeystick.windows.comparable_chain`). The law of the mixture then follows bin by
+bin (:mod:`hockeystick.windows.hidden_chain`), and is one law for both directions and all epsilons.
+
+Proof: docs/theory/hidden-chains.md. Errs on the asked side, adaptive gradients included.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import exp
+
+import numpy as np
+
+from hockeystick.accountants.base import Accountant
+from hockeystick.bounds import Profile
+from hockeystick.errors import UnsupportedError
+from hockeystick.laws.law import UNIT_ROUNDOFF, Law
+from hockeystick.laws.profile import law_profiles
+from hockeystick.pairs.bin_mixture import BinMixture
+from hockeystick.settings import Settings
+from hockeystick.strategies.matrix.banded import BandedMatrix
+from hockeystick.types import Direction, Side
+from hockeystick.windows.comparable_chain import comparable_chain, sensitivity
+from hockeystick.windows.hidden_chain import HiddenChain, hidden_chain_law, work_of
+
+FEWEST_BINS, MOST_BINS = 32, 1024
+LARGEST_VARIANCE = 30.0
+"""Of a bin's Gaussian: beyond it epsilon is that of a known bin for all purposes."""
+MOST_EFFORTS = 3.0
+"""Of the planned effort of one side: upper bounds take a small part of theirs, lower ones are as good as their time."""
+BEYOND = 40.0
+"""Ratios up to this multiple of e^epsilon, at an estimate of epsilon, are followed."""
+
+
+def _law(pair: BinMixture, side: Side, settings: Settings) -> Law:
+    delta, deadline = settings.resolution.smallest_delta, settings.deadline
+    covariance = pair.gram / pair.noise_multiplier**2
+    if not float(covariance.diagonal().max()) <= LARGEST_VARIANCE:
+        raise UnsupportedError("The noise is too low: the ratios of the bins leave the grids of this method.")
+    error = pair.rounding + 8.0 * UNIT_ROUNDOFF
+    try:
+        found = sensitivity(covariance, delta, deadline)
+    except np.linalg.LinAlgError:
+        raise UnsupportedError("The Gram matrix of the bins is not definite to its rounding.") from None
+    largest = BEYOND * exp(found.epsilon)
+
+    def affordable(chain: HiddenChain) -> bool:
+        return work_of(chain, delta, largest) <= MOST_EFFORTS * settings.effort
+
+    chain = comparable_chain(covariance, error, side, found.weights, affordable, deadline)
+    return hidden_chain_law(chain, side, delta, largest, deadline)
+
+
+def _laws(pair: BinMixture, side: Side, settings: Settings) -> Sequence[Law]:
+    try:
+        return [_law(pair, side, settings)]
+    except UnsupportedError:
+        return []
+
+
+def _analyse(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    return law_profiles(_law(pair, side, settings))
+
+
+def _refusal(pair: BinMixture, side: Side) -> str | None:
+    if not FEWEST_BINS <= pair.bins <= MOST_BINS:
+        return f"it is for {FEWEST_BINS} to {MOST_BINS} bins"
+    return None
+
+
+def _example() -> BinMixture:
+    matrix = BandedMatrix(np.tile([1.0, 0.4], (FEWEST_BINS, 1)))
+    return BinMixture(noise_multiplier=2.0, matrix=matrix, bins=FEWEST_BINS)
+
+
+ACCOUNTANT = Accountant(
+    name="hidden_chain",
+    summary="the bins' Gaussians replaced by a Markov chain beside white noise, for low noise; two-sided",
+    sides=(Side.UPPER, Side.LOWER),
+    errs="the chain is proved to reveal more, or less, than the bins; upper laws are spreads, lower laws contractions",
+    reference="docs/theory/hidden-chains.md",
+    analyses={BinMixture: _analyse},
+    laws={BinMixture: _laws},
+    refusal=_refusal,
+    cost=lambda pair: 2.5 + 6e-5 * pair.bins**2,
+    example=_example,
+    example_effort=0.3,
+    plans_effort=True,
+)

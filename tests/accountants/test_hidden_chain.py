@@ -1,0 +1,40 @@
+"""The bounds by hidden chains against those of exact moments, which share nothing with them."""
+
+import numpy as np
+import pytest
+
+from hockeystick.accountants.hidden_chain import ACCOUNTANT, FEWEST_BINS
+from hockeystick.accountants.moment_majorant import ACCOUNTANT as MOMENTS
+from hockeystick.laws.grid import Resolution
+from hockeystick.pairs.bin_mixture import BinMixture
+from hockeystick.settings import Settings
+from hockeystick.strategies.matrix.banded import BandedMatrix
+from hockeystick.types import Direction, Side
+
+SETTINGS = Settings(Resolution(68, 1e-4), effort=1.0)
+
+
+def pair(epochs: int, noise_multiplier: float) -> BinMixture:
+    """40 bins and three bands; with several epochs the last bin overlaps the first."""
+    steps = 40 * epochs
+    band = np.tile([1.0, 0.5, 0.375], (steps, 1))
+    band[-2:, 2], band[-1:, 1] = 0.0, 0.0
+    return BinMixture(noise_multiplier=noise_multiplier, matrix=BandedMatrix(band), bins=40)
+
+
+@pytest.mark.parametrize(("epochs", "noise_multiplier", "loss"), [(1, 2.5, 0.3), (3, 4.0, 0.35)])
+def test_exact_moments_lie_between(epochs: int, noise_multiplier: float, loss: float) -> None:
+    """At this noise the moments are exact to a percent, and chains lose a stated share of epsilon."""
+    ours = {side: ACCOUNTANT.bound(pair(epochs, noise_multiplier), side, SETTINGS) for side in Side}
+    near = {side: MOMENTS.bound(pair(epochs, noise_multiplier), side, SETTINGS) for side in Side}
+    for direction in Direction:
+        for epsilon in (0.05, 0.2, 0.5):
+            assert ours[Side.UPPER].profiles[direction](epsilon) >= near[Side.LOWER].profiles[direction](epsilon)
+            assert ours[Side.LOWER].profiles[direction](epsilon) <= near[Side.UPPER].profiles[direction](epsilon)
+    assert ours[Side.UPPER].epsilon(1e-4) <= near[Side.UPPER].epsilon(1e-4) * (1.0 + loss)
+    assert ours[Side.LOWER].epsilon(1e-4) >= near[Side.LOWER].epsilon(1e-4) * (1.0 - 2.0 * loss)
+
+
+def test_it_refuses_what_it_is_not_for() -> None:
+    few = BinMixture(noise_multiplier=1.0, matrix=BandedMatrix(np.ones((FEWEST_BINS - 1, 1))), bins=FEWEST_BINS - 1)
+    assert all(ACCOUNTANT.why_not(few, side) for side in Side)

@@ -1,0 +1,148 @@
+"""Sums over hidden chains against quadrature, the lattice against sums by hand, and the order of covariances."""
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+
+from hockeystick.deadline import Deadline
+from hockeystick.laws.law import Array, Law
+from hockeystick.laws.profile import law_delta
+from hockeystick.types import Direction, Side
+from hockeystick.windows import hidden_chain
+from hockeystick.windows.comparable_chain import comparable_chain, sensitivity, shortfall
+from hockeystick.windows.hidden_chain import LATTICE_ERROR, HiddenChain, hidden_chain_law, work_of
+
+EPSILONS = (0.0, 0.1, 0.4, 1.0, 1.8)
+POINTS = np.linspace(-9.0, 11.0, 500)
+WEIGHTS = np.exp(-0.5 * POINTS**2) / np.sqrt(2.0 * np.pi) * (POINTS[1] - POINTS[0])
+
+
+def truth(covariance: Array) -> Array:
+    """Both profiles of two or three bins, shape (2, epsilons): one bin in closed form, the others by quadrature."""
+    others = len(covariance) - 1
+    factor = np.linalg.cholesky(covariance)
+    grids = np.meshgrid(*[POINTS] * others, indexing="ij")
+    mass = np.prod(np.meshgrid(*[WEIGHTS] * others, indexing="ij"), axis=0).ravel()
+    e = np.stack([grid.ravel() for grid in grids])
+    z = factor[:others, :others] @ e
+    known = np.exp(z - 0.5 * covariance.diagonal()[:others, None]).sum(axis=0) / (others + 1)
+    own = factor[others, others]
+    mean = np.exp(factor[others, :others] @ e - 0.5 * (covariance[others, others] - own**2)) / (others + 1)
+    found = []
+    for epsilon in EPSILONS:
+        rest = np.exp(epsilon) - known
+        safe = np.maximum(rest, 1e-300)
+        d = np.log(mean / safe) / own
+        call = np.where(rest > 0.0, mean * ndtr(d + 0.5 * own) - safe * ndtr(d - 0.5 * own), mean - rest)
+        rest = np.exp(-epsilon) - known
+        safe = np.maximum(rest, 1e-300)
+        d = np.log(mean / safe) / own
+        put = np.where(rest > 0.0, safe * ndtr(0.5 * own - d) - mean * ndtr(-0.5 * own - d), 0.0)
+        found.append([float(mass @ call), float(mass @ put) * np.exp(epsilon)])
+    return np.array(found).T
+
+
+def of_law(law: Law) -> Array:
+    return np.array([[law_delta(law, epsilon, direction) for epsilon in EPSILONS] for direction in Direction])
+
+
+def random_chain(rng: np.random.Generator) -> HiddenChain:
+    """Two or three bins on a line of order one or two, or on a ring, with columns from short to long."""
+    kind, bins = rng.integers(3), int(rng.integers(2, 4))
+    now, white = rng.uniform(0.1, 1.2), rng.uniform(0.2, 0.8)
+    gains = rng.uniform(0.5, 1.3, bins)
+    if kind == 0:
+        pole = rng.uniform(0.1, 0.6) * np.exp(1j * rng.uniform(0.2, 1.5))
+        before = rng.uniform(-0.2, 0.5)
+        return HiddenChain(2.0 * pole.real, -(abs(pole) ** 2), now, before, white + 0.2, gains)
+    return HiddenChain(rng.uniform(0.0, 0.7), 0.0, now, 0.0, white, gains, ring=kind == 1)
+
+
+@pytest.mark.parametrize("part", range(10))
+def test_random_chains_against_quadrature(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """303 chains, few of them in the first part, both sides and both directions at five epsilons; grids are coarse, as
+    only their side matters, but not so coarse that the bounds would be far."""
+    monkeypatch.setattr(hidden_chain, "LEAST_CORE", 60)
+    monkeypatch.setattr(hidden_chain, "TAIL", 0.05)
+    rng = np.random.default_rng(part)
+    for _ in range(33 if part else 6):
+        chain = random_chain(rng)
+        exact = truth(chain.products)
+        upper, lower = (of_law(hidden_chain_law(chain, side, 1e-4, 80.0, Deadline())) for side in Side)
+        error = 1e-9 + 3e-5 * exact  # of the trapezoidal rule, against three times as many points
+        assert (upper >= exact - error).all()
+        assert (lower <= exact + error).all()
+        assert (upper[:, 0] <= exact[:, 0] * 1.05 + 1e-3).all()
+        assert (lower[:, 0] >= exact[:, 0] * 0.95 - 1e-3).all()
+
+
+def test_finer_grids_close_the_gap() -> None:
+    """At the resolution that is used the two sides are within a percent of each other."""
+    chain = HiddenChain(0.6, -0.2, 0.7, 0.2, 0.5, np.array([1.0, 1.1, 0.9]))
+    upper, lower = (of_law(hidden_chain_law(chain, side, 1e-6, 100.0, Deadline())) for side in Side)
+    exact = truth(chain.products)
+    assert (lower <= exact * (1.0 + 3e-5)).all()
+    assert (upper >= exact * (1.0 - 3e-5)).all()
+    assert (upper <= lower * 1.015 + 1e-6).all()
+
+
+@pytest.mark.parametrize("chain", [random_chain(np.random.default_rng(seed)) for seed in (1, 2, 3, 5, 8, 13)])
+def test_the_lattice_changes_the_density_by_less_than_it_says(chain: HiddenChain) -> None:
+    """The density of z at random places by a sum over the lattice of all states, against the normal density."""
+    chain = HiddenChain(chain.first, chain.second, chain.now, chain.before, chain.white, np.ones(2), chain.ring)
+    h, before = chain.spacing, chain.second != 0.0
+    line = h * np.arange(-int(9.0 / h), int(9.0 / h) + 1)
+    n = 3 if before else 2
+    x = np.stack([grid.ravel() for grid in np.meshgrid(*[line] * n, indexing="ij")])
+    lags = np.abs(np.subtract.outer(np.arange(n), np.arange(n)))
+    if chain.ring:
+        a = chain.first
+        covariance = (a**lags + a ** (2 - lags)) / (1.0 - a**2)
+    else:
+        covariance = chain.state_products(3)[lags]
+    weight = h**n * np.exp(-0.5 * (x * np.linalg.solve(covariance, x)).sum(axis=0))
+    weight /= np.sqrt((2.0 * np.pi) ** n * np.linalg.det(covariance))
+    seen = chain.now * x[n - 2 :] + (chain.before * x[n - 3 : n - 1] if before else 0.0)
+    rng = np.random.default_rng(0)
+    for z in rng.standard_normal((6, 2)) @ np.linalg.cholesky(chain.products).T * 1.5:
+        by_lattice = weight @ np.exp(-0.5 * (((z[:, None] - seen) / chain.white) ** 2).sum(axis=0))
+        by_lattice /= 2.0 * np.pi * chain.white**2
+        exact = np.exp(-0.5 * z @ np.linalg.solve(chain.products, z))
+        exact /= 2.0 * np.pi * np.sqrt(np.linalg.det(chain.products))
+        assert by_lattice == pytest.approx(exact, rel=LATTICE_ERROR)
+
+
+def covariance_of(columns: Array, bins: int) -> Array:
+    """Of bins whose columns are cut off at the end."""
+    c = np.zeros((bins, bins))
+    for place in range(bins):
+        few = min(columns.size, bins - place)
+        c[place : place + few, place] = columns[:few]
+    return c.T @ c
+
+
+@pytest.mark.parametrize("side", list(Side))
+@pytest.mark.parametrize("columns", [[1.0, 0.5, 0.375], [0.9, 0.3], [1.2, 0.4, 0.2, 0.1]])
+def test_chains_are_comparable(columns: list[float], side: Side) -> None:
+    """The difference is a semidefinite matrix and one without negative entries, by eigenvalues."""
+    covariance = covariance_of(np.array(columns), 40)
+    found = sensitivity(covariance, 1e-4, Deadline())
+    chain = comparable_chain(
+        covariance, 1e-12, side, found.weights, lambda one: work_of(one, 1e-4, 50.0) < 5.0, Deadline()
+    )
+    difference = chain.products - covariance if side is Side.UPPER else covariance - chain.products
+    beside = np.where(np.eye(40, dtype=bool), 0.0, np.maximum(difference, 0.0))
+    assert np.linalg.eigvalsh(difference - beside).min() >= -1e-13
+    assert (shortfall(chain.products, covariance, 1e-12, side) <= 0.0).all()
+    assert chain.white > 0.0
+
+
+def test_what_is_not_comparable_has_a_shortfall() -> None:
+    covariance = covariance_of(np.array([1.0, 0.5]), 6)
+    for side, factor in ((Side.UPPER, 0.999), (Side.LOWER, 1.001)):
+        assert shortfall(covariance * factor, covariance, 0.0, side).max() > 0.0
+        assert shortfall(covariance * (2.0 - factor), covariance, 1e-9, side).max() <= 0.0
+        assert shortfall(covariance * (1.0 + (1.0 - factor) / 2.0), covariance, 1e-3, side).max() > 0.0
+    raised = covariance.copy()
+    raised[0, 5] = raised[5, 0] = 1e-3  # where the columns do not overlap
+    assert shortfall(raised, covariance, 0.0, Side.LOWER).max() > 0.0
