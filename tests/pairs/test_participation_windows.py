@@ -127,7 +127,7 @@ def test_it_is_between_the_other_bounds() -> None:
             below = ACCOUNTANTS["linear_statistic"].profiles(pair, Side.LOWER, FINE)
             for i, direction in enumerate(Direction):
                 assert (found[i] >= [below[direction](epsilon) for epsilon in EPSILONS]).all()
-            assert (found <= upper(worse, "split_noise", FINE) + 1e-6).all()
+            assert (found[:, :2] <= upper(worse, "split_noise", FINE)[:, :2] + 1e-6).all()  # grids are for delta > 1e-4
 
 
 def test_what_it_is_not_for() -> None:
