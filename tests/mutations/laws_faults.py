@@ -421,5 +421,27 @@ FAULTS = [
         "shifts of a sum over participations are rounded up in a lower bound",
         "tests/pairs/test_separated_windows.py",
     ),
+    # b-min-sep by sampling.
+    (
+        "src/hockeystick/monte_carlo/renewal/proposal_kernels.py",
+        "draw_chain(rng, steps, shifts, length, boosted[1], chain)",
+        "draw_chain(rng, steps, shifts, length, exact[1], chain)",
+        "a chain is drawn with another distance than its density has",
+        "tests/monte_carlo/test_renewal_proposals.py",
+    ),
+    (
+        "src/hockeystick/monte_carlo/renewal/proposals.py",
+        "boosted = (log1p(-rate), gap,",
+        "boosted = (log1p(-rate), pair.min_sep,",
+        "the density of a chain has another distance than its participations",
+        "tests/monte_carlo/test_renewal_proposals.py",
+    ),
+    (
+        "src/hockeystick/monte_carlo/renewal/proposals.py",
+        "_log_factor(self.order, epsilon) + rounding) / self.share",
+        "_log_factor(self.order, epsilon) + rounding)",
+        "M of a mixture leaves out the share of the part that proves it",
+        "tests/monte_carlo/test_renewal_proposals.py",
+    ),
 ]
 """(path, old text, new text, reason)."""
