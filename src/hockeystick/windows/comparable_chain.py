@@ -44,7 +44,7 @@ class Sensitivity:
 
     Attributes:
         epsilon: an estimate.
-        weights: shape (b,), the relative change of epsilon with all covariances at each lag.
+        weights: shape (b,), the relative change of epsilon with all covariances at each lag, in first order.
     """
 
     epsilon: float
@@ -85,8 +85,11 @@ def sensitivity(covariance: Array, delta: float, deadline: Deadline) -> Sensitiv
         deadline.tick()
         weights[lag] = float(density @ np.einsum("ij,ij->i", terms[:, : bins - lag], terms[:, lag:]))
     weights[0] *= 0.5
-    total = float(weights.sum())
-    return Sensitivity(high, weights / total if total > 0.0 else np.full(bins, 1.0 / bins))
+    threshold = float(np.exp(high))
+    slope = threshold * high * float(rarity[ratios > threshold].sum())
+    if not slope > 0.0:
+        return Sensitivity(high, np.full(bins, np.inf))
+    return Sensitivity(high, weights / (slope * LOG_WIDTH * np.sqrt(2.0 * np.pi)))
 
 
 def comparable_chain(
@@ -95,6 +98,7 @@ def comparable_chain(
     side: Side,
     weights: Array,
     affordable: Callable[[HiddenChain], bool],
+    most_loss: float,
     deadline: Deadline,
 ) -> HiddenChain:
     """The best of some chains whose covariance is comparable with the given one on the asked side.
@@ -104,6 +108,7 @@ def comparable_chain(
         error: relative error of its entries.
         weights: of :func:`sensitivity`.
         affordable: which chains may be used.
+        most_loss: relative loss of epsilon, as estimated, beyond which none is worth its time.
 
     Raises: UnsupportedError where no chain is found.
     """
@@ -112,6 +117,8 @@ def comparable_chain(
     largest = float(covariance.diagonal().max())
     lags = min(bins // 2 if ring else bins, MOST_LAGS)
     typical = _typical(covariance / largest, lags, side, ring)
+    if not np.isfinite(weights).all():
+        raise UnsupportedError("There is no estimate of what the covariance of the bins matters.")
     found: list[tuple[float, HiddenChain]] = []
     for poles in _poles(ring):
         deadline.tick()
@@ -121,9 +128,10 @@ def comparable_chain(
         chain = replace(one[1], gains=np.full(bins, np.sqrt(largest)))
         if affordable(chain):
             found.append((one[0], chain))
-    if not found:
+    loss, best = min(found, key=lambda one: one[0], default=(np.inf, None))
+    if best is None or not loss <= most_loss:
         raise UnsupportedError("No chain with enough white noise is close to the covariance of the bins.")
-    return adjusted(min(found, key=lambda one: one[0])[1], covariance, error, side, deadline)
+    return adjusted(best, covariance, error, side, deadline)
 
 
 def _typical(covariance: Array, lags: int, side: Side, ring: bool) -> Array:
