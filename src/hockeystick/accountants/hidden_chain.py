@@ -29,8 +29,6 @@ LARGEST_VARIANCE = 30.0
 """Of a bin's Gaussian: beyond it epsilon is that of a known bin for all purposes."""
 MOST_LOSS = 0.2
 """Of epsilon, as estimated: other methods are better than chains that lose more."""
-MOST_EFFORTS = 4.0
-"""Of the planned effort of one side: upper bounds take a small part of theirs, lower ones are as good as their time."""
 BEYOND = 40.0
 """Ratios up to this multiple of e^epsilon, at an estimate of epsilon, are followed."""
 
@@ -48,7 +46,7 @@ def _law(pair: BinMixture, side: Side, settings: Settings) -> Law:
     largest = BEYOND * exp(found.epsilon)
 
     def affordable(chain: HiddenChain) -> bool:
-        return work_of(chain, delta, largest) <= MOST_EFFORTS * settings.effort
+        return work_of(chain, delta, largest) <= settings.effort
 
     chain = comparable_chain(covariance, error, side, found.weights, affordable, MOST_LOSS, deadline)
     return hidden_chain_law(chain, side, delta, largest, deadline)

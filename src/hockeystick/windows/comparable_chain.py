@@ -31,6 +31,8 @@ RADII, ANGLES = (0.4, 0.5, 0.6, 0.7, 0.8), (0.1, 0.2, 0.4, 0.6, 0.8)
 SINGLE = (0.0, 0.2, 0.3, 0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.93, 0.96)
 PAIRS = ((-0.3, 0.0), (0.0, 0.3), (0.0, 0.6), (0.0, 0.8), (0.15, 0.6), (0.15, 0.8), (0.3, 0.9), (0.45, 0.8), (0.6, 0.8))
 FREQUENCIES = 61
+ROUNDS = 3
+"""Linear programmes for each pair of poles, each with the weights that the changes of the last one deserve."""
 WRAP = 1e-3
 """Where the entry of first and last bin is a larger share of the diagonal, upper bounds close the chain to a ring."""
 ROOM = 1e-9
@@ -172,8 +174,8 @@ def _basis(poles: tuple[complex, ...], lags: int) -> Array:
 def _fitted(
     typical: Array, variance: float, weights: Array, poles: tuple[complex, ...], side: Side, ring: bool
 ) -> tuple[float, HiddenChain] | None:
-    """About what it loses, large changes counting as they do for the second moment, and the chain with these poles
-    that loses least in first order; gains are 1."""
+    """About what it loses, large changes counting as they do for the second moment, and the best chain with these poles
+    that some linear programmes find; gains are 1."""
     lags, bins, sign = typical.size, weights.size, 1.0 if side is Side.UPPER else -1.0
     basis = _basis(poles, bins)
     if ring:
@@ -184,23 +186,29 @@ def _fitted(
     many = np.arange(400)
     spectrum = np.where(many == 0, 1.0, 2.0) * np.cos(np.outer(frequencies, many)) @ _basis(poles, 400).T
     short = lags - 1
-    loss = np.concatenate([sign * (unknowns @ w), np.zeros(short)])
     beside = np.hstack([-sign * unknowns[:, 1:lags].T, -np.eye(short)])
     diagonal = np.concatenate([-sign * unknowns[:, 0], np.full(short, 2.0)])[None, :]
     positive = np.hstack([np.zeros((FREQUENCIES, 1)), -spectrum, np.zeros((FREQUENCIES, short))])
-    result = linprog(
-        loss,
-        A_ub=np.vstack([beside, diagonal, positive]),
-        b_ub=np.concatenate([-sign * typical[1:], [-sign * typical[0]], np.zeros(FREQUENCIES)]),
-        bounds=[(LEAST_WHITE, None)] + [(None, None)] * len(basis) + [(0.0, None)] * short,
-    )
-    if result.status != 0:
-        return None
-    shares = np.asarray(result.x, dtype=np.float64)[: 1 + len(basis)]
-    chain = _realised(poles, float(shares[0]), _basis(poles, 4).T @ shares[1:], bins, ring)
-    change = unknowns.T @ shares
-    change[:lags] -= typical
-    return float(sign * (w @ np.expm1(variance * change))), chain
+    least, best, growth = np.inf, None, np.ones(bins)
+    for _ in range(ROUNDS):
+        result = linprog(
+            np.concatenate([sign * (unknowns @ (w * growth)), np.zeros(short)]),
+            A_ub=np.vstack([beside, diagonal, positive]),
+            b_ub=np.concatenate([-sign * typical[1:], [-sign * typical[0]], np.zeros(FREQUENCIES)]),
+            bounds=[(LEAST_WHITE, None)] + [(None, None)] * len(basis) + [(0.0, None)] * short,
+        )
+        if result.status != 0:
+            break
+        shares = np.asarray(result.x, dtype=np.float64)[: 1 + len(basis)]
+        change = unknowns.T @ shares
+        change[:lags] -= typical
+        change = variance * np.where(np.abs(change) > 1e-6, change, 1e-6)
+        loss = float(sign * (w @ np.expm1(change)))
+        if loss < least:
+            least = loss
+            best = _realised(poles, float(shares[0]), _basis(poles, 4).T @ shares[1:], bins, ring)
+        growth = np.expm1(change) / change
+    return None if best is None else (least, best)
 
 
 def _realised(poles: tuple[complex, ...], white: float, seen: Array, bins: int, ring: bool) -> HiddenChain:
