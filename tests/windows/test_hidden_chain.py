@@ -128,7 +128,7 @@ def test_chains_are_comparable(columns: list[float], side: Side) -> None:
     covariance = covariance_of(np.array(columns), 40)
     found = sensitivity(covariance, 1e-4, Deadline())
     chain = comparable_chain(
-        covariance, 1e-12, side, found.weights, lambda one: work_of(one, 1e-4, 50.0) < 5.0, Deadline()
+        covariance, 1e-12, side, found.weights, lambda one: work_of(one, 1e-4, 50.0) < 5.0, np.inf, Deadline()
     )
     difference = chain.products - covariance if side is Side.UPPER else covariance - chain.products
     beside = np.where(np.eye(40, dtype=bool), 0.0, np.maximum(difference, 0.0))

@@ -24,11 +24,11 @@ from hockeystick.types import Direction, Side
 from hockeystick.windows.comparable_chain import comparable_chain, sensitivity
 from hockeystick.windows.hidden_chain import HiddenChain, hidden_chain_law, work_of
 
-FEWEST_BINS, MOST_BINS = 32, 1024
+FEWEST_BINS, MOST_BINS = 12, 1024
 LARGEST_VARIANCE = 30.0
 """Of a bin's Gaussian: beyond it epsilon is that of a known bin for all purposes."""
-MOST_EFFORTS = 3.0
-"""Of the planned effort of one side: upper bounds take a small part of theirs, lower ones are as good as their time."""
+MOST_LOSS = 0.2
+"""Of epsilon, as estimated: other methods are better than chains that lose more."""
 BEYOND = 40.0
 """Ratios up to this multiple of e^epsilon, at an estimate of epsilon, are followed."""
 
@@ -46,9 +46,9 @@ def _law(pair: BinMixture, side: Side, settings: Settings) -> Law:
     largest = BEYOND * exp(found.epsilon)
 
     def affordable(chain: HiddenChain) -> bool:
-        return work_of(chain, delta, largest) <= MOST_EFFORTS * settings.effort
+        return work_of(chain, delta, largest) <= settings.effort
 
-    chain = comparable_chain(covariance, error, side, found.weights, affordable, deadline)
+    chain = comparable_chain(covariance, error, side, found.weights, affordable, MOST_LOSS, deadline)
     return hidden_chain_law(chain, side, delta, largest, deadline)
 
 
@@ -70,8 +70,10 @@ def _refusal(pair: BinMixture, side: Side) -> str | None:
 
 
 def _example() -> BinMixture:
-    matrix = BandedMatrix(np.tile([1.0, 0.4], (FEWEST_BINS, 1)))
-    return BinMixture(noise_multiplier=2.0, matrix=matrix, bins=FEWEST_BINS)
+    band = np.tile([1.0, 0.2], (FEWEST_BINS, 1))
+    band[-1, 1] = 0.0
+    matrix = BandedMatrix(band)
+    return BinMixture(noise_multiplier=0.6, matrix=matrix, bins=FEWEST_BINS)
 
 
 ACCOUNTANT = Accountant(

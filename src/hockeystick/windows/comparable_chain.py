@@ -31,6 +31,8 @@ RADII, ANGLES = (0.4, 0.5, 0.6, 0.7, 0.8), (0.1, 0.2, 0.4, 0.6, 0.8)
 SINGLE = (0.0, 0.2, 0.3, 0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.93, 0.96)
 PAIRS = ((-0.3, 0.0), (0.0, 0.3), (0.0, 0.6), (0.0, 0.8), (0.15, 0.6), (0.15, 0.8), (0.3, 0.9), (0.45, 0.8), (0.6, 0.8))
 FREQUENCIES = 61
+ROUNDS = 3
+"""Linear programmes for each pair of poles, each with the weights that the changes of the last one deserve."""
 WRAP = 1e-3
 """Where the entry of first and last bin is a larger share of the diagonal, upper bounds close the chain to a ring."""
 ROOM = 1e-9
@@ -44,7 +46,7 @@ class Sensitivity:
 
     Attributes:
         epsilon: an estimate.
-        weights: shape (b,), the relative change of epsilon with all covariances at each lag.
+        weights: shape (b,), the relative change of epsilon with all covariances at each lag, in first order.
     """
 
     epsilon: float
@@ -85,8 +87,11 @@ def sensitivity(covariance: Array, delta: float, deadline: Deadline) -> Sensitiv
         deadline.tick()
         weights[lag] = float(density @ np.einsum("ij,ij->i", terms[:, : bins - lag], terms[:, lag:]))
     weights[0] *= 0.5
-    total = float(weights.sum())
-    return Sensitivity(high, weights / total if total > 0.0 else np.full(bins, 1.0 / bins))
+    threshold = float(np.exp(high))
+    slope = threshold * high * float(rarity[ratios > threshold].sum())
+    if not slope > 0.0:
+        return Sensitivity(high, np.full(bins, np.inf))
+    return Sensitivity(high, weights / (slope * LOG_WIDTH * np.sqrt(2.0 * np.pi)))
 
 
 def comparable_chain(
@@ -95,6 +100,7 @@ def comparable_chain(
     side: Side,
     weights: Array,
     affordable: Callable[[HiddenChain], bool],
+    most_loss: float,
     deadline: Deadline,
 ) -> HiddenChain:
     """The best of some chains whose covariance is comparable with the given one on the asked side.
@@ -104,6 +110,7 @@ def comparable_chain(
         error: relative error of its entries.
         weights: of :func:`sensitivity`.
         affordable: which chains may be used.
+        most_loss: relative loss of epsilon, as estimated, beyond which none is worth its time.
 
     Raises: UnsupportedError where no chain is found.
     """
@@ -112,6 +119,8 @@ def comparable_chain(
     largest = float(covariance.diagonal().max())
     lags = min(bins // 2 if ring else bins, MOST_LAGS)
     typical = _typical(covariance / largest, lags, side, ring)
+    if not np.isfinite(weights).all():
+        raise UnsupportedError("There is no estimate of what the covariance of the bins matters.")
     found: list[tuple[float, HiddenChain]] = []
     for poles in _poles(ring):
         deadline.tick()
@@ -121,9 +130,10 @@ def comparable_chain(
         chain = replace(one[1], gains=np.full(bins, np.sqrt(largest)))
         if affordable(chain):
             found.append((one[0], chain))
-    if not found:
+    loss, best = min(found, key=lambda one: one[0], default=(np.inf, None))
+    if best is None or not loss <= most_loss:
         raise UnsupportedError("No chain with enough white noise is close to the covariance of the bins.")
-    return adjusted(min(found, key=lambda one: one[0])[1], covariance, error, side, deadline)
+    return adjusted(best, covariance, error, side, deadline)
 
 
 def _typical(covariance: Array, lags: int, side: Side, ring: bool) -> Array:
@@ -164,8 +174,8 @@ def _basis(poles: tuple[complex, ...], lags: int) -> Array:
 def _fitted(
     typical: Array, variance: float, weights: Array, poles: tuple[complex, ...], side: Side, ring: bool
 ) -> tuple[float, HiddenChain] | None:
-    """About what it loses, large changes counting as they do for the second moment, and the chain with these poles
-    that loses least in first order; gains are 1."""
+    """About what it loses, large changes counting as they do for the second moment, and the best chain with these poles
+    that some linear programmes find; gains are 1."""
     lags, bins, sign = typical.size, weights.size, 1.0 if side is Side.UPPER else -1.0
     basis = _basis(poles, bins)
     if ring:
@@ -176,23 +186,29 @@ def _fitted(
     many = np.arange(400)
     spectrum = np.where(many == 0, 1.0, 2.0) * np.cos(np.outer(frequencies, many)) @ _basis(poles, 400).T
     short = lags - 1
-    loss = np.concatenate([sign * (unknowns @ w), np.zeros(short)])
     beside = np.hstack([-sign * unknowns[:, 1:lags].T, -np.eye(short)])
     diagonal = np.concatenate([-sign * unknowns[:, 0], np.full(short, 2.0)])[None, :]
     positive = np.hstack([np.zeros((FREQUENCIES, 1)), -spectrum, np.zeros((FREQUENCIES, short))])
-    result = linprog(
-        loss,
-        A_ub=np.vstack([beside, diagonal, positive]),
-        b_ub=np.concatenate([-sign * typical[1:], [-sign * typical[0]], np.zeros(FREQUENCIES)]),
-        bounds=[(LEAST_WHITE, None)] + [(None, None)] * len(basis) + [(0.0, None)] * short,
-    )
-    if result.status != 0:
-        return None
-    shares = np.asarray(result.x, dtype=np.float64)[: 1 + len(basis)]
-    chain = _realised(poles, float(shares[0]), _basis(poles, 4).T @ shares[1:], bins, ring)
-    change = unknowns.T @ shares
-    change[:lags] -= typical
-    return float(sign * (w @ np.expm1(variance * change))), chain
+    least, best, growth = np.inf, None, np.ones(bins)
+    for _ in range(ROUNDS):
+        result = linprog(
+            np.concatenate([sign * (unknowns @ (w * growth)), np.zeros(short)]),
+            A_ub=np.vstack([beside, diagonal, positive]),
+            b_ub=np.concatenate([-sign * typical[1:], [-sign * typical[0]], np.zeros(FREQUENCIES)]),
+            bounds=[(LEAST_WHITE, None)] + [(None, None)] * len(basis) + [(0.0, None)] * short,
+        )
+        if result.status != 0:
+            break
+        shares = np.asarray(result.x, dtype=np.float64)[: 1 + len(basis)]
+        change = unknowns.T @ shares
+        change[:lags] -= typical
+        change = variance * np.where(np.abs(change) > 1e-6, change, 1e-6)
+        loss = float(sign * (w @ np.expm1(change)))
+        if loss < least:
+            least = loss
+            best = _realised(poles, float(shares[0]), _basis(poles, 4).T @ shares[1:], bins, ring)
+        growth = np.expm1(change) / change
+    return None if best is None else (least, best)
 
 
 def _realised(poles: tuple[complex, ...], white: float, seen: Array, bins: int, ring: bool) -> HiddenChain:

@@ -35,7 +35,7 @@ CORE, LEAST_CORE = 1.0, 400
 """Nodes for each summand's mean, up to the mean of the sum, and least in all."""
 TAIL = 0.025
 """Spacing of nodes above the mean, as a share of the distance from it."""
-PACE = 2e-9
+PACE = 3e-9
 """Seconds for each edge and node, on one core of the machine of ``benchmarks/``."""
 FEW, GROWTH = 8, 1.1
 """A bin adds one of the first whole numbers of steps, or of numbers that grow by this factor."""
