@@ -140,8 +140,8 @@ FAULTS = [
     ),
     (
         "audit/betting.py",
-        "enumerate(((with_example, without), (-without, -with_example)))",
-        "enumerate(((with_example, without), (with_example, without)))",
+        "return (with_example, without), (-without, -with_example)",
+        "return (with_example, without), (with_example, without)",
         "an audit looks at the direction of removal alone",
         f"{MECHANISM}::test_each_direction_finds_what_the_other_one_cannot",
     ),
@@ -154,8 +154,8 @@ FAULTS = [
     ),
     (
         "audit/outputs.py",
-        "released[step, np.asarray(batch, dtype=np.int64)] += 1.0",
-        "released[step, np.asarray(batch, dtype=np.int64)] += 0.5",
+        "released[step] += np.bincount(taken",
+        "released[step] += 0.5 * np.bincount(taken",
         "an audit adds half of a gradient",
         MECHANISM,
     ),

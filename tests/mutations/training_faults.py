@@ -125,8 +125,8 @@ FAULTS = [
     ),
     (
         "training/jax/noise.py",
-        "ready = sum(jnp.sum(leaf) for leaf in leaves)",
-        "ready = jnp.zeros(())",
+        "length = jnp.sqrt(sum(jnp.sum(jnp.square(leaf / scale)) for leaf in leaves))",
+        "length = jnp.zeros(())",
         "several sums that jax.vmap maps over share a row of noise",
         f"{JAX_NOISE}::test_mapped_updates_are_refused",
     ),
@@ -139,8 +139,8 @@ FAULTS = [
     ),
     (
         "training/jax/noise.py",
-        "if counted is not None and counted != (",
-        "if counted is not None and counted > (",
+        "if counted is not None and counted != number",
+        "if counted is not None and counted > number",
         "a sum over fewer examples than are named passes",
         f"{JAX_PLAN}::test_what_is_told_has_to_agree_with_what_was_counted",
     ),

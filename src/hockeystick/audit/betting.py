@@ -60,8 +60,7 @@ class Bets:
 
     def observe(self, with_example: Array, without: Array) -> None:
         """Add pairs of log-ratios ``log P/Q``, each of shape (pairs,), and settle all bets."""
-        with_example, without = np.nan_to_num(with_example), np.nan_to_num(without)  # no event is about what is unknown
-        for direction, (first, second) in enumerate(((with_example, without), (-without, -with_example))):
+        for direction, (first, second) in enumerate(_directions(with_example, without)):
             ones, others = self._above(first), self._above(second)
             both = self._above(np.minimum(first, second))
             self.counts[direction, 1, 1] += both
@@ -76,9 +75,8 @@ class Bets:
 
         The mean of what they pay has a mean of at most 0 as well, whatever they have in common.
         """
-        with_example, without = np.nan_to_num(with_example), np.nan_to_num(without)
         size = with_example.size
-        for direction, (first, second) in enumerate(((with_example, without), (-without, -with_example))):
+        for direction, (first, second) in enumerate(_directions(with_example, without)):
             payoff = self._above(first) / size - self.growth * self._above(second) / size - self.delta
             self.means[direction] += np.log1p(self.stakes[:, None, :] * payoff[:, :, None])
         self.pairs += size
@@ -119,3 +117,9 @@ class Bets:
     def evidence(self) -> float:
         """The largest logarithm of the worth of the bets against the upper end, not below 0."""
         return max(float(self.highest[self.at_upper]), 0.0)
+
+
+def _directions(with_example: Array, without: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """What a bet compares in either direction; no event is about what is unknown, so that counts as 0."""
+    with_example, without = np.nan_to_num(with_example), np.nan_to_num(without)
+    return (with_example, without), (-without, -with_example)
