@@ -143,6 +143,6 @@ def test_what_is_not_comparable_has_a_shortfall() -> None:
         assert shortfall(covariance * factor, covariance, 0.0, side).max() > 0.0
         assert shortfall(covariance * (2.0 - factor), covariance, 1e-9, side).max() <= 0.0
         assert shortfall(covariance * (1.0 + (1.0 - factor) / 2.0), covariance, 1e-3, side).max() > 0.0
-    raised = covariance.copy()
+    raised = 0.9999 * covariance
     raised[0, 5] = raised[5, 0] = 1e-3  # where the columns do not overlap
     assert shortfall(raised, covariance, 0.0, Side.LOWER).max() > 0.0
