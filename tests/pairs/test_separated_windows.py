@@ -152,7 +152,7 @@ def test_a_generous_cap_changes_nothing_and_a_tight_one_is_charged() -> None:
 
 @pytest.mark.parametrize(("bands", "gap", "most", "unamplified"), [(4, 32, 1.90, 13.7), (1, 16, 1.0, 15.8)])
 def test_the_noise_of_a_usual_run(bands: int, gap: int, most: float, unamplified: float) -> None:
-    """1,000 steps at rate 0.01 for (2, 1e-5): sampling needs 1.853 for the first of them."""
+    """1,000 steps at rate 0.01 for (2, 1e-5): sampling needs 1.711 for the first of them."""
     run = hs.Mechanism(
         strategy=hs.BandedSquareRoot(bands=bands), sampler=hs.BMinSep(min_sep=gap, sampling_prob=0.01, steps=1000)
     )
