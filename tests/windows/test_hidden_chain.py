@@ -10,7 +10,7 @@ from hockeystick.laws.profile import law_delta
 from hockeystick.types import Direction, Side
 from hockeystick.windows import hidden_chain
 from hockeystick.windows.comparable_chain import comparable_chain, sensitivity, shortfall
-from hockeystick.windows.hidden_chain import LATTICE_ERROR, HiddenChain, hidden_chain_law, work_of
+from hockeystick.windows.hidden_chain import LATTICE_ERROR, HiddenChain, hidden_chain_law, shifts_of, work_of
 
 EPSILONS = (0.0, 0.1, 0.4, 1.0, 1.8)
 POINTS = np.linspace(-9.0, 11.0, 500)
@@ -110,6 +110,19 @@ def test_the_lattice_changes_the_density_by_less_than_it_says(chain: HiddenChain
         exact = np.exp(-0.5 * z @ np.linalg.solve(chain.products, z))
         exact /= 2.0 * np.pi * np.sqrt(np.linalg.det(chain.products))
         assert by_lattice == pytest.approx(exact, rel=LATTICE_ERROR)
+
+
+@pytest.mark.parametrize("side", list(Side))
+def test_what_a_bin_adds_keeps_its_mean_beyond_the_range_of_integers(side: Side) -> None:
+    """Likelihood ratios have mean one; what lower laws leave out at the end of the white noise is far below delta."""
+    scales, step = np.array([0.5, 1e6, 1e16, 3e19, 1e25]), 1.0 / 400
+    shifts = shifts_of(scales, 2.0, step, side, 1e-9)
+    places = shifts.counts * step if side is Side.UPPER else shifts.means
+    found = np.add.reduceat(shifts.chances * places, shifts.starts[:-1]) + shifts.rest
+    assert found == pytest.approx(scales, rel=1e-9)
+    assert (shifts.counts >= 0).all()
+    own = np.repeat(scales, np.diff(shifts.starts))
+    assert (shifts.counts[(own > 1e24) & (shifts.means > 1e24)] > 1e17).all()
 
 
 def covariance_of(columns: Array, bins: int) -> Array:

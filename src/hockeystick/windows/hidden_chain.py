@@ -39,6 +39,8 @@ PACE = 3e-9
 """Seconds for each edge and node, on one core of the machine of ``benchmarks/``."""
 FEW, GROWTH = 8, 1.1
 """A bin adds one of the first whole numbers of steps, or of numbers that grow by this factor."""
+MOST_STEPS = 2.0**60
+"""More steps than this are not counted; they are near the end of the range of integers."""
 
 
 @dataclass(frozen=True)
@@ -243,9 +245,14 @@ def shifts_of(scales: Array, deviation: float, step: float, side: Side, delta: f
     rows = scales.size
     places = np.multiply.outer(scales / step, noise.support)
     whole = [float(count) for count in range(FEW + 1)]
-    while whole[-1] <= float(places.max()):
+    while whole[-1] <= min(float(places.max()), MOST_STEPS):
         whole.append(float(np.ceil(whole[-1] * GROWTH)))
     points = np.array(whole)
+    rest = scales * noise.p_inf
+    if side is Side.UPPER:  # what is too far to be counted is at 0, and its mean at infinity
+        far = places > MOST_STEPS
+        rest += step * np.where(far, places, 0.0) @ noise.mass
+        places[far] = 0.0
     cell = np.searchsorted(points, places, side="right") - 1
     masses = np.broadcast_to(noise.mass, places.shape)
     state = np.broadcast_to(np.arange(rows)[:, None], places.shape)
@@ -262,13 +269,13 @@ def shifts_of(scales: Array, deviation: float, step: float, side: Side, delta: f
         found = np.bincount(key, (masses - right).ravel(), size) + np.bincount(key + 1, right.ravel(), size + 1)[:size]
         means = step * np.tile(points, rows)
     used = found > 0.0
-    counts = np.rint(means / step - 0.5 if side is Side.LOWER else means / step).astype(np.int64)
+    counts = np.rint(means / step - 0.5 if side is Side.LOWER else means / step)
     starts = np.concatenate([[0], np.cumsum(used.reshape(rows, -1).sum(axis=1))])
     error = noise.mass_error + (2.0 * noise.size + 8.0) * UNIT_ROUNDOFF
     place_error = noise.place_error + (4.0 * noise.size + 16.0) * UNIT_ROUNDOFF
-    rest = scales * noise.p_inf
     chances: Array = found[used].astype(np.float64)
-    return Shifts(starts, np.maximum(counts, 0)[used], chances, means[used], rest, error, place_error)
+    counted = np.clip(counts, 0.0, MOST_STEPS * GROWTH)[used].astype(np.int64)
+    return Shifts(starts, counted, chances, means[used], rest, error, place_error)
 
 
 def hidden_chain_law(chain: HiddenChain, side: Side, delta: float, largest: float, deadline: Deadline) -> Law:
