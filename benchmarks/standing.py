@@ -103,6 +103,7 @@ REGIMES = tuple(
         (BINS_C, "64x2, BSR(16)", BSR(bands=16), hs.BallsInBins(bins=64, epochs=2), (0.79, 2.5, 8.7, 58.0)),
         (BINS_C, "24x4, square root", FULL, hs.BallsInBins(bins=24, epochs=4), (1.8, 7.2, 31.0, 200.0)),
         (BINS_C, "200x1, square root", FULL, hs.BallsInBins(bins=200), (0.6, 100.0)),
+        (BINS_C, "300x1, BSR(4)", BSR(bands=4), hs.BallsInBins(bins=300), (0.78, 0.95)),
         (SHUFFLE, "batches of 50, 20x3", NONE, hs.Shuffle(batch_size=50, bins=20, epochs=3), (0.87, 3.5, 15.0, 100.0)),
         (SHUFFLE, "batches of 1, 2^18", NONE, hs.Shuffle(batch_size=1, bins=1 << 18), (0.51, 2.0, 8.7, 58.0)),
         (TREE, "batches of 1, 2^18", hs.BinaryTree(), hs.Shuffle(batch_size=1, bins=1 << 18), (2.2, 8.7, 38.0, 250.0)),

@@ -8,8 +8,8 @@ import pytest
 from mmcc_oracle import true_profile
 
 from hockeystick.accountants.direct import ACCOUNTANT as DIRECT
-from hockeystick.accountants.generalized_mmcc import ACCOUNTANT as GENERALIZED
 from hockeystick.accountants.mmcc import ACCOUNTANT as MMCC
+from hockeystick.accountants.published.generalized_mmcc import ACCOUNTANT as GENERALIZED
 from hockeystick.bounds import Bound
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError
