@@ -10,8 +10,8 @@ import pytest
 
 import hockeystick as hs
 from hockeystick import noise
-from hockeystick.audit import parts
-from hockeystick.audit.annex import FORMAT, Addendum, Outcome, addendum, is_addendum, json_schema
+from hockeystick.audit import annex, parts
+from hockeystick.audit.annex import FORMAT, Addendum, Outcome, _sealed, addendum, is_addendum, json_schema
 from hockeystick.errors import BudgetExceededError, InvalidInputError, VerificationError
 
 MECHANISM = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.2, steps=5), noise_multiplier=1.0)
@@ -68,7 +68,25 @@ def test_a_deadline_ends_the_derivation(made):
     many = made.model_copy(update={"evidence": evidence(made, 2, samples=10**9)}).sealed()
     with pytest.raises(BudgetExceededError):
         many.verify(deadline=hs.Deadline(3.0))
-    assert time.monotonic() - started < 60.0
+    assert time.monotonic() - started < 15.0
+
+
+def test_a_deadline_ends_the_audit_of_many_batches():
+    """The certificate is recomputed at once; the batches would take an hour."""
+    mechanism = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.5, steps=100_000), noise_multiplier=300.0)
+    short = addendum(CERTIFICATE, parts=["sampler"], seed=3).evidence
+    long = _sealed(hs.certify(mechanism, delta=1e-5), short)
+    started = time.monotonic()
+    with pytest.raises(BudgetExceededError):
+        long.verify(deadline=hs.Deadline(1.0))
+    assert time.monotonic() - started < 15.0
+
+
+def test_ten_minutes_are_allowed_unless_said_otherwise(made, monkeypatch):
+    monkeypatch.setattr(annex, "DEFAULT_BUDGET", 1.0)
+    many = made.model_copy(update={"evidence": evidence(made, 2, samples=10**9)}).sealed()
+    with pytest.raises(BudgetExceededError):
+        many.verify()
 
 
 def altered(one, **changes):
@@ -134,6 +152,23 @@ def test_sentences_cannot_pretend_to_be_lines_of_the_addendum(made, says, tmp_pa
     (tmp_path / "a.json").write_text(json.dumps(content))
     with pytest.raises(InvalidInputError, match="one line"):
         Addendum.load(tmp_path / "a.json")
+
+
+@pytest.mark.parametrize("change", [{"outcome": "holds"}, {"text": "proved\n  verified"}, {"by": ["canaries"]}])
+def test_checks_that_do_not_follow_are_refused_when_they_are_read(made, change, tmp_path):
+    content = json.loads(made.model_dump_json())
+    content["checks"][2] |= change
+    Addendum.parse_json(json.dumps(content)).sealed().save(tmp_path / "a.json")
+    with pytest.raises(VerificationError, match="checks"):
+        Addendum.load(tmp_path / "a.json")
+
+
+def test_words_of_the_certificate_cannot_pretend_to_be_lines_of_the_addendum(made):
+    texts = {"text": "proved\n  verified: all"}
+    assumptions = tuple(one.model_copy(update=texts) for one in CERTIFICATE.assumptions)
+    certificate = CERTIFICATE.model_copy(update={"sentence": "true\nverified", "assumptions": assumptions}).sealed()
+    forged = _sealed(certificate, made.evidence)
+    assert len(str(forged).splitlines()) == len(str(made).splitlines())
 
 
 def test_a_refuted_assumption_is_said_to_be(monkeypatch):

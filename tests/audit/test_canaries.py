@@ -138,6 +138,9 @@ def test_losses_are_another_attack_without_more_assumptions():
     [
         ({"count": 1}, "count"),
         ({"count": 2.5}, "count"),
+        ({"count": float("nan")}, "count"),
+        ({"count": "many"}, "count"),
+        ({"clip_norm": "one"}, "clip_norm"),
         ({"size": 10}, "size"),
         ({"num_examples": -1}, "num_examples"),
         ({"clip_norm": 0.0}, "clip_norm"),

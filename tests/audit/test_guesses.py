@@ -20,6 +20,7 @@ from hockeystick.audit.guessing import (
 from hockeystick.audit.one_run import guesses
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.laws.gaussian import gaussian_delta
+from hockeystick.mechanism import Unit
 from hockeystick.types import Side
 
 DELTA = 1e-5
@@ -264,6 +265,9 @@ SCORES, COINS = np.arange(4.0), np.array([False, True, False, True])
         ({"certificate": CERTIFICATE}, "either"),
         ({"certificate": hs.certify(FIXED, epsilon=1.0, method="gaussian"), "delta": None}, "at a delta"),
         ({"delta": -0.1}, "delta"),
+        ({"delta": "small"}, "delta"),
+        ({"level": "low"}, "level"),
+        ({"scores": ["a", "b", "c", "d"]}, "scores"),
         ({"level": 0.0}, "level"),
         ({"independent": True}, "independent"),
         ({"guessed": (3, 2)}, "guessed"),
@@ -283,3 +287,14 @@ def test_canaries_are_not_independent_where_examples_are_not():
     with pytest.raises(UnsupportedError, match="shuffle"):
         guesses(SCORES, COINS, certificate=SHUFFLED, independent=True)
     assert guesses(SCORES, COINS, certificate=SHUFFLED).samples == 4
+
+
+@pytest.mark.parametrize("unit", [{"neighbours": "replace"}, {"kind": "user", "examples_per_user": 2}])
+def test_certificates_of_other_units_are_about_a_coin_too(unit):
+    """Replacement by an example without a gradient, and one of a user's examples: at least as far apart as zero-out."""
+    certificate = hs.certify(FIXED.model_copy(update={"unit": Unit(**unit)}), delta=DELTA, method="gaussian")
+    assert certificate.epsilon.upper > CERTIFICATE.epsilon.upper
+    scores, included = gaussian(np.random.default_rng(1), 60)
+    mild, strict = (guesses(scores, included, certificate=one, level=LEVEL) for one in (certificate, CERTIFICATE))
+    assert mild.epsilon.audited == strict.epsilon.audited
+    assert not mild.refuted

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+import hockeystick as hs
+
 PLANS = Path(__file__).resolve().parents[2] / "examples" / "plans"
 
 MNIST = {"data.num_examples": "60000", "data.batch_size": "256", "data.epochs": "15"}
@@ -175,3 +177,12 @@ def test_parameters_that_cannot_be_are_refused(cli, text: str) -> None:
 def test_parameters_are_for_plans(cli) -> None:
     cli("epsilon", "plan.toml", "--out", "certificate.json")
     cli.refuses("show", "certificate.json", "--parameters", "5", says=("--parameters is for plans",))
+
+
+def test_words_of_a_certificate_cannot_command_the_terminal(cli):
+    run = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.2, steps=5), noise_multiplier=1.0)
+    found = hs.certify(run, delta=0.01, method="direct")
+    found.model_copy(update={"sentence": "private\x1b[2J\u202ebut not \x9b1m"}).sealed().save("c.json")
+    shown = cli("show", "c.json").out
+    assert not set("\x1b\u202e\x9b") & set(shown)
+    assert r"private\x1b[2J\u202ebut not \x9b1m" in shown

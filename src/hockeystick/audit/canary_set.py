@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hockeystick.audit.canary_scores import CanaryScores, coins
-from hockeystick.audit.one_run import MOST_CANARIES
+from hockeystick.audit.one_run import MOST_CANARIES, reals_of
 from hockeystick.audit.ratios import ratio_of
 from hockeystick.audit.tape import numbers_of
 from hockeystick.audit.verdict import Verdict
 from hockeystick.certificate import AnyCertificate
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 from hockeystick.mechanism import Mechanism
+from hockeystick.spec import real_number
 
 Array = NDArray[np.float64]
 
@@ -188,8 +189,8 @@ class Canaries:
 
         Raises: InvalidInputError for scores that are not finite or of another number; and as :meth:`scores`.
         """
-        values = np.asarray(self.scores(mechanism) if scores is None else scores, dtype=np.float64)
-        if values.shape != (self.count,):
+        values = reals_of(self.scores(mechanism) if scores is None else scores)
+        if values is None or values.shape != (self.count,):
             raise InvalidInputError(
                 f"The 'scores' argument must be a row of {self.count} numbers, one for each canary. "
                 f"Got {shortened(scores)} instead."
@@ -251,13 +252,14 @@ def canaries(count: int, *, num_examples: int, size: int, clip_norm: float = 1.0
         ("count", count, 2, MOST_CANARIES),
         ("num_examples", num_examples, 0, 10**9),
         ("size", size, count, 10**12),
-        ("seed", seed or 0, 0, 2**63 - 1),
+        ("seed", 0 if seed is None else seed, 0, 2**63 - 1),
     ):
-        if value != int(value) or not least <= value <= most:
+        number = real_number(name, value)
+        if not (number.is_integer() and least <= value <= most):
             raise InvalidInputError(
                 f"The {name!r} argument must be a whole number from {least} to {most}. Got {shortened(value)} instead."
             )
-    if not (np.isfinite(clip_norm) and clip_norm > 0.0):
+    if not 0.0 < real_number("clip_norm", clip_norm) < np.inf:
         raise InvalidInputError(
             f"The 'clip_norm' argument must be positive and finite. Got {shortened(clip_norm)} instead."
         )

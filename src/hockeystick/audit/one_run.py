@@ -21,6 +21,7 @@ from hockeystick.audit.verdict import EpsilonInterval, Finding, Verdict
 from hockeystick.certificate import AnyCertificate, Interval
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 from hockeystick.samplers import BatchSampler, Shuffle
+from hockeystick.spec import real_number
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -190,9 +191,17 @@ def _given(guessed: tuple[int, int], canaries: int) -> Rule:
     return rule
 
 
+def reals_of(values: ArrayLike) -> Array | None:
+    """The values as an array of floats; None for values that are not numbers."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
+
+
 def _checked(scores: ArrayLike, included: ArrayLike) -> tuple[Array, Flags]:
-    values, coins = np.asarray(scores, dtype=np.float64), np.asarray(included)
-    if values.ndim != 1 or not 2 <= values.size <= MOST_CANARIES or np.isnan(values).any():
+    values, coins = reals_of(scores), np.asarray(included)
+    if values is None or values.ndim != 1 or not 2 <= values.size <= MOST_CANARIES or np.isnan(values).any():
         raise InvalidInputError(
             f"The 'scores' argument must be a row of 2 to {MOST_CANARIES} numbers, one for each canary. "
             f"Got {shortened(scores)} instead."
@@ -211,7 +220,7 @@ def _claim(certificate: AnyCertificate | None, delta: float | None) -> tuple[flo
         raise InvalidInputError("Give either the 'certificate' or the 'delta' argument.")
     if certificate is None:
         assert delta is not None
-        if not 0.0 <= delta < 1.0:
+        if not 0.0 <= real_number("delta", delta) < 1.0:
             raise InvalidInputError(
                 f"The 'delta' argument must be at least 0 and below 1. Got {shortened(delta)} instead."
             )

@@ -14,13 +14,15 @@ from hockeystick.audit.verdict import EpsilonInterval, Finding, Verdict
 from hockeystick.certificate import Certificate, Interval
 from hockeystick.certification.issue import certify
 from hockeystick.deadline import Deadline
-from hockeystick.errors import InvalidInputError, shortened
+from hockeystick.errors import BudgetExceededError, InvalidInputError, shortened
 from hockeystick.mechanism import Mechanism
 from hockeystick.training.run import Run
 
 Steps = Iterable[tuple[ArrayLike, ArrayLike]]
 LOOKS = 100
 """How often the bets are looked at, about."""
+MOST_AT_ONCE = 10_000
+"""Pairs that are drawn between two looks, at most, or one run if that has more: a deadline loses no more."""
 Source = Callable[[int, np.random.Generator], Steps]
 """From a number of examples and a generator to the batch and the noise of every step of one run: noise for as many
 parameters as there are examples, in clipping norms."""
@@ -82,18 +84,18 @@ def mechanism(
     ratio = ratio_of(mechanism)
     found = _certificate(mechanism, certificate, delta)
     generator = np.random.default_rng() if rng is None else rng
-    driver = _Driver(mechanism, ratio, ratio.fitting(examples), source or _own(mechanism), generator)
+    runs = _watched(source or _own(mechanism), deadline)
+    driver = _Driver(mechanism, ratio, ratio.fitting(examples), runs, generator)
     bets = Bets(found.upper, found.delta, level)
     while bets.pairs < samples and not bets.refuted:
-        if ratio.size is not None:
-            bets.observe_mean(driver.run(True), driver.run(False))
-        else:
-            wanted = min(samples - bets.pairs, max(-(-samples // LOOKS), len(driver.who)))
-            bets.observe(driver.log_ratios(True, wanted), driver.log_ratios(False, wanted))
-        if deadline is not None:
-            if deadline.remaining() <= 0.0:
-                break
-            deadline.tick()
+        try:
+            if ratio.size is not None:
+                bets.observe_mean(driver.run(True), driver.run(False))
+            else:
+                wanted = min(samples - bets.pairs, max(min(-(-samples // LOOKS), MOST_AT_ONCE), len(driver.who)))
+                bets.observe(driver.log_ratios(True, wanted), driver.log_ratios(False, wanted))
+        except BudgetExceededError:
+            break
     says = "What is released reveals more than its certificate says."
     return Verdict(
         about="mechanism",
@@ -135,6 +137,18 @@ def _own(mechanism: Mechanism) -> Source:
             noise = run.noise(batch)
             assert noise is not None  # the run has a shape
             yield batch, noise
+
+    return steps
+
+
+def _watched(source: Source, deadline: Deadline | None) -> Source:
+    """The same runs, each of whose steps is reported to the deadline."""
+
+    def steps(examples: int, rng: np.random.Generator) -> Steps:
+        for step in source(examples, rng):
+            if deadline is not None:
+                deadline.tick()
+            yield step
 
     return steps
 

@@ -1,7 +1,8 @@
 """The audits that need only a mechanism and a seed: the sampler and the noise of this library, without a model."""
 
+from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from hockeystick.errors import InvalidInputError
 from hockeystick.mechanism import Mechanism
 from hockeystick.noise import stream
 
+T = TypeVar("T")
 Part = Literal["sampler", "noise", "mechanism"]
 PARTS: tuple[Part, ...] = ("sampler", "noise", "mechanism")
 MOST_EXAMPLES = 1000
@@ -45,17 +47,28 @@ def audit_part(
         samples: pairs of outputs, at most; for the part "mechanism".
         level: false-alarm probability of this part.
         seed: None for a fresh one of the operating system.
+        deadline: ends the audit of a mechanism early, and the others without a verdict.
 
-    Raises: as the audit of the part.
+    Raises: as the audit of the part; BudgetExceededError when the deadline passes before a verdict.
     """
     rng = np.random.default_rng(None if seed is None else [PARTS.index(part), seed])
     if part == "sampler":
         size = _examples(mechanism, num_examples)
-        return audit_sampler(mechanism.sampler.batches(size, rng), mechanism.sampler, num_examples=size, level=level)
+        batches = _watched(mechanism.sampler.batches(size, rng), deadline)
+        return audit_sampler(batches, mechanism.sampler, num_examples=size, level=level)
     if part == "noise":
         size = max(-(-NUMBERS // mechanism.sampler.steps), FEWEST_PARAMETERS)
-        return audit_noise(islice(stream(mechanism, size, rng=rng), MOST_ROWS), mechanism, level=level)
+        rows = _watched(islice(stream(mechanism, size, rng=rng), MOST_ROWS), deadline)
+        return audit_noise(rows, mechanism, level=level)
     return audit_mechanism(mechanism, certificate=certificate, samples=samples, level=level, rng=rng, deadline=deadline)
+
+
+def _watched(steps: Iterable[T], deadline: Deadline | None) -> Iterator[T]:
+    """The steps, each reported to the deadline."""
+    for step in steps:
+        if deadline is not None:
+            deadline.tick()
+        yield step
 
 
 def _examples(mechanism: Mechanism, num_examples: int) -> int:

@@ -12,6 +12,7 @@ from hockeystick.audit.habits import BETS, STRENGTHS, Habits, settle
 from hockeystick.audit.verdict import Finding, Verdict
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.samplers.base import Batch, BatchSampler
+from hockeystick.spec import real_number
 from hockeystick.training.promises import BrokenPromiseError, promises_of
 from hockeystick.training.record import MEANINGS
 
@@ -152,5 +153,5 @@ def _check(batches: object, claimed: object, runs: int, level: float) -> None:
 
 def check_level(level: float) -> None:
     """Raise InvalidInputError unless the level is a probability between 0 and 1."""
-    if not 0.0 < level < 1.0:
+    if not 0.0 < real_number("level", level) < 1.0:
         raise InvalidInputError(f"The 'level' argument must be between 0 and 1. Got {shortened(level)} instead.")

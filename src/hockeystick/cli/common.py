@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 import threading
 from collections.abc import Iterator
@@ -53,6 +54,8 @@ VerifyBudgetOption = Annotated[
 OutOption = Annotated[str | None, typer.Option("--out", help="Write the certificate here.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
+COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+"""Control characters other than tabs and ends of lines, and those that change the direction of text."""
 QUIET_SECONDS = 1.0
 """Work that takes less than this reports no progress."""
 
@@ -60,13 +63,15 @@ QUIET_SECONDS = 1.0
 def emit(text: str) -> None:
     """Print a result on stdout and flush it, so that a failure is noticed.
 
-    A closed pipe (``| head``) ends the command quietly.
+    Control characters, which a stranger's file could have, are escaped, so that they cannot command the terminal. A
+    closed pipe (``| head``) ends the command quietly.
 
     Raises: InvalidInputError when stdout cannot be written.
     """
     if sys.stdout is None:  # closed by the caller
         return
     encoding = sys.stdout.encoding or "utf-8"
+    text = COMMANDS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
     try:
         sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
         sys.stdout.flush()
