@@ -34,7 +34,7 @@ REACH, ABOVE = 3.5, 2.5
 """Cells end so many standard deviations below 0, and above two and a half participations at once."""
 BELOW_SUM, ABOVE_SUM = 6.5, 6.0
 """Sums are kept to so many standard deviations on either side, and for a drift by the variance beyond."""
-MOST_ROWS, MOST_ADDED = 30.0, 0.5
+MOST_ROWS, MOST_ADDED = 5.0, 0.5
 """Above that there is room for so many of the most telling rows, up to a factor of about 1.6 in the ratio."""
 
 
