@@ -108,6 +108,16 @@ def test_both_laws_are_whole(prob: float, sigma: float, bands: int, steps: int) 
     assert present.sum() == pytest.approx(1.0, abs=error)
 
 
+@pytest.mark.parametrize("sigma", [30.0, 1e3, 1e6])
+def test_sums_are_as_few_with_much_noise(sigma: float) -> None:
+    """What is kept is in proportion to what rows tell, so that neither memory nor time grow with the noise."""
+    column = np.array([1.0, 0.5, 0.375, 0.3125])
+    histories = histories_of(column, sigma, tracked(4, 0.02))
+    table = filter_for(histories, 0.02, 100, 50.0)
+    assert table.added.max() > 1
+    assert 12 * 50.0 < table.size < 40 * 50.0
+
+
 def test_histories_are_few_and_follow_each_other() -> None:
     for bands in range(1, 33):
         limit = tracked(bands, 0.1)

@@ -34,6 +34,8 @@ REACH, ABOVE = 3.5, 2.5
 """Cells end so many standard deviations below 0, and above two and a half participations at once."""
 BELOW_SUM, ABOVE_SUM = 6.5, 6.0
 """Sums are kept to so many standard deviations on either side, and for a drift by the variance beyond."""
+MOST_ROWS, MOST_ADDED = 5.0, 0.5
+"""Above that there is room for so many of the most telling rows, up to a factor of about 1.6 in the ratio."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,8 @@ def filter_for(histories: Histories, prob: float, steps: int, per_deviation: flo
     deviation = float(np.sqrt(max(steps * second, 1e-30)))
     unit = deviation / per_deviation
     start = int((BELOW_SUM * deviation + deviation**2) / unit)
-    size = start + int((ABOVE_SUM * deviation + deviation**2 + 0.5) / unit) + 2
+    room = min(MOST_ROWS * float(np.log(ratio).max()), MOST_ADDED)
+    size = start + int((ABOVE_SUM * deviation + deviation**2 + room) / unit) + 2
     added = np.clip(np.round(np.log(ratio) / unit), -size, size).astype(np.int64)
     return Filter(edges, following, added, int(np.argmax(summary)), start, size)
 
