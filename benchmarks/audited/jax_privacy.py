@@ -123,8 +123,8 @@ CASES = {
         deviates=True,
         means="The noise is drawn in the type of the gradients, and `jax.random.normal` of jax {jax} in bfloat16 has "
         "{values} different values in all, none beyond {largest} standard deviations, with a mean of {mean} of "
-        "them. The documentation says that types follow the gradients. The noise of a certificate is Gaussian, "
-        "so no Gaussian analysis covers it. With `dtype=jnp.float32` the same audit finds {helped}; the sum is "
+        "them. The documentation says that types follow the gradients. Every analysis of the Gaussian mechanism "
+        "assumes more than {values} values. With `dtype=jnp.float32` the same audit finds {helped}; the sum is "
         "rounded to bfloat16 after the noise was added.",
     ),
 }
