@@ -161,21 +161,3 @@ def test_low_noise_is_refused_or_bounded(sigma: float) -> None:
         least = hs.certify(alone, delta=1e-5).bounds.lower
         assert least is not None
         assert found.bounds.upper >= least > 1.0
-
-
-@pytest.mark.parametrize(
-    ("bands", "steps", "prob", "sigma", "most", "split"),
-    [(4, 1000, 0.01, 2.0, 1.83, 2.59), (8, 1000, 0.01, 4.0, 1.16, 1.35)],
-)
-def test_usual_runs_are_close(bands: int, steps: int, prob: float, sigma: float, most: float, split: float) -> None:
-    """Epsilon at delta = 1e-6; split noise, the best bound without sampling before, needs at least ``split``."""
-    run = hs.Mechanism(
-        strategy=hs.BandedSquareRoot(bands=bands),
-        sampler=hs.Poisson(sampling_prob=prob, steps=steps),
-        noise_multiplier=sigma,
-    )
-    found = hs.certify(run, delta=1e-6)
-    assert found.method.upper == "participation_windows"
-    assert found.bounds.lower is not None
-    assert found.bounds.lower < found.bounds.upper <= most < split
-    hs.verify(found)
