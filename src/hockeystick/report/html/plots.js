@@ -397,9 +397,11 @@
 
   /**
    * spec: title, description, x: as for plot, rows: each with name, lower, upper (null: nothing is known) and a note.
+   * Rows without a bound are in the table only.
    */
   function intervals(container, spec) {
-    const height = MARGIN.top + MARGIN.bottom + ROW * spec.rows.length;
+    const bounded = spec.rows.filter((row) => known(row.lower) || known(row.upper));
+    const height = MARGIN.top + MARGIN.bottom + ROW * bounded.length;
     const made = frame(container, spec, height);
     made.again = intervals;
     const { svg, width } = made;
@@ -412,9 +414,9 @@
     drawAxis(svg, spec.x, across, { horizontal: true, width, height, left });
     const group = svg.append("g").attr("class", "series colour-0").attr("aria-hidden", "true");
     const points = [];
-    spec.rows.forEach((row, k) => {
-      const top = MARGIN.top + ROW * k,
-        y = top + 26;
+    bounded.forEach((row, k) => {
+      const top = MARGIN.top + ROW * k;
+      const y = top + 26;
       group
         .append("text")
         .attr("class", "row")
