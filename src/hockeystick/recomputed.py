@@ -1,11 +1,13 @@
 """What a report shows beside a certificate's claim: computed again from its mechanism, as far as the budget goes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from math import log
 
 from hockeystick.calibration.search import EVALUATIONS, calibrate_and_certify
 from hockeystick.certificate import Certificate
-from hockeystick.certification.issue import compare
+from hockeystick.certification.issue import PORTABLE, compare
 from hockeystick.certification.schedule import Outcome, best
 from hockeystick.certification.verification import verify
 from hockeystick.curve import Curve, curve
@@ -70,9 +72,10 @@ def recomputed(certificate: Certificate, *, budget: float = BUDGET, deadline: De
         found = curve(certificate.mechanism, delta=delta, budget=budget, deadline=share)
     except BudgetExceededError:
         left_out += ("There was no time for the curves; more seconds (--budget) draw them.",)
-    outcomes = compare(certificate.mechanism, delta=delta, budget=budget, deadline=deadline.part(SHARE))
+    share = deadline.part(SHARE)
+    outcomes = [_issued(one) for one in compare(certificate.mechanism, delta=delta, budget=budget, deadline=share)]
     method = _method(certificate, outcomes)
-    targets = [one for one in TARGETS if epsilon / REACH <= one <= epsilon * REACH]
+    targets = sorted((one for one in TARGETS if epsilon / REACH <= one <= epsilon * REACH), key=partial(_far, epsilon))
     noise: dict[float, float] = {}
     if method is not None:
         seconds = EVALUATIONS * method.seconds
@@ -80,12 +83,17 @@ def recomputed(certificate: Certificate, *, budget: float = BUDGET, deadline: De
             sigma = _noise(certificate, one, delta, method, seconds, deadline)
             if sigma is not None:
                 noise[one] = sigma
-    missing = [one for one in targets if one not in noise]
+    missing = [one for one in sorted(targets) if one not in noise]
     if missing:
         named = ", ".join(f"{one:g}" for one in missing)
         left_out += (f"There was no time for noise multipliers at epsilon {named}; more seconds (--budget) find them.",)
     name = method.method if method is not None and noise else None
-    return Recomputed(verified, found, tuple(outcomes), noise, name, left_out)
+    return Recomputed(verified, found, tuple(outcomes), dict(sorted(noise.items())), name, left_out)
+
+
+def _far(epsilon: float, target: float) -> float:
+    """How far a target is from the certificate's epsilon, which is above 0 where there are targets."""
+    return abs(log(target / epsilon))
 
 
 def _verified(certificate: Certificate, deadline: Deadline) -> tuple[bool, tuple[str, ...]]:
@@ -96,6 +104,13 @@ def _verified(certificate: Certificate, deadline: Deadline) -> tuple[bool, tuple
     except BudgetExceededError:
         return False, ("There was no time to verify the claim; 'hockeystick verify' does that.",)
     return True, ()
+
+
+def _issued(outcome: Outcome) -> Outcome:
+    """The outcome moved to its loose side, as it is when a certificate is issued."""
+    if outcome.value is None:
+        return outcome
+    return replace(outcome, value=outcome.value * (1.0 + (PORTABLE if outcome.side is Side.UPPER else -PORTABLE)))
 
 
 def _method(certificate: Certificate, outcomes: Sequence[Outcome]) -> Outcome | None:

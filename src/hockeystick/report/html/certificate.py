@@ -46,7 +46,7 @@ def certificate_page(
         notices=_notices(found, addenda),
         blocks=(
             claim,
-            Plots("computed again", note, _plots(certificate, found)),
+            Plots("plots", note, _plots(certificate, found)),
             _attackers(found),
             _assumptions(certificate, addenda),
             _audits(addenda),
@@ -157,26 +157,30 @@ def _noise(certificate: Certificate, found: Recomputed) -> Plot:
         "description": f"The smallest noise multiplier certified for each epsilon, at delta = {delta:g}.",
         "x": {"label": "epsilon", "scale": "log"},
         "y": {"label": "noise multiplier", "scale": "log"},
-        "series": series,
+        "series": series if epsilon > 0.0 else series[:1],
     }
     return Plot("plot", spec)
 
 
 def _attackers(found: Recomputed) -> Table:
     numbers = {} if found.curve is None else found.curve.numbers
-    rows = [(TITLES.get(name, name), *between(*ends)) for name, ends in numbers.items()]
-    return Table("what an attacker gains", "Computed again, like the plots.", ("", "at least", "at most"), rows)
+    rows = [(TITLES.get(name, name), *between(*ends)) for name, ends in numbers.items() if name != "epsilon"]
+    return Table("what an attacker gains", "Computed again, like the plots.", ("number", "at least", "at most"), rows)
 
 
 def _assumptions(certificate: Certificate, addenda: Sequence[Addendum]) -> Table:
     rows = []
     for place, one in enumerate(certificate.assumptions):
         evidence = "" if one.evidence is None else f" ({one.evidence})"
-        audited = "; ".join(_verdict(addendum.checks[place]) for addendum in addenda) or "no audit given"
+        audited = "; ".join(_verdict(addendum.checks[place]) for addendum in addenda)
         rows.append((one.name, one.text, f"{one.status.value}{evidence}", audited))
     rows += [("caveat", one, "", "") for one in certificate.caveats]
-    note = "What an audit passed is not proved: it was looked at, and nothing was found against it." if addenda else ""
-    return Table(RESTS_ON, note, ("assumption", "what it says", "certificate", "audit"), rows)
+    columns = ("assumption", "what it says", "certificate", "audits")
+    if addenda:
+        note = "What an audit passed is not proved: it was looked at, and nothing was found against it."
+        return Table(RESTS_ON, note, columns, rows)
+    note = "No audit was given; 'hockeystick audit --certificate' tests the batches and the noise."
+    return Table(RESTS_ON, note, columns[:-1], [row[:-1] for row in rows])
 
 
 def _verdict(check: Check) -> str:

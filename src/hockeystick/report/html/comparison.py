@@ -61,9 +61,7 @@ def comparison_page(found: Comparison, name: str) -> Page:
     """
     rows = methods_rows(found.bounds)
     title = f"Methods side by side at noise multiplier {found.noise_multiplier!r}, delta {found.delta!r}"
-    note = (
-        "The numbers are those of the file; nothing was computed again. Bounds without a confidence are deterministic."
-    )
+    note = "The numbers are those of the file; nothing was computed again."
     table = [
         (one.method, one.side.value, _end(one), one.kind.value, f"{one.seconds:.3g}", one.status)
         for one in found.bounds
