@@ -19,6 +19,7 @@ from hockeystick.cli import (
     evidence,
     interruption,
     list_,
+    recommend,
     reproduce,
     show,
     state,
@@ -45,6 +46,7 @@ def _options(
 
 app = typer.Typer(name="hockeystick", callback=_options, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.command("show")(show.command)
+app.command("recommend")(recommend.command)
 app.command("calibrate")(calibrate.command)
 app.command("epsilon")(epsilon.command)
 app.command("delta")(delta.command)
