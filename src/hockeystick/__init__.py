@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from hockeystick.mechanism import Mechanism, Unit
     from hockeystick.pairs.mixture_steps import MixtureStep, MixtureSteps
     from hockeystick.plan import Plan
+    from hockeystick.recommendation.candidates import Limits
+    from hockeystick.recommendation.recommend import Recommendation, recommend
+    from hockeystick.recommendation.workload import Workload
     from hockeystick.samplers import (
         Attribution,
         BallsInBins,
@@ -50,6 +53,7 @@ if TYPE_CHECKING:
     from hockeystick.settings import MonteCarlo, SearchPolicy, Settings
     from hockeystick.strategies import (
         BandedInverse,
+        BandedInverseFractionalRoot,
         BandedInverseSquareRoot,
         BandedSquareRoot,
         BandedToeplitz,
@@ -73,6 +77,7 @@ _HOMES = {
     "BMinSep": "samplers",
     "BallsInBins": "samplers",
     "BandedInverse": "strategies",
+    "BandedInverseFractionalRoot": "strategies",
     "BandedInverseSquareRoot": "strategies",
     "BandedSquareRoot": "strategies",
     "BandedToeplitz": "strategies",
@@ -90,6 +95,7 @@ _HOMES = {
     "Identity": "strategies",
     "Interval": "certificate",
     "Kind": "types",
+    "Limits": "recommendation.candidates",
     "Mechanism": "mechanism",
     "MixtureStep": "pairs.mixture_steps",
     "MixtureSteps": "pairs.mixture_steps",
@@ -101,6 +107,7 @@ _HOMES = {
     "Poisson": "samplers",
     "Question": "bounds",
     "RandomAllocation": "samplers",
+    "Recommendation": "recommendation.recommend",
     "Resolution": "laws.grid",
     "Settings": "settings",
     "SearchPolicy": "settings",
@@ -111,6 +118,7 @@ _HOMES = {
     "TreeRestart": "strategies",
     "Tuning": "composition.tuning",
     "Unit": "mechanism",
+    "Workload": "recommendation.workload",
     "Deadline": "deadline",
     "bound": "certification.issue",
     "bound_contributions": "samplers",
@@ -125,6 +133,7 @@ _HOMES = {
     "privacy": "certification.building_blocks",
     "state": "certification.description",
     "profile": "certification.profiles",
+    "recommend": "recommendation.recommend",
     "tuning": "composition.tuning",
     "verify": "composition.verification",
 }
@@ -145,6 +154,7 @@ __all__ = [
     "BMinSep",
     "BallsInBins",
     "BandedInverse",
+    "BandedInverseFractionalRoot",
     "BandedInverseSquareRoot",
     "BandedSquareRoot",
     "BandedToeplitz",
@@ -163,6 +173,7 @@ __all__ = [
     "Identity",
     "Interval",
     "Kind",
+    "Limits",
     "Mechanism",
     "MixtureStep",
     "MixtureSteps",
@@ -174,6 +185,7 @@ __all__ = [
     "Poisson",
     "Question",
     "RandomAllocation",
+    "Recommendation",
     "Resolution",
     "SearchPolicy",
     "Settings",
@@ -184,6 +196,7 @@ __all__ = [
     "TreeRestart",
     "Tuning",
     "Unit",
+    "Workload",
     "attacks",
     "audit",
     "bound",
@@ -199,6 +212,7 @@ __all__ = [
     "noise",
     "privacy",
     "profile",
+    "recommend",
     "state",
     "training",
     "tuning",

@@ -247,7 +247,7 @@ def run_sweep(
 
     Raises: InvalidInputError when another sweep is writing to ``out``; and what :class:`Results` raises.
     """
-    with _locked(out):
+    with locked(out):
         results = Results(out, cells)
         missing = [cell for cell in cells if _is_missing(results.records.get(cell.digest), retry)]
         for done, cell in enumerate(missing, start=len(cells) - len(missing)):
@@ -260,7 +260,7 @@ def run_sweep(
 
 
 @contextmanager
-def _locked(out: str | Path) -> Iterator[None]:
+def locked(out: str | Path) -> Iterator[None]:
     """Keep other sweeps from writing to a file; the lock ends with the process, however that ends."""
     import fcntl
 

@@ -20,6 +20,7 @@ from hockeystick.cli import (
     interruption,
     list_,
     report,
+    recommend,
     reproduce,
     show,
     state,
@@ -46,6 +47,7 @@ def _options(
 
 app = typer.Typer(name="hockeystick", callback=_options, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.command("show")(show.command)
+app.command("recommend")(recommend.command)
 app.command("calibrate")(calibrate.command)
 app.command("epsilon")(epsilon.command)
 app.command("delta")(delta.command)

@@ -8,6 +8,7 @@ from typing import Annotated, get_args
 from pydantic import Field
 
 from hockeystick.strategies.banded_inverse import BandedInverse
+from hockeystick.strategies.banded_inverse_fractional_root import BandedInverseFractionalRoot
 from hockeystick.strategies.banded_inverse_square_root import BandedInverseSquareRoot
 from hockeystick.strategies.banded_square_root import BandedSquareRoot
 from hockeystick.strategies.banded_toeplitz import BandedToeplitz
@@ -26,6 +27,7 @@ Strategy = Annotated[
     Identity
     | BandedSquareRoot
     | BandedInverseSquareRoot
+    | BandedInverseFractionalRoot
     | SquareRoot
     | BandedToeplitz
     | ColumnNormalizedBanded
@@ -45,6 +47,7 @@ STRATEGIES: dict[str, type[StrategySpec]] = {c.model_fields["kind"].default: c f
 __all__ = [
     "STRATEGIES",
     "BandedInverse",
+    "BandedInverseFractionalRoot",
     "BandedInverseSquareRoot",
     "BandedSquareRoot",
     "BandedToeplitz",

@@ -1,0 +1,159 @@
+"""hockeystick recommend: which strategy, sampler and bands to use for a plan."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hockeystick.cli import common, sampling
+from hockeystick.errors import InvalidInputError, shortened
+
+if TYPE_CHECKING:
+    from hockeystick.recommendation.candidates import Limits
+    from hockeystick.recommendation.recommend import Recommendation
+    from hockeystick.recommendation.workload import Workload
+
+UNITS = {"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
+
+
+def command(
+    plan: common.PlanPath,
+    epsilon: common.EpsilonOption = None,
+    delta: common.DeltaOption = None,
+    samplers: Annotated[
+        str | None, typer.Option("--samplers", metavar="A,B", help="What the loader can do; everything by default.")
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option("--memory", metavar="SIZE", help="Memory for rows of noise, such as 8GB.")
+    ] = None,
+    parameters: Annotated[
+        str | None, typer.Option("--parameters", metavar="N", help="Of the model; needed with --memory.")
+    ] = None,
+    dtype: Annotated[str, typer.Option("--dtype", help="Type of the noise: float32 or float64.")] = "float32",
+    momentum: Annotated[str | None, typer.Option("--momentum", metavar="NUMBER", help="Of the optimiser.")] = None,
+    schedule: Annotated[
+        str, typer.Option("--schedule", help="Of the learning rate: constant, cosine, linear or step.")
+    ] = "constant",
+    weight_decay: Annotated[
+        str | None,
+        typer.Option("--weight-decay", metavar="NUMBER", help="Of one step: largest learning rate times decay."),
+    ] = None,
+    measure: Annotated[str, typer.Option("--measure", help="Rank by mean or max error over the steps.")] = "mean",
+    budget: Annotated[
+        str | None, typer.Option("--budget", metavar="SECONDS", help="For the refinement; 0 for estimates alone.")
+    ] = None,
+    allow: sampling.AllowOption = None,
+    failure_probability: sampling.FailureOption = None,
+    seed: sampling.SeedOption = None,
+    evidence: sampling.EvidenceOption = None,
+    backend: sampling.BackendOption = None,
+    address: sampling.AddressOption = None,
+    workers: sampling.WorkersOption = None,
+    results: Annotated[
+        str | None, typer.Option("--results", metavar="FILE", help="Keep the calibrations here, to go on from.")
+    ] = None,
+    write: Annotated[
+        str | None, typer.Option("--write", metavar="FILE", help="Write the recommended plan (.toml or .json).")
+    ] = None,
+    plot: Annotated[
+        str | None, typer.Option("--plot", help="Draw error against memory into this file (.png, .pdf or .svg).")
+    ] = None,
+    json: common.JsonOption = False,
+) -> None:
+    """Recommend a mechanism for the data and the target of a plan: the least predicted error of the weights."""
+    from hockeystick.files import check_writable
+    from hockeystick.plan import Plan
+    from hockeystick.recommendation.recommend import REFINE_SECONDS, recommend
+    from hockeystick.recommendation.write import plan_text
+    from hockeystick.report.recommendation import plot_recommendation, recommendation_json, recommendation_table
+
+    loaded = Plan.load(plan)
+    target, at = common.wanted_epsilon(loaded, epsilon), common.wanted_delta(loaded, delta)
+    workload = _workload(momentum, schedule, weight_decay, measure)
+    limits = _limits(samplers, memory, parameters, dtype, allow is not None)
+    seconds = REFINE_SECONDS if budget is None else _seconds(budget)
+    for path in (results, write):
+        if path is not None:
+            check_writable(path)
+    if plot is not None:
+        from hockeystick.report.plot import check_plot_path
+
+        check_plot_path(plot)
+    options = sampling.monte_carlo_options(allow, failure_probability, seed, evidence, backend, address, workers)
+    with options as monte_carlo, common.say_if_slow("estimating; kernels are compiled the first time on this machine"):
+        found = recommend(
+            loaded,
+            epsilon=target,
+            delta=at,
+            workload=workload,
+            limits=limits,
+            budget=seconds,
+            monte_carlo=monte_carlo,
+            results=results,
+            on_answer=_say,
+        )
+    if json:
+        common.emit_json(recommendation_json(found))
+    else:
+        common.emit(recommendation_table(found))
+    if plot is not None:
+        plot_recommendation(found, plot)
+    if write is not None:
+        from hockeystick.files import write_atomically
+
+        write_atomically(write, plan_text(found.plan, json=write.lower().endswith(".json")))
+        if not json:
+            common.emit(f"plan written to {write}" + ("" if found.best.certified else ", without a noise multiplier"))
+
+
+def _say(found: "Recommendation") -> None:
+    """Progress on stderr: the first answer, and what each calibration changed."""
+    best = found.best
+    status = "certified" if best.certified else "estimated"
+    text = f"best after {found.seconds[1]:.1f} s: {best.candidate.name}, noise multiplier {best.noise_multiplier:.5g} "
+    print(f"hockeystick: {text}({status})", file=sys.stderr, flush=True)  # noqa: T201
+
+
+def _workload(momentum: str | None, schedule: str, weight_decay: str | None, measure: str) -> "Workload":
+    from hockeystick.recommendation.workload import Workload
+
+    return Workload(
+        momentum=0.0 if momentum is None else common.number("--momentum", momentum),
+        schedule=schedule,  # type: ignore[arg-type]
+        weight_decay=0.0 if weight_decay is None else common.number("--weight-decay", weight_decay),
+        measure=measure,  # type: ignore[arg-type]
+    )
+
+
+def _limits(samplers: str | None, memory: str | None, parameters: str | None, dtype: str, sampled: bool) -> "Limits":
+    from hockeystick.recommendation.candidates import LOADERS, Limits
+
+    return Limits(
+        memory=None if memory is None else _bytes(memory),
+        parameters=None if parameters is None else _count(parameters),
+        dtype=dtype,
+        samplers=LOADERS if samplers is None else tuple(samplers.split(",")),
+        monte_carlo=sampled,
+    )
+
+
+def _seconds(text: str) -> float:
+    value = common.number("--budget", text)
+    if not 0.0 <= value <= 1e9:
+        raise InvalidInputError(f"The '--budget' option must be from 0 to 1e9 seconds. Got {shortened(text)} instead.")
+    return value
+
+
+def _count(text: str) -> int:
+    value = common.number("--parameters", text)
+    if not (1.0 <= value <= 1e15 and value.is_integer()):
+        raise InvalidInputError(
+            f"The '--parameters' option must be a whole number from 1 to 1e15. Got {shortened(text)} instead."
+        )
+    return int(value)
+
+
+def _bytes(text: str) -> float:
+    """A size such as 8GB, or a number of bytes."""
+    unit = next((one for one in UNITS if text.endswith(one)), None)
+    return common.number("--memory", text.removesuffix(unit or "")) * UNITS.get(unit or "", 1.0)

@@ -1,0 +1,251 @@
+"""What could be run instead of a plan: strategies, samplers and bands, within a memory and what a loader can do."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
+from hockeystick.noise.registry import streaming_solver
+from hockeystick.noise.solver import bytes_of
+from hockeystick.pairs.registry import check_registered
+from hockeystick.plan import MechanismOptions, Plan
+from hockeystick.samplers import (
+    BallsInBinsOptions,
+    BMinSepOptions,
+    CyclicPoissonOptions,
+    Data,
+    DeterministicOptions,
+    PoissonOptions,
+    RandomAllocationOptions,
+    SamplerOptions,
+)
+from hockeystick.strategies import (
+    BandedInverse,
+    BandedInverseFractionalRoot,
+    BandedSquareRoot,
+    BandedToeplitz,
+    ColumnNormalizedBanded,
+    Identity,
+    Strategy,
+    StrategyMatrix,
+)
+
+Make = Callable[[tuple[int, ...]], "tuple[Strategy, SamplerOptions]"]
+LOADERS = ("poisson", "cyclic_poisson", "random_allocation", "balls_in_bins", "b_min_sep", "deterministic")
+"""Samplers that are recommended; ``b_min_sep`` only where Monte Carlo bounds are allowed, and ``deterministic`` only
+where a loader can do nothing better. ``shuffle`` has no amplification that is proved."""
+BANDS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+EXPONENTS = tuple(round(0.2 + 0.05 * place, 2) for place in range(16))
+INVERSE_BANDS = BANDS.index(64) + 1
+"""Inverses of more bands take longer to optimise and are no better."""
+MOST_CHANGE = 0.1
+"""Relative change of the expected batch that a candidate may make."""
+WITHOUT_NOISE = {"noise_multiplier": None, "mechanism_options": MechanismOptions()}
+MOST_OPTIMISED = 4_000_000
+"""Steps times squared bands up to which a matrix without structure is optimised, in about ten seconds."""
+TYPES = {"float32": 4, "float64": 8}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a run can afford.
+
+    Attributes:
+        memory: bytes for the rows of noise that are kept between steps; None for any.
+        parameters: of the model; needed with ``memory``.
+        dtype: of the noise, "float32" or "float64".
+        samplers: what the loader can do; all that are recommended by default.
+        monte_carlo: whether b-min-sep sampling is considered, whose deterministic bounds are loose.
+
+    Raises: InvalidInputError for values that are not allowed.
+    """
+
+    memory: float | None = None
+    parameters: int | None = None
+    dtype: str = "float32"
+    samplers: tuple[str, ...] = LOADERS
+    monte_carlo: bool = False
+
+    def __post_init__(self) -> None:
+        if self.memory is not None and not self.memory >= 0.0:
+            raise InvalidInputError(f"The 'memory' field must be at least 0 bytes. Got {self.memory!r} instead.")
+        if (self.memory is None) != (self.parameters is None):
+            missing = "parameters" if self.parameters is None else "memory"
+            raise InvalidInputError(f"The {missing!r} field is missing; 'memory' and 'parameters' belong together.")
+        if self.parameters is not None and self.parameters < 1:
+            raise InvalidInputError(f"The 'parameters' field must be at least 1. Got {self.parameters} instead.")
+        if self.dtype not in TYPES:
+            raise InvalidInputError(f"The 'dtype' field must be float32 or float64. Got {self.dtype!r} instead.")
+        unknown = next((one for one in self.samplers if one not in LOADERS), None)
+        if unknown is not None or not self.samplers:
+            raise InvalidInputError(
+                f"The 'samplers' field must name some of {', '.join(LOADERS)}. Got {shortened(unknown)} instead."
+            )
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One mechanism that could be run, as a plan.
+
+    Attributes:
+        plan: the user's plan with this strategy and sampler, without a noise multiplier.
+        own: whether it is the strategy and the sampler of the user's plan.
+    """
+
+    plan: Plan
+    own: bool = False
+
+    @property
+    def name(self) -> str:
+        """Strategy and sampler in a few words."""
+        return f"{_words(self.plan.strategy)}, {_words(self.plan.sampler)}"
+
+    def rows(self) -> int:
+        """Numbers of noise that are kept between steps, for each parameter; builds the matrix."""
+        if isinstance(self.plan.strategy, Identity):
+            return 0
+        return bytes_of(streaming_solver(self.matrix, size=1, dtype=np.float64).layout, 1) // TYPES["float64"]
+
+    @property
+    def matrix(self) -> StrategyMatrix:
+        """C for the steps of the plan."""
+        return self.plan.mechanism().matrix
+
+    def fits(self, limits: Limits) -> bool:
+        """Whether the rows of noise fit in the memory; the user's own plan and independent noise always do."""
+        if self.own or limits.memory is None or limits.parameters is None:
+            return True
+        return self.rows() * limits.parameters * TYPES[limits.dtype] <= limits.memory
+
+
+class Family:
+    """Candidates of one kind, on a grid of bands and, for some, of exponents; every other point is the coarse grid.
+
+    Args:
+        plan: the user's plan.
+        make: the strategy and the sampler at a point.
+        shape: how many values each axis of the grid has.
+        start: where a search begins.
+    """
+
+    def __init__(self, plan: Plan, make: Make, shape: tuple[int, ...], start: tuple[int, ...]) -> None:
+        self.plan, self.make, self.shape = plan, make, shape
+        self.start = tuple(min(value, size - 1) // 2 * 2 for value, size in zip(start, shape, strict=True))
+
+    def at(self, point: tuple[int, ...]) -> Candidate | None:
+        """The candidate at a point of the grid; None outside, or where the data do not suit it."""
+        if any(not 0 <= value < size for value, size in zip(point, self.shape, strict=True)):
+            return None
+        strategy, sampler = self.make(point)
+        return candidate(self.plan, strategy, sampler)
+
+    def points(self) -> Iterator[tuple[int, ...]]:
+        """All points of the grid."""
+        return product(*map(range, self.shape))
+
+
+def candidate(plan: Plan, strategy: Strategy, sampler: SamplerOptions, data: Data | None = None) -> Candidate | None:
+    """The plan with this strategy and sampler; None where the data do not suit them."""
+    changed = Plan(data=data or plan.data, strategy=strategy, sampler=sampler, target=plan.target, unit=plan.unit)
+    try:
+        check_registered(changed.mechanism())
+    except (InvalidInputError, UnsupportedError):
+        return None
+    return Candidate(changed)
+
+
+def families(plan: Plan, limits: Limits) -> list[Family]:
+    """The families that the loader can do, and that have won somewhere (docs/reference/recommend.md)."""
+    period = int(1 / plan.data.rate)  # steps between two visits of an example, on average
+    found: list[Family] = []
+    if "cyclic_poisson" in limits.samplers:
+        bands = [one for one in BANDS if one <= period]
+        found.append(_bands(plan, bands, lambda p: (BandedToeplitz(bands=p), CyclicPoissonOptions(groups=p))))
+    if "b_min_sep" in limits.samplers and limits.monte_carlo:
+        bands = [one for one in BANDS if one <= period]
+        found.append(_bands(plan, bands, lambda p: (BandedToeplitz(bands=p), BMinSepOptions(min_sep=p))))
+    replayed: SamplerOptions | None = None
+    if "balls_in_bins" in limits.samplers:
+        replayed = BallsInBinsOptions()
+    elif "deterministic" in limits.samplers:
+        replayed = DeterministicOptions()
+    if replayed is not None and candidate(plan, Identity(), replayed) is not None:
+        sampler, bins = replayed, plan.data.bins(replayed.kind)
+        bands = list(BANDS)
+        found += [
+            _bands(plan, bands, lambda p: (BandedSquareRoot(bands=p), sampler)),
+            _bands(plan, bands, lambda p: (BandedToeplitz(bands=p), sampler)),
+            _bands(plan, bands[:INVERSE_BANDS], lambda p: (BandedInverse(bands=p, min_sep=bins), sampler)),
+            Family(
+                plan,
+                lambda point: (
+                    BandedInverseFractionalRoot(bands=BANDS[point[0]], exponent=EXPONENTS[point[1]]),
+                    sampler,
+                ),
+                (len(BANDS), len(EXPONENTS)),
+                (BANDS.index(16), EXPONENTS.index(0.6)),
+            ),
+        ]
+    return found
+
+
+def singles(plan: Plan, limits: Limits) -> list[Candidate]:
+    """Candidates without a grid: the user's own plan, and independent noise."""
+    found = [Candidate(plan.model_copy(update=WITHOUT_NOISE), own=True)]
+    samplers: list[tuple[SamplerOptions, Data | None]] = []
+    if "poisson" in limits.samplers:
+        samplers.append((PoissonOptions(), None))
+    if "random_allocation" in limits.samplers:
+        samplers.append((RandomAllocationOptions(), None))
+        if candidate(plan, Identity(), RandomAllocationOptions()) is None:
+            samplers += _visits(plan)
+    if "balls_in_bins" in limits.samplers and "random_allocation" not in limits.samplers:
+        samplers.append((BallsInBinsOptions(), None))
+    if "deterministic" in limits.samplers and limits.samplers == ("deterministic",):
+        samplers.append((DeterministicOptions(), None))
+    made = (candidate(plan, Identity(), sampler, data) for sampler, data in samplers)
+    own = found[0].plan
+    return found + [one for one in made if one is not None and one.plan != own]
+
+
+def normalised(plan: Plan, limits: Limits, bands: int) -> Candidate | None:
+    """Banded noise optimised column by column, in place of a Toeplitz matrix; None where that takes too long."""
+    if "cyclic_poisson" not in limits.samplers or plan.numbers().steps * bands**2 > MOST_OPTIMISED:
+        return None
+    return candidate(plan, ColumnNormalizedBanded(bands=bands), CyclicPoissonOptions(groups=bands))
+
+
+def every(plan: Plan, limits: Limits) -> Iterator[Candidate]:
+    """All candidates, on the fine grids; for exhaustive searches and to tell whose results a file has."""
+    yield from singles(plan, limits)
+    for family in families(plan, limits):
+        yield from (one for point in family.points() if (one := family.at(point)) is not None)
+    for bands in BANDS:
+        one = normalised(plan, limits, bands)
+        if one is not None:
+            yield one
+
+
+def _bands(plan: Plan, bands: Sequence[int], make: Callable[[int], tuple[Strategy, SamplerOptions]]) -> Family:
+    return Family(plan, lambda point: make(bands[point[0]]), (len(bands),), (BANDS.index(8),))
+
+
+def _visits(plan: Plan) -> list[tuple[SamplerOptions, Data | None]]:
+    """k-of-t allocation over the whole run, for a number of epochs that is not whole.
+
+    One round of all steps, of which each example visits k, the nearest whole number to its expected visits.
+    """
+    numbers = plan.numbers()
+    visits = round(numbers.participations)
+    if not 1 <= visits <= numbers.steps or abs(visits / numbers.participations - 1.0) > MOST_CHANGE:
+        return []
+    data = Data(num_examples=plan.data.num_examples, batches_per_epoch=numbers.steps, epochs=1)
+    return [(RandomAllocationOptions(participations=visits), data)]
+
+
+def _words(spec: "Strategy | SamplerOptions") -> str:
+    options = spec.model_dump(exclude_defaults=True, exclude={"kind"})
+    values = " ".join(f"{name}={value}" for name, value in options.items())
+    return f"{spec.kind}({values})" if values else str(spec.kind)

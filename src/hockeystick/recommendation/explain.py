@@ -1,0 +1,147 @@
+"""Why a choice is recommended, what the runner-up would cost, and what more memory or more epochs change."""
+
+from collections.abc import Iterator, Sequence
+
+from hockeystick.errors import HockeystickError
+from hockeystick.recommendation.candidates import TYPES, Candidate
+from hockeystick.recommendation.estimate import estimate
+from hockeystick.recommendation.search import Choice, Search
+from hockeystick.strategies import Identity
+
+
+def explanation(search: Search, ranked: Sequence[Choice]) -> Iterator[str]:
+    """Sentences about the first of these choices; numbers of other choices may be estimates and then say so."""
+    best = ranked[0]
+    yield from _why(best, ranked)
+    yield from _runner_up(best, ranked)
+    yield from _memory(search, best)
+    yield from _epochs(search, best)
+
+
+def error_interval(search_epsilon: float, delta: float, choice: Choice) -> tuple[float, float] | None:
+    """The error if every bound were exact: from the noise that the lower bound would allow to the calibrated noise.
+
+    The lower end is an estimate: noise is taken to change with epsilon as it does for the estimate of this choice. None
+    where there is no lower bound, or no certificate.
+    """
+    certificate = choice.certificate
+    if certificate is None or certificate.bounds.lower is None or certificate.bounds.lower <= 0.0:
+        return None
+    slack = certificate.bounds.upper / certificate.bounds.lower
+    try:
+        there = estimate(choice.candidate.plan.mechanism(), search_epsilon * slack, delta)
+    except HockeystickError:
+        return None
+    return choice.error * min(there.noise_multiplier / choice.estimate.noise_multiplier, 1.0), choice.error
+
+
+def _why(best: Choice, ranked: Sequence[Choice]) -> Iterator[str]:
+    plain = next((one for one in ranked if isinstance(one.candidate.plan.strategy, Identity)), None)
+    if plain is None or plain is best:
+        others = [one for one in ranked if not isinstance(one.candidate.plan.strategy, Identity)]
+        if plain is best and others:
+            yield (
+                f"Independent noise is recommended: the best correlated noise ({others[0].candidate.name}) has "
+                f"{_percent(others[0].error / best.error)} error{_about(others[0])}."
+            )
+        return
+    yield (
+        f"It has {_percent(best.error / plain.error)} error than independent noise ({plain.candidate.name})"
+        f"{_about(plain)}: the noise multiplier is {best.noise_multiplier / plain.noise_multiplier:.3g} times as large, but "
+        f"later steps take back most of the noise, and the error at noise multiplier 1 is "
+        f"{plain.unit_error / best.unit_error:.3g} times smaller."
+    )
+
+
+def _runner_up(best: Choice, ranked: Sequence[Choice]) -> Iterator[str]:
+    own = next((one for one in ranked if one.candidate.own), None)
+    if own is not None and own is not best:
+        yield f"The plan as it is ({own.candidate.name}) has {_percent(own.error / best.error)} error{_about(own)}."
+    other = [
+        one
+        for one in ranked
+        if _kinds(one) != _kinds(best)
+        and not one.candidate.own
+        and not isinstance(one.candidate.plan.strategy, Identity)
+    ]
+    if other:
+        second = min(other, key=lambda one: one.error)
+        yield (
+            f"The runner-up of another kind ({second.candidate.name}) has {_percent(second.error / best.error)} error"
+            f"{_about(second)}."
+        )
+
+
+def _memory(search: Search, best: Choice) -> Iterator[str]:
+    """The least error for fewer rows, and whether a limit cost something."""
+    if best.rows == 0:
+        return
+    least = best.error
+    frontier = []
+    for rows in (best.rows // 2, best.rows // 4):
+        allowed = [one for one in search.choices.values() if one.rows <= rows]
+        if allowed:
+            one = min(allowed, key=lambda one: one.error)
+            frontier.append(f"{one.rows} ({one.candidate.name}): {_percent(one.error / least)} error{_about(one)}")
+    limits = search.asked.limits
+    size = ""
+    if limits.parameters is not None:
+        size = f", {best.rows * limits.parameters * TYPES[limits.dtype] / 1e9:.3g} GB in {limits.dtype}"
+    text = f"It keeps {best.rows} rows of noise of the model's size between steps{size}"
+    yield f"{text}; with at most {'; with at most '.join(frontier)}." if frontier else f"{text}."
+    if limits.memory is not None and any("fit in the memory" in reason for reason in search.refused.values()):
+        from hockeystick.recommendation.candidates import Limits
+        from hockeystick.recommendation.search import of_plan
+
+        wider = Search(
+            of_plan(
+                search.asked.plan,
+                epsilon=search.asked.epsilon,
+                delta=search.asked.delta,
+                workload=search.asked.workload,
+                limits=Limits(samplers=limits.samplers, monte_carlo=limits.monte_carlo),
+            )
+        )
+        wider.draft()
+        free = wider.ranked()[0]
+        if free.error < least:
+            yield (
+                f"With memory for {free.rows} rows, {free.candidate.name} would have {_percent(free.error / least)} "
+                f"error (estimated)."
+            )
+
+
+def _epochs(search: Search, best: Choice) -> Iterator[str]:
+    """The same candidate for twice as many steps: the error against the distance that training covers."""
+    plan = best.candidate.plan
+    data = plan.data.model_copy(
+        update={
+            "epochs": None if plan.data.epochs is None else 2 * plan.data.epochs,
+            "steps": None if plan.data.steps is None else 2 * plan.data.steps,
+        }
+    )
+    longer = Candidate(plan.model_copy(update={"data": data}))
+    other = Search(search.asked)
+    if other.error(longer) == float("inf"):
+        return
+    twice = other.choices[longer.plan]
+    share = twice.error / twice.candidate.plan.numbers().steps * plan.numbers().steps
+    now = best.unit_error * best.estimate.noise_multiplier / best.expected_batch
+    yield (
+        f"Twice as many steps would need {_percent(twice.noise_multiplier / best.estimate.noise_multiplier)} noise "
+        f"(estimated); the error of the weights over the number of steps would be {_percent(share / now)}."
+    )
+
+
+def _kinds(choice: Choice) -> tuple[str, str]:
+    return choice.candidate.plan.strategy.kind, choice.candidate.plan.sampler.kind
+
+
+def _about(choice: Choice) -> str:
+    return "" if choice.certified else " (estimated)"
+
+
+def _percent(ratio: float) -> str:
+    """A ratio as a change in percent."""
+    change = 100.0 * (ratio - 1.0)
+    return f"{abs(change):.3g} percent {'more' if change >= 0.0 else 'less'}"
