@@ -44,7 +44,7 @@ def save_figure(figure: Any, path: str | Path) -> None:
     """Write a figure whole or not at all; the suffix names the format."""
     check_plot_path(path)
     buffer = BytesIO()
-    figure.savefig(buffer, format=Path(path).suffix[1:].lower(), dpi=150)
+    figure.savefig(buffer, format=Path(path).suffix[1:].lower(), dpi=200)
     write_atomically(path, buffer.getvalue())
 
 
