@@ -142,9 +142,9 @@ def _part(name: str, figure: Callable[[Output], None], output: Output) -> Iterat
     key, directory = f"part {name}", output.directory
 
     def run() -> dict[str, Any]:
-        started = time.perf_counter()
+        started, processor = time.perf_counter(), time.process_time()
         figure(output)
-        seconds = time.perf_counter() - started
+        seconds = [time.perf_counter() - started, time.process_time() - processor]
         return {"seconds": seconds, "files": _digests(directory, output.files), "lines": output.lines}
 
     before = output.kept.found(key)
@@ -154,7 +154,8 @@ def _part(name: str, figure: Callable[[Output], None], output: Output) -> Iterat
     done = output.kept.value(key, run)
     yield from (f"{'kept' if unchanged else 'wrote'} {directory / file}" for file in done["files"])
     yield from done["lines"]
-    yield f"{name}: {done['seconds']:.1f} s{', in an earlier run' if unchanged else ''}"
+    seconds, processor = done["seconds"]
+    yield f"{name}: {seconds:.1f} s, of a processor {processor:.1f} s{', in an earlier run' if unchanged else ''}"
 
 
 def _digests(directory: Path, files: Iterable[str]) -> dict[str, str]:
