@@ -24,8 +24,6 @@ from .runs import DELTA, LOWER, UPPER, epsilon_of, poisson
 STEPS, RATE = 64, 1.0 / 16.0
 """Of the limit; not in the paper."""
 
-_DONE: dict[tuple[float, int, float], float] = {}
-
 
 @dataclass(frozen=True)
 class Limit:
@@ -53,10 +51,8 @@ def independent_epsilon(sigma: float, output: Output, steps: int, rate: float) -
 
     Row i of a Toeplitz C has the first i + 1 coefficients as sensitivities, so no two rows are equal.
     """
-    key = (sigma, steps, rate)
-    if key not in _DONE:
-        _DONE[key] = _epsilon_of_law(independent_law(sigma, output, steps, rate))
-    return _DONE[key]
+    key = f"independent rows {sigma!r} {steps} {rate!r}"
+    return float(output.kept.value(key, lambda: _epsilon_of_law(independent_law(sigma, output, steps, rate))))
 
 
 def independent_law(sigma: float, output: Output, steps: int, rate: float) -> Law:

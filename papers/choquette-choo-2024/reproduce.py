@@ -5,8 +5,11 @@ numbers. The accounting of Figure 3 only: the runs themselves are not repeated.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 import hockeystick as hs
 from hockeystick.reproduction.curves import Axes, Curve, Series, publish_panels
@@ -15,6 +18,7 @@ from hockeystick.reproduction.papers import Output
 from .independent import RATE, STEPS, limit
 from .runs import (
     CIFAR_DELTA,
+    CYCLE,
     DELTA,
     FAMILIES,
     LOWER,
@@ -22,16 +26,18 @@ from .runs import (
     UPPER,
     Family,
     amplified,
+    cyclic,
     fitted,
     poisson,
     restart,
     training,
 )
-from .statements import EPSILONS, LIMIT_SIGMAS, RESTART_SIGMAS, numbers
+from .statements import EPSILONS, LIMIT_SIGMAS, numbers, quick_numbers
 
 EPSILON, SIGMA, PLACE = r"$\varepsilon$", r"noise multiplier $\sigma$", r"$\sqrt{\log_2 n + 1}$"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
 BELOW = {"linestyle": ":"}
+PRINTED: dict[str, Any] = {"linestyle": (0, (1, 1)), "linewidth": 0.8}
 SPLIT: dict[str, Any] = {"linestyle": "-.", "marker": "x", "markersize": 3}
 
 
@@ -47,6 +53,11 @@ def curve(column: str, label: str, method: str, side: hs.Side = UPPER, **style: 
 def series(places: Sequence[float], rows: Sequence[object], columns: Mapping[Curve, str]) -> Series:
     """One attribute of the rows for every curve."""
     return Series(places, {one: [getattr(row, name) for row in rows] for one, name in columns.items()})
+
+
+def as_printed(column: str, label: str, **style: Any) -> Curve:
+    """An entry for an algorithm as printed, which no certificate rests on."""
+    return curve(column, f"{label} (not certified)", "as printed", **PRINTED, **style)
 
 
 # --- Figures 2 and 8 --------------------------------------------------------------------------------------------------
@@ -72,6 +83,7 @@ def improvement_figure(output: Output, family: Family | None = None, *, name: st
                 curve(f"{key}_mmcc_upper", f"MMCC, c = {c:g}", "mmcc", **line, marker="."): "upper",
                 curve(f"{key}_split_upper", f"split noise, c = {c:g}", "split_noise", **line, **SPLIT): "split",
                 curve(f"{key}_lower", f"lower bound, c = {c:g}", "linear_statistic", LOWER, **line, **BELOW): "lower",
+                as_printed(f"{key}_not_certified_algorithm_2", f"Algorithm 2 as printed, c = {c:g}", **line): "printed",
             },
         ).values
         ratios |= series(
@@ -85,6 +97,9 @@ def improvement_figure(output: Output, family: Family | None = None, *, name: st
                 curve(
                     f"{key}_improvement_upper", f"lower bound, c = {c:g}", "linear_statistic", **line, **BELOW
                 ): "at_most",
+                as_printed(f"{key}_not_certified_algorithm_2", f"Algorithm 2 as printed, c = {c:g}", **line): (
+                    "printed_improvement"
+                ),
             },
         ).values
         style = {**line, "linestyle": "--", "linewidth": 0.8}
@@ -127,6 +142,7 @@ def training_figure(output: Output, epsilons: Sequence[float] = EPSILONS, bins: 
                 curve("mmcc_upper", "MMCC", "mmcc", color=COLOURS[0], marker="."): "upper",
                 curve("split_upper", "split noise", "split_noise", color=COLOURS[2], **SPLIT): "split",
                 curve("lower", "lower bound", "linear_statistic", LOWER, color=COLOURS[0], **BELOW): "lower",
+                as_printed("not_certified_algorithm_2", "Algorithm 2 as printed", color=COLOURS[0]): "printed",
             },
         )
         axes = Axes(
@@ -149,7 +165,10 @@ def training_figure(output: Output, epsilons: Sequence[float] = EPSILONS, bins: 
 # --- Figure 4 ---------------------------------------------------------------------------------------------------------
 
 
-def restart_figure(output: Output, sigmas: Sequence[float] = RESTART_SIGMAS, steps: int = 512) -> None:
+FIGURE_SIGMAS = tuple(np.geomspace(4.0, 256.0, 25).tolist())
+
+
+def restart_figure(output: Output, sigmas: Sequence[float] = FIGURE_SIGMAS, steps: int = 512) -> None:
     """epsilon over sigma: MMCC with Poisson sampling against cyclic Poisson sampling, which is exact."""
     points = [restart(sigma, output, steps) for sigma in sigmas]
     shown = series(
@@ -165,6 +184,7 @@ def restart_figure(output: Output, sigmas: Sequence[float] = RESTART_SIGMAS, ste
             curve(
                 "cyclic_lower", "cyclic Poisson, lower bound", "direct", LOWER, color=COLOURS[1], **BELOW
             ): "cyclic_lower",
+            as_printed("not_certified_algorithm_2", "Poisson, Algorithm 2 as printed", color=COLOURS[0]): "printed",
         },
     )
     title = f"tree restart, h = 4, n = {steps}, p = 1/16, delta = {DELTA:g}"
@@ -174,6 +194,31 @@ def restart_figure(output: Output, sigmas: Sequence[float] = RESTART_SIGMAS, ste
 def over_sigma(label: str, title: str, log: str = "xy") -> Axes:
     """Over the noise multiplier."""
     return Axes(places="sigma", x=SIGMA, y=label, title=title, log=log)
+
+
+# --- Algorithm 4 ------------------------------------------------------------------------------------------------------
+
+
+def cyclic_figure(output: Output, sigmas: Sequence[float] = FIGURE_SIGMAS, steps: int = CYCLE["steps"]) -> None:
+    """Not in the paper: Generalized-MMCC as printed, which is refuted, beside the one that is certified."""
+    points = [cyclic(sigma, output, steps) for sigma in sigmas]
+    shown = series(
+        list(sigmas),
+        points,
+        {
+            curve("mmcc_upper", "Generalized-MMCC, certified", "generalized_mmcc", color=COLOURS[0]): "upper",
+            curve("lower", "lower bound", "linear_statistic", LOWER, color=COLOURS[0], **BELOW): "lower",
+            as_printed("refuted_algorithm_4", "Algorithm 4 as printed, refuted", color=COLOURS[1]): "printed",
+        },
+    )
+    groups, rate = CYCLE["groups"], CYCLE["inverse_rate"]
+    title = f"square root, n = {steps}, b = {groups}, p = 1/{rate}, delta = {DELTA:g}"
+    publish_panels(output, "algorithm-4", {"": (shown, over_sigma(EPSILON, title))}, columns=1)
+    output.lines += [
+        f"sigma = {point.sigma:.4g}: epsilon at least {point.lower:.5g}, certified {point.upper:.5g}, Algorithm 4 as "
+        f"printed {point.printed:.5g} (refuted)"
+        for point in points
+    ]
 
 
 # --- the limit --------------------------------------------------------------------------------------------------------
@@ -220,6 +265,18 @@ FIGURES = {
     "figure-3": training_figure,
     "figure-4": restart_figure,
     "figure-8": partial(improvement_figure, name="figure-8"),
+    "algorithm-4": cyclic_figure,
     "limit": limit_figure,
     "numbers": numbers,
+}
+QUICK = {
+    **{
+        name: partial(improvement_figure, name=name, family=replace(family, exponents=family.exponents[:5]))
+        for name, family in FAMILIES.items()
+    },
+    "figure-3": partial(training_figure, epsilons=(0.5, 2.0), bins=32, epochs=4),
+    "figure-4": partial(restart_figure, sigmas=(8.0, 32.0, 128.0), steps=128),
+    "algorithm-4": partial(cyclic_figure, sigmas=(8.0, 64.0), steps=32),
+    "limit": partial(limit_figure, sigmas=(8.0, 128.0), steps=16),
+    "numbers": quick_numbers,
 }

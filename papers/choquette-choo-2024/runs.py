@@ -11,25 +11,40 @@ from hockeystick.errors import UnsupportedError
 from hockeystick.reproduction.curves import PLOT_NODES
 from hockeystick.reproduction.papers import Output
 
+from .printed import printed_epsilon
+
 DELTA = 1e-6
 """Of Figures 2 and 8; the other figures do not say theirs."""
 UPPER, LOWER = hs.Side.UPPER, hs.Side.LOWER
 
-_DONE: dict[tuple[str, str, hs.Side, float], float] = {}
-
 
 def epsilon_of(mechanism: hs.Mechanism, method: str, side: hs.Side, output: Output, delta: float = DELTA) -> float:
-    """One accountant's epsilon, on the grids of plots; nan where it gives none or an infinite one."""
-    key = (mechanism.model_dump_json(), method, side, delta)
-    if key not in _DONE:
+    """One accountant's epsilon, on the grids of plots; nan where it gives none or an infinite one. Computed once."""
+
+    def compute() -> float:
         output.deadline.tick()
         settings = hs.Settings(hs.Resolution(PLOT_NODES, delta), output.deadline)
         try:
             found = hs.bound(mechanism, method, side=side, settings=settings).epsilon(delta)
         except UnsupportedError:
             found = nan
-        _DONE[key] = found if isfinite(found) else nan
-    return _DONE[key]
+        return found if isfinite(found) else nan
+
+    return float(output.kept.value(f"{method} {side} {delta:g} {mechanism.model_dump_json()}", compute))
+
+
+def printed(mechanism: hs.Mechanism, output: Output, delta: float = DELTA) -> float:
+    """epsilon by the paper's algorithm as printed; nan where it is infinite. Computed once."""
+
+    def compute() -> float:
+        sampler = mechanism.sampler
+        groups = sampler.groups if isinstance(sampler, hs.CyclicPoisson) else 1
+        entries = mechanism.strategy.matrix(sampler.steps).materialize()
+        rate = sampler.sampling_prob / groups
+        found = printed_epsilon(entries, mechanism.sigma, rate, delta, output.deadline.tick, groups)
+        return found if isfinite(found) else nan
+
+    return float(output.kept.value(f"as printed {delta:g} {mechanism.model_dump_json()}", compute))
 
 
 def poisson(
@@ -67,6 +82,7 @@ class Amplified:
         upper, lower: bounds on epsilon with Poisson sampling, by ``mmcc`` and by ``linear_statistic``.
         alone_upper, alone_lower: the same without amplification, exact but for rounding.
         split: an upper bound by ``split_noise``, which is not in the paper.
+        printed: by Algorithm 2 as printed; not certified.
     """
 
     exponent: int
@@ -75,6 +91,7 @@ class Amplified:
     alone_upper: float
     alone_lower: float
     split: float = nan
+    printed: float = nan
 
     @property
     def place(self) -> float:
@@ -90,6 +107,11 @@ class Amplified:
     def split_at_least(self) -> float:
         """By how much ``split_noise`` improves epsilon."""
         return self.alone_lower / self.split
+
+    @property
+    def printed_improvement(self) -> float:
+        """By how much Algorithm 2 improves epsilon, as printed."""
+        return self.alone_lower / self.printed
 
     @property
     def at_most(self) -> float:
@@ -113,6 +135,7 @@ def amplified(family: Family, multiplier: float, output: Output) -> list[Amplifi
                 epsilon_of(alone, "gaussian", UPPER, output),
                 epsilon_of(alone, "gaussian", LOWER, output),
                 epsilon_of(sampled, "split_noise", UPPER, output),
+                printed(sampled, output),
             )
         )
     return found
@@ -160,6 +183,7 @@ class Restart:
     cyclic_upper: float
     cyclic_lower: float
     split: float = nan
+    printed: float = nan
 
 
 def restart(sigma: float, output: Output, steps: int = RESTART["steps"]) -> Restart:
@@ -180,6 +204,7 @@ def restart(sigma: float, output: Output, steps: int = RESTART["steps"]) -> Rest
         epsilon_of(cyclic, "direct", UPPER, output),
         epsilon_of(cyclic, "direct", LOWER, output),
         epsilon_of(sampled, "split_noise", UPPER, output),
+        printed(sampled, output),
     )
 
 
@@ -225,6 +250,7 @@ class Training:
         before: its epsilon.
         upper, lower: with Poisson sampling, by ``mmcc`` and ``linear_statistic``.
         split: an upper bound by ``split_noise``.
+        printed: by Algorithm 2 as printed; not certified.
     """
 
     sigma: float
@@ -232,6 +258,7 @@ class Training:
     upper: float
     lower: float
     split: float = nan
+    printed: float = nan
 
 
 def training(name: str, epsilon: float, output: Output, bins: int = BINS, epochs: int = EPOCHS) -> Training:
@@ -246,4 +273,34 @@ def training(name: str, epsilon: float, output: Output, bins: int = BINS, epochs
         epsilon_of(sampled, "mmcc", UPPER, output, CIFAR_DELTA),
         epsilon_of(sampled, "linear_statistic", LOWER, output, CIFAR_DELTA),
         epsilon_of(sampled, "split_noise", UPPER, output, CIFAR_DELTA),
+        printed(sampled, output, CIFAR_DELTA),
+    )
+
+
+# --- Algorithm 4 ------------------------------------------------------------------------------------------------------
+
+CYCLE = {"steps": 64, "groups": 4, "inverse_rate": 64}
+"""n, b and 1 / p of a case in which the rounds inform about each other; not in the paper."""
+
+
+@dataclass(frozen=True)
+class Cyclic:
+    """Cyclic Poisson sampling with the square root: Generalized-MMCC as we certify it, and as printed (refuted)."""
+
+    sigma: float
+    upper: float
+    lower: float
+    printed: float
+
+
+def cyclic(sigma: float, output: Output, steps: int = CYCLE["steps"]) -> Cyclic:
+    """All three at one sigma."""
+    groups = CYCLE["groups"]
+    scheme = hs.CyclicPoisson(groups=groups, sampling_prob=groups / CYCLE["inverse_rate"], steps=steps)
+    run = hs.Mechanism(strategy=hs.SquareRoot(), sampler=scheme, noise_multiplier=sigma)
+    return Cyclic(
+        sigma,
+        epsilon_of(run, "generalized_mmcc", UPPER, output),
+        epsilon_of(run, "linear_statistic", LOWER, output),
+        printed(run, output),
     )

@@ -41,10 +41,11 @@ CONTESTS: dict[str, tuple[str, int, int]] = {
 }
 
 
-def methods(output: Output, points: int = len(EPSILONS)) -> None:
+def methods(output: Output, points: int = len(EPSILONS), contests: Sequence[str] = ()) -> None:
     """The noise multiplier that each method certifies for epsilon, and the method that needs the least."""
     found: list[tuple[str, str, str, dict[str, float]]] = []
-    for name, (strategy, bins, epochs) in CONTESTS.items():
+    for name in contests or CONTESTS:
+        strategy, bins, epochs = CONTESTS[name]
         run = partial(mechanism, STRATEGIES[strategy], bins, epochs)
         needed: dict[str, list[float]] = {}
         for curve in registered_curves(run, 1.0):
@@ -158,15 +159,15 @@ class Place:
         return self.most(methods) / self.least(methods) - 1.0
 
 
-def gaps(output: Output, points: int = GAP_POINTS) -> None:
+def gaps(output: Output, points: int = GAP_POINTS, cases: Sequence[str] = ()) -> None:
     """What the bounds of every accountant leave open, for every case and epsilon.
 
     Upper bounds are compared with the best lower bound of all accountants, Monte Carlo among them: the truth is between
     the two. Where an accountant has both sides, also with its own lower bound.
     """
     epsilons = np.geomspace(LEAST, MOST, points).tolist()
-    cases = {case: places_of(case, epsilons, output) for case in CASES}
-    places = [place for found in cases.values() for place in found]
+    found_by_case = {case: places_of(case, epsilons, output) for case in cases or CASES}
+    places = [place for found in found_by_case.values() for place in found]
     header = ["case", "comparison_epsilon", "sigma", "method", "lower", "upper", "gap", "excess"]
     output.table("gaps", header, [row for place in places for row in rows_of(place)])
     axes = {
@@ -178,7 +179,7 @@ def gaps(output: Output, points: int = GAP_POINTS) -> None:
     }
     panels = {
         ascii_lowercase[i]: (gap_series(case, found), Axes(title=case, ticks=epsilons, bottom=1e-6, **axes))
-        for i, (case, found) in enumerate(cases.items())
+        for i, (case, found) in enumerate(found_by_case.items())
     }
     publish_panels(output, "gaps", panels)
     output.lines += markdown(places)

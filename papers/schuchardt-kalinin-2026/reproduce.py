@@ -17,7 +17,9 @@ from hockeystick.report.plot import new_figure
 from hockeystick.reproduction.curves import Axes, Curve, Series, publish_panels
 from hockeystick.reproduction.papers import Output
 
-from .gaps import gaps, methods
+from .bandwidth import bandwidth_figure, library_figure
+from .cost import cost
+from .gaps import CONTESTS, gaps, methods
 from .runs import (
     BAND,
     BINS,
@@ -37,7 +39,7 @@ from .runs import (
     simulated,
     steps_shown,
 )
-from .statements import numbers
+from .statements import numbers, quick_numbers
 
 EPSILON, SIGMA = r"$\varepsilon$", r"$\sigma$"
 
@@ -64,10 +66,11 @@ def gram_figure(output: Output, points: int = 300) -> None:
 # --- Figures 2 and 3 --------------------------------------------------------------------------------------------------
 
 
-def noise_figure(output: Output, points: int = POINTS, *, name: str) -> None:
+def noise_figure(output: Output, points: int = POINTS, *, name: str, letters: str = "") -> None:
     """Noise multiplier against epsilon: every point is a certified pair, nothing is interpolated."""
     panels = {}
-    for letter, (strategy, bins, epochs, _) in PANELS[name].items():
+    for letter in letters or PANELS[name]:
+        strategy, bins, epochs, _ = PANELS[name][letter]
         axes = Axes(
             places="sigma",
             x=EPSILON,
@@ -81,7 +84,7 @@ def noise_figure(output: Output, points: int = POINTS, *, name: str) -> None:
         )
         panels[letter] = (panel_series(output, points, name, letter), axes)
     bands = [band_of(series) for series, _ in panels.values()]
-    publish_panels(Shaded(output.directory, output.deadline, output.lines, bands), name, panels)
+    publish_panels(Shaded(**vars(output), bands=bands), name, panels)
 
 
 @dataclass
@@ -173,7 +176,24 @@ FIGURES = {
     "figure-4": partial(posterior_figure, name="figure-4"),
     "figure-5": histogram_figure,
     "figure-6": partial(posterior_figure, name="figure-6"),
+    "bandwidth": bandwidth_figure,
+    "library": library_figure,
+    "cost": cost,
     "methods": methods,
     "gaps": gaps,
     "numbers": numbers,
+}
+QUICK = {
+    "figure-1": partial(gram_figure, points=128),
+    "figure-2": partial(noise_figure, name="figure-2", points=2, letters="ad"),
+    "figure-3": partial(noise_figure, name="figure-3", points=1, letters="d"),
+    "figure-4": partial(posterior_figure, name="figure-4", points=8),
+    "figure-5": partial(histogram_figure, points=4_000),
+    "figure-6": partial(posterior_figure, name="figure-6", points=4),
+    "bandwidth": partial(bandwidth_figure, widths=(1, 2, 5, 25), seconds=0.2),
+    "library": partial(library_figure, sigmas=(1.246,)),
+    "cost": partial(cost, small=True),
+    "methods": partial(methods, points=1, contests=list(CONTESTS)[1:2]),
+    "gaps": partial(gaps, points=1, cases=["DP-SGD, N=100, k=1"]),
+    "numbers": quick_numbers,
 }

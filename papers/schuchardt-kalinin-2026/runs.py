@@ -30,7 +30,7 @@ from .printed_renyi import add_divergence, algorithm_1, printed_epsilons
 
 UPPER, LOWER = hs.Side.UPPER, hs.Side.LOWER
 DELTA = 1e-5
-POINTS = 4
+POINTS = 15
 """Noise multipliers on every curve of Figures 2 and 3."""
 NOT_CERTIFIED = "not_certified_conditional_composition"
 PRINTED = "renyi_as_printed"
@@ -176,13 +176,18 @@ def panel_series(output: Output, points: int, figure: str, letter: str) -> Serie
 def methods_at(run: Run, places: Sequence[float], output: Output) -> Series:
     """All registered methods, the best deterministic bounds, and the paper's two accountants as printed."""
     known = deterministic_at(run, places, output)
-    paper = [paper_epsilon(run(place), output) for place in places]
-    printed = [printed_renyi(run(place), output)[0] for place in places]
+    paper = [kept("paper_epsilon", paper_epsilon, run(place), output) for place in places]
+    printed = [kept("printed_renyi", printed_renyi, run(place), output)[0] for place in places]
     extra = {
         titled(run, PRINTED, method="bin_renyi"): printed,
         titled(run, NOT_CERTIFIED, method="conditional_composition"): paper,
     }
     return Series(places, {**known, **best_of(run, known), **monte_carlo_band(run, places, output), **extra})
+
+
+def kept(name: str, compute: Callable[[hs.Mechanism, Output], Any], run: hs.Mechanism, output: Output) -> Any:
+    """What a function says of a mechanism, computed once."""
+    return output.kept.value(f"{name} {run.model_dump_json()}", lambda: compute(run, output))
 
 
 def deterministic_at(run: Run, places: Sequence[float], output: Output) -> dict[Curve, list[float]]:
@@ -194,13 +199,21 @@ def deterministic_at(run: Run, places: Sequence[float], output: Output) -> dict[
 
 
 def epsilon_of(curve: Curve, sigma: float, output: Output) -> float:
-    """The bound of a deterministic accountant at a noise multiplier; nan where it does not apply, perhaps infinite."""
-    output.deadline.tick()
-    settings = hs.Settings(hs.Resolution(PLOT_NODES, DELTA), steady(output).deadline, effort=EFFORT)
-    try:
-        return hs.bound(curve.mechanism(sigma), curve.method, side=curve.side, settings=settings).epsilon(DELTA)
-    except UnsupportedError:
-        return nan
+    """The bound of a deterministic accountant at a noise multiplier; nan where it does not apply, perhaps infinite.
+
+    Computed once.
+    """
+    run = curve.mechanism(sigma)
+
+    def compute() -> float:
+        output.deadline.tick()
+        settings = hs.Settings(hs.Resolution(PLOT_NODES, DELTA), steady(output).deadline, effort=EFFORT)
+        try:
+            return hs.bound(run, curve.method, side=curve.side, settings=settings).epsilon(DELTA)
+        except UnsupportedError:
+            return nan
+
+    return float(output.kept.value(f"{curve.method} {curve.side} {run.model_dump_json()}", compute))
 
 
 def best_of(run: Run, known: Mapping[Curve, Sequence[float]]) -> dict[Curve, list[float]]:
@@ -219,21 +232,33 @@ def monte_carlo_band(run: Run, places: Sequence[float], output: Output) -> dict[
     """
     ends: dict[hs.Side, list[float]] = {UPPER: [], LOWER: []}
     for number, place in enumerate(places):
-        options = MonteCarlo(
-            failure_probability=FAILURE / len(places), ratio=RATIO, seed=SEED + number, executor=executor("local")
+        found = output.kept.value(
+            f"monte_carlo {number} of {len(places)} {run(place).model_dump_json()}",
+            lambda number=number, place=place: sampled(run(place), number, len(places), output),
         )
-        deadline = Deadline(SAMPLING_SECONDS, output.deadline.on_tick)
-        settings = hs.Settings(hs.Resolution(PLOT_NODES, DELTA), deadline, Question(delta=DELTA), options)
         for side, values in ends.items():
-            try:
-                found = hs.bound(run(place), "monte_carlo", side=side, settings=settings).epsilon(DELTA)
-            except BudgetExceededError:
-                found = nan
-            values.append(found if np.isfinite(found) else nan)
+            values.append(found[side.value])
     return {
         titled(run, f"monte_carlo_{side.value}", method="monte_carlo", side=side): values
         for side, values in ends.items()
     }
+
+
+def sampled(run: hs.Mechanism, number: int, places: int, output: Output) -> dict[str, float]:
+    """The Monte Carlo bounds on both sides at one of several places; nan where there is none."""
+    options = MonteCarlo(
+        failure_probability=FAILURE / places, ratio=RATIO, seed=SEED + number, executor=executor("local")
+    )
+    deadline = Deadline(SAMPLING_SECONDS, output.deadline.on_tick)
+    settings = hs.Settings(hs.Resolution(PLOT_NODES, DELTA), deadline, Question(delta=DELTA), options)
+    ends = {}
+    for side in (UPPER, LOWER):
+        try:
+            found = hs.bound(run, "monte_carlo", side=side, settings=settings).epsilon(DELTA)
+        except BudgetExceededError:
+            found = nan
+        ends[side.value] = found if np.isfinite(found) else nan
+    return ends
 
 
 def registered_curves(run: Run, sigma: float) -> list[Curve]:
