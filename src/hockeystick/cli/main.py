@@ -17,6 +17,7 @@ from hockeystick.cli import (
     delta,
     epsilon,
     evidence,
+    explore,
     interruption,
     list_,
     reproduce,
@@ -58,6 +59,7 @@ app.command("state")(state.command)
 app.command("sweep")(sweep.command)
 app.add_typer(evidence.app, name="evidence")
 app.command("list")(list_.command)
+app.command("explore")(explore.command)
 app.command("reproduce")(reproduce.command)
 
 
