@@ -75,7 +75,7 @@ class Explorer:
 
     async def plan_file(self, request: Request) -> Response:
         """The plan as TOML."""
-        return await self._answered("plan_file", request)
+        return await self._replied("plan_file", await _body(request))
 
     async def add_job(self, request: Request) -> Response:
         """Begin a certificate."""
@@ -102,6 +102,9 @@ class Explorer:
                 return JSONResponse({"preparing": True}, status_code=202)
         if await request.is_disconnected():
             return Response(status_code=204)
+        return await self._replied(task, body)
+
+    async def _replied(self, task: str, body: dict[str, Any]) -> Response:
         reply = await self.answers.run(task, body, limit=LONGEST_ANSWER)
         if "result" in reply:
             return JSONResponse(reply["result"])
