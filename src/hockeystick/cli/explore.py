@@ -9,9 +9,9 @@ from hockeystick.cli import common
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 
 EXAMPLE: dict[str, Any] = {
-    "data": {"num_examples": 50_000, "batch_size": 500.0, "epochs": 10.0},
-    "strategy": {"kind": "banded_square_root", "bands": 4},
-    "sampler": {"kind": "balls_in_bins"},
+    "data": {"num_examples": 50_000, "batch_size": 500.0, "epochs": 20.0},
+    "strategy": {"kind": "identity"},
+    "sampler": {"kind": "random_allocation"},
     "target": {"epsilon": 2.0, "delta": 1e-5},
 }
 """What the page begins with where no plan is given."""
@@ -37,7 +37,9 @@ def command(
         loaded = Plan.load(plan)
         values = loaded.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
         if loaded.strategy.kind == "custom":
-            raise InvalidInputError("The 'strategy.kind' field must be another than 'custom' for 'hockeystick explore'.")
+            raise InvalidInputError(
+                "The 'strategy.kind' field must be another than 'custom' for 'hockeystick explore'."
+            )
         ask = "epsilon" if loaded.mechanism().noise_multiplier is not None and loaded.target.epsilon is None else ask
     try:
         from hockeystick.explorer.server import serve

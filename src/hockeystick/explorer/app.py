@@ -133,7 +133,9 @@ def application(start: Mapping[str, Any], port: int, token: str) -> Guard:
         Route("/api/jobs", explorer.add_job, methods=["POST"]),
         Route("/api/jobs/{name}", explorer.job, methods=["GET", "DELETE"]),
     ]
-    app = Starlette(routes=routes, lifespan=explorer.running, exception_handlers={HTTPException: _refused})
+    app = Starlette(
+        routes=routes, lifespan=explorer.running, exception_handlers={HTTPException: _refused, Exception: _failed}
+    )
     return Guard(app, port, token)
 
 
@@ -148,6 +150,11 @@ async def _refused(request: Request, error: Exception) -> Response:
     """Errors of the framework: unknown paths and methods, and bodies that are no JSON object."""
     assert isinstance(error, HTTPException)
     return _error(error.detail, error.status_code)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    """A fault of ours: the guard reports it on the terminal."""
+    return _error("An internal error of the explorer.", 500)
 
 
 def _error(sentence: str, status: int) -> Response:
@@ -169,9 +176,9 @@ def _kinds(plan: object) -> tuple[str, str] | None:
     """The kinds of strategy and sampler of a plan, as far as they can be read."""
     if not isinstance(plan, dict):
         return None
-    kinds = [table.get("kind") if isinstance(table := plan.get(name, {}), dict) else None for name in ("strategy", "sampler")]
-    strategy, sampler = kinds[0] or "identity", kinds[1]
+    tables = [plan.get(name, {}) for name in ("strategy", "sampler")]
+    strategy, sampler = (table.get("kind", "identity") if isinstance(table, dict) else None for table in tables)
     known = choices()
-    if strategy in known["strategies"] and sampler in known["samplers"]:
-        return str(strategy), str(sampler)
+    if isinstance(strategy, str) and isinstance(sampler, str) and strategy in known["strategies"]:
+        return (strategy, sampler) if sampler in known["samplers"] else None
     return None

@@ -61,9 +61,7 @@ class Jobs:
         return name
 
     async def _run(self, job: Job, body: dict[str, Any]) -> None:
-        reply = await self.pool.run(
-            "certificate", body, cancel=job.cancel, started=job.begin, progress=job.progress
-        )
+        reply = await self.pool.run("certificate", body, cancel=job.cancel, started=job.begin, progress=job.progress)
         job.took = 0.0 if job.began is None else monotonic() - job.began
         job.state = "done" if "result" in reply else "cancelled" if reply["kind"] == "cancelled" else "failed"
         job.reply = {name: reply[name] for name in ("result", "error", "kind") if name in reply}

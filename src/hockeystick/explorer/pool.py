@@ -27,24 +27,26 @@ class Worker:
         self.nice = nice
         self.process: asyncio.subprocess.Process | None = None
         self.ids = count()
+        self.starting = asyncio.Lock()
 
     async def start(self) -> None:
         """Start the process, unless it runs, and wait until it has imported what it needs."""
-        if self.process is not None and self.process.returncode is None:
-            return
-        path = os.pathsep.join(one for one in sys.path if one)  # that of this process, and not the working directory
-        self.process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-P",
-            "-m",
-            "hockeystick.explorer.worker",
-            str(self.nice),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": path},
-            limit=MOST_LINE,
-        )
-        await self._reply()
+        async with self.starting:
+            if self.process is not None and self.process.returncode is None:
+                return
+            path = os.pathsep.join(one for one in sys.path if one)  # as here, but without the working directory
+            self.process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-P",
+                "-m",
+                "hockeystick.explorer.worker",
+                str(self.nice),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                env=os.environ | {"PYTHONPATH": path},
+                limit=MOST_LINE,
+            )
+            await self._reply()
 
     async def run(
         self, task: str, body: dict[str, Any], *, limit: float | None, cancel: asyncio.Event, progress: Progress
@@ -56,20 +58,19 @@ class Worker:
             cancel: set by whoever no longer wants the result.
             progress: called with the steps done and the seconds.
         """
-        await self.start()
         number = next(self.ids)
         answer = asyncio.ensure_future(self._answer(number, task, body, progress))
         stop = asyncio.ensure_future(cancel.wait())
         try:
             done, _ = await asyncio.wait({answer, stop}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
-            if stop in done and answer not in done:
+            if stop in done and answer not in done and self.process is not None:
                 self._send({"cancel": number})
                 done, _ = await asyncio.wait({answer}, timeout=CANCEL_SECONDS)
             if answer in done:
                 return answer.result()
             await self.end()
             return CANCELLED if cancel.is_set() else TOO_LONG
-        except (OSError, EOFError, ValueError):
+        except (OSError, EOFError):
             await self.end()
             return DIED
         except asyncio.CancelledError:
@@ -87,6 +88,7 @@ class Worker:
         self.process = None
 
     async def _answer(self, number: int, task: str, body: dict[str, Any], progress: Progress) -> dict[str, Any]:
+        await self.start()
         self._send({"id": number, "task": task, "body": body})
         while True:
             reply = await self._reply()

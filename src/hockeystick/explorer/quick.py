@@ -6,6 +6,7 @@ more finely, or stops early where its upper bound is within ``SearchPolicy.gap_g
 so of every valid bound. Where the deadline comes first, the unamplified Gaussian remains.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -30,7 +31,7 @@ from hockeystick.types import Side
 
 UPPER = ("gaussian", "direct", "comparison", "separated_windows", "shuffle_thresholds", "moment_majorant")
 LOWER = ("gaussian", "direct", "comparison", "projection", "linear_statistic", "shuffle_thresholds")
-"""Accountants that are quick on coarse grids; ``certify`` plans at most two seconds of work for each and runs them all."""
+"""Accountants that are quick on coarse grids; ``certify`` runs them all, and calls none of them heavy."""
 NODES = 16
 """Nodes per unit of score: a few tenths of a percent coarser than those of ``certify``."""
 ROOM = 2e-3
@@ -153,7 +154,7 @@ def prefix_error(mechanism: Mechanism) -> float | None:
     matrix = mechanism.matrix
     if matrix.steps > MOST_STEPS or (matrix.toeplitz_column is None and matrix.steps > MOST_STEPS // 10):
         return None
-    return mechanism.sigma * float(mean_error(matrix, prefix_sums(matrix.steps))) ** 0.5
+    return mechanism.sigma * math.sqrt(mean_error(matrix, prefix_sums(matrix.steps)))
 
 
 class _Look:
