@@ -14,8 +14,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from http.client import HTTPConnection
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -53,15 +53,11 @@ FIELDS = {
 
 @dataclass
 class Client:
-    """Requests to one server, over one connection."""
+    """Requests to one server."""
 
     port: int
     token: str
     timeout: float = 120.0
-    connection: HTTPConnection = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.connection = HTTPConnection("127.0.0.1", self.port, timeout=self.timeout)
 
     def __call__(self, path: str, body: object = None, *, method: str | None = None) -> tuple[int, Json]:
         """Status and JSON of one request below ``/api/``; it waits while kernels are compiled."""
@@ -75,9 +71,11 @@ class Client:
         """Status and text of one request."""
         method = method or ("GET" if body is None else "POST")
         content = None if body is None else json.dumps(body)
-        self.connection.request(method, f"/api/{path}", content, {"Authorization": f"Bearer {self.token}"})
-        response = self.connection.getresponse()
-        return response.status, response.read().decode()
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=self.timeout)
+        with closing(connection):
+            connection.request(method, f"/api/{path}", content, {"Authorization": f"Bearer {self.token}"})
+            response = connection.getresponse()
+            return response.status, response.read().decode()
 
     def certificate(self, body: object, patience: float = 300.0) -> Json:
         """What a job ends with."""

@@ -32,6 +32,8 @@ from hockeystick.types import Side
 UPPER = ("gaussian", "direct", "comparison", "separated_windows", "shuffle_thresholds", "moment_majorant")
 LOWER = ("gaussian", "direct", "comparison", "projection", "linear_statistic", "shuffle_thresholds")
 """Accountants that are quick on coarse grids; ``certify`` runs them all, and calls none of them heavy."""
+UNSTOPPABLE = ("dense",)
+"""Strategies whose optimisers may take long from one look at the deadline to the next."""
 NODES = 16
 """Nodes per unit of score: a few tenths of a percent coarser than those of ``certify``."""
 ROOM = 2e-3
@@ -75,7 +77,7 @@ def quick_epsilon(mechanism: Mechanism, delta: float, deadline: Deadline) -> Ans
     Raises: BudgetExceededError when there is no bound before the deadline; UnsupportedError, CannotCertifyError and
         InvalidInputError as ``certify`` does.
     """
-    look = _Look(prepared(mechanism, deadline), delta, deadline)
+    look = _Look(mechanism, delta, deadline)
     noise = mechanism.sigma
     uppers = look.outcomes(noise, UPPER, Side.UPPER)
     upper = best(uppers, Side.UPPER)
@@ -96,7 +98,7 @@ def quick_noise(
     Args:
         near: a noise multiplier that the caller expects, as a slider has moved a little; affects speed only.
     """
-    look = _Look(prepared(mechanism, deadline), delta, deadline)
+    look = _Look(mechanism, delta, deadline)
     passing: list[tuple[float, Outcome]] = []
 
     @cache
@@ -132,7 +134,7 @@ def curve(mechanism: Mechanism, method: str, delta: float, deadline: Deadline) -
 
     Raises: BudgetExceededError when the deadline passes; UnsupportedError where the method does not apply.
     """
-    look = _Look(prepared(mechanism, deadline), delta, deadline)
+    look = _Look(mechanism, delta, deadline)
     bound = ACCOUNTANTS[method].bound(dominating_pair(mechanism), Side.UPPER, look.settings)
     farthest = min(max(2.5 * bound.epsilon(delta), 0.1), 500.0)
     epsilons, deltas = [], []
@@ -165,7 +167,9 @@ class _Look:
     """
 
     def __init__(self, mechanism: Mechanism, delta: float, deadline: Deadline) -> None:
-        self.mechanism, self.question, self.deadline = mechanism, Question(delta=delta), deadline
+        if mechanism.strategy.kind in UNSTOPPABLE:
+            raise BudgetExceededError(f"The strategy {mechanism.strategy.kind!r} takes longer than a quick answer may.")
+        self.mechanism, self.question, self.deadline = prepared(mechanism, deadline), Question(delta=delta), deadline
         self.settings = Settings(Resolution(NODES, delta), deadline, self.question, effort=EFFORT)
         self.complete = True
 

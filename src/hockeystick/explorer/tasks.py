@@ -84,7 +84,7 @@ def details(request: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
         points = curve(mechanism, str(method), delta, Deadline(CURVE_SECONDS, deadline.on_tick))
     except BudgetExceededError:
         points = None
-    return {"curve": points, "prefix_error": prefix_error(mechanism)}
+    return {"curve": points, "prefix_error": None if points is None else prefix_error(mechanism)}
 
 
 def certificate(request: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
