@@ -103,8 +103,11 @@ class CertificateBase(Spec):
 
     def save(self, path: str | Path) -> None:
         """Write the certificate as JSON, whole or not at all."""
-        document = self.content() | {"digest": self.digest}
-        write_atomically(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+        write_atomically(path, self.file_text())
+
+    def file_text(self) -> str:
+        """The text of the certificate's file, JSON."""
+        return json.dumps(self.content() | {"digest": self.digest}, indent=2, ensure_ascii=False) + "\n"
 
     def __str__(self) -> str:
         return certificate_text(self)

@@ -17,6 +17,7 @@ from hockeystick.cli import (
     delta,
     epsilon,
     evidence,
+    explore,
     interruption,
     list_,
     report,
@@ -62,6 +63,7 @@ app.command("sweep")(sweep.command)
 app.command("report")(report.command)
 app.add_typer(evidence.app, name="evidence")
 app.command("list")(list_.command)
+app.command("explore")(explore.command)
 app.command("reproduce")(reproduce.command)
 
 

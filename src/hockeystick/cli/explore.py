@@ -1,0 +1,56 @@
+"""hockeystick explore: a page on this machine that answers plans while its sliders move."""
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from hockeystick.cli import common
+from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
+
+EXAMPLE: dict[str, Any] = {
+    "data": {"num_examples": 50_000, "batch_size": 500.0, "epochs": 20.0},
+    "strategy": {"kind": "identity"},
+    "sampler": {"kind": "random_allocation"},
+    "target": {"epsilon": 2.0, "delta": 1e-5},
+}
+"""What the page begins with where no plan is given."""
+
+
+def command(
+    plan: Annotated[
+        str | None, typer.Argument(metavar="[PLAN]", help="Plan file (TOML or JSON) to begin with.", show_default=False)
+    ] = None,
+    port: Annotated[str, typer.Option("--port", metavar="NUMBER", help="Port on 127.0.0.1; 0 for a free one.")] = "0",
+) -> None:
+    """Explore plans in a browser: sliders, quick bounds, up to four mechanisms side by side, certificates.
+
+    Prints an address with a token, for the browser on this machine. Ctrl-C stops the server.
+    """
+    from hockeystick.plan import Plan
+
+    number = common.number("--port", port)
+    if not (number.is_integer() and 0 <= number < 1 << 16):
+        raise InvalidInputError(f"The '--port' option must be a whole number from 0 to 65535. Got {shortened(port)}.")
+    values, ask = EXAMPLE, "noise_multiplier"
+    if plan is not None:
+        loaded = Plan.load(plan)
+        values = loaded.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
+        if loaded.strategy.kind == "custom":
+            raise InvalidInputError(
+                "The 'strategy.kind' field must be another than 'custom' for 'hockeystick explore'."
+            )
+        ask = "epsilon" if loaded.mechanism().noise_multiplier is not None and loaded.target.epsilon is None else ask
+    try:
+        from hockeystick.explorer.server import serve
+    except ImportError:
+        raise UnsupportedError(
+            "The explorer needs starlette and uvicorn; install hockeystick with the 'explore' extra."
+        ) from None
+
+    def announce(address: str) -> None:
+        common.emit(address)
+        print("hockeystick: open this address in a browser on this machine; Ctrl-C stops", file=sys.stderr, flush=True)  # noqa: T201
+
+    serve({"plan": values, "ask": ask}, int(number), announce)
+    print("hockeystick: stopped", file=sys.stderr, flush=True)  # noqa: T201

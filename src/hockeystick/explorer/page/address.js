@@ -1,0 +1,64 @@
+// The plan in the address: fields as "table.field=value", those of further mechanisms with their number in front.
+"use strict";
+(function (root) {
+  const TABLES = ["data", "target", "unit"];
+  const OWN = ["sampler", "strategy"];
+  const MOST = 4;
+  const FIELD = /^[a-z][a-z_]*$/;
+  const NUMBER = /^-?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i;
+
+  const read = (text) =>
+    text === "true" ? true : text === "false" ? false : NUMBER.test(text) ? Number(text) : text;
+
+  /** The state that a fragment says, or null if it says none. */
+  function parse(fragment) {
+    const state = { ask: "noise_multiplier", data: {}, target: {}, mechanisms: [] };
+    for (const [name, text] of new URLSearchParams(fragment)) {
+      const parts = name.split(".");
+      const place = /^[2-4]$/.test(parts[0]) ? Number(parts.shift()) - 1 : 0;
+      const [table, field] = parts;
+      const value = read(text);
+      if (name === "ask" && (text === "epsilon" || text === "noise_multiplier")) state.ask = text;
+      else if (name === "noise_multiplier" && typeof value === "number") state.noise_multiplier = value;
+      else if (parts.length !== 2 || !FIELD.test(field)) continue;
+      else if (TABLES.includes(table) && place === 0) (state[table] ??= {})[field] = value;
+      else if (OWN.includes(table)) ((state.mechanisms[place] ??= { sampler: {}, strategy: {} })[table])[field] = value;
+    }
+    state.mechanisms = state.mechanisms.filter((one) => one && one.sampler.kind).slice(0, MOST);
+    for (const one of state.mechanisms) one.strategy.kind ??= "identity";
+    return state.mechanisms.length > 0 && Object.keys(state.data).length > 0 ? state : null;
+  }
+
+  /** The fragment of a state. */
+  function write(state) {
+    const found = new URLSearchParams({ ask: state.ask });
+    const add = (prefix, table) => {
+      for (const [field, value] of Object.entries(table ?? {})) found.set(`${prefix}.${field}`, value);
+    };
+    for (const table of TABLES) add(table, state[table]);
+    if (state.noise_multiplier !== undefined) found.set("noise_multiplier", state.noise_multiplier);
+    state.mechanisms.forEach((one, k) => OWN.forEach((table) => add(k ? `${k + 1}.${table}` : table, one[table])));
+    return found.toString();
+  }
+
+  /** The state of a plan as the server gives it. */
+  function fromPlan(plan, ask) {
+    const { data, target, unit, sampler, strategy, mechanism, noise_multiplier } = plan;
+    const state = { ask, data, target: target ?? {}, mechanisms: [{ sampler, strategy: strategy ?? { kind: "identity" } }] };
+    const noise = noise_multiplier ?? mechanism?.noise_multiplier;
+    if (unit) state.unit = unit;
+    if (noise !== undefined) state.noise_multiplier = noise;
+    return state;
+  }
+
+  /** The plan of one mechanism of a state. */
+  function plan(state, index) {
+    const { sampler, strategy } = state.mechanisms[index];
+    const found = { data: state.data, strategy, sampler, target: state.target };
+    if (state.unit) found.unit = state.unit;
+    if (state.noise_multiplier !== undefined && state.ask === "epsilon") found.noise_multiplier = state.noise_multiplier;
+    return found;
+  }
+
+  root.address = { parse, write, fromPlan, plan, MOST };
+})(globalThis);

@@ -1,0 +1,221 @@
+"""Answers while a slider moves: certified upper bounds from coarse laws, within a fraction of a second.
+
+What is shown is a bound of accountants that ``certify`` runs too, at coarser grids, moved up by ``ROOM``. It is
+therefore never below the upper bound of ``certify`` for the same plan: ``certify`` either runs the same accountants,
+more finely, or stops early where its upper bound is within ``SearchPolicy.gap_goal`` = 0.1 percent of a lower one, and
+so of every valid bound. Where the deadline comes first, the unamplified Gaussian remains.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.bounds import Question
+from hockeystick.bracketing import smallest_passing
+from hockeystick.certification.issue import prepared
+from hockeystick.certification.schedule import Outcome, best, refuse_without_bound, run_named
+from hockeystick.deadline import Deadline
+from hockeystick.errors import BudgetExceededError
+from hockeystick.laws.grid import Resolution
+from hockeystick.mechanism import Mechanism
+from hockeystick.pairs.base import DominatingPair
+from hockeystick.pairs.registry import dominating_pair
+from hockeystick.settings import Settings
+from hockeystick.strategies.error import mean_error, prefix_sums
+from hockeystick.types import Side
+
+UPPER = ("gaussian", "direct", "comparison", "separated_windows", "shuffle_thresholds", "moment_majorant")
+LOWER = ("gaussian", "direct", "comparison", "projection", "linear_statistic", "shuffle_thresholds")
+"""Accountants that are quick on coarse grids; ``certify`` runs them all, and calls none of them heavy."""
+UNSTOPPABLE = ("dense",)
+"""Strategies whose optimisers may take long from one look at the deadline to the next."""
+NODES = 16
+"""Nodes per unit of score: a few tenths of a percent coarser than those of ``certify``."""
+ROOM = 2e-3
+"""What an upper bound is moved up by, as a part of it: twice the gap at which ``certify`` may end its search."""
+EFFORT = 0.1
+WIDTH = 5e-3
+"""Relative width of the last bracket around a noise multiplier."""
+POINTS = 33
+"""Of a curve."""
+SMALLEST_SHOWN = 1e-12
+"""Curves end where delta falls below this."""
+MOST_STEPS = 20_000
+"""For longer runs the error of the prefix sums takes longer than a quick answer may."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """A quick answer.
+
+    Attributes:
+        noise_multiplier: as given, or enough for the target.
+        upper: certified bound on epsilon at ``delta``; at most the target where the noise was asked for.
+        lower: of epsilon; None where there was no cheap one.
+        methods: the accountants of both ends.
+        complete: False if the deadline cut something off, so that more time may give a better answer.
+    """
+
+    noise_multiplier: float
+    delta: float
+    upper: float
+    lower: float | None
+    methods: tuple[str, str | None]
+    complete: bool
+
+
+def quick_epsilon(mechanism: Mechanism, delta: float, deadline: Deadline) -> Answer:
+    """Bounds on epsilon at ``delta`` for a mechanism with its noise multiplier.
+
+    The upper bound is never below that of ``certify`` at its defaults.
+
+    Raises: BudgetExceededError when there is no bound before the deadline; UnsupportedError, CannotCertifyError and
+        InvalidInputError as ``certify`` does.
+    """
+    look = _Look(mechanism, delta, deadline)
+    noise = mechanism.sigma
+    uppers = look.outcomes(noise, UPPER, Side.UPPER)
+    upper = best(uppers, Side.UPPER)
+    if upper is not None:
+        return look.answer(noise, upper)
+    if look.complete:
+        refuse_without_bound(uppers, f" at noise_multiplier = {noise:g}")
+    raise BudgetExceededError("There is no finite bound that is quick enough to find; ask for a certificate.")
+
+
+def quick_noise(
+    mechanism: Mechanism, epsilon: float, delta: float, deadline: Deadline, near: float | None = None
+) -> Answer:
+    """A noise multiplier that is enough for (epsilon, delta), and the bounds on epsilon at it.
+
+    ``certify`` at its defaults certifies it for at most the target. Raises as :func:`quick_epsilon` does.
+
+    Args:
+        near: a noise multiplier that the caller expects, as a slider has moved a little; affects speed only.
+    """
+    look = _Look(mechanism, delta, deadline)
+    passing: list[tuple[float, Outcome]] = []
+
+    @cache
+    def upper(name: str, noise: float) -> float:
+        outcome = look.outcome(noise, name, Side.UPPER)
+        if outcome is None or outcome.value is None:
+            return float("inf")
+        value = outcome.value * (1.0 + ROOM)
+        if value <= epsilon and (not passing or noise <= passing[-1][0]):
+            passing.append((noise, outcome))
+        return value
+
+    def search(name: str, start: float) -> None:
+        smallest_passing(lambda noise: upper(name, noise), epsilon, start, WIDTH)
+
+    search("gaussian", 1.0)
+    try:
+        for name in look.applicable(passing[-1][0], UPPER, Side.UPPER):
+            start = passing[-1][0]
+            if name == "gaussian":
+                continue
+            if near is not None and near < start:
+                search(name, near)
+            elif upper(name, start) <= epsilon:
+                search(name, start)
+    except BudgetExceededError:
+        look.complete = False  # the best so far remains
+    return look.answer(*passing[-1])
+
+
+def curve(mechanism: Mechanism, method: str, delta: float, deadline: Deadline) -> dict[str, Any]:
+    """Upper bounds on delta by one accountant, at epsilons up to some three times the one at ``delta``.
+
+    Raises: BudgetExceededError when the deadline passes; UnsupportedError where the method does not apply.
+    """
+    look = _Look(mechanism, delta, deadline)
+    bound = ACCOUNTANTS[method].bound(dominating_pair(mechanism), Side.UPPER, look.settings)
+    farthest = min(max(2.5 * bound.epsilon(delta), 0.1), 500.0)
+    epsilons, deltas = [], []
+    for epsilon in np.linspace(0.0, farthest, POINTS):
+        deadline.tick()
+        value = min(bound.delta(float(epsilon)) * (1.0 + ROOM), 1.0)
+        epsilons.append(float(epsilon))
+        deltas.append(value)
+        if value < SMALLEST_SHOWN:
+            break
+    return {"epsilon": epsilons, "delta": deltas}
+
+
+def prefix_error(mechanism: Mechanism) -> float | None:
+    """Root mean squared noise in the sums of all gradients so far, in clipping norms; None where it takes too long.
+
+    It measures usefulness and is no bound.
+    """
+    matrix = mechanism.matrix
+    if matrix.steps > MOST_STEPS or (matrix.toeplitz_column is None and matrix.steps > MOST_STEPS // 10):
+        return None
+    return mechanism.sigma * math.sqrt(mean_error(matrix, prefix_sums(matrix.steps)))
+
+
+class _Look:
+    """Coarse bounds for one mechanism and delta, with whatever noise multiplier.
+
+    Attributes:
+        complete: whether nothing was cut off so far.
+    """
+
+    def __init__(self, mechanism: Mechanism, delta: float, deadline: Deadline) -> None:
+        if mechanism.strategy.kind in UNSTOPPABLE:
+            raise BudgetExceededError(f"The strategy {mechanism.strategy.kind!r} takes longer than a quick answer may.")
+        self.mechanism, self.question, self.deadline = prepared(mechanism, deadline), Question(delta=delta), deadline
+        self.settings = Settings(Resolution(NODES, delta), deadline, self.question, effort=EFFORT)
+        self.complete = True
+
+    def applicable(self, noise: float, methods: Sequence[str], side: Side) -> list[str]:
+        """Those of the accountants that bound the pair on a side, the cheapest first."""
+        pair = self.pair(noise)
+        found = [name for name in methods if ACCOUNTANTS[name].why_not(pair, side) is None]
+        return sorted(found, key=lambda name: ACCOUNTANTS[name].seconds(pair))
+
+    def pair(self, noise: float) -> DominatingPair:
+        """The dominating pair at a noise multiplier."""
+        return dominating_pair(self.mechanism.with_noise(noise))
+
+    def outcome(self, noise: float, name: str, side: Side) -> Outcome | None:
+        """What one accountant says; None where it does not apply at this noise multiplier.
+
+        Raises: BudgetExceededError when the deadline cuts it off.
+        """
+        pair, one = self.pair(noise), ACCOUNTANTS[name]
+        if one.why_not(pair, side) is not None:
+            return None
+        (found,) = run_named(one, pair, (side,), self.settings, self.question.answer)
+        if found.needs is not None:
+            raise BudgetExceededError(f"The method {name!r} takes longer than a quick answer may.")
+        return found
+
+    def outcomes(self, noise: float, methods: Sequence[str], side: Side) -> list[Outcome]:
+        """What these accountants say on a side until the deadline passes."""
+        found = []
+        try:
+            for name in self.applicable(noise, methods, side):
+                outcome = self.outcome(noise, name, side)
+                found += [] if outcome is None else [outcome]
+        except BudgetExceededError:
+            self.complete = False
+        return found
+
+    def answer(self, noise: float, upper: Outcome) -> Answer:
+        """The answer at a noise multiplier, with the lower bounds for which there is still time."""
+        assert upper.value is not None
+        lower = best(self.outcomes(noise, LOWER, Side.LOWER), Side.LOWER)
+        return Answer(
+            noise_multiplier=noise,
+            delta=self.settings.resolution.smallest_delta,
+            upper=upper.value * (1.0 + ROOM),
+            lower=None if lower is None else lower.value,
+            methods=(upper.method, None if lower is None else lower.method),
+            complete=self.complete,
+        )

@@ -1,0 +1,170 @@
+"""What the explorer's workers compute, from plain data to plain data: quick answers, curves, certificates."""
+
+from collections.abc import Callable
+from typing import Any
+
+from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.accountants.warm_up import warm_up
+from hockeystick.calibration.search import calibrate_and_certify, check_target
+from hockeystick.certificate import Certificate, Statements
+from hockeystick.certification.description import state
+from hockeystick.certification.issue import certify
+from hockeystick.deadline import Deadline
+from hockeystick.errors import BudgetExceededError, InvalidInputError
+from hockeystick.explorer.quick import curve, prefix_error, quick_epsilon, quick_noise
+from hockeystick.mechanism import Mechanism
+from hockeystick.pairs.registry import check_registered
+from hockeystick.plan import Plan
+from hockeystick.spec import real_number
+
+PATIENCE = {"moving": 0.15, "still": 3.0}
+"""Seconds for a quick answer, while a slider moves and when it has stopped."""
+CURVE_SECONDS = 2.0
+ASKED = ("epsilon", "noise_multiplier")
+
+
+def read_plan(values: object) -> Plan:
+    """The plan of a request.
+
+    Raises: InvalidInputError for what is no plan, and for a strategy in a file: a link must not open files.
+    """
+    plan = Plan.parse(values)
+    if plan.strategy.kind == "custom":
+        raise InvalidInputError(
+            "The 'strategy.kind' field must be another than 'custom' here, as the explorer opens no files; "
+            "the other commands take it."
+        )
+    return plan
+
+
+def quick(request: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
+    """Numbers that follow from the plan, and a quick answer or the reason why there is none."""
+    plan, ask = read_plan(request.get("plan")), _asked(request)
+    delta, target, mechanism = _question(plan, ask)
+    warm_up(mechanism)
+    limited = Deadline(PATIENCE.get(str(request.get("patience")), PATIENCE["moving"]), deadline.on_tick)
+    numbers = plan.numbers()
+    found: dict[str, Any] = {
+        "ask": ask,
+        "delta": delta,
+        "steps": numbers.steps,
+        "expected_batch": numbers.expected_batch,
+        "rate": numbers.rate,
+        "participations": numbers.participations,
+    }
+    try:
+        if target is None:
+            answer = quick_epsilon(mechanism, delta, limited)
+        else:
+            near = request.get("near")
+            answer = quick_noise(mechanism, target, delta, limited, None if near is None else _positive("near", near))
+    except BudgetExceededError:
+        return found | {"answer": None, "complete": False}
+    return found | {
+        "answer": {
+            "noise_multiplier": answer.noise_multiplier,
+            "epsilon": {"upper": answer.upper, "lower": answer.lower},
+            "method": {"upper": answer.methods[0], "lower": answer.methods[1]},
+        },
+        "sensitivity": mechanism.matrix.max_column_norm,
+        "complete": answer.complete,
+    }
+
+
+def details(request: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
+    """The curve of an answer's upper bound, and the error of the prefix sums; what takes too long is None."""
+    plan = read_plan(request.get("plan"))
+    delta, _, mechanism = _question(plan, "noise_multiplier", needs_target=False)
+    mechanism = mechanism.with_noise(_positive("noise_multiplier", request.get("noise_multiplier")))
+    method = request.get("method")
+    if method not in ACCOUNTANTS:
+        raise InvalidInputError("The 'method' field must be the name of an accountant.")
+    warm_up(mechanism)
+    try:
+        points = curve(mechanism, str(method), delta, Deadline(CURVE_SECONDS, deadline.on_tick))
+    except BudgetExceededError:
+        points = None
+    return {"curve": points, "prefix_error": None if points is None else prefix_error(mechanism)}
+
+
+def certificate(request: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
+    """The certificate that ``hockeystick epsilon`` or ``hockeystick calibrate`` writes for the plan, byte for byte."""
+    plan, ask = read_plan(request.get("plan")), _asked(request)
+    delta, target, mechanism = _question(plan, ask)
+    warm_up(mechanism)
+    if target is None:
+        found = certify(mechanism, delta=delta, deadline=deadline)
+    else:
+        found = calibrate_and_certify(mechanism, epsilon=target, delta=delta, deadline=deadline)
+    return certificate_json(state(found, Statements(num_examples=plan.data.num_examples)))
+
+
+def certificate_json(found: Certificate) -> dict[str, Any]:
+    """What the page shows of a certificate, and the text of its file."""
+    content = found.model_dump(mode="json")
+    return {
+        "noise_multiplier": found.mechanism.sigma,
+        "epsilon": content["epsilon"],
+        "delta": content["delta"],
+        "method": content["method"],
+        "sentence": found.sentence,
+        "file": found.file_text(),
+    }
+
+
+def prepare(request: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
+    """Compile the kernels for the plan, or load them from the cache on disk."""
+    mechanism = read_plan(request.get("plan")).mechanism()
+    check_registered(mechanism)
+    warm_up(mechanism)
+    return {}
+
+
+def plan_file(request: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
+    """The plan as the text of a TOML file."""
+    import tomli_w
+
+    plan = read_plan(request.get("plan"))
+    plan.mechanism()  # refuses data that do not suit the sampler
+    values = plan.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
+    return {"file": tomli_w.dumps(values)}
+
+
+TASKS: dict[str, Callable[[dict[str, Any], Deadline], dict[str, Any]]] = {
+    "quick": quick,
+    "details": details,
+    "certificate": certificate,
+    "plan_file": plan_file,
+    "prepare": prepare,
+}
+
+
+def _asked(request: dict[str, Any]) -> str:
+    ask = request.get("ask")
+    if ask not in ASKED:
+        raise InvalidInputError("The 'ask' field must be 'epsilon' or 'noise_multiplier'.")
+    return str(ask)
+
+
+def _question(plan: Plan, ask: str, *, needs_target: bool = True) -> tuple[float, float | None, Mechanism]:
+    """delta, the target epsilon where the noise is asked for, and the mechanism."""
+    delta, target, mechanism = plan.target.delta, plan.target.epsilon, plan.mechanism()
+    check_registered(mechanism)
+    if delta is None:
+        raise InvalidInputError("The 'target.delta' field is missing and has to be given.")
+    if ask == "noise_multiplier":
+        if target is None and needs_target:
+            raise InvalidInputError("The 'target.epsilon' field is missing and has to be given.")
+        if target is not None:
+            check_target(target)
+        return delta, target, mechanism
+    if mechanism.noise_multiplier is None:
+        raise InvalidInputError("The 'noise_multiplier' field is missing and has to be given.")
+    return delta, None, mechanism
+
+
+def _positive(name: str, value: object) -> float:
+    number = real_number(name, value)
+    if not 1e-2 <= number <= 1e6:
+        raise InvalidInputError(f"The {name!r} field must be from 0.01 to 1e6. Got {number!r} instead.")
+    return number
