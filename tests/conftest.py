@@ -34,8 +34,12 @@ COLLECTED = pytest.StashKey[frozenset[str]]()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the slow tests; this runs before ``-m`` selects."""
+    """Mark the slow tests, and leave out the weekly ones unless they are asked for; this runs before ``-m`` selects."""
     config.stash[COLLECTED] = frozenset(item.nodeid for item in items)
+    weekly = [item for item in items if item.get_closest_marker("weekly")]
+    if weekly and "weekly" not in config.option.markexpr:
+        items[:] = [item for item in items if item not in weekly]
+        config.hook.pytest_deselected(items=weekly)
     for item in items:
         if not SLOW.isdisjoint((item.nodeid, item.nodeid.split("[")[0])):
             item.add_marker(pytest.mark.slow)

@@ -1,39 +1,29 @@
 """Chua, Ghazi, Kamath, Kumar, Manurangsi, Sinha, Zhang (2024): How private are DP-SGD implementations?
 
 Figures 1 to 7 and every printed number about them, as certified bounds: deterministic batches (closed form), Poisson
-batches (direct laws from both sides, and Renyi accounting), shuffled batches (a lower bound).
+batches (direct laws from both sides, and Renyi accounting), shuffled batches (a lower bound). Theorem 4.2 and
+Conjecture 4.3 on a grid, substitution by group privacy, Algorithm 1 as a loop.
 """
 
 from collections.abc import Sequence
 from functools import partial
+from math import exp, nan
 
 import numpy as np
 
 import hockeystick as hs
-from hockeystick.bounds import Question
-from hockeystick.reproduction.curves import Axes, Curve, judge, precise, profiles, publish, sweep
+from hockeystick.bounds import Bound, Question
+from hockeystick.reproduction.curves import Axes, Curve, Series, judge, precise, profiles, publish, sweep
 from hockeystick.reproduction.papers import Check, Output
 
-UPPER, LOWER = hs.Side.UPPER, hs.Side.LOWER
-POINTS = 22
+from .ablq import loop_checks
+from .crossing import FEW, GRID, crossings, far_delta, theorem_checks
+from .runs import LOWER, UPPER, deterministic, poisson, shuffle
+
+POINTS = 45
 
 
 # --- what is compared -------------------------------------------------------------------------------------------------
-
-
-def deterministic(steps: int, sigma: float) -> hs.Mechanism:
-    """One epoch of fixed batches."""
-    return hs.Mechanism(sampler=hs.Deterministic(bins=steps), noise_multiplier=sigma)
-
-
-def poisson(steps: int, sigma: float) -> hs.Mechanism:
-    """One epoch, in expectation, of Poisson batches."""
-    return hs.Mechanism(sampler=hs.Poisson(sampling_prob=1.0 / steps, steps=steps), noise_multiplier=sigma)
-
-
-def shuffle(steps: int, sigma: float) -> hs.Mechanism:
-    """One epoch of shuffled batches. The lower bound is the same for every batch size."""
-    return hs.Mechanism(sampler=hs.Shuffle(batch_size=1, bins=steps), noise_multiplier=sigma)
 
 
 def curves(steps: int) -> list[Curve]:
@@ -260,6 +250,97 @@ def crossing_checks(output: Output) -> list[Check]:
     ]
 
 
+# --- beyond the figures -----------------------------------------------------------------------------------------------
+
+
+def theorem(output: Output, grid: Sequence[tuple[int, float]] = GRID) -> None:
+    """Theorem 4.2 and Conjecture 4.3 on a grid of T and sigma: the table of the crossings, and the verdicts."""
+    crossings(output, grid)
+    output.checks("crossings-verdicts", theorem_checks(output, grid))
+
+
+def loop(output: Output, runs: int = 5_000) -> None:
+    """Algorithm 1 run, and section 4.3.1: what far-away examples give away of a shuffled one."""
+    output.checks("ablq", [*loop_checks(output, runs), *far_checks(output)])
+
+
+def far_checks(output: Output) -> list[Check]:
+    """Section 4.3.1: the delta of the thresholds tends to that of deterministic batches as L grows."""
+    checks = []
+    for steps, sigma, epsilon in ((10_000, 0.4, 4.0), (1000, 1.0, 1.0)):
+        most = precise(deterministic(steps, sigma), "gaussian", output).delta(epsilon)
+        shares = {length: far_delta(steps, sigma, epsilon, length) / most for length in (1.0, 2.0, 5.0, 10.0)}
+        what = f"section 4.3.1: delta_S({epsilon:g}) with L=10 / delta_D, sigma={sigma:g}, T={steps}"
+        note = ", ".join(f"{share:.4g} at L={length:g}" for length, share in shares.items())
+        checks.append(Check(what, ">", 0.999, shares[10.0], 0.999 < shares[10.0] <= 1.0 + 1e-9, note))
+    return checks
+
+
+SEPARATIONS = {
+    (10_000, 1e-6): (0.5, 1.3),
+    (100_000, 1e-6): (0.4, 1.3),
+    (1000, 1e-5): (0.7, 1.3),
+}
+"""T and delta of Figures 1, 4 and 5, and the noise multipliers of which the text gives numbers."""
+
+
+LARGEST_EPSILON = 300.0
+
+
+def substitution(output: Output, points: int = POINTS) -> None:
+    """Section 2.2: by group privacy the separation of Figure 1 also holds for substitution.
+
+    A record whose query is 0 takes the place of the missing one, so the lower bound for shuffled batches is one for
+    substitution as well.
+    """
+    places = np.linspace(0.3, 1.4, points).tolist()
+    steps, delta = 10_000, 1e-6
+    shown = sweep([curve for curve in curves(steps) if "lower" in curve.column], places, Question(delta=delta), output)
+    line = Curve(
+        column="poisson_substitution_upper",
+        label="Poisson: substitution, by group privacy",
+        mechanism=partial(poisson, steps),
+        method="direct",
+        style={"color": "#009e73"},
+    )
+    values = []
+    for place in places:
+        output.deadline.tick()
+        values.append(substituted(precise(line.mechanism(place), "direct", output), delta))
+    title = rf"$\delta$ = {delta:g}, T = {steps:,} steps, one epoch"
+    axes = Axes(places="sigma", x=r"noise multiplier $\sigma$", y=r"$\varepsilon$", title=title, log="y")
+    publish(output, "substitution", Series(places, {**shown.values, line: values}), axes)
+    output.checks("substitution-verdicts", substitution_checks(output))
+
+
+def substitution_checks(output: Output) -> list[Check]:
+    """The separations of which the text gives numbers, for substitution."""
+    checks = []
+    for (steps, delta), sigmas in SEPARATIONS.items():
+        for sigma in sigmas:
+            low = precise(shuffle(steps, sigma), "shuffle_thresholds", output, LOWER, delta).epsilon(delta)
+            high = substituted(precise(poisson(steps, sigma), "direct", output), delta)
+            what = f"eps_P({delta:g}) for substitution, by group privacy, sigma={sigma:g}, T={steps}: below eps_S"
+            checks.append(Check(what, "<", low, high, high < low, f"{high / low:.3g} of it"))
+    return checks
+
+
+def substituted(bound: Bound, delta: float) -> float:
+    """The least 2 epsilon with ``delta(epsilon) (1 + e^epsilon) <= delta``, up to bisection; never too small.
+
+    nan where the bound on delta is not small enough at any epsilon that it covers.
+    """
+    low, high = 0.0, 1.0
+    while bound.delta(high) * (1.0 + exp(high)) > delta:
+        low, high = high, 2.0 * high
+        if high > LARGEST_EPSILON:
+            return nan
+    while high - low > 1e-6 * high:
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if bound.delta(middle) * (1.0 + exp(middle)) > delta else (low, middle)
+    return 2.0 * high
+
+
 FIGURES = {
     "figure-1": partial(epsilon_figure, name="figure-1", steps=10_000, delta=1e-6, sigmas=(0.3, 1.4)),
     "figure-2": partial(
@@ -270,5 +351,13 @@ FIGURES = {
     "figure-5": partial(epsilon_figure, name="figure-5", steps=1000, delta=1e-5, sigmas=(0.3, 1.4)),
     "figure-6": partial(delta_figure, name="figure-6", steps=1000, sigma=0.8, largest=6.0, bottom=1e-20),
     "figure-7": partial(delta_figure, name="figure-7", steps=1000, sigma=1.0, largest=4.0, bottom=1e-20),
+    "crossings": theorem,
+    "substitution": substitution,
+    "ablq": loop,
     "numbers": numbers,
+}
+QUICK = {
+    **{name: partial(FIGURES[name], points=8) for name in (*(f"figure-{i}" for i in range(1, 8)), "substitution")},
+    "crossings": partial(theorem, grid=FEW),
+    "ablq": partial(loop, runs=1_000),
 }

@@ -81,7 +81,7 @@ def noise_figure(output: Output, points: int = POINTS, *, name: str) -> None:
         )
         panels[letter] = (panel_series(output, points, name, letter), axes)
     bands = [band_of(series) for series, _ in panels.values()]
-    publish_panels(Shaded(output.directory, output.deadline, output.lines, bands), name, panels)
+    publish_panels(Shaded(**vars(output), bands=bands), name, panels)
 
 
 @dataclass

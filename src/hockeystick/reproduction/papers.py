@@ -1,21 +1,28 @@
 """Finding and running the reproductions of papers.
 
-Each paper is one folder ``papers/<key>/`` with a ``reproduce.py`` that defines ``FIGURES``: a mapping from a figure's
-name to a function ``(Output) -> None``. They use the public interface only. See docs/how-to/reproduce-a-paper.md.
+Each paper is one folder ``papers/<key>/`` with a ``reproduce.py`` that defines ``FIGURES``: a mapping from a part's
+name to a function ``(Output) -> None``; ``QUICK`` has smaller versions of the parts that take long. They use the public
+interface only. See docs/how-to/reproduce-a-paper.md.
 """
 
 import csv
 import importlib.util
 import io
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError
 from hockeystick.files import write_atomically
+from hockeystick.reproduction.kept import Kept, code_of
+
+NUMBERS = "numbers"
+"""The part that draws nothing."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +48,19 @@ class Check:
 
 @dataclass
 class Output:
-    """Where a figure puts its results: ``<directory>/<paper>/<figure>.png`` and ``.csv``."""
+    """Where a part puts its results: ``<directory>/<part>.png`` and ``.csv``.
+
+    Attributes:
+        lines: the report.
+        files: names of the files that were written.
+        kept: results that survive an interruption and are shared by all parts of a paper, see :class:`Kept`.
+    """
 
     directory: Path
     deadline: Deadline
     lines: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    kept: Kept = field(default_factory=Kept)
 
     def table(self, name: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Write a CSV file."""
@@ -54,14 +69,14 @@ class Output:
         writer.writerow(header)
         writer.writerows(rows)
         write_atomically(self.directory / f"{name}.csv", text.getvalue())
-        self.lines.append(f"wrote {self.directory / name}.csv")
+        self.files.append(f"{name}.csv")
 
     def figure(self, name: str, figure: Any) -> None:
         """Write a PNG file."""
         from hockeystick.report.plot import save_figure
 
         save_figure(figure, self.directory / f"{name}.png")
-        self.lines.append(f"wrote {self.directory / name}.png")
+        self.files.append(f"{name}.png")
 
     def checks(self, name: str, checks: Sequence[Check]) -> None:
         """Write the table of printed numbers and repeat it in the report."""
@@ -78,28 +93,74 @@ def available() -> dict[str, list[str]]:
     return {folder.name: list(_figures(folder)) for folder in _folders()}
 
 
-def reproduce(paper: str, figure: str | None, out: str | Path, deadline: Deadline) -> Iterator[str]:
-    """Recompute one figure of a paper, or all, yielding report lines.
+def check(paper: str, figure: str | None) -> None:
+    """Refuse, before anything is computed, what cannot be reproduced.
 
-    Raises: InvalidInputError for an unknown paper or figure, or a directory that cannot be written.
+    Raises: InvalidInputError for an unknown paper or figure; UnsupportedError where matplotlib is missing and there is
+    something to draw.
     """
-    folders = {folder.name: folder for folder in _folders()}
-    if paper not in folders:
-        known = ", ".join(folders) or "none (the papers folder is missing)"
+    found = available()
+    if paper not in found:
+        known = ", ".join(found) or "none (the papers folder is missing)"
         raise InvalidInputError(f"The paper must be one of {known}. Got {paper!r} instead.")
-    figures = _figures(folders[paper])
-    if figure is not None and figure not in figures:
-        raise InvalidInputError(f"The figure must be one of {', '.join(figures)}. Got {figure!r} instead.")
-    directory = Path(out) / paper
+    if figure is not None and figure not in found[paper]:
+        raise InvalidInputError(f"The figure must be one of {', '.join(found[paper])}. Got {figure!r} instead.")
+    if figure != NUMBERS:
+        from hockeystick.report.plot import new_figure
+
+        new_figure()
+
+
+def reproduce(
+    paper: str, figure: str | None, out: str | Path, deadline: Deadline, *, quick: bool = False
+) -> Iterator[str]:
+    """Recompute one part of a paper, or all, yielding report lines.
+
+    What the same code has computed before, for the same directory, is not computed again.
+
+    Args:
+        quick: the smaller versions, in a directory of their own.
+
+    Raises: as :func:`check`; InvalidInputError for a directory that cannot be written.
+    """
+    check(paper, figure)
+    folder = next(folder for folder in _folders() if folder.name == paper)
+    figures = _figures(folder, quick=quick)
+    directory = Path(out) / paper / "quick" if quick else Path(out) / paper
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InvalidInputError(f"The output path {str(directory)!r} cannot be written: {error.strerror}.") from None
+    kept = Kept(directory / "kept.csv", code_of([Path(__file__).resolve().parents[1], folder]))
     for name in figures if figure is None else [figure]:
-        output = Output(directory, deadline)
         yield f"{paper} {name}"
-        figures[name](output)
-        yield from output.lines
+        yield from _part(name, figures[name], Output(directory, deadline, kept=kept))
+
+
+def _part(name: str, figure: Callable[[Output], None], output: Output) -> Iterator[str]:
+    """Run one part, unless its files are there as the same code has written them."""
+    key, directory = f"part {name}", output.directory
+
+    def run() -> dict[str, Any]:
+        started = time.perf_counter()
+        figure(output)
+        seconds = time.perf_counter() - started
+        return {"seconds": seconds, "files": _digests(directory, output.files), "lines": output.lines}
+
+    before = output.kept.found(key)
+    unchanged = before is not None and _digests(directory, before["files"]) == before["files"]
+    if not unchanged:
+        output.kept.forget(key)
+    done = output.kept.value(key, run)
+    yield from (f"{'kept' if unchanged else 'wrote'} {directory / file}" for file in done["files"])
+    yield from done["lines"]
+    yield f"{name}: {done['seconds']:.1f} s{', in an earlier run' if unchanged else ''}"
+
+
+def _digests(directory: Path, files: Iterable[str]) -> dict[str, str]:
+    """The contents of those files that exist."""
+    paths = {name: directory / name for name in files}
+    return {name: sha256(path.read_bytes()).hexdigest() for name, path in paths.items() if path.is_file()}
 
 
 def _folders() -> list[Path]:
@@ -111,7 +172,7 @@ def _folders() -> list[Path]:
     return []
 
 
-def _figures(folder: Path) -> dict[str, Callable[[Output], None]]:
+def _figures(folder: Path, *, quick: bool = False) -> dict[str, Callable[[Output], None]]:
     """What ``reproduce.py`` defines. It is loaded as a package, so that it can import the modules beside it."""
     name = "hockeystick_papers_" + folder.name.replace("-", "_")
     spec = importlib.util.spec_from_file_location(
@@ -121,5 +182,4 @@ def _figures(folder: Path) -> dict[str, Callable[[Output], None]]:
         raise InvalidInputError(f"The reproduction in {str(folder)!r} cannot be loaded.")
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    figures: dict[str, Callable[[Output], None]] = module.FIGURES
-    return figures
+    return dict(module.FIGURES) | (dict(getattr(module, "QUICK", {})) if quick else {})

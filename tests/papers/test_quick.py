@@ -1,0 +1,32 @@
+"""The quick version of every paper runs from end to end, and again without computing anything."""
+
+import csv
+import time
+from pathlib import Path
+
+import pytest
+
+from hockeystick.deadline import Deadline
+from hockeystick.reproduction.papers import _folders, available, reproduce
+
+SECONDS = 1200.0
+"""Processor time of all papers together, after compilation."""
+
+
+@pytest.mark.weekly
+@pytest.mark.parametrize("paper", [folder.name for folder in _folders()])
+def test_quick_version(paper: str, tmp_path: Path) -> None:
+    from hockeystick.accountants.warm_up import warm_up
+
+    warm_up(None)
+    started = time.process_time()
+    lines = list(reproduce(paper, None, tmp_path, Deadline(), quick=True))
+    assert time.process_time() - started < SECONDS / len(available())
+    folder = tmp_path / paper / "quick"
+    for part in available()[paper]:
+        assert any(line.startswith(f"{part}: ") for line in lines)
+    with (folder / "numbers.csv").open() as file:
+        assert len(list(csv.DictReader(file))) > 5
+    assert all(path.stat().st_size > 10_000 for path in folder.glob("*.png"))
+    again = list(reproduce(paper, None, tmp_path, Deadline(), quick=True))
+    assert [line for line in again if line.startswith("wrote ")] == []
