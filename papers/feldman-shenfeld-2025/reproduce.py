@@ -1,7 +1,8 @@
 """Feldman, Shenfeld (2025): Privacy amplification by random allocation.
 
 Figures 1 to 4 and the quantitative statements, with the paper's three bounds as this package proves them (analytic,
-decomposition, Renyi), Dong, Chen and Ozgur's, and the direct two-sided one.
+decomposition, Renyi), Dong, Chen and Ozgur's, and the direct two-sided one; the same for other randomisers than the
+Gaussian one, and the orders behind the flat part of Figure 1.
 """
 
 from collections.abc import Callable
@@ -20,6 +21,9 @@ import hockeystick as hs
 from hockeystick.bounds import Question
 from hockeystick.reproduction.curves import Axes, Curve, judge, precise, publish, sweep
 from hockeystick.reproduction.papers import Check, Output
+
+from .figures import orders_figure, randomisers_figure
+from .statements import corollary_checks, lemma_checks
 
 UPPER, LOWER = hs.Side.UPPER, hs.Side.LOWER
 REMOVE, ADD = hs.Direction.REMOVE, hs.Direction.ADD
@@ -201,6 +205,8 @@ def numbers(output: Output) -> None:
         epochs_checks,
         steps_checks,
         participations_checks,
+        corollary_checks,
+        lemma_checks,
     )
     output.checks("numbers", [check for group in groups for check in group(output)])
 
@@ -407,5 +413,7 @@ FIGURES = {
     "figure-2": epochs_figure,
     "figure-3": steps_figure,
     "figure-4": participations_figure,
+    "randomisers": randomisers_figure,
+    "orders": orders_figure,
     "numbers": numbers,
 }
