@@ -15,6 +15,7 @@ from hockeystick.cli import (
     compose,
     curve,
     delta,
+    doctor,
     epsilon,
     evidence,
     interruption,
@@ -59,6 +60,7 @@ app.command("sweep")(sweep.command)
 app.add_typer(evidence.app, name="evidence")
 app.command("list")(list_.command)
 app.command("reproduce")(reproduce.command)
+app.command("doctor")(doctor.command)
 
 
 _UsageError: type[typer.BadParameter] = cast(Any, typer.BadParameter.__mro__[1])
