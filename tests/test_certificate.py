@@ -167,6 +167,7 @@ def test_schema() -> None:
     schema = json_schema()
     assert schema["additionalProperties"] is False
     assert schema["properties"]["format"]["const"] == "hockeystick-certificate/2"
+    assert schema["$id"] == "urn:hockeystick:hockeystick-certificate:2"  # another format is another document
     assert {"mechanism", "epsilon", "delta", "method", "assumptions", "adjacency", "kind"} <= set(schema["required"])
     given = certify(MECHANISMS[0], delta=1e-5).content()
     assert [*given, "digest"] == list(schema["properties"])

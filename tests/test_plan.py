@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from hockeystick import BallsInBins, Deterministic, Mechanism, Plan, Poisson, RandomAllocation, Shuffle
 from hockeystick.errors import InvalidInputError
+from hockeystick.plan import json_schema
 from hockeystick.samplers import SAMPLER_OPTIONS, Sampler
 
 DATA = {"num_examples": 6000, "batch_size": 20, "epochs": 3}
@@ -81,7 +82,8 @@ def test_numbers_too_large_to_print_are_refused_in_words() -> None:
 
 
 def test_schema() -> None:
-    schema = Plan.model_json_schema()
+    schema = json_schema()
+    assert schema["$id"] == "urn:hockeystick:hockeystick-plan:1"  # docs/reference/compatibility.md
     assert schema["additionalProperties"] is False
     assert set(schema["required"]) == {"data", "sampler"}
     assert set(schema["properties"]) == {

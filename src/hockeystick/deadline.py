@@ -19,12 +19,14 @@ class Deadline:
     Attributes:
         seconds: time allowed from now on; infinity for no limit.
         on_tick: called with the number of ticks so far.
+        on_report: called with one line about what is certified so far.
     """
 
     seconds: float = float("inf")
     on_tick: Callable[[int], None] | None = None
     started: float = field(default_factory=time.monotonic)
     ticks: int = 0
+    on_report: Callable[[str], None] | None = None
 
     def elapsed(self) -> float:
         """Seconds since the start."""
@@ -36,7 +38,12 @@ class Deadline:
 
     def part(self, fraction: float) -> "Deadline":
         """A deadline after this fraction of the time that is left."""
-        return Deadline(fraction * self.remaining(), self.on_tick)
+        return Deadline(fraction * self.remaining(), self.on_tick, on_report=self.on_report)
+
+    def report(self, line: str) -> None:
+        """Hand on what is certified before the end of the computation."""
+        if self.on_report is not None:
+            self.on_report(line)
 
     def tick(self) -> None:
         """Report one piece of work; raises BudgetExceededError when the time is over."""

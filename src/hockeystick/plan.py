@@ -12,9 +12,10 @@ from hockeystick.mechanism import Mechanism, UnitOwner
 from hockeystick.samplers import Data, SamplerOptions
 from hockeystick.samplers.epochs import EpochSampler
 from hockeystick.samplers.fixed_size import FixedSizeSampler
-from hockeystick.spec import NoiseMultiplier, Spec
+from hockeystick.spec import NoiseMultiplier, Spec, identified
 from hockeystick.strategies import Identity, Strategy
 
+SCHEMA = "hockeystick-plan/1"
 Epsilon = Annotated[float, Field(gt=0.0, le=500.0)]
 Delta = Annotated[float, Field(ge=1e-30, lt=1.0)]
 MAX_PLAN_BYTES = 1 << 20
@@ -172,3 +173,8 @@ def _check_is_one_plan(values: dict[str, Any], path: str | Path) -> None:
     for field, what in _OTHER_FILES.items():
         if field in values:
             raise InvalidInputError(f"The file {shortened(str(path))} {what}.")
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of plan files; its identifier says the version, which plan files do not."""
+    return identified(Plan.model_json_schema(), SCHEMA)

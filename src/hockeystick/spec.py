@@ -230,3 +230,9 @@ def _first_clause(error: ValueError) -> str:
     """What is wrong, without Python's advice on its own settings."""
     text = str(error).split(";")[0]
     return text[0].lower() + text[1:]
+
+
+def identified(schema: dict[str, Any], format: str) -> dict[str, Any]:
+    """A JSON schema that says its dialect, and which version of which format it describes."""
+    dialect = "https://json-schema.org/draft/2020-12/schema"
+    return {"$schema": dialect, "$id": f"urn:hockeystick:{format.replace('/', ':')}", **schema}

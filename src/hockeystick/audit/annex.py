@@ -24,7 +24,7 @@ from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, HockeystickError, InvalidInputError, VerificationError, shortened
 from hockeystick.files import json_object, read_small_file, write_atomically
 from hockeystick.notebook import preformatted
-from hockeystick.spec import Count, Spec
+from hockeystick.spec import Count, Spec, identified
 
 FORMAT = "hockeystick-addendum/1"
 MOST_BYTES = 1 << 24
@@ -330,7 +330,7 @@ def is_addendum(path: str | Path) -> bool:
 
 def json_schema() -> dict[str, Any]:
     """The JSON schema of addenda; the same document is in the package, as ``addendum.schema.json``."""
-    return Addendum.model_json_schema()
+    return identified(Addendum.model_json_schema(), FORMAT)
 
 
 def _sealed(certificate: Certificate, evidence: tuple[Evidence, ...]) -> Addendum:

@@ -36,6 +36,8 @@ LOOSE_WIDTH = 1e-3
 """The same where every evaluation takes all the effort that certify has."""
 EVALUATIONS = 20.0
 """About how many times the chosen method is run; a heavy one that is too slow for that is not chosen."""
+QUICK = 0.6
+"""Standard seconds; where others take longer, the methods below give a first answer before the search for the best."""
 HEAVY = 3.0
 """Standard seconds; a lighter method is tried however little work may be planned."""
 DETERMINISTIC_SHARE = 0.25
@@ -164,6 +166,7 @@ class _Search:
         """The certificate of the answer, or of the best so far when the deadline passes."""
         answer = self.smallest(["gaussian"], self.coarse, 1.0, COARSE_WIDTH)
         try:
+            self._first_answer(answer)
             final = self._searched(answer)
         except BudgetExceededError:
             final = None
@@ -210,10 +213,30 @@ class _Search:
             raise BudgetExceededError("The deadline passed during the calibration.")
         return outcomes
 
+    def _first_answer(self, start: float) -> None:
+        """Remember and report what the methods that compile and run quickly certify; the search does not use it."""
+        affordable = self._affordable(start)
+        pair = dominating_pair(self.mechanism.with_noise(start))
+        quick = [name for name in affordable if ACCOUNTANTS[name].seconds(pair) <= QUICK]
+        if self.methods is None and {"gaussian"} < set(quick) < set(affordable):
+            self.smallest(quick, self.coarse, start, COARSE_WIDTH)
+            self._report()
+
+    def _report(self) -> None:
+        """Report the smallest noise multiplier that is certified so far."""
+        assert self.best is not None  # the Gaussian has passed
+        noise, outcomes, _ = self.best
+        found = best(outcomes, Side.UPPER)
+        assert found is not None
+        self.full.deadline.report(
+            f"noise_multiplier = {noise!r} is certified so far ({found.method}); looking for less"
+        )
+
     def _searched(self, start: float) -> Certificate | None:
         chosen, near = self._best_method(start)
         if chosen != "gaussian" or self.methods:
             near = self.smallest([chosen], self.coarse, near, COARSE_WIDTH)
+            self._report()
         answer = self.smallest([chosen], self.fine, near, WIDTH)
         final = self._final(answer)
         settled = final.method.upper

@@ -23,7 +23,7 @@ from hockeystick.certificate.parts import (
 )
 from hockeystick.errors import VerificationError, shortened
 from hockeystick.files import read_small_file
-from hockeystick.spec import parsed_object
+from hockeystick.spec import identified, parsed_object
 
 FORMAT = "hockeystick-certificate/2"
 MAX_CERTIFICATE_BYTES = 1 << 20
@@ -175,4 +175,4 @@ def json_schema() -> dict[str, Any]:
     schema["properties"] = {name: fields[name] for name in (*READING_ORDER, "digest")}
     for name, field in schema["properties"].items():
         field["x-checked"] = "stated" if name in NOT_RECOMPUTED else "recomputed by verify"
-    return schema
+    return identified(schema, FORMAT)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from hockeystick.accountants.registry import ACCOUNTANTS, accountant
+from hockeystick.accountants.warm_up import warm_up
 from hockeystick.bounds import Bound, Question
 from hockeystick.certificate import (
     Accuracy,
@@ -143,6 +144,7 @@ def compare(
     """
     question = Question(delta=delta, epsilon=epsilon)
     policy, deadline = planned(mechanism, budget, deadline)
+    warm_up(mechanism)  # no method's seconds include a compilation
     pair = dominating_pair(prepared(mechanism, deadline))
     settings = settings_for(question, pair, deadline, monte_carlo, policy)
     return run_accountants(pair, question, settings, policy=policy, run_all=True)

@@ -267,7 +267,8 @@ def planned(
     if mechanism is not None and not isinstance(mechanism, Mechanism):
         raise InvalidInputError(f"The 'mechanism' argument must be a Mechanism. Got {shortened(mechanism)} instead.")
     policy = SearchPolicy() if budget is None else SearchPolicy(work=check_budget(budget), sampling=float("inf"))
-    warm_up(mechanism)
+    if budget is not None or (deadline is not None and deadline.seconds < float("inf")):
+        warm_up(mechanism)  # without a limit, what runs is compiled when it first runs, and nothing else
     return policy, deadline or Deadline(float("inf") if budget is None else budget)
 
 

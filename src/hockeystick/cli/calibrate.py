@@ -57,6 +57,9 @@ def command(
         certificate = state(certificate, Statements(num_examples=loaded.data.num_examples))
     common.say_of_sampling(certificate, allowed=monte_carlo is not None)
     with common.saving(certificate, path):
+        if not json:  # the answer does not wait for hints
+            common.emit(f"noise_multiplier = {certificate.mechanism.sigma!r} for epsilon = {target!r}, delta = {at!r}")
+            common.emit(str(certificate))
         better = common.hints_of(
             certificate, epsilon=target, sampling=monte_carlo is not None, method=method, budget=budget
         )
@@ -64,8 +67,6 @@ def command(
             target_json = {"target": {"epsilon": target, "delta": at}, "certificate": path, "hints": better}
             common.emit_json(common.claim_json(certificate, deadline.elapsed()) | target_json)
         else:
-            common.emit(f"noise_multiplier = {certificate.mechanism.sigma!r} for epsilon = {target!r}, delta = {at!r}")
-            common.emit(str(certificate))
             common.say_hints(better)
     if not json:
         common.emit(f"certificate written to {path}")

@@ -4,8 +4,9 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -136,7 +137,8 @@ def budget_seconds(option: str | None) -> float | None:
 
 @contextmanager
 def working(task: str, budget: str | None, mechanism: "Mechanism | None" = None) -> Iterator["Deadline"]:
-    """A deadline for one command, started once the kernels are compiled; none by default.
+    """A deadline for one command, started once the kernels are compiled; none by default, and then nothing is compiled
+    ahead.
 
     Reports on stderr what takes longer than a second.
     """
@@ -147,10 +149,11 @@ def working(task: str, budget: str | None, mechanism: "Mechanism | None" = None)
         from hockeystick.pairs.registry import check_registered
 
         check_registered(mechanism)
-    with say_if_slow("preparing the numerical kernels (the first time on this machine, up to a minute)"):
-        from hockeystick.accountants.warm_up import warm_up
+    if seconds is not None:
+        with say_if_slow("preparing the numerical kernels (the first time on this machine, up to a minute)"):
+            from hockeystick.accountants.warm_up import warm_up
 
-        warm_up(mechanism)
+            warm_up(mechanism)
     deadline = Deadline(float("inf") if seconds is None else seconds)
     with _progress(task, deadline):
         yield deadline
@@ -192,11 +195,12 @@ def certify_and_report(
         certificate = state(certificate, Statements(num_examples=num_examples))
     say_of_sampling(certificate, allowed=monte_carlo is not None)
     with saving(certificate, out):
+        if not json:  # the answer does not wait for hints
+            emit(str(certificate))
         better = hints_of(certificate, sampling=monte_carlo is not None, method=method, budget=budget)
         if json:
             emit_json(claim_json(certificate, deadline.elapsed()) | {"hints": better})
         else:
-            emit(str(certificate))
             say_hints(better)
 
 
@@ -308,7 +312,14 @@ def say_if_slow(what: str) -> Iterator[None]:
 
 @contextmanager
 def _progress(task: str, deadline: "Deadline") -> Iterator[None]:
-    """After QUIET_SECONDS: a bar of the budget used on a terminal, one line anywhere else."""
+    """After QUIET_SECONDS: a bar of the budget used on a terminal, one line anywhere else; and what is reported."""
+
+    def report(line: str) -> None:
+        if deadline.elapsed() >= QUIET_SECONDS:
+            say(f"hockeystick: {line}")
+
+    say: Callable[[str], object] = partial(print, file=sys.stderr, flush=True)
+    deadline.on_report = report
     if not sys.stderr.isatty():
         limit = "" if deadline.seconds == float("inf") else f", at most {deadline.seconds:g} s"
         with say_if_slow(f"{task}{limit}"):
@@ -330,6 +341,7 @@ def _progress(task: str, deadline: "Deadline") -> Iterator[None]:
         bar.update(handle, completed=min(deadline.elapsed(), deadline.seconds), done=ticks)
 
     deadline.on_tick = show
+    say = partial(bar.console.print, markup=False, highlight=False)  # above the bar
     try:
         yield
     finally:

@@ -15,6 +15,7 @@ from hockeystick.cli import (
     compose,
     curve,
     delta,
+    doctor,
     epsilon,
     evidence,
     explore,
@@ -65,6 +66,7 @@ app.add_typer(evidence.app, name="evidence")
 app.command("list")(list_.command)
 app.command("explore")(explore.command)
 app.command("reproduce")(reproduce.command)
+app.command("doctor")(doctor.command)
 
 
 _UsageError: type[typer.BadParameter] = cast(Any, typer.BadParameter.__mro__[1])

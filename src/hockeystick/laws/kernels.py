@@ -8,7 +8,8 @@ visited: the spread returns at least their masses, the contraction leaves them o
 Only non-negative terms are added, so rounding stays relative. A node gets at most one run of partners from each row:
 its mass is a sum of at most ``len(h) + 2 len(g)`` terms in a chain, by which the callers bound the rounding.
 
-Cost: O(len(g) * len(h)) time, O(len(grid)) memory.
+Cost: O(len(g) * len(h)) time, O(len(grid)) memory. Loops stand in for numpy's functions where those would take most of
+the time that the first answer on a machine takes: their error messages alone compile for seconds.
 """
 
 import numpy as np
@@ -22,8 +23,28 @@ Array = NDArray[np.float64]
 def _running_sums(values: Array) -> Array:
     """The sums of the first 0, 1, 2, ... values."""
     sums = np.zeros(values.size + 1)
-    sums[1:] = np.cumsum(values)
+    for i in range(values.size):
+        sums[i + 1] = sums[i] + values[i]
     return sums
+
+
+@njit(cache=True)
+def _running_sums_back(values: Array) -> Array:
+    """The sums of the last 0, 1, 2, ... values."""
+    sums = np.zeros(values.size + 1)
+    for i in range(values.size):
+        sums[i + 1] = sums[i] + values[values.size - 1 - i]
+    return sums
+
+
+@njit(cache=True)
+def _open_above(grid: Array) -> Array:
+    """The grid with infinity behind its last node."""
+    edge = np.empty(grid.size + 1)
+    for i in range(grid.size):
+        edge[i] = grid[i]
+    edge[grid.size] = np.inf
+    return edge
 
 
 @njit(cache=True)
@@ -70,7 +91,14 @@ def _partners(
 @njit(cache=True)
 def _cell(grid: Array, ratio: float) -> int:
     """Index k of the cell with grid[k] <= ratio < grid[k+1]; 0 below the grid, the last node above it."""
-    return max(int(np.searchsorted(grid, ratio, side="right")) - 1, 0)
+    below, above = 0, grid.size  # np.searchsorted would take half a second to compile
+    while below < above:
+        middle = (below + above) // 2
+        if grid[middle] <= ratio:
+            below = middle + 1
+        else:
+            above = middle
+    return max(below - 1, 0)
 
 
 @njit(cache=True)
@@ -84,9 +112,9 @@ def spread_pairs(
     """
     n = grid.size
     out = np.zeros(n)
-    edge = np.append(grid, np.inf)
-    low_q, low_p = _running_sums(mass_h), _running_sums(mass_h * h)
-    high_q, high_p = _running_sums(mass_h[::-1]), _running_sums((mass_h * h)[::-1])
+    edge, moments = _open_above(grid), mass_h * h
+    low_q, low_p = _running_sums(mass_h), _running_sums(moments)
+    high_q, high_p = _running_sums_back(mass_h), _running_sums_back(moments)
     p_inf, skipped_q, skipped_p = 0.0, 0.0, 0.0
     both = 2.0 if square else 1.0
     for i in range(g.size):
@@ -137,9 +165,9 @@ def contract_pairs(
     """
     n = grid.size
     out_q, out_p = np.zeros(n), np.zeros(n)
-    edge = np.append(grid, np.inf)
-    low_q, low_p = _running_sums(mass_h), _running_sums(mass_h * h)
-    high_q, high_p = _running_sums(mass_h[::-1]), _running_sums((mass_h * h)[::-1])
+    edge, moments = _open_above(grid), mass_h * h
+    low_q, low_p = _running_sums(mass_h), _running_sums(moments)
+    high_q, high_p = _running_sums_back(mass_h), _running_sums_back(moments)
     both = 2.0 if square else 1.0
     for i in range(g.size):
         mi, gi = mass_g[i], g[i]

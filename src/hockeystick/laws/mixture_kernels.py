@@ -56,7 +56,8 @@ def two_point_sum(probabilities: Array, counts: Counts, prune: float) -> tuple[A
         stay = 1.0 - p
         if high + m >= now.size:
             longer = np.zeros(2 * (high + m + 1))
-            longer[: high + 1] = now[: high + 1]
+            for i in range(high + 1):
+                longer[i] = now[i]
             now = longer
             after = np.zeros(longer.size)
         apart = min(high + 1, low + m)
@@ -80,5 +81,6 @@ def two_point_sum(probabilities: Array, counts: Counts, prune: float) -> tuple[A
             else:
                 high -= 1
     masses = np.zeros(high + 1)
-    masses[low:] = now[low : high + 1]
+    for i in range(low, high + 1):
+        masses[i] = now[i]
     return masses, off

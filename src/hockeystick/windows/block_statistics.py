@@ -175,7 +175,8 @@ def _backwards(
         laws = np.zeros((size, most + 1))
         for place in range(size - 1, -1, -1):
             later = laws[place + 1] if place + 1 < size else following
-            laws[place] = (1.0 - prob) * later
+            for i in range(most + 1):
+                laws[place, i] = (1.0 - prob) * later[i]
             ahead = (place + min_sep) // size
             if k + ahead < count:
                 source = available[(k + ahead) % depth, (place + min_sep) % size]
@@ -183,8 +184,10 @@ def _backwards(
             else:
                 left = count - k
                 _add_convolution(laws[place], end, kernels[place, left], left * one + 1, prob)
-        available[slot] = laws
-        tails[slot] = after
+        for i in range(most + 1):
+            tails[slot, i] = after[i]
+            for place in range(size):
+                available[slot, place, i] = laws[place, i]
         if k * size < first.size:  # who is available in a later block only passes this one by
             moved = np.zeros(most + 1)
             _add_convolution(moved, found, plain, one + 1, 1.0)
@@ -192,5 +195,6 @@ def _backwards(
         for place in range(size):
             step = k * size + place
             if step < first.size:
-                found += first[step] * laws[place]
+                for i in range(most + 1):
+                    found[i] += first[step] * laws[place, i]
     return tails[0].copy(), found

@@ -42,18 +42,21 @@ def _backwards(counts: Counts, chances: Array, min_sep: int, first: Array) -> Ar
     n, most = counts.size, chances.size - 1
     length = _largest(counts, most, min_sep) + 1
     ring = np.zeros((min_sep + 1, length))
-    ring[:, 0] = 1.0
+    for u in range(min_sep + 1):
+        ring[u, 0] = 1.0
     found = np.zeros(length)
     for u in range(n, first.size):
         found[0] += first[u]
     for t in range(n - 1, -1, -1):
         now = ring[t % (min_sep + 1)]  # held f_(t + min_sep + 1), which nobody needs any more
         after, returned = ring[(t + 1) % (min_sep + 1)], ring[(t + min_sep) % (min_sep + 1)]
-        now[:] = chances[0] * after
+        for k in range(length):
+            now[k] = chances[0] * after[k]
         for j in range(1, most + 1):
             shift = j * counts[t]
             for k in range(shift, length):
                 now[k] += chances[j] * returned[k - shift]
         if t < first.size:
-            found += first[t] * now
+            for k in range(length):
+                found[k] += first[t] * now[k]
     return found

@@ -225,7 +225,9 @@ def _solution(grid: _Grid) -> Array | None:
 def _inverse(matrix: Array, result: Array) -> bool:
     """Gauss and Jordan with row pivots; False where the matrix is singular. ``matrix`` is overwritten."""
     size = matrix.shape[0]
-    result[:] = np.eye(size)
+    for i in range(size):
+        for j in range(size):
+            result[i, j] = 1.0 if i == j else 0.0
     for k in range(size):
         pivot = k
         for i in range(k + 1, size):
@@ -270,7 +272,8 @@ def exchange(
     mass, change = np.empty(size), np.empty(size)
     for _ in range(limit):
         for i in range(size):
-            matrix[i] = rows[atoms[i]]
+            for j in range(size):
+                matrix[i, j] = rows[atoms[i], j]
         if not _inverse(matrix, inverse):
             return False
         for i in range(size):
