@@ -36,10 +36,8 @@ with mock(autodoc_mock_imports):
 
 ROOT = Path(__file__).parents[1]
 PAPERS = ROOT / "docs" / "gallery" / "papers"
-for written in (
-    PAPERS,
-    ROOT / "docs" / "reference" / "api",
-):  # afresh in every build, so that no page outlives its name
+# Pages are written afresh in every build, so that none outlives what it is about.
+for written in (PAPERS, ROOT / "docs" / "reference" / "api"):
     shutil.rmtree(written, ignore_errors=True)
 PAPERS.mkdir()
 for readme in ROOT.glob("papers/*/README.md"):  # a page each, with the figures that were made here
