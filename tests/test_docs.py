@@ -6,55 +6,66 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from textwrap import dedent
 
 import pytest
+from sybil import Document, Example, Sybil
+from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
+from sybil.parsers.markdown.lexers import FencedCodeBlockLexer
 
 import hockeystick as hs
 from hockeystick.cli.main import app
+from hockeystick.laws.warm_up import compile_kernels
+from hockeystick.samplers import SAMPLERS
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
-RUNNING = [ROOT / "README.md", *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
+WRITTEN = ROOT / "docs" / "gallery" / "papers"  # by docs/conf.py
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+PAGES += sorted(one for one in (ROOT / "docs").rglob("*.md") if WRITTEN not in one.parents)
+TUTORIAL = ROOT / "docs" / "tutorial.md"
+RUNNING = [ROOT / "README.md", *sorted(one for one in (ROOT / "docs" / "how-to").glob("*.md") if one.stem != "index")]
 PLANS = sorted((ROOT / "examples" / "plans").glob("*.toml"))
 
 
-@dataclass(frozen=True)
-class Block:
-    """A fenced block of a page: its language, its text and the number of its first line."""
-
-    language: str
-    text: str
-    line: int
-
-
-def blocks(page: Path) -> Iterator[Block]:
-    text = page.read_text()
-    for found in re.finditer(r"^( *)```(\w*)\n(.*?)^\1```$", text, re.DOTALL | re.MULTILINE):
-        yield Block(found[2], dedent(found[3]), text.count("\n", 0, found.start(3)) + 1)
-
-
-def run_python(block: Block, page: Path, names: dict[str, object]) -> None:
-    exec(compile("\n" * (block.line - 1) + block.text, str(page), "exec"), names)
-
-
-def run_commands(block: Block, page: Path) -> None:
-    """The lines that start with a dollar sign; the others show what is printed."""
+def run_commands(example: Example) -> None:
+    """Run the lines that start with a dollar sign; what is shown below them is printed, ``...`` for lines left out."""
     scripts = str(Path(sys.executable).parent)
     environment = os.environ | {"PATH": os.pathsep.join([scripts, os.environ.get("PATH", "")])}
-    for line in block.text.splitlines():
-        if line.startswith("$ "):
-            done = subprocess.run(line[2:], shell=True, env=environment, capture_output=True, text=True, check=False)
-            assert done.returncode == 0, f"{page.name}:{block.line}: {line}\n{done.stdout}{done.stderr}"
+    commands = [part.splitlines() for part in ("\n" + example.parsed).split("\n$ ")[1:]]
+    for command, *shown in commands:
+        done = subprocess.run(command, shell=True, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        printed = done.stdout.splitlines()
+        assert [line for line in shown if line not in ["...", *printed]] == [], f"{command}\n{done.stdout}"
+
+
+def write_plan(example: Example) -> None:
+    """A block of TOML that begins with a comment is the file that the comment names."""
+    if name := re.match(r"# (\S+\.toml)\n", example.parsed):
+        Path(name[1]).write_text(example.parsed)
+
+
+SYBIL = Sybil(
+    parsers=[
+        PythonCodeBlockParser(),
+        CodeBlockParser("console", run_commands),
+        CodeBlockParser("toml", write_plan),
+    ]
+)
+
+
+def run_page(page: Path) -> None:
+    """Python, commands and plans, from top to bottom, in the working directory."""
+    document = SYBIL.parse(page)
+    document.namespace["__name__"] = "__main__"
+    for example in document.examples():
+        example.evaluate()
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:jax_privacy.*", "ignore::DeprecationWarning:optax.*")
 @pytest.mark.parametrize("page", RUNNING, ids=lambda page: page.stem)
 def test_what_a_page_shows_runs(page, tmp_path, monkeypatch):
-    """Python, commands and plans, from top to bottom, as a reader would who has the examples beside them."""
+    """As a reader would run it who has the examples beside him."""
     for framework, needed in (("torch", "opacus"), ("jax", "jax_privacy")):
         if f"import {framework}" in page.read_text():
             pytest.importorskip(needed)
@@ -63,32 +74,37 @@ def test_what_a_page_shows_runs(page, tmp_path, monkeypatch):
             pytest.importorskip(framework)
     monkeypatch.chdir(tmp_path)
     shutil.copytree(ROOT / "examples", "examples")
-    names: dict[str, object] = {"__name__": "__main__"}
-    for block in blocks(page):
-        if block.language == "python":
-            run_python(block, page, names)
-        elif block.language == "console":
-            run_commands(block, page)
-        elif block.language == "toml":
-            name = re.match(r"# (\S+\.toml)\n", block.text)
-            if name is not None:
-                Path(name[1]).write_text(block.text)
+    run_page(page)
 
 
-@pytest.mark.parametrize("page", RUNNING, ids=lambda page: page.stem)
+def test_a_newcomers_ten_commands(tmp_path, monkeypatch):
+    """The tutorial, in an empty directory, in less than a minute of processor time once the kernels are compiled."""
+    assert len(re.findall(r"^\$ hockeystick ", TUTORIAL.read_text(), re.MULTILINE)) == 10
+    monkeypatch.chdir(tmp_path)
+    compile_kernels()
+    before = os.times()
+    run_page(TUTORIAL)
+    after = os.times()
+    assert after.children_user + after.user - before.children_user - before.user < 60.0
+
+
+@pytest.mark.parametrize("page", [*RUNNING, TUTORIAL], ids=lambda page: page.stem)
 def test_blocks_are_of_a_kind_that_runs_or_is_meant_to_be_read(page):
     """A block that needs a network or a cluster is ``sh`` and does not run; nothing else hides from the tests."""
-    assert page.read_text().count("```") == 2 * len(list(blocks(page)))
-    for block in blocks(page):
-        assert block.language in {"python", "console", "toml", "sh", "text"}, f"{page.name}:{block.line}"
-        if block.language == "sh":
-            assert re.search(r"pip install|git clone|--address|pre-commit", block.text), f"{page.name}:{block.line}"
-    outside = re.sub(r"^( *)```.*?^\1```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    text = page.read_text()
+    regions = list(FencedCodeBlockLexer(r"\w*")(Document(text, str(page))))
+    assert text.count("```") == 2 * len(regions)
+    for region in regions:
+        language, source = region.lexemes["language"], region.lexemes["source"]
+        assert language in {"python", "console", "toml", "sh", "text"}, f"{page.name}: {source}"
+        if language == "sh":
+            assert re.search(r"pip install|git clone|--address|pre-commit", source), f"{page.name}: {source}"
+    outside = re.sub(r"^( *)```.*?^\1```$", "", text, flags=re.DOTALL | re.MULTILINE)
     assert not re.findall(r"^ {4,}(?:hockeystick|import|from) .*$", outside, re.MULTILINE), "use a fenced block"
 
 
-def load_generator():
-    spec = importlib.util.spec_from_file_location("make_reference", ROOT / "docs" / "make_reference.py")
+def load_script(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -97,8 +113,14 @@ def load_generator():
 
 
 def test_generated_pages_are_current():
-    for name, content in load_generator().pages().items():
+    for name, content in load_script("make_reference").pages().items():
         assert (ROOT / "docs" / "reference" / name).read_text() == content, f"run docs/make_reference.py for {name}"
+
+
+def test_diagrams_are_current():
+    drawn = load_script("make_diagrams").diagrams()
+    assert {f"{kind}.svg" for kind in SAMPLERS} < set(drawn)
+    assert {one.name: one.read_text() for one in (ROOT / "docs" / "diagrams").iterdir()} == drawn
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -107,7 +129,7 @@ def test_links_lead_somewhere(page):
         assert target.startswith("http") or (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-@pytest.mark.parametrize("page", [ROOT / "CONTRIBUTING.md", *RUNNING], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [ROOT / "CONTRIBUTING.md", *RUNNING, TUTORIAL], ids=lambda page: page.stem)
 def test_paths_and_modules_that_are_named_exist(page):
     """Paths from the root or from the package; placeholders start with ``my_``."""
     places = (ROOT, ROOT / "src" / "hockeystick")

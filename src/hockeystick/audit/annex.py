@@ -209,6 +209,7 @@ class Addendum(Spec):
             deadline: progress, and the seconds allowed; ten minutes unless said otherwise.
 
         Returns the addendum, for chaining.
+
         Raises: VerificationError, naming what does not follow; BudgetExceededError when the deadline passes before the
             verdict.
         """
@@ -281,7 +282,7 @@ def addendum(
     Args:
         certificate: about epsilon, for the parts "mechanism" and canaries.
         num_examples: size of the data set; by default what the certificate states. For the part "sampler".
-        parts: of :data:`PARTS`.
+        parts: of ``PARTS``.
         canaries: of a run, from ``Canaries.record``.
         samples: pairs of outputs to draw, at most.
         level: false-alarm probability of all audits together, shared equally.

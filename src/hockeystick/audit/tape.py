@@ -36,7 +36,7 @@ class Step:
 
 @dataclass
 class Tape:
-    """Passed to a training loop that is audited, which calls :meth:`step` at the end of every step.
+    """Passed to a training loop that is audited, which calls :meth:`Tape.step` at the end of every step.
 
     Attributes:
         steps: what left the steps so far.

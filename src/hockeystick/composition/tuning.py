@@ -78,7 +78,7 @@ def tuning(
         distribution: "fixed", "poisson", "geometric" (Liu and Talwar 2019) or "logarithmic" (Papernot and Steinke
             2022). The number has to be drawn, from ``claim.trials.draw``, without a look at the data.
         delta, epsilon: exactly one of them.
-        budget, deadline: as for :func:`~hockeystick.composition.compose.compose`.
+        budget, deadline: as for :func:`hockeystick.compose`.
 
     Which side it errs on: the upper end upward: one bound holds for every distribution, and for a fixed number the
     composition of all trials is another. The lower end is that of scores that are all equal. Proofs:

@@ -46,6 +46,7 @@ def verify(
         deadline: progress, and the seconds allowed; ten minutes unless said otherwise.
 
     Returns the claim, for chaining.
+
     Raises: InvalidInputError for what is no claim; VerificationError, naming what does not follow, when a recomputed
         bound does not confirm a claimed one, or any other field differs; BudgetExceededError when the deadline
         passes before the verdict.

@@ -30,7 +30,7 @@ class NoiseStream:
     norm, to the *sum* of the clipped gradients of batch t, for every step, batches without examples included.
 
     Guarantee: in exact arithmetic C times these rows is white (of a tree, the rows are the left inverse applied to
-    white noise). The solvers and :class:`~hockeystick.noise.normals.NormalSource` state the errors of floating point.
+    white noise). The solvers and ``hockeystick.noise.normals`` state the errors of floating point.
 
     Cost: O(bands) operations a parameter and step, and memory for about 5/4 bands arrays of the parameters' size
     (solvers of other structures say theirs). It uses as many threads as ``OMP_NUM_THREADS`` says, or one for each core.

@@ -125,7 +125,7 @@ class Replay(Rows):
     Cost: the noise of step t, counted from 0, needs min(t + 1, p) rows of z where ``C^{-1}`` has p bands, and up to a
     quarter of p more, as it begins with a whole block of steps; 1 row for the identity; for a tree, about log2(n) / 2
     on average over n steps. Any other C with bands or buffers has a full inverse: t + 1 rows, (n + 1) / 2 on average.
-    There the steps between are solved again as well. :func:`~hockeystick.noise.cost.noise_cost` counts. While it works,
+    There the steps between are solved again as well. ``hockeystick.noise.cost`` counts. While it works,
     each thread has the rows of 8,192 columns.
     """
 

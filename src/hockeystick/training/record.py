@@ -84,7 +84,7 @@ class RunRecord(Spec):
         resumed: how often the run continued from a saved state.
         expected_batch_size: the public normaliser.
         noise, noise_dtype: generator and type of the noise; None where another process added it.
-        checks: the promises; see :data:`MEANINGS`.
+        checks: the promises; see ``MEANINGS``.
         commitment: last link of the chain of commitments to the batches. It gives nothing about them away without the
             key in the run's state, with which an auditor can recompute it.
         certificate: of the planned mechanism, or of the executed steps; None where there is none, as after a violation.
