@@ -23,7 +23,7 @@ from hockeystick.reproduction.curves import Axes, Curve, Series, publish_panels
 from hockeystick.reproduction.papers import Output, _figures, _folders, available
 
 PAPER = "schuchardt-kalinin-2026"
-FIGURES = [*(f"figure-{i}" for i in range(1, 7)), "methods", "gaps"]
+FIGURES = [*(f"figure-{i}" for i in range(1, 7)), "bandwidth", "library", "cost", "methods", "gaps"]
 STRATEGIES = ["DP-SGD", "BSR, p=4", "BSR, p=64", "BISR, p=4", "BISR, p=64", "BLT", "BandMF, p=64", "BandInvMF, p=4"]
 
 
