@@ -162,7 +162,7 @@ def test_band_is_filled_between_the_best_deterministic_bounds(
         (filled,) = plot.collections
         corners = {(x, y) for side in values.values() for x, y in zip(side, [1.0, 3.0], strict=True)}
         assert {tuple(vertex) for vertex in filled.get_paths()[0].vertices.tolist()} == corners
-    assert "figure-2.png" in output.files
+    assert output.files == ["figure-2a.csv", "figure-2b.csv"]
 
 
 def test_best_bounds_ignore_what_is_missing(runs: ModuleType) -> None:
