@@ -300,6 +300,8 @@ def test_table_has_every_group(figures: Any, output: Output, monkeypatch: pytest
     statements, runs = module("statements"), module("runs")
     small = {name: replace(family, multipliers=(40.0,), exponents=(1, 2, 3)) for name, family in runs.FAMILIES.items()}
     monkeypatch.setattr(statements, "FAMILIES", small)
+    measured = statements.time_check
+    monkeypatch.setattr(statements, "time_check", lambda output: measured(output, 16))
     restart, training, limit = statements.restart, statements.training, statements.limit
     monkeypatch.setattr(statements, "restart", lambda sigma, output: restart(sigma, output, 16))
     monkeypatch.setattr(statements, "RESTART_SIGMAS", (64.0,))

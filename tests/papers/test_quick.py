@@ -11,6 +11,8 @@ from hockeystick.reproduction.papers import _folders, available, reproduce
 
 SECONDS = 1200.0
 """Processor time of all papers together, after compilation."""
+SPENT: dict[str, float] = {}
+"""By the papers so far."""
 
 
 @pytest.mark.weekly
@@ -21,7 +23,8 @@ def test_quick_version(paper: str, tmp_path: Path) -> None:
     warm_up(None)
     started = time.process_time()
     lines = list(reproduce(paper, None, tmp_path, Deadline(), quick=True))
-    assert time.process_time() - started < SECONDS / len(available())
+    SPENT[paper] = time.process_time() - started
+    assert sum(SPENT.values()) < SECONDS, SPENT
     folder = tmp_path / paper / "quick"
     for part in available()[paper]:
         assert any(line.startswith(f"{part}: ") for line in lines)

@@ -31,7 +31,12 @@ def test_axis_is_logarithmic_when_one_bound_is_off_by_ten(
 ) -> None:
     drawn: list[Any] = []
     save = plot.save_figure
-    monkeypatch.setattr(plot, "save_figure", lambda figure, path: (drawn.append(figure), save(figure, path)))
+
+    def saved(figure: Any, path: Path) -> None:
+        drawn.append(figure)
+        save(figure, path)
+
+    monkeypatch.setattr(plot, "save_figure", saved)
     outcomes = [outcome(f"method {place}", value) for place, value in enumerate(values)] + [outcome("none", None)]
     plot.plot_comparison(outcomes, tmp_path / "bars.png", title="all")
     (axes,) = drawn[0].axes
