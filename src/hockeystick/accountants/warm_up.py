@@ -29,4 +29,10 @@ def _warm_up(key: tuple[str, str] | None) -> None:
         return
     for one in ACCOUNTANTS.values():
         if any(one.covers(kind) for kind in pair_types(*key)):
-            one.warm_up()
+            _warm_up_one(one.name)
+
+
+@cache
+def _warm_up_one(name: str) -> None:
+    """Once in a process, however many mechanisms the accountant covers."""
+    ACCOUNTANTS[name].warm_up()
