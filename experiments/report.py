@@ -60,8 +60,9 @@ def written(values: list[float], digits: int = 4) -> str:
 
 
 def cells_of(experiment: Experiment, rows: list[dict[str, str]]) -> list[Cell]:
-    """In the order of the experiment; cells without runs are left out."""
+    """In the order of the experiment; cells that lack a run of any seed or learning rate are left out."""
     found = []
+    all_runs = len(experiment.learning_rates) * experiment.seeds
     for plan in experiment.plans:
         for target in (f"{target:g}" for target in experiment.targets):
             of_plan = [row for row in rows if (row["plan"], row["target"]) == (plan, target)]
@@ -70,6 +71,8 @@ def cells_of(experiment: Experiment, rows: list[dict[str, str]]) -> list[Cell]:
                 for row in of_plan:
                     if row["method"] == method:
                         runs.setdefault(row["learning_rate"], []).append(row)
+                if sum(map(len, runs.values())) < all_runs:
+                    continue
                 best = max(runs.values(), key=lambda some: fmean(float(row["accuracy"]) for row in some))
                 accuracies = {row["seed"]: float(row["accuracy"]) for row in best}
                 losses = {row["seed"]: float(row["loss"]) for row in best}
@@ -105,13 +108,13 @@ def results(experiment: Experiment, cells: list[Cell]) -> str:
     there = {(cell.plan, cell.target) for cell in cells}
     wanted = [(plan, f"{target:g}") for plan in experiment.plans for target in experiment.targets]
     empty = [f"{plan} at {target}" for plan, target in wanted if (plan, target) not in there]
-    lines += ["", f"Not trained: {', '.join(empty)}." if empty else "All cells were trained."]
+    lines += ["", f"Not trained to the end: {', '.join(empty)}." if empty else "All cells were trained."]
     return "\n".join(lines)
 
 
 def comparisons(experiment: Experiment, cells: list[Cell]) -> str:
     """Differences over seeds that both have, beside the ratio of mean squared errors; nothing where none is asked."""
-    lines = ["| plan, against | epsilon | ratio of errors | accuracy gained | the sign |", "|---|---|---|---|---|"]
+    lines = ["| plan, against | epsilon | ratio of errors | accuracy gained | sign |", "|---|---|---|---|---|"]
     by_name = {(cell.plan, cell.target): cell for cell in cells}
     verdicts = []
     for one, other in experiment.compare:
@@ -123,15 +126,15 @@ def comparisons(experiment: Experiment, cells: list[Cell]) -> str:
             gains = [first.accuracies[seed] - second.accuracies[seed] for seed in seeds]
             middle, half = interval(gains)
             ratio = error_of(experiment, first) / error_of(experiment, second)
-            verdict = "is open"
+            verdict = "open"
             if abs(middle) > half:
-                verdict = "follows the ratio" if (ratio < 1.0) == (middle > 0.0) else "is opposite to the ratio"
+                verdict = "as the ratio" if (ratio < 1.0) == (middle > 0.0) else "opposite"
             verdicts.append(verdict)
             lines.append(f"| {one}, {other} | {target} | {ratio:.3f} | {written(gains)} | {verdict} |")
     if not verdicts:
         return ""
-    counts = ", ".join(f"{verdicts.count(one)} times {one}" for one in dict.fromkeys(sorted(verdicts)))
-    return "\n".join(["", *lines, "", f"Of {len(verdicts)} comparisons the sign {counts}."])
+    counts = ", ".join(f"{verdicts.count(one)} {one}" for one in ("as the ratio", "open", "opposite"))
+    return "\n".join(["", *lines, "", f"Signs of {len(verdicts)} comparisons: {counts}."])
 
 
 def draw(experiment: Experiment, cells: list[Cell]) -> None:

@@ -16,7 +16,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -167,8 +167,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("experiment", type=Path, help="folder with experiment.toml and plans/")
     parser.add_argument("--cache", type=Path, required=True, help="folder of the data; fetched where it has none")
+    parser.add_argument("--targets", type=float, nargs="+", help="only these epsilons, or noise multipliers")
     arguments = parser.parse_args()
-    run_all(Experiment.load(arguments.experiment), arguments.cache)
+    experiment = Experiment.load(arguments.experiment)
+    chosen = tuple(one for one in experiment.targets if arguments.targets is None or one in arguments.targets)
+    run_all(replace(experiment, targets=chosen), arguments.cache)
 
 
 if __name__ == "__main__":

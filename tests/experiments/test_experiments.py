@@ -51,6 +51,16 @@ def test_two_runs_of_a_network_end_with_the_same_weights_bit_for_bit() -> None:
     assert once.weights.tobytes() == again.weights.tobytes() != other.weights.tobytes()
 
 
+def test_the_network_for_pictures_takes_a_step() -> None:
+    pytest.importorskip("opacus")
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 3, 32, 32)), rng.integers(10, size=2)
+    mechanism = hs.Mechanism(sampler=hs.Deterministic(bins=1), noise_multiplier=1.0)
+    outcome = train_network(Task(x, y, x, y, 10), mechanism, 0, 0.01, MOMENTUM | {"model": "vgg"})
+    assert np.isfinite(outcome.loss)
+    assert outcome.record(hs.certify(mechanism, delta=1e-5)).certificate is not None
+
+
 def test_the_closed_form_is_the_sum_of_clipped_gradients() -> None:
     rng = np.random.default_rng(1)
     residuals, x, scale = rng.normal(size=(7, 3)), rng.normal(size=(7, 5)), rng.uniform(0.1, 2.0, size=(3, 5))
