@@ -1,8 +1,8 @@
 """The explorer's server under load: random plans, right and wrong, and many users at once.
 
-``python -m benchmarks.explorer [--plans N] [--users N] [--seconds S]`` starts ``hockeystick explore`` and prints what it
-measured. No answer may be a traceback, and none below the upper bound of ``certify``, which is computed for the plans
-whose accountants are cheap.
+``python -m benchmarks.explorer [--plans N] [--users N] [--seconds S]`` starts ``hockeystick explore`` and prints what
+it measured. No answer may be a traceback, and none below the upper bound of ``certify``, which is computed where that
+is cheap.
 """
 
 import argparse
@@ -267,10 +267,10 @@ def main() -> None:
         fates, seconds, ratios = ask_random(client, chosen.plans, chosen.seed, chosen.compared)
         print(f"{chosen.plans} random plans: {dict(fates)}; {_percentiles(seconds)}")
         if ratios:
-            middle, most = float(np.median(ratios)), max(ratios)
-            print(
-                f"{len(ratios)} compared with certify: at least {min(ratios):.5f}, median {middle:.4f}, at most {most:.3f} times"
+            spread = (
+                f"at least {min(ratios):.5f}, median {float(np.median(ratios)):.4f}, at most {max(ratios):.3f} times"
             )
+            print(f"{len(ratios)} compared with certify: {spread}")
         heavy = {"plan": {**_HEAVY}, "ask": "noise_multiplier"}
         jobs = [client("jobs", heavy)[1]["job"] for _ in range(4)]
         took = many_users(client, chosen.users, chosen.seconds)

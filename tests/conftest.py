@@ -21,6 +21,8 @@ OPTIONAL = (
     "ray",
     "dp-accounting",
     "matplotlib",
+    "starlette",
+    "selenium",
 )
 """Packages whose tests are left out where they are missing."""
 
