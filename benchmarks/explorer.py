@@ -31,6 +31,8 @@ from hockeystick.types import Kind, Side
 Json = dict[str, Any]
 CHEAP = 3.0
 """Standard seconds of all accountants together, up to which an answer is compared with ``certify``."""
+TINY = 1e-9
+"""Added to both sides of a ratio, as an epsilon may be 0."""
 WRONG = (None, -1, 0, 1e400, float("nan"), "", "x" * 400, "__proto__", [], {}, [[1]], True, 10**40, "\x00</script>")
 """What spoiled plans have in some field."""
 FORBIDDEN = ("Traceback", 'File "', "pydantic", "Value error", "nput should", ".py:", "Error:")
@@ -193,7 +195,7 @@ def compare(body: Json, reply: Json) -> float | None:
     assert shown["lower"] is None or shown["lower"] <= certified.upper, (body, answer, certified)
     if body["ask"] == "noise_multiplier":
         assert certified.upper <= plan.target.epsilon, (body, answer, certified)
-    return float(shown["upper"] / certified.upper)
+    return float((shown["upper"] + TINY) / (certified.upper + TINY))
 
 
 def ask_random(
