@@ -33,7 +33,22 @@ CHEAP = 3.0
 """Standard seconds of all accountants together, up to which an answer is compared with ``certify``."""
 TINY = 1e-9
 """Added to both sides of a ratio, as an epsilon may be 0."""
-WRONG = (None, -1, 0, 1e400, float("nan"), "", "x" * 400, "__proto__", [], {}, [[1]], True, 10**40, "\x00</script>")
+WRONG: tuple[Any, ...] = (
+    None,
+    -1,
+    0,
+    1e400,
+    float("nan"),
+    "",
+    "x" * 400,
+    "__proto__",
+    [],
+    {},
+    [[1]],
+    True,
+    10**40,
+    "\x00</script>",
+)
 """What spoiled plans have in some field."""
 FORBIDDEN = ("Traceback", 'File "', "pydantic", "Value error", "nput should", ".py:", "Error:")
 """What no reply may contain."""
@@ -202,7 +217,9 @@ def ask_random(
     client: Client, number: int, seed: int, most_compared: int
 ) -> tuple[Counter[str], list[float], list[float]]:
     """Ask for so many random plans: what became of them, seconds of each, and ratios to ``certify``."""
-    draw, fates, seconds, ratios = random.Random(seed), Counter[str](), [], []
+    draw, fates = random.Random(seed), Counter[str]()
+    seconds: list[float] = []
+    ratios: list[float] = []
     for _ in range(number):
         plan = random_plan(draw)
         if draw.random() < 0.25:

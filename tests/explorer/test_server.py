@@ -24,7 +24,7 @@ PLAN = {
     "target": {"epsilon": 2.0, "delta": 1e-5},
 }
 LONG = {
-    "data": {"num_examples": 50_000, "batch_size": 500, "epochs": 10},
+    "data": {"num_examples": 50_000, "batch_size": 2_000, "epochs": 10},
     "sampler": {"kind": "balls_in_bins"},
     "strategy": {"kind": "dense", "epochs": 10},
     "target": {"epsilon": 2.0, "delta": 1e-5},
