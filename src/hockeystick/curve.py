@@ -95,8 +95,8 @@ def curve(
     smallest = min(delta, SMALLEST_DELTA)
     bounds = profile(mechanism, smallest_delta=smallest, budget=budget, deadline=deadline)
     upper, lower = bounds[Side.UPPER], bounds[Side.LOWER]
-    epsilons = np.linspace(0.0, min(max(1.25 * upper.epsilon(delta), 1e-3), FARTHEST), points)
-    alphas = np.linspace(0.0, 1.0, points) ** 3  # denser near 0, where attackers are
+    epsilons = _printable(np.linspace(0.0, min(max(1.25 * upper.epsilon(delta), 1e-3), FARTHEST), points))
+    alphas = _printable(np.linspace(0.0, 1.0, points) ** 3)  # denser near 0, where attackers are
     return Curve(
         mechanism=mechanism,
         bounds=bounds,
@@ -111,6 +111,11 @@ def curve(
             **summary(upper, lower, tolerance=TOLERANCE),
         },
     )
+
+
+def _printable(places: Array) -> Array:
+    """About the same places, which six digits say exactly."""
+    return np.array([float(f"{place:.6g}") for place in places.tolist()])
 
 
 def _columns(x: str, y: str, sandwich: Sandwich) -> dict[str, list[float]]:

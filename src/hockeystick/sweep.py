@@ -154,22 +154,13 @@ class Results:
         if not self._path.exists() or self._path.stat().st_size == 0:
             self._append(HEADER.encode())
             return
-        header, *lines = read_small_file(self._path, self._name, MAX_RESULT_BYTES).split(b"\n")
-        if header != HEADER.strip().encode():
-            raise InvalidInputError(f"The {self._name} is not a file of sweep results; choose another one.")
         known = {cell.digest for cell in cells}
-        torn = lines.pop() if lines else b""
-        for line in lines:
-            try:
-                record = Record.parse_json(line, "record")
-            except InvalidInputError as error:
-                raise InvalidInputError(f"The {self._name} has a line that is no record: {error}") from None
+        records, torn = read_records(self._path, self._name)
+        for record in records:
             if record.cell not in known:
                 raise InvalidInputError(
                     f"The {self._name} has results of another sweep ({_text(record.fields)}); choose another one."
                 )
-            if record.certificate is not None and record.certificate.digest != record.certificate.content_digest():
-                raise VerificationError(f"The {self._name} was altered: the certificate of {_text(record.fields)}.")
             self.records[record.cell] = record
         if torn:  # the writer was stopped in the middle of it
             os.truncate(self._path, self._path.stat().st_size - len(torn))
@@ -189,6 +180,30 @@ class Results:
         except OSError as error:
             os.truncate(self._path, before)
             raise InvalidInputError(f"The {self._name} cannot be written: {error.strerror}.") from None
+
+
+def read_records(path: str | Path, name: str) -> tuple[list[Record], bytes]:
+    """The records of a file of results, and the part of a line that its writer was stopped in the middle of.
+
+    Args:
+        name: what errors call the file.
+
+    Raises: as :class:`Results`.
+    """
+    header, *lines = read_small_file(path, name, MAX_RESULT_BYTES).split(b"\n")
+    if header != HEADER.strip().encode():
+        raise InvalidInputError(f"The {name} is not a file of sweep results; choose another one.")
+    torn = lines.pop() if lines else b""
+    records = []
+    for line in lines:
+        try:
+            record = Record.parse_json(line, "record")
+        except InvalidInputError as error:
+            raise InvalidInputError(f"The {name} has a line that is no record: {error}") from None
+        if record.certificate is not None and record.certificate.digest != record.certificate.content_digest():
+            raise VerificationError(f"The {name} was altered: the certificate of {_text(record.fields)}.")
+        records.append(record)
+    return records, torn
 
 
 def certifier(

@@ -76,7 +76,7 @@ class Fault:
     def planted(self, root: Path) -> str:
         """The source with the fault.
 
-        Raises: UnplantableError unless the old text occurs exactly once and the result is Python.
+        Raises: UnplantableError unless the old text occurs exactly once and the result is Python where it was.
         """
         where = f"{self.room}_faults.py: {self.path}: {self.reason!r}"
         if not (root / self.path).is_file():
@@ -88,7 +88,8 @@ class Fault:
         if planted == text:
             raise UnplantableError(f"{where}: the new text is the old one")
         try:
-            compile(planted, str(self.path), "exec")
+            if self.path.suffix == ".py":
+                compile(planted, str(self.path), "exec")
         except SyntaxError as error:
             raise UnplantableError(f"{where}: not Python any more: {error}") from None
         return planted

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import sys
 import threading
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from hockeystick.errors import InvalidInputError, VerificationError, shortened
+from hockeystick.report.document import visible
 
 if TYPE_CHECKING:
     from hockeystick.certificate import CertificateBase
@@ -54,8 +54,6 @@ VerifyBudgetOption = Annotated[
 OutOption = Annotated[str | None, typer.Option("--out", help="Write the certificate here.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
-COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-"""Control characters other than tabs and ends of lines, and those that change the direction of text."""
 QUIET_SECONDS = 1.0
 """Work that takes less than this reports no progress."""
 
@@ -71,9 +69,8 @@ def emit(text: str) -> None:
     if sys.stdout is None:  # closed by the caller
         return
     encoding = sys.stdout.encoding or "utf-8"
-    text = COMMANDS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
     try:
-        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+        sys.stdout.write(visible(text).encode(encoding, "backslashreplace").decode(encoding) + "\n")
         sys.stdout.flush()
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python would try again, and complain, when it exits

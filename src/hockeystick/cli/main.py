@@ -20,6 +20,7 @@ from hockeystick.cli import (
     explore,
     interruption,
     list_,
+    report,
     reproduce,
     show,
     state,
@@ -57,6 +58,7 @@ app.command("verify")(verify.command)
 app.command("audit")(audit.command)
 app.command("state")(state.command)
 app.command("sweep")(sweep.command)
+app.command("report")(report.command)
 app.add_typer(evidence.app, name="evidence")
 app.command("list")(list_.command)
 app.command("explore")(explore.command)

@@ -57,7 +57,7 @@ def command(
         one = certifier(budget=seconds, method=method, monte_carlo=monte_carlo)
         records = run_sweep(cells, path, certify_cell=one, retry=retry, on_cell=show)
     if json:
-        common.emit_json({"out": path, "cells": len(records), "results": [_as_json(record) for record in records]})
+        common.emit_json({"out": path, "cells": len(records), "results": [as_json(record) for record in records]})
     else:
         common.emit(_table(records))
         common.emit(f"results written to {path}")
@@ -91,7 +91,8 @@ def _progress(cells: int, seconds: float | None) -> Iterator[Callable[[int], Non
         yield lambda done: bar.update(handle, completed=done)
 
 
-def _as_json(record: "Record") -> dict[str, Any]:
+def as_json(record: "Record") -> dict[str, Any]:
+    """What ``--json`` prints of one cell."""
     content: dict[str, Any] = {"fields": record.fields, "status": record.status, "seconds": record.seconds}
     if record.certificate is not None:
         content |= common.claim_json(record.certificate, record.seconds)

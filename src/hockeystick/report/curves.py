@@ -65,7 +65,7 @@ def curves_table(curves: Sequence[Curve], *, delta: float) -> str:
     """The numbers of every curve, a column each: at least .. at most, rounded outwards."""
     rows = [("noise multiplier", *(f"{one.mechanism.sigma:.6g}" for one in curves))]
     for name in curves[0].numbers:
-        title = f"epsilon at delta = {delta:g}" if name == "epsilon" else _TITLES.get(name, name)
+        title = f"epsilon at delta = {delta:g}" if name == "epsilon" else TITLES.get(name, name)
         rows.append((title, *(_between(*one.numbers[name]) for one in curves)))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join(
@@ -73,7 +73,7 @@ def curves_table(curves: Sequence[Curve], *, delta: float) -> str:
     )
 
 
-_TITLES = {
+TITLES = {
     "mu": "mu of Gaussian DP",
     "regret": "regret of that mu",
     "tpr_at_fpr_0.1": "true positives at fpr 0.1",

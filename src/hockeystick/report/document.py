@@ -1,10 +1,22 @@
 """Documents as plain data, and the two ways to write them: text for terminals, Markdown for papers."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 
 WIDTH = 120
+COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""Control characters other than tabs and ends of lines, and those that end lines or change the direction of text."""
+
+
+def visible(text: str) -> str:
+    r"""The text with the characters that command terminals and change directions written out, as ``\u202e``.
+
+    >>> visible("safe\u202e")
+    'safe\\u202e'
+    """
+    return COMMANDS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 @dataclass(frozen=True)

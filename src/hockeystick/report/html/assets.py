@@ -1,4 +1,4 @@
-"""The scripts and the style that go into a page, what its security policy allows, and data that cannot leave its script."""
+"""The scripts and the style of a page, what its security policy allows, and data that cannot leave their script."""
 
 import json
 from base64 import b64encode
@@ -6,6 +6,8 @@ from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from typing import Any
+
+from hockeystick.report.document import visible
 
 D3 = ("path", "array", "color", "interpolate", "format", "scale", "selection", "shape", "axis")
 """The modules of d3 in ``vendor/``, each after those that it needs."""
@@ -54,8 +56,19 @@ def policy(*, scripts: tuple[str, ...], styles: tuple[str, ...], connect: str = 
 def embedded(value: Any) -> str:
     r"""Plain data as JSON that is safe inside a ``<script>`` element, whatever its strings are.
 
-    >>> embedded({"name": "</script>&\u2028"})
-    '{"name": "\\u003c/script\\u003e\\u0026\\u2028"}'
+    Characters that would change the direction of text are written out; no number may be infinite.
+
+    >>> embedded({"name": "</script>&\u202e"})
+    '{"name": "\\u003c/script\\u003e\\u0026\\\\u202e"}'
     """
-    text = json.dumps(value, allow_nan=False)
+    text = json.dumps(_shown(value), allow_nan=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _shown(value: Any) -> Any:
+    """Plain data with its strings as they are shown."""
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, dict):
+        return {visible(name): _shown(inner) for name, inner in value.items()}
+    return [_shown(inner) for inner in value] if isinstance(value, list | tuple) else value

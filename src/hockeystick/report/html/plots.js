@@ -14,7 +14,8 @@
   const NARROWEST = 280,
     WIDEST = 720,
     COLOURS = 6,
-    NEAR = 60;
+    NEAR = 60,
+    FEW = 12;
   const DASHES = ["none", "9 3", "2 3", "9 3 2 3", "5 5", "14 4"];
   const SYMBOLS = [
     d3.symbolCircle,
@@ -38,6 +39,13 @@
     if (side === "lower" && rounded > value) rounded = Number((rounded - step).toPrecision(6));
     const size = Math.abs(rounded);
     return size !== 0 && (size < 1e-4 || size >= 1e7) ? rounded.toExponential().replace("e+", "e") : String(rounded);
+  }
+
+  /** Where a bound was computed: all digits, unless only one side is known there and they can be rounded to it. */
+  function place(x, lower, upper, side) {
+    if (Number(number(x)) === x) return number(x);
+    const only = known(lower) && known(upper) ? undefined : known(upper) ? "upper" : known(lower) ? "lower" : side;
+    return only ? number(x, only) : String(x);
   }
 
   function interval(lower, upper) {
@@ -274,7 +282,8 @@
         .attr("class", `swatch colour-${k % COLOURS}`)
         .attr("viewBox", "0 0 28 12")
         .attr("aria-hidden", "true");
-      if (one.lower && one.upper) swatch.append("rect").attr("class", "band").attr("width", 28).attr("height", 12);
+      if (one.lower && one.upper && !one.points)
+        swatch.append("rect").attr("class", "band").attr("width", 28).attr("height", 12);
       if (one.points)
         swatch
           .append("path")
@@ -346,7 +355,7 @@
         if (!values) continue;
         const drawn = indices.filter((i) => onX(one.x[i]) && onY(values[i]));
         const at = (i) => `translate(${across(one.x[i])},${up(values[i])})`;
-        if (one.points) {
+        if (one.points || (one.x.length <= FEW && !one.reference)) {
           const mark = d3.symbol(SYMBOLS[k % COLOURS], 60)();
           group
             .selectAll(null)
@@ -355,7 +364,8 @@
             .attr("class", `symbol ${name}`)
             .attr("d", mark)
             .attr("transform", at);
-        } else {
+        }
+        if (!one.points) {
           const line = d3
             .line()
             .x((i) => across(one.x[i]))
@@ -381,10 +391,11 @@
         const here = one.y ? value : interval(one.lower?.[i], one.upper?.[i]);
         const both = one.y ? [value, value] : [number(one.lower?.[i], "lower"), number(one.upper?.[i], "upper")];
         const cells = plain ? [value] : both;
-        rows.push([...(tabled.length > 1 ? [one.name] : []), number(x), ...cells]);
-        const place = onY(top[i]) ? top[i] : one.lower?.[i];
-        if (onX(x) && onY(place))
-          points.push({ x: across(x), y: up(place), text: `${spec.x.label} ${number(x)}, ${spec.y.label} ${here}` });
+        const where = place(x, one.lower?.[i], one.upper?.[i], one.side);
+        rows.push([...(tabled.length > 1 ? [one.name] : []), where, ...cells]);
+        const height = onY(top[i]) ? top[i] : one.lower?.[i];
+        if (onX(x) && onY(height))
+          points.push({ x: across(x), y: up(height), text: `${spec.x.label} ${where}, ${spec.y.label} ${here}` });
       });
       reader(made, one.name, points, k % COLOURS);
     });
@@ -397,9 +408,11 @@
 
   /**
    * spec: title, description, x: as for plot, rows: each with name, lower, upper (null: nothing is known) and a note.
+   * Rows without a bound are in the table only.
    */
   function intervals(container, spec) {
-    const height = MARGIN.top + MARGIN.bottom + ROW * spec.rows.length;
+    const bounded = spec.rows.filter((row) => known(row.lower) || known(row.upper));
+    const height = MARGIN.top + MARGIN.bottom + ROW * bounded.length;
     const made = frame(container, spec, height);
     made.again = intervals;
     const { svg, width } = made;
@@ -412,9 +425,9 @@
     drawAxis(svg, spec.x, across, { horizontal: true, width, height, left });
     const group = svg.append("g").attr("class", "series colour-0").attr("aria-hidden", "true");
     const points = [];
-    spec.rows.forEach((row, k) => {
-      const top = MARGIN.top + ROW * k,
-        y = top + 26;
+    bounded.forEach((row, k) => {
+      const top = MARGIN.top + ROW * k;
+      const y = top + 26;
       group
         .append("text")
         .attr("class", "row")

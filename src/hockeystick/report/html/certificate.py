@@ -1,0 +1,203 @@
+"""The report of a certificate: its claim, what was computed again beside it, and what is known of its assumptions."""
+
+from collections.abc import Sequence
+from math import inf
+from typing import Any
+
+from hockeystick._version import __version__
+from hockeystick.audit import Addendum
+from hockeystick.audit.annex import LOOKED_AT, Check
+from hockeystick.audit.annex import Outcome as Known
+from hockeystick.certificate import Certificate, Interval, number
+from hockeystick.recomputed import Recomputed
+from hockeystick.report.certificate import document
+from hockeystick.report.curves import TITLES
+from hockeystick.report.html.common import band, between, methods_plot
+from hockeystick.report.html.comparison import BoundOfMethod, methods_rows
+from hockeystick.report.html.page import Notice, Page, Plot, Plots, Table
+
+RESTS_ON = "the claim holds if"
+
+
+def certificate_page(
+    certificate: Certificate,
+    found: Recomputed,
+    addenda: Sequence[Addendum] = (),
+    *,
+    public: bool = False,
+) -> Page:
+    """The page of a certificate.
+
+    Args:
+        found: what was computed again from it.
+        addenda: about this certificate.
+        public: leave out the fields that should not be published.
+    """
+    said = {section.heading: section for section in document(certificate, public=public).sections}
+    claim, protection, run, rests_on, rest = said.values()
+    assert rests_on.heading == RESTS_ON
+    note = (
+        f"Computed again from the mechanism by hockeystick {__version__}; only what is called the claim is the "
+        "certificate's. The truth lies between the two lines of a band."
+    )
+    return Page(
+        kind="Certificate",
+        title=certificate.sentence,
+        notices=_notices(found, addenda),
+        blocks=(
+            claim,
+            Plots("plots", note, _plots(certificate, found)),
+            _attackers(found),
+            _assumptions(certificate, addenda),
+            _audits(addenda),
+            protection,
+            run,
+            rest,
+        ),
+        colophon=found.left_out,
+    )
+
+
+def _notices(found: Recomputed, addenda: Sequence[Addendum]) -> list[Notice]:
+    notices = [
+        Notice("bad", f"An audit contradicts the assumption {check.assumption!r}: {check.text}")
+        for addendum in addenda
+        for check in addendum.checks
+        if check.outcome is Known.REFUTED
+    ]
+    if found.verified:
+        notices.append(Notice("good", f"Verified: the claim was derived again, by hockeystick {__version__}."))
+    else:
+        notices.append(Notice("plain", "Not verified here: the claim is what the certificate says."))
+    return notices
+
+
+def _plots(certificate: Certificate, found: Recomputed) -> list[Plot]:
+    plots = []
+    if found.curve is not None:
+        plots += [_profile(certificate, found), _trade_off(found)]
+    if found.noise:
+        plots.append(_noise(certificate, found))
+    if found.outcomes:
+        bounds = [
+            BoundOfMethod(
+                method=one.method,
+                side=one.side,
+                kind=one.kind,
+                confidence=one.confidence,
+                epsilon=None if one.value == inf else one.value,
+                seconds=one.seconds,
+                status=one.status,
+            )
+            for one in found.outcomes
+        ]
+        _, delta = certificate.question.claimed(certificate.bounds.upper)
+        text = f"At delta = {delta:g}. A mark that points left is an upper bound, one that points right a lower bound."
+        plots.append(Plot("intervals", methods_plot("epsilon by method", text, methods_rows(bounds))))
+    return plots
+
+
+def _profile(certificate: Certificate, found: Recomputed) -> Plot:
+    assert found.curve is not None
+    profile = found.curve.profile
+    smallest = min(value for value in profile.upper.tolist() if value > 0.0)
+    _, delta = certificate.question.claimed(certificate.bounds.upper)
+    spec = {
+        "title": "delta by epsilon",
+        "description": "The run is (epsilon, delta)-differentially private for every point on the upper line.",
+        "x": {"label": "epsilon"},
+        "y": {"label": "delta", "scale": "log", "domain": [0.5 * min(smallest, delta), 1.0]},
+        "series": [
+            band("deterministic bounds", profile.x.tolist(), profile.lower.tolist(), profile.upper.tolist()),
+            _claim(certificate),
+        ],
+    }
+    return Plot("plot", spec)
+
+
+def _claim(certificate: Certificate) -> dict[str, object]:
+    """The certificate's own interval as points of its profile."""
+    bounds = certificate.bounds
+    if not isinstance(certificate.epsilon, Interval):
+        epsilon = certificate.epsilon
+        return band("the claim", [epsilon], [bounds.lower], [bounds.upper]) | {"points": True}
+    _, delta = certificate.question.claimed(bounds.upper)
+    if bounds.lower is None:
+        return band("the claim", [bounds.upper], [None], [delta]) | {"points": True}
+    return band("the claim", [bounds.lower, bounds.upper], [delta, None], [None, delta]) | {"points": True}
+
+
+def _trade_off(found: Recomputed) -> Plot:
+    assert found.curve is not None
+    curve = found.curve.trade_off
+    spec = {
+        "title": "trade-off curve",
+        "description": "No attack gets below the lower line; some attack gets down to the upper line.",
+        "x": {"label": "type I error (false positives)", "domain": [0, 1]},
+        "y": {"label": "type II error (missed)", "domain": [0, 1]},
+        "series": [
+            band("best attack", curve.x.tolist(), curve.lower.tolist(), curve.upper.tolist()),
+            {"name": "guessing", "x": [0, 1], "y": [1, 0], "reference": True},
+        ],
+    }
+    return Plot("plot", spec)
+
+
+def _noise(certificate: Certificate, found: Recomputed) -> Plot:
+    epsilon, delta = certificate.question.claimed(certificate.bounds.upper)
+    name = f"certified by {found.method}"
+    series: list[dict[str, Any]] = [
+        {"name": name, "x": list(found.noise), "y": list(found.noise.values()), "side": "upper"}
+    ]
+    if epsilon > 0.0:
+        here = {"name": "the claim", "x": [epsilon], "y": [certificate.mechanism.sigma]}
+        series.append(here | {"side": "upper", "points": True})
+    spec = {
+        "title": "noise multiplier by epsilon",
+        "description": f"The smallest noise multiplier certified for each epsilon, at delta = {delta:g}.",
+        "x": {"label": "epsilon", "scale": "log"},
+        "y": {"label": "noise multiplier", "scale": "log"},
+        "series": series if epsilon > 0.0 else series[:1],
+    }
+    return Plot("plot", spec)
+
+
+def _attackers(found: Recomputed) -> Table:
+    numbers = {} if found.curve is None else found.curve.numbers
+    rows = [(TITLES.get(name, name), *between(*ends)) for name, ends in numbers.items() if name != "epsilon"]
+    return Table("what an attacker gains", "Computed again, like the plots.", ("number", "at least", "at most"), rows)
+
+
+def _assumptions(certificate: Certificate, addenda: Sequence[Addendum]) -> Table:
+    rows = []
+    for place, one in enumerate(certificate.assumptions):
+        evidence = "" if one.evidence is None else f" ({one.evidence})"
+        audited = "; ".join(_verdict(addendum.checks[place]) for addendum in addenda)
+        rows.append((one.name, one.text, f"{one.status.value}{evidence}", audited))
+    rows += [("caveat", one, "", "") for one in certificate.caveats]
+    columns = ("assumption", "what it says", "certificate", "audits")
+    if addenda:
+        note = "What an audit passed is not proved: it was looked at, and nothing was found against it."
+        return Table(RESTS_ON, note, columns, rows)
+    note = "No audit was given; 'hockeystick audit --certificate' tests the batches and the noise."
+    return Table(RESTS_ON, note, columns[:-1], [row[:-1] for row in rows])
+
+
+def _verdict(check: Check) -> str:
+    outcome = check.outcome.value.replace("_", " ")
+    return f"{outcome} ({', '.join(check.by)})" if check.by else outcome
+
+
+def _audits(addenda: Sequence[Addendum]) -> Table:
+    rows = []
+    for addendum in addenda:
+        for one in addendum.evidence:
+            verdict = one.verdict
+            broken = [f"{each.name}: {each.says}" for each in verdict.findings if each.broken]
+            result = "refuted" if verdict.refuted else "nothing found"
+            said = "; ".join(broken) or "nothing was found against the claim"
+            if verdict.epsilon is not None:
+                said += f"; epsilon at least {number(verdict.epsilon.audited, up=False)} by this audit"
+            rows.append((one.audit, result, LOOKED_AT[one.audit], f"{verdict.samples}", f"{one.level:g}", said))
+    note = "As the addenda say; 'hockeystick verify ADDENDUM' derives their verdicts again."
+    return Table("audits", note, ("audit", "verdict", "looked at", "how many", "false-alarm level", "findings"), rows)

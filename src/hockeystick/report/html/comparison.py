@@ -1,0 +1,83 @@
+"""The report of a comparison: every method with its bounds on epsilon, side by side."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from hockeystick.report.html.common import between, known, methods_plot
+from hockeystick.report.html.page import Notice, Page, Plot, Plots, Table
+from hockeystick.spec import Spec
+from hockeystick.types import Kind, Side
+
+EXPLANATION = "A mark that points left is an upper bound, one that points right a lower bound."
+
+
+class BoundOfMethod(Spec):
+    """One line of a comparison, as ``hockeystick compare --json`` writes it."""
+
+    method: str
+    side: Side
+    kind: Kind
+    confidence: Annotated[float, Field(gt=0.0, le=1.0)]
+    epsilon: Annotated[float, Field(ge=0.0)] | None
+    seconds: Annotated[float, Field(ge=0.0)]
+    status: str
+
+
+class Comparison(Spec):
+    """What ``hockeystick compare --json`` prints."""
+
+    delta: Annotated[float, Field(ge=0.0, le=1.0)]
+    noise_multiplier: Annotated[float, Field(gt=0.0)]
+    bounds: Annotated[tuple[BoundOfMethod, ...], Field(min_length=1, max_length=1000)]
+
+
+def methods_rows(bounds: Sequence[BoundOfMethod]) -> list[dict[str, Any]]:
+    """A row of an interval plot for each method, the smallest upper bound first."""
+    rows: dict[str, dict[str, Any]] = {}
+    for one in bounds:
+        row = rows.setdefault(one.method, {"name": one.method, "lower": None, "upper": None, "note": _note(one)})
+        row[one.side.value] = known(one.epsilon)
+        if one.status != "ok" and one.status not in row["note"]:
+            row["note"] = "; ".join(filter(None, (row["note"], f"{one.side.value} bound: {one.status}")))
+    return sorted(rows.values(), key=_place)
+
+
+def _note(one: BoundOfMethod) -> str:
+    return "" if one.kind is Kind.DETERMINISTIC else f"Monte Carlo, confidence {one.confidence:g}"
+
+
+def _place(row: dict[str, Any]) -> tuple[float, float]:
+    upper, lower = row["upper"], row["lower"]
+    return (float("inf") if upper is None else upper, -(lower or 0.0))
+
+
+def comparison_page(found: Comparison, name: str) -> Page:
+    """The page of a comparison.
+
+    Args:
+        name: of the file, for the colophon.
+    """
+    rows = methods_rows(found.bounds)
+    title = f"Methods side by side at noise multiplier {found.noise_multiplier!r}, delta {found.delta!r}"
+    note = "The numbers are those of the file; nothing was computed again."
+    table = [
+        (one.method, one.side.value, _end(one), one.kind.value, f"{one.seconds:.3g}", one.status)
+        for one in found.bounds
+    ]
+    return Page(
+        kind="Comparison",
+        title=title,
+        notices=(Notice("plain", note),),
+        blocks=(
+            Plots("Bounds on epsilon", EXPLANATION, [Plot("intervals", methods_plot("epsilon by method", "", rows))]),
+            Table("All methods", "", ("method", "side", "epsilon", "kind", "seconds", "status"), table),
+        ),
+        colophon=(f"Source: {name}.",),
+    )
+
+
+def _end(one: BoundOfMethod) -> str:
+    ends = between(one.epsilon, None)[0], between(None, one.epsilon)[1]
+    return "-" if one.epsilon is None else ends[one.side is Side.UPPER]

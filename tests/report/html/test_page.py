@@ -1,0 +1,173 @@
+"""Pages without a browser: what a stranger writes stays text, and the file needs nothing but itself."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pages
+import pytest
+from markup import MARKUP, SHOWN, poisoned
+
+from hockeystick.report.html.assets import D3, asset, digest, embedded
+from hockeystick.report.html.certificate import certificate_page
+from hockeystick.report.html.comparison import comparison_page
+from hockeystick.report.html.sweep import sweep_page
+
+
+class Reader(HTMLParser):
+    """The elements of a page with their attributes, and its texts."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, tuple[str, ...]]] = []
+        self.texts: list[str] = []
+        self.inside: list[str] = []
+        self.scripts: list[str] = []
+        self.styles: list[str] = []
+        self.attributes: dict[str, str | None] = {}
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, tuple(name for name, _ in attributes)))
+        self.attributes |= {f"{tag} {name}": value for name, value in attributes}
+        self.inside.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = self.inside[:-1]
+
+    def handle_data(self, text: str) -> None:
+        last = self.inside[-1] if self.inside else ""
+        {"script": self.scripts, "style": self.styles}.get(last, self.texts).append(text)
+
+
+def certificate_html(*, markup: bool) -> str:
+    about = pages.certificate()
+    found, addendum = pages.found(about), pages.audited()
+    if markup:
+        about, addendum, found = poisoned(about), poisoned(addendum), pages.with_strings(found, MARKUP)
+    return certificate_page(about, found, [addendum]).html()
+
+
+def comparison_html(*, markup: bool) -> str:
+    found = pages.comparison()
+    return comparison_page(poisoned(found) if markup else found, MARKUP if markup else "a.json").html()
+
+
+def sweep_html(*, markup: bool) -> str:
+    found = pages.sweep()
+    if markup:
+        found = [
+            one.model_copy(update={"fields": {f"{MARKUP}{k}": value for k, value in enumerate(one.fields.values())}})
+            for one in found
+        ]
+        found = [one.model_copy(update={"status": MARKUP}) for one in found]
+    return sweep_page(found, MARKUP if markup else "a.json").html()
+
+
+@pytest.mark.parametrize("html", [certificate_html, comparison_html, sweep_html])
+def test_markup_in_every_string_adds_no_element_and_no_attribute(html):
+    plain, marked = Reader(html(markup=False)), Reader(html(markup=True))
+    assert marked.elements == plain.elements
+    assert SHOWN in "".join(marked.texts)
+    assert MARKUP not in "".join(marked.texts)
+
+
+@pytest.mark.parametrize("html", [certificate_html, comparison_html, sweep_html])
+def test_the_data_of_the_plots_cannot_leave_its_script(html):
+    page = html(markup=True)
+    data = next(text for text in Reader(page).scripts if text.startswith("["))
+    assert not set("<>&\u2028\u2029\u202e") & set(data)
+    assert json.loads(data)
+    assert page.count("<script") == page.count("</script>") == 2
+
+
+def test_the_policy_allows_the_inline_script_and_style_of_the_page_and_nothing_else():
+    reader = Reader(certificate_html(markup=True))
+    policy = reader.attributes["meta content"] or ""
+    content = re.search(r'Content-Security-Policy" content="([^"]*)"', certificate_html(markup=True))
+    assert content is not None
+    policy = content[1].replace("&#39;", "'")
+    (script,), (style,) = [one for one in reader.scripts if not one.startswith("[")], reader.styles
+    assert policy == (
+        f"default-src 'none'; script-src {digest(script)}; style-src {digest(style)}; connect-src 'none'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    assert not [element for element in reader.elements if {"style", "onclick", "onload"} & set(element[1])]
+
+
+def test_a_page_names_no_other_place():
+    reader = Reader(certificate_html(markup=False))
+    assert not [one for one in reader.elements if one[0] in {"link", "img", "iframe", "object", "base", "form"}]
+    assert reader.attributes["a href"] == "#content"
+    for name in ("plots.js", "report.js", "style.css"):
+        assert not re.search(r"https?:|url\(|@import|fetch\(|XMLHttp|import\(", asset(name)), name
+
+
+def test_the_library_is_there_with_its_licence():
+    licence = asset("vendor/LICENSE")
+    assert "Permission to use, copy, modify" in licence
+    for name in D3:
+        version = re.search(rf"^d3-{name} ([\d.]+): Copyright .* Mike Bostock$", licence, re.MULTILINE)
+        assert version is not None, name
+        assert f"v{version[1]} " in asset(f"vendor/d3-{name}.min.js").splitlines()[0]
+
+
+def test_data_that_is_not_finite_is_refused():
+    with pytest.raises(ValueError):
+        embedded([float("inf")])
+
+
+def test_what_should_not_be_published_can_be_left_out():
+    about = pages.certificate()
+    found = pages.found(about)
+    assert "examples 100" in certificate_page(about, found).html()
+    assert "examples 100" not in certificate_page(about, found, public=True).html()
+
+
+def test_a_refuted_assumption_stands_at_the_top():
+    about = pages.certificate()
+    audited = pages.audited()
+    page = certificate_page(about, pages.found(about), [audited])
+    assert [one.tone for one in page.notices] == ["good"]
+    first, *others = audited.checks
+    refuted = audited.model_copy(
+        update={"checks": (first.model_copy(update={"outcome": type(first.outcome)("refuted")}), *others)}
+    )
+    page = certificate_page(about, pages.found(about), [refuted])
+    assert [one.tone for one in page.notices] == ["bad", "good"]
+    assert first.text in page.notices[0].text
+
+
+@pytest.mark.parametrize("found", ["profile", "trade_off"])
+def test_the_bounds_of_a_curve_keep_their_sides(found):
+    about = pages.certificate()
+    computed = pages.found(about)
+    page = certificate_page(about, computed)
+    plots = [plot.spec for block in page.blocks for plot in getattr(block, "plots", ())]
+    series = plots[0 if found == "profile" else 1]["series"][0]
+    curve = getattr(computed.curve, found)
+    assert series["lower"] == curve.lower.tolist()
+    assert series["upper"] == curve.upper.tolist()
+
+
+def test_the_claim_is_drawn_as_the_certificate_says_it():
+    about = pages.certificate()
+    page = certificate_page(about, pages.found(about))
+    plots = [plot.spec for block in page.blocks for plot in getattr(block, "plots", ())]
+    claim = plots[0]["series"][1]
+    assert claim["x"] == [about.epsilon.lower, about.epsilon.upper]
+    assert (claim["lower"], claim["upper"]) == ([1e-5, None], [None, 1e-5])
+    rows = {row["name"]: (row["lower"], row["upper"]) for row in plots[3]["rows"]}
+    assert rows == {"tight": (1.0000009, 2.0000001), "loose": (None, 3.0), "refused": (None, None)}
+
+
+def test_a_sweep_draws_a_curve_for_each_combination_of_the_other_fields():
+    page = sweep_page(pages.sweep(), "a.json")
+    (spec,) = (plot.spec for block in page.blocks for plot in getattr(block, "plots", ()))
+    assert {one["name"]: one["x"] for one in spec["series"]} == {
+        "data.epochs 1": [1.0, 2.0, 4.0],
+        "data.epochs 2": [1.0, 2.0],
+    }
+    for one in spec["series"]:
+        assert all(lower < upper for lower, upper in zip(one["lower"], one["upper"], strict=True))
+    assert "5 of 6 cells are certified" in page.notices[0].text
