@@ -1,8 +1,8 @@
 """The explorer's server under load: random plans, right and wrong, and many users at once.
 
-``python -m benchmarks.explorer [--plans N] [--users N] [--seconds S]`` starts ``hockeystick explore`` and prints what it
-measured. No answer may be a traceback, and none below the upper bound of ``certify``, which is computed for the plans
-whose accountants are cheap.
+``python -m benchmarks.explorer [--plans N] [--users N] [--seconds S]`` starts ``hockeystick explore`` and prints what
+it measured. No answer may be a traceback, and none below the upper bound of ``certify``, which is computed where that
+is cheap.
 """
 
 import argparse
@@ -31,7 +31,24 @@ from hockeystick.types import Kind, Side
 Json = dict[str, Any]
 CHEAP = 3.0
 """Standard seconds of all accountants together, up to which an answer is compared with ``certify``."""
-WRONG = (None, -1, 0, 1e400, float("nan"), "", "x" * 400, "__proto__", [], {}, [[1]], True, 10**40, "\x00</script>")
+TINY = 1e-9
+"""Added to both sides of a ratio, as an epsilon may be 0."""
+WRONG: tuple[Any, ...] = (
+    None,
+    -1,
+    0,
+    1e400,
+    float("nan"),
+    "",
+    "x" * 400,
+    "__proto__",
+    [],
+    {},
+    [[1]],
+    True,
+    10**40,
+    "\x00</script>",
+)
 """What spoiled plans have in some field."""
 FORBIDDEN = ("Traceback", 'File "', "pydantic", "Value error", "nput should", ".py:", "Error:")
 """What no reply may contain."""
@@ -193,14 +210,16 @@ def compare(body: Json, reply: Json) -> float | None:
     assert shown["lower"] is None or shown["lower"] <= certified.upper, (body, answer, certified)
     if body["ask"] == "noise_multiplier":
         assert certified.upper <= plan.target.epsilon, (body, answer, certified)
-    return float(shown["upper"] / certified.upper)
+    return float((shown["upper"] + TINY) / (certified.upper + TINY))
 
 
 def ask_random(
     client: Client, number: int, seed: int, most_compared: int
 ) -> tuple[Counter[str], list[float], list[float]]:
     """Ask for so many random plans: what became of them, seconds of each, and ratios to ``certify``."""
-    draw, fates, seconds, ratios = random.Random(seed), Counter[str](), [], []
+    draw, fates = random.Random(seed), Counter[str]()
+    seconds: list[float] = []
+    ratios: list[float] = []
     for _ in range(number):
         plan = random_plan(draw)
         if draw.random() < 0.25:
@@ -267,10 +286,10 @@ def main() -> None:
         fates, seconds, ratios = ask_random(client, chosen.plans, chosen.seed, chosen.compared)
         print(f"{chosen.plans} random plans: {dict(fates)}; {_percentiles(seconds)}")
         if ratios:
-            middle, most = float(np.median(ratios)), max(ratios)
-            print(
-                f"{len(ratios)} compared with certify: at least {min(ratios):.5f}, median {middle:.4f}, at most {most:.3f} times"
+            spread = (
+                f"at least {min(ratios):.5f}, median {float(np.median(ratios)):.4f}, at most {max(ratios):.3f} times"
             )
+            print(f"{len(ratios)} compared with certify: {spread}")
         heavy = {"plan": {**_HEAVY}, "ask": "noise_multiplier"}
         jobs = [client("jobs", heavy)[1]["job"] for _ in range(4)]
         took = many_users(client, chosen.users, chosen.seconds)

@@ -24,6 +24,7 @@ OPTIONAL = (
     "ray",
     "dp-accounting",
     "matplotlib",
+    "starlette",
     "selenium",
 )
 """Packages whose tests are left out where they are missing."""

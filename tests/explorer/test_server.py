@@ -4,7 +4,9 @@ import json
 import signal
 import subprocess
 import sys
+import time
 import tomllib
+from contextlib import closing
 from http.client import HTTPConnection
 
 import pytest
@@ -24,7 +26,7 @@ PLAN = {
     "target": {"epsilon": 2.0, "delta": 1e-5},
 }
 LONG = {
-    "data": {"num_examples": 50_000, "batch_size": 500, "epochs": 10},
+    "data": {"num_examples": 50_000, "batch_size": 2_000, "epochs": 10},
     "sampler": {"kind": "balls_in_bins"},
     "strategy": {"kind": "dense", "epochs": 10},
     "target": {"epsilon": 2.0, "delta": 1e-5},
@@ -66,7 +68,7 @@ def test_a_certificate_can_be_cancelled(server):
     assert client(f"jobs/{job}")[1]["state"] in ("waiting", "running")
     client(f"jobs/{job}", method="DELETE")
     while (found := client(f"jobs/{job}")[1])["state"] in ("waiting", "running"):
-        pass
+        time.sleep(0.1)
     assert found["state"] == "cancelled"
     assert client.certificate({"plan": PLAN | {"noise_multiplier": 2.0}, "ask": "epsilon"})["state"] == "done"
 
@@ -91,10 +93,10 @@ def test_bad_questions_get_one_sentence(server, body, status, says):
 
 
 def test_random_plans(server):
-    """Forty, some of them spoiled; a few cheap ones are compared with certify. benchmarks/explorer.py asks more."""
-    fates, _, ratios = ask_random(server[0], 40, seed=1, most_compared=4)
-    assert fates["answer"] > 5
-    assert fates["refused"] > 5
+    """Thirty, some of them spoiled; a few cheap ones are compared with certify. benchmarks/explorer.py asks more."""
+    fates, _, ratios = ask_random(server[0], 30, seed=1, most_compared=3)
+    assert fates["answer"] > 4
+    assert fates["refused"] > 4
     assert all(ratio >= 1.0 for ratio in ratios)
 
 
@@ -146,10 +148,10 @@ def test_without_the_extra_one_sentence():
 
 
 def _get(server, path: str) -> tuple[int, bytes]:
-    connection = HTTPConnection("127.0.0.1", server[0].port, timeout=60)
-    connection.request("GET", path)
-    response = connection.getresponse()
-    return response.status, response.read()
+    with closing(HTTPConnection("127.0.0.1", server[0].port, timeout=60)) as connection:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, response.read()
 
 
 def test_replies_are_json(server):

@@ -7,16 +7,16 @@ so of every valid bound. Where the deadline comes first, the unamplified Gaussia
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.bounds import Question
-from hockeystick.bracketing import smallest_passing
+from hockeystick.bracketing import SMALLEST_NOISE, smallest_passing
 from hockeystick.certification.issue import prepared
 from hockeystick.certification.schedule import Outcome, best, refuse_without_bound, run_named
 from hockeystick.deadline import Deadline
@@ -41,6 +41,10 @@ ROOM = 2e-3
 EFFORT = 0.1
 WIDTH = 5e-3
 """Relative width of the last bracket around a noise multiplier."""
+STEEP = 1.5
+"""Minus the slope of epsilon over the noise multiplier, both as logarithms, that a search begins with."""
+SMALLEST_PART = 1e-6
+"""Of a target: no search needs to know how far below it an epsilon is."""
 POINTS = 33
 """Of a curve."""
 SMALLEST_SHOWN = 1e-12
@@ -106,27 +110,43 @@ def quick_noise(
         outcome = look.outcome(noise, name, Side.UPPER)
         if outcome is None or outcome.value is None:
             return float("inf")
-        value = outcome.value * (1.0 + ROOM)
+        value = max(outcome.value * (1.0 + ROOM), SMALLEST_PART * epsilon)
         if value <= epsilon and (not passing or noise <= passing[-1][0]):
             passing.append((noise, outcome))
         return value
 
-    def search(name: str, start: float) -> None:
-        smallest_passing(lambda noise: upper(name, noise), epsilon, start, WIDTH)
-
-    search("gaussian", 1.0)
+    smallest_passing(lambda noise: upper("gaussian", noise), epsilon, 1.0, WIDTH)
     try:
         for name in look.applicable(passing[-1][0], UPPER, Side.UPPER):
-            start = passing[-1][0]
-            if name == "gaussian":
-                continue
-            if near is not None and near < start:
-                search(name, near)
-            elif upper(name, start) <= epsilon:
-                search(name, start)
+            most = passing[-1][0]
+            if name != "gaussian":
+                _lower_noise(partial(upper, name), epsilon, most, min(near or most, most))
     except BudgetExceededError:
         look.complete = False  # the best so far remains
     return look.answer(*passing[-1])
+
+
+def _lower_noise(upper: Callable[[float], float], target: float, most: float, start: float) -> None:
+    """Ask for epsilon at smaller and smaller noise multipliers that pass, from ``start``, or from ``most`` at worst.
+
+    Unlike a bracket that closes from both ends, nearly every step passes, so that one that is cut off has an answer.
+    """
+    fails, noise = 0.0, start
+    while (value := upper(noise)) > target:
+        if noise >= most:
+            return
+        fails, noise = noise, min(noise * min(max(value / target, 1.02), 4.0), most)
+    slope = STEEP
+    while value < target * (1.0 - WIDTH) and noise > max(fails * (1.0 + WIDTH), SMALLEST_NOISE):
+        guess = max(noise * (value / target) ** (1.0 / slope), SMALLEST_NOISE)
+        if guess <= fails:
+            guess = math.sqrt(noise * fails)
+        found = upper(guess)
+        if found > target:
+            fails = guess
+            continue
+        slope = max(math.log(found / value) / math.log(noise / guess), 1.0) * 1.05
+        noise, value = guess, found
 
 
 def curve(mechanism: Mechanism, method: str, delta: float, deadline: Deadline) -> dict[str, Any]:

@@ -8,7 +8,8 @@
     WRITTEN = 150,
     STILL = 400,
     AGAIN = 700,
-    POLL = 400;
+    POLL = 400,
+    LOOKS = 3; // longer questions, each from where the last one came to
   const find = (id) => document.getElementById(id);
   let choices, state, cards = [];
 
@@ -87,7 +88,7 @@
     async follow(signal) {
       await pause(SETTLED, signal);
       let found = await this.quick("moving", signal);
-      if (found.status === 200 && !found.complete) {
+      for (let look = 0; look < LOOKS && found.status === 200 && !found.complete; look++) {
         await pause(STILL, signal);
         found = await this.quick("still", signal);
       }
