@@ -126,7 +126,11 @@ class Search:
         monte_carlo: MonteCarlo | None = None,
         calibrations: int = CALIBRATIONS,
     ) -> Iterator[Choice]:
-        """Look around the best estimates, then calibrate what may be the best; yields every calibrated choice."""
+        """Look around the best estimates, then calibrate what may be the best; yields every calibrated choice.
+
+        The deadline decides whether another calibration begins. None is cut off, so that the noise multipliers do not
+        depend on the clock.
+        """
         for family, end in self._ends:
             self._climb(family, end, 1)
         best = self.ranked()[0]
@@ -144,7 +148,6 @@ class Search:
                     chosen.candidate.plan.mechanism(),
                     epsilon=self.asked.epsilon,
                     delta=self.asked.delta,
-                    deadline=deadline,
                     monte_carlo=monte_carlo,
                 )
 
