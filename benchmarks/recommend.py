@@ -2,6 +2,7 @@
 
     python -m benchmarks.recommend PLAN...            the first answer and the refinement, for these plans (all six)
     python -m benchmarks.recommend --offline PLAN...  estimates of every candidate; the best of each family calibrated
+    python -m benchmarks.recommend --estimates        estimates against noise multipliers that were calibrated
     python -m benchmarks.recommend --update           docs/reference/recommend.md from what is measured so far
 
 Results are kept in ``benchmarks/answers/recommend/``: one file of calibrations for each plan, from which a stopped run
@@ -18,9 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import hockeystick as hs
+from benchmarks.regime_noise import NOISE
+from benchmarks.regimes import DELTA as REGIME_DELTA
 from hockeystick.calibration.search import calibrate_and_certify
 from hockeystick.files import write_atomically
 from hockeystick.recommendation.candidates import every
+from hockeystick.recommendation.estimate import colliding_bins
 from hockeystick.recommendation.recommend import kept
 from hockeystick.recommendation.search import Choice, Search, of_plan
 
@@ -92,6 +96,16 @@ def offline(name: str) -> dict[str, Any]:
     return {"candidates": len(search.choices), "errors": errors}
 
 
+def estimates() -> dict[str, Any]:
+    """Estimates over the noise multipliers of :mod:`benchmarks.regimes`, for the square root in balls-in-bins."""
+    ratios = []
+    for (strategy, bands, bins, epochs, epsilon), noise in NOISE.items():
+        if strategy == "BSR":
+            gram = hs.BandedSquareRoot(bands=bands).matrix(bins * epochs).bin_gram(bins)
+            ratios.append(colliding_bins(gram, epsilon, REGIME_DELTA) / noise)
+    return {"cells": len(ratios), "least": min(ratios), "most": max(ratios)}
+
+
 def page(measured: dict[str, Any]) -> str:
     """The table, with empty cells for what was not measured."""
     lines = [
@@ -115,6 +129,13 @@ def page(measured: dict[str, Any]) -> str:
         else:
             cells += ["", ""]
         lines.append("| " + " | ".join(cells) + " |")
+    found = measured.get("estimates")
+    if found:
+        lines += [
+            "",
+            f"Estimates for balls-in-bins over the noise multipliers of [regimes](regimes.md), for the square root: from "
+            f"{found['least']:.2f} to {found['most']:.2f} times in {found['cells']} cells (`--estimates`).",
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -124,6 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("plans", nargs="*", metavar="PLAN", help=f"of {', '.join(CASES)}")
     parser.add_argument("--offline", action="store_true", help="the exhaustive search")
     parser.add_argument("--calibrations", type=int, default=8, help="candidates that the refinement calibrates")
+    parser.add_argument("--estimates", action="store_true", help="how far estimates for balls-in-bins are off")
     parser.add_argument("--update", action="store_true", help="write the page")
     options = parser.parse_args(arguments)
     ANSWERS.mkdir(parents=True, exist_ok=True)
@@ -140,6 +162,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.update:
         head = PAGE.read_text().split(MARK)[0]
         write_atomically(PAGE, f"{head}{MARK}\n\n{page(measured())}")
+        return 0
+    if options.estimates:
+        content = measured() | {"estimates": estimates()}
+        write_atomically(MEASURED, json.dumps(content, indent=1) + "\n")
+        print(content["estimates"])
         return 0
     for name in options.plans or CASES:
         if options.offline:
