@@ -133,7 +133,7 @@ def page(measured: dict[str, Any]) -> str:
     if found:
         lines += [
             "",
-            f"Estimates for balls-in-bins over the noise multipliers of [regimes](regimes.md), for the square root: from "
+            f"Estimates for balls-in-bins with the square root over the noise of [regimes](regimes.md): from "
             f"{found['least']:.2f} to {found['most']:.2f} times in {found['cells']} cells (`--estimates`).",
         ]
     return "\n".join(lines) + "\n"
