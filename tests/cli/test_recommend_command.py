@@ -28,16 +28,17 @@ def test_a_table_of_estimates(cli: Cli) -> None:
 
 def test_a_certified_plan_is_written_and_drawn(cli: Cli) -> None:
     cli.write_plan(SMALL)
-    options = ("--samplers", "poisson,random_allocation", "--budget", "60", "--json")
+    options = ("--samplers", "poisson,random_allocation", "--budget", "60", "--json", "--epsilon", "2.5")
     result = cli("recommend", "plan.toml", *options, "--write", "best.toml", "--plot", "best.svg")
     found = result.json
     assert found["certified"]
     assert found["choices"][0]["status"] == "certified"
-    assert found["choices"][0]["epsilon"]["upper"] <= 2.0
+    assert found["choices"][0]["epsilon"]["upper"] <= 2.5
     assert result.created == {"best.toml", "best.svg"}
     best = hs.Plan.load("best.toml")
+    assert (best.target.epsilon, best.target.delta) == (2.5, 1e-5)
     assert best.noise_multiplier == found["choices"][0]["noise_multiplier"]
-    assert cli("epsilon", "best.toml", "--json").json["epsilon"]["upper"] <= 2.0
+    assert cli("epsilon", "best.toml", "--json").json["epsilon"]["upper"] <= 2.5
 
 
 def test_bad_options_are_named(cli: Cli) -> None:

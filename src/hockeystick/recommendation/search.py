@@ -10,7 +10,7 @@ from hockeystick.calibration.search import calibrate_and_certify, check_target
 from hockeystick.certificate import Certificate
 from hockeystick.deadline import Deadline
 from hockeystick.errors import CannotCertifyError, InvalidInputError, OptimisationError, UnsupportedError
-from hockeystick.plan import Plan
+from hockeystick.plan import Plan, Target
 from hockeystick.recommendation.candidates import Candidate, Family, Limits, families, normalised, singles
 from hockeystick.recommendation.estimate import Estimate, estimate
 from hockeystick.recommendation.workload import Workload
@@ -242,7 +242,7 @@ def of_plan(
     workload: Workload | None = None,
     limits: Limits | None = None,
 ) -> Asked:
-    """The question about a plan, with its own target where none is given.
+    """The question about a plan, with its own target where none is given; recommended plans have the target asked for.
 
     Raises: InvalidInputError where there is none.
     """
@@ -251,7 +251,7 @@ def of_plan(
         if value is None:
             raise InvalidInputError(f"The 'target.{name}' field is missing; give it in the plan or with --{name}.")
     return Asked(
-        plan=plan,
+        plan=plan.model_copy(update={"target": Target(**values)}),
         epsilon=float(values["epsilon"] or 0.0),
         delta=float(values["delta"] or 0.0),
         workload=workload or Workload(),
