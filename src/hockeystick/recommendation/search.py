@@ -246,7 +246,10 @@ def of_plan(
 
     Raises: InvalidInputError where there is none.
     """
-    values = {"epsilon": epsilon or plan.target.epsilon, "delta": delta or plan.target.delta}
+    values = {
+        "epsilon": plan.target.epsilon if epsilon is None else epsilon,
+        "delta": plan.target.delta if delta is None else delta,
+    }
     for name, value in values.items():
         if value is None:
             raise InvalidInputError(f"The 'target.{name}' field is missing; give it in the plan or with --{name}.")
