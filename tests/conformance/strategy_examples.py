@@ -13,6 +13,7 @@ EXAMPLES: dict[str, s.StrategySpec] = {
         s.Identity(),
         s.BandedSquareRoot(bands=3),
         s.BandedInverseSquareRoot(bands=3),
+        s.BandedInverseFractionalRoot(bands=3, exponent=0.7),
         s.SquareRoot(),
         s.BandedToeplitz(bands=3),
         s.ColumnNormalizedBanded(bands=3),

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hockeystick.errors import InvalidInputError
+from hockeystick.strategies.banded_inverse_fractional_root import BandedInverseFractionalRoot
 from hockeystick.strategies.banded_inverse_square_root import BandedInverseSquareRoot, inverse_square_root_coefficients
 from hockeystick.strategies.banded_square_root import BandedSquareRoot
 from hockeystick.strategies.base import StrategySpec
@@ -112,6 +113,23 @@ def test_banded_inverse_square_root_has_the_coefficients_of_the_root(bands: int)
         for i in range(30)
     ]
     np.testing.assert_allclose(matrix.materialize(), np.linalg.inv(np.reshape(lower, (30, 30))), atol=1e-14)
+
+
+def test_a_root_to_the_power_of_its_denominator_is_the_difference() -> None:
+    """((1 - x)^(1/4))^4 = 1 - x, whose inverse makes prefix sums."""
+    inverse = np.linalg.inv(BandedInverseFractionalRoot(bands=30, exponent=0.25).matrix(30).materialize())
+    differences = np.eye(30) - np.eye(30, k=-1)
+    np.testing.assert_allclose(np.linalg.matrix_power(inverse, 4), differences, atol=1e-13)
+
+
+def test_fractional_roots_include_bisr_and_lambda_cgd() -> None:
+    half = BandedInverseFractionalRoot(bands=5, exponent=0.5).matrix(20).materialize()
+    np.testing.assert_allclose(half, BandedInverseSquareRoot(bands=5).matrix(20).materialize(), rtol=1e-14)
+    cancelling = BandedInverseFractionalRoot(bands=2, exponent=0.9).matrix(20)
+    z = np.random.default_rng(0).standard_normal((20, 3))
+    expected = z.copy()
+    expected[1:] -= 0.9 * z[:-1]
+    np.testing.assert_allclose(cancelling.solve(z), expected, rtol=1e-12)
 
 
 def test_square_root_squared_is_the_prefix_sum() -> None:

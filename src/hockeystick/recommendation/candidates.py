@@ -176,7 +176,6 @@ def families(plan: Plan, limits: Limits) -> list[Family]:
         bands = list(BANDS)
         found += [
             _bands(plan, bands, lambda p: (BandedSquareRoot(bands=p), sampler)),
-            _bands(plan, bands, lambda p: (BandedToeplitz(bands=p), sampler)),
             _bands(plan, bands[:INVERSE_BANDS], lambda p: (BandedInverse(bands=p, min_sep=bins), sampler)),
             Family(
                 plan,

@@ -47,7 +47,7 @@ def _why(best: Choice, ranked: Sequence[Choice]) -> Iterator[str]:
         return
     yield (
         f"It has {_percent(best.error / plain.error)} error than independent noise ({plain.candidate.name})"
-        f"{_about(plain)}: the noise multiplier is {best.noise_multiplier / plain.noise_multiplier:.3g} times as large, but "
+        f"{_about(plain)}: its noise is {best.noise_multiplier / plain.noise_multiplier:.3g} times as large, but "
         f"later steps take back most of the noise, and the error at noise multiplier 1 is "
         f"{plain.unit_error / best.unit_error:.3g} times smaller."
     )

@@ -10,7 +10,7 @@ from hockeystick.calibration.search import calibrate_and_certify, check_target
 from hockeystick.certificate import Certificate
 from hockeystick.deadline import Deadline
 from hockeystick.errors import CannotCertifyError, InvalidInputError, OptimisationError, UnsupportedError
-from hockeystick.plan import Plan
+from hockeystick.plan import Plan, Target
 from hockeystick.recommendation.candidates import Candidate, Family, Limits, families, normalised, singles
 from hockeystick.recommendation.estimate import Estimate, estimate
 from hockeystick.recommendation.workload import Workload
@@ -126,7 +126,11 @@ class Search:
         monte_carlo: MonteCarlo | None = None,
         calibrations: int = CALIBRATIONS,
     ) -> Iterator[Choice]:
-        """Look around the best estimates, then calibrate what may be the best; yields every calibrated choice."""
+        """Look around the best estimates, then calibrate what may be the best; yields every calibrated choice.
+
+        The deadline decides whether another calibration begins. None is cut off, so that the noise multipliers do not
+        depend on the clock.
+        """
         for family, end in self._ends:
             self._climb(family, end, 1)
         best = self.ranked()[0]
@@ -144,7 +148,6 @@ class Search:
                     chosen.candidate.plan.mechanism(),
                     epsilon=self.asked.epsilon,
                     delta=self.asked.delta,
-                    deadline=deadline,
                     monte_carlo=monte_carlo,
                 )
 
@@ -239,16 +242,19 @@ def of_plan(
     workload: Workload | None = None,
     limits: Limits | None = None,
 ) -> Asked:
-    """The question about a plan, with its own target where none is given.
+    """The question about a plan, with its own target where none is given; recommended plans have the target asked for.
 
     Raises: InvalidInputError where there is none.
     """
-    values = {"epsilon": epsilon or plan.target.epsilon, "delta": delta or plan.target.delta}
+    values = {
+        "epsilon": plan.target.epsilon if epsilon is None else epsilon,
+        "delta": plan.target.delta if delta is None else delta,
+    }
     for name, value in values.items():
         if value is None:
             raise InvalidInputError(f"The 'target.{name}' field is missing; give it in the plan or with --{name}.")
     return Asked(
-        plan=plan,
+        plan=plan.model_copy(update={"target": Target(**values)}),
         epsilon=float(values["epsilon"] or 0.0),
         delta=float(values["delta"] or 0.0),
         workload=workload or Workload(),

@@ -1,0 +1,81 @@
+"""One-line faults in the predicted error of recommendations, and in what is called certified.
+
+An entry is (path, old text, new text, reason, tests); the old text occurs once in the file.
+"""
+
+WORKLOADS = "tests/recommendation/test_workload.py"
+RECOMMENDED = "tests/recommendation/test_recommend.py"
+ESTIMATED = "tests/recommendation/test_estimate.py"
+
+FAULTS = [
+    (
+        "recommendation/workload.py",
+        "moves = rates * lfilter([1.0], [1.0, -self.momentum], gradients, axis=0)",
+        "moves = lfilter([1.0], [1.0, -self.momentum], rates * gradients, axis=0)",
+        "the learning rate of an old step is applied to its part of the velocity",
+        WORKLOADS,
+    ),
+    (
+        "recommendation/workload.py",
+        "1.0 - self.weight_decay * rates[:, 0]",
+        "1.0 - self.weight_decay + 0.0 * rates[:, 0]",
+        "weight decay does not follow the schedule",
+        WORKLOADS,
+    ),
+    (
+        "recommendation/workload.py",
+        "errors += np.einsum(",
+        "errors = np.einsum(",
+        "only the last block of columns counts in the error",
+        WORKLOADS,
+    ),
+    (
+        "recommendation/workload.py",
+        "STEP_FACTOR ** ((done >= 0.5) + (done >= 0.75))",
+        "STEP_FACTOR ** ((done > 0.5) + (done > 0.75))",
+        "a step schedule falls one step late",
+        WORKLOADS,
+    ),
+    (
+        "recommendation/search.py",
+        "return self.unit_error * self.noise_multiplier / self.expected_batch",
+        "return self.unit_error * self.noise_multiplier",
+        "errors of different batches are compared as if they were the same",
+        f"{RECOMMENDED}::test_the_error_is_per_example_of_the_batch",
+    ),
+    (
+        "recommendation/search.py",
+        'errors.max() if self.asked.workload.measure == "max" else errors.mean()',
+        "errors.mean()",
+        "the largest error is reported as the mean",
+        f"{RECOMMENDED}::test_the_error_is_per_example_of_the_batch",
+    ),
+    (
+        "recommendation/search.py",
+        "return self.estimate.noise_multiplier if self.certificate is None else self.certificate.mechanism.sigma",
+        "return self.estimate.noise_multiplier",
+        "a calibrated choice keeps its estimated noise",
+        f"{RECOMMENDED}::test_what_is_certified_is_what_certify_says",
+    ),
+    (
+        "recommendation/recommend.py",
+        "[content, asked.epsilon, asked.delta, failure]",
+        "[content, asked.delta, failure]",
+        "calibrations for another epsilon are taken from the file of results",
+        f"{RECOMMENDED}::test_what_is_certified_is_what_certify_says",
+    ),
+    (
+        "recommendation/candidates.py",
+        "<= limits.memory",
+        "<= 2 * limits.memory",
+        "rows of noise that do not fit are recommended",
+        f"{RECOMMENDED}::test_rows_of_noise_fit_in_the_memory",
+    ),
+    (
+        "recommendation/estimate.py",
+        "- np.exp(-peak)",
+        "- 0.0 * np.exp(-peak)",
+        "bins that never collide count as if they did",
+        f"{ESTIMATED}::test_bins_that_never_collide_are_random_allocation",
+    ),
+]
