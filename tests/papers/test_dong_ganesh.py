@@ -370,12 +370,12 @@ def usage(graph: Attribution, examples: Any) -> Any:
 @pytest.mark.parametrize("duplicates", [False, True])
 def test_contribution_bounding_keeps_its_bounds_and_is_maximal(figures: Any, duplicates: bool) -> None:
     bounding, rng = module("bounding"), np.random.default_rng(1)
-    graph = bounding.synthetic(rng, users=60, examples=80)
+    graph = bounding.synthetic(rng, users=600, examples=500)
     kept = bounding.bounded(graph, 3, rng, duplicates=duplicates)
     counts = usage(graph, kept)
     assert counts.max() == 3
     assert (np.unique(kept).size < kept.size) is duplicates
-    for example in set(range(80)) - (set() if duplicates else set(kept.tolist())):
+    for example in set(range(500)) - (set() if duplicates else set(kept.tolist())):
         assert counts[graph.users[graph.offsets[example] : graph.offsets[example + 1]]].max() == 3  # no room is left
     sharing = bounding.neighbourhoods(graph)
     few = bounding.bounded(graph, 3, rng, most_sharing=int(np.median(sharing)))
