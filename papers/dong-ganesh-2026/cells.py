@@ -1,18 +1,37 @@
 """One cell of Figures 2 and 3: the least error of each sampling scheme at one epoch length and one epsilon."""
 
-import json
-import os
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import inf, isfinite
 from pathlib import Path
-from typing import Any
+from time import process_time
 
 from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError
+from hockeystick.files import write_atomically
 
-from .runs import DELTA, SEED, STEPS, b_min_sep, bracketed_noise, cyclic_noise, draft_noise, error
+from .runs import (
+    DELTA,
+    DRAFT,
+    STEPS,
+    Draft,
+    b_min_sep,
+    bracketed_noise,
+    cyclic_noise,
+    draft_delta,
+    draft_noise,
+    error,
+    refined,
+)
 
-FORMAT = "dong-ganesh-2026/1"
+SCHEMES = ("cyclic_poisson", "balls_in_bins", "b_min_sep")
+KEPT = Path(__file__).parent / "cells.csv"
+"""What was computed on the whole grid, by ``python papers/dong-ganesh-2026/grid.py``."""
+ROOM, ROUGH, ROUGH_ROOM = 1.03, DRAFT // 4, 2.5
+"""A choice of C and b is dropped where its draft needs an error of more than ROOM times the least so far. A quarter of
+the samples does where they are far from it: where their delta is above ROUGH_ROOM times the target."""
 
 
 @dataclass(frozen=True)
@@ -21,146 +40,176 @@ class Search:
 
     Attributes:
         bands: numbers of bands of C.
-        factors: min_sep as multiples of the bands; the epoch length itself, balls-in-bins, is always tried.
+        limits: the best of each scheme is sought among at most so many bands, for each of these limits.
     """
 
     bands: tuple[int, ...]
-    factors: tuple[int, ...]
+    limits: tuple[int, ...]
 
     def min_seps(self, bands: int, length: int) -> list[int]:
-        """The values of b for C with these bands, without that of balls-in-bins."""
-        return sorted({bands * factor for factor in self.factors if bands * factor < length})
+        """The values of b for C with these bands: every power of two times the bands up to the epoch length."""
+        return [bands << power for power in range(length.bit_length()) if bands << power <= length]
 
 
-COARSE = Search(bands=(8, 32), factors=(1, 8))
-FULL = Search(bands=(2, 4, 8, 16, 32), factors=tuple(2**k for k in range(10)))
-"""The paper's: every power of two from the number of bands to the epoch length."""
-COARSE_CELLS = [(128, 0.5), (128, 8.0), (1024, 8.0)]
-FULL_CELLS = [(length, epsilon) for length in (128, 256, 512, 1024) for epsilon in (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)]
+GRID = Search(bands=(2, 4, 8, 16, 32, 64), limits=(32, 64))
+"""The paper's, with 64 bands beside its limit of 32."""
+PLACES = [(length, epsilon) for length in (128, 256, 512, 1024) for epsilon in (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)]
 
 
 @dataclass(frozen=True)
 class Scheme:
-    """The best of a scheme in a cell: ``sigma`` lies between the two, and so does the mean squared error."""
+    """The best of a scheme in a cell: ``sigma`` is an estimate, and certainly between the other two.
+
+    Where nothing was certified they are 0 and infinity.
+    """
 
     bands: int
     min_sep: int
-    sigma_lower: float
-    sigma_upper: float
+    sigma: float
+    sigma_lower: float = 0.0
+    sigma_upper: float = inf
 
-    def errors(self, steps: int) -> tuple[float, float]:
-        """The mean squared error at either end of the noise."""
+    def errors(self, steps: int = STEPS) -> tuple[float, float, float]:
+        """The mean squared error: at least, as estimated, at most."""
         unit = error(self.bands, steps)
-        return unit * self.sigma_lower**2, unit * self.sigma_upper**2
+        return unit * self.sigma_lower**2, unit * self.sigma**2, unit * self.sigma_upper**2
+
+    @property
+    def certified(self) -> bool:
+        """Whether the noise is known from both sides."""
+        return self.sigma_lower > 0.0 and isfinite(self.sigma_upper)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What came out, with everything that it depends on."""
+    """What came out among C with at most so many bands, and the processor seconds that its estimates took."""
 
     length: int
     epsilon: float
-    search: dict[str, Any]
-    steps: int
-    delta: float
-    seed: int
+    most_bands: int
+    seconds: float
     cyclic_poisson: Scheme
     balls_in_bins: Scheme
     b_min_sep: Scheme
 
-    def ratio(self, other: str) -> tuple[float, float]:
-        """The error of b-min-sep over that of another scheme: the least and the most that is possible."""
-        low, high = self.b_min_sep.errors(self.steps)
-        other_low, other_high = getattr(self, other).errors(self.steps)
-        if self.b_min_sep == getattr(self, other):
-            return 1.0, 1.0
-        return low / other_high, high / other_low if other_low > 0.0 else float("inf")
+    @property
+    def certified(self) -> bool:
+        """Whether all noise multipliers are known from both sides."""
+        return all(getattr(self, scheme).certified for scheme in SCHEMES)
+
+    def ratio(self, other: str, steps: int = STEPS) -> tuple[float, float, float]:
+        """The error of b-min-sep over that of another scheme: at least, as estimated, at most."""
+        theirs: Scheme = getattr(self, other)
+        if self.b_min_sep == theirs:
+            return 1.0, 1.0, 1.0
+        (low, middle, high), (other_low, other_middle, other_high) = self.b_min_sep.errors(steps), theirs.errors(steps)
+        return low / other_high, middle / other_middle, high / other_low if other_low > 0.0 else inf
 
 
-def solve(length: int, epsilon: float, search: Search, deadline: Deadline, steps: int = STEPS) -> Cell:
-    """Compare the schemes by drafts, then certify the best of each. Which is best is not certified.
-
-    The comparison with cyclic Poisson is exact accounting, to 0.1 percent in its noise.
-    """
+def estimate(length: int, epsilon: float, search: Search, deadline: Deadline, steps: int = STEPS) -> list[Cell]:
+    """Find the best of each scheme by drafts, one cell for each limit. Only cyclic Poisson's noise is certified."""
+    started = process_time()
     cyclic = {bands: cyclic_noise(bands, length, epsilon, steps) for bands in search.bands}
-    bands = min(cyclic, key=lambda one: error(one, steps) * cyclic[one] ** 2)
-    drafts = {}
-    for one in search.bands:
-        for min_sep in [*search.min_seps(one, length), length]:
-            drafts[one, min_sep] = draft_noise(b_min_sep(one, min_sep, length, steps), epsilon, cyclic[one], deadline)
+    drafts: dict[tuple[int, int], Draft] = {}
+    least = inf
+    for bands in search.bands:
+        last = Draft(cyclic[bands].upper, 8.0)
+        for min_sep in reversed(search.min_seps(bands, length)):
+            deadline.tick()
+            run, unit = b_min_sep(bands, min_sep, length, steps), error(bands, steps)
+            if min_sep < length:
+                enough = run((ROOM * least / unit) ** 0.5)
+                if draft_delta(enough, epsilon, ROUGH) > ROUGH_ROOM * DELTA or draft_delta(enough, epsilon) > DELTA:
+                    continue
+            last = drafts[bands, min_sep] = draft_noise(run, epsilon, last, deadline)
+            least = min(least, unit * last.sigma**2)
+    known: dict[tuple[int, int], Scheme] = {}
 
-    def expected(which: tuple[int, int]) -> float:
-        return error(which[0], steps) * drafts[which].sigma ** 2
+    def best(limit: int, shortest: int) -> Scheme:
+        of_limit = (which for which in drafts if which[0] <= limit and which[1] >= shortest)
+        which = min(of_limit, key=lambda one: error(one[0], steps) * drafts[one].sigma ** 2)
+        if which not in known:
+            run = b_min_sep(*which, length, steps)
+            known[which] = Scheme(*which, refined(run, epsilon, drafts[which], deadline))
+        return known[which]
 
-    def certified(which: tuple[int, int]) -> Scheme:
-        run = b_min_sep(*which, length, steps)
-        found = bracketed_noise(run, epsilon, drafts[which], deadline)
-        return Scheme(*which, found.lower, found.upper)
+    found = []
+    for limit in search.limits:
+        bands = min((one for one in cyclic if one <= limit), key=lambda one: error(one, steps) * cyclic[one].upper ** 2)
+        noise = cyclic[bands]
+        poisson = Scheme(bands, bands, noise.upper, noise.lower, noise.upper)
+        found.append((limit, poisson, best(limit, length), best(limit, 0)))
+    seconds = round(process_time() - started, 1)
+    return [Cell(length, epsilon, limit, seconds, *schemes) for limit, *schemes in found]
 
-    bins = min((which for which in drafts if which[1] == length), key=expected)
-    best = min(drafts, key=expected)
-    in_bins = certified(bins)
-    return Cell(
-        length=length,
-        epsilon=epsilon,
-        search=asdict(search),
-        steps=steps,
-        delta=DELTA,
-        seed=SEED,
-        cyclic_poisson=Scheme(bands, bands, cyclic[bands] * (1.0 - 1e-3), cyclic[bands]),
-        balls_in_bins=in_bins,
-        b_min_sep=in_bins if best == bins else certified(best),
-    )
+
+def certify(cells: Sequence[Cell], deadline: Deadline, steps: int = STEPS) -> list[Cell]:
+    """The cells of one place with certified noise. Which C and b are the best is not certified."""
+    known: dict[tuple[int, int], Scheme] = {}
+
+    def certified(cell: Cell, scheme: Scheme) -> Scheme:
+        which = scheme.bands, scheme.min_sep
+        if which not in known:
+            run = b_min_sep(*which, cell.length, steps)
+            found = bracketed_noise(run, cell.epsilon, Draft(scheme.sigma, 10.0), deadline)
+            known[which] = replace(scheme, sigma_lower=found.lower, sigma_upper=found.upper)
+        return known[which]
+
+    return [
+        replace(cell, balls_in_bins=certified(cell, cell.balls_in_bins), b_min_sep=certified(cell, cell.b_min_sep))
+        for cell in cells
+    ]
 
 
 # --- results that are kept --------------------------------------------------------------------------------------------
 
+OF_SCHEMES = [f"{s}_{name}" for s in SCHEMES for name in ("bands", "min_sep", "sigma", "sigma_lower", "sigma_upper")]
+COLUMNS = ["epoch_length", "epsilon", "most_bands", "seconds", *OF_SCHEMES]
 
-def kept(path: Path) -> Iterator[Cell]:
-    """The cells of a file, one JSON object a line; a last line that was cut off is not there.
+
+def kept(path: Path = KEPT) -> list[Cell]:
+    """The cells of a file. A row without results is a cell that was not computed, and a scheme without bounds one that
+    was not certified.
 
     Raises: InvalidInputError for a file with anything else.
     """
     if not path.exists():
-        return
-    *lines, _ = path.read_text(encoding="utf-8").split("\n")
-    for line in lines:
-        try:
-            record = json.loads(line)
-            version = record.pop("format")
-            schemes = {name: Scheme(**record.pop(name)) for name in ("cyclic_poisson", "balls_in_bins", "b_min_sep")}
-            cell = Cell(**record, **schemes)
-        except (ValueError, TypeError, KeyError, AttributeError):
-            raise InvalidInputError(f"The results {str(path)!r} have a line that is no cell; remove it.") from None
-        if version != FORMAT:
-            raise InvalidInputError(f"The results {str(path)!r} are of another version; remove them.")
-        yield cell
+        return []
+    found = []
+    try:
+        header, *rows = csv.reader(path.read_text(encoding="utf-8").splitlines())
+        if header != COLUMNS:
+            raise ValueError("other columns")
+        for length, epsilon, limit, seconds, *values in rows:
+            if any(values):
+                schemes = [
+                    Scheme(int(bands), int(min_sep), float(sigma), float(low or 0.0), float(high or inf))
+                    for bands, min_sep, sigma, low, high in zip(*[iter(values)] * 5, strict=True)
+                ]
+                found.append(Cell(int(length), float(epsilon), int(limit), float(seconds), *schemes))
+    except (ValueError, TypeError) as reason:
+        raise InvalidInputError(f"The results {str(path)!r} are not cells of this version: {reason}.") from None
+    return found
 
 
-def keep(path: Path, cell: Cell) -> None:
-    """Add a cell; it is on the disk when this returns."""
-    line = json.dumps({"format": FORMAT, **asdict(cell)})
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    whole = text[: text.rfind("\n") + 1]
-    if whole != text:  # the writer was stopped in the middle of a line
-        os.truncate(path, len(whole.encode()))
-    with path.open("a", encoding="utf-8") as file:
-        file.write(line + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+def keep(path: Path, cells: Iterable[Cell], places: Sequence[tuple[int, float]], search: Search) -> None:
+    """Write the cells in the order of the places, with an empty row for each that is missing."""
+    by_place = {(cell.length, cell.epsilon, cell.most_bands): cell for cell in cells}
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for length, epsilon in places:
+        for limit in search.limits:
+            cell = by_place.get((length, epsilon, limit))
+            where = [length, f"{epsilon:g}", limit]
+            writer.writerow([*where, *([""] * 16 if cell is None else [cell.seconds, *_columns(cell)])])
+    write_atomically(path, text.getvalue())
 
 
-def solved(
-    path: Path, places: Sequence[tuple[int, float]], search: Search, deadline: Deadline, steps: int = STEPS
-) -> list[Cell]:
-    """The cells of these places with this search: from the file, or solved now and added to it."""
-    wanted = json.loads(json.dumps(asdict(search)))
-    same = {"search": wanted, "steps": steps, "delta": DELTA, "seed": SEED}
-    known = {
-        (cell.length, cell.epsilon): cell for cell in kept(path) if same == {name: getattr(cell, name) for name in same}
-    }
-    for place in places:
-        if place not in known:
-            known[place] = solve(*place, search, deadline, steps)
-            keep(path, known[place])
-    return [known[place] for place in places]
+def _columns(cell: Cell) -> list[object]:
+    found: list[object] = []
+    for scheme in SCHEMES:
+        one: Scheme = getattr(cell, scheme)
+        ends = [f"{one.sigma_lower:.6g}", f"{one.sigma_upper:.6g}"] if one.certified else ["", ""]
+        found += [one.bands, one.min_sep, f"{one.sigma:.6g}", *ends]
+    return found

@@ -76,7 +76,7 @@ def exact(limit: Limit) -> tuple[float, float]:
     return bounds.lower or 0.0, bounds.upper
 
 
-def limit_checks(limits: Sequence[Limit], deadline: Deadline, seconds: float) -> list[Check]:
+def limit_checks(limits: Sequence[Limit], deadline: Deadline) -> list[Check]:
     """Whether the exact delta is inside the sampled interval; shown is where it is: 0 at the lower end, 1 at the upper.
 
     An interval misses with probability FAILURE. A check that holds says that the two may be equal, to the width of
@@ -85,7 +85,7 @@ def limit_checks(limits: Sequence[Limit], deadline: Deadline, seconds: float) ->
     checks = []
     for limit in limits:
         mechanism = hs.Mechanism(sampler=limit.sampler, noise_multiplier=limit.noise_multiplier)
-        lower, upper = interval(mechanism, limit.epsilon, deadline, ratio=WIDTH, seconds=seconds)
+        lower, upper = interval(mechanism, limit.epsilon, deadline, ratio=WIDTH)
         low, high = exact(limit)
         inside = lower - limit.room <= high and low <= upper + limit.room
         note = (

@@ -2,17 +2,21 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import exp, log
+from math import exp, inf, log
 
 import numpy as np
+from scipy.optimize import brentq
 
 import hockeystick as hs
 from hockeystick.bounds import Question
 from hockeystick.deadline import Deadline
-from hockeystick.errors import BudgetExceededError
+from hockeystick.errors import UnsupportedError
 from hockeystick.execution import executor
 from hockeystick.monte_carlo.families import family_of
+from hockeystick.monte_carlo.proposals import Proposal
+from hockeystick.monte_carlo.renewal.family import NaiveRenewal
 from hockeystick.pairs.registry import dominating_pair
+from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.settings import MonteCarlo
 from hockeystick.strategies.error import mean_error, prefix_sums
 
@@ -21,15 +25,13 @@ STEPS, DELTA = 1024, 1e-3
 SEED = 20260209
 FAILURE = 1e-6
 """Of each certified interval."""
-RATIO = 0.3
+RATIO = 0.5
 """Of an interval's ends in delta."""
-SECONDS = 20.0
-"""For one interval; what it has by then is still a bound."""
-DRAFT = 16_000
-"""Samples of a draft."""
-AIM = 0.8
+DRAFT, REFINED = 16_000, 120_000
+"""Samples of a draft, and of the draft that is shown."""
+AIM = 0.72
 """Noise is sought where delta is about this multiple of the target, or the target this multiple of delta."""
-TRIES = 4
+TRIES = 8
 
 Run = Callable[[float], hs.Mechanism]
 
@@ -72,18 +74,40 @@ def cyclic_poisson(bands: int, length: int, steps: int = STEPS) -> Run:
 # --- noise ------------------------------------------------------------------------------------------------------------
 
 
-def cyclic_noise(bands: int, length: int, epsilon: float, steps: int = STEPS) -> float:
-    """The noise multiplier that is certified for (epsilon, DELTA), to 0.1 percent."""
-    mechanism = cyclic_poisson(bands, length, steps)(1.0)
-    found = hs.calibrate(mechanism.model_copy(update={"noise_multiplier": None}), epsilon=epsilon, delta=DELTA)
-    return found.sigma * strategy(bands).matrix(steps).max_column_norm
+@dataclass(frozen=True)
+class Bracket:
+    """``lower`` is shown not to be enough noise, ``upper`` to be enough; each fails with probability FAILURE."""
+
+    lower: float
+    upper: float
 
 
-def draft_delta(mechanism: hs.Mechanism, epsilon: float) -> float:
+def cyclic_noise(bands: int, length: int, epsilon: float, steps: int = STEPS) -> Bracket:
+    """The least noise for (epsilon, DELTA) from both sides, by laws: a fraction of a percent apart."""
+    run = cyclic_poisson(bands, length, steps)
+
+    def excess(log_sigma: float, side: hs.Side) -> float:
+        settings = hs.Settings(hs.Resolution(48, DELTA))
+        delta = hs.bound(run(exp(log_sigma)), "direct", side=side, settings=settings).delta(epsilon)
+        return log(max(delta, 1e-12) / DELTA)
+
+    middle = brentq(lambda at: excess(at, hs.Side.UPPER), log(0.02), log(100.0), xtol=1e-4)
+    low, high = middle, middle
+    while excess(high, hs.Side.UPPER) > 0.0:
+        high += 1e-4
+    while excess(low, hs.Side.LOWER) <= 0.0:
+        low -= 5e-4
+    return Bracket(exp(low), exp(high))
+
+
+def draft_delta(mechanism: hs.Mechanism, epsilon: float, samples: int = DRAFT) -> float:
     """An estimate of delta in the remove direction by naive samples, which cannot miss what matters: no bound."""
     pair = dominating_pair(mechanism)
-    proposal = family_of(pair).propose(pair, hs.Direction.REMOVE, epsilon)[-1]
-    log_weights, losses = np.empty(DRAFT), np.empty(DRAFT)
+    if isinstance(pair, RenewalMixture):
+        proposal: Proposal = NaiveRenewal(direction=hs.Direction.REMOVE, pair=pair)
+    else:
+        proposal = family_of(pair).propose(pair, hs.Direction.REMOVE, epsilon)[-1]
+    log_weights, losses = np.empty(samples), np.empty(samples)
     proposal.draw(np.random.Generator(np.random.SFC64(SEED)), log_weights, losses)
     return float(np.mean(-np.expm1(np.minimum(epsilon - losses, 0.0))))
 
@@ -96,9 +120,9 @@ class Draft:
     slope: float
 
 
-def draft_noise(run: Run, epsilon: float, start: float, deadline: Deadline) -> Draft:
+def draft_noise(run: Run, epsilon: float, start: Draft, deadline: Deadline) -> Draft:
     """Where the drafts say that delta is DELTA, to about a percent, by secants in logarithms. Nothing is proved."""
-    sigma, slope = start, 8.0
+    sigma, slope = start.sigma, start.slope
     seen: list[tuple[float, float]] = []
     for _ in range(8):
         deadline.tick()
@@ -115,46 +139,48 @@ def draft_noise(run: Run, epsilon: float, start: float, deadline: Deadline) -> D
     return Draft(sigma, slope)
 
 
-@dataclass(frozen=True)
-class Bracket:
-    """``lower`` is shown not to be enough noise, ``upper`` to be enough; each fails with probability FAILURE."""
-
-    lower: float
-    upper: float
+def refined(run: Run, epsilon: float, draft: Draft, deadline: Deadline) -> float:
+    """A draft's noise multiplier by more samples: its error is a half to one percent, mostly."""
+    deadline.tick()
+    delta = draft_delta(run(draft.sigma), epsilon, REFINED)
+    return draft.sigma * exp(log(max(delta, 0.1 * DELTA) / DELTA) / draft.slope)
 
 
 def interval(
-    mechanism: hs.Mechanism, epsilon: float, deadline: Deadline, *, ratio: float = RATIO, seconds: float | None = None
+    mechanism: hs.Mechanism, epsilon: float, deadline: Deadline, *, ratio: float = RATIO
 ) -> tuple[float, float]:
-    """Monte Carlo bounds on delta, both together with probability 1 - FAILURE; (0, 1) when there was no time."""
+    """Monte Carlo bounds on delta, both together with probability 1 - FAILURE. No clock cuts them off."""
     options = MonteCarlo(failure_probability=FAILURE, ratio=ratio, seed=SEED, executor=executor("local"))
-    share = Deadline(min(SECONDS if seconds is None else seconds, deadline.remaining()), deadline.on_tick)
-    settings = hs.Settings(hs.Resolution(24, DELTA), share, Question(epsilon=epsilon), options)
-    try:
-        lower, upper = (
-            hs.bound(mechanism, "monte_carlo", side=side, settings=settings).delta(epsilon)
-            for side in (hs.Side.LOWER, hs.Side.UPPER)
-        )
-    except BudgetExceededError:
-        return 0.0, 1.0
+    settings = hs.Settings(hs.Resolution(24, DELTA), deadline, Question(epsilon=epsilon), options)
+    return bounds_of(mechanism, epsilon, settings)
+
+
+def bounds_of(mechanism: hs.Mechanism, epsilon: float, settings: hs.Settings) -> tuple[float, float]:
+    """The lower and the upper bound of one estimation."""
+    lower, upper = (
+        hs.bound(mechanism, "monte_carlo", side=side, settings=settings).delta(epsilon)
+        for side in (hs.Side.LOWER, hs.Side.UPPER)
+    )
     return lower, upper
 
 
 def bracketed_noise(run: Run, epsilon: float, draft: Draft, deadline: Deadline) -> Bracket:
-    """Certified ends around a draft, a few percent apart; 0 or infinity where TRIES were not enough for an end."""
-    low, high = 0.0, float("inf")
-    aims = {hs.Side.UPPER: AIM * DELTA, hs.Side.LOWER: DELTA / AIM}
-    for side, aim in aims.items():
+    """Certified ends around a draft, a few percent apart.
+
+    Raises: UnsupportedError where TRIES were not enough for an end.
+    """
+    low, high = 0.0, inf
+    for side, aim in ((hs.Side.UPPER, AIM * DELTA), (hs.Side.LOWER, DELTA / AIM)):
         sigma = draft.sigma * exp(log(DELTA / aim) / draft.slope)
         for _ in range(TRIES):
+            if (high if side is hs.Side.UPPER else low) not in (0.0, inf):
+                break
             below, above = interval(run(sigma), epsilon, deadline)
             if above <= DELTA:
                 high = min(high, sigma)
             if below >= DELTA:
                 low = max(low, sigma)
-            if (side is hs.Side.UPPER and above <= DELTA) or (side is hs.Side.LOWER and below >= DELTA):
-                break
-            if below <= 0.0 or above >= 1.0:
-                break
             sigma *= exp(log((below * above) ** 0.5 / aim) / draft.slope)
+    if not 0.0 < low < high < inf:
+        raise UnsupportedError(f"The noise could not be bracketed in {TRIES} tries: from {low:g} to {high:g}.")
     return Bracket(low, high)
