@@ -4,6 +4,8 @@ Neither the build nor the pages need a network. A page loads the scripts, styles
 copied beside it, and nothing else: no formula needs MathJax, and no index of another site is read.
 """
 
+import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -12,6 +14,15 @@ from sphinx.application import Sphinx
 from sphinx.ext.autodoc.mock import mock  # type: ignore[attr-defined]
 
 import hockeystick
+
+DOCS = Path(__file__).parent
+ROOT = DOCS.parent
+GALLERY = {
+    readme: DOCS / "gallery" / f"{readme.parent.relative_to(ROOT)}.md"
+    for folder in ("papers", "experiments")
+    for readme in (ROOT / folder).rglob("README.md")
+}
+"""A page of the gallery for each README of a paper or of an experiment."""
 
 project = "hockeystick"
 author = "The hockeystick developers"
@@ -33,20 +44,6 @@ napoleon_custom_sections = [("Attributes", "params_style"), ("Fields", "params_s
 with mock(autodoc_mock_imports):
     for name in ("huggingface", "jax", "torch"):  # attributes of the package, which autodoc finds as modules alone
         sys.modules[f"hockeystick.{name}"] = getattr(hockeystick, name)
-
-ROOT = Path(__file__).parents[1]
-PAPERS = ROOT / "docs" / "gallery" / "papers"
-# Pages are written afresh in every build, so that none outlives what it is about.
-for written in (PAPERS, ROOT / "docs" / "reference" / "api"):
-    shutil.rmtree(written, ignore_errors=True)
-PAPERS.mkdir()
-for readme in ROOT.glob("papers/*/README.md"):  # a page each, with the figures that were made here
-    paper = readme.parent.name
-    figures = sorted(one.relative_to(ROOT) for one in ROOT.glob(f"reproduced/{paper}/*.png"))
-    content = f"```{{include}} ../../../papers/{paper}/README.md\n```\n" + "".join(
-        f"\n![{one.stem}](../../../{one})\n" for one in figures
-    )
-    (PAPERS / f"{paper}.md").write_text(content)
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"hockeystick {version}"
@@ -71,6 +68,40 @@ def keep_colons(app: Sphinx, what: str, name: str, member: object, options: obje
         lines[0] = f"{line.removeprefix(':type: ')}: {lines[0]}"
 
 
+def relinked(text: str, read: Path, written: Path) -> str:
+    """A page that moves: links to a README lead to its page in the gallery, and those to folders are dropped."""
+
+    def link(found: re.Match[str]) -> str:
+        label, target, anchor = found.groups()
+        place = (read.parent / target).resolve()
+        if not place.exists():
+            return found[0]
+        if place.is_dir():
+            return str(label.strip("[]"))
+        return f"{label}({os.path.relpath(GALLERY.get(place, place), written.parent)}{anchor or ''})"
+
+    return re.sub(r"(!?\[[^]]*\])\(([^)#\s]+)(#[^)\s]*)?\)", link, text)
+
+
+def write_gallery(app: Sphinx) -> None:
+    """The pages of the gallery, with the figures in ``reproduced/``; afresh, so that none outlives what it is about."""
+    for folder in ("gallery/papers", "gallery/experiments", "reference/api"):
+        shutil.rmtree(DOCS / folder, ignore_errors=True)
+    for readme, page in GALLERY.items():
+        figures = sorted((ROOT / "reproduced" / page.stem).glob("*.png"))
+        shown = "".join(f"\n![{one.stem}]({os.path.relpath(one, page.parent)})\n" for one in figures)
+        page.parent.mkdir(exist_ok=True)
+        page.write_text(relinked(readme.read_text(), readme, page) + shown)
+
+
+def lead_into_the_gallery(app: Sphinx, name: str, source: list[str]) -> None:
+    """Links of any page."""
+    if (page := DOCS / f"{name}.md").exists():
+        source[0] = relinked(source[0], page, page)
+
+
 def setup(app: Sphinx) -> None:
+    app.connect("config-inited", lambda app, config: write_gallery(app), priority=1)
+    app.connect("source-read", lead_into_the_gallery)
     app.connect("autodoc-skip-member", leave_out_fields)
     app.connect("autodoc-process-docstring", keep_colons, priority=501)  # after napoleon
