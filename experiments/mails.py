@@ -57,7 +57,9 @@ def attributed(people: list[set[str]]) -> hs.Attribution:
 def mails(cache: Path) -> tuple[list[str], list[set[str]], np.ndarray]:
     """Texts, addresses of the owners, and labels (1 for spam), in the order of the package's names."""
     archive = fetched(cache)
-    texts, named, receivers, spam = [], [], Counter[str](), []
+    texts: list[str] = []
+    named: list[tuple[set[str], set[str]]] = []
+    receivers, spam = Counter[str](), []
     with tarfile.open(archive) as package:
         members = {member.name: member for member in package if member.name.endswith(".txt")}
         for name in sorted(members):
