@@ -22,6 +22,7 @@ def strategies(folder):
         hs.BandedToeplitz(bands=4),
         hs.ColumnNormalizedBanded(bands=4),
         hs.BandedInverse(bands=4),
+        hs.BandedInverseFractionalRoot(bands=4, exponent=0.3),
         hs.BufferedToeplitz(buffers=2),
         hs.BinaryTree(),
         hs.TreeRestart(height=3),
