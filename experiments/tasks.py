@@ -85,7 +85,7 @@ def mails(cache: Path, plan: hs.Plan) -> Task:
 
 
 def papers(cache: Path, plan: hs.Plan) -> Task:
-    """arXiv's abstracts, which belong to their authors; see ``papers.py``."""
+    """arXiv's abstracts, which belong to their authors; see ``arxiv.py``."""
     from experiments.arxiv import task
 
     return task(cache, *sharing(plan))
