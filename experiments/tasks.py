@@ -62,7 +62,7 @@ def digits(cache: Path, plan: hs.Plan) -> Task:
 
 
 def outlines(cache: Path, plan: hs.Plan) -> Task:
-    """The same digits as strengths of edges: 8 directions in 7 by 7 cells, and a constant. No data decided on them."""
+    """The same digits as strengths of edges: 8 directions in 7 by 7 cells, and a constant, chosen without any data."""
     images, labels = beside_the_examples("mnist_data").digits(cache)
     return split(edges(images), labels, plan.data.num_examples, 10)
 
@@ -85,7 +85,7 @@ def mails(cache: Path, plan: hs.Plan) -> Task:
 
 
 def papers(cache: Path, plan: hs.Plan) -> Task:
-    """arXiv's abstracts, which belong to their authors; see ``papers.py``."""
+    """arXiv's abstracts, which belong to their authors; see ``arxiv.py``."""
     from experiments.arxiv import task
 
     return task(cache, *sharing(plan))

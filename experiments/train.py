@@ -6,7 +6,7 @@
 once for each epsilon, or given, and its certificates are kept in ``certificates/``. Every epsilon in ``runs.csv`` is
 that of the certificate in the record of the run. Rows that exist are skipped: interrupt at any time, and start again.
 
-A certificate is about one model. Whoever publishes several of them, or what was chosen among them, owes more.
+A certificate is about one model. If you publish several, or one that was chosen among several, account for all of them.
 """
 
 import argparse
@@ -57,7 +57,7 @@ class Experiment:
 
     @classmethod
     def load(cls, folder: Path) -> "Experiment":
-        """Of this folder."""
+        """Read ``experiment.toml`` in this folder."""
         said = tomllib.loads((folder / "experiment.toml").read_text())
         noise = "noise_multiplier" in said
         return cls(

@@ -71,7 +71,7 @@ def recomputed(certificate: Certificate, *, budget: float = BUDGET, deadline: De
         share = deadline.part(SHARE)
         found = curve(certificate.mechanism, delta=delta, budget=budget, deadline=share)
     except BudgetExceededError:
-        left_out += ("There was no time for the curves; more seconds (--budget) draw them.",)
+        left_out += ("There was no time for the curves; a larger --budget draws them.",)
     share = deadline.part(SHARE)
     outcomes = [_issued(one) for one in compare(certificate.mechanism, delta=delta, budget=budget, deadline=share)]
     method = _method(certificate, outcomes)
@@ -86,7 +86,7 @@ def recomputed(certificate: Certificate, *, budget: float = BUDGET, deadline: De
     missing = [one for one in sorted(targets) if one not in noise]
     if missing:
         named = ", ".join(f"{one:g}" for one in missing)
-        left_out += (f"There was no time for noise multipliers at epsilon {named}; more seconds (--budget) find them.",)
+        left_out += (f"There was no time for noise multipliers at epsilon {named}; a larger --budget finds them.",)
     name = method.method if method is not None and noise else None
     return Recomputed(verified, found, tuple(outcomes), dict(sorted(noise.items())), name, left_out)
 
@@ -98,11 +98,11 @@ def _far(epsilon: float, target: float) -> float:
 
 def _verified(certificate: Certificate, deadline: Deadline) -> tuple[bool, tuple[str, ...]]:
     if certificate.monte_carlo is not None:
-        return False, ("The claim rests on samples and was not verified here; 'hockeystick verify' does that.",)
+        return False, ("The claim rests on samples and was not verified here; 'hockeystick verify' verifies it.",)
     try:
         verify(certificate, deadline=deadline)
     except BudgetExceededError:
-        return False, ("There was no time to verify the claim; 'hockeystick verify' does that.",)
+        return False, ("There was no time to verify the claim; 'hockeystick verify' verifies it.",)
     return True, ()
 
 

@@ -22,7 +22,7 @@ def test_a_table_of_estimates(cli: Cli) -> None:
     assert "estimate (" in result.out
     assert "certified" not in result.out
     assert "(the plan)" in result.out
-    assert "* It keeps" in result.out or "* Independent noise is recommended" in result.out
+    assert "* The best keeps" in result.out or "* Independent noise is recommended" in result.out
     assert "best after" in result.err
 
 

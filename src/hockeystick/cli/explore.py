@@ -38,7 +38,7 @@ def command(
         values = loaded.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
         if loaded.strategy.kind == "custom":
             raise InvalidInputError(
-                "The 'strategy.kind' field must be another than 'custom' for 'hockeystick explore'."
+                "The 'strategy.kind' field must not be 'custom' for 'hockeystick explore', which opens no other files."
             )
         ask = "epsilon" if loaded.mechanism().noise_multiplier is not None and loaded.target.epsilon is None else ask
     try:

@@ -21,26 +21,29 @@ def command(
     epsilon: common.EpsilonOption = None,
     delta: common.DeltaOption = None,
     samplers: Annotated[
-        str | None, typer.Option("--samplers", metavar="A,B", help="What the loader can do; everything by default.")
+        str | None, typer.Option("--samplers", metavar="A,B", help="Samplers that the loader can do; by default all.")
     ] = None,
     memory: Annotated[
-        str | None, typer.Option("--memory", metavar="SIZE", help="Memory for rows of noise, such as 8GB.")
+        str | None, typer.Option("--memory", metavar="SIZE", help="Memory for the rows of noise, such as 8GB.")
     ] = None,
     parameters: Annotated[
-        str | None, typer.Option("--parameters", metavar="N", help="Of the model; needed with --memory.")
+        str | None, typer.Option("--parameters", metavar="N", help="Parameters of the model; needed with --memory.")
     ] = None,
     dtype: Annotated[str, typer.Option("--dtype", help="Type of the noise: float32 or float64.")] = "float32",
-    momentum: Annotated[str | None, typer.Option("--momentum", metavar="NUMBER", help="Of the optimiser.")] = None,
+    momentum: Annotated[
+        str | None, typer.Option("--momentum", metavar="NUMBER", help="Momentum of the optimiser.")
+    ] = None,
     schedule: Annotated[
-        str, typer.Option("--schedule", help="Of the learning rate: constant, cosine, linear or step.")
+        str, typer.Option("--schedule", help="Schedule of the learning rate: constant, cosine, linear or step.")
     ] = "constant",
     weight_decay: Annotated[
         str | None,
-        typer.Option("--weight-decay", metavar="NUMBER", help="Of one step: largest learning rate times decay."),
+        typer.Option("--weight-decay", metavar="NUMBER", help="Weight decay times the largest learning rate."),
     ] = None,
     measure: Annotated[str, typer.Option("--measure", help="Rank by mean or max error over the steps.")] = "mean",
     budget: Annotated[
-        str | None, typer.Option("--budget", metavar="SECONDS", help="For the refinement; 0 for estimates alone.")
+        str | None,
+        typer.Option("--budget", metavar="SECONDS", help="No calibration begins later; 300 by default, 0 for none."),
     ] = None,
     allow: sampling.AllowOption = None,
     failure_probability: sampling.FailureOption = None,
@@ -50,7 +53,7 @@ def command(
     address: sampling.AddressOption = None,
     workers: sampling.WorkersOption = None,
     results: Annotated[
-        str | None, typer.Option("--results", metavar="FILE", help="Keep the calibrations here, to go on from.")
+        str | None, typer.Option("--results", metavar="FILE", help="Keep the calibrations in this file and reuse them.")
     ] = None,
     write: Annotated[
         str | None, typer.Option("--write", metavar="FILE", help="Write the recommended plan (.toml or .json).")
@@ -60,7 +63,7 @@ def command(
     ] = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Recommend a mechanism for the data and the target of a plan: the least predicted error of the weights."""
+    """Recommend the mechanism with the least predicted error of the weights, for the data and the target of a plan."""
     from hockeystick.files import check_writable
     from hockeystick.plan import Plan
     from hockeystick.recommendation.recommend import REFINE_SECONDS, recommend

@@ -39,8 +39,8 @@ def command(
 ) -> None:
     """Write a report as one HTML file that makes no request to any network.
 
-    Of a certificate it verifies the claim, and computes curves, other methods and other noise multipliers beside it.
-    Numbers of sweeps and comparisons are shown as their files say them.
+    For a certificate, it verifies the claim and computes curves, other methods and other noise multipliers beside it.
+    The numbers of sweeps and comparisons are those of their files.
     """
     from hockeystick.files import check_writable, json_object, read_small_file, write_atomically
     from hockeystick.sweep import HEADER

@@ -8,14 +8,14 @@ from hockeystick.cli import common
 
 
 def command(
-    paper: Annotated[str | None, typer.Argument(help="Key of the paper, or 'all'; if omitted, lists all.")] = None,
+    paper: Annotated[str | None, typer.Argument(help="Key of the paper, or 'all'; lists papers if omitted.")] = None,
     figure: Annotated[str | None, typer.Argument(help="One figure or table; all of them if omitted.")] = None,
     out: Annotated[str, typer.Option("--out", help="Directory for PNG and CSV files.")] = "reproduced",
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer points and smaller cases: minutes a paper.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer points and smaller cases; takes minutes.")] = False,
 ) -> None:
     """Recompute a paper's figures (PNG and CSV) and printed numbers (table with verdicts).
 
-    A run that was interrupted goes on where it stopped.
+    A run that was interrupted continues where it stopped.
     """
     from hockeystick.reproduction.papers import available, check, reproduce
 
@@ -30,4 +30,4 @@ def command(
         for one in papers:
             for line in reproduce(one, figure, out, deadline, quick=quick):
                 common.emit(line)
-        common.emit(f"all of it: {deadline.elapsed():.1f} s")
+        common.emit(f"total: {deadline.elapsed():.1f} s")

@@ -33,7 +33,7 @@ class TooLargeError(Exception):
 
 
 class Guard:
-    """Refuses requests that are not of the explorer's own page.
+    """Refuses requests that do not come from the explorer's own page.
 
     Args:
         app: what is guarded.

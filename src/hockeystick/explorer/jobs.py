@@ -1,4 +1,4 @@
-"""Certificates that are being computed: their progress, their results, and their end when nobody asks any more."""
+"""Certificates that are being computed: their progress, their results, and their end when nobody asks about them."""
 
 import asyncio
 import secrets
@@ -11,7 +11,7 @@ from hockeystick.explorer.pool import Pool
 KEPT = 64
 """Jobs that are remembered; the oldest finished ones are forgotten."""
 ABANDONED = 60.0
-"""Seconds after which a job that nobody asks for is cancelled: its page was closed."""
+"""Seconds after which a job that nobody asks about is cancelled: its page was closed."""
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Job:
         self.state, self.began = "running", monotonic()
 
     def progress(self, steps: int, seconds: float) -> None:
-        """So many pieces of work are done."""
+        """Note how many pieces of work are done."""
         self.steps = steps
 
     def shown(self) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class Jobs:
         return self.jobs.get(name)
 
     async def watch(self) -> None:
-        """Cancel, for ever, jobs that nobody asks for."""
+        """Look again and again for jobs that nobody asks about, and cancel them."""
         while True:
             await asyncio.sleep(ABANDONED / 4.0)
             for job in self.jobs.values():

@@ -31,8 +31,8 @@ def read_plan(values: object) -> Plan:
     plan = Plan.parse(values)
     if plan.strategy.kind == "custom":
         raise InvalidInputError(
-            "The 'strategy.kind' field must be another than 'custom' here, as the explorer opens no files; "
-            "the other commands take it."
+            "The 'strategy.kind' field must not be 'custom' here, as the explorer opens no files; "
+            "the other commands accept it."
         )
     return plan
 

@@ -103,7 +103,7 @@ class Candidate:
         return f"{_words(self.plan.strategy)}, {_words(self.plan.sampler)}"
 
     def rows(self) -> int:
-        """Numbers of noise that are kept between steps, for each parameter; builds the matrix."""
+        """How many numbers of noise are kept between steps for each parameter; builds the matrix."""
         if isinstance(self.plan.strategy, Identity):
             return 0
         return bytes_of(streaming_solver(self.matrix, size=1, dtype=np.float64).layout, 1) // TYPES["float64"]
@@ -157,7 +157,7 @@ def candidate(plan: Plan, strategy: Strategy, sampler: SamplerOptions, data: Dat
 
 
 def families(plan: Plan, limits: Limits) -> list[Family]:
-    """The families that the loader can do, and that have won somewhere (docs/reference/recommend.md)."""
+    """The families that the loader can run and that are the best for some plan (docs/reference/recommend.md)."""
     period = int(1 / plan.data.rate)  # steps between two visits of an example, on average
     found: list[Family] = []
     if "cyclic_poisson" in limits.samplers:

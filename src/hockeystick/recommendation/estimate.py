@@ -75,7 +75,7 @@ def estimate(mechanism: Mechanism, epsilon: float, delta: float) -> Estimate:
     if isinstance(sampler, BallsInBins) and sampler.bins <= MOST_BINS and mechanism.unit == Unit():
         found = colliding_bins(mechanism.matrix.bin_gram(sampler.bins), epsilon, delta)
         if found < unamplified:
-            return Estimate(found, 0.25, "bins that collide as often")
+            return Estimate(found, 0.25, "random allocation with as many collisions")
     room = 0.005 if sampler.kind == "deterministic" else 0.6
     return Estimate(unamplified, room, "Gaussian mechanism without amplification")
 

@@ -46,7 +46,7 @@ def _why(best: Choice, ranked: Sequence[Choice]) -> Iterator[str]:
             )
         return
     yield (
-        f"It has {_percent(best.error / plain.error)} error than independent noise ({plain.candidate.name})"
+        f"The best has {_percent(best.error / plain.error)} error than independent noise ({plain.candidate.name})"
         f"{_about(plain)}: its noise is {best.noise_multiplier / plain.noise_multiplier:.3g} times as large, but "
         f"later steps take back most of the noise, and the error at noise multiplier 1 is "
         f"{plain.unit_error / best.unit_error:.3g} times smaller."
@@ -82,13 +82,13 @@ def _memory(search: Search, best: Choice) -> Iterator[str]:
         allowed = [one for one in search.choices.values() if one.rows <= rows]
         if allowed:
             one = min(allowed, key=lambda one: one.error)
-            frontier.append(f"{one.rows} ({one.candidate.name}): {_percent(one.error / least)} error{_about(one)}")
+            change = _percent(one.error / least)
+            frontier.append(f" With {one.rows} rows, {one.candidate.name} has {change} error{_about(one)}.")
     limits = search.asked.limits
     size = ""
     if limits.parameters is not None:
         size = f", {best.rows * limits.parameters * TYPES[limits.dtype] / 1e9:.3g} GB in {limits.dtype}"
-    text = f"It keeps {best.rows} rows of noise of the model's size between steps{size}"
-    yield f"{text}; with at most {'; with at most '.join(frontier)}." if frontier else f"{text}."
+    yield f"The best keeps {best.rows} rows of noise of the model's size between steps{size}.{''.join(frontier)}"
     if limits.memory is not None and any("fit in the memory" in reason for reason in search.refused.values()):
         from hockeystick.recommendation.candidates import Limits
         from hockeystick.recommendation.search import of_plan
@@ -129,7 +129,7 @@ def _epochs(search: Search, best: Choice) -> Iterator[str]:
     now = best.unit_error * best.estimate.noise_multiplier / best.expected_batch
     yield (
         f"Twice as many steps would need {_percent(twice.noise_multiplier / best.estimate.noise_multiplier)} noise "
-        f"(estimated); the error of the weights over the number of steps would be {_percent(share / now)}."
+        f"(estimated); the error of the weights, divided by the number of steps, would be {_percent(share / now)}."
     )
 
 

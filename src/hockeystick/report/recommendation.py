@@ -18,8 +18,8 @@ def recommendation_table(found: Recommendation, rows: int = ROWS) -> str:
     """The best choices, calibrated ones first, and the sentences that explain the first of them."""
     asked = found.asked
     head = (
-        f"for epsilon = {exact(asked.epsilon)}, delta = {exact(asked.delta)}; error: {asked.workload.measure} of "
-        f"{asked.workload.describe()}, relative to the first"
+        f"target: epsilon = {exact(asked.epsilon)}, delta = {exact(asked.delta)}; error: {asked.workload.measure} "
+        f"over the steps for {asked.workload.describe()}, relative to the first row"
     )
     table = [("strategy and sampler", "error", "noise multiplier", "rows", "epsilon", "status")]
     shown = [*found.choices[:rows], *(one for one in found.choices[rows:] if one.candidate.own or _plain(one))]

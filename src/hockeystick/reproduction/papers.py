@@ -155,7 +155,7 @@ def _part(name: str, figure: Callable[[Output], None], output: Output) -> Iterat
     yield from (f"{'kept' if unchanged else 'wrote'} {directory / file}" for file in done["files"])
     yield from done["lines"]
     seconds, processor = done["seconds"]
-    yield f"{name}: {seconds:.1f} s, of a processor {processor:.1f} s{', in an earlier run' if unchanged else ''}"
+    yield f"{name}: {seconds:.1f} s, {processor:.1f} s of processor time{', in an earlier run' if unchanged else ''}"
 
 
 def _digests(directory: Path, files: Iterable[str]) -> dict[str, str]:

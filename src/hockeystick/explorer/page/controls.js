@@ -5,7 +5,7 @@
   const RANGES = {
     num_examples: { label: "examples", low: 100, high: 1e8, ...WHOLE },
     batch_size: { label: "batch (expected)", low: 1, high: 1e6, ...WHOLE },
-    batches_per_epoch: { label: "batches of an epoch", low: 1, high: 1e6, ...WHOLE },
+    batches_per_epoch: { label: "batches per epoch", low: 1, high: 1e6, ...WHOLE },
     sampling_prob: { label: "sampling probability", low: 1e-6, high: 1 },
     epochs: { label: "epochs", low: 1, high: 1000, ...WHOLE },
     steps: { label: "steps", low: 1, high: 1e6, ...WHOLE },
@@ -17,7 +17,7 @@
     height: { label: "height", low: 1, high: 20, start: 5, ...WHOLE },
     min_sep: { label: "steps between participations", low: 1, high: 10000, start: 16, ...WHOLE },
     groups: { label: "groups", low: 1, high: 1000, start: 4, ...WHOLE },
-    examples_per_user: { label: "examples of a user", low: 1, high: 100, start: 2, ...WHOLE },
+    examples_per_user: { label: "examples per user", low: 1, high: 100, start: 2, ...WHOLE },
   };
   const words = (name) => name.replaceAll("_", " ");
   let made = 0;
@@ -146,7 +146,7 @@
           again(0);
         }),
         ...(sampler?.fields ?? []).map((field) => option(one.sampler, field, changed)),
-        choice("strategy of the noise", sampler?.strategies ?? [], one.strategy.kind, (kind) => {
+        choice("noise strategy", sampler?.strategies ?? [], one.strategy.kind, (kind) => {
           const { bands } = one.strategy;
           const banded = choices.strategies[kind].fields.some((field) => field.name === "bands");
           one.strategy = banded && bands !== undefined ? { kind, bands } : { kind };

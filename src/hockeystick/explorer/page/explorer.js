@@ -123,7 +123,7 @@
         this.note.textContent = found.error;
         this.note.classList.add("error");
       } else if (!found.answer) {
-        this.say(found.complete === false ? "No quick answer: this takes longer. Certify computes it." : "");
+        this.say(found.complete === false ? "This takes longer than a quick answer may; Certify computes it." : "");
         this.answer.textContent = "No quick answer";
       } else {
         const { noise_multiplier, epsilon, method } = found.answer;
@@ -135,7 +135,7 @@
         this.say(
           `${state.ask === "epsilon" ? "" : `${bound}, `}${least}, by ${method.upper}. ` +
             `${found.steps} steps, batches of ${number(found.expected_batch)} on average.` +
-            (found.complete ? "" : " A longer look may find less."),
+            (found.complete ? "" : " With more time it may be smaller."),
         );
       }
       compare();
@@ -148,7 +148,7 @@
 
     // ---- certificates
 
-    /** What was certified is of another plan now. */
+    /** The plan has changed, so the certificate no longer belongs to it. */
     forget() {
       if (this.job) ask(`jobs/${this.job}`, { method: "DELETE" });
       this.job = null;

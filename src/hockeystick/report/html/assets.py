@@ -1,4 +1,4 @@
-"""The scripts and the style of a page, what its security policy allows, and data that cannot leave their script."""
+"""The scripts and the style of a page, its security policy, and data that is safe inside a script element."""
 
 import json
 from base64 import b64encode

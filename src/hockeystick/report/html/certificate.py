@@ -37,8 +37,8 @@ def certificate_page(
     claim, protection, run, rests_on, rest = said.values()
     assert rests_on.heading == RESTS_ON
     note = (
-        f"Computed again from the mechanism by hockeystick {__version__}; only what is called the claim is the "
-        "certificate's. The truth lies between the two lines of a band."
+        f"Computed again from the mechanism by hockeystick {__version__}; only the points called the claim are the "
+        "certificate's own. The true curve lies between the two lines of a band."
     )
     return Page(
         kind="Certificate",
@@ -177,7 +177,7 @@ def _assumptions(certificate: Certificate, addenda: Sequence[Addendum]) -> Table
     rows += [("caveat", one, "", "") for one in certificate.caveats]
     columns = ("assumption", "what it says", "certificate", "audits")
     if addenda:
-        note = "What an audit passed is not proved: it was looked at, and nothing was found against it."
+        note = "An assumption that an audit passed is not proved: the audit found nothing against it."
         return Table(RESTS_ON, note, columns, rows)
     note = "No audit was given; 'hockeystick audit --certificate' tests the batches and the noise."
     return Table(RESTS_ON, note, columns[:-1], [row[:-1] for row in rows])
@@ -199,5 +199,5 @@ def _audits(addenda: Sequence[Addendum]) -> Table:
             if verdict.epsilon is not None:
                 said += f"; epsilon at least {number(verdict.epsilon.audited, up=False)} by this audit"
             rows.append((one.audit, result, LOOKED_AT[one.audit], f"{verdict.samples}", f"{one.level:g}", said))
-    note = "As the addenda say; 'hockeystick verify ADDENDUM' derives their verdicts again."
+    note = "These are the verdicts of the addenda; 'hockeystick verify ADDENDUM' derives them again."
     return Table("audits", note, ("audit", "verdict", "looked at", "how many", "false-alarm level", "findings"), rows)

@@ -151,7 +151,7 @@
     const readout = element(
       "p",
       { class: "readout", "aria-hidden": "true" },
-      "Arrow keys or the pointer read the points.",
+      "Use the arrow keys or the pointer to read the points.",
     );
     figure.append(readout);
     return { key, figure, svg, readout, width, height, open: before !== null && before.open, focused, readers: [] };
