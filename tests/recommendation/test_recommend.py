@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import hockeystick as hs
 from hockeystick.errors import CannotCertifyError, InvalidInputError
 from hockeystick.recommendation.candidates import every
 from hockeystick.recommendation.estimate import estimate
+from hockeystick.recommendation.recommend import kept
 from hockeystick.recommendation.search import Search, of_plan
 from hockeystick.recommendation.write import plan_text
 
@@ -109,6 +111,18 @@ def test_what_is_certified_is_what_certify_says(tmp_path: Path) -> None:
     other = plan(epsilon=3.0)
     with pytest.raises(InvalidInputError, match="has results of another sweep"):
         hs.recommend(other, limits=limits, budget=60.0, results=file)
+
+
+def test_results_for_a_matrix_in_a_file_are_not_used_once_the_file_has_changed(tmp_path: Path) -> None:
+    file, results = tmp_path / "matrix.npy", tmp_path / "results.jsonl"
+    np.save(file, np.eye(80))
+    asked = of_plan(plan(strategy={"kind": "custom", "path": str(file)}), limits=hs.Limits(samplers=("poisson",)))
+    own = next(every(asked.plan, asked.limits))
+    with kept(results, asked) as keep:
+        keep(own, lambda: hs.certify(own.plan.mechanism(10.0), delta=1e-5))
+    np.save(file, 2.0 * np.eye(80))
+    with pytest.raises(InvalidInputError, match="has results of another sweep"), kept(results, asked):
+        pass
 
 
 def test_reasons_name_the_own_plan_memory_and_length() -> None:
