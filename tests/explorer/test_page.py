@@ -9,7 +9,6 @@ import pytest
 pytest.importorskip("selenium")
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
-pytest.importorskip("tomli_w")
 
 from hockeystick.cli.main import main
 from hockeystick.plan import Plan

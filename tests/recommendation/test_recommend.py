@@ -11,7 +11,6 @@ from hockeystick.recommendation.candidates import every
 from hockeystick.recommendation.estimate import estimate
 from hockeystick.recommendation.recommend import kept
 from hockeystick.recommendation.search import Search, of_plan
-from hockeystick.recommendation.write import plan_text
 
 POISSON = {"kind": "poisson"}
 
@@ -99,7 +98,7 @@ def test_what_is_certified_is_what_certify_says(tmp_path: Path) -> None:
     answers: list[hs.Recommendation] = []
     found = hs.recommend(plan(), limits=limits, budget=60.0, calibrations=2, results=file, on_answer=answers.append)
     assert not answers[0].best.certified
-    assert "noise_multiplier" not in plan_text(answers[0].plan)
+    assert "noise_multiplier" not in answers[0].plan.file_text()
     assert found.best.certified
     certificate = hs.certify(found.plan.mechanism(), delta=1e-5)
     assert certificate.bounds.upper <= 4.0
@@ -131,13 +130,6 @@ def test_reasons_name_the_own_plan_memory_and_length() -> None:
     for part in ("than independent noise", "The plan as it is", "rows of noise", "Twice as many steps", "(estimated)"):
         assert part in text
     assert found.own is not None
-
-
-def test_a_written_plan_is_read_again(tmp_path: Path) -> None:
-    for one in every(plan(unit={"kind": "user", "examples_per_user": 2}), hs.Limits(samplers=("cyclic_poisson",))):
-        path = tmp_path / "plan.toml"
-        path.write_text(plan_text(one.plan))
-        assert hs.Plan.load(path) == one.plan
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,6 @@ def command(
     from hockeystick.files import check_writable
     from hockeystick.plan import Plan
     from hockeystick.recommendation.recommend import REFINE_SECONDS, recommend
-    from hockeystick.recommendation.write import plan_text
     from hockeystick.report.recommendation import plot_recommendation, recommendation_json, recommendation_table
 
     loaded = Plan.load(plan)
@@ -101,7 +100,7 @@ def command(
     if write is not None:
         from hockeystick.files import write_atomically
 
-        write_atomically(write, plan_text(found.plan, json=write.lower().endswith(".json")))
+        write_atomically(write, found.plan.file_text(json=write.lower().endswith(".json")))
         if not json:
             common.emit(f"plan written to {write}" + ("" if found.best.certified else ", without a noise multiplier"))
 

@@ -122,12 +122,9 @@ def prepare(request: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
 
 def plan_file(request: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
     """The plan as the text of a TOML file."""
-    import tomli_w
-
     plan = read_plan(request.get("plan"))
     plan.mechanism()  # refuses data that do not suit the sampler
-    values = plan.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
-    return {"file": tomli_w.dumps(values)}
+    return {"file": plan.file_text()}
 
 
 TASKS: dict[str, Callable[[dict[str, Any], Deadline], dict[str, Any]]] = {
