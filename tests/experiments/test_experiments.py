@@ -12,7 +12,7 @@ import pytest
 import hockeystick as hs
 from experiments import arxiv, mails, report, tasks, train
 from experiments.models import clipped_sum, judged, rate_at, train_linear, train_network
-from experiments.tasks import Task
+from experiments.task import Task
 
 ROOT = Path(__file__).resolve().parents[2] / "experiments"
 FOLDERS = sorted(path.parent for path in ROOT.glob("*/experiment.toml"))
