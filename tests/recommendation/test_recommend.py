@@ -26,6 +26,12 @@ def plan(epochs=4, epsilon=4.0, sampler=POISSON, examples=2000, batch=100, delta
     )
 
 
+@pytest.fixture(scope="module")
+def first() -> hs.Recommendation:
+    """The first answer, without limits."""
+    return hs.recommend(plan(), budget=0.0)
+
+
 def draft(one: hs.Plan, **limits) -> Search:
     search = Search(of_plan(one, limits=hs.Limits(**limits)))
     search.draft()
@@ -63,8 +69,8 @@ def test_the_error_is_per_example_of_the_batch() -> None:
     assert largest.ranked()[0].error == pytest.approx(choice.noise_multiplier * steps**0.5 / 100.0)
 
 
-def test_rows_of_noise_fit_in_the_memory() -> None:
-    free = draft(plan()).ranked()[0]
+def test_rows_of_noise_fit_in_the_memory(first: hs.Recommendation) -> None:
+    free = first.best
     assert free.rows > 4
     tight = draft(plan(), memory=4 * 4 * 1000.0, parameters=1000)
     assert max(one.rows for one in tight.ranked()) <= 4
@@ -124,12 +130,11 @@ def test_results_for_a_matrix_in_a_file_are_not_used_once_the_file_has_changed(t
         pass
 
 
-def test_reasons_name_the_own_plan_memory_and_length() -> None:
-    found = hs.recommend(plan(), budget=0.0)
-    text = " ".join(found.reasons)
+def test_reasons_name_the_own_plan_memory_and_length(first: hs.Recommendation) -> None:
+    text = " ".join(first.reasons)
     for part in ("than independent noise", "The plan as it is", "rows of noise", "Twice as many steps", "(estimated)"):
         assert part in text
-    assert found.own is not None
+    assert first.own is not None
 
 
 @pytest.mark.parametrize(
