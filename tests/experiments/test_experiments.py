@@ -110,6 +110,15 @@ def test_a_driver_resumes_and_takes_every_epsilon_from_the_record(tmp_path, monk
     assert len(train.rows_of(tmp_path / "runs.csv")) == 2 * 2 * 3
 
 
+def test_a_certificate_of_the_plan_before_it_changed_is_refused(tmp_path) -> None:
+    experiment = experiment_in(tmp_path, 1)
+    (tmp_path / "certificates").mkdir()
+    other = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.5, steps=2), noise_multiplier=10.0)
+    hs.certify(other, delta=1e-3).save(tmp_path / "certificates" / "fixed-1.json")
+    with pytest.raises(SystemExit, match="is not about the plan 'fixed'"):
+        train.certificates(experiment, "fixed", 1.0)
+
+
 def test_a_plan_about_other_data_is_refused(tmp_path, monkeypatch) -> None:
     monkeypatch.setitem(tasks.TASKS, "points", lambda cache, plan: points(59, 4))
     with pytest.raises(SystemExit, match="num_examples = 60"):
