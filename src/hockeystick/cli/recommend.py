@@ -1,6 +1,5 @@
 """hockeystick recommend: which strategy, sampler and bands to use for a plan."""
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -110,7 +109,7 @@ def _say(found: "Recommendation") -> None:
     best = found.best
     status = "certified" if best.certified else "estimated"
     text = f"best after {found.seconds[1]:.1f} s: {best.candidate.name}, noise multiplier {best.noise_multiplier:.5g} "
-    print(f"hockeystick: {text}({status})", file=sys.stderr, flush=True)  # noqa: T201
+    common.say(f"{text}({status})")
 
 
 def _workload(momentum: str | None, schedule: str, weight_decay: str | None, measure: str) -> "Workload":
