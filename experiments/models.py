@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import hockeystick as hs
-from experiments.tasks import Task
+from experiments.task import Task
 
 Reals = np.ndarray
 

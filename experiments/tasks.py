@@ -7,34 +7,15 @@ Nothing here depends on a seed: what is drawn is which examples are for training
 import importlib.util
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import hockeystick as hs
-
-ORDER = 0
-"""Seeds the one order of the examples."""
-
-
-@dataclass(frozen=True)
-class Task:
-    """Points and labels to train and to test on.
-
-    Attributes:
-        x, y, test_x, test_y: the first axis counts examples; labels are whole numbers from 0.
-        classes: how many labels there are.
-        attribution: of the training examples to users, for samplers that need it.
-    """
-
-    x: np.ndarray
-    y: np.ndarray
-    test_x: np.ndarray
-    test_y: np.ndarray
-    classes: int
-    attribution: hs.Attribution | None = None
+from experiments.arxiv import task as arxiv_task
+from experiments.mails import task as mail_task
+from experiments.task import ORDER, Task
 
 
 def beside_the_examples(name: str) -> Any:
@@ -79,16 +60,12 @@ def edges(images: np.ndarray) -> np.ndarray:
 
 def mails(cache: Path, plan: hs.Plan) -> Task:
     """SpamAssassin's mails, spam or not, which belong to everybody whose address they name; see ``mails.py``."""
-    from experiments.mails import task
-
-    return task(cache, *sharing(plan))
+    return mail_task(cache, *sharing(plan))
 
 
 def papers(cache: Path, plan: hs.Plan) -> Task:
     """arXiv's abstracts, which belong to their authors; see ``arxiv.py``."""
-    from experiments.arxiv import task
-
-    return task(cache, *sharing(plan))
+    return arxiv_task(cache, *sharing(plan))
 
 
 def sharing(plan: hs.Plan) -> tuple[int, int]:

@@ -92,7 +92,10 @@ def certificates(experiment: Experiment, name: str, target: float) -> list[hs.Ce
             except CannotCertifyError as error:
                 print(f"{path.name}: {error}", file=sys.stderr, flush=True)
                 continue
-        found.append(hs.Certificate.load(path))
+        kept = hs.Certificate.load(path)
+        if kept.mechanism != experiment.plan(name).mechanism(kept.mechanism.sigma):
+            sys.exit(f"{path} is not about the plan {name!r} as it is now; delete it, and the plan's rows in runs.csv.")
+        found.append(kept)
     if not found:
         sys.exit(f"No accountant that is asked for has a finite bound for the plan {name!r} at {target:g}.")
     return found

@@ -4,6 +4,7 @@ import shutil
 import signal
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,13 @@ def browser() -> Iterator[Any]:
     started.set_script_timeout(60)
     yield started
     started.quit()
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """The script of axe-core, which finds what is not accessible; skipped where it is missing."""
+    pytest.importorskip("axe_core_python")
+    return (files("axe_core_python") / "axe.min.js").read_text(encoding="utf-8")
 
 
 @pytest.fixture

@@ -6,6 +6,8 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
+from itertools import chain, pairwise
 from pathlib import Path
 
 import pytest
@@ -135,6 +137,18 @@ def test_paths_and_modules_that_are_named_exist(page):
     for named in re.findall(r"`((?:src|tests|docs|examples|papers|benchmarks|\w+)/[\w./*-]*)`", page.read_text()):
         if "my_" not in named:
             assert any(list(place.glob(named.rstrip("/"))) for place in places), f"{page.name} names {named}"
+
+
+def test_the_table_of_rooms_is_that_of_the_layers():
+    """All of them, from the top down, as ``lint-imports`` checks them."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = [layer.split(" : ") for layer in contracts[0]["layers"]]
+    floor = {name: place for place, layer in enumerate(layers) for name in layer}
+    rows = re.findall(r"^\| (`.*?) \|", (ROOT / "CONTRIBUTING.md").read_text(), re.M)
+    rooms = [re.findall(r"`(\w+)(?:/|\.py)`", row) for row in rows]
+    assert sorted(chain(*rooms)) == sorted(floor.keys() - {"__main__", "_version"})
+    floors = [[floor[name] for name in row] for row in rooms]
+    assert all(max(above) <= min(below) for above, below in pairwise(floors))
 
 
 def test_every_documented_command_exists_and_every_command_is_documented():

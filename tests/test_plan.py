@@ -71,6 +71,20 @@ def test_toml_and_json_say_the_same(tmp_path: Path) -> None:
     assert Plan.parse_json(loaded.model_dump_json(by_alias=True)) == loaded
 
 
+@pytest.mark.parametrize("suffix", [".toml", ".json"])
+def test_a_plan_is_read_from_the_file_that_it_writes(tmp_path: Path, suffix: str) -> None:
+    """Also one whose name is no ASCII, in which TOML and JSON write characters in different ways."""
+    path = tmp_path / f"plan{suffix}"
+    written = [
+        plan("poisson", target={"epsilon": 2.0, "delta": 1e-5}, unit={"kind": "user", "examples_per_user": 2}),
+        plan("shuffle", mechanism={"noise_multiplier": 1.5}, strategy={"kind": "banded_inverse", "bands": 4}),
+        plan("deterministic", strategy={"kind": "custom", "path": 'a\\"\x7f\U0001d6bc.npy'}, noise_multiplier=1e-2),
+    ]
+    for one in map(Plan.parse, written):
+        path.write_text(one.file_text(json=suffix == ".json"), encoding="utf-8")
+        assert Plan.load(path) == one
+
+
 def test_plans_are_frozen() -> None:
     with pytest.raises(ValueError, match="frozen"):
         Plan.parse(plan("poisson")).noise_multiplier = 1.0  # type: ignore[misc]

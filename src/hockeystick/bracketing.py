@@ -4,10 +4,7 @@ from collections.abc import Callable
 from math import exp, log
 
 from hockeystick.errors import CannotCertifyError
-
-SMALLEST_NOISE = 1e-2
-LARGEST_NOISE = 1e6
-"""The noise multipliers that a mechanism may have."""
+from hockeystick.spec import LARGEST_NOISE, SMALLEST_NOISE
 
 
 def smallest_passing(

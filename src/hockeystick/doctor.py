@@ -18,7 +18,7 @@ from hockeystick.mechanism import Mechanism
 from hockeystick.samplers import Deterministic, Poisson
 
 NAME = "hockeystick"
-TOOLS = ("dev", "release")
+TOOLS = ("browser", "dev", "docs", "peers", "release")
 """Extras for work on hockeystick itself, which are not reported."""
 LARGEST_GAP = 2e-3
 """Relative, between both bounds of a closed form: certify stops at 1e-3, and issuing a certificate adds to that."""

@@ -1,5 +1,6 @@
 """Plan: what a user knows of a run (data, batch size, epochs, target), and the Mechanism that follows from it."""
 
+import json as json_module
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -119,6 +120,21 @@ class Plan(UnitOwner):
         values = parse_toml(raw, name)
         _check_is_one_plan(values, path)
         return cls.parse(values)
+
+    def file_text(self, *, json: bool = False) -> str:
+        """The plan as a TOML file, or as a JSON file, from which :meth:`load` reads the same plan.
+
+        >>> plan = Plan.parse({
+        ...     "data": {"num_examples": 9, "batch_size": 3, "steps": 2}, "sampler": {"kind": "poisson"}
+        ... })
+        >>> print(plan.file_text().splitlines()[0])
+        [data]
+        """
+        import tomli_w
+
+        values = self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        values = {name: value for name, value in values.items() if value != {}}
+        return json_module.dumps(values, indent=2) + "\n" if json else tomli_w.dumps(values)
 
     def numbers(self) -> PlanNumbers:
         """What follows from the plan: the expected batch, the rate, steps and epochs.

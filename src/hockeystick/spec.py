@@ -23,7 +23,8 @@ Positive = Annotated[float | int, Field(ge=1e-9, le=1e9)]
 """An expected batch size or a number of epochs, whole or not."""
 Probability = Annotated[float, Field(gt=0.0, le=1.0)]
 """A sampling rate."""
-NoiseMultiplier = Annotated[float, Field(ge=1e-2, le=1e6)]
+SMALLEST_NOISE, LARGEST_NOISE = 1e-2, 1e6
+NoiseMultiplier = Annotated[float, Field(ge=SMALLEST_NOISE, le=LARGEST_NOISE)]
 """Standard deviation of the noise in units of the clipping norm."""
 
 

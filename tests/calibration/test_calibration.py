@@ -27,7 +27,7 @@ from hockeystick import (
     calibrate,
     certify,
 )
-from hockeystick.bracketing import LARGEST_NOISE, SMALLEST_NOISE, smallest_passing
+from hockeystick.bracketing import smallest_passing
 from hockeystick.calibration import search
 from hockeystick.calibration.search import calibrate_and_certify
 from hockeystick.certification.schedule import EPSILON_NODES
@@ -36,6 +36,7 @@ from hockeystick.errors import BudgetExceededError, CannotCertifyError, InvalidI
 from hockeystick.laws.grid import Resolution
 from hockeystick.samplers import Sampler
 from hockeystick.settings import Settings
+from hockeystick.spec import LARGEST_NOISE, SMALLEST_NOISE
 
 SAMPLERS: tuple[Sampler, ...] = (
     Deterministic(bins=7, epochs=3),

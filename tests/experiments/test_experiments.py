@@ -12,7 +12,7 @@ import pytest
 import hockeystick as hs
 from experiments import arxiv, mails, report, tasks, train
 from experiments.models import clipped_sum, judged, rate_at, train_linear, train_network
-from experiments.tasks import Task
+from experiments.task import Task
 
 ROOT = Path(__file__).resolve().parents[2] / "experiments"
 FOLDERS = sorted(path.parent for path in ROOT.glob("*/experiment.toml"))
@@ -108,6 +108,15 @@ def test_a_driver_resumes_and_takes_every_epsilon_from_the_record(tmp_path, monk
     train.run_all(experiment_in(tmp_path, 3), tmp_path)
     assert (tmp_path / "runs.csv").read_text().startswith(before)  # nothing was run again
     assert len(train.rows_of(tmp_path / "runs.csv")) == 2 * 2 * 3
+
+
+def test_a_certificate_of_the_plan_before_it_changed_is_refused(tmp_path) -> None:
+    experiment = experiment_in(tmp_path, 1)
+    (tmp_path / "certificates").mkdir()
+    other = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.5, steps=2), noise_multiplier=10.0)
+    hs.certify(other, delta=1e-3).save(tmp_path / "certificates" / "fixed-1.json")
+    with pytest.raises(SystemExit, match="is not about the plan 'fixed'"):
+        train.certificates(experiment, "fixed", 1.0)
 
 
 def test_a_plan_about_other_data_is_refused(tmp_path, monkeypatch) -> None:

@@ -1,6 +1,5 @@
-"""One running explorer, and a browser."""
+"""One running explorer, and a window for it."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,19 +19,13 @@ def server() -> Iterator[Any]:
 
 
 @pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Any]:
-    """Headless Chromium, which saves downloads in ``tmp_path``."""
-    webdriver = pytest.importorskip("selenium.webdriver")
-    binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if binary is None or driver is None:
-        pytest.skip("needs chromium and chromedriver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = binary
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-background-networking"):
-        options.add_argument(argument)
-    options.add_experimental_option("prefs", {"download.default_directory": str(tmp_path)})
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    made = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-    made.set_window_size(1280, 1000)
-    yield made
-    made.quit()
+def browser(browser: Any, tmp_path: Path) -> Iterator[Any]:
+    """A new window of the browser, with an empty log; downloads are saved in ``tmp_path``."""
+    first = browser.current_window_handle
+    browser.switch_to.new_window("window")  # which has its own storage, and so no token
+    browser.set_window_size(1280, 1000)
+    browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    browser.get_log("browser")
+    yield browser
+    browser.close()
+    browser.switch_to.window(first)

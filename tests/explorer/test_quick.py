@@ -6,10 +6,9 @@ import pytest
 
 import hockeystick as hs
 from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT
-from hockeystick.accountants.warm_up import warm_up
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, CannotCertifyError
-from hockeystick.explorer.quick import LOWER, UPPER, curve, prefix_error, quick_epsilon, quick_noise
+from hockeystick.explorer.quick import LOWER, UPPER, prefix_error, quick_epsilon, quick_noise, quick_profile
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.settings import SearchPolicy
 from hockeystick.types import Kind, Side
@@ -28,12 +27,6 @@ CYCLIC = hs.Mechanism(
     noise_multiplier=2.0,
 )
 CHEAP = [POISSON, ALLOCATION, PUBLIC, USERS, CYCLIC]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def kernels() -> None:
-    for one in CHEAP:
-        warm_up(one)
 
 
 @pytest.mark.parametrize("delta", [1e-3, 1e-6])
@@ -72,7 +65,7 @@ def test_no_finite_bound_is_said():
 
 
 def test_a_curve_is_above_certify():
-    points = curve(POISSON, "direct", 1e-5, Deadline())
+    points = quick_profile(POISSON, "direct", 1e-5, Deadline())
     assert points["delta"] == sorted(points["delta"], reverse=True)
     for epsilon, delta in list(zip(points["epsilon"], points["delta"], strict=True))[2:12:5]:
         assert delta >= hs.certify(POISSON, epsilon=epsilon).delta.upper

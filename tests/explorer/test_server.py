@@ -13,7 +13,6 @@ import pytest
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
-pytest.importorskip("tomli_w")
 
 from benchmarks.explorer import ask_random, serving
 from hockeystick.cli.main import main

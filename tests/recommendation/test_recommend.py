@@ -2,14 +2,15 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import hockeystick as hs
 from hockeystick.errors import CannotCertifyError, InvalidInputError
 from hockeystick.recommendation.candidates import every
 from hockeystick.recommendation.estimate import estimate
+from hockeystick.recommendation.recommend import kept
 from hockeystick.recommendation.search import Search, of_plan
-from hockeystick.recommendation.write import plan_text
 
 POISSON = {"kind": "poisson"}
 
@@ -23,6 +24,12 @@ def plan(epochs=4, epsilon=4.0, sampler=POISSON, examples=2000, batch=100, delta
             **more,
         }
     )
+
+
+@pytest.fixture(scope="module")
+def first() -> hs.Recommendation:
+    """The first answer, without limits."""
+    return hs.recommend(plan(), budget=0.0)
 
 
 def draft(one: hs.Plan, **limits) -> Search:
@@ -62,8 +69,8 @@ def test_the_error_is_per_example_of_the_batch() -> None:
     assert largest.ranked()[0].error == pytest.approx(choice.noise_multiplier * steps**0.5 / 100.0)
 
 
-def test_rows_of_noise_fit_in_the_memory() -> None:
-    free = draft(plan()).ranked()[0]
+def test_rows_of_noise_fit_in_the_memory(first: hs.Recommendation) -> None:
+    free = first.best
     assert free.rows > 4
     tight = draft(plan(), memory=4 * 4 * 1000.0, parameters=1000)
     assert max(one.rows for one in tight.ranked()) <= 4
@@ -97,7 +104,7 @@ def test_what_is_certified_is_what_certify_says(tmp_path: Path) -> None:
     answers: list[hs.Recommendation] = []
     found = hs.recommend(plan(), limits=limits, budget=60.0, calibrations=2, results=file, on_answer=answers.append)
     assert not answers[0].best.certified
-    assert "noise_multiplier" not in plan_text(answers[0].plan)
+    assert "noise_multiplier" not in answers[0].plan.file_text()
     assert found.best.certified
     certificate = hs.certify(found.plan.mechanism(), delta=1e-5)
     assert certificate.bounds.upper <= 4.0
@@ -111,19 +118,23 @@ def test_what_is_certified_is_what_certify_says(tmp_path: Path) -> None:
         hs.recommend(other, limits=limits, budget=60.0, results=file)
 
 
-def test_reasons_name_the_own_plan_memory_and_length() -> None:
-    found = hs.recommend(plan(), budget=0.0)
-    text = " ".join(found.reasons)
+def test_results_for_a_matrix_in_a_file_are_not_used_once_the_file_has_changed(tmp_path: Path) -> None:
+    file, results = tmp_path / "matrix.npy", tmp_path / "results.jsonl"
+    np.save(file, np.eye(80))
+    asked = of_plan(plan(strategy={"kind": "custom", "path": str(file)}), limits=hs.Limits(samplers=("poisson",)))
+    own = next(every(asked.plan, asked.limits))
+    with kept(results, asked) as keep:
+        keep(own, lambda: hs.certify(own.plan.mechanism(10.0), delta=1e-5))
+    np.save(file, 2.0 * np.eye(80))
+    with pytest.raises(InvalidInputError, match="has results of another sweep"), kept(results, asked):
+        pass
+
+
+def test_reasons_name_the_own_plan_memory_and_length(first: hs.Recommendation) -> None:
+    text = " ".join(first.reasons)
     for part in ("than independent noise", "The plan as it is", "rows of noise", "Twice as many steps", "(estimated)"):
         assert part in text
-    assert found.own is not None
-
-
-def test_a_written_plan_is_read_again(tmp_path: Path) -> None:
-    for one in every(plan(unit={"kind": "user", "examples_per_user": 2}), hs.Limits(samplers=("cyclic_poisson",))):
-        path = tmp_path / "plan.toml"
-        path.write_text(plan_text(one.plan))
-        assert hs.Plan.load(path) == one.plan
+    assert first.own is not None
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from hockeystick.accountants.monte_carlo import known_upper, resting_on
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.bounds import Question
-from hockeystick.bracketing import LARGEST_NOISE, SMALLEST_NOISE, smallest_passing
+from hockeystick.bracketing import smallest_passing
 from hockeystick.certificate import Certificate
 from hockeystick.certification.issue import PORTABLE, certificate_of, certify_with
 from hockeystick.certification.schedule import Outcome, best, run_accountants, run_named, settings_for
@@ -28,6 +28,7 @@ from hockeystick.monte_carlo.release import scan, verification_target
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.settings import MonteCarlo, SearchPolicy, Settings
+from hockeystick.spec import LARGEST_NOISE, SMALLEST_NOISE
 from hockeystick.types import Side
 
 GRID = (-0.015, -0.01, -0.006, -0.003, 0.0, 0.003, 0.006, 0.01, 0.015, 0.025, 0.04, 0.08, 0.16, 0.32, 0.64)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT, accountant
 from hockeystick.bounds import Question
-from hockeystick.bracketing import LARGEST_NOISE, smallest_passing
+from hockeystick.bracketing import smallest_passing
 from hockeystick.calibration.estimate_verify_release import METHOD, verified_release
 from hockeystick.certificate import Certificate
 from hockeystick.certification.issue import PORTABLE, certificate_of, prepared
@@ -27,6 +27,7 @@ from hockeystick.mechanism import Mechanism
 from hockeystick.monte_carlo.release import verification_target
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.settings import MonteCarlo, SearchPolicy, Settings
+from hockeystick.spec import LARGEST_NOISE
 from hockeystick.types import Kind, Side
 
 WIDTH = 4e-4

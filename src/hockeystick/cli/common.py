@@ -88,6 +88,11 @@ def number(name: str, text: str) -> float:
         raise InvalidInputError(f"The {name!r} option must be a number. Got {shortened(text)} instead.") from None
 
 
+def say(line: str) -> None:
+    """Print one line for people on stderr."""
+    print(f"hockeystick: {line}", file=sys.stderr, flush=True)  # noqa: T201
+
+
 def emit_json(value: dict[str, Any]) -> None:
     """Print one JSON object on stdout."""
     emit(json.dumps(value, allow_nan=False))
@@ -245,8 +250,7 @@ def saving(certificate: "CertificateBase", path: str | None) -> Iterator[None]:
 def say_of_sampling(certificate: "CertificateBase", *, allowed: bool) -> None:
     """Report on stderr when sampling was allowed and did not improve the bounds."""
     if allowed and certificate.monte_carlo is None:
-        what = "Monte Carlo was allowed and gave no better bound; these bounds are deterministic"
-        print(f"hockeystick: {what}", file=sys.stderr, flush=True)  # noqa: T201
+        say("Monte Carlo was allowed and gave no better bound; these bounds are deterministic")
 
 
 def hints_of(
@@ -268,7 +272,7 @@ def hints_of(
 def say_hints(hints: list[str]) -> None:
     """Report hints on stderr, one line each."""
     for one in hints:
-        print(f"hockeystick: hint: {one}", file=sys.stderr, flush=True)  # noqa: T201
+        say(f"hint: {one}")
 
 
 def claim_json(certificate: "CertificateBase", seconds: float) -> dict[str, Any]:
@@ -301,7 +305,7 @@ def _failure(certificate: "CertificateBase") -> dict[str, Any]:
 @contextmanager
 def say_if_slow(what: str) -> Iterator[None]:
     """Report on stderr what takes longer than a second."""
-    timer = threading.Timer(QUIET_SECONDS, lambda: print(f"hockeystick: {what}", file=sys.stderr, flush=True))  # noqa: T201
+    timer = threading.Timer(QUIET_SECONDS, say, (what,))
     timer.daemon = True
     timer.start()
     try:
@@ -316,9 +320,9 @@ def _progress(task: str, deadline: "Deadline") -> Iterator[None]:
 
     def report(line: str) -> None:
         if deadline.elapsed() >= QUIET_SECONDS:
-            say(f"hockeystick: {line}")
+            write(f"hockeystick: {line}")
 
-    say: Callable[[str], object] = partial(print, file=sys.stderr, flush=True)
+    write: Callable[[str], object] = partial(print, file=sys.stderr, flush=True)
     deadline.on_report = report
     if not sys.stderr.isatty():
         limit = "" if deadline.seconds == float("inf") else f", at most {deadline.seconds:g} s"
@@ -341,7 +345,7 @@ def _progress(task: str, deadline: "Deadline") -> Iterator[None]:
         bar.update(handle, completed=min(deadline.elapsed(), deadline.seconds), done=ticks)
 
     deadline.on_tick = show
-    say = partial(bar.console.print, markup=False, highlight=False)  # above the bar
+    write = partial(bar.console.print, markup=False, highlight=False)  # above the bar
     try:
         yield
     finally:

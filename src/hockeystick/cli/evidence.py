@@ -7,6 +7,7 @@ import typer
 
 from hockeystick.cli import common
 from hockeystick.errors import EvidenceError, InvalidInputError, VerificationError, shortened
+from hockeystick.report.document import aligned
 
 if TYPE_CHECKING:
     from hockeystick.certificate import CertificateBase
@@ -43,7 +44,7 @@ def list_(file: StorePath, json: common.JsonOption = False) -> None:
         )
         for one in summaries
     ]
-    common.emit(_table(rows) if summaries else "no runs")
+    common.emit(aligned(rows) if summaries else "no runs")
 
 
 @app.command("show")
@@ -280,18 +281,11 @@ def _run_text(run: dict[str, Any]) -> str:
     columns = ("side", "epsilon", "theta", "weight_bound", "failure", "sum", "sum_of_logs")
     rows: list[Sequence[str]] = [("side", "epsilon", "theta", "weight bound", "failure", "sum of Y", "sum of logs")]
     rows += [tuple(_cell(node[column]) for column in columns) for node in run["nodes"]]
-    return "\n".join([*lines, *(f"  {line}" for line in _table(rows).split("\n"))])
+    return "\n".join([*lines, *(f"  {line}" for line in aligned(rows).split("\n"))])
 
 
 def _cell(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
 
 
 def _redrawn_json(one: "Redrawn") -> dict[str, Any]:

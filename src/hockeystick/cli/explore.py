@@ -1,6 +1,5 @@
 """hockeystick explore: a page on this machine that answers plans while its sliders move."""
 
-import sys
 from typing import Annotated, Any
 
 import typer
@@ -50,7 +49,7 @@ def command(
 
     def announce(address: str) -> None:
         common.emit(address)
-        print("hockeystick: open this address in a browser on this machine; Ctrl-C stops", file=sys.stderr, flush=True)  # noqa: T201
+        common.say("open this address in a browser on this machine; Ctrl-C stops")
 
     serve({"plan": values, "ask": ask}, int(number), announce)
-    print("hockeystick: stopped", file=sys.stderr, flush=True)  # noqa: T201
+    common.say("stopped")

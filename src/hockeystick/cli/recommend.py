@@ -1,6 +1,5 @@
 """hockeystick recommend: which strategy, sampler and bands to use for a plan."""
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -67,7 +66,6 @@ def command(
     from hockeystick.files import check_writable
     from hockeystick.plan import Plan
     from hockeystick.recommendation.recommend import REFINE_SECONDS, recommend
-    from hockeystick.recommendation.write import plan_text
     from hockeystick.report.recommendation import plot_recommendation, recommendation_json, recommendation_table
 
     loaded = Plan.load(plan)
@@ -104,7 +102,7 @@ def command(
     if write is not None:
         from hockeystick.files import write_atomically
 
-        write_atomically(write, plan_text(found.plan, json=write.lower().endswith(".json")))
+        write_atomically(write, found.plan.file_text(json=write.lower().endswith(".json")))
         if not json:
             common.emit(f"plan written to {write}" + ("" if found.best.certified else ", without a noise multiplier"))
 
@@ -114,7 +112,7 @@ def _say(found: "Recommendation") -> None:
     best = found.best
     status = "certified" if best.certified else "estimated"
     text = f"best after {found.seconds[1]:.1f} s: {best.candidate.name}, noise multiplier {best.noise_multiplier:.5g} "
-    print(f"hockeystick: {text}({status})", file=sys.stderr, flush=True)  # noqa: T201
+    common.say(f"{text}({status})")
 
 
 def _workload(momentum: str | None, schedule: str, weight_decay: str | None, measure: str) -> "Workload":

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hockeystick.cli import common, sampling
+from hockeystick.report.document import aligned
 
 if TYPE_CHECKING:
     from hockeystick.sweep import Record
@@ -103,10 +104,7 @@ def _table(records: "list[Record]") -> str:
     """The cells with their bounds, or the reason why there are none."""
     rows = [(*records[0].fields, "epsilon", "delta", "seconds", "status")]
     rows += [(*map(str, one.fields.values()), *_claim(one), f"{one.seconds:.3f}", one.status) for one in records]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
-    return "\n".join(
-        "  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[-1]]) for row in rows
-    )
+    return aligned(rows)
 
 
 def _claim(record: "Record") -> tuple[str, str]:

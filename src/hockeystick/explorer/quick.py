@@ -16,7 +16,7 @@ import numpy as np
 
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.bounds import Question
-from hockeystick.bracketing import SMALLEST_NOISE, smallest_passing
+from hockeystick.bracketing import smallest_passing
 from hockeystick.certification.issue import prepared
 from hockeystick.certification.schedule import Outcome, best, refuse_without_bound, run_named
 from hockeystick.deadline import Deadline
@@ -26,6 +26,7 @@ from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.settings import Settings
+from hockeystick.spec import SMALLEST_NOISE
 from hockeystick.strategies.error import mean_error, prefix_sums
 from hockeystick.types import Side
 
@@ -149,7 +150,7 @@ def _lower_noise(upper: Callable[[float], float], target: float, most: float, st
         noise, value = guess, found
 
 
-def curve(mechanism: Mechanism, method: str, delta: float, deadline: Deadline) -> dict[str, Any]:
+def quick_profile(mechanism: Mechanism, method: str, delta: float, deadline: Deadline) -> dict[str, Any]:
     """Upper bounds on delta by one accountant, at epsilons up to some three times the one at ``delta``.
 
     Raises: BudgetExceededError when the deadline passes; UnsupportedError where the method does not apply.

@@ -11,11 +11,11 @@ from hockeystick.certification.description import state
 from hockeystick.certification.issue import certify
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, InvalidInputError
-from hockeystick.explorer.quick import curve, prefix_error, quick_epsilon, quick_noise
+from hockeystick.explorer.quick import prefix_error, quick_epsilon, quick_noise, quick_profile
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.registry import check_registered
 from hockeystick.plan import Plan
-from hockeystick.spec import real_number
+from hockeystick.spec import LARGEST_NOISE, SMALLEST_NOISE, real_number
 
 PATIENCE = {"moving": 0.15, "still": 3.0}
 """Seconds for a quick answer, while a slider moves and when it has stopped."""
@@ -57,7 +57,7 @@ def quick(request: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
             answer = quick_epsilon(mechanism, delta, limited)
         else:
             near = request.get("near")
-            answer = quick_noise(mechanism, target, delta, limited, None if near is None else _positive("near", near))
+            answer = quick_noise(mechanism, target, delta, limited, None if near is None else _noise("near", near))
     except BudgetExceededError:
         return found | {"answer": None, "complete": False}
     return found | {
@@ -75,13 +75,13 @@ def details(request: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
     """The curve of an answer's upper bound, and the error of the prefix sums; what takes too long is None."""
     plan = read_plan(request.get("plan"))
     delta, _, mechanism = _question(plan, "noise_multiplier", needs_target=False)
-    mechanism = mechanism.with_noise(_positive("noise_multiplier", request.get("noise_multiplier")))
+    mechanism = mechanism.with_noise(_noise("noise_multiplier", request.get("noise_multiplier")))
     method = request.get("method")
     if method not in ACCOUNTANTS:
         raise InvalidInputError("The 'method' field must be the name of an accountant.")
     warm_up(mechanism)
     try:
-        points = curve(mechanism, str(method), delta, Deadline(CURVE_SECONDS, deadline.on_tick))
+        points = quick_profile(mechanism, str(method), delta, Deadline(CURVE_SECONDS, deadline.on_tick))
     except BudgetExceededError:
         points = None
     return {"curve": points, "prefix_error": None if points is None else prefix_error(mechanism)}
@@ -122,12 +122,9 @@ def prepare(request: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
 
 def plan_file(request: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
     """The plan as the text of a TOML file."""
-    import tomli_w
-
     plan = read_plan(request.get("plan"))
     plan.mechanism()  # refuses data that do not suit the sampler
-    values = plan.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
-    return {"file": tomli_w.dumps(values)}
+    return {"file": plan.file_text()}
 
 
 TASKS: dict[str, Callable[[dict[str, Any], Deadline], dict[str, Any]]] = {
@@ -163,8 +160,9 @@ def _question(plan: Plan, ask: str, *, needs_target: bool = True) -> tuple[float
     return delta, None, mechanism
 
 
-def _positive(name: str, value: object) -> float:
+def _noise(name: str, value: object) -> float:
     number = real_number(name, value)
-    if not 1e-2 <= number <= 1e6:
-        raise InvalidInputError(f"The {name!r} field must be from 0.01 to 1e6. Got {number!r} instead.")
+    if not SMALLEST_NOISE <= number <= LARGEST_NOISE:
+        allowed = f"from {SMALLEST_NOISE:g} to {LARGEST_NOISE:g}"
+        raise InvalidInputError(f"The {name!r} field must be {allowed}. Got {number!r} instead.")
     return number

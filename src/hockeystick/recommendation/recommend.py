@@ -161,7 +161,8 @@ def kept(path: str | Path | None, asked: Asked, monte_carlo: MonteCarlo | None =
 
 
 def _cell(candidate: Candidate, asked: Asked, failure: float | None) -> Cell:
-    content = candidate.plan.model_dump(mode="json", exclude={"target"})
+    plan = candidate.plan.model_copy(update={"strategy": candidate.plan.strategy.pinned()})
+    content = plan.model_dump(mode="json", exclude={"target"})
     text = dumps([content, asked.epsilon, asked.delta, failure], sort_keys=True)
     return Cell(
         fields={"candidate": candidate.name},

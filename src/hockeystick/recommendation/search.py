@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from math import inf, sqrt
-from time import monotonic
 
 from hockeystick.bounds import Question
 from hockeystick.calibration.search import calibrate_and_certify, check_target
@@ -224,14 +223,6 @@ class Search:
 
         left = [one for one in self.choices.values() if not one.certified and hoped(one)[1] < best]
         return min(left, key=lambda one: hoped(one)[0], default=None)
-
-
-def first_answer(asked: Asked) -> tuple[Search, float]:
-    """A search with its draft, and the seconds it took."""
-    started = monotonic()
-    search = Search(asked)
-    search.draft()
-    return search, monotonic() - started
 
 
 def of_plan(

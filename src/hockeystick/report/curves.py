@@ -11,6 +11,7 @@ from hockeystick.certificate import number
 from hockeystick.curve import Curve
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.files import check_writable, write_atomically
+from hockeystick.report.document import aligned
 from hockeystick.report.plot import FORMATS, new_figure, save_figure
 
 DATA_FORMATS = (".csv", ".json")
@@ -67,10 +68,7 @@ def curves_table(curves: Sequence[Curve], *, delta: float) -> str:
     for name in curves[0].numbers:
         title = f"epsilon at delta = {delta:g}" if name == "epsilon" else TITLES.get(name, name)
         rows.append((title, *(_between(*one.numbers[name]) for one in curves)))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+    return aligned(rows)
 
 
 TITLES = {

@@ -19,6 +19,20 @@ def visible(text: str) -> str:
     return COMMANDS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Lines of cells in columns, each as wide as its widest cell.
+
+    >>> print(aligned([("method", "epsilon"), ("direct", "1.5"), ("shuffle_clones", "2")]))
+    method          epsilon
+    direct          1.5
+    shuffle_clones  2
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
+
 @dataclass(frozen=True)
 class Row:
     """One thing that a document says, under a short name."""

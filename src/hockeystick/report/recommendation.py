@@ -7,6 +7,7 @@ from hockeystick.certificate import exact, interval_text, number
 from hockeystick.recommendation.explain import error_interval
 from hockeystick.recommendation.recommend import Recommendation
 from hockeystick.recommendation.search import Choice
+from hockeystick.report.document import aligned
 from hockeystick.report.plot import new_figure, save_figure
 
 ROWS = 12
@@ -35,11 +36,7 @@ def recommendation_table(found: Recommendation, rows: int = ROWS) -> str:
                 f"{ESTIMATE} ({one.estimate.how})" if certificate is None else CERTIFIED,
             )
         )
-    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]) - 1)]
-    lines = [
-        "  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[-1]]) for row in table
-    ]
-    return "\n".join([head, *lines, *(f"* {reason}" for reason in found.reasons)])
+    return "\n".join([head, aligned(table), *(f"* {reason}" for reason in found.reasons)])
 
 
 def recommendation_json(found: Recommendation) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from hockeystick.certificate import number
 from hockeystick.certification.schedule import Outcome
+from hockeystick.report.document import aligned
 from hockeystick.types import Side
 
 
@@ -21,10 +22,7 @@ def comparison_table(outcomes: Sequence[Outcome]) -> str:
         )
         for outcome in in_order(outcomes)
     ]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    return "\n".join(
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]]) for row in rows
-    )
+    return aligned(rows)
 
 
 def comparison_json(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from typing import Any
 from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError
 from hockeystick.files import write_atomically
+from hockeystick.report.document import aligned
 from hockeystick.reproduction.kept import Kept, code_of
 
 NUMBERS = "numbers"
@@ -83,9 +84,7 @@ class Output:
         header = ("what", "relation", "printed", "ours", "verdict")
         rows = [(c.what, c.relation, f"{c.printed:g}", f"{c.ours:.6g}", c.verdict) for c in checks]
         self.table(name, header, rows)
-        widths = [max(len(row[i]) for row in [header, *rows]) for i in range(4)]
-        for row in [header, *rows]:
-            self.lines.append("  ".join([*(row[i].ljust(widths[i]) for i in range(4)), row[4]]))
+        self.lines += aligned([header, *rows]).splitlines()
 
 
 def available() -> dict[str, list[str]]:
