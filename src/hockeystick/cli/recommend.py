@@ -108,10 +108,12 @@ def command(
 
 def _say(found: "Recommendation") -> None:
     """Progress on stderr: the first answer, and what each calibration changed."""
+    from hockeystick.certificate import number
+
     best = found.best
     status = "certified" if best.certified else "estimated"
-    text = f"best after {found.seconds[1]:.1f} s: {best.candidate.name}, noise multiplier {best.noise_multiplier:.5g} "
-    print(f"hockeystick: {text}({status})", file=sys.stderr, flush=True)  # noqa: T201
+    text = f"best after {found.seconds[1]:.1f} s: {best.candidate.name}, noise multiplier "
+    print(f"hockeystick: {text}{number(best.noise_multiplier)} ({status})", file=sys.stderr, flush=True)  # noqa: T201
 
 
 def _workload(momentum: str | None, schedule: str, weight_decay: str | None, measure: str) -> "Workload":

@@ -60,7 +60,7 @@ def sweep_page(results: Sequence[CellOfSweep], name: str) -> Page:
     )
     axis = _axis(results)
     plots, left = ([], "") if axis is None else _plots(certified, axis, bounded)
-    note = f"A band lies between the two bounds of a cell: the truth is inside. {left}".strip()
+    note = f"At every cell the truth is between the two ends of a band; lines only join the cells. {left}".strip()
     return Page(
         kind="Sweep",
         title=f"{bounded} by {axis or 'cell'}: {len(results)} cells",
