@@ -1,7 +1,10 @@
-"""The page has a control for everything that a plan must say, and kernels are compiled for the plans that are valid."""
+"""Plans of the page: a control for everything that one must say, kernels for those that are valid, memory for all."""
 
 import asyncio
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -49,3 +52,23 @@ def test_a_refused_plan_does_not_pass_for_compiled_kernels() -> None:
             await explorer.compiler.end()
 
     asyncio.run(look())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not enforce the limit")
+def test_a_plan_of_any_size_leaves_half_of_the_memory() -> None:
+    code = """
+import numpy as np
+from hockeystick.explorer.worker import limit_memory
+limit_memory()
+try:
+    np.empty(int(SIZE), dtype=np.uint8)
+except MemoryError:
+    print("refused")
+else:
+    print("given")
+"""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for share, expected in ((0.02, "given"), (0.6, "refused")):
+        text = code.replace("SIZE", str(int(share * memory)))
+        done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120, check=True)
+        assert done.stdout.strip() == expected

@@ -6,8 +6,8 @@ import pytest
 
 import hockeystick as hs
 from hockeystick.errors import CannotCertifyError, InvalidInputError, VerificationError
-from hockeystick.recommendation.candidates import every
 from hockeystick.monte_carlo.release import release_delta
+from hockeystick.recommendation.candidates import every
 from hockeystick.recommendation.estimate import estimate
 from hockeystick.recommendation.recommend import kept, shared
 from hockeystick.recommendation.search import Search, of_plan
