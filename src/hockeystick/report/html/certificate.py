@@ -132,7 +132,7 @@ def _trade_off(found: Recomputed) -> Plot:
     curve = found.curve.trade_off
     spec = {
         "title": "trade-off curve",
-        "description": "At the points in the table no attack gets below the lower end; some attack gets down to the upper.",
+        "description": "At the points in the table no attack gets below the lower end; one gets down to the upper.",
         "x": {"label": "type I error (false positives)", "domain": [0, 1]},
         "y": {"label": "type II error (missed)", "domain": [0, 1]},
         "series": [
