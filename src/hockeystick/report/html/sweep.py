@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from hockeystick.certificate import CutOff, Interval, Methods, exact
+from hockeystick.certificate import CutOff, Interval, Methods, exact, number
 from hockeystick.report.html.common import SERIES, band, between
 from hockeystick.report.html.page import Notice, Page, Plot, Plots, Table
 from hockeystick.spec import Spec
@@ -129,7 +129,7 @@ def _table(cells: Sequence[CellOfSweep], bounded: str) -> Table:
 def _status(cell: CellOfSweep) -> str:
     if cell.failure_probability is None:
         return cell.status
-    return f"{cell.status}; Monte Carlo, fails with probability at most {cell.failure_probability:g}"
+    return f"{cell.status}; Monte Carlo, fails with probability at most {number(cell.failure_probability)}"
 
 
 def fields_text(fields: Mapping[str, Any]) -> str:
