@@ -9,6 +9,7 @@ learning rate whose mean is the best. The interval is about seeds alone, not abo
 import argparse
 import sys
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -91,6 +92,17 @@ def error_of(experiment: Experiment, cell: Cell) -> float:
     sys.exit(f"No file in {experiment.folder / 'certificates'} has the digest {digest} of a row in runs.csv.")
 
 
+def noise_text(value: str) -> str:
+    """Four digits, rounded up: less noise would not be certified for the epsilon beside it."""
+    return f"{float(Context(prec=4, rounding=ROUND_CEILING).create_decimal(value)):g}"
+
+
+def epsilon_text(lower: str, upper: str) -> str:
+    """Both bounds with three digits after the point, rounded outwards."""
+    digits = Decimal("0.001")
+    return f"{Decimal(lower).quantize(digits, ROUND_FLOOR)} to {Decimal(upper).quantize(digits, ROUND_CEILING)}"
+
+
 def results(experiment: Experiment, cells: list[Cell]) -> str:
     """The table of all cells, and which are empty."""
     lines = [
@@ -99,9 +111,9 @@ def results(experiment: Experiment, cells: list[Cell]) -> str:
     ]
     for cell in cells:
         row = cell.row
-        low, high = float(row["epsilon_lower"]), float(row["epsilon_upper"])
         lines.append(
-            f"| {cell.plan} | {float(row['noise_multiplier']):.4g} | {low:.3f} to {high:.3f} | `{cell.method}` | "
+            f"| {cell.plan} | {noise_text(row['noise_multiplier'])} | "
+            f"{epsilon_text(row['epsilon_lower'], row['epsilon_upper'])} | `{cell.method}` | "
             f"{row['learning_rate']} | {written(list(cell.accuracies.values()))} | "
             f"{written(list(cell.losses.values()))} | {len(cell.accuracies)} |"
         )

@@ -1,8 +1,12 @@
 """hockeystick recommend."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 import hockeystick as hs
+from hockeystick.cli.recommend import _say
 
 from .conftest import Cli
 
@@ -39,6 +43,17 @@ def test_a_certified_plan_is_written_and_drawn(cli: Cli) -> None:
     assert (best.target.epsilon, best.target.delta) == (2.5, 1e-5)
     assert best.noise_multiplier == found["choices"][0]["noise_multiplier"]
     assert cli("epsilon", "best.toml", "--json").json["epsilon"]["upper"] <= 2.5
+
+
+def test_progress_calls_no_smaller_noise_certified(cli: Cli, capsys: pytest.CaptureFixture[str]) -> None:
+    cli.write_plan(SMALL)
+    found = hs.recommend(hs.Plan.load("plan.toml"), epsilon=2.0, delta=1e-5, budget=0.0)
+    mechanism = hs.Mechanism(sampler=hs.Deterministic(bins=10), noise_multiplier=2.3456149)
+    calibrated = replace(found.best, certificate=hs.certify(mechanism, delta=1e-5, method="gaussian"))
+    _say(replace(found, choices=(calibrated,)))
+    said = capsys.readouterr().err.split()
+    assert said[-1] == "(certified)"
+    assert float(said[-2]) >= 2.3456149
 
 
 def test_bad_options_are_named(cli: Cli) -> None:

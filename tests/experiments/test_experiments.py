@@ -149,6 +149,14 @@ def test_the_page_says_what_the_rows_say_and_the_rows_what_the_certificates_say(
     assert report.page(experiment) == (folder / "README.md").read_text()
 
 
+def test_tables_round_to_the_safe_side() -> None:
+    assert report.epsilon_text("0.9989999", "7.9971001") == "0.998 to 7.998"
+    assert report.epsilon_text("1.0", "2.0") == "1.000 to 2.000"
+    assert report.noise_text("1.3690001") == "1.37"
+    assert report.noise_text("0.55110001") == "0.5512"
+    assert report.noise_text("2.0") == "2"
+
+
 def test_intervals_of_students_t() -> None:
     middle, half = report.interval([1.0, 2.0, 3.0])
     assert (middle, half) == (2.0, pytest.approx(4.302653 / np.sqrt(3.0), rel=1e-6))  # the table's t(0.975, 2)

@@ -26,9 +26,13 @@ async def greeting(scope: Any, receive: Any, send: Any) -> None:
 
 
 def ask(
-    *headers: tuple[bytes, bytes], path: str = "/api/quick", method: str = "POST", body: tuple[bytes, ...] = (b"",)
+    *headers: tuple[bytes, bytes],
+    path: str = "/api/quick",
+    method: str = "POST",
+    body: tuple[bytes, ...] = (b"",),
+    app: Any = None,
 ):
-    """Status, headers and JSON that a guarded application replies."""
+    """Status, headers and JSON that a guarded application replies, once."""
     parts, sent = list(body), []
 
     async def receive() -> dict[str, Any]:
@@ -38,7 +42,8 @@ def ask(
         sent.append(message)
 
     scope = {"type": "http", "path": path, "method": method, "headers": list(headers), "query_string": b""}
-    asyncio.run(Guard(greeting, PORT, TOKEN)(scope, receive, send))
+    asyncio.run((app or Guard(greeting, PORT, TOKEN))(scope, receive, send))
+    assert [one["type"] for one in sent] == ["http.response.start", "http.response.body"]
     return sent[0]["status"], sent[0]["headers"], json.loads(sent[1]["body"])
 
 
@@ -116,6 +121,16 @@ def test_large_bodies_are_refused():
     assert ask(HOST, BEARER, (b"content-length", b"%d" % (MOST_BODY + 1)))[0] == 413
     assert ask(HOST, BEARER, body=(b"x" * MOST_BODY, b"x"))[0] == 413  # whatever its header says
     assert ask(HOST, BEARER, (b"content-length", b"5"), body=(b"x" * MOST_BODY,))[0] == 200
+
+
+def test_large_bodies_without_a_length_are_refused_by_the_explorer():
+    pytest.importorskip("uvicorn")
+    from hockeystick.explorer.app import application
+
+    app = application({"plan": {}, "ask": "epsilon"}, PORT, TOKEN)
+    status, headers, content = ask(HOST, BEARER, path="/api/plan", body=(b"x" * MOST_BODY, b"x"), app=app)
+    assert (status, content) == (413, {"error": f"A request must be at most {MOST_BODY} bytes."})
+    assert set(HEADERS) <= set(headers)
 
 
 def test_errors_inside_stay_inside(capsys):

@@ -78,4 +78,18 @@ FAULTS = [
         "bins that never collide count as if they did",
         f"{ESTIMATED}::test_bins_that_never_collide_are_random_allocation",
     ),
+    (
+        "recommendation/recommend.py",
+        "failure_probability=total / sum(1 for _ in every(asked.plan, asked.limits))",
+        "failure_probability=total",
+        "each candidate is verified with the failure probability of all of them",
+        f"{RECOMMENDED}::test_all_candidates_together_fail_with_what_was_allowed",
+    ),
+    (
+        "recommendation/recommend.py",
+        "certificate.mechanism == mechanism and epsilon <= asked.epsilon and delta <= asked.delta",
+        "epsilon <= asked.epsilon and delta <= asked.delta",
+        "a kept certificate of another mechanism is taken for that of the candidate",
+        f"{RECOMMENDED}::test_kept_certificates_are_of_the_candidate_and_its_target",
+    ),
 ]

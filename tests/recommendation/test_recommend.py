@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import hockeystick as hs
-from hockeystick.errors import CannotCertifyError, InvalidInputError
+from hockeystick.errors import CannotCertifyError, InvalidInputError, VerificationError
+from hockeystick.monte_carlo.release import release_delta
 from hockeystick.recommendation.candidates import every
 from hockeystick.recommendation.estimate import estimate
-from hockeystick.recommendation.recommend import kept
+from hockeystick.recommendation.recommend import kept, shared
 from hockeystick.recommendation.search import Search, of_plan
 
 POISSON = {"kind": "poisson"}
@@ -128,6 +129,32 @@ def test_results_for_a_matrix_in_a_file_are_not_used_once_the_file_has_changed(t
     np.save(file, 2.0 * np.eye(80))
     with pytest.raises(InvalidInputError, match="has results of another sweep"), kept(results, asked):
         pass
+
+
+def test_all_candidates_together_fail_with_what_was_allowed() -> None:
+    """The samples decide which candidate is recommended, so that a wrong one of any of them may be released."""
+    asked = of_plan(plan(), limits=hs.Limits(monte_carlo=True))
+    total = 4e-6
+    each, delta = shared(hs.MonteCarlo(failure_probability=total), asked)
+    candidates = len(list(every(asked.plan, asked.limits)))
+    assert candidates > 50
+    assert candidates * each.failure_probability <= total * (1.0 + 1e-12)
+    assert release_delta(delta, total) <= asked.delta
+    with pytest.raises(InvalidInputError, match="'failure_probability' field must be below delta"):
+        hs.recommend(plan(), monte_carlo=hs.MonteCarlo(failure_probability=1e-5))
+
+
+@pytest.mark.parametrize(("steps", "noise", "delta"), [(40, 1e4, 1e-5), (80, 2.0, 1e-5), (80, 1e4, 1e-4)])
+def test_kept_certificates_are_of_the_candidate_and_its_target(steps, noise, delta, tmp_path: Path) -> None:
+    """Digests have no key: whoever edits a file of results can make one that matches."""
+    path, asked = tmp_path / "results.jsonl", of_plan(plan(), limits=hs.Limits(samplers=("poisson",)))
+    (candidate,) = every(asked.plan, asked.limits)
+    other = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.05, steps=steps), noise_multiplier=noise)
+    certificate = hs.certify(other, delta=delta, method="gaussian")
+    with kept(path, asked) as keep:
+        keep(candidate, lambda: certificate)
+    with kept(path, asked) as keep, pytest.raises(VerificationError, match="is not of this candidate and target"):
+        keep(candidate, lambda: certificate)
 
 
 def test_reasons_name_the_own_plan_memory_and_length(first: hs.Recommendation) -> None:

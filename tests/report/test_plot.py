@@ -46,3 +46,13 @@ def test_axis_is_logarithmic_when_one_bound_is_off_by_ten(
     assert len(ends) == len(values)
     assert all(left <= end <= right for end in ends)
     assert sorted(float(text.get_text()) for text in axes.texts) == sorted(values)
+
+
+@pytest.mark.parametrize(("side", "says"), [(Side.UPPER, " 2.34562"), (Side.LOWER, " 2.34561")])
+def test_bounds_are_written_to_their_safe_side(
+    side: Side, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Any] = []
+    monkeypatch.setattr(plot, "save_figure", lambda figure, path: drawn.append(figure))
+    plot.plot_comparison([outcome("one", 2.3456149, side)], tmp_path / "bars.png", title="all")
+    assert [text.get_text() for text in drawn[0].axes[0].texts] == [says]

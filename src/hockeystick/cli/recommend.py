@@ -109,10 +109,12 @@ def command(
 
 def _say(found: "Recommendation") -> None:
     """Progress on stderr: the first answer, and what each calibration changed."""
+    from hockeystick.certificate import number
+
     best = found.best
     status = "certified" if best.certified else "estimated"
-    text = f"best after {found.seconds[1]:.1f} s: {best.candidate.name}, noise multiplier {best.noise_multiplier:.5g} "
-    common.say(f"{text}({status})")
+    text = f"best after {found.seconds[1]:.1f} s: {best.candidate.name}, noise multiplier "
+    common.say(f"{text}{number(best.noise_multiplier)} ({status})")
 
 
 def _workload(momentum: str | None, schedule: str, weight_decay: str | None, measure: str) -> "Workload":

@@ -115,7 +115,8 @@ class Explorer:
         kinds = _kinds(body.get("plan"))
         if kinds is None:
             return None
-        if kinds not in self.prepared:
+        known = self.prepared.get(kinds)
+        if known is None or (known.done() and "result" not in known.result()):  # the last plan was refused
             self.prepared[kinds] = asyncio.create_task(self.compiler.run("prepare", dict(body)))
         return self.prepared[kinds]
 

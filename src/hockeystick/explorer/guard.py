@@ -9,6 +9,7 @@ import secrets
 import sys
 from collections.abc import Iterable
 
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -28,8 +29,11 @@ HEADERS = (
 )
 
 
-class TooLargeError(Exception):
-    """The body of a request is larger than MOST_BODY."""
+class TooLargeError(HTTPException):
+    """The body of a request is larger than MOST_BODY; the application answers it as it does every such refusal."""
+
+    def __init__(self) -> None:
+        super().__init__(413, f"A request must be at most {MOST_BODY} bytes.")
 
 
 class Guard:
@@ -71,8 +75,9 @@ class Guard:
             return
         try:
             await self.app(scope, _limited(receive), guarded)
-        except TooLargeError:
-            await _said(413, f"A request must be at most {MOST_BODY} bytes.")(scope, receive, guarded)
+        except TooLargeError as error:
+            if not begun:
+                await _said(error.status_code, error.detail)(scope, receive, guarded)
         except Exception as error:
             sys.stderr.write(f"hockeystick: internal error of the explorer: {type(error).__name__}\n")
             if not begun:

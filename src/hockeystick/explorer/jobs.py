@@ -10,8 +10,9 @@ from hockeystick.explorer.pool import Pool
 
 KEPT = 64
 """Jobs that are remembered; the oldest finished ones are forgotten."""
-ABANDONED = 60.0
-"""Seconds after which a job that nobody asks about is cancelled: its page was closed."""
+ABANDONED = 180.0
+"""Seconds after which a job that nobody asks about is cancelled: its page was closed. Browsers wake a page that is hidden
+once a minute, and it has to find its certificate when it is looked at again."""
 
 
 @dataclass

@@ -3,7 +3,8 @@
 What is shown is a bound of accountants that ``certify`` runs too, at coarser grids, moved up by ``ROOM``. It is
 therefore never below the upper bound of ``certify`` for the same plan: ``certify`` either runs the same accountants,
 more finely, or stops early where its upper bound is within ``SearchPolicy.gap_goal`` = 0.1 percent of a lower one, and
-so of every valid bound. Where the deadline comes first, the unamplified Gaussian remains.
+so of every valid bound. It may leave out those that are heavy for the pair at hand, so those are not asked here. Where
+the deadline comes first, the unamplified Gaussian remains.
 """
 
 import math
@@ -25,14 +26,14 @@ from hockeystick.laws.grid import Resolution
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.registry import dominating_pair
-from hockeystick.settings import Settings
+from hockeystick.settings import SearchPolicy, Settings
 from hockeystick.spec import SMALLEST_NOISE
 from hockeystick.strategies.error import mean_error, prefix_sums
 from hockeystick.types import Side
 
 UPPER = ("gaussian", "direct", "comparison", "separated_windows", "shuffle_thresholds", "moment_majorant")
 LOWER = ("gaussian", "direct", "comparison", "projection", "linear_statistic", "shuffle_thresholds")
-"""Accountants that are quick on coarse grids; ``certify`` runs them all, and calls none of them heavy."""
+"""Accountants that are quick on coarse grids, all of them among those that ``certify`` runs."""
 UNSTOPPABLE = ("dense",)
 """Strategies whose optimisers may take long from one look at the deadline to the next."""
 NODES = 16
@@ -195,9 +196,15 @@ class _Look:
         self.complete = True
 
     def applicable(self, noise: float, methods: Sequence[str], side: Side) -> list[str]:
-        """Those of the accountants that bound the pair on a side, the cheapest first."""
+        """Those of the accountants that bound the pair on a side, the cheapest first.
+
+        From above only those that ``certify`` does not call heavy: others it skips at gaps of up to ``heavy_goal``, or
+        where their seconds are more than is left of its work.
+        """
         pair = self.pair(noise)
         found = [name for name in methods if ACCOUNTANTS[name].why_not(pair, side) is None]
+        if side is Side.UPPER:
+            found = [name for name in found if ACCOUNTANTS[name].seconds(pair) <= SearchPolicy().heavy]
         return sorted(found, key=lambda name: ACCOUNTANTS[name].seconds(pair))
 
     def pair(self, noise: float) -> DominatingPair:

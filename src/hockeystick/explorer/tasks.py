@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.accountants.warm_up import warm_up
 from hockeystick.calibration.search import calibrate_and_certify, check_target
 from hockeystick.certificate import Certificate, Statements
@@ -11,7 +10,7 @@ from hockeystick.certification.description import state
 from hockeystick.certification.issue import certify
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, InvalidInputError
-from hockeystick.explorer.quick import prefix_error, quick_epsilon, quick_noise, quick_profile
+from hockeystick.explorer.quick import UPPER, prefix_error, quick_epsilon, quick_noise, quick_profile
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.registry import check_registered
 from hockeystick.plan import Plan
@@ -77,8 +76,8 @@ def details(request: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
     delta, _, mechanism = _question(plan, "noise_multiplier", needs_target=False)
     mechanism = mechanism.with_noise(_noise("noise_multiplier", request.get("noise_multiplier")))
     method = request.get("method")
-    if method not in ACCOUNTANTS:
-        raise InvalidInputError("The 'method' field must be the name of an accountant.")
+    if method not in UPPER:
+        raise InvalidInputError(f"The 'method' field must be one of {', '.join(UPPER)}.")
     warm_up(mechanism)
     try:
         points = quick_profile(mechanism, str(method), delta, Deadline(CURVE_SECONDS, deadline.on_tick))

@@ -28,6 +28,7 @@ def main(nice: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which closes stdin
     if nice and hasattr(os, "nice"):
         os.nice(nice)
+    limit_memory()
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever a library prints is no reply
     requests: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
@@ -39,6 +40,19 @@ def main(nice: int) -> None:
     while (request := requests.get()) is not None:
         if request["id"] not in cancelled:
             _reply(out, {"id": request["id"]} | _serve(request, cancelled, out))
+
+
+def limit_memory() -> None:
+    """Half of the machine's memory, where the system can say and enforce it: a link may hold a plan of any size."""
+    try:
+        import resource
+
+        most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+        _, allowed = resource.getrlimit(resource.RLIMIT_DATA)
+        if allowed == resource.RLIM_INFINITY or most < allowed:
+            resource.setrlimit(resource.RLIMIT_DATA, (most, allowed))
+    except (ImportError, OSError, ValueError):  # not on this system
+        return
 
 
 def _read(requests: "SimpleQueue[dict[str, Any] | None]", cancelled: set[int]) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from json import dumps
 from pathlib import Path
@@ -11,6 +11,8 @@ from time import monotonic
 from hockeystick.bounds import Question
 from hockeystick.certificate import Certificate
 from hockeystick.deadline import Deadline
+from hockeystick.errors import InvalidInputError, VerificationError, shortened
+from hockeystick.monte_carlo.release import verification_target
 from hockeystick.plan import Plan
 from hockeystick.recommendation.candidates import Candidate, Limits, every
 from hockeystick.recommendation.explain import explanation
@@ -81,11 +83,13 @@ def recommend(
         limits: memory of the noise, and what the loader can do.
         budget: seconds for the refinement; 0 for the first answer alone.
         calibrations: candidates that are calibrated at most.
-        monte_carlo: allows Monte Carlo bounds, and b-min-sep sampling.
+        monte_carlo: allows Monte Carlo bounds, and b-min-sep sampling. Its failure probability, a part of delta, is
+            that of all candidates together, as what the samples say decides which one is recommended.
         results: file that keeps certificates, to go on from.
         on_answer: called with the first answer, and after every calibration.
 
-    Raises: InvalidInputError for a plan without a target; CannotCertifyError where nothing can be run.
+    Raises: InvalidInputError for a plan without a target, or a failure probability that is not below delta;
+        CannotCertifyError where nothing can be run; VerificationError for results that are not the candidates'.
 
     >>> import hockeystick as hs
     >>> plan = hs.Plan.parse({
@@ -100,6 +104,7 @@ def recommend(
     started = monotonic()
     limits = limits or Limits(monte_carlo=monte_carlo is not None)
     asked = of_plan(plan, epsilon=epsilon, delta=delta, workload=workload, limits=limits)
+    sampled, delta = (None, asked.delta) if monte_carlo is None else shared(monte_carlo, asked)
     search = Search(asked)
     search.draft()
     first = monotonic() - started
@@ -119,12 +124,32 @@ def recommend(
     if budget <= 0.0:
         return found
     deadline = Deadline(budget)
-    with kept(results, asked, monte_carlo) as keep:
-        for _ in search.refine(deadline=deadline, keep=keep, monte_carlo=monte_carlo, calibrations=calibrations):
+    with kept(results, asked, sampled) as keep:
+        for _ in search.refine(
+            delta=delta, deadline=deadline, keep=keep, monte_carlo=sampled, calibrations=calibrations
+        ):
             found = answer()
             if on_answer is not None:
                 on_answer(found)
     return answer()
+
+
+def shared(monte_carlo: MonteCarlo, asked: Asked) -> tuple[MonteCarlo, float]:
+    """The failure probability and the delta of each candidate, so that the choice of the best one meets the target.
+
+    All candidates together fail with at most the probability q that was given, and each is verified for at most the
+    delta' of ``release_delta(delta', q)`` = delta; the bound on q is a sum over candidates.
+
+    Raises: InvalidInputError when that is not below delta, of which it is a part.
+    """
+    total = monte_carlo.failure_probability
+    if not total < asked.delta:
+        raise InvalidInputError(
+            f"The 'failure_probability' field must be below delta = {asked.delta!r}, of which it becomes a part. "
+            f"Got {total!r} instead."
+        )
+    each = replace(monte_carlo, failure_probability=total / sum(1 for _ in every(asked.plan, asked.limits)))
+    return each, verification_target(asked.delta, total)
 
 
 @contextmanager
@@ -142,6 +167,11 @@ def kept(path: str | Path | None, asked: Asked, monte_carlo: MonteCarlo | None =
             cell = cells[candidate.plan]
             record = file.records.get(cell.digest)
             if record is not None and isinstance(record.certificate, Certificate):
+                if not _answers(record.certificate, candidate, asked):
+                    raise VerificationError(
+                        f"The results {shortened(str(path))} were altered: the certificate of {candidate.name} is not "
+                        f"of this candidate and target."
+                    )
                 return record.certificate
             start = monotonic()
             certificate = compute()
@@ -158,6 +188,13 @@ def kept(path: str | Path | None, asked: Asked, monte_carlo: MonteCarlo | None =
             return certificate
 
         yield keep
+
+
+def _answers(certificate: Certificate, candidate: Candidate, asked: Asked) -> bool:
+    """Whether a certificate is about this candidate, and for at most the target."""
+    mechanism = candidate.plan.mechanism().pinned().with_noise(certificate.mechanism.sigma)
+    epsilon, delta = certificate.question.claimed(certificate.bounds.upper)
+    return certificate.mechanism == mechanism and epsilon <= asked.epsilon and delta <= asked.delta
 
 
 def _cell(candidate: Candidate, asked: Asked, failure: float | None) -> Cell:

@@ -120,6 +120,7 @@ class Search:
     def refine(
         self,
         *,
+        delta: float,
         deadline: Deadline,
         keep: Keep = lambda candidate, compute: compute(),
         monte_carlo: MonteCarlo | None = None,
@@ -129,6 +130,9 @@ class Search:
 
         The deadline decides whether another calibration begins. None is cut off, so that the noise multipliers do not
         depend on the clock.
+
+        Args:
+            delta: what each calibration has to meet; below the target's where verification by sampling takes its part.
         """
         for family, end in self._ends:
             self._climb(family, end, 1)
@@ -146,7 +150,7 @@ class Search:
                 return calibrate_and_certify(
                     chosen.candidate.plan.mechanism(),
                     epsilon=self.asked.epsilon,
-                    delta=self.asked.delta,
+                    delta=delta,
                     monte_carlo=monte_carlo,
                 )
 

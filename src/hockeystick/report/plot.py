@@ -7,6 +7,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from hockeystick.certificate import number
 from hockeystick.certification.schedule import Outcome
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 from hockeystick.files import check_writable, write_atomically
@@ -69,7 +70,7 @@ def plot_comparison(outcomes: Sequence[Outcome], path: str | Path, *, title: str
     for row, outcome in enumerate(shown):
         lower, value = outcome.side is Side.LOWER, max(outcome.value or 0.0, left)
         axes.barh(row, value - left, left=left, color=COLOURS[lower], hatch="//" if lower else None)
-        axes.annotate(f" {outcome.value:.5g}", (value, row), va="center")
+        axes.annotate(f" {number(outcome.value or 0.0, up=not lower)}", (value, row), va="center")
     axes.set_yticks(range(len(shown)), [f"{outcome.method} ({outcome.side.value})" for outcome in shown])
     axes.margins(x=0.15)
     axes.set_xlim(left=left)

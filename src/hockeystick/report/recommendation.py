@@ -33,7 +33,7 @@ def recommendation_table(found: Recommendation, rows: int = ROWS) -> str:
                 f"{one.noise_multiplier:.5g}" if certificate is None else number(one.noise_multiplier, up=True),
                 str(one.rows),
                 "-" if certificate is None else interval_text(certificate.bounds),
-                f"{ESTIMATE} ({one.estimate.how})" if certificate is None else CERTIFIED,
+                _status(one, asked.delta),
             )
         )
     return "\n".join([head, aligned(table), *(f"* {reason}" for reason in found.reasons)])
@@ -97,10 +97,19 @@ def _choice_json(found: Recommendation, one: Choice) -> dict[str, Any]:
         "noise_multiplier": one.noise_multiplier,
         "status": ESTIMATE if certificate is None else CERTIFIED,
         "estimate": {"noise_multiplier": one.estimate.noise_multiplier, "how": one.estimate.how},
+        "delta": None if certificate is None else certificate.delta,
         "epsilon": None
         if certificate is None
         else {"upper": certificate.bounds.upper, "lower": certificate.bounds.lower},
     }
+
+
+def _status(one: Choice, delta: float) -> str:
+    """Where the noise multiplier comes from, and the delta of the bounds where sampling takes a part of it."""
+    if one.certificate is None:
+        return f"{ESTIMATE} ({one.estimate.how})"
+    at = one.certificate.question.claimed(one.certificate.bounds.upper)[1]
+    return CERTIFIED if at == delta else f"{CERTIFIED} (bounds at delta = {number(at)})"
 
 
 def _kind(one: Choice) -> str:

@@ -12,6 +12,7 @@ from hockeystick.report.html.assets import D3, asset, digest, embedded
 from hockeystick.report.html.certificate import certificate_page
 from hockeystick.report.html.comparison import comparison_page
 from hockeystick.report.html.sweep import sweep_page
+from hockeystick.types import Kind
 
 
 class Reader(HTMLParser):
@@ -115,6 +116,16 @@ def test_the_library_is_there_with_its_licence():
 def test_data_that_is_not_finite_is_refused():
     with pytest.raises(ValueError):
         embedded([float("inf")])
+
+
+def test_bounds_that_may_fail_say_with_what_probability():
+    """A billionth is not rounded away, and never down."""
+    found = pages.comparison()
+    sampled = found.bounds[0].model_copy(update={"kind": Kind.MONTE_CARLO, "confidence": 1.0 - 1.2345671e-9})
+    page = comparison_page(found.model_copy(update={"bounds": (sampled, *found.bounds[1:])}), "a.json").html()
+    said = [float(text) for text in re.findall(r"fails with probability at most ([-.e\d]+)", page)]
+    assert len(said) == 2  # in the plot and in the table
+    assert all(1.0 - sampled.confidence <= value <= 1.235e-9 for value in said)
 
 
 def test_what_should_not_be_published_can_be_left_out():

@@ -13,6 +13,7 @@
     delta: { label: "delta", low: 1e-12, high: 1e-2 },
     noise_multiplier: { label: "noise multiplier", low: 0.1, high: 1000 },
     bands: { label: "bands", low: 1, high: 1000, start: 4, ...WHOLE },
+    exponent: { label: "exponent", low: 0.05, high: 0.95, start: 0.5 },
     buffers: { label: "buffers", low: 1, high: 10, start: 3, ...WHOLE },
     height: { label: "height", low: 1, high: 20, start: 5, ...WHOLE },
     min_sep: { label: "steps between participations", low: 1, high: 10000, start: 16, ...WHOLE },

@@ -263,7 +263,7 @@
     if (drawn.length > 0)
       plot(find("curves"), {
         title: "Upper bounds on delta by epsilon",
-        description: "At the noise multipliers above. The true curves are at or below these.",
+        description: "At the noise multipliers above. The true curves are at or below the computed points; lines join them for the eye.",
         x: { label: "epsilon" },
         y: { label: "delta", scale: "log" },
         series: drawn.map((card) => ({

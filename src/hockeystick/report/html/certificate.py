@@ -38,7 +38,7 @@ def certificate_page(
     assert rests_on.heading == RESTS_ON
     note = (
         f"Computed again from the mechanism by hockeystick {__version__}; only the points called the claim are the "
-        "certificate's own. The true curve lies between the two lines of a band."
+        "certificate's own. The truth lies between the ends of a band at every computed point; lines only join the points."
     )
     return Page(
         kind="Certificate",
@@ -104,7 +104,7 @@ def _profile(certificate: Certificate, found: Recomputed) -> Plot:
     _, delta = certificate.question.claimed(certificate.bounds.upper)
     spec = {
         "title": "delta by epsilon",
-        "description": "The run is (epsilon, delta)-differentially private for every point on the upper line.",
+        "description": "The run is (epsilon, delta)-differentially private for every upper point in the table.",
         "x": {"label": "epsilon"},
         "y": {"label": "delta", "scale": "log", "domain": [0.5 * min(smallest, delta), 1.0]},
         "series": [
@@ -132,7 +132,7 @@ def _trade_off(found: Recomputed) -> Plot:
     curve = found.curve.trade_off
     spec = {
         "title": "trade-off curve",
-        "description": "No attack gets below the lower line; some attack gets down to the upper line.",
+        "description": "At the points in the table no attack gets below the lower end; one gets down to the upper.",
         "x": {"label": "type I error (false positives)", "domain": [0, 1]},
         "y": {"label": "type II error (missed)", "domain": [0, 1]},
         "series": [

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from hockeystick.certificate import number
 from hockeystick.report.html.common import between, known, methods_plot
 from hockeystick.report.html.page import Notice, Page, Plot, Plots, Table
 from hockeystick.spec import Spec
@@ -45,7 +46,10 @@ def methods_rows(bounds: Sequence[BoundOfMethod]) -> list[dict[str, Any]]:
 
 
 def _note(one: BoundOfMethod) -> str:
-    return "" if one.kind is Kind.DETERMINISTIC else f"Monte Carlo, confidence {one.confidence:g}"
+    """With what probability a bound fails, rounded up; nothing for one that cannot fail."""
+    if one.kind is Kind.DETERMINISTIC:
+        return ""
+    return f"Monte Carlo, fails with probability at most {number(1.0 - one.confidence)}"
 
 
 def _place(row: dict[str, Any]) -> tuple[float, float]:
@@ -63,7 +67,7 @@ def comparison_page(found: Comparison, name: str) -> Page:
     title = f"Methods side by side at noise multiplier {found.noise_multiplier!r}, delta {found.delta!r}"
     note = "The numbers are those of the file; nothing was computed again."
     table = [
-        (one.method, one.side.value, _end(one), one.kind.value, f"{one.seconds:.3g}", one.status)
+        (one.method, one.side.value, _end(one), _note(one) or one.kind.value, f"{one.seconds:.3g}", one.status)
         for one in found.bounds
     ]
     return Page(

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from hockeystick.certificate import CutOff, Interval, Methods, exact
+from hockeystick.certificate import CutOff, Interval, Methods, exact, number
 from hockeystick.report.html.common import SERIES, band, between
 from hockeystick.report.html.page import Notice, Page, Plot, Plots, Table
 from hockeystick.spec import Spec
@@ -60,7 +60,7 @@ def sweep_page(results: Sequence[CellOfSweep], name: str) -> Page:
     )
     axis = _axis(results)
     plots, left = ([], "") if axis is None else _plots(certified, axis, bounded)
-    note = f"A band lies between the two bounds of a cell: the truth is inside. {left}".strip()
+    note = f"At every cell the truth is between the two ends of a band; lines only join the cells. {left}".strip()
     return Page(
         kind="Sweep",
         title=f"{bounded} by {axis or 'cell'}: {len(results)} cells",
@@ -129,7 +129,7 @@ def _table(cells: Sequence[CellOfSweep], bounded: str) -> Table:
 def _status(cell: CellOfSweep) -> str:
     if cell.failure_probability is None:
         return cell.status
-    return f"{cell.status}; Monte Carlo, fails with probability at most {cell.failure_probability:g}"
+    return f"{cell.status}; Monte Carlo, fails with probability at most {number(cell.failure_probability)}"
 
 
 def fields_text(fields: Mapping[str, Any]) -> str:
