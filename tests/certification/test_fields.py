@@ -53,7 +53,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Certific
     np.save(path, np.eye(4))
     bins, custom = BallsInBins(bins=3, epochs=2), Custom(path=str(path))
     sampled = Mechanism(strategy=BandedSquareRoot(bands=2), sampler=bins, noise_multiplier=1.5)
-    tree = Mechanism(strategy=BinaryTree(), sampler=Shuffle(batch_size=4, bins=64), noise_multiplier=20.0)
+    tree = Mechanism(strategy=BinaryTree(), sampler=Shuffle(batch_size=4, bins=16), noise_multiplier=20.0)
     optimum = Mechanism(strategy=BandedToeplitz(bands=3), sampler=bins, noise_multiplier=2.0)
     file = Mechanism(strategy=custom, sampler=Deterministic(bins=4), noise_multiplier=2.0)
     user = Mechanism(

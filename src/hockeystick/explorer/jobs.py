@@ -11,8 +11,8 @@ from hockeystick.explorer.pool import Pool
 KEPT = 64
 """Jobs that are remembered; the oldest finished ones are forgotten."""
 ABANDONED = 180.0
-"""Seconds after which a job that nobody asks about is cancelled: its page was closed. Browsers wake a page that is hidden
-once a minute, and it has to find its certificate when it is looked at again."""
+"""Seconds after which a job that nobody asks about is cancelled: its page was closed. A hidden page is woken once a
+minute, and it has to find its certificate when it is looked at again."""
 
 
 @dataclass

@@ -38,7 +38,7 @@ def certificate_page(
     assert rests_on.heading == RESTS_ON
     note = (
         f"Computed again from the mechanism by hockeystick {__version__}; only the points called the claim are the "
-        "certificate's own. The truth lies between the ends of a band at every computed point; lines only join the points."
+        "certificate's own. The truth lies between the ends of a band at each computed point; lines only join them."
     )
     return Page(
         kind="Certificate",
