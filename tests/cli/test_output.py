@@ -1,7 +1,8 @@
 """What the commands print: clean JSON with the documented keys, text for people, files that are whole."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -245,8 +246,8 @@ def test_progress_goes_to_stderr(cli: Any, monkeypatch: pytest.MonkeyPatch) -> N
 class Impatient:
     """A timer whose time is over as soon as it starts."""
 
-    def __init__(self, seconds: float, function: Callable[[], None]) -> None:
-        self.start, self.cancel = function, lambda: None
+    def __init__(self, seconds: float, function: Callable[..., None], args: Sequence[Any] = ()) -> None:
+        self.start, self.cancel = partial(function, *args), lambda: None
 
 
 @pytest.mark.parametrize("command", ["calibrate", "epsilon", "delta"])
