@@ -167,6 +167,8 @@ def _options(draw: random.Random, fields: Sequence[Json]) -> Json:
             found[one["name"]] = draw.choice(one["choices"])
         elif one["type"] == "boolean":
             found[one["name"]] = draw.random() < 0.5
+        elif one["name"] == "exponent":
+            found[one["name"]] = draw.uniform(0.05, 0.95)
         else:
             found[one["name"]] = draw.randint(*FIELDS[one["name"]])
     return found
