@@ -165,9 +165,9 @@ def test_chains_dominate_by_eigenvalues(seed: int) -> None:
         np.testing.assert_allclose(band[lag, : n - lag], np.diagonal(gram, lag), rtol=1e-12)
     chain = dominating_chain(band, size, 1.5, 0.1, 1e-15, Deadline())
     blocks = np.zeros((n, n))
-    for first in range(0, n, size):
-        last = min(first + size, n)
-        blocks[first:last, first:last] = chain.products[: last - first, : last - first]
+    for last in range(n, 0, -size):
+        steps = min(size, last)
+        blocks[last - steps : last, last - steps : last] = chain.products[size - steps :, size - steps :]
     assert np.linalg.eigvalsh(blocks - gram)[0] >= 0.0
     assert np.linalg.eigvalsh(0.98 * blocks - gram)[0] < 0.0
 

@@ -3,7 +3,9 @@
 The columns of C are replaced by others that reveal more and see no other window, a Gauss-Markov chain in each
 (:mod:`hockeystick.windows.dominating_chain`). Given the windows before, an example is available in a window from some
 step on, or not at all; the least upper bound, in convex order, of the ratios of all these cases is one law
-(:mod:`hockeystick.windows.chains`), and the windows compose. Where batches are cut, what that can change is added.
+(:mod:`hockeystick.windows.chains`), and the windows compose. Windows of b steps are also linked: what is known of the
+last participation is kept from one to the next (:mod:`hockeystick.windows.linked_windows`). Both laws are bounds, and
+the better is taken. Where batches are cut, what that can change is added.
 
 Proof: docs/theory/separated-windows.md. Errs upward in both directions, warm or cold, for any C >= 0, adaptive or not.
 """
@@ -32,6 +34,7 @@ from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.types import Direction, Side
 from hockeystick.windows.chains import window_law
 from hockeystick.windows.dominating_chain import Chain, dominating_chain, fitted_columns, gram_band
+from hockeystick.windows.linked_windows import Detail, Start, linked_law
 
 LONGEST = 64
 """Steps of a window: more would gain little, and take time in proportion."""
@@ -43,6 +46,18 @@ RAREST = 1e-15
 """With a smaller chance of taking part, ratios differ from 1 by little more than a rounding, or not at all."""
 NOISES = (0.7, 1.4, 4.0)
 """Levels of noise for which a shape is fitted, over the longest column; at every noise the best of them is taken."""
+DETAILS = (
+    Detail(8, (0.0, 0.25, 0.5, 0.75, 1.0)),
+    Detail(4, (0.0, 0.3, 0.6, 1.0)),
+    Detail(2, (0.0, 0.5, 1.0)),
+)
+"""How windows are linked; the first is taken that costs at most ``MOST_SECONDS``."""
+MOST_SECONDS = 2.0
+"""Standard seconds for the law of windows that are linked."""
+SMALLEST_DELTA = 1e-12
+"""For smaller ones windows are not linked: their grids would be too long."""
+LEAST_SHARE = 0.03
+"""Of a window: with a smaller chance of a participation in b steps there is next to nothing to link."""
 
 _KNOWN: "WeakKeyDictionary[StrategyMatrix, dict[tuple[int, float], list[Chain]]]" = WeakKeyDictionary()
 """Chains do not depend on the noise, so searches over it need them once; by steps of a window and chance."""
@@ -76,32 +91,53 @@ def chains(pair: Renewal, deadline: Deadline) -> list[Chain]:
 
 def _laws(pair: RenewalMixture, side: Side, settings: Settings) -> Sequence[Law]:
     try:
-        return [_law(pair, settings)]
+        return _found(pair, settings)
     except UnsupportedError:
         return []
 
 
-def _law(pair: Renewal, settings: Settings) -> Law:
-    """The law of all windows; raises UnsupportedError where the noise is too low."""
-    sigma, prob, size = pair.noise_multiplier, pair.participation_prob, window_size(pair)
+def _found(pair: Renewal, settings: Settings) -> list[Law]:
+    """Laws of all windows, each of which is a bound; raises UnsupportedError where the noise is too low."""
+    sigma, prob, size, steps = pair.noise_multiplier, pair.participation_prob, window_size(pair), pair.matrix.steps
     resolution, deadline = settings.resolution, settings.deadline
     chain = min(chains(pair, deadline), key=lambda one: one.second_moment(sigma, prob))
     if not float(chain.scales.max()) <= LONGEST_COLUMN * sigma:
         raise UnsupportedError(
             "The noise is too low: the columns of a chain are too long for the grids of its windows."
         )
+    scales: Array = chain.scales * (1.0 + 4.0 * UNIT_ROUNDOFF) / sigma
 
-    def of_window(steps: int) -> Law:
-        scales: Array = chain.scales[:steps] * (1.0 + 4.0 * UNIT_ROUNDOFF) / sigma
-        return window_law(scales, chain.correlation, prob, resolution, deadline)
+    def of_last(count: int) -> Law:
+        return window_law(scales[size - count :], chain.correlation, prob, resolution, deadline)
 
-    count, rest = divmod(pair.matrix.steps, size)
-    law = power(of_window(size), count, resolution, tick=deadline.tick)
-    return compose(law, of_window(rest), resolution, tick=deadline.tick) if rest else law
+    count, rest = divmod(steps, size)
+    law = power(of_last(size), count, resolution, tick=deadline.tick)
+    if rest:
+        law = compose(law, of_last(rest), resolution, tick=deadline.tick)
+    detail = _detail(pair)
+    if detail is None or resolution.smallest_delta < SMALLEST_DELTA:
+        return [law]
+    windows = -(-steps // size) - 1
+    start = Start(steps - windows * size, pair.min_sep if pair.warm_start else None)
+    return [law, linked_law(scales, chain.correlation, prob, start, windows, law, detail, resolution, deadline)]
+
+
+def _detail(pair: Renewal) -> Detail | None:
+    """How windows are linked: they have b steps, or there is but one."""
+    size = window_size(pair)
+    if size < min(pair.min_sep, pair.matrix.steps) or -np.expm1(size * np.log1p(-pair.participation_prob)) < LEAST_SHARE:
+        return None
+    return next((one for one in DETAILS if _seconds(pair, one) <= MOST_SECONDS), None)
+
+
+def _seconds(pair: Renewal, detail: Detail) -> float:
+    """Standard seconds for the law of windows that are linked."""
+    size, laws = window_size(pair), detail.groups * len(detail.shares)
+    return 0.05 + (7e-4 * size + 1.4e-5 * pair.matrix.steps) * laws
 
 
 def _analyse(pair: Renewal, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
-    return with_cuts(law_profiles(_law(pair, settings)), pair)
+    return with_cuts(law_profiles(*_found(pair, settings), choose=min), pair)
 
 
 def _refusal(pair: Renewal, side: Side) -> str | None:
@@ -119,10 +155,12 @@ def _refusal(pair: Renewal, side: Side) -> str | None:
 
 
 def _cost(pair: Renewal) -> float:
-    """Seconds for the shapes, and for the law of a window."""
+    """Seconds for the shapes, for the law of a window, and for that of windows that are linked."""
     steps, bandwidth, size = pair.matrix.steps, _bandwidth(pair), window_size(pair)
     fitted = fitted_columns(steps, bandwidth, size)
-    return 0.8 + 0.01 * size + (1e-8 * steps + 5e-8 * fitted) * bandwidth**2
+    detail = _detail(pair)
+    linked = 0.0 if detail is None else _seconds(pair, detail)
+    return 0.8 + 0.01 * size + (1e-8 * steps + 5e-8 * fitted) * bandwidth**2 + linked
 
 
 def _example() -> RenewalMixture:

@@ -55,7 +55,7 @@ def window_law(scales: Array, correlation: float, prob: float, resolution: Resol
     lowest, highest = int(np.ceil(reach / spacing)), int(np.ceil((reach + largest * variance) / spacing))
     states = spacing * np.arange(-lowest, highest + 1.0)
     none = np.exp((scales.size - np.arange(scales.size)) * np.log1p(-prob))  # (1-q)^(w-u+1), u = 1, ..., w
-    places = _places(scales, correlation, prob, float(none[0]), reach, variance, fine)
+    places, _ = places_of_sums(scales, correlation, prob, float(none[0]), reach, variance, fine)
     start = spacing / sqrt(2.0 * np.pi * variance) * np.exp(-0.5 * states**2 / variance)
     kernel = _transitions(states, correlation, innovation, spacing)
     ratios = np.exp(np.multiply.outer(scales, states) - 0.5 * variance * scales[:, None] ** 2)
@@ -85,10 +85,13 @@ def _transitions(states: Array, correlation: float, innovation: float, spacing: 
     return kernel
 
 
-def _places(
+def places_of_sums(
     scales: Array, correlation: float, prob: float, none: float, reach: float, variance: float, fine: float
-) -> Array:
-    """Nodes for W from 0 up: equidistant to its mean, which is one of them and 1 - none, then in proportion."""
+) -> tuple[Array, float]:
+    """Nodes for W from 0 up: equidistant to its mean, which is one of them and 1 - none, then in proportion.
+
+    Returns: the nodes, and about the standard deviation of W.
+    """
     w, largest = scales.size, float(scales.max())
     mean = 1.0 - none
     lags = np.abs(np.subtract.outer(np.arange(w), np.arange(w)))
@@ -103,7 +106,7 @@ def _places(
     while above[-1] - mean < top:
         away = above[-1] - mean
         above.append(above[-1] + max(step, (NEAR if away < 12.0 * deviation else FAR) / sqrt(fine) * away))
-    return np.concatenate([nodes, above[1:]])
+    return np.concatenate([nodes, above[1:]]), deviation
 
 
 def _backwards(
@@ -170,7 +173,7 @@ def least_upper_bound(grid: Array, masses: Array, infinite: Array) -> tuple[Arra
     upper = _tail(grid[middle:], masses[:, middle:], infinite)
     lower = _tail(-grid[middle::-1], masses[:, middle::-1], np.zeros(infinite.size))[::-1]
     found = np.concatenate([lower[:-1], [0.0], upper[1:]])
-    found[middle] = max(1.0 - float(found.sum()), 0.0) + 1e-12
+    found[middle] = max(float(masses.sum(axis=1).max()) - float(found.sum()), 0.0) + 1e-12
     support, mass = merge_equal(grid.copy(), found)
     return support, mass, float(infinite.max()) * (1.0 + 1e-12)
 

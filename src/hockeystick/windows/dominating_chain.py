@@ -115,15 +115,17 @@ def _raised(chain: Chain, gram: Array, rounding: float, bisections: int) -> Chai
 
 
 def _in_band(chain: Chain, shape: tuple[int, int]) -> Array:
-    """The chain's inner products for all windows, zero between them, in the layout of :func:`gram_band`."""
+    """The chain's inner products for all windows, zero between them, in the layout of :func:`gram_band`.
+
+    The last window is whole, and the first has the last steps of one.
+    """
     width, n = shape
     size, products = chain.scales.size, chain.products
     found = np.zeros(shape)
     for lag in range(min(width, size)):
         diagonal = np.zeros(size)
         diagonal[: size - lag] = np.diagonal(products, lag)
-        found[lag] = np.resize(diagonal, n)
-        found[lag, n - lag :] = 0.0
+        found[lag] = np.resize(diagonal, n + -n % size)[-n % size :]
     return found
 
 

@@ -1,0 +1,262 @@
+"""b-min-sep subsampling by windows of b steps that remember when an example may take part again.
+
+After a window the ratio is known, and how much of it belongs to outcomes in which the example took part at step j: the
+state is the share a of the ratio that is available at once, the rest being available from step j of the next window on.
+A law above the ratio of all windows to come is found backwards for some shares and for groups of steps j; between two
+shares the mixture of their laws is above both, and one law stands for a group (:func:`.chains.least_upper_bound`).
+
+Proof: docs/theory/separated-windows.md. Cost: the passes of :mod:`.participation_groups`, and for each window
+O(b shares^2 groups ratios nodes) in matrix products.
+"""
+
+from dataclasses import dataclass
+from math import exp, log, log1p, sqrt
+
+import numpy as np
+
+from hockeystick.deadline import Deadline
+from hockeystick.laws.grid import Resolution
+from hockeystick.laws.law import UNDERFLOW, UNIT_ROUNDOFF, Array, Law
+from hockeystick.types import Side
+from hockeystick.windows.chains import LATTICE_ERROR, STEP, TAIL_SHARE, least_upper_bound, places_of_sums
+from hockeystick.windows.linked_kernels import Kernels, States
+from hockeystick.windows.participation_groups import EVERY, cuts, lattice, whole
+
+SPLITTING, MOST_ROOTS = 0.15, 8.0
+"""Spacing of the logarithms of ratios, over their standard deviation in all windows over the root of their number."""
+WIDEST = 0.03
+"""Most of that spacing."""
+CORE, GROWTH = 8.0, 0.12
+"""Ratios of a window have all nodes within so many standard deviations of 1, and a share of the distance beyond."""
+OUTSIDE = 1e-4
+"""Of the smallest delta: what the grid of all ratios leaves outside."""
+SMALLEST_OUTSIDE = 1e-16
+BALANCED = 0.25
+"""Where means are balanced, as a share of the reach of the grid."""
+ROUNDED = 1e-11
+"""More than what rounding makes of the balance of a law."""
+
+
+@dataclass(frozen=True)
+class Detail:
+    """How many laws are kept for each window.
+
+    Attributes:
+        groups: of the steps of a window.
+        shares: of the ratio that is available at once, from 0 to 1.
+    """
+
+    groups: int
+    shares: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Ratios of all windows: ``exp(spacing k)`` for ``k = -below, ..., above``."""
+
+    spacing: float
+    below: int
+    above: int
+
+    @property
+    def nodes(self) -> Array:
+        """Shape (n,)."""
+        found: Array = np.exp(self.spacing * np.arange(-self.below, self.above + 1.0))
+        return found
+
+
+@dataclass(frozen=True)
+class Start:
+    """The first window of a run: its last steps, and how an example comes to it.
+
+    Attributes:
+        steps: from 1 to the steps of a window.
+        distance: b; None for a cold start, where the example is available at once. A warm one is stationary.
+    """
+
+    steps: int
+    distance: int | None
+
+    def coefficients(self, prob: float, size: int) -> Array:
+        """Of each step of a window of ``size``; steps before the run count as if it had begun long before."""
+        if self.distance is not None:
+            return np.full(size, prob / (1.0 + (self.distance - 1) * prob))
+        return np.concatenate([np.zeros(size - self.steps), prob * np.exp(np.arange(self.steps) * log1p(-prob))])
+
+    def absent(self, prob: float, size: int) -> float:
+        """The chance to take no part in this window."""
+        if self.distance is not None:
+            return (1.0 + (self.distance - 1 - size) * prob) / (1.0 + (self.distance - 1) * prob)
+        return exp(self.steps * log1p(-prob))
+
+
+@dataclass(frozen=True)
+class Laws:
+    """Upper laws of products of windows.
+
+    Attributes:
+        masses: shape (laws, 1 + n), Q-masses at 0 and at the nodes of the grid.
+        infinite: shape (laws,), P-masses at infinity.
+    """
+
+    masses: Array
+    infinite: Array
+
+
+def linked_law(
+    scales: Array,
+    correlation: float,
+    prob: float,
+    start: Start,
+    windows: int,
+    above: Law,
+    detail: Detail,
+    resolution: Resolution,
+    deadline: Deadline,
+) -> Law:
+    """An upper law of a run of some whole windows, and before them one of which it has only the last steps.
+
+    Args:
+        scales: shape (b,), standard deviations of the z_j, positive.
+        correlation: rho in [0, 1) of neighbours.
+        prob: q in (0, 1), the chance of an available step.
+        start: what happens in the first window.
+        windows: whole windows after the first one.
+        above: any upper law of the run; it affects only where nodes are.
+        detail: affects only how tight the law is.
+    """
+    size, fine = scales.size, resolution.nodes_per_unit / 68.0
+    tail = max(resolution.smallest_delta * TAIL_SHARE, 1e-38)
+    chain = lattice(correlation, float(scales.max()), 2.2 * STEP * sqrt(fine), tail)
+    weights = prob * np.exp(np.arange(size) * log1p(-prob))
+    ratios = np.exp(np.multiply.outer(scales, chain.states) - 0.5 * chain.variance * scales[:, None] ** 2)
+    absent, reach = exp(size * log1p(-prob)), float(-chain.states[0])
+    sums, deviation = places_of_sums(scales, correlation, prob, absent, reach, chain.variance, fine)
+    groups = np.arange(size) * min(detail.groups, size) // size
+    grid = _grid(above, windows + 1, resolution)
+    shifts = _shifts(grid, absent, deviation)
+    states = States(prob, size, sums, groups, np.array(detail.shares), grid.spacing, shifts)
+    coefficients, present = start.coefficients(prob, size), np.arange(size)[:, None] >= size - start.steps
+    used = coefficients > 0.0
+    terms = (coefficients[:, None] * np.where(present, ratios, 1.0))[used]
+    begin = states.alone(*whole(chain, sums, terms, groups[used], deadline), start.absent(prob, size))
+    laws = _nothing(grid, states.sources)
+    lost = 8.0 * size * tail + UNDERFLOW
+    if windows:
+        kernels = states.kernels(cuts(chain, sums, weights[:, None] * ratios, groups, deadline))
+        for _ in range(windows):
+            deadline.tick()
+            laws = _grouped(_before(kernels, laws, grid, shifts, lost), groups, grid)
+    law = _before(begin, laws, grid, shifts, lost)
+    span, innovation = float(np.ptp(chain.states)), sqrt((1.0 - correlation) * (1.0 + correlation))
+    exponent = float(scales.max()) * (span + float(scales.max())) + 2.0 * (span / innovation) ** 2 + 1.0
+    terms_added = (sums.size / EVERY + 2.0) ** 2 + sums.size + states.sources * shifts.size + 16.0 * law.masses.shape[1]
+    mass_error = size * (8.0 * LATTICE_ERROR + (2.0 * chain.states.size + 128.0 + 8.0 * exponent) * UNIT_ROUNDOFF)
+    mass_error += terms_added * UNIT_ROUNDOFF + ROUNDED
+    place_error = size * (6.0 * LATTICE_ERROR + 64.0 * UNIT_ROUNDOFF) + (32.0 * exponent + 1000.0) * UNIT_ROUNDOFF
+    support, count = np.concatenate([[0.0], grid.nodes]), windows + 1.0
+    infinite = float(law.infinite[0]) * (1.0 + 1e-9)
+    return Law(support, law.masses[0], infinite, Side.UPPER, count * mass_error, count * place_error)
+
+
+def _grid(above: Law, windows: int, resolution: Resolution) -> Grid:
+    """Nodes between which all ratios are but for a negligible part, 1 well among them."""
+    outside, fine = max(OUTSIDE * resolution.smallest_delta, SMALLEST_OUTSIDE), resolution.nodes_per_unit / 68.0
+    places, mass = above.support, above.mass
+    p_above = np.cumsum((mass * places)[::-1])[::-1]
+    highest = float(places[max(int(np.count_nonzero(p_above > outside)) - 1, 0)])
+    lowest = max(float(places[min(int(np.count_nonzero(np.cumsum(mass) < outside)), places.size - 1)]), 1e-30)
+    inside = (places > lowest) & (places < highest)
+    deviation = max(sqrt(float(mass[inside] @ np.log(places[inside]) ** 2)), 1e-12)
+    spacing = min(SPLITTING * deviation / min(sqrt(windows), MOST_ROOTS), WIDEST) / sqrt(fine)
+    return Grid(spacing, int(max(-log(lowest) / spacing, 8.0)) + 2, int(max(log(highest) / spacing, 8.0)) + 2)
+
+
+def _shifts(grid: Grid, absent: float, deviation: float) -> Array:
+    """Logarithms of the ratios of one window, in units of the grid's spacing: from below ``absent`` up."""
+    core, found = CORE * deviation / grid.spacing, [0]
+    while found[-1] < grid.above + grid.below:
+        found.append(found[-1] + max(1, int(GROWTH * (found[-1] - core))))
+    down = [0]
+    while grid.spacing * down[-1] > log(absent) - grid.spacing:
+        down.append(down[-1] - max(1, int(GROWTH * (-down[-1] - core))))
+    return np.array(down[:0:-1] + found)
+
+
+def _nothing(grid: Grid, sources: int) -> Laws:
+    """No window: the ratio is 1."""
+    masses = np.zeros((sources, grid.below + grid.above + 2))
+    masses[:, 1 + grid.below] = 1.0
+    return Laws(masses, np.zeros(sources))
+
+
+def _before(kernels: Kernels, laws: Laws, grid: Grid, shifts: Array, lost: float) -> Laws:
+    """The laws of what one window makes of each of its states, and of the windows after it.
+
+    What is above the last node stays on it, with its P-mass at infinity; what is below the first node goes to 0, with
+    its P-mass to the first node.
+    """
+    nodes = grid.nodes
+    n, moments = nodes.size, laws.masses[:, 1:] * nodes
+    places = np.exp(grid.spacing * shifts)
+    reach = int(max(shifts[-1], -shifts[0]))
+    padded = np.zeros((laws.masses.shape[0], n + 2 * reach))
+    padded[:, reach : reach + n] = laws.masses[:, 1:]
+    moved = np.lib.stride_tricks.sliding_window_view(padded, n, axis=1)
+    found = np.zeros((kernels.masses.shape[0], 1 + n))
+    infinite = kernels.infinite + lost
+    found[:, 0] = kernels.lost + lost
+    high = np.clip(n - shifts, 0, n)  # from this node on a ratio leaves the grid upwards, below ``low`` downwards
+    low = np.clip(-shifts, 0, n)
+    sums_q, sums_p = (np.pad(np.cumsum(one, axis=1), ((0, 0), (1, 0))) for one in (laws.masses[:, 1:], moments))
+    back_q, back_p = (
+        np.pad(np.cumsum(one[:, ::-1], axis=1)[:, ::-1], ((0, 0), (0, 1))) for one in (laws.masses[:, 1:], moments)
+    )
+    for source, which in enumerate(kernels.used):
+        chances = kernels.masses[:, source, which]
+        found[:, 1:] += chances @ moved[source, reach - shifts[which]]
+        found[:, 0] += chances @ (laws.masses[source, 0] + sums_q[source, low[which]])
+        found[:, 1] += chances @ (sums_p[source, low[which]] * places[which] / nodes[0])
+        found[:, n] += chances @ back_q[source, high[which]]
+        infinite = infinite + chances @ (places[which] * (laws.infinite[source] + back_p[source, high[which]]))
+    return Laws(found, infinite)
+
+
+def _grouped(laws: Laws, groups: Array, grid: Grid) -> Laws:
+    """One law above all states of a share and of a group of steps, for each of them; and that of what is all available.
+
+    ``laws`` has the states of each share from step 2 on, share by share, and last the one of all that is available,
+    which at the first step is every share's.
+    """
+    size, count = groups.size, int(groups[-1]) + 1
+    support = np.concatenate([[0.0], grid.nodes])
+    masses, dear, cheap = balanced(support, laws.masses, laws.infinite)
+    shares = (len(masses) - 1) // (size - 1)
+    found, infinite = np.zeros((shares * count + 1, support.size)), np.zeros(shares * count + 1)
+    for share in range(shares):
+        for group in range(count):
+            members = [share * (size - 1) + j - 1 if j else len(masses) - 1 for j in np.flatnonzero(groups == group)]
+            places, mass, far = least_upper_bound(support, masses[members], laws.infinite[members])
+            assert places.size == support.size
+            off = abs(float(mass @ (support - 1.0)) + far) + ROUNDED
+            mass[dear] += off / (support[dear] - 1.0)
+            mass[cheap] += off / (1.0 - support[cheap])
+            found[share * count + group], infinite[share * count + group] = mass, far
+    found[-1], infinite[-1] = laws.masses[-1], laws.infinite[-1]
+    return Laws(found, infinite)
+
+
+def balanced(support: Array, masses: Array, infinite: Array) -> tuple[Array, int, int]:
+    """The laws with more mass on one of two nodes around 1, so that the mean of each is its mass; and these nodes.
+
+    The least upper bound of laws compares what is above 1 and what is below, which is only right for such laws.
+    """
+    logs = np.log(np.maximum(support, 1e-300))
+    middle = int(np.searchsorted(support, 1.0))
+    dear = max(int(np.searchsorted(logs, BALANCED * logs[-1])), middle + 1)
+    cheap = min(int(np.searchsorted(logs, BALANCED * logs[1])), middle - 1)
+    off = masses @ (support - 1.0) + infinite
+    found = masses.copy()
+    found[:, dear] += np.maximum(-off, 0.0) / (support[dear] - 1.0)
+    found[:, cheap] += np.maximum(off, 0.0) / (1.0 - support[cheap])
+    return found, dear, cheap

@@ -1,0 +1,225 @@
+"""One window of b-min-sep subsampling: the law of what its participation adds, with the group of steps it is in.
+
+Let step j of a window of b steps have the ratio ``L_j = exp(z_j - var(z_j) / 2)``, z a Gauss-Markov chain, and let
+``w_j = q (1-q)^(j-1)``. An example of which a share a is available at step 1 and the rest at step i adds
+``A = sum_j c_j L_j`` with ``c_j = a w_j`` before step i and ``c_j = kappa w_j`` from it on. What is needed are the
+measures ``(sum_(j in g) c_j L_j / A) dQ`` of A for groups g of steps. Every rounding scales all terms of a sum alike and
+keeps the mean, so the shares of the groups are carried along like masses.
+
+The steps before i and those from it on are independent given a point between two states of the chain, so one pass
+forwards and one backwards serve all a and i.
+
+Proof: docs/theory/separated-windows.md, "Windows that are linked". Cost: O(b states nodes groups points) in matrix
+products.
+"""
+
+from dataclasses import dataclass
+from math import ceil, sqrt
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from hockeystick.deadline import Deadline
+from hockeystick.laws.law import Array
+
+EVERY = 5
+"""Of the nodes of a pass, so many to one of those on which its two halves are joined."""
+SPLIT = 0.3
+"""Of the innovation's variance, for the way from a state to the point between it and the next one."""
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """A chain on a lattice, each step of which goes through one of few points.
+
+    Attributes:
+        states: shape (s,).
+        start: shape (s,), chances of the first state.
+        leaving: shape (s, points), from a state to a point.
+        entering: shape (points, s), from a point to a state.
+        variance: of a state, with the noise of the lattice.
+    """
+
+    states: Array
+    start: Array
+    leaving: Array
+    entering: Array
+    variance: float
+
+
+def lattice(correlation: float, longest: float, steps_per_innovation: float, tail: float) -> Lattice:
+    """States and points that are left, at any step, with a chance of at most four tails.
+
+    Args:
+        correlation: rho in [0, 1) of neighbours.
+        longest: the largest standard deviation of a ``z_j``: how far a participation may move a state.
+        tail: of the normal distribution, at either end of the states and of the points.
+    """
+    innovation = sqrt((1.0 - correlation) * (1.0 + correlation))
+    spacing = innovation / steps_per_innovation
+    variance = 1.0 + (spacing / innovation) ** 2
+    states = _reaching(spacing, -float(ndtri(tail)) * sqrt(variance), longest * variance)
+    start = _normal(states, 0.0, variance, spacing)
+    if correlation == 0.0:
+        return Lattice(states, start, np.ones((states.size, 1)), start[None, :], variance)
+    both = innovation**2 + spacing**2
+    first, second = SPLIT * both, (1.0 - SPLIT) * both
+    gap = sqrt(SPLIT * (1.0 - SPLIT) * both)  # the deviation of a point between two states that are known
+    spread = sqrt(correlation**2 * variance + first)
+    points = _reaching(gap, -float(ndtri(tail)) * spread, longest * variance)
+    leaving = _normal(points[None, :], correlation * states[:, None], first, gap)
+    entering = _normal(states[None, :], points[:, None], second, spacing)
+    return Lattice(states, start, leaving, entering, variance)
+
+
+def _reaching(spacing: float, reach: float, shift: float) -> Array:
+    """Multiples of the spacing from at most -reach to at least reach + shift."""
+    found: Array = spacing * np.arange(-ceil(reach / spacing), ceil((reach + shift) / spacing) + 1.0)
+    return found
+
+
+def _normal(places: Array, centre: Array | float, variance: float, spacing: float) -> Array:
+    found: Array = spacing / sqrt(2.0 * np.pi * variance) * np.exp(-0.5 * (places - centre) ** 2 / variance)
+    return found
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What is before a step, and what is from it on, given the point between; all in units of ``c_j = w_j``.
+
+    Attributes:
+        before: shape (points, coarse nodes, groups), a measure of the points and of the sum before.
+        after: shape (points, coarse nodes, groups), for each point the law of the sum from the step on.
+        alone: shape (nodes, groups), the law of the sum from the step on.
+        far_before, far_after, far_alone: their P-masses at infinity; of shape (points,) the first two.
+    """
+
+    before: Array
+    after: Array
+    alone: Array
+    far_before: Array
+    far_after: Array
+    far_alone: float
+
+
+def cuts(chain: Lattice, grid: Array, terms: Array, groups: Array, deadline: Deadline) -> list[Cut]:
+    """One for each step.
+
+    Args:
+        grid: shape (n,), nodes for the sums, increasing from 0.
+        terms: shape (b, s), ``w_j L_j`` for each state.
+        groups: shape (b,), the group of each step, counted from 0.
+    """
+    steps, count, coarse = groups.size, int(groups.max()) + 1, grid[coarse_nodes(grid.size)]
+    none = np.zeros(chain.states.size)
+    after: list[tuple[Array, Array, Array, float]] = []
+    law, far = _nothing(chain.states.size, grid.size, count), none
+    for step in range(steps - 1, -1, -1):
+        deadline.tick()
+        law, excess = added(grid, law, terms[step], groups[step])
+        far = far + excess
+        held = _times(chain.entering, law)
+        after.append((held, chain.entering @ far, _times(chain.start[None, :], law)[0], float(chain.start @ far)))
+        law, far = _times(chain.leaving, held), chain.leaving @ after[-1][1]
+    after.reverse()
+    found, points = [], chain.entering.shape[0]
+    before, far_before = np.zeros((points, grid.size, count)), np.zeros(points)
+    for step in range(steps):
+        deadline.tick()
+        held, far_held, alone, far_alone = after[step]
+        wide, narrow = coarser(grid, before, coarse), coarser(grid, held, coarse)
+        found.append(Cut(wide, narrow, alone, far_before, far_held, far_alone))
+        if step == 0:
+            law, far = _nothing(chain.states.size, grid.size, count) * chain.start[:, None, None], none
+        else:
+            law, far = _times(chain.entering.T, before), chain.entering.T @ far_before
+        law, excess = added(grid, law, terms[step], groups[step])
+        before, far_before = _times(chain.leaving.T, law), chain.leaving.T @ (far + excess)
+    return found
+
+
+def whole(chain: Lattice, grid: Array, terms: Array, groups: Array, deadline: Deadline) -> tuple[Array, float]:
+    """The law of the sum of all terms, shape (nodes, groups), and its P-mass at infinity."""
+    law = _nothing(chain.states.size, grid.size, int(groups.max()) + 1)
+    far = np.zeros(chain.states.size)
+    for step in range(groups.size - 1, -1, -1):
+        deadline.tick()
+        law, excess = added(grid, law, terms[step], groups[step])
+        far = far + excess
+        if step:
+            law, far = _times(chain.leaving, _times(chain.entering, law)), chain.leaving @ (chain.entering @ far)
+    return _times(chain.start[None, :], law)[0], float(chain.start @ far)
+
+
+def _nothing(states: int, nodes: int, groups: int) -> Array:
+    """A sum of no terms, which any group may own: its share of what is added is 0."""
+    found = np.zeros((states, nodes, groups))
+    found[:, 0, 0] = 1.0
+    return found
+
+
+def _times(matrix: Array, laws: Array) -> Array:
+    found: Array = matrix @ laws.reshape(laws.shape[0], -1)
+    return found.reshape(matrix.shape[0], *laws.shape[1:])
+
+
+@njit(cache=True)
+def added(grid: Array, laws: Array, terms: Array, group: int) -> tuple[Array, Array]:
+    """The laws of ``terms[s] + V``, of which the share ``terms[s] / (terms[s] + V)`` belongs to a group.
+
+    Args:
+        laws: shape (s, nodes, groups), masses of V on the grid, by the group that they belong to.
+        terms: shape (s,), positive.
+
+    Returns: the same for the sum, split between the nodes around it; and of shape (s,) what is above the last node,
+        where the mass stays.
+    """
+    states, n, count = laws.shape
+    found = np.zeros(laws.shape)
+    excess = np.zeros(states)
+    for s in range(states):
+        cell = 0
+        for i in range(n):
+            total = 0.0
+            for g in range(count):
+                total += laws[s, i, g]
+            if total == 0.0:
+                continue
+            value = terms[s] + grid[i]
+            while cell < n - 1 and grid[cell + 1] <= value:
+                cell += 1
+            kept, own = grid[i] / value, total * (terms[s] / value)
+            if cell == n - 1:
+                for g in range(count):
+                    found[s, cell, g] += laws[s, i, g] * kept
+                found[s, cell, group] += own
+                excess[s] += total * (value - grid[cell])
+                continue
+            right = min((value - grid[cell]) / (grid[cell + 1] - grid[cell]), 1.0)
+            left = 1.0 - right
+            for g in range(count):
+                mass = laws[s, i, g] * kept
+                found[s, cell, g] += mass * left
+                found[s, cell + 1, g] += mass * right
+            found[s, cell, group] += own * left
+            found[s, cell + 1, group] += own * right
+    return found, excess
+
+
+def coarse_nodes(count: int) -> NDArray[np.int64]:
+    """Every so many of the numbers below ``count``, and the last."""
+    return np.append(np.arange(0, count - 1, EVERY), count - 1)
+
+
+def coarser(grid: Array, laws: Array, coarse: Array) -> Array:
+    """Laws on the grid, shape (s, nodes, groups), split on some of its nodes, the first and the last among them."""
+    cell = np.clip(np.searchsorted(coarse, grid, side="right") - 1, 0, coarse.size - 2)
+    right = np.clip((grid - coarse[cell]) / (coarse[cell + 1] - coarse[cell]), 0.0, 1.0)
+    split = np.zeros((coarse.size, grid.size))
+    nodes = np.arange(grid.size)
+    split[cell, nodes] = 1.0 - right
+    split[cell + 1, nodes] = right
+    found: Array = np.einsum("mn,sng->smg", split, laws, optimize=True)
+    return found
