@@ -5,16 +5,11 @@ depends on, besides the numbers that are printed, is how C is scaled, and how th
 published; this is a search for what is consistent with it.
 """
 
-from math import expm1
-
-import numpy as np
-from scipy.stats import binom
-
 import hockeystick as hs
 from hockeystick.reproduction.curves import judge
 from hockeystick.reproduction.papers import Check, Output
 
-from .production import CYCLIC_RATE, CYCLIC_SIGMA, DELTA, EPSILON, EXAMPLES, MIN_SEP, STEPS, TRUNCATED
+from .production import CYCLIC_RATE, CYCLIC_SIGMA, DELTA, EPSILON, EXAMPLES, MIN_SEP, STEPS, TRUNCATED, first_one
 
 TURNS = -(-STEPS // MIN_SEP)
 GROUP = EXAMPLES // MIN_SEP
@@ -51,20 +46,6 @@ def scaling(output: Output) -> None:
     output.table("scaling", header, rows)
     output.lines += [f"{what}: sigma = {sigma} at norm 1; 0.627 at norm {norm}" for what, sigma, norm in rows]
     output.lines += [f"the optimal C of 256 bands, scaled to first coefficient 1, has norm {first_one():.3f}"]
-    extra = union_addition()
-    output.lines.append(f"a bound that adds the chance of a truncated batch to delta adds {extra:.2g}, above {DELTA:g}")
-
-
-def first_one(bands: int = MIN_SEP) -> float:
-    """The column norm of the optimal banded Toeplitz matrix when its first coefficient is 1."""
-    column = hs.BandedToeplitz(bands=bands).matrix(4 * bands).toeplitz_column
-    assert column is not None
-    return float(np.linalg.norm(column)) / float(column[0])
-
-
-def union_addition() -> float:
-    """What a cut batch adds to delta by a union bound: turns times ``1 + e^epsilon`` times the chance of one."""
-    return TURNS * (2.0 + expm1(EPSILON)) * float(binom.sf(TRUNCATED, GROUP, CYCLIC_RATE))
 
 
 def truncated_check() -> Check:

@@ -344,7 +344,6 @@ def test_a_calibration_cannot_fail_more_often_than_delta(cli: Any) -> None:
         (plan_of("b_min_sep", min_sep=None), ("'sampler.min_sep'", "missing")),
         (plan_of("b_min_sep", warm_start="3"), ("'sampler.warm_start'", "Got 3")),
         (plan_of("b_min_sep", truncated_batch_size="801"), ("truncated_batch_size", "at most num_examples = 800")),
-        (plan_of("multi_attribution", exclusion='"participating"'), ("'exclusion'", "'sampled'", "'participating'")),
         (plan_of("multi_attribution", exclusion='"other"'), ("'sampler.exclusion'", "Got 'other'")),
         (plan_of("multi_attribution", truncated_batch_size="3"), ("'sampler.truncated_batch_size'", "not known")),
     ],

@@ -162,10 +162,8 @@ def forgiving_truncation(rng: np.random.Generator) -> Batches:
 
 def exclusion_by_batches(rng: np.random.Generator) -> Batches:
     """The batches, not the sampled examples, keep a user out."""
-    conjectural = MultiAttribution(
-        min_sep=2, sampling_prob=0.4, steps=3, examples_per_user=1, exclusion="participating"
-    )
-    yield from conjectural.batches(2, rng)
+    other = MultiAttribution(min_sep=2, sampling_prob=0.4, steps=3, examples_per_user=1, exclusion="participating")
+    yield from other.batches(2, rng)
 
 
 def cyclic(rng: np.random.Generator, groups: Iterable[int], steps: int) -> Batches:

@@ -1,6 +1,7 @@
 """What is proved of b-min-sep and multi-attribution subsampling, on laws that are enumerated or integrated."""
 
 import math
+from collections import defaultdict
 from itertools import product
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 from sampler_laws import LAWS, Law
 from scipy.stats import binom, norm
 
-from hockeystick.samplers import BallsInBins, BMinSep, MultiAttribution, Poisson
+from hockeystick.samplers import Attribution, BallsInBins, BMinSep, MultiAttribution, Poisson
 
 
 def assert_same(one: Law, other: Law) -> None:
@@ -40,6 +41,42 @@ def test_exclusion_by_participating_examples_of_one_user_each_is_b_min_sep() -> 
     cold = BMinSep(min_sep=b, sampling_prob=q / (1 + (b - 1) * q), steps=4, warm_start=False)
     several = MultiAttribution(min_sep=b, sampling_prob=q, steps=4, examples_per_user=1, exclusion="participating")
     assert_same(LAWS["multi_attribution"](several, 2), LAWS["b_min_sep"](cold, 2))
+
+
+@pytest.mark.parametrize("min_sep", [2, 3])
+@pytest.mark.parametrize(
+    ("graph", "own"),
+    [
+        (Attribution.from_pairs([0, 0, 1], [0, 1, 2]), [0, 1]),  # one user an example
+        (Attribution.from_pairs([0, 1, 2], [0, 0, 1]), [0]),  # one example a user
+    ],
+)
+def test_participations_of_a_user_renew_themselves_and_tell_others_nothing(
+    graph: Attribution, own: list[int], min_sep: int
+) -> None:
+    """Exclusion by participating examples from a cold start, where users share nothing: x = x', and independent."""
+    steps, q = 4, 0.3
+    sampler = MultiAttribution(
+        min_sep=min_sep,
+        sampling_prob=q,
+        steps=steps,
+        examples_per_user=graph.examples_per_user,
+        users_per_example=graph.users_per_example,
+        exclusion="participating",
+    )
+    joint: dict[tuple[object, object], float] = defaultdict(float)
+    for run, chance in LAWS["multi_attribution"](sampler, graph.num_examples, graph).items():
+        counts = tuple(sum(t in run[e] for e in own) for t in range(steps))
+        joint[counts, tuple(run[e] for e in range(graph.num_examples) if e not in own)] += chance
+    renewals: dict[tuple[int, ...], float] = defaultdict(float)
+    for counts in product(range(len(own) + 1), repeat=steps):
+        renewals[tuple(participations(counts, min_sep))] += math.prod(binom.pmf(counts, len(own), q))
+    others: dict[object, float] = defaultdict(float)
+    for (_, seen), chance in joint.items():
+        others[seen] += chance
+    assert math.isclose(sum(renewals.values()), 1.0, rel_tol=1e-12)
+    for counts, seen in product(renewals, others):
+        assert math.isclose(joint[counts, seen], renewals[counts] * others[seen], rel_tol=1e-9)
 
 
 @pytest.mark.parametrize(("min_sep", "rate"), [(2, 0.1), (3, 0.2), (5, 0.19), (9, 1 / 9)])

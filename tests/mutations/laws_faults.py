@@ -449,9 +449,16 @@ FAULTS = [
     ),
     (
         "src/hockeystick/accountants/deletion.py",
-        "(1.0 + exp(epsilon)) * cut",
-        "cut",
+        "min(profile(epsilon) + chance + cost(epsilon), 1.0)",
+        "min(profile(epsilon) + cost(epsilon), 1.0)",
         "a batch that is cut is charged for one of the two distributions",
+        "tests/pairs/test_deletion.py",
+    ),
+    (
+        "src/hockeystick/accountants/deletion.py",
+        "log(prob) - pair.min_sep * log1p(-prob)",
+        "log(prob)",
+        "an example that is cut is compared with one that flips no coins while the other waits",
         "tests/pairs/test_deletion.py",
     ),
     (

@@ -76,5 +76,26 @@ FAULTS = [
         "more examples than a fixed batch holds are bounded from below as if they shared it",
         "tests/pairs/test_unit_plans.py",
     ),
+    (
+        "src/hockeystick/pairs/min_separated.py",
+        'covered = exact or sampler.exclusion == "sampled" or matrix.toeplitz_column is not None',
+        "covered = True",
+        "the cold start stands for a warm-up whatever the columns, though participating examples exclude",
+        "tests/properties/test_participating.py",
+    ),
+    (
+        "src/hockeystick/pairs/min_separated.py",
+        "if sampler.users_are_revealed or not covered:",
+        "if not covered:",
+        "users who share examples are amplified",
+        "tests/pairs/test_min_separated.py",
+    ),
+    (
+        "src/hockeystick/pairs/min_separated.py",
+        'exact = sampler.exclusion == "participating" and sampler.warm_up_steps == 0',
+        'exact = sampler.exclusion == "participating"',
+        "a warm-up gives lower bounds of a cold start",
+        "tests/pairs/test_min_separated.py",
+    ),
 ]
 """(path, old text, new text, reason, tests)."""

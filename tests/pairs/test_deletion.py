@@ -105,12 +105,17 @@ def truncated(cap: int, num_examples: int, warm: bool = True, **changes: Any) ->
 
 
 @pytest.mark.parametrize("warm", [True, False])
-@pytest.mark.parametrize(("cap", "num_examples"), [(1, 3), (2, 3), (2, 4), (3, 4)])
-def test_a_run_whose_batches_are_cut_is_covered(cap: int, num_examples: int, warm: bool) -> None:
-    """The pair itself, given how many others are taken, by sums over all runs of all others."""
-    pair = truncated(cap, num_examples, warm)
+@pytest.mark.parametrize(
+    ("cap", "num_examples", "prob"), [(1, 3, 0.3), (2, 3, 0.3), (2, 4, 0.3), (3, 4, 0.3), (2, 3, 0.05), (1, 2, 0.1)]
+)
+def test_a_run_whose_batches_are_cut_is_covered(cap: int, num_examples: int, prob: float, warm: bool) -> None:
+    """The pair itself, given how many others are taken, by sums over all runs of all others.
+
+    What cuts cost is held against the run without a cap itself too, not only against its bound, which leaves room.
+    """
+    pair = truncated(cap, num_examples, warm, participation_prob=prob)
     matrix = pair.matrix.materialize()
-    one = oracle.renewals(3, 2, 0.3, warm)
+    one = oracle.renewals(3, 2, prob, warm)
     crowds: dict[tuple[int, ...], float] = {}
     for chance, visits in oracle.independently(one, num_examples - 1):
         counts = tuple(sum(step in each for each in visits) for step in range(3))
@@ -123,8 +128,17 @@ def test_a_run_whose_batches_are_cut_is_covered(cap: int, num_examples: int, war
             cut += chance * own * any(crowd[step] >= cap for step in steps)
             _survive(own, steps, crowd, cap, matrix, first, second)
         truth += chance * oracle.deltas([(p, x) for x, p in first.items()], [(p, x) for x, p in second.items()], 1.0)
-    assert cut * (1.0 - 1e-9) <= deletion.chance_of_a_cut(pair) <= 3.0 * cut + 1e-290
+    assert cut * (1.0 - 1e-9) <= deletion.cuts(pair)[0] <= 3.0 * cut + 1e-290
     assert (upper(pair) >= truth - GRID_ERROR[3]).all()
+    whole = oracle.mixture(oracle.independently(one, 1), matrix, np.ones((1, 3)))
+    uncut = oracle.deltas(whole, oracle.nobody(matrix), 1.0)
+    exactly = {
+        way: (lambda epsilon, row=row: float(row[EPSILONS.index(epsilon)]))
+        for way, row in zip(Direction, uncut, strict=True)
+    }
+    covered = deletion.with_cuts(exactly, pair)
+    with_cap = np.array([[covered[way](epsilon) for epsilon in EPSILONS] for way in Direction])
+    assert (with_cap >= truth - 2.0 * GRID_ERROR[3]).all()
 
 
 def _survive(
@@ -155,12 +169,27 @@ def test_what_a_cap_costs() -> None:
     """Warm: rate times the upper tail of the others' binomial at every step; the cost goes away with a generous cap."""
     pair = truncated(4, 9)
     rate = 0.3 / 1.3
-    expected = 3.0 * rate * float(binom.sf(3, 8, rate))
-    assert deletion.chance_of_a_cut(pair) == pytest.approx(expected, rel=1e-5)
+    full = float(binom.sf(3, 8, rate))
+    chance, expected = deletion.cuts(pair)
+    assert chance == pytest.approx(3.0 * rate * full, rel=1e-5)
+    assert expected == pytest.approx(3.0 * full * 0.3 / 0.7**2, rel=1e-5)
     plain = renewal(pair.matrix.materialize())
     assert np.allclose(upper(truncated(100, 100)), upper(plain), rtol=1e-9)
-    added = np.array([(1.0 + exp(epsilon)) * deletion.chance_of_a_cut(pair) for epsilon in EPSILONS])
-    assert np.allclose(upper(pair), np.minimum(upper(plain) + added, 1.0), rtol=1e-9)
+    remove = [2.0 * chance for _ in EPSILONS]
+    add = [chance + min(exp(epsilon) * chance, expected) for epsilon in EPSILONS]
+    assert add[0] < chance + expected < exp(EPSILONS[-1]) * chance
+    assert np.allclose(upper(pair), np.minimum(upper(plain) + np.array([remove, add]), 1.0), rtol=1e-9)
+
+
+def test_an_example_that_never_skips_a_step_is_charged_the_union() -> None:
+    """For q = 1 the second number is infinite, and far out in epsilon nothing overflows."""
+    pair = truncated(2, 4, participation_prob=1.0)
+    chance, expected = deletion.cuts(pair)
+    assert expected == np.inf
+    covered = deletion.with_cuts({way: lambda epsilon: 0.0 for way in Direction}, pair)
+    assert covered[Direction.ADD](0.5) == min(1.0, (1.0 + exp(0.5)) * chance)
+    assert covered[Direction.ADD](1e4) == 1.0
+    assert covered[Direction.REMOVE](1e4) == min(1.0, 2.0 * chance)
 
 
 # Users

@@ -2,10 +2,21 @@
 
 import pytest
 
-from hockeystick import BandedSquareRoot, BMinSep, Kind, Mechanism, MultiAttribution, Question, Settings, Side, certify
+from hockeystick import (
+    BandedSquareRoot,
+    BMinSep,
+    ColumnNormalizedBanded,
+    Kind,
+    Mechanism,
+    MultiAttribution,
+    Question,
+    Settings,
+    Side,
+    certify,
+)
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.certification.verification import verify
-from hockeystick.errors import UnsupportedError, VerificationError
+from hockeystick.errors import VerificationError
 from hockeystick.pairs.known_batches import RevealedBatches
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.pairs.renewal_mixture import RenewalMixture
@@ -43,8 +54,25 @@ def test_users_who_share_examples_get_no_amplification() -> None:
     assert type(dominating_pair(shared)) is RevealedBatches
     found = certify(shared, delta=1e-3)
     assert (found.method.upper, found.method.lower) == ("gaussian", None)
-    with pytest.raises(UnsupportedError, match="must be 'sampled'"):
-        dominating_pair(run_with(attributed(examples_per_user=2, users_per_example=2, exclusion="participating")))
+    fields = {"examples_per_user": 2, "users_per_example": 2, "exclusion": "participating"}
+    assert dominating_pair(run_with(attributed(**fields))) == dominating_pair(shared)
+
+
+def test_participating_examples_that_exclude() -> None:
+    """Without warm-up the pair is attained; after one it needs equal columns, and others get no amplification."""
+    for graph in ({"examples_per_user": 1, "users_per_example": 4}, {"examples_per_user": 2, "users_per_example": 1}):
+        pair = dominating_pair(run_with(attributed(exclusion="participating", **graph)))
+        members = pair.members if isinstance(pair, WorstOf) else (pair,)
+        assert len(members) == graph["examples_per_user"]
+        assert all(isinstance(one, RenewalMixture) and one.attained and not one.warm_start for one in members)
+    warm = attributed(exclusion="participating", warm_up_steps=5)
+    covered = dominating_pair(run_with(warm))
+    assert isinstance(covered, RenewalMixture)
+    assert not covered.attained
+    columns_differ = Mechanism(strategy=ColumnNormalizedBanded(bands=2), sampler=warm, noise_multiplier=2.0)
+    assert type(dominating_pair(columns_differ)) is RevealedBatches
+    cold = columns_differ.model_copy(update={"sampler": warm.model_copy(update={"warm_up_steps": 0})})
+    assert type(dominating_pair(cold)) is RenewalMixture
 
 
 def test_the_worst_of_several_numbers_of_examples_covers_each() -> None:

@@ -145,11 +145,6 @@ def test_multi_attribution_starts_cold_whatever_its_warm_up() -> None:
     assert not pair.attained
 
 
-def test_multi_attribution_refuses_what_is_not_proved() -> None:
-    with pytest.raises(UnsupportedError, match="must be 'sampled'"):
-        from_multi_attribution(run_with(attributed(exclusion="participating")))
-
-
 def test_batches_of_other_users_can_reveal_more_than_the_pair_allows() -> None:
     """Why users who share more than one example get no amplification: two steps, C = I, b = 2, k_u = 2.
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import poisson
 
 import hockeystick as hs
 from hockeystick.deadline import Deadline
@@ -207,43 +208,44 @@ def test_cyclic_poisson_is_exact_for_one_band(figures: Any) -> None:
 # --- section 7.4 ------------------------------------------------------------------------------------------------------
 
 
-def test_production_table_says_what_was_bounded_and_what_it_took(
+def test_production_table_says_what_is_known_and_what_it_rests_on(
     figures: Any, output: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     production = module("production")
-    short = {"min_sep": 8, "sampling_prob": 1 / 16, "steps": 64}
-    plain = replace(production.PLAIN, sampler=hs.BMinSep(**short), ratio=1.0)
-    capped = hs.BMinSep(**short, truncated_batch_size=40, num_examples=500)
-    monkeypatch.setattr(production, "PLAIN", plain)
-    monkeypatch.setattr(production, "CAPPED", replace(production.CAPPED, sampler=capped))
-    monkeypatch.setattr(production, "SIGMA", 1.5)
-    figures["production"](output, seconds=4.0)
-    first, second = table(output.directory / "production.csv")
-    for row in (first, second):
-        assert 0.0 <= float(row["lower"]) < float(row["upper"])
-        assert float(row["failure_probability"]) == 1e-6
-        assert float(row["naive_samples_per_second_and_core"]) > 0.0
-    assert float(first["upper"]) < 1.0
-    assert second["proposals"] in ("", "naive (remove)", "naive (remove) + naive (add)", "naive (add) + naive (remove)")
+    small = {"MIN_SEP": 8, "RATE": 1 / 16, "STEPS": 64, "BANDS": 4, "TRUNCATED": 45, "EXAMPLES": 500, "SIGMA": 1.5}
+    for name, value in (small | {"EPSILON": 2.0, "DELTA": 1e-4}).items():
+        monkeypatch.setattr(production, name, value)
+    monkeypatch.setattr(pilot, "PILOT_SAMPLES", (64, 256))
+    figures["production"](output, work=0.2, calibrated=False)
+    cuts, *rows = table(output.directory / "production.csv")
+    cost = float(cuts["at_most"])
+    for plain, truncated in zip(rows[::2], rows[1::2], strict=True):
+        assert (plain["form"], truncated["form"], plain["what"]) == ("plain", "truncated", truncated["what"])
+        lower, upper = float(plain["at_least"]), float(plain["at_most"])
+        assert 0.0 < lower < upper < 1.0
+        assert upper < float(truncated["at_most"]) <= (upper + 2.0 * cost) * 1.01  # printed to three digits
+    for end in ("at_least", "at_most"):  # by samples the same number is known better
+        by_laws, by_samples = (float(row[end]) for row in (rows[0], rows[2]))
+        assert by_laws <= by_samples if end == "at_least" else by_samples <= by_laws
 
 
 def test_production_case_is_that_of_section_7(figures: Any) -> None:
     production = module("production")
-    sampler = production.PLAIN.sampler
+    plain, truncated = production.run(), production.run(truncated=True)
+    sampler = plain.sampler
     assert (sampler.min_sep, sampler.steps, sampler.sampling_prob) == (256, 7200, 1793 / 14745600)
-    assert production.CAPPED.sampler.truncated_batch_size == 2048
-    assert production.PLAIN.mechanism.sigma == 0.47
-    coefficients = production.PLAIN.mechanism.matrix.toeplitz_column[:7]
-    np.testing.assert_allclose(coefficients, [1.0, 0.5, 0.375, 0.3125, 0.2734375, 0.24609375, 0.0])
+    assert (truncated.sampler.truncated_batch_size, truncated.sampler.num_examples) == (2048, 14745600)
+    assert plain.sigma == 0.47
+    assert (plain.matrix.bands, plain.matrix.max_column_norm) == (256, pytest.approx(1.0))
 
 
-def test_naive_samples_grow_with_one_over_delta(figures: Any) -> None:
+def test_cuts_of_the_production_run_cost_less_than_its_delta(figures: Any) -> None:
+    """Against the chance of a cut by Poisson tails; a union bound over both distributions would cost e^10 times it."""
     production = module("production")
-    found = production.Found(0.8e-6, 1.2e-6, 1, 1.0, "")
-    rare = production.Found(0.8e-8, 1.2e-8, 1, 1.0, "")
-    ratio = production.naive_samples(rare) / production.naive_samples(found)
-    assert ratio == pytest.approx(100.0, rel=0.02)
-    assert np.isnan(production.naive_samples(production.Found(0.0, 1.0, 1, 1.0, "")))
+    found = production.Found(10.0, 0.0, 1e-9, 0.0).with_cuts(production.run(truncated=True))
+    often = 7200 * (1793 / 14745600) * float(poisson.sf(2047, 1793.0))
+    assert found.remove - 1e-9 == pytest.approx(2.0 * often, rel=0.02)
+    assert found.remove - 1e-9 < found.add < production.DELTA / 3.0
 
 
 def test_printed_numbers_of_section_7_are_judged(figures: Any) -> None:
@@ -264,23 +266,23 @@ def test_printed_numbers_of_section_7_are_judged(figures: Any) -> None:
 
 
 def test_untruncated_noise_depends_on_the_norms_of_the_columns(figures: Any) -> None:
-    """Norm 1: DP-SGD with 28 to 29 turns. The assumed C: that of 29 turns times the norm of its column."""
+    """Norm 1: DP-SGD with 28 to 29 turns. First coefficient 1: that times the norm of the column, which excludes it."""
     production = module("production")
 
     def calibrate(mechanism: hs.Mechanism, **target: float) -> hs.Mechanism:
         """At the noise of full calibrations, certified here again."""
         steps = mechanism.sampler.steps
-        found = mechanism.with_noise({28: 0.57290, 29: 0.57476, 7200: 0.73236}[steps])
+        found = mechanism.with_noise({28: 0.57290, 29: 0.57476}[steps])
         assert hs.certify(found, epsilon=target["epsilon"], method="direct").bounds.upper <= target["delta"]
         return found
 
-    one, assumed = production.cyclic_checks(calibrate)
+    one, longer = production.cyclic_checks(calibrate)
     assert one.holds
     assert one.ours == 0.57476
-    assert not assumed.holds
-    assert "refuted" in assumed.verdict
-    norm = np.sqrt(1.0 + 0.5**2 + 0.375**2 + 0.3125**2 + 0.2734375**2 + 0.24609375**2)
-    assert assumed.ours == pytest.approx(one.ours * norm, rel=2e-4)
+    assert not longer.holds
+    assert "refuted" in longer.verdict
+    column = hs.BandedToeplitz(bands=256).matrix(1024).toeplitz_column
+    assert longer.ours == pytest.approx(one.ours * float(np.linalg.norm(column / column[0])), rel=1e-9)
     low, high = production.noise_needed(hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.03112847, steps=28)), calibrate)
     assert 0.5715 < low < high < 0.573
 

@@ -107,7 +107,10 @@ def random_case(kind: str, rng: np.random.Generator, folder: Path) -> Case:
     sigma = float(longest * np.exp(rng.uniform(np.log(0.25), np.log(1.5))) / max(1.0, steps**0.5))
     mechanism = hs.Mechanism(strategy=strategy, sampler=sampler, noise_multiplier=max(sigma, SMALLEST_NOISE))
     bands = int(max(np.subtract(*np.nonzero(entries)))) + 1
-    attained = kind in EXACT or (kind == "b_min_sep" and bands <= sampler.min_sep)
+    exact = kind == "b_min_sep" or (
+        kind == "multi_attribution" and sampler.exclusion == "participating" and not sampler.warm_up_steps
+    )
+    attained = kind in EXACT or (exact and bands <= sampler.min_sep)
     return Case(kind, mechanism, entries, worlds, attained, float(rng.choice(EPSILONS)))
 
 
@@ -162,6 +165,7 @@ def _multi_attribution(rng: np.random.Generator, steps: int, bins: int, epochs: 
         steps=steps,
         examples_per_user=int(rng.integers(1, 4)),
         warm_up_steps=int(rng.integers(0, 3)),
+        exclusion=str(rng.choice(["sampled", "participating"])),
     )
     laws = [user_participations(sampler, examples) for examples in range(1, sampler.examples_per_user + 1)]
     return sampler, tuple((law, absent(law)) for law in laws)

@@ -316,22 +316,21 @@ def test_only_what_is_proved_is_covered() -> None:
     assert by_example.holds_for == (Adjacency.ZERO_OUT, Adjacency.ADD_REMOVE)
     assert "leave out those that are themselves in the batch in one of the 2 step(s) before" in by_example.requirement
     assert "without amplification" not in by_example.requirement
-    conjectured = MultiAttribution(**fields, exclusion="participating")
-    assert conjectured.holds_for == ()
-    assert "no certificate covers" in conjectured.requirement
+    by_batches = MultiAttribution(**fields, exclusion="participating")
+    assert by_batches.holds_for == (Adjacency.ZERO_OUT,)
+    assert "share a user with an example participating in one of the 2 step(s) before" in by_batches.requirement
     assert "the unit of privacy is a user" in MultiAttribution(**fields).requirement
 
 
 def test_a_certificate_says_what_it_covers() -> None:
     """Where users share examples, the certified bound is the one of known batches, and the requirement says so."""
     fields = {"min_sep": 3, "sampling_prob": 0.1, "steps": 5, "examples_per_user": 2}
-    for shared, unamplified in ((1, False), (2, True)):
-        sampler = MultiAttribution(**fields, users_per_example=shared)
+    for shared, exclusion in ((1, "sampled"), (2, "sampled"), (1, "participating"), (2, "participating")):
+        sampler = MultiAttribution(**fields, users_per_example=shared, exclusion=exclusion)
         certificate = hs.certify(hs.Mechanism(sampler=sampler, noise_multiplier=2.0), delta=1e-5, method="gaussian")
         assert certificate.adjacency in sampler.holds_for
         assert "is certified" in str(certificate)
-        assert "no certificate covers" not in str(certificate)
-        assert ("without amplification" in str(certificate)) == unamplified
+        assert ("without amplification" in str(certificate)) == (shared > 1)
 
 
 def test_wrong_multi_attribution() -> None:

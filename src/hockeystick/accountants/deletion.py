@@ -5,11 +5,11 @@ C >= 0 more participations are never more private, so Poisson sampling at the ch
 long-run rate, bounds the profile from above: for any C, warm or cold, with one example or several of one user. Where
 batches are cut, a run differs from one without a cap only if the example is taken at a step that is full without it.
 
-Proof: docs/theory/monte-carlo/renewal.md, "Deletion". Errs upward. Nothing follows from below.
+Proofs: docs/theory/monte-carlo/renewal.md, "Deletion" and "Cut batches". Errs upward. Nothing follows from below.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from math import exp
+from math import exp, inf, log, log1p
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,9 @@ from hockeystick.types import Direction, Side
 
 Renewal = RenewalMixture | TruncatedRenewal
 Profiles = Mapping[Direction, Profile]
+
+LARGEST_EXPONENT = 700.0
+"""exp of more is beyond the doubles; what it multiplies then costs everything anyway."""
 
 
 def with_most_examples(pair: Renewal | WorstOf) -> Renewal | None:
@@ -60,31 +63,41 @@ def poisson_above(pair: Renewal) -> SubsetMixture:
     )
 
 
-def chance_of_a_cut(pair: Renewal) -> float:
-    """At least the chance that the example is ever taken at a step at which as many others are taken as a batch holds.
+def cuts(pair: TruncatedRenewal) -> tuple[float, float]:
+    """What cut batches can change: at least the two numbers, rounded up. O(steps).
 
-    0 without a cap. The others are independent of it and of one another, so each step is a product of two
-    probabilities; they are added over the steps. Rounded up. O(steps).
+    The chance that the example is ever taken at a full step, one at which as many others are taken as a batch holds:
+    the others are independent of it and of one another, so each step is a product of two probabilities, and they are
+    added over the steps. And the expected number of full steps times ``q (1 - q)^-b``, the odds of a run that takes
+    part at a step and waits against one that stays away for as long; infinite for q = 1.
     """
-    if not isinstance(pair, TruncatedRenewal):
-        return 0.0
-    taken = pair.participation_prob * pair.availability * (1.0 + BINOMIAL_TAIL_ROUNDING)
-    taken = np.minimum(taken, 1.0)
+    prob = pair.participation_prob
+    taken = np.minimum(prob * pair.availability * (1.0 + BINOMIAL_TAIL_ROUNDING), 1.0)
     full = binom.sf(pair.truncated_batch_size - 1, pair.num_examples - 1, taken)
+    odds = exp(min(log(prob) - pair.min_sep * log1p(-prob), LARGEST_EXPONENT)) if prob < 1.0 else inf
     chance = float(taken @ full) * (1.0 + BINOMIAL_TAIL_ROUNDING)
-    return min(max(chance, SMALLEST_SLACK), 1.0)
+    expected = odds * max(float(full.sum()), SMALLEST_SLACK) * (1.0 + 2.0 * BINOMIAL_TAIL_ROUNDING)
+    return min(max(chance, SMALLEST_SLACK), 1.0), expected
 
 
 def with_cuts(profiles: Profiles, pair: Renewal) -> Profiles:
-    """Upper profiles of the run without a cap, made to cover the run with it: ``(1 + e^epsilon)`` chances are added."""
-    cut = chance_of_a_cut(pair)
-    if not cut:
+    """Upper profiles of the run without a cap, made to cover the run with it.
+
+    Removing an example costs twice the chance of a cut. Adding one costs this chance once, and, whichever is less,
+    ``e^epsilon`` times it again or the second number of :func:`cuts`.
+    """
+    if not isinstance(pair, TruncatedRenewal):
         return profiles
+    chance, expected = cuts(pair)
+    again = {
+        Direction.REMOVE: lambda epsilon: chance,
+        Direction.ADD: lambda epsilon: min(exp(min(epsilon, LARGEST_EXPONENT)) * chance, expected),
+    }
 
-    def covering(profile: Profile) -> Profile:
-        return lambda epsilon: min(profile(epsilon) + (1.0 + exp(epsilon)) * cut, 1.0)
+    def covering(profile: Profile, cost: Profile) -> Profile:
+        return lambda epsilon: min(profile(epsilon) + chance + cost(epsilon), 1.0)
 
-    return {direction: covering(profile) for direction, profile in profiles.items()}
+    return {direction: covering(profile, again[direction]) for direction, profile in profiles.items()}
 
 
 def analyses(of_subsets: Callable[[SubsetMixture, Side, Settings], Profiles]) -> dict[type, Any]:

@@ -29,13 +29,13 @@ def _min_separated(sampler: Any) -> _Participation:
 def _multi_attribution(sampler: Any) -> _Participation:
     """The rate of an example whose user has no other: others are kept out more often, unless by themselves alone.
 
-    Examples that keep their own distance have the long-run rate of b-min-sep sampling.
+    Where sampled examples keep nobody out, it is the long-run rate of b-min-sep sampling.
     """
     chance = sampler.sampling_prob
-    if sampler.exclusion == "example":
+    if sampler.exclusion == "sampled":
+        rate = chance * (1.0 - chance) ** (sampler.min_sep - 1)
+    else:
         rate = chance / (1.0 + (sampler.min_sep - 1) * chance)
-        return _Participation(rate, -(-sampler.steps // sampler.min_sep), chance)
-    rate = chance * (1.0 - chance) ** (sampler.min_sep - 1)
     return _Participation(rate, -(-sampler.steps // sampler.min_sep), chance)
 
 

@@ -45,25 +45,22 @@ def from_multi_attribution(mechanism: Mechanism) -> RenewalMixture | WorstOf | R
     Where every example keeps its own distance, the pair is that of one example, from a cold start; of a user with k_u
     of them :mod:`hockeystick.pairs.users` makes the pair, as for ``b_min_sep``.
 
-    With exclusion by sampled examples a user may have any number of examples up to k_u. Fewer are not always more
-    private: they are sampled less often, and so available more often later. The pair is the worst over all numbers.
-    Exclusion and warm-up only remove participations of the examples of one user, and C is non-negative, so the cold
-    start covers any warm-up.
+    With exclusion by users, a user may have any number of examples up to k_u. Fewer are not always more private: they
+    are sampled less often, and so available more often later. The pair is the worst over all numbers, from a cold
+    start. That covers any warm-up where sampled examples exclude, as these only remove participations of a cold
+    start, and, for Toeplitz C, where participating examples do, as a user who still waits at the first step has a
+    cold start later, and the same columns, but fewer rows.
 
-    Users who share examples with others have no proved amplification: a sampled example keeps the examples of
-    all its users out of the next batches, so these tell that it was sampled (docs/theory/monte-carlo/renewal.md).
-    Their pair has all k_u examples of a user in the worst batches that are ``min_sep`` apart.
+    The pair has all k_u examples of a user in the worst batches that are ``min_sep`` apart, without amplification,
+    in two cases (docs/theory/monte-carlo/samplers.md). Where users share examples with others, what a user's batch
+    keeps out of the next ones tells that it took part. And where participating examples exclude, after a warm-up, and
+    C is not Toeplitz, a user may be likelier to take part at the steps with the longest columns than after a cold
+    start.
 
-    Raises: UnsupportedError for exclusion by participating examples, whose analysis is a conjecture that no certificate
-    rests on; for q = 1.
+    Raises: UnsupportedError for q = 1.
     """
     sampler = require(mechanism.sampler, MultiAttribution)
     sigma, matrix, min_sep, most = mechanism.sigma, mechanism.matrix, sampler.min_sep, sampler.examples_per_user
-    if sampler.exclusion == "participating":
-        raise UnsupportedError(
-            f"The 'exclusion' field must be 'sampled' or 'example': nobody has proved an analysis of "
-            f"{sampler.exclusion!r}."
-        )
     if sampler.exclusion == "example":
         return RenewalMixture(
             noise_multiplier=sigma,
@@ -72,7 +69,9 @@ def from_multi_attribution(mechanism: Mechanism) -> RenewalMixture | WorstOf | R
             participation_prob=_below_one(sampler.sampling_prob, sampler.sampling_prob, min_sep, warm_start=False),
             warm_start=False,
         )
-    if sampler.users_per_example > 1 and most > 1:
+    exact = sampler.exclusion == "participating" and sampler.warm_up_steps == 0
+    covered = exact or sampler.exclusion == "sampled" or matrix.toeplitz_column is not None
+    if sampler.users_are_revealed or not covered:
         return RevealedBatches(
             noise_multiplier=sigma,
             sensitivity=most * min_separation(matrix, min_sep).value,
@@ -87,7 +86,7 @@ def from_multi_attribution(mechanism: Mechanism) -> RenewalMixture | WorstOf | R
             participation_prob=prob,
             warm_start=False,
             examples_per_user=examples,
-            attained=False,  # examples are kept out by all that are sampled, not only by those that take part
+            attained=exact,  # otherwise the run takes part less often
         )
         for examples in range(1, most + 1)
     )

@@ -58,14 +58,14 @@ class MultiAttribution(BatchSampler):
         warm_up_steps: steps that are made and thrown away first. With "sampled", min_sep - 1 of them make the rate of
             every example the same at all steps. 0 with "example"; ``BMinSep`` draws the stationary start of such a run.
         exclusion: what keeps the examples of a user out: "sampled" ones (Algorithm 3) or "participating" ones
-            (Algorithm 4; conjectural) of the same users; or "example", only their own last batch.
+            (Algorithm 4) of the same users; or "example", only their own last batch.
 
     Memory and time: O(users) memory besides the graph, and time in proportion to the edges of the sampled examples.
 
     Raises: InvalidInputError from ``batches`` when the graph is about another number of examples, a user has more
     than ``examples_per_user``, or an example more than ``users_per_example``.
 
-    Reference: Dong and Ganesh (2026), Algorithms 3 and 4; what holds of their Theorem 6.1 is in
+    Reference: Dong and Ganesh (2026), Algorithms 3 and 4; what holds of their Theorem 6.1 and Conjecture 6.2 is in
     docs/theory/monte-carlo/samplers.md.
     """
 
@@ -99,13 +99,15 @@ class MultiAttribution(BatchSampler):
 
     @property
     def holds_for(self) -> tuple[Adjacency, ...]:
-        """Zero-out of all examples of one user; add and remove too where examples are independent of one another.
-
-        Nothing for "participating", which has no proof.
-        """
+        """Zero-out of all examples of one user; add and remove too where examples are independent of one another."""
         if self.exclusion == "example":
             return (Adjacency.ZERO_OUT, Adjacency.ADD_REMOVE)
-        return (Adjacency.ZERO_OUT,) if self.exclusion == "sampled" else ()
+        return (Adjacency.ZERO_OUT,)
+
+    @property
+    def users_are_revealed(self) -> bool:
+        """Whether batches of others tell when a user took part: users share examples and keep one another's out."""
+        return self.exclusion != "example" and min(self.users_per_example, self.examples_per_user) > 1
 
     @property
     def requirement(self) -> str:
@@ -114,9 +116,7 @@ class MultiAttribution(BatchSampler):
         end, leave_out = "", f"those that share a user with an example {self.exclusion}"
         if self.exclusion == "example":
             leave_out = "those that are themselves in the batch"
-        elif self.exclusion == "participating":
-            end = "; no certificate covers exclusion by participating examples, whose analysis is a conjecture"
-        elif min(self.users_per_example, self.examples_per_user) > 1:
+        elif self.users_are_revealed:
             end = (
                 "; the bounds are without amplification by sampling, and hold even if the batches are known, because "
                 "the examples that a user's batch keeps out of the next ones reveal when the user took part"
