@@ -307,7 +307,7 @@ def test_turns_of_other_groups_than_the_first_are_not_guessed() -> None:
         return FAMILY.refusal(pair, Side.LOWER)
 
     assert reason(ToeplitzMatrix(np.full(36, 0.1), 50), 3) is None
-    assert "at most 36 bands, not 37" in str(reason(ToeplitzMatrix(np.full(37, 0.1), 50), 3))
+    assert reason(ToeplitzMatrix(np.full(37, 0.1), 50), 3) is None  # many_bands.py
     assert "Toeplitz matrices only" in str(reason(random_matrix(20, 4, 1), 2))
 
 
@@ -317,7 +317,7 @@ def test_what_the_recursion_cannot_do_is_refused() -> None:
         return FAMILY.refusal(pair, Side.UPPER)
 
     assert reason(ToeplitzMatrix(np.ones(12), 20)) is None
-    assert "at most 12 bands, not 13" in str(reason(ToeplitzMatrix(np.ones(13), 20)))
+    assert reason(ToeplitzMatrix(np.ones(13), 20)) is None  # many_bands.py
     steep = SubsetMixture(noise_multiplier=0.1, matrix=ToeplitzMatrix(np.ones(1), 20), sampling_prob=0.1)
     assert list(count_orders(steep)) == [2, 3, 4, 5]  # 10 (10 a + 14) <= 690
     assert "needs more noise" in str(reason(ToeplitzMatrix(np.ones(4), 20), 0.2))

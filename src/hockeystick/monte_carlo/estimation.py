@@ -146,11 +146,16 @@ class Estimation:
         for place, aim in enumerate(aims):
             sides = (Side.UPPER, Side.LOWER) if place == 0 else (Side.UPPER,)
             part = 1.0 / (len(aims) - place)
-            try:
-                self.pursue(aim, sides, self.deadline.part(part), part * self.work)
-            except BudgetExceededError:
-                if not any(one.chunks for one in self.tallies):
-                    raise
+            groups = _together(aim, sides)
+            for number, together in enumerate(groups):
+                share = part / (len(groups) - number)
+                try:
+                    self.pursue(aim, together, self.deadline.part(share), share * self.work)
+                except BudgetExceededError:
+                    if not any(one.chunks for one in self.tallies):
+                        raise
+            if not any(Side.UPPER in choice.proposal.sides for choice in aim.choices):
+                return  # the other direction's upper bounds say nothing by themselves
 
     def learn_known(self) -> None:
         """Bounds that need no sampling."""
@@ -298,7 +303,7 @@ class Estimation:
 
     def verdict(self, aim: Aim, result: Tally, planned: float) -> bool | None:
         """Whether an attempt has succeeded or failed; None to go on."""
-        main = self.tallies[0]
+        main = next((one for one in self.tallies if one.bound(Side.UPPER)), result)
         return True if self.tight(aim, result) or (result is not main and self._settled(main, result)) else None
 
     def tight(self, aim: Aim, result: Tally) -> bool:
@@ -324,6 +329,13 @@ class Estimation:
         return bool(reached) and any(
             epsilon <= min(reached) and value <= self.question.delta for epsilon, value in upper.items()
         )
+
+
+def _together(aim: Aim, sides: Sequence[Side]) -> list[Sequence[Side]]:
+    """Sides that one proposal bounds are sampled together; others one after the other, the lower one first."""
+    if any(set(sides) <= set(choice.proposal.sides) for choice in aim.choices):
+        return [sides]
+    return [(side,) for side in reversed(sides) if any(side in choice.proposal.sides for choice in aim.choices)]
 
 
 def _nodes(pilot: Pilot, side: Side, epsilon: float, planned: float, failure: float) -> Iterator[Node]:

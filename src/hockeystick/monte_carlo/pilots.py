@@ -159,6 +159,8 @@ def rank(proposals: Sequence[Proposal], epsilon: float, width: float, failure: f
             choices.append(Choice(pilot, inf))
             continue
         over = max(pilot.proposal.weight_bound(epsilon) / mean, 1.0)  # a pilot may overshoot
+        if Side.UPPER not in pilot.proposal.sides:  # M does not matter
+            over = 1.0
         choices.append(Choice(pilot, float(samples_needed(variance, over, width, failure))))
     return sorted(choices, key=lambda choice: choice.work)
 

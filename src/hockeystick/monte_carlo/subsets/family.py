@@ -10,9 +10,17 @@ from typing import Any
 import numpy as np
 
 from hockeystick.monte_carlo.proposals import Family, Proposal, rounded
+from hockeystick.monte_carlo.subsets.many_bands import (
+    ManyBandsAbove,
+    ManyBandsAdd,
+    ManyBandsBelow,
+    proposals,
+    too_large,
+)
 from hockeystick.monte_carlo.subsets.participations import Participations, participations
 from hockeystick.monte_carlo.subsets.proposals import (
     MAX_REACH,
+    MAX_WINDOW,
     CountSubsets,
     MeanSubsets,
     NaiveSubsets,
@@ -28,8 +36,6 @@ from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.strategies.matrix.band import band_of
 from hockeystick.types import Direction, Side
 
-MAX_WINDOW = 12
-"""Every block of every sample visits 2^window patterns."""
 MAX_EXPONENT = 480.0
 """Of a sample of P: the factors of the recursion then stay in the range of doubles. Blocks of one row may have a sum of
 16 sigma."""
@@ -82,7 +88,12 @@ def _best_reach(opportunities: Participations, order: int, cap: int, epsilon: fl
 
 
 def propose(pair: SubsetMixture, direction: Direction, epsilon: float) -> Sequence[Proposal]:
-    """Proposals with an M below that of the naive proposal, the most promising first; the naive proposal."""
+    """Proposals with an M below that of the naive proposal, the most promising first; the naive proposal.
+
+    With many bands, one for each side instead.
+    """
+    if pair.matrix.bands > MAX_WINDOW * pair.groups:
+        return proposals(pair, direction, epsilon)
     naive = NaiveSubsets(direction=direction, pair=pair)
     tilted: list[Proposal]
     if direction is Direction.REMOVE:
@@ -104,10 +115,9 @@ def why_not(pair: SubsetMixture, side: Side) -> str | None:
     if groups > 1 and matrix.toeplitz_column is None:
         return "which group is the worst is known for Toeplitz matrices only"
     if matrix.bands > MAX_WINDOW * groups:
-        return (
-            f"its recursion visits 2^(bands / groups) patterns and takes at most {MAX_WINDOW * groups} bands, "
-            f"not {matrix.bands}"
-        )
+        if pair.batches_are_public:
+            return f"without subsampling its recursion takes at most {MAX_WINDOW * groups} bands, not {matrix.bands}"
+        return too_large(pair)
     if participations(pair).largest_exponent(1) > MAX_EXPONENT:
         return (
             f"its recursion needs more noise: rows m of the strategy matrix, summed and divided by it, with "
@@ -125,7 +135,7 @@ def fingerprint(pair: SubsetMixture) -> Sequence[Any]:
 
 FAMILY = Family(
     pair=SubsetMixture,
-    kinds=(NaiveSubsets, CountSubsets, MeanSubsets),
+    kinds=(NaiveSubsets, CountSubsets, MeanSubsets, ManyBandsBelow, ManyBandsAbove, ManyBandsAdd),
     propose=propose,
     fingerprint=fingerprint,
     known_upper=lambda pair, direction: smallest_ratio_bound(pair) if direction is Direction.ADD else None,

@@ -18,6 +18,8 @@ from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 from hockeystick.types import Direction
 
+MAX_WINDOW = 12
+"""Every block of every sample visits 2^window patterns."""
 SECONDS_PER_PATTERN = 2e-9
 SECONDS_PER_ROW = 3e-8
 SECONDS_PER_COUNT = 6e-8
@@ -54,6 +56,11 @@ class SubsetProposal(Proposal):
     def opportunities(self) -> Participations:
         """In what steps the example may take part, and what that adds to later rows."""
         return participations(self.pair)
+
+    @property
+    def proved(self) -> bool:
+        """Where there are not too many patterns to visit."""
+        return self.pair.matrix.bands <= MAX_WINDOW * self.pair.groups
 
     @property
     def cost(self) -> float:
@@ -121,7 +128,7 @@ class CountSubsets(SubsetProposal):
     @property
     def proved(self) -> bool:
         """Where the chains stay in the range of doubles and of memory."""
-        if not 1 <= self.cap <= self.order <= self.reach <= MAX_REACH:
+        if not (super().proved and 1 <= self.cap <= self.order <= self.reach <= MAX_REACH):
             return False
         return self.order in count_orders(self.pair) and in_range(self.opportunities, self.reach, self.cap)
 
@@ -184,7 +191,7 @@ class MeanSubsets(SubsetProposal):
 
     @property
     def proved(self) -> bool:
-        return 0.0 < self.beta <= MAX_BETA
+        return 0.0 < self.beta <= MAX_BETA and super().proved
 
     @property
     def loss_error(self) -> float:
