@@ -1,6 +1,7 @@
 """Sweeps: every combination once, kept line by line, resumed where they stopped."""
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,10 @@ noise_multiplier = [1.0, 2, 4.0]
 """
 
 
-@pytest.fixture(scope="module")
-def certificate() -> hs.Certificate:
-    """Any certificate."""
-    return hs.certify(hs.Mechanism(sampler=hs.Deterministic(bins=10, epochs=1), noise_multiplier=1.0), delta=1e-5)
+@cache
+def certified(mechanism: hs.Mechanism, question: Question) -> hs.Certificate:
+    """By the quickest accountant there is."""
+    return certifier(method="gaussian")(mechanism, question)
 
 
 def load(folder: Path, grid: str = GRID, plan: str = PLAN) -> Sweep:
@@ -44,10 +45,9 @@ def load(folder: Path, grid: str = GRID, plan: str = PLAN) -> Sweep:
 
 
 class Certifier:
-    """Counts what it is asked, and answers with one certificate or what a test wants."""
+    """Counts what it is asked, and answers with a certificate or what a test wants."""
 
-    def __init__(self, certificate: hs.Certificate, failures: dict[float, BaseException] | None = None) -> None:
-        self.certificate = certificate
+    def __init__(self, failures: dict[float, BaseException] | None = None) -> None:
         self.failures = failures or {}
         self.asked: list[tuple[float, str]] = []
 
@@ -55,7 +55,7 @@ class Certifier:
         self.asked.append((mechanism.sigma, mechanism.sampler.kind))
         if mechanism.sigma in self.failures:
             raise self.failures[mechanism.sigma]
-        return self.certificate
+        return certified(mechanism, question)
 
 
 def test_the_cells_are_all_combinations_and_the_last_field_changes_fastest(tmp_path):
@@ -118,9 +118,9 @@ def test_a_matrix_that_changed_in_its_file_makes_another_cell(tmp_path):
         digests |= found
 
 
-def test_a_grid_that_grows_keeps_its_results(tmp_path, certificate):
-    run_sweep(load(tmp_path).cells(), tmp_path / "out", certify_cell=Certifier(certificate))
-    asked = Certifier(certificate)
+def test_a_grid_that_grows_keeps_its_results(tmp_path):
+    run_sweep(load(tmp_path).cells(), tmp_path / "out", certify_cell=Certifier())
+    asked = Certifier()
     more = load(tmp_path, GRID.replace("4.0]", "4.0, 8.0]")).cells()
     records = run_sweep(more, tmp_path / "out", certify_cell=asked)
     assert asked.asked == [(8.0, "deterministic"), (8.0, "poisson")]
@@ -141,9 +141,9 @@ def test_a_sweep_says_what_certify_says(tmp_path):
 
 
 @pytest.mark.parametrize("stopped_after", [0, 1, 4])
-def test_an_interrupted_sweep_goes_on_where_it_stopped(tmp_path, certificate, stopped_after):
+def test_an_interrupted_sweep_goes_on_where_it_stopped(tmp_path, stopped_after):
     cells = load(tmp_path).cells()
-    first = Certifier(certificate)
+    first = Certifier()
     seen: list[int] = []
 
     def on_cell(done: int) -> None:
@@ -155,44 +155,44 @@ def test_an_interrupted_sweep_goes_on_where_it_stopped(tmp_path, certificate, st
         run_sweep(cells, tmp_path / "out", certify_cell=first, on_cell=on_cell)
     assert len(first.asked) == stopped_after
     assert (tmp_path / "out").read_text().count("\n") == 1 + stopped_after
-    second, seen = Certifier(certificate), []
+    second, seen = Certifier(), []
     records = run_sweep(cells, tmp_path / "out", certify_cell=second, on_cell=seen.append)
     assert seen == list(range(stopped_after, len(cells) + 1))
     assert len(first.asked) + len(second.asked) == len(cells) == len(records)
-    third = Certifier(certificate)
+    third = Certifier()
     assert run_sweep(cells, tmp_path / "out", certify_cell=third) == records
     assert third.asked == []
 
 
-def test_a_line_that_was_torn_is_dropped_wherever_it_was_torn(tmp_path, certificate):
+def test_a_line_that_was_torn_is_dropped_wherever_it_was_torn(tmp_path):
     cells = load(tmp_path).cells()[:3]
     out = tmp_path / "out"
-    whole = run_sweep(cells, out, certify_cell=Certifier(certificate))
+    whole = run_sweep(cells, out, certify_cell=Certifier())
     content = out.read_bytes()
     last = len(content.splitlines(keepends=True)[-1])
     for cut in (1, 2, 40, last // 2, last - 1):
         out.write_bytes(content[:-cut])
-        again = Certifier(certificate)
+        again = Certifier()
         records = run_sweep(cells, out, certify_cell=again)
         assert len(again.asked) == 1, cut
         assert [record.cell for record in records] == [record.cell for record in whole]
         assert len(Results(out, cells).records) == 3
 
 
-def test_what_is_wrong_with_a_cell_is_its_status_and_can_be_tried_again(tmp_path, certificate):
+def test_what_is_wrong_with_a_cell_is_its_status_and_can_be_tried_again(tmp_path):
     cells = load(tmp_path).cells()
     failures: dict[float, BaseException] = {2.0: CannotCertifyError("No bound."), 4.0: MemoryError()}
-    records = run_sweep(cells, tmp_path / "out", certify_cell=Certifier(certificate, failures))
+    records = run_sweep(cells, tmp_path / "out", certify_cell=Certifier(failures))
     assert [record.status for record in records] == [
         *[CERTIFIED] * 2,
         *["No bound."] * 2,
         *["The memory of this machine is too small for this problem."] * 2,
     ]
     assert [record.certificate is None for record in records] == [False, False, True, True, True, True]
-    same = Certifier(certificate)
+    same = Certifier()
     assert run_sweep(cells, tmp_path / "out", certify_cell=same) == records
     assert same.asked == []
-    better = Certifier(certificate, {4.0: CannotCertifyError("Still no bound.")})
+    better = Certifier({4.0: CannotCertifyError("Still no bound.")})
     retried = run_sweep(cells, tmp_path / "out", certify_cell=better, retry=True)
     assert len(better.asked) == 4
     assert [record.status for record in retried] == [*[CERTIFIED] * 4, *["Still no bound."] * 2]
@@ -201,19 +201,19 @@ def test_what_is_wrong_with_a_cell_is_its_status_and_can_be_tried_again(tmp_path
     ]
 
 
-def test_data_that_do_not_suit_a_sampler_are_a_status(tmp_path, certificate):
+def test_data_that_do_not_suit_a_sampler_are_a_status(tmp_path):
     grid = '[grid]\n"data.batch_size" = [10, 30]\n'
     cells = load(tmp_path, grid, PLAN.replace("deterministic", "shuffle")).cells()
-    records = run_sweep(cells, tmp_path / "out", certify_cell=Certifier(certificate))
+    records = run_sweep(cells, tmp_path / "out", certify_cell=Certifier())
     assert records[0].status == CERTIFIED
     assert "shuffle" in records[1].status
 
 
 @pytest.mark.parametrize("failure", [ExecutionError("The cluster is gone."), RuntimeError("a fault of ours")])
-def test_what_is_not_about_a_cell_ends_the_sweep(tmp_path, certificate, failure):
+def test_what_is_not_about_a_cell_ends_the_sweep(tmp_path, failure):
     cells = load(tmp_path).cells()
     with pytest.raises(type(failure)):
-        run_sweep(cells, tmp_path / "out", certify_cell=Certifier(certificate, {2.0: failure}))
+        run_sweep(cells, tmp_path / "out", certify_cell=Certifier({2.0: failure}))
     assert len(Results(tmp_path / "out", cells).records) == 2
 
 
@@ -293,18 +293,18 @@ def test_other_files_are_not_touched(tmp_path, cells, content):
     assert "is not a file of sweep results; choose another one." in refused(tmp_path / "out", cells)
 
 
-def test_results_of_another_sweep_are_not_touched(tmp_path, cells, certificate):
+def test_results_of_another_sweep_are_not_touched(tmp_path, cells):
     out = tmp_path / "out"
-    run_sweep(cells, out, certify_cell=Certifier(certificate))
+    run_sweep(cells, out, certify_cell=Certifier())
     assert "has results of another sweep (noise_multiplier = 4.0" in refused(out, cells[:4])
     with out.open("a") as stream:
         stream.write('{"torn')  # and it is not repaired either
     assert "has results of another sweep" in refused(out, cells[:4])
 
 
-def test_results_that_were_altered_are_refused(tmp_path, cells, certificate):
+def test_results_that_were_altered_are_refused(tmp_path, cells):
     out = tmp_path / "out"
-    run_sweep(cells[:1], out, certify_cell=Certifier(certificate))
+    run_sweep(cells[:1], out, certify_cell=Certifier())
     header, line = out.read_text().splitlines()
     record = json.loads(line)
     upper = record["certificate"]["epsilon"]["upper"]
@@ -326,10 +326,25 @@ def test_places_that_cannot_be_written_are_refused(tmp_path, cells):
     assert (tmp_path / "empty").read_text() == HEADER
 
 
-def test_a_full_disk_leaves_whole_lines(tmp_path, cells, certificate, monkeypatch):
+@pytest.mark.parametrize("other", [{"delta": 1e-6}, {"noise": 2.0}], ids=lambda other: next(iter(other)))
+def test_a_certificate_that_was_moved_to_another_cell_is_refused(tmp_path, cells, other):
+    """It is whole and verifies, but it is about less noise or another question than its new place says."""
+    out = tmp_path / "out"
+    run_sweep(cells[:1], out, certify_cell=Certifier())
+    header, line = out.read_text().splitlines()
+    mechanism = cells[0].plan.mechanism().with_noise(other.get("noise", 1.0))
+    moved = certified(mechanism, Question(delta=other.get("delta", 1e-5)))
+    out.write_text(f"{header}\n{json.dumps(json.loads(line) | {'certificate': moved.model_dump(mode='json')})}\n")
+    before, asked = out.read_bytes(), Certifier()
+    with pytest.raises(VerificationError, match=r"^The output path .* was altered: .* is not of this cell\.$"):
+        run_sweep(cells, out, certify_cell=asked)
+    assert (asked.asked, out.read_bytes()) == ([], before)
+
+
+def test_a_full_disk_leaves_whole_lines(tmp_path, cells, monkeypatch):
     out = tmp_path / "out"
     results = Results(out, cells)
-    run_sweep(cells[:1], out, certify_cell=Certifier(certificate))
+    run_sweep(cells[:1], out, certify_cell=Certifier())
     content = out.read_bytes()
     record = next(iter(Results(out, cells).records.values()))
 
@@ -349,7 +364,7 @@ def test_shipped_sweeps_can_be_certified(sweep, tmp_path):
     assert {record.status for record in records} == {CERTIFIED}
 
 
-def test_two_sweeps_into_one_file_are_refused(tmp_path, cells, certificate):
+def test_two_sweeps_into_one_file_are_refused(tmp_path, cells):
     out = tmp_path / "out"
 
     class Second(Certifier):
@@ -357,13 +372,13 @@ def test_two_sweeps_into_one_file_are_refused(tmp_path, cells, certificate):
 
         def __call__(self, mechanism: hs.Mechanism, question: Question) -> hs.Certificate:
             with pytest.raises(InvalidInputError, match=r"^The output path .* is in use by another sweep; .*\.$"):
-                run_sweep(cells, out, certify_cell=Certifier(certificate))
+                run_sweep(cells, out, certify_cell=Certifier())
             return super().__call__(mechanism, question)
 
-    first = Second(certificate)
+    first = Second()
     run_sweep(cells, out, certify_cell=first)
     assert len(first.asked) == len(cells)
     assert len(Results(out, cells).records) == len(cells)
-    again = Certifier(certificate)
+    again = Certifier()
     run_sweep(cells, out, certify_cell=again)  # the lock is gone with the first one
     assert again.asked == []

@@ -245,10 +245,13 @@ def run_sweep(
 
     Returns: the records of all cells, in their order.
 
-    Raises: InvalidInputError when another sweep is writing to ``out``; and what :class:`Results` raises.
+    Raises: InvalidInputError when another sweep is writing to ``out``; VerificationError for a stored certificate that
+        is not of its cell; and what :class:`Results` raises.
     """
     with locked(out):
         results = Results(out, cells)
+        for cell in cells:
+            _check_answer(cell, results.records.get(cell.digest), out)
         missing = [cell for cell in cells if _is_missing(results.records.get(cell.digest), retry)]
         for done, cell in enumerate(missing, start=len(cells) - len(missing)):
             if on_cell is not None:
@@ -272,6 +275,18 @@ def locked(out: str | Path) -> Iterator[None]:
                 f"The output path {shortened(os.fspath(out))} is in use by another sweep; wait, or choose another."
             ) from None
         yield
+
+
+def _check_answer(cell: Cell, record: Record | None, out: str | Path) -> None:
+    """A certificate that is whole may still have been moved here from another cell, or another sweep."""
+    certificate = None if record is None else record.certificate
+    if certificate is None:
+        return
+    if (certificate.mechanism, certificate.question) != (cell.plan.mechanism().pinned(), cell.question):
+        raise VerificationError(
+            f"The output path {shortened(os.fspath(out))} was altered: the certificate of {_text(cell.fields)} is not "
+            f"of this cell."
+        )
 
 
 def _is_missing(record: Record | None, retry: bool) -> bool:

@@ -213,11 +213,11 @@ class _DeadlineAfter(Deadline):
 
 
 @pytest.mark.parametrize(
-    "strategy", [BandedToeplitz(bands=64), ColumnNormalizedBanded(bands=16), Dense(), BufferedToeplitz(buffers=3)]
+    "strategy", [BandedToeplitz(bands=32), ColumnNormalizedBanded(bands=8), Dense(), BufferedToeplitz(buffers=3)]
 )
 def test_optimising_a_strategy_counts_against_the_deadline_and_ticks(strategy: Any) -> None:
     ticks: list[int] = []
-    run = Mechanism(strategy=strategy, sampler=BallsInBins(bins=97, epochs=2), noise_multiplier=3.0)
+    run = Mechanism(strategy=strategy, sampler=BallsInBins(bins=29, epochs=2), noise_multiplier=3.0)
     with pytest.raises(BudgetExceededError, match=r"before the strategy .* is optimised"):
         certify(run, delta=1e-5, deadline=Deadline(0.0))
     with pytest.raises(KeyboardInterrupt):

@@ -75,12 +75,16 @@ TRIED: dict[str, tuple[str, ...]] = {
     "deterministic": (),
     "stated": ("epsilon", "delta", "gap", "without_amplification", "numbers", "rates", "noise", "keep_private"),
     "sampled": ("monte_carlo", "kind", "confidence", "sentence", "caveats"),
-    "assuming": (),
+    "assuming": (
+        *("epsilon", "gap", "without_amplification", "actors"),
+        *("rates", "sensitivity", "method", "references", "assumptions"),
+    ),
     "optimum": ("strategy_digest", "sensitivity"),
     "file": (),
     "user": (),
 }
-"""The fields whose leaves are changed in each of them; all where none are named. Those with names take longer."""
+"""The fields whose leaves are changed in each of them; all where none are named. Those with names take longer, and what
+they leave out says the same in the others, or follows from the same numbers."""
 
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

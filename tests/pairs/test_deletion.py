@@ -73,7 +73,7 @@ def test_without_a_separation_it_is_poisson(name: str) -> None:
         assert truth.delta(epsilon) <= bound.delta(epsilon) <= 1.03 * truth.delta(epsilon) + 1e-9
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=10)
 @given(st.floats(0.02, 0.5), st.floats(0.5, 3.0), st.booleans(), st.integers(1, 3))
 def test_more_coins_less_noise_and_more_examples_are_worse(
     prob: float, sigma: float, warm: bool, examples: int
@@ -198,7 +198,7 @@ def test_an_example_that_never_skips_a_step_is_charged_the_union() -> None:
 def test_several_examples_of_a_user_are_never_more_private() -> None:
     """By the unit of a plan, and by a sampler in which examples keep their own distance, which say the same."""
     found = []
-    for examples in (1, 2, 3, 4):
+    for examples in (1, 2, 4):
         unit = Unit() if examples == 1 else Unit(kind="user", examples_per_user=examples)
         cold = hs.BMinSep(min_sep=8, sampling_prob=0.02 / 1.14, steps=100, warm_start=False)
         run = hs.Mechanism(sampler=cold, noise_multiplier=1.5, unit=unit)
@@ -215,4 +215,4 @@ def test_several_examples_of_a_user_are_never_more_private() -> None:
         assert same.bounds.upper == pytest.approx(bound.bounds.upper, rel=1e-9)
         found.append(bound.bounds.upper)
     assert found == sorted(found)
-    assert found[0] < 1.0 < found[3] < 10.0
+    assert found[0] < 1.0 < found[2] < 10.0

@@ -224,7 +224,7 @@ def random_runs(count: int) -> list[Mechanism]:
     return runs
 
 
-@pytest.mark.parametrize("run", random_runs(12))
+@pytest.mark.parametrize("run", random_runs(8))
 def test_never_above_dp_accounting(run: Mechanism) -> None:
     """Both are pessimistic; with twice the usual nodes our own rounding is below a ten-thousandth."""
     dp_accounting = pytest.importorskip("dp_accounting")

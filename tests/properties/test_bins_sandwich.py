@@ -24,7 +24,7 @@ from hockeystick.types import Direction, Kind, Side
 
 CHUNKS, MECHANISMS, EPSILONS = 4, 26, 20
 """2080 cases: a case is one mechanism and one epsilon, for all accountants, sides and directions."""
-SHARES = {"conditional_composition": 5, "moment_majorant": 13, "moment_majorant_cells": 13}
+SHARES = {"bin_renyi": 2, "conditional_composition": 5, "moment_majorant": 13, "moment_majorant_cells": 26}
 """Slow accountants get every n-th mechanism; moment majorants have test_moment_majorant_sandwich.py as well."""
 REFUSING = {"moment_majorant_cells", "hidden_chain"}
 """They refuse some of these small dense rings; test_moment_majorant_sandwich.py has mechanisms for them, and

@@ -1,5 +1,7 @@
 """Laws that bounds of whole mechanisms keep, over random mechanisms (derandomised Hypothesis)."""
 
+from functools import cache
+
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +16,7 @@ LAW_RANGE = 150.0
 """Laws hold ratios up to 1e120 = e^276; an epsilon whose neighbourhood reaches beyond is infinite to them."""
 
 
+@cache
 def epsilon(mechanism: hs.Mechanism, method: str, delta: float, side: hs.Side = hs.Side.UPPER) -> float:
     grids = hs.Settings(resolution=hs.Resolution(nodes_per_unit=40, smallest_delta=delta))
     return hs.bound(mechanism, method, side=side, settings=grids).epsilon(delta)

@@ -1,8 +1,8 @@
-"""One rank of two: ``python ddp_training.py FOLDER PORT RANK MODE``. Trains, and keeps weights and gradients.
+"""One rank of two: ``python ddp_training.py FOLDER PORT RANK MODE...``. Trains in each mode, and keeps what it got.
 
 MODE is of gradients, "hooks" or "ghost"; "layers" to clip by layers; "parts" for physical batches of one example;
 "independent" for an adaptive optimizer; or "noise" for a run without gradients for every kind of strategy, in the first
-four modes by turns.
+four modes by turns. FOLDER/MODE/RANK holds weights, gradients and the record of the run.
 """
 
 import sys
@@ -64,22 +64,24 @@ def main() -> None:
     from opacus.distributed import DifferentiallyPrivateDistributedDataParallel as Distributed
     from whiteness import STEPS, strategies
 
-    folder, port, rank, mode = sys.argv[1:]
-    here = Path(folder) / rank
-    here.mkdir()
+    folder, port, rank, *modes = sys.argv[1:]
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=int(rank), world_size=2)
-    if mode == "noise":
-        sampler = hs.Poisson(sampling_prob=0.02, steps=STEPS)
-        for at, (kind, strategy) in enumerate(strategies(here).items()):
-            mechanism = hs.Mechanism(strategy=strategy, sampler=sampler, noise_multiplier=2.0)
-            _, rows, _, engine = train(Distributed, ("hooks", "ghost", "layers", "parts")[at % 4], mechanism, scale=0.0)
-            assert (engine.run.step, engine.record().violations) == (STEPS, ())
-            np.save(here / kind, rows)
-    else:
-        weights, rows, sizes, engine = train(Distributed, mode)
-        np.savez(here / "trained", weights=weights, sizes=sizes)
-        engine.record().save(here / "run.json")
+    for mode in modes:
+        here = Path(folder) / mode / rank
+        here.mkdir(parents=True)
+        if mode == "noise":
+            sampler = hs.Poisson(sampling_prob=0.02, steps=STEPS)
+            for at, (kind, strategy) in enumerate(strategies(here).items()):
+                mechanism = hs.Mechanism(strategy=strategy, sampler=sampler, noise_multiplier=2.0)
+                how = ("hooks", "ghost", "layers", "parts")[at % 4]
+                _, rows, _, engine = train(Distributed, how, mechanism, scale=0.0)
+                assert (engine.run.step, engine.record().violations) == (STEPS, ())
+                np.save(here / kind, rows)
+        else:
+            weights, rows, sizes, engine = train(Distributed, mode)
+            np.savez(here / "trained", weights=weights, sizes=sizes)
+            engine.record().save(here / "run.json")
     distributed.destroy_process_group()
 
 

@@ -20,23 +20,28 @@ SCRIPT = Path(__file__).parent / "ddp_training.py"
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 
 
-def two_processes(mode, folder):
-    """Folders of what each rank left."""
+
+@pytest.fixture(scope="module")
+def left(request, tmp_path_factory):
+    """What two processes left, which start once for the modes of all tests that were chosen: MODE/RANK."""
+    folder = tmp_path_factory.mktemp("ranks")
+    here = [item for item in request.session.items if item.path == request.path]
+    modes = dict.fromkeys(item.callspec.params["mode"] for item in here)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    commands = [[sys.executable, SCRIPT, folder, str(port), str(rank), mode] for rank in (0, 1)]
+    commands = [[sys.executable, SCRIPT, folder, str(port), str(rank), *modes] for rank in (0, 1)]
     processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for command in commands]
     for process in processes:
-        said = process.communicate(timeout=200)[1]
+        said = process.communicate(timeout=400)[1]
         assert process.returncode == 0, said
-    return folder / "0", folder / "1"
+    return folder
 
 
 @pytest.mark.parametrize("mode", ["hooks", "ghost", "layers", "independent"])
-def test_two_ranks_are_one_run(mode, tmp_path):
+def test_two_ranks_are_one_run(mode, left):
     """No rank is ahead of the other where its part of a batch is empty, and the public divisor is the same."""
-    ranks = two_processes(mode, tmp_path)
+    ranks = left / mode / "0", left / mode / "1"
     first, second = (np.load(rank / "trained.npz") for rank in ranks)
     weights, _, sizes, engine = train(lambda model: model, mode)
     assert np.array_equal(first["weights"], second["weights"])
@@ -49,11 +54,12 @@ def test_two_ranks_are_one_run(mode, tmp_path):
     assert "one_noise_row_a_step" in records[1].asserted
 
 
-def test_two_ranks_have_one_stream_of_noise_of_every_kind(tmp_path):
+@pytest.mark.parametrize("mode", ["noise"])
+def test_two_ranks_have_one_stream_of_noise_of_every_kind(mode, left, tmp_path):
     """Without gradients, what reaches ``p.grad`` on both ranks is the noise of the mechanism, once."""
-    left, right = two_processes("noise", tmp_path)
+    first, second = left / mode / "0", left / mode / "1"
     for kind, strategy in strategies(tmp_path).items():
-        rows = np.load(left / f"{kind}.npy")
-        assert np.array_equal(rows, np.load(right / f"{kind}.npy"))
+        rows = np.load(first / f"{kind}.npy")
+        assert np.array_equal(rows, np.load(second / f"{kind}.npy"))
         assert is_white(strategy.matrix(len(rows)), rows, 2.0), kind
-    assert {path.stem for path in left.glob("*.npy")} >= set(STRATEGIES)
+    assert {path.stem for path in first.glob("*.npy")} >= set(STRATEGIES)

@@ -1,5 +1,6 @@
 """Compiling ahead of a measured computation what the accountants of a mechanism run."""
 
+from collections.abc import Collection
 from functools import cache
 
 from hockeystick.accountants.registry import ACCOUNTANTS
@@ -8,28 +9,25 @@ from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.registry import pair_types, registered
 
 
-def warm_up(mechanism: Mechanism | None = None) -> None:
+def warm_up(mechanism: Mechanism | None = None, methods: Collection[str] | None = None) -> None:
     """Compile the kernels, or load them from the cache: up to a minute the first time on a machine, then a second.
 
     A second call in the same process costs nothing.
 
     Args:
         mechanism: compile also what the accountants that cover it run on their own.
+        methods: of those accountants, the ones that will run; None for all.
     """
-    _warm_up(None)
+    _warm_up_laws()
     key = None if mechanism is None else registered(mechanism.strategy.kind, mechanism.sampler.kind)
-    if key is not None:
-        _warm_up(key)
+    for name, one in ACCOUNTANTS.items() if key is not None else ():
+        if (methods is None or name in methods) and any(one.covers(kind) for kind in pair_types(*key)):
+            _warm_up_one(name)
 
 
 @cache
-def _warm_up(key: tuple[str, str] | None) -> None:
-    if key is None:
-        compile_kernels()
-        return
-    for one in ACCOUNTANTS.values():
-        if any(one.covers(kind) for kind in pair_types(*key)):
-            _warm_up_one(one.name)
+def _warm_up_laws() -> None:
+    compile_kernels()
 
 
 @cache

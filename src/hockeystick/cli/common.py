@@ -4,7 +4,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -141,11 +141,16 @@ def budget_seconds(option: str | None) -> float | None:
 
 
 @contextmanager
-def working(task: str, budget: str | None, mechanism: "Mechanism | None" = None) -> Iterator["Deadline"]:
+def working(
+    task: str, budget: str | None, mechanism: "Mechanism | None" = None, methods: Collection[str] | None = None
+) -> Iterator["Deadline"]:
     """A deadline for one command, started once the kernels are compiled; none by default, and then nothing is compiled
     ahead.
 
     Reports on stderr what takes longer than a second.
+
+    Args:
+        methods: the accountants that will run, where that is known; nothing else is compiled ahead.
     """
     from hockeystick.deadline import Deadline
 
@@ -158,7 +163,7 @@ def working(task: str, budget: str | None, mechanism: "Mechanism | None" = None)
         with say_if_slow("preparing the numerical kernels (the first time on this machine, up to a minute)"):
             from hockeystick.accountants.warm_up import warm_up
 
-            warm_up(mechanism)
+            warm_up(mechanism, methods)
     deadline = Deadline(float("inf") if seconds is None else seconds)
     with _progress(task, deadline):
         yield deadline

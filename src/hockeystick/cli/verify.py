@@ -1,10 +1,13 @@
 """hockeystick verify: recompute a certificate, or derive an addendum to one again."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hockeystick.cli import common, sampling
+
+if TYPE_CHECKING:
+    from hockeystick.certificate import CertificateBase
 
 
 def command(
@@ -38,11 +41,13 @@ def command(
     claimed = common.with_matrix(loaded, matrix) if isinstance(loaded, CertificateBase) else loaded
     for one in () if isinstance(loaded, CertificateBase) else loaded.certificates:
         common.with_matrix(one, None)  # refuses certificates of matrices in files
-    mechanism = claimed.mechanism if isinstance(claimed, CertificateBase) else None
+    mechanism, methods = None, None
+    if isinstance(claimed, CertificateBase):
+        mechanism, methods = claimed.mechanism, _methods(claimed)
     with (
         sampling.chosen_executor(backend, address, workers) as executor,
         sampling.opened(evidence) as store,
-        common.working("verifying", budget, mechanism) as deadline,
+        common.working("verifying", budget, mechanism, methods) as deadline,
     ):
         found = verify(claimed, deadline=deadline, evidence=store, executor=executor)
     if json:
@@ -56,12 +61,18 @@ def command(
         common.emit(f"verified: recomputed {interval_text(found.bounds)}")
 
 
+def _methods(certificate: "CertificateBase") -> set[str]:
+    """The accountants that verification runs."""
+    return {name for name in (certificate.method.upper, certificate.method.lower) if name is not None}
+
+
 def _verify_addendum(path: str, budget: str, json: bool) -> None:
     from hockeystick.audit import Addendum
 
     found = Addendum.load(path)
     common.with_matrix(found.certificate, None)  # refuses certificates of matrices in files
-    with common.working("verifying", budget, found.certificate.mechanism) as deadline:
+    certificate = found.certificate
+    with common.working("verifying", budget, certificate.mechanism, _methods(certificate)) as deadline:
         found.verify(deadline=deadline)
     if json:
         checks = [check.model_dump(mode="json") for check in found.checks]
