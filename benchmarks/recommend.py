@@ -1,12 +1,12 @@
 """How fast and how good recommendations are, on six plans, against an exhaustive search.
 
     python -m benchmarks.recommend PLAN...            the first answer and the refinement, for these plans (all six)
-    python -m benchmarks.recommend --offline PLAN...  estimates of every candidate; the best of each family calibrated
+    python -m benchmarks.recommend --offline PLAN...  the same, then estimates of all candidates and the best calibrated
     python -m benchmarks.recommend --estimates        estimates against noise multipliers that were calibrated
     python -m benchmarks.recommend --update           docs/reference/recommend.md from what is measured so far
 
-Results are kept in ``benchmarks/answers/recommend/``: one file of calibrations for each plan, from which a stopped run
-goes on, and ``measured.json``. Rows that were not measured are left empty.
+Results are kept in ``benchmarks/recommend.json``, and calibrations in one file for each plan beside it, from which a
+stopped run goes on. Rows that were not measured are left empty.
 """
 
 import argparse
@@ -21,17 +21,16 @@ from typing import Any
 import hockeystick as hs
 from benchmarks.regime_noise import NOISE
 from benchmarks.regimes import DELTA as REGIME_DELTA
-from hockeystick.calibration.search import calibrate_and_certify
+from hockeystick.certificate import number
 from hockeystick.files import write_atomically
-from hockeystick.recommendation.candidates import every
+from hockeystick.recommendation.calibrations import calibrations
+from hockeystick.recommendation.candidates import EXPONENTS, Candidate, every
 from hockeystick.recommendation.estimate import colliding_bins
-from hockeystick.recommendation.recommend import kept
 from hockeystick.recommendation.search import Choice, Search, of_plan
 
 ROOT = Path(__file__).resolve().parents[1]
 PLANS = ROOT / "examples" / "plans"
-ANSWERS = ROOT / "benchmarks" / "answers" / "recommend"
-MEASURED = ANSWERS / "measured.json"
+MEASURED = ROOT / "benchmarks" / "recommend.json"
 PAGE = ROOT / "docs" / "reference" / "recommend.md"
 MARK = "<!-- measured by python -m benchmarks.recommend; do not edit below -->"
 CASES = {
@@ -42,6 +41,11 @@ CASES = {
     "production-b-min-sep": "production, 7,200 steps, less than one epoch",
     "large-set-one-epoch": "one epoch of ten million examples",
 }
+
+
+def calibrations_of(name: str) -> Path:
+    """The file of calibrations."""
+    return MEASURED.with_name(f"recommend-{name}.jsonl")
 
 
 def first(name: str) -> dict[str, Any]:
@@ -61,7 +65,7 @@ def first(name: str) -> dict[str, Any]:
 def refined(name: str, calibrations: int) -> dict[str, Any]:
     """The refined answer."""
     start = time.process_time()
-    file = ANSWERS / f"{name}.jsonl"
+    file = calibrations_of(name)
     found = hs.recommend(hs.Plan.load(PLANS / f"{name}.toml"), budget=1e9, calibrations=calibrations, results=file)
     plain = min(one.error for one in found.choices if one.candidate.plan.strategy.kind == "identity")
     return {
@@ -73,24 +77,27 @@ def refined(name: str, calibrations: int) -> dict[str, Any]:
     }
 
 
-def offline(name: str) -> dict[str, Any]:
-    """Estimates of every candidate of the fine grids, and a calibration of the best one of each family."""
+def swept(candidate: Candidate) -> bool:
+    """Whether the offline sweep has it: every number of bands, and exponents in steps of 0.1."""
+    strategy = candidate.plan.strategy
+    return not isinstance(strategy, hs.BandedInverseFractionalRoot) or EXPONENTS.index(strategy.exponent) % 2 == 0
+
+
+def offline(name: str, each: int) -> dict[str, Any]:
+    """Estimates of all candidates of the sweep, and calibrations of the best of each family."""
     asked = of_plan(hs.Plan.load(PLANS / f"{name}.toml"))
     search = Search(asked)
-    for one in every(asked.plan, asked.limits):
+    for one in filter(swept, every(asked.plan, asked.limits)):
         search.error(one)
-    best: dict[tuple[str, str], Choice] = {}
+    best: dict[tuple[str, str], list[Choice]] = {}
     for choice in search.ranked():
         kind = (choice.candidate.plan.strategy.kind, choice.candidate.plan.sampler.kind)
-        best.setdefault(kind, choice)
+        if kind[1] != "b_min_sep":  # its bounds are loose without Monte Carlo, and take minutes
+            best.setdefault(kind, []).append(choice)
     errors = {}
-    with kept(ANSWERS / f"{name}.jsonl", asked) as keep:
-        for choice in best.values():
-            mechanism = choice.candidate.plan.mechanism()
-            certificate = keep(
-                choice.candidate,
-                lambda mechanism=mechanism: calibrate_and_certify(mechanism, epsilon=asked.epsilon, delta=asked.delta),
-            )
+    with calibrations(asked, results=calibrations_of(name)) as calibrating:
+        for choice in (one for ranked in best.values() for one in ranked[:each]):
+            certificate = calibrating.result(choice.candidate)
             errors[choice.candidate.name] = choice.unit_error * certificate.mechanism.sigma / choice.expected_batch
             print(f"{name}: {choice.candidate.name} {errors[choice.candidate.name]:.6g}", flush=True)
     return {"candidates": len(search.choices), "errors": errors}
@@ -118,14 +125,17 @@ def page(measured: dict[str, Any]) -> str:
         start, answer, all_of_them = one.get("first"), one.get("refined"), one.get("offline")
         cells = [f"[{what}](../../examples/plans/{name}.toml)"]
         cells += [f"{start['clock']:.1f}", f"{start['processor']:.1f}"] if start else ["", ""]
-        cells += (
-            [f"`{answer['best']}`", f"{answer['noise_multiplier']:.4f}", f"{answer['error'] / answer['plain']:.3f}"]
-            if answer
-            else ["", "", ""]
-        )
-        if all_of_them and answer:
-            least = min([*all_of_them["errors"].values(), answer["error"]])
-            cells += [str(all_of_them["candidates"]), f"{answer['error'] / least:.3f}"]
+        if not answer:
+            lines.append("| " + " | ".join(cells + [""] * 5) + " |")
+            continue
+        errors = all_of_them["errors"] if all_of_them else {}
+        plain = min((error for one, error in errors.items() if one.startswith("identity")), default=answer["plain"])
+        cells += [f"`{answer['best']}`", number(answer["noise_multiplier"]), f"{answer['error'] / plain:.3f}"]
+        if all_of_them:
+            cells += [
+                str(all_of_them["candidates"]),
+                f"{answer['error'] / min([*errors.values(), answer['error']]):.3f}",
+            ]
         else:
             cells += ["", ""]
         lines.append("| " + " | ".join(cells) + " |")
@@ -144,11 +154,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.recommend", description=__doc__)
     parser.add_argument("plans", nargs="*", metavar="PLAN", help=f"of {', '.join(CASES)}")
     parser.add_argument("--offline", action="store_true", help="the exhaustive search")
+    parser.add_argument("--each", type=int, default=1, help="candidates of each family that the sweep calibrates")
     parser.add_argument("--calibrations", type=int, default=8, help="candidates that the refinement calibrates")
     parser.add_argument("--estimates", action="store_true", help="how far estimates for balls-in-bins are off")
     parser.add_argument("--update", action="store_true", help="write the page")
     options = parser.parse_args(arguments)
-    ANSWERS.mkdir(parents=True, exist_ok=True)
 
     def measured() -> dict[str, Any]:
         return json.loads(MEASURED.read_text()) if MEASURED.exists() else {}
@@ -169,11 +179,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(content["estimates"])
         return 0
     for name in options.plans or CASES:
-        if options.offline:
-            put(name, "offline", offline(name))
-        else:
+        if "first" not in measured().get(name, {}):
             put(name, "first", first(name))
-            put(name, "refined", refined(name, options.calibrations))
+        put(name, "refined", refined(name, options.calibrations))
+        if options.offline:
+            put(name, "offline", offline(name, options.each))
     return 0
 
 

@@ -142,8 +142,8 @@ class Record(Spec):
 class Results:
     """A file of records, one JSON object a line. A line that was written in part is dropped when the file is read."""
 
-    def __init__(self, path: str | Path, cells: Sequence[Cell]) -> None:
-        """Open the results of these cells, or start a file for them.
+    def __init__(self, path: str | Path, cells: Sequence[Cell] | None) -> None:
+        """Open the results of these cells, or of any where None is given, or start a file for them.
 
         Raises: InvalidInputError in one sentence when it cannot be written, is not a file of results, or has those of
         other cells; VerificationError for a certificate in it that was altered.
@@ -154,10 +154,10 @@ class Results:
         if not self._path.exists() or self._path.stat().st_size == 0:
             self._append(HEADER.encode())
             return
-        known = {cell.digest for cell in cells}
+        known = None if cells is None else {cell.digest for cell in cells}
         records, torn = read_records(self._path, self._name)
         for record in records:
-            if record.cell not in known:
+            if known is not None and record.cell not in known:
                 raise InvalidInputError(
                     f"The {self._name} has results of another sweep ({_text(record.fields)}); choose another one."
                 )

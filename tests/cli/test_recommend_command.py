@@ -1,5 +1,11 @@
 """hockeystick recommend."""
 
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,6 +13,7 @@ import pytest
 
 import hockeystick as hs
 from hockeystick.cli.recommend import _say
+from hockeystick.sweep import read_records
 
 from .conftest import Cli
 
@@ -60,7 +67,7 @@ def test_bad_options_are_named(cli: Cli) -> None:
     cli.write_plan(SMALL)
     for options, part in (
         (("--memory", "1GB"), "'parameters' field is missing"),
-        (("--memory", "much", "--parameters", "1"), "'--memory' option must be a number"),
+        (("--memory", "much", "--parameters", "1"), "'--memory' option must be a size such as 8GB"),
         (("--samplers", "shuffle"), "'samplers' field must name some of"),
         (("--schedule", "warm"), "'schedule' field must be one of"),
         (("--budget", "-1"), "'--budget' option must be from 0"),
@@ -70,3 +77,43 @@ def test_bad_options_are_named(cli: Cli) -> None:
         assert result.code == 2
         assert part in result.complaint
     assert not Path("best.toml").exists()
+
+
+def test_an_interruption_ends_the_workers_and_leaves_whole_results(cli: Cli) -> None:
+    """Ctrl-C reaches every process of the terminal's group, while two workers calibrate."""
+    cli.write_plan(SMALL | {"data.num_examples": "6000", "data.epochs": "5"})
+    options = ("--samplers", "balls_in_bins", "--workers", "2", "--results", "results.jsonl")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hockeystick", "recommend", "plan.toml", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stderr is not None
+    while "best after" not in process.stderr.readline():
+        assert process.poll() is None
+    while len(members(process.pid)) < 3:
+        assert process.poll() is None
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    out, said = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert said.splitlines()[-1] == "Interrupted; no file was left half written."
+    assert "Traceback" not in said
+    until = time.monotonic() + 20
+    while members(process.pid) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert members(process.pid) == []
+    _, torn = read_records("results.jsonl", "results")
+    assert torn == b""
+
+
+def members(group: int) -> list[int]:
+    """The processes of a group that have not ended."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, belongs = entry.read_text().rpartition(")")[2].split()[:3]
+            found += [int(entry.parent.name)] if int(belongs) == group and state != "Z" else []
+    return found

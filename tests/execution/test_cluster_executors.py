@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import closing
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -15,13 +16,14 @@ import pytest
 from hockeystick.errors import InvalidInputError
 from hockeystick.execution import executor
 from hockeystick.execution.base import ChunkExecutor
-from hockeystick.execution.cluster import ATTEMPTS, QUEUE, Batch, Cluster, ClusterExecutor, compute, settle
-from hockeystick.execution.work import ExecutionError
+from hockeystick.execution.cluster import ATTEMPTS, QUEUE, Batch, Cluster, ClusterExecutor, compute
+from hockeystick.execution.work import ExecutionError, settle
 from hockeystick.monte_carlo.runs import in_this_process
 from hockeystick.samples import KERNELS, Chunk
 from hockeystick.types import Direction
 
 REMOVE = Direction.REMOVE
+PATIENCE = 60.0
 STREAMS = [0, 1, 2, 3, 4, 5, 6, 7, 9, 12]
 
 
@@ -105,6 +107,16 @@ def test_an_error_in_a_worker_is_that_of_the_caller(proposals, cluster):
         list(
             cluster(proposals.BrokenProposal(direction=REMOVE, ballast=proposals.ballast()), proposals.a_run(), STREAMS)
         )
+
+
+def test_calls_are_made_by_workers_and_can_be_abandoned(cluster):
+    assert cluster.submit(os.getpid).result(PATIENCE) != os.getpid()
+    with pytest.raises(ValueError, match="invalid literal"):
+        cluster.submit(partial(int, "x")).result(PATIENCE)
+    jobs = [cluster.submit(partial(time.sleep, 1.0)) for _ in range(6)]
+    cluster.abandon()
+    assert all(job.cancelled() for job in jobs[2:])
+    assert cluster.submit(os.getpid).result(PATIENCE) != os.getpid()
 
 
 def test_kernels_of_another_version_are_refused(proposals, cluster):

@@ -9,6 +9,7 @@ import threading
 import time
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -229,3 +230,26 @@ def test_a_local_executor_loads_no_cluster():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_one_worker_makes_calls_here_and_several_elsewhere() -> None:
+    with executor(workers=1) as one, executor(workers=2) as two:
+        assert one.submit(os.getpid).result() == os.getpid()
+        assert two.submit(os.getpid).result(60) != os.getpid()
+        with pytest.raises(ValueError, match="invalid literal"):
+            two.submit(partial(int, "x")).result(60)
+
+
+def test_a_process_that_dies_is_said_to() -> None:
+    with executor(workers=2) as spread, pytest.raises(ExecutionError, match="ended before its work was done"):
+        spread.submit(partial(os._exit, 3)).result(60)
+
+
+def test_abandoned_calls_end_with_their_processes() -> None:
+    with executor(workers=2) as spread:
+        started = time.monotonic()
+        jobs = [spread.submit(partial(time.sleep, 300)) for _ in range(3)]
+        spread.abandon()
+        assert all(job.done() for job in jobs)
+        assert time.monotonic() - started < 100
+        assert spread.submit(os.getpid).result(60) != os.getpid()  # new processes

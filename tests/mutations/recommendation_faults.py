@@ -58,9 +58,9 @@ FAULTS = [
         f"{RECOMMENDED}::test_what_is_certified_is_what_certify_says",
     ),
     (
-        "recommendation/recommend.py",
-        "[content, asked.epsilon, asked.delta, failure]",
-        "[content, asked.delta, failure]",
+        "recommendation/calibrations.py",
+        "[content, self.asked.epsilon, self.asked.delta, failure]",
+        "[content, self.asked.delta, failure]",
         "calibrations for another epsilon are taken from the file of results",
         f"{RECOMMENDED}::test_what_is_certified_is_what_certify_says",
     ),
@@ -86,7 +86,7 @@ FAULTS = [
         f"{RECOMMENDED}::test_all_candidates_together_fail_with_what_was_allowed",
     ),
     (
-        "recommendation/recommend.py",
+        "recommendation/calibrations.py",
         "certificate.mechanism == mechanism and epsilon <= asked.epsilon and delta <= asked.delta",
         "epsilon <= asked.epsilon and delta <= asked.delta",
         "a kept certificate of another mechanism is taken for that of the candidate",

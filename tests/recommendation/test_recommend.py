@@ -8,9 +8,10 @@ import pytest
 import hockeystick as hs
 from hockeystick.errors import CannotCertifyError, InvalidInputError, VerificationError
 from hockeystick.monte_carlo.release import release_delta
+from hockeystick.recommendation.calibrations import calibrations
 from hockeystick.recommendation.candidates import every
 from hockeystick.recommendation.estimate import estimate
-from hockeystick.recommendation.recommend import kept, shared
+from hockeystick.recommendation.recommend import shared
 from hockeystick.recommendation.search import Search, of_plan
 
 POISSON = {"kind": "poisson"}
@@ -114,9 +115,9 @@ def test_what_is_certified_is_what_certify_says(tmp_path: Path) -> None:
     again = hs.recommend(plan(), limits=limits, budget=60.0, calibrations=2, results=file)
     assert file.read_bytes() == kept
     assert again.plan == found.plan
-    other = plan(epsilon=3.0)
-    with pytest.raises(InvalidInputError, match="has results of another sweep"):
-        hs.recommend(other, limits=limits, budget=60.0, results=file)
+    tighter = hs.recommend(plan(epsilon=3.0), limits=limits, budget=60.0, calibrations=1, results=file)
+    assert hs.certify(tighter.plan.mechanism(), delta=1e-5).bounds.upper <= 3.0
+    assert file.read_bytes().startswith(kept)
 
 
 def test_results_for_a_matrix_in_a_file_are_not_used_once_the_file_has_changed(tmp_path: Path) -> None:
@@ -124,11 +125,13 @@ def test_results_for_a_matrix_in_a_file_are_not_used_once_the_file_has_changed(t
     np.save(file, np.eye(80))
     asked = of_plan(plan(strategy={"kind": "custom", "path": str(file)}), limits=hs.Limits(samplers=("poisson",)))
     own = next(every(asked.plan, asked.limits))
-    with kept(results, asked) as keep:
-        keep(own, lambda: hs.certify(own.plan.mechanism(10.0), delta=1e-5))
-    np.save(file, 2.0 * np.eye(80))
-    with pytest.raises(InvalidInputError, match="has results of another sweep"), kept(results, asked):
-        pass
+    certificate = hs.certify(own.plan.mechanism(10.0), delta=1e-5)
+    with calibrations(asked, results=results) as calibrating:
+        calibrating.keep(own, certificate, 1.0)
+    with calibrations(asked, results=results) as calibrating:
+        assert calibrating.kept(own) == certificate
+        np.save(file, 2.0 * np.eye(80))
+        assert calibrating.kept(own) is None
 
 
 def test_all_candidates_together_fail_with_what_was_allowed() -> None:
@@ -151,10 +154,13 @@ def test_kept_certificates_are_of_the_candidate_and_its_target(steps, noise, del
     (candidate,) = every(asked.plan, asked.limits)
     other = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.05, steps=steps), noise_multiplier=noise)
     certificate = hs.certify(other, delta=delta, method="gaussian")
-    with kept(path, asked) as keep:
-        keep(candidate, lambda: certificate)
-    with kept(path, asked) as keep, pytest.raises(VerificationError, match="is not of this candidate and target"):
-        keep(candidate, lambda: certificate)
+    with calibrations(asked, results=path) as calibrating:
+        calibrating.keep(candidate, certificate, 1.0)
+    with (
+        calibrations(asked, results=path) as calibrating,
+        pytest.raises(VerificationError, match="is not of this candidate and target"),
+    ):
+        calibrating.result(candidate)
 
 
 def test_reasons_name_the_own_plan_memory_and_length(first: hs.Recommendation) -> None:

@@ -55,6 +55,7 @@ VerifyBudgetOption = Annotated[
 OutOption = Annotated[str | None, typer.Option("--out", help="Write the certificate here.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
+MOST_PARAMETERS = 1e15
 QUIET_SECONDS = 1.0
 """Work that takes less than this reports no progress."""
 
@@ -86,6 +87,17 @@ def number(name: str, text: str) -> float:
         return float(text)
     except ValueError:
         raise InvalidInputError(f"The {name!r} option must be a number. Got {shortened(text)} instead.") from None
+
+
+def parameter_count(text: str) -> int:
+    """The number of parameters of a model, given for --parameters; as 1e9 too."""
+    value = number("--parameters", text)
+    if not (1.0 <= value <= MOST_PARAMETERS and value.is_integer()):
+        raise InvalidInputError(
+            f"The '--parameters' option must be a whole number from 1 to {MOST_PARAMETERS:g}. "
+            f"Got {shortened(text)} instead."
+        )
+    return int(value)
 
 
 def say(line: str) -> None:

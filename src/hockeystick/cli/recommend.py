@@ -1,5 +1,7 @@
 """hockeystick recommend: which strategy, sampler and bands to use for a plan."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -8,10 +10,12 @@ from hockeystick.cli import common, sampling
 from hockeystick.errors import InvalidInputError, shortened
 
 if TYPE_CHECKING:
+    from hockeystick.execution.base import ChunkExecutor
     from hockeystick.recommendation.candidates import Limits
     from hockeystick.recommendation.recommend import Recommendation
     from hockeystick.recommendation.workload import Workload
 
+NOWHERE = (None, None, None)
 UNITS = {"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 
 
@@ -80,8 +84,10 @@ def command(
         from hockeystick.report.plot import check_plot_path
 
         check_plot_path(plot)
-    options = sampling.monte_carlo_options(allow, failure_probability, seed, evidence, backend, address, workers)
-    with options as monte_carlo, common.say_if_slow("estimating; kernels are compiled the first time on this machine"):
+    places = (backend, address, workers)
+    sampled = sampling.monte_carlo_options(allow, failure_probability, seed, evidence, *(places if allow else NOWHERE))
+    slow = common.say_if_slow("estimating; kernels are compiled the first time on this machine")
+    with sampled as monte_carlo, _calibrators(seconds > 0.0 and allow is None, *places) as executor, slow:
         found = recommend(
             loaded,
             epsilon=target,
@@ -90,6 +96,7 @@ def command(
             limits=limits,
             budget=seconds,
             monte_carlo=monte_carlo,
+            executor=executor,
             results=results,
             on_answer=_say,
         )
@@ -105,6 +112,24 @@ def command(
         write_atomically(write, found.plan.file_text(json=write.lower().endswith(".json")))
         if not json:
             common.emit(f"plan written to {write}" + ("" if found.best.certified else ", without a noise multiplier"))
+
+
+@contextmanager
+def _calibrators(
+    wanted: bool, backend: str | None, address: str | None, workers: str | None
+) -> Iterator["ChunkExecutor | None"]:
+    """Workers for the calibrations; all cores by default, as far as there are candidates for them."""
+    if not wanted:
+        yield None
+        return
+    from joblib import cpu_count
+
+    from hockeystick.recommendation.search import CALIBRATIONS
+
+    if workers is None and backend in (None, "local"):
+        workers = str(min(cpu_count(), CALIBRATIONS))
+    with sampling.chosen_executor(backend, address, workers) as executor:
+        yield executor
 
 
 def _say(found: "Recommendation") -> None:
@@ -133,7 +158,7 @@ def _limits(samplers: str | None, memory: str | None, parameters: str | None, dt
 
     return Limits(
         memory=None if memory is None else _bytes(memory),
-        parameters=None if parameters is None else _count(parameters),
+        parameters=None if parameters is None else common.parameter_count(parameters),
         dtype=dtype,
         samplers=LOADERS if samplers is None else tuple(samplers.split(",")),
         monte_carlo=sampled,
@@ -147,16 +172,13 @@ def _seconds(text: str) -> float:
     return value
 
 
-def _count(text: str) -> int:
-    value = common.number("--parameters", text)
-    if not (1.0 <= value <= 1e15 and value.is_integer()):
-        raise InvalidInputError(
-            f"The '--parameters' option must be a whole number from 1 to 1e15. Got {shortened(text)} instead."
-        )
-    return int(value)
-
-
 def _bytes(text: str) -> float:
     """A size such as 8GB, or a number of bytes."""
-    unit = next((one for one in UNITS if text.endswith(one)), None)
-    return common.number("--memory", text.removesuffix(unit or "")) * UNITS.get(unit or "", 1.0)
+    unit = next((one for one in UNITS if text.endswith(one)), "")
+    try:
+        return float(text.removesuffix(unit)) * UNITS.get(unit, 1.0)
+    except ValueError:
+        raise InvalidInputError(
+            f"The '--memory' option must be a size such as 8GB (in {', '.join(UNITS)}) or a number of bytes. "
+            f"Got {shortened(text)} instead."
+        ) from None

@@ -39,14 +39,14 @@ EvidenceOption = Annotated[
 ]
 BackendOption = Annotated[
     str | None,
-    typer.Option("--backend", metavar="NAME", help="Where samples are drawn: local, dask or ray."),
+    typer.Option("--backend", metavar="NAME", help="Where the work is done: local, dask or ray."),
 ]
 AddressOption = Annotated[
     str | None, typer.Option("--address", metavar="ADDRESS", help="Address of the Dask or Ray cluster.")
 ]
 WorkersOption = Annotated[
     str | None,
-    typer.Option("--workers", metavar="NUMBER", help="Processes of the local backend; all cores by default."),
+    typer.Option("--workers", metavar="NUMBER", help="Workers of the backend; all cores by default."),
 ]
 
 MONTE_CARLO = "monte-carlo"

@@ -15,7 +15,6 @@ SUBJECT = Annotated[
         show_default=False,
     ),
 ]
-MOST_PARAMETERS = 1e15
 
 
 def command(
@@ -44,7 +43,7 @@ def command(
     chosen = [name for name, given in (("--markdown", markdown), ("--registry", registry), ("--json", json)) if given]
     if len(chosen) > 1:
         raise InvalidInputError(f"The options {chosen[0]} and {chosen[1]} exclude each other; give one of them.")
-    count = None if parameters is None else _count(parameters)
+    count = None if parameters is None else common.parameter_count(parameters)
     if _is_claim(subject):
         if count is not None:
             raise InvalidInputError(f"The option --parameters is for plans. Got {shortened(subject)} instead.")
@@ -56,17 +55,6 @@ def command(
         )
     else:
         _show_plan(subject, json, count)
-
-
-def _count(text: str) -> int:
-    """The number of parameters; as 1e9 too."""
-    value = common.number("--parameters", text)
-    if not (1.0 <= value <= MOST_PARAMETERS and value.is_integer()):
-        raise InvalidInputError(
-            f"The '--parameters' option must be a whole number from 1 to {MOST_PARAMETERS:g}. "
-            f"Got {shortened(text)} instead."
-        )
-    return int(value)
 
 
 def _show_plan(path: str, json: bool, parameters: int | None) -> None:

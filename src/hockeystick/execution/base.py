@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from itertools import islice
 from typing import Any, Self
@@ -17,7 +18,7 @@ can also wait in memory, at some tens of kilobytes each."""
 
 
 class ChunkExecutor(ABC):
-    """An ``Executor`` of the Monte Carlo accountants that can be closed, and used with ``with``.
+    """An ``Executor`` of the Monte Carlo accountants that can be closed, and used with ``with``; it also takes calls.
 
     Every requested stream comes exactly once, in any order, or the iteration raises. Closing the iteration early, by
     an exception in the consumer or by Ctrl-C, cancels pending work.
@@ -38,8 +39,20 @@ class ChunkExecutor(ABC):
     def _compute(self, proposal: Proposal, run: Run, streams: Sequence[int]) -> Generator[Chunk, None, None]:
         """Yield the chunk of each of these distinct streams once; a ``finally`` clause cancels pending work."""
 
-    def close(self) -> None:  # noqa: B027 (threads need none)
+    @abstractmethod
+    def submit(self, call: Callable[[], Any]) -> "Future[Any]":
+        """Start a call that can be pickled, in another process where there are several workers.
+
+        The result can be pickled too. A call that was lost with its worker ends in an ExecutionError.
+        """
+
+    @abstractmethod
+    def abandon(self) -> None:
+        """Cancel the calls that are not done; one that a cluster has begun may run to its end there."""
+
+    def close(self) -> None:
         """Release the workers."""
+        self.abandon()
 
     def __enter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""Chunks on the workers of a cluster, through a joblib backend of our own.
+"""Chunks on the workers of a cluster, through a joblib backend of our own; and calls, one by one.
 
 The Dask and Ray backends that ship with joblib and Ray do not serve: the first waits forever once the cluster gives up
 on a task; the second cannot yield results as they finish, and starts new processes on every call.
@@ -18,7 +18,7 @@ from joblib.parallel import ParallelBackendBase
 
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.execution.base import ChunkExecutor, as_they_finish
-from hockeystick.execution.work import Cancelled, ExecutionError, Task
+from hockeystick.execution.work import Cancelled, ExecutionError, Task, settle
 from hockeystick.monte_carlo.proposals import Proposal
 from hockeystick.samples import Chunk, Run
 
@@ -30,7 +30,7 @@ QUEUE = 2
 ANSWER_SECONDS = 5
 """Time allowed for an address to accept a connection."""
 
-Batch = Callable[[], Sequence[Task]]
+Batch = Callable[[], Sequence[Callable[[Any], Any]]]
 """What joblib submits: a callable that returns its tasks on the worker."""
 Cancel = Callable[[], object]
 
@@ -50,7 +50,7 @@ class Cluster(ABC):
         """Send the proposal to the cluster once per worker; returns a reference to pass to :meth:`start`."""
 
     @abstractmethod
-    def start(self, batch: Batch, shipped: Any, job: "Future[list[Chunk]]") -> Cancel:
+    def start(self, batch: Batch, shipped: Any, job: "Future[list[Any]]") -> Cancel:
         """Run ``compute(batch, proposal)`` on a worker and settle ``job`` with its outcome."""
 
     @abstractmethod
@@ -90,21 +90,19 @@ class Addresses:
         )
 
 
-def compute(batch: Batch, proposal: Proposal) -> list[Chunk]:
+def compute(batch: Batch, proposal: Proposal | None) -> list[Any]:
     """The function that a worker runs."""
     return [task(proposal) for task in batch()]
 
 
-def settle(job: "Future[list[Chunk]]", result: Callable[[], list[Chunk]]) -> None:
-    """Set the result or the exception of a job, unless it was cancelled."""
-    if not job.set_running_or_notify_cancel():
-        return
-    try:
-        value = result()
-    except BaseException as error:
-        job.set_exception(error)
-    else:
-        job.set_result(value)
+@dataclass(frozen=True)
+class OneCall:
+    """A batch of one call, which needs no proposal."""
+
+    call: Callable[[], Any]
+
+    def __call__(self) -> Sequence[Callable[[Any], Any]]:
+        return [lambda proposal: self.call()]
 
 
 class ClusterExecutor(ChunkExecutor):
@@ -114,14 +112,40 @@ class ClusterExecutor(ChunkExecutor):
         self._cluster = cluster
         self._most = workers
         self._shipped: tuple[Proposal, Any] | None = None
+        self._calls: dict[Future[Any], Cancel] = {}
 
     @property
     def workers(self) -> int:
         return self._most or self._cluster.width()
 
     def close(self) -> None:
+        super().close()
         self._shipped = None
         self._cluster.close()
+
+    def submit(self, call: Callable[[], Any]) -> "Future[Any]":
+        inside: Future[list[Any]] = Future()
+        job: Future[Any] = Future()
+
+        def result() -> Any:
+            try:
+                return inside.result()[0]
+            except self._cluster.lost as error:  # the cluster has tried again itself
+                raise ExecutionError(
+                    f"The cluster lost its work ({shortened(str(error))}); look at the memory and the logs of its "
+                    f"workers."
+                ) from error
+
+        inside.add_done_callback(lambda done: settle(job, result))
+        self._calls[job] = self._cluster.start(OneCall(call), None, inside)
+        job.add_done_callback(lambda done: self._calls.pop(done, None))
+        return job
+
+    def abandon(self) -> None:
+        for job, cancel in list(self._calls.items()):
+            job.cancel()
+            with suppress(Exception):  # the cluster may be gone
+                cancel()
 
     def _compute(self, proposal: Proposal, run: Run, streams: Sequence[int]) -> Generator[Chunk, None, None]:
         missing = dict.fromkeys(streams)
@@ -166,15 +190,15 @@ class _JoblibBackend(ParallelBackendBase):  # type: ignore[misc]
         self._cluster, self._shipped = cluster, shipped
         self.handed_out = most or QUEUE * cluster.width()
         self.failure: BaseException | None = None
-        self._cancels: dict[Future[list[Chunk]], Cancel] = {}
+        self._cancels: dict[Future[list[Any]], Cancel] = {}
         self._stopped = False
 
     def effective_n_jobs(self, n_jobs: int) -> int:
         return max(self.handed_out, 2)  # with 1 joblib would compute in this process
 
-    def submit(self, func: Batch, callback: Callable[["Future[list[Chunk]]"], object]) -> "Future[list[Chunk]]":
+    def submit(self, func: Batch, callback: Callable[["Future[list[Any]]"], object]) -> "Future[list[Any]]":
         """Submit a batch. Never raises, as joblib's threads swallow exceptions: the job fails instead."""
-        job: Future[list[Chunk]] = Future()
+        job: Future[list[Any]] = Future()
         try:
             self._cancels[job] = self._cluster.start(func, self._shipped, job)
         except Exception as error:
@@ -185,7 +209,7 @@ class _JoblibBackend(ParallelBackendBase):  # type: ignore[misc]
         job.add_done_callback(callback)
         return job
 
-    def retrieve_result_callback(self, out: "Future[list[Chunk]]") -> list[Chunk]:
+    def retrieve_result_callback(self, out: "Future[list[Any]]") -> list[Chunk]:
         """The chunks of a batch; none if they were lost, so that joblib goes on with the others."""
         if self._stopped:
             raise Cancelled

@@ -8,10 +8,9 @@ from distributed import Client, KilledWorker
 from distributed.client import Future as DaskFuture
 from distributed.comm import CommClosedError
 
-from hockeystick.execution.cluster import Addresses, Batch, Cancel, Cluster, compute, settle
-from hockeystick.execution.work import ExecutionError
+from hockeystick.execution.cluster import Addresses, Batch, Cancel, Cluster, compute
+from hockeystick.execution.work import ExecutionError, settle
 from hockeystick.monte_carlo.proposals import Proposal
-from hockeystick.samples import Chunk
 
 ADDRESSES = Addresses("Dask scheduler", "tcp://10.0.0.1:8786", ("", "tcp", "tls", "ws", "wss"))
 CONNECT_SECONDS = 10
@@ -43,7 +42,7 @@ class DaskCluster(Cluster):
         """Send a copy to every worker; workers that join later fetch it once from another."""
         return self._client.scatter(proposal, broadcast=True, hash=False)
 
-    def start(self, batch: Batch, shipped: Any, job: "Future[list[Chunk]]") -> Cancel:
+    def start(self, batch: Batch, shipped: Any, job: "Future[list[Any]]") -> Cancel:
         future: DaskFuture = self._client.submit(compute, batch, shipped, pure=False)
         future.add_done_callback(lambda done: settle(job, partial(_result, done)))
         return partial(future.cancel, force=True)
@@ -52,8 +51,8 @@ class DaskCluster(Cluster):
         self._client.close()
 
 
-def _result(done: DaskFuture) -> list[Chunk]:
+def _result(done: DaskFuture) -> list[Any]:
     try:
-        return cast(list[Chunk], done.result())
+        return cast(list[Any], done.result())
     except KilledWorker as error:  # Dask has retried on several workers
-        raise ExecutionError("A chunk killed several Dask workers; they may need more memory.") from error
+        raise ExecutionError("A chunk or a call killed several Dask workers; they may need more memory.") from error

@@ -8,9 +8,9 @@ from typing import Any
 import ray
 from ray.exceptions import NodeDiedError, ObjectLostError, RaySystemError, WorkerCrashedError
 
-from hockeystick.execution.cluster import Addresses, Batch, Cancel, Cluster, compute, settle
+from hockeystick.execution.cluster import Addresses, Batch, Cancel, Cluster, compute
+from hockeystick.execution.work import settle
 from hockeystick.monte_carlo.proposals import Proposal
-from hockeystick.samples import Chunk
 
 ADDRESSES = Addresses("Ray cluster", "auto or ray://10.0.0.1:10001", ("", "ray"))
 LOCAL = "local"
@@ -39,7 +39,7 @@ class RayCluster(Cluster):
         """Put it into the object store; the workers of a node share one copy."""
         return ray.put(proposal)
 
-    def start(self, batch: Batch, shipped: Any, job: "Future[list[Chunk]]") -> Cancel:
+    def start(self, batch: Batch, shipped: Any, job: "Future[list[Any]]") -> Cancel:
         reference = self._compute.remote(batch, shipped)
         reference.future().add_done_callback(lambda done: settle(job, done.result))
         return partial(ray.cancel, reference)

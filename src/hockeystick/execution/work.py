@@ -1,9 +1,11 @@
-"""What a worker does: compute one chunk on one thread, unless it was cancelled."""
+"""What a worker does: compute one chunk on one thread, unless it was cancelled; and how the outcome is handed on."""
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from threadpoolctl import threadpool_limits
 
@@ -105,3 +107,15 @@ class Stop:
         self._stopped = True
         with self._idle:
             self._idle.wait_for(lambda: self._running == 0)
+
+
+def settle(job: "Future[Any]", result: Callable[[], Any]) -> None:
+    """Set the result or the exception of a job, unless it was cancelled."""
+    if not job.set_running_or_notify_cancel():
+        return
+    try:
+        value = result()
+    except BaseException as error:
+        job.set_exception(error)
+    else:
+        job.set_result(value)

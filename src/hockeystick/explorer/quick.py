@@ -26,9 +26,9 @@ from hockeystick.laws.grid import Resolution
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.registry import dominating_pair
+from hockeystick.recommendation.workload import Workload
 from hockeystick.settings import SearchPolicy, Settings
 from hockeystick.spec import SMALLEST_NOISE
-from hockeystick.strategies.error import mean_error, prefix_sums
 from hockeystick.types import Side
 
 UPPER = ("gaussian", "direct", "comparison", "separated_windows", "shuffle_thresholds", "moment_majorant")
@@ -178,7 +178,7 @@ def prefix_error(mechanism: Mechanism) -> float | None:
     matrix = mechanism.matrix
     if matrix.steps > MOST_STEPS or (matrix.toeplitz_column is None and matrix.steps > MOST_STEPS // 10):
         return None
-    return mechanism.sigma * math.sqrt(mean_error(matrix, prefix_sums(matrix.steps)))
+    return mechanism.sigma * Workload().unit_error(matrix)
 
 
 class _Look:

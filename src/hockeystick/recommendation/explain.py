@@ -84,6 +84,7 @@ def _memory(search: Search, best: Choice) -> Iterator[str]:
             one = min(allowed, key=lambda one: one.error)
             change = _percent(one.error / least)
             frontier.append(f" With {one.rows} rows, {one.candidate.name} has {change} error{_about(one)}.")
+    frontier = list(dict.fromkeys(frontier))
     limits = search.asked.limits
     size = ""
     if limits.parameters is not None:

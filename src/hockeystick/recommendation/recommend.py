@@ -1,25 +1,21 @@
 """recommend: which strategy, sampler and bands give the least error for a plan's target."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from hashlib import sha256
-from json import dumps
 from pathlib import Path
 from time import monotonic
 
-from hockeystick.bounds import Question
-from hockeystick.certificate import Certificate
 from hockeystick.deadline import Deadline
-from hockeystick.errors import InvalidInputError, VerificationError, shortened
+from hockeystick.errors import InvalidInputError
+from hockeystick.execution.base import ChunkExecutor
 from hockeystick.monte_carlo.release import verification_target
 from hockeystick.plan import Plan
-from hockeystick.recommendation.candidates import Candidate, Limits, every
+from hockeystick.recommendation.calibrations import calibrations as calibrations_of
+from hockeystick.recommendation.candidates import Limits, every
 from hockeystick.recommendation.explain import explanation
-from hockeystick.recommendation.search import CALIBRATIONS, Asked, Choice, Keep, Search, of_plan
+from hockeystick.recommendation.search import CALIBRATIONS, Asked, Choice, Search, of_plan
 from hockeystick.recommendation.workload import Workload
 from hockeystick.settings import MonteCarlo
-from hockeystick.sweep import CERTIFIED, Cell, Record, Results, locked
 
 REFINE_SECONDS = 300.0
 """Seconds for the refinement, by default."""
@@ -68,6 +64,7 @@ def recommend(
     budget: float = REFINE_SECONDS,
     calibrations: int = CALIBRATIONS,
     monte_carlo: MonteCarlo | None = None,
+    executor: ChunkExecutor | None = None,
     results: str | Path | None = None,
     on_answer: Callable[[Recommendation], None] | None = None,
 ) -> Recommendation:
@@ -85,11 +82,14 @@ def recommend(
         calibrations: candidates that are calibrated at most.
         monte_carlo: allows Monte Carlo bounds, and b-min-sep sampling. Its failure probability, a part of delta, is
             that of all candidates together, as what the samples say decides which one is recommended.
-        results: file that keeps certificates, to go on from.
+        executor: workers that calibrate candidates side by side (``hockeystick.execution.executor``); by default, and
+            with ``monte_carlo``, whose samples are spread instead, one candidate follows the other. The number of
+            workers has no influence on the answer, except where the budget ends the refinement.
+        results: file that keeps certificates, to go on from; it may have those of other targets and limits too.
         on_answer: called with the first answer, and after every calibration.
 
     Raises: InvalidInputError for a plan without a target, or a failure probability that is not below delta;
-        CannotCertifyError where nothing can be run; VerificationError for results that are not the candidates'.
+        CannotCertifyError where nothing can be run; VerificationError for results that were altered.
 
     >>> import hockeystick as hs
     >>> plan = hs.Plan.parse({
@@ -124,10 +124,8 @@ def recommend(
     if budget <= 0.0:
         return found
     deadline = Deadline(budget)
-    with kept(results, asked, sampled) as keep:
-        for _ in search.refine(
-            delta=delta, deadline=deadline, keep=keep, monte_carlo=sampled, calibrations=calibrations
-        ):
+    with calibrations_of(asked, delta=delta, monte_carlo=sampled, spread=executor, results=results) as calibrating:
+        for _ in search.refine(calibrating, deadline=deadline, most=calibrations):
             found = answer()
             if on_answer is not None:
                 on_answer(found)
@@ -150,60 +148,3 @@ def shared(monte_carlo: MonteCarlo, asked: Asked) -> tuple[MonteCarlo, float]:
         )
     each = replace(monte_carlo, failure_probability=total / sum(1 for _ in every(asked.plan, asked.limits)))
     return each, verification_target(asked.delta, total)
-
-
-@contextmanager
-def kept(path: str | Path | None, asked: Asked, monte_carlo: MonteCarlo | None = None) -> Iterator[Keep]:
-    """Keeps the certificates of candidates in a file of results, as a sweep does; what a deadline cut is not kept."""
-    if path is None:
-        yield lambda candidate, compute: compute()
-        return
-    failure = None if monte_carlo is None else monte_carlo.failure_probability
-    cells = {one.plan: _cell(one, asked, failure) for one in every(asked.plan, asked.limits)}
-    with locked(path):
-        file = Results(path, list(cells.values()))
-
-        def keep(candidate: Candidate, compute: Callable[[], Certificate]) -> Certificate:
-            cell = cells[candidate.plan]
-            record = file.records.get(cell.digest)
-            if record is not None and isinstance(record.certificate, Certificate):
-                if not _answers(record.certificate, candidate, asked):
-                    raise VerificationError(
-                        f"The results {shortened(str(path))} were altered: the certificate of {candidate.name} is not "
-                        f"of this candidate and target."
-                    )
-                return record.certificate
-            start = monotonic()
-            certificate = compute()
-            if not certificate.cut_off:
-                file.add(
-                    Record(
-                        cell=cell.digest,
-                        fields=dict(cell.fields),
-                        status=CERTIFIED,
-                        seconds=round(monotonic() - start, 4),
-                        certificate=certificate,
-                    )
-                )
-            return certificate
-
-        yield keep
-
-
-def _answers(certificate: Certificate, candidate: Candidate, asked: Asked) -> bool:
-    """Whether a certificate is about this candidate, and for at most the target."""
-    mechanism = candidate.plan.mechanism().pinned().with_noise(certificate.mechanism.sigma)
-    epsilon, delta = certificate.question.claimed(certificate.bounds.upper)
-    return certificate.mechanism == mechanism and epsilon <= asked.epsilon and delta <= asked.delta
-
-
-def _cell(candidate: Candidate, asked: Asked, failure: float | None) -> Cell:
-    plan = candidate.plan.model_copy(update={"strategy": candidate.plan.strategy.pinned()})
-    content = plan.model_dump(mode="json", exclude={"target"})
-    text = dumps([content, asked.epsilon, asked.delta, failure], sort_keys=True)
-    return Cell(
-        fields={"candidate": candidate.name},
-        plan=candidate.plan,
-        question=Question(delta=asked.delta),
-        digest=sha256(text.encode()).hexdigest(),
-    )

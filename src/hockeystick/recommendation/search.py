@@ -1,11 +1,12 @@
 """The search for the least error: estimates on coarse grids first, then calibrations of what may be the best."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import inf, sqrt
+from math import inf
+from typing import Protocol
 
 from hockeystick.bounds import Question
-from hockeystick.calibration.search import calibrate_and_certify, check_target
+from hockeystick.calibration.search import check_target
 from hockeystick.certificate import Certificate
 from hockeystick.deadline import Deadline
 from hockeystick.errors import CannotCertifyError, InvalidInputError, OptimisationError, UnsupportedError
@@ -13,7 +14,6 @@ from hockeystick.plan import Plan, Target
 from hockeystick.recommendation.candidates import Candidate, Family, Limits, families, normalised, singles
 from hockeystick.recommendation.estimate import Estimate, estimate
 from hockeystick.recommendation.workload import Workload
-from hockeystick.settings import MonteCarlo
 from hockeystick.strategies import BandedToeplitz
 
 CALIBRATIONS = 8
@@ -88,8 +88,27 @@ class Asked:
         Question(delta=self.delta)
 
 
-Keep = Callable[[Candidate, Callable[[], Certificate]], Certificate]
-"""Returns the certificate of a candidate from earlier results, or computes and keeps it."""
+class Calibrating(Protocol):
+    """Calibrations that run side by side."""
+
+    @property
+    def full(self) -> bool:
+        """Whether all workers have something to do."""
+
+    def begun(self, candidate: Candidate) -> bool:
+        """Whether a calibration runs or is done."""
+
+    def done(self, candidate: Candidate) -> bool:
+        """Whether the result is there."""
+
+    def begin(self, candidate: Candidate) -> None:
+        """Start a calibration, unless it has begun."""
+
+    def wait(self) -> None:
+        """Return when a calibration that runs is done."""
+
+    def result(self, candidate: Candidate) -> Certificate:
+        """The certificate; raises what the calibration raised."""
 
 
 class Search:
@@ -117,22 +136,15 @@ class Search:
             reason = next(iter(self.refused.values()), "no sampler suits the data")
             raise CannotCertifyError(f"There is no mechanism to recommend within these limits: {reason}")
 
-    def refine(
-        self,
-        *,
-        delta: float,
-        deadline: Deadline,
-        keep: Keep = lambda candidate, compute: compute(),
-        monte_carlo: MonteCarlo | None = None,
-        calibrations: int = CALIBRATIONS,
-    ) -> Iterator[Choice]:
+    def refine(self, calibrating: "Calibrating", *, deadline: Deadline, most: int = CALIBRATIONS) -> Iterator[Choice]:
         """Look around the best estimates, then calibrate what may be the best; yields every calibrated choice.
 
-        The deadline decides whether another calibration begins. None is cut off, so that the noise multipliers do not
-        depend on the clock.
+        Choices are made as if one calibration followed the other, whatever the number of workers; free workers begin
+        what would be chosen if those that run came out as expected. The deadline decides whether another calibration
+        begins.
 
         Args:
-            delta: what each calibration has to meet; below the target's where verification by sampling takes its part.
+            most: candidates that are calibrated at most.
         """
         for family, end in self._ends:
             self._climb(family, end, 1)
@@ -141,27 +153,36 @@ class Search:
             one = normalised(self.asked.plan, self.asked.limits, best.candidate.plan.strategy.bands)
             if one is not None:
                 self.error(one)
-        for _ in range(calibrations):
+        for left in range(most, 0, -1):
             chosen = self._next()
-            if chosen is None or deadline.elapsed() >= deadline.seconds:
+            if chosen is None:
                 return
-
-            def compute(chosen: Choice = chosen) -> Certificate:
-                return calibrate_and_certify(
-                    chosen.candidate.plan.mechanism(),
-                    epsilon=self.asked.epsilon,
-                    delta=delta,
-                    monte_carlo=monte_carlo,
-                )
-
+            while not calibrating.done(chosen.candidate):
+                if deadline.elapsed() < deadline.seconds:
+                    self._begin(calibrating, left)
+                elif not calibrating.begun(chosen.candidate):
+                    return
+                if not calibrating.done(chosen.candidate):
+                    calibrating.wait()
             try:
-                certificate = keep(chosen.candidate, compute)
+                certificate = calibrating.result(chosen.candidate)
             except _OF_A_CANDIDATE as error:
                 self.refused[chosen.candidate.plan] = str(error)
                 del self.choices[chosen.candidate.plan]
                 continue
             self.choices[chosen.candidate.plan] = replace(chosen, certificate=certificate)
             yield self.choices[chosen.candidate.plan]
+
+    def _begin(self, calibrating: "Calibrating", left: int) -> None:
+        """Begin the next calibration, and as many of those after it as there are free workers."""
+        assumed: dict[Plan, float] = {}
+        while len(assumed) < left and not (assumed and calibrating.full):
+            one = self._next(assumed)
+            if one is None:
+                return
+            calibrating.begin(one.candidate)
+            ratios = self._ratios(one, assumed) or [1.0]
+            assumed[one.candidate.plan] = one.estimate.noise_multiplier * sum(ratios) / len(ratios)
 
     def error(self, candidate: Candidate) -> float:
         """The estimated error of a candidate, which becomes a choice; infinite where it cannot be run."""
@@ -175,15 +196,14 @@ class Search:
                 raise InvalidInputError("The rows of noise do not fit in the memory.")
             mechanism = plan.mechanism()
             found = estimate(mechanism, self.asked.epsilon, self.asked.delta)
-            errors = self.asked.workload.unit_errors(mechanism.matrix)
-            squared = errors.max() if self.asked.workload.measure == "max" else errors.mean()
+            unit_error = self.asked.workload.unit_error(mechanism.matrix)
         except _OF_A_CANDIDATE as problem:
             self.refused[plan] = str(problem)
             return inf
         choice = Choice(
             candidate=candidate,
             estimate=found,
-            unit_error=sqrt(float(squared)),
+            unit_error=unit_error,
             expected_batch=plan.numbers().expected_batch,
             rows=candidate.rows(),
         )
@@ -212,21 +232,35 @@ class Search:
         one = family.at(point)
         return inf if one is None else self.error(one)
 
-    def _next(self) -> Choice | None:
-        """The choice to calibrate next: the least estimate that may still be the best; None when none may be."""
-        certified = [one for one in self.choices.values() if one.certified]
-        best = min((one.error for one in certified), default=inf)
+    def _next(self, assumed: Mapping[Plan, float] | None = None) -> Choice | None:
+        """The choice to calibrate next: the least estimate that may still be the best; None when none may be.
+
+        Args:
+            assumed: noise multipliers of plans that are taken to be calibrated too.
+        """
+        assumed = assumed or {}
+        known = [one.unit_error * noise / one.expected_batch for one, noise in self._known(assumed)]
+        best = min(known, default=inf)
 
         def hoped(one: Choice) -> tuple[float, float]:
             """Its error as learned from those of its kind, and the least that it may be."""
-            alike = [other for other in certified if other.estimate.how == one.estimate.how]
-            if not alike:
-                return one.error, one.error * (1.0 - one.estimate.room)
-            learned = sum(other.noise_multiplier / other.estimate.noise_multiplier for other in alike) / len(alike)
-            return one.error * learned, one.error * learned * (1.0 - LEARNED * one.estimate.room)
+            ratios = self._ratios(one, assumed)
+            likely = one.error * (sum(ratios) / len(ratios) if ratios else 1.0)
+            return likely, likely * (1.0 - one.estimate.room * (LEARNED if ratios else 1.0))
 
-        left = [one for one in self.choices.values() if not one.certified and hoped(one)[1] < best]
-        return min(left, key=lambda one: hoped(one)[0], default=None)
+        left = [one for one in self.choices.values() if not one.certified and one.candidate.plan not in assumed]
+        return min((one for one in left if hoped(one)[1] < best), key=lambda one: hoped(one)[0], default=None)
+
+    def _known(self, assumed: Mapping[Plan, float]) -> list[tuple[Choice, float]]:
+        """The choices that are calibrated, or taken to be, with their noise multipliers."""
+        certified = [(one, one.noise_multiplier) for one in self.choices.values() if one.certified]
+        return certified + [(self.choices[plan], noise) for plan, noise in assumed.items()]
+
+    def _ratios(self, choice: Choice, assumed: Mapping[Plan, float]) -> list[float]:
+        """Noise over its estimate, for the known choices that were estimated in the same way."""
+        how = choice.estimate.how
+        known = [(one.estimate, noise) for one, noise in self._known(assumed) if one.estimate.how == how]
+        return [noise / found.noise_multiplier for found, noise in known]
 
 
 def of_plan(

@@ -7,7 +7,7 @@ multiplier over the expected batch.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import cos, pi
+from math import cos, pi, sqrt
 from typing import Literal, get_args
 
 import numpy as np
@@ -79,6 +79,11 @@ class Workload:
     def rates(self, steps: int) -> Array:
         """Learning rates over the largest one, shape (steps,)."""
         return np.array([_FACTORS[self.schedule](step / steps) for step in range(steps)])
+
+    def unit_error(self, matrix: StrategyMatrix) -> float:
+        """The error by the measure, at noise multiplier 1: root mean squared or largest over the steps."""
+        errors = self.unit_errors(matrix)
+        return sqrt(float(errors.max() if self.measure == "max" else errors.mean()))
 
     def unit_errors(self, matrix: StrategyMatrix) -> Array:
         """Squared l2 norms of the rows of ``A C^{-1}``, shape (steps,): squared errors at noise multiplier 1.
