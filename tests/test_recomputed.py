@@ -1,10 +1,12 @@
 """What a report computes again beside a claim: never below what certify says, and nothing without saying so."""
 
+from pathlib import Path
+
 import pytest
 
 import hockeystick as hs
 from hockeystick.errors import VerificationError
-from hockeystick.recomputed import recomputed
+from hockeystick.recomputed import recomputed, recomputed_together
 from hockeystick.types import Side
 
 RUN = hs.Mechanism(sampler=hs.Deterministic(bins=10), noise_multiplier=2.0)
@@ -21,7 +23,7 @@ def found(certificate):
 
 
 def test_no_method_is_said_to_be_better_than_the_certificate(certificate, found):
-    assert found.verified
+    assert found.unverified is None
     upper = [one.value for one in found.outcomes if one.side is Side.UPPER and one.value is not None]
     lower = [one.value for one in found.outcomes if one.side is Side.LOWER and one.value is not None]
     assert min(upper) >= certificate.epsilon.upper
@@ -52,7 +54,7 @@ def test_a_claim_that_does_not_follow_gets_no_report(certificate):
 def test_a_claim_about_delta_is_drawn_at_its_delta():
     certificate = hs.certify(RUN, epsilon=2.0)
     found = recomputed(certificate)
-    assert found.verified
+    assert found.unverified is None
     assert found.curve.numbers["epsilon"][1] == pytest.approx(2.0, rel=1e-3)
 
 
@@ -68,3 +70,39 @@ def test_a_delta_of_zero_has_no_curves():
     found = recomputed(certificate)
     assert (found.curve, found.outcomes, found.noise) == (None, (), {})
     assert "claim is about delta" in found.left_out[-1]
+
+
+def test_a_sampled_claim_below_a_lower_bound_gets_no_report(certificate):
+    """Without its samples a Monte Carlo claim is not verified, but it is held against what is proved."""
+    folder = Path(__file__).parent / "certification" / "certificates-0.1.0"
+    samples = hs.Certificate.load(folder / "monte-carlo.json").monte_carlo
+    for factor, refused in ((0.9, True), (1.1, False)):
+        bounds = hs.Interval(lower=None, upper=factor * certificate.epsilon.upper)
+        sampled = certificate.model_copy(update={"epsilon": bounds, "monte_carlo": samples}).sealed()
+        if refused:
+            with pytest.raises(VerificationError, match="but epsilon is at least"):
+                recomputed(sampled)
+        else:
+            assert "random samples" in recomputed(sampled).unverified
+
+
+def test_a_composition_is_asked_at_other_deltas(certificate):
+    both = hs.compose([certificate, certificate], delta=1e-5)
+    found = recomputed_together(both, deadline=hs.Deadline())
+    assert (found.unverified, found.left_out) == (None, ())
+    assert found.epsilons[1e-5] == both.epsilon
+    gaussian = hs.Mechanism(sampler=hs.Deterministic(bins=10, epochs=2), noise_multiplier=2.0)  # what the two are
+    for delta, interval in found.epsilons.items():
+        exactly = hs.certify(gaussian, delta=delta).epsilon
+        assert interval.lower <= exactly.upper * 1.0001
+        assert interval.upper >= exactly.lower
+    none = recomputed_together(both, deadline=hs.Deadline(0.0))
+    assert "lack of time" in none.unverified
+    assert "bounds at delta 1e-09, " in none.left_out[0]
+
+
+def test_a_composition_that_does_not_follow_gets_no_report(certificate):
+    both = hs.compose([certificate, certificate], delta=1e-5)
+    low = hs.Interval(lower=None, upper=0.9 * both.epsilon.upper)
+    with pytest.raises(VerificationError):
+        recomputed_together(both.model_copy(update={"epsilon": low}).sealed(), deadline=hs.Deadline())

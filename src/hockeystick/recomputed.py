@@ -1,18 +1,21 @@
-"""What a report shows beside a certificate's claim: computed again from its mechanism, as far as the budget goes."""
+"""What a report shows beside a claim: computed again from its mechanisms, as far as the budget goes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import log
 
 from hockeystick.calibration.search import EVALUATIONS, calibrate_and_certify
-from hockeystick.certificate import Certificate
+from hockeystick.certificate import AnyCertificate, Interval
 from hockeystick.certification.issue import PORTABLE, compare
 from hockeystick.certification.schedule import Outcome, best
-from hockeystick.certification.verification import verify
+from hockeystick.composition.composition import Composition
+from hockeystick.composition.tuning import Tuning
+from hockeystick.composition.verification import asked_at, verify
 from hockeystick.curve import Curve, curve
 from hockeystick.deadline import Deadline
-from hockeystick.errors import BudgetExceededError, CannotCertifyError
+from hockeystick.errors import BudgetExceededError, CannotCertifyError, VerificationError
+from hockeystick.samples import Ledger
 from hockeystick.types import Kind, Side
 
 BUDGET = 60.0
@@ -21,6 +24,10 @@ REACH = 5.0
 """Noise multipliers are found for those targets that are within this factor of the certificate's epsilon."""
 SHARE = 0.5
 """Of the time that is left, for the curves, and of what is left then, for the methods."""
+STEPS = (0.1, 10.0, 0.01, 100.0, 1e-3, 1e3, 1e-4, 1e4)
+"""A claim about several runs is asked at its delta times these, in this order."""
+FEWEST, MOST = 1e-30, 0.5
+"""The deltas at which it is asked."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +35,8 @@ class Recomputed:
     """What was computed again from a certificate's mechanism.
 
     Attributes:
-        verified: whether the claim was derived again; one that does not follow raises an error instead.
+        unverified: why the claim was not derived again, as a sentence; None where it was. One that does not follow
+            raises an error instead.
         curve: deterministic bounds on the profile, and what follows from them; None where they were left out.
         outcomes: what every accountant that applies says of epsilon at the certificate's delta.
         noise: certified noise multipliers by epsilon, at the same delta.
@@ -36,7 +44,7 @@ class Recomputed:
         left_out: what was not computed, and why: a sentence each.
     """
 
-    verified: bool
+    unverified: str | None
     curve: Curve | None
     outcomes: tuple[Outcome, ...]
     noise: dict[float, float]
@@ -44,36 +52,64 @@ class Recomputed:
     left_out: tuple[str, ...]
 
 
-def recomputed(certificate: Certificate, *, budget: float = BUDGET, deadline: Deadline | None = None) -> Recomputed:
+@dataclass(frozen=True)
+class RecomputedTogether:
+    """What was computed again from a composition or a tuning claim.
+
+    Attributes:
+        unverified, left_out: as for one certificate.
+        epsilons: bounds on epsilon by delta, the claim's own included.
+    """
+
+    unverified: str | None
+    epsilons: dict[float, Interval]
+    left_out: tuple[str, ...]
+
+
+def recomputed(
+    certificate: AnyCertificate,
+    *,
+    budget: float = BUDGET,
+    deadline: Deadline | None = None,
+    evidence: Ledger | None = None,
+) -> Recomputed:
     """Verify a certificate, and compute its curves, the methods side by side and the noise for other epsilons.
 
     Args:
-        certificate: of the present format.
         budget: seconds, for everything together.
         deadline: progress and deadline of the caller, in place of the budget's.
+        evidence: from which Monte Carlo bounds are derived again; without it they are only held against the
+            deterministic bounds.
 
-    Raises: VerificationError when the claim does not follow; what :func:`hockeystick.profile` raises.
+    Raises: VerificationError when the claim does not follow, or contradicts a lower bound; what
+        :func:`hockeystick.profile` raises.
 
     >>> import hockeystick as hs
     >>> run = hs.Mechanism(sampler=hs.Deterministic(bins=10), noise_multiplier=2.0)
     >>> found = recomputed(hs.certify(run, delta=1e-5))
-    >>> found.verified, round(found.noise[1.0], 2), found.method, found.left_out
-    (True, 3.73, 'gaussian', ())
+    >>> found.unverified, round(found.noise[1.0], 2), found.method, found.left_out
+    (None, 3.73, 'gaussian', ())
     """
     deadline = Deadline(budget) if deadline is None else deadline
     epsilon, delta = certificate.question.claimed(certificate.bounds.upper)
-    verified, left_out = _verified(certificate, deadline)
+    unverified = _unverified(certificate, [certificate], deadline, evidence)
     if not 1e-30 <= delta < 1.0:
         said = f"There are no curves and no other methods, as the claim is about delta = {delta:g}."
-        return Recomputed(verified, None, (), {}, None, (*left_out, said))
-    found = None
+        return Recomputed(unverified, None, (), {}, None, (said,))
+    found, left_out = None, []
     try:
         share = deadline.part(SHARE)
         found = curve(certificate.mechanism, delta=delta, budget=budget, deadline=share)
     except BudgetExceededError:
-        left_out += ("There was no time for the curves; a larger --budget draws them.",)
+        left_out.append("There was no time for the curves; a larger --budget draws them.")
     share = deadline.part(SHARE)
     outcomes = [_issued(one) for one in compare(certificate.mechanism, delta=delta, budget=budget, deadline=share)]
+    least = best(outcomes, Side.LOWER)
+    if least is not None and least.value is not None and least.value > epsilon:
+        raise VerificationError(
+            f"The certificate claims epsilon = {epsilon!r} at delta = {delta!r}, but epsilon is at least "
+            f"{least.value!r} there, by the method {least.method!r}."
+        )
     method = _method(certificate, outcomes)
     targets = sorted((one for one in TARGETS if epsilon / REACH <= one <= epsilon * REACH), key=partial(_far, epsilon))
     noise: dict[float, float] = {}
@@ -83,12 +119,41 @@ def recomputed(certificate: Certificate, *, budget: float = BUDGET, deadline: De
             sigma = _noise(certificate, one, delta, method, seconds, deadline)
             if sigma is not None:
                 noise[one] = sigma
-    missing = [one for one in sorted(targets) if one not in noise]
+    missing = [one for one in targets if one not in noise]
     if missing:
-        named = ", ".join(f"{one:g}" for one in missing)
-        left_out += (f"There was no time for noise multipliers at epsilon {named}; a larger --budget finds them.",)
+        left_out.append(_missing("noise multipliers at epsilon", missing))
     name = method.method if method is not None and noise else None
-    return Recomputed(verified, found, tuple(outcomes), dict(sorted(noise.items())), name, left_out)
+    return Recomputed(unverified, found, tuple(outcomes), dict(sorted(noise.items())), name, tuple(left_out))
+
+
+def recomputed_together(
+    claim: Composition | Tuning, *, deadline: Deadline, evidence: Ledger | None = None
+) -> RecomputedTogether:
+    """Verify a claim that follows from several certificates, and each of them, and ask it at other deltas.
+
+    Raises: VerificationError when the claim does not follow; CannotCertifyError.
+    """
+    epsilon, delta = claim.question.claimed(claim.bounds.upper)
+    unverified = _unverified(claim, claim.certificates, deadline, evidence)
+    epsilons = {delta: claim.epsilon if isinstance(claim.epsilon, Interval) else Interval(upper=epsilon, lower=None)}
+    asked = [delta * step for step in STEPS if FEWEST <= delta * step <= MOST]
+    for one in asked:
+        try:
+            found = asked_at(claim, one, deadline).epsilon
+        except BudgetExceededError:
+            break
+        except CannotCertifyError:
+            continue
+        assert isinstance(found, Interval)
+        epsilons[one] = found
+    missing = [one for one in asked if one not in epsilons]
+    left_out = (_missing("bounds at delta", missing),) if missing else ()
+    return RecomputedTogether(unverified, dict(sorted(epsilons.items())), left_out)
+
+
+def _missing(what: str, places: Iterable[float]) -> str:
+    named = ", ".join(f"{one:g}" for one in sorted(places))
+    return f"There was no time for {what} {named}; a larger --budget finds them."
 
 
 def _far(epsilon: float, target: float) -> float:
@@ -96,14 +161,24 @@ def _far(epsilon: float, target: float) -> float:
     return abs(log(target / epsilon))
 
 
-def _verified(certificate: Certificate, deadline: Deadline) -> tuple[bool, tuple[str, ...]]:
-    if certificate.monte_carlo is not None:
-        return False, ("The claim rests on samples and was not verified here; 'hockeystick verify' verifies it.",)
+def _unverified(
+    claim: AnyCertificate | Composition | Tuning,
+    certificates: Sequence[AnyCertificate],
+    deadline: Deadline,
+    evidence: Ledger | None,
+) -> str | None:
+    """Why a claim was not derived again; None where it was."""
+    samples = sum(one.monte_carlo.samples for one in certificates if one.monte_carlo is not None)
+    if samples and evidence is None:
+        return (
+            f"Not verified here: the claim rests on {samples} random samples. The option --evidence derives it again "
+            f"from their file; 'hockeystick verify' draws them again."
+        )
     try:
-        verify(certificate, deadline=deadline)
+        verify(claim, deadline=deadline, evidence=evidence)
     except BudgetExceededError:
-        return False, ("There was no time to verify the claim; 'hockeystick verify' verifies it.",)
-    return True, ()
+        return "Not verified here, for lack of time: a larger --budget or 'hockeystick verify' does it."
+    return None
 
 
 def _issued(outcome: Outcome) -> Outcome:
@@ -113,7 +188,7 @@ def _issued(outcome: Outcome) -> Outcome:
     return replace(outcome, value=outcome.value * (1.0 + (PORTABLE if outcome.side is Side.UPPER else -PORTABLE)))
 
 
-def _method(certificate: Certificate, outcomes: Sequence[Outcome]) -> Outcome | None:
+def _method(certificate: AnyCertificate, outcomes: Sequence[Outcome]) -> Outcome | None:
     """The accountant to find noise with: the certificate's own, where it is one of the outcomes, or the best one."""
     usable = [
         one for one in outcomes if one.side is Side.UPPER and one.kind is Kind.DETERMINISTIC and one.value is not None
@@ -122,7 +197,7 @@ def _method(certificate: Certificate, outcomes: Sequence[Outcome]) -> Outcome | 
 
 
 def _noise(
-    certificate: Certificate, epsilon: float, delta: float, method: Outcome, seconds: float, deadline: Deadline
+    certificate: AnyCertificate, epsilon: float, delta: float, method: Outcome, seconds: float, deadline: Deadline
 ) -> float | None:
     """The smallest certified noise multiplier for a target; None where there is no time to search to the end."""
     if seconds > deadline.remaining():

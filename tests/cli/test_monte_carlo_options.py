@@ -123,6 +123,17 @@ def test_a_run_that_was_killed_goes_on_to_the_same_certificate(finished: Any) ->
         assert connection.execute("SELECT count(*) FROM chunks").fetchone()[0] > left >= 2
 
 
+@pytest.mark.parametrize("evidence", [("--evidence", "x.sqlite"), ()])
+def test_a_report_verifies_from_the_evidence_and_says_so_where_there_is_none(
+    finished: Any, evidence: tuple[str, ...]
+) -> None:
+    assert finished("compose", "cert.json", "--delta", "1e-2", "--out", "claim.json").code == 0
+    assert finished("report", "claim.json", *evidence, "--json").json["verified"] is bool(evidence)
+    page = Path("claim.html").read_text()
+    assert ("Verified: the claim was derived again" in page) is bool(evidence)
+    assert ("random samples" in page) is not bool(evidence)
+
+
 def test_an_interruption_keeps_the_evidence_and_writes_no_certificate(
     finished: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """hockeystick report: one file about a certificate, an addendum, a sweep or a comparison."""
 
 import json
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,34 @@ def test_options_of_certificates_are_refused_for_other_files(cli):
     cli.refuses("report", "other.json", "--budget", "-1", says=("budget",))
 
 
-def test_the_report_of_a_derived_claim_is_refused(cli, certificate):
-    assert cli("compose", certificate, certificate, "--delta", "1e-4", "--out", "both.json").code == 0
-    cli.refuses("report", "both.json", says=("one run",))
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        (("compose", "a.certificate.json", "a.certificate.json"), "All 2 runs together, on the same data, are ("),
+        (("tune", "a.certificate.json", "--trials", "3"), "The best of a geometric number of trials of mean 3 is ("),
+    ],
+)
+def test_claims_about_several_runs_become_files(cli, certificate, made, says):
+    assert cli(*made, "--delta", "1e-4", "--out", "claim.json").code == 0
+    done = cli("report", "claim.json", "--json")
+    assert (done.json["verified"], done.json["left_out"]) == (True, [])
+    page = Path("claim.html").read_text()
+    assert says in page
+    assert "Verified: the claim was derived again" in page
+    assert "epsilon by delta" in page
+    cli.refuses("report", "claim.json", "--matrix", "m.npy", says=("--matrix", "one run"))
+    text = Path("claim.json").read_text()
+    Path("claim.json").write_text(text.replace('"digest": "', '"digest": "0', 1))
+    cli.refuses("report", "claim.json", code=1, says=("altered",))
+
+
+def test_a_certificate_of_0_1_0_becomes_a_file(cli):
+    old = Path(__file__).parents[1] / "certification" / "certificates-0.1.0"
+    done = cli("report", str(old / "poisson.json"), "--out", "old.html", "--budget", "5", "--json")
+    assert done.json["verified"] is True
+    page = unescape(Path("old.html").read_text())
+    assert all(one in page for one in json.loads((old / "poisson.json").read_text())["requirements"])
+    unverified = cli("report", str(old / "monte-carlo.json"), "--out", "sampled.html", "--budget", "0.1", "--json").json
+    assert unverified["verified"] is False
+    assert "random samples" in unverified["left_out"][0]
+    assert unverified["left_out"][0].split(".")[0] in unescape(Path("sampled.html").read_text())

@@ -136,10 +136,31 @@ FAULTS = [
     ),
     (
         "recomputed.py",
-        "verify(certificate, deadline=deadline)",
+        "verify(claim, deadline=deadline, evidence=evidence)",
         "pass",
         "a claim that does not follow is reported as verified",
         "tests/test_recomputed.py",
+    ),
+    (
+        "recomputed.py",
+        "least.value > epsilon",
+        "least.value > 2.0 * least.value",
+        "a Monte Carlo claim below a proved lower bound gets a report",
+        "tests/test_recomputed.py",
+    ),
+    (
+        "composition/verification.py",
+        "return recomputed_composition(other, deadline)[0]",
+        "return recomputed_composition(claim, deadline)[0]",
+        "the epsilon of a composition at small deltas is that at its own",
+        "tests/test_recomputed.py",
+    ),
+    (
+        "report/html/derived.py",
+        "[one.lower for one in ends], [one.upper for one in ends]",
+        "[one.lower for one in ends], [one.lower for one in ends]",
+        "the upper line of a composition is its lower bound",
+        "tests/report/html/test_page.py",
     ),
     (
         "doctor.py",

@@ -1,15 +1,17 @@
-"""hockeystick report: one self-contained HTML file about a certificate, a sweep or a comparison."""
+"""hockeystick report: one self-contained HTML file about a claim, a sweep or a comparison."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hockeystick.cli import common
+from hockeystick.cli import common, sampling
 from hockeystick.errors import InvalidInputError, shortened
 
 if TYPE_CHECKING:
     from hockeystick.report.html.page import Page
+    from hockeystick.samples import Ledger
 
 MOST_BYTES = 1 << 26
 
@@ -19,7 +21,7 @@ def command(
         str,
         typer.Argument(
             metavar="FILE",
-            help="Certificate, addendum, or what 'sweep' or 'compare --json' wrote.",
+            help="Certificate, addendum, or what 'compose', 'tune', 'sweep' or 'compare --json' wrote.",
             show_default=False,
         ),
     ],
@@ -33,14 +35,18 @@ def command(
     budget: Annotated[
         str, typer.Option("--budget", metavar="SECONDS", help="Seconds for everything that is computed again.")
     ] = "60",
+    evidence: Annotated[
+        str | None,
+        typer.Option("--evidence", metavar="FILE", help="Derive Monte Carlo bounds again from this store."),
+    ] = None,
     matrix: common.MatrixOption = None,
     out: Annotated[str | None, typer.Option("--out", help="Report file; FILE.html by default.")] = None,
     json: common.JsonOption = False,
 ) -> None:
     """Write a report as one HTML file that makes no request to any network.
 
-    For a certificate, it verifies the claim and computes curves, other methods and other noise multipliers beside it.
-    The numbers of sweeps and comparisons are those of their files.
+    It verifies a claim, and computes beside that of one run its curves, other methods and other noise multipliers,
+    and beside one about several runs its epsilon at other deltas. Sweeps and comparisons are shown as their files are.
     """
     from hockeystick.files import check_writable, json_object, read_small_file, write_atomically
     from hockeystick.sweep import HEADER
@@ -53,10 +59,12 @@ def command(
     results = content.startswith(HEADER.encode())
     summary: dict[str, Any] = {}
     if not results and "format" in fields:
-        page, summary = _certificate_page(subject, addendum or [], public, budget, matrix)
-    elif addendum or public or matrix is not None:
+        with sampling.opened(evidence) as ledger:
+            page, summary = _claim_page(subject, addendum or [], public, budget, matrix, ledger)
+    elif addendum or public or matrix is not None or evidence is not None:
         raise InvalidInputError(
-            f"The options --addendum, --public and --matrix are for certificates. Got {shortened(subject)} instead."
+            f"The options --addendum, --public, --evidence and --matrix are for certificates. "
+            f"Got {shortened(subject)} instead."
         )
     elif results or "results" in fields:
         page = _sweep_page(subject, content, results)
@@ -66,8 +74,8 @@ def command(
         page = comparison_page(Comparison.parse_json(content, f"comparison {shortened(subject)}"), Path(subject).name)
     else:
         raise InvalidInputError(
-            f"The file {shortened(subject)} must be a certificate, an addendum, or what 'sweep' or 'compare --json' "
-            f"wrote."
+            f"The file {shortened(subject)} must be a certificate, an addendum, or what 'compose', 'tune', 'sweep' or "
+            f"'compare --json' wrote."
         )
     write_atomically(path, page.html())
     if json:
@@ -78,35 +86,44 @@ def command(
         common.emit(f"report written to {path}")
 
 
-def _certificate_page(
-    subject: str, names: list[str], public: bool, budget: str, matrix: str | None
+def _claim_page(
+    subject: str, names: list[str], public: bool, budget: str, matrix: str | None, evidence: "Ledger | None"
 ) -> "tuple[Page, dict[str, Any]]":
     from hockeystick.audit import Addendum
-    from hockeystick.certificate import Certificate
+    from hockeystick.certificate import Certificate, CertificateOfFormat1
     from hockeystick.composition.files import load_claim
-    from hockeystick.recomputed import recomputed
+    from hockeystick.recomputed import recomputed, recomputed_together
     from hockeystick.report.html.certificate import certificate_page
+    from hockeystick.report.html.derived import page_of_claim, page_of_format_1
 
     addenda = [Addendum.load(name) for name in names]
     if common.is_addendum(subject):
         addenda.insert(0, Addendum.load(subject))
-        claim: object = addenda[0].certificate
-    else:
-        claim = load_claim(subject)
-    if not isinstance(claim, Certificate):
-        raise InvalidInputError(
-            f"The file {shortened(subject)} must be a certificate of one run in the present format; "
-            f"'hockeystick show' prints other claims."
-        )
+    claim = addenda[0].certificate if len(addenda) > len(names) else load_claim(subject)
     for name, one in zip(names, addenda[len(addenda) - len(names) :], strict=True):
         if one.certificate.digest != claim.digest:
             raise InvalidInputError(f"The addendum {shortened(name)} is about another certificate.")
-    certificate = common.with_matrix(claim, matrix)
-    with common.working("computing the report", budget, certificate.mechanism) as deadline:
-        found = recomputed(certificate, budget=common.number("--budget", budget), deadline=deadline)
+    if not isinstance(claim, Certificate | CertificateOfFormat1):
+        if matrix is not None:
+            raise InvalidInputError(f"The option --matrix is for the certificate of one run. Got {shortened(subject)}.")
+        for each in claim.certificates:
+            common.with_matrix(each, None)  # refuses certificates of matrices in files
+        with common.working("computing the report", budget) as deadline:
+            together = recomputed_together(claim, deadline=deadline, evidence=evidence)
+        return page_of_claim(claim, together), _summary(together.unverified, together.left_out)
+    claim = common.with_matrix(claim, matrix)
+    with common.working("computing the report", budget, claim.mechanism) as deadline:
+        found = recomputed(claim, budget=common.number("--budget", budget), deadline=deadline, evidence=evidence)
+    summary = _summary(found.unverified, found.left_out)
+    if isinstance(claim, CertificateOfFormat1):
+        return page_of_format_1(claim, found), summary
     refuted = any(one.refuted for one in addenda)
-    page = certificate_page(certificate, found, addenda, public=public)
-    return page, {"verified": found.verified, "refuted": refuted, "left_out": list(found.left_out)}
+    return certificate_page(claim, found, addenda, public=public), summary | {"refuted": refuted}
+
+
+def _summary(unverified: str | None, left_out: Sequence[str]) -> dict[str, Any]:
+    reasons = [] if unverified is None else [unverified]
+    return {"verified": unverified is None, "left_out": [*reasons, *left_out]}
 
 
 def _sweep_page(subject: str, content: bytes, results: bool) -> "Page":

@@ -45,8 +45,13 @@ class Composition(DerivedClaim):
             return "same data"
         return "disjoint parts" if all(len(group) == 1 for group in self.together) else "overlapping parts"
 
+    @property
+    def subject(self) -> str:
+        """What is private, and the verb."""
+        return f"All {len(self.runs)} runs together, on {self.relation.replace('same', 'the same')}, are"
+
     def __str__(self) -> str:
-        lines = [*self.headline(), f"  runs              {len(self.runs)}, on {self._on()}"]
+        lines = [*self.headline(), f"  runs              {self.about}"]
         for place, one in enumerate(self.certificates):
             methods, copies = self.methods[place], self.runs.count(place)
             times = f"{copies} x " if copies > 1 else ""
@@ -55,12 +60,14 @@ class Composition(DerivedClaim):
             lines.append(f"    - {times}{described(one.mechanism)}: {how}")
         return "\n".join(lines + self.foundations())
 
-    def _on(self) -> str:
+    @property
+    def about(self) -> str:
+        """How many runs, and on which data."""
         if self.relation != "overlapping parts":
-            return self.relation.replace("same", "the same")
+            return f"{len(self.runs)}, on {self.relation.replace('same', 'the same')}"
         groups = ", ".join("+".join(str(run) for run in group) for group in self.together)
         who = "an example is" if unit_of(self.certificates[0]) == "example" else "all examples of a user are"
-        return f"overlapping parts: {who} in the runs of one of {groups} at most"
+        return f"{len(self.runs)}, on overlapping parts: {who} in the runs of one of {groups} at most"
 
 
 def described(mechanism: Mechanism) -> str:

@@ -48,11 +48,21 @@ class Tuning(DerivedClaim):
     trials: Trials
     methods: tuple[RunMethods, ...]
 
+    @property
+    def subject(self) -> str:
+        """What is private, and the verb."""
+        return f"The best of {self.trials} is"
+
+    @property
+    def about(self) -> str:
+        """What is released."""
+        return f"the best of {self.trials}"
+
     def __str__(self) -> str:
         methods = self.methods[0]
         lines = [
             *self.headline(),
-            f"  released          the best of {self.trials}",
+            f"  released          {self.about}",
             f"  each trial        {described(self.certificates[0].mechanism)}",
             f"  method            private selection, from the {methods.route.value} of one trial by "
             f"{', '.join(methods.upper)}",

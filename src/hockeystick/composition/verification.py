@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from typing import TypeVar
 
-from hockeystick.certificate import CertificateBase
+from hockeystick.bounds import Question
+from hockeystick.certificate import CertificateBase, Interval
 from hockeystick.certification.verification import DEFAULT_BUDGET
 from hockeystick.certification.verification import verify as verify_certificate
 from hockeystick.composition.claims import DerivedClaim, check_comparable
+from hockeystick.composition.compose import accuracy_for
 from hockeystick.composition.compose import recomputed as recomputed_composition
 from hockeystick.composition.composition import Composition
 from hockeystick.composition.tuning import Tuning
@@ -82,6 +84,22 @@ def _again(claim: Composition | Tuning, deadline: Deadline) -> tuple[DerivedClai
         raise VerificationError("The claim has a finite upper bound, but recomputed there is none.") from None
     except HockeystickError as error:
         raise VerificationError(str(error)) from None
+
+
+def asked_at(claim: Composition | Tuning, delta: float, deadline: Deadline) -> Composition | Tuning:
+    """What follows for another delta from the certificates that a claim embeds, as the claim was derived.
+
+    Raises: CannotCertifyError when no finite bound exists there; BudgetExceededError.
+    """
+    asked = {
+        "delta": delta,
+        "epsilon": Interval(upper=0.0, lower=None),  # says what is asked for
+        "accuracy": accuracy_for(Question(delta=delta), lambda at: delta),
+    }
+    other = claim.model_copy(update=asked)
+    if isinstance(other, Tuning):
+        return recomputed_tuning(other, deadline)[0]
+    return recomputed_composition(other, deadline)[0]
 
 
 def compare(claim: DerivedClaim, again: DerivedClaim, found: Mapping[Side, float | None]) -> None:

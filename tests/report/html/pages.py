@@ -2,15 +2,18 @@
 
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 
 import hockeystick as hs
 from hockeystick.audit import Addendum, addendum
-from hockeystick.certificate import Certificate, Interval
+from hockeystick.certificate import AnyCertificate, Certificate, CertificateOfFormat1, Interval
 from hockeystick.certification.schedule import Outcome
+from hockeystick.composition.composition import Composition
+from hockeystick.composition.tuning import Tuning
 from hockeystick.curve import Curve, Sandwich
-from hockeystick.recomputed import Recomputed
+from hockeystick.recomputed import Recomputed, RecomputedTogether
 from hockeystick.report.html.comparison import BoundOfMethod, Comparison
 from hockeystick.report.html.sweep import CellOfSweep
 from hockeystick.types import Kind, Side
@@ -31,13 +34,41 @@ def audited() -> Addendum:
     return addendum(certificate(), num_examples=100, parts=("sampler", "noise"), level=1e-3, seed=1)
 
 
-def found(about: Certificate) -> Recomputed:
+@cache
+def together() -> Composition:
+    """Of that certificate, twice."""
+    return hs.compose([certificate(), certificate()], delta=1e-5)
+
+
+@cache
+def best() -> Tuning:
+    """Of a few trials of that run."""
+    return hs.tuning(certificate(), trials=3, delta=1e-5)
+
+
+@cache
+def of_format_1() -> CertificateOfFormat1:
+    """One that version 0.1.0 wrote."""
+    folder = Path(__file__).parents[2] / "certification" / "certificates-0.1.0"
+    loaded = Certificate.load(folder / "poisson.json")
+    assert isinstance(loaded, CertificateOfFormat1)
+    return loaded
+
+
+def asked(claim: Composition | Tuning) -> RecomputedTogether:
+    """Bounds at other deltas, as if computed again."""
+    epsilons = {1e-6: Interval(lower=1.0000009, upper=2.0000001), 1e-5: claim.epsilon}
+    assert isinstance(claim.epsilon, Interval)
+    return RecomputedTogether(None, epsilons, ("Something was left out.",))
+
+
+def found(about: AnyCertificate) -> Recomputed:
     """Curves with a wide band, two methods and some noise multipliers, as if computed again."""
     epsilons = np.linspace(0.0, 3.0, 13)
     upper = 0.3 * np.exp(-3.3333333 * epsilons)
     alphas = np.linspace(0.0, 1.0, 21)
     return Recomputed(
-        verified=True,
+        unverified=None,
         curve=Curve(
             mechanism=about.mechanism,
             bounds={},

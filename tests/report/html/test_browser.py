@@ -13,6 +13,7 @@ from markup import MARKUP, SHOWN, poisoned
 from hockeystick.certificate import number
 from hockeystick.report.html.certificate import certificate_page
 from hockeystick.report.html.comparison import comparison_page
+from hockeystick.report.html.derived import page_of_claim
 from hockeystick.report.html.sweep import sweep_page
 
 WIDTHS = (360, 800, 1400)
@@ -27,6 +28,7 @@ def addresses(tmp_path_factory):
     made = {
         "certificate": certificate_page(about, found, [addendum]),
         "marked": marked,
+        "composition": page_of_claim(pages.together(), pages.asked(pages.together())),
         "comparison": comparison_page(pages.comparison(), "a.json"),
         "sweep": sweep_page(pages.sweep(), "a.json"),
     }
@@ -41,10 +43,8 @@ def resized(browser, width):
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
 
-@pytest.mark.parametrize("name", ["certificate", "marked", "comparison", "sweep"])
+@pytest.mark.parametrize("name", ["certificate", "marked", "composition", "comparison", "sweep"])
 def test_a_report_asks_for_nothing_complains_of_nothing_and_fits_its_width(browser, addresses, name):
-    for kind in ("browser", "performance"):
-        browser.get_log(kind)
     for width in WIDTHS:
         resized(browser, width)
         browser.get(addresses[name])
@@ -55,10 +55,13 @@ def test_a_report_asks_for_nothing_complains_of_nothing_and_fits_its_width(brows
     assert browser.get_log("browser") == []
 
 
-@pytest.mark.parametrize("name", ["certificate", "comparison", "sweep"])
+@pytest.mark.parametrize("name", ["certificate", "composition", "comparison", "sweep"])
 def test_axe_finds_no_violation(browser, axe, addresses, name):
-    for width in (360, 1400):
+    """On a small light screen and on a large dark one."""
+    for width, colours in ((360, "light"), (1400, "dark")):
         resized(browser, width)
+        preferred = {"features": [{"name": "prefers-color-scheme", "value": colours}]}
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", preferred)
         browser.get(addresses[name])
         browser.execute_cdp_cmd("Runtime.evaluate", {"expression": axe})  # past the policy, which is the page's own
         found = browser.execute_async_script(
@@ -68,6 +71,7 @@ def test_axe_finds_no_violation(browser, axe, addresses, name):
         )
         assert found[0] > 10
         assert [(one["id"], one["impact"], one["nodes"][0]["html"]) for one in found[1]] == []
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
 def test_markup_is_shown_and_not_run(browser, addresses):

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pages
@@ -11,6 +12,7 @@ from markup import MARKUP, SHOWN, poisoned
 from hockeystick.report.html.assets import D3, asset, digest, embedded
 from hockeystick.report.html.certificate import certificate_page
 from hockeystick.report.html.comparison import comparison_page
+from hockeystick.report.html.derived import page_of_claim, page_of_format_1
 from hockeystick.report.html.sweep import sweep_page
 from hockeystick.types import Kind
 
@@ -54,6 +56,27 @@ def comparison_html(*, markup: bool) -> str:
     return comparison_page(poisoned(found) if markup else found, MARKUP if markup else "a.json").html()
 
 
+def composition_html(*, markup: bool) -> str:
+    claim = pages.together()
+    found = pages.asked(claim)
+    if markup:
+        claim, found = poisoned(claim), replace(found, unverified=MARKUP, left_out=(MARKUP,))
+    return page_of_claim(claim, found).html()
+
+
+def tuning_html(*, markup: bool) -> str:
+    claim = pages.best()
+    return page_of_claim(poisoned(claim) if markup else claim, pages.asked(claim)).html()
+
+
+def format_1_html(*, markup: bool) -> str:
+    about = pages.of_format_1()
+    found = pages.found(about)
+    if markup:
+        about, found = poisoned(about), pages.with_strings(found, MARKUP)
+    return page_of_format_1(about, found).html()
+
+
 def sweep_html(*, markup: bool) -> str:
     found = pages.sweep()
     if markup:
@@ -65,15 +88,22 @@ def sweep_html(*, markup: bool) -> str:
     return sweep_page(found, MARKUP if markup else "a.json").html()
 
 
-@pytest.mark.parametrize("html", [certificate_html, comparison_html, sweep_html])
+DERIVED = [composition_html, tuning_html, format_1_html]
+PAGES = [certificate_html, comparison_html, *DERIVED, sweep_html]
+
+
+@pytest.mark.parametrize("html", PAGES)
 def test_markup_in_every_string_adds_no_element_and_no_attribute(html):
     plain, marked = Reader(html(markup=False)), Reader(html(markup=True))
-    assert marked.elements == plain.elements
+    if html in DERIVED:  # equal sentences become one row
+        assert set(marked.elements) == set(plain.elements)
+    else:
+        assert marked.elements == plain.elements
     assert SHOWN in "".join(marked.texts)
     assert MARKUP not in "".join(marked.texts)
 
 
-@pytest.mark.parametrize("html", [certificate_html, comparison_html, sweep_html])
+@pytest.mark.parametrize("html", PAGES)
 def test_the_data_of_the_plots_cannot_leave_its_script(html):
     page = html(markup=True)
     data = next(text for text in Reader(page).scripts if text.startswith("["))
@@ -170,6 +200,24 @@ def test_the_claim_is_drawn_as_the_certificate_says_it():
     assert (claim["lower"], claim["upper"]) == ([1e-5, None], [None, 1e-5])
     rows = {row["name"]: (row["lower"], row["upper"]) for row in plots[3]["rows"]}
     assert rows == {"tight": (1.0000009, 2.0000001), "loose": (None, 3.0), "refused": (None, None)}
+
+
+def test_a_claim_about_several_runs_is_drawn_as_it_says():
+    claim = pages.together()
+    found = pages.asked(claim)
+    page = page_of_claim(claim, found)
+    assert page.title.startswith("All 2 runs together, on the same data, are (")
+    curve, intervals = (plot.spec for block in page.blocks for plot in getattr(block, "plots", ()))
+    whole, own = curve["series"]
+    assert (whole["x"], whole["lower"][0], whole["upper"][0]) == ([1e-6, 1e-5], 1.0000009, 2.0000001)
+    assert (own["lower"], own["upper"]) == ([claim.epsilon.lower], [claim.epsilon.upper])
+    assert [(row["lower"], row["upper"]) for row in intervals["rows"]] == [
+        (claim.epsilon.lower, claim.epsilon.upper),
+        (pages.certificate().epsilon.lower, pages.certificate().epsilon.upper),
+    ]
+    must = [one for block in page.blocks if getattr(block, "heading", "") == "the claim holds if" for one in block.rows]
+    asked = [*claim.requirements, *pages.certificate().requirements]
+    assert [text for _, text in must] == asked
 
 
 def test_a_sweep_draws_a_curve_for_each_combination_of_the_other_fields():

@@ -8,7 +8,7 @@ from hockeystick._version import __version__
 from hockeystick.audit import Addendum
 from hockeystick.audit.annex import LOOKED_AT, Check
 from hockeystick.audit.annex import Outcome as Known
-from hockeystick.certificate import Certificate, Interval, number
+from hockeystick.certificate import AnyCertificate, Certificate, Interval, number
 from hockeystick.recomputed import Recomputed
 from hockeystick.report.certificate import document
 from hockeystick.report.curves import TITLES
@@ -36,18 +36,14 @@ def certificate_page(
     said = {section.heading: section for section in document(certificate, public=public).sections}
     claim, protection, run, rests_on, rest = said.values()
     assert rests_on.heading == RESTS_ON
-    note = (
-        f"Computed again from the mechanism by hockeystick {__version__}; only the points called the claim are the "
-        "certificate's own. The truth lies between the ends of a band at each computed point; lines only join them."
-    )
     return Page(
         kind="Certificate",
         title=certificate.sentence,
-        notices=_notices(found, addenda),
+        notices=[*_contradictions(addenda), verdict(found.unverified)],
         blocks=(
             claim,
-            Plots("plots", note, _plots(certificate, found)),
-            _attackers(found),
+            plots(certificate, found),
+            attackers(found),
             _assumptions(certificate, addenda),
             _audits(addenda),
             protection,
@@ -58,26 +54,37 @@ def certificate_page(
     )
 
 
-def _notices(found: Recomputed, addenda: Sequence[Addendum]) -> list[Notice]:
-    notices = [
+def _contradictions(addenda: Sequence[Addendum]) -> list[Notice]:
+    return [
         Notice("bad", f"An audit contradicts the assumption {check.assumption!r}: {check.text}")
         for addendum in addenda
         for check in addendum.checks
         if check.outcome is Known.REFUTED
     ]
-    if found.verified:
-        notices.append(Notice("good", f"Verified: the claim was derived again, by hockeystick {__version__}."))
-    else:
-        notices.append(Notice("plain", "Not verified here: the claim is what the certificate says."))
-    return notices
 
 
-def _plots(certificate: Certificate, found: Recomputed) -> list[Plot]:
-    plots = []
+def verdict(unverified: str | None) -> Notice:
+    """Whether the claim was derived again."""
+    if unverified is None:
+        return Notice("good", f"Verified: the claim was derived again, by hockeystick {__version__}.")
+    return Notice("plain", unverified)
+
+
+def plots(certificate: AnyCertificate, found: Recomputed) -> Plots:
+    """The curves of one run, its noise at other epsilons, and its methods."""
+    note = (
+        f"Computed again from the mechanism by hockeystick {__version__}; only the points called the claim are the "
+        "certificate's own. The truth lies between the ends of a band at each computed point; lines only join them."
+    )
+    return Plots("plots", note, _plots(certificate, found))
+
+
+def _plots(certificate: AnyCertificate, found: Recomputed) -> list[Plot]:
+    drawn = []
     if found.curve is not None:
-        plots += [_profile(certificate, found), _trade_off(found)]
+        drawn += [_profile(certificate, found), _trade_off(found)]
     if found.noise:
-        plots.append(_noise(certificate, found))
+        drawn.append(_noise(certificate, found))
     if found.outcomes:
         bounds = [
             BoundOfMethod(
@@ -93,11 +100,11 @@ def _plots(certificate: Certificate, found: Recomputed) -> list[Plot]:
         ]
         _, delta = certificate.question.claimed(certificate.bounds.upper)
         text = f"At delta = {delta:g}. A mark that points left is an upper bound, one that points right a lower bound."
-        plots.append(Plot("intervals", methods_plot("epsilon by method", text, methods_rows(bounds))))
-    return plots
+        drawn.append(Plot("intervals", methods_plot("epsilon by method", text, methods_rows(bounds))))
+    return drawn
 
 
-def _profile(certificate: Certificate, found: Recomputed) -> Plot:
+def _profile(certificate: AnyCertificate, found: Recomputed) -> Plot:
     assert found.curve is not None
     profile = found.curve.profile
     smallest = min(value for value in profile.upper.tolist() if value > 0.0)
@@ -115,7 +122,7 @@ def _profile(certificate: Certificate, found: Recomputed) -> Plot:
     return Plot("plot", spec)
 
 
-def _claim(certificate: Certificate) -> dict[str, object]:
+def _claim(certificate: AnyCertificate) -> dict[str, object]:
     """The certificate's own interval as points of its profile."""
     bounds = certificate.bounds
     if not isinstance(certificate.epsilon, Interval):
@@ -143,7 +150,7 @@ def _trade_off(found: Recomputed) -> Plot:
     return Plot("plot", spec)
 
 
-def _noise(certificate: Certificate, found: Recomputed) -> Plot:
+def _noise(certificate: AnyCertificate, found: Recomputed) -> Plot:
     epsilon, delta = certificate.question.claimed(certificate.bounds.upper)
     name = f"certified by {found.method}"
     series: list[dict[str, Any]] = [
@@ -162,10 +169,12 @@ def _noise(certificate: Certificate, found: Recomputed) -> Plot:
     return Plot("plot", spec)
 
 
-def _attackers(found: Recomputed) -> Table:
+def attackers(found: Recomputed) -> Table:
+    """What the curve says in single numbers."""
     numbers = {} if found.curve is None else found.curve.numbers
     rows = [(TITLES.get(name, name), *between(*ends)) for name, ends in numbers.items() if name != "epsilon"]
-    return Table("what an attacker gains", "Computed again, like the plots.", ("number", "at least", "at most"), rows)
+    note = "Computed again from the whole curve; the claim says less, as its numbers follow from one of its points."
+    return Table("what an attacker gains", note, ("number", "at least", "at most"), rows)
 
 
 def _assumptions(certificate: Certificate, addenda: Sequence[Addendum]) -> Table:
@@ -178,9 +187,9 @@ def _assumptions(certificate: Certificate, addenda: Sequence[Addendum]) -> Table
     columns = ("assumption", "what it says", "certificate", "audits")
     if addenda:
         note = "An assumption that an audit passed is not proved: the audit found nothing against it."
-        return Table(RESTS_ON, note, columns, rows)
+        return Table(RESTS_ON, note, columns, rows, wordy=True)
     note = "No audit was given; 'hockeystick audit --certificate' tests the batches and the noise."
-    return Table(RESTS_ON, note, columns[:-1], [row[:-1] for row in rows])
+    return Table(RESTS_ON, note, columns[:-1], [row[:-1] for row in rows], wordy=True)
 
 
 def _verdict(check: Check) -> str:
@@ -200,4 +209,5 @@ def _audits(addenda: Sequence[Addendum]) -> Table:
                 said += f"; epsilon at least {number(verdict.epsilon.audited, up=False)} by this audit"
             rows.append((one.audit, result, LOOKED_AT[one.audit], f"{verdict.samples}", f"{one.level:g}", said))
     note = "These are the verdicts of the addenda; 'hockeystick verify ADDENDUM' derives them again."
-    return Table("audits", note, ("audit", "verdict", "looked at", "how many", "false-alarm level", "findings"), rows)
+    columns = ("audit", "verdict", "looked at", "how many", "false-alarm level", "findings")
+    return Table("audits", note, columns, rows, wordy=True)

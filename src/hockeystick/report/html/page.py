@@ -33,12 +33,17 @@ class Plots:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text under a heading; the first cell of each names it."""
+    """Rows of text under a heading; the first cell of each names it.
+
+    Attributes:
+        wordy: narrow windows show the cells of a row one below the other, as sentences need width.
+    """
 
     heading: str
     note: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
+    wordy: bool = False
 
 
 @dataclass(frozen=True)
