@@ -21,7 +21,7 @@ from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.settings import Settings
 from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.types import Direction, Side
-from hockeystick.windows.comparable_chain import comparable_chain, sensitivity
+from hockeystick.windows.comparable_chain import comparable_chain, opened_ring, sensitivity
 from hockeystick.windows.hidden_chain import HiddenChain, hidden_chain_law, work_of
 
 FEWEST_BINS, MOST_BINS = 12, 1024
@@ -48,7 +48,14 @@ def _law(pair: BinMixture, side: Side, settings: Settings) -> Law:
     def affordable(chain: HiddenChain) -> bool:
         return work_of(chain, delta, largest) <= settings.effort
 
-    chain = comparable_chain(covariance, error, side, found.weights, affordable, MOST_LOSS, deadline)
+    try:
+        chain = comparable_chain(covariance, error, side, found.weights, affordable, MOST_LOSS, deadline)
+    except UnsupportedError:
+        opened = opened_ring(covariance) if side is Side.UPPER else None
+        if opened is None:
+            raise
+        weights = found.weights[: len(opened)]
+        chain = comparable_chain(opened, error, side, weights, affordable, MOST_LOSS, deadline)
     return hidden_chain_law(chain, side, delta, largest, deadline)
 
 

@@ -35,6 +35,8 @@ ROUNDS = 3
 """Linear programmes for each pair of poles, each with the weights that the changes of the last one deserve."""
 WRAP = 1e-3
 """Where the entry of first and last bin is a larger share of the diagonal, upper bounds close the chain to a ring."""
+MOST_CUT = 0.25
+"""Of the bins: a ring that loses more of them where it is cut open is left closed."""
 ROOM = 1e-9
 """Of the diagonal, beyond what the errors of all entries need."""
 ADJUSTMENTS = 60
@@ -134,6 +136,23 @@ def comparable_chain(
     if best is None or not loss <= most_loss:
         raise UnsupportedError("No chain with enough white noise is close to the covariance of the bins.")
     return adjusted(best, covariance, error, side, deadline)
+
+
+def opened_ring(covariance: Array) -> Array | None:
+    """The largest covariances of bins at each distance along a ring, with a few neighbouring bins taken out of it.
+
+    From above, the bins that are left may stand for all, as every rotation of the ring is equally likely. As many are
+    taken out as keep the two ends of what is left apart. None where the ends do not touch, or too many would go.
+    """
+    bins, largest = len(covariance), float(covariance.diagonal().max())
+    place = np.arange(bins)
+    near = np.array([float(covariance[place, place - lag].max()) for lag in range(bins // 2 + 1)])
+    cut = int(np.flatnonzero(near > WRAP * largest)[-1])
+    if not float(covariance[0, -1]) > WRAP * largest or cut > MOST_CUT * bins:
+        return None
+    distance = np.abs(np.subtract.outer(place[: bins - cut], place[: bins - cut]))
+    opened: Array = near[np.minimum(distance, bins - distance)]
+    return opened
 
 
 def _typical(covariance: Array, lags: int, side: Side, ring: bool) -> Array:
