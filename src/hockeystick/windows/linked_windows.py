@@ -133,7 +133,7 @@ def linked_law(
     absent, reach = exp(size * log1p(-prob)), float(-chain.states[0])
     sums, deviation = places_of_sums(scales, correlation, prob, absent, reach, chain.variance, fine)
     groups = np.arange(size) * min(detail.groups, size) // size
-    grid = _grid(above, windows + 1, resolution)
+    grid = _grid(above, deviation, windows + 1, resolution)
     shifts = _shifts(grid, absent, deviation)
     states = States(prob, size, sums, groups, np.array(detail.shares), grid.spacing, shifts)
     coefficients, present = start.coefficients(prob, size), np.arange(size)[:, None] >= size - start.steps
@@ -159,15 +159,18 @@ def linked_law(
     return Law(support, law.masses[0], infinite, Side.UPPER, count * mass_error, count * place_error)
 
 
-def _grid(above: Law, windows: int, resolution: Resolution) -> Grid:
-    """Nodes between which all ratios are but for a negligible part, 1 well among them."""
+def _grid(above: Law, least: float, windows: int, resolution: Resolution) -> Grid:
+    """Nodes between which all ratios are but for a negligible part, 1 well among them.
+
+    ``least`` is about the standard deviation of one window.
+    """
     outside, fine = max(OUTSIDE * resolution.smallest_delta, SMALLEST_OUTSIDE), resolution.nodes_per_unit / 68.0
     places, mass = above.support, above.mass
     p_above = np.cumsum((mass * places)[::-1])[::-1]
     highest = float(places[max(int(np.count_nonzero(p_above > outside)) - 1, 0)])
     lowest = max(float(places[min(int(np.count_nonzero(np.cumsum(mass) < outside)), places.size - 1)]), 1e-30)
     inside = (places > lowest) & (places < highest)
-    deviation = max(sqrt(float(mass[inside] @ np.log(places[inside]) ** 2)), 1e-12)
+    deviation = max(sqrt(float(mass[inside] @ np.log(places[inside]) ** 2)), least)
     spacing = min(SPLITTING * deviation / min(sqrt(windows), MOST_ROOTS), WIDEST) / sqrt(fine)
     return Grid(spacing, int(max(-log(lowest) / spacing, 8.0)) + 2, int(max(log(highest) / spacing, 8.0)) + 2)
 
