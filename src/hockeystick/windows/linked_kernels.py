@@ -27,7 +27,7 @@ class Kernels:
     """One window, for some states.
 
     Attributes:
-        masses: shape (states, sources, ratios): chances of a ratio of the window and of what decides the next one's law.
+        masses: shape (states, sources, ratios): chances of a ratio of the window and of the law that comes next.
         infinite, lost: shape (states,), P-masses at infinity and Q-masses at 0.
         used: for each source, which ratios some state has with it.
     """

@@ -3,8 +3,8 @@
 Let step j of a window of b steps have the ratio ``L_j = exp(z_j - var(z_j) / 2)``, z a Gauss-Markov chain, and let
 ``w_j = q (1-q)^(j-1)``. An example of which a share a is available at step 1 and the rest at step i adds
 ``A = sum_j c_j L_j`` with ``c_j = a w_j`` before step i and ``c_j = kappa w_j`` from it on. What is needed are the
-measures ``(sum_(j in g) c_j L_j / A) dQ`` of A for groups g of steps. Every rounding scales all terms of a sum alike and
-keeps the mean, so the shares of the groups are carried along like masses.
+measures ``(sum_(j in g) c_j L_j / A) dQ`` of A for groups g of steps. Every rounding scales all terms of a sum alike
+and keeps the mean, so the shares of the groups are carried along like masses.
 
 The steps before i and those from it on are independent given a point between two states of the chain, so one pass
 forwards and one backwards serve all a and i.
