@@ -24,6 +24,7 @@ from scipy.special import ndtri
 from hockeystick.deadline import Deadline
 from hockeystick.laws.law import Array
 
+Numbers = NDArray[np.int64]
 EVERY = 5
 """Of the nodes of a pass, so many to one of those on which its two halves are joined."""
 SPLIT = 0.3
@@ -104,7 +105,7 @@ class Cut:
     far_alone: float
 
 
-def cuts(chain: Lattice, grid: Array, terms: Array, groups: Array, deadline: Deadline) -> list[Cut]:
+def cuts(chain: Lattice, grid: Array, terms: Array, groups: Numbers, deadline: Deadline) -> list[Cut]:
     """One for each step.
 
     Args:
@@ -140,7 +141,7 @@ def cuts(chain: Lattice, grid: Array, terms: Array, groups: Array, deadline: Dea
     return found
 
 
-def whole(chain: Lattice, grid: Array, terms: Array, groups: Array, deadline: Deadline) -> tuple[Array, float]:
+def whole(chain: Lattice, grid: Array, terms: Array, groups: Numbers, deadline: Deadline) -> tuple[Array, float]:
     """The law of the sum of all terms, shape (nodes, groups), and its P-mass at infinity."""
     law = _nothing(chain.states.size, grid.size, int(groups.max()) + 1)
     far = np.zeros(chain.states.size)
@@ -208,7 +209,7 @@ def added(grid: Array, laws: Array, terms: Array, group: int) -> tuple[Array, Ar
     return found, excess
 
 
-def coarse_nodes(count: int) -> NDArray[np.int64]:
+def coarse_nodes(count: int) -> Numbers:
     """Every so many of the numbers below ``count``, and the last."""
     return np.append(np.arange(0, count - 1, EVERY), count - 1)
 
