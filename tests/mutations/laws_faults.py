@@ -388,10 +388,24 @@ FAULTS = [
     ),
     (
         "src/hockeystick/accountants/separated_windows.py",
-        "tick=deadline.tick) if rest else law",
-        "tick=deadline.tick) if False else law",
-        "a last, shorter window is left out",
+        "    if rest:\n        law = compose",
+        "    if False:\n        law = compose",
+        "a first, shorter window is left out",
         "tests/pairs/test_separated_windows.py",
+    ),
+    (
+        "src/hockeystick/windows/linked_kernels.py",
+        "column[(cell + 1) * self.count : (cell + 2) * self.count] += right * split[place]",
+        "column[(cell + 1) * self.count : (cell + 2) * self.count] += 0.9 * right * split[place]",
+        "a part of the chances of a window is lost",
+        "tests/windows/test_linked_windows.py",
+    ),
+    (
+        "src/hockeystick/windows/participation_groups.py",
+        "kept, own = grid[i] / value, total * (terms[s] / value)",
+        "kept, own = 1.0 - terms[s], total * terms[s]",
+        "a sum belongs to its groups in the wrong shares",
+        "tests/windows/test_linked_windows.py",
     ),
     (
         "src/hockeystick/windows/dominating_chain.py",

@@ -157,7 +157,9 @@ def test_the_noise_of_a_usual_run(bands: int, gap: int, most: float, unamplified
         strategy=hs.BandedSquareRoot(bands=bands), sampler=hs.BMinSep(min_sep=gap, sampling_prob=0.01, steps=1000)
     )
     found = hs.calibrate(run, epsilon=2.0, delta=1e-5, method="separated_windows")
-    below = ACCOUNTANTS["block_statistic"].bound(dominating_pair(found), Side.LOWER, hs.Settings(hs.Resolution(24, 1e-5)))
+    below = ACCOUNTANTS["block_statistic"].bound(
+        dominating_pair(found), Side.LOWER, hs.Settings(hs.Resolution(24, 1e-5))
+    )
     assert 1.7 < below.epsilon(1e-5) <= 2.0
     assert found.sigma <= most < unamplified
 

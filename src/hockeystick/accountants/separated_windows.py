@@ -125,7 +125,8 @@ def _found(pair: Renewal, settings: Settings) -> list[Law]:
 def _detail(pair: Renewal) -> Detail | None:
     """How windows are linked: they have b steps, or there is but one."""
     size = window_size(pair)
-    if size < min(pair.min_sep, pair.matrix.steps) or -np.expm1(size * np.log1p(-pair.participation_prob)) < LEAST_SHARE:
+    taken = -np.expm1(size * np.log1p(-pair.participation_prob))
+    if size < min(pair.min_sep, pair.matrix.steps) or taken < LEAST_SHARE:
         return None
     return next((one for one in DETAILS if _seconds(pair, one) <= MOST_SECONDS), None)
 

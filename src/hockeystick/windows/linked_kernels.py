@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 
 from hockeystick.laws.law import Array
-from hockeystick.windows.participation_groups import Cut, coarse_nodes
+from hockeystick.windows.participation_groups import Cut, Numbers, coarse_nodes
 
 NEGLIGIBLE = 1e-20
 """Masses up to this are put on the safe side, which saves work."""
@@ -27,7 +27,7 @@ class Kernels:
     """One window, for some states.
 
     Attributes:
-        masses: shape (states, sources, ratios): chances of a ratio of the window and of what decides the next one's law.
+        masses: shape (states, sources, ratios): chances of a ratio of the window and of the law that comes next.
         infinite, lost: shape (states,), P-masses at infinity and Q-masses at 0.
         used: for each source, which ratios some state has with it.
     """
@@ -35,7 +35,7 @@ class Kernels:
     masses: Array
     infinite: Array
     lost: Array
-    used: list[Array]
+    used: list[Numbers]
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,10 @@ class States:
     prob: float
     size: int
     sums: Array
-    groups: Array
+    groups: Numbers
     shares: Array
     spacing: float
-    shifts: Array
+    shifts: Numbers
 
     @property
     def count(self) -> int:

@@ -20,7 +20,7 @@ from hockeystick.laws.law import UNDERFLOW, UNIT_ROUNDOFF, Array, Law
 from hockeystick.types import Side
 from hockeystick.windows.chains import LATTICE_ERROR, STEP, TAIL_SHARE, least_upper_bound, places_of_sums
 from hockeystick.windows.linked_kernels import Kernels, States
-from hockeystick.windows.participation_groups import EVERY, cuts, lattice, whole
+from hockeystick.windows.participation_groups import EVERY, Numbers, cuts, lattice, whole
 
 SPLITTING, MOST_ROOTS = 0.15, 8.0
 """Spacing of the logarithms of ratios, over their standard deviation in all windows over the root of their number."""
@@ -133,7 +133,7 @@ def linked_law(
     absent, reach = exp(size * log1p(-prob)), float(-chain.states[0])
     sums, deviation = places_of_sums(scales, correlation, prob, absent, reach, chain.variance, fine)
     groups = np.arange(size) * min(detail.groups, size) // size
-    grid = _grid(above, windows + 1, resolution)
+    grid = _grid(above, deviation, windows + 1, resolution)
     shifts = _shifts(grid, absent, deviation)
     states = States(prob, size, sums, groups, np.array(detail.shares), grid.spacing, shifts)
     coefficients, present = start.coefficients(prob, size), np.arange(size)[:, None] >= size - start.steps
@@ -159,20 +159,23 @@ def linked_law(
     return Law(support, law.masses[0], infinite, Side.UPPER, count * mass_error, count * place_error)
 
 
-def _grid(above: Law, windows: int, resolution: Resolution) -> Grid:
-    """Nodes between which all ratios are but for a negligible part, 1 well among them."""
+def _grid(above: Law, least: float, windows: int, resolution: Resolution) -> Grid:
+    """Nodes between which all ratios are but for a negligible part, 1 well among them.
+
+    ``least`` is about the standard deviation of one window.
+    """
     outside, fine = max(OUTSIDE * resolution.smallest_delta, SMALLEST_OUTSIDE), resolution.nodes_per_unit / 68.0
     places, mass = above.support, above.mass
     p_above = np.cumsum((mass * places)[::-1])[::-1]
     highest = float(places[max(int(np.count_nonzero(p_above > outside)) - 1, 0)])
     lowest = max(float(places[min(int(np.count_nonzero(np.cumsum(mass) < outside)), places.size - 1)]), 1e-30)
     inside = (places > lowest) & (places < highest)
-    deviation = max(sqrt(float(mass[inside] @ np.log(places[inside]) ** 2)), 1e-12)
+    deviation = max(sqrt(float(mass[inside] @ np.log(places[inside]) ** 2)), least)
     spacing = min(SPLITTING * deviation / min(sqrt(windows), MOST_ROOTS), WIDEST) / sqrt(fine)
     return Grid(spacing, int(max(-log(lowest) / spacing, 8.0)) + 2, int(max(log(highest) / spacing, 8.0)) + 2)
 
 
-def _shifts(grid: Grid, absent: float, deviation: float) -> Array:
+def _shifts(grid: Grid, absent: float, deviation: float) -> Numbers:
     """Logarithms of the ratios of one window, in units of the grid's spacing: from below ``absent`` up."""
     core, found = CORE * deviation / grid.spacing, [0]
     while found[-1] < grid.above + grid.below:
@@ -190,7 +193,7 @@ def _nothing(grid: Grid, sources: int) -> Laws:
     return Laws(masses, np.zeros(sources))
 
 
-def _before(kernels: Kernels, laws: Laws, grid: Grid, shifts: Array, lost: float) -> Laws:
+def _before(kernels: Kernels, laws: Laws, grid: Grid, shifts: Numbers, lost: float) -> Laws:
     """The laws of what one window makes of each of its states, and of the windows after it.
 
     What is above the last node stays on it, with its P-mass at infinity; what is below the first node goes to 0, with
@@ -222,7 +225,7 @@ def _before(kernels: Kernels, laws: Laws, grid: Grid, shifts: Array, lost: float
     return Laws(found, infinite)
 
 
-def _grouped(laws: Laws, groups: Array, grid: Grid) -> Laws:
+def _grouped(laws: Laws, groups: Numbers, grid: Grid) -> Laws:
     """One law above all states of a share and of a group of steps, for each of them; and that of what is all available.
 
     ``laws`` has the states of each share from step 2 on, share by share, and last the one of all that is available,
@@ -235,7 +238,8 @@ def _grouped(laws: Laws, groups: Array, grid: Grid) -> Laws:
     found, infinite = np.zeros((shares * count + 1, support.size)), np.zeros(shares * count + 1)
     for share in range(shares):
         for group in range(count):
-            members = [share * (size - 1) + j - 1 if j else len(masses) - 1 for j in np.flatnonzero(groups == group)]
+            steps = np.flatnonzero(groups == group)
+            members = np.where(steps > 0, share * (size - 1) + steps - 1, len(masses) - 1)
             places, mass, far = least_upper_bound(support, masses[members], laws.infinite[members])
             assert places.size == support.size
             off = abs(float(mass @ (support - 1.0)) + far) + ROUNDED

@@ -3,8 +3,8 @@
 Let step j of a window of b steps have the ratio ``L_j = exp(z_j - var(z_j) / 2)``, z a Gauss-Markov chain, and let
 ``w_j = q (1-q)^(j-1)``. An example of which a share a is available at step 1 and the rest at step i adds
 ``A = sum_j c_j L_j`` with ``c_j = a w_j`` before step i and ``c_j = kappa w_j`` from it on. What is needed are the
-measures ``(sum_(j in g) c_j L_j / A) dQ`` of A for groups g of steps. Every rounding scales all terms of a sum alike and
-keeps the mean, so the shares of the groups are carried along like masses.
+measures ``(sum_(j in g) c_j L_j / A) dQ`` of A for groups g of steps. Every rounding scales all terms of a sum alike
+and keeps the mean, so the shares of the groups are carried along like masses.
 
 The steps before i and those from it on are independent given a point between two states of the chain, so one pass
 forwards and one backwards serve all a and i.
@@ -24,6 +24,7 @@ from scipy.special import ndtri
 from hockeystick.deadline import Deadline
 from hockeystick.laws.law import Array
 
+Numbers = NDArray[np.int64]
 EVERY = 5
 """Of the nodes of a pass, so many to one of those on which its two halves are joined."""
 SPLIT = 0.3
@@ -104,7 +105,7 @@ class Cut:
     far_alone: float
 
 
-def cuts(chain: Lattice, grid: Array, terms: Array, groups: Array, deadline: Deadline) -> list[Cut]:
+def cuts(chain: Lattice, grid: Array, terms: Array, groups: Numbers, deadline: Deadline) -> list[Cut]:
     """One for each step.
 
     Args:
@@ -140,7 +141,7 @@ def cuts(chain: Lattice, grid: Array, terms: Array, groups: Array, deadline: Dea
     return found
 
 
-def whole(chain: Lattice, grid: Array, terms: Array, groups: Array, deadline: Deadline) -> tuple[Array, float]:
+def whole(chain: Lattice, grid: Array, terms: Array, groups: Numbers, deadline: Deadline) -> tuple[Array, float]:
     """The law of the sum of all terms, shape (nodes, groups), and its P-mass at infinity."""
     law = _nothing(chain.states.size, grid.size, int(groups.max()) + 1)
     far = np.zeros(chain.states.size)
@@ -208,7 +209,7 @@ def added(grid: Array, laws: Array, terms: Array, group: int) -> tuple[Array, Ar
     return found, excess
 
 
-def coarse_nodes(count: int) -> NDArray[np.int64]:
+def coarse_nodes(count: int) -> Numbers:
     """Every so many of the numbers below ``count``, and the last."""
     return np.append(np.arange(0, count - 1, EVERY), count - 1)
 
