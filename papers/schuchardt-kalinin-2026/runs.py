@@ -38,8 +38,8 @@ LARGEST_PRINTED_ORDER = 160
 FAILURE = 1e-6
 """Of a Monte Carlo curve, all its points and both its sides together."""
 SEED = 20260521
-RATIO, FIGURE_RATIO = 0.2, 0.4
-"""Of the two Monte Carlo bounds in delta, which is a few percent in epsilon; in Figures 2 and 3."""
+RATIO = 0.2
+"""Of the two Monte Carlo bounds in delta, which is a few percent in epsilon."""
 SAMPLING_SECONDS = 30.0
 """For a point, many times what it takes: the samples, and so the figure, depend on the seed alone."""
 
@@ -185,8 +185,7 @@ def methods_at(run: Run, places: Sequence[float], output: Output) -> Series:
         titled(run, PRINTED, method="bin_renyi"): printed,
         titled(run, NOT_CERTIFIED, method="conditional_composition"): paper,
     }
-    sampled_band = monte_carlo_band(run, places, output, FIGURE_RATIO)
-    return Series(places, {**known, **best_of(run, known), **sampled_band, **extra})
+    return Series(places, {**known, **best_of(run, known), **monte_carlo_band(run, places, output), **extra})
 
 
 def kept(name: str, compute: Callable[[hs.Mechanism, Output], Any], run: hs.Mechanism, output: Output) -> Any:
@@ -233,9 +232,7 @@ def best_of(run: Run, known: Mapping[Curve, Sequence[float]]) -> dict[Curve, lis
     return best
 
 
-def monte_carlo_band(
-    run: Run, places: Sequence[float], output: Output, ratio: float = RATIO
-) -> dict[Curve, list[float]]:
+def monte_carlo_band(run: Run, places: Sequence[float], output: Output) -> dict[Curve, list[float]]:
     """Lower and upper bounds on epsilon by sampling, which hold at all places at once, but for FAILURE.
 
     Every place has an equal share of FAILURE and a seed of its own. nan where there is no bound.
@@ -243,8 +240,8 @@ def monte_carlo_band(
     ends: dict[hs.Side, list[float]] = {UPPER: [], LOWER: []}
     for number, place in enumerate(places):
         found = output.kept.value(
-            f"monte_carlo {number} of {len(places)} {ratio:g} {run(place).model_dump_json()}",
-            lambda number=number, place=place: sampled(run(place), number, len(places), output, ratio),
+            f"monte_carlo {number} of {len(places)} {run(place).model_dump_json()}",
+            lambda number=number, place=place: sampled(run(place), number, len(places), output),
         )
         for side, values in ends.items():
             values.append(found[side.value])
@@ -254,10 +251,10 @@ def monte_carlo_band(
     }
 
 
-def sampled(run: hs.Mechanism, number: int, places: int, output: Output, ratio: float) -> dict[str, float]:
+def sampled(run: hs.Mechanism, number: int, places: int, output: Output) -> dict[str, float]:
     """The Monte Carlo bounds on both sides at one of several places; nan where there is none."""
     options = MonteCarlo(
-        failure_probability=FAILURE / places, ratio=ratio, seed=SEED + number, executor=executor("local")
+        failure_probability=FAILURE / places, ratio=RATIO, seed=SEED + number, executor=executor("local")
     )
     deadline = Deadline(SAMPLING_SECONDS, output.deadline.on_tick)
     settings = hs.Settings(hs.Resolution(PLOT_NODES, DELTA), deadline, Question(delta=DELTA), options)
