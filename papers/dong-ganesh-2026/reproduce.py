@@ -160,7 +160,7 @@ FIGURES = {
 }
 QUICK = {
     "cell": partial(cell, search=Search(bands=(2, 4), limits=(4,)), steps=256),
-    "production": partial(production, work=2.0, calibrated=False),
+    "production": partial(production, work=1.0, calibrated=False),
     "scaling": scaling,
     "bounding": partial(bounding, users=2_000, examples=1_500, steps=20),
     "learning-noise": partial(learning_noise, epsilons=(2.0,), bands=(2, 16), papers=(2.0,), budget=5.0),

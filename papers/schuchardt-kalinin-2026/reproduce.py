@@ -2,8 +2,8 @@
 
 Figures 1 to 6, which method needs the least noise at which epsilon, how far apart their bounds are, and the paper's
 statements judged by our numbers.
-Every accountant that is registered for balls-in-bins with correlated noise takes part, in Figures 2 and 3 by sampling
-too.
+Every accountant that is registered for balls-in-bins with correlated noise takes part in the tables, and most of them,
+beside sampling, in Figures 2 and 3.
 """
 
 from collections.abc import Sequence

@@ -213,7 +213,7 @@ def test_production_table_says_what_is_known_and_what_it_rests_on(
 ) -> None:
     production = module("production")
     small = {"MIN_SEP": 8, "RATE": 1 / 16, "STEPS": 64, "BANDS": 4, "TRUNCATED": 45, "EXAMPLES": 500, "SIGMA": 1.5}
-    for name, value in (small | {"EPSILON": 2.0, "DELTA": 1e-4}).items():
+    for name, value in (small | {"EPSILON": 2.0, "REACHABLE": 2.0, "DELTA": 1e-4}).items():
         monkeypatch.setattr(production, name, value)
     monkeypatch.setattr(pilot, "PILOT_SAMPLES", (64, 256))
     figures["production"](output, work=0.2, calibrated=False)

@@ -73,7 +73,7 @@ def cuts(pair: TruncatedRenewal) -> tuple[float, float]:
     """
     prob = pair.participation_prob
     taken = np.minimum(prob * pair.availability * (1.0 + BINOMIAL_TAIL_ROUNDING), 1.0)
-    full = binom.sf(pair.truncated_batch_size - 1, pair.num_examples - 1, taken)
+    full = np.asarray(binom.sf(pair.truncated_batch_size - 1, pair.num_examples - 1, taken))
     odds = exp(min(log(prob) - pair.min_sep * log1p(-prob), LARGEST_EXPONENT)) if prob < 1.0 else inf
     chance = float(taken @ full) * (1.0 + BINOMIAL_TAIL_ROUNDING)
     expected = odds * max(float(full.sum()), SMALLEST_SLACK) * (1.0 + 2.0 * BINOMIAL_TAIL_ROUNDING)
