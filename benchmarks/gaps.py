@@ -58,6 +58,20 @@ STRATEGIES = {
     "tree restart 5": hs.TreeRestart(height=5),
 }
 
+REASONS = (
+    "",
+    "## What is open, and why",
+    "",
+    "* Poisson and cyclic Poisson, any square C of more than 12 bands for each group: Monte Carlo has a lower bound.",
+    "  Its upper bound needs a chain whose field is above all inner products of columns",
+    "  ([many bands](../theory/monte-carlo/many-bands.md)). For wide and flat columns the sum of that chain is too",
+    "  large to be of use, and what is left is what the windows lose from above.",
+    "* Binary trees under Poisson sampling: C is not square, so nothing is sampled; the upper bound is split noise.",
+    "* Shuffled batches: no amplification is proved that is of much use",
+    "  ([thresholds](../theory/shuffle-thresholds.md)).",
+)
+"""Lines that follow the tables."""
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -185,7 +199,7 @@ def page(answers: Iterable[Answer]) -> str:
         if lines:
             text += ["", f"## {sampler}", "", "| strategy | " + " | ".join(f"{one:g}" for one in EPSILONS) + " |"]
             text += ["|---|" + "---|" * len(EPSILONS), *lines]
-    text += ["", f"{_summary(known.values())}"]
+    text += ["", f"{_summary(known.values())}", *REASONS]
     return "\n".join(text) + "\n"
 
 

@@ -10,6 +10,7 @@ FIELDS = "tests/certification/test_fields.py"
 FORMATS = "tests/certification/test_formats.py"
 ATTACK = "tests/certification/test_attack.py"
 SAMPLED = "tests/monte_carlo/test_verification.py"
+MANY_BANDS = "tests/monte_carlo/test_many_bands.py"
 
 FAULTS = [
     # Verification.
@@ -337,6 +338,49 @@ FAULTS = [
         "mu = float(covering_mu(epsilons, deltas, 10.0 * delta)[1].max())",
         "mu leaves ten times delta unexplained",
         f"{ATTACK}::test_a_gaussian_is_covered_but_for_delta_and_no_less_than_it_needs",
+    ),
+    # Monte Carlo with many bands.
+    (
+        "monte_carlo/subsets/many_bands.py",
+        "decay / (1.0 - decay) * order",
+        "decay * order",
+        "fields leave the nodes of the chain that proves M",
+        f"{MANY_BANDS}::test_no_field_leaves_the_nodes",
+    ),
+    (
+        "monte_carlo/subsets/many_bands.py",
+        "own.couplings[:, 1:] / decay**lags",
+        "own.couplings[:, 1:]",
+        "the field of the chain falls below the inner products",
+        f"{MANY_BANDS}::test_the_chain_of_counts_dominates_the_weights_of_counts",
+    ),
+    (
+        "monte_carlo/subsets/many_bands.py",
+        "+ log_factor(order - 1.0) - log(CHAIN_SHARE)",
+        "+ log_factor(order - 1.0) - 9.0",
+        "M is smaller than samples can be",
+        f"{MANY_BANDS}::test_each_side_stays_on_its_side_of_the_truth",
+    ),
+    (
+        "monte_carlo/subsets/history_kernels.py",
+        "fields[u + e] += chance * couplings[u, e]",
+        "fields[u + e] += chance * chance * couplings[u, e]",
+        "the mean field is no lower bound",
+        f"{MANY_BANDS}::test_the_ratio_lies_between_its_bounds",
+    ),
+    (
+        "monte_carlo/subsets/history_kernels.py",
+        "if rng.random() * both < gained:",
+        "if rng.random() < gained:",
+        "histories are drawn with other chances than they are counted with",
+        f"{MANY_BANDS}::test_the_ratio_lies_between_its_bounds",
+    ),
+    (
+        "monte_carlo/subsets/history_kernels.py",
+        "total += mean * (y[t] - 0.5 * mean) + np.log(both)",
+        "total += mean * (y[t] - 0.5 * mean)",
+        "filtered outputs have another density than the one they are drawn from",
+        f"{MANY_BANDS}::test_filtered_rows_are_drawn_from_their_density",
     ),
 ]
 """(path, old text, new text, reason, tests)."""

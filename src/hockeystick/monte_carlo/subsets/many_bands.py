@@ -24,9 +24,9 @@ MAX_ENTRIES = 1 << 22
 """Of the columns, and of their inner products: 32 MB each."""
 SECONDS_PER_OPPORTUNITY = 2.2e-8
 SECONDS_PER_ENTRY = 1.2e-9
-HISTORIES = 8
+HISTORIES = 4
 """Estimates of the ratio whose mean is taken."""
-CHAIN_SHARE, BELOW_SHARE = 0.5, 0.9
+CHAIN_SHARE, BELOW_SHARE = 0.8, 0.9
 """How often outputs are those of the chain (upper bounds), and not those of P (lower bounds)."""
 NODES = 64
 """For the field that earlier participations exert in the chain."""
