@@ -89,7 +89,7 @@ NAMES = [f"{kind}-{KINDS[:at].count(kind)}" for at, kind in enumerate(KINDS)]
 """A new case renames no other, so that the list of slow tests stays true."""
 EPSILONS = (0.0, 1.0)
 DELTAS = (1e-6,)
-EFFORT = 0.1
+EFFORT = 0.2
 
 
 def test_the_cases_cover_every_sampler() -> None:
