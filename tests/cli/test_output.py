@@ -216,7 +216,9 @@ def test_a_budget_that_is_over_leaves_calibrate_with_the_gaussian(cli: Any) -> N
     assert found["method"]["upper"] == "gaussian"
     assert all(one["seconds"] > 0.001 for one in found["cut_off"])
     assert "direct" in {one["method"] for one in found["cut_off"]}
-    told = cli("calibrate", "plan.toml", "--budget", "0.001").out
+    done = cli("calibrate", "plan.toml", "--budget", "0.001")
+    assert "hockeystick: the budget ended the search; a larger one may find less noise" in done.err
+    told = done.out
     assert "more seconds may give a better bound" in told
 
 

@@ -60,8 +60,8 @@ PLAIN: tuple[tuple[Sampler, float], ...] = (
 )
 """Small mechanisms over all samplers; a new kind needs a line here."""
 CORRELATED: tuple[tuple[StrategySpec, Sampler, float], ...] = (
-    *((one, BallsInBins(bins=3, epochs=2), 1.5) for kind, one in EXAMPLES.items() if kind != "custom"),
-    (EXAMPLES["custom"], BallsInBins(bins=2, epochs=4), 1.5),  # a matrix of eight steps
+    *((one, BallsInBins(bins=4, epochs=2), 1.5) for kind, one in EXAMPLES.items() if kind != "custom"),
+    (EXAMPLES["custom"], BallsInBins(bins=2, epochs=4), 1.5),  # without any structure, four bins take a minute
     (BandedSquareRoot(bands=2), Deterministic(bins=5, epochs=3), 2.0),
     (BandedSquareRoot(bands=4), BallsInBins(bins=1, epochs=5), 1.0),
     (BandedSquareRoot(bands=4), BallsInBins(bins=6, epochs=3), 4.0),

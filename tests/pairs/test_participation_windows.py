@@ -150,7 +150,7 @@ def test_what_it_is_not_for() -> None:
 def test_low_noise_is_refused_or_bounded(sigma: float) -> None:
     """Ratios that no double holds never look like privacy: any bound is above one participation that is known."""
     for strategy in (hs.BandedSquareRoot(bands=4), hs.SquareRoot()):
-        sampler = hs.Poisson(sampling_prob=0.05, steps=24)
+        sampler = hs.Poisson(sampling_prob=0.05, steps=12)
         run = hs.Mechanism(strategy=strategy, sampler=sampler, noise_multiplier=sigma)
         try:
             found = hs.certify(run, delta=1e-5, method="participation_windows")

@@ -248,7 +248,7 @@ def test_the_truth_lies_between_the_bounds_of_accountants(chunk: int, method: st
 
 
 @pytest.mark.parametrize(("bins", "epochs", "sigma"), [(5, 4, 3.0), (20, 1, 1.2), (100, 1, 2.0)])
-@pytest.mark.parametrize("delta", [1e-3, 1e-5, 1e-8, 1e-10])
+@pytest.mark.parametrize("delta", [1e-3, 1e-10])
 @pytest.mark.parametrize("method", METHODS)
 def test_identity(method: str, delta: float, bins: int, epochs: int, sigma: float) -> None:
     pair = BinMixture(noise_multiplier=sigma, matrix=DenseMatrix(np.eye(bins * epochs)), bins=bins)

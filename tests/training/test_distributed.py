@@ -20,7 +20,6 @@ SCRIPT = Path(__file__).parent / "ddp_training.py"
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 
 
-
 @pytest.fixture(scope="module")
 def left(request, tmp_path_factory):
     """What two processes left, which start once for the modes of all tests that were chosen: MODE/RANK."""

@@ -20,7 +20,9 @@ def warm_up(mechanism: Mechanism | None = None, methods: Collection[str] | None 
     """
     _warm_up_laws()
     key = None if mechanism is None else registered(mechanism.strategy.kind, mechanism.sampler.kind)
-    for name, one in ACCOUNTANTS.items() if key is not None else ():
+    if key is None:
+        return
+    for name, one in ACCOUNTANTS.items():
         if (methods is None or name in methods) and any(one.covers(kind) for kind in pair_types(*key)):
             _warm_up_one(name)
 

@@ -56,6 +56,8 @@ def command(
         )
         certificate = state(certificate, Statements(num_examples=loaded.data.num_examples))
     common.say_of_sampling(certificate, allowed=monte_carlo is not None)
+    if budget is not None and certificate.cut_off:
+        common.say("the budget ended the search; a larger one may find less noise, and so may an idle machine")
     with common.saving(certificate, path):
         if not json:  # the answer does not wait for hints
             common.emit(f"noise_multiplier = {certificate.mechanism.sigma!r} for epsilon = {target!r}, delta = {at!r}")
