@@ -44,8 +44,8 @@ FAULTS = [
         f"{RECOMMENDED}::test_the_error_is_per_example_of_the_batch",
     ),
     (
-        "recommendation/search.py",
-        'errors.max() if self.asked.workload.measure == "max" else errors.mean()',
+        "recommendation/workload.py",
+        'errors.max() if self.measure == "max" else errors.mean()',
         "errors.mean()",
         "the largest error is reported as the mean",
         f"{RECOMMENDED}::test_the_error_is_per_example_of_the_batch",

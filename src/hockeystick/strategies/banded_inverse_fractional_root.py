@@ -24,9 +24,11 @@ class BandedInverseFractionalRoot(BandedSpec):
         exponent: gamma, above 0 and below 1. The larger it is, the more of the earlier noise is cancelled, and the more
             one example's gradients show in later steps.
 
-    Reference: "Beyond square roots: explicit memory-efficient factorization for multi-epoch private learning"
-    (arXiv 2605.18379, gamma-BIFR); Kalinin, McKenna, Pagh, Lampert (2026), "DP-lambda-CGD: efficient noise correlation
-    for differentially private model training" (arXiv 2601.22334).
+    Reference: Kalinin, Rehn, Andersson, Honkela, Lampert (2026), "Beyond square roots: explicit memory-efficient
+    factorization for multi-epoch private learning" (arXiv 2605.18379, gamma-BIFR). Its abstract names BISR and
+    DP-lambda-CGD as cases; the definition here is the power that has both, and was not compared with the paper's text.
+    Kalinin, McKenna, Pagh, Lampert (2026), "DP-lambda-CGD: efficient noise correlation for differentially private model
+    training" (arXiv 2601.22334).
     """
 
     kind: Literal["banded_inverse_fractional_root"] = "banded_inverse_fractional_root"
