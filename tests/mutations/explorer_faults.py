@@ -72,13 +72,6 @@ FAULTS = [
         ["tests/explorer/test_quick.py::test_what_certify_may_leave_out_is_not_asked"],
     ),
     (
-        "explorer/quick.py",
-        "upper.method, None if lower is None",
-        'lower.method if lower else "", None if lower is None',
-        "the method of the lower bound is given for that of the upper one",
-        ["tests/explorer/test_quick.py::test_a_quick_epsilon_is_never_below_certify"],
-    ),
-    (
         "explorer/tasks.py",
         'if plan.strategy.kind == "custom":',
         'if plan.strategy.kind == "":',
