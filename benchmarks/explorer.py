@@ -259,7 +259,8 @@ def many_users(client: Client, users: int, seconds: float) -> list[float]:
             status, reply = mine("quick", {"plan": plan, "ask": "noise_multiplier", "patience": "moving", "near": near})
             took.append(time.monotonic() - began)
             assert status == 200, reply
-            near = reply["answer"]["noise_multiplier"] if reply["answer"] else None
+            if reply["answer"] and reply["answer"]["method"]["upper"] != "gaussian":
+                near = reply["answer"]["noise_multiplier"]
             time.sleep(draw.uniform(0.25, 0.75))
 
     threads = [threading.Thread(target=user, args=(number,)) for number in range(users)]

@@ -48,6 +48,10 @@ with mock(autodoc_mock_imports):
 html_theme = "pydata_sphinx_theme"
 html_title = f"hockeystick {version}"
 html_show_sourcelink = False
+html_sidebars: dict[str, list[str]] = {
+    name: [] for name in ("index", "tutorial", "glossary", "contributing", "changes")
+}
+"""Pages without a section of their own have room for what commands print."""
 html_theme_options = {
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],

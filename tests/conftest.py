@@ -52,15 +52,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """A headless Chromium, whose log of the console and of the network is empty; skipped where there is none."""
+def chromium() -> Iterator[Any]:
+    """A headless Chromium; skipped where there is none."""
     webdriver = pytest.importorskip("selenium.webdriver")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     driver = shutil.which("chromedriver")
-    if chromium is None or driver is None:
+    if program is None or driver is None:
         pytest.skip("there is no chromium with its chromedriver here")
     options = webdriver.ChromeOptions()
-    options.binary_location = chromium
+    options.binary_location = program
     for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
@@ -68,6 +68,20 @@ def browser() -> Iterator[Any]:
     started.set_script_timeout(60)
     yield started
     started.quit()
+
+
+@pytest.fixture
+def browser(chromium: Any, tmp_path: Path) -> Iterator[Any]:
+    """A new window of the browser, with empty logs and a storage of its own; downloads are saved in ``tmp_path``."""
+    first = chromium.current_window_handle
+    chromium.switch_to.new_window("window")
+    chromium.set_window_size(1280, 1000)
+    chromium.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    for kind in ("browser", "performance"):
+        chromium.get_log(kind)
+    yield chromium
+    chromium.close()
+    chromium.switch_to.window(first)
 
 
 @pytest.fixture(scope="session")

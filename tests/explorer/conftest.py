@@ -1,7 +1,6 @@
-"""One running explorer, and a window for it."""
+"""One running explorer."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,16 +15,3 @@ def server() -> Iterator[Any]:
 
     with serving() as (client, address, process):
         yield client, address, process
-
-
-@pytest.fixture
-def browser(browser: Any, tmp_path: Path) -> Iterator[Any]:
-    """A new window of the browser, with an empty log; downloads are saved in ``tmp_path``."""
-    first = browser.current_window_handle
-    browser.switch_to.new_window("window")  # which has its own storage, and so no token
-    browser.set_window_size(1280, 1000)
-    browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
-    browser.get_log("browser")
-    yield browser
-    browser.close()
-    browser.switch_to.window(first)

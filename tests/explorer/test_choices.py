@@ -11,9 +11,12 @@ import pytest
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
-from hockeystick.explorer.app import Explorer
+from starlette.requests import Request
+
+from hockeystick.explorer.app import Explorer, _left
 from hockeystick.explorer.choices import choices
 from hockeystick.explorer.page import text
+from hockeystick.explorer.pool import Pool
 from hockeystick.samplers import SAMPLER_OPTIONS
 from hockeystick.strategies import STRATEGIES
 
@@ -50,6 +53,29 @@ def test_a_refused_plan_does_not_pass_for_compiled_kernels() -> None:
             assert explorer._prepare({"plan": valid}) is prepared
         finally:
             await explorer.compiler.end()
+
+    asyncio.run(look())
+
+
+def test_a_question_that_nobody_waits_for_is_cancelled() -> None:
+    """It stops waiting for a worker as soon as its page has left."""
+
+    class Leaving(Request):
+        looks = 0
+
+        async def is_disconnected(self) -> bool:
+            self.looks += 1
+            return self.looks > 2
+
+    async def look() -> None:
+        pool, cancel = Pool(1, 10), asyncio.Event()
+        worker = await pool.idle.get()  # the only one works for others
+        waiting = asyncio.create_task(pool.run("quick", {}, cancel=cancel))
+        await _left(Leaving({"type": "http"}), cancel)
+        assert cancel.is_set()
+        pool.idle.put_nowait(worker)
+        assert (await waiting)["kind"] == "cancelled"
+        assert worker.process is None
 
     asyncio.run(look())
 

@@ -97,6 +97,27 @@ def test_an_impossible_plan_gets_one_sentence(page):
     assert all("status of 422" in one for one in page.complaints())  # Chromium logs the refusals
 
 
+def test_the_unit_is_part_of_the_plan(page):
+    """Protecting users with two examples costs more than protecting examples, and the address says so."""
+    from selenium.webdriver.support.select import Select
+
+    def bound():
+        return float(page.answers[0].split()[-1])
+
+    page.until(lambda: page.all("#curves figure"))
+    alone = bound()
+    Select(page.find("#unit select")).select_by_value("user")
+    page.until(lambda: page.answers and bound() > alone)
+    page.until(lambda: "unit.kind=user&unit.examples_per_user=2" in page.fragment)
+    page.until(lambda: page.all("#curves figure"))
+    page.browser.refresh()
+    page.until(lambda: page.answers and page.settled(page.answers[0]))
+    assert page.find("#unit input[data-field=examples_per_user]").get_attribute("value") == "2"
+    Select(page.find("#unit select")).select_by_value("example")
+    page.until(lambda: "unit." not in page.fragment)
+    page.until(lambda: page.answers and bound() <= alone * 1.01)
+
+
 def test_four_mechanisms_are_compared_with_the_keyboard_alone(page):
     from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.common.keys import Keys
@@ -149,15 +170,19 @@ def test_plan_and_certificate_are_downloaded_and_verify(page, tmp_path, capsys):
 
 
 def test_a_certificate_is_cancelled(server, browser):
-    long = FRAGMENT.replace("strategy.kind=identity", "strategy.kind=dense&strategy.epochs=2").replace(
-        "sampler.kind=poisson", "sampler.kind=balls_in_bins"
-    )
+    long = FRAGMENT.replace("strategy.kind=identity", "strategy.kind=dense&strategy.epochs=10")
+    for old, new in (
+        ("=poisson", "=balls_in_bins"),
+        ("batch_size=500", "batch_size=2000"),
+        ("epochs=2&", "epochs=10&"),
+    ):
+        long = long.replace(old, new, 1)
     browser.get(f"{server[1]}#{long}")
     page = Page.__new__(Page)
     page.browser = browser
     page.until(lambda: page.all(".card"))
     page.button("Certify").click()
-    page.until(lambda: "s, " in page.find(".card").text or "waiting" in page.find(".card").text)
+    page.until(lambda: any(one.is_displayed() for one in page.all("progress")))
     page.button("Cancel").click()
     page.until(lambda: "Cancelled." in page.find(".card").text)
     assert page.button("Certify").is_enabled()

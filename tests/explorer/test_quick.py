@@ -1,6 +1,7 @@
 """Quick answers are upper bounds, never below what ``certify`` says, and keep to their deadline."""
 
 import math
+import time
 
 import pytest
 
@@ -8,7 +9,16 @@ import hockeystick as hs
 from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, CannotCertifyError
-from hockeystick.explorer.quick import LOWER, UPPER, _Look, prefix_error, quick_epsilon, quick_noise, quick_profile
+from hockeystick.explorer.quick import (
+    LOWER,
+    UPPER,
+    _likely,
+    _Look,
+    prefix_error,
+    quick_epsilon,
+    quick_noise,
+    quick_profile,
+)
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.settings import SearchPolicy
 from hockeystick.types import Kind, Side
@@ -34,6 +44,7 @@ CHEAP = [POISSON, ALLOCATION, PUBLIC, USERS, CYCLIC]
 def test_a_quick_epsilon_is_never_below_certify(mechanism, delta):
     answer, certified = quick_epsilon(mechanism, delta, Deadline()), hs.certify(mechanism, delta=delta).epsilon
     assert answer.complete
+    assert answer.methods[0] != "gaussian" or mechanism is PUBLIC
     assert certified.upper <= answer.upper <= 1.05 * certified.upper
     assert answer.lower is None or answer.lower <= certified.upper
 
@@ -57,6 +68,24 @@ def test_without_time_the_gaussian_remains():
     hopeless = POISSON.with_noise(0.05)  # an epsilon above 500 without amplification
     with pytest.raises(BudgetExceededError):
         quick_epsilon(hopeless, 1e-5, Deadline(0.0))
+
+
+def test_a_dense_matrix_is_optimised_within_the_deadline_or_not_at_all():
+    small = hs.Mechanism(strategy=hs.Dense(epochs=2), sampler=hs.BallsInBins(bins=10, epochs=2), noise_multiplier=4.0)
+    answer = quick_epsilon(small, 1e-5, Deadline())
+    assert answer.upper >= hs.certify(small, delta=1e-5).epsilon.upper
+    large = hs.Mechanism(strategy=hs.Dense(epochs=8), sampler=hs.BallsInBins(bins=32, epochs=8), noise_multiplier=4.0)
+    began = time.process_time()
+    with pytest.raises(BudgetExceededError):
+        quick_epsilon(large, 1e-5, Deadline(0.1))
+    assert time.process_time() - began < 2.0  # to the end it takes more than ten seconds
+
+
+def test_a_search_without_a_better_idea_begins_near_its_end():
+    for mechanism in (POISSON, ALLOCATION):
+        found = quick_noise(mechanism, 2.0, 1e-5, Deadline()).noise_multiplier
+        begin = _likely(mechanism, 2.0, 1e-5, 1e6)
+        assert 0.8 * found < begin < 1.5 * found
 
 
 def test_no_finite_bound_is_said():

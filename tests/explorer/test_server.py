@@ -45,6 +45,16 @@ def test_a_quick_answer(server):
     assert more["prefix_error"] > 0.0
 
 
+def test_an_answer_is_kept_for_its_question_alone(server):
+    """Asked again from another place, the search would end elsewhere; another plan has another answer."""
+    body = {"plan": PLAN, "ask": "noise_multiplier", "patience": "still"}
+    first = server[0]("quick", body)[1]
+    assert first["complete"]
+    assert server[0]("quick", body | {"near": 20.0})[1] == first
+    other = server[0]("quick", body | {"plan": PLAN | {"target": {"epsilon": 1.0, "delta": 1e-5}}})[1]
+    assert other["answer"]["noise_multiplier"] > first["answer"]["noise_multiplier"]
+
+
 @pytest.mark.parametrize(("ask", "command"), [("noise_multiplier", "calibrate"), ("epsilon", "epsilon")])
 def test_certificates_are_those_of_the_command_line(server, tmp_path, ask, command):
     """Byte for byte, from the plan that is downloaded."""

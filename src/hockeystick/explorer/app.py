@@ -26,6 +26,12 @@ LONGEST_ANSWER = 30.0
 """Seconds after which a worker that does not answer is replaced."""
 NICE = 5
 """By how much certificates give way to quick answers."""
+KEPT_ANSWERS = 1024
+"""Answers that need no worker when the same is asked again, as when a slider goes back."""
+BESIDE = ("patience", "near")
+"""Fields of a question that do not change what a complete answer says."""
+LOOK = 0.05
+"""Seconds between looks at whether anybody still waits for an answer."""
 AT_ONCE = 1.0
 """Seconds that a page waits for kernels before it is told that they are being compiled."""
 
@@ -44,6 +50,7 @@ class Explorer:
         self.compiler = Pool(1, WAITING_ANSWERS)
         self.jobs = Jobs(Pool(max(1, min(4, cores - 1)), WAITING_JOBS, NICE))
         self.prepared: dict[tuple[str, str], asyncio.Task[dict[str, Any]]] = {}
+        self.known: dict[str, dict[str, Any]] = {}
 
     @asynccontextmanager
     async def running(self, app: Starlette) -> AsyncIterator[None]:
@@ -75,7 +82,7 @@ class Explorer:
 
     async def plan_file(self, request: Request) -> Response:
         """The plan as TOML."""
-        return await self._replied("plan_file", await _body(request))
+        return _shown(await self.answers.run("plan_file", await _body(request), limit=LONGEST_ANSWER))
 
     async def add_job(self, request: Request) -> Response:
         """Begin a certificate."""
@@ -100,15 +107,23 @@ class Explorer:
             done, _ = await asyncio.wait({preparing}, timeout=AT_ONCE)
             if not done:
                 return JSONResponse({"preparing": True}, status_code=202)
-        if await request.is_disconnected():
-            return Response(status_code=204)
-        return await self._replied(task, body)
-
-    async def _replied(self, task: str, body: dict[str, Any]) -> Response:
-        reply = await self.answers.run(task, body, limit=LONGEST_ANSWER)
-        if "result" in reply:
-            return JSONResponse(reply["result"])
-        return _error(reply["error"], STATUS[reply["kind"]])
+        asked = {name: value for name, value in body.items() if name not in BESIDE}
+        question = json.dumps([task, asked], sort_keys=True)
+        if question in self.known:
+            return JSONResponse(self.known[question])
+        if self.answers.waiting and body.get("patience") != "still":
+            body = body | {"patience": "hurried"}
+        cancel = asyncio.Event()
+        leaving = asyncio.create_task(_left(request, cancel))
+        try:
+            reply = await self.answers.run(task, body, limit=LONGEST_ANSWER, cancel=cancel)
+        finally:
+            leaving.cancel()
+        if reply.get("result", {}).get("complete", False):
+            if len(self.known) >= KEPT_ANSWERS:
+                del self.known[next(iter(self.known))]
+            self.known[question] = reply["result"]
+        return _shown(reply)
 
     def _prepare(self, body: Mapping[str, Any]) -> "asyncio.Task[dict[str, Any]] | None":
         """The compilation of the kernels for a plan; None for what is no plan, which is refused when it is read."""
@@ -145,6 +160,20 @@ def _page(load: Callable[[], str], kind: str) -> Callable[[Request], Awaitable[R
         return Response(load(), media_type=kind)
 
     return page
+
+
+def _shown(reply: Mapping[str, Any]) -> Response:
+    """A worker's reply, or its error."""
+    if "result" in reply:
+        return JSONResponse(reply["result"])
+    return _error(reply["error"], STATUS[reply["kind"]])
+
+
+async def _left(request: Request, cancel: asyncio.Event) -> None:
+    """Cancel a question whose page has asked another one meanwhile, or was closed."""
+    while not await request.is_disconnected():
+        await asyncio.sleep(LOOK)
+    cancel.set()
 
 
 async def _refused(request: Request, error: Exception) -> Response:

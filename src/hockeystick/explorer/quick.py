@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -34,8 +35,10 @@ from hockeystick.types import Side
 UPPER = ("gaussian", "direct", "comparison", "separated_windows", "shuffle_thresholds", "moment_majorant")
 LOWER = ("gaussian", "direct", "comparison", "projection", "linear_statistic", "shuffle_thresholds")
 """Accountants that are quick on coarse grids, all of them among those that ``certify`` runs."""
-UNSTOPPABLE = ("dense",)
-"""Strategies whose optimisers may take long from one look at the deadline to the next."""
+LIGHT = 0.5
+"""Standard seconds of accountants whose first answer may take longer where the machine is busy."""
+LONGER, LONGEST = 6.0, 10.0
+"""By what factor, and up to how many seconds: the Gaussian without amplification would say far too much."""
 NODES = 16
 """Nodes per unit of score: a few tenths of a percent coarser than those of ``certify``."""
 ROOM = 2e-3
@@ -45,6 +48,8 @@ WIDTH = 5e-3
 """Relative width of the last bracket around a noise multiplier."""
 STEEP = 1.5
 """Minus the slope of epsilon over the noise multiplier, both as logarithms, that a search begins with."""
+FLATTEST, STEEPEST, LINES = 0.3, 30.0, 6
+"""Slopes that a search believes, and after how many steps it halves its bracket where there is one."""
 SMALLEST_PART = 1e-6
 """Of a target: no search needs to know how far below it an epsilon is."""
 POINTS = 33
@@ -115,14 +120,17 @@ def quick_noise(
         value = max(outcome.value * (1.0 + ROOM), SMALLEST_PART * epsilon)
         if value <= epsilon and (not passing or noise <= passing[-1][0]):
             passing.append((noise, outcome))
+            look.useful = look.useful or name != "gaussian"
         return value
 
     smallest_passing(lambda noise: upper("gaussian", noise), epsilon, 1.0, WIDTH)
+    begin = _likely(mechanism, epsilon, delta, passing[-1][0]) if near is None else near
     try:
         for name in look.applicable(passing[-1][0], UPPER, Side.UPPER):
             most = passing[-1][0]
             if name != "gaussian":
-                _lower_noise(partial(upper, name), epsilon, most, min(near or most, most))
+                _lower_noise(partial(upper, name), epsilon, most, min(begin, most))
+                begin = passing[-1][0]
     except BudgetExceededError:
         look.complete = False  # the best so far remains
     return look.answer(*passing[-1])
@@ -131,24 +139,39 @@ def quick_noise(
 def _lower_noise(upper: Callable[[float], float], target: float, most: float, start: float) -> None:
     """Ask for epsilon at smaller and smaller noise multipliers that pass, from ``start``, or from ``most`` at worst.
 
-    Unlike a bracket that closes from both ends, nearly every step passes, so that one that is cut off has an answer.
+    It follows the line through the last two points, logarithm over logarithm, to an epsilon just below the target, so
+    that nearly every step passes, and one that is cut off has an answer.
     """
-    fails, noise = 0.0, start
-    while (value := upper(noise)) > target:
-        if noise >= most:
+    aim, slope, noise = target * (1.0 - 0.5 * WIDTH), STEEP, start
+    fails, passes = 0.0, math.inf
+    before: tuple[float, float] | None = None
+    for step in count():
+        value = upper(noise)
+        if value > target and noise >= most:
             return
-        fails, noise = noise, min(noise * min(max(value / target, 1.02), 4.0), most)
-    slope = STEEP
-    while value < target * (1.0 - WIDTH) and noise > max(fails * (1.0 + WIDTH), SMALLEST_NOISE):
-        guess = max(noise * (value / target) ** (1.0 / slope), SMALLEST_NOISE)
-        if guess <= fails:
-            guess = math.sqrt(noise * fails)
-        found = upper(guess)
-        if found > target:
-            fails = guess
-            continue
-        slope = max(math.log(found / value) / math.log(noise / guess), 1.0) * 1.05
-        noise, value = guess, found
+        fails, passes = (noise, passes) if value > target else (fails, noise)
+        if target >= value >= target * (1.0 - WIDTH) or passes <= max(fails * (1.0 + WIDTH), SMALLEST_NOISE):
+            return
+        if before is not None and math.isfinite(value + before[1]) and noise != before[0] and value > 0.0 < before[1]:
+            found = math.log(value / before[1]) / math.log(before[0] / noise)
+            slope = min(max(found, FLATTEST), STEEPEST)
+        before = (noise, value)
+        guess = noise * min(max(value / aim, 0.01), 100.0) ** (1.0 / slope)
+        if 0.0 < fails < passes < math.inf and (step >= LINES or not fails < guess < passes):
+            guess = math.sqrt(fails * passes)
+        noise = min(max(guess, SMALLEST_NOISE), most)
+
+
+def _likely(mechanism: Mechanism, epsilon: float, delta: float, most: float) -> float:
+    """Where a search without a better idea begins: about the noise of as many independent steps, at most ``most``.
+
+    Many steps at this rate are about as private as one Gaussian mechanism with sensitivity over noise
+    ``mu = rate sqrt(steps (exp(1 / sigma^2) - 1))`` (Bu, Dong, Long and Su 2020). This affects speed only.
+    """
+    sampler = mechanism.sampler
+    tail = math.sqrt(2.0 * math.log(1.0 / delta))
+    mu = math.sqrt(tail**2 + 2.0 * epsilon) - tail  # epsilon = mu^2 / 2 + mu tail
+    return min(1.0 / math.sqrt(math.log1p((mu / sampler.rate) ** 2 / sampler.steps)), most)
 
 
 def quick_profile(mechanism: Mechanism, method: str, delta: float, deadline: Deadline) -> dict[str, Any]:
@@ -186,14 +209,14 @@ class _Look:
 
     Attributes:
         complete: whether nothing was cut off so far.
+        useful: whether there is an answer by something better than the Gaussian.
     """
 
     def __init__(self, mechanism: Mechanism, delta: float, deadline: Deadline) -> None:
-        if mechanism.strategy.kind in UNSTOPPABLE:
-            raise BudgetExceededError(f"The strategy {mechanism.strategy.kind!r} takes longer than a quick answer may.")
         self.mechanism, self.question, self.deadline = prepared(mechanism, deadline), Question(delta=delta), deadline
         self.settings = Settings(Resolution(NODES, delta), deadline, self.question, effort=EFFORT)
-        self.complete = True
+        self.complete, self.useful = True, False
+        self.patience = deadline.seconds
 
     def applicable(self, noise: float, methods: Sequence[str], side: Side) -> list[str]:
         """Those of the accountants that bound the pair on a side, the cheapest first.
@@ -219,6 +242,9 @@ class _Look:
         pair, one = self.pair(noise), ACCOUNTANTS[name]
         if one.why_not(pair, side) is not None:
             return None
+        light = not self.useful and one.seconds(pair) <= LIGHT
+        longer = min(LONGER * self.patience, LONGEST) if light else 0.0
+        self.deadline.seconds = max(self.patience, longer)
         (found,) = run_named(one, pair, (side,), self.settings, self.question.answer)
         if found.needs is not None:
             raise BudgetExceededError(f"The method {name!r} takes longer than a quick answer may.")
@@ -231,6 +257,7 @@ class _Look:
             for name in self.applicable(noise, methods, side):
                 outcome = self.outcome(noise, name, side)
                 found += [] if outcome is None else [outcome]
+                self.useful = self.useful or (outcome is not None and name != "gaussian")
         except BudgetExceededError:
             self.complete = False
         return found
@@ -238,6 +265,7 @@ class _Look:
     def answer(self, noise: float, upper: Outcome) -> Answer:
         """The answer at a noise multiplier, with the lower bounds for which there is still time."""
         assert upper.value is not None
+        self.useful = True  # the lower bound is not worth waiting for
         lower = best(self.outcomes(noise, LOWER, Side.LOWER), Side.LOWER)
         return Answer(
             noise_multiplier=noise,

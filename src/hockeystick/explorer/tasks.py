@@ -16,8 +16,8 @@ from hockeystick.pairs.registry import check_registered
 from hockeystick.plan import Plan
 from hockeystick.spec import LARGEST_NOISE, SMALLEST_NOISE, real_number
 
-PATIENCE = {"moving": 0.15, "still": 3.0}
-"""Seconds for a quick answer, while a slider moves and when it has stopped."""
+PATIENCE = {"hurried": 0.05, "moving": 0.15, "still": 3.0}
+"""Seconds for a quick answer: while others wait for theirs, while a slider moves, and when it has stopped."""
 CURVE_SECONDS = 2.0
 ASKED = ("epsilon", "noise_multiplier")
 

@@ -82,11 +82,12 @@
     return element("div", { class: "row" }, element("label", { for: key }, range.label), move, number);
   }
 
-  /** A list of choices. */
-  function choice(label, options, value, changed) {
+  /** A list of choices; `texts` says those in other words. */
+  function choice(label, options, value, changed, texts = {}) {
     const key = `control-${++made}`;
     const select = element("select", { id: key, class: "wide" });
-    for (const one of options) select.append(element("option", { value: one, selected: one === value }, words(one)));
+    for (const one of options)
+      select.append(element("option", { value: one, selected: one === value }, texts[one] ?? words(one)));
     select.addEventListener("change", () => changed(select.value));
     return element("div", { class: "row" }, element("label", { for: key }, label), select);
   }
@@ -124,6 +125,33 @@
       rows.push(slider(state.target, "epsilon", changed));
     }
     container.replaceChildren(...rows, slider(state.target, "delta", changed));
+  }
+
+  const UNITS = { example: "one example", user: "one user, with all examples" };
+  const NEIGHBOURS = { zero_out: "without it (zero gradients)", replace: "with any other in its place" };
+
+  /** Whose data are protected, and from what; the usual unit is left out of the plan. */
+  function unit(container, state, changed) {
+    function draw(focus) {
+      const own = state.unit ?? {};
+      const { kind = "example", neighbours = "zero_out" } = own;
+      const set = (values, place) => {
+        const next = { ...own, ...values };
+        if (next.kind !== "user") delete next.examples_per_user;
+        else next.examples_per_user ??= RANGES.examples_per_user.start;
+        if ((next.kind ?? "example") === "example" && (next.neighbours ?? "zero_out") === "zero_out") delete state.unit;
+        else state.unit = next;
+        draw(place);
+        changed();
+      };
+      container.replaceChildren(
+        choice("who is protected", Object.keys(UNITS), kind, (one) => set({ kind: one }, 0), UNITS),
+        ...(kind === "user" ? [slider(own, "examples_per_user", changed)] : []),
+        choice("neighbouring data set", Object.keys(NEIGHBOURS), neighbours, (one) => set({ neighbours: one }, 1), NEIGHBOURS),
+      );
+      if (focus !== undefined) container.querySelectorAll("select")[focus].focus();
+    }
+    draw();
   }
 
   /**
@@ -165,5 +193,5 @@
   const selects = (sampler) =>
     (sampler?.fields ?? []).filter((field) => !field.required && (field.choices || field.type === "boolean")).length;
 
-  root.controls = { element, shared, mechanism, words };
+  root.controls = { element, shared, unit, mechanism, words };
 })(globalThis);

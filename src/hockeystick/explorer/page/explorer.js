@@ -1,7 +1,7 @@
 // The page: asks the server while the form changes, shows the answers, and fetches certificates.
 "use strict";
 (function () {
-  const { element, shared, mechanism, words } = globalThis.controls;
+  const { element, shared, unit, mechanism, words } = globalThis.controls;
   const { number, plot } = globalThis.hockeystick;
   const { address } = globalThis;
   const SETTLED = 60, // milliseconds without a change before a question, an address, and a longer question
@@ -127,7 +127,7 @@
         this.answer.textContent = "No quick answer";
       } else {
         const { noise_multiplier, epsilon, method } = found.answer;
-        this.near = { ask: state.ask, value: noise_multiplier };
+        if (method.upper !== "gaussian") this.near = { ask: state.ask, value: noise_multiplier };
         const bound = `epsilon at most ${number(epsilon.upper, "upper")}`;
         const least = epsilon.lower === null ? "no quick lower bound" : `at least ${number(epsilon.lower, "lower")}`;
         const noise = `noise multiplier ${number(noise_multiplier, "upper")}`;
@@ -276,6 +276,7 @@
     else find("curves").replaceChildren();
     clearTimeout(compare.said);
     compare.said = setTimeout(() => {
+      find("status").classList.add("summary"); // until then it is the place of errors
       find("status").textContent = cards.map((card) => `${card.name}: ${card.answer.textContent}`).join("; ");
     }, STILL);
   }
@@ -305,10 +306,7 @@
   function draw() {
     for (const input of document.querySelectorAll("input[name=ask]")) input.checked = input.value === state.ask;
     shared(find("shared"), state, changed);
-    find("unit").hidden = !state.unit;
-    find("unit").textContent = state.unit
-      ? `Unit of privacy: ${Object.entries(state.unit).map(([name, value]) => `${words(name)} ${words(String(value))}`).join(", ")}.`
-      : "";
+    unit(find("unit"), state, changed);
     drawMechanisms();
     for (const card of cards) {
       card.asking?.abort();

@@ -40,9 +40,12 @@ def optimal_matrix(steps: int) -> Array:
         return np.ones((1, 1))
     multipliers = _multipliers(steps)
     eigenvalues, vectors = _inverse_eigenvalues(multipliers)
+    tick()
     root = (vectors / np.sqrt(eigenvalues)) @ vectors.T
+    tick()
     scale = 1.0 / np.sqrt(multipliers)
     matrix = lower_factor(root * scale[:, None] * scale)
+    tick()
     matrix /= np.linalg.norm(matrix, axis=0)
     bound = np.sum(1.0 / np.sqrt(eigenvalues)) ** 2 / multipliers.sum() / steps
     error = np.exp(log_error(matrix, 1)[0])
@@ -153,6 +156,7 @@ def pinned_log_error(entries: Array, steps: int, epochs: int) -> tuple[float, Ar
     is definite.
     """
     matrix = _filled(entries, steps)
+    tick()
     value, gradient = log_error(matrix, epochs)
     sums = matrix.reshape(steps, epochs, -1).sum(axis=1)
     squares = (sums**2).sum(axis=0)
