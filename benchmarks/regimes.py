@@ -3,7 +3,7 @@
 One cell is a strategy (BSR or BandMF of p bands), b bins, k epochs and a noise multiplier at which epsilon at
 delta = 1e-5 is near .25, .5, 1 or 2. For each the two-sided bound of ``certify`` with its usual budget, the gap
 ``upper / lower - 1``, the methods that gave the two ends, and the seconds it took. ``--write`` renders the table of
-docs/reference/regimes.md; with ``--json FILE`` a run that was stopped goes on where it was: keep to one version and budget.
+docs/reference/regimes.md; with ``--json FILE`` a run that was stopped goes on, with the same version and budget.
 
 Noise multipliers are settings, not results: the truth is near the epsilon of the column, the bounds say how near.
 """
