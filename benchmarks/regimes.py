@@ -3,7 +3,7 @@
 One cell is a strategy (BSR or BandMF of p bands), b bins, k epochs and a noise multiplier at which epsilon at
 delta = 1e-5 is near .25, .5, 1 or 2. For each the two-sided bound of ``certify`` with its usual budget, the gap
 ``upper / lower - 1``, the methods that gave the two ends, and the seconds it took. ``--write`` renders the table of
-docs/reference/regimes.md.
+docs/reference/regimes.md; with ``--json FILE`` a run that was stopped goes on, with the same version and budget.
 
 Noise multipliers are settings, not results: the truth is near the epsilon of the column, the bounds say how near.
 """
@@ -20,6 +20,7 @@ from joblib import Parallel, delayed
 
 import hockeystick as hs
 from benchmarks.regime_noise import NOISE
+from hockeystick.files import write_atomically
 
 DELTA = 1e-5
 EPSILONS = (0.25, 0.5, 1.0, 2.0)
@@ -114,13 +115,26 @@ def page(rows: Iterable[Row], budget: float) -> str:
     return "\n".join(text) + "\n"
 
 
+def key_of(row: Row) -> tuple[object, ...]:
+    """The cell and the noise that a row is about."""
+    return row.strategy, row.bands, row.bins, row.epochs, row.near, row.noise_multiplier
+
+
+def kept(path: Path | None) -> dict[tuple[object, ...], Row]:
+    """The rows of an earlier run, by cell and noise."""
+    if path is None or not path.exists():
+        return {}
+    rows = [Row(**one) for one in json.loads(path.read_text())]
+    return {key_of(row): row for row in rows}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure the cells that match and print one line for each as soon as it is there."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.regimes", description=__doc__)
     parser.add_argument("--only", default="", metavar="PATTERN", help="cells whose name contains PATTERN")
     parser.add_argument("--budget", type=float, default=60.0, help="seconds for each certify")
     parser.add_argument("--workers", type=int, default=1, help="cells measured at once")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all rows there as well")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="keep rows there, and go on from them")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.name}")
     options = parser.parse_args(arguments)
     chosen = [
@@ -131,15 +145,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not chosen:
         print(f"No cell's name contains {options.only!r}.", file=sys.stderr)
         return 2
-    rows = []
-    jobs = (delayed(measured)(cell, noise, options.budget) for cell, noise in chosen)
+    known = kept(options.json)
+    jobs = (delayed(measured)(cell, noise, options.budget) for cell, noise in chosen if (*cell, noise) not in known)
     for row in Parallel(n_jobs=options.workers, return_as="generator", inner_max_num_threads=1)(jobs):
         print(line(row), flush=True)
-        rows.append(row)
+        known[key_of(row)] = row
+        if options.json is not None:
+            write_atomically(options.json, json.dumps([asdict(one) for one in known.values()], indent=1) + "\n")
+    rows = [known[*cell, noise] for cell, noise in chosen]
     reached = sum(row.gap <= 0.02 for row in rows)
     print(f"{reached} of {len(rows)} cells within 2 percent.")
-    if options.json is not None:
-        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
     if options.write:
         PAGE.write_text(page(rows, options.budget))
     return 0

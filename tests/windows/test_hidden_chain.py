@@ -9,7 +9,7 @@ from hockeystick.laws.law import Array, Law
 from hockeystick.laws.profile import law_delta
 from hockeystick.types import Direction, Side
 from hockeystick.windows import hidden_chain
-from hockeystick.windows.comparable_chain import comparable_chain, sensitivity, shortfall
+from hockeystick.windows.comparable_chain import comparable_chain, opened_ring, sensitivity, shortfall
 from hockeystick.windows.hidden_chain import LATTICE_ERROR, HiddenChain, hidden_chain_law, shifts_of, work_of
 
 EPSILONS = (0.0, 0.1, 0.4, 1.0, 1.8)
@@ -143,11 +143,49 @@ def test_chains_are_comparable(columns: list[float], side: Side) -> None:
     chain = comparable_chain(
         covariance, 1e-12, side, found.weights, lambda one: work_of(one, 1e-4, 50.0) < 5.0, np.inf, Deadline()
     )
+    assert chain is not None
     difference = chain.products - covariance if side is Side.UPPER else covariance - chain.products
     beside = np.where(np.eye(40, dtype=bool), 0.0, np.maximum(difference, 0.0))
     assert np.linalg.eigvalsh(difference - beside).min() >= -1e-13
     assert (shortfall(chain.products, covariance, 1e-12, side) <= 0.0).all()
     assert chain.white > 0.0
+
+
+def test_an_opened_ring_is_above_every_rotation() -> None:
+    """Bins in a row, wherever the row begins, have covariances that are nowhere larger; its ends do not touch."""
+    rng = np.random.default_rng(3)
+    for bins, bands in ((24, 3), (37, 4), (16, 2)):
+        column = np.concatenate([[1.0], 0.5 * rng.random(bands - 1)])
+        circulant = sum(weight * np.roll(np.eye(bins), lag, axis=0) for lag, weight in enumerate(column))
+        covariance = (circulant * (1.0 + 0.1 * rng.random(bins))).T @ (circulant * (1.0 + 0.1 * rng.random(bins)))
+        covariance = 0.5 * (covariance + covariance.T)
+        opened = opened_ring(covariance)
+        assert opened is not None
+        left = len(opened)
+        assert left == bins - (bands - 1)
+        assert opened[0, -1] == 0.0
+        for first in range(bins):
+            places = np.arange(first, first + left) % bins
+            assert (opened >= covariance[np.ix_(places, places)]).all()
+        assert (
+            opened == np.max([np.roll(covariance, (s, s), (0, 1)) for s in range(bins)], axis=0)[:left, :left]
+        ).all()
+    assert opened_ring(np.eye(12)) is None
+    assert opened_ring(np.ones((12, 12))) is None
+
+
+def test_a_few_bins_that_overlap_more_get_larger_gains() -> None:
+    """The last columns of a single epoch: the chain follows the others, and still reveals more."""
+    covariance = covariance_of(np.array([1.0, 0.5, 0.375]), 40)
+    covariance[-2:, :] *= 1.1
+    covariance[:, -2:] *= 1.1
+    weights = sensitivity(covariance, 1e-4, Deadline()).weights
+    chain = comparable_chain(
+        covariance, 1e-12, Side.UPPER, weights, lambda one: work_of(one, 1e-4, 50.0) < 0.5, np.inf, Deadline()
+    )
+    assert chain is not None
+    assert (shortfall(chain.products, covariance, 1e-12, Side.UPPER) <= 0.0).all()
+    assert chain.gains[:30].max() < 0.95 * chain.gains[-3:].max()
 
 
 def test_what_is_not_comparable_has_a_shortfall() -> None:

@@ -48,15 +48,13 @@ def _law(pair: BinMixture, side: Side, settings: Settings) -> Law:
     def affordable(chain: HiddenChain) -> bool:
         return work_of(chain, delta, largest) <= settings.effort
 
-    try:
-        chain = comparable_chain(covariance, error, side, found.weights, affordable, MOST_LOSS, deadline)
-    except UnsupportedError:
-        opened = opened_ring(covariance) if side is Side.UPPER else None
-        if opened is None:
-            raise
-        weights = found.weights[: len(opened)]
-        chain = comparable_chain(opened, error, side, weights, affordable, MOST_LOSS, deadline)
-    return hidden_chain_law(chain, side, delta, largest, deadline)
+    opened = opened_ring(covariance) if side is Side.UPPER else None
+    for one in (covariance,) if opened is None else (opened, covariance):
+        weights = found.weights[: len(one)]
+        chain = comparable_chain(one, error, side, weights, affordable, MOST_LOSS, deadline)
+        if chain is not None:
+            return hidden_chain_law(chain, side, delta, largest, deadline)
+    raise UnsupportedError("No chain with enough white noise was found close to the covariance of the bins.")
 
 
 def _laws(pair: BinMixture, side: Side, settings: Settings) -> Sequence[Law]:

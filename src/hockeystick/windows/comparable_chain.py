@@ -14,7 +14,6 @@ import numpy as np
 from scipy.optimize import linprog
 
 from hockeystick.deadline import Deadline
-from hockeystick.errors import UnsupportedError
 from hockeystick.laws.law import Array
 from hockeystick.types import Side
 from hockeystick.windows.hidden_chain import HiddenChain
@@ -35,7 +34,9 @@ ROUNDS = 3
 """Linear programmes for each pair of poles, each with the weights that the changes of the last one deserve."""
 WRAP = 1e-3
 """Where the entry of first and last bin is a larger share of the diagonal, upper bounds close the chain to a ring."""
-MOST_CUT = 0.25
+ORDINARY = 0.95
+"""Upper bounds follow covariances that are no less than this share of those at a lag; bins beyond have larger gains."""
+MOST_CUT = 0.1
 """Of the bins: a ring that loses more of them where it is cut open is left closed."""
 ROOM = 1e-9
 """Of the diagonal, beyond what the errors of all entries need."""
@@ -104,8 +105,8 @@ def comparable_chain(
     affordable: Callable[[HiddenChain], bool],
     most_loss: float,
     deadline: Deadline,
-) -> HiddenChain:
-    """The best of some chains whose covariance is comparable with the given one on the asked side.
+) -> HiddenChain | None:
+    """The best of some chains whose covariance is comparable with the given one on the asked side, or None.
 
     Args:
         covariance: of the bins, shape (b, b), non-negative, positive semidefinite but for its error.
@@ -113,29 +114,31 @@ def comparable_chain(
         weights: of :func:`sensitivity`.
         affordable: which chains may be used.
         most_loss: relative loss of epsilon, as estimated, beyond which none is worth its time.
-
-    Raises: UnsupportedError where no chain is found.
     """
     bins = len(covariance)
     ring = side is Side.UPPER and float(covariance[0, -1]) > WRAP * float(covariance[0, 0])
     largest = float(covariance.diagonal().max())
     lags = min(bins // 2 if ring else bins, MOST_LAGS)
-    typical = _typical(covariance / largest, lags, side, ring)
     if not np.isfinite(weights).all():
-        raise UnsupportedError("There is no estimate of what the covariance of the bins matters.")
-    found: list[tuple[float, HiddenChain]] = []
-    for poles in _poles(ring):
-        deadline.tick()
-        one = _fitted(typical, largest, weights, poles, side, ring)
-        if one is None:
+        return None
+    for share in (0.5,) if side is Side.LOWER else (1.0,) if ring else (ORDINARY, 1.0):
+        typical = _typical(covariance / largest, lags, share, ring)
+        found: list[tuple[float, HiddenChain]] = []
+        for poles in _poles(ring):
+            deadline.tick()
+            one = _fitted(typical, largest, weights, poles, side, ring)
+            if one is None:
+                continue
+            chain = replace(one[1], gains=np.full(bins, np.sqrt(largest)))
+            if affordable(chain):
+                found.append((one[0], chain))
+        loss, best = min(found, key=lambda one: one[0], default=(np.inf, None))
+        if best is None or not loss <= most_loss:
             continue
-        chain = replace(one[1], gains=np.full(bins, np.sqrt(largest)))
-        if affordable(chain):
-            found.append((one[0], chain))
-    loss, best = min(found, key=lambda one: one[0], default=(np.inf, None))
-    if best is None or not loss <= most_loss:
-        raise UnsupportedError("No chain with enough white noise is close to the covariance of the bins.")
-    return adjusted(best, covariance, error, side, deadline)
+        proved = adjusted(best, covariance, error, side, deadline)
+        if proved is not None:
+            return proved
+    return None
 
 
 def opened_ring(covariance: Array) -> Array | None:
@@ -155,13 +158,12 @@ def opened_ring(covariance: Array) -> Array | None:
     return opened
 
 
-def _typical(covariance: Array, lags: int, side: Side, ring: bool) -> Array:
-    """One number for each lag."""
+def _typical(covariance: Array, lags: int, share: float, ring: bool) -> Array:
+    """One number for each lag, no less than this share of the entries; on a ring the largest."""
     if ring:
         place = np.arange(len(covariance))
         return np.array([float(covariance[place, place - lag].max()) for lag in range(lags)])
-    choose = np.max if side is Side.UPPER else np.median
-    return np.array([float(choose(np.diagonal(covariance, lag))) for lag in range(lags)])
+    return np.array([float(np.quantile(np.diagonal(covariance, lag), share)) for lag in range(lags)])
 
 
 def _poles(ring: bool) -> Iterator[tuple[complex, ...]]:
@@ -247,10 +249,10 @@ def _realised(poles: tuple[complex, ...], white: float, seen: Array, bins: int, 
     return replace(chain, now=float(total + apart) / 2.0, before=float(total - apart) / 2.0)
 
 
-def adjusted(chain: HiddenChain, covariance: Array, error: float, side: Side, deadline: Deadline) -> HiddenChain:
+def adjusted(chain: HiddenChain, covariance: Array, error: float, side: Side, deadline: Deadline) -> HiddenChain | None:
     """The chain with gains that make it comparable, proved with room for the errors of both matrices.
 
-    Raises: UnsupportedError where these few changes of gains do not suffice.
+    None where these few changes of gains do not suffice.
     """
     sign = 1.0 if side is Side.UPPER else -1.0
     gains = chain.gains * (1.0 + sign * 1e-8)
@@ -263,7 +265,7 @@ def adjusted(chain: HiddenChain, covariance: Array, error: float, side: Side, de
             return chain
         changed = products.diagonal() + sign * 1.02 * np.maximum(missing, 0.0)
         gains = gains * np.sqrt(np.maximum(changed / np.maximum(products.diagonal(), 1e-300), 0.0))
-    raise UnsupportedError("No chain close to the covariance of the bins could be proved comparable with it.")
+    return None
 
 
 def shortfall(products: Array, covariance: Array, error: float, side: Side) -> Array:

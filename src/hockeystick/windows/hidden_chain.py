@@ -33,8 +33,8 @@ WHITE_NODES = 9
 """Nodes for each standard deviation of the white noise."""
 CORE, LEAST_CORE = 1.0, 400
 """Nodes for each summand's mean, up to the mean of the sum, and least in all."""
-TAIL = 0.025
-"""Spacing of nodes above the mean, as a share of the distance from it."""
+TAIL, UPPER_TAIL = 0.025, 0.0125
+"""Spacing of nodes above the mean, as a share of the distance from it; spreads lose more by it than contractions."""
 PACE = 3e-9
 """Seconds for each edge and node, on one core of the machine of ``benchmarks/``."""
 FEW, GROWTH = 8, 1.1
@@ -206,12 +206,12 @@ def _single(chain: HiddenChain, line: Array, h: float, reach: float, lost: float
     return States(np.tile(seen, n), start, kernel.T.ravel(), starts, targets, np.tile(edges, n), lost)
 
 
-def nodes(bins: int, largest: float) -> tuple[Array, int]:
+def nodes(bins: int, largest: float, tail: float = TAIL) -> tuple[Array, int]:
     """Nodes for the sum, and which of them is 1, its mean: equidistant so far, then in proportion to the distance."""
     core = max(round(CORE * bins), LEAST_CORE)
     above = [1.0]
     while above[-1] < largest:
-        above.append(above[-1] + max(1.0 / core, TAIL * (above[-1] - 1.0)))
+        above.append(above[-1] + max(1.0 / core, tail * (above[-1] - 1.0)))
     return np.concatenate([np.arange(core) / core, above]), core
 
 
@@ -287,7 +287,7 @@ def hidden_chain_law(chain: HiddenChain, side: Side, delta: float, largest: floa
         largest: ratios beyond it are bounded loosely.
     """
     states = states_of(chain, LOST_SHARE * delta)
-    grid, core = nodes(chain.bins, largest)
+    grid, core = nodes(chain.bins, largest, UPPER_TAIL if side is Side.UPPER else TAIL)
     known: dict[float, Shifts] = {}
     rows = states.seen.size
     gain = float(chain.gains.max())
