@@ -78,7 +78,7 @@ def check_json(said: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("kind", ["balls_in_bins", "poisson", "multi_attribution"])
 def test_json_is_one_clean_object(cli: Any, kind: str) -> None:
-    cli.write_plan(plan_of(kind) | {"data.num_examples": "400", "data.steps": "8"})
+    cli.write_plan(plan_of(kind))
     done = cli("epsilon", "plan.toml", *SAMPLED, "--json")
     assert [line for line in done.err.splitlines() if not line.startswith("hockeystick: ")] == []
     check_json(done.json)
