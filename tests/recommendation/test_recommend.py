@@ -110,6 +110,7 @@ def test_what_is_certified_is_what_certify_says(tmp_path: Path) -> None:
     assert found.best.certified
     certificate = hs.certify(found.plan.mechanism(), delta=1e-5)
     assert certificate.bounds.upper <= 4.0
+    assert found.best.noise_multiplier == found.plan.mechanism().sigma
     assert found.best.error <= min(one.error for one in found.choices if one.certified)
     kept = file.read_bytes()
     again = hs.recommend(plan(), limits=limits, budget=60.0, calibrations=2, results=file)
