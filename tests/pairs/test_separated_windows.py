@@ -252,3 +252,11 @@ def test_sampling_starts_from_the_best_bound_on_the_add_direction() -> None:
     for epsilon in (0.5, 1.0):
         assert known[Direction.ADD](epsilon) == pytest.approx(min(windows(epsilon), coins(epsilon)), rel=1e-12)
         assert windows(epsilon) < 0.9 * coins(epsilon)
+
+
+@pytest.mark.parametrize(("gap", "steps"), [(64, 64), (64, 130), (2, 7)])
+def test_a_coin_that_hardly_ever_stays_out_is_certified(gap: int, steps: int) -> None:
+    """In b steps the chance to take no part underflows, or is far below what links of windows are for."""
+    for warm in (True, False):
+        pair = renewal(np.eye(steps), 1.0, min_sep=gap, participation_prob=1.0 - 1e-6, warm_start=warm)
+        assert np.isfinite(upper(pair)).all()

@@ -58,6 +58,10 @@ SMALLEST_DELTA = 1e-12
 """For smaller ones windows are not linked: their grids would be too long."""
 LEAST_SHARE = 0.03
 """Of a window: with a smaller chance of a participation in b steps there is next to nothing to link."""
+LEAST_ABSENT = 1e-3
+"""Of several windows: with a smaller chance of no participation in b steps links lose more than they gain."""
+SMALLEST_ABSENT = 1e-200
+"""Of a single window: a smaller chance of that is too near the end of the range of doubles."""
 
 _KNOWN: "WeakKeyDictionary[StrategyMatrix, dict[tuple[int, float], list[Chain]]]" = WeakKeyDictionary()
 """Chains do not depend on the noise, so searches over it need them once; by steps of a window and chance."""
@@ -125,8 +129,10 @@ def _found(pair: Renewal, settings: Settings) -> list[Law]:
 def _detail(pair: Renewal) -> Detail | None:
     """How windows are linked: they have b steps, or there is but one."""
     size = window_size(pair)
-    taken = -np.expm1(size * np.log1p(-pair.participation_prob))
-    if size < min(pair.min_sep, pair.matrix.steps) or taken < LEAST_SHARE:
+    absent = size * np.log1p(-pair.participation_prob)  # the logarithm of the chance to take no part
+    if size < min(pair.min_sep, pair.matrix.steps) or -np.expm1(absent) < LEAST_SHARE:
+        return None
+    if absent < np.log(LEAST_ABSENT if size < pair.matrix.steps else SMALLEST_ABSENT):
         return None
     return next((one for one in DETAILS if _seconds(pair, one) <= MOST_SECONDS), None)
 
