@@ -106,3 +106,19 @@ def test_a_composition_that_does_not_follow_gets_no_report(certificate):
     low = hs.Interval(lower=None, upper=0.9 * both.epsilon.upper)
     with pytest.raises(VerificationError):
         recomputed_together(both.model_copy(update={"epsilon": low}).sealed(), deadline=hs.Deadline())
+
+
+@pytest.mark.parametrize(("factor", "refused"), [(0.9, True), (1.0, False)])
+def test_a_sampled_composition_has_to_follow_from_its_certificates(certificate, factor, refused):
+    """Without the samples the certificates in it stand as they are, but not what is said to follow from them."""
+    folder = Path(__file__).parent / "certification" / "certificates-0.1.0"
+    samples = hs.Certificate.load(folder / "monte-carlo.json").monte_carlo
+    sampled = certificate.model_copy(update={"monte_carlo": samples}).sealed()
+    both = hs.compose([sampled, certificate], delta=2e-5)
+    bounds = hs.Interval(lower=None, upper=factor * both.epsilon.upper) if refused else both.epsilon
+    claim = both.model_copy(update={"epsilon": bounds}).sealed()
+    if refused:
+        with pytest.raises(VerificationError, match=r"'epsilon\.upper' field claims"):
+            recomputed_together(claim, deadline=hs.Deadline())
+    else:
+        assert "random samples" in recomputed_together(claim, deadline=hs.Deadline()).unverified

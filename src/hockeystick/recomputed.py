@@ -1,6 +1,7 @@
 """What a report shows beside a claim: computed again from its mechanisms, as far as the budget goes."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from math import log
@@ -9,9 +10,10 @@ from hockeystick.calibration.search import EVALUATIONS, calibrate_and_certify
 from hockeystick.certificate import AnyCertificate, Interval
 from hockeystick.certification.issue import PORTABLE, compare
 from hockeystick.certification.schedule import Outcome, best
+from hockeystick.composition.claims import DerivedClaim
 from hockeystick.composition.composition import Composition
 from hockeystick.composition.tuning import Tuning
-from hockeystick.composition.verification import asked_at, verify
+from hockeystick.composition.verification import asked_at, check_derivation, verify
 from hockeystick.curve import Curve, curve
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, CannotCertifyError, VerificationError
@@ -131,6 +133,8 @@ def recomputed_together(
 ) -> RecomputedTogether:
     """Verify a claim that follows from several certificates, and each of them, and ask it at other deltas.
 
+    Without evidence the sampled certificates are taken as they stand, and only what follows from them is checked.
+
     Raises: VerificationError when the claim does not follow; CannotCertifyError.
     """
     epsilon, delta = claim.question.claimed(claim.bounds.upper)
@@ -170,6 +174,9 @@ def _unverified(
     """Why a claim was not derived again; None where it was."""
     samples = sum(one.monte_carlo.samples for one in certificates if one.monte_carlo is not None)
     if samples and evidence is None:
+        if isinstance(claim, DerivedClaim):
+            with suppress(BudgetExceededError):
+                check_derivation(claim, deadline)
         return (
             f"Not verified here: the claim rests on {samples} random samples. The option --evidence derives it again "
             f"from their file; 'hockeystick verify' draws them again."

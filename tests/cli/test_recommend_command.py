@@ -117,3 +117,9 @@ def members(group: int) -> list[int]:
             state, _, belongs = entry.read_text().rpartition(")")[2].split()[:3]
             found += [int(entry.parent.name)] if int(belongs) == group and state != "Z" else []
     return found
+
+
+@pytest.mark.parametrize("option", [("--workers", "2"), ("--backend", "dask")])
+def test_estimates_take_no_workers(cli: Cli, option: tuple[str, str]) -> None:
+    cli.write_plan(SMALL)
+    cli.refuses("recommend", "plan.toml", "--budget", "0", *option, says=(option[0], "'--budget' above 0"))

@@ -92,7 +92,8 @@ def test_claims_about_several_runs_become_files(cli, certificate, made, says):
     assert says in page
     assert "Verified: the claim was derived again" in page
     assert "epsilon by delta" in page
-    cli.refuses("report", "claim.json", "--matrix", "m.npy", says=("--matrix", "one run"))
+    for option in (("--matrix", "m.npy"), ("--public",)):
+        cli.refuses("report", "claim.json", *option, says=(option[0], "one run"))
     text = Path("claim.json").read_text()
     Path("claim.json").write_text(text.replace('"digest": "', '"digest": "0', 1))
     cli.refuses("report", "claim.json", code=1, says=("altered",))

@@ -88,6 +88,38 @@ def test_a_slider_changes_the_answer_and_the_address_which_a_reload_restores(pag
     assert page.find("input[data-field=noise_multiplier]").get_attribute("value") != "1.1"
 
 
+SLOW = """
+const [fetched, slow] = [window.fetch, arguments[0]];
+window.fetch = async (...asked) => {
+  const reply = await fetched(...asked);
+  if (asked[0] === slow && asked[1].method === "POST") await new Promise((done) => setTimeout(done, 1500));
+  window.replied = (window.replied ?? 0) + (asked[0] === slow && asked[1].method === "POST");
+  return reply;
+};"""
+"""Makes one kind of question slow, and counts its replies."""
+
+
+def test_a_certificate_of_the_plan_before_is_not_shown(page):
+    """The plan changes while the server has not yet said that the certificate has begun."""
+    page.until(lambda: page.all("#curves figure"))
+    page.browser.execute_script(SLOW, "/api/jobs")
+    page.button("Certify").click()
+    page.find("input[aria-label='noise multiplier, slider']").send_keys("\ue012" * 3)
+    page.until(lambda: page.browser.execute_script("return window.replied"))
+    page.until(lambda: page.button("Certify").is_enabled())
+    time.sleep(1.5)  # a certificate of this plan takes less
+    assert not page.find(".certified").is_displayed()
+
+
+def test_what_is_still_of_the_plan_before_is_marked(page):
+    page.until(lambda: page.all("#curves figure"))
+    assert "old" not in page.find("#curves").get_attribute("class")
+    page.browser.execute_script(SLOW, "/api/quick")
+    page.find("input[aria-label='noise multiplier, slider']").send_keys("\ue012" * 3)
+    assert len(page.all("#curves.old, #comparison.old")) == 2
+    page.until(lambda: not page.all("#curves.old, #comparison.old"))
+
+
 def test_an_impossible_plan_gets_one_sentence(page):
     number = page.find("input[data-field=batch_size]")
     number.clear()

@@ -15,6 +15,7 @@ from hockeystick.recommendation.recommend import shared
 from hockeystick.recommendation.search import Search, of_plan
 
 POISSON = {"kind": "poisson"}
+SAMPLED = Path(__file__).parents[1] / "certification" / "certificates-0.1.0" / "monte-carlo.json"
 
 
 def plan(epochs=4, epsilon=4.0, sampler=POISSON, examples=2000, batch=100, delta=1e-5, **more) -> hs.Plan:
@@ -110,6 +111,7 @@ def test_what_is_certified_is_what_certify_says(tmp_path: Path) -> None:
     assert found.best.certified
     certificate = hs.certify(found.plan.mechanism(), delta=1e-5)
     assert certificate.bounds.upper <= 4.0
+    assert found.best.noise_multiplier == found.plan.mechanism().sigma
     assert found.best.error <= min(one.error for one in found.choices if one.certified)
     kept = file.read_bytes()
     again = hs.recommend(plan(), limits=limits, budget=60.0, calibrations=2, results=file)
@@ -161,6 +163,24 @@ def test_kept_certificates_are_of_the_candidate_and_its_target(steps, noise, del
         pytest.raises(VerificationError, match="is not of this candidate and target"),
     ):
         calibrating.result(candidate)
+
+
+@pytest.mark.parametrize(("sampled", "share"), [(True, 1.0), (False, 0.5)])
+def test_kept_certificates_promise_what_the_calibrations_have_to(sampled: bool, share: float, tmp_path: Path) -> None:
+    """A sampled one does not answer where sampling is not allowed, nor one for a delta above the candidate's part."""
+    path, asked = tmp_path / "results.jsonl", of_plan(plan(), limits=hs.Limits(samplers=("poisson",)))
+    (candidate,) = every(asked.plan, asked.limits)
+    certificate = hs.certify(candidate.plan.mechanism().with_noise(1e4), delta=asked.delta, method="gaussian")
+    if sampled:
+        samples = hs.Certificate.load(SAMPLED).monte_carlo
+        certificate = certificate.model_copy(update={"monte_carlo": samples}).sealed()
+    with calibrations(asked, results=path) as calibrating:
+        calibrating.keep(candidate, certificate, 1.0)
+    with (
+        calibrations(asked, delta=share * asked.delta, results=path) as calibrating,
+        pytest.raises(VerificationError, match="is not of this candidate and target"),
+    ):
+        calibrating.kept(candidate)
 
 
 def test_reasons_name_the_own_plan_memory_and_length(first: hs.Recommendation) -> None:

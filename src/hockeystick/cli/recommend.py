@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from hockeystick.recommendation.workload import Workload
 
 NOWHERE = (None, None, None)
+PLACES = ("--backend", "--address", "--workers")
 UNITS = {"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 
 
@@ -85,6 +86,9 @@ def command(
 
         check_plot_path(plot)
     places = (backend, address, workers)
+    given = next((name for name, one in zip(PLACES, places, strict=True) if one is not None), None)
+    if seconds == 0.0 and allow is None and given is not None:
+        raise InvalidInputError(f"The {given!r} option needs a '--budget' above 0: estimates are made here.")
     sampled = sampling.monte_carlo_options(allow, failure_probability, seed, evidence, *(places if allow else NOWHERE))
     slow = common.say_if_slow("estimating; kernels are compiled the first time on this machine")
     with sampled as monte_carlo, _calibrators(seconds > 0.0 and allow is None, *places) as executor, slow:

@@ -103,6 +103,11 @@ def _claim_page(
     for name, one in zip(names, addenda[len(addenda) - len(names) :], strict=True):
         if one.certificate.digest != claim.digest:
             raise InvalidInputError(f"The addendum {shortened(name)} is about another certificate.")
+    if public and not isinstance(claim, Certificate):
+        raise InvalidInputError(
+            f"The option --public is for the certificate of one run, of a format that says what should not be "
+            f"published. Got {shortened(subject)} instead."
+        )
     if not isinstance(claim, Certificate | CertificateOfFormat1):
         if matrix is not None:
             raise InvalidInputError(f"The option --matrix is for the certificate of one run. Got {shortened(subject)}.")

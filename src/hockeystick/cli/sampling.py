@@ -54,11 +54,11 @@ MOST_DIGITS = 38
 """Most digits of a whole number on the command line."""
 
 
-def whole_number(name: str, text: str) -> int:
-    """The whole number given for an option."""
+def whole_number(name: str, text: str, least: int = 0) -> int:
+    """The whole number given for an option; what is below ``least`` is refused where it is used."""
     if not (text.isascii() and text.isdecimal()) or len(text) > MOST_DIGITS:
         raise InvalidInputError(
-            f"The {name!r} option must be a whole number from 0 on, of at most {MOST_DIGITS} digits. "
+            f"The {name!r} option must be a whole number from {least} on, of at most {MOST_DIGITS} digits. "
             f"Got {shortened(text)} instead."
         )
     return int(text)
@@ -80,7 +80,7 @@ def chosen_executor(backend: str | None, address: str | None, workers: str | Non
     """The executor that the options name; the caller closes it."""
     from hockeystick.execution import executor
 
-    count = None if workers is None else whole_number("--workers", workers)
+    count = None if workers is None else whole_number("--workers", workers, least=1)
     return executor(backend or "local", workers=count, address=address)
 
 

@@ -125,12 +125,21 @@ class Calibrations:
         record = None if self._file is None else self._file.records.get(self._digest(candidate))
         if record is None or not isinstance(record.certificate, Certificate):
             return None
-        if not _answers(record.certificate, candidate, self.asked):
+        if not self._answers(record.certificate, candidate):
             raise VerificationError(
                 f"The results {self._name} were altered: the certificate of {candidate.name} is not of this candidate "
                 f"and target."
             )
         return record.certificate
+
+    def _answers(self, certificate: Certificate, candidate: Candidate) -> bool:
+        """Whether a certificate is about this candidate, for at most the target, and fails no oftener than allowed."""
+        mechanism = candidate.plan.mechanism().pinned().with_noise(certificate.mechanism.sigma)
+        epsilon, delta = certificate.question.claimed(certificate.bounds.upper)
+        allowed = 0.0 if self.monte_carlo is None else self.monte_carlo.failure_probability
+        failure = 0.0 if certificate.monte_carlo is None else certificate.monte_carlo.failure_probability
+        same = certificate.mechanism == mechanism
+        return same and epsilon <= self.asked.epsilon and delta <= self.delta and failure <= allowed
 
     def _digest(self, candidate: Candidate) -> str:
         plan = candidate.plan.model_copy(update={"strategy": candidate.plan.strategy.pinned()})
@@ -166,10 +175,3 @@ def calibrations(
             yield Calibrations(asked, asked.delta if delta is None else delta, monte_carlo, spread, results)
         finally:
             spread.abandon()
-
-
-def _answers(certificate: Certificate, candidate: Candidate, asked: Asked) -> bool:
-    """Whether a certificate is about this candidate, and for at most the target."""
-    mechanism = candidate.plan.mechanism().pinned().with_noise(certificate.mechanism.sigma)
-    epsilon, delta = certificate.question.claimed(certificate.bounds.upper)
-    return certificate.mechanism == mechanism and epsilon <= asked.epsilon and delta <= asked.delta

@@ -38,13 +38,12 @@ class MultiAttribution(BatchSampler):
     "example" each of them is in at most one of these batches.
 
     The unit of privacy is a user: a certificate is about all examples of one user becoming ghosts of zero gradient in
-    the same graph. It covers "sampled" with any number of warm-up steps, and users of 1 to ``examples_per_user``
-    examples (those with the most are not always the worst). If ``users_per_example`` and ``examples_per_user`` both
-    exceed 1, its bounds on "sampled" are without amplification by sampling: each batch of a user keeps other users'
-    examples out of the next ones, so the absence of these reveals when the user took part. With "example" nothing
-    reveals it, however users share examples: all examples of one user are k_u runs of b-min-sep sampling with coins of
-    their own, and the user may also be added or removed. No certificate covers "participating", whose published
-    analysis is a conjecture, though its batches can be drawn.
+    the same graph, and covers users of 1 to ``examples_per_user`` examples (those with the most are not always the
+    worst). If ``users_per_example`` and ``examples_per_user`` both exceed 1, the bounds on "sampled" and
+    "participating" are without amplification by sampling: each batch of a user keeps other users' examples out of the
+    next ones, so the absence of these reveals when the user took part. So are those on "participating" after a warm-up
+    unless C is Toeplitz. With "example" nothing reveals it, however users share examples: all examples of one user are
+    k_u runs of b-min-sep sampling with coins of their own, and the user may also be added or removed.
 
     Fields:
         min_sep: b, the least distance between two batches with examples of the same user.

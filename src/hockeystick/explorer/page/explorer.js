@@ -157,10 +157,16 @@
     }
 
     async begin() {
+      const { signal } = this.asking;
+      this.certify.disabled = true;
       const begun = await ask("jobs", { body: this.body });
+      if (signal.aborted) {
+        // the plan has changed meanwhile, and has an answer of its own
+        if (begun.job) ask(`jobs/${begun.job}`, { method: "DELETE" });
+        return;
+      }
       if (begun.status !== 201) return this.failed(begun.error);
       const job = (this.job = begun.job);
-      this.certify.disabled = true;
       this.certified.hidden = true;
       this.progress.hidden = this.cancel.hidden = false;
       const bar = element("progress", { "aria-label": "Certifying" });
@@ -275,10 +281,18 @@
       });
     else find("curves").replaceChildren();
     clearTimeout(compare.said);
+    if (markOld()) return;
     compare.said = setTimeout(() => {
       find("status").classList.add("summary"); // until then it is the place of errors
       find("status").textContent = cards.map((card) => `${card.name}: ${card.answer.textContent}`).join("; ");
     }, STILL);
+  }
+
+  /** Whether an answer is still that of an earlier plan; the table and the curves are marked then. */
+  function markOld() {
+    const old = cards.some((card) => card.answer.classList.contains("old"));
+    for (const one of ["comparison", "curves"]) find(one).classList.toggle("old", old);
+    return old;
   }
 
   // ---- the form
@@ -287,6 +301,8 @@
     clearTimeout(changed.written);
     changed.written = setTimeout(() => history.replaceState(null, "", `/#${address.write(state)}`), WRITTEN);
     for (const card of cards) card.ask();
+    clearTimeout(compare.said);
+    markOld();
   }
 
   function drawMechanisms() {
