@@ -31,6 +31,7 @@ from hockeystick.monte_carlo.subsets.many_bands import (
     proposals,
     rates,
 )
+from hockeystick.monte_carlo.whole_curve import CurveEstimation
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.types import Direction, Side
@@ -272,6 +273,24 @@ def test_runs_that_are_too_long_are_refused() -> None:
 def test_no_upper_bound_is_proposed_where_the_chain_proves_nothing() -> None:
     flat = pair_of(200, 0.1, 2.0, slowness=0.0)
     assert [one.sides for one in proposals(flat, Direction.REMOVE, 1.0)] == [(Side.LOWER,)]
+
+
+def test_a_whole_curve_has_both_sides() -> None:
+    options = hs.MonteCarlo(seed=2, failure_probability=1e-9, ratio=1.0)
+    curve = CurveEstimation(pair_of(13, 0.05, 3.0), hs.Question(delta=1e-2), options, hs.Deadline(), work=0.3)
+    curve.sample()
+    for level in {one.run.nodes[-1].epsilon for one in curve.tallies if one.run.direction is Direction.REMOVE}:
+        assert curve.profiles(Side.UPPER)[Direction.REMOVE](level) < 1.0
+        assert curve.profiles(Side.LOWER)[Direction.REMOVE](level) > 0.0
+    spent = sum(node.failure for one in curve.tallies for node in one.run.nodes)  # all nodes have to hold
+    assert spent <= 1e-9 * (1.0 + 1e-12)
+
+
+def test_parameters_that_rounding_ruins_prove_nothing() -> None:
+    flat = pair_of(200, 0.1, 0.5, slowness=0.0)
+    above = ManyBandsAbove(direction=Direction.REMOVE, pair=flat, order=16, decay=0.8, rate=rates(flat)[0])
+    assert above.loss_error > 1e3
+    assert above.drawn_bound(Side.UPPER, 1.0) == inf
 
 
 def test_a_certificate_has_both_sides_and_can_be_verified() -> None:

@@ -145,17 +145,20 @@ class Estimation:
         aims = self.aims()
         for place, aim in enumerate(aims):
             sides = (Side.UPPER, Side.LOWER) if place == 0 else (Side.UPPER,)
-            part = 1.0 / (len(aims) - place)
-            groups = _together(aim, sides)
-            for number, together in enumerate(groups):
-                share = part / (len(groups) - number)
-                try:
-                    self.pursue(aim, together, self.deadline.part(share), share * self.work)
-                except BudgetExceededError:
-                    if not any(one.chunks for one in self.tallies):
-                        raise
+            self.pursue_each(aim, sides, 1.0 / (len(aims) - place))
             if not any(Side.UPPER in choice.proposal.sides for choice in aim.choices):
                 return  # the other direction's upper bounds say nothing by themselves
+
+    def pursue_each(self, aim: Aim, sides: Sequence[Side], part: float) -> None:
+        """Attempts at these sides, together or one after the other, with this part of the time and work left."""
+        groups = _together(aim, sides)
+        for number, together in enumerate(groups):
+            share = part / (len(groups) - number)
+            try:
+                self.pursue(aim, together, self.deadline.part(share), share * self.work)
+            except BudgetExceededError:
+                if not any(one.chunks for one in self.tallies):
+                    raise
 
     def learn_known(self) -> None:
         """Bounds that need no sampling."""

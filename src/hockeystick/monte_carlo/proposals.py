@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from math import exp
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from hockeystick.bounds import Profile
 from hockeystick.errors import InvalidInputError, shortened
+from hockeystick.monte_carlo.weight_bounds import exp_or_inf
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.types import Direction, Side
 
@@ -86,7 +86,7 @@ class Proposal(ABC):
         Samples for upper bounds are read at a smaller epsilon.
         """
         read_at = max(epsilon - self.loss_error, 0.0) if side is Side.UPPER else epsilon
-        return self.weight_bound(read_at) * exp(2.0 * self.loss_error)
+        return self.weight_bound(read_at) * exp_or_inf(2.0 * self.loss_error)
 
     @abstractmethod
     def weight_bound(self, epsilon: float) -> float:

@@ -8,7 +8,6 @@ from typing import ClassVar
 import numpy as np
 
 from hockeystick.bounds import Profile, Question
-from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError
 from hockeystick.monte_carlo.curves import lower_curve, upper_curve
 from hockeystick.monte_carlo.estimation import FRACTIONS, SPARED, Aim, Estimation
@@ -43,7 +42,7 @@ class CurveEstimation(Estimation):
         )
 
     def sample(self) -> None:
-        """One run a level and direction; stops early, with the bounds so far, when the time is over."""
+        """A run for both sides, or one each, a level and direction; when the time is over it ends with what it has."""
         self.learn_known()
         smallest = self.question.delta
         assert smallest is not None
@@ -52,11 +51,11 @@ class CurveEstimation(Estimation):
         for place, (direction, question) in enumerate(tasks):
             part = 1.0 / (len(tasks) - place)
             with suppress(BudgetExceededError):
-                self._sample_level(direction, question, self.deadline.part(part), part * self.work)
+                self._sample_level(direction, question, part)
         if not any(one.chunks for one in self.tallies):
             raise BudgetExceededError("The time budget is over before there is any bound; allow more seconds.")
 
-    def _sample_level(self, direction: Direction, question: Question, deadline: Deadline, work: float) -> None:
+    def _sample_level(self, direction: Direction, question: Question, part: float) -> None:
         self.question = question
         aim = self.aim(direction)
         known = self.known.get(direction)
@@ -64,7 +63,7 @@ class CurveEstimation(Estimation):
             return
         before = [epsilon for where, epsilon in self.starts if where is direction and epsilon < aim.epsilon]
         self.starts[direction, aim.epsilon] = max(before, default=0.0)
-        self.pursue(aim, tuple(Side), deadline, work)
+        self.pursue_each(aim, tuple(Side), part)
 
     def places(self, aim: Aim, side: Side) -> list[float]:
         """Evenly spaced from the aim of the run before to this one's."""
