@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import suppress
 
 from hockeystick.cli import INTERRUPTED, INTERRUPTED_MESSAGE
 
@@ -18,6 +19,8 @@ def main() -> None:
         code = INTERRUPTED
         print(INTERRUPTED_MESSAGE, file=sys.stderr)  # noqa: T201
     if code == INTERRUPTED:
+        with suppress(BaseException):
+            _give_back()
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
@@ -25,6 +28,12 @@ def main() -> None:
                 continue
         os._exit(code)
     sys.exit(code)
+
+
+def _give_back() -> None:
+    """Give back the semaphores of worker processes, whose tracker would warn about them on stderr."""
+    if (processes := sys.modules.get("multiprocessing.util")) is not None:
+        processes._run_finalizers(0)
 
 
 def _run() -> int:

@@ -247,4 +247,4 @@ def test_a_chunk_that_kills_its_workers_is_given_up_with_advice(proposals, dask_
     proposal = proposals.DeadlyProposal(direction=REMOVE, ballast=proposals.ballast(), lives=lives)
     with executor("dask", address=dask_address) as spread, pytest.raises(ExecutionError) as given_up:
         list(spread(proposal, proposals.a_run(), STREAMS))
-    assert str(given_up.value) == "A chunk killed several Dask workers; they may need more memory."
+    assert str(given_up.value) == "A task killed several Dask workers; they may need more memory."

@@ -25,7 +25,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[Certificate, Path]
     """A certificate and the evidence behind it."""
     path = tmp_path_factory.mktemp("evidence") / "evidence.db"
     with EvidenceStore.open(path) as store:
-        options = MonteCarlo(seed=3, ratio=0.1, failure_probability=1e-6, ledger=store)
+        options = MonteCarlo(seed=3, ratio=0.05, failure_probability=1e-6, ledger=store)
         found = certify(MECHANISM, epsilon=1.0, monte_carlo=options)
     assert found.method.upper == found.method.lower == "monte_carlo"
     return found, path

@@ -55,4 +55,4 @@ def _result(done: DaskFuture) -> list[Any]:
     try:
         return cast(list[Any], done.result())
     except KilledWorker as error:  # Dask has retried on several workers
-        raise ExecutionError("A chunk or a call killed several Dask workers; they may need more memory.") from error
+        raise ExecutionError("A task killed several Dask workers; they may need more memory.") from error

@@ -3,8 +3,10 @@
 import signal
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
+from multiprocessing import resource_tracker
+from queue import Empty
 from typing import Any
 
 from joblib import Parallel, cpu_count, delayed
@@ -58,6 +60,9 @@ class LocalExecutor(ChunkExecutor):
 
     def abandon(self) -> None:
         if self._processes is not None:
+            with suppress(Empty):  # loky fails on calls that it has not yet handed out when it is shut down
+                while True:
+                    self._processes._work_ids.get_nowait()
             self._processes.shutdown(kill_workers=True)
             self._processes = None
 
@@ -74,6 +79,7 @@ def _result(done: "Future[Any]") -> Any:
 @contextmanager
 def _without_interruptions() -> Iterator[None]:
     """For starting processes, which inherit it: Ctrl-C is for this process, which ends them."""
+    resource_tracker.ensure_running()  # started later, by loky, it would let interruptions in again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
