@@ -98,9 +98,10 @@ def noise_text(value: str) -> str:
 
 
 def epsilon_text(lower: str, upper: str) -> str:
-    """Both bounds with three digits after the point, rounded outwards."""
+    """The bounds that there are, with three digits after the point, rounded outwards."""
     digits = Decimal("0.001")
-    return f"{Decimal(lower).quantize(digits, ROUND_FLOOR)} to {Decimal(upper).quantize(digits, ROUND_CEILING)}"
+    above = Decimal(upper).quantize(digits, ROUND_CEILING)
+    return f"at most {above}" if lower == "None" else f"{Decimal(lower).quantize(digits, ROUND_FLOOR)} to {above}"
 
 
 def results(experiment: Experiment, cells: list[Cell]) -> str:

@@ -105,9 +105,12 @@ def certified(experiment: Experiment, name: str, target: float, method: str | No
     """The certificate of a plan at a noise multiplier, or for an epsilon."""
     plan = experiment.plan(name)
     delta = plan.target.delta
+    sampling = hs.MonteCarlo() if method == "monte_carlo" else None
     if experiment.given_noise:
-        return hs.certify(plan.mechanism(target), delta=delta, method=method)
-    return hs.calibrate_and_certify(plan.mechanism(), epsilon=target, delta=delta, method=method)
+        return hs.certify(plan.mechanism(target), delta=delta, method=method, monte_carlo=sampling)
+    return hs.calibrate_and_certify(
+        plan.mechanism(), epsilon=target, delta=delta, method=method, monte_carlo=sampling
+    )
 
 
 def missing(experiment: Experiment, done: set[Key]) -> Iterator[tuple[str, float, list[tuple[float, int]]]]:

@@ -143,7 +143,7 @@ def test_the_page_says_what_the_rows_say_and_the_rows_what_the_certificates_say(
         certificate = found[row["certificate"]]
         stated = (certificate.epsilon.upper, certificate.epsilon.lower, certificate.delta, certificate.mechanism.sigma)
         names = ("epsilon_upper", "epsilon_lower", "delta", "noise_multiplier")
-        assert tuple(float(row[name]) for name in names) == stated
+        assert tuple(None if row[name] == "None" else float(row[name]) for name in names) == stated
         plan = experiment.plan(row["plan"])
         assert certificate.mechanism == plan.mechanism(certificate.mechanism.sigma)
     assert report.page(experiment) == (folder / "README.md").read_text()
@@ -152,6 +152,7 @@ def test_the_page_says_what_the_rows_say_and_the_rows_what_the_certificates_say(
 def test_tables_round_to_the_safe_side() -> None:
     assert report.epsilon_text("0.9989999", "7.9971001") == "0.998 to 7.998"
     assert report.epsilon_text("1.0", "2.0") == "1.000 to 2.000"
+    assert report.epsilon_text("None", "13.4300001") == "at most 13.431"
     assert report.noise_text("1.3690001") == "1.37"
     assert report.noise_text("0.55110001") == "0.5512"
     assert report.noise_text("2.0") == "2"
