@@ -108,9 +108,7 @@ def certified(experiment: Experiment, name: str, target: float, method: str | No
     sampling = hs.MonteCarlo() if method == "monte_carlo" else None
     if experiment.given_noise:
         return hs.certify(plan.mechanism(target), delta=delta, method=method, monte_carlo=sampling)
-    return hs.calibrate_and_certify(
-        plan.mechanism(), epsilon=target, delta=delta, method=method, monte_carlo=sampling
-    )
+    return hs.calibrate_and_certify(plan.mechanism(), epsilon=target, delta=delta, method=method, monte_carlo=sampling)
 
 
 def missing(experiment: Experiment, done: set[Key]) -> Iterator[tuple[str, float, list[tuple[float, int]]]]:
