@@ -276,3 +276,18 @@ def test_one_law_is_above_a_group_also_where_means_are_off() -> None:
                     assert float(own @ np.maximum(support - c, 0.0)) + far >= calls * (1.0 - 1e-12)
                     assert float(own @ np.maximum(c - support, 0.0)) >= puts * (1.0 - 1e-12)
                 assert own.sum() >= masses[member].sum()
+
+
+def test_a_member_with_too_large_a_mean_is_below_its_group_at_every_place() -> None:
+    """A narrow law whose mean exceeds its mass, beside a wide one that decides all calls above 1 and puts below."""
+    grid = Grid(0.1, 30, 30)
+    support = np.concatenate([[0.0], grid.nodes])
+    narrow, wide = np.zeros((2, support.size))
+    narrow[31], narrow[33] = 1.0, 1e-3
+    wide[21], wide[41] = support[41] - 1.0, 1.0 - support[21]
+    wide /= wide.sum()
+    found = _grouped(Laws(np.array([narrow, wide, wide]), np.zeros(3)), np.array([0, 1, 1]), grid)
+    for c in np.concatenate([support, support + 0.013]):
+        for pay in (np.maximum(support - c, 0.0), np.maximum(c - support, 0.0)):
+            for member in (narrow, wide):
+                assert found.masses[1] @ pay + found.infinite[1] >= (member @ pay) * (1.0 - 1e-12)
