@@ -14,6 +14,8 @@ from hockeystick.bounds import Question
 from hockeystick.execution import executor
 from hockeystick.monte_carlo.renewal.family import NaiveRenewal
 from hockeystick.pairs.registry import dominating_pair
+from hockeystick.pairs.renewal_mixture import RenewalMixture
+from hockeystick.pairs.truncated_renewal import TruncatedRenewal
 from hockeystick.reproduction.curves import judge
 from hockeystick.reproduction.papers import Check, Output
 from hockeystick.settings import MonteCarlo
@@ -96,7 +98,8 @@ def by_direction(bound: hs.Bound, epsilon: float) -> tuple[float, float]:
 def seconds_of_a_sample(mechanism: hs.Mechanism, samples: int = 512) -> float:
     """Processor seconds of one core for a naive sample, which is what the paper draws; compiled already."""
     pair = dominating_pair(mechanism)
-    proposal = NaiveRenewal(direction=hs.Direction.REMOVE, pair=pair)  # type: ignore[arg-type]
+    assert isinstance(pair, RenewalMixture)
+    proposal = NaiveRenewal(direction=hs.Direction.REMOVE, pair=pair)
     rng = np.random.Generator(np.random.SFC64(SEED))
     log_weights, losses = np.empty(samples), np.empty(samples)
     proposal.draw(rng, log_weights[:4], losses[:4])
@@ -123,7 +126,9 @@ def production(output: Output, work: float = WORK, calibrated: bool = True) -> N
         covered = found.with_cuts(truncated)
         add("truncated", what, "", f"{covered.upper:.3g}", f"{rests_on}, and what cuts cost")
 
-    chance, expected = cuts(dominating_pair(truncated))  # type: ignore[arg-type]
+    pair = dominating_pair(truncated)
+    assert isinstance(pair, TruncatedRenewal)
+    chance, expected = cuts(pair)
     cost = chance + max(chance, min(exp(EPSILON) * chance, expected))
     add("truncated", f"delta at epsilon = {EPSILON:g} beyond that of plain batches", "", f"{cost:.3g}", "theorem")
     of_delta(deterministic(plain, EPSILON), f"linear_statistic, {SIMPLE}")

@@ -75,8 +75,9 @@ def _axis(cells: Sequence[CellOfSweep]) -> str | None:
     counts: dict[str, set[float]] = {}
     for name in cells[0].fields:
         values = [cell.fields.get(name) for cell in cells]
-        if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
-            counts[name] = set(map(float, values))  # type: ignore[arg-type]
+        numbers = [float(one) for one in values if isinstance(one, int | float) and not isinstance(one, bool)]
+        if len(numbers) == len(values):
+            counts[name] = set(numbers)
     best = max(counts, key=lambda name: len(counts[name]), default=None)
     return best if best is not None and len(counts[best]) > 1 else None
 
