@@ -14,6 +14,7 @@ import numpy as np
 
 import hockeystick as hs
 from experiments.arxiv import task as arxiv_task
+from experiments.insteval import task as mark_task
 from experiments.mails import task as mail_task
 from experiments.task import ORDER, Task
 
@@ -68,6 +69,11 @@ def papers(cache: Path, plan: hs.Plan) -> Task:
     return arxiv_task(cache, *sharing(plan))
 
 
+def marks(cache: Path, plan: hs.Plan) -> Task:
+    """Students' marks for lecturers, which belong to both; see ``insteval.py``."""
+    return mark_task(cache, *sharing(plan))
+
+
 def sharing(plan: hs.Plan) -> tuple[int, int]:
     """The most examples of a user, and users of an example; two and four where the sampler does not look at users."""
     return getattr(plan.sampler, "examples_per_user", 2), getattr(plan.sampler, "users_per_example", 4)
@@ -83,6 +89,7 @@ TASKS: dict[str, Callable[[Path, hs.Plan], Task]] = {
     "digits": digits,
     "outlines": outlines,
     "mails": mails,
+    "marks": marks,
     "papers": papers,
     "pictures": pictures,
 }

