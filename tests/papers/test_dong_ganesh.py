@@ -154,8 +154,7 @@ def test_statements_are_judged_by_the_ends_of_the_ratios(figures: Any) -> None:
     worse = replace(cell, b_min_sep=cells.Scheme(2, 2, 1.45, 1.4, 1.5))
     assert all("contradicted" in check.verdict for check in checks(worse))
     estimated = replace(cell, b_min_sep=cells.Scheme(2, 2, 1.05))
-    assert all("an estimate" in check.verdict or check.holds for check in checks(estimated))
-    assert "open" in checks(estimated)[0].verdict
+    assert all("open" in check.verdict for check in checks(estimated))
     same = replace(cell, length=1024, b_min_sep=cell.balls_in_bins)
     assert same.ratio("balls_in_bins") == (1.0, 1.0, 1.0)
     assert checks(same)[1].holds
