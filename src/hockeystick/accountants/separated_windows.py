@@ -167,7 +167,7 @@ def _cost(pair: Renewal) -> float:
     fitted = fitted_columns(steps, bandwidth, size)
     detail = _detail(pair)
     linked = 0.0 if detail is None else _seconds(pair, detail)
-    return 0.8 + 0.01 * size + (1e-8 * steps + 5e-8 * fitted) * bandwidth**2 + linked
+    return 0.8 + 0.01 * size + 1e-5 * size**3 + (1e-8 * steps + 5e-8 * fitted) * bandwidth**2 + linked
 
 
 def _example() -> RenewalMixture:
