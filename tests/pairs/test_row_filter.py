@@ -15,6 +15,7 @@ import hockeystick as hs
 from hockeystick import Direction, Side
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.pairs.registry import dominating_pair
+from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.strategies.matrix.dense import DenseMatrix
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
@@ -49,6 +50,41 @@ def test_never_above_the_truth_and_not_far(block: int, monkeypatch: pytest.Monke
         monkeypatch.setattr("hockeystick.windows.row_filters.MOST_HISTORIES", 4)
         assert (lower(pair) <= truth + GRID_ERROR[steps]).all(), seed
         assert (found[:, 0] >= 0.6 * truth[:, 0] - GRID_ERROR[steps]).all(), seed
+
+
+@pytest.mark.parametrize("block", range(2))
+def test_never_above_the_truth_for_b_min_sep(block: int) -> None:
+    """Ten runs each, warm and cold, both directions, columns as long as the distance and shorter."""
+    for seed in range(10 * block, 10 * block + 10):
+        rng = np.random.default_rng([72, seed])
+        steps = 4 if seed % 10 == 0 else int(rng.integers(1, 4))
+        gap, bands, warm = int(rng.integers(1, steps + 2)), int(rng.integers(1, steps + 1)), bool(seed % 2)
+        prob, sigma = rng.uniform(0.03, 0.9), rng.uniform(0.4, 2.5)
+        matrix = ToeplitzMatrix(np.concatenate([[1.0], rng.uniform(0.0, 0.9, min(bands, gap) - 1)]), steps)
+        outcomes = oracle.independently(oracle.renewals(steps, gap, prob, warm), 1)
+        dense = matrix.materialize()
+        truth = oracle.deltas(oracle.mixture(outcomes, dense, np.ones((1, steps))), oracle.nobody(dense), sigma)
+        pair = RenewalMixture(
+            noise_multiplier=sigma, matrix=matrix, min_sep=gap, participation_prob=prob, warm_start=warm
+        )
+        found = lower(pair)
+        assert (found <= truth + GRID_ERROR[steps]).all(), seed
+        assert (found[:, 0] >= 0.6 * truth[:, 0] - GRID_ERROR[steps]).all(), seed
+
+
+def test_nearly_all_of_b_min_sep_is_told() -> None:
+    """Sampling says that epsilon is from 1.788 to 1.797 here; a sum of functions of blocks has 1.755."""
+    prob = 0.01 / (1.0 - 15 * 0.01)
+    pair = RenewalMixture(
+        noise_multiplier=1.0,
+        matrix=ToeplitzMatrix(np.ones(1), 1000),
+        min_sep=16,
+        participation_prob=prob,
+        warm_start=True,
+    )
+    found = METHOD.profiles(pair, Side.LOWER, SETTINGS)
+    assert max(found[direction](1.77) for direction in Direction) > 1e-5
+    assert max(found[direction](1.797) for direction in Direction) < 1e-5
 
 
 def enumerated(column: np.ndarray, sigma: float, prob: float, steps: int, limit: int, table: Filter) -> np.ndarray:

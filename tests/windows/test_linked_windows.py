@@ -13,7 +13,17 @@ from hockeystick.laws.law import Array, Law
 from hockeystick.laws.profile import law_delta
 from hockeystick.types import Direction, Side
 from hockeystick.windows.linked_kernels import States, _joined, spread_pairs
-from hockeystick.windows.linked_windows import Detail, Grid, Laws, Start, _before, _grouped, linked_law
+from hockeystick.windows.linked_windows import (
+    Detail,
+    Grid,
+    Laws,
+    Start,
+    _before,
+    _shared,
+    convex_above,
+    linked_law,
+    owners_of,
+)
 from hockeystick.windows.participation_groups import added, coarser, cuts, lattice, whole
 
 EPSILONS = (0.0, 0.05, 0.2, 0.5, 1.0)
@@ -139,14 +149,14 @@ def test_terms_are_added_with_the_mean_of_every_group() -> None:
     grid, laws = np.array([0.0, 0.1, 0.25, 0.5, 2.0]), rng.uniform(0.0, 1.0, (3, 5, 2))
     laws[:, 3:] = 0.0
     terms = np.array([0.01, 0.3, 5.0])
-    found, excess = added(grid, laws, terms, 1)
+    owners = np.array([0.25, 0.75])
+    found, excess = added(grid, laws, terms, owners)
     for s in range(3):
         total = sum(exact(laws[s]))
         for g in range(2):
             before = sum(x * m for x, m in zip(exact(grid), exact(laws[s, :, g]), strict=True))
             after = sum(x * m for x, m in zip(exact(grid), exact(found[s, :, g]), strict=True))
-            if g == 1:
-                before += Fraction(float(terms[s])) * total
+            before += Fraction(float(owners[g])) * Fraction(float(terms[s])) * total
             if s < 2:
                 assert after == pytest.approx(before, rel=1e-14)
                 assert excess[s] == 0.0
@@ -209,10 +219,11 @@ def small_states() -> tuple[States, Array, Array]:
     scales, prob, size = np.array([0.7, 0.9, 0.8]), 0.2, 3
     chain = lattice(0.5, 0.9, 6.0, 1e-12)
     ratios = np.exp(np.multiply.outer(scales, chain.states) - 0.5 * chain.variance * scales[:, None] ** 2)
-    sums, groups = np.concatenate([np.linspace(0.0, 1.0, 60), np.geomspace(1.05, 500.0, 60)]), np.array([0, 1, 1])
-    states = States(prob, size, sums, groups, np.array([0.0, 0.4, 1.0]), 0.05, np.arange(-20, 60))
-    kernels = states.kernels(cuts(chain, sums, (prob * 0.8 ** np.arange(3.0))[:, None] * ratios, groups, Deadline()))
-    law, _ = whole(chain, sums, (prob * 0.8 ** np.arange(3.0))[:, None] * ratios, groups, Deadline())
+    sums = np.concatenate([np.linspace(0.0, 1.0, 60), np.geomspace(1.05, 500.0, 60)])
+    owners = np.array([[1.0, 0.0], [0.4, 0.6], [0.0, 1.0]])
+    states = States(prob, size, sums, owners, np.array([0.0, 0.4, 1.0]), 0.05, np.arange(-20, 60))
+    kernels = states.kernels(cuts(chain, sums, (prob * 0.8 ** np.arange(3.0))[:, None] * ratios, owners, Deadline()))
+    law, _ = whole(chain, sums, (prob * 0.8 ** np.arange(3.0))[:, None] * ratios, owners, Deadline())
     assert law.sum() == pytest.approx(1.0, abs=1e-6)
     return states, kernels.masses, kernels.infinite + 0.0 * kernels.lost
 
@@ -248,13 +259,14 @@ def test_windows_are_multiplied_upwards_at_both_ends() -> None:
             assert found.masses[state] @ np.maximum(c - support, 0.0) >= (puts + 0.002 * c) * (1.0 - 1e-12)
 
 
-def test_one_law_is_above_a_group_also_where_means_are_off() -> None:
+@pytest.mark.parametrize("theta", [0.0, 0.45, 1.0])
+def test_mixtures_are_above_every_step_also_where_means_are_off(theta: float) -> None:
     """Masses and means of the members differ, in both directions, as roundings of a lattice make them."""
     rng = np.random.default_rng(12)
     grid = Grid(0.1, 30, 30)
     support = np.concatenate([[0.0], grid.nodes])
-    masses = np.zeros((5, support.size))
-    for which, row in enumerate(masses):  # two shares below 1, steps 2 and 3, and what is all available
+    masses = np.zeros((7, support.size))
+    for which, row in enumerate(masses):  # two shares below 1, steps 2 to 4, and what is all available
         places = np.sort(rng.choice(np.arange(5, 55), 6, replace=False))
         row[places] = rng.uniform(0.5, 1.0, 6)
         row /= row.sum()
@@ -263,19 +275,49 @@ def test_one_law_is_above_a_group_also_where_means_are_off() -> None:
         row *= 1.0 + 1e-5 * rng.uniform(-1.0, 1.0)
         row[31] += 1e-5
         row[40 if which % 2 else 20] += 1e-3
-    laws = Laws(masses, 1e-6 * rng.uniform(size=5))
-    found = _grouped(laws, np.array([0, 1, 1]), grid)
+    laws = Laws(masses, 1e-6 * rng.uniform(size=7))
+    owners = np.array([[1.0, 0.0], [1.0, 0.0], [theta, 1.0 - theta], [0.0, 1.0]])
+    found = _shared(laws, owners, grid)
     assert found.masses.shape[0] == 5
     for share in range(2):
-        for group, members in ((0, [4]), (1, [2 * share, 2 * share + 1])):
-            own, far = found.masses[2 * share + group], found.infinite[2 * share + group]
-            for member in members:
-                for c in np.concatenate([support, support + 0.013]):
-                    calls = float(masses[member] @ np.maximum(support - c, 0.0)) + laws.infinite[member]
-                    puts = float(masses[member] @ np.maximum(c - support, 0.0))
-                    assert float(own @ np.maximum(support - c, 0.0)) + far >= calls * (1.0 - 1e-12)
-                    assert float(own @ np.maximum(c - support, 0.0)) >= puts * (1.0 - 1e-12)
-                assert own.sum() >= masses[member].sum()
+        for step, weights in enumerate(owners):
+            member = 3 * share + step - 1 if step else 6
+            own = weights @ found.masses[2 * share : 2 * share + 2]
+            far = float(weights @ found.infinite[2 * share : 2 * share + 2])
+            for c in np.concatenate([support, support + 0.013]):
+                calls = float(masses[member] @ np.maximum(support - c, 0.0)) + laws.infinite[member]
+                puts = float(masses[member] @ np.maximum(c - support, 0.0))
+                assert float(own @ np.maximum(support - c, 0.0)) + far >= calls * (1.0 - 1e-12)
+                assert float(own @ np.maximum(c - support, 0.0)) >= puts * (1.0 - 1e-12)
+            assert own.sum() >= masses[member].sum()
+
+
+def test_a_convex_function_is_above_given_values() -> None:
+    rng = np.random.default_rng(13)
+    for _ in range(20):
+        widths, values = rng.uniform(0.1, 1.0, 6), rng.uniform(0.0, 1.0, 7) * (rng.random(7) < 0.6)
+        found = convex_above(widths, values)
+        places = np.concatenate([[0.0], np.cumsum(widths)])
+        assert (found >= 0.0).all()
+        calls = np.maximum(places[None, 1:-1] - places[:, None], 0.0) @ found[1:-1]
+        calls += found[-1]
+        # The first mass is at the left end of the first cell; the i-th raises the slope of cells before place i.
+        slopes = np.cumsum(found[:-1][::-1])[::-1]
+        heights = np.append(np.cumsum((slopes * widths)[::-1])[::-1], 0.0) + found[-1]
+        assert (heights >= values - 1e-12).all()
+        assert (np.diff(slopes) <= 1e-15).all()
+    exact = np.array([3.0, 1.5, 0.5, 0.25])
+    found = convex_above(np.ones(3), exact)
+    np.testing.assert_allclose(np.cumsum(np.cumsum(found[:-1][::-1]))[::-1] + found[-1], exact[:-1])
+
+
+@pytest.mark.parametrize(("size", "count"), [(1, 4), (2, 3), (3, 1), (9, 4), (40, 2)])
+def test_steps_belong_to_knots_around_them(size: int, count: int) -> None:
+    owners = owners_of(np.linspace(0.5, 1.0, size), 0.4, 0.05, count)
+    np.testing.assert_allclose(owners.sum(axis=1), 1.0)
+    assert ((owners > 0.0).sum(axis=1) <= 2).all()
+    assert owners[0, 0] == owners[-1, -1] == 1.0
+    assert owners.shape[1] <= max(count, 2)
 
 
 def test_a_member_with_too_large_a_mean_is_below_its_group_at_every_place() -> None:
@@ -286,7 +328,8 @@ def test_a_member_with_too_large_a_mean_is_below_its_group_at_every_place() -> N
     narrow[31], narrow[33] = 1.0, 1e-3
     wide[21], wide[41] = support[41] - 1.0, 1.0 - support[21]
     wide /= wide.sum()
-    found = _grouped(Laws(np.array([narrow, wide, wide]), np.zeros(3)), np.array([0, 1, 1]), grid)
+    owners = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+    found = _shared(Laws(np.array([narrow, wide, wide]), np.zeros(3)), owners, grid)
     for c in np.concatenate([support, support + 0.013]):
         for pay in (np.maximum(support - c, 0.0), np.maximum(c - support, 0.0)):
             for member in (narrow, wide):

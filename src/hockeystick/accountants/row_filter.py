@@ -1,11 +1,15 @@
-"""Lower bounds for Poisson sampling with few bands by a sum over rows, each judged by a summary of the rows before it.
+"""Lower bounds for few bands by a sum over rows, each judged by a summary of the rows before it.
 
 Any function of the output gives a lower bound. The summary tells how much the participations so far are expected to
 shift the next row, so the sum comes close to the logarithm of the likelihood ratio, where a linear statistic
 (:mod:`.linear_statistic`) cannot tell one participation from the sum of many rows' noise.
 
-Proof: docs/theory/poisson-windows.md, "From below". Errs downward: a post-processing, participations left out, and laws
-that are contractions. Cost: steps times sums times some hundred times the histories of the last rows.
+For Poisson sampling the law of the sum is computed step by step (:mod:`hockeystick.windows.row_filters`); for b-min-sep
+subsampling, whose examples have to wait, frequency by frequency (:mod:`hockeystick.windows.renewal_filters`).
+
+Proof: docs/theory/poisson-windows.md and separated-windows.md, "From below". Errs downward: a post-processing,
+participations left out, laws that are contractions, and masses less their absolute errors. Cost: steps times sums times
+some hundred times the histories of the last rows, and seconds for b-min-sep.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,10 +21,12 @@ from hockeystick.bounds import Profile
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.law import SMALLEST, Law, lower_law
 from hockeystick.laws.profile import law_profiles
+from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.settings import Settings
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.types import Direction, Side
+from hockeystick.windows import renewal_filters
 from hockeystick.windows.row_filters import (
     Histories,
     count_histories,
@@ -41,6 +47,12 @@ SPEED = 1.2e9
 LARGEST_SHIFT = 8.0
 """Of a row by one participation, in standard deviations."""
 RAREST, MOST_OFTEN = 1e-12, 0.99
+USUAL_FREQUENCIES = 80.0
+"""At which the transform of the law of a sum is not negligible, where an example waits for longer than it is seen."""
+MOST_RENEWAL_WORK, RENEWAL_SPEED = 4e9, 8e8
+MOST_RENEWAL_STEPS = 20_000
+LARGEST_ERROR = 1e-3
+"""Relative, of the laws of b-min-sep."""
 
 
 def _histories(pair: SubsetMixture) -> Histories:
@@ -89,7 +101,50 @@ def _analyse(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Dir
     return law_profiles(_law(pair, settings))
 
 
-def _refusal(pair: SubsetMixture, side: Side) -> str | None:
+def _analyse_renewal(pair: RenewalMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    column, steps, prob, min_sep = pair.matrix.toeplitz_column, pair.matrix.steps, pair.participation_prob, pair.min_sep
+    assert column is not None  # refused otherwise
+    shifts = column[: pair.matrix.bands] / pair.noise_multiplier
+    if float(shifts.max()) > LARGEST_SHIFT:
+        raise UnsupportedError("The noise is too low: the cells of a row are for shifts of a few standard deviations.")
+    table = renewal_filters.filter_for(shifts, prob, min_sep, steps)
+    if table is None:
+        raise UnsupportedError("The sums over rows have too many values.")
+    used = renewal_filters.frequencies_for(table, shifts.size, min_sep, steps, settings.deadline)
+    if renewal_filters.work_of(float(used.numbers.size), min_sep, steps) > MOST_RENEWAL_WORK:
+        raise UnsupportedError("The law of a sum over rows has too many frequencies that matter.")
+    sums = renewal_filters.sum_laws(
+        table, shifts, prob, min_sep, steps, pair.first_available, pair.matrix.rounding, used, settings.deadline
+    )
+    if not sums.relative <= LARGEST_ERROR:
+        raise UnsupportedError("The masses of the cells of a row are not known well enough.")
+    return {
+        Direction.REMOVE: lambda epsilon: sums.delta(sums.present, sums.without, epsilon),
+        Direction.ADD: lambda epsilon: sums.delta(sums.without, sums.present, epsilon),
+    }
+
+
+def _renewal_refusal(pair: RenewalMixture) -> str | None:
+    if not pair.attained or pair.examples_per_user > 1:
+        return "it is for one example, whose pair is attained"
+    if not RAREST <= pair.participation_prob <= MOST_OFTEN:
+        return f"it needs an example that takes part with a chance between {RAREST} and {MOST_OFTEN}"
+    if pair.matrix.toeplitz_column is None or pair.matrix.rows != pair.matrix.steps:
+        return "it needs a Toeplitz strategy matrix"
+    if pair.matrix.bands > min(pair.min_sep, pair.matrix.steps):
+        return "columns of two participations overlap"
+    if pair.matrix.steps > MOST_RENEWAL_STEPS or _renewal_work(pair) > MOST_RENEWAL_WORK:
+        return "the run has too many steps"
+    return None
+
+
+def _renewal_work(pair: RenewalMixture) -> float:
+    return renewal_filters.work_of(USUAL_FREQUENCIES, pair.min_sep, pair.matrix.steps)
+
+
+def _refusal(pair: SubsetMixture | RenewalMixture, side: Side) -> str | None:
+    if isinstance(pair, RenewalMixture):
+        return _renewal_refusal(pair)
     if pair.why_not_from_below is not None:
         return pair.why_not_from_below
     if pair.groups_in_play > 1:
@@ -105,8 +160,10 @@ def _refusal(pair: SubsetMixture, side: Side) -> str | None:
     return None
 
 
-def _cost(pair: SubsetMixture) -> float:
+def _cost(pair: SubsetMixture | RenewalMixture) -> float:
     """Seconds for the law of the sum."""
+    if isinstance(pair, RenewalMixture):
+        return 0.2 + _renewal_work(pair) / RENEWAL_SPEED
     return 0.5 + work_of(_number(pair), SIZE * _per_deviation(pair), pair.matrix.steps) / SPEED
 
 
@@ -116,11 +173,11 @@ def _example() -> SubsetMixture:
 
 ACCOUNTANT = Accountant(
     name="row_filter",
-    summary="a lower bound by a sum over rows, judged by a summary of those before, for Poisson sampling and few bands",
+    summary="a lower bound by a sum over rows, judged by a summary of those before, for Poisson or b-min-sep",
     sides=(Side.LOWER,),
     errs="downward: a function of the output is a post-processing, and its laws are contractions",
-    reference="post-processing; proof in docs/theory/poisson-windows.md",
-    analyses={SubsetMixture: _analyse},
+    reference="post-processing; proof in docs/theory/poisson-windows.md and docs/theory/separated-windows.md",
+    analyses={SubsetMixture: _analyse, RenewalMixture: _analyse_renewal},
     laws={SubsetMixture: _laws},
     refusal=_refusal,
     cost=_cost,

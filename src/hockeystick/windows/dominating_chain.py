@@ -9,6 +9,7 @@ Proof: docs/theory/separated-windows.md. Cost: some thousand banded factorisatio
 """
 
 from dataclasses import dataclass
+from math import log
 
 import numpy as np
 from scipy.linalg import LinAlgError, cholesky_banded
@@ -23,6 +24,10 @@ TRIED = 90
 """Shapes that are tried for one level of noise."""
 FITTED_WINDOWS = 4
 BISECTIONS = 12
+FREED_WINDOWS, FREED_TRIED = 3, 100
+"""Windows to which all scales are fitted, and rounds of that."""
+SHARPNESS = 2000.0
+"""Of the soft maximum of eigenvalues, relative to the largest."""
 
 
 @dataclass(frozen=True)
@@ -88,12 +93,56 @@ def dominating_chain(gram: Array, size: int, sigma: float, prob: float, rounding
         return float(np.log(_raised(one, few, rounding, 6).second_moment(sigma, prob)))
 
     if gram.shape[0] == 1 or not gram[1:].any():
-        best = Chain(np.ones(size), 0.0)
-    else:
-        start = np.array([-0.3, 0.15, 0.3, 1.0])
-        best = chain(minimize(score, start, method="Nelder-Mead", options={"maxfev": TRIED}).x)
-    deadline.tick()
-    return _raised(best, gram, rounding, BISECTIONS)
+        return _raised(Chain(np.ones(size), 0.0), gram, rounding, BISECTIONS)
+    start = np.array([-0.3, 0.15, 0.3, 1.0])
+    formula = chain(minimize(score, start, method="Nelder-Mead", options={"maxfev": TRIED}).x)
+    raised = []
+    for one in (formula, _freed(formula, few, sigma, prob, deadline)):
+        deadline.tick()
+        raised.append(_raised(one, gram, rounding, BISECTIONS))
+    return min(raised, key=lambda one: one.second_moment(sigma, prob))
+
+
+def _freed(chain: Chain, gram: Array, sigma: float, prob: float, deadline: Deadline) -> Chain:
+    """The chain with scales that follow no formula: a search for the smallest variance from those that do.
+
+    How much the columns have to be longer is about the largest eigenvalue of G relative to the chain's inner products,
+    in a few windows; a soft maximum of the eigenvalues has a gradient.
+    """
+    size, steps = chain.scales.size, gram.shape[1]
+    windows = max(min(FREED_WINDOWS, steps // size), 1)
+    products = np.zeros((windows * size, windows * size))
+    count = min(windows * size, steps)
+    for lag in range(min(gram.shape[0], count)):
+        places = np.arange(count - lag)
+        products[places + lag, places] = products[places, places + lag] = gram[lag, places]
+    lags = np.abs(np.subtract.outer(np.arange(size), np.arange(size)))
+    weights = prob * np.exp(np.arange(size) * np.log1p(-prob))
+
+    def score(shape: Array) -> tuple[float, Array]:
+        deadline.tick()
+        rho = 1.0 / (1.0 + np.exp(-shape[size]))
+        inside = np.exp(np.add.outer(shape[:size], shape[:size])) * rho**lags
+        inverse = np.linalg.inv(np.linalg.cholesky(inside))
+        split = inverse @ products.reshape(windows, size, windows, size).transpose(0, 2, 1, 3) @ inverse.T
+        values, vectors = np.linalg.eigh(split.transpose(0, 2, 1, 3).reshape(products.shape))
+        soft = np.exp(SHARPNESS * (values / values[-1] - 1.0))
+        largest = values[-1] * (1.0 + np.log(soft.sum()) / SHARPNESS)
+        back = np.einsum("ji,kjv->kiv", inverse, vectors.reshape(windows, size, -1))
+        slopes = -np.einsum("kiv,v,kjv->ij", back, soft / soft.sum() * values, back)  # of the largest eigenvalue
+        raised = np.minimum(largest * inside / sigma**2, 300.0)
+        moment = float(weights @ np.expm1(raised) @ weights)
+        gains = np.outer(weights, weights) * np.exp(raised) / (sigma**2 * moment)
+        both = inside * (largest * gains + float((gains * inside).sum()) * slopes)
+        return log(moment), np.append(2.0 * both.sum(axis=1), (1.0 - rho) * float((lags * both).sum()))
+
+    rho = min(max(chain.correlation, 1e-6), 1.0 - 1e-6)
+    start = np.append(np.log(chain.scales / chain.scales.max()), log(rho / (1.0 - rho)))
+    try:
+        found = minimize(score, start, jac=True, method="L-BFGS-B", options={"maxiter": FREED_TRIED}).x
+    except LinAlgError:  # neighbours that are nearly one
+        return chain
+    return Chain(np.exp(found[:size]), float(1.0 / (1.0 + np.exp(-found[size]))))
 
 
 def _raised(chain: Chain, gram: Array, rounding: float, bisections: int) -> Chain:

@@ -46,7 +46,7 @@ class States:
         prob: q.
         size: b.
         sums: shape (n,), nodes of A in the unit in which ``c_j = q (1-q)^(j-1)``.
-        groups: shape (b,), of each step, counted from 0.
+        owners: shape (b, groups), how each step is shared by groups, the knots for which laws are kept.
         shares: shape (p,), from 0 to 1, for which laws are kept.
         spacing, shifts: the nodes of ratios are ``exp(spacing shifts)``.
     """
@@ -54,7 +54,7 @@ class States:
     prob: float
     size: int
     sums: Array
-    groups: Numbers
+    owners: Array
     shares: Array
     spacing: float
     shifts: Numbers
@@ -62,7 +62,7 @@ class States:
     @property
     def count(self) -> int:
         """Groups."""
-        return int(self.groups[-1]) + 1
+        return int(self.owners.shape[1])
 
     @property
     def sources(self) -> int:

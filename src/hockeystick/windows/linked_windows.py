@@ -2,23 +2,26 @@
 
 After a window the ratio is known, and how much of it belongs to outcomes in which the example took part at step j: the
 state is the share a of the ratio that is available at once, the rest being available from step j of the next window on.
-A law above the ratio of all windows to come is found backwards for some shares and for groups of steps j; between two
-shares the mixture of their laws is above both, and one law stands for a group (:func:`.chains.least_upper_bound`).
+Laws above the ratio of all windows to come are found backwards for some shares and for some steps j, the knots. Between
+two shares the mixture of their laws is above both, and for a step between two knots a mixture of the laws of these is
+(:func:`mixtures_above`).
 
 Proof: docs/theory/separated-windows.md. Cost: the passes of :mod:`.participation_groups`, and for each window
-O(b shares^2 groups ratios nodes) in matrix products.
+O(b shares^2 knots ratios nodes) in matrix products.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 from math import exp, log, log1p, sqrt
 
 import numpy as np
+from numba import njit
 
 from hockeystick.deadline import Deadline
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import UNDERFLOW, UNIT_ROUNDOFF, Array, Law
 from hockeystick.types import Side
-from hockeystick.windows.chains import LATTICE_ERROR, STEP, TAIL_SHARE, least_upper_bound, places_of_sums
+from hockeystick.windows.chains import LATTICE_ERROR, STEP, TAIL_SHARE, places_of_sums
 from hockeystick.windows.linked_kernels import Kernels, States
 from hockeystick.windows.participation_groups import EVERY, Numbers, cuts, lattice, whole
 
@@ -31,10 +34,12 @@ CORE, GROWTH = 8.0, 0.12
 OUTSIDE = 1e-4
 """Of the smallest delta: what the grid of all ratios leaves outside."""
 SMALLEST_OUTSIDE = 1e-16
-BALANCED = 0.25
+BALANCED = 0.1
 """Where means are balanced, as a share of the reach of the grid."""
 ROUNDED = 1e-11
-"""More than what rounding makes of the balance of a law."""
+"""More than what rounding makes of the balance of a law, and relative to its calls and puts."""
+FINER = 1.5
+"""States for each standard deviation of an innovation, over those of windows that are not linked."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +47,11 @@ class Detail:
     """How many laws are kept for each window.
 
     Attributes:
-        groups: of the steps of a window.
+        knots: of the steps of a window, for which laws are kept.
         shares: of the ratio that is available at once, from 0 to 1.
     """
 
-    groups: int
+    knots: int
     shares: tuple[float, ...]
 
 
@@ -127,26 +132,26 @@ def linked_law(
     """
     size, fine = scales.size, resolution.nodes_per_unit / 68.0
     tail = max(resolution.smallest_delta * TAIL_SHARE, 1e-38)
-    chain = lattice(correlation, float(scales.max()), 2.2 * STEP * sqrt(fine), tail)
+    chain = lattice(correlation, float(scales.max()), 2.2 * FINER * STEP * sqrt(fine), tail)
     weights = prob * np.exp(np.arange(size) * log1p(-prob))
     ratios = np.exp(np.multiply.outer(scales, chain.states) - 0.5 * chain.variance * scales[:, None] ** 2)
     absent, reach = exp(size * log1p(-prob)), float(-chain.states[0])
     sums, deviation = places_of_sums(scales, correlation, prob, absent, reach, chain.variance, fine)
-    groups = np.arange(size) * min(detail.groups, size) // size
+    owners = owners_of(scales, correlation, prob, detail.knots)
     grid = _grid(above, deviation, windows + 1, resolution)
     shifts = _shifts(grid, absent, deviation)
-    states = States(prob, size, sums, groups, np.array(detail.shares), grid.spacing, shifts)
+    states = States(prob, size, sums, owners, np.array(detail.shares), grid.spacing, shifts)
     coefficients, present = start.coefficients(prob, size), np.arange(size)[:, None] >= size - start.steps
     used = coefficients > 0.0
     terms = (coefficients[:, None] * np.where(present, ratios, 1.0))[used]
-    begin = states.alone(*whole(chain, sums, terms, groups[used], deadline), start.absent(prob, size))
+    begin = states.alone(*whole(chain, sums, terms, owners[used], deadline), start.absent(prob, size))
     laws = _nothing(grid, states.sources)
     lost = 8.0 * size * tail + UNDERFLOW
     if windows:
-        kernels = states.kernels(cuts(chain, sums, weights[:, None] * ratios, groups, deadline))
+        kernels = states.kernels(cuts(chain, sums, weights[:, None] * ratios, owners, deadline))
         for _ in range(windows):
             deadline.tick()
-            laws = _grouped(_before(kernels, laws, grid, shifts, lost), groups, grid)
+            laws = _shared(_before(kernels, laws, grid, shifts, lost), owners, grid)
     law = _before(begin, laws, grid, shifts, lost)
     span, innovation = float(np.ptp(chain.states)), sqrt((1.0 - correlation) * (1.0 + correlation))
     exponent = float(scales.max()) * (span + float(scales.max())) + 2.0 * (span / innovation) ** 2 + 1.0
@@ -225,29 +230,102 @@ def _before(kernels: Kernels, laws: Laws, grid: Grid, shifts: Numbers, lost: flo
     return Laws(found, infinite)
 
 
-def _grouped(laws: Laws, groups: Numbers, grid: Grid) -> Laws:
-    """One law above all states of a share and of a group of steps, for each of them; and that of what is all available.
+def owners_of(scales: Array, correlation: float, prob: float, count: int) -> Array:
+    """How each step shares its mass between the knots around it, shape (b, knots); a knot has all of its own.
+
+    Between two knots the variance of what a step and the steps after it add is interpolated; it affects only how tight
+    a law is. Unless all steps are knots,
+    the first step, whose law is that of all that is available, goes with the second.
+    """
+    size, places = scales.size, np.arange(scales.size)
+    products = np.multiply.outer(scales, scales) * correlation ** np.abs(np.subtract.outer(places, places))
+    excess = np.expm1(np.minimum(products, 50.0))
+    weights = np.exp(places * log1p(-prob))
+    variances = np.array([weights[: size - j] @ excess[j:, j:] @ weights[: size - j] for j in range(size)])
+    begin = 0 if count >= size else 1
+    knots = np.unique(np.rint(np.linspace(begin, size - 1, max(count, 2))).astype(int))
+    found = np.zeros((size, knots.size))
+    found[0, 0] = found[knots[-1], -1] = 1.0
+    for g, (begin, end) in enumerate(pairwise(knots.tolist())):
+        apart = (variances[begin:end] - variances[end]) / (variances[begin] - variances[end])
+        found[begin:end, g] = np.clip(apart, 0.0, 1.0)
+        found[begin:end, g + 1] = 1.0 - found[begin:end, g]
+    return found
+
+
+def _shared(laws: Laws, owners: Array, grid: Grid) -> Laws:
+    """Laws of the knots, for each share, of which the mixtures are above those of all steps; and of all available.
 
     ``laws`` has the states of each share from step 2 on, share by share, and last the one of all that is available,
     which at the first step is every share's.
     """
-    size, count = groups.size, int(groups[-1]) + 1
+    size, count = owners.shape
     support = np.concatenate([[0.0], grid.nodes])
     masses, dear, cheap = balanced(support, laws.masses, laws.infinite)
     shares = (len(masses) - 1) // (size - 1)
     found, infinite = np.zeros((shares * count + 1, support.size)), np.zeros(shares * count + 1)
     for share in range(shares):
-        for group in range(count):
-            steps = np.flatnonzero(groups == group)
-            members = np.where(steps > 0, share * (size - 1) + steps - 1, len(masses) - 1)
-            places, mass, far = least_upper_bound(support, masses[members], laws.infinite[members])
-            assert places.size == support.size
-            off = abs(float(mass @ (support - 1.0)) + far) + ROUNDED
-            mass[dear] += off / (support[dear] - 1.0)
-            mass[cheap] += off / (1.0 - support[cheap])
-            found[share * count + group], infinite[share * count + group] = mass, far
+        members = np.append(len(masses) - 1, share * (size - 1) + np.arange(size - 1))
+        mine = slice(share * count, (share + 1) * count)
+        found[mine], infinite[mine] = mixtures_above(support, masses[members], laws.infinite[members], owners)
+    off = np.abs(found @ (support - 1.0) + infinite) + ROUNDED
+    found[:, dear] += off / (support[dear] - 1.0)
+    found[:, cheap] += off / (1.0 - support[cheap])
     found[-1], infinite[-1] = laws.masses[-1], laws.infinite[-1]
     return Laws(found, infinite)
+
+
+def mixtures_above(support: Array, masses: Array, infinite: Array, owners: Array) -> tuple[Array, Array]:
+    """Laws of the knots whose mixtures have at least the masses, calls above 1 and puts below 1 of every step's law.
+
+    They begin as the laws of the last steps that are theirs alone. What mixtures lack, for the steps between two knots,
+    is added to both.
+
+    Args:
+        masses: shape (b, n).
+        infinite: shape (b,), P-masses at infinity.
+    """
+    middle = int(np.searchsorted(support, 1.0))
+    above, below = np.diff(support[middle:]), np.diff(support[: middle + 1])
+    survival = np.cumsum(masses[:, :middle:-1], axis=1)[:, ::-1]  # above each cell
+    calls = np.cumsum((above * survival)[:, ::-1], axis=1)[:, ::-1]
+    calls = np.column_stack([calls, np.zeros(len(masses))]) + infinite[:, None]
+    puts = np.cumsum(below * np.cumsum(masses[:, :middle], axis=1), axis=1)[:, ::-1]
+    puts = np.column_stack([puts, np.zeros(len(masses))])
+    whole = masses.sum(axis=1)
+    knots = np.array([int(np.flatnonzero(column == 1.0)[-1]) for column in owners.T])
+    found, far = masses[knots].copy(), infinite[knots].copy()
+    lack = [one - owners @ one[knots] for one in (calls, puts, whole)]
+    pairs = [(slice(0, int(knots[0]) + 1), [0])]
+    pairs += [(slice(begin, end + 1), [g, g + 1]) for g, (begin, end) in enumerate(pairwise(knots.tolist()))]
+    for steps, which in pairs:
+        dearer = convex_above(above, np.maximum(lack[0][steps].max(axis=0), 0.0))
+        cheaper = convex_above(below[::-1], np.maximum(lack[1][steps].max(axis=0), 0.0))
+        found[which, middle + 1 :] += dearer[:-1]
+        found[which, :middle] += cheaper[-2::-1]
+        found[which, middle] += max(float(lack[2][steps].max()), 0.0)
+        far[which] += dearer[-1]
+    return found, far
+
+
+@njit(cache=True)
+def convex_above(widths: Array, values: Array) -> Array:
+    """Masses at the ends of cells, whose calls are at least these values, and last what is at infinity.
+
+    Args:
+        widths: shape (n,), of cells one after the other.
+        values: shape (n + 1,), at the ends of cells.
+    """
+    n = widths.size
+    found = np.zeros(n + 1)
+    found[n] = values[n]
+    height, slope = values[n], 0.0
+    for i in range(n - 1, -1, -1):
+        steeper = max(slope, (values[i] - height) / widths[i])
+        found[i] = steeper - slope
+        height += steeper * widths[i]
+        slope = steeper
+    return found
 
 
 def balanced(support: Array, masses: Array, infinite: Array) -> tuple[Array, int, int]:

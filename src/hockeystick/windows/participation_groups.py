@@ -1,9 +1,9 @@
-"""One window of b-min-sep subsampling: the law of what its participation adds, with the group of steps it is in.
+"""One window of b-min-sep subsampling: the law of what its participation adds, shared by groups of its steps.
 
 Let step j of a window of b steps have the ratio ``L_j = exp(z_j - var(z_j) / 2)``, z a Gauss-Markov chain, and let
 ``w_j = q (1-q)^(j-1)``. An example of which a share a is available at step 1 and the rest at step i adds
 ``A = sum_j c_j L_j`` with ``c_j = a w_j`` before step i and ``c_j = kappa w_j`` from it on. What is needed are the
-measures ``(sum_(j in g) c_j L_j / A) dQ`` of A for groups g of steps. Every rounding scales all terms of a sum alike
+measures ``(sum_j owners[j, g] c_j L_j / A) dQ`` of A for groups g. Every rounding scales all terms of a sum alike
 and keeps the mean, so the shares of the groups are carried along like masses.
 
 The steps before i and those from it on are independent given a point between two states of the chain, so one pass
@@ -25,7 +25,7 @@ from hockeystick.deadline import Deadline
 from hockeystick.laws.law import Array
 
 Numbers = NDArray[np.int64]
-EVERY = 5
+EVERY = 3
 """Of the nodes of a pass, so many to one of those on which its two halves are joined."""
 SPLIT = 0.3
 """Of the innovation's variance, for the way from a state to the point between it and the next one."""
@@ -105,21 +105,21 @@ class Cut:
     far_alone: float
 
 
-def cuts(chain: Lattice, grid: Array, terms: Array, groups: Numbers, deadline: Deadline) -> list[Cut]:
+def cuts(chain: Lattice, grid: Array, terms: Array, owners: Array, deadline: Deadline) -> list[Cut]:
     """One for each step.
 
     Args:
         grid: shape (n,), nodes for the sums, increasing from 0.
         terms: shape (b, s), ``w_j L_j`` for each state.
-        groups: shape (b,), the group of each step, counted from 0.
+        owners: shape (b, groups), how each step is shared by groups; rows add up to 1.
     """
-    steps, count, coarse = groups.size, int(groups.max()) + 1, grid[coarse_nodes(grid.size)]
+    (steps, count), coarse = owners.shape, grid[coarse_nodes(grid.size)]
     none = np.zeros(chain.states.size)
     after: list[tuple[Array, Array, Array, float]] = []
     law, far = _nothing(chain.states.size, grid.size, count), none
     for step in range(steps - 1, -1, -1):
         deadline.tick()
-        law, excess = added(grid, law, terms[step], groups[step])
+        law, excess = added(grid, law, terms[step], owners[step])
         far = far + excess
         held = _times(chain.entering, law)
         after.append((held, chain.entering @ far, _times(chain.start[None, :], law)[0], float(chain.start @ far)))
@@ -136,18 +136,18 @@ def cuts(chain: Lattice, grid: Array, terms: Array, groups: Numbers, deadline: D
             law, far = _nothing(chain.states.size, grid.size, count) * chain.start[:, None, None], none
         else:
             law, far = _times(chain.entering.T, before), chain.entering.T @ far_before
-        law, excess = added(grid, law, terms[step], groups[step])
+        law, excess = added(grid, law, terms[step], owners[step])
         before, far_before = _times(chain.leaving.T, law), chain.leaving.T @ (far + excess)
     return found
 
 
-def whole(chain: Lattice, grid: Array, terms: Array, groups: Numbers, deadline: Deadline) -> tuple[Array, float]:
+def whole(chain: Lattice, grid: Array, terms: Array, owners: Array, deadline: Deadline) -> tuple[Array, float]:
     """The law of the sum of all terms, shape (nodes, groups), and its P-mass at infinity."""
-    law = _nothing(chain.states.size, grid.size, int(groups.max()) + 1)
+    law = _nothing(chain.states.size, grid.size, owners.shape[1])
     far = np.zeros(chain.states.size)
-    for step in range(groups.size - 1, -1, -1):
+    for step in range(owners.shape[0] - 1, -1, -1):
         deadline.tick()
-        law, excess = added(grid, law, terms[step], groups[step])
+        law, excess = added(grid, law, terms[step], owners[step])
         far = far + excess
         if step:
             law, far = _times(chain.leaving, _times(chain.entering, law)), chain.leaving @ (chain.entering @ far)
@@ -155,7 +155,7 @@ def whole(chain: Lattice, grid: Array, terms: Array, groups: Numbers, deadline: 
 
 
 def _nothing(states: int, nodes: int, groups: int) -> Array:
-    """A sum of no terms, which any group may own: its share of what is added is 0."""
+    """A sum of no terms, which any group may own: it is no part of what is added."""
     found = np.zeros((states, nodes, groups))
     found[:, 0, 0] = 1.0
     return found
@@ -167,12 +167,13 @@ def _times(matrix: Array, laws: Array) -> Array:
 
 
 @njit(cache=True)
-def added(grid: Array, laws: Array, terms: Array, group: int) -> tuple[Array, Array]:
-    """The laws of ``terms[s] + V``, of which the share ``terms[s] / (terms[s] + V)`` belongs to a group.
+def added(grid: Array, laws: Array, terms: Array, owners: Array) -> tuple[Array, Array]:
+    """The laws of ``terms[s] + V``, of which the groups own ``terms[s] / (terms[s] + V)`` as ``owners`` says.
 
     Args:
         laws: shape (s, nodes, groups), masses of V on the grid, by the group that they belong to.
         terms: shape (s,), positive.
+        owners: shape (groups,).
 
     Returns: the same for the sum, split between the nodes around it; and of shape (s,) what is above the last node,
         where the mass stays.
@@ -180,6 +181,11 @@ def added(grid: Array, laws: Array, terms: Array, group: int) -> tuple[Array, Ar
     states, n, count = laws.shape
     found = np.zeros(laws.shape)
     excess = np.zeros(states)
+    first, last = 0, count
+    while first < count - 1 and owners[first] == 0.0:
+        first += 1
+    while last > first + 1 and owners[last - 1] == 0.0:
+        last -= 1
     for s in range(states):
         cell = 0
         for i in range(n):
@@ -195,7 +201,8 @@ def added(grid: Array, laws: Array, terms: Array, group: int) -> tuple[Array, Ar
             if cell == n - 1:
                 for g in range(count):
                     found[s, cell, g] += laws[s, i, g] * kept
-                found[s, cell, group] += own
+                for g in range(first, last):
+                    found[s, cell, g] += own * owners[g]
                 excess[s] += total * (value - grid[cell])
                 continue
             right = min((value - grid[cell]) / (grid[cell + 1] - grid[cell]), 1.0)
@@ -204,8 +211,9 @@ def added(grid: Array, laws: Array, terms: Array, group: int) -> tuple[Array, Ar
                 mass = laws[s, i, g] * kept
                 found[s, cell, g] += mass * left
                 found[s, cell + 1, g] += mass * right
-            found[s, cell, group] += own * left
-            found[s, cell + 1, group] += own * right
+            for g in range(first, last):
+                found[s, cell, g] += own * left * owners[g]
+                found[s, cell + 1, g] += own * right * owners[g]
     return found, excess
 
 
