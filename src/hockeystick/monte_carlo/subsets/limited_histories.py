@@ -22,7 +22,7 @@ DECAYS = (0.8, 0.87, 0.9, 0.93, 0.95, 0.96, 0.97, 0.98, 0.99, 0.995)
 MAX_ORDER = 16
 BLOCKS = (16, 64, 256, 1024)
 """Opportunities of a block."""
-TAILS = tuple(10.0**-digits for digits in range(4, 25))
+TAILS = (1e-4, 1e-6, 1e-7, 1e-8, 1e-9, 1e-11, 1e-13, 1e-16, 1e-20)
 """Chances of a history with more participations in some block."""
 WORTH = 3e-5
 """The chance of other histories that is charged, over M: a percent of a delta that is 300 times smaller than M."""
@@ -140,7 +140,7 @@ def best_chain(own: Columns, epsilon: float) -> tuple[int, float, Limits]:
         limit = limits(own, max((tail for tail in TAILS if tail <= wanted), default=TAILS[-1]))
         found = min(
             ((order, decay, limit) for order, decay in _orders(own, limit, epsilon)),
-            key=lambda one: log_power_bound(own, *one, epsilon),
+            key=lambda one: log_power_bound(own, one[0], one[1], one[2], epsilon),
         )
         wanted = WORTH * float(np.exp(min(log_power_bound(own, *found, epsilon), 0.0)))
     return found

@@ -21,10 +21,10 @@ def causal_factor(gram: Array) -> tuple[Array, float] | None:
     O(n^3).
     """
     try:
-        factor: Array = np.linalg.cholesky(gram[::-1, ::-1])[::-1, ::-1].T
+        exact = np.linalg.cholesky(gram[::-1, ::-1])[::-1, ::-1].T
     except np.linalg.LinAlgError:
         return None
-    factor = np.maximum(factor, 0.0)
+    factor: Array = np.maximum(exact, 0.0)
     product = factor.T @ factor
     positive = gram > 0.0
     if product[~positive].any():
