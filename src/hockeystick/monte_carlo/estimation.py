@@ -69,6 +69,8 @@ SPARE = 1.5
 """Safety factor in resolving that distance."""
 ESTIMATING = 2
 """Proposals used for an estimate: each may miss what the other sees."""
+ROOM, LEAST_RESERVE, MOST_RESERVE = 2.0, 0.1, 0.5
+"""Of the time for the direction that only has to be shown to be smaller."""
 SPARED = 0.9
 """A direction whose deterministic bound is below this fraction of the other's estimate is not sampled."""
 
@@ -103,6 +105,8 @@ class Estimation:
     """Deterministic upper bounds that the caller has already."""
     work: float = DEFAULT_WORK
     """Standard seconds of sampling that are left; an attempt ends when they are used up, whatever the clock says."""
+    spent: float = 0.0
+    """Standard seconds of sampling so far."""
 
     shares: ClassVar[Sequence[float]] = ATTEMPT_SHARES
     upper_share: ClassVar[float] = 0.5
@@ -143,25 +147,31 @@ class Estimation:
         """Draw what the question needs; stops early, with the bounds so far, when time runs out."""
         self.learn_known()
         aims = self.aims()
-        for place, aim in enumerate(aims):
-            sides = (Side.UPPER, Side.LOWER) if place == 0 else (Side.UPPER,)
-            self.pursue_each(aim, sides, 1.0 / (len(aims) - place))
+        parts = [1.0] if len(aims) == 1 else [1.0 - self._reserve(*aims), 1.0]
+        for place, (aim, part) in enumerate(zip(aims, parts, strict=True)):
+            self.pursue_each(aim, (Side.UPPER, Side.LOWER) if place == 0 else (Side.UPPER,), part)
             if not any(Side.UPPER in choice.proposal.sides for choice in aim.choices):
                 return  # the other direction's upper bounds say nothing by themselves
+
+    def _reserve(self, main: Aim, other: Aim) -> float:
+        """The part of the time and work that is kept for the other direction: its planned share, with room."""
+        works = [min(self.plan(aim, choice) * choice.proposal.cost for choice in aim.choices) for aim in (main, other)]
+        share = works[1] / sum(works) if works[1] < inf else 1.0
+        return min(max(ROOM * share, LEAST_RESERVE), MOST_RESERVE)
 
     def pursue_each(self, aim: Aim, sides: Sequence[Side], part: float) -> None:
         """Attempts at these sides with this part of the time and work left.
 
         Where no proposal bounds them all, rounds alternate: the side goes on whose bound is farther from its estimate.
         """
-        deadline, others = self.deadline.part(part), (1.0 - part) * self.work
+        deadline, work, before = self.deadline.part(part), part * self.work, self.spent
         groups = _together(aim, sides)
-        running = [self.attempts(aim, one, deadline, self.work - others) for one in groups]
+        running = [self.attempts(aim, one, deadline, work) for one in groups]
         gaps = [inf for _ in running]
         try:
             while running:
                 farthest = max(range(len(running)), key=gaps.__getitem__)
-                if len(groups) > 1 and gaps[farthest] < inf and self.work <= others:
+                if len(groups) > 1 and gaps[farthest] < inf and self.spent - before >= work:
                     return
                 try:
                     gaps[farthest] = next(running[farthest])
@@ -306,8 +316,8 @@ class Estimation:
                     verdict = self.verdict(aim, result, planned)
                 if verdict is not None:
                     break
-            self.work = max(self.work - choice.proposal.cost * (result.samples - counted), 0.0)
-            counted = result.samples
+            drawn, counted = choice.proposal.cost * (result.samples - counted), result.samples
+            self.work, self.spent = max(self.work - drawn, 0.0), self.spent + drawn
             if verdict is not None:
                 return verdict
             if target >= last:

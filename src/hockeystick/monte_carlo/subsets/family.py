@@ -42,6 +42,8 @@ MAX_CAP = 4
 """So few copies in an opportunity do not end up being everywhere."""
 MAX_PATTERNS = 1e5
 """Of the counts of all opportunities that a block knows, in a far chain: its tables are many."""
+FEW_PATTERNS = 6
+"""Opportunities that a block knows, up to which the recursion is the better way."""
 NEARER = (0.8, 1.2)
 """Other reaches that are worth a pilot, in proportion to the one that should be best."""
 BETAS = np.array([rounded(beta) for beta in np.geomspace(1e-2, 1e3, 501)])
@@ -89,9 +91,9 @@ def _best_reach(opportunities: Participations, order: int, cap: int, epsilon: fl
 def propose(pair: SubsetMixture, direction: Direction, epsilon: float) -> Sequence[Proposal]:
     """Proposals with an M below that of the naive proposal, the most promising first; the naive proposal.
 
-    Where the recursion does not run, one for each side instead.
+    Where the recursion does not run, or visits many patterns, one for each side instead.
     """
-    if not runs_recursion(pair):
+    if not runs_recursion(pair) or (_many_patterns(pair) and too_large(pair) is None):
         return proposals(pair, direction, epsilon)
     naive = NaiveSubsets(direction=direction, pair=pair)
     tilted: list[Proposal]
@@ -102,6 +104,11 @@ def propose(pair: SubsetMixture, direction: Direction, epsilon: float) -> Sequen
         beta = float(min(BETAS, key=lambda beta: log_largest_of_mean(opportunities, float(beta), epsilon)))
         tilted = [MeanSubsets(direction=direction, pair=pair, beta=beta)]
     return (*(proposal for proposal in tilted if proposal.weight_bound(epsilon) < naive.weight_bound(epsilon)), naive)
+
+
+def _many_patterns(pair: SubsetMixture) -> bool:
+    """Whether bounds of one side each take less time than the recursion, whose chains of counts are of low orders."""
+    return participations(pair).window > FEW_PATTERNS and not pair.batches_are_public
 
 
 def why_not(pair: SubsetMixture, side: Side) -> str | None:
