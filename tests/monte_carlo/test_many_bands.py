@@ -428,6 +428,13 @@ def test_other_proposals_are_refused(direction: Direction, name: str, parameters
         FAMILY.build(pair_of(20, 0.1, 2.0), direction, name, parameters)
 
 
+@pytest.mark.parametrize(("bands", "alone"), [(6, False), (7, True), (13, True)])
+def test_the_recursion_is_for_few_bands(bands: int, alone: bool) -> None:
+    pair = mechanism(hs.BandedSquareRoot(bands=bands), hs.Poisson(sampling_prob=0.05, steps=20))
+    for direction in Direction:
+        assert all(one.name.startswith("many_bands") == alone for one in FAMILY.propose(pair, direction, 0.5))
+
+
 def test_parameters_come_from_short_lists() -> None:
     pair = pair_of(20, 0.1, 2.0)
     assert len(rates(pair)) <= 17
