@@ -12,7 +12,7 @@ from hockeystick.errors import InvalidInputError
 from hockeystick.monte_carlo.confidence import betting_lower, betting_upper
 from hockeystick.monte_carlo.estimation import Estimation
 from hockeystick.monte_carlo.proposals import Proposal
-from hockeystick.monte_carlo.subsets.chain_kernels import add_chain, chain_table, largest_field, split
+from hockeystick.monte_carlo.subsets.chain_kernels import chain_table, draw_counts, largest_field, log_excess, split
 from hockeystick.monte_carlo.subsets.columns import Columns, columns_of
 from hockeystick.monte_carlo.subsets.family import FAMILY
 from hockeystick.monte_carlo.subsets.history_kernels import (
@@ -262,6 +262,9 @@ def test_the_chain_of_counts_dominates_the_weights_of_limited_counts(
                 following[below + 1] = following.get(below + 1, 0.0) + factor * share
             places = following
         assert sum(places.values()) >= wanted.get(counts, 0.0) * exp(exponent) * (1.0 - 1e-12)
+        own_weight = exp(exponent) * float(chances[j].prod())
+        excess = log_excess(j.astype(float), own.couplings, chain.arrays, decay)
+        assert excess == pytest.approx(log(sum(places.values()) / own_weight), abs=1e-7)  # squares are raised by 1e-9
         total += sum(places.values())
     assert exp(chain.log_norm) == pytest.approx(total, rel=1e-10)
 
@@ -271,12 +274,11 @@ def test_the_chain_draws_counts_with_its_chances() -> None:
     chain = chain_of(own, 2, 0.9, Limits(16, 1))
     pulls, squares, chances, nodes, pulled, _, _ = chain.arrays
     rng, picked = np.random.default_rng(9), np.zeros((3, 3))
-    spread = np.array([[1.0, 0.0], [1000.0, 0.0]])  # y tells the counts
+    counts = np.empty(2)
     drawn = 20000
     for _ in range(drawn):
-        y = np.zeros(2)
-        add_chain(rng, spread, chain.arrays, chain.decay, y)
-        picked[round(y[0]), round(y[1] / 1000.0)] += 1.0
+        draw_counts(rng, chain.arrays, chain.decay, counts)
+        picked[int(counts[0]), int(counts[1])] += 1.0
     for first, second in product(range(3), repeat=2):
         weight = 0.0
         below, share = split(0.9 * pulls[0] * first, nodes)

@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
+NEGLIGIBLE = 1e-18
+"""Fields of a smaller chance are left out where a chain's weight may be too small by as much."""
+
 
 @njit(cache=True, nogil=True)
 def largest_field(couplings: Array, block: int, limit: int) -> float:
@@ -81,8 +84,8 @@ def split(field: float, nodes: Array) -> tuple[int, float]:
 
 
 @njit(cache=True, nogil=True)
-def add_chain(rng: np.random.Generator, columns: Array, chain: tuple[Array, ...], decay: float, y: Array) -> None:
-    """Add the mean of one component of the chain of counts to y.
+def draw_counts(rng: np.random.Generator, chain: tuple[Array, ...], decay: float, counts: Array) -> None:
+    """Draw the counts of all opportunities from the chain.
 
     Args:
         chain: pulls, squares, chances, nodes, ``exp(f)`` at the nodes, the table and the exponentials of its logs.
@@ -101,8 +104,42 @@ def add_chain(rng: np.random.Generator, columns: Array, chain: tuple[Array, ...]
             weight *= pulled[place] * np.exp(count * squares[u])
             count += 1
         place = below + 1 if rng.random() * (low + high) < high else below
-        if count > 0:
-            add_column(columns, u, float(count), y)
+        counts[u] = count
+
+
+@njit(cache=True, nogil=True)
+def log_excess(counts: Array, couplings: Array, chain: tuple[Array, ...], decay: float) -> float:
+    """The logarithm of the chain's weight of these counts, over all its fields, relative to their own weight."""
+    pulls, _, _, nodes, pulled, _, _ = chain
+    fields, law, moved = np.zeros(counts.size), np.zeros(nodes.size), np.zeros(nodes.size)
+    law[0] = 1.0
+    first, last, total = 0, 0, 0.0
+    for u in range(counts.size):
+        count = counts[u]
+        if count > 0.0:
+            mass = 0.0
+            for place in range(first, last + 1):
+                law[place] *= pulled[place] ** count
+                mass += law[place]
+            law[first : last + 1] /= mass
+            total += np.log(mass) - count * fields[u]
+            for e in range(1, min(couplings.shape[1], counts.size - u)):
+                fields[u + e] += count * couplings[u, e]
+        if count == 0.0 and last == 0:
+            continue
+        lowest, highest = nodes.size, 0
+        for place in range(first, last + 1):
+            mass = law[place]
+            law[place] = 0.0
+            if mass > NEGLIGIBLE:
+                below, share = split(decay * (nodes[place] + pulls[u] * count), nodes)
+                moved[below] += mass * (1.0 - share)
+                moved[below + 1] += mass * share
+                lowest, highest = min(lowest, below), max(highest, below + 1)
+        first, last = lowest, highest
+        for place in range(first, last + 1):
+            law[place], moved[place] = moved[place], 0.0
+    return float(total)
 
 
 @njit(cache=True, nogil=True)

@@ -10,11 +10,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hockeystick.monte_carlo.subsets.chain_kernels import add_chain, add_column
+from hockeystick.monte_carlo.subsets.chain_kernels import add_column, draw_counts, log_excess
 
 Array = NDArray[np.float64]
 
 LARGEST_PRODUCT = 1e200
+ENDLESS = 1e4
+"""A loss above, or minus it below, every epsilon that is asked for."""
 
 
 @njit(cache=True, nogil=True)
@@ -140,17 +142,24 @@ def draw_above(
 ) -> None:
     """Fill ``out``, shape (samples, 3), with the logs of an estimate of X_A, of ``X'_A`` and of F.
 
-    Outputs are those of the chain of counts with the chance ``share``, else those of F. The estimate is the mean of
-    ``histories`` independent ones, each with mean X_A given the output.
+    Outputs are those of the chain of counts with the chance ``share``, else those of F. Counts are given up with the
+    chance that leaves them their own weight; their sample then has the loss ``-ENDLESS`` and no value. The estimate is
+    the mean of ``histories`` independent ones, each with mean X_A given the output.
     """
     steps = couplings.shape[0]
     y, z, left, table = np.empty(steps), np.empty(steps), np.empty(steps), np.empty((steps, limit + 1))
-    kept, found = np.exp(-couplings), np.empty(histories)
+    kept, found, counts = np.exp(-couplings), np.empty(histories), np.empty(steps)
     for sample in range(out.shape[0]):
         if rng.random() < share:
+            draw_counts(rng, chain, decay, counts)
+            if rng.random() > np.exp(-log_excess(counts, couplings, chain, decay)):
+                out[sample] = -ENDLESS, 0.0, 0.0
+                continue
             for t in range(steps):
                 y[t] = rng.standard_normal()
-            add_chain(rng, columns, chain, decay, y)
+            for u in range(steps):
+                if counts[u] > 0.0:
+                    add_column(columns, u, counts[u], y)
             out[sample, 2] = filtered(rng, columns, rate, False, y)
         else:
             out[sample, 2] = filtered(rng, columns, rate, True, y)

@@ -14,7 +14,7 @@ import numpy as np
 
 from hockeystick.monte_carlo.proposals import Array, Proposal, rounded
 from hockeystick.monte_carlo.subsets.columns import Columns, columns_of, why_no_columns
-from hockeystick.monte_carlo.subsets.history_kernels import draw_above, draw_add, draw_below
+from hockeystick.monte_carlo.subsets.history_kernels import ENDLESS, draw_above, draw_add, draw_below
 from hockeystick.monte_carlo.subsets.limited_histories import (
     BLOCKS,
     DECAYS,
@@ -43,8 +43,6 @@ CHAIN_SHARE, BELOW_SHARE = 0.8, 0.9
 """How often outputs are those of the chain (upper bounds), and not those of P (lower bounds)."""
 OTHER_SHARE = 1 / 64
 """How often a sample stands for histories that are left out."""
-ENDLESS = 1e4
-"""The loss of these samples, which count in full at every epsilon."""
 RATES = np.geomspace(1.0, 64.0, 17)
 """Rates of the filtered outputs, in units of the sampling rate. They, and what :mod:`.limited_histories` lists, are all
 that there are: whoever wants another bound from the same seed finds few designs to try."""
