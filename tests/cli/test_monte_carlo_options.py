@@ -369,7 +369,6 @@ def test_samplers_that_have_no_analysis(cli: Any, changes: dict[str, str | None]
     ("changes", "says"),
     [
         (plan_of("b_min_sep") | {"strategy.kind": '"binary_tree"'}, "a square strategy matrix"),
-        (plan_of("poisson") | {"strategy.kind": '"binary_tree"'}, "a square strategy matrix"),
     ],
 )
 def test_strategies_that_cannot_be_sampled_are_refused_by_the_method_and_left_out_by_compare(

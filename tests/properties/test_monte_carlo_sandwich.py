@@ -275,3 +275,38 @@ def test_monte_carlo_bounds_hold_the_truth(kind: str, tmp_path: Path, monkeypatc
     assert not wrong, "\n".join(wrong)
     assert seen["upper monte_carlo"] + seen["lower monte_carlo"] >= 0.5 * COUNTS[kind]
     assert seen["close"] >= 0.8 * seen["asked to be close"]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "sigma", "epsilon"),
+    [(hs.BandedSquareRoot(bands=13), 2.5, 0.3), (hs.SquareRoot(), 5.0, 0.2), (hs.BinaryTree(), 4.0, 0.3)],
+)
+def test_bounds_for_more_than_twelve_bands_hold_the_truth(strategy: Any, sigma: float, epsilon: float) -> None:
+    """The truth is a mean of exact ratios, sums over all 8192 sets of steps, within 6.2 standard errors."""
+    sampler = hs.Poisson(sampling_prob=0.1, steps=13)
+    pair = dominating_pair(hs.Mechanism(strategy=strategy, sampler=sampler, noise_multiplier=sigma))
+    law = participations(sampler)
+    weights = np.array(list(law.values()))
+    means = np.array(list(law)) @ strategy.matrix(13).columns(np.arange(13)).T / sigma
+    rng = np.random.default_rng(43)
+    noise = rng.standard_normal((2000, means.shape[1]))
+    shift = means[rng.choice(weights.size, size=len(noise), p=weights)]
+
+    def ratios(y: Array) -> Array:
+        return np.asarray(np.exp(y @ means.T - 0.5 * np.square(means).sum(axis=1)) @ weights)
+
+    values = {
+        Direction.REMOVE: np.maximum(1.0 - np.exp(epsilon) / ratios(noise + shift), 0.0),
+        Direction.ADD: np.maximum(1.0 - np.exp(epsilon) * ratios(noise), 0.0),
+    }
+    options = hs.MonteCarlo(seed=44, ratio=1.0, failure_probability=FAILURE)
+    settings = Settings(deadline=hs.Deadline(60.0), question=hs.Question(epsilon=epsilon), monte_carlo=options)
+    for side in Side:
+        bound = ACCOUNTANTS["monte_carlo"].bound(pair, side, settings)
+        for direction, profile in bound.profiles.items():
+            about, error = values[direction].mean(), 6.2 * values[direction].std() / len(noise) ** 0.5
+            if side is Side.UPPER:
+                assert about - error <= profile(epsilon)
+                assert direction is Direction.ADD or profile(epsilon) <= CLOSE * (about + error)
+            else:
+                assert profile(epsilon) <= about + error

@@ -8,11 +8,11 @@
 4. The bounds of all attempts hold together; the best of them is reported, however wide.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from math import ceil, log2
+from math import ceil, inf, log2
 from typing import ClassVar
 
 import numpy as np
@@ -69,6 +69,8 @@ SPARE = 1.5
 """Safety factor in resolving that distance."""
 ESTIMATING = 2
 """Proposals used for an estimate: each may miss what the other sees."""
+ROOM, LEAST_RESERVE, MOST_RESERVE = 2.0, 0.1, 0.5
+"""Of the time for the direction that only has to be shown to be smaller."""
 SPARED = 0.9
 """A direction whose deterministic bound is below this fraction of the other's estimate is not sampled."""
 
@@ -103,6 +105,8 @@ class Estimation:
     """Deterministic upper bounds that the caller has already."""
     work: float = DEFAULT_WORK
     """Standard seconds of sampling that are left; an attempt ends when they are used up, whatever the clock says."""
+    spent: float = 0.0
+    """Standard seconds of sampling so far."""
 
     shares: ClassVar[Sequence[float]] = ATTEMPT_SHARES
     upper_share: ClassVar[float] = 0.5
@@ -143,22 +147,39 @@ class Estimation:
         """Draw what the question needs; stops early, with the bounds so far, when time runs out."""
         self.learn_known()
         aims = self.aims()
-        for place, aim in enumerate(aims):
-            sides = (Side.UPPER, Side.LOWER) if place == 0 else (Side.UPPER,)
-            self.pursue_each(aim, sides, 1.0 / (len(aims) - place))
+        parts = [1.0] if len(aims) == 1 else [1.0 - self._reserve(*aims), 1.0]
+        for place, (aim, part) in enumerate(zip(aims, parts, strict=True)):
+            self.pursue_each(aim, (Side.UPPER, Side.LOWER) if place == 0 else (Side.UPPER,), part)
             if not any(Side.UPPER in choice.proposal.sides for choice in aim.choices):
                 return  # the other direction's upper bounds say nothing by themselves
 
+    def _reserve(self, main: Aim, other: Aim) -> float:
+        """The part of the time and work that is kept for the other direction: its planned share, with room."""
+        works = [min(self.plan(aim, choice) * choice.proposal.cost for choice in aim.choices) for aim in (main, other)]
+        share = works[1] / sum(works) if works[1] < inf else 1.0
+        return min(max(ROOM * share, LEAST_RESERVE), MOST_RESERVE)
+
     def pursue_each(self, aim: Aim, sides: Sequence[Side], part: float) -> None:
-        """Attempts at these sides, together or one after the other, with this part of the time and work left."""
+        """Attempts at these sides with this part of the time and work left.
+
+        Where no proposal bounds them all, rounds alternate: the side goes on whose bound is farther from its estimate.
+        """
+        deadline, work, before = self.deadline.part(part), part * self.work, self.spent
         groups = _together(aim, sides)
-        for number, together in enumerate(groups):
-            share = part / (len(groups) - number)
-            try:
-                self.pursue(aim, together, self.deadline.part(share), share * self.work)
-            except BudgetExceededError:
-                if not any(one.chunks for one in self.tallies):
-                    raise
+        running = [self.attempts(aim, one, deadline, work) for one in groups]
+        gaps = [inf for _ in running]
+        try:
+            while running:
+                farthest = max(range(len(running)), key=gaps.__getitem__)
+                if len(groups) > 1 and gaps[farthest] < inf and self.spent - before >= work:
+                    return
+                try:
+                    gaps[farthest] = next(running[farthest])
+                except StopIteration:
+                    del running[farthest], gaps[farthest]
+        except BudgetExceededError:
+            if not any(one.chunks for one in self.tallies):
+                raise
 
     def learn_known(self) -> None:
         """Bounds that need no sampling."""
@@ -211,6 +232,11 @@ class Estimation:
 
     def pursue(self, aim: Aim, sides: Sequence[Side], deadline: Deadline, work: float) -> None:
         """Attempts at one direction until one succeeds, or this work is done."""
+        for _ in self.attempts(aim, sides, deadline, work):
+            pass
+
+    def attempts(self, aim: Aim, sides: Sequence[Side], deadline: Deadline, work: float) -> Iterator[float]:
+        """One attempt after the other; after each round how far its bounds are from its estimate (:meth:`gap`)."""
         useful = [choice for choice in aim.choices if not set(sides).isdisjoint(choice.proposal.sides)]
         if not useful:  # its proposals bound only the other side
             return
@@ -219,9 +245,9 @@ class Estimation:
             cost = choice.proposal.cost
             planned = min(self.plan(aim, choice), max(LONGEST / cost, FEWEST))
             run = self._freeze(aim, choice, planned, sides, self.failure(attempt))
-            succeeded = self._draw(aim, choice, run, planned, deadline, most=max(work / cost, FEWEST))
-            drawn = cost * self.tallies[-1].samples
-            work, self.work = max(work - drawn, 0.0), max(self.work - drawn, 0.0)
+            result = Tally.empty(run)
+            succeeded = yield from self._draw(aim, choice, result, planned, deadline, most=max(work / cost, FEWEST))
+            work = max(work - cost * result.samples, 0.0)
             if succeeded or work == 0.0:
                 return
 
@@ -273,22 +299,30 @@ class Estimation:
             far = [edge * (1.0 - 2.0**j / 64.0) for j in range(6)]
         return sorted({min(epsilon, 700.0) for epsilon in near + far if epsilon >= 0.0})
 
-    def _draw(self, aim: Aim, choice: Choice, run: Run, planned: float, deadline: Deadline, *, most: float) -> bool:
+    def _draw(
+        self, aim: Aim, choice: Choice, result: Tally, planned: float, deadline: Deadline, *, most: float
+    ) -> Generator[float, None, bool]:
         """Draw chunks in rounds until the attempt has succeeded (True) or failed (False), ``most`` samples at most."""
-        result = Tally.empty(run)
+        run, counted = result.run, 0
         self.tallies.append(result)
         expected = max(planned / run.chunk_size, 1.0)
         last = ceil(min(PATIENCE * expected, most / run.chunk_size, 1e12))
         target = max(1, ceil(min(FIRST_ROUND * expected, LARGEST_FIRST, last)))
         while True:
+            verdict: bool | None = None
             for chunk in self._chunks(choice.proposal, result, target, deadline):
                 result.offer(chunk)
-                while result.advance():  # one at a time, so that the end does not depend on the order they come in
+                while verdict is None and result.advance():  # one at a time: the end does not depend on their order
                     verdict = self.verdict(aim, result, planned)
-                    if verdict is not None:
-                        return verdict
+                if verdict is not None:
+                    break
+            drawn, counted = choice.proposal.cost * (result.samples - counted), result.samples
+            self.work, self.spent = max(self.work - drawn, 0.0), self.spent + drawn
+            if verdict is not None:
+                return verdict
             if target >= last:
                 return False
+            yield self.gap(aim, result)
             target = min(max(target + 1, ceil(GROWTH * target)), last)
 
     def _chunks(self, proposal: Proposal, result: Tally, target: int, deadline: Deadline) -> Iterator[Chunk]:
@@ -307,20 +341,32 @@ class Estimation:
     def verdict(self, aim: Aim, result: Tally, planned: float) -> bool | None:
         """Whether an attempt has succeeded or failed; None to go on."""
         main = next((one for one in self.tallies if one.bound(Side.UPPER)), result)
-        return True if self.tight(aim, result) or (result is not main and self._settled(main, result)) else None
+        other = result is not main and bool(result.bound(Side.UPPER))
+        return True if self.tight(aim, result) or (other and self._settled(main, result)) else None
 
     def tight(self, aim: Aim, result: Tally) -> bool:
         """Whether the bounds of a run are as close as requested where it was aimed."""
-
-        def at(bounds: dict[float, float]) -> float | None:
-            return bounds[min(bounds, key=lambda epsilon: abs(epsilon - aim.epsilon))] if bounds else None
-
-        upper, lower = at(result.bound(Side.UPPER)), at(result.bound(Side.LOWER))
-        mean = result.mean(min((node.epsilon for node in result.run.nodes), key=lambda one: abs(one - aim.epsilon)))
+        upper, mean, lower = self._at(aim, result)
         whole, half = 1.0 + self.options.ratio, 1.0 + 0.5 * self.options.ratio
         if upper is not None and lower is not None:
             return upper <= lower * whole
         return mean > 0.0 and (upper or mean) <= mean * half and mean <= (mean if lower is None else lower) * half
+
+    def gap(self, aim: Aim, result: Tally) -> float:
+        """Upper bound over estimate, or estimate over lower bound, where a run was aimed; infinite without them."""
+        upper, mean, lower = self._at(aim, result)
+        parts = [1.0 if upper is None else upper / mean if mean > 0.0 else inf]
+        parts.append(1.0 if lower is None else mean / lower if lower > 0.0 else inf)
+        return max(parts)
+
+    def _at(self, aim: Aim, result: Tally) -> tuple[float | None, float, float | None]:
+        """Upper bound, estimate and lower bound of a run nearest to where it was aimed."""
+
+        def nearest(bounds: dict[float, float]) -> float | None:
+            return bounds[min(bounds, key=lambda epsilon: abs(epsilon - aim.epsilon))] if bounds else None
+
+        mean = result.mean(min((node.epsilon for node in result.run.nodes), key=lambda one: abs(one - aim.epsilon)))
+        return nearest(result.bound(Side.UPPER)), mean, nearest(result.bound(Side.LOWER))
 
     def _settled(self, main: Tally, result: Tally) -> bool:
         """Whether the other direction's upper bounds can no longer change the answer."""
@@ -335,10 +381,10 @@ class Estimation:
 
 
 def _together(aim: Aim, sides: Sequence[Side]) -> list[Sequence[Side]]:
-    """Sides that one proposal bounds are sampled together; others one after the other, the lower one first."""
+    """Sides that one proposal bounds are sampled together, others each in a run of its own."""
     if any(set(sides) <= set(choice.proposal.sides) for choice in aim.choices):
         return [sides]
-    return [(side,) for side in reversed(sides) if any(side in choice.proposal.sides for choice in aim.choices)]
+    return [(side,) for side in sides if any(side in choice.proposal.sides for choice in aim.choices)]
 
 
 def _nodes(pilot: Pilot, side: Side, epsilon: float, planned: float, failure: float) -> Iterator[Node]:

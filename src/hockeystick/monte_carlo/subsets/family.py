@@ -17,10 +17,9 @@ from hockeystick.monte_carlo.subsets.many_bands import (
     proposals,
     too_large,
 )
-from hockeystick.monte_carlo.subsets.participations import Participations, participations
+from hockeystick.monte_carlo.subsets.participations import MAX_WINDOW, Participations, participations, runs_recursion
 from hockeystick.monte_carlo.subsets.proposals import (
     MAX_REACH,
-    MAX_WINDOW,
     CountSubsets,
     MeanSubsets,
     NaiveSubsets,
@@ -43,6 +42,8 @@ MAX_CAP = 4
 """So few copies in an opportunity do not end up being everywhere."""
 MAX_PATTERNS = 1e5
 """Of the counts of all opportunities that a block knows, in a far chain: its tables are many."""
+FEW_PATTERNS = 6
+"""Opportunities that a block knows, up to which the recursion is the better way."""
 NEARER = (0.8, 1.2)
 """Other reaches that are worth a pilot, in proportion to the one that should be best."""
 BETAS = np.array([rounded(beta) for beta in np.geomspace(1e-2, 1e3, 501)])
@@ -90,9 +91,9 @@ def _best_reach(opportunities: Participations, order: int, cap: int, epsilon: fl
 def propose(pair: SubsetMixture, direction: Direction, epsilon: float) -> Sequence[Proposal]:
     """Proposals with an M below that of the naive proposal, the most promising first; the naive proposal.
 
-    With many bands, one for each side instead.
+    Where the recursion does not run, or visits many patterns, one for each side instead.
     """
-    if pair.matrix.bands > MAX_WINDOW * pair.groups:
+    if not runs_recursion(pair) or (_many_patterns(pair) and too_large(pair) is None):
         return proposals(pair, direction, epsilon)
     naive = NaiveSubsets(direction=direction, pair=pair)
     tilted: list[Proposal]
@@ -105,18 +106,18 @@ def propose(pair: SubsetMixture, direction: Direction, epsilon: float) -> Sequen
     return (*(proposal for proposal in tilted if proposal.weight_bound(epsilon) < naive.weight_bound(epsilon)), naive)
 
 
+def _many_patterns(pair: SubsetMixture) -> bool:
+    """Whether bounds of one side each take less time than the recursion, whose chains of counts are of low orders."""
+    return participations(pair).window > FEW_PATTERNS and not pair.batches_are_public
+
+
 def why_not(pair: SubsetMixture, side: Side) -> str | None:
-    """Why the recursion does not run for this pair."""
-    matrix, groups = pair.matrix, pair.groups
+    """Why nothing is sampled for this pair."""
     if side is Side.LOWER and pair.why_not_from_below is not None:
         return pair.why_not_from_below
-    if matrix.rows != matrix.steps:
-        return "its recursion needs a square strategy matrix"
-    if groups > 1 and matrix.toeplitz_column is None:
-        return "which group is the worst is known for Toeplitz matrices only"
-    if matrix.bands > MAX_WINDOW * groups:
+    if not runs_recursion(pair):
         if pair.batches_are_public:
-            return f"without subsampling its recursion takes at most {MAX_WINDOW * groups} bands, not {matrix.bands}"
+            return f"without subsampling it takes square strategy matrices of at most {MAX_WINDOW * pair.groups} bands"
         return too_large(pair)
     if participations(pair).largest_exponent(1) > MAX_EXPONENT:
         return (
@@ -127,10 +128,15 @@ def why_not(pair: SubsetMixture, side: Side) -> str | None:
 
 
 def fingerprint(pair: SubsetMixture) -> Sequence[Any]:
-    """The rate, the groups and the diagonals of C."""
-    column = pair.matrix.toeplitz_column
-    entries = band_of(pair.matrix) if column is None else column[: pair.matrix.bands]
-    return (pair.sampling_prob, pair.groups, pair.matrix.steps, entries)
+    """The rate, the groups and the diagonals of C, or what stands for its entries."""
+    matrix, column = pair.matrix, pair.matrix.toeplitz_column
+    if column is not None:
+        entries = column[: matrix.bands]
+    elif matrix.rows == matrix.steps:
+        entries = band_of(matrix)
+    else:
+        entries = np.frombuffer(bytes.fromhex(matrix.digest), dtype=np.uint8)
+    return (pair.sampling_prob, pair.groups, matrix.steps, entries)
 
 
 FAMILY = Family(

@@ -76,6 +76,17 @@ class Participations:
         return found
 
 
+MAX_WINDOW = 12
+"""The recursion visits 2^window patterns for every block of every sample."""
+
+
+def runs_recursion(pair: SubsetMixture) -> bool:
+    """Whether there are few patterns to visit, and the rows of the worst group are known."""
+    if pair.matrix.rows != pair.matrix.steps or (pair.groups > 1 and pair.matrix.toeplitz_column is None):
+        return False
+    return pair.matrix.bands <= MAX_WINDOW * pair.groups
+
+
 def participations(pair: SubsetMixture) -> Participations:
     """Those of a pair of Poisson sampling, or of cyclic Poisson sampling with a Toeplitz matrix."""
     return _participations(pair.matrix, pair.groups, pair.noise_multiplier, pair.sampling_prob)

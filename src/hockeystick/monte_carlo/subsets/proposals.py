@@ -12,14 +12,12 @@ from hockeystick.bounds import Profile
 from hockeystick.monte_carlo.proposals import Array, Naive, Proposal
 from hockeystick.monte_carlo.subsets.count_kernels import SETTLED, count_table, draw_counts, log_chances, log_sum
 from hockeystick.monte_carlo.subsets.kernels import draw_moved, draw_subsets
-from hockeystick.monte_carlo.subsets.participations import Participations, participations
+from hockeystick.monte_carlo.subsets.participations import Participations, participations, runs_recursion
 from hockeystick.monte_carlo.weight_bounds import bounded_exp, largest_of_power, log_factor
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 from hockeystick.types import Direction
 
-MAX_WINDOW = 12
-"""Every block of every sample visits 2^window patterns."""
 SECONDS_PER_PATTERN = 2e-9
 SECONDS_PER_ROW = 3e-8
 SECONDS_PER_COUNT = 6e-8
@@ -60,7 +58,7 @@ class SubsetProposal(Proposal):
     @property
     def proved(self) -> bool:
         """Where there are not too many patterns to visit."""
-        return self.pair.matrix.bands <= MAX_WINDOW * self.pair.groups
+        return runs_recursion(self.pair)
 
     @property
     def cost(self) -> float:
@@ -248,7 +246,7 @@ def smallest_ratio_bound(pair: SubsetMixture) -> Profile:
     """``delta_add <= (1 - e^epsilon (1-p)^k)_+``: X is at least the chance to take no opportunity of k. Rounded up."""
     if pair.batches_are_public:
         return lambda epsilon: 1.0
-    log_smallest = participations(pair).count * log1p(-pair.sampling_prob) * (1.0 + 8.0 * UNIT_ROUNDOFF)
+    log_smallest = -(-pair.matrix.steps // pair.groups) * log1p(-pair.sampling_prob) * (1.0 + 8.0 * UNIT_ROUNDOFF)
     return lambda epsilon: max(-expm1(min(epsilon + log_smallest, 0.0)) * (1.0 + 8.0 * UNIT_ROUNDOFF), 0.0)
 
 

@@ -1,0 +1,149 @@
+"""Numba kernels of a chain of counts whose field dominates what earlier participations add to the weight of later ones.
+
+The weight of counts J, of ``copies`` copies, is ``prod_u chances[J_u] exp(squares_u J_u (J_u - 1) / 2 + J_u f_u)``. The
+field h starts at 0; then it is one of the two nodes next to ``decay (h + pulls_u J_u)``, at random, with this mean, or
+the last node if it is above. ``f_u = min(h_u, cap) + spare``.
+
+Proof: docs/theory/monte-carlo/many-bands.md.
+"""
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+NEGLIGIBLE = 1e-18
+"""Fields of a smaller chance are left out where a chain's weight may be too small by as much."""
+
+
+@njit(cache=True, nogil=True)
+def largest_field(couplings: Array, block: int, limit: int) -> float:
+    """The largest ``sum_(u < v) x_u <c_u, c_v>`` over v and x with at most ``limit`` ones in each block."""
+    opportunities, window = couplings.shape
+    largest = 0.0
+    for v in range(opportunities):
+        total, last = 0.0, v
+        while last > 0 and v - last < window - 1:  # those before it, block by block
+            first = max((last - 1) // block * block, v - window + 1, 0)
+            values = np.empty(last - first)
+            for u in range(first, last):
+                values[u - first] = couplings[u, v - u]
+            values.sort()
+            for place in range(min(limit, values.size)):
+                total += values[values.size - 1 - place]
+            last = first
+        largest = max(largest, total)
+    return largest
+
+
+@njit(cache=True, nogil=True)
+def chain_table(
+    pulls: Array, squares: Array, chances: Array, decay: float, nodes: Array, cap: float, spare: float
+) -> tuple[Array, Array]:
+    """What the opportunities from u on make of the weight, given the node at u, over what it is at the first node.
+
+    Shape (opportunities + 1, nodes), and the logs of the weights at the first node over those of the opportunities
+    after u, shape (opportunities + 1,), which sum to log Z. Not finite where doubles end.
+
+    O(opportunities nodes counts).
+    """
+    opportunities, places, counts = pulls.size, nodes.size, chances.size
+    table, logs = np.ones((opportunities + 1, places)), np.zeros(opportunities + 1)
+    below, share = np.zeros((counts, places), dtype=np.int64), np.zeros((counts, places))
+    pulled = np.exp(np.minimum(nodes, cap) + spare)
+    for u in range(opportunities - 1, -1, -1):
+        if u == opportunities - 1 or pulls[u] != pulls[u + 1]:
+            for count in range(counts):
+                for place in range(places):
+                    found = split(decay * (nodes[place] + pulls[u] * count), nodes)
+                    below[count, place], share[count, place] = found
+        for place in range(places):
+            weight, total = 1.0, 0.0
+            for count in range(counts):
+                at, part = below[count, place], share[count, place]
+                total += weight * chances[count] * ((1.0 - part) * table[u + 1, at] + part * table[u + 1, at + 1])
+                weight *= pulled[place] * np.exp(count * squares[u])
+            table[u, place] = total
+        logs[u] = np.log(table[u, 0])
+        table[u] /= table[u, 0]
+    return table, logs
+
+
+@njit(cache=True, nogil=True)
+def split(field: float, nodes: Array) -> tuple[int, float]:
+    """The node below a field, or the last but one, and the share of the node above it; nodes are those of squares."""
+    moved = field * (1.0 + 1e-12)  # more than the share loses by rounding
+    below = int(min(np.sqrt(moved / nodes[-1]), 1.0) * (nodes.size - 1))
+    below = min(below, nodes.size - 2)
+    while below > 0 and nodes[below] > moved:
+        below -= 1
+    while below < nodes.size - 2 and nodes[below + 1] < moved:
+        below += 1
+    return below, min((moved - nodes[below]) / (nodes[below + 1] - nodes[below]), 1.0)
+
+
+@njit(cache=True, nogil=True)
+def draw_counts(rng: np.random.Generator, chain: tuple[Array, ...], decay: float, counts: Array) -> None:
+    """Draw the counts of all opportunities from the chain.
+
+    Args:
+        chain: pulls, squares, chances, nodes, ``exp(f)`` at the nodes, the table and the exponentials of its logs.
+    """
+    pulls, squares, chances, nodes, pulled, table, norms = chain
+    place = 0
+    for u in range(pulls.size):
+        rest = rng.random() * table[u, place] * norms[u]
+        weight, count = 1.0, 0
+        while True:
+            below, share = split(decay * (nodes[place] + pulls[u] * count), nodes)
+            low, high = (1.0 - share) * table[u + 1, below], share * table[u + 1, below + 1]
+            rest -= weight * chances[count] * (low + high)
+            if rest < 0.0 or count == chances.size - 1:
+                break
+            weight *= pulled[place] * np.exp(count * squares[u])
+            count += 1
+        place = below + 1 if rng.random() * (low + high) < high else below
+        counts[u] = count
+
+
+@njit(cache=True, nogil=True)
+def log_excess(counts: Array, couplings: Array, chain: tuple[Array, ...], decay: float) -> float:
+    """The logarithm of the chain's weight of these counts, over all its fields, relative to their own weight."""
+    pulls, _, _, nodes, pulled, _, _ = chain
+    fields, law, moved = np.zeros(counts.size), np.zeros(nodes.size), np.zeros(nodes.size)
+    law[0] = 1.0
+    first, last, total = 0, 0, 0.0
+    for u in range(counts.size):
+        count = counts[u]
+        if count > 0.0:
+            mass = 0.0
+            for place in range(first, last + 1):
+                law[place] *= pulled[place] ** count
+                mass += law[place]
+            law[first : last + 1] /= mass
+            total += np.log(mass) - count * fields[u]
+            for e in range(1, min(couplings.shape[1], counts.size - u)):
+                fields[u + e] += count * couplings[u, e]
+        if count == 0.0 and last == 0:
+            continue
+        lowest, highest = nodes.size, 0
+        for place in range(first, last + 1):
+            mass = law[place]
+            law[place] = 0.0
+            if mass > NEGLIGIBLE:
+                below, share = split(decay * (nodes[place] + pulls[u] * count), nodes)
+                moved[below] += mass * (1.0 - share)
+                moved[below + 1] += mass * share
+                lowest, highest = min(lowest, below), max(highest, below + 1)
+        first, last = lowest, highest
+        for place in range(first, last + 1):
+            law[place], moved[place] = moved[place], 0.0
+    return float(total)
+
+
+@njit(cache=True, nogil=True)
+def add_column(columns: Array, u: int, times: float, y: Array) -> None:
+    """Add a multiple of a column."""
+    for d in range(min(columns.shape[1], y.size - u)):
+        y[u + d] += times * columns[u, d]
