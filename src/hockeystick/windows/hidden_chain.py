@@ -108,25 +108,32 @@ class HiddenChain:
     @property
     def spacing(self) -> float:
         """Of a lattice for x that changes the density of z by less than ``LATTICE_ERROR``, relative to it."""
-        a, c = self.first, self.second
+        a, c, seen = self.first, self.second, 2.0 * self.now * self.before / self.white**2
+        # the quadratic in cos w whose maximum bounds the eigenvalues
+        square, linear = -4.0 * c / self.innovation, 2.0 * a * (c - 1.0) / self.innovation + seen
+        constant = (1.0 + a * a + c * c + 2.0 * c) / self.innovation + (self.now**2 + self.before**2) / self.white**2
         places = [-1.0, 1.0]
-        if c != 0.0 and abs(a * (c - 1.0)) < abs(4.0 * c):
-            places.append(a * (c - 1.0) / (4.0 * c))
-        most = max(1.0 + a * a + c * c + 2.0 * c + 2.0 * a * (c - 1.0) * x - 4.0 * c * x * x for x in places)
-        sharpest = most / self.innovation + ((abs(self.now) + abs(self.before)) / self.white) ** 2
+        if abs(linear) < 2.0 * abs(square):
+            places.append(-linear / (2.0 * square))
+        sharpest = max(constant + linear * x + square * x * x for x in places)
         needed = log(3.0 * (self.bins + 1) / LATTICE_ERROR)
         return sqrt(2.0 * pi**2 / (sharpest * 1.000001 * needed))
 
 
 def work_of(chain: HiddenChain, delta: float, largest: float) -> float:
     """Rough seconds of :func:`hidden_chain_law`."""
-    reach, innovation = _reach(chain, LOST_SHARE * delta), sqrt(chain.innovation)
-    points = 2.0 * reach / chain.spacing
-    states = points * points * sqrt(1.0 - (chain.first / (1.0 - chain.second)) ** 2)
-    if chain.second == 0.0 == chain.before:
-        states = points * points if chain.ring else points
+    states, edges = size_of(chain, delta)
     nodes_used = 0.4 * (max(CORE * chain.bins, LEAST_CORE) + log(max(largest, 10.0) * TAIL * 400.0) / TAIL)
-    return PACE * chain.bins * states * (points * innovation + 60.0) * nodes_used
+    return PACE * chain.bins * states * (edges + 60.0) * nodes_used
+
+
+def size_of(chain: HiddenChain, delta: float) -> tuple[float, float]:
+    """About how many states there are, and edges of each."""
+    points = 2.0 * _reach(chain, LOST_SHARE * delta) / chain.spacing
+    edges = points * sqrt(chain.innovation)
+    if chain.second == 0.0 == chain.before:
+        return (points * points if chain.ring else points), edges
+    return points * points * sqrt(1.0 - (chain.first / (1.0 - chain.second)) ** 2), edges
 
 
 def _reach(chain: HiddenChain, lost: float) -> float:
