@@ -86,7 +86,7 @@ def _analyse(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direct
     asked = None if question is None else question.epsilon
 
     def work(chain: HiddenChain, epsilon: float) -> float:
-        return transform_work(chain, delta, epsilon if asked is None else asked)
+        return transform_work(chain, side, delta, epsilon if asked is None else asked)
 
     chain, epsilon = _chain(pair, side, settings, work)
     near = epsilon if asked is None else asked

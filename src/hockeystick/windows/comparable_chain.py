@@ -34,13 +34,19 @@ ROUNDS = 3
 """Linear programmes for each pair of poles, each with the weights that the changes of the last one deserve."""
 WRAP = 1e-3
 """Where the entry of first and last bin is a larger share of the diagonal, upper bounds close the chain to a ring."""
-ORDINARY = 0.95
-"""Upper bounds follow covariances that are no less than this share of those at a lag; bins beyond have larger gains."""
+TYPICAL, ORDINARY = 0.5, 0.95
+"""Chains follow covariances that are no less than this share of those at a lag; gains do what differs."""
 MOST_CUT = 0.1
 """Of the bins: a ring that loses more of them where it is cut open is left closed."""
 ROOM = 1e-9
 """Of the diagonal, beyond what the errors of all entries need."""
 ADJUSTMENTS = 60
+GAIN_STEP, EXTRA_STEP = 0.005, 0.002
+"""Gains are rounded to multiples of this on a log scale, and additional variances to this share of the variance, so that
+few different kinds of bins are left."""
+SMALLEST_GAIN, LEAST_LOG_GAIN, MOST_LOG_GAIN, GAIN_SWEEPS = 1e-6, -0.5, 0.03, 3
+MOST_GAIN_LAGS, NEGLIGIBLE = 16, 0.02
+"""Entries at more lags than this, or that are a smaller share of the diagonal, are left to the diagonal."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +127,9 @@ def comparable_chain(
     lags = min(bins // 2 if ring else bins, MOST_LAGS)
     if not np.isfinite(weights).all():
         return None
-    for share in (0.5,) if side is Side.LOWER else (1.0,) if ring else (ORDINARY, 1.0):
+    shares = (TYPICAL,) if side is Side.LOWER else (1.0,) if ring else (TYPICAL, ORDINARY, 1.0)
+    proved: list[tuple[float, HiddenChain]] = []
+    for share in shares:
         typical = _typical(covariance / largest, lags, share, ring)
         found: list[tuple[float, HiddenChain]] = []
         for poles in _poles(ring):
@@ -135,10 +143,16 @@ def comparable_chain(
         loss, best = min(found, key=lambda one: one[0], default=(np.inf, None))
         if best is None or not loss <= most_loss:
             continue
-        proved = adjusted(best, covariance, error, side, deadline)
-        if proved is not None:
-            return proved
-    return None
+        chain = adjusted(best, covariance, error, side, deadline, typical * largest)
+        if chain is not None:
+            proved.append((loss_of(chain, covariance, weights), chain))
+    return min(proved, key=lambda one: one[0], default=(np.inf, None))[1]
+
+
+def loss_of(chain: HiddenChain, covariance: Array, weights: Array) -> float:
+    """About what the chain loses of epsilon."""
+    change = np.expm1(np.abs(chain.products - covariance))
+    return float(sum(weights[lag] * np.diagonal(change, lag).mean() for lag in range(min(chain.bins, MOST_LAGS))))
 
 
 def opened_ring(covariance: Array) -> Array | None:
@@ -249,23 +263,55 @@ def _realised(poles: tuple[complex, ...], white: float, seen: Array, bins: int, 
     return replace(chain, now=float(total + apart) / 2.0, before=float(total - apart) / 2.0)
 
 
-def adjusted(chain: HiddenChain, covariance: Array, error: float, side: Side, deadline: Deadline) -> HiddenChain | None:
-    """The chain with gains that make it comparable, proved with room for the errors of both matrices.
+def adjusted(
+    chain: HiddenChain, covariance: Array, error: float, side: Side, deadline: Deadline, typical: Array
+) -> HiddenChain | None:
+    """The chain with gains, and from above more white noise, that make it comparable, proved with room for errors.
 
-    None where these few changes of gains do not suffice.
+    None where these few changes do not suffice. ``typical`` is what it was fitted to, one number for each lag.
     """
     sign = 1.0 if side is Side.UPPER else -1.0
-    gains = chain.gains * (1.0 + sign * 1e-8)
+    first = gains = chain.gains * (1.0 + sign * 1e-8)
+    extra = np.zeros(chain.bins)
+    if side is Side.UPPER:
+        gains = first * _rounded(_least_gains(covariance, typical), GAIN_STEP)
     for _ in range(ADJUSTMENTS):
         deadline.tick()
-        chain = replace(chain, gains=gains)
+        chain = replace(chain, gains=gains, extra=extra)
         products = chain.products
         missing = shortfall(products, covariance, error, side)
         if float(missing.max()) <= 0.0:
             return chain
-        changed = products.diagonal() + sign * 1.02 * np.maximum(missing, 0.0)
-        gains = gains * np.sqrt(np.maximum(changed / np.maximum(products.diagonal(), 1e-300), 0.0))
+        if side is Side.UPPER:
+            step = EXTRA_STEP * (chain.seen_variance + chain.white**2)
+            extra = np.ceil((extra + np.maximum(missing, 0.0) / gains**2) / step) * step
+            continue
+        changed = products.diagonal() - 1.02 * np.maximum(missing, 0.0)
+        factor = gains * np.sqrt(np.maximum(changed / np.maximum(products.diagonal(), 1e-300), 0.0)) / first
+        gains = first * _rounded(-np.log(np.maximum(factor, SMALLEST_GAIN)), GAIN_STEP) ** -1.0
     return None
+
+
+def _rounded(logs: Array, step: float) -> Array:
+    """Numbers with these logarithms rounded up."""
+    found: Array = np.exp(step * np.ceil(logs / step - 1e-9))
+    return found
+
+
+def _least_gains(covariance: Array, typical: Array) -> Array:
+    """Logarithms of factors of the gains with which no entry at the first lags exceeds the typical one."""
+    bins = len(covariance)
+    lags = min(typical.size, bins, MOST_GAIN_LAGS + 1)
+    needed = np.full((bins, bins), LEAST_LOG_GAIN)
+    for lag in range(1, lags):
+        place = np.arange(bins - lag)
+        logs = np.log(np.maximum(np.diagonal(covariance, lag), 1e-300) / max(typical[lag], NEGLIGIBLE * typical[0]))
+        needed[place, place + lag] = needed[place + lag, place] = np.maximum(logs, LEAST_LOG_GAIN)
+    found: Array = 0.5 * needed.max(axis=1)
+    for _ in range(GAIN_SWEEPS):
+        for place in range(bins):
+            found[place] = 0.5 * (found[place] + float((needed[place] - found).max()))
+    return np.minimum(found, MOST_LOG_GAIN)
 
 
 def shortfall(products: Array, covariance: Array, error: float, side: Side) -> Array:

@@ -6,12 +6,12 @@ one complex number for each state. A normal variable that is added to the sum ma
 hundred frequencies; it is a spread, and what it adds is bounded by its own density at the threshold. Ratios of what is
 rare to what is not are limited by rounding: for deltas that are not far below 1e-9.
 
-Proof: docs/theory/hidden-chains.md, section 6. Cost: O(frequencies bins edges).
+Proof: docs/theory/hidden-chains.md, section 5. Cost: O(frequencies bins edges).
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from math import ceil, exp, pi, sqrt
 
 import numpy as np
@@ -42,6 +42,8 @@ PEAK, CUT = 9.0, 7.0
 """Where the test function turns, below 0, and where frequencies end: in standard deviations of what is added."""
 PERIOD, DAMPING = 2.5, 12.0
 """The period in multiples of the largest threshold, and by how much one period is damped, on a log scale."""
+SCALES = 160.0
+"""Levels of what is seen of the states in upper transforms, at noise as large as that."""
 EDGE_PACE, ATOM_PACE, ATOMS = 4.5e-10, 4e-9, 130.0
 """Seconds for each edge, and for each atom of the white noise, at one frequency; about how many atoms there are."""
 
@@ -117,9 +119,9 @@ def frequencies(smoothing: float, largest: float) -> tuple[float, float, int]:
 
 def scale_of(epsilon: float, spread: float) -> tuple[float, float]:
     """The smoothing for an epsilon, and the largest threshold that goes with it; ``spread`` is that of X."""
-    ratio = exp(min(epsilon, MAX_EPSILON))
-    distance = min(ratio - 1.0, OF_ADDING * (1.0 - 1.0 / ratio))
-    return max(SMOOTHING * distance, LEAST_SMOOTHING * spread), 1.0 + ROOM * (ratio - 1.0)
+    beyond = exp(min(epsilon, MAX_EPSILON)) - 1.0
+    distance = min(beyond, OF_ADDING * beyond / (1.0 + beyond))
+    return max(SMOOTHING * distance, LEAST_SMOOTHING * spread), 1.0 + ROOM * max(beyond, spread)
 
 
 def spread_of(chain: HiddenChain) -> float:
@@ -127,12 +129,46 @@ def spread_of(chain: HiddenChain) -> float:
     return float(np.sqrt(np.expm1(np.minimum(chain.products, 5.0)).mean()))
 
 
-def transform_work(chain: HiddenChain, delta: float, epsilon: float) -> float:
+def transform_work(chain: HiddenChain, side: Side, delta: float, epsilon: float) -> float:
     """Rough seconds of the transform that serves this epsilon."""
     states, edges = size_of(chain, delta)
     count = frequencies(*scale_of(epsilon, spread_of(chain)))[2]
-    kinds = np.unique(chain.gains).size
-    return count * (EDGE_PACE * chain.bins * states * edges + ATOM_PACE * ATOMS * kinds * states)
+    kinds = np.unique(np.stack([chain.gains, chain.whites]), axis=1).shape[1]
+    scales = min(states, SCALES * sqrt(chain.seen_variance) / chain.white) if side is Side.UPPER else states
+    return count * (EDGE_PACE * chain.bins * states * edges + ATOM_PACE * ATOMS * kinds * scales)
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Scales of which those of the states are means.
+
+    Attributes:
+        places: the scales.
+        before, share: shape (S,), the scale below that of each state, and how much of the one above it there is; every
+            state has its own scale where they are None.
+    """
+
+    places: Array
+    before: NDArray[np.int64] | None = None
+    share: Array | None = None
+
+    @classmethod
+    def upper(cls, scales: Array, width: float) -> "Levels":
+        """Two scales for each, a spread, if fewer than half as many scales this far apart on a log scale suffice."""
+        low, high = float(scales.min()), float(scales.max())
+        count = ceil(float(np.log(high / low)) / width) + 2 if width > 0.0 else scales.size
+        if 2 * count > scales.size:
+            return cls(scales)
+        places = np.geomspace(low, high, count)
+        before = np.clip(np.searchsorted(places, scales, side="right") - 1, 0, count - 2)
+        share = np.clip((scales - places[before]) / (places[before + 1] - places[before]), 0.0, 1.0)
+        return cls(places, before, share[:, None])
+
+    def between(self, found: Array) -> Array:
+        """Of the states, given those of the levels."""
+        if self.before is None or self.share is None:
+            return found
+        return found[self.before] * (1.0 - self.share) + found[self.before + 1] * self.share
 
 
 def _transform(
@@ -141,19 +177,26 @@ def _transform(
     """With relative errors of masses and of places; the lattice and the states left out are not part of them."""
     damping, pace, count = frequencies(smoothing, largest)
     edges = (states.starts, states.targets, states.chances)
-    gains, kinds = np.unique(chain.gains, return_inverse=True)
-    noises = [_noise(float(gain) * chain.white, side, delta) for gain in gains]
-    scales = [np.exp(gain * states.seen - 0.5 * gain**2 * chain.seen_variance) / chain.bins for gain in gains]
-    found = []
+    different, kinds = np.unique(np.stack([chain.gains, chain.whites]), axis=1, return_inverse=True)
+    kinds = kinds.ravel().astype(np.int64)
+    noises = [_noise(float(gain * white), side, delta) for gain, white in different.T]
+    scales = [np.exp(gain * states.seen - 0.5 * gain**2 * chain.seen_variance) / chain.bins for gain in different[0]]
+    if side is Side.UPPER:
+        widths = different[0] * different[1] / WHITE_NODES
+        levels = [Levels.upper(scale, float(width)) for scale, width in zip(scales, widths, strict=True)]
+    else:
+        levels = [Levels(scale) for scale in scales]
+    parts = []
     for first in range(0, count, AT_ONCE):
         steps = []
-        for noise, scale in zip(noises, scales, strict=True):
+        for noise, scale in zip(noises, levels, strict=True):
             deadline.tick()
-            steps.append(step_transforms(scale, noise.support, noise.mass, damping, pace, first, AT_ONCE))
+            found = step_transforms(scale.places, noise.support, noise.mass, damping, pace, first, AT_ONCE)
+            steps.append(scale.between(found))
         deadline.tick()
-        both = chain_transforms(*edges, states.start, states.end, np.array(steps), kinds.astype(np.int64))
-        found.append(both[:AT_ONCE] + 1j * both[AT_ONCE:])
-    values = np.concatenate(found)
+        both = chain_transforms(*edges, states.start, states.end, np.array(steps), kinds)
+        parts.append(both[:AT_ONCE] + 1j * both[AT_ONCE:])
+    values = np.concatenate(parts)
     totals, means = states.end.copy(), np.zeros(states.end.size)
     for place in range(chain.bins - 1, -1, -1):
         if place < chain.bins - 1:
@@ -243,7 +286,7 @@ class ChainProfiles:
         ratio = exp(min(epsilon, MAX_EPSILON))
         wanted = 2.0 * scale_of(epsilon, self._spread)[0]
         level = 0
-        while not self.alone and ratio <= self._scale(level + 1)[1] and self._scale(level)[0] > wanted:
+        while not self.alone and ratio < self._scale(level + 1)[1] and self._scale(level)[0] > wanted:
             level += 1
         while ratio > self._scale(level)[1] and level > -MOST_LARGER:
             found = self._at(level)[0]
@@ -253,7 +296,8 @@ class ChainProfiles:
         return self._at(level)
 
     def _scale(self, level: int) -> tuple[float, float]:
-        distance = (exp(self.epsilon) - 1.0) * (FINER ** -float(level) if level > 0 else LARGER ** -float(level))
+        distance = max(exp(self.epsilon) - 1.0, self._spread)
+        distance *= FINER ** -float(level) if level > 0 else LARGER ** -float(level)
         return scale_of(float(np.log1p(distance)), self._spread)
 
     def _at(self, level: int) -> tuple[Transform, float, float]:
@@ -266,6 +310,6 @@ class ChainProfiles:
             )
         return self._known[level]
 
-    @property
+    @cached_property
     def _spread(self) -> float:
         return spread_of(self.chain)
