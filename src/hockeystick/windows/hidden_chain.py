@@ -1,7 +1,7 @@
 """The law of a mean of exponentials of a Gaussian process that a Markov chain and white noise generate.
 
-``X = sum_i w exp(z_i - var(z_i) / 2)``, ``z_i = gains[i] (o_i + whites[i] e_i)``, ``o_i = now x_i + before x_(i-1)``, x a
-stationary autoregressive sequence of order two and unit variance, e_i independent standard normal. Given the state
+``X = sum_i w exp(z_i - var(z_i) / 2)``, ``z_i = gains[i] (o_i + whites[i] e_i)``, ``o_i = now x_i + before x_(i-1)``,
+x a stationary autoregressive sequence of order two and unit variance, e_i independent standard normal. Given the state
 ``(x_i, x_(i-1))`` the rest of the sum has one law, found backwards. *The state lives on a lattice without any error
 worth the name*: white noise makes the joint density of the z_i equal to that of the Gaussian process up to a factor
 within 1e-4 of 1, by Poisson summation. On a ring, of order one only, the first state is kept beside the last.

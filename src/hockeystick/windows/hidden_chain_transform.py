@@ -12,7 +12,7 @@ Proof: docs/theory/hidden-chains.md, section 5. Cost: O(frequencies bins edges).
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from math import ceil, exp, pi, sqrt
+from math import ceil, cosh, exp, pi, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,15 @@ from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import UNDERFLOW, UNIT_ROUNDOFF, Array, Law
 from hockeystick.laws.profile import MAX_EPSILON
 from hockeystick.types import Direction, Side
-from hockeystick.windows.hidden_chain import LATTICE_ERROR, LOST_SHARE, WHITE_NODES, HiddenChain, States, size_of, states_of
+from hockeystick.windows.hidden_chain import (
+    LATTICE_ERROR,
+    LOST_SHARE,
+    WHITE_NODES,
+    HiddenChain,
+    States,
+    size_of,
+    states_of,
+)
 from hockeystick.windows.hidden_chain_kernels import chain_transforms, mixed_numbers, step_transforms
 
 AT_ONCE = 16
@@ -83,7 +91,7 @@ class Transform:
         period, last = 2.0 * pi / self.pace, float(-z[-1].imag)
         factor = np.exp(0.5 * (z * s) ** 2)
         weights = np.where(z.imag == 0.0, 1.0, 2.0) / period
-        size = 4.0 * np.cosh(0.5 * self.damping * (threshold + peak)) ** 2 * exp(-self.damping * peak)
+        size = 4.0 * cosh(0.5 * self.damping * (threshold + peak)) ** 2 * exp(-self.damping * peak)
         tested = np.exp(-z * peak) * (2.0 * np.sinh(0.5 * z * (threshold + peak)) / z) ** 2
         rounded = self.error + float(self.values[0].real) * UNIT_ROUNDOFF * (
             z.size + 512.0 + 16.0 * last * (threshold + 2.0 * peak)
@@ -101,7 +109,7 @@ class Transform:
         return found - error - added - self._folded(threshold)
 
     def _places(self) -> NDArray[np.complex128]:
-        return self.damping - 1j * self.pace * np.arange(self.values.size)
+        return np.asarray(self.damping - 1j * self.pace * np.arange(self.values.size), dtype=np.complex128)
 
     def _folded(self, threshold: float) -> float:
         """More than what all other periods add to the put of W; those above by Markov's inequality."""
@@ -126,16 +134,16 @@ def scale_of(epsilon: float, spread: float) -> tuple[float, float]:
 
 def spread_of(chain: HiddenChain) -> float:
     """The standard deviation of X, large exponents apart."""
-    return float(np.sqrt(np.expm1(np.minimum(chain.products, 5.0)).mean()))
+    return sqrt(float(np.expm1(np.minimum(chain.products, 5.0)).mean()))
 
 
 def transform_work(chain: HiddenChain, side: Side, delta: float, epsilon: float) -> float:
     """Rough seconds of the transform that serves this epsilon."""
     states, edges = size_of(chain, delta)
     count = frequencies(*scale_of(epsilon, spread_of(chain)))[2]
-    kinds = np.unique(np.stack([chain.gains, chain.whites]), axis=1).shape[1]
+    kinds = int(np.unique(np.stack([chain.gains, chain.whites]), axis=1).shape[1])
     scales = min(states, SCALES * sqrt(chain.seen_variance) / chain.white) if side is Side.UPPER else states
-    return count * (EDGE_PACE * chain.bins * states * edges + ATOM_PACE * ATOMS * kinds * scales)
+    return float(count * (EDGE_PACE * chain.bins * states * edges + ATOM_PACE * ATOMS * kinds * scales))
 
 
 @dataclass(frozen=True)
@@ -305,9 +313,7 @@ class ChainProfiles:
             if not self._states:
                 self._states.append(states_of(self.chain, LOST_SHARE * self.delta))
             scale = self._scale(level)
-            self._known[level] = _transform(
-                self.chain, self._states[0], self.side, self.delta, *scale, self.deadline
-            )
+            self._known[level] = _transform(self.chain, self._states[0], self.side, self.delta, *scale, self.deadline)
         return self._known[level]
 
     @cached_property
