@@ -1,8 +1,9 @@
 """Two-sided bounds of correlated noise under balls-in-bins by Gaussians that a Markov chain generates, for low noise.
 
 The covariance of the bins is replaced by one that reveals more, or less, and is that of white noise beside a chain with
-a state of one or two numbers (:mod:`hockeystick.windows.comparable_chain`). The law of the mixture then follows bin by
-bin (:mod:`hockeystick.windows.hidden_chain`), and is one law for both directions and all epsilons.
+a state of one or two numbers (:mod:`hockeystick.windows.comparable_chain`). The profile of the mixture then follows
+from its transform (:mod:`hockeystick.windows.hidden_chain_transform`); for compositions, and for deltas below 1e-9, its
+law does bin by bin (:mod:`hockeystick.windows.hidden_chain`), with smaller chains.
 
 Proof: docs/theory/hidden-chains.md. Errs on the asked side, adaptive gradients included.
 """
