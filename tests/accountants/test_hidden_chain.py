@@ -39,6 +39,28 @@ def test_exact_moments_lie_between(
     assert ours[Side.LOWER].epsilon(1e-4) >= near[Side.LOWER].epsilon(1e-4) * (1.0 - 2.0 * loss)
 
 
+@pytest.mark.parametrize("epochs", [1])
+def test_samples_lie_between(epochs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random columns that differ from bin to bin, against 200,000 samples under P, at 5 standard errors: fails falsely
+    with a chance below 1e-5."""
+    monkeypatch.setattr(hidden_chain, "MOST_LOSS", np.inf)
+    rng = np.random.default_rng(epochs)
+    steps = 14 * epochs
+    band = np.column_stack([np.ones(steps), rng.uniform(0.2, 0.7, steps)])
+    band[-1, 1] = 0.0
+    run = BinMixture(noise_multiplier=1.1 * np.sqrt(epochs), matrix=BandedMatrix(band), bins=14)
+    covariance = run.gram / run.noise_multiplier**2
+    factor = np.linalg.cholesky(covariance)
+    z = rng.standard_normal((200_000, 14)) @ factor.T + covariance[rng.integers(0, 14, 200_000)]
+    ratios = np.exp(z - 0.5 * covariance.diagonal()).mean(axis=1)
+    found = {side: ACCOUNTANT.bound(run, side, SETTINGS).profiles[Direction.REMOVE] for side in Side}
+    for epsilon in (0.1, 0.5, 1.0):
+        values = np.maximum(1.0 - np.exp(epsilon) / ratios, 0.0)
+        sampled, error = float(values.mean()), 5.0 * float(values.std()) / np.sqrt(values.size)
+        assert found[Side.UPPER](epsilon) >= sampled - error
+        assert found[Side.LOWER](epsilon) <= sampled + error
+
+
 def test_it_refuses_what_it_is_not_for() -> None:
     few = BinMixture(noise_multiplier=1.0, matrix=BandedMatrix(np.ones((FEWEST_BINS - 1, 1))), bins=FEWEST_BINS - 1)
     assert all(ACCOUNTANT.why_not(few, side) for side in Side)

@@ -8,8 +8,16 @@ from hockeystick.deadline import Deadline
 from hockeystick.laws.law import Array, Law
 from hockeystick.laws.profile import law_delta
 from hockeystick.types import Direction, Side
+from hockeystick.windows import comparable_chain as module
 from hockeystick.windows import hidden_chain
-from hockeystick.windows.comparable_chain import comparable_chain, opened_ring, sensitivity, shortfall
+from hockeystick.windows.comparable_chain import (
+    comparable_chain,
+    opened_ring,
+    scaled,
+    semidefinite,
+    sensitivity,
+    shortfall,
+)
 from hockeystick.windows.hidden_chain import LATTICE_ERROR, HiddenChain, hidden_chain_law, shifts_of, work_of
 
 EPSILONS = (0.0, 0.1, 0.4, 1.0, 1.8)
@@ -136,19 +144,59 @@ def covariance_of(columns: Array, bins: int) -> Array:
 
 @pytest.mark.parametrize("side", list(Side))
 @pytest.mark.parametrize("columns", [[1.0, 0.5, 0.375], [0.9, 0.3], [1.2, 0.4, 0.2, 0.1]])
-def test_chains_are_comparable(columns: list[float], side: Side) -> None:
-    """The difference is a semidefinite matrix and one without negative entries, by eigenvalues."""
+def test_chains_are_comparable(columns: list[float], side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The difference is two semidefinite matrices and one without negative entries, by eigenvalues."""
+    looked: dict[bytes, Array] = {}
+
+    def recorded(products: Array, covariance: Array, error: float, side: Side, shared: Array | float = 0.0) -> Array:
+        looked[products.tobytes()] = shared + np.zeros_like(products)
+        return shortfall(products, covariance, error, side, shared)
+
+    monkeypatch.setattr(module, "shortfall", recorded)
     covariance = covariance_of(np.array(columns), 40)
     found = sensitivity(covariance, 1e-4, Deadline())
     chain = comparable_chain(
         covariance, 1e-12, side, found.weights, lambda one: work_of(one, 1e-4, 50.0) < 5.0, np.inf, Deadline()
     )
     assert chain is not None
-    difference = chain.products - covariance if side is Side.UPPER else covariance - chain.products
+    shared = looked[chain.products.tobytes()]
+    assert np.linalg.eigvalsh(shared).min() >= -1e-13
+    difference = (chain.products - covariance if side is Side.UPPER else covariance - chain.products) - shared
     beside = np.where(np.eye(40, dtype=bool), 0.0, np.maximum(difference, 0.0))
     assert np.linalg.eigvalsh(difference - beside).min() >= -1e-13
-    assert (shortfall(chain.products, covariance, 1e-12, side) <= 0.0).all()
     assert chain.white > 0.0
+    assert chain.products.diagonal() == pytest.approx(
+        chain.gains**2 * (chain.seen_variance + chain.whites**2), rel=1e-12
+    )
+
+
+@pytest.mark.parametrize("ring", [False, True])
+def test_a_shared_part_is_semidefinite(ring: bool) -> None:
+    """Random entries, most of them with a negative symbol before; no more is added to the first than is needed."""
+    rng = np.random.default_rng(4)
+    for _ in range(30):
+        shared = rng.standard_normal(int(rng.integers(1, 12)))
+        found = semidefinite(shared)
+        assert (found[1:] == shared[1:]).all()
+        matrix = scaled(found, rng.uniform(0.2, 1.5, 60), ring)
+        assert np.linalg.eigvalsh(matrix).min() >= -1e-13
+        symbol = found[0] + 2.0 * np.cos(np.outer(np.linspace(0.0, np.pi, 5000), np.arange(1, found.size))) @ found[1:]
+        assert symbol.min() >= 0.0
+        assert found[0] == shared[0] or symbol.min() <= 0.01
+
+
+def test_bins_follow_overlaps_that_differ() -> None:
+    """Overlaps that drift from bin to bin: gains follow them, white noise fills the diagonal, and all is proved."""
+    levels = np.linspace(0.6, 0.9, 16)
+    covariance = np.eye(16) + np.diag(0.5 * levels[1:], 1) + np.diag(0.5 * levels[1:], -1)
+    weights = sensitivity(covariance, 1e-4, Deadline()).weights
+    chain = comparable_chain(
+        covariance, 1e-12, Side.UPPER, weights, lambda one: work_of(one, 1e-4, 50.0) < 0.5, np.inf, Deadline()
+    )
+    assert chain is not None
+    assert chain.gains[2] < chain.gains[-2]
+    assert chain.whites[2] > chain.whites[-2]
+    assert np.diagonal(chain.products).max() < 1.1
 
 
 def test_an_opened_ring_is_above_every_rotation() -> None:
@@ -174,7 +222,7 @@ def test_an_opened_ring_is_above_every_rotation() -> None:
     assert opened_ring(np.ones((12, 12))) is None
 
 
-def test_a_few_bins_that_overlap_more_get_larger_gains() -> None:
+def test_a_few_bins_that_overlap_more_get_larger_variances() -> None:
     """The last columns of a single epoch: the chain follows the others, and still reveals more."""
     covariance = covariance_of(np.array([1.0, 0.5, 0.375]), 40)
     covariance[-2:, :] *= 1.1
@@ -184,8 +232,7 @@ def test_a_few_bins_that_overlap_more_get_larger_gains() -> None:
         covariance, 1e-12, Side.UPPER, weights, lambda one: work_of(one, 1e-4, 50.0) < 0.5, np.inf, Deadline()
     )
     assert chain is not None
-    assert (shortfall(chain.products, covariance, 1e-12, Side.UPPER) <= 0.0).all()
-    assert chain.gains[:30].max() < 0.95 * chain.gains[-3:].max()
+    assert chain.products.diagonal()[:30].max() < 0.95 * chain.products.diagonal()[-3:].max()
 
 
 def test_what_is_not_comparable_has_a_shortfall() -> None:

@@ -1,13 +1,14 @@
 """Two-sided bounds of correlated noise under balls-in-bins by Gaussians that a Markov chain generates, for low noise.
 
 The covariance of the bins is replaced by one that reveals more, or less, and is that of white noise beside a chain with
-a state of one or two numbers (:mod:`hockeystick.windows.comparable_chain`). The law of the mixture then follows bin by
-bin (:mod:`hockeystick.windows.hidden_chain`), and is one law for both directions and all epsilons.
+a state of one or two numbers (:mod:`hockeystick.windows.comparable_chain`). The profile of the mixture then follows
+from its transform (:mod:`hockeystick.windows.hidden_chain_transform`); for compositions, and for deltas below 1e-9, its
+law does bin by bin (:mod:`hockeystick.windows.hidden_chain`), with smaller chains.
 
 Proof: docs/theory/hidden-chains.md. Errs on the asked side, adaptive gradients included.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import exp
 
 import numpy as np
@@ -23,17 +24,23 @@ from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.types import Direction, Side
 from hockeystick.windows.comparable_chain import comparable_chain, opened_ring, sensitivity
 from hockeystick.windows.hidden_chain import HiddenChain, hidden_chain_law, work_of
+from hockeystick.windows.hidden_chain_transform import ChainProfiles, transform_work
 
 FEWEST_BINS, MOST_BINS = 12, 1024
 LARGEST_VARIANCE = 30.0
 """Of a bin's Gaussian: beyond it epsilon is that of a known bin for all purposes."""
 MOST_LOSS = 0.2
 """Of epsilon, as estimated: other methods are better than chains that lose more."""
+SMALLEST_TRANSFORMED = 1e-9
+"""Smaller deltas are below what the rounding of transforms allows; laws on grids serve them, and compositions."""
 BEYOND = 40.0
 """Ratios up to this multiple of e^epsilon, at an estimate of epsilon, are followed."""
 
 
-def _law(pair: BinMixture, side: Side, settings: Settings) -> Law:
+def _chain(
+    pair: BinMixture, side: Side, settings: Settings, work: Callable[[HiddenChain, float], float]
+) -> tuple[HiddenChain, float]:
+    """A comparable chain whose ``work``, given an estimate of epsilon, is within the effort; and the estimate."""
     delta, deadline = settings.resolution.smallest_delta, settings.deadline
     covariance = pair.gram / pair.noise_multiplier**2
     if not float(covariance.diagonal().max()) <= LARGEST_VARIANCE:
@@ -43,18 +50,27 @@ def _law(pair: BinMixture, side: Side, settings: Settings) -> Law:
         found = sensitivity(covariance, delta, deadline)
     except np.linalg.LinAlgError:
         raise UnsupportedError("The Gram matrix of the bins is not definite to its rounding.") from None
-    largest = BEYOND * exp(found.epsilon)
 
     def affordable(chain: HiddenChain) -> bool:
-        return work_of(chain, delta, largest) <= settings.effort
+        return work(chain, found.epsilon) <= settings.effort
 
     opened = opened_ring(covariance) if side is Side.UPPER else None
     for one in (covariance,) if opened is None else (opened, covariance):
         weights = found.weights[: len(one)]
         chain = comparable_chain(one, error, side, weights, affordable, MOST_LOSS, deadline)
         if chain is not None:
-            return hidden_chain_law(chain, side, delta, largest, deadline)
+            return chain, found.epsilon
     raise UnsupportedError("No chain with enough white noise was found close to the covariance of the bins.")
+
+
+def _law(pair: BinMixture, side: Side, settings: Settings) -> Law:
+    delta = settings.resolution.smallest_delta
+
+    def work(chain: HiddenChain, epsilon: float) -> float:
+        return work_of(chain, delta, BEYOND * exp(epsilon))
+
+    chain, epsilon = _chain(pair, side, settings, work)
+    return hidden_chain_law(chain, side, delta, BEYOND * exp(epsilon), settings.deadline)
 
 
 def _laws(pair: BinMixture, side: Side, settings: Settings) -> Sequence[Law]:
@@ -65,7 +81,17 @@ def _laws(pair: BinMixture, side: Side, settings: Settings) -> Sequence[Law]:
 
 
 def _analyse(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
-    return law_profiles(_law(pair, side, settings))
+    delta, question = settings.resolution.smallest_delta, settings.question
+    if delta < SMALLEST_TRANSFORMED:
+        return law_profiles(_law(pair, side, settings))
+    asked = None if question is None else question.epsilon
+
+    def work(chain: HiddenChain, epsilon: float) -> float:
+        return transform_work(chain, side, delta, epsilon if asked is None else asked)
+
+    chain, epsilon = _chain(pair, side, settings, work)
+    near = epsilon if asked is None else asked
+    return ChainProfiles(chain, side, delta, near, question is not None, settings.deadline).profiles()
 
 
 def _refusal(pair: BinMixture, side: Side) -> str | None:

@@ -9,6 +9,7 @@ Proof: docs/theory/hidden-chains.md.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 from scipy.optimize import linprog
@@ -27,20 +28,30 @@ MOST_LAGS = 80
 LEAST_WHITE = 0.04
 """Of the variance: less white noise would need a finer lattice."""
 RADII, ANGLES = (0.4, 0.5, 0.6, 0.7, 0.8), (0.1, 0.2, 0.4, 0.6, 0.8)
-SINGLE = (0.0, 0.2, 0.3, 0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.93, 0.96)
+SINGLE = (0.0, 0.2, 0.3, 0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.83, 0.86, 0.88, 0.9, 0.93, 0.96)
 PAIRS = ((-0.3, 0.0), (0.0, 0.3), (0.0, 0.6), (0.0, 0.8), (0.15, 0.6), (0.15, 0.8), (0.3, 0.9), (0.45, 0.8), (0.6, 0.8))
 FREQUENCIES = 61
+MOST_SHARED_LAGS, SYMBOL_PLACES = 48, 1 << 17
+"""Of the semidefinite part of the difference that all bins share; where its symbol is looked at."""
 ROUNDS = 3
 """Linear programmes for each pair of poles, each with the weights that the changes of the last one deserve."""
 WRAP = 1e-3
 """Where the entry of first and last bin is a larger share of the diagonal, upper bounds close the chain to a ring."""
-ORDINARY = 0.95
-"""Upper bounds follow covariances that are no less than this share of those at a lag; bins beyond have larger gains."""
+TYPICAL, ORDINARY = 0.5, 0.95
+"""Chains follow covariances that are no less than this share of those at a lag; gains do what differs."""
+SAME = 1e-3
+"""Of the diagonal: covariances that differ by less are not followed separately."""
 MOST_CUT = 0.1
 """Of the bins: a ring that loses more of them where it is cut open is left closed."""
 ROOM = 1e-9
 """Of the diagonal, beyond what the errors of all entries need."""
 ADJUSTMENTS = 60
+GAIN_STEP, EXTRA_STEP, LEAST_EXTRA = 0.005, 0.002, 1e-5
+"""Gains are rounded to multiples of this on a log scale, and additional variances to this share of the variance, as
+few different kinds of bins take less time."""
+SMALLEST_GAIN, LEAST_LOG_GAIN, MOST_LOG_GAIN, GAIN_SWEEPS = 1e-6, -0.5, 0.03, 3
+MOST_GAIN_LAGS, NEGLIGIBLE = 16, 0.02
+"""Entries at more lags than this, or that are a smaller share of the diagonal, are left to the diagonal."""
 
 
 @dataclass(frozen=True)
@@ -121,24 +132,33 @@ def comparable_chain(
     lags = min(bins // 2 if ring else bins, MOST_LAGS)
     if not np.isfinite(weights).all():
         return None
-    for share in (0.5,) if side is Side.LOWER else (1.0,) if ring else (ORDINARY, 1.0):
-        typical = _typical(covariance / largest, lags, share, ring)
-        found: list[tuple[float, HiddenChain]] = []
-        for poles in _poles(ring):
+    shares = (TYPICAL,) if side is Side.LOWER else (1.0,) if ring else (TYPICAL, ORDINARY)
+    several = [_typical(covariance / largest, lags, share, ring) for share in shares]
+    proved: list[tuple[float, HiddenChain]] = []
+    different = [one for n, one in enumerate(several) if not n or float(np.abs(one - several[n - 1]).max()) >= SAME]
+    for typical, dominant in product(different, (True,) if side is Side.LOWER else (True, False)):
+        found: list[tuple[float, HiddenChain, Array]] = []
+        for poles in _poles(ring or not dominant):
             deadline.tick()
-            one = _fitted(typical, largest, weights, poles, side, ring)
+            one = _fitted(typical, largest, weights, poles, side, ring, dominant)
             if one is None:
                 continue
             chain = replace(one[1], gains=np.full(bins, np.sqrt(largest)))
             if affordable(chain):
-                found.append((one[0], chain))
-        loss, best = min(found, key=lambda one: one[0], default=(np.inf, None))
+                found.append((one[0], chain, one[2]))
+        loss, best, shared = min(found, key=lambda one: one[0], default=(np.inf, None, np.zeros(1)))
         if best is None or not loss <= most_loss:
             continue
-        proved = adjusted(best, covariance, error, side, deadline)
-        if proved is not None:
-            return proved
-    return None
+        compared = adjusted(best, covariance, error, side, deadline, typical * largest, shared)
+        if compared is not None:
+            proved.append((loss_of(compared, covariance, side, weights), compared))
+    return min(proved, key=lambda one: one[0], default=(np.inf, None))[1]
+
+
+def loss_of(chain: HiddenChain, covariance: Array, side: Side, weights: Array) -> float:
+    """About what the chain loses of epsilon."""
+    change = np.expm1(chain.products - covariance) * (1.0 if side is Side.UPPER else -1.0)
+    return float(sum(weights[lag] * np.diagonal(change, lag).mean() for lag in range(min(chain.bins, MOST_LAGS))))
 
 
 def opened_ring(covariance: Array) -> Array | None:
@@ -166,10 +186,10 @@ def _typical(covariance: Array, lags: int, share: float, ring: bool) -> Array:
     return np.array([float(np.quantile(np.diagonal(covariance, lag), share)) for lag in range(lags)])
 
 
-def _poles(ring: bool) -> Iterator[tuple[complex, ...]]:
+def _poles(single: bool) -> Iterator[tuple[complex, ...]]:
     for pole in SINGLE:
         yield (complex(pole),)
-    if ring:
+    if single:
         return
     for radius in RADII:
         for angle in ANGLES:
@@ -193,10 +213,17 @@ def _basis(poles: tuple[complex, ...], lags: int) -> Array:
 
 
 def _fitted(
-    typical: Array, variance: float, weights: Array, poles: tuple[complex, ...], side: Side, ring: bool
-) -> tuple[float, HiddenChain] | None:
+    typical: Array,
+    variance: float,
+    weights: Array,
+    poles: tuple[complex, ...],
+    side: Side,
+    ring: bool,
+    dominant: bool,
+) -> tuple[float, HiddenChain, Array] | None:
     """About what it loses, large changes counting as they do for the second moment, and the best chain with these poles
-    that some linear programmes find; gains are 1."""
+    that some linear programmes find, with gains of 1; and a semidefinite part of the difference as in ``shortfall``,
+    none where the difference is to be dominated by its diagonal."""
     lags, bins, sign = typical.size, weights.size, 1.0 if side is Side.UPPER else -1.0
     basis = _basis(poles, bins)
     if ring:
@@ -206,17 +233,20 @@ def _fitted(
     frequencies = np.linspace(0.0, np.pi, FREQUENCIES)
     many = np.arange(400)
     spectrum = np.where(many == 0, 1.0, 2.0) * np.cos(np.outer(frequencies, many)) @ _basis(poles, 400).T
-    short = lags - 1
-    beside = np.hstack([-sign * unknowns[:, 1:lags].T, -np.eye(short)])
-    diagonal = np.concatenate([-sign * unknowns[:, 0], np.full(short, 2.0)])[None, :]
+    short, most = (lags, 0.0) if dominant else (min(lags, MOST_SHARED_LAGS), None)
+    places = np.zeros(1) if dominant else np.linspace(0.0, np.pi, 2 * short + 1)
+    shared = np.cos(np.outer(places, np.arange(short))) * np.where(np.arange(short) == 0, 1.0, 2.0)
+    below = np.hstack([-sign * unknowns[:, :lags].T, np.eye(lags, short)])
     positive = np.hstack([np.zeros((FREQUENCIES, 1)), -spectrum, np.zeros((FREQUENCIES, short))])
-    least, best, growth = np.inf, None, np.ones(bins)
+    definite = np.hstack([np.zeros((places.size, 1 + len(basis))), -shared])
+    least, growth = np.inf, np.ones(bins)
+    best: tuple[HiddenChain, Array] | None = None
     for _ in range(ROUNDS):
         result = linprog(
             np.concatenate([sign * (unknowns @ (w * growth)), np.zeros(short)]),
-            A_ub=np.vstack([beside, diagonal, positive]),
-            b_ub=np.concatenate([-sign * typical[1:], [-sign * typical[0]], np.zeros(FREQUENCIES)]),
-            bounds=[(LEAST_WHITE, None)] + [(None, None)] * len(basis) + [(0.0, None)] * short,
+            A_ub=np.vstack([below, positive, definite]),
+            b_ub=np.concatenate([-sign * typical, np.zeros(FREQUENCIES + places.size)]),
+            bounds=[(LEAST_WHITE, None)] + [(None, None)] * (len(basis) + 1) + [(None, most)] * (short - 1),
         )
         if result.status != 0:
             break
@@ -227,9 +257,11 @@ def _fitted(
         loss = float(sign * (w @ np.expm1(change)))
         if loss < least:
             least = loss
-            best = _realised(poles, float(shares[0]), _basis(poles, 4).T @ shares[1:], bins, ring)
+            chain = _realised(poles, float(shares[0]), _basis(poles, 4).T @ shares[1:], bins, ring)
+            found = np.asarray(result.x, dtype=np.float64)[1 + len(basis) :]
+            best = chain, np.zeros(1) if dominant else variance * semidefinite(found)
         growth = np.expm1(change) / change
-    return None if best is None else (least, best)
+    return None if best is None else (least, *best)
 
 
 def _realised(poles: tuple[complex, ...], white: float, seen: Array, bins: int, ring: bool) -> HiddenChain:
@@ -249,34 +281,104 @@ def _realised(poles: tuple[complex, ...], white: float, seen: Array, bins: int, 
     return replace(chain, now=float(total + apart) / 2.0, before=float(total - apart) / 2.0)
 
 
-def adjusted(chain: HiddenChain, covariance: Array, error: float, side: Side, deadline: Deadline) -> HiddenChain | None:
-    """The chain with gains that make it comparable, proved with room for the errors of both matrices.
+def adjusted(
+    chain: HiddenChain,
+    covariance: Array,
+    error: float,
+    side: Side,
+    deadline: Deadline,
+    typical: Array,
+    shared: Array,
+) -> HiddenChain | None:
+    """The chain with gains, and from above more white noise, that make it comparable, proved with room for errors.
 
-    None where these few changes of gains do not suffice.
+    None where these few changes do not suffice. ``typical`` is what it was fitted to, one number for each lag,
+    and ``shared`` a part of the difference, as in :func:`shortfall`.
     """
     sign = 1.0 if side is Side.UPPER else -1.0
-    gains = chain.gains * (1.0 + sign * 1e-8)
+    first = gains = chain.gains * (1.0 + sign * 1e-8)
+    extra = np.zeros(chain.bins)
+    if side is Side.UPPER:
+        gains = first * _rounded(_least_gains(covariance, typical), GAIN_STEP)
+        least, step = (share * (chain.seen_variance + chain.white**2) for share in (LEAST_EXTRA, EXTRA_STEP))
+        extra += least
     for _ in range(ADJUSTMENTS):
         deadline.tick()
-        chain = replace(chain, gains=gains)
+        chain = replace(chain, gains=gains, extra=extra)
         products = chain.products
-        missing = shortfall(products, covariance, error, side)
+        missing = shortfall(products, covariance, error, side, scaled(shared, gains / first, chain.ring))
         if float(missing.max()) <= 0.0:
             return chain
-        changed = products.diagonal() + sign * 1.02 * np.maximum(missing, 0.0)
-        gains = gains * np.sqrt(np.maximum(changed / np.maximum(products.diagonal(), 1e-300), 0.0))
+        if side is Side.UPPER:
+            needed = extra + np.maximum(missing, 0.0) / gains**2
+            extra = least + step * np.ceil((needed - least) / step - 1e-9)
+            continue
+        changed = products.diagonal() - 1.02 * np.maximum(missing, 0.0)
+        factor = gains * np.sqrt(np.maximum(changed / np.maximum(products.diagonal(), 1e-300), 0.0)) / first
+        gains = first * _rounded(-np.log(np.maximum(factor, SMALLEST_GAIN)), GAIN_STEP) ** -1.0
     return None
 
 
-def shortfall(products: Array, covariance: Array, error: float, side: Side) -> Array:
+def _rounded(logs: Array, step: float) -> Array:
+    """Numbers with these logarithms rounded up."""
+    found: Array = np.exp(step * np.ceil(logs / step - 1e-9))
+    return found
+
+
+def _least_gains(covariance: Array, typical: Array) -> Array:
+    """Logarithms of factors of the gains with which no entry at the first lags exceeds the typical one."""
+    bins = len(covariance)
+    lags = min(typical.size, bins, MOST_GAIN_LAGS + 1)
+    needed = np.full((bins, bins), LEAST_LOG_GAIN)
+    for lag in range(1, lags):
+        place = np.arange(bins - lag)
+        logs = np.log(np.maximum(np.diagonal(covariance, lag), 1e-300) / max(typical[lag], NEGLIGIBLE * typical[0]))
+        needed[place, place + lag] = needed[place + lag, place] = np.maximum(logs, LEAST_LOG_GAIN)
+    found: Array = 0.5 * needed.max(axis=1)
+    for _ in range(GAIN_SWEEPS):
+        for one in range(bins):
+            found[one] = 0.5 * (found[one] + float((needed[one] - found).max()))
+    return np.minimum(found, MOST_LOG_GAIN)
+
+
+def semidefinite(shared: Array) -> Array:
+    """The entries at lags 0, 1, ..., the first raised until the Toeplitz matrix of any size is semidefinite.
+
+    The symbol is looked at on a grid, and changes by no more than its derivative allows between two places.
+    """
+    lags: Array = np.arange(shared.size, dtype=np.float64)
+    symbol = 2.0 * np.fft.rfft(shared, SYMBOL_PLACES).real - shared[0]
+    between = 2.0 * float(lags @ np.abs(shared)) * np.pi / SYMBOL_PLACES + 1e-12 * float(np.abs(shared).sum())
+    found = shared.copy()
+    found[0] += max(between - float(symbol.min()), 0.0)
+    return found
+
+
+def scaled(shared: Array, factors: Array, ring: bool = False) -> Array:
+    """The Toeplitz matrix with these entries, rows and columns multiplied by the factors: semidefinite like it.
+
+    On a ring the circulant matrix, whose eigenvalues are values of the same symbol as long as the lags stay below half
+    of the bins.
+    """
+    place = np.arange(factors.size)
+    distance = np.abs(place[:, None] - place[None, :])
+    if ring:
+        distance = np.minimum(distance, factors.size - distance)
+    entries = np.zeros(max(factors.size, shared.size))
+    entries[: shared.size] = shared
+    found: Array = np.multiply.outer(factors, factors) * entries[distance]
+    return found
+
+
+def shortfall(products: Array, covariance: Array, error: float, side: Side, shared: Array | float = 0.0) -> Array:
     """By how much each row lacks what proves ``products`` comparable; nowhere positive if it is proved.
 
-    Upper: ``products - covariance`` is a diagonally dominant matrix plus one without negative entries, for any
-    covariance within the relative error. Lower: the difference the other way round.
+    Upper: ``products - covariance`` is ``shared``, a semidefinite matrix, plus a diagonally dominant one plus one
+    without negative entries, for any covariance within the relative error. Lower: the difference the other way round.
     """
     sign = 1.0 if side is Side.UPPER else -1.0
-    off = error * np.abs(covariance) + 1e-12 * (np.abs(products) + np.abs(covariance))
-    difference = sign * (products - covariance) - off
+    off = error * np.abs(covariance) + 1e-12 * (np.abs(products) + np.abs(covariance) + np.abs(shared))
+    difference = sign * (products - covariance) - off - shared
     diagonal = difference.diagonal().copy()
     np.fill_diagonal(difference, 0.0)
     below = np.maximum(-difference, 0.0).sum(axis=1)

@@ -1,7 +1,7 @@
 """The law of a mean of exponentials of a Gaussian process that a Markov chain and white noise generate.
 
-``X = sum_i w exp(z_i - var(z_i) / 2)``, ``z_i = gains[i] (o_i + white e_i)``, ``o_i = now x_i + before x_(i-1)``, x a
-stationary autoregressive sequence of order two and unit variance, e_i independent standard normal. Given the state
+``X = sum_i w exp(z_i - var(z_i) / 2)``, ``z_i = gains[i] (o_i + whites[i] e_i)``, ``o_i = now x_i + before x_(i-1)``,
+x a stationary autoregressive sequence of order two and unit variance, e_i independent standard normal. Given the state
 ``(x_i, x_(i-1))`` the rest of the sum has one law, found backwards. *The state lives on a lattice without any error
 worth the name*: white noise makes the joint density of the z_i equal to that of the Gaussian process up to a factor
 within 1e-4 of 1, by Poisson summation. On a ring, of order one only, the first state is kept beside the last.
@@ -45,13 +45,14 @@ MOST_STEPS = 2.0**60
 
 @dataclass(frozen=True)
 class HiddenChain:
-    """``z_i = gains[i] (now x_i + before x_(i-1) + white e_i)``, ``x_i = first x_(i-1) + second x_(i-2) + noise``.
+    """``z_i = gains[i] (now x_i + before x_(i-1) + whites[i] e_i)``, ``x_i = first x_(i-1) + second x_(i-2) + noise``.
 
     Attributes:
         first, second: of a stationary sequence; x has unit variance.
         now, before: what is seen of the state.
-        white: standard deviation of the noise beside the state, positive.
+        white: least standard deviation of the noise beside the state, positive.
         gains: shape (b,), non-negative.
+        extra: shape (b,), variance of further white noise of each bin, in the unit of ``white``; none where it is None.
         ring: whether the sequence is closed, ``Cov(x_i, x_j)`` in proportion to ``first^d + first^(b-d)``; then
             ``second = before = 0``.
     """
@@ -63,6 +64,7 @@ class HiddenChain:
     white: float
     gains: Array
     ring: bool = False
+    extra: Array | None = None
 
     @property
     def bins(self) -> int:
@@ -88,9 +90,13 @@ class HiddenChain:
         else:
             earlier = np.concatenate([[r[1]], r[: b - 1]])
             seen = (self.now**2 + self.before**2) * r[:b] + self.now * self.before * (earlier + r[1:])
-        seen[0] += self.white**2
         distance = np.abs(np.subtract.outer(np.arange(b), np.arange(b)))
-        return np.multiply.outer(self.gains, self.gains) * seen[distance]
+        return np.multiply.outer(self.gains, self.gains) * (seen[distance] + np.diag(self.whites**2))
+
+    @property
+    def whites(self) -> Array:
+        """Standard deviations of the white noise of the bins, nowhere below ``white``."""
+        return np.sqrt(self.white**2 + (np.zeros(self.bins) if self.extra is None else self.extra))
 
     @property
     def seen_variance(self) -> float:
@@ -108,25 +114,32 @@ class HiddenChain:
     @property
     def spacing(self) -> float:
         """Of a lattice for x that changes the density of z by less than ``LATTICE_ERROR``, relative to it."""
-        a, c = self.first, self.second
+        a, c, seen = self.first, self.second, 2.0 * self.now * self.before / self.white**2
+        # the quadratic in cos w whose maximum bounds the eigenvalues
+        square, linear = -4.0 * c / self.innovation, 2.0 * a * (c - 1.0) / self.innovation + seen
+        constant = (1.0 + a * a + c * c + 2.0 * c) / self.innovation + (self.now**2 + self.before**2) / self.white**2
         places = [-1.0, 1.0]
-        if c != 0.0 and abs(a * (c - 1.0)) < abs(4.0 * c):
-            places.append(a * (c - 1.0) / (4.0 * c))
-        most = max(1.0 + a * a + c * c + 2.0 * c + 2.0 * a * (c - 1.0) * x - 4.0 * c * x * x for x in places)
-        sharpest = most / self.innovation + ((abs(self.now) + abs(self.before)) / self.white) ** 2
+        if abs(linear) < 2.0 * abs(square):
+            places.append(-linear / (2.0 * square))
+        sharpest = max(constant + linear * x + square * x * x for x in places)
         needed = log(3.0 * (self.bins + 1) / LATTICE_ERROR)
         return sqrt(2.0 * pi**2 / (sharpest * 1.000001 * needed))
 
 
 def work_of(chain: HiddenChain, delta: float, largest: float) -> float:
     """Rough seconds of :func:`hidden_chain_law`."""
-    reach, innovation = _reach(chain, LOST_SHARE * delta), sqrt(chain.innovation)
-    points = 2.0 * reach / chain.spacing
-    states = points * points * sqrt(1.0 - (chain.first / (1.0 - chain.second)) ** 2)
-    if chain.second == 0.0 == chain.before:
-        states = points * points if chain.ring else points
+    states, edges = size_of(chain, delta)
     nodes_used = 0.4 * (max(CORE * chain.bins, LEAST_CORE) + log(max(largest, 10.0) * TAIL * 400.0) / TAIL)
-    return PACE * chain.bins * states * (points * innovation + 60.0) * nodes_used
+    return PACE * chain.bins * states * (edges + 60.0) * nodes_used
+
+
+def size_of(chain: HiddenChain, delta: float) -> tuple[float, float]:
+    """About how many states there are, and edges of each."""
+    points = 2.0 * _reach(chain, LOST_SHARE * delta) / chain.spacing
+    edges = points * sqrt(chain.innovation)
+    if chain.second == 0.0 == chain.before:
+        return (points * points if chain.ring else points), edges
+    return points * points * sqrt(1.0 - (chain.first / (1.0 - chain.second)) ** 2), edges
 
 
 def _reach(chain: HiddenChain, lost: float) -> float:
@@ -288,7 +301,7 @@ def hidden_chain_law(chain: HiddenChain, side: Side, delta: float, largest: floa
     """
     states = states_of(chain, LOST_SHARE * delta)
     grid, core = nodes(chain.bins, largest, UPPER_TAIL if side is Side.UPPER else TAIL)
-    known: dict[float, Shifts] = {}
+    known: dict[tuple[float, float], Shifts] = {}
     rows = states.seen.size
     gain = float(chain.gains.max())
     # how often a state is met, with and without a tilt; on a ring only those of the first bin are known
@@ -300,11 +313,11 @@ def hidden_chain_law(chain: HiddenChain, side: Side, delta: float, largest: floa
     edges = (states.starts, states.targets, states.chances)
     for place in range(chain.bins - 1, -1, -1):
         deadline.tick()
-        gain = float(chain.gains[place])
+        gain, white = float(chain.gains[place]), float(chain.whites[place])
         scales = np.exp(gain * states.seen - 0.5 * gain**2 * chain.seen_variance) / chain.bins
-        if gain not in known:
-            known[gain] = shifts_of(scales, gain * chain.white, 1.0 / core, side, delta)
-        shifts = known[gain]
+        if (gain, white) not in known:
+            known[gain, white] = shifts_of(scales, gain * white, 1.0 / core, side, delta)
+        shifts = known[gain, white]
         low, high = bands(masses, np.zeros(rows))
         if place < chain.bins - 1:
             masses = mixed(*edges, masses, low, high)

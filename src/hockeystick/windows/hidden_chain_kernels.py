@@ -137,3 +137,67 @@ def shifted_contraction(
                 out[cell] += chance * row[k]
                 out_first[cell] += chance * (first[k] + mean * row[k])
     return found_masses, found_moments
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def step_transforms(
+    scales: Array, places: Array, masses: Array, damping: float, pace: float, first: int, count: int
+) -> Array:
+    """``sum_m masses[m] exp(-(damping - i f pace) scales[s] places[m])`` for ``first <= f < first + count``.
+
+    Real parts, then imaginary ones: shape (S, 2 count). What is damped by more than exp(60) is left out.
+    """
+    found = np.zeros((scales.size, 2 * count))
+    for s in range(scales.size):
+        row = found[s]
+        for m in range(places.size):
+            place = scales[s] * places[m]
+            if damping * place > 60.0:
+                continue
+            size, angle = masses[m] * np.exp(-damping * place), pace * place
+            real, imaginary = size * np.cos(first * angle), size * np.sin(first * angle)
+            cosine, sine = np.cos(angle), np.sin(angle)
+            for f in range(count):
+                row[f] += real
+                row[count + f] += imaginary
+                real, imaginary = real * cosine - imaginary * sine, real * sine + imaginary * cosine
+    return found
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def chain_transforms(
+    starts: Counts, targets: Counts, chances: Array, start: Array, end: Array, steps: Array, kinds: Counts
+) -> Array:
+    """The transform of the sum over all bins, at the frequencies of ``steps``.
+
+    Args:
+        starts, targets, chances: edges, as in :func:`mixed`.
+        start, end: shape (S,), chances of the first state and factors of the last one.
+        steps: shape (K, S, 2 F), of what a bin of each kind adds, given its state: real parts, then imaginary ones.
+        kinds: shape (b,), of the bins.
+    """
+    rows, width = steps.shape[1], steps.shape[2]
+    half = width // 2
+    later, found, mean = np.zeros((rows, width)), np.zeros((rows, width)), np.zeros(width)
+    for s in range(rows):
+        later[s, :half] = end[s]
+    for place in range(kinds.size - 1, -1, -1):
+        for s in range(rows):
+            if place == kinds.size - 1:
+                mean[:] = later[s]
+            else:
+                mean[:] = 0.0
+                for e in range(starts[s], starts[s + 1]):
+                    chance, row = chances[e], later[targets[e]]
+                    for f in range(width):
+                        mean[f] += chance * row[f]
+            step, out = steps[kinds[place], s], found[s]
+            for f in range(half):
+                out[f] = mean[f] * step[f] - mean[half + f] * step[half + f]
+                out[half + f] = mean[f] * step[half + f] + mean[half + f] * step[f]
+        later, found = found, later
+    total = np.zeros(width)
+    for s in range(rows):
+        for f in range(width):
+            total[f] += start[s] * later[s, f]
+    return total
