@@ -244,3 +244,10 @@ def test_what_is_not_comparable_has_a_shortfall() -> None:
     raised = 0.9999 * covariance
     raised[0, 5] = raised[5, 0] = 1e-3  # where the columns do not overlap
     assert shortfall(raised, covariance, 0.0, Side.LOWER).max() > 0.0
+
+
+def test_hopeless_changes_do_not_overflow() -> None:
+    typical, weights = np.array([1.0, 0.9, 0.0, 0.0]), np.array([1.0, 0.5, 0.2, 0.0])
+    fitted = module._fitted(typical, 5000.0, weights, (0.9 + 0j,), Side.UPPER, False, True)
+    assert fitted is not None
+    assert np.isfinite(fitted[0])

@@ -29,8 +29,8 @@ from hockeystick.windows.hidden_chain_transform import ChainProfiles, transform_
 FEWEST_BINS, MOST_BINS = 12, 1024
 LARGEST_VARIANCE = 30.0
 """Of a bin's Gaussian: beyond it epsilon is that of a known bin for all purposes."""
-MOST_LOSS = 0.2
-"""Of epsilon, as estimated: other methods are better than chains that lose more."""
+MOST_LOSS = {Side.UPPER: 0.2, Side.LOWER: 0.1}
+"""Of epsilon, as estimated: other methods are better than chains that lose more; from below bin filters are."""
 SMALLEST_TRANSFORMED = 1e-9
 """Smaller deltas are below what the rounding of transforms allows; laws on grids serve them, and compositions."""
 BEYOND = 40.0
@@ -57,7 +57,7 @@ def _chain(
     opened = opened_ring(covariance) if side is Side.UPPER else None
     for one in (covariance,) if opened is None else (opened, covariance):
         weights = found.weights[: len(one)]
-        chain = comparable_chain(one, error, side, weights, affordable, MOST_LOSS, deadline)
+        chain = comparable_chain(one, error, side, weights, affordable, MOST_LOSS[side], deadline)
         if chain is not None:
             return chain, found.epsilon
     raise UnsupportedError("No chain with enough white noise was found close to the covariance of the bins.")

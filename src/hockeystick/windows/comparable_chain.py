@@ -33,6 +33,8 @@ PAIRS = ((-0.3, 0.0), (0.0, 0.3), (0.0, 0.6), (0.0, 0.8), (0.15, 0.6), (0.15, 0.
 FREQUENCIES = 61
 MOST_SHARED_LAGS, SYMBOL_PLACES = 48, 1 << 17
 """Of the semidefinite part of the difference that all bins share; where its symbol is looked at."""
+MOST_CHANGE = 50.0
+"""Of a covariance: beyond it a loss is hopeless, and exponentials would overflow."""
 ROUNDS = 3
 """Linear programmes for each pair of poles, each with the weights that the changes of the last one deserve."""
 WRAP = 1e-3
@@ -253,7 +255,7 @@ def _fitted(
         shares = np.asarray(result.x, dtype=np.float64)[: 1 + len(basis)]
         change = unknowns.T @ shares
         change[:lags] -= typical
-        change = variance * np.where(np.abs(change) > 1e-6, change, 1e-6)
+        change = np.minimum(variance * np.where(np.abs(change) > 1e-6, change, 1e-6), MOST_CHANGE)
         loss = float(sign * (w @ np.expm1(change)))
         if loss < least:
             least = loss

@@ -12,7 +12,7 @@ Proof: docs/theory/hidden-chains.md, section 5. Cost: O(frequencies bins edges).
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from math import ceil, cosh, exp, pi, sqrt
+from math import ceil, cosh, exp, log, pi, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -164,7 +164,9 @@ class Levels:
     def upper(cls, scales: Array, width: float) -> "Levels":
         """Two scales for each, a spread, if fewer than half as many scales this far apart on a log scale suffice."""
         low, high = float(scales.min()), float(scales.max())
-        count = ceil(float(np.log(high / low)) / width) + 2 if width > 0.0 else scales.size
+        if not 0.0 < low < high:
+            return cls(scales)
+        count = ceil((log(high) - log(low)) / width) + 2 if width > 0.0 else scales.size
         if 2 * count > scales.size:
             return cls(scales)
         places = np.geomspace(low, high, count)
