@@ -28,7 +28,7 @@ def test_exact_moments_lie_between(
     epochs: int, noise_multiplier: float, loss: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At this noise the moments are exact to a percent, and chains lose a stated share of epsilon."""
-    monkeypatch.setattr(hidden_chain, "MOST_LOSS", np.inf)
+    monkeypatch.setattr(hidden_chain, "MOST_LOSS", dict.fromkeys(Side, np.inf))
     ours = {side: ACCOUNTANT.bound(pair(epochs, noise_multiplier), side, SETTINGS) for side in Side}
     near = {side: MOMENTS.bound(pair(epochs, noise_multiplier), side, SETTINGS) for side in Side}
     for direction in Direction:
@@ -43,7 +43,7 @@ def test_exact_moments_lie_between(
 def test_samples_lie_between(epochs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random columns that differ from bin to bin, against 200,000 samples under P, at 5 standard errors: fails falsely
     with a chance below 1e-5."""
-    monkeypatch.setattr(hidden_chain, "MOST_LOSS", np.inf)
+    monkeypatch.setattr(hidden_chain, "MOST_LOSS", dict.fromkeys(Side, np.inf))
     rng = np.random.default_rng(epochs)
     steps = 14 * epochs
     band = np.column_stack([np.ones(steps), rng.uniform(0.2, 0.7, steps)])
