@@ -9,6 +9,7 @@ import pytest
 
 import hockeystick as hs
 from hockeystick.errors import InvalidInputError
+from hockeystick.monte_carlo import estimation
 from hockeystick.monte_carlo.confidence import betting_lower, betting_upper
 from hockeystick.monte_carlo.estimation import Estimation
 from hockeystick.monte_carlo.proposals import Proposal
@@ -489,6 +490,21 @@ def test_runs_for_one_side_each_go_on_in_turns(work: float) -> None:
             if choice.proposal.name == one.run.proposal
         )
     )
+
+
+def test_a_side_without_a_bound_leaves_the_other_its_half_of_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Delta is so small that no lower bound is found."""
+    monkeypatch.setattr(estimation, "LARGEST_FIRST", 1)  # first rounds are small parts of the work, as in long runs
+    options = hs.MonteCarlo(seed=3, failure_probability=1e-6, ratio=0.5)
+    found = Estimation(pair_of(13, 0.005, 6.0), hs.Question(epsilon=0.3), options, hs.Deadline(), work=1.0)
+    aim = found.aim(Direction.REMOVE)
+    found.pursue_each(aim, tuple(Side), 1.0)
+    sides = {one.run.nodes[0].side: one for one in found.tallies}
+    assert found.gap(aim, sides[Side.LOWER]) == inf
+    assert found.gap(aim, sides[Side.UPPER]) < inf
+    cost = next(choice.proposal.cost for choice in aim.choices if Side.UPPER in choice.proposal.sides)
+    assert sides[Side.UPPER].samples * cost >= 0.3
+    assert found.spent <= 1.2  # the last round ends later
 
 
 def test_parameters_that_rounding_ruins_prove_nothing() -> None:
