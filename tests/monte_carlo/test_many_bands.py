@@ -10,7 +10,6 @@ import pytest
 import hockeystick as hs
 from hockeystick.errors import InvalidInputError
 from hockeystick.monte_carlo.confidence import betting_lower, betting_upper
-from hockeystick.monte_carlo.estimation import Estimation
 from hockeystick.monte_carlo.proposals import Proposal
 from hockeystick.monte_carlo.subsets.chain_kernels import chain_table, draw_counts, largest_field, log_excess, split
 from hockeystick.monte_carlo.subsets.columns import Columns, columns_of
@@ -464,33 +463,6 @@ def test_a_whole_curve_has_both_sides() -> None:
         assert curve.profiles(Side.LOWER)[Direction.REMOVE](level) > 0.0
     spent = sum(node.failure for one in curve.tallies for node in one.run.nodes)  # all nodes have to hold
     assert spent <= 1e-9 * (1.0 + 1e-12)
-
-
-@pytest.mark.parametrize("work", [inf, 0.3])
-def test_runs_for_one_side_each_go_on_in_turns(work: float) -> None:
-    """The side whose bound is farther from its estimate; without an end of the work until both are close."""
-    options = hs.MonteCarlo(seed=3, failure_probability=1e-6, ratio=0.5)
-    question = hs.Question(epsilon=0.5)
-    found = Estimation(pair_of(20, 0.05, 3.0), question, options, hs.Deadline(), work=work)
-    aim = found.aim(Direction.REMOVE)
-    found.pursue_each(aim, tuple(Side), 1.0)
-    sides = {one.run.nodes[0].side: one for one in found.tallies}
-    assert set(sides) == set(Side)
-    if work == inf:
-        assert all(found.tight(aim, one) for one in sides.values())
-    else:
-        costs = [choice.proposal.cost for choice in aim.choices]
-        assert found.spent <= work + 2.0 * max(one.run.chunk_size for one in found.tallies) * sum(costs)
-        upper, lower = (found.gap(aim, sides[side]) for side in (Side.UPPER, Side.LOWER))
-        assert 0.5 <= (upper - 1.0) / (lower - 1.0) <= 2.0
-    assert found.spent == pytest.approx(
-        sum(
-            one.samples * choice.proposal.cost
-            for one in found.tallies
-            for choice in aim.choices
-            if choice.proposal.name == one.run.proposal
-        )
-    )
 
 
 def test_parameters_that_rounding_ruins_prove_nothing() -> None:

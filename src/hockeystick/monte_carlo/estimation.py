@@ -163,20 +163,27 @@ class Estimation:
         """Attempts at these sides with this part of the time and work left.
 
         Where no proposal bounds them all, rounds alternate: the side goes on whose bound is farther from its estimate.
+        One that has no bound yet comes first until it has had its share of the work.
         """
         deadline, work, before = self.deadline.part(part), part * self.work, self.spent
         groups = _together(aim, sides)
         running = [self.attempts(aim, one, deadline, work) for one in groups]
-        gaps = [inf for _ in running]
+        gaps, used = [inf for _ in running], [0.0 for _ in running]
+
+        def urgency(place: int) -> float:
+            return gaps[place] if gaps[place] < inf or used[place] * len(groups) < work else 0.0
+
         try:
             while running:
-                farthest = max(range(len(running)), key=gaps.__getitem__)
-                if len(groups) > 1 and gaps[farthest] < inf and self.spent - before >= work:
+                farthest = max(range(len(running)), key=urgency)
+                if len(groups) > 1 and used[farthest] > 0.0 and self.spent - before >= work:
                     return
+                start = self.spent
                 try:
                     gaps[farthest] = next(running[farthest])
+                    used[farthest] += self.spent - start
                 except StopIteration:
-                    del running[farthest], gaps[farthest]
+                    del running[farthest], gaps[farthest], used[farthest]
         except BudgetExceededError:
             if not any(one.chunks for one in self.tallies):
                 raise

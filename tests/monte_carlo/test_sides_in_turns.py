@@ -1,0 +1,61 @@
+"""Runs for one side each, where no proposal bounds both: which of them goes on, and with how much of the work."""
+
+from math import inf
+
+import numpy as np
+import pytest
+
+import hockeystick as hs
+from hockeystick.monte_carlo import estimation
+from hockeystick.monte_carlo.estimation import Estimation
+from hockeystick.pairs.subset_mixture import SubsetMixture
+from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
+from hockeystick.types import Direction, Side
+
+
+def pair_of(steps: int, prob: float, sigma: float) -> SubsetMixture:
+    """Columns that never end and fall slowly."""
+    matrix = ToeplitzMatrix((1.0 + np.arange(steps)) ** -0.7, steps)
+    return SubsetMixture(noise_multiplier=sigma, matrix=matrix, sampling_prob=prob)
+
+
+@pytest.mark.parametrize("work", [inf, 0.3])
+def test_runs_for_one_side_each_go_on_in_turns(work: float) -> None:
+    """The side whose bound is farther from its estimate; without an end of the work until both are close."""
+    options = hs.MonteCarlo(seed=3, failure_probability=1e-6, ratio=0.5)
+    question = hs.Question(epsilon=0.5)
+    found = Estimation(pair_of(20, 0.05, 3.0), question, options, hs.Deadline(), work=work)
+    aim = found.aim(Direction.REMOVE)
+    found.pursue_each(aim, tuple(Side), 1.0)
+    sides = {one.run.nodes[0].side: one for one in found.tallies}
+    assert set(sides) == set(Side)
+    if work == inf:
+        assert all(found.tight(aim, one) for one in sides.values())
+    else:
+        costs = [choice.proposal.cost for choice in aim.choices]
+        assert found.spent <= work + 2.0 * max(one.run.chunk_size for one in found.tallies) * sum(costs)
+        upper, lower = (found.gap(aim, sides[side]) for side in (Side.UPPER, Side.LOWER))
+        assert 0.5 <= (upper - 1.0) / (lower - 1.0) <= 2.0
+    assert found.spent == pytest.approx(
+        sum(
+            one.samples * choice.proposal.cost
+            for one in found.tallies
+            for choice in aim.choices
+            if choice.proposal.name == one.run.proposal
+        )
+    )
+
+
+def test_a_side_without_a_bound_leaves_the_other_its_half_of_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Delta is so small that no lower bound is found."""
+    monkeypatch.setattr(estimation, "LARGEST_FIRST", 1)  # first rounds are small parts of the work, as in long runs
+    options = hs.MonteCarlo(seed=3, failure_probability=1e-6, ratio=0.5)
+    found = Estimation(pair_of(13, 0.005, 6.0), hs.Question(epsilon=0.3), options, hs.Deadline(), work=1.0)
+    aim = found.aim(Direction.REMOVE)
+    found.pursue_each(aim, tuple(Side), 1.0)
+    sides = {one.run.nodes[0].side: one for one in found.tallies}
+    assert found.gap(aim, sides[Side.LOWER]) == inf
+    assert found.gap(aim, sides[Side.UPPER]) < inf
+    cost = next(choice.proposal.cost for choice in aim.choices if Side.UPPER in choice.proposal.sides)
+    assert sides[Side.UPPER].samples * cost >= 0.3
+    assert found.spent <= 1.2  # the last round ends later
