@@ -9,6 +9,8 @@ SUMS = "tests/windows/test_renewal_sums.py"
 ORTHOGONAL = "tests/windows/test_subset_reductions.py"
 SPLIT = "tests/accountants/test_split_noise.py"
 LINEAR = "tests/accountants/test_linear_statistic.py"
+FILTERS = "tests/windows/test_renewal_filters.py"
+LINKED = "tests/windows/test_linked_windows.py"
 
 FAULTS = [
     (
@@ -31,6 +33,48 @@ FAULTS = [
         "moved[:] = found",
         "blocks before the example is available add nothing to the statistic",
         BLOCKS,
+    ),
+    (
+        "windows/renewal_filters.py",
+        "slack = float(np.sqrt(np.count_nonzero(chosen))) * self.distance + 4.0 * larger.size * UNIT_ROUNDOFF",
+        "slack = 0.0",
+        "the absolute errors of masses of a sum over rows are not charged",
+        FILTERS,
+    ),
+    (
+        "windows/renewal_filters.py",
+        "if left >= min_sep else ended[left]",
+        "if left >= min_sep else ended[0]",
+        "participations whose waiting goes beyond the end shift no row",
+        FILTERS,
+    ),
+    (
+        "windows/renewal_filters.py",
+        "largest = np.minimum(np.concatenate(found) + 1e-12, 1.0) ** count",
+        "largest = np.minimum(np.concatenate(found) + 1e-12, 1.0) ** (8 * count)",
+        "frequencies are left out that matter",
+        FILTERS,
+    ),
+    (
+        "windows/linked_windows.py",
+        "found[which, :middle] += cheaper[-2::-1]",
+        "found[which, :middle] += 0.0 * cheaper[-2::-1]",
+        "mixtures of the laws of knots lack puts",
+        LINKED,
+    ),
+    (
+        "windows/linked_windows.py",
+        "pairs = [(slice(0, int(knots[0]) + 1), [0])]",
+        "pairs = [(slice(0, 0 * int(knots[0]) + 1), [0])]",
+        "steps before the first knot are forgotten",
+        LINKED,
+    ),
+    (
+        "windows/linked_windows.py",
+        "found[which, middle + 1 :] += dearer[:-1]",
+        "found[which, middle + 1 :] += 0.0 * dearer[:-1]",
+        "mixtures of the laws of knots lack calls",
+        LINKED,
     ),
     (
         "windows/renewal_sums.py",

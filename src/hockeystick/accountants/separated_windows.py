@@ -47,12 +47,12 @@ RAREST = 1e-15
 NOISES = (0.7, 1.4, 4.0)
 """Levels of noise for which a shape is fitted, over the longest column; at every noise the best of them is taken."""
 DETAILS = (
-    Detail(6, (0.0, 0.25, 0.5, 0.7, 0.85, 1.0)),
+    Detail(8, (0.0, 0.2, 0.4, 0.55, 0.7, 0.85, 1.0)),
     Detail(4, (0.0, 0.35, 0.65, 0.85, 1.0)),
     Detail(3, (0.0, 0.5, 0.8, 1.0)),
 )
 """How windows are linked; the first is taken that costs at most ``MOST_SECONDS``."""
-MOST_SECONDS = 2.2
+MOST_SECONDS = 2.6
 """Standard seconds for the law of windows that are linked."""
 SMALLEST_DELTA = 1e-12
 """For smaller ones windows are not linked: their grids would be too long."""
@@ -140,7 +140,7 @@ def _detail(pair: Renewal) -> Detail | None:
 def _seconds(pair: Renewal, detail: Detail) -> float:
     """Standard seconds for the law of windows that are linked."""
     size, laws = window_size(pair), detail.knots * len(detail.shares)
-    return 0.05 + (9e-4 * size + 1.8e-5 * pair.matrix.steps) * laws
+    return 0.05 + (8e-4 * size + 1.7e-5 * pair.matrix.steps) * laws
 
 
 def _analyse(pair: Renewal, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
@@ -167,7 +167,7 @@ def _cost(pair: Renewal) -> float:
     fitted = fitted_columns(steps, bandwidth, size)
     detail = _detail(pair)
     linked = 0.0 if detail is None else _seconds(pair, detail)
-    return 0.8 + 0.01 * size + (1e-8 * steps + 5e-8 * fitted) * bandwidth**2 + linked
+    return 0.8 + 0.01 * size + 1e-5 * size**3 + (1e-8 * steps + 5e-8 * fitted) * bandwidth**2 + linked
 
 
 def _example() -> RenewalMixture:

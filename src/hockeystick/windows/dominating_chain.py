@@ -93,28 +93,29 @@ def dominating_chain(gram: Array, size: int, sigma: float, prob: float, rounding
         return float(np.log(_raised(one, few, rounding, 6).second_moment(sigma, prob)))
 
     if gram.shape[0] == 1 or not gram[1:].any():
-        best = Chain(np.ones(size), 0.0)
-    else:
-        start = np.array([-0.3, 0.15, 0.3, 1.0])
-        best = chain(minimize(score, start, method="Nelder-Mead", options={"maxfev": TRIED}).x)
-        best = _freed(best, gram, sigma, prob, deadline)
-    deadline.tick()
-    return _raised(best, gram, rounding, BISECTIONS)
+        return _raised(Chain(np.ones(size), 0.0), gram, rounding, BISECTIONS)
+    start = np.array([-0.3, 0.15, 0.3, 1.0])
+    formula = chain(minimize(score, start, method="Nelder-Mead", options={"maxfev": TRIED}).x)
+    raised = []
+    for one in (formula, _freed(formula, few, sigma, prob, deadline)):
+        deadline.tick()
+        raised.append(_raised(one, gram, rounding, BISECTIONS))
+    return min(raised, key=lambda one: one.second_moment(sigma, prob))
 
 
 def _freed(chain: Chain, gram: Array, sigma: float, prob: float, deadline: Deadline) -> Chain:
     """The chain with scales that follow no formula: a search for the smallest variance from those that do.
 
     How much the columns have to be longer is about the largest eigenvalue of G relative to the chain's inner products,
-    in a few of the last windows; a soft maximum of the eigenvalues has a gradient.
+    in a few windows; a soft maximum of the eigenvalues has a gradient.
     """
     size, steps = chain.scales.size, gram.shape[1]
     windows = max(min(FREED_WINDOWS, steps // size), 1)
-    last = gram[:, steps - windows * size :]
     products = np.zeros((windows * size, windows * size))
-    for lag in range(min(gram.shape[0], windows * size)):
-        places = np.arange(windows * size - lag)
-        products[places + lag, places] = products[places, places + lag] = last[lag, : places.size]
+    count = min(windows * size, steps)
+    for lag in range(min(gram.shape[0], count)):
+        places = np.arange(count - lag)
+        products[places + lag, places] = products[places, places + lag] = gram[lag, places]
     lags = np.abs(np.subtract.outer(np.arange(size), np.arange(size)))
     weights = prob * np.exp(np.arange(size) * np.log1p(-prob))
 
@@ -135,8 +136,12 @@ def _freed(chain: Chain, gram: Array, sigma: float, prob: float, deadline: Deadl
         both = inside * (largest * gains + float((gains * inside).sum()) * slopes)
         return log(moment), np.append(2.0 * both.sum(axis=1), (1.0 - rho) * float((lags * both).sum()))
 
-    start = np.append(np.log(chain.scales / chain.scales.max()), np.log(chain.correlation / (1.0 - chain.correlation)))
-    found = minimize(score, start, jac=True, method="L-BFGS-B", options={"maxiter": FREED_TRIED}).x
+    rho = min(max(chain.correlation, 1e-6), 1.0 - 1e-6)
+    start = np.append(np.log(chain.scales / chain.scales.max()), log(rho / (1.0 - rho)))
+    try:
+        found = minimize(score, start, jac=True, method="L-BFGS-B", options={"maxiter": FREED_TRIED}).x
+    except LinAlgError:  # neighbours that are nearly one
+        return chain
     return Chain(np.exp(found[:size]), float(1.0 / (1.0 + np.exp(-found[size]))))
 
 

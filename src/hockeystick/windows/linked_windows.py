@@ -38,8 +38,6 @@ BALANCED = 0.1
 """Where means are balanced, as a share of the reach of the grid."""
 ROUNDED = 1e-11
 """More than what rounding makes of the balance of a law, and relative to its calls and puts."""
-CAUTION = 1.02
-"""Steps give so much more to the earlier of both knots than their variances say, so that mixtures lack little."""
 FINER = 1.5
 """States for each standard deviation of an innovation, over those of windows that are not linked."""
 
@@ -252,7 +250,7 @@ def owners_of(scales: Array, correlation: float, prob: float, count: int) -> Arr
     found[0, 0] = found[knots[-1], -1] = 1.0
     for g, (begin, end) in enumerate(pairwise(knots.tolist())):
         apart = (variances[begin:end] - variances[end]) / (variances[begin] - variances[end])
-        found[begin:end, g] = np.clip(apart * CAUTION, 0.0, 1.0)
+        found[begin:end, g] = np.clip(apart, 0.0, 1.0)
         found[begin:end, g + 1] = 1.0 - found[begin:end, g]
     return found
 

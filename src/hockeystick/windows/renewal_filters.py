@@ -20,7 +20,7 @@ from hockeystick.windows.block_statistics import cell_masses
 from hockeystick.windows.row_filters import Filter, Places
 
 Spectrum = NDArray[np.complex128]
-CELLS, SUMMARIES = 96, 24
+CELLS, SUMMARIES = 96, 32
 ROUNDS = 60
 """The tables are improved so many times."""
 REACH, ABOVE = 3.75, 5.0
