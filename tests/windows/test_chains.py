@@ -194,6 +194,24 @@ def test_scales_that_follow_no_formula_are_shorter(monkeypatch: pytest.MonkeyPat
     assert free.second_moment(1.65, 0.02) < 0.99 * shaped.second_moment(1.65, 0.02)
 
 
+@pytest.mark.parametrize("seed", [310, 322])
+def test_a_search_that_goes_far_overflows_nowhere(seed: int) -> None:
+    """Columns of such lengths and hardly any correlation, for which the search would go on to a correlation of 0."""
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(2, 6))
+    own, next_row = rng.uniform(0.01, 1.0, 12), rng.uniform(0.0, 1.0, 11) ** 3
+    gram = gram_band(np.column_stack([own, np.append(next_row, 0.0)]), size)
+    chain = dominating_chain(gram, size, 0.7 * float(np.sqrt(gram[0].max())), 0.34, 1e-15, Deadline())
+    assert 0.0 <= chain.correlation < 1.0
+
+
+def test_scales_of_too_many_sizes_leave_those_of_the_formula() -> None:
+    """Three of four columns are short: no multiple of the free scales is proved to be large enough."""
+    own, next_row = np.tile([1e-5, 1e-5, 1e-5, 1.0], 6), np.tile([1e-5, 1e-5, 0.0, 0.0], 6)
+    chain = dominating_chain(gram_band(np.column_stack([own, next_row]), 4), 4, 4.0, 0.2, 1e-15, Deadline())
+    assert chain.scales[3] >= 1.0
+
+
 def test_columns_that_share_no_row_are_kept() -> None:
     chain = dominating_chain(gram_band(np.ones((20, 1)), 5), 5, 1.0, 0.1, 0.0, Deadline())
     assert chain.correlation == 0.0

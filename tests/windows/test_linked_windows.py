@@ -20,8 +20,10 @@ from hockeystick.windows.linked_windows import (
     Start,
     _before,
     _shared,
+    balanced,
     convex_above,
     linked_law,
+    mixtures_above,
     owners_of,
 )
 from hockeystick.windows.participation_groups import added, coarser, cuts, lattice, whole
@@ -318,6 +320,28 @@ def test_steps_belong_to_knots_around_them(size: int, count: int) -> None:
     assert ((owners > 0.0).sum(axis=1) <= 2).all()
     assert owners[0, 0] == owners[-1, -1] == 1.0
     assert owners.shape[1] <= max(count, 2)
+
+
+def test_mixtures_are_above_every_step_of_any_chain() -> None:
+    """Scales follow no formula, so the variance of what steps add may rise from one to the next, and fall again."""
+    rng = np.random.default_rng(14)
+    grid = Grid(0.2, 12, 12)
+    support = np.concatenate([[0.0], grid.nodes])
+    strikes = np.maximum(support[:, None] - support[13:], 0.0), np.maximum(support[:13] - support[:, None], 0.0)
+    for _ in range(100):
+        size = int(rng.integers(4, 20))
+        owners = owners_of(np.exp(rng.normal(0.0, 0.4, size)), rng.uniform(0.0, 0.8), rng.uniform(0.02, 0.5), 5)
+        masses, _, _ = balanced(support, rng.dirichlet(np.full(support.size, 0.1), size), np.zeros(size))
+        infinite = 1e-6 * rng.random(size)
+        found, far = mixtures_above(support, masses, infinite, owners)
+        mixed = owners @ found
+        assert (mixed @ strikes[0] + (owners @ far)[:, None] >= masses @ strikes[0] + infinite[:, None] - 1e-12).all()
+        assert (mixed @ strikes[1] >= masses @ strikes[1] - 1e-12).all()
+        assert (mixed.sum(axis=1) >= masses.sum(axis=1) - 1e-12).all()
+
+
+def test_owners_are_numbers_where_steps_hardly_differ() -> None:
+    assert np.isfinite(owners_of(np.ones(16), 0.0, 0.9, 6)).all()
 
 
 def test_a_member_with_too_large_a_mean_is_below_its_group_at_every_place() -> None:

@@ -8,6 +8,7 @@ Cholesky factorisation with room for its rounding; which rho and scales are trie
 Proof: docs/theory/separated-windows.md. Cost: some thousand banded factorisations of a few windows, ten of all steps.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from math import log
 
@@ -28,6 +29,8 @@ FREED_WINDOWS, FREED_TRIED = 3, 100
 """Windows to which all scales are fitted, and rounds of that."""
 SHARPNESS = 2000.0
 """Of the soft maximum of eigenvalues, relative to the largest."""
+FARTHEST = 20.0
+"""Largest logarithms of scales, and of the odds of a correlation, in that search: exp does not overflow."""
 
 
 @dataclass(frozen=True)
@@ -96,10 +99,12 @@ def dominating_chain(gram: Array, size: int, sigma: float, prob: float, rounding
         return _raised(Chain(np.ones(size), 0.0), gram, rounding, BISECTIONS)
     start = np.array([-0.3, 0.15, 0.3, 1.0])
     formula = chain(minimize(score, start, method="Nelder-Mead", options={"maxfev": TRIED}).x)
-    raised = []
-    for one in (formula, _freed(formula, few, sigma, prob, deadline)):
-        deadline.tick()
-        raised.append(_raised(one, gram, rounding, BISECTIONS))
+    raised = [_raised(formula, gram, rounding, BISECTIONS)]
+    free = _freed(formula, few, sigma, prob, deadline)
+    deadline.tick()
+    # Scales of too many sizes leave no room for rounding; then those of the formula are kept.
+    with suppress(LinAlgError):
+        raised.append(_raised(free, gram, rounding, BISECTIONS))
     return min(raised, key=lambda one: one.second_moment(sigma, prob))
 
 
@@ -138,8 +143,9 @@ def _freed(chain: Chain, gram: Array, sigma: float, prob: float, deadline: Deadl
 
     rho = min(max(chain.correlation, 1e-6), 1.0 - 1e-6)
     start = np.append(np.log(chain.scales / chain.scales.max()), log(rho / (1.0 - rho)))
+    bounds = [(-FARTHEST, FARTHEST)] * start.size
     try:
-        found = minimize(score, start, jac=True, method="L-BFGS-B", options={"maxiter": FREED_TRIED}).x
+        found = minimize(score, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": FREED_TRIED}).x
     except LinAlgError:  # neighbours that are nearly one
         return chain
     return Chain(np.exp(found[:size]), float(1.0 / (1.0 + np.exp(-found[size]))))

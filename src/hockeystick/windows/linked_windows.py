@@ -242,6 +242,8 @@ def owners_of(scales: Array, correlation: float, prob: float, count: int) -> Arr
     excess = np.expm1(np.minimum(products, 50.0))
     weights = np.exp(places * log1p(-prob))
     variances = np.array([weights[: size - j] @ excess[j:, j:] @ weights[: size - j] for j in range(size)])
+    # Decreasing, also where scales grow or weights vanish: a step between two knots belongs to no third one.
+    variances = np.minimum.accumulate(variances) - 1e-9 * variances.max() * places
     begin = 0 if count >= size else 1
     knots = np.unique(np.rint(np.linspace(begin, size - 1, max(count, 2))).astype(int))
     found = np.zeros((size, knots.size))
@@ -284,6 +286,8 @@ def mixtures_above(support: Array, masses: Array, infinite: Array, owners: Array
     Args:
         masses: shape (b, n).
         infinite: shape (b,), P-masses at infinity.
+        owners: shape (b, knots). Steps after the last one that belongs to a knot alone, up to the last one that belongs
+            to the next knot alone, belong to these two knots only.
     """
     middle = int(np.searchsorted(support, 1.0))
     above, below = np.diff(support[middle:]), np.diff(support[: middle + 1])
