@@ -376,6 +376,42 @@ FAULTS = [
         "secret groups with an opportunity more are counted short",
         ("tests/windows/test_subset_reductions.py", "tests/pairs/test_secret_groups.py"),
     ),
+    # Filters for bins.
+    (
+        "src/hockeystick/windows/bin_filters.py",
+        "        target[into[k], ahead, size - 1] += weight * outside",
+        "        target[into[k], ahead, size - 1] += 0.0 * outside",
+        "sums above the largest are lost",
+        "tests/windows/test_bin_filters.py",
+    ),
+    (
+        "src/hockeystick/windows/bin_filters.py",
+        "cell_masses(edges, float(shifts[i, row - i])) for i in reading",
+        "cell_masses(edges, float(shifts[i, 0])) for i in reading",
+        "a bin shifts the rows after its own as much as its own",
+        "tests/windows/test_bin_filters.py",
+    ),
+    (
+        "src/hockeystick/windows/bin_filters.py",
+        "np.repeat(laws[:1] / bins, len(entering), axis=0)",
+        "np.repeat(laws[:1] / bins, len(entering), axis=0) * 1.01",
+        "bins have more than their chance",
+        "tests/windows/test_bin_filters.py",
+    ),
+    (
+        "src/hockeystick/windows/bin_filters.py",
+        "directions = directions / np.maximum(np.sqrt((directions * directions).sum(axis=0)), 1e-300)",
+        "directions = directions / np.maximum(directions.max(axis=0), 1e-300)",
+        "rows of all epochs are added without regard to their noise",
+        "tests/windows/test_bin_filters.py",
+    ),
+    (
+        "src/hockeystick/windows/bin_filters.py",
+        "lowered = 1.0 - rounding",
+        "lowered = 1.0 + rounding",
+        "the error of the means is added to them",
+        "tests/windows/test_bin_filters.py",
+    ),
     (
         "src/hockeystick/accountants/direct.py",
         "power(block, longer, resolution, tick=tick)",

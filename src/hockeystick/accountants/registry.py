@@ -1,6 +1,7 @@
 """All accountants: one line each."""
 
 from hockeystick.accountants import (
+    bin_filter,
     block_statistic,
     comparison,
     conditional_composition,
@@ -52,6 +53,7 @@ ACCOUNTANTS: dict[str, Accountant] = {
         moment_majorant,
         moment_majorant_cells,
         hidden_chain,
+        bin_filter,
         bin_renyi,
         conditional_composition,
         mmcc,

@@ -1,0 +1,165 @@
+"""The law of the sum over bins against an enumeration of all outcomes, and its bounds against the ratio itself."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from hockeystick.accountants.bin_filter import ACCOUNTANT, FEWEST_BINS
+from hockeystick.deadline import Deadline
+from hockeystick.laws.grid import Resolution
+from hockeystick.laws.law import Array
+from hockeystick.pairs.bin_mixture import BinMixture
+from hockeystick.settings import Settings
+from hockeystick.strategies.matrix.banded import BandedMatrix
+from hockeystick.types import Direction, Side
+from hockeystick.windows.bin_filters import GOLDEN, Lattice, Summaries, ring_shifts, sum_laws, summaries_of
+
+SETTINGS = Settings(Resolution(68, 1e-4), effort=0.1)
+
+
+def enumerated(shifts: Array, summaries: Summaries, lattice: Lattice) -> tuple[Array, Array]:
+    """Masses of the sum by all sequences of cells, each with its chance without the example and with each bin."""
+    bins, bands = shifts.shape
+    ends = np.concatenate([[-np.inf], lattice.edges, [np.inf]])
+    middle = np.concatenate(
+        [lattice.edges[:1] - 0.3, 0.5 * (lattice.edges[1:] + lattice.edges[:-1]), lattice.edges[-1:] + 0.3]
+    )
+    cells = range(middle.size)
+
+    means = np.zeros((bins, bins + bands))
+    for i in range(bins):
+        means[i, i : i + bands] = shifts[i]
+    plain_chances = np.diff(norm.cdf(ends))
+    # By bin, row and cell.
+    with_bin = np.diff(norm.cdf(ends - means[:, :bins, None]), axis=2)
+    runs = {(): ((0,) * summaries.gained.shape[1], 0, 1.0, np.ones(bins))}
+    for row in range(bins - 1, -1, -1):
+        with_it: dict[tuple[int, ...], float] = {}
+        without: dict[tuple[int, ...], float] = {}
+        for point, _, plain, chances in runs.values():
+            with_it[point] = with_it.get(point, 0.0) + chances[row]
+            without[point] = without.get(point, 0.0) + plain
+        after = {}
+        for (read, (point, total, plain, chances)), cell in product(runs.items(), cells):
+            told = with_it[point] / without[point] * with_bin[row, row, cell] / plain_chances[cell]
+            units = int(np.floor(told / lattice.unit + ((bins - row) * GOLDEN) % 1.0))
+            exact = summaries.carried[row] @ (np.array(point) * lattice.spacing) + summaries.gained[row] * middle[cell]
+            place = np.rint(exact / lattice.spacing)
+            place[0] = max(place[0], np.rint(-2.0 * summaries.spread[row, 0] / lattice.spacing))
+            after[*read, cell] = (
+                tuple(int(x) for x in place),
+                min(total + units, lattice.size - 1),
+                plain * plain_chances[cell],
+                chances * with_bin[:, row, cell],
+            )
+        runs = after
+    without_it, taking_part = np.zeros(lattice.size), np.zeros(lattice.size)
+    for _, total, plain, chances in runs.values():
+        without_it[total] += plain
+        taking_part[total] += chances.mean()
+    return without_it, taking_part
+
+
+@pytest.mark.parametrize(("bands", "count"), [(1, 1), (2, 1), (3, 2), (5, 1)])
+def test_sums_have_the_laws_of_an_enumeration(bands: int, count: int) -> None:
+    """Five rows of five cells, with bands up to all rows; nothing is left out at such a delta."""
+    shifts = np.random.default_rng(bands).uniform(0.2, 1.5, (5, bands))
+    for lag in range(bands):
+        shifts[5 - lag :, lag] = 0.0
+    summaries = summaries_of(shifts, count)
+    lattice = Lattice(0.4, np.array([-0.7, 0.2, 1.1, 2.3]), 0.31, 40)
+    found = sum_laws(shifts, summaries, lattice, 1e-30, Deadline())
+    for ours, theirs in zip(found[:2], enumerated(shifts, summaries, lattice), strict=True):
+        assert np.allclose(ours, theirs, rtol=1e-9, atol=1e-14)
+        assert ours.sum() == pytest.approx(1.0, abs=1e-12)
+
+
+def test_what_is_left_out_of_one_is_left_out_of_the_other() -> None:
+    """Summaries that are rare with the example go, with at most their share of delta, and the law only loses."""
+    shifts = np.tile([1.2, 0.7, 0.4], (30, 1))
+    summaries, lattice = summaries_of(shifts, 2), Lattice(0.4, np.linspace(-2.0, 4.0, 12), 0.5, 60)
+    whole = sum_laws(shifts, summaries, lattice, 1e-30, Deadline())
+    part = sum_laws(shifts, summaries, lattice, 0.1, Deadline())
+    lost = [float(all_of_it.sum() - ours.sum()) for all_of_it, ours in zip(whole[:2], part[:2], strict=True)]
+    assert lost[0] > 1e-6
+    assert 1e-6 < lost[1] <= 0.01 * 0.1 * (1.0 + 1e-9)
+    for epsilon in (0.0, 0.3, 1.0):
+        kept, all_of_it = (np.maximum(p - np.exp(epsilon) * q, 0.0).sum() for q, p, _ in (part, whole))
+        assert kept <= all_of_it
+
+
+def random_pair(rng: np.random.Generator) -> BinMixture:
+    bins, bands, epochs = int(rng.integers(FEWEST_BINS, 25)), int(rng.integers(1, 6)), int(rng.integers(1, 4))
+    steps = bins * epochs
+    band = rng.uniform(0.0, 1.0, (steps, bands)) * np.linspace(1.0, 0.3, bands)
+    band[:, 0] = rng.uniform(0.5, 1.0, steps)
+    for lag in range(bands):
+        band[steps - lag :, lag] = 0.0
+    return BinMixture(noise_multiplier=float(rng.uniform(0.6, 1.5)) * epochs**0.5, matrix=BandedMatrix(band), bins=bins)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_of_all_epochs_are_projected_on_one_direction(seed: int) -> None:
+    """No shift is above the mean along a unit vector, and at most the relative error below; what wraps around is 0."""
+    pair = random_pair(np.random.default_rng(seed))
+    shifts = ring_shifts(pair.means() / pair.noise_multiplier, pair.matrix.bands, 1e-9)
+    for i in range(pair.bins):
+        for lag in range(shifts.shape[1]):
+            if i + lag >= pair.bins:
+                assert shifts[i, lag] == 0.0
+                continue
+            rows = pair.means()[i + lag :: pair.bins] / pair.noise_multiplier
+            unit = rows.sum(axis=1) / np.linalg.norm(rows.sum(axis=1))
+            along = float(unit @ rows[:, i])
+            assert along * (1.0 - 2e-9) <= shifts[i, lag] <= along * (1.0 - 1e-10)
+
+
+def simulated(pair: BinMixture, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Ratios, and weights for means under Q, sampled from the mixture of both hypotheses."""
+    covariance = pair.gram / pair.noise_multiplier**2
+    factor = np.linalg.cholesky(covariance + 1e-12 * np.eye(pair.bins))
+    count = 100_000
+    shift = np.where((rng.random(count) < 0.5)[:, None], covariance[rng.integers(0, pair.bins, count)], 0.0)
+    z = rng.standard_normal((count, pair.bins)) @ factor.T + shift
+    x: Array = np.exp(z - 0.5 * covariance.diagonal()).mean(axis=1)
+    return x, 2.0 / (1.0 + x)
+
+
+def hockey_stick(x: Array, weights: Array, epsilon: float, direction: Direction) -> tuple[float, float]:
+    """The estimate and five standard errors of it."""
+    scale = np.exp(epsilon)
+    payoff = weights * np.maximum(x - scale if direction is Direction.REMOVE else 1.0 - scale * x, 0.0)
+    return float(payoff.mean()), 5.0 * float(payoff.std() / np.sqrt(x.size))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_never_above_the_truth_and_not_far(seed: int) -> None:
+    """Nine comparisons a seed with a simulation, at five standard errors: a false failure has a chance below 1e-5."""
+    rng = np.random.default_rng(100 + seed)
+    pair = random_pair(rng)
+    bound = ACCOUNTANT.bound(pair, Side.LOWER, SETTINGS)
+    samples = simulated(pair, rng)
+    for direction in Direction:
+        for epsilon in (0.1, 0.5, 1.0):
+            value, error = hockey_stick(*samples, epsilon, direction)
+            assert bound.profiles[direction](epsilon) <= value + error
+            if direction is Direction.REMOVE:
+                assert bound.profiles[direction](epsilon) >= 0.5 * (value - error)
+
+
+def test_with_one_band_hardly_anything_is_lost() -> None:
+    """Rows are independent and summaries are not needed; a false failure at five standard errors is below 1e-6."""
+    pair = BinMixture(noise_multiplier=0.7, matrix=BandedMatrix(np.ones((40, 1))), bins=40)
+    ours = ACCOUNTANT.bound(pair, Side.LOWER, SETTINGS).profiles[Direction.REMOVE](0.7)
+    value, error = hockey_stick(*simulated(pair, np.random.default_rng(7)), 0.7, Direction.REMOVE)
+    assert 0.9 * (value - error) <= ours <= value + error
+
+
+def test_it_refuses_what_it_is_not_for() -> None:
+    few = BinMixture(noise_multiplier=1.0, matrix=BandedMatrix(np.ones((FEWEST_BINS - 1, 1))), bins=FEWEST_BINS - 1)
+    full = BinMixture(noise_multiplier=1.0, matrix=BandedMatrix(np.ones((40, 30))), bins=20)
+    assert "bins" in str(ACCOUNTANT.why_not(few, Side.LOWER))
+    assert "bands" in str(ACCOUNTANT.why_not(full, Side.LOWER))
+    assert "upper" in str(ACCOUNTANT.why_not(full, Side.UPPER))
