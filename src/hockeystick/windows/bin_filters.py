@@ -34,8 +34,8 @@ LOWEST = -2.0
 """Standard deviations of the first summary, below which it is not followed."""
 MOST_SUMMARIES = 20_000
 SPREADS = 9.0
-BALLS = (1.0, 0.9, 1.0)
-"""About how many standard deviations a summary ranges over, and the share of a box that a ball takes."""
+BALLS = (1.0, 0.9, 2.0)
+"""About how many standard deviations a summary ranges over, and what so many summaries cost beside such a box."""
 COARSEST, FINEST = 0.6, 0.02
 NEGLIGIBLE = 7e-4
 """Relative loss of what is told of a bin, below which the lattice is not made finer."""
