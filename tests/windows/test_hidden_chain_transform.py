@@ -109,3 +109,16 @@ def test_beyond_what_is_served_upper_bounds_are_constant_and_lower_ones_zero() -
     assert upper.delta_at(1.0, Direction.REMOVE) >= far[0]
     assert lower.delta_at(600.0, Direction.REMOVE) == 0.0
     assert upper.delta_at(0.0, Direction.REMOVE) >= lower.delta_at(0.0, Direction.REMOVE) > 0.0
+
+
+@pytest.mark.parametrize("now", [0.0, 1e-17, 1e-9])
+def test_bins_without_a_visible_state_are_bounded_too(now: float) -> None:
+    """All scales are one, or differ by roundings: there is nothing to place levels between."""
+    chain = HiddenChain(0.0, 0.0, now, 0.0, 0.8, np.full(3, 1.0))
+    exact = truth(chain.products)[:, 2]
+    assert EPSILONS[2] == 0.4
+    for side, sign in ((Side.UPPER, 1.0), (Side.LOWER, -1.0)):
+        found = ChainProfiles(chain, side, 1e-4, 0.4, True, Deadline()).profiles()
+        values = np.array([found[direction](0.4) for direction in Direction])
+        assert (sign * (values - exact) >= -1e-9 - 3e-5 * exact).all()
+        assert values == pytest.approx(exact, rel=0.2)

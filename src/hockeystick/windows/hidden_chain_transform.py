@@ -52,6 +52,8 @@ PERIOD, DAMPING = 2.5, 12.0
 """The period in multiples of the largest threshold, and by how much one period is damped, on a log scale."""
 SCALES = 160.0
 """Levels of what is seen of the states in upper transforms, at noise as large as that."""
+ALIKE = 1e-6
+"""Relative difference of scales below which there is nothing to place levels between."""
 EDGE_PACE, ATOM_PACE, ATOMS = 4.5e-10, 4e-9, 130.0
 """Seconds for each edge, and for each atom of the white noise, at one frequency; about how many atoms there are."""
 
@@ -164,7 +166,7 @@ class Levels:
     def upper(cls, scales: Array, width: float) -> "Levels":
         """Two scales for each, a spread, if fewer than half as many scales this far apart on a log scale suffice."""
         low, high = float(scales.min()), float(scales.max())
-        if not 0.0 < low < high:
+        if not (low > 0.0 and high > low * (1.0 + ALIKE)):
             return cls(scales)
         count = ceil((log(high) - log(low)) / width) + 2 if width > 0.0 else scales.size
         if 2 * count > scales.size:
