@@ -2,7 +2,7 @@
 
 The covariance of the bins is replaced by one that reveals more, or less, and is that of white noise beside a chain with
 a state of one or two numbers (:mod:`hockeystick.windows.comparable_chain`). The profile of the mixture then follows
-from its transform (:mod:`hockeystick.windows.hidden_chain_transform`); for compositions, and for deltas below 1e-9, its
+from its transform (:mod:`hockeystick.windows.hidden_chain_transform`); for compositions, and for deltas below 1e-7, its
 law does bin by bin (:mod:`hockeystick.windows.hidden_chain`), with smaller chains.
 
 Proof: docs/theory/hidden-chains.md. Errs on the asked side, adaptive gradients included.
@@ -31,7 +31,7 @@ LARGEST_VARIANCE = 30.0
 """Of a bin's Gaussian: beyond it epsilon is that of a known bin for all purposes."""
 MOST_LOSS = {Side.UPPER: 0.2, Side.LOWER: 0.1}
 """Of epsilon, as estimated: other methods are better than chains that lose more; from below bin filters are."""
-SMALLEST_TRANSFORMED = 1e-9
+SMALLEST_TRANSFORMED = 1e-7
 """Smaller deltas are below what the rounding of transforms allows; laws on grids serve them, and compositions."""
 BEYOND = 40.0
 """Ratios up to this multiple of e^epsilon, at an estimate of epsilon, are followed."""

@@ -4,7 +4,7 @@ of a percent of epsilon.
 Given the states the bins add independent terms, so the transform of their sum at one frequency is found backwards with
 one complex number for each state. A normal variable that is added to the sum makes its transform end after some
 hundred frequencies; it is a spread, and what it adds is bounded by its own density at the threshold. Ratios of what is
-rare to what is not are limited by rounding: for deltas that are not far below 1e-9.
+rare to what is not are limited by rounding, which can add some 1e-9 to delta.
 
 Proof: docs/theory/hidden-chains.md, section 5. Cost: O(frequencies bins edges).
 """
