@@ -32,7 +32,10 @@ CELLS = 1024
 class Randomiser(ABC):
     """A pair (R(*), R(bottom)), as the law of its likelihood ratio X under R(bottom)."""
 
-    name: str
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """In legends and tables."""
 
     @abstractmethod
     def law(self, side: hs.Side, resolution: hs.Resolution) -> Law:
@@ -55,7 +58,7 @@ class RandomisedResponse(Randomiser):
     odds: float
 
     @property
-    def name(self) -> str:  # type: ignore[override]
+    def name(self) -> str:
         return f"randomised response, {self.odds:g} : 1"
 
     @property
@@ -84,7 +87,7 @@ class Laplace(Randomiser):
     scale: float
 
     @property
-    def name(self) -> str:  # type: ignore[override]
+    def name(self) -> str:
         return f"Laplace noise of scale {self.scale:g}"
 
     @property
@@ -124,7 +127,7 @@ class Gaussian(Randomiser):
     sigma: float
 
     @property
-    def name(self) -> str:  # type: ignore[override]
+    def name(self) -> str:
         return f"Gaussian noise of {self.sigma:g}"
 
     def law(self, side: hs.Side, resolution: hs.Resolution) -> Law:

@@ -1,26 +1,16 @@
 """The law of a sum of functions of blocks against a sum over all participations, block by block."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
 import mpmath as mp
 import numpy as np
 import pytest
+from renewal_runs import runs
 from scipy.special import ndtr
 from scipy.stats import norm
 
 from hockeystick.windows.block_statistics import NDTR_ERROR, Blocks, blocks_of, cell_masses, sum_laws
-
-
-def runs(step: int, steps: int, gap: int, prob: float) -> Iterator[tuple[tuple[int, ...], float]]:
-    if step >= steps:
-        yield (), 1.0
-        return
-    for taken, weight in runs(step + 1, steps, gap, prob):
-        yield taken, weight * (1.0 - prob)
-    for taken, weight in runs(step + gap, steps, gap, prob):
-        yield (step, *taken), weight * prob
 
 
 def expected(blocks: Blocks, column: np.ndarray, sigma: float, taken: tuple[int, ...]) -> np.ndarray:

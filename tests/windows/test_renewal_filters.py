@@ -1,27 +1,17 @@
 """Sums over rows of a renewal process, modulo their size: against a sum over all participations and all cells."""
 
-from collections.abc import Iterator
 from itertools import product
 
 import mpmath as mp
 import numpy as np
 import pytest
+from renewal_runs import runs
 from scipy.stats import norm
 
 from hockeystick.deadline import Deadline
 from hockeystick.laws.law import UNIT_ROUNDOFF
 from hockeystick.windows.renewal_filters import Frequencies, Sums, filter_for, frequencies_for, sum_laws
 from hockeystick.windows.row_filters import Filter
-
-
-def runs(step: int, steps: int, gap: int, prob: float) -> Iterator[tuple[tuple[int, ...], float]]:
-    if step >= steps:
-        yield (), 1.0
-        return
-    for taken, weight in runs(step + 1, steps, gap, prob):
-        yield taken, weight * (1.0 - prob)
-    for taken, weight in runs(step + gap, steps, gap, prob):
-        yield (step, *taken), weight * prob
 
 
 def expected(table: Filter, rows: np.ndarray) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hockeystick.execution.base import ChunkExecutor
     from hockeystick.recommendation.candidates import Limits
     from hockeystick.recommendation.recommend import Recommendation
-    from hockeystick.recommendation.workload import Workload
+    from hockeystick.recommendation.workload import Measure, Schedule, Workload
 
 NOWHERE = (None, None, None)
 PLACES = ("--backend", "--address", "--workers")
@@ -151,9 +151,9 @@ def _workload(momentum: str | None, schedule: str, weight_decay: str | None, mea
 
     return Workload(
         momentum=0.0 if momentum is None else common.number("--momentum", momentum),
-        schedule=schedule,  # type: ignore[arg-type]
+        schedule=cast("Schedule", schedule),  # the constructor checks it
         weight_decay=0.0 if weight_decay is None else common.number("--weight-decay", weight_decay),
-        measure=measure,  # type: ignore[arg-type]
+        measure=cast("Measure", measure),
     )
 
 

@@ -1,4 +1,4 @@
-"""What a run's rows tell about a bin, the last row first, each bin judged by a short summary of the rows after its own.
+"""Lower bounds for bins: a sum over rows, read from the last to the first, with a summary of the rows read so far.
 
 Bin i shifts its own row and few rows after it. Rows are read backwards and fall in cells. A *summary* of the rows read,
 a point of a lattice, and the cell of the next row give the next summary and a whole number, about ``x_i`` in units:
@@ -8,8 +8,10 @@ function of the output, so its laws with and without the example bound the profi
 Good summaries are linear functions of the rows that tell most about the bins to come: the first singular vectors of
 these bins' means on the rows read, each time as the best combination of the ones before and the new row.
 
-Proof: docs/theory/bin-filters.md. Sums and products of non-negative numbers but for masses of
-cells.
+Errs downward: T is a post-processing, and what is left out of one law is left out of the other. Masses are sums and
+products of non-negative numbers, so they have a relative error.
+
+Proof: docs/theory/bin-filters.md. Cost: O(bins bands summaries cells sums).
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What rows tell one after the other about a renewal process, each judged by a summary of those before, from below.
+"""Lower bounds for b-min-sep subsampling: a sum over rows, each judged by a summary of the rows before it.
 
 The tables are as in :mod:`.row_filters`, but the sum T counts modulo its size, which is a function of the output as
 well. Its discrete Fourier transform is, at each frequency, a product of matrices, one for each step; a participation
