@@ -274,14 +274,14 @@ FAULTS = [
         "tests/windows/test_hidden_chain.py::test_a_shared_part_is_semidefinite",
     ),
     (
-        "src/hockeystick/windows/hidden_chain_transform.py",
+        "src/hockeystick/windows/inverse_transform.py",
         "added = s * s * max(density + density_error, 0.0)",
         "added = 0.0",
         "lower bounds by transforms keep what smoothing adds",
         "tests/windows/test_hidden_chain_transform.py",
     ),
     (
-        "src/hockeystick/windows/hidden_chain_transform.py",
+        "src/hockeystick/windows/inverse_transform.py",
         "rounded = self.error + ",
         "rounded = ",
         "the rounding of transforms is not charged",

@@ -10,12 +10,13 @@ from hockeystick.laws.law import Array
 from hockeystick.laws.profile import law_delta
 from hockeystick.types import Direction, Side
 from hockeystick.windows.hidden_chain import HiddenChain, hidden_chain_law
-from hockeystick.windows.hidden_chain_transform import ChainProfiles, Transform, frequencies
+from hockeystick.windows.hidden_chain_transform import chain_profiles
+from hockeystick.windows.inverse_transform import Transform, frequencies
 from tests.windows.test_hidden_chain import EPSILONS, random_chain, truth
 
 
 def of_transforms(chain: HiddenChain, side: Side, epsilon: float, alone: bool) -> Array:
-    found = ChainProfiles(chain, side, 1e-4, epsilon, alone, Deadline()).profiles()
+    found = chain_profiles(chain, side, 1e-4, epsilon, alone, Deadline()).profiles()
     return np.array([[found[direction](at) for at in EPSILONS] for direction in Direction])
 
 
@@ -42,7 +43,7 @@ def test_transforms_and_laws_agree_on_more_bins(side: Side) -> None:
     gains[-4:] = 1.1
     chain = HiddenChain(0.4, 0.0, 0.8, 0.0, 0.7, gains)
     law = hidden_chain_law(chain, side, 1e-5, 100.0, Deadline())
-    found = ChainProfiles(chain, side, 1e-5, 1.5, False, Deadline()).profiles()
+    found = chain_profiles(chain, side, 1e-5, 1.5, False, Deadline()).profiles()
     for epsilon in (0.3, 1.0, 1.5, 1.8):
         by_law = law_delta(law, epsilon, Direction.REMOVE)
         assert found[Direction.REMOVE](epsilon) == pytest.approx(by_law, rel=0.03)
@@ -103,7 +104,7 @@ def test_errors_of_values_are_charged_to_both_sides() -> None:
 
 def test_beyond_what_is_served_upper_bounds_are_constant_and_lower_ones_zero() -> None:
     chain = HiddenChain(0.4, 0.0, 0.7, 0.0, 0.5, np.full(12, 1.0))
-    upper, lower = (ChainProfiles(chain, side, 1e-3, 0.5, True, Deadline()) for side in Side)
+    upper, lower = (chain_profiles(chain, side, 1e-3, 0.5, True, Deadline()) for side in Side)
     far = [upper.delta_at(epsilon, Direction.REMOVE) for epsilon in (5.0, 20.0, 600.0)]
     assert far[0] == far[1] == far[2] > 0.0
     assert upper.delta_at(1.0, Direction.REMOVE) >= far[0]
@@ -118,7 +119,7 @@ def test_bins_without_a_visible_state_are_bounded_too(now: float) -> None:
     exact = truth(chain.products)[:, 2]
     assert EPSILONS[2] == 0.4
     for side, sign in ((Side.UPPER, 1.0), (Side.LOWER, -1.0)):
-        found = ChainProfiles(chain, side, 1e-4, 0.4, True, Deadline()).profiles()
+        found = chain_profiles(chain, side, 1e-4, 0.4, True, Deadline()).profiles()
         values = np.array([found[direction](0.4) for direction in Direction])
         assert (sign * (values - exact) >= -1e-9 - 3e-5 * exact).all()
         assert values == pytest.approx(exact, rel=0.2)

@@ -24,7 +24,7 @@ from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.types import Direction, Side
 from hockeystick.windows.comparable_chain import comparable_chain, opened_ring, sensitivity
 from hockeystick.windows.hidden_chain import HiddenChain, hidden_chain_law, work_of
-from hockeystick.windows.hidden_chain_transform import ChainProfiles, transform_work
+from hockeystick.windows.hidden_chain_transform import chain_profiles, transform_work
 
 FEWEST_BINS, MOST_BINS = 12, 1024
 LARGEST_VARIANCE = 30.0
@@ -91,7 +91,7 @@ def _analyse(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direct
 
     chain, epsilon = _chain(pair, side, settings, work)
     near = epsilon if asked is None else asked
-    return ChainProfiles(chain, side, delta, near, question is not None, settings.deadline).profiles()
+    return chain_profiles(chain, side, delta, near, question is not None, settings.deadline).profiles()
 
 
 def _refusal(pair: BinMixture, side: Side) -> str | None:
