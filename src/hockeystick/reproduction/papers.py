@@ -101,7 +101,7 @@ def check(paper: str, figure: str | None) -> None:
     found = available()
     if paper not in found:
         known = ", ".join(found) or "none (the papers folder is missing)"
-        raise InvalidInputError(f"The paper must be one of {known}. Got {paper!r} instead.")
+        raise InvalidInputError(f"The paper must be one of {known}, or 'all'. Got {paper!r} instead.")
     if figure is not None and figure not in found[paper]:
         raise InvalidInputError(f"The figure must be one of {', '.join(found[paper])}. Got {figure!r} instead.")
     if figure != NUMBERS:
