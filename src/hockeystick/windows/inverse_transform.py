@@ -78,7 +78,9 @@ class Transform:
             z.size + 512.0 + 16.0 * last * (threshold + 2.0 * peak)
         )
         error = float(weights @ (rounded * size / np.abs(z) ** 2 * np.abs(factor)))
-        beyond = float(self.values[0].real + np.max(self.error)) * exp(0.5 * ((self.damping * s) ** 2 - (last * s) ** 2))
+        beyond = float(self.values[0].real + np.max(self.error)) * exp(
+            0.5 * ((self.damping * s) ** 2 - (last * s) ** 2)
+        )
         error += size * beyond / (pi * last)
         found = float(weights @ (tested * factor * self.values).real)
         if side is Side.UPPER:

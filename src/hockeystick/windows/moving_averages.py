@@ -75,7 +75,8 @@ class MovingAverages:
         """
         seen = self.loadings / self.whites[:, None]
         precision = np.eye(seen.shape[1]) + seen.T @ seen
-        pivots = 1.000001 * np.linalg.cholesky(precision).diagonal() ** 2
+        # any order of the innovations will do; the newest first, as fewer bins see it
+        pivots = 1.000001 * np.linalg.cholesky(precision[::-1, ::-1]).diagonal() ** 2
         low, high = 0.0, LARGEST_SPACING
         for _ in range(SEARCHES):
             middle = 0.5 * (low + high)

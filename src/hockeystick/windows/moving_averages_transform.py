@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hockeystick.deadline import Deadline
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.types import Side
-from hockeystick.windows.inverse_transform import AT_ONCE, Found, Transform, TransformProfiles, frequencies
+from hockeystick.windows.inverse_transform import AT_ONCE, Found, Transform, TransformProfiles, frequencies, scale_of
 from hockeystick.windows.moving_averages import LATTICE_ERROR, MovingAverages, Windows, windows_of
 from hockeystick.windows.moving_averages_kernels import factor_of, noise_table, window_means, window_sums
 
@@ -25,7 +25,12 @@ LOST_SHARE = 3e-3
 """Of delta: about the chance, under either law, of windows that are left out."""
 ERROR_SHARE = 1e-3
 """Of delta: about what powers may change."""
-LEAST_ERROR = 1e-11
+LEAST_ERROR, MOST_ERROR = 1e-11, 1e-3
+"""At one frequency."""
+COARSER = 1.5
+"""More is added to X than for hidden chains, as fewer frequencies take less time."""
+STEPS, WINDOW_PACE, TABLE_PACE = 20.0, 1.5e-9, 2e-3
+"""About how many steps a run takes; seconds for each window, and for each table, at one frequency."""
 QUADRATURE, FARTHEST, TURN = 1e-15, 8.2, 1.0
 """Error of the transform of white noise; where its density is cut off; by how much it is moved off the real axis."""
 
@@ -156,10 +161,10 @@ def stationary(
         if left:
             real, imaginary, rest = factor_of(values, after, weights)
             size = abs(complex(real, imaginary)) * (1.0 + 1e-12)
-            error = rest * (left if size >= 1.0 else min(left, 1.0 / (1.0 - size))) * max(size, 1.0) ** left
+            error = 1.000001 * rest * (left if size >= 1.0 else min(left, 1.0 / (1.0 - size))) * max(size, 1.0) ** left
             if error <= tolerance:
-                power = complex(real, imaginary) ** left
-                return np.vstack([power.real * after[0] - power.imag * after[1], power.imag * after[0] + power.real * after[1]]), error
+                found = complex(real, imaginary) ** left * (after[0] + 1j * after[1])
+                return np.vstack([found.real, found.imag]), error
         values = after
     return values, 0.0
 
@@ -168,51 +173,94 @@ def transform_of(given: Prepared, delta: float, smoothing: float, largest: float
     """The transform that serves thresholds up to ``largest``, and what it leaves out."""
     chain, windows = given.chain, given.windows
     damping, pace, count = frequencies(smoothing, largest)
-    steps = (windows.begins, windows.counts, windows.chances)
-    z = damping - 1j * pace * np.arange(count)
-    used = 4.0 * exp(damping * largest) * (1.0 / np.abs(z) ** 2 + smoothing**2) * np.exp(0.5 * (z.real**2 - z.imag**2) * smoothing**2)
-    tolerance = np.clip(ERROR_SHARE * delta * pi / pace / (count * used), LEAST_ERROR, 1e-3)
+    theta = pace * np.arange(count)
+    # about what an error at each frequency adds to delta: no more than this is needed of powers
+    use = 4.0 * exp(damping * largest) * pace / pi * (1.0 / (damping**2 + theta**2) + smoothing**2)
+    use *= np.exp(0.5 * (damping**2 - theta**2) * smoothing**2)
+    tolerance = np.clip(ERROR_SHARE * delta / (count * use), LEAST_ERROR, MOST_ERROR)
 
-    def summed(tables: Array, tolerance: float) -> tuple[complex, float]:
-        values, error = np.zeros((2, windows.start.size)), 0.0
-        values[0] = 1.0
-        for group in reversed(given.groups):
-
-            def step(later: Array, group: Group = group) -> Array:
-                deadline.tick()
-                return window_sums(*steps, later, tables, group.kinds, group.first)
-
-            values, more = stationary(step, values, windows.start, group.length, tolerance / len(given.groups))
-            error += more
-        return complex(*(values @ windows.start)), error
-
-    def tables(paces: tuple[float, ...]) -> Array:
-        parts = [noise_table(scales, noise.nodes, noise.weights, damping, np.array(paces)) for scales, noise in zip(given.scales, given.noises, strict=True)]
+    def tables(first: float, apart: float) -> Array:
+        paces = np.array([first, apart, AT_ONCE])
+        parts = [
+            noise_table(scales, noise.nodes, noise.weights, damping, paces)
+            for scales, noise in zip(given.scales, given.noises, strict=True)
+        ]
         return np.stack(parts, axis=1)
 
     found, error = np.zeros(count, complex), np.zeros(count)
-    apart = count // AT_ONCE
-    sizes = tables((0.0, apart * pace, AT_ONCE))
-    for part in range(AT_ONCE):
-        one = np.zeros_like(sizes[part])
-        one[:, 0] = np.hypot(sizes[part][:, 0], sizes[part][:, 1])
-        bound, more = summed(one, 1e-3 * tolerance[part * apart])
-        print(part * apart, bound.real, more, tolerance[part * apart])
-        error[part * apart :] = bound.real + more
-        if error[part * apart] <= tolerance[part * apart]:
-            count = part * apart
+    used, apart = count, count // AT_ONCE
+    sizes = tables(0.0, apart * pace)
+    sizes[:, :, 0], sizes[:, :, 1] = np.hypot(sizes[:, :, 0], sizes[:, :, 1]), 0.0
+    for first in range(0, count, apart):
+        deadline.tick()
+        bound, more = _summed(given, sizes[first // apart], float(tolerance[first]), deadline)
+        error[first:] = bound.real + more
+        if error[first] <= tolerance[first]:
+            used = first
             break
-    for first in range(0, count, AT_ONCE):
-        many = tables((first * pace, pace, AT_ONCE))
-        for f in range(first, min(first + AT_ONCE, count)):
-            found[f], error[f] = summed(many[f - first], float(tolerance[f]))
-    # TODO errors
-    rounding = 2.0 * UNIT_ROUNDOFF * chain.bins * (2.0 * float(windows.counts.max()) + 64.0)
-    sum_error = rounding
-    noise_error = max(noise.error for noise in given.noises) + UNIT_ROUNDOFF * 2.0 * (8.0 * AT_ONCE + 16.0 * np.arange(found.size) * pace / damping)
-    lost = max(1.0 - given.total, 1.0 - given.mean, 0.0) + 2.0 * sum_error
-    transform = Transform(values=found, damping=damping, pace=pace, smoothing=smoothing, largest=largest, total=given.total, mean=given.mean, error=error + rounding + chain.bins * noise_error, sum_error=sum_error)
-    return Found(transform, LATTICE_ERROR + rounding, 1e-13, lost)
+    for first in range(0, used, AT_ONCE):
+        deadline.tick()
+        many = tables(first * pace, pace)
+        for f in range(first, min(first + AT_ONCE, used)):
+            found[f], error[f] = _summed(given, many[f - first], float(tolerance[f]), deadline)
+    terms = 2.0 * float(windows.counts.max()) + 64.0
+    sum_error = 2.0 * UNIT_ROUNDOFF * (chain.bins * terms + windows.start.size)
+    noise_error = max(noise.error for noise in given.noises)
+    noise_error = noise_error + 2.0 * UNIT_ROUNDOFF * (8.0 * AT_ONCE + 16.0 + 16.0 * theta / damping)
+    farthest = 0.5 * float(np.abs(windows.spacing * windows.places).max(initial=0.0)) ** 2
+    exponent = float(np.abs(np.log(given.scales[given.scales > 0.0] * chain.bins)).max())
+    transform = Transform(
+        values=found,
+        damping=damping,
+        pace=pace,
+        smoothing=smoothing,
+        largest=largest,
+        total=given.total,
+        mean=given.mean,
+        error=error + sum_error + chain.bins * noise_error,
+        sum_error=sum_error,
+    )
+    mass_error = LATTICE_ERROR + (chain.bins + chain.depth) * (4.0 * farthest + 16.0) * UNIT_ROUNDOFF
+    lost = max(1.0 - given.total, 1.0 - given.mean, 0.0) + 4.0 * sum_error
+    return Found(transform, mass_error, (8.0 * exponent + 64.0) * UNIT_ROUNDOFF, lost)
+
+
+def _summed(given: Prepared, tables: Array, tolerance: float, deadline: Deadline) -> tuple[complex, float]:
+    """The transform at one frequency, and the error that powers make."""
+    windows, groups = given.windows, given.groups
+    values, error = np.zeros((2, windows.start.size)), 0.0
+    values[0] = 1.0
+    for group in reversed(groups):
+
+        def step(later: Array, group: Group = group) -> Array:
+            deadline.tick()
+            return window_sums(windows.begins, windows.counts, windows.chances, later, tables, group.kinds, group.first)
+
+        values, more = stationary(step, values, windows.start, group.length, tolerance / len(groups))
+        error += more
+    return complex(*(values @ windows.start)), error
+
+
+def spread_of(chain: MovingAverages) -> float:
+    """The standard deviation of X, large exponents apart."""
+    return sqrt(float(np.expm1(np.minimum(chain.products, 5.0)).mean()))
+
+
+def loss_of(chain: MovingAverages, covariance: Array, side: Side, weights: Array) -> float:
+    """About what the moving average loses of epsilon; arguments as in :func:`..banded_fits.fits`."""
+    change = np.expm1(chain.products - covariance) * (1.0 if side is Side.UPPER else -1.0)
+    return float(sum(weights[lag] * np.diagonal(change, lag).mean() for lag in range(chain.bins // 2)))
+
+
+def transform_work(chain: MovingAverages, delta: float, epsilon: float) -> float:
+    """Rough seconds of the transform that serves this epsilon."""
+    smoothing, largest = scale_of(epsilon, spread_of(chain))
+    count = frequencies(COARSER * smoothing, largest)[2]
+    windows = windows_of(chain, LOST_SHARE * delta)
+    groups = np.column_stack([chain.weights, chain.whites])
+    kinds = 1 + int((np.abs(np.diff(groups, axis=0)).max(axis=1) > 0.0).sum())
+    steps = min(float(chain.bins), STEPS * kinds)
+    return count * (WINDOW_PACE * steps * float(windows.counts.sum()) + TABLE_PACE * kinds)
 
 
 def averages_profiles(
@@ -220,9 +268,8 @@ def averages_profiles(
 ) -> TransformProfiles:
     """The profiles of a chain; arguments as in :class:`..inverse_transform.TransformProfiles`."""
     given = prepared(chain, delta, deadline)
-    spread = sqrt(float(np.expm1(np.minimum(chain.products, 5.0)).mean()))
 
     def transformed(smoothing: float, largest: float) -> Found:
-        return transform_of(given, delta, smoothing, largest, deadline)
+        return transform_of(given, delta, COARSER * smoothing, largest, deadline)
 
-    return TransformProfiles(transformed, spread, side, delta, epsilon, alone)
+    return TransformProfiles(transformed, spread_of(chain), side, delta, epsilon, alone)
