@@ -34,11 +34,12 @@ SMALLEST_DELTA = 1e-7
 
 
 def _chain(pair: BinMixture, side: Side, settings: Settings) -> tuple[MovingAverages, float]:
-    """The comparable moving average that loses least of those whose work is within the effort, and near which epsilon."""
+    """The moving average that loses least of those whose work is within the effort, and an epsilon to serve."""
     delta, question, deadline = settings.resolution.smallest_delta, settings.question, settings.deadline
     if delta < SMALLEST_DELTA:
         raise UnsupportedError(f"Transforms of sums resolve no deltas below {SMALLEST_DELTA:g}.")
-    covariance = pair.gram / pair.noise_multiplier**2
+    # bins may have any order; the last columns of an epoch, which are cut off, come first
+    covariance = pair.gram[::-1, ::-1] / pair.noise_multiplier**2
     if not float(covariance.diagonal().max()) <= LARGEST_VARIANCE:
         raise UnsupportedError("The noise is too low: the ratios of the bins leave the range of this method.")
     opened = opened_ring(covariance) if side is Side.UPPER else None
@@ -82,7 +83,7 @@ ACCOUNTANT = Accountant(
     name="moving_average",
     summary="the bins' Gaussians as moving averages beside white noise, for few bands at low noise; two-sided",
     sides=(Side.UPPER, Side.LOWER),
-    errs="the moving average is proved to reveal more, or less, than the bins; all errors of its sum are on the asked side",
+    errs="the moving average is proved to reveal more, or less, than the bins; errors of its sum are charged",
     reference="docs/theory/moving-averages.md",
     analyses={BinMixture: _analyse},
     refusal=_refusal,

@@ -47,6 +47,8 @@ LEAST_KEPT = 0.9
 def fits(covariance: Array, error: float, side: Side, weights: Array, deadline: Deadline) -> Iterator[MovingAverages]:
     """Moving averages that are comparable on this side, proved with room for errors.
 
+    The first bins may be unlike all others.
+
     Args:
         covariance: of the bins, shape (b, b), non-negative.
         error: relative error of its entries.
@@ -55,7 +57,6 @@ def fits(covariance: Array, error: float, side: Side, weights: Array, deadline: 
     bands = bands_of(covariance, side)
     if bands is None:
         return
-    covariance = covariance[::-1, ::-1]  # the last columns of an epoch, which are cut off, come first
     largest = float(covariance.diagonal().max())
     seen: list[Array] = []
     for quantile in QUANTILES[side]:
@@ -81,7 +82,7 @@ def bands_of(covariance: Array, side: Side) -> int | None:
     lags = [lag for lag in range(bins) if float(np.diagonal(covariance, lag).max()) > NEGLIGIBLE * largest]
     if side is Side.LOWER:
         lags = [lag for lag in lags if lag < bins // 2]
-    return lags[-1] + 1 if lags[-1] < min(MOST_BANDS, bins // 2) else None
+    return max(lags[-1] + 1, 2) if lags[-1] < min(MOST_BANDS, bins // 2) else None
 
 
 def _symbol(entries: Array, places: int = PLACES) -> Array:
@@ -139,7 +140,7 @@ def _factor(entries: Array) -> Array | None:
 
 
 def _whole(factor: Array, entries: Array) -> tuple[NDArray[np.int64], float]:
-    """Whole weights in proportion to the factor, and their unit, with the covariances beside the diagonal nearly kept."""
+    """Whole weights in proportion to the factor, and their unit, that nearly keep covariances beside the diagonal."""
     best, least = None, np.inf
     length = float(np.linalg.norm(factor))
     for size in SIZES:

@@ -28,7 +28,8 @@ class MovingAverages:
 
     Attributes:
         period: q, how many bins there are for each innovation; y_m is new at bin q m.
-        weights: shape (b, d), whole numbers. Innovations before the first bin exist as well.
+        weights: shape (b, d), d at least 2, whole numbers, the first of each bin not negative. Innovations before the
+            first bin exist as well.
         unit: of the weights, positive.
         whites: shape (b,), positive standard deviations of the white noise.
     """

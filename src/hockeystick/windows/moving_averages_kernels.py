@@ -18,7 +18,7 @@ MOST_DAMPED = 60.0
 def noise_table(
     scales: Array, nodes: NDArray[np.complex128], weights: NDArray[np.complex128], damping: float, paces: Array
 ) -> Array:
-    """``sum_j weights[j] exp(-(damping - i frequency) scales[k] nodes[j])`` at the frequencies ``paces[0] + f paces[1]``.
+    """``sum_j weights[j] exp(-(damping - i g) scales[k] nodes[j])`` at the frequencies ``g = paces[0] + f paces[1]``.
 
     Shape (paces[2], 2, K): real parts, then imaginary ones.
     """
@@ -96,7 +96,7 @@ def window_sums(
 def window_means(
     begins: Counts, counts: Counts, chances: Array, values: Array, scales: Array, kinds: Counts, first: Counts
 ) -> Array:
-    """The same for the mass and the mean of the rest of the sum; ``scales`` has the mean that a bin adds at each place."""
+    """The same for mass and mean of the rest of the sum; ``scales`` has the mean that a bin adds at each place."""
     found = np.zeros((2, begins.size))
     for s in range(begins.size):
         for j in range(counts[s]):
@@ -111,7 +111,7 @@ def window_means(
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
 def factor_of(before: Array, after: Array, weights: Array) -> tuple[float, float, float]:
-    """The complex factor that best explains ``after`` by ``before``, both of shape (2, S), and the mean size of the rest."""
+    """The complex factor that best explains ``after`` by ``before``, of shape (2, S), and the mean size of the rest."""
     size = real = imaginary = 0.0
     for s in range(weights.size):
         a, b, c, d, w = before[0, s], before[1, s], after[0, s], after[1, s], weights[s]

@@ -27,10 +27,9 @@ ERROR_SHARE = 1e-3
 """Of delta: about what powers may change."""
 LEAST_ERROR, MOST_ERROR = 1e-11, 1e-3
 """At one frequency."""
-COARSER = 1.5
-"""More is added to X than for hidden chains, as fewer frequencies take less time."""
-STEPS, WINDOW_PACE, TABLE_PACE = 20.0, 1.5e-9, 2e-3
-"""About how many steps a run takes; seconds for each window, and for each table, at one frequency."""
+USED, STEPS, WINDOW_PACE, TABLE_PACE = 0.6, 20.0, 1.6e-9, 1.8e-3
+"""About which share of the frequencies matters; how many steps a run takes; seconds for each window, and for each
+table, at one frequency."""
 QUADRATURE, FARTHEST, TURN = 1e-15, 8.2, 1.0
 """Error of the transform of white noise; where its density is cut off; by how much it is moved off the real axis."""
 
@@ -111,20 +110,21 @@ def prepared(chain: MovingAverages, delta: float, deadline: Deadline) -> Prepare
         for bins, _ in runs
         for newest in (windows.newest, last)
     )
-    # windows of one state are `pace` places apart: places that are this far from each other follow each other in tables
-    each = np.maximum(kinds[:, 2].astype(np.int64), 1)
-    columns = (2 * reach) // each + 1
+    # windows of one state are as far apart as their newest weight: such places follow each other in tables
+    newest_weights = kinds[:, 2].astype(np.int64)
+    each = np.where(newest_weights > 0, newest_weights, 2 * reach + 1)
+    columns = np.where(newest_weights > 0, 2 * reach // each + 1, int(windows.counts.max()))
     scales = np.zeros((len(kinds), int((each * columns).max())))
     for kind, (_, variance, _) in enumerate(kinds):
-        place = np.arange(each[kind])[:, None] + each[kind] * np.arange(columns[kind]) - reach
+        place = np.arange(each[kind])[:, None] + newest_weights[kind] * np.arange(columns[kind]) - reach
         logs = chain.unit * (windows.spacing * place.ravel() - 0.5 * chain.unit * variance)
         scales[kind, : place.size] = np.exp(logs) / chain.bins
     groups = []
     for bins, length in runs:
-        kind = kind_of[bins]
+        own = kind_of[bins]
         place = chain.weights[bins, 1:] @ windows.places.T + chain.weights[bins, :1] * windows.newest + reach
-        first = place % each[kind, None] * columns[kind, None] + place // each[kind, None]
-        groups.append(Group(kind, first, length))
+        first = place % each[own, None] * columns[own, None] + place // each[own, None]
+        groups.append(Group(own, first, length))
     values = np.vstack([np.ones(last.size), np.zeros(last.size)])
     steps = (windows.begins, windows.counts, windows.chances)
     for group in reversed(groups):
@@ -205,8 +205,9 @@ def transform_of(given: Prepared, delta: float, smoothing: float, largest: float
             found[f], error[f] = _summed(given, many[f - first], float(tolerance[f]), deadline)
     terms = 2.0 * float(windows.counts.max()) + 64.0
     sum_error = 2.0 * UNIT_ROUNDOFF * (chain.bins * terms + windows.start.size)
-    noise_error = max(noise.error for noise in given.noises)
-    noise_error = noise_error + 2.0 * UNIT_ROUNDOFF * (8.0 * AT_ONCE + 16.0 + 16.0 * theta / damping)
+    noise_error = max(noise.error for noise in given.noises) + 2.0 * UNIT_ROUNDOFF * (
+        8.0 * AT_ONCE + 16.0 + 16.0 * theta / damping
+    )
     farthest = 0.5 * float(np.abs(windows.spacing * windows.places).max(initial=0.0)) ** 2
     exponent = float(np.abs(np.log(given.scales[given.scales > 0.0] * chain.bins)).max())
     transform = Transform(
@@ -255,12 +256,12 @@ def loss_of(chain: MovingAverages, covariance: Array, side: Side, weights: Array
 def transform_work(chain: MovingAverages, delta: float, epsilon: float) -> float:
     """Rough seconds of the transform that serves this epsilon."""
     smoothing, largest = scale_of(epsilon, spread_of(chain))
-    count = frequencies(COARSER * smoothing, largest)[2]
+    count = frequencies(smoothing, largest)[2]
     windows = windows_of(chain, LOST_SHARE * delta)
     groups = np.column_stack([chain.weights, chain.whites])
     kinds = 1 + int((np.abs(np.diff(groups, axis=0)).max(axis=1) > 0.0).sum())
     steps = min(float(chain.bins), STEPS * kinds)
-    return count * (WINDOW_PACE * steps * float(windows.counts.sum()) + TABLE_PACE * kinds)
+    return USED * count * (WINDOW_PACE * steps * float(windows.counts.sum()) + TABLE_PACE * kinds)
 
 
 def averages_profiles(
@@ -270,6 +271,6 @@ def averages_profiles(
     given = prepared(chain, delta, deadline)
 
     def transformed(smoothing: float, largest: float) -> Found:
-        return transform_of(given, delta, COARSER * smoothing, largest, deadline)
+        return transform_of(given, delta, smoothing, largest, deadline)
 
     return TransformProfiles(transformed, spread_of(chain), side, delta, epsilon, alone)
