@@ -5,6 +5,7 @@ import pytest
 
 from hockeystick.accountants.moment_majorant import ACCOUNTANT as MOMENTS
 from hockeystick.accountants.moving_average import ACCOUNTANT, FEWEST_BINS, SMALLEST_DELTA
+from hockeystick.bounds import Question
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.grid import Resolution
 from hockeystick.pairs.bin_mixture import BinMixture
@@ -13,7 +14,7 @@ from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.types import Direction, Side
 from tests.accountants.test_hidden_chain import pair
 
-SETTINGS = Settings(Resolution(68, 1e-4))
+SETTINGS = Settings(Resolution(68, 1e-4), question=Question(delta=1e-4))
 
 
 @pytest.mark.parametrize(("epochs", "noise_multiplier", "loss"), [(1, 2.5, 0.03), (3, 4.0, 0.12)])
@@ -39,7 +40,8 @@ def test_samples_lie_between() -> None:
     rng = np.random.default_rng(7)
     z = rng.standard_normal((400_000, 12)) @ np.linalg.cholesky(covariance).T + covariance[rng.integers(0, 12, 400_000)]
     ratios = np.exp(z - 0.5 * covariance.diagonal()).mean(axis=1)
-    found = {side: ACCOUNTANT.bound(run, side, SETTINGS).profiles for side in Side}
+    bounds = {side: ACCOUNTANT.bound(run, side, SETTINGS) for side in Side}
+    found = {side: bound.profiles for side, bound in bounds.items()}
     for epsilon in (0.1, 0.5, 1.0, 1.8):
         for direction, values in (
             (Direction.REMOVE, np.maximum(1.0 - np.exp(epsilon) / ratios, 0.0)),
@@ -48,8 +50,8 @@ def test_samples_lie_between() -> None:
             sampled, error = float(values.mean()), 5.0 * float(values.std()) / np.sqrt(values.size)
             assert found[Side.UPPER][direction](epsilon) >= sampled - error
             assert found[Side.LOWER][direction](epsilon) <= sampled + error
-    ends = [ACCOUNTANT.bound(run, side, SETTINGS).epsilon(1e-4) for side in Side]
-    assert ends[1] <= ends[0] <= 1.02 * ends[1]
+    upper, lower = (bounds[side].epsilon(1e-4) for side in Side)
+    assert lower <= upper <= 1.02 * lower
 
 
 def test_it_refuses_what_it_is_not_for() -> None:

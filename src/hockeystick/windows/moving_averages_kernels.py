@@ -14,7 +14,7 @@ MOST_DAMPED = 60.0
 """Terms that are damped by more than exp(this) are left out."""
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
 def noise_table(
     scales: Array, nodes: NDArray[np.complex128], weights: NDArray[np.complex128], damping: float, paces: Array
 ) -> Array:
@@ -24,9 +24,9 @@ def noise_table(
     """
     count = int(paces[2])
     found = np.zeros((count, 2, scales.size))
-    row = np.empty((2, count))
+    a, b, c, d = np.empty(nodes.size), np.empty(nodes.size), np.empty(nodes.size), np.empty(nodes.size)
     for k in range(scales.size):
-        row[:] = 0.0
+        n = 0
         for j in range(nodes.size):
             x, y = scales[k] * nodes[j].real, scales[k] * nodes[j].imag
             damped = damping * x + paces[0] * y
@@ -34,13 +34,17 @@ def noise_table(
                 continue
             term = weights[j] * np.exp(complex(-damped, paces[0] * x - damping * y))
             factor = np.exp(complex(-paces[1] * y, paces[1] * x))
-            a, b, c, s = term.real, term.imag, factor.real, factor.imag
-            for f in range(count):
-                row[0, f] += a
-                row[1, f] += b
-                a, b = a * c - b * s, a * s + b * c
+            a[n], b[n], c[n], d[n] = term.real, term.imag, factor.real, factor.imag
+            n += 1
         for f in range(count):
-            found[f, 0, k], found[f, 1, k] = row[0, f], row[1, f]
+            real = imaginary = 0.0
+            for j in range(n):
+                u, v = a[j], b[j]
+                real += u
+                imaginary += v
+                a[j] = u * c[j] - v * d[j]
+                b[j] = u * d[j] + v * c[j]
+            found[f, 0, k], found[f, 1, k] = real, imaginary
     return found
 
 

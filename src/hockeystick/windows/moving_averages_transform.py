@@ -27,7 +27,9 @@ ERROR_SHARE = 1e-3
 """Of delta: about what powers may change."""
 LEAST_ERROR, MOST_ERROR = 1e-11, 1e-3
 """At one frequency."""
-USED, STEPS, WINDOW_PACE, TABLE_PACE = 0.6, 20.0, 1.6e-9, 1.8e-3
+TOGETHER = 64
+"""Frequencies whose tables follow from each other."""
+USED, STEPS, WINDOW_PACE, TABLE_PACE = 0.6, 20.0, 1.6e-9, 6e-4
 """About which share of the frequencies matters; how many steps a run takes; seconds for each window, and for each
 table, at one frequency."""
 QUADRATURE, FARTHEST, TURN = 1e-15, 8.2, 1.0
@@ -179,8 +181,8 @@ def transform_of(given: Prepared, delta: float, smoothing: float, largest: float
     use *= np.exp(0.5 * (damping**2 - theta**2) * smoothing**2)
     tolerance = np.clip(ERROR_SHARE * delta / (count * use), LEAST_ERROR, MOST_ERROR)
 
-    def tables(first: float, apart: float) -> Array:
-        paces = np.array([first, apart, AT_ONCE])
+    def tables(first: float, apart: float, many: int) -> Array:
+        paces = np.array([first, apart, many])
         parts = [
             noise_table(scales, noise.nodes, noise.weights, damping, paces)
             for scales, noise in zip(given.scales, given.noises, strict=True)
@@ -189,7 +191,7 @@ def transform_of(given: Prepared, delta: float, smoothing: float, largest: float
 
     found, error = np.zeros(count, complex), np.zeros(count)
     used, apart = count, count // AT_ONCE
-    sizes = tables(0.0, apart * pace)
+    sizes = tables(0.0, apart * pace, AT_ONCE)
     sizes[:, :, 0], sizes[:, :, 1] = np.hypot(sizes[:, :, 0], sizes[:, :, 1]), 0.0
     for first in range(0, count, apart):
         deadline.tick()
@@ -198,11 +200,11 @@ def transform_of(given: Prepared, delta: float, smoothing: float, largest: float
         if error[first] <= tolerance[first]:
             used = first
             break
-    for first in range(0, used, AT_ONCE):
+    for first in range(0, used, TOGETHER):
         deadline.tick()
-        many = tables(first * pace, pace)
-        for f in range(first, min(first + AT_ONCE, used)):
-            found[f], error[f] = _summed(given, many[f - first], float(tolerance[f]), deadline)
+        several = tables(first * pace, pace, min(TOGETHER, used - first))
+        for f, one in enumerate(several, first):
+            found[f], error[f] = _summed(given, one, float(tolerance[f]), deadline)
     terms = 2.0 * float(windows.counts.max()) + 64.0
     sum_error = 2.0 * UNIT_ROUNDOFF * (chain.bins * terms + windows.start.size)
     noise_error = max(noise.error for noise in given.noises) + 2.0 * UNIT_ROUNDOFF * (
