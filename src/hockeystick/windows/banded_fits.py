@@ -23,6 +23,8 @@ MOST_BANDS = 4
 """Innovations that a bin may see: windows of more of them are too many."""
 NEGLIGIBLE = 1e-12
 """Of the diagonal: bands whose entries are smaller have ended."""
+LEAST = 0.02
+"""Of the variance: with less white noise there are too many windows."""
 WHITES = (0.03, 0.05, 0.08, 0.12)
 """White noise that is tried, as shares of the variance, beside nearly all that there is."""
 NATURAL = 0.95
@@ -66,12 +68,11 @@ def fits(covariance: Array, error: float, side: Side, weights: Array, deadline: 
         seen.append(typical)
         natural = NATURAL * float(_symbol(typical).min())
         for white in (natural, *(share * largest for share in WHITES if share * largest > natural)):
-            deadline.tick()
-            found = _fitted(typical, white, weights[:bands], side)
+            found = None if white < LEAST * largest else _fitted(typical, white, weights[:bands], side)
             if found is None:
                 continue
             for ends in (True, False):
-                chain = _adjusted(*found, ends, covariance, error, side)
+                chain = _adjusted(*found, ends, covariance, error, side, deadline)
                 if chain is not None:
                     yield chain
 
@@ -169,7 +170,14 @@ def _first_rows(covariance: Array, white: float, bands: int) -> Array | None:
 
 
 def _adjusted(
-    white: float, left: Array, shared: Array, ends: bool, covariance: Array, error: float, side: Side
+    white: float,
+    left: Array,
+    shared: Array,
+    ends: bool,
+    covariance: Array,
+    error: float,
+    side: Side,
+    deadline: Deadline,
 ) -> MovingAverages | None:
     """The moving average with white noise, and from below smaller weights of some bins, that make it comparable.
 
@@ -191,6 +199,7 @@ def _adjusted(
         own = len(first) if not settled.any() else int(np.argmax(settled))
         rows[:own] = first[:own] / unit
     for _ in range(ADJUSTMENTS):
+        deadline.tick()
         weights = np.rint(gains[:, None] * rows).astype(np.int64)
         chain = MovingAverages(1, weights, unit, np.sqrt(whites))
         missing = shortfall(chain.products, covariance, error, side, part)
