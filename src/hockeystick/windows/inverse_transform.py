@@ -46,7 +46,7 @@ class Transform:
         smoothing: standard deviation of the normal variable that is added.
         largest: the largest threshold that may be asked for.
         total, mean: the mass of X, and its mean with what is at infinity.
-        error: bound on the rounding of each value.
+        error: bound on the error of each value, one for all or one for each.
         sum_error: relative, of ``total`` and ``mean``.
     """
 
@@ -57,7 +57,7 @@ class Transform:
     largest: float
     total: float
     mean: float
-    error: float
+    error: float | NDArray[np.float64]
     sum_error: float
 
     def call(self, threshold: float, side: Side) -> float:
@@ -77,13 +77,15 @@ class Transform:
         rounded = self.error + float(self.values[0].real) * UNIT_ROUNDOFF * (
             z.size + 512.0 + 16.0 * last * (threshold + 2.0 * peak)
         )
-        error = rounded * float(weights @ (size / np.abs(z) ** 2 * np.abs(factor)))
-        beyond = float(self.values[0].real + self.error) * exp(0.5 * ((self.damping * s) ** 2 - (last * s) ** 2))
+        error = float(weights @ (rounded * size / np.abs(z) ** 2 * np.abs(factor)))
+        beyond = float(self.values[0].real + np.max(self.error)) * exp(
+            0.5 * ((self.damping * s) ** 2 - (last * s) ** 2)
+        )
         error += size * beyond / (pi * last)
         found = float(weights @ (tested * factor * self.values).real)
         if side is Side.UPPER:
             return found + error + 2.0 * s * self.total * exp(-0.5 * PEAK**2)
-        density_error = rounded * exp(self.damping * threshold) * float(weights @ np.abs(factor))
+        density_error = exp(self.damping * threshold) * float(weights @ (rounded * np.abs(factor)))
         density_error += exp(self.damping * threshold) * beyond / (pi * s * s * last)
         density = float(weights @ (np.exp(z * threshold) * factor * self.values).real)
         added = s * s * max(density + density_error, 0.0)

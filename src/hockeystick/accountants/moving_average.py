@@ -1,0 +1,94 @@
+"""Two-sided bounds of correlated noise of few bands under balls-in-bins by moving averages, for low noise.
+
+The Gaussians of the bins are white noise beside moving averages of innovations, exactly or nearly so
+(:mod:`hockeystick.windows.banded_fits`); the innovations live on a lattice that changes nothing, and the profile of the
+mixture follows from its transform (:mod:`hockeystick.windows.moving_averages_transform`).
+
+Proof: docs/theory/moving-averages.md. Errs on the asked side, adaptive gradients included.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from hockeystick.accountants.base import Accountant
+from hockeystick.bounds import Profile
+from hockeystick.errors import UnsupportedError
+from hockeystick.laws.law import UNIT_ROUNDOFF
+from hockeystick.pairs.bin_mixture import BinMixture
+from hockeystick.settings import Settings
+from hockeystick.strategies.matrix.banded import BandedMatrix
+from hockeystick.types import Direction, Side
+from hockeystick.windows.banded_fits import bands_of, fits
+from hockeystick.windows.comparable_chain import opened_ring, sensitivity
+from hockeystick.windows.moving_averages import MovingAverages
+from hockeystick.windows.moving_averages_transform import averages_profiles, loss_of, transform_work
+
+FEWEST_BINS, MOST_BINS = 12, 1024
+LARGEST_VARIANCE = 30.0
+"""Of a bin's Gaussian: beyond it epsilon is that of a known bin for all purposes."""
+MOST_LOSS = 0.1
+"""Of epsilon, as estimated: other methods are better than moving averages that lose more."""
+SMALLEST_DELTA = 1e-7
+"""Smaller ones are below what the rounding of transforms allows."""
+
+
+def _chain(pair: BinMixture, side: Side, settings: Settings) -> tuple[MovingAverages, float]:
+    """The moving average that loses least of those whose work is within the effort, and an epsilon to serve."""
+    delta, question, deadline = settings.resolution.smallest_delta, settings.question, settings.deadline
+    if delta < SMALLEST_DELTA:
+        raise UnsupportedError(f"Transforms of sums resolve no deltas below {SMALLEST_DELTA:g}.")
+    # bins may have any order; the last columns of an epoch, which are cut off, come first
+    covariance = pair.gram[::-1, ::-1] / pair.noise_multiplier**2
+    if not float(covariance.diagonal().max()) <= LARGEST_VARIANCE:
+        raise UnsupportedError("The noise is too low: the ratios of the bins leave the range of this method.")
+    opened = opened_ring(covariance) if side is Side.UPPER else None
+    covariance = covariance if opened is None else opened
+    if bands_of(covariance, side) is None:
+        raise UnsupportedError("The columns of the bins overlap too far: this method is for few bands.")
+    try:
+        found = sensitivity(pair.gram / pair.noise_multiplier**2, delta, deadline)
+    except np.linalg.LinAlgError:
+        raise UnsupportedError("The Gram matrix of the bins is not definite to its rounding.") from None
+    epsilon = found.epsilon if question is None or question.epsilon is None else question.epsilon
+    error = pair.rounding + 8.0 * UNIT_ROUNDOFF
+    chains = fits(covariance, error, side, found.weights, deadline)
+    for chain in sorted(chains, key=lambda one: loss_of(one, covariance, side, found.weights)):
+        if loss_of(chain, covariance, side, found.weights) > MOST_LOSS:
+            break
+        if transform_work(chain, delta, epsilon) <= settings.effort:
+            return chain, epsilon
+    raise UnsupportedError("No moving average that is close to the bins has enough white noise.")
+
+
+def _analyse(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    chain, epsilon = _chain(pair, side, settings)
+    delta, alone = settings.resolution.smallest_delta, settings.question is not None
+    return averages_profiles(chain, side, delta, epsilon, alone, settings.deadline).profiles()
+
+
+def _refusal(pair: BinMixture, side: Side) -> str | None:
+    if not FEWEST_BINS <= pair.bins <= MOST_BINS:
+        return f"it is for {FEWEST_BINS} to {MOST_BINS} bins"
+    return None
+
+
+def _example() -> BinMixture:
+    band = np.tile([1.0, 0.2], (FEWEST_BINS, 1))
+    band[-1, 1] = 0.0
+    return BinMixture(noise_multiplier=0.8, matrix=BandedMatrix(band), bins=FEWEST_BINS)
+
+
+ACCOUNTANT = Accountant(
+    name="moving_average",
+    summary="the bins' Gaussians as moving averages beside white noise, for few bands at low noise; two-sided",
+    sides=(Side.UPPER, Side.LOWER),
+    errs="the moving average is proved to reveal more, or less, than the bins; errors of its sum are charged",
+    reference="docs/theory/moving-averages.md",
+    analyses={BinMixture: _analyse},
+    refusal=_refusal,
+    cost=lambda pair: 2.0 + 0.01 * pair.bins,
+    example=_example,
+    example_effort=1.0,
+    plans_effort=True,
+)

@@ -1,0 +1,162 @@
+"""Gaussians that are white noise beside moving averages of innovations, whose covariance ends by itself.
+
+``z_i = whites[i] e_i + unit sum_s weights[i, s] y_(i // period - s)``, e_i and y_m independent standard normal. White
+noise lets the innovations live on a lattice without any error worth the name; whole weights make what is seen of them
+take few different values. Proof: docs/theory/moving-averages.md.
+"""
+
+from dataclasses import dataclass
+from math import log1p, pi, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import chi2
+
+from hockeystick.laws.law import Array
+
+LATTICE_ERROR = 1e-3
+"""Relative difference of densities that the lattice may make, in all."""
+LARGEST_SPACING, SEARCHES = 0.7, 40
+"""A lattice of this spacing has the mass and the tilted means of normal variables up to 1e-17."""
+SAME_BALL = 0.1
+"""Standard deviations by which the balls of kept windows may be apart to count as one."""
+
+
+@dataclass(frozen=True)
+class MovingAverages:
+    """``z_i = whites[i] e_i + unit sum_s weights[i, s] y_(i // period - s)``.
+
+    Attributes:
+        period: q, how many bins there are for each innovation; y_m is new at bin q m.
+        weights: shape (b, d), d at least 2, whole numbers, the first of each bin not negative. Innovations before the
+            first bin exist as well.
+        unit: of the weights, positive.
+        whites: shape (b,), positive standard deviations of the white noise.
+    """
+
+    period: int
+    weights: NDArray[np.int64]
+    unit: float
+    whites: Array
+
+    @property
+    def bins(self) -> int:
+        """b, how many terms there are."""
+        return len(self.weights)
+
+    @property
+    def depth(self) -> int:
+        """d, how many innovations a bin sees."""
+        return int(self.weights.shape[1])
+
+    @property
+    def groups(self) -> NDArray[np.int64]:
+        """The newest innovation of each bin, shape (b,)."""
+        return np.arange(self.bins) // self.period
+
+    @property
+    def loadings(self) -> Array:
+        """The weight of each innovation in each bin, shape (b, d - 1 + groups), the oldest first."""
+        found = np.zeros((self.bins, self.depth + int(self.groups[-1])))
+        for s in range(self.depth):
+            found[np.arange(self.bins), self.depth - 1 + self.groups - s] = self.unit * self.weights[:, s]
+        return found
+
+    @property
+    def products(self) -> Array:
+        """The covariance of z, shape (b, b)."""
+        found: Array = self.loadings @ self.loadings.T + np.diag(self.whites**2)
+        return found
+
+    @property
+    def spacing(self) -> float:
+        """Of a lattice for the innovations that changes the density of z by less than ``LATTICE_ERROR``.
+
+        The pivots of the precision of the innovations given z decide, not its largest eigenvalue.
+        """
+        seen = self.loadings / self.whites[:, None]
+        precision = np.eye(seen.shape[1]) + seen.T @ seen
+        # any order of the innovations will do; the newest first, as fewer bins see it
+        pivots = 1.000001 * np.linalg.cholesky(precision[::-1, ::-1]).diagonal() ** 2
+        low, high = 0.0, LARGEST_SPACING
+        for _ in range(SEARCHES):
+            middle = 0.5 * (low + high)
+            # each factor is at most 1 + 2.01 q as long as q is below a hundredth
+            q = np.exp(-2.0 * pi**2 / (middle**2 * pivots))
+            if float(q.max()) <= 0.01 and float(np.log1p(2.01 * q).sum()) <= log1p(LATTICE_ERROR):
+                low = middle
+            else:
+                high = middle
+        return low
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows of d innovations on a lattice that are kept; a state is what a window has beside its newest one.
+
+    States with the same innovations but the newest follow each other, so the windows of a state lead to states
+    ``begins[s]``, ``begins[s] + 1``, ...
+
+    Attributes:
+        spacing: h, of the lattice.
+        places: shape (S, d - 1), the innovations of each state in steps of the lattice, the newest first.
+        newest: shape (S,), the lowest newest innovation of the windows of each state.
+        counts: shape (S,), how many windows each state has.
+        begins: shape (S,), the state that the first of them leads to.
+        chances: shape (S,), of the newest innovation of each state.
+        start: shape (S,), of all innovations of each state.
+    """
+
+    spacing: float
+    places: NDArray[np.int64]
+    newest: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    begins: NDArray[np.int64]
+    chances: Array
+    start: Array
+
+
+def windows_of(chain: MovingAverages, lost: float) -> Windows:
+    """Windows but for such of a chance of about ``lost`` in all, under Q or given any one bin's tilt.
+
+    Nothing rests on how much is left out: what is kept is summed exactly.
+    """
+    h, d = chain.spacing, chain.depth
+    balls = _balls(chain, lost)
+    side = int(max(np.abs(center).max() + radius for center, radius in balls) / h) + 1
+    line = np.arange(-side, side + 1)
+    n = line.size
+    grids = [grid.ravel() for grid in np.meshgrid(*[line] * (d - 1), indexing="ij")][::-1]
+    low, high = np.full(grids[0].size, side + 1), np.full(grids[0].size, -side - 1)
+    for center, radius in balls:
+        left = radius**2 - sum((h * grid - center[s + 1]) ** 2 for s, grid in enumerate(grids))
+        inside = left >= 0.0
+        half = np.sqrt(np.maximum(left, 0.0))
+        low = np.where(inside, np.minimum(low, np.ceil((center[0] - half) / h).astype(np.int64)), low)
+        high = np.where(inside, np.maximum(high, np.floor((center[0] + half) / h).astype(np.int64)), high)
+    rows = (low <= high).reshape(-1, n)
+    ends = np.where(rows, line, -side - 1).max(axis=1)
+    firsts = np.where(rows, line, side + 1).min(axis=1)
+    kept = ((line >= firsts[:, None]) & (line <= ends[:, None])).ravel()
+    number = np.cumsum(kept) - 1
+    row = np.arange(kept.size)[kept] % len(rows)
+    low, high = np.maximum(low[kept], firsts[row]), np.minimum(high[kept], ends[row])
+    counts = np.maximum(high - low + 1, 0)
+    newest = np.where(counts > 0, low, 0)
+    begins = np.where(counts > 0, number[row * n + np.clip(low, -side, side) + side], 0)
+    places = np.stack([grid[kept] for grid in grids], axis=1)
+    masses = h / sqrt(2.0 * pi) * np.exp(-0.5 * (h * places) ** 2)
+    return Windows(h, places, newest, counts, begins, masses[:, 0].copy(), masses.prod(axis=1))
+
+
+def _balls(chain: MovingAverages, lost: float) -> list[tuple[Array, float]]:
+    """Centres and radii of balls that windows rarely leave: without a tilt, and where one bin tilts them."""
+    d, groups = chain.depth, int(chain.groups[-1]) + 1
+    plain = sqrt(float(chi2.isf(0.5 * lost / groups, d)))
+    tilted = sqrt(float(chi2.isf(0.5 * lost / (2 * d - 1), d)))
+    centers = np.zeros((1, d))
+    for row in chain.unit * np.unique(chain.weights, axis=0):
+        padded = np.concatenate([np.zeros(d - 1), row, np.zeros(d - 1)])
+        centers = np.vstack([centers, [padded[j : j + d] for j in range(2 * d - 1)]])
+    merged = SAME_BALL * np.unique(np.rint(centers / SAME_BALL), axis=0)
+    return [(np.zeros(d), plain)] + [(one, tilted) for one in merged if np.linalg.norm(one) + tilted > plain]

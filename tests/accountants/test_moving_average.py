@@ -1,0 +1,67 @@
+"""The bounds by moving averages against exact moments and samples, which share nothing with them."""
+
+import numpy as np
+import pytest
+
+from hockeystick.accountants.moment_majorant import ACCOUNTANT as MOMENTS
+from hockeystick.accountants.moving_average import ACCOUNTANT, FEWEST_BINS, SMALLEST_DELTA
+from hockeystick.bounds import Question
+from hockeystick.errors import UnsupportedError
+from hockeystick.laws.grid import Resolution
+from hockeystick.pairs.bin_mixture import BinMixture
+from hockeystick.settings import Settings
+from hockeystick.strategies.matrix.banded import BandedMatrix
+from hockeystick.types import Direction, Side
+from tests.accountants.test_hidden_chain import pair
+
+SETTINGS = Settings(Resolution(68, 1e-4), question=Question(delta=1e-4))
+
+
+@pytest.mark.parametrize(("epochs", "noise_multiplier", "loss"), [(1, 2.5, 0.03), (3, 4.0, 0.12)])
+def test_exact_moments_lie_between(epochs: int, noise_multiplier: float, loss: float) -> None:
+    """At this noise the moments are exact to a percent; a ring of several epochs loses two bins of forty."""
+    ours = {side: ACCOUNTANT.bound(pair(epochs, noise_multiplier), side, SETTINGS) for side in Side}
+    near = {side: MOMENTS.bound(pair(epochs, noise_multiplier), side, SETTINGS) for side in Side}
+    for direction in Direction:
+        for epsilon in (0.05, 0.2, 0.5):
+            assert ours[Side.UPPER].profiles[direction](epsilon) >= near[Side.LOWER].profiles[direction](epsilon)
+            assert ours[Side.LOWER].profiles[direction](epsilon) <= near[Side.UPPER].profiles[direction](epsilon)
+    assert ours[Side.UPPER].epsilon(1e-4) <= near[Side.UPPER].epsilon(1e-4) * (1.0 + loss)
+    assert ours[Side.LOWER].epsilon(1e-4) >= near[Side.LOWER].epsilon(1e-4) * (1.0 - 2.0 * loss)
+
+
+def test_samples_lie_between() -> None:
+    """12 bins of two bands at low noise against 400,000 samples under P, at 5 standard errors: fails falsely with a
+    chance below 1e-5. The two sides are close to each other."""
+    band = np.tile([1.0, 0.5], (12, 1))
+    band[-1, 1] = 0.0
+    run = BinMixture(noise_multiplier=1.1, matrix=BandedMatrix(band), bins=12)
+    covariance = run.gram / run.noise_multiplier**2
+    rng = np.random.default_rng(7)
+    z = rng.standard_normal((400_000, 12)) @ np.linalg.cholesky(covariance).T + covariance[rng.integers(0, 12, 400_000)]
+    ratios = np.exp(z - 0.5 * covariance.diagonal()).mean(axis=1)
+    bounds = {side: ACCOUNTANT.bound(run, side, SETTINGS) for side in Side}
+    found = {side: bound.profiles for side, bound in bounds.items()}
+    for epsilon in (0.1, 0.5, 1.0, 1.8):
+        for direction, values in (
+            (Direction.REMOVE, np.maximum(1.0 - np.exp(epsilon) / ratios, 0.0)),
+            (Direction.ADD, np.maximum(1.0 / ratios - np.exp(epsilon), 0.0)),
+        ):
+            sampled, error = float(values.mean()), 5.0 * float(values.std()) / np.sqrt(values.size)
+            assert found[Side.UPPER][direction](epsilon) >= sampled - error
+            assert found[Side.LOWER][direction](epsilon) <= sampled + error
+    upper, lower = (bounds[side].epsilon(1e-4) for side in Side)
+    assert lower <= upper <= 1.02 * lower
+
+
+def test_it_refuses_what_it_is_not_for() -> None:
+    few = BinMixture(noise_multiplier=1.0, matrix=BandedMatrix(np.ones((FEWEST_BINS - 1, 1))), bins=FEWEST_BINS - 1)
+    assert all(ACCOUNTANT.why_not(few, side) for side in Side)
+    for one, settings in (
+        (pair(1, 2.5), Settings(Resolution(68, 0.5 * SMALLEST_DELTA))),
+        (pair(1, 0.05), SETTINGS),
+        (BinMixture(noise_multiplier=2.0, matrix=BandedMatrix(np.ones((40, 6))), bins=40), SETTINGS),
+    ):
+        for side in Side:
+            with pytest.raises(UnsupportedError):
+                ACCOUNTANT.bound(one, side, settings)
