@@ -33,6 +33,8 @@ SINGLE = (0.0, 0.2, 0.3, 0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.83, 0.86, 
 PAIRS = ((-0.3, 0.0), (0.0, 0.3), (0.0, 0.6), (0.0, 0.8), (0.15, 0.6), (0.15, 0.8), (0.3, 0.9), (0.45, 0.8), (0.6, 0.8))
 FAST, SLOW = (0.2, 0.3, 0.4, 0.6), (0.86, 0.88, 0.9, 0.92, 0.95, 0.97, 0.98)
 """Poles of two independent sequences, one of each kind."""
+WORTHWHILE = 0.8
+"""They are looked for where all of them together lose less than this share of what a single chain loses."""
 FREQUENCIES = 61
 MOST_SHARED_LAGS, SYMBOL_PLACES = 48, 1 << 17
 """Of the semidefinite part of the difference that all bins share; where its symbol is looked at."""
@@ -142,11 +144,17 @@ def comparable_chain(
     shares = (TYPICAL,) if side is Side.LOWER else (1.0,) if ring else (TYPICAL, ORDINARY)
     several = [_typical(covariance / largest, lags, share, ring) for share in shares]
     proved: list[tuple[float, Chain]] = []
+    loss = np.inf
     different = [one for n, one in enumerate(several) if not n or float(np.abs(one - several[n - 1]).max()) >= SAME]
     kinds = (False, True) if independent and side is Side.UPPER and not ring else (False,)
     for typical, dominant, apart in product(different, (True,) if side is Side.LOWER else (True, False), kinds):
+        choices = list(product(FAST, SLOW) if apart else _poles(ring or not dominant))
+        if apart:  # loss is that of the best single chain; no pair does better than all sequences together
+            all_of_them = _fitted(typical, largest, weights, FAST + SLOW, side, ring, dominant, True)
+            if all_of_them is None or not all_of_them[0] <= WORTHWHILE * loss:
+                continue
         found: list[tuple[float, Chain, Array]] = []
-        for poles in product(FAST, SLOW) if apart else _poles(ring or not dominant):
+        for poles in choices:
             deadline.tick()
             one = _fitted(typical, largest, weights, poles, side, ring, dominant, apart)
             if one is None:
@@ -159,7 +167,8 @@ def comparable_chain(
             continue
         compared = adjusted(best, covariance, error, side, deadline, typical * largest, shared)
         if compared is not None and (not apart or affordable(compared)):
-            proved.append((loss_of(compared, covariance, side, weights), compared))
+            estimate = loss_of(compared, covariance, side, weights)
+            proved.append((estimate / WORTHWHILE if apart else estimate, compared))
     return min(proved, key=lambda one: one[0], default=(np.inf, None))[1]
 
 
@@ -217,7 +226,7 @@ def _basis(poles: tuple[complex, ...], lags: int) -> Array:
         return np.array([values.real, values.imag])
     nonzero = [pole.real for pole in poles if pole != 0.0]
     rows = [np.power(pole, powers) for pole in nonzero]
-    return np.array(rows if len(rows) == 2 else [*rows, (powers == 1).astype(float)])
+    return np.array(rows if len(rows) >= 2 else [*rows, (powers == 1).astype(float)])
 
 
 def _fitted(
