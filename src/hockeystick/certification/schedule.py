@@ -71,8 +71,8 @@ def run_accountants(
     sides: Sequence[Side] = (Side.UPPER, Side.LOWER),
     near: float | None = None,
 ) -> list[Outcome]:
-    """Run the accountants that analyse this type of pair: light ones first, those with both sides before others; then the
-    heavy ones, the cheapest first.
+    """Run the accountants that analyse this type of pair: light ones first, those with both sides before others, then
+    the heavy ones, the cheapest first.
 
     Monte Carlo, where it is allowed, comes after them; what takes a good part of the planned work comes last. A method
     that would take more than the rest of the planned work is left out.
