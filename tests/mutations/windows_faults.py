@@ -11,6 +11,7 @@ SPLIT = "tests/accountants/test_split_noise.py"
 LINEAR = "tests/accountants/test_linear_statistic.py"
 FILTERS = "tests/windows/test_renewal_filters.py"
 LINKED = "tests/windows/test_linked_windows.py"
+SEQUENCES = "tests/windows/test_independent_sequences.py"
 
 FAULTS = [
     (
@@ -503,5 +504,47 @@ FAULTS = [
         "-np.expm1(log_with) + scale * np.expm1(log_without)",
         "threshold sets are not rounded down",
         "tests/accountants/test_shuffle.py",
+    ),
+    (
+        "windows/independent_sequences.py",
+        "np.linalg.eigvalsh(together)[-1]) * 1.000001",
+        "np.linalg.eigvalsh(together)[0]) * 1.000001",
+        "lattices of sequences are as coarse as if they did not share their white noise",
+        SEQUENCES,
+    ),
+    (
+        "windows/independent_sequences.py",
+        "error += float(added.max())",
+        "error += 0.0",
+        "what a basis leaves out of a run of equal bins is not charged",
+        SEQUENCES,
+    ),
+    (
+        "windows/repeated_steps.py",
+        "norm**times * (cut + rounded)",
+        "norm**times * rounded",
+        "the end of a basis is taken for nothing",
+        SEQUENCES,
+    ),
+    (
+        "windows/repeated_steps.py",
+        "norm**times * (cut + rounded)",
+        "norm**times * cut",
+        "the rounding of a basis is not charged",
+        SEQUENCES,
+    ),
+    (
+        "windows/hidden_chain_transform.py",
+        "        added\n",
+        "        0.0\n",
+        "the error of runs of equal bins does not reach the bound",
+        SEQUENCES,
+    ),
+    (
+        "windows/independent_sequences.py",
+        "seen = self.amounts**2 @",
+        "seen = 0.98 * self.amounts**2 @",
+        "sequences are compared by a covariance that is not theirs",
+        SEQUENCES,
     ),
 ]

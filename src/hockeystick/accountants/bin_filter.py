@@ -107,7 +107,7 @@ ACCOUNTANT = Accountant(
     analyses={BinMixture: _analyse},
     laws={BinMixture: _laws},
     refusal=_refusal,
-    cost=lambda pair: 15.0 + 2e-9 * pair.matrix.steps * pair.bins,
+    cost=lambda pair: 7.5 + 2e-9 * pair.matrix.steps * pair.bins,
     example=_example,
     plans_effort=True,
 )

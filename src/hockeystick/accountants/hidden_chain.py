@@ -1,15 +1,17 @@
 """Two-sided bounds of correlated noise under balls-in-bins by Gaussians that a Markov chain generates, for low noise.
 
 The covariance of the bins is replaced by one that reveals more, or less, and is that of white noise beside a chain with
-a state of one or two numbers (:mod:`hockeystick.windows.comparable_chain`). The profile of the mixture then follows
-from its transform (:mod:`hockeystick.windows.hidden_chain_transform`); for compositions, and for deltas below 1e-7, its
-law does bin by bin (:mod:`hockeystick.windows.hidden_chain`), with smaller chains.
+a state of one or two numbers, or from above beside two independent chains (:mod:`hockeystick.windows.comparable_chain`,
+:mod:`hockeystick.windows.independent_sequences`). The profile of the mixture then follows from its transform
+(:mod:`hockeystick.windows.hidden_chain_transform`); for compositions, and for deltas below 1e-7, its law does bin by
+bin (:mod:`hockeystick.windows.hidden_chain`), with smaller chains.
 
 Proof: docs/theory/hidden-chains.md. Errs on the asked side, adaptive gradients included.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from math import exp
+from typing import cast
 
 import numpy as np
 
@@ -25,6 +27,7 @@ from hockeystick.types import Direction, Side
 from hockeystick.windows.comparable_chain import comparable_chain, opened_ring, sensitivity
 from hockeystick.windows.hidden_chain import HiddenChain, hidden_chain_law, work_of
 from hockeystick.windows.hidden_chain_transform import chain_profiles, transform_work
+from hockeystick.windows.independent_sequences import Chain
 
 FEWEST_BINS, MOST_BINS = 12, 1024
 LARGEST_VARIANCE = 30.0
@@ -38,8 +41,8 @@ BEYOND = 40.0
 
 
 def _chain(
-    pair: BinMixture, side: Side, settings: Settings, work: Callable[[HiddenChain, float], float]
-) -> tuple[HiddenChain, float]:
+    pair: BinMixture, side: Side, settings: Settings, work: Callable[[Chain, float], float], independent: bool
+) -> tuple[Chain, float]:
     """A comparable chain whose ``work``, given an estimate of epsilon, is within the effort; and the estimate."""
     delta, deadline = settings.resolution.smallest_delta, settings.deadline
     covariance = pair.gram / pair.noise_multiplier**2
@@ -51,13 +54,13 @@ def _chain(
     except np.linalg.LinAlgError:
         raise UnsupportedError("The Gram matrix of the bins is not definite to its rounding.") from None
 
-    def affordable(chain: HiddenChain) -> bool:
+    def affordable(chain: Chain) -> bool:
         return work(chain, found.epsilon) <= settings.effort
 
     opened = opened_ring(covariance) if side is Side.UPPER else None
     for one in (covariance,) if opened is None else (opened, covariance):
         weights = found.weights[: len(one)]
-        chain = comparable_chain(one, error, side, weights, affordable, MOST_LOSS[side], deadline)
+        chain = comparable_chain(one, error, side, weights, affordable, MOST_LOSS[side], deadline, independent)
         if chain is not None:
             return chain, found.epsilon
     raise UnsupportedError("No chain with enough white noise was found close to the covariance of the bins.")
@@ -66,11 +69,11 @@ def _chain(
 def _law(pair: BinMixture, side: Side, settings: Settings) -> Law:
     delta = settings.resolution.smallest_delta
 
-    def work(chain: HiddenChain, epsilon: float) -> float:
-        return work_of(chain, delta, BEYOND * exp(epsilon))
+    def work(chain: Chain, epsilon: float) -> float:
+        return work_of(cast(HiddenChain, chain), delta, BEYOND * exp(epsilon))
 
-    chain, epsilon = _chain(pair, side, settings, work)
-    return hidden_chain_law(chain, side, delta, BEYOND * exp(epsilon), settings.deadline)
+    chain, epsilon = _chain(pair, side, settings, work, False)
+    return hidden_chain_law(cast(HiddenChain, chain), side, delta, BEYOND * exp(epsilon), settings.deadline)
 
 
 def _laws(pair: BinMixture, side: Side, settings: Settings) -> Sequence[Law]:
@@ -86,10 +89,10 @@ def _analyse(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direct
         return law_profiles(_law(pair, side, settings))
     asked = None if question is None else question.epsilon
 
-    def work(chain: HiddenChain, epsilon: float) -> float:
+    def work(chain: Chain, epsilon: float) -> float:
         return transform_work(chain, side, delta, epsilon if asked is None else asked)
 
-    chain, epsilon = _chain(pair, side, settings, work)
+    chain, epsilon = _chain(pair, side, settings, work, side is Side.UPPER)
     near = epsilon if asked is None else asked
     return chain_profiles(chain, side, delta, near, question is not None, settings.deadline).profiles()
 

@@ -71,7 +71,8 @@ def run_accountants(
     sides: Sequence[Side] = (Side.UPPER, Side.LOWER),
     near: float | None = None,
 ) -> list[Outcome]:
-    """Run the accountants that analyse this type of pair: those with both sides first, then the cheapest.
+    """Run the accountants that analyse this type of pair: light ones first, those with both sides before others, then
+    the heavy ones, the cheapest first.
 
     Monte Carlo, where it is allowed, comes after them; what takes a good part of the planned work comes last. A method
     that would take more than the rest of the planned work is left out.
@@ -98,9 +99,10 @@ def run_accountants(
             return one in chosen
         return one in chosen or (one in allowed and (one.kind is Kind.MONTE_CARLO or cost(one, side) <= policy.heavy))
 
-    def place(one: Accountant, side: Side) -> tuple[bool, bool, bool, float]:
+    def place(one: Accountant, side: Side) -> tuple[bool, bool, bool, bool, float]:
         seconds = cost(one, side)
-        return seconds > policy.work / 4.0, one.kind is Kind.MONTE_CARLO, len(one.sides) == 1, seconds
+        last, heavy = seconds > policy.work / 4.0, seconds > policy.heavy
+        return last, one.kind is Kind.MONTE_CARLO, heavy, len(one.sides) == 1 and not heavy, seconds
 
     tasks = [
         (one, side)

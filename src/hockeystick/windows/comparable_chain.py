@@ -18,6 +18,7 @@ from hockeystick.deadline import Deadline
 from hockeystick.laws.law import Array
 from hockeystick.types import Side
 from hockeystick.windows.hidden_chain import HiddenChain
+from hockeystick.windows.independent_sequences import Chain, IndependentSequences
 
 SAMPLES, SAMPLED_AT_ONCE, SEED = 12_000, 2_000, 0
 TILTS = (1.0, 1.5, 2.0)
@@ -30,6 +31,10 @@ LEAST_WHITE = 0.04
 RADII, ANGLES = (0.4, 0.5, 0.6, 0.7, 0.8), (0.1, 0.2, 0.4, 0.6, 0.8)
 SINGLE = (0.0, 0.2, 0.3, 0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.83, 0.86, 0.88, 0.9, 0.93, 0.96)
 PAIRS = ((-0.3, 0.0), (0.0, 0.3), (0.0, 0.6), (0.0, 0.8), (0.15, 0.6), (0.15, 0.8), (0.3, 0.9), (0.45, 0.8), (0.6, 0.8))
+FAST, SLOW = (0.2, 0.3, 0.4, 0.6), (0.86, 0.88, 0.9, 0.92, 0.95, 0.97, 0.98)
+"""Poles of two independent sequences, one of each kind."""
+WORTHWHILE = 0.8
+"""They are looked for where all of them together lose less than this share of what a single chain loses."""
 FREQUENCIES = 61
 MOST_SHARED_LAGS, SYMBOL_PLACES = 48, 1 << 17
 """Of the semidefinite part of the difference that all bins share; where its symbol is looked at."""
@@ -115,10 +120,11 @@ def comparable_chain(
     error: float,
     side: Side,
     weights: Array,
-    affordable: Callable[[HiddenChain], bool],
+    affordable: Callable[[Chain], bool],
     most_loss: float,
     deadline: Deadline,
-) -> HiddenChain | None:
+    independent: bool = False,
+) -> Chain | None:
     """The best of some chains whose covariance is comparable with the given one on the asked side, or None.
 
     Args:
@@ -127,6 +133,7 @@ def comparable_chain(
         weights: of :func:`sensitivity`.
         affordable: which chains may be used.
         most_loss: relative loss of epsilon, as estimated, beyond which none is worth its time.
+        independent: whether independent sequences are tried too, from above.
     """
     bins = len(covariance)
     ring = side is Side.UPPER and float(covariance[0, -1]) > WRAP * float(covariance[0, 0])
@@ -136,13 +143,20 @@ def comparable_chain(
         return None
     shares = (TYPICAL,) if side is Side.LOWER else (1.0,) if ring else (TYPICAL, ORDINARY)
     several = [_typical(covariance / largest, lags, share, ring) for share in shares]
-    proved: list[tuple[float, HiddenChain]] = []
+    proved: list[tuple[float, Chain]] = []
+    loss = np.inf
     different = [one for n, one in enumerate(several) if not n or float(np.abs(one - several[n - 1]).max()) >= SAME]
-    for typical, dominant in product(different, (True,) if side is Side.LOWER else (True, False)):
-        found: list[tuple[float, HiddenChain, Array]] = []
-        for poles in _poles(ring or not dominant):
+    kinds = (False, True) if independent and side is Side.UPPER and not ring else (False,)
+    for typical, dominant, apart in product(different, (True,) if side is Side.LOWER else (True, False), kinds):
+        choices = list(product(FAST, SLOW) if apart else _poles(ring or not dominant))
+        if apart:  # loss is that of the best single chain; no pair does better than all sequences together
+            all_of_them = _fitted(typical, largest, weights, FAST + SLOW, side, ring, dominant, True)
+            if all_of_them is None or not all_of_them[0] <= WORTHWHILE * loss:
+                continue
+        found: list[tuple[float, Chain, Array]] = []
+        for poles in choices:
             deadline.tick()
-            one = _fitted(typical, largest, weights, poles, side, ring, dominant)
+            one = _fitted(typical, largest, weights, poles, side, ring, dominant, apart)
             if one is None:
                 continue
             chain = replace(one[1], gains=np.full(bins, np.sqrt(largest)))
@@ -152,12 +166,13 @@ def comparable_chain(
         if best is None or not loss <= most_loss:
             continue
         compared = adjusted(best, covariance, error, side, deadline, typical * largest, shared)
-        if compared is not None:
-            proved.append((loss_of(compared, covariance, side, weights), compared))
+        if compared is not None and (not apart or affordable(compared)):
+            estimate = loss_of(compared, covariance, side, weights)
+            proved.append((estimate / WORTHWHILE if apart else estimate, compared))
     return min(proved, key=lambda one: one[0], default=(np.inf, None))[1]
 
 
-def loss_of(chain: HiddenChain, covariance: Array, side: Side, weights: Array) -> float:
+def loss_of(chain: Chain, covariance: Array, side: Side, weights: Array) -> float:
     """About what the chain loses of epsilon."""
     change = np.expm1(chain.products - covariance) * (1.0 if side is Side.UPPER else -1.0)
     return float(sum(weights[lag] * np.diagonal(change, lag).mean() for lag in range(min(chain.bins, MOST_LAGS))))
@@ -211,7 +226,7 @@ def _basis(poles: tuple[complex, ...], lags: int) -> Array:
         return np.array([values.real, values.imag])
     nonzero = [pole.real for pole in poles if pole != 0.0]
     rows = [np.power(pole, powers) for pole in nonzero]
-    return np.array(rows if len(rows) == 2 else [*rows, (powers == 1).astype(float)])
+    return np.array(rows if len(rows) >= 2 else [*rows, (powers == 1).astype(float)])
 
 
 def _fitted(
@@ -222,7 +237,8 @@ def _fitted(
     side: Side,
     ring: bool,
     dominant: bool,
-) -> tuple[float, HiddenChain, Array] | None:
+    independent: bool = False,
+) -> tuple[float, Chain, Array] | None:
     """About what it loses, large changes counting as they do for the second moment, and the best chain with these poles
     that some linear programmes find, with gains of 1; and a semidefinite part of the difference as in ``shortfall``,
     none where the difference is to be dominated by its diagonal."""
@@ -242,13 +258,16 @@ def _fitted(
     positive = np.hstack([np.zeros((FREQUENCIES, 1)), -spectrum, np.zeros((FREQUENCIES, short))])
     definite = np.hstack([np.zeros((places.size, 1 + len(basis))), -shared])
     least, growth = np.inf, np.ones(bins)
-    best: tuple[HiddenChain, Array] | None = None
+    best: tuple[Chain, Array] | None = None
     for _ in range(ROUNDS):
         result = linprog(
             np.concatenate([sign * (unknowns @ (w * growth)), np.zeros(short)]),
             A_ub=np.vstack([below, positive, definite]),
             b_ub=np.concatenate([-sign * typical, np.zeros(FREQUENCIES + places.size)]),
-            bounds=[(LEAST_WHITE, None)] + [(None, None)] * (len(basis) + 1) + [(None, most)] * (short - 1),
+            bounds=[(LEAST_WHITE, None)]
+            + [(0.0 if independent else None, None)] * len(basis)
+            + [(None, None)]
+            + [(None, most)] * (short - 1),
         )
         if result.status != 0:
             break
@@ -259,7 +278,12 @@ def _fitted(
         loss = float(sign * (w @ np.expm1(change)))
         if loss < least:
             least = loss
-            chain = _realised(poles, float(shares[0]), _basis(poles, 4).T @ shares[1:], bins, ring)
+            chain: Chain
+            if independent:
+                amounts = np.sqrt(np.maximum(shares[1:], 0.0))
+                chain = IndependentSequences(np.real(poles), amounts, float(np.sqrt(shares[0])), np.ones(bins))
+            else:
+                chain = _realised(poles, float(shares[0]), _basis(poles, 4).T @ shares[1:], bins, ring)
             found = np.asarray(result.x, dtype=np.float64)[1 + len(basis) :]
             best = chain, np.zeros(1) if dominant else variance * semidefinite(found)
         growth = np.expm1(change) / change
@@ -284,14 +308,14 @@ def _realised(poles: tuple[complex, ...], white: float, seen: Array, bins: int, 
 
 
 def adjusted(
-    chain: HiddenChain,
+    chain: Chain,
     covariance: Array,
     error: float,
     side: Side,
     deadline: Deadline,
     typical: Array,
     shared: Array,
-) -> HiddenChain | None:
+) -> Chain | None:
     """The chain with gains, and from above more white noise, that make it comparable, proved with room for errors.
 
     None where these few changes do not suffice. ``typical`` is what it was fitted to, one number for each lag,

@@ -10,6 +10,7 @@ Upper laws split values between nodes, lower laws move them to the means of cell
 Cost: O(bins states nodes (edges of a state + nodes of the white noise)).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import log, pi, sqrt
 
@@ -21,7 +22,14 @@ from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import UNDERFLOW, UNIT_ROUNDOFF, Array, Law, lower_law
 from hockeystick.types import Side
-from hockeystick.windows.hidden_chain_kernels import bands, mixed, mixed_numbers, shifted_contraction, shifted_spread
+from hockeystick.windows.hidden_chain_kernels import (
+    bands,
+    chain_transforms,
+    mixed,
+    mixed_numbers,
+    shifted_contraction,
+    shifted_spread,
+)
 
 LATTICE_ERROR = 1e-4
 """Relative difference of densities that the lattice may make, in all."""
@@ -167,6 +175,29 @@ class States:
     targets: NDArray[np.int64]
     chances: Array
     lost: float
+
+    @property
+    def terms(self) -> int:
+        """How many terms are added up in a step, at most."""
+        return int(np.diff(self.starts).max())
+
+    def averaged(self, numbers: Array) -> Array:
+        """The mean of ``numbers``, shape (S,), over the next state."""
+        found: Array = mixed_numbers(self.starts, self.targets, self.chances, numbers)
+        return found
+
+    def transforms(
+        self, steps: Array, kinds: NDArray[np.int64], tick: Callable[[], None]
+    ) -> tuple[NDArray[np.complex128], float]:
+        """The transform of the sum over all bins, and what is added to the rounding of all steps: nothing.
+
+        ``steps`` and ``kinds`` as in :func:`..hidden_chain_kernels.chain_transforms`.
+        """
+        tick()
+        edges = (self.starts, self.targets, self.chances)
+        both = chain_transforms(*edges, self.start, self.end, steps, kinds)
+        half = both.size // 2
+        return both[:half] + 1j * both[half:], 0.0
 
 
 def states_of(chain: HiddenChain, lost: float) -> States:
@@ -340,7 +371,7 @@ def hidden_chain_law(chain: HiddenChain, side: Side, delta: float, largest: floa
     most = max(float(np.diff(one.starts).max()) for one in known.values())
     exponent = float(np.max(np.abs(states.seen))) * float(chain.gains.max()) + chain.seen_variance + 64.0
     each = max(one.error for one in known.values())
-    each += (float(np.diff(states.starts).max()) + grid.size * most + 64.0 * exponent) * UNIT_ROUNDOFF
+    each += (states.terms + grid.size * most + 64.0 * exponent) * UNIT_ROUNDOFF
     error = LATTICE_ERROR + chain.bins * each + rows * UNIT_ROUNDOFF
     places = max(one.place_error for one in known.values()) + (16.0 * exponent + 8.0 * chain.bins) * UNIT_ROUNDOFF
     total = states.start @ masses

@@ -21,12 +21,12 @@ from hockeystick.windows.hidden_chain import (
     LATTICE_ERROR,
     LOST_SHARE,
     WHITE_NODES,
-    HiddenChain,
     States,
     size_of,
     states_of,
 )
-from hockeystick.windows.hidden_chain_kernels import chain_transforms, mixed_numbers, step_transforms
+from hockeystick.windows.hidden_chain_kernels import step_transforms
+from hockeystick.windows.independent_sequences import Chain, IndependentSequences, ProductStates, steps_of
 from hockeystick.windows.inverse_transform import AT_ONCE, Found, Transform, TransformProfiles, frequencies, scale_of
 
 SCALES = 160.0
@@ -35,17 +35,22 @@ ALIKE = 1e-6
 """Relative difference of scales below which there is nothing to place levels between."""
 EDGE_PACE, ATOM_PACE, ATOMS = 4.5e-10, 4e-9, 130.0
 """Seconds for each edge, and for each atom of the white noise, at one frequency; about how many atoms there are."""
+PRODUCT_PACE, BASIS_TERMS = 3.5e-10, 100.0
+"""Seconds for each term of a state of independent sequences at one frequency; terms that a basis is worth."""
 
 
-def spread_of(chain: HiddenChain) -> float:
+def spread_of(chain: Chain) -> float:
     """The standard deviation of X, large exponents apart."""
     return sqrt(float(np.expm1(np.minimum(chain.products, 5.0)).mean()))
 
 
-def transform_work(chain: HiddenChain, side: Side, delta: float, epsilon: float) -> float:
+def transform_work(chain: Chain, side: Side, delta: float, epsilon: float) -> float:
     """Rough seconds of the transform that serves this epsilon."""
-    states, edges = size_of(chain, delta)
     count = frequencies(*scale_of(epsilon, spread_of(chain)))[2]
+    if isinstance(chain, IndependentSequences):
+        sizes = 2.0 * chain.sides(LOST_SHARE * delta) + 1.0
+        return float(count * PRODUCT_PACE * steps_of(chain) * sizes.prod() * (sizes.sum() + BASIS_TERMS))
+    states, edges = size_of(chain, delta)
     kinds = int(np.unique(np.stack([chain.gains, chain.whites]), axis=1).shape[1])
     scales = min(states, SCALES * sqrt(chain.seen_variance) / chain.white) if side is Side.UPPER else states
     return float(count * (EDGE_PACE * chain.bins * states * edges + ATOM_PACE * ATOMS * kinds * scales))
@@ -87,10 +92,15 @@ class Levels:
 
 
 def _transform(
-    chain: HiddenChain, states: States, side: Side, delta: float, smoothing: float, largest: float, deadline: Deadline
+    chain: Chain,
+    states: States | ProductStates,
+    side: Side,
+    delta: float,
+    smoothing: float,
+    largest: float,
+    deadline: Deadline,
 ) -> Found:
     damping, pace, count = frequencies(smoothing, largest)
-    edges = (states.starts, states.targets, states.chances)
     different, kinds = np.unique(np.stack([chain.gains, chain.whites]), axis=1, return_inverse=True)
     kinds = kinds.ravel().astype(np.int64)
     noises = [_noise(float(gain * white), side, delta) for gain, white in different.T]
@@ -100,30 +110,32 @@ def _transform(
         levels = [Levels.upper(scale, float(width)) for scale, width in zip(scales, widths, strict=True)]
     else:
         levels = [Levels(scale) for scale in scales]
-    parts = []
+    parts, added = [], 0.0
     for first in range(0, count, AT_ONCE):
         steps = []
         for noise, scale in zip(noises, levels, strict=True):
             deadline.tick()
             found = step_transforms(scale.places, noise.support, noise.mass, damping, pace, first, AT_ONCE)
             steps.append(scale.between(found))
-        deadline.tick()
-        both = chain_transforms(*edges, states.start, states.end, np.array(steps), kinds)
-        parts.append(both[:AT_ONCE] + 1j * both[AT_ONCE:])
+        part, more = states.transforms(np.array(steps), kinds, deadline.tick)
+        parts.append(part)
+        added = max(added, more)
     values = np.concatenate(parts)
     totals, means = states.end.copy(), np.zeros(states.end.size)
     for place in range(chain.bins - 1, -1, -1):
         if place < chain.bins - 1:
-            totals, means = mixed_numbers(*edges, totals), mixed_numbers(*edges, means)
+            totals, means = states.averaged(totals), states.averaged(means)
         noise, scale = noises[kinds[place]], scales[kinds[place]]
         mass = float(noise.mass.sum())
         means = means * mass + totals * scale * noise.mean()
         totals = totals * mass
     total, mean = float(states.start @ totals), float(states.start @ means)
-    each = 2.0 * float(np.diff(states.starts).max()) + 2.0 * max(noise.size for noise in noises) + 4.0 * AT_ONCE + 64.0
+    each = 2.0 * states.terms + 2.0 * max(noise.size for noise in noises) + 4.0 * AT_ONCE + 64.0
     sum_error = 2.0 * UNIT_ROUNDOFF * (chain.bins * each + states.end.size)
-    error = sum_error * float(values[0].real) + total * (
-        16.0 * UNIT_ROUNDOFF * count * pace / damping + 1e-26 * chain.bins
+    error = (
+        added
+        + sum_error * float(values[0].real)
+        + total * (16.0 * UNIT_ROUNDOFF * count * pace / damping + 1e-26 * chain.bins)
     )
     exponent = float(np.max(np.abs(states.seen))) * float(chain.gains.max()) + chain.seen_variance + 64.0
     mass_error = LATTICE_ERROR + chain.bins * (
@@ -152,10 +164,11 @@ def _noise(deviation: float, side: Side, delta: float) -> Law:
 
 
 def chain_profiles(
-    chain: HiddenChain, side: Side, delta: float, epsilon: float, alone: bool, deadline: Deadline
+    chain: Chain, side: Side, delta: float, epsilon: float, alone: bool, deadline: Deadline
 ) -> TransformProfiles:
     """The profiles of a chain; arguments as in :class:`..inverse_transform.TransformProfiles`."""
-    states = states_of(chain, LOST_SHARE * delta)
+    lost = LOST_SHARE * delta
+    states = chain.states(lost) if isinstance(chain, IndependentSequences) else states_of(chain, lost)
 
     def transformed(smoothing: float, largest: float) -> Found:
         return _transform(chain, states, side, delta, smoothing, largest, deadline)

@@ -1,0 +1,168 @@
+"""Gaussians that white noise and a few independent autoregressive sequences add up to, each on a lattice of its own.
+
+``z_i = gains[i] (sum_s amounts[s] x_(s,i) + whites[i] e_i)``, x_s stationary of order one and unit variance, all
+independent. White noise makes the lattices harmless, as it does for :mod:`hockeystick.windows.hidden_chain`; a step
+forward is one matrix for each sequence in turn.
+
+Proof: docs/theory/hidden-chains.md, section 6.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from itertools import groupby
+from math import log, pi, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hockeystick.laws.law import UNIT_ROUNDOFF, Array
+from hockeystick.windows.hidden_chain import LATTICE_ERROR, HiddenChain
+from hockeystick.windows.repeated_steps import FEWEST, WORTH, repeated
+
+Vectors = NDArray[np.complex128]
+
+
+@dataclass(frozen=True)
+class IndependentSequences:
+    """White noise beside independent sequences ``x_(s,i) = poles[s] x_(s,i-1) + noise``.
+
+    Attributes:
+        poles: shape (s,), from 0 to below 1.
+        amounts: shape (s,), non-negative; what is seen of each.
+        white, gains, extra: as for :class:`..hidden_chain.HiddenChain`.
+    """
+
+    poles: Array
+    amounts: Array
+    white: float
+    gains: Array
+    extra: Array | None = None
+    ring = False
+
+    @property
+    def bins(self) -> int:
+        """b, how many terms there are."""
+        return int(self.gains.size)
+
+    @property
+    def whites(self) -> Array:
+        """Standard deviations of the white noise of the bins, nowhere below ``white``."""
+        return np.sqrt(self.white**2 + (np.zeros(self.bins) if self.extra is None else self.extra))
+
+    @property
+    def seen_variance(self) -> float:
+        """The variance of ``sum_s amounts[s] x_(s,i)``."""
+        return float(self.amounts @ self.amounts)
+
+    @property
+    def products(self) -> Array:
+        """The covariance of z, shape (b, b)."""
+        lags = np.arange(self.bins)
+        seen = self.amounts**2 @ np.power(self.poles[:, None], lags)
+        distance = np.abs(np.subtract.outer(lags, lags))
+        return np.multiply.outer(self.gains, self.gains) * (seen[distance] + np.diag(self.whites**2))
+
+    @property
+    def spacings(self) -> Array:
+        """Of lattices for the sequences that change the density of z by less than ``LATTICE_ERROR``, relative to it."""
+        sharpest = (1.0 + self.poles) / (1.0 - self.poles)
+        each = sharpest + self.amounts**2 / self.white**2
+        shares = self.amounts / self.white / np.sqrt(each)
+        together = np.outer(shares, shares)
+        np.fill_diagonal(together, 1.0)
+        largest = float(np.linalg.eigvalsh(together)[-1]) * 1.000001
+        needed = log(3.0 * self.poles.size * (self.bins + 1) / LATTICE_ERROR)
+        return np.sqrt(2.0 * pi**2 / (needed * largest * each))
+
+    def sides(self, lost: float) -> NDArray[np.int64]:
+        """How many places of each lattice are kept on either side of 0."""
+        width = sqrt(-2.0 * log(lost / (8.0 * self.poles.size * (self.bins + 1))))
+        reach = width + float(self.gains.max()) * self.amounts
+        return np.ceil(reach / self.spacings).astype(np.int64)
+
+    def states(self, lost: float) -> "ProductStates":
+        """The states but for such of a chance below ``lost`` in all, under Q and given any one bin's tilt."""
+        lines = [h * np.arange(-side, side + 1) for h, side in zip(self.spacings, self.sides(lost), strict=True)]
+        kernels, starts = [], []
+        for h, line, pole in zip(self.spacings, lines, self.poles, strict=True):
+            apart, innovation = line[None, :] - pole * line[:, None], 1.0 - pole**2
+            kernels.append(h / sqrt(2.0 * pi * innovation) * np.exp(-0.5 * apart**2 / innovation))
+            starts.append(h / sqrt(2.0 * pi) * np.exp(-0.5 * line**2))
+        seen = reduce(np.add.outer, [amount * line for amount, line in zip(self.amounts, lines, strict=True)])
+        return ProductStates(seen.ravel(), reduce(np.multiply.outer, starts).ravel(), tuple(kernels), lost)
+
+
+@dataclass(frozen=True)
+class ProductStates:
+    """States of independent sequences on their lattices, and how they go on.
+
+    Attributes:
+        seen: shape (S,), what is seen of each state; the last sequence changes fastest.
+        start: shape (S,), chances of the state of the first bin.
+        kernels: for each sequence the chances of the next place, a row for each place.
+        lost: more than the chance of any other state at any bin, under Q and given any one bin's tilt.
+    """
+
+    seen: Array
+    start: Array
+    kernels: tuple[Array, ...]
+    lost: float
+
+    @property
+    def end(self) -> Array:
+        """Factors of the last state."""
+        return np.ones(self.seen.size)
+
+    @property
+    def terms(self) -> int:
+        """How many terms are added up in a step, for each state."""
+        return sum(len(kernel) for kernel in self.kernels)
+
+    def averaged(self, numbers: Array) -> Array:
+        """The mean of each row of ``numbers``, shape (..., S), over the next state."""
+        shape = tuple(len(kernel) for kernel in self.kernels)
+        found = numbers.reshape(-1, self.seen.size)
+        behind = self.seen.size
+        for length, kernel in zip(shape, self.kernels, strict=True):
+            behind //= length
+            found = found.reshape(-1, length) @ kernel.T if behind == 1 else kernel @ found.reshape(-1, length, behind)
+        return found.reshape(numbers.shape)
+
+    def transforms(self, steps: Array, kinds: NDArray[np.int64], tick: Callable[[], None]) -> tuple[Vectors, float]:
+        """The transform of the sum over all bins, and what runs of equal bins add to its error.
+
+        ``steps`` and ``kinds`` as in :func:`..hidden_chain_kernels.chain_transforms`.
+        """
+        half = steps.shape[2] // 2
+        factors = [np.ascontiguousarray((one[:, :half] + 1j * one[:, half:]).T) for one in steps]
+        heaviest = float(np.prod([kernel.sum(axis=1).max() for kernel in self.kernels])) * (1.0 + 1e-12)
+        later, error = factors[int(kinds[-1])].copy(), 0.0
+        for kind, run in groupby(kinds[-2::-1].tolist()):
+            times, factor = len(list(run)), factors[kind]
+
+            def step(rows: Vectors, factor: Vectors = factor) -> Vectors:
+                tick()
+                parts = self.averaged(np.stack([rows.real, rows.imag]))
+                return np.asarray(factor * (parts[0] + 1j * parts[1]), dtype=np.complex128)
+
+            norm = max(heaviest * float(np.abs(factor).max()) * (1.0 + 1e-12), 1.0)
+            error *= norm**times
+            if times >= WORTH:
+                rounding = (4.0 * self.terms + 16.0) * UNIT_ROUNDOFF * norm
+                later, added = repeated(step, later, times, norm, rounding)
+                error += float(added.max())
+            else:
+                for _ in range(times):
+                    later = step(later)
+        return np.asarray(later @ self.start, dtype=np.complex128), error * float(self.start.sum()) * (1.0 + 1e-9)
+
+
+Chain = HiddenChain | IndependentSequences
+
+
+def steps_of(chain: IndependentSequences) -> int:
+    """About how many steps are made for a chain, as runs of equal bins take less."""
+    kinds = zip(chain.gains[-2::-1].tolist(), chain.whites[-2::-1].tolist(), strict=True)
+    runs = [len(list(run)) for _, run in groupby(kinds)]
+    return 1 + sum(run if run < WORTH else FEWEST for run in runs)
