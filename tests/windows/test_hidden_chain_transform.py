@@ -11,7 +11,7 @@ from hockeystick.laws.profile import law_delta
 from hockeystick.types import Direction, Side
 from hockeystick.windows.hidden_chain import HiddenChain, hidden_chain_law
 from hockeystick.windows.hidden_chain_transform import chain_profiles
-from hockeystick.windows.inverse_transform import Transform, frequencies
+from hockeystick.windows.inverse_transform import Found, Transform, TransformProfiles, frequencies
 from tests.windows.test_hidden_chain import EPSILONS, random_chain, truth
 
 
@@ -123,3 +123,18 @@ def test_bins_without_a_visible_state_are_bounded_too(now: float) -> None:
         values = np.array([found[direction](0.4) for direction in Direction])
         assert (sign * (values - exact) >= -1e-9 - 3e-5 * exact).all()
         assert values == pytest.approx(exact, rel=0.2)
+
+
+def test_small_thresholds_are_bounded_without_smoothing() -> None:
+    """The add direction far below what smoothing resolves, where X of a few atoms is rarely small."""
+    atoms, masses = np.array([0.02, 0.05, 0.6, 1.0, 9.0]), np.array([1e-7, 2e-6, 0.4, 0.5, 0.1])
+
+    def transformed(smoothing: float, largest: float) -> Found:
+        return Found(exact_transform(atoms, masses, smoothing, largest), 0.0, 0.0, 0.0)
+
+    spread = 2.6
+    found = TransformProfiles(transformed, spread, Side.UPPER, 1e-5, 3.0, True).profiles()[Direction.ADD]
+    for epsilon in (2.0, 2.5, 3.0, 3.5):
+        exact = float(masses @ np.maximum(1.0 - np.exp(epsilon) * atoms, 0.0))
+        assert exact <= found(epsilon) <= 20.0 * exact + 2e-5
+    assert found(3.0) <= 1e-4

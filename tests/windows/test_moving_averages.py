@@ -1,5 +1,6 @@
 """Sums over moving averages against quadrature, each inequality that they rest on, and the order of covariances."""
 
+import tracemalloc
 from itertools import product
 
 import numpy as np
@@ -162,6 +163,32 @@ def test_powers_change_no_bound_by_more_than_their_error(monkeypatch: pytest.Mon
     plain = averages_profiles(chain, Side.UPPER, 1e-4, 0.8, True, Deadline()).profiles()
     for epsilon in (0.4, 0.8):
         assert by_powers[Direction.REMOVE](epsilon) == pytest.approx(plain[Direction.REMOVE](epsilon), rel=5e-3)
+
+
+def test_rounding_of_powers_is_charged() -> None:
+    """Each factor of a table is off by some roundings, which powers between frequencies multiply."""
+    chain = MovingAverages(1, np.array([[40, 30], [50, 20], [40, 0]]), 0.015, np.array([0.5, 0.6, 0.5]))
+    given = prepared(chain, 1e-4, Deadline())
+    transform = module.transform_of(given, 1e-4, 0.2, 3.0, Deadline()).transform
+    assert np.min(transform.error) >= chain.bins * 8.0 * module.TOGETHER * 2.0**-52
+
+
+def test_tables_of_many_kinds_are_not_held_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bins that are all different: the bound on memory changes no transform."""
+    weights = np.column_stack([np.arange(30, 36), np.arange(20, 14, -1)])
+    given = prepared(MovingAverages(1, weights, 0.02, np.full(6, 0.9)), 1e-3, Deadline())
+    numbers = 2 * given.scales.size
+    found, peaks = [], []
+    for most in (module.TOGETHER * numbers, 2 * numbers):
+        monkeypatch.setattr(module, "MOST_HELD", most)
+        tracemalloc.start()
+        try:
+            found.append(module.transform_of(given, 1e-3, 0.2, 3.0, Deadline()).transform)
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    assert np.abs(found[0].values - found[1].values).max() <= 1e-11
+    assert peaks[0] > module.TOGETHER * 8 * numbers > 4 * peaks[1]
 
 
 @pytest.mark.parametrize("side", list(Side))

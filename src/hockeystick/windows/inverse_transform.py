@@ -10,7 +10,7 @@ Proof: docs/theory/hidden-chains.md, section 5.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from math import ceil, cosh, exp, log1p, pi
+from math import ceil, cosh, exp, log1p, log2, pi
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,8 @@ FINER, LARGER, MOST_LARGER = 3.0, 2.0, 4
 """By how much the distances of further transforms differ, and how many larger ones there may be."""
 PEAK, CUT = 9.0, 7.0
 """Where the test function turns, below 0, and where frequencies end: in standard deviations of what is added."""
+NARROW, DAMPINGS = 3.0, 4
+"""Thresholds below so many standard deviations of what is added are bounded without it as well, from so many means."""
 PERIOD, DAMPING = 2.5, 12.0
 """The period in multiples of the largest threshold, and by how much one period is damped, on a log scale."""
 
@@ -151,6 +153,7 @@ class TransformProfiles:
     epsilon: float
     alone: bool
     _known: dict[int, Found] = field(default_factory=dict)
+    _means: dict[int, float] = field(default_factory=dict)
 
     def profiles(self) -> dict[Direction, Callable[[float], float]]:
         """One for each direction; the first transform is computed here."""
@@ -174,9 +177,27 @@ class TransformProfiles:
         if direction is Direction.REMOVE:
             value = found.transform.call(threshold, self.side)
         else:
-            value = threshold * found.transform.put(1.0 / threshold, self.side)
+            put = found.transform.put(1.0 / threshold, self.side)
+            if upper and 1.0 / threshold < NARROW * found.transform.smoothing and threshold * put > self.delta:
+                put = min(put, self._damped(1.0 / threshold))
+            value = threshold * put
         value = (value + found.lost) / (1.0 - slack) + UNDERFLOW if upper else value * (1.0 - slack)
         return min(max(float(value), 0.0), 1.0)
+
+    def _damped(self, threshold: float) -> float:
+        """No less than ``E (threshold - X)_+``, however small: ``y_+ <= exp(a y) / (e a)`` for every a > 0."""
+        first = ceil(log2(1.0 / threshold)) + 1
+        return min(
+            exp(2.0**power * threshold - 1.0) * self._mean(power) / 2.0**power for power in range(first, first + 4)
+        )
+
+    def _mean(self, power: int) -> float:
+        """No less than ``E exp(-a X)`` for ``a = 2^power``, by a transform of few frequencies with this damping."""
+        if power not in self._means:
+            period = DAMPING / 2.0**power
+            found = self.transformed(0.25 * period / PEAK, 0.5 * period / PERIOD).transform
+            self._means[power] = float(found.values[0].real) + float(np.ravel(found.error)[0])
+        return self._means[power]
 
     def _serving(self, epsilon: float) -> Found:
         """The coarsest transform that suits an epsilon; a larger one where those do not reach delta."""

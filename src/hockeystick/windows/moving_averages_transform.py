@@ -7,7 +7,7 @@ White noise enters by its own transform, a quadrature that is exact to rounding,
 Proof: docs/theory/moving-averages.md. Cost: O(frequencies windows (10 to 20 + groups that differ from the next)).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import exp, log, pi, sqrt
 
@@ -28,7 +28,9 @@ ERROR_SHARE = 1e-3
 LEAST_ERROR, MOST_ERROR = 1e-11, 1e-3
 """At one frequency."""
 TOGETHER = 64
-"""Frequencies whose tables follow from each other."""
+"""Frequencies whose tables follow from each other, at most."""
+MOST_HELD = 1 << 24
+"""Numbers that the tables of these frequencies may have together."""
 USED, STEPS, WINDOW_PACE, TABLE_PACE = 0.6, 20.0, 1.6e-9, 6e-4
 """About which share of the frequencies matters; how many steps a run takes; seconds for each window, and for each
 table, at one frequency."""
@@ -181,34 +183,36 @@ def transform_of(given: Prepared, delta: float, smoothing: float, largest: float
     use *= np.exp(0.5 * (damping**2 - theta**2) * smoothing**2)
     tolerance = np.clip(ERROR_SHARE * delta / (count * use), LEAST_ERROR, MOST_ERROR)
 
-    def tables(first: float, apart: float, many: int) -> Array:
-        paces = np.array([first, apart, many])
-        parts = [
-            noise_table(scales, noise.nodes, noise.weights, damping, paces)
-            for scales, noise in zip(given.scales, given.noises, strict=True)
-        ]
-        return np.stack(parts, axis=1)
+    def tables(apart: float, many: int) -> Iterator[Array]:
+        """The tables of all kinds at the frequencies ``f apart``, f < many, one after the other."""
+        together = max(min(TOGETHER, MOST_HELD // (2 * given.scales.size)), 1)
+        for begin in range(0, many, together):
+            held = np.empty((min(together, many - begin), len(given.noises), 2, given.scales.shape[1]))
+            for kind, noise in enumerate(given.noises):
+                deadline.tick()
+                paces = np.array([begin * apart, apart, len(held)])
+                held[:, kind] = noise_table(given.scales[kind], noise.nodes, noise.weights, damping, paces)
+            yield from held
 
     found, error = np.zeros(count, complex), np.zeros(count)
     used, apart = count, count // AT_ONCE
-    sizes = tables(0.0, apart * pace, AT_ONCE)
-    sizes[:, :, 0], sizes[:, :, 1] = np.hypot(sizes[:, :, 0], sizes[:, :, 1]), 0.0
-    for first in range(0, count, apart):
+    for first, one in zip(range(0, count, apart), tables(apart * pace, AT_ONCE), strict=True):
         deadline.tick()
-        bound, more = _summed(given, sizes[first // apart], float(tolerance[first]), deadline)
+        sizes = np.zeros_like(one)
+        sizes[:, 0] = np.hypot(one[:, 0], one[:, 1])
+        bound, more = _summed(given, sizes, float(tolerance[first]), deadline)
         error[first:] = bound.real + more
         if error[first] <= tolerance[first]:
             used = first
             break
-    for first in range(0, used, TOGETHER):
+    for f, one in enumerate(tables(pace, used)):
         deadline.tick()
-        several = tables(first * pace, pace, min(TOGETHER, used - first))
-        for f, one in enumerate(several, first):
-            found[f], error[f] = _summed(given, one, float(tolerance[f]), deadline)
+        found[f], error[f] = _summed(given, one, float(tolerance[f]), deadline)
     terms = 2.0 * float(windows.counts.max()) + 64.0
     sum_error = 2.0 * UNIT_ROUNDOFF * (chain.bins * terms + windows.start.size)
+    places = 16.0 + float(chain.whites.max()) ** 2
     noise_error = max(noise.error for noise in given.noises) + 2.0 * UNIT_ROUNDOFF * (
-        8.0 * AT_ONCE + 16.0 + 16.0 * theta / damping
+        8.0 * TOGETHER + places * (1.0 + theta / damping)
     )
     farthest = 0.5 * float(np.abs(windows.spacing * windows.places).max(initial=0.0)) ** 2
     exponent = float(np.abs(np.log(given.scales[given.scales > 0.0] * chain.bins)).max())
