@@ -127,6 +127,21 @@ def test_what_costs_more_than_the_planned_work_is_left_out_whatever_the_clock_sa
     assert "more than is left of the planned work" in direct.status
 
 
+def test_light_methods_come_first_and_heavy_ones_in_the_order_of_their_costs() -> None:
+    """Nearly everything is left out as there is no work for it; what would have run when is told all the same."""
+    run = Mechanism(sampler=BallsInBins(bins=100), strategy=BandedSquareRoot(bands=4), noise_multiplier=1.0)
+    pair, question = dominating_pair(run), Question(delta=1e-5)
+    policy = SearchPolicy(work=1e-3, heavy=2.0)
+    outcomes = run_accountants(pair, question, Settings(question=question), policy=policy)
+    names = list(dict.fromkeys(outcome.method for outcome in outcomes))
+    costs = [ACCOUNTANTS[name].seconds(pair) for name in names]
+    heavy = [cost > policy.heavy for cost in costs]
+    assert heavy == sorted(heavy)
+    late = [cost for cost in costs if cost > policy.heavy]
+    assert late == sorted(late)
+    assert len({len(ACCOUNTANTS[name].sides) for name in names[-len(late) :]}) == 2  # of one side and of both
+
+
 def test_a_method_without_a_bound_says_so() -> None:
     with pytest.raises(CannotCertifyError, match="more noise"):
         certify(mechanism(Deterministic(bins=1, epochs=10_000), 0.1), delta=1e-5)
