@@ -127,6 +127,19 @@ def test_what_costs_more_than_the_planned_work_is_left_out_whatever_the_clock_sa
     assert "more than is left of the planned work" in direct.status
 
 
+def test_light_methods_come_first_and_of_heavy_ones_alike_those_with_both_sides() -> None:
+    """Nearly everything is left out as there is no work for it; what would have run when is told all the same."""
+    run = Mechanism(sampler=BallsInBins(bins=100), strategy=BandedSquareRoot(bands=16), noise_multiplier=1.0)
+    pair, question = dominating_pair(run), Question(delta=1e-5)
+    policy = SearchPolicy(work=1e-3)
+    outcomes = run_accountants(pair, question, Settings(question=question), policy=policy)
+    names = list(dict.fromkeys(outcome.method for outcome in outcomes))
+    heavy = [ACCOUNTANTS[name].seconds(pair) > policy.heavy for name in names]
+    assert heavy == sorted(heavy)
+    order = ["comparison", "hidden_chain", "conditional_composition", "bin_filter", "moment_majorant_cells"]
+    assert [name for name in names if name in order] == order
+
+
 def test_a_method_without_a_bound_says_so() -> None:
     with pytest.raises(CannotCertifyError, match="more noise"):
         certify(mechanism(Deterministic(bins=1, epochs=10_000), 0.1), delta=1e-5)

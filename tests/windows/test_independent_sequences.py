@@ -109,6 +109,25 @@ def test_many_steps_at_a_time_are_within_their_error(most: int, monkeypatch: pyt
         assert (np.abs(found - plain).max(axis=1) <= error + 1e-13).all()
 
 
+def test_vectors_whose_squares_underflow_are_followed_like_others() -> None:
+    """Transforms at high frequencies are that small where a second run of equal bins begins, or 0."""
+    rng = np.random.default_rng(4)
+    chances = rng.dirichlet(np.ones(20), 20)
+    start = rng.standard_normal((1, 20)) + 1j * rng.standard_normal((1, 20))
+    sizes = np.array([[1.0], [1e-160], [1e-250], [1e-320], [0.0]])
+    rows = start * sizes
+
+    def step(rows: np.ndarray) -> np.ndarray:
+        return np.asarray((0.99 + 0.1j) * (rows @ chances.T))
+
+    found, error = repeated(step, rows, 60, 1.0, 100.0 * 2.0**-53)
+    plain = start
+    for _ in range(60):
+        plain = step(plain)
+    assert (np.abs(found - plain * sizes).max(axis=1) <= error + 1e-300).all()
+    assert (error <= 1e-9 * sizes[:, 0] + 1e-300).all()
+
+
 def test_runs_of_equal_bins_give_what_single_steps_give(monkeypatch: pytest.MonkeyPatch) -> None:
     """50 bins, the last ones with smaller gains; bases that are too small move the bounds apart."""
     gains = np.ones(50)

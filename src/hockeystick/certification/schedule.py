@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import sqrt
+from math import frexp, sqrt
 from time import monotonic
 from typing import Any, NoReturn
 
@@ -71,8 +71,8 @@ def run_accountants(
     sides: Sequence[Side] = (Side.UPPER, Side.LOWER),
     near: float | None = None,
 ) -> list[Outcome]:
-    """Run the accountants that analyse this type of pair: light ones first, those with both sides before others, then
-    the heavy ones, the cheapest first.
+    """Run the accountants that analyse this type of pair: light ones first, then heavy ones in the order of their costs
+    to a factor of two; of those alike, the ones with both sides before others, then the cheapest.
 
     Monte Carlo, where it is allowed, comes after them; what takes a good part of the planned work comes last. A method
     that would take more than the rest of the planned work is left out.
@@ -99,10 +99,11 @@ def run_accountants(
             return one in chosen
         return one in chosen or (one in allowed and (one.kind is Kind.MONTE_CARLO or cost(one, side) <= policy.heavy))
 
-    def place(one: Accountant, side: Side) -> tuple[bool, bool, bool, bool, float]:
+    def place(one: Accountant, side: Side) -> tuple[bool, bool, int, bool, float]:
         seconds = cost(one, side)
-        last, heavy = seconds > policy.work / 4.0, seconds > policy.heavy
-        return last, one.kind is Kind.MONTE_CARLO, heavy, len(one.sides) == 1 and not heavy, seconds
+        doublings = frexp(seconds / policy.heavy)[1] if seconds > policy.heavy else 0
+        last = seconds > policy.work / 4.0
+        return last, one.kind is Kind.MONTE_CARLO, doublings, len(one.sides) == 1, seconds
 
     tasks = [
         (one, side)

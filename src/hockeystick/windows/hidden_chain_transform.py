@@ -119,7 +119,7 @@ def _transform(
             steps.append(scale.between(found))
         part, more = states.transforms(np.array(steps), kinds, deadline.tick)
         parts.append(part)
-        added = max(added, more)
+        added = float(np.maximum(added, more))  # what is not a number stays so
     values = np.concatenate(parts)
     totals, means = states.end.copy(), np.zeros(states.end.size)
     for place in range(chain.bins - 1, -1, -1):

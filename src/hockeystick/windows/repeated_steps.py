@@ -18,6 +18,8 @@ SMALL = 1e-11
 """What the end of a basis may add to the error before more vectors are looked for."""
 WORTH = 40
 """Repetitions below which steps are made one by one."""
+SHORTEST = 1e-290
+"""What a vector is divided by at least; what is shorter than this is next to nothing."""
 
 
 def repeated(
@@ -33,7 +35,7 @@ def repeated(
     rows, size = start.shape
     basis = np.zeros((rows, MOST + 1, size), dtype=np.complex128)
     factors = np.zeros((rows, MOST + 1, MOST), dtype=np.complex128)
-    length = np.maximum(np.linalg.norm(start, axis=1), 1e-300)
+    length = _lengths(start)
     basis[:, 0] = start / length[:, None]
     used, wanted = 0, FEWEST
     while True:
@@ -43,7 +45,7 @@ def repeated(
             shares = np.conj(known @ np.conj(later)[:, :, None])[:, :, 0]
             later -= (shares[:, None, :] @ known)[:, 0]
             factors[:, :used, used - 1] = shares
-            left = np.maximum(np.linalg.norm(later, axis=1), 1e-300)
+            left = _lengths(later)
             factors[:, used, used - 1] = left
             basis[:, used] = later / left[:, None]
         largest = np.abs(basis[:, : used + 1]).max(axis=2)
@@ -53,6 +55,12 @@ def repeated(
             break
     ends = (found[:, None, :] @ basis[:, :used])[:, 0]
     return ends, norm**times * (cut + rounded) * (1.0 + 1e-9)
+
+
+def _lengths(rows: Vectors) -> Array:
+    """Euclidean norms, of rows whose squares underflow too; not so small that quotients by them could overflow."""
+    largest = np.maximum(np.abs(rows).max(axis=1), SHORTEST)
+    return np.asarray(largest * np.maximum(np.linalg.norm(rows / largest[:, None], axis=1), 1.0))
 
 
 def _powers(
