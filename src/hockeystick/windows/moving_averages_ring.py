@@ -145,8 +145,9 @@ def _tried(run: Run, settled: Array) -> Tried | None:
         return None
     after = [run.block(one) for one in before]
     slack = 8.0 * len(before) * run.rounding / least
-    squares: Array = np.asarray(eigh(_inner(windows, after), gram, eigvals_only=True)[::-1], dtype=np.float64)
-    return Tried(after, np.maximum(squares - slack, 0.0).astype(np.float64), np.linalg.inv(gram), slack)
+    squares = np.asarray(eigh(_inner(windows, after), gram, eigvals_only=True)[::-1], dtype=np.float64)
+    lowered: Array = np.asarray(np.maximum(squares - slack, 0.0), dtype=np.float64)
+    return Tried(after, lowered, np.linalg.inv(gram), slack)
 
 
 def _inner(windows: Windows, rows: list[Array]) -> Array:
