@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import inf, sqrt
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
@@ -77,7 +78,7 @@ class Tried:
 
     after: list[Array]
     squares: Array
-    inverse: Array
+    inverse: NDArray[np.complex128]
     slack: float
 
 
@@ -146,8 +147,8 @@ def _tried(run: Run, settled: Array) -> Tried | None:
     after = [run.block(one) for one in before]
     slack = 8.0 * len(before) * run.rounding / least
     squares = np.asarray(eigh(_inner(windows, after), gram, eigvals_only=True)[::-1], dtype=np.float64)
-    lowered: Array = np.asarray(np.maximum(squares - slack, 0.0), dtype=np.float64)
-    return Tried(after, lowered, np.linalg.inv(gram), slack)
+    inverse = np.asarray(np.linalg.inv(gram), dtype=np.complex128)
+    return Tried(after, np.maximum(squares - slack, 0.0), inverse, slack)
 
 
 def _inner(windows: Windows, rows: list[Array]) -> Array:
