@@ -17,9 +17,9 @@ from tests.accountants.test_hidden_chain import pair
 SETTINGS = Settings(Resolution(68, 1e-4), question=Question(delta=1e-4))
 
 
-@pytest.mark.parametrize(("epochs", "noise_multiplier", "loss"), [(1, 2.5, 0.03), (3, 4.0, 0.12)])
+@pytest.mark.parametrize(("epochs", "noise_multiplier", "loss"), [(1, 2.5, 0.03), (3, 4.0, 0.03)])
 def test_exact_moments_lie_between(epochs: int, noise_multiplier: float, loss: float) -> None:
-    """At this noise the moments are exact to a percent; a ring of several epochs loses two bins of forty."""
+    """At this noise the moments are exact to a percent; several epochs are a ring, from above closed."""
     ours = {side: ACCOUNTANT.bound(pair(epochs, noise_multiplier), side, SETTINGS) for side in Side}
     near = {side: MOMENTS.bound(pair(epochs, noise_multiplier), side, SETTINGS) for side in Side}
     for direction in Direction:
@@ -30,12 +30,13 @@ def test_exact_moments_lie_between(epochs: int, noise_multiplier: float, loss: f
     assert ours[Side.LOWER].epsilon(1e-4) >= near[Side.LOWER].epsilon(1e-4) * (1.0 - 2.0 * loss)
 
 
-def test_samples_lie_between() -> None:
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_samples_lie_between(epochs: int) -> None:
     """12 bins of two bands at low noise against 400,000 samples under P, at 5 standard errors: fails falsely with a
     chance below 1e-5. The two sides are close to each other."""
-    band = np.tile([1.0, 0.5], (12, 1))
+    band = np.tile([1.0, 0.5], (12 * epochs, 1))
     band[-1, 1] = 0.0
-    run = BinMixture(noise_multiplier=1.1, matrix=BandedMatrix(band), bins=12)
+    run = BinMixture(noise_multiplier=1.1 * np.sqrt(epochs), matrix=BandedMatrix(band), bins=12)
     covariance = run.gram / run.noise_multiplier**2
     rng = np.random.default_rng(7)
     z = rng.standard_normal((400_000, 12)) @ np.linalg.cholesky(covariance).T + covariance[rng.integers(0, 12, 400_000)]
@@ -51,7 +52,7 @@ def test_samples_lie_between() -> None:
             assert found[Side.UPPER][direction](epsilon) >= sampled - error
             assert found[Side.LOWER][direction](epsilon) <= sampled + error
     upper, lower = (bounds[side].epsilon(1e-4) for side in Side)
-    assert lower <= upper <= 1.02 * lower
+    assert lower <= upper <= (1.02 if epochs == 1 else 1.06) * lower
 
 
 def test_it_refuses_what_it_is_not_for() -> None:

@@ -42,9 +42,10 @@ def _chain(pair: BinMixture, side: Side, settings: Settings) -> tuple[MovingAver
     covariance = pair.gram[::-1, ::-1] / pair.noise_multiplier**2
     if not float(covariance.diagonal().max()) <= LARGEST_VARIANCE:
         raise UnsupportedError("The noise is too low: the ratios of the bins leave the range of this method.")
-    opened = opened_ring(covariance) if side is Side.UPPER else None
-    covariance = covariance if opened is None else opened
-    if bands_of(covariance, side) is None:
+    closed = opened_ring(covariance, closed=True) if side is Side.UPPER else None
+    ring = closed is not None
+    covariance = covariance if closed is None else closed
+    if bands_of(covariance, side, ring) is None:
         raise UnsupportedError("The columns of the bins overlap too far: this method is for few bands.")
     try:
         found = sensitivity(pair.gram / pair.noise_multiplier**2, delta, deadline)
@@ -52,7 +53,7 @@ def _chain(pair: BinMixture, side: Side, settings: Settings) -> tuple[MovingAver
         raise UnsupportedError("The Gram matrix of the bins is not definite to its rounding.") from None
     epsilon = found.epsilon if question is None or question.epsilon is None else question.epsilon
     error = pair.rounding + 8.0 * UNIT_ROUNDOFF
-    chains = fits(covariance, error, side, found.weights, deadline)
+    chains = fits(covariance, error, side, found.weights, deadline, ring)
     for chain in sorted(chains, key=lambda one: loss_of(one, covariance, side, found.weights)):
         if loss_of(chain, covariance, side, found.weights) > MOST_LOSS:
             break

@@ -46,7 +46,9 @@ LEAST_KEPT = 0.9
 """Of the white noise, before weights shrink instead."""
 
 
-def fits(covariance: Array, error: float, side: Side, weights: Array, deadline: Deadline) -> Iterator[MovingAverages]:
+def fits(
+    covariance: Array, error: float, side: Side, weights: Array, deadline: Deadline, ring: bool = False
+) -> Iterator[MovingAverages]:
     """Moving averages that are comparable on this side, proved with room for errors.
 
     The first bins may be unlike all others.
@@ -55,8 +57,9 @@ def fits(covariance: Array, error: float, side: Side, weights: Array, deadline: 
         covariance: of the bins, shape (b, b), non-negative.
         error: relative error of its entries.
         weights: of :func:`..comparable_chain.sensitivity`.
+        ring: whether the bins are on a ring.
     """
-    bands = bands_of(covariance, side)
+    bands = bands_of(covariance, side, ring)
     if bands is None:
         return
     largest = float(covariance.diagonal().max())
@@ -71,17 +74,17 @@ def fits(covariance: Array, error: float, side: Side, weights: Array, deadline: 
             found = None if white < LEAST * largest else _fitted(typical, white, weights[:bands], side)
             if found is None:
                 continue
-            for ends in (True, False):
-                chain = _adjusted(*found, ends, covariance, error, side, deadline)
+            for ends in (False,) if ring else (True, False):
+                chain = _adjusted(*found, ends, ring, covariance, error, side, deadline)
                 if chain is not None:
                     yield chain
 
 
-def bands_of(covariance: Array, side: Side) -> int | None:
+def bands_of(covariance: Array, side: Side, ring: bool = False) -> int | None:
     """How many bands there are, or None for too many; entries far from the diagonal may be given away from below."""
     bins, largest = len(covariance), float(covariance.diagonal().max())
     lags = [lag for lag in range(bins) if float(np.diagonal(covariance, lag).max()) > NEGLIGIBLE * largest]
-    if side is Side.LOWER:
+    if ring or side is Side.LOWER:
         lags = [lag for lag in lags if lag < bins // 2]
     return max(lags[-1] + 1, 2) if lags[-1] < min(MOST_BANDS, bins // 2) else None
 
@@ -174,6 +177,7 @@ def _adjusted(
     left: Array,
     shared: Array,
     ends: bool,
+    ring: bool,
     covariance: Array,
     error: float,
     side: Side,
@@ -189,7 +193,7 @@ def _adjusted(
     whole, unit = _whole(factor, left)
     bins, largest = len(covariance), float(covariance.diagonal().max())
     whites, step = np.full(bins, white), STEP * largest
-    part, gains = scaled(shared, np.ones(bins)), np.ones(bins)
+    part, gains = scaled(shared, np.ones(bins), ring), np.ones(bins)
     rows = np.tile(whole.astype(np.float64), (bins, 1))
     if ends:
         first = _first_rows(covariance, white, whole.size)
@@ -201,7 +205,7 @@ def _adjusted(
     for _ in range(ADJUSTMENTS):
         deadline.tick()
         weights = np.rint(gains[:, None] * rows).astype(np.int64)
-        chain = MovingAverages(1, weights, unit, np.sqrt(whites))
+        chain = MovingAverages(1, weights, unit, np.sqrt(whites), ring)
         missing = shortfall(chain.products, covariance, error, side, part)
         # what each bin's white noise may be, rounded to few different values
         if side is Side.UPPER:
@@ -213,7 +217,7 @@ def _adjusted(
         most = white + step * np.floor((most - white) / step)
         short = most < LEAST_KEPT * white
         if not short.any():
-            chain = MovingAverages(1, weights, unit, np.sqrt(most))
+            chain = MovingAverages(1, weights, unit, np.sqrt(most), ring)
             return chain if float(shortfall(chain.products, covariance, error, side, part).max()) <= 0.0 else None
         gains = np.where(short, SHRINK * gains, gains)
     return None

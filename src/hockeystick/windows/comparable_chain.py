@@ -178,11 +178,12 @@ def loss_of(chain: Chain, covariance: Array, side: Side, weights: Array) -> floa
     return float(sum(weights[lag] * np.diagonal(change, lag).mean() for lag in range(min(chain.bins, MOST_LAGS))))
 
 
-def opened_ring(covariance: Array) -> Array | None:
+def opened_ring(covariance: Array, closed: bool = False) -> Array | None:
     """The largest covariances of bins at each distance along a ring, with a few neighbouring bins taken out of it.
 
     From above, the bins that are left may stand for all, as every rotation of the ring is equally likely. As many are
-    taken out as keep the two ends of what is left apart. None where the ends do not touch, or too many would go.
+    taken out as keep the two ends of what is left apart; none, if it is to stay ``closed``. None where the ends do not
+    touch, or too many would go.
     """
     bins, largest = len(covariance), float(covariance.diagonal().max())
     place = np.arange(bins)
@@ -190,7 +191,8 @@ def opened_ring(covariance: Array) -> Array | None:
     cut = int(np.flatnonzero(near > WRAP * largest)[-1])
     if not float(covariance[0, -1]) > WRAP * largest or cut > MOST_CUT * bins:
         return None
-    distance = np.abs(np.subtract.outer(place[: bins - cut], place[: bins - cut]))
+    place = place if closed else place[: bins - cut]
+    distance = np.abs(np.subtract.outer(place, place))
     opened: Array = near[np.minimum(distance, bins - distance)]
     return opened
 

@@ -32,12 +32,14 @@ class MovingAverages:
             first bin exist as well.
         unit: of the weights, positive.
         whites: shape (b,), positive standard deviations of the white noise.
+        ring: whether innovations before the first bin are those of the last bins; the period divides b.
     """
 
     period: int
     weights: NDArray[np.int64]
     unit: float
     whites: Array
+    ring: bool = False
 
     @property
     def bins(self) -> int:
@@ -56,10 +58,11 @@ class MovingAverages:
 
     @property
     def loadings(self) -> Array:
-        """The weight of each innovation in each bin, shape (b, d - 1 + groups), the oldest first."""
-        found = np.zeros((self.bins, self.depth + int(self.groups[-1])))
+        """The weight of each innovation in each bin, the oldest first; shape (b, groups) on a ring, else d - 1 more."""
+        count = int(self.groups[-1]) + 1 if self.ring else self.depth + int(self.groups[-1])
+        found = np.zeros((self.bins, count))
         for s in range(self.depth):
-            found[np.arange(self.bins), self.depth - 1 + self.groups - s] = self.unit * self.weights[:, s]
+            found[np.arange(self.bins), (self.depth - 1 + self.groups - s) % count] = self.unit * self.weights[:, s]
         return found
 
     @property

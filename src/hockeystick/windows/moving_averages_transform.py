@@ -8,7 +8,7 @@ Proof: docs/theory/moving-averages.md. Cost: O(frequencies windows (10 to 20 + g
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, log, pi, sqrt
 
 import numpy as np
@@ -20,6 +20,7 @@ from hockeystick.types import Side
 from hockeystick.windows.inverse_transform import AT_ONCE, Found, Transform, TransformProfiles, frequencies, scale_of
 from hockeystick.windows.moving_averages import LATTICE_ERROR, MovingAverages, Windows, windows_of
 from hockeystick.windows.moving_averages_kernels import factor_of, noise_table, window_means, window_sums
+from hockeystick.windows.moving_averages_ring import FEWEST_BLOCKS, Run, trace
 
 LOST_SHARE = 3e-3
 """Of delta: about the chance, under either law, of windows that are left out."""
@@ -34,6 +35,8 @@ MOST_HELD = 1 << 24
 USED, STEPS, WINDOW_PACE, TABLE_PACE = 0.6, 20.0, 1.6e-9, 6e-4
 """About which share of the frequencies matters; how many steps a run takes; seconds for each window, and for each
 table, at one frequency."""
+RING_STEPS = 5.0
+"""How many times as many a ring takes."""
 QUADRATURE, FARTHEST, TURN = 1e-15, 8.2, 1.0
 """Error of the transform of white noise; where its density is cut off; by how much it is moved off the real axis."""
 
@@ -83,7 +86,8 @@ class Prepared:
         groups: runs of groups of bins, the first bins first.
         scales: for each kind of bin the mean of what it adds at each place of its table, shape (kinds, K).
         noises: the white noise of each kind.
-        total, mean: mass and mean of what is kept.
+        total, mean: mass and mean of what is kept; on a ring no more than the mean.
+        total_error: of the total, rounding apart.
     """
 
     chain: MovingAverages
@@ -93,6 +97,13 @@ class Prepared:
     noises: list[Noise]
     total: float
     mean: float
+    total_error: float = 0.0
+
+    @property
+    def sum_error(self) -> float:
+        """What rounding changes in a sum over the windows of all bins."""
+        terms = 2.0 * float(self.windows.counts.max()) + 64.0
+        return 2.0 * UNIT_ROUNDOFF * (self.chain.bins * terms + self.windows.start.size)
 
 
 def prepared(chain: MovingAverages, delta: float, deadline: Deadline) -> Prepared:
@@ -108,6 +119,14 @@ def prepared(chain: MovingAverages, delta: float, deadline: Deadline) -> Prepare
             runs[-1] = runs[-1][0], runs[-1][1] + 1
         else:
             runs.append((bins, 1))
+    if chain.ring:  # a ring may begin anywhere: the longest run comes last
+        if len(runs) > 1 and _alike(chain, runs[0][0], runs[-1][0]):
+            runs[-1] = runs[-1][0], runs[-1][1] + runs[0][1]
+            runs = runs[1:]
+        longest = int(np.argmax([length for _, length in runs]))
+        runs = runs[longest + 1 :] + runs[: longest + 1]
+        if runs[-1][1] < FEWEST_BLOCKS * (chain.depth - 1) or chain.bins % chain.period:
+            raise ValueError(f"The weights on a ring must be the same for {FEWEST_BLOCKS} (d - 1) successive groups.")
     last = windows.newest + np.maximum(windows.counts - 1, 0)
     reach = 1 + max(
         int(np.abs(chain.weights[bins, 1:] @ windows.places.T + chain.weights[bins, :1] * newest).max())
@@ -136,7 +155,30 @@ def prepared(chain: MovingAverages, delta: float, deadline: Deadline) -> Prepare
             deadline.tick()
             values = window_means(*steps, values, scales, group.kinds, group.first)
     total, mean = (float(one) for one in values @ windows.start)
-    return Prepared(chain, windows, groups, scales, [Noise.of(float(white)) for white in kinds[:, 0]], total, mean)
+    given = Prepared(chain, windows, groups, scales, [Noise.of(float(white)) for white in kinds[:, 0]], total, mean)
+    if not chain.ring:
+        return given
+    ones = np.zeros((len(kinds), 2, scales.shape[1]))
+    ones[:, 0] = 1.0
+    closed, error = _traced(given, ones, LEAST_ERROR, deadline)
+    mean = min(total + _tilted_mass(given) - 1.0, 1.0)
+    return replace(given, total=closed.real, mean=mean, total_error=error)
+
+
+def _tilted_mass(given: Prepared) -> float:
+    """The least chance, over all bins, that the windows which see an innovation of a bin are kept given its tilt."""
+    windows, found = given.windows, 1.0
+    steps = (windows.begins, windows.counts, windows.chances)
+    for group in given.groups:
+        for kind, first in zip(group.kinds, group.first, strict=True):
+            values = np.vstack([np.ones(windows.start.size), np.zeros(windows.start.size)])
+            for at in range(2 * given.chain.depth - 1):
+                own = slice(0, 1 if at == given.chain.depth - 1 else 0)
+                values = window_means(*steps, values, given.scales, np.array([kind])[own], first[None][own])
+                if own.stop:
+                    values = np.vstack([given.chain.bins * values[1], np.zeros(windows.start.size)])
+            found = min(found, float(values[0] @ windows.start))
+    return found
 
 
 def _alike(chain: MovingAverages, one: slice, other: slice) -> bool:
@@ -195,21 +237,26 @@ def transform_of(given: Prepared, delta: float, smoothing: float, largest: float
             yield from held
 
     found, error = np.zeros(count, complex), np.zeros(count)
+    summed = _traced if chain.ring else _summed
+    # sizes on a ring are those on a line when the factors of d - 1 groups, each at most 1, are left out
+    *others, last = given.groups
+    opened = (
+        replace(given, groups=[*others, replace(last, length=last.length - chain.depth + 1)]) if chain.ring else given
+    )
     used, apart = count, count // AT_ONCE
     for first, one in zip(range(0, count, apart), tables(apart * pace, AT_ONCE), strict=True):
         deadline.tick()
         sizes = np.zeros_like(one)
         sizes[:, 0] = np.hypot(one[:, 0], one[:, 1])
-        bound, more = _summed(given, sizes, float(tolerance[first]), deadline)
+        bound, more = _summed(opened, sizes, float(tolerance[first]), deadline)
         error[first:] = bound.real + more
         if error[first] <= tolerance[first]:
             used = first
             break
     for f, one in enumerate(tables(pace, used)):
         deadline.tick()
-        found[f], error[f] = _summed(given, one, float(tolerance[f]), deadline)
-    terms = 2.0 * float(windows.counts.max()) + 64.0
-    sum_error = 2.0 * UNIT_ROUNDOFF * (chain.bins * terms + windows.start.size)
+        found[f], error[f] = summed(given, one, float(tolerance[f]), deadline)
+    sum_error = given.sum_error + given.total_error
     places = 16.0 + float(chain.whites.max()) ** 2
     noise_error = max(noise.error for noise in given.noises) + 2.0 * UNIT_ROUNDOFF * (
         8.0 * TOGETHER + places * (1.0 + theta / damping)
@@ -238,14 +285,46 @@ def _summed(given: Prepared, tables: Array, tolerance: float, deadline: Deadline
     values, error = np.zeros((2, windows.start.size)), 0.0
     values[0] = 1.0
     for group in reversed(groups):
-
-        def step(later: Array, group: Group = group) -> Array:
-            deadline.tick()
-            return window_sums(windows.begins, windows.counts, windows.chances, later, tables, group.kinds, group.first)
-
+        step = _step(given, group, tables, deadline)
         values, more = stationary(step, values, windows.start, group.length, tolerance / len(groups))
         error += more
     return complex(*(values @ windows.start)), error
+
+
+def _traced(given: Prepared, tables: Array, tolerance: float, deadline: Deadline) -> tuple[complex, float]:
+    """The transform at one frequency on a ring, and the bound on its error but for that of the tables."""
+    windows = given.windows
+    *others, last = given.groups
+    each = 0.1 * tolerance / len(given.groups)
+    step = _step(given, last, tables, deadline)
+    squares = np.zeros_like(tables)
+    squares[:, 0] = (tables**2).sum(axis=1)
+    ones = np.vstack([np.ones(windows.start.size), np.zeros(windows.start.size)])
+    run = Run(windows, step, last.length, 0.0)
+    squared = Run(windows, _step(given, last, squares, deadline), last.length, 0.0).block(ones)[0] @ windows.start
+
+    def power(values: Array, length: int) -> tuple[Array, float]:
+        return stationary(step, values, windows.start, length, each)
+
+    def other(values: Array) -> tuple[Array, float]:
+        error = 0.0
+        for group in reversed(others):
+            own = _step(given, group, tables, deadline)
+            values, more = stationary(own, values, windows.start, group.length, each)
+            error += more
+        return values, error
+
+    return trace(replace(run, squared=float(squared)), other, power, given.sum_error, tolerance)
+
+
+def _step(given: Prepared, group: Group, tables: Array, deadline: Deadline) -> Callable[[Array], Array]:
+    windows = given.windows
+
+    def step(later: Array) -> Array:
+        deadline.tick()
+        return window_sums(windows.begins, windows.counts, windows.chances, later, tables, group.kinds, group.first)
+
+    return step
 
 
 def spread_of(chain: MovingAverages) -> float:
@@ -266,7 +345,7 @@ def transform_work(chain: MovingAverages, delta: float, epsilon: float) -> float
     windows = windows_of(chain, LOST_SHARE * delta)
     groups = np.column_stack([chain.weights, chain.whites])
     kinds = 1 + int((np.abs(np.diff(groups, axis=0)).max(axis=1) > 0.0).sum())
-    steps = min(float(chain.bins), STEPS * kinds)
+    steps = min(float(chain.bins), STEPS * kinds) * (RING_STEPS if chain.ring else 1.0)
     return USED * count * (WINDOW_PACE * steps * float(windows.counts.sum()) + TABLE_PACE * kinds)
 
 
