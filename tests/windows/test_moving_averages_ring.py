@@ -127,3 +127,15 @@ def test_a_ring_needs_some_groups_that_are_alike() -> None:
     weights[::2, 0] = 50
     with pytest.raises(ValueError, match="successive groups"):
         prepared(MovingAverages(1, weights, 0.012, np.full(12, 0.7), True), 1e-3, Deadline())
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("size", [0.0, 1e-200, 1e-60, 1e-30])
+@pytest.mark.parametrize("depth", [2, 3])
+def test_traces_of_next_to_nothing(depth: int, size: float) -> None:
+    """What underflows is scaled by nothing: the trace is 0 and its error next to nothing."""
+    given = prepared(ring(depth, other=False), 1e-3, Deadline())
+    tables = np.zeros((1, 2, given.scales.shape[1]))
+    tables[:, 0] = size
+    found, error = _traced(given, tables, 1e-9, Deadline())
+    assert abs(found) <= error <= 1e-50

@@ -25,6 +25,8 @@ LARGEST = 1.000001
 """No trace is larger: it is a mean over innovations of products that are at most 1, up to roundings."""
 LEAST_DEFINITE = 1e-6
 """Least eigenvalue of the Gram matrix of the functions on which a block is tried."""
+LEAST_SIZE = 1e-100
+"""Of these functions before they are scaled: squares of smaller numbers underflow."""
 
 
 @dataclass(frozen=True)
@@ -103,8 +105,8 @@ def trace(
     for _ in range(min(SETTLING, run.blocks)):
         settled = run.block(settled)
     tried = _tried(run, settled)
-    if tried is None:
-        return 0.0j, LARGEST
+    if tried is None:  # the trace norm of two blocks and contractions is at most the squared norm of one
+        return 0.0j, LARGEST * min(run.squared, 1.0)
     both, mixed = _exterior(run, tried)
     best, least, kept = 0, inf, values
     for count in range(1, min(MOST_BLOCKS, run.blocks) + 1):
@@ -136,10 +138,13 @@ def trace(
 
 
 def _tried(run: Run, settled: Array) -> Tried | None:
-    """A block on what values settle to and on its products with each innovation, each of norm 1."""
+    """A block on what values settle to and on its products with each innovation, each of norm 1; None if these fail."""
     windows = run.windows
     before = [settled, *(settled * (windows.spacing * place) for place in windows.places.T)]
-    before = [one / sqrt(float(windows.start @ (one**2).sum(axis=0))) for one in before]
+    sizes = [sqrt(float(windows.start @ (one**2).sum(axis=0))) for one in before]
+    if not min(sizes) > LEAST_SIZE:
+        return None
+    before = [one / size for one, size in zip(before, sizes, strict=True)]
     gram = _inner(windows, before)
     least = float(np.linalg.eigvalsh(gram)[0])
     if not least > LEAST_DEFINITE:
