@@ -66,3 +66,12 @@ def test_it_refuses_what_it_is_not_for() -> None:
         for side in Side:
             with pytest.raises(UnsupportedError):
                 ACCOUNTANT.bound(one, side, settings)
+
+
+def test_a_small_ring_is_opened() -> None:
+    """24 bins of three bands forget too little around a closed ring: its trace would bound nothing."""
+    band = np.tile([1.0, 0.5, 0.375], (72, 1))
+    band[-1, 1:] = band[-2, 2] = 0.0
+    run = BinMixture(noise_multiplier=2.8, matrix=BandedMatrix(band), bins=24)
+    lower, upper = (ACCOUNTANT.bound(run, side, SETTINGS).epsilon(1e-4) for side in (Side.LOWER, Side.UPPER))
+    assert 0.0 < lower <= upper <= 1.2 * lower

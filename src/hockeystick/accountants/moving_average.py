@@ -29,6 +29,8 @@ LARGEST_VARIANCE = 30.0
 """Of a bin's Gaussian: beyond it epsilon is that of a known bin for all purposes."""
 MOST_LOSS = 0.1
 """Of epsilon, as estimated: other methods are better than moving averages that lose more."""
+FEWEST_ON_A_RING = {2: 12, 3: 40, 4: 72}
+"""Bins, by bands: with fewer the steps around a ring do not forget where they began, and it is opened instead."""
 SMALLEST_DELTA = 1e-7
 """Smaller ones are below what the rounding of transforms allows."""
 
@@ -44,6 +46,10 @@ def _chain(pair: BinMixture, side: Side, settings: Settings) -> tuple[MovingAver
         raise UnsupportedError("The noise is too low: the ratios of the bins leave the range of this method.")
     closed = opened_ring(covariance, closed=True) if side is Side.UPPER else None
     ring = closed is not None
+    if closed is not None:
+        bands = bands_of(closed, side, ring)
+        if bands is not None and len(closed) < FEWEST_ON_A_RING[bands]:
+            closed, ring = opened_ring(covariance), False
     covariance = covariance if closed is None else closed
     if bands_of(covariance, side, ring) is None:
         raise UnsupportedError("The columns of the bins overlap too far: this method is for few bands.")

@@ -152,8 +152,8 @@ class TransformProfiles:
     delta: float
     epsilon: float
     alone: bool
-    _known: dict[int, Found] = field(default_factory=dict)
-    _means: dict[int, float] = field(default_factory=dict)
+    _known: dict[int, Found] = field(default_factory=dict, repr=False)
+    _means: dict[int, float] = field(default_factory=dict, repr=False)
 
     def profiles(self) -> dict[Direction, Callable[[float], float]]:
         """One for each direction; the first transform is computed here."""
