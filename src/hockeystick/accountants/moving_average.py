@@ -19,7 +19,7 @@ from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.settings import Settings
 from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.types import Direction, Side
-from hockeystick.windows.banded_fits import bands_of, fits
+from hockeystick.windows.banded_fits import MOST_BANDS, bands_of, fits
 from hockeystick.windows.comparable_chain import opened_ring, sensitivity
 from hockeystick.windows.moving_averages import MovingAverages
 from hockeystick.windows.moving_averages_transform import averages_profiles, loss_of, transform_work
@@ -77,6 +77,8 @@ def _analyse(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direct
 def _refusal(pair: BinMixture, side: Side) -> str | None:
     if not FEWEST_BINS <= pair.bins <= MOST_BINS:
         return f"it is for {FEWEST_BINS} to {MOST_BINS} bins"
+    if pair.matrix.rows == pair.matrix.steps and pair.matrix.bands > MOST_BANDS:
+        return f"it is for at most {MOST_BANDS} bands"
     return None
 
 

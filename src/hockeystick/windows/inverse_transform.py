@@ -188,7 +188,8 @@ class TransformProfiles:
         """No less than ``E (threshold - X)_+``, however small: ``y_+ <= exp(a y) / (e a)`` for every a > 0."""
         first = ceil(log2(1.0 / threshold)) + 1
         return min(
-            exp(2.0**power * threshold - 1.0) * self._mean(power) / 2.0**power for power in range(first, first + 4)
+            exp(2.0**power * threshold - 1.0) * self._mean(power) / 2.0**power
+            for power in range(first, first + DAMPINGS)
         )
 
     def _mean(self, power: int) -> float:
