@@ -133,7 +133,7 @@ def test_light_methods_come_first_and_of_heavy_ones_alike_those_with_both_sides(
     pair, question = dominating_pair(run), Question(delta=1e-5)
     policy = SearchPolicy(work=1e-3)
     outcomes = run_accountants(pair, question, Settings(question=question), policy=policy)
-    names = list(dict.fromkeys(outcome.method for outcome in outcomes))
+    names = list(dict.fromkeys(outcome.method for outcome in outcomes if outcome.needs or outcome.value is not None))
     heavy = [ACCOUNTANTS[name].seconds(pair) > policy.heavy for name in names]
     assert heavy == sorted(heavy)
     order = ["comparison", "hidden_chain", "conditional_composition", "bin_filter", "moment_majorant_cells"]

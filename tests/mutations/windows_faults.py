@@ -3,53 +3,53 @@
 An entry is (path, old text, new text, reason, tests); the old text occurs once in the file.
 """
 
-BLOCKS = "tests/windows/test_block_statistics.py"
+BLOCKS = "tests/filters/test_block_statistics.py"
 CHAINS = "tests/windows/test_chains.py"
-SUMS = "tests/windows/test_renewal_sums.py"
+SUMS = "tests/filters/test_renewal_sums.py"
 ORTHOGONAL = "tests/windows/test_subset_reductions.py"
 SPLIT = "tests/accountants/test_split_noise.py"
 LINEAR = "tests/accountants/test_linear_statistic.py"
-FILTERS = "tests/windows/test_renewal_filters.py"
+FILTERS = "tests/filters/test_renewal_filters.py"
 LINKED = "tests/windows/test_linked_windows.py"
 
 FAULTS = [
     (
-        "windows/block_statistics.py",
+        "filters/block_statistics.py",
         "        found[0] += first[step]\n",
         "        found[0] += 0.0\n",
         "a run in which the example is never available has no place in the law of a statistic",
         BLOCKS,
     ),
     (
-        "windows/block_statistics.py",
+        "filters/block_statistics.py",
         "return without, taking_part, 2.0 * (2.0 * blocks.count * (error + moved) + sums)",
         "return without, taking_part, 2.0 * sums",
         "the rounding of the masses of cells is not charged",
         BLOCKS,
     ),
     (
-        "windows/block_statistics.py",
+        "filters/block_statistics.py",
         "_add_convolution(moved, found, plain, one + 1, 1.0)",
         "moved[:] = found",
         "blocks before the example is available add nothing to the statistic",
         BLOCKS,
     ),
     (
-        "windows/renewal_filters.py",
+        "filters/renewal_filters.py",
         "slack = float(np.sqrt(np.count_nonzero(chosen))) * self.distance + 4.0 * larger.size * UNIT_ROUNDOFF",
         "slack = 0.0",
         "the absolute errors of masses of a sum over rows are not charged",
         FILTERS,
     ),
     (
-        "windows/renewal_filters.py",
+        "filters/renewal_filters.py",
         "if left >= min_sep else ended[left]",
         "if left >= min_sep else ended[0]",
         "participations whose waiting goes beyond the end shift no row",
         FILTERS,
     ),
     (
-        "windows/renewal_filters.py",
+        "filters/renewal_filters.py",
         "largest = np.minimum(np.concatenate(found) + 1e-12, 1.0) ** count",
         "largest = np.minimum(np.concatenate(found) + 1e-12, 1.0) ** (8 * count)",
         "frequencies are left out that matter",
@@ -77,14 +77,14 @@ FAULTS = [
         LINKED,
     ),
     (
-        "windows/renewal_sums.py",
+        "filters/renewal_sums.py",
         "        found[0] += first[u]\n",
         "        found[0] += 0.0\n",
         "a run in which the example is never available has no place in the law of a sum",
         SUMS,
     ),
     (
-        "windows/renewal_sums.py",
+        "filters/renewal_sums.py",
         "return masses, (counts.size + 2.0) * 4.0 * (chances.size + 1.0) * UNIT_ROUNDOFF",
         "return masses, 0.0",
         "the rounding of a sum over participations is not charged",
@@ -231,21 +231,21 @@ FAULTS = [
         "tests/pairs/test_participation_windows.py",
     ),
     (
-        "src/hockeystick/windows/row_filters.py",
+        "src/hockeystick/filters/row_filters.py",
         "free[k] = len(taken) <= limit or not last",
         "free[k] = True",
         "a participation that no history can hold is forgotten, but shifts its row",
         "tests/pairs/test_row_filter.py",
     ),
     (
-        "src/hockeystick/windows/row_filters.py",
+        "src/hockeystick/filters/row_filters.py",
         "        target[0] += weight * outside",
         "        target[0] += 0.0 * outside",
         "sums below the lowest are lost",
         "tests/pairs/test_row_filter.py",
     ),
     (
-        "src/hockeystick/windows/row_filters.py",
+        "src/hockeystick/filters/row_filters.py",
         "float(histories.shifts[k]) + taken * histories.one",
         "1.1 * float(histories.shifts[k]) + taken * histories.one",
         "earlier participations shift a row by more than they do",

@@ -14,12 +14,12 @@ from unit_oracle import EPSILONS, GRID_ERROR
 import hockeystick as hs
 from hockeystick import Direction, Side
 from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.filters.row_filters import Filter, count_histories, filter_for, histories_of, sum_laws, tracked
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.strategies.matrix.dense import DenseMatrix
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
-from hockeystick.windows.row_filters import Filter, count_histories, filter_for, histories_of, sum_laws, tracked
 
 METHOD = ACCOUNTANTS["row_filter"]
 SETTINGS = hs.Settings(hs.Resolution(20, 1e-3))
@@ -44,10 +44,10 @@ def test_never_above_the_truth_and_not_far(block: int, monkeypatch: pytest.Monke
         dense = matrix.materialize()
         truth = oracle.deltas(oracle.mixture(outcomes, dense, np.ones((1, steps))), oracle.nobody(dense), sigma)
         pair = SubsetMixture(noise_multiplier=sigma, matrix=matrix, sampling_prob=prob)
-        monkeypatch.setattr("hockeystick.windows.row_filters.MOST_HISTORIES", 32)
+        monkeypatch.setattr("hockeystick.filters.row_filters.MOST_HISTORIES", 32)
         found = lower(pair)
         assert (found <= truth + GRID_ERROR[steps]).all(), seed
-        monkeypatch.setattr("hockeystick.windows.row_filters.MOST_HISTORIES", 4)
+        monkeypatch.setattr("hockeystick.filters.row_filters.MOST_HISTORIES", 4)
         assert (lower(pair) <= truth + GRID_ERROR[steps]).all(), seed
         assert (found[:, 0] >= 0.6 * truth[:, 0] - GRID_ERROR[steps]).all(), seed
 

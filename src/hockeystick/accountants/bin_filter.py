@@ -2,7 +2,7 @@
 
 Any function of the output gives a lower bound. The rows are read backwards with a short summary; at the row of a bin
 the summary and the row tell how likely the bin is, and these ratios are added, so the sum comes close to the
-likelihood ratio itself (:mod:`hockeystick.windows.bin_filters`). One law bounds both directions.
+likelihood ratio itself (:mod:`hockeystick.filters.bin_filters`). One law bounds both directions.
 
 Proof: docs/theory/bin-filters.md. Errs downward: a post-processing, means that are set to 0,
 outcomes left out. Cost: some ten seconds, by the choice of the lattice.
@@ -16,13 +16,13 @@ import numpy as np
 from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile
 from hockeystick.errors import UnsupportedError
+from hockeystick.filters.bin_filters import fitted, lattice_for, ring_shifts, sum_laws
 from hockeystick.laws.law import SMALLEST, Array, Law, lower_law
 from hockeystick.laws.profile import law_delta, law_profiles, smallest_epsilon
 from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.settings import Settings
 from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.types import Direction, Side
-from hockeystick.windows.bin_filters import fitted, lattice_for, ring_shifts, sum_laws
 
 FEWEST_BINS, MOST_BINS, MOST_ENTRIES = 12, 1024, 40_000
 LARGEST_SHIFT = 8.0

@@ -3,7 +3,7 @@
 A linear statistic of a whole run sees how often an example takes part. Summing a curved function of each block instead,
 about the logarithm of its likelihood ratio, also sees the few blocks that stand out, and comes close to the truth. The
 laws of the sum with and without the example are computed, memory of the sampler included
-(:mod:`hockeystick.windows.block_statistics`).
+(:mod:`hockeystick.filters.block_statistics`).
 
 Proof: docs/theory/separated-windows.md, "From below". Errs downward: a function of the output is a post-processing.
 """
@@ -16,13 +16,13 @@ from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.separated_windows import RAREST
 from hockeystick.bounds import Profile
 from hockeystick.errors import UnsupportedError
+from hockeystick.filters.block_statistics import CELLS_PER_DEVIATION, Blocks, blocks_of, sum_laws
 from hockeystick.laws.law import Array, Law, lower_law
 from hockeystick.laws.profile import law_profiles
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.settings import Settings
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.types import Direction, Side
-from hockeystick.windows.block_statistics import CELLS_PER_DEVIATION, Blocks, blocks_of, sum_laws
 
 MOST_COST = 4e9
 LARGEST_SHIFT = 20.0

@@ -1,10 +1,10 @@
 """Two-sided bounds of correlated noise under balls-in-bins by Gaussians that a Markov chain generates, for low noise.
 
-The covariance of the bins is replaced by one that reveals more, or less, and is that of white noise beside a chain with
-a state of one or two numbers, or from above beside two independent chains (:mod:`hockeystick.windows.comparable_chain`,
-:mod:`hockeystick.windows.independent_sequences`). The profile of the mixture then follows from its transform
-(:mod:`hockeystick.windows.hidden_chain_transform`); for compositions, and for deltas below 1e-7, its law does bin by
-bin (:mod:`hockeystick.windows.hidden_chain`), with smaller chains.
+The covariance of the bins is replaced by one that reveals more, or less, and is that of white noise beside a chain
+with a state of one or two numbers, or from above beside two independent chains
+(:mod:`hockeystick.sequences.comparable_chain`, :mod:`hockeystick.sequences.independent_sequences`). The profile of the
+mixture then follows from its transform (:mod:`hockeystick.sequences.hidden_chain_transform`); for compositions, and
+for deltas below 1e-7, its law does bin by bin (:mod:`hockeystick.sequences.hidden_chain`), with smaller chains.
 
 Proof: docs/theory/hidden-chains.md. Errs on the asked side, adaptive gradients included.
 """
@@ -21,13 +21,13 @@ from hockeystick.errors import UnsupportedError
 from hockeystick.laws.law import UNIT_ROUNDOFF, Law
 from hockeystick.laws.profile import law_profiles
 from hockeystick.pairs.bin_mixture import BinMixture
+from hockeystick.sequences.comparable_chain import comparable_chain, opened_ring, sensitivity
+from hockeystick.sequences.hidden_chain import HiddenChain, hidden_chain_law, work_of
+from hockeystick.sequences.hidden_chain_transform import chain_profiles, transform_work
+from hockeystick.sequences.independent_sequences import Chain
 from hockeystick.settings import Settings
 from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.types import Direction, Side
-from hockeystick.windows.comparable_chain import comparable_chain, opened_ring, sensitivity
-from hockeystick.windows.hidden_chain import HiddenChain, hidden_chain_law, work_of
-from hockeystick.windows.hidden_chain_transform import chain_profiles, transform_work
-from hockeystick.windows.independent_sequences import Chain
 
 FEWEST_BINS, MOST_BINS = 12, 1024
 LARGEST_VARIANCE = 30.0

@@ -19,6 +19,7 @@ from scipy.stats import binom
 
 from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile
+from hockeystick.filters.renewal_sums import renewal_sum
 from hockeystick.laws.lattice import lattice_law
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array, Law
 from hockeystick.laws.mixtures import LatticeMasses, coarsen
@@ -29,7 +30,6 @@ from hockeystick.settings import Settings
 from hockeystick.strategies.matrix.base import Indices
 from hockeystick.types import Direction, Side
 from hockeystick.windows.column_entries import Entries, entries_of, why_too_many
-from hockeystick.windows.renewal_sums import renewal_sum
 from hockeystick.windows.windows import MOST_STEPS, best_windows, in_windows, window_law, window_sizes
 
 PARTS = 64

@@ -1,8 +1,8 @@
 """Two-sided bounds of correlated noise of few bands under balls-in-bins by moving averages, for low noise.
 
 The Gaussians of the bins are white noise beside moving averages of innovations, exactly or nearly so
-(:mod:`hockeystick.windows.banded_fits`); the innovations live on a lattice that changes nothing, and the profile of the
-mixture follows from its transform (:mod:`hockeystick.windows.moving_averages_transform`).
+(:mod:`hockeystick.sequences.banded_fits`); the innovations live on a lattice that changes nothing, and the profile of
+the mixture follows from its transform (:mod:`hockeystick.sequences.moving_averages_transform`).
 
 Proof: docs/theory/moving-averages.md. Errs on the asked side, adaptive gradients included.
 """
@@ -16,13 +16,13 @@ from hockeystick.bounds import Profile
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.law import UNIT_ROUNDOFF
 from hockeystick.pairs.bin_mixture import BinMixture
+from hockeystick.sequences.banded_fits import MOST_BANDS, bands_of, fits
+from hockeystick.sequences.comparable_chain import opened_ring, sensitivity
+from hockeystick.sequences.moving_averages import MovingAverages
+from hockeystick.sequences.moving_averages_transform import averages_profiles, loss_of, transform_work
 from hockeystick.settings import Settings
 from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.types import Direction, Side
-from hockeystick.windows.banded_fits import MOST_BANDS, bands_of, fits
-from hockeystick.windows.comparable_chain import opened_ring, sensitivity
-from hockeystick.windows.moving_averages import MovingAverages
-from hockeystick.windows.moving_averages_transform import averages_profiles, loss_of, transform_work
 
 FEWEST_BINS, MOST_BINS = 12, 1024
 LARGEST_VARIANCE = 30.0

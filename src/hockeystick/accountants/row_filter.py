@@ -4,8 +4,8 @@ Any function of the output gives a lower bound. The summary tells how much the p
 shift the next row, so the sum comes close to the logarithm of the likelihood ratio, where a linear statistic
 (:mod:`.linear_statistic`) cannot tell one participation from the sum of many rows' noise.
 
-For Poisson sampling the law of the sum is computed step by step (:mod:`hockeystick.windows.row_filters`); for b-min-sep
-subsampling, whose examples have to wait, frequency by frequency (:mod:`hockeystick.windows.renewal_filters`).
+For Poisson sampling the law of the sum is computed step by step (:mod:`hockeystick.filters.row_filters`); for b-min-sep
+subsampling, whose examples have to wait, frequency by frequency (:mod:`hockeystick.filters.renewal_filters`).
 
 Proof: docs/theory/poisson-windows.md and separated-windows.md, "From below". Errs downward: a post-processing,
 participations left out, laws that are contractions, and masses less their absolute errors. Cost: steps times sums times
@@ -19,15 +19,8 @@ import numpy as np
 from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile
 from hockeystick.errors import UnsupportedError
-from hockeystick.laws.law import SMALLEST, Law, lower_law
-from hockeystick.laws.profile import law_profiles
-from hockeystick.pairs.renewal_mixture import RenewalMixture
-from hockeystick.pairs.subset_mixture import SubsetMixture
-from hockeystick.settings import Settings
-from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
-from hockeystick.types import Direction, Side
-from hockeystick.windows import renewal_filters
-from hockeystick.windows.row_filters import (
+from hockeystick.filters import renewal_filters
+from hockeystick.filters.row_filters import (
     Histories,
     count_histories,
     filter_for,
@@ -36,6 +29,13 @@ from hockeystick.windows.row_filters import (
     tracked,
     work_of,
 )
+from hockeystick.laws.law import SMALLEST, Law, lower_law
+from hockeystick.laws.profile import law_profiles
+from hockeystick.pairs.renewal_mixture import RenewalMixture
+from hockeystick.pairs.subset_mixture import SubsetMixture
+from hockeystick.settings import Settings
+from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
+from hockeystick.types import Direction, Side
 
 FINE, COARSE = 5.0, 1.5
 """Units of the sum for the standard deviation of what one row adds: no more are of use, and fewer are not."""

@@ -1,7 +1,7 @@
 """The Laplace transform of a sum over a hidden chain, from which its profile follows.
 
 Given the states the bins add independent terms, so the transform of their sum at one frequency is found backwards with
-one complex number for each state; :mod:`hockeystick.windows.inverse_transform` does the rest.
+one complex number for each state; :mod:`hockeystick.sequences.inverse_transform` does the rest.
 
 Proof: docs/theory/hidden-chains.md, section 5. Cost: O(frequencies bins edges).
 """
@@ -16,8 +16,7 @@ from hockeystick.deadline import Deadline
 from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array, Law
-from hockeystick.types import Side
-from hockeystick.windows.hidden_chain import (
+from hockeystick.sequences.hidden_chain import (
     LATTICE_ERROR,
     LOST_SHARE,
     WHITE_NODES,
@@ -25,9 +24,10 @@ from hockeystick.windows.hidden_chain import (
     size_of,
     states_of,
 )
-from hockeystick.windows.hidden_chain_kernels import step_transforms
-from hockeystick.windows.independent_sequences import Chain, IndependentSequences, ProductStates, steps_of
-from hockeystick.windows.inverse_transform import AT_ONCE, Found, Transform, TransformProfiles, frequencies, scale_of
+from hockeystick.sequences.hidden_chain_kernels import step_transforms
+from hockeystick.sequences.independent_sequences import Chain, IndependentSequences, ProductStates, steps_of
+from hockeystick.sequences.inverse_transform import AT_ONCE, Found, Transform, TransformProfiles, frequencies, scale_of
+from hockeystick.types import Side
 
 SCALES = 160.0
 """Levels of what is seen of the states in upper transforms, at noise as large as that."""

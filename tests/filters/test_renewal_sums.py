@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from hockeystick.windows.renewal_sums import renewal_sum
+from hockeystick.filters.renewal_sums import renewal_sum
 
 
 def runs(step: int, counts: tuple[int, ...], chances: list[Fraction], gap: int) -> Iterator[tuple[int, Fraction]]:

@@ -7,10 +7,9 @@ from scipy.special import ndtr
 from hockeystick.deadline import Deadline
 from hockeystick.laws.law import Array, Law
 from hockeystick.laws.profile import law_delta
-from hockeystick.types import Direction, Side
-from hockeystick.windows import comparable_chain as module
-from hockeystick.windows import hidden_chain
-from hockeystick.windows.comparable_chain import (
+from hockeystick.sequences import comparable_chain as module
+from hockeystick.sequences import hidden_chain
+from hockeystick.sequences.comparable_chain import (
     comparable_chain,
     opened_ring,
     scaled,
@@ -18,7 +17,8 @@ from hockeystick.windows.comparable_chain import (
     sensitivity,
     shortfall,
 )
-from hockeystick.windows.hidden_chain import LATTICE_ERROR, HiddenChain, hidden_chain_law, shifts_of, work_of
+from hockeystick.sequences.hidden_chain import LATTICE_ERROR, HiddenChain, hidden_chain_law, shifts_of, work_of
+from hockeystick.types import Direction, Side
 
 EPSILONS = (0.0, 0.1, 0.4, 1.0, 1.8)
 POINTS = np.linspace(-9.0, 11.0, 500)

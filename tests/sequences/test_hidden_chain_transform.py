@@ -8,11 +8,11 @@ import pytest
 from hockeystick.deadline import Deadline
 from hockeystick.laws.law import Array
 from hockeystick.laws.profile import law_delta
+from hockeystick.sequences.hidden_chain import HiddenChain, hidden_chain_law
+from hockeystick.sequences.hidden_chain_transform import chain_profiles
+from hockeystick.sequences.inverse_transform import Found, Transform, TransformProfiles, frequencies
 from hockeystick.types import Direction, Side
-from hockeystick.windows.hidden_chain import HiddenChain, hidden_chain_law
-from hockeystick.windows.hidden_chain_transform import chain_profiles
-from hockeystick.windows.inverse_transform import Found, Transform, TransformProfiles, frequencies
-from tests.windows.test_hidden_chain import EPSILONS, random_chain, truth
+from tests.sequences.test_hidden_chain import EPSILONS, random_chain, truth
 
 
 def of_transforms(chain: HiddenChain, side: Side, epsilon: float, alone: bool) -> Array:

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hockeystick.deadline import Deadline
+from hockeystick.filters.block_statistics import cell_masses
+from hockeystick.filters.row_filters import Filter, Places
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
-from hockeystick.windows.block_statistics import cell_masses
-from hockeystick.windows.row_filters import Filter, Places
 
 Spectrum = NDArray[np.complex128]
 CELLS, SUMMARIES = 96, 32

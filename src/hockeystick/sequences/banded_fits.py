@@ -15,9 +15,9 @@ from scipy.optimize import linprog
 
 from hockeystick.deadline import Deadline
 from hockeystick.laws.law import Array
+from hockeystick.sequences.comparable_chain import ROOM, scaled, semidefinite, shortfall
+from hockeystick.sequences.moving_averages import MovingAverages
 from hockeystick.types import Side
-from hockeystick.windows.comparable_chain import ROOM, scaled, semidefinite, shortfall
-from hockeystick.windows.moving_averages import MovingAverages
 
 MOST_BANDS = 4
 """Innovations that a bin may see: windows of more of them are too many."""

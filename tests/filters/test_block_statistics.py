@@ -10,7 +10,7 @@ from renewal_runs import runs
 from scipy.special import ndtr
 from scipy.stats import norm
 
-from hockeystick.windows.block_statistics import NDTR_ERROR, Blocks, blocks_of, cell_masses, sum_laws
+from hockeystick.filters.block_statistics import NDTR_ERROR, Blocks, blocks_of, cell_masses, sum_laws
 
 
 def expected(blocks: Blocks, column: np.ndarray, sigma: float, taken: tuple[int, ...]) -> np.ndarray:

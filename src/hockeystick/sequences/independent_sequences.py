@@ -1,7 +1,7 @@
 """Gaussians that white noise and a few independent autoregressive sequences add up to, each on a lattice of its own.
 
 ``z_i = gains[i] (sum_s amounts[s] x_(s,i) + whites[i] e_i)``, x_s stationary of order one and unit variance, all
-independent. White noise makes the lattices harmless, as it does for :mod:`hockeystick.windows.hidden_chain`; a step
+independent. White noise makes the lattices harmless, as it does for :mod:`hockeystick.sequences.hidden_chain`; a step
 forward is one matrix for each sequence in turn.
 
 Proof: docs/theory/hidden-chains.md, section 6.
@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
-from hockeystick.windows.hidden_chain import LATTICE_ERROR, HiddenChain
-from hockeystick.windows.repeated_steps import FEWEST, WORTH, repeated
+from hockeystick.sequences.hidden_chain import LATTICE_ERROR, HiddenChain
+from hockeystick.sequences.repeated_steps import FEWEST, WORTH, repeated
 
 Vectors = NDArray[np.complex128]
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
-from hockeystick.windows.moving_averages import Windows
+from hockeystick.sequences.moving_averages import Windows
 
 Step = Callable[[Array], Array]
 SETTLING = 3

@@ -21,8 +21,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from hockeystick.deadline import Deadline
+from hockeystick.filters.block_statistics import cell_masses
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
-from hockeystick.windows.block_statistics import cell_masses
 
 Places = NDArray[np.int64]
 BELOW, ABOVE = 2.0, 2.5

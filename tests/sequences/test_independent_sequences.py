@@ -7,14 +7,14 @@ import pytest
 
 from hockeystick.deadline import Deadline
 from hockeystick.laws.law import Array
+from hockeystick.sequences import independent_sequences, repeated_steps
+from hockeystick.sequences.comparable_chain import comparable_chain, loss_of, sensitivity
+from hockeystick.sequences.hidden_chain import LATTICE_ERROR, HiddenChain
+from hockeystick.sequences.hidden_chain_transform import chain_profiles
+from hockeystick.sequences.independent_sequences import IndependentSequences
+from hockeystick.sequences.repeated_steps import repeated
 from hockeystick.types import Direction, Side
-from hockeystick.windows import independent_sequences, repeated_steps
-from hockeystick.windows.comparable_chain import comparable_chain, loss_of, sensitivity
-from hockeystick.windows.hidden_chain import LATTICE_ERROR, HiddenChain
-from hockeystick.windows.hidden_chain_transform import chain_profiles
-from hockeystick.windows.independent_sequences import IndependentSequences
-from hockeystick.windows.repeated_steps import repeated
-from tests.windows.test_hidden_chain import EPSILONS, truth
+from tests.sequences.test_hidden_chain import EPSILONS, truth
 
 
 def profile(chain: HiddenChain | IndependentSequences, side: Side, near: float = 0.8) -> Array:

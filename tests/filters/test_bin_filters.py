@@ -8,13 +8,13 @@ from scipy.stats import norm
 
 from hockeystick.accountants.bin_filter import ACCOUNTANT, FEWEST_BINS
 from hockeystick.deadline import Deadline
+from hockeystick.filters.bin_filters import GOLDEN, Lattice, Summaries, ring_shifts, sum_laws, summaries_of
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Array
 from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.settings import Settings
 from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.types import Direction, Side
-from hockeystick.windows.bin_filters import GOLDEN, Lattice, Summaries, ring_shifts, sum_laws, summaries_of
 
 SETTINGS = Settings(Resolution(68, 1e-4), effort=0.1)
 

@@ -9,9 +9,9 @@ from renewal_runs import runs
 from scipy.stats import norm
 
 from hockeystick.deadline import Deadline
+from hockeystick.filters.renewal_filters import Frequencies, Sums, filter_for, frequencies_for, sum_laws
+from hockeystick.filters.row_filters import Filter
 from hockeystick.laws.law import UNIT_ROUNDOFF
-from hockeystick.windows.renewal_filters import Frequencies, Sums, filter_for, frequencies_for, sum_laws
-from hockeystick.windows.row_filters import Filter
 
 
 def expected(table: Filter, rows: np.ndarray) -> np.ndarray:
@@ -60,7 +60,7 @@ def test_all_runs(column: tuple[float, ...], gap: int, steps: int, first: tuple[
 @pytest.mark.parametrize(("gap", "prob"), [(5, 0.2), (12, 0.05)])
 def test_what_is_left_out_is_as_small_as_is_charged(gap: int, prob: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole transform is computed too, and at the frequencies that are skipped it is below their bound."""
-    monkeypatch.setattr("hockeystick.windows.renewal_filters.SUMMARIES", 6)
+    monkeypatch.setattr("hockeystick.filters.renewal_filters.SUMMARIES", 6)
     shifts, steps, first = np.array([0.8, 0.4]), 320, np.ones(1)
     table = filter_for(shifts, prob, gap, steps)
     assert table is not None
@@ -78,7 +78,7 @@ def test_what_is_left_out_is_as_small_as_is_charged(gap: int, prob: float, monke
 @pytest.mark.parametrize("gap", [3, 9])
 def test_stretches_bound_the_transform(gap: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows, so that what is skipped could be seen: the transform itself against the bound, at all frequencies."""
-    monkeypatch.setattr("hockeystick.windows.renewal_filters.SUMMARIES", 6)
+    monkeypatch.setattr("hockeystick.filters.renewal_filters.SUMMARIES", 6)
     shifts, steps, prob = np.array([0.8, 0.4]), 40, 0.4
     table = filter_for(shifts, prob, gap, steps)
     assert table is not None

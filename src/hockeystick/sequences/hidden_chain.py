@@ -21,8 +21,7 @@ from hockeystick.deadline import Deadline
 from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import UNDERFLOW, UNIT_ROUNDOFF, Array, Law, lower_law
-from hockeystick.types import Side
-from hockeystick.windows.hidden_chain_kernels import (
+from hockeystick.sequences.hidden_chain_kernels import (
     bands,
     chain_transforms,
     mixed,
@@ -30,6 +29,7 @@ from hockeystick.windows.hidden_chain_kernels import (
     shifted_contraction,
     shifted_spread,
 )
+from hockeystick.types import Side
 
 LATTICE_ERROR = 1e-4
 """Relative difference of densities that the lattice may make, in all."""

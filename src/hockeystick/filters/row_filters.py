@@ -20,8 +20,8 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.stats import binom
 
+from hockeystick.filters.block_statistics import cell_masses
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
-from hockeystick.windows.block_statistics import cell_masses
 
 Places = NDArray[np.int64]
 MOST_HISTORIES = 32

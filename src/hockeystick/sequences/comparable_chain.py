@@ -16,9 +16,9 @@ from scipy.optimize import linprog
 
 from hockeystick.deadline import Deadline
 from hockeystick.laws.law import Array
+from hockeystick.sequences.hidden_chain import HiddenChain
+from hockeystick.sequences.independent_sequences import Chain, IndependentSequences
 from hockeystick.types import Side
-from hockeystick.windows.hidden_chain import HiddenChain
-from hockeystick.windows.independent_sequences import Chain, IndependentSequences
 
 SAMPLES, SAMPLED_AT_ONCE, SEED = 12_000, 2_000, 0
 TILTS = (1.0, 1.5, 2.0)

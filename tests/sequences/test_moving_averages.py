@@ -9,15 +9,15 @@ from mpmath import mp, mpf, quad
 
 from hockeystick.deadline import Deadline
 from hockeystick.laws.law import Array
+from hockeystick.sequences import banded_fits, moving_averages
+from hockeystick.sequences import moving_averages_transform as module
+from hockeystick.sequences.banded_fits import fits
+from hockeystick.sequences.comparable_chain import semidefinite, sensitivity, shortfall
+from hockeystick.sequences.moving_averages import LATTICE_ERROR, MovingAverages, windows_of
+from hockeystick.sequences.moving_averages_kernels import noise_table
+from hockeystick.sequences.moving_averages_transform import Noise, averages_profiles, prepared, stationary
 from hockeystick.types import Direction, Side
-from hockeystick.windows import banded_fits, moving_averages
-from hockeystick.windows import moving_averages_transform as module
-from hockeystick.windows.banded_fits import fits
-from hockeystick.windows.comparable_chain import semidefinite, sensitivity, shortfall
-from hockeystick.windows.moving_averages import LATTICE_ERROR, MovingAverages, windows_of
-from hockeystick.windows.moving_averages_kernels import noise_table
-from hockeystick.windows.moving_averages_transform import Noise, averages_profiles, prepared, stationary
-from tests.windows.test_hidden_chain import EPSILONS, covariance_of, truth
+from tests.sequences.test_hidden_chain import EPSILONS, covariance_of, truth
 
 
 def random_averages(rng: np.random.Generator, bins: int) -> MovingAverages:

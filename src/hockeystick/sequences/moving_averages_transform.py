@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from hockeystick.deadline import Deadline
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
+from hockeystick.sequences.inverse_transform import AT_ONCE, Found, Transform, TransformProfiles, frequencies, scale_of
+from hockeystick.sequences.moving_averages import LATTICE_ERROR, MovingAverages, Windows, windows_of
+from hockeystick.sequences.moving_averages_kernels import factor_of, noise_table, window_means, window_sums
+from hockeystick.sequences.moving_averages_ring import FEWEST_BLOCKS, Run, trace
 from hockeystick.types import Side
-from hockeystick.windows.inverse_transform import AT_ONCE, Found, Transform, TransformProfiles, frequencies, scale_of
-from hockeystick.windows.moving_averages import LATTICE_ERROR, MovingAverages, Windows, windows_of
-from hockeystick.windows.moving_averages_kernels import factor_of, noise_table, window_means, window_sums
-from hockeystick.windows.moving_averages_ring import FEWEST_BLOCKS, Run, trace
 
 LOST_SHARE = 3e-3
 """Of delta: about the chance, under either law, of windows that are left out."""
