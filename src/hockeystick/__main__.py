@@ -17,7 +17,7 @@ def main() -> None:
         code = _run()
     except KeyboardInterrupt:
         code = INTERRUPTED
-        print(INTERRUPTED_MESSAGE, file=sys.stderr)  # noqa: T201
+        sys.stderr.write(f"{INTERRUPTED_MESSAGE}\n")
     if code == INTERRUPTED:
         with suppress(BaseException):
             _give_back()

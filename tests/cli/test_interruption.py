@@ -3,10 +3,13 @@
 import json
 import subprocess
 import sys
+from io import StringIO
 
 import pytest
 
 from hockeystick import __version__
+from hockeystick.cli.common import say
+from hockeystick.cli.main import main
 
 PATIENCE = 60
 MESSAGE = "Interrupted; no file was left half written.\n"
@@ -153,3 +156,26 @@ def test_other_errors_that_python_swallows_are_told() -> None:
     code += "class Thing:\n    def __del__(self): 1 / 0\nThing()\n"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
     assert "ZeroDivisionError" in done.stderr
+
+
+class Pieces(StringIO):
+    """A stream that remembers what it got at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pieces: list[str] = []
+
+    def write(self, text: str) -> int:
+        self.pieces.append(text)
+        return len(text)
+
+
+def test_no_other_line_gets_between_a_line_and_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A timer may report progress at the moment at which the command is interrupted or fails."""
+    stream = Pieces()
+    monkeypatch.setattr(sys, "stderr", stream)
+    say("certifying")
+    with pytest.raises(SystemExit):
+        main(["list", "nothing"])
+    assert len(stream.pieces) == 2
+    assert all(piece.endswith("\n") and piece.count("\n") == 1 for piece in stream.pieces)

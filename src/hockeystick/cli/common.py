@@ -6,7 +6,6 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -101,8 +100,9 @@ def parameter_count(text: str) -> int:
 
 
 def say(line: str) -> None:
-    """Print one line for people on stderr."""
-    print(f"hockeystick: {line}", file=sys.stderr, flush=True)  # noqa: T201
+    """Print one line for people on stderr, in one piece: timers print too, while another line may be on its way."""
+    sys.stderr.write(f"hockeystick: {line}\n")
+    sys.stderr.flush()
 
 
 def emit_json(value: dict[str, Any]) -> None:
@@ -337,9 +337,9 @@ def _progress(task: str, deadline: "Deadline") -> Iterator[None]:
 
     def report(line: str) -> None:
         if deadline.elapsed() >= QUIET_SECONDS:
-            write(f"hockeystick: {line}")
+            write(line)
 
-    write: Callable[[str], object] = partial(print, file=sys.stderr, flush=True)
+    write: Callable[[str], object] = say
     deadline.on_report = report
     if not sys.stderr.isatty():
         limit = "" if deadline.seconds == float("inf") else f", at most {deadline.seconds:g} s"
@@ -362,7 +362,11 @@ def _progress(task: str, deadline: "Deadline") -> Iterator[None]:
         bar.update(handle, completed=min(deadline.elapsed(), deadline.seconds), done=ticks)
 
     deadline.on_tick = show
-    write = partial(bar.console.print, markup=False, highlight=False)  # above the bar
+
+    def above_the_bar(line: str) -> None:
+        bar.console.print(f"hockeystick: {line}", markup=False, highlight=False)
+
+    write = above_the_bar
     try:
         yield
     finally:

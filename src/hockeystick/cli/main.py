@@ -129,5 +129,5 @@ def _internal(error: BaseException) -> str:
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    print(message, file=sys.stderr)  # noqa: T201
+    sys.stderr.write(f"{message}\n")  # in one piece: a timer may print a line of progress meanwhile
     raise SystemExit(code) from None
