@@ -127,6 +127,19 @@ def test_what_costs_more_than_the_planned_work_is_left_out_whatever_the_clock_sa
     assert "more than is left of the planned work" in direct.status
 
 
+@pytest.mark.parametrize(
+    ("noise_multiplier", "delta", "says"),
+    [(0.2, 1e-5, "here: the noise is too low"), (2.0, 1e-9, "here: transforms of sums resolve no deltas below 1e-07")],
+    ids=["low noise", "small delta"],
+)
+def test_a_method_that_turns_out_not_to_apply_says_so(noise_multiplier: float, delta: float, says: str) -> None:
+    """The Gaussian stands in for it only where the deadline cut it off."""
+    strategy = BandedSquareRoot(bands=2)
+    run = Mechanism(sampler=BallsInBins(bins=50), strategy=strategy, noise_multiplier=noise_multiplier)
+    with pytest.raises(UnsupportedError, match=says):
+        certify(run, delta=delta, method="moving_average" if delta < 1e-7 else "hidden_chain")
+
+
 def test_light_methods_come_first_and_of_heavy_ones_alike_those_with_both_sides() -> None:
     """Nearly everything is left out as there is no work for it; what would have run when is told all the same."""
     run = Mechanism(sampler=BallsInBins(bins=100), strategy=BandedSquareRoot(bands=16), noise_multiplier=1.0)

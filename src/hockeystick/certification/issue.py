@@ -21,6 +21,7 @@ from hockeystick.certification.schedule import (
     Outcome,
     best,
     planned,
+    refuse_what_found_nothing,
     refuse_without_bound,
     run_accountants,
     settings_for,
@@ -79,8 +80,9 @@ def certify(
         monte_carlo: allows Monte Carlo bounds too, which hold except with the failure probability that it says; None
             for deterministic bounds alone.
 
-    Raises: UnsupportedError for a mechanism nobody has analysed, CannotCertifyError when no finite bound exists,
-        BudgetExceededError when the deadline passes while the strategy matrix is optimised.
+    Raises: UnsupportedError for a mechanism nobody has analysed, and for a method that does not apply to this one,
+        CannotCertifyError when no finite bound exists, BudgetExceededError when the deadline passes while the strategy
+        matrix is optimised.
 
     >>> import hockeystick as hs
     >>> run = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.01, steps=100), noise_multiplier=1.0)
@@ -106,6 +108,8 @@ def certify_with(
     settings = settings_for(question, pair, deadline, monte_carlo, policy)
     outcomes = run_accountants(pair, question, settings, policy=policy, methods=methods)
     if best(outcomes, Side.UPPER) is None:
+        if methods is not None:
+            refuse_what_found_nothing(methods, outcomes, mechanism.sigma)
         outcomes += run_accountants(pair, question, settings, policy=policy, methods=["gaussian"], sides=(Side.UPPER,))
     return certificate_of(mechanism, pair, question, outcomes, settings)
 

@@ -32,6 +32,7 @@ COARSE_SHARE = 0.2
 RUNS = 5.0
 """How many heavy runs certify expects."""
 CUT_OFF, LEFT_OUT = "cut off", "left out"
+NOT_APPLICABLE = "not applicable: "
 NOT_ALLOWED = "Monte Carlo bounds have to be allowed (--allow monte-carlo)"
 CHEAP = 1e-2
 """Standard seconds; what costs less runs even when the deadline has passed."""
@@ -139,8 +140,29 @@ def refuse_what_does_not_apply(methods: Sequence[str], pair: DominatingPair, set
     for one in chosen:
         reason = one.why_not(pair, Side.UPPER) if one.kind in settings.kinds else NOT_ALLOWED
         if reason is not None:
-            raise UnsupportedError(f"The method {one.name!r} does not apply here: {reason}.")
+            raise _does_not_apply(one.name, reason)
     return chosen
+
+
+def refuse_what_found_nothing(methods: Sequence[str], outcomes: Sequence[Outcome], noise_multiplier: float) -> None:
+    """Raise why these accountants gave no upper bound: UnsupportedError if one turned out not to apply, else
+    CannotCertifyError. One that was cut off, or for which there was no work, is no reason.
+    """
+    tried = [one for one in outcomes if one.side is Side.UPPER and one.method in methods]
+    if any(one.value is not None or one.needs is not None for one in tried):
+        return
+    for one in tried:
+        if one.status.startswith(NOT_APPLICABLE):
+            reason = one.status.removeprefix(NOT_APPLICABLE).rstrip(".")
+            raise _does_not_apply(one.method, reason[:1].lower() + reason[1:])
+        raise CannotCertifyError(
+            f"The method {one.method!r} gives no finite bound at noise_multiplier = {noise_multiplier:g}; use more "
+            f"noise, a larger delta or another method."
+        )
+
+
+def _does_not_apply(name: str, reason: str) -> UnsupportedError:
+    return UnsupportedError(f"The method {name!r} does not apply here: {reason}.")
 
 
 def run_named(
@@ -170,7 +192,7 @@ def _run(
     status, claim, needs = "ok", None, None
     reason = next((reason for side in sides if (reason := one.why_not(pair, side)) is not None), None)
     if reason is not None:
-        status = f"not applicable: {reason}"
+        status = f"{NOT_APPLICABLE}{reason}"
     elif one.kind is Kind.DETERMINISTIC and cost > max(work, CHEAP):
         status, needs = f"{LEFT_OUT}: it takes about {cost:.2g} s, more than is left of the planned work", cost
     elif cost > CHEAP and settings.deadline.remaining() <= 0.0:
@@ -183,9 +205,9 @@ def _run(
         except BudgetExceededError:
             status, needs = past, cost
         except UnsupportedError as error:
-            status = f"not applicable: {error}"
+            status = f"{NOT_APPLICABLE}{error}"
         except MemoryError:
-            status = "not applicable: it needs more memory than there is"
+            status = f"{NOT_APPLICABLE}it needs more memory than there is"
     seconds = monotonic() - started
     outcome = Outcome(
         one.name, Side.UPPER, one.kind, settings.confidence(one.kind), None, seconds, status, claim, needs
