@@ -228,9 +228,11 @@ def test_unreadable_paths(cli: Any, command: str, path: str) -> None:
     ],
 )
 def test_options_that_are_no_number(cli: Any, command: str, option: str, value: str) -> None:
+    file = "plan.toml"
     if command == "verify":
-        assert cli("epsilon", "plan.toml", "--method", "gaussian", "--out", "plan.toml").code == 0
-    cli.refuses(command, "plan.toml", f"{option}={value}", says=(f"'{option}'", "a number", f"Got {value!r}"))
+        file = "cert.json"
+        assert cli("epsilon", "plan.toml", "--method", "gaussian", "--out", file).code == 0
+    cli.refuses(command, file, f"{option}={value}", says=(f"'{option}'", "a number", f"Got {value!r}"))
 
 
 @pytest.mark.parametrize(
@@ -303,6 +305,28 @@ def test_places_that_cannot_be_written(cli: Any, command: str, path: str, why: s
     Path("folder").mkdir()
     cli.refuses(command, "plan.toml", "--out", path, says=("output path", why))
     assert not Path(os.devnull).is_file()
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("epsilon", ("--out", "plan.toml")),
+        ("delta", ("--epsilon", "1", "--out", "../{here}/plan.toml")),
+        ("calibrate", ("--out", "link.toml")),
+        ("tune", ("--trials", "2", "--out", "plan.toml")),
+        ("report", ("--out", "plan.toml")),
+        ("sweep", ("--out", "plan.toml")),
+        ("recommend", ("--write", "plan.toml")),
+        ("recommend", ("--results", "plan.toml")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value[-2].strip("-") + value[-1][:2],
+)
+def test_no_command_replaces_what_it_reads(cli: Any, command: str, options: tuple[str, ...]) -> None:
+    Path("link.toml").symlink_to("plan.toml")
+    before = Path("plan.toml").read_text()
+    given = [option.format(here=Path.cwd().name) for option in options]
+    cli.refuses(command, "plan.toml", *given, says=(f"'{given[-2]}'", "must name another file"))
+    assert Path("plan.toml").read_text() == before
 
 
 @contextmanager

@@ -205,7 +205,7 @@ ACCOUNTANT = Accountant(
     name="direct",
     summary="likelihood-ratio laws, near exact for Poisson, 1-of-t allocation and columns that do not overlap",
     sides=(Side.UPPER, Side.LOWER),
-    errs="upper laws are mean-preserving spreads of the likelihood ratio, lower laws contractions",
+    errs="to the asked side: upper laws are mean-preserving spreads of the likelihood ratio, lower laws contractions",
     reference=(
         "docs/theory/laws.md and subsets/reductions.md; feldman-shenfeld-2025, Lemmas 3.1, 3.11 and 4.2; "
         "chua-2024, section 3"

@@ -164,7 +164,7 @@ ACCOUNTANT = Accountant(
     name="moment_majorant_cells",
     summary="polynomials on ranges of the drawn bin's own Gaussian, from exact moments there; for low noise, two-sided",
     sides=(Side.UPPER, Side.LOWER),
-    errs="polynomials are proved on their side of the hockey stick; moments belong to a covariance on that side",
+    errs="to the asked side: polynomials above or below the hockey stick, moments of a larger or smaller covariance",
     reference="docs/theory/moment-majorants/cells.md",
     analyses={BinMixture: _profiles},
     refusal=lambda pair, side: "there is a single bin" if pair.bins == 1 else pair.too_large,

@@ -23,33 +23,18 @@ def _epochs(sampler: Any) -> _Participation:
 
 
 def _min_separated(sampler: Any) -> _Participation:
-    return _Participation(sampler.sampling_prob, -(-sampler.steps // sampler.min_sep), sampler.participation_prob)
-
-
-def _multi_attribution(sampler: Any) -> _Participation:
-    """The rate of an example whose user has no other: others are kept out more often, unless by themselves alone.
-
-    Where sampled examples keep nobody out, it is the long-run rate of b-min-sep sampling.
-    """
-    chance = sampler.sampling_prob
-    if sampler.exclusion == "sampled":
-        rate = chance * (1.0 - chance) ** (sampler.min_sep - 1)
-    else:
-        rate = chance / (1.0 + (sampler.min_sep - 1) * chance)
-    return _Participation(rate, -(-sampler.steps // sampler.min_sep), chance)
+    return _Participation(sampler.rate, -(-sampler.steps // sampler.min_sep), sampler.participation_prob)
 
 
 _PARTICIPATIONS: dict[str, Callable[[Any], _Participation]] = {
     "deterministic": _epochs,
     "shuffle": _epochs,
     "balls_in_bins": _epochs,
-    "poisson": lambda one: _Participation(one.sampling_prob, one.steps),
-    "random_allocation": lambda one: _Participation(one.participations / one.bins, one.participations * one.epochs),
-    "cyclic_poisson": lambda one: _Participation(
-        one.sampling_prob / one.groups, -(-one.steps // one.groups), one.sampling_prob
-    ),
+    "poisson": lambda one: _Participation(one.rate, one.steps),
+    "random_allocation": lambda one: _Participation(one.rate, one.participations * one.epochs),
+    "cyclic_poisson": lambda one: _Participation(one.rate, -(-one.steps // one.groups), one.sampling_prob),
     "b_min_sep": _min_separated,
-    "multi_attribution": _multi_attribution,
+    "multi_attribution": _min_separated,
 }
 """One line for each sampler."""
 

@@ -76,6 +76,8 @@ def command(
     _check_options(certificate, replay=replay, canaries=canaries, out=out, delta=delta, budget=budget)
     start = None if seed is None else _whole("--seed", seed)
     if certificate is not None:
+        if out is not None:
+            common.check_output(out, plan, certificate, canaries)
         _audit_certificate(
             _certificate(certificate, None if plan is None else Plan.load(plan), noise_multiplier),
             parts=_parts(part),
@@ -183,11 +185,8 @@ def _audit_certificate(
 ) -> None:
     """Audit a certificate, write the addendum and print it; raises ViolationError if it is refuted."""
     from hockeystick.audit import CanaryScores, addendum
-    from hockeystick.files import check_writable
 
     certificate, num_examples = claim
-    if out is not None:
-        check_writable(out)
     scores = None if canaries is None else CanaryScores.load(canaries)
     with common.working("auditing", None, certificate.mechanism):
         made = addendum(

@@ -31,14 +31,13 @@ def command(
     from hockeystick.calibration.search import calibrate_and_certify, check_target
     from hockeystick.certificate import Statements
     from hockeystick.certification.description import state
-    from hockeystick.files import check_writable
     from hockeystick.plan import Plan
 
     loaded = Plan.load(plan)
     target = common.wanted_epsilon(loaded, epsilon)
     at = common.wanted_delta(loaded, delta)
     path = out if out is not None else Path(plan).stem + ".certificate.json"
-    check_writable(path)
+    common.check_output(path, plan)
     Question(delta=at)  # refuses bad numbers and names before anything is compiled
     check_target(target)
     common.check_method(method)

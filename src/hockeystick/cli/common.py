@@ -191,6 +191,7 @@ def certify_and_report(
     sampling: "AbstractContextManager[MonteCarlo | None]",
     out: str | None,
     json: bool,
+    plan: str,
     num_examples: int,
 ) -> None:
     """The common part of ``epsilon`` and ``delta``; the certificate states the plan's number of examples."""
@@ -198,12 +199,11 @@ def certify_and_report(
     from hockeystick.certificate import Statements
     from hockeystick.certification.description import state
     from hockeystick.certification.issue import certify
-    from hockeystick.files import check_writable
 
     Question(delta=delta, epsilon=epsilon)  # refuses bad input before anything is compiled
     check_method(method)
     if out is not None:
-        check_writable(out)
+        check_output(out, plan)
     with sampling as monte_carlo, working("certifying", budget, mechanism) as deadline:
         certificate = certify(
             mechanism,
@@ -224,6 +224,19 @@ def certify_and_report(
             emit_json(claim_json(certificate, deadline.elapsed()) | {"hints": better})
         else:
             say_hints(better)
+
+
+def check_output(out: str, *read: str | None, option: str = "--out") -> None:
+    """Refuse a place for a result that cannot be written, or that is one of the files that the command reads."""
+    from hockeystick.files import check_writable
+
+    place = check_writable(out)
+    for path in read:
+        if path is not None and place.exists() and os.path.exists(path) and place.samefile(path):
+            raise InvalidInputError(
+                f"The {option!r} option must name another file than those that the command reads. "
+                f"Got {shortened(out)} instead."
+            )
 
 
 def with_matrix(certificate: C, matrix: str | None) -> C:

@@ -49,13 +49,12 @@ def command(
 ) -> None:
     """Bound the privacy of several runs together: certificates, or the phases of a plan."""
     from hockeystick.composition.compose import compose
-    from hockeystick.files import check_writable
 
     runs, known = _runs(files)
     asked = asked_for(delta, epsilon, known)
     relation = _relation(data)
     if out is not None:
-        check_writable(out)
+        common.check_output(out, *files)
     with common.working("composing", budget) as deadline:
         claim = compose(runs, delta=asked.delta, epsilon=asked.epsilon, data=relation, deadline=deadline)
     report(claim, deadline.elapsed(), out, json, {"data": claim.relation, "runs": len(claim.runs)})

@@ -47,6 +47,7 @@ def command(
         raise InvalidInputError("The '--epsilon' and '--noise-multiplier' options must not be given together.")
     if out is not None:
         check_curve_path(out)
+        common.check_output(out, plan)
     targets = None if epsilon is None else _numbers("--epsilon", epsilon)
     mechanisms = [] if targets is not None else _with_noise(loaded, noise_multiplier)
     seconds = common.budget_seconds(budget)

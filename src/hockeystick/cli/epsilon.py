@@ -31,5 +31,6 @@ def command(
         sampling=sampling.monte_carlo_options(allow, failure_probability, seed, evidence, backend, address, workers),
         out=out,
         json=json,
+        plan=plan,
         num_examples=loaded.data.num_examples,
     )

@@ -98,15 +98,16 @@ def _complaint(error: BaseException) -> tuple[str, int]:
     if isinstance(error, HockeystickError):
         return str(error), error.exit_code
     if isinstance(error, _UsageError):
-        return _sentence(error.format_message()), 2
+        return _sentence(error), 2
     if isinstance(error, MemoryError):
         return "The memory of this machine is too small for this problem.", 1
     return _internal(error), 70
 
 
-def _sentence(message: str) -> str:
-    """typer's message as one sentence on one line."""
-    return " ".join(message.split()).rstrip(".") + "; see 'hockeystick --help'."
+def _sentence(error: typer.BadParameter) -> str:
+    """typer's message as one sentence on one line, with the help of the command that it is about."""
+    command = "hockeystick" if error.ctx is None else error.ctx.command_path
+    return " ".join(error.format_message().split()).rstrip(".") + f"; see '{command} --help'."
 
 
 def _interrupted(error: BaseException) -> bool:

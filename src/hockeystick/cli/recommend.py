@@ -68,7 +68,6 @@ def command(
     json: common.JsonOption = False,
 ) -> None:
     """Recommend the mechanism with the least predicted error of the weights, for the data and the target of a plan."""
-    from hockeystick.files import check_writable
     from hockeystick.plan import Plan
     from hockeystick.recommendation.recommend import REFINE_SECONDS, recommend
     from hockeystick.report.recommendation import plot_recommendation, recommendation_json, recommendation_table
@@ -78,9 +77,9 @@ def command(
     workload = _workload(momentum, schedule, weight_decay, measure)
     limits = _limits(samplers, memory, parameters, dtype, allow is not None)
     seconds = REFINE_SECONDS if budget is None else _seconds(budget)
-    for path in (results, write):
+    for option, path in (("--results", results), ("--write", write)):
         if path is not None:
-            check_writable(path)
+            common.check_output(path, plan, option=option)
     if plot is not None:
         from hockeystick.report.plot import check_plot_path
 

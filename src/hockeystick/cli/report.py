@@ -48,11 +48,11 @@ def command(
     It verifies a claim, and computes beside that of one run its curves, other methods and other noise multipliers,
     and beside one about several runs its epsilon at other deltas. Sweeps and comparisons are shown as their files are.
     """
-    from hockeystick.files import check_writable, json_object, read_small_file, write_atomically
+    from hockeystick.files import json_object, read_small_file, write_atomically
     from hockeystick.sweep import HEADER
 
     path = out if out is not None else Path(subject).stem + ".html"
-    check_writable(path)
+    common.check_output(path, subject)
     common.budget_seconds(budget)
     content = read_small_file(subject, f"file {shortened(subject)}", MOST_BYTES)
     fields = json_object(content)

@@ -39,14 +39,13 @@ def command(
     json: common.JsonOption = False,
 ) -> None:
     """Certify every combination of a grid; cells already in the output file are not computed again."""
-    from hockeystick.files import check_writable
     from hockeystick.settings import DEFAULT_FAILURE
     from hockeystick.sweep import Sweep, certifier, run_sweep
 
     seconds = common.budget_seconds(budget)
     common.check_method(method)
     path = out if out is not None else Path(sweep).stem + ".results.jsonl"
-    check_writable(path)
+    common.check_output(path, sweep)
     failure = _given("--failure-probability", failure_probability)
     cells = Sweep.load(sweep).cells(
         delta=_given("--delta", delta),

@@ -31,7 +31,6 @@ def command(
     from hockeystick.certificate import AnyCertificate, Interval
     from hockeystick.composition.trials import trials_of
     from hockeystick.composition.tuning import tuning
-    from hockeystick.files import check_writable
     from hockeystick.mechanism import Mechanism
     from hockeystick.plan import Plan
 
@@ -46,7 +45,7 @@ def command(
     number = common.number("--trials", trials)
     trials_of(number, distribution)  # refuses bad input before anything is compiled
     if out is not None:
-        check_writable(out)
+        common.check_output(out, trial)
     with common.working("tuning", budget) as deadline:
         claim = tuning(
             one,

@@ -20,7 +20,7 @@ from hockeystick.pairs import (
 )
 from hockeystick.pairs.base import DominatingPair
 
-ANY = "any other"
+ANY = "every other strategy"
 """Stands for every strategy that has no line of its own with a sampler."""
 
 PAIRS: dict[tuple[str, str], Callable[[Mechanism], DominatingPair]] = {
@@ -65,8 +65,9 @@ def check_registered(mechanism: Mechanism) -> tuple[str, str]:
     strategy, sampler = mechanism.strategy.kind, mechanism.sampler.kind
     key = registered(strategy, sampler)
     if key is None:
-        known = ", ".join(f"{one} with {other}" for one, other in PAIRS)
+        known = ", ".join(repr(other) for one, other in PAIRS if one in (strategy, ANY))
         raise UnsupportedError(
-            f"The strategy {strategy!r} with the sampler {sampler!r} has not been analysed; analysed are {known}."
+            f"The strategy {strategy!r} with the sampler {sampler!r} has not been analysed; the samplers that go "
+            f"with this strategy are {known}."
         )
     return key

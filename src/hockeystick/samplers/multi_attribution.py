@@ -88,8 +88,13 @@ class MultiAttribution(BatchSampler):
 
     @property
     def rate(self) -> float:
-        """The chance to be *sampled*; sampled examples may be excluded."""
-        return self.sampling_prob
+        """The long-run chance of an example whose user has no other to be in a batch; others are kept out more often,
+        unless by themselves alone.
+        """
+        chance, wait = self.sampling_prob, self.min_sep - 1
+        if self.exclusion == "sampled":
+            return chance * (1.0 - chance) ** wait
+        return chance / (1.0 + wait * chance)  # as in b-min-sep sampling
 
     @property
     def participation_prob(self) -> float:

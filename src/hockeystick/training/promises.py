@@ -59,7 +59,7 @@ class Promises:
     @property
     def expected_batch_size(self) -> float:
         """The public number to divide the noisy sums by. It never depends on the batches."""
-        return float(self.sampler.sampling_prob * self.num_examples)
+        return float(self.sampler.rate * self.num_examples)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -84,7 +84,7 @@ class PoissonPromises(Promises):
 
     @property
     def expected_batch_size(self) -> float:
-        """Sampling probability times examples; at most the largest size."""
+        """The rate times examples; at most the largest size."""
         return min(super().expected_batch_size, self.sampler.truncated_batch_size or np.inf)
 
     def check(self, step: int, batch: Batch) -> None:
@@ -137,11 +137,6 @@ class CyclicPoissonPromises(Promises):
         super().__init__(sampler, num_examples, attribution)
         equal = sampler.partition == "equal"
         self.group = np.arange(num_examples) % sampler.groups if equal else np.full(num_examples, -1)
-
-    @property
-    def expected_batch_size(self) -> float:
-        """Sampling probability times the mean size of a group."""
-        return super().expected_batch_size / float(self.sampler.groups)
 
     def check(self, step: int, batch: Batch) -> None:
         super().check(step, batch)
