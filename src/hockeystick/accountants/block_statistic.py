@@ -82,9 +82,9 @@ def _analyse(pair: RenewalMixture, side: Side, settings: Settings) -> Mapping[Di
 
 def _refusal(pair: RenewalMixture, side: Side) -> str | None:
     if not pair.attained or pair.examples_per_user > 1:
-        return "it is for one example, whose pair is attained"
+        return "it is for units of one example, and for samplers whose pair is attained"
     if pair.participation_prob < RAREST:
-        return f"it needs an example that takes part with a chance of at least {RAREST}"
+        return f"the sampling probability must be at least {RAREST}"
     if _column(pair) is None or pair.matrix.rows != pair.matrix.steps:
         return "it needs a Toeplitz strategy matrix"
     if not _sizes(pair):

@@ -127,7 +127,7 @@ def _refusal(pair: SubsetMixture, side: Side) -> str | None:
     if pair.groups_in_play > 1 and pair.matrix.toeplitz_column is None:
         return "the groups of a strategy that is not Toeplitz have different windows"
     if not RAREST <= pair.sampling_prob <= 1.0 - 1e-2:
-        return f"it needs an example that takes part with a chance between {RAREST} and 0.99"
+        return f"the sampling probability must be from {RAREST} to 0.99"
     steps = pair.group_steps(0).size
     if steps * _bandwidth(pair) ** 2 > MOST_WORK or (_bandwidth(pair) > 0.05 * steps and steps > MOST_DENSE):
         return "the strategy has too many bands for its steps"

@@ -126,9 +126,9 @@ def _analyse_renewal(pair: RenewalMixture, side: Side, settings: Settings) -> Ma
 
 def _renewal_refusal(pair: RenewalMixture) -> str | None:
     if not pair.attained or pair.examples_per_user > 1:
-        return "it is for one example, whose pair is attained"
+        return "it is for units of one example, and for samplers whose pair is attained"
     if not RAREST <= pair.participation_prob <= MOST_OFTEN:
-        return f"it needs an example that takes part with a chance between {RAREST} and {MOST_OFTEN}"
+        return f"the sampling probability must be from {RAREST} to {MOST_OFTEN}"
     if pair.matrix.toeplitz_column is None or pair.matrix.rows != pair.matrix.steps:
         return "it needs a Toeplitz strategy matrix"
     if pair.matrix.bands > min(pair.min_sep, pair.matrix.steps):
@@ -150,7 +150,7 @@ def _refusal(pair: SubsetMixture | RenewalMixture, side: Side) -> str | None:
     if pair.groups_in_play > 1:
         return "it is for Poisson sampling without groups"
     if not RAREST <= pair.sampling_prob <= MOST_OFTEN:
-        return f"it needs an example that takes part with a chance between {RAREST} and {MOST_OFTEN}"
+        return f"the sampling probability must be from {RAREST} to {MOST_OFTEN}"
     if pair.matrix.toeplitz_column is None or pair.matrix.rows != pair.matrix.steps:
         return "it needs a Toeplitz strategy matrix"
     if tracked(pair.matrix.bands, pair.sampling_prob) == 0:

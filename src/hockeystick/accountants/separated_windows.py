@@ -153,7 +153,7 @@ def _refusal(pair: Renewal, side: Side) -> str | None:
     if pair.min_sep == 1 or pair.participation_prob == 1.0:
         return "it needs an example that waits, and a coin that may show either side"
     if pair.participation_prob < RAREST:
-        return f"it needs an example that takes part with a chance of at least {RAREST}"
+        return f"the sampling probability must be at least {RAREST}"
     if pair.matrix.rows != pair.matrix.steps:
         return "it needs a square strategy matrix"
     if pair.matrix.steps * _bandwidth(pair) ** 2 > MOST_WORK:

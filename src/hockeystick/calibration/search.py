@@ -15,8 +15,8 @@ from hockeystick.certification.schedule import (
     CUT_OFF,
     Outcome,
     best,
+    chosen_accountants,
     planned,
-    refuse_what_does_not_apply,
     run_accountants,
     settings_for,
 )
@@ -156,7 +156,7 @@ class _Search:
         pair = dominating_pair(mechanism.with_noise(1.0))
         self.full = settings_for(question, pair, deadline, policy=policy)
         if self.methods:
-            refuse_what_does_not_apply(self.methods, dominating_pair(mechanism.with_noise(LARGEST_NOISE)), self.full)
+            chosen_accountants(self.methods, dominating_pair(mechanism.with_noise(LARGEST_NOISE)), self.full)
         self.fine = replace(self.full, effort=policy.effort(EVALUATIONS))
         coarse = Resolution(COARSE_NODES, question.delta)
         self.coarse = Settings(coarse, deadline, effort=COARSE_EFFORT * self.fine.effort)

@@ -21,7 +21,7 @@ from hockeystick.certification.schedule import (
     Outcome,
     best,
     planned,
-    refuse_what_found_nothing,
+    refuse_if_none_bounds,
     refuse_without_bound,
     run_accountants,
     settings_for,
@@ -109,7 +109,7 @@ def certify_with(
     outcomes = run_accountants(pair, question, settings, policy=policy, methods=methods)
     if best(outcomes, Side.UPPER) is None:
         if methods is not None:
-            refuse_what_found_nothing(methods, outcomes, mechanism.sigma)
+            refuse_if_none_bounds(methods, outcomes, mechanism.sigma)
         outcomes += run_accountants(pair, question, settings, policy=policy, methods=["gaussian"], sides=(Side.UPPER,))
     return certificate_of(mechanism, pair, question, outcomes, settings)
 

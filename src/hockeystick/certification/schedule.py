@@ -28,7 +28,7 @@ COARSE_NODES = 24
 COARSE_GOAL = 0.2
 COARSE_EFFORT = 0.1
 COARSE_SHARE = 0.2
-"""The same for a first look at coarse grids."""
+"""Nodes, gap goal, and shares of the effort and the work of a first look on coarse grids."""
 RUNS = 5.0
 """How many heavy runs certify expects."""
 CUT_OFF, LEFT_OUT = "cut off", "left out"
@@ -88,7 +88,7 @@ def run_accountants(
     """
     allowed = [one for one in ACCOUNTANTS.values() if one.kind in settings.kinds and one.assumes is None]
     if methods is not None:
-        chosen = refuse_what_does_not_apply(methods, pair, settings)
+        chosen = chosen_accountants(methods, pair, settings)
     else:
         chosen = allowed if run_all else [one for one in allowed if one.name in DEFAULT]
 
@@ -134,7 +134,7 @@ def run_accountants(
     return outcomes
 
 
-def refuse_what_does_not_apply(methods: Sequence[str], pair: DominatingPair, settings: Settings) -> list[Accountant]:
+def chosen_accountants(methods: Sequence[str], pair: DominatingPair, settings: Settings) -> list[Accountant]:
     """The accountants of these names; raises UnsupportedError for one that gives no upper bound here."""
     chosen = [accountant(name) for name in methods]
     for one in chosen:
@@ -144,7 +144,7 @@ def refuse_what_does_not_apply(methods: Sequence[str], pair: DominatingPair, set
     return chosen
 
 
-def refuse_what_found_nothing(methods: Sequence[str], outcomes: Sequence[Outcome], noise_multiplier: float) -> None:
+def refuse_if_none_bounds(methods: Sequence[str], outcomes: Sequence[Outcome], noise_multiplier: float) -> None:
     """Raise why these accountants gave no upper bound: UnsupportedError if one turned out not to apply, else
     CannotCertifyError. One that was cut off, or for which there was no work, is no reason.
     """

@@ -31,13 +31,13 @@ class Blocks:
 
     Attributes:
         size: m, steps of a block.
-        count: whole blocks of the run; what is behind them is not looked at.
+        count: whole blocks of the run; the rows after the last one are ignored.
         shifts: ``shifts[i, d]``: of the block d blocks behind that of a participation at its i-th step, in standard
             deviations, shape (m, blocks that a participation can reach).
         edges: upper ends of the cells but the last, in standard deviations.
         most: the largest sum that is told from larger ones.
         cost: multiplications of the law of the sum.
-        information: about the variance of the logarithm of the ratio; only compares sizes.
+        information: about the variance of the logarithm of the ratio; for ranking only.
     """
 
     size: int
@@ -188,7 +188,7 @@ def _backwards(
             tails[slot, i] = after[i]
             for place in range(size):
                 available[slot, place, i] = laws[place, i]
-        if k * size < first.size:  # who is available in a later block only passes this one by
+        if k * size < first.size:  # one that becomes available in a later block leaves this one unchanged
             moved = np.zeros(most + 1)
             _add_convolution(moved, found, plain, one + 1, 1.0)
             found = moved

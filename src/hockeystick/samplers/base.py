@@ -89,6 +89,14 @@ class BatchSampler(Spec):
         return self
 
 
+def check_declared(declared: int | None, num_examples: int) -> None:
+    """Refuse another dataset size than the one that a sampler declares, if it declares one."""
+    if declared is not None and num_examples != declared:
+        raise InvalidInputError(
+            f"The 'num_examples' argument must be the sampler's num_examples = {declared}. Got {num_examples} instead."
+        )
+
+
 def _checked_count(num_examples: object) -> int:
     if isinstance(num_examples, bool) or not isinstance(num_examples, int | np.integer):
         raise InvalidInputError(f"The 'num_examples' argument must be a whole number. Got {num_examples!r} instead.")

@@ -6,6 +6,7 @@ from typing import ClassVar, Self
 from pydantic import model_validator
 
 from hockeystick.errors import InvalidInputError
+from hockeystick.samplers.base import check_declared
 from hockeystick.samplers.data import Remainder, SchemeOptions
 from hockeystick.samplers.epochs import EpochSampler
 from hockeystick.spec import Count, Extended
@@ -73,11 +74,7 @@ class FixedSizeSampler(Extended, EpochSampler):
 
     def _check_declared(self, num_examples: int) -> None:
         """Refuse another dataset size than the declared one."""
-        if self.num_examples is not None and num_examples != self.num_examples:
-            raise InvalidInputError(
-                f"The 'num_examples' argument must be the sampler's num_examples = {self.num_examples}. "
-                f"Got {num_examples} instead."
-            )
+        check_declared(self.num_examples, num_examples)
 
     def _starts(self, num_examples: int, batch_size: int) -> range:
         """Where the batches of an epoch begin in the order of its examples."""

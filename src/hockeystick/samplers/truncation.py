@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import model_validator
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.samplers.base import Batch, BatchSampler
+from hockeystick.samplers.base import Batch, BatchSampler, check_declared
 from hockeystick.spec import Count, Probability
 from hockeystick.types import Adjacency
 
@@ -52,11 +52,7 @@ class TruncatedSampler(BatchSampler):
         return (Adjacency.ZERO_OUT,)
 
     def _check_num_examples(self, num_examples: int) -> None:
-        if self.num_examples is not None and num_examples != self.num_examples:
-            raise InvalidInputError(
-                f"The 'num_examples' argument must be the sampler's num_examples = {self.num_examples}. "
-                f"Got {num_examples} instead."
-            )
+        check_declared(self.num_examples, num_examples)
 
     def _truncated(self, batch: Batch, rng: np.random.Generator) -> Batch:
         """The batch, or a uniformly random subset of the largest size that is allowed."""
