@@ -196,7 +196,7 @@ def test_fits_are_comparable(columns: list[float], side: Side, monkeypatch: pyte
 
 def test_what_bins_share_is_semidefinite() -> None:
     """Where little white noise is there, a linear programme makes more: its semidefinite part is checked as such."""
-    found = banded_fits._fitted(np.array([1.81, 0.9]), 0.2, np.array([1.0, 0.5]), Side.UPPER)
+    found = banded_fits.fitted(np.array([1.81, 0.9]), 0.2, np.array([1.0, 0.5]), Side.UPPER)
     assert found is not None
     white, left, shared = found
     entries = left + np.array([white, 0.0]) - np.array([1.81, 0.9])

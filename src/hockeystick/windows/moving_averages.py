@@ -18,6 +18,8 @@ LATTICE_ERROR = 1e-3
 """Relative difference of densities that the lattice may make, in all."""
 LARGEST_SPACING, SEARCHES = 0.7, 40
 """A lattice of this spacing has the mass and the tilted means of normal variables up to 1e-17."""
+FINER = 0.98
+"""By how much the spacing may be smaller so that bins share tables."""
 SAME_BALL = 0.1
 """Standard deviations by which the balls of kept windows may be apart to count as one."""
 
@@ -72,7 +74,8 @@ class MovingAverages:
     def spacing(self) -> float:
         """Of a lattice for the innovations that changes the density of z by less than ``LATTICE_ERROR``.
 
-        The pivots of the precision of the innovations given z decide, not its largest eigenvalue.
+        The pivots of the precision of the innovations given z decide, not its largest eigenvalue. It is a whole
+        multiple of half a unit, so that what a bin adds to a place is known from whole numbers.
         """
         seen = self.loadings / self.whites[:, None]
         precision = np.eye(seen.shape[1]) + seen.T @ seen
@@ -87,7 +90,17 @@ class MovingAverages:
                 low = middle
             else:
                 high = middle
-        return low
+        most = int(2.0 * low / self.unit)
+        if most < 1:
+            raise ValueError("The unit of the weights must be at most twice the spacing of the lattice.")
+        several = range(most, max(int(FINER * most), 0), -1)
+        return 0.5 * self.unit * min(several, key=lambda turn: np.unique(self.squares % turn).size)
+
+    @property
+    def squares(self) -> NDArray[np.int64]:
+        """Sums of the squares of each bin's weights, shape (b,)."""
+        found: NDArray[np.int64] = (self.weights**2).sum(axis=1)
+        return found
 
 
 @dataclass(frozen=True)

@@ -50,18 +50,17 @@ def noise_table(
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
 def window_sums(
-    begins: Counts, counts: Counts, chances: Array, values: Array, tables: Array, kinds: Counts, first: Counts
+    begins: Counts, counts: Counts, chances: Array, values: Array, tables: Array, first: Counts
 ) -> Array:
     """One group of bins backwards: for each state the mean over its windows of what the group adds times what follows.
 
     Args:
         begins, counts, chances: of :class:`..moving_averages.Windows`.
         values: shape (2, S), of the states that windows lead to.
-        tables: shape (kinds, 2, K), the transform of what a bin adds at each place.
-        kinds: shape (q,), the table of each bin.
+        tables: shape (q, 2, K), the transform of what each bin adds at each place.
         first: shape (q, S), the place of the first window of each state in each bin's table; the others follow.
     """
-    rows, bins = begins.size, kinds.size
+    rows, bins = begins.size, len(tables)
     weighed = np.empty((2, rows))
     for s in range(rows):
         weighed[0, s] = chances[s] * values[0, s]
@@ -80,14 +79,14 @@ def window_sums(
             x[:n] = weighed[0, begin : begin + n]
             y[:n] = weighed[1, begin : begin + n]
             for i in range(1, bins):
-                table, place = tables[kinds[i]], first[i, s]
+                table, place = tables[i], first[i, s]
                 c, d = table[0, place : place + n], table[1, place : place + n]
                 for j in range(n):
                     u, v = x[j], y[j]
                     x[j] = u * c[j] - v * d[j]
                     y[j] = u * d[j] + v * c[j]
             a, b = x[:n], y[:n]
-        table, place = tables[kinds[0]], first[0, s]
+        table, place = tables[0], first[0, s]
         c, d = table[0, place : place + n], table[1, place : place + n]
         for j in range(n):
             real += a[j] * c[j] - b[j] * d[j]
@@ -98,7 +97,7 @@ def window_sums(
 
 @njit(cache=True, nogil=True)
 def window_means(
-    begins: Counts, counts: Counts, chances: Array, values: Array, scales: Array, kinds: Counts, first: Counts
+    begins: Counts, counts: Counts, chances: Array, values: Array, scales: Array, first: Counts
 ) -> Array:
     """The same for mass and mean of the rest of the sum; ``scales`` has the mean that a bin adds at each place."""
     found = np.zeros((2, begins.size))
@@ -106,8 +105,8 @@ def window_means(
         for j in range(counts[s]):
             t = begins[s] + j
             added = 0.0
-            for i in range(kinds.size):
-                added += scales[kinds[i], first[i, s] + j]
+            for i in range(len(scales)):
+                added += scales[i, first[i, s] + j]
             found[0, s] += chances[t] * values[0, t]
             found[1, s] += chances[t] * (values[1, t] + added * values[0, t])
     return found

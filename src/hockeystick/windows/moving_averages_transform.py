@@ -41,14 +41,20 @@ class Group:
     """The bins for which an innovation is the newest, the same for ``length`` groups one after the other.
 
     Attributes:
-        kinds: shape (q,), the table of each bin.
-        first: shape (q, S), the place in the table of the first window of each state; the others follow.
+        tables: shape (q,), the table of each bin.
+        orders: shape (q, K), the places of that table in the order in which windows follow each other.
+        first: shape (q, S), the place in that order of the first window of each state; the others follow.
         length: how many groups there are.
     """
 
-    kinds: NDArray[np.int64]
+    tables: NDArray[np.int64]
+    orders: NDArray[np.int64]
     first: NDArray[np.int64]
     length: int
+
+    def taken(self, tables: Array) -> Array:
+        """The tables of the bins, from the last axis of all tables."""
+        return np.stack([tables[table][..., order] for table, order in zip(self.tables, self.orders, strict=True)])
 
 
 @dataclass(frozen=True)
@@ -79,8 +85,8 @@ class Prepared:
     Attributes:
         windows: that are kept.
         groups: runs of groups of bins, the first bins first.
-        scales: for each kind of bin the mean of what it adds at each place of its table, shape (kinds, K).
-        noises: the white noise of each kind.
+        scales: the mean of what a bin adds at each place of each table, shape (tables, K).
+        noises: the white noise of each table.
         total, mean: mass and mean of what is kept.
     """
 
@@ -96,9 +102,9 @@ class Prepared:
 def prepared(chain: MovingAverages, delta: float, deadline: Deadline) -> Prepared:
     """The windows, the places of what they show, and the mass and the mean of what is kept."""
     windows = windows_of(chain, LOST_SHARE * delta)
-    seen = (chain.weights**2).sum(axis=1)
-    kinds, kind_of = np.unique(np.column_stack([chain.whites, seen, chain.weights[:, 0]]), axis=0, return_inverse=True)
-    kind_of = kind_of.ravel().astype(np.int64)
+    turn, squares = round(2.0 * windows.spacing / chain.unit), chain.squares
+    shared, table_of = np.unique(np.column_stack([chain.whites, squares % turn]), axis=0, return_inverse=True)
+    table_of = table_of.ravel().astype(np.int64)
     runs: list[tuple[slice, int]] = []
     for start in range(0, chain.bins, chain.period):
         bins = slice(start, start + chain.period)
@@ -112,29 +118,32 @@ def prepared(chain: MovingAverages, delta: float, deadline: Deadline) -> Prepare
         for bins, _ in runs
         for newest in (windows.newest, last)
     )
-    # windows of one state are as far apart as their newest weight: such places follow each other in tables
-    newest_weights = kinds[:, 2].astype(np.int64)
-    each = np.where(newest_weights > 0, newest_weights, 2 * reach + 1)
-    columns = np.where(newest_weights > 0, 2 * reach // each + 1, int(windows.counts.max()))
-    scales = np.zeros((len(kinds), int((each * columns).max())))
-    for kind, (_, variance, _) in enumerate(kinds):
-        place = np.arange(each[kind])[:, None] + newest_weights[kind] * np.arange(columns[kind]) - reach
-        logs = chain.unit * (windows.spacing * place.ravel() - 0.5 * chain.unit * variance)
-        scales[kind, : place.size] = np.exp(logs) / chain.bins
+    newest = chain.weights[:, 0]
+    # windows of one state are as far apart as their newest weight: such places follow each other in a bin's order
+    each = np.where(newest > 0, newest, 2 * reach + 1)
+    columns = np.where(newest > 0, 2 * reach // each + 1, int(windows.counts.max()))
+    lowest, size = -reach - int((squares // turn).max()), int((each * columns).max())
+    place = lowest + np.arange(2 * reach + 1 - lowest - reach - int((squares // turn).min()))
+    logs = 0.5 * chain.unit**2 * (turn * place - shared[:, 1:])
+    scales = np.exp(logs) / chain.bins
     groups = []
     for bins, length in runs:
-        own = kind_of[bins]
-        place = chain.weights[bins, 1:] @ windows.places.T + chain.weights[bins, :1] * windows.newest + reach
-        first = place % each[own, None] * columns[own, None] + place // each[own, None]
-        groups.append(Group(own, first, length))
+        orders, first = np.zeros((chain.period, size), dtype=np.int64), []
+        for row, i in zip(orders, range(chain.bins)[bins], strict=False):
+            order = np.arange(each[i])[:, None] + newest[i] * np.arange(columns[i]) - reach - squares[i] // turn - lowest
+            row[: order.size] = np.clip(order.ravel(), 0, place.size - 1)
+            seen = chain.weights[i, 1:] @ windows.places.T + newest[i] * windows.newest + reach
+            first.append(seen % each[i] * columns[i] + seen // each[i])
+        own = table_of[bins]
+        groups.append(Group(own, orders[: own.size], np.array(first), length))
     values = np.vstack([np.ones(last.size), np.zeros(last.size)])
     steps = (windows.begins, windows.counts, windows.chances)
     for group in reversed(groups):
         for _ in range(group.length):
             deadline.tick()
-            values = window_means(*steps, values, scales, group.kinds, group.first)
+            values = window_means(*steps, values, group.taken(scales), group.first)
     total, mean = (float(one) for one in values @ windows.start)
-    return Prepared(chain, windows, groups, scales, [Noise.of(float(white)) for white in kinds[:, 0]], total, mean)
+    return Prepared(chain, windows, groups, scales, [Noise.of(float(white)) for white in shared[:, 0]], total, mean)
 
 
 def _alike(chain: MovingAverages, one: slice, other: slice) -> bool:
@@ -235,9 +244,11 @@ def _summed(given: Prepared, tables: Array, tolerance: float, deadline: Deadline
     values[0] = 1.0
     for group in reversed(groups):
 
-        def step(later: Array, group: Group = group) -> Array:
+        own = group.taken(tables)
+
+        def step(later: Array, own: Array = own, first: NDArray[np.int64] = group.first) -> Array:
             deadline.tick()
-            return window_sums(windows.begins, windows.counts, windows.chances, later, tables, group.kinds, group.first)
+            return window_sums(windows.begins, windows.counts, windows.chances, later, own, first)
 
         values, more = stationary(step, values, windows.start, group.length, tolerance / len(groups))
         error += more
