@@ -394,6 +394,20 @@ FAULTS = [
         "a moving average is used from below with more white noise than is proved",
         "tests/windows/test_moving_averages.py",
     ),
+    (
+        "src/hockeystick/windows/local_fits.py",
+        "return chain if float(shortfall(chain.products, covariance, error, side, shared).max()) <= 0.0 else None",
+        "return MovingAverages(1, whole, unit, np.full(bins, np.sqrt(white)))",
+        "weights for every bin are used with white noise for which nothing is proved",
+        "tests/windows/test_local_fits.py",
+    ),
+    (
+        "src/hockeystick/windows/moving_averages_transform.py",
+        "np.column_stack([chain.whites, squares % turn]), axis=0, return_inverse",
+        "np.column_stack([chain.whites, 0 * squares]), axis=0, return_inverse",
+        "bins share tables whatever the remainders of their weights are",
+        "tests/windows/test_local_fits.py",
+    ),
     # Their accountants.
     (
         "src/hockeystick/windows/windows.py",

@@ -21,6 +21,7 @@ from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.types import Direction, Side
 from hockeystick.windows.banded_fits import bands_of, fits
 from hockeystick.windows.comparable_chain import opened_ring, sensitivity
+from hockeystick.windows.local_fits import local_fits
 from hockeystick.windows.moving_averages import MovingAverages
 from hockeystick.windows.moving_averages_transform import averages_profiles, loss_of, transform_work
 
@@ -29,6 +30,8 @@ LARGEST_VARIANCE = 30.0
 """Of a bin's Gaussian: beyond it epsilon is that of a known bin for all purposes."""
 MOST_LOSS = 0.1
 """Of epsilon, as estimated: other methods are better than moving averages that lose more."""
+SMALL_LOSS = 0.01
+"""Weights for every bin are looked for where weights that all bins share lose more."""
 SMALLEST_DELTA = 1e-7
 """Smaller ones are below what the rounding of transforms allows."""
 
@@ -52,9 +55,15 @@ def _chain(pair: BinMixture, side: Side, settings: Settings) -> tuple[MovingAver
         raise UnsupportedError("The Gram matrix of the bins is not definite to its rounding.") from None
     epsilon = found.epsilon if question is None or question.epsilon is None else question.epsilon
     error = pair.rounding + 8.0 * UNIT_ROUNDOFF
-    chains = fits(covariance, error, side, found.weights, deadline)
-    for chain in sorted(chains, key=lambda one: loss_of(one, covariance, side, found.weights)):
-        if loss_of(chain, covariance, side, found.weights) > MOST_LOSS:
+
+    def loss(chain: MovingAverages) -> float:
+        return loss_of(chain, covariance, side, found.weights)
+
+    chains = list(fits(covariance, error, side, found.weights, deadline))
+    if not any(loss(chain) < SMALL_LOSS for chain in chains):
+        chains += local_fits(covariance, error, side, found.weights, deadline)
+    for chain in sorted(chains, key=loss):
+        if loss(chain) > MOST_LOSS:
             break
         if transform_work(chain, delta, epsilon) <= settings.effort:
             return chain, epsilon

@@ -18,24 +18,24 @@ from hockeystick.deadline import Deadline
 from hockeystick.laws.law import Array
 from hockeystick.types import Side
 from hockeystick.windows.banded_fits import bands_of, fitted
-from hockeystick.windows.comparable_chain import shortfall
+from hockeystick.windows.comparable_chain import ROOM, shortfall
 from hockeystick.windows.moving_averages import MovingAverages
 
-WHITES = (0.04, 0.05, 0.06, 0.07, 0.08, 0.1, 0.12)
+WHITES = (0.04, 0.05, 0.06, 0.075, 0.09, 0.12)
 """White noise that is tried, as shares of the variance."""
 ANCHORS = 9
 """Bins at which the linear programme is solved."""
-DEFINITE, BUMPS, REACH, BEYOND = 2e-3, 60, 3.0, 1.2
+DEFINITE, BUMPS, REACH, BEYOND = 5e-4, 60, 3.0, 1.2
 """Least eigenvalue, as a share of the variance, of what moving averages follow; how often, how widely and by how much
 more than what is missing bins are changed until it is reached."""
 PHASES, RESIDUE = 32, 13
 """How many tables there are; sums of squares of weights are multiples of the residue."""
-NEARBY = np.array(list(product(range(-2, 3), repeat=4)), dtype=np.int64)
-"""How far from the nearest whole weights is looked."""
+NEARBY = (2, 4)
+"""How far from the nearest whole weights is looked, and how far where nothing is there."""
 FINE = 1e-4
 """Unit of weights, as a share of the deviation, that is as good as none."""
-ADJUSTMENTS, BITS = 30, 0.5
-"""Rounds in which weights are changed until the order holds; by how many squared units more than what is missing."""
+STEP, LEAST_KEPT = 4e-3, 0.5
+"""White noise is rounded to multiples of this share of the variance; how much of it has to be kept from below."""
 
 
 def local_fits(
@@ -43,7 +43,7 @@ def local_fits(
 ) -> Iterator[MovingAverages]:
     """Moving averages that are comparable on this side; arguments as in :func:`..banded_fits.fits`."""
     bands, largest = bands_of(covariance, side), float(covariance.diagonal().max())
-    if bands is None or len(covariance) < 6 * bands:
+    if bands is None or len(covariance) < 12 * bands:
         return
     for share in WHITES:
         target = _target(covariance, share * largest, bands, side, weights, deadline)
@@ -57,7 +57,7 @@ def _target(
 ) -> tuple[Array, Array] | None:
     """A covariance that has this much white noise, and a semidefinite part of its difference."""
     bins, sign = len(covariance), 1.0 if side is Side.UPPER else -1.0
-    anchors = np.unique(np.linspace(2 * bands, bins - 2 * bands - 1, ANCHORS).astype(np.int64))
+    anchors = np.unique(np.linspace(2 * bands, bins - 6 * bands, ANCHORS).astype(np.int64))
     changes, parts = np.zeros((anchors.size, bands)), np.zeros((anchors.size, bands))
     for k, bin_ in enumerate(anchors):
         deadline.tick()
@@ -89,7 +89,7 @@ def _target(
         if values[0] >= least:
             return target, factor @ factor.T
         for value, vector in zip(values, vectors.T, strict=True):
-            bump = BEYOND * max(least - value, 0.0) * np.minimum(REACH * vector**2 / np.max(vector**2), 1.0)
+            bump = BEYOND * max(least - float(value), 0.0) * np.minimum(REACH * vector**2 / np.max(vector**2), 1.0)
             diagonal = target.diagonal().copy()
             if sign > 0.0:
                 diagonal += bump
@@ -116,23 +116,23 @@ def _rows(matrix: Array, bands: int) -> Array | None:
     return found
 
 
-def _whole(rows: Array, beside: Array, unit: float) -> NDArray[np.int64]:
+def _whole(rows: Array, beside: Array, unit: float, deadline: Deadline) -> NDArray[np.int64] | None:
     """Whole weights near these rows, the sums of whose squares are multiples of ``RESIDUE``.
 
     One bin after the other takes the weights that miss its entries in ``beside`` least, given those before.
     """
     bins, bands = rows.shape
-    nearby = np.unique(NEARBY[:, :bands], axis=0)
+    nearby = [np.array(list(product(range(-far, far + 1), repeat=bands)), dtype=np.int64) for far in NEARBY]
     found = np.zeros((bins, bands), dtype=np.int64)
     for i, row in enumerate(rows):
-        last = min(i, bands - 1)
-        tried = np.rint(row).astype(np.int64) + nearby
-        squares = (tried**2).sum(axis=1)
-        tried = tried[(squares % RESIDUE == 0) & (tried[:, 0] >= 0)]
-        if not len(tried):
-            raise ValueError("The residue must have sums of squares near those of the weights.")
+        deadline.tick()
+        several = [np.rint(row).astype(np.int64) + near for near in nearby]
+        usable = [one[((one**2).sum(axis=1) % RESIDUE == 0) & (one[:, 0] >= 0)] for one in several]
+        tried = next((one for one in usable if len(one)), None)
+        if tried is None:
+            return None
         missed = np.abs(unit**2 * (tried**2).sum(axis=1) - beside[i, i])
-        for lag in range(1, last + 1):
+        for lag in range(1, min(i, bands - 1) + 1):
             missed += np.abs(unit**2 * (tried[:, lag:] @ found[i - lag, : bands - lag]) - beside[i, i - lag])
         found[i] = tried[missed.argmin()]
     return found
@@ -148,22 +148,23 @@ def _proved(
     side: Side,
     deadline: Deadline,
 ) -> MovingAverages | None:
-    """The target's moving average with whole weights, changed until it is comparable."""
-    bins, sign = len(covariance), 1.0 if side is Side.UPPER else -1.0
-    beside, whites, unit = target - white * np.eye(bins), np.full(bins, np.sqrt(white)), 0.0
-    for _ in range(ADJUSTMENTS):
-        deadline.tick()
-        rows = _rows(beside, bands)
-        if rows is None:
-            return None
-        if not unit:
-            fine = FINE * float(np.sqrt(covariance.diagonal().max()))
-            unit = 1.98 / (PHASES * RESIDUE) * (
-                MovingAverages(1, np.rint(rows / fine).astype(np.int64), fine, whites).spacing
-            )
-        chain = MovingAverages(1, _whole(rows / unit, beside, unit), unit, whites)
-        missing = np.maximum(shortfall(chain.products, covariance, error, side, shared), 0.0)
-        if not missing.any():
-            return chain
-        beside += sign * np.diag(np.where(missing > 0.0, missing + BITS * unit**2, 0.0))
-    return None
+    """The target's moving average with whole weights, with the white noise that makes it comparable."""
+    bins, largest = len(covariance), float(covariance.diagonal().max())
+    beside = target - white * np.eye(bins)
+    rows = _rows(beside, bands)
+    if rows is None:
+        return None
+    whites, fine = np.full(bins, np.sqrt(white)), FINE * np.sqrt(largest)
+    spacing = MovingAverages(1, np.rint(rows / fine).astype(np.int64), fine, whites).spacing
+    unit = 1.98 * spacing / (PHASES * RESIDUE)
+    whole = _whole(rows / unit, beside, unit, deadline)
+    if whole is None:
+        return None
+    missing = shortfall(MovingAverages(1, whole, unit, whites).products, covariance, error, side, shared)
+    step = STEP * largest
+    changed = step * np.ceil(np.maximum(missing + ROOM * largest, 0.0) / step)
+    whites = white + (changed if side is Side.UPPER else -changed)
+    if float(whites.min()) < LEAST_KEPT * white:
+        return None
+    chain = MovingAverages(1, whole, unit, np.sqrt(whites))
+    return chain if float(shortfall(chain.products, covariance, error, side, shared).max()) <= 0.0 else None

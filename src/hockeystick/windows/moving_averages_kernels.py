@@ -49,9 +49,7 @@ def noise_table(
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
-def window_sums(
-    begins: Counts, counts: Counts, chances: Array, values: Array, tables: Array, first: Counts
-) -> Array:
+def window_sums(begins: Counts, counts: Counts, chances: Array, values: Array, tables: Array, first: Counts) -> Array:
     """One group of bins backwards: for each state the mean over its windows of what the group adds times what follows.
 
     Args:
@@ -96,9 +94,7 @@ def window_sums(
 
 
 @njit(cache=True, nogil=True)
-def window_means(
-    begins: Counts, counts: Counts, chances: Array, values: Array, scales: Array, first: Counts
-) -> Array:
+def window_means(begins: Counts, counts: Counts, chances: Array, values: Array, scales: Array, first: Counts) -> Array:
     """The same for mass and mean of the rest of the sum; ``scales`` has the mean that a bin adds at each place."""
     found = np.zeros((2, begins.size))
     for s in range(begins.size):

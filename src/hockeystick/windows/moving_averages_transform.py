@@ -130,7 +130,9 @@ def prepared(chain: MovingAverages, delta: float, deadline: Deadline) -> Prepare
     for bins, length in runs:
         orders, first = np.zeros((chain.period, size), dtype=np.int64), []
         for row, i in zip(orders, range(chain.bins)[bins], strict=False):
-            order = np.arange(each[i])[:, None] + newest[i] * np.arange(columns[i]) - reach - squares[i] // turn - lowest
+            order = (
+                np.arange(each[i])[:, None] + newest[i] * np.arange(columns[i]) - reach - squares[i] // turn - lowest
+            )
             row[: order.size] = np.clip(order.ravel(), 0, place.size - 1)
             seen = chain.weights[i, 1:] @ windows.places.T + newest[i] * windows.newest + reach
             first.append(seen % each[i] * columns[i] + seen // each[i])
@@ -243,7 +245,6 @@ def _summed(given: Prepared, tables: Array, tolerance: float, deadline: Deadline
     values, error = np.zeros((2, windows.start.size)), 0.0
     values[0] = 1.0
     for group in reversed(groups):
-
         own = group.taken(tables)
 
         def step(later: Array, own: Array = own, first: NDArray[np.int64] = group.first) -> Array:
@@ -274,7 +275,9 @@ def transform_work(chain: MovingAverages, delta: float, epsilon: float) -> float
     groups = np.column_stack([chain.weights, chain.whites])
     kinds = 1 + int((np.abs(np.diff(groups, axis=0)).max(axis=1) > 0.0).sum())
     steps = min(float(chain.bins), STEPS * kinds)
-    return USED * count * (WINDOW_PACE * steps * float(windows.counts.sum()) + TABLE_PACE * kinds)
+    turn = round(2.0 * windows.spacing / chain.unit)
+    tables = len(np.unique(np.column_stack([chain.whites, chain.squares % turn]), axis=0))
+    return USED * count * (WINDOW_PACE * steps * float(windows.counts.sum()) + TABLE_PACE * tables)
 
 
 def averages_profiles(
