@@ -209,9 +209,9 @@ def test_tables_between_nodes_are_within_their_error(weights: list[int], unit: f
 
 @pytest.mark.parametrize("deviation", [0.2, 0.7])
 def test_functions_between_nodes_are_within_their_error(deviation: float) -> None:
-    """Waves, blurred by the white noise: bounded functions of all frequencies, with nodes ten times as far apart."""
+    """Waves, blurred by the white noise: bounded functions of all frequencies, with nodes four times as far apart."""
     nodes = module.Nodes.of(deviation, 0.04 * deviation, -1.0, 1.0, 1)
-    far = 10.0 * nodes.distance
+    far = 4.0 * nodes.distance
     wide = module.Nodes(nodes.noise, deviation, nodes.wide, nodes.stride, -100, far, nodes.scales)
     _, factors = wide.between(0.3)
     at = 0.3 / nodes.wide + np.arange(nodes.wide) / nodes.wide
@@ -221,7 +221,21 @@ def test_functions_between_nodes_are_within_their_error(deviation: float) -> Non
         size = np.exp(-0.5 * (pace * deviation) ** 2)
         between = size * (factors * np.exp(1j * pace * far * places)).sum(axis=1)
         worst = max(worst, float(np.abs(between - size * np.exp(1j * pace * far * at)).max()))
-    assert 1e-6 < worst <= wide.error
+    assert 0.01 * wide.error < worst <= wide.error
+
+
+def test_frequencies_that_are_left_out_are_within_their_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Far more is left out than is reasonable: each value is still as near as its error says."""
+    chain = MovingAverages(1, np.tile([40, 30], (20, 1)), 0.015, np.full(20, 0.5))
+    given = prepared(chain, 1e-4, Deadline())
+    found = []
+    for share in (1e7, 0.0):
+        monkeypatch.setattr(module, "CUT_SHARE", share)
+        found.append(module.transform_of(given, 1e-4, 0.1, 3.0, Deadline()).transform)
+    out = found[0].values == 0.0
+    assert out.sum() > out.size // 2
+    assert np.abs(found[1].values[out]).max() > 1e-6
+    assert (np.abs(found[0].values - found[1].values) <= found[0].error + found[1].error).all()
 
 
 def test_inner_products_of_rows() -> None:

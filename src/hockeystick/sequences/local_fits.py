@@ -1,10 +1,10 @@
 """Moving averages with weights of their own for every bin, for overlaps that differ from bin to bin.
 
 A linear programme changes the covariances near some bins so that white noise may be split off; what lies between is
-interpolated, and weights are the rows of a banded Cholesky factor. They are rounded to whole numbers whose squares have
-sums of one residue, which lets few tables serve all bins. Nothing of this has to be right: the order is checked.
+interpolated, and weights are the rows of a banded Cholesky factor, rounded to whole numbers. Nothing of this has to be
+right: the order is checked.
 
-Proof: docs/theory/moving-averages.md.
+Proof: docs/theory/moving-averages.md, section 9.
 """
 
 from collections.abc import Iterator
@@ -23,6 +23,8 @@ from hockeystick.types import Side
 
 WHITES = (0.03, 0.04, 0.05, 0.06, 0.075, 0.09, 0.12)
 """White noise that is tried, as shares of the variance."""
+MOST_BINS = 400
+"""More take longer to fit, and their sums longer, than they are worth."""
 ANCHORS = 9
 """Bins at which the linear programme is solved."""
 DEFINITE, BUMPS, REACH, BEYOND = 5e-4, 60, 3.0, 1.2
@@ -41,7 +43,7 @@ def local_fits(
 ) -> Iterator[MovingAverages]:
     """Moving averages that are comparable on this side; arguments as in :func:`..banded_fits.fits`."""
     bands, largest = bands_of(covariance, side), float(covariance.diagonal().max())
-    if bands is None or len(covariance) < 12 * bands:
+    if bands is None or not 12 * bands <= len(covariance) <= MOST_BINS:
         return
     for share in WHITES:
         target = _target(covariance, share * largest, bands, side, weights, deadline)
