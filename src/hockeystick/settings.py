@@ -81,8 +81,12 @@ class SearchPolicy:
     heavy_goal: float = 5e-3
 
     def effort(self, runs: float) -> float:
-        """What one run of an accountant may cost, when so many heavy runs are expected."""
-        return min(float(f"{self.work / runs:.2g}"), DEFAULT_EFFORT)
+        """What one run of an accountant may cost, when so many heavy runs are expected.
+
+        More than the default only where more work than by default may be planned.
+        """
+        share = float(f"{self.work / runs:.2g}")
+        return share if self.work > DEFAULT_WORK else min(share, DEFAULT_EFFORT)
 
 
 @dataclass(frozen=True)

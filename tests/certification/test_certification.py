@@ -140,6 +140,11 @@ def test_a_method_that_turns_out_not_to_apply_says_so(noise_multiplier: float, d
         certify(run, delta=delta, method="moving_average" if delta < 1e-7 else "hidden_chain")
 
 
+def test_larger_budgets_than_the_usual_one_let_each_method_work_longer() -> None:
+    efforts = [SearchPolicy(work=work).effort(5.0) for work in (6.0, 30.0, 60.0, 100.0, 300.0)]
+    assert efforts == [1.2, 6.0, 10.0, 20.0, 60.0]
+
+
 def test_light_methods_come_first_and_of_heavy_ones_alike_those_with_both_sides() -> None:
     """Nearly everything is left out as there is no work for it; what would have run when is told all the same."""
     run = Mechanism(sampler=BallsInBins(bins=100), strategy=BandedSquareRoot(bands=16), noise_multiplier=1.0)

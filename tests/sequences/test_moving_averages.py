@@ -1,11 +1,12 @@
 """Sums over moving averages against quadrature, each inequality that they rest on, and the order of covariances."""
 
-import tracemalloc
+from collections.abc import Callable
 from itertools import product
 
 import numpy as np
 import pytest
 from mpmath import mp, mpf, quad
+from numba import njit
 
 from hockeystick.deadline import Deadline
 from hockeystick.laws.law import Array
@@ -13,8 +14,9 @@ from hockeystick.sequences import banded_fits, moving_averages
 from hockeystick.sequences import moving_averages_transform as module
 from hockeystick.sequences.banded_fits import fits
 from hockeystick.sequences.comparable_chain import semidefinite, sensitivity, shortfall
+from hockeystick.sequences.complex_dot import LANES, complex_dot
 from hockeystick.sequences.moving_averages import LATTICE_ERROR, MovingAverages, windows_of
-from hockeystick.sequences.moving_averages_kernels import noise_table
+from hockeystick.sequences.moving_averages_kernels import noise_table, place_table
 from hockeystick.sequences.moving_averages_transform import Noise, averages_profiles, prepared, stationary
 from hockeystick.types import Direction, Side
 from tests.sequences.test_hidden_chain import EPSILONS, covariance_of, truth
@@ -173,22 +175,82 @@ def test_rounding_of_powers_is_charged() -> None:
     assert np.min(transform.error) >= chain.bins * 8.0 * module.TOGETHER * 2.0**-52
 
 
-def test_tables_of_many_kinds_are_not_held_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bins that are all different: the bound on memory changes no transform."""
+def test_tables_of_many_frequencies_are_not_held_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound on memory changes no transform."""
     weights = np.column_stack([np.arange(30, 36), np.arange(20, 14, -1)])
     given = prepared(MovingAverages(1, weights, 0.02, np.full(6, 0.9)), 1e-3, Deadline())
-    numbers = 2 * given.scales.size
-    found, peaks = [], []
-    for most in (module.TOGETHER * numbers, 2 * numbers):
-        monkeypatch.setattr(module, "MOST_HELD", most)
-        tracemalloc.start()
-        try:
-            found.append(module.transform_of(given, 1e-3, 0.2, 3.0, Deadline()).transform)
-            peaks.append(tracemalloc.get_traced_memory()[1])
-        finally:
-            tracemalloc.stop()
+    (nodes,) = given.nodes
+    found = []
+    for most in (module.TOGETHER, 2):
+        monkeypatch.setattr(module, "MOST_HELD", most * 2 * nodes.scales.size)
+        found.append(module.transform_of(given, 1e-3, 0.2, 3.0, Deadline()).transform)
     assert np.abs(found[0].values - found[1].values).max() <= 1e-11
-    assert peaks[0] > module.TOGETHER * 8 * numbers > 4 * peaks[1]
+
+
+@pytest.mark.parametrize("weights", [[60, 40, 20], [7, 5, -3], [0, 4, 9], [1, 0, 0]])
+@pytest.mark.parametrize("unit", [0.004, 0.1])
+def test_tables_between_nodes_are_within_their_error(weights: list[int], unit: float) -> None:
+    """Every entry of a bin's table against the quadrature at its own place: fine units and coarse ones."""
+    chain = MovingAverages(1, np.tile(weights, (4, 1)), unit, np.full(4, 0.4))
+    given = prepared(chain, 1e-2, Deadline())
+    (nodes,), (kind,) = given.nodes, given.kinds
+    paces = np.array([0.0, 40.0, 3.0])
+    coarse = noise_table(nodes.scales, nodes.noise.nodes, nodes.noise.weights, 0.3, paces)
+    exact = noise_table(given.scales[0], nodes.noise.nodes, nodes.noise.weights, 0.3, paces)
+    found, factors = np.empty((2, given.scales.shape[1])), np.abs(kind.factors).sum(axis=1).max()
+    windows, first = given.windows, given.groups[0].first[0]
+    used = np.unique(np.concatenate([first, first + np.maximum(windows.counts - 1, 0)]))
+    for f in range(3):
+        natural = np.empty((2, given.places))
+        place_table(coarse[f], nodes.stride, kind.starts, kind.factors, kind.newest, kind.columns, natural, found)
+        error = nodes.error + factors * (nodes.noise.error + 2e-14) + nodes.noise.error
+        assert np.hypot(*(found - exact[f])[:, used]).max() <= error
+
+
+@pytest.mark.parametrize("deviation", [0.2, 0.7])
+def test_functions_between_nodes_are_within_their_error(deviation: float) -> None:
+    """Waves, blurred by the white noise: bounded functions of all frequencies, with nodes four times as far apart."""
+    nodes = module.Nodes.of(deviation, 0.04 * deviation, -1.0, 1.0, 1)
+    far = 4.0 * nodes.distance
+    wide = module.Nodes(nodes.noise, deviation, nodes.wide, nodes.stride, -100, far, nodes.scales)
+    _, factors = wide.between(0.3)
+    at = 0.3 / nodes.wide + np.arange(nodes.wide) / nodes.wide
+    places = np.floor(at)[:, None] + np.arange(module.NODES) - (module.NODES // 2 - 1)
+    worst = 0.0
+    for pace in np.linspace(0.0, 8.0, 60) / deviation:
+        size = np.exp(-0.5 * (pace * deviation) ** 2)
+        between = size * (factors * np.exp(1j * pace * far * places)).sum(axis=1)
+        worst = max(worst, float(np.abs(between - size * np.exp(1j * pace * far * at)).max()))
+    assert 0.01 * wide.error < worst <= wide.error
+
+
+def test_frequencies_that_are_left_out_are_within_their_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Far more is left out than is reasonable: each value is still as near as its error says."""
+    chain = MovingAverages(1, np.tile([40, 30], (20, 1)), 0.015, np.full(20, 0.5))
+    given = prepared(chain, 1e-4, Deadline())
+    found = []
+    for share in (1e7, 0.0):
+        monkeypatch.setattr(module, "CUT_SHARE", share)
+        found.append(module.transform_of(given, 1e-4, 0.1, 3.0, Deadline()).transform)
+    out = found[0].values == 0.0
+    assert out.sum() > out.size // 2
+    assert np.abs(found[1].values[out]).max() > 1e-6
+    assert (np.abs(found[0].values - found[1].values) <= found[0].error + found[1].error).all()
+
+
+def test_inner_products_of_rows() -> None:
+    """Rows shorter and longer than a vector, at any place, against numpy; what is beyond a row does not count."""
+
+    def called(x: Array, y: Array, u: Array, v: Array, at: int, place: int, count: int) -> tuple[float, float]:
+        return complex_dot(x, y, u, v, at, place, count)
+
+    dot: Callable[..., tuple[float, float]] = njit(called)
+    rng = np.random.default_rng(4)
+    x, y, u, v = rng.standard_normal((4, 60))
+    for count in range(45):
+        at, place = rng.integers(0, 60 - LANES - count, 2)
+        exact = (x + 1j * y)[at : at + count] @ (u + 1j * v)[place : place + count]
+        assert complex(*dot(x, y, u, v, at, place, count)) == pytest.approx(exact, abs=1e-13)
 
 
 @pytest.mark.parametrize("side", list(Side))
@@ -223,7 +285,7 @@ def test_fits_are_comparable(columns: list[float], side: Side, monkeypatch: pyte
 
 def test_what_bins_share_is_semidefinite() -> None:
     """Where little white noise is there, a linear programme makes more: its semidefinite part is checked as such."""
-    found = banded_fits._fitted(np.array([1.81, 0.9]), 0.2, np.array([1.0, 0.5]), Side.UPPER)
+    found = banded_fits.fitted(np.array([1.81, 0.9]), 0.2, np.array([1.0, 0.5]), Side.UPPER)
     assert found is not None
     white, left, shared = found
     entries = left + np.array([white, 0.0]) - np.array([1.81, 0.9])

@@ -1,7 +1,7 @@
 """Two-sided bounds of correlated noise of few bands under balls-in-bins by moving averages, for low noise.
 
 The Gaussians of the bins are white noise beside moving averages of innovations, exactly or nearly so
-(:mod:`hockeystick.sequences.banded_fits`); the innovations live on a lattice that changes nothing, and the profile of
+(:mod:`hockeystick.sequences.banded_fits`, or :mod:`hockeystick.sequences.local_fits` where bins differ); the innovations live on a lattice that changes nothing, and the profile of
 the mixture follows from its transform (:mod:`hockeystick.sequences.moving_averages_transform`).
 
 Proof: docs/theory/moving-averages.md. Errs on the asked side, adaptive gradients included.
@@ -18,6 +18,7 @@ from hockeystick.laws.law import UNIT_ROUNDOFF
 from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.sequences.banded_fits import MOST_BANDS, bands_of, fits
 from hockeystick.sequences.comparable_chain import opened_ring, sensitivity
+from hockeystick.sequences.local_fits import local_fits
 from hockeystick.sequences.moving_averages import MovingAverages
 from hockeystick.sequences.moving_averages_transform import averages_profiles, loss_of, transform_work
 from hockeystick.settings import Settings
@@ -29,6 +30,8 @@ LARGEST_VARIANCE = 30.0
 """Of a bin's Gaussian: beyond it epsilon is that of a known bin for all purposes."""
 MOST_LOSS = 0.1
 """Of epsilon, as estimated: other methods are better than moving averages that lose more."""
+SMALL_LOSS = 0.005
+"""Weights for every bin are looked for where weights that all bins share lose more."""
 FEWEST_ON_A_RING = {2: 12, 3: 40, 4: 72}
 """Bins, by bands: with fewer the steps around a ring do not forget where they began, and it is opened instead."""
 SMALLEST_DELTA = 1e-7
@@ -59,9 +62,15 @@ def _chain(pair: BinMixture, side: Side, settings: Settings) -> tuple[MovingAver
         raise UnsupportedError("The Gram matrix of the bins is not definite to its rounding.") from None
     epsilon = found.epsilon if question is None or question.epsilon is None else question.epsilon
     error = pair.rounding + 8.0 * UNIT_ROUNDOFF
-    chains = fits(covariance, error, side, found.weights, deadline, ring)
-    for chain in sorted(chains, key=lambda one: loss_of(one, covariance, side, found.weights)):
-        if loss_of(chain, covariance, side, found.weights) > MOST_LOSS:
+
+    def loss(chain: MovingAverages) -> float:
+        return loss_of(chain, covariance, side, found.weights)
+
+    chains = list(fits(covariance, error, side, found.weights, deadline, ring))
+    if not ring and not any(loss(chain) < SMALL_LOSS for chain in chains):
+        chains += local_fits(covariance, error, side, found.weights, deadline)
+    for chain in sorted(chains, key=loss):
+        if loss(chain) > MOST_LOSS:
             break
         if transform_work(chain, delta, epsilon) <= settings.effort:
             return chain, epsilon

@@ -71,7 +71,7 @@ def fits(
         seen.append(typical)
         natural = NATURAL * float(_symbol(typical).min())
         for white in (natural, *(share * largest for share in WHITES if share * largest > natural)):
-            found = None if white < LEAST * largest else _fitted(typical, white, weights[:bands], side)
+            found = None if white < LEAST * largest else fitted(typical, white, weights[:bands], side)
             if found is None:
                 continue
             for ends in (False,) if ring else (True, False):
@@ -95,7 +95,7 @@ def _symbol(entries: Array, places: int = PLACES) -> Array:
     return found
 
 
-def _fitted(typical: Array, white: float, weights: Array, side: Side) -> tuple[float, Array, Array] | None:
+def fitted(typical: Array, white: float, weights: Array, side: Side) -> tuple[float, Array, Array] | None:
     """White noise, what is left of the entries at each lag, and a semidefinite part of the difference.
 
     With at least this much white noise, and as little loss as a linear programme can reach.

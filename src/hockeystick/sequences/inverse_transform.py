@@ -29,6 +29,9 @@ OF_ADDING = 3.0
 """Distances below 1 count as so many times as long, as delta falls so much faster there."""
 ROOM = 1.5
 """Thresholds up to 1 + this multiple of the distance that is asked for are served."""
+LITTLE_ROOM, MOST_WIDER = 1.2, 2.5
+"""The same multiple for quick transforms, and how much wider their smoothing is at most: by epsilon, as delta falls the
+slower with the threshold the larger epsilon is."""
 FINER, LARGER, MOST_LARGER = 3.0, 2.0, 4
 """By how much the distances of further transforms differ, and how many larger ones there may be."""
 PEAK, CUT = 9.0, 7.0
@@ -110,11 +113,15 @@ def frequencies(smoothing: float, largest: float) -> tuple[float, float, int]:
     return DAMPING / period, pace, AT_ONCE * ceil((CUT / smoothing / pace + 2.0) / AT_ONCE)
 
 
-def scale_of(epsilon: float, spread: float) -> tuple[float, float]:
-    """The smoothing for an epsilon, and the largest threshold that goes with it; ``spread`` is that of X."""
+def scale_of(epsilon: float, spread: float, quick: bool = False) -> tuple[float, float]:
+    """The smoothing for an epsilon, and the largest threshold that goes with it; ``spread`` is that of X.
+
+    ``quick`` transforms have fewer frequencies, for some hundredths of a percent of epsilon.
+    """
     beyond = exp(min(epsilon, MAX_EPSILON)) - 1.0
     distance = min(beyond, OF_ADDING * beyond / (1.0 + beyond))
-    return max(SMOOTHING * distance, LEAST_SMOOTHING * spread), 1.0 + ROOM * max(beyond, spread)
+    wider, room = (min(max(epsilon, 1.0), MOST_WIDER), LITTLE_ROOM) if quick else (1.0, ROOM)
+    return max(wider * SMOOTHING * distance, LEAST_SMOOTHING * spread), 1.0 + room * max(beyond, spread)
 
 
 @dataclass(frozen=True)
@@ -144,6 +151,7 @@ class TransformProfiles:
         delta: what is far below it is bounded loosely.
         epsilon: where the bounds have to be good.
         alone: whether they need not be good elsewhere.
+        quick: of :func:`scale_of`.
     """
 
     transformed: Callable[[float, float], Found]
@@ -152,6 +160,7 @@ class TransformProfiles:
     delta: float
     epsilon: float
     alone: bool
+    quick: bool = False
     _known: dict[int, Found] = field(default_factory=dict, repr=False)
     _means: dict[int, float] = field(default_factory=dict, repr=False)
 
@@ -203,7 +212,7 @@ class TransformProfiles:
     def _serving(self, epsilon: float) -> Found:
         """The coarsest transform that suits an epsilon; a larger one where those do not reach delta."""
         ratio = exp(min(epsilon, MAX_EPSILON))
-        wanted = 2.0 * scale_of(epsilon, self.spread)[0]
+        wanted = 2.0 * scale_of(epsilon, self.spread, self.quick)[0]
         level = 0
         while not self.alone and ratio < self._scale(level + 1)[1] and self._scale(level)[0] > wanted:
             level += 1
@@ -217,7 +226,7 @@ class TransformProfiles:
     def _scale(self, level: int) -> tuple[float, float]:
         distance = max(exp(self.epsilon) - 1.0, self.spread)
         distance *= FINER ** -float(level) if level > 0 else LARGER ** -float(level)
-        return scale_of(log1p(distance), self.spread)
+        return scale_of(log1p(distance), self.spread, self.quick)
 
     def _at(self, level: int) -> Found:
         if level not in self._known:

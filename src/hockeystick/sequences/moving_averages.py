@@ -15,7 +15,7 @@ from scipy.stats import chi2
 from hockeystick.laws.law import Array
 
 LATTICE_ERROR = 1e-3
-"""Relative difference of densities that the lattice may make, in all."""
+"""What a lattice may make densities differ by: a twentieth of a percent of epsilon at most."""
 LARGEST_SPACING, SEARCHES = 0.7, 40
 """A lattice of this spacing has the mass and the tilted means of normal variables up to 1e-17."""
 SAME_BALL = 0.1
@@ -33,6 +33,7 @@ class MovingAverages:
         unit: of the weights, positive.
         whites: shape (b,), positive standard deviations of the white noise.
         ring: whether innovations before the first bin are those of the last bins; the period divides b.
+        lattice_error: relative difference of densities that the lattice may make, in all.
     """
 
     period: int
@@ -40,6 +41,7 @@ class MovingAverages:
     unit: float
     whites: Array
     ring: bool = False
+    lattice_error: float = LATTICE_ERROR
 
     @property
     def bins(self) -> int:
@@ -73,7 +75,7 @@ class MovingAverages:
 
     @property
     def spacing(self) -> float:
-        """Of a lattice for the innovations that changes the density of z by less than ``LATTICE_ERROR``.
+        """Of a lattice for the innovations that changes the density of z by less than ``lattice_error``.
 
         The pivots of the precision of the innovations given z decide, not its largest eigenvalue.
         """
@@ -86,7 +88,7 @@ class MovingAverages:
             middle = 0.5 * (low + high)
             # each factor is at most 1 + 2.01 q as long as q is below a hundredth
             q = np.exp(-2.0 * pi**2 / (middle**2 * pivots))
-            if float(q.max()) <= 0.01 and float(np.log1p(2.01 * q).sum()) <= log1p(LATTICE_ERROR):
+            if float(q.max()) <= 0.01 and float(np.log1p(2.01 * q).sum()) <= log1p(self.lattice_error):
                 low = middle
             else:
                 high = middle

@@ -7,6 +7,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from hockeystick.sequences.complex_dot import LANES, complex_dot
+
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
@@ -49,6 +51,48 @@ def noise_table(
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
+def place_table(
+    nodes: Array, stride: int, starts: Counts, factors: Array, newest: int, columns: int, natural: Array, found: Array
+) -> None:
+    """A bin's table, interpolated between nodes, in the order in which the windows of one state follow each other.
+
+    Args:
+        nodes: shape (2, N), real parts and imaginary ones.
+        stride: how many nodes the places ``c``, ``c + w``, ``c + 2 w``, ... are apart, w the length of ``starts``.
+        starts, factors: shape (w,) and (w, J), J a multiple of 4: the first node of the first w places, and what
+            J nodes count there.
+        newest: distance of places that follow each other.
+        columns: how many of them there are.
+        natural: shape (2, places), to work in.
+        found: shape (2, K), the table that is written; what is beyond the last place is 0.
+    """
+    wide, places = starts.size, natural.shape[1]
+    many = (places + wide - 1) // wide
+    sums = np.empty(many)
+    for part in range(2):
+        for c in range(wide):
+            count = (places - c + wide - 1) // wide
+            sums[:] = 0.0
+            for j in range(0, factors.shape[1], 4):
+                f, g, h, k = factors[c, j], factors[c, j + 1], factors[c, j + 2], factors[c, j + 3]
+                near = nodes[part, starts[c] + j :]
+                if stride == 1:
+                    for q in range(count):
+                        sums[q] += f * near[q] + g * near[q + 1] + h * near[q + 2] + k * near[q + 3]
+                else:
+                    for q in range(count):
+                        t = stride * q
+                        sums[q] += f * near[t] + g * near[t + 1] + h * near[t + 2] + k * near[t + 3]
+            for q in range(count):
+                natural[part, c + wide * q] = sums[q]
+        found[part, :] = 0.0
+        for row in range(newest if newest > 0 else places):
+            last = columns if newest == 0 else min(columns, (places - 1 - row) // newest + 1)
+            for column in range(last):
+                found[part, row * columns + column] = natural[part, row + newest * column]
+
+
+@njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
 def window_sums(
     begins: Counts, counts: Counts, chances: Array, values: Array, tables: Array, kinds: Counts, first: Counts
 ) -> Array:
@@ -57,42 +101,35 @@ def window_sums(
     Args:
         begins, counts, chances: of :class:`..moving_averages.Windows`.
         values: shape (2, S), of the states that windows lead to.
-        tables: shape (kinds, 2, K), the transform of what a bin adds at each place.
+        tables: shape (kinds, 2, K), the transform of what a bin adds at each place, and ``LANES`` zeros at the end.
         kinds: shape (q,), the table of each bin.
         first: shape (q, S), the place of the first window of each state in each bin's table; the others follow.
     """
     rows, bins = begins.size, kinds.size
-    weighed = np.empty((2, rows))
-    for s in range(rows):
-        weighed[0, s] = chances[s] * values[0, s]
-        weighed[1, s] = chances[s] * values[1, s]
-    found = np.empty((2, rows))
+    reals, imaginaries = np.zeros(rows + LANES), np.zeros(rows + LANES)
     most = 0
     for s in range(rows):
+        reals[s], imaginaries[s] = chances[s] * values[0, s], chances[s] * values[1, s]
         most = max(most, counts[s])
-    x, y = np.empty(most), np.empty(most)
+    found = np.empty((2, rows))
+    a, b, places = tables[kinds[0], 0], tables[kinds[0], 1], first[0]
+    if bins == 1:
+        for s in range(rows):
+            found[0, s], found[1, s] = complex_dot(reals, imaginaries, a, b, begins[s], places[s], counts[s])
+        return found
+    x, y = np.zeros(most + LANES), np.zeros(most + LANES)
     for s in range(rows):
         n, begin = counts[s], begins[s]
-        real = imaginary = 0.0
-        if bins == 1:
-            a, b = weighed[0, begin : begin + n], weighed[1, begin : begin + n]
-        else:
-            x[:n] = weighed[0, begin : begin + n]
-            y[:n] = weighed[1, begin : begin + n]
-            for i in range(1, bins):
-                table, place = tables[kinds[i]], first[i, s]
-                c, d = table[0, place : place + n], table[1, place : place + n]
-                for j in range(n):
-                    u, v = x[j], y[j]
-                    x[j] = u * c[j] - v * d[j]
-                    y[j] = u * d[j] + v * c[j]
-            a, b = x[:n], y[:n]
-        table, place = tables[kinds[0]], first[0, s]
-        c, d = table[0, place : place + n], table[1, place : place + n]
-        for j in range(n):
-            real += a[j] * c[j] - b[j] * d[j]
-            imaginary += a[j] * d[j] + b[j] * c[j]
-        found[0, s], found[1, s] = real, imaginary
+        x[:n] = reals[begin : begin + n]
+        y[:n] = imaginaries[begin : begin + n]
+        for i in range(1, bins):
+            table, place = tables[kinds[i]], first[i, s]
+            c, d = table[0, place : place + n], table[1, place : place + n]
+            for j in range(n):
+                u, v = x[j], y[j]
+                x[j] = u * c[j] - v * d[j]
+                y[j] = u * d[j] + v * c[j]
+        found[0, s], found[1, s] = complex_dot(x, y, a, b, 0, places[s], n)
     return found
 
 

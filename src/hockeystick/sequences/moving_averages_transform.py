@@ -9,16 +9,24 @@ Proof: docs/theory/moving-averages.md. Cost: O(frequencies windows (10 to 20 + g
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from math import exp, log, pi, sqrt
+from itertools import product
+from math import ceil, exp, floor, log, pi, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hockeystick.deadline import Deadline
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
+from hockeystick.sequences.complex_dot import LANES
 from hockeystick.sequences.inverse_transform import AT_ONCE, Found, Transform, TransformProfiles, frequencies, scale_of
-from hockeystick.sequences.moving_averages import LATTICE_ERROR, MovingAverages, Windows, windows_of
-from hockeystick.sequences.moving_averages_kernels import factor_of, noise_table, window_means, window_sums
+from hockeystick.sequences.moving_averages import MovingAverages, Windows, windows_of
+from hockeystick.sequences.moving_averages_kernels import (
+    factor_of,
+    noise_table,
+    place_table,
+    window_means,
+    window_sums,
+)
 from hockeystick.sequences.moving_averages_ring import FEWEST_BLOCKS, Run, trace
 from hockeystick.types import Side
 
@@ -26,15 +34,19 @@ LOST_SHARE = 3e-3
 """Of delta: about the chance, under either law, of windows that are left out."""
 ERROR_SHARE = 1e-3
 """Of delta: about what powers may change."""
+CUT_SHARE = 1e-3
+"""Of delta: about what frequencies that are left out may change."""
 LEAST_ERROR, MOST_ERROR = 1e-11, 1e-3
 """At one frequency."""
 TOGETHER = 64
 """Frequencies whose tables follow from each other, at most."""
 MOST_HELD = 1 << 24
 """Numbers that the tables of these frequencies may have together."""
-USED, STEPS, WINDOW_PACE, TABLE_PACE = 0.6, 20.0, 1.6e-9, 6e-4
+NODES, CLOSE = 16, 0.12
+"""How many nodes a place is interpolated between, and their distance in standard deviations of the white noise."""
+USED, STEPS, WINDOW_PACE, TABLE_PACE = 0.75, 20.0, 9e-10, 9e-9
 """About which share of the frequencies matters; how many steps a run takes; seconds for each window, and for each
-table, at one frequency."""
+place of a table, at one frequency."""
 RING_STEPS = 5.0
 """How many times as many a ring takes."""
 QUADRATURE, FARTHEST, TURN = 1e-15, 8.2, 1.0
@@ -78,6 +90,64 @@ class Noise:
 
 
 @dataclass(frozen=True)
+class Nodes:
+    """Places between which the transform of white noise is interpolated, on a log scale as far apart as each other.
+
+    Attributes:
+        noise: the white noise.
+        distance: of nodes on the log scale: ``wide`` places of bins are ``stride`` nodes apart.
+        scales: the mean of what a bin adds, at each node.
+        lowest: the number of the first node, as node 0 is where ``log(bins scale)`` is 0.
+    """
+
+    noise: Noise
+    deviation: float
+    wide: int
+    stride: int
+    lowest: int
+    distance: float
+    scales: Array
+
+    @classmethod
+    def of(cls, deviation: float, step: float, low: float, high: float, bins: int) -> "Nodes":
+        """For bins whose places are ``step`` apart, from ``low`` to ``high``, all on the log scale."""
+        most = CLOSE * deviation / step
+        wide, stride = (int(most), 1) if most >= 1.0 else (1, ceil(1.0 / most))
+        distance = step * wide / stride
+        lowest, highest = floor(low / distance) - NODES, ceil(high / distance) + NODES
+        scales = np.exp(distance * np.arange(lowest, highest + 1)) / bins
+        return cls(Noise.of(deviation), deviation, wide, stride, lowest, distance, scales)
+
+    def between(self, first: float) -> tuple[NDArray[np.int64], Array]:
+        """Which nodes serve places of a bin from ``first`` on, and what each counts; for one place of each phase."""
+        at = first * self.stride / self.wide + np.arange(self.wide) * (self.stride / self.wide)
+        below = np.floor(at).astype(np.int64)
+        apart = np.arange(NODES) - (NODES // 2 - 1)
+        factors = np.ones((self.wide, NODES))
+        for j, k in product(range(NODES), repeat=2):
+            if j != k:
+                factors[:, j] *= (at - below - apart[k]) / (apart[j] - apart[k])
+        return below - (NODES // 2 - 1) - self.lowest, factors
+
+    @property
+    def error(self) -> float:
+        """Of values between exact nodes."""
+        odd = float(np.prod(np.arange(1.0, NODES, 2.0)))
+        return float((exp(1.0) / NODES) ** (NODES / 2) * odd**2 * (0.5 * self.distance / self.deviation) ** NODES)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of bins: which nodes its places lie between."""
+
+    nodes: int
+    newest: int
+    columns: int
+    starts: NDArray[np.int64]
+    factors: Array
+
+
+@dataclass(frozen=True)
 class Prepared:
     """A chain on its lattice, ready for transforms at any frequency.
 
@@ -85,7 +155,9 @@ class Prepared:
         windows: that are kept.
         groups: runs of groups of bins, the first bins first.
         scales: for each kind of bin the mean of what it adds at each place of its table, shape (kinds, K).
-        noises: the white noise of each kind.
+        nodes: for each level of white noise.
+        kinds: of bins.
+        places: how many different ones a bin may show.
         total, mean: mass and mean of what is kept; on a ring no more than the mean.
         total_error: of the total, rounding apart.
     """
@@ -94,7 +166,9 @@ class Prepared:
     windows: Windows
     groups: list[Group]
     scales: Array
-    noises: list[Noise]
+    nodes: list[Nodes]
+    kinds: list[Kind]
+    places: int
     total: float
     mean: float
     total_error: float = 0.0
@@ -137,7 +211,7 @@ def prepared(chain: MovingAverages, delta: float, deadline: Deadline) -> Prepare
     newest_weights = kinds[:, 2].astype(np.int64)
     each = np.where(newest_weights > 0, newest_weights, 2 * reach + 1)
     columns = np.where(newest_weights > 0, 2 * reach // each + 1, int(windows.counts.max()))
-    scales = np.zeros((len(kinds), int((each * columns).max())))
+    scales = np.zeros((len(kinds), int((each * columns).max()) + LANES))
     for kind, (_, variance, _) in enumerate(kinds):
         place = np.arange(each[kind])[:, None] + newest_weights[kind] * np.arange(columns[kind]) - reach
         logs = chain.unit * (windows.spacing * place.ravel() - 0.5 * chain.unit * variance)
@@ -155,7 +229,18 @@ def prepared(chain: MovingAverages, delta: float, deadline: Deadline) -> Prepare
             deadline.tick()
             values = window_means(*steps, values, scales, group.kinds, group.first)
     total, mean = (float(one) for one in values @ windows.start)
-    given = Prepared(chain, windows, groups, scales, [Noise.of(float(white)) for white in kinds[:, 0]], total, mean)
+    step = chain.unit * windows.spacing
+    nodes, between = [], []
+    levels, level_of = np.unique(kinds[:, 0], return_inverse=True)
+    for level, white in enumerate(levels):
+        own = 0.5 * chain.unit**2 * kinds[level_of == level, 1]
+        low, high = -step * reach - float(own.max()), step * reach - float(own.min())
+        nodes.append(Nodes.of(float(white), step, low, high, chain.bins))
+    for kind, (_, variance, newest) in enumerate(kinds):
+        level = int(level_of.ravel()[kind])
+        served = nodes[level].between(-reach - 0.5 * chain.unit * variance / windows.spacing)
+        between.append(Kind(level, int(newest), int(columns[kind]), *served))
+    given = Prepared(chain, windows, groups, scales, nodes, between, 2 * reach + 1, total, mean)
     if not chain.ring:
         return given
     ones = np.zeros((len(kinds), 2, scales.shape[1]))
@@ -225,16 +310,24 @@ def transform_of(given: Prepared, delta: float, smoothing: float, largest: float
     use *= np.exp(0.5 * (damping**2 - theta**2) * smoothing**2)
     tolerance = np.clip(ERROR_SHARE * delta / (count * use), LEAST_ERROR, MOST_ERROR)
 
-    def tables(apart: float, many: int) -> Iterator[Array]:
-        """The tables of all kinds at the frequencies ``f apart``, f < many, one after the other."""
-        together = max(min(TOGETHER, MOST_HELD // (2 * given.scales.size)), 1)
-        for begin in range(0, many, together):
-            held = np.empty((min(together, many - begin), len(given.noises), 2, given.scales.shape[1]))
-            for kind, noise in enumerate(given.noises):
+    def tables(first: int, many: int) -> Iterator[Array]:
+        """The tables of all kinds at so many frequencies from this one on, one after the other, in the same place."""
+        numbers = 2 * sum(nodes.scales.size for nodes in given.nodes)
+        together = max(min(TOGETHER, MOST_HELD // numbers), 1)
+        one = np.zeros((len(given.kinds), 2, given.scales.shape[1]))
+        natural = np.empty((2, given.places))
+        for begin in range(first, first + many, together):
+            held = []
+            for nodes in given.nodes:
                 deadline.tick()
-                paces = np.array([begin * apart, apart, len(held)])
-                held[:, kind] = noise_table(given.scales[kind], noise.nodes, noise.weights, damping, paces)
-            yield from held
+                paces = np.array([begin * pace, pace, min(together, first + many - begin)])
+                held.append(noise_table(nodes.scales, nodes.noise.nodes, nodes.noise.weights, damping, paces))
+            for f in range(min(together, first + many - begin)):
+                for kind, table in zip(given.kinds, one, strict=True):
+                    stride = given.nodes[kind.nodes].stride
+                    served = (held[kind.nodes][f], stride, kind.starts, kind.factors, kind.newest, kind.columns)
+                    place_table(*served, natural, table)
+                yield one
 
     found, error = np.zeros(count, complex), np.zeros(count)
     summed = _traced if chain.ring else _summed
@@ -243,24 +336,29 @@ def transform_of(given: Prepared, delta: float, smoothing: float, largest: float
     opened = (
         replace(given, groups=[*others, replace(last, length=last.length - chain.depth + 1)]) if chain.ring else given
     )
-    used, apart = count, count // AT_ONCE
-    for first, one in zip(range(0, count, apart), tables(apart * pace, AT_ONCE), strict=True):
+    # the error of all frequencies from one on, as often as it counts there, falls: the first that may be cut off
+    beyond, used, least = np.cumsum(use[::-1])[::-1], count, 0
+    while used - least > AT_ONCE:
         deadline.tick()
+        middle = (used + least) // 2
+        one = next(tables(middle, 1))
         sizes = np.zeros_like(one)
         sizes[:, 0] = np.hypot(one[:, 0], one[:, 1])
-        bound, more = _summed(opened, sizes, float(tolerance[first]), deadline)
-        error[first:] = bound.real + more
-        if error[first] <= tolerance[first]:
-            used = first
-            break
-    for f, one in enumerate(tables(pace, used)):
+        bound, more = _summed(opened, sizes, float(tolerance[middle]), deadline)
+        if (bound.real + more) * beyond[middle] <= CUT_SHARE * delta:
+            used, error[middle:] = middle, bound.real + more
+        else:
+            least = middle
+    for f, one in enumerate(tables(0, used)):
         deadline.tick()
         found[f], error[f] = summed(given, one, float(tolerance[f]), deadline)
     sum_error = given.sum_error + given.total_error
     places = 16.0 + float(chain.whites.max()) ** 2
-    noise_error = max(noise.error for noise in given.noises) + 2.0 * UNIT_ROUNDOFF * (
-        8.0 * TOGETHER + places * (1.0 + theta / damping)
+    noise_error = max(nodes.noise.error for nodes in given.nodes) + 2.0 * UNIT_ROUNDOFF * (
+        8.0 * TOGETHER + places * (1.0 + theta / damping) + 2.0 * NODES
     )
+    noise_error *= max(float(np.abs(kind.factors).sum(axis=1).max()) for kind in given.kinds)
+    noise_error += max(nodes.error for nodes in given.nodes)
     farthest = 0.5 * float(np.abs(windows.spacing * windows.places).max(initial=0.0)) ** 2
     exponent = float(np.abs(np.log(given.scales[given.scales > 0.0] * chain.bins)).max())
     transform = Transform(
@@ -274,7 +372,7 @@ def transform_of(given: Prepared, delta: float, smoothing: float, largest: float
         error=error + sum_error + chain.bins * noise_error,
         sum_error=sum_error,
     )
-    mass_error = LATTICE_ERROR + (chain.bins + chain.depth) * (4.0 * farthest + 16.0) * UNIT_ROUNDOFF
+    mass_error = chain.lattice_error + (chain.bins + chain.depth) * (4.0 * farthest + 16.0) * UNIT_ROUNDOFF
     lost = max(1.0 - given.total, 1.0 - given.mean, 0.0) + 4.0 * sum_error
     return Found(transform, mass_error, (8.0 * exponent + 64.0) * UNIT_ROUNDOFF, lost)
 
@@ -338,15 +436,25 @@ def loss_of(chain: MovingAverages, covariance: Array, side: Side, weights: Array
     return float(sum(weights[lag] * np.diagonal(change, lag).mean() for lag in range(chain.bins // 2)))
 
 
-def transform_work(chain: MovingAverages, delta: float, epsilon: float) -> float:
-    """Rough seconds of the transform that serves this epsilon."""
-    smoothing, largest = scale_of(epsilon, spread_of(chain))
-    count = frequencies(smoothing, largest)[2]
-    windows = windows_of(chain, LOST_SHARE * delta)
+def _uneven(chain: MovingAverages) -> bool:
+    """Whether too many bins differ from the next for powers to be of use."""
+    return _changes(chain) > chain.bins // 2
+
+
+def _changes(chain: MovingAverages) -> int:
+    """How often weights or white noise change from one bin to the next."""
     groups = np.column_stack([chain.weights, chain.whites])
-    kinds = 1 + int((np.abs(np.diff(groups, axis=0)).max(axis=1) > 0.0).sum())
+    return int((np.abs(np.diff(groups, axis=0)).max(axis=1) > 0.0).sum())
+
+
+def transform_work(chain: MovingAverages, delta: float, epsilon: float) -> float:
+    """Rough seconds of the transform that serves this epsilon, for which no other matters."""
+    count = frequencies(*scale_of(epsilon, spread_of(chain), _uneven(chain)))[2]
+    windows = windows_of(chain, LOST_SHARE * delta)
+    kinds = 1 + _changes(chain)
     steps = min(float(chain.bins), STEPS * kinds) * (RING_STEPS if chain.ring else 1.0)
-    return USED * count * (WINDOW_PACE * steps * float(windows.counts.sum()) + TABLE_PACE * kinds)
+    reach = float(np.abs(windows.places).max()) * sqrt(float((chain.weights**2).sum(axis=1).max()))
+    return USED * count * (WINDOW_PACE * steps * float(windows.counts.sum()) + TABLE_PACE * kinds * 2.0 * reach)
 
 
 def averages_profiles(
@@ -358,4 +466,4 @@ def averages_profiles(
     def transformed(smoothing: float, largest: float) -> Found:
         return transform_of(given, delta, smoothing, largest, deadline)
 
-    return TransformProfiles(transformed, spread_of(chain), side, delta, epsilon, alone)
+    return TransformProfiles(transformed, spread_of(chain), side, delta, epsilon, alone, alone and _uneven(chain))

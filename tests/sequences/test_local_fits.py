@@ -1,0 +1,46 @@
+"""Moving averages with weights of their own for every bin: the order of covariances."""
+
+import numpy as np
+import pytest
+
+from hockeystick.deadline import Deadline
+from hockeystick.laws.law import Array
+from hockeystick.sequences import local_fits as module
+from hockeystick.sequences.comparable_chain import shortfall
+from hockeystick.sequences.local_fits import local_fits
+from hockeystick.types import Side
+
+BINS = 60
+
+
+def uneven() -> Array:
+    """Three bands whose entries grow along the bins, with little white noise at the end."""
+    rows = np.zeros((BINS, BINS + 2))
+    for i in range(BINS):
+        rows[i, i : i + 3] = [1.0, 0.3 + 0.5 * i / BINS, 0.2 + 0.4 * i / BINS]
+    rows /= np.linalg.norm(rows, axis=1)[:, None]
+    found: Array = rows @ rows.T
+    return found
+
+
+@pytest.mark.parametrize("side", list(Side))
+def test_fits_are_comparable(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The difference is two semidefinite matrices and one without negative entries, by eigenvalues."""
+    shared: list[Array] = []
+
+    def recorded(products: Array, covariance: Array, error: float, side: Side, part: Array) -> Array:
+        shared.append(part)
+        return shortfall(products, covariance, error, side, part)
+
+    monkeypatch.setattr(module, "shortfall", recorded)
+    monkeypatch.setattr(module, "WHITES", (0.1,))
+    covariance, weights = uneven(), np.array([0.6, 0.6, 0.3] + [0.1] * (BINS - 3))
+    (chain,) = local_fits(covariance, 1e-12, side, weights, Deadline())
+    assert np.linalg.eigvalsh(shared[-1]).min() >= -1e-12
+    sign = 1.0 if side is Side.UPPER else -1.0
+    difference = sign * (chain.products - covariance) - shared[-1]
+    beside = np.where(np.eye(BINS, dtype=bool), 0.0, np.maximum(difference, 0.0))
+    assert np.linalg.eigvalsh(difference - beside).min() >= -1e-12
+    assert chain.whites.min() > 0.0
+    assert len(np.unique(chain.weights, axis=0)) > BINS // 2
+    assert np.abs(chain.products - covariance).max() < 0.3
