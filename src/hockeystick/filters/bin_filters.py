@@ -44,6 +44,8 @@ SPREADS = 7.0
 """About how many standard deviations the first summary ranges over, above 0."""
 FEWEST_MOVES, MOVED = 25.0, 0.65
 """About how many moves a summary has: for what is added, and for each cell of the lattice that a row spans."""
+TABLE = 200.0
+"""About how many multiplications the entry of a table, for one summary and cell, is worth."""
 COARSEST, FINEST = 0.6, 0.02
 NEGLIGIBLE = 2e-4
 """Relative loss of what is told of a bin, below which the lattice is not made finer."""
@@ -165,7 +167,7 @@ def work_of(shifts: Array, summaries: Summaries, spacing: float, size: int) -> f
     points = np.prod(1.0 + np.append(SPREADS - LOWEST, np.full(spread.size - 1, 2.0 * FARTHEST)) * spread / spacing)
     cells = cells_of(float(np.median(shifts[:, 0])), float(np.median((shifts * shifts).sum(axis=1))), np.e * bins)
     moves = FEWEST_MOVES + MOVED * float(gained.sum()) * (cells[-1] - cells[0]) / spacing
-    return float(bins * (min(bands, bins) + 2.0) * points * min(moves, cells.size + 1.0) * size)
+    return float(bins * points * ((min(bands, bins) + 2.0) * min(moves, cells.size + 1.0) * size + TABLE * cells.size))
 
 
 def cells_of(own: float, visible: float, farthest: float) -> Array:
