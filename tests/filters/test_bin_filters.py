@@ -8,7 +8,17 @@ from scipy.stats import norm
 
 from hockeystick.accountants.bin_filter import ACCOUNTANT, FEWEST_BINS
 from hockeystick.deadline import Deadline
-from hockeystick.filters.bin_filters import GOLDEN, Lattice, Summaries, ring_shifts, sum_laws, summaries_of
+from hockeystick.filters.bin_filter_kernels import Moves, following
+from hockeystick.filters.bin_filters import (
+    GOLDEN,
+    Lattice,
+    Summaries,
+    fitted,
+    ring_shifts,
+    sum_laws,
+    summaries_of,
+    work_of,
+)
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Array
 from hockeystick.pairs.bin_mixture import BinMixture
@@ -19,40 +29,45 @@ from hockeystick.types import Direction, Side
 SETTINGS = Settings(Resolution(68, 1e-4), effort=0.1)
 
 
+def units(ratio: float, fraction: float, size: int) -> int:
+    """How many units are added for a ratio: exact up to 8, then numbers that grow by the factor exp(0.12)."""
+    if ratio < 8.0:
+        return min(int(np.floor(ratio + fraction)), size - 1)
+    growth = 0.12 * (np.floor(np.log(ratio / 8.0) / 0.12 + fraction) + 0.5 - fraction)
+    return int(min(8.0 * np.exp(growth) if ratio < size else size - 1, size - 1))
+
+
 def enumerated(shifts: Array, summaries: Summaries, lattice: Lattice) -> tuple[Array, Array]:
     """Masses of the sum by all sequences of cells, each with its chance without the example and with each bin."""
     bins, bands = shifts.shape
-    ends = np.concatenate([[-np.inf], lattice.edges, [np.inf]])
-    middle = np.concatenate(
-        [lattice.edges[:1] - 0.3, 0.5 * (lattice.edges[1:] + lattice.edges[:-1]), lattice.edges[-1:] + 0.3]
-    )
-    cells = range(middle.size)
-
     means = np.zeros((bins, bins + bands))
     for i in range(bins):
         means[i, i : i + bands] = shifts[i]
-    plain_chances = np.diff(norm.cdf(ends))
-    # By bin, row and cell.
-    with_bin = np.diff(norm.cdf(ends - means[:, :bins, None]), axis=2)
     runs = {(): ((0,) * summaries.gained.shape[1], 0, 1.0, np.ones(bins))}
     for row in range(bins - 1, -1, -1):
+        edges = lattice.edges[row]
+        ends = np.concatenate([[-np.inf], edges, [np.inf]])
+        middle = np.concatenate([edges[:1] - 0.3, 0.5 * (edges[1:] + edges[:-1]), edges[-1:] + 0.3])
+        plain_chances = np.diff(norm.cdf(ends))
+        with_bin = np.diff(norm.cdf(ends - means[:, row, None]), axis=1)
         with_it: dict[tuple[int, ...], float] = {}
         without: dict[tuple[int, ...], float] = {}
         for point, _, plain, chances in runs.values():
             with_it[point] = with_it.get(point, 0.0) + chances[row]
             without[point] = without.get(point, 0.0) + plain
+        most = np.rint(1.5 * summaries.spread[row] / lattice.spacing)
+        least = np.append(np.rint(-1.2 * summaries.spread[row, :1] / lattice.spacing), -most[1:])
+        most[0] = np.inf
         after = {}
-        for (read, (point, total, plain, chances)), cell in product(runs.items(), cells):
-            told = with_it[point] / without[point] * with_bin[row, row, cell] / plain_chances[cell]
-            units = int(np.floor(told / lattice.unit + ((bins - row) * GOLDEN) % 1.0))
-            exact = summaries.carried[row] @ (np.array(point) * lattice.spacing) + summaries.gained[row] * middle[cell]
-            place = np.rint(exact / lattice.spacing)
-            place[0] = max(place[0], np.rint(-2.0 * summaries.spread[row, 0] / lattice.spacing))
+        for (read, (point, total, plain, chances)), cell in product(runs.items(), range(middle.size)):
+            told = with_it[point] / without[point] * with_bin[row, cell] / plain_chances[cell]
+            added = units(told / lattice.unit, ((bins - row) * GOLDEN) % 1.0, lattice.size)
+            exact = summaries.carried[row] @ np.array(point) + summaries.gained[row] * middle[cell] / lattice.spacing
             after[*read, cell] = (
-                tuple(int(x) for x in place),
-                min(total + units, lattice.size - 1),
+                tuple(int(x) for x in np.clip(np.floor(exact + 0.5), least, most)),
+                min(total + added, lattice.size - 1),
                 plain * plain_chances[cell],
-                chances * with_bin[:, row, cell],
+                chances * with_bin[:, cell],
             )
         runs = after
     without_it, taking_part = np.zeros(lattice.size), np.zeros(lattice.size)
@@ -62,24 +77,47 @@ def enumerated(shifts: Array, summaries: Summaries, lattice: Lattice) -> tuple[A
     return without_it, taking_part
 
 
-@pytest.mark.parametrize(("bands", "count"), [(1, 1), (2, 1), (3, 2), (5, 1)])
-def test_sums_have_the_laws_of_an_enumeration(bands: int, count: int) -> None:
-    """Five rows of five cells, with bands up to all rows; nothing is left out at such a delta."""
-    shifts = np.random.default_rng(bands).uniform(0.2, 1.5, (5, bands))
+@pytest.mark.parametrize(
+    ("bands", "count", "unit"), [(1, 1, 0.31), (2, 1, 0.31), (3, 2, 0.31), (5, 3, 0.31), (3, 1, 0.02)]
+)
+def test_sums_have_the_laws_of_an_enumeration(bands: int, count: int, unit: float) -> None:
+    """Five rows of four to six cells, with bands up to all rows; nothing is left out at such a delta.
+
+    Small units make moves by more than 16 of them, and numbers that are not exact.
+    """
+    rng = np.random.default_rng(bands)
+    shifts = rng.uniform(0.2, 1.5, (5, bands))
     for lag in range(bands):
         shifts[5 - lag :, lag] = 0.0
     summaries = summaries_of(shifts, count)
-    lattice = Lattice(0.4, np.array([-0.7, 0.2, 1.1, 2.3]), 0.31, 40)
+    edges = [np.sort(rng.uniform(-1.0, 2.5, int(cells))) for cells in rng.integers(3, 6, 5)]
+    lattice = Lattice(0.4, edges, unit, 40 if unit > 0.1 else 300)
     found = sum_laws(shifts, summaries, lattice, 1e-30, Deadline())
     for ours, theirs in zip(found[:2], enumerated(shifts, summaries, lattice), strict=True):
         assert np.allclose(ours, theirs, rtol=1e-9, atol=1e-14)
         assert ours.sum() == pytest.approx(1.0, abs=1e-12)
 
 
+def test_fine_cells_are_joined_to_few_moves() -> None:
+    """Each cell of each summary is in one move, and there are fewer moves than cells."""
+    middle = np.linspace(-2.0, 5.0, 300)
+    after = np.array([[0.2], [1.7]])
+    lowest, highest = np.array([-1.0]), np.array([9.0])
+    parts = following(
+        after, 2.0 * middle[:, None], lowest, highest, np.array([0.5, 2.0]), np.exp(middle), 0.3, 8.0, 0.12, 100
+    )
+    moves = Moves(*parts)
+    for u in range(2):
+        mine = moves.sources == u
+        covered = [c for start, end in zip(moves.first[mine], moves.end[mine], strict=True) for c in range(start, end)]
+        assert covered == list(range(300))
+    assert moves.sources.size < 120
+
+
 def test_what_is_left_out_of_one_is_left_out_of_the_other() -> None:
     """Summaries that are rare with the example go, with at most their share of delta, and the law only loses."""
     shifts = np.tile([1.2, 0.7, 0.4], (30, 1))
-    summaries, lattice = summaries_of(shifts, 2), Lattice(0.4, np.linspace(-2.0, 4.0, 12), 0.5, 60)
+    summaries, lattice = summaries_of(shifts, 2), Lattice(0.4, (np.linspace(-2.0, 4.0, 12),) * 30, 0.5, 60)
     whole = sum_laws(shifts, summaries, lattice, 1e-30, Deadline())
     part = sum_laws(shifts, summaries, lattice, 0.1, Deadline())
     lost = [float(all_of_it.sum() - ours.sum()) for all_of_it, ours in zip(whole[:2], part[:2], strict=True)]
@@ -88,6 +126,14 @@ def test_what_is_left_out_of_one_is_left_out_of_the_other() -> None:
     for epsilon in (0.0, 0.3, 1.0):
         kept, all_of_it = (np.maximum(p - np.exp(epsilon) * q, 0.0).sum() for q, p, _ in (part, whole))
         assert kept <= all_of_it
+
+
+def test_the_work_is_what_was_planned() -> None:
+    """No summaries are chosen that the work does not allow; one function on the coarsest lattice takes 2.4e9."""
+    shifts = np.tile(0.9 / np.arange(1.0, 17.0) ** 0.5, (300, 1))
+    for work in (3e9, 3e10, 3e11):
+        summaries, spacing = fitted(shifts, work, 300)
+        assert work_of(shifts, summaries, spacing, 300) <= work
 
 
 def random_pair(rng: np.random.Generator) -> BinMixture:

@@ -203,9 +203,9 @@ FAULTS = [
         "tests/sequences/test_moving_averages.py",
     ),
     (
-        "src/hockeystick/filters/bin_filters.py",
-        "        target[into[k], ahead, size - 1] += weight * outside",
-        "        target[into[k], ahead, size - 1] += 0.0 * outside",
+        "src/hockeystick/filters/bin_filter_kernels.py",
+        "reached[size - 1] += weights[e] * outside",
+        "reached[size - 1] += 0.0 * outside",
         "sums above the largest are lost",
         "tests/filters/test_bin_filters.py",
     ),
@@ -218,9 +218,23 @@ FAULTS = [
     ),
     (
         "src/hockeystick/filters/bin_filters.py",
-        "np.repeat(laws[:1] / bins, len(entering), axis=0)",
-        "np.repeat(laws[:1] / bins, len(entering), axis=0) * 1.01",
+        "np.full(len(entering), 1.0 / bins)",
+        "np.full(len(entering), 1.01 / bins)",
         "bins have more than their chance",
+        "tests/filters/test_bin_filters.py",
+    ),
+    (
+        "src/hockeystick/filters/bin_filter_kernels.py",
+        "weights[e] = masses[k, first[e] : end[e]].sum()",
+        "weights[e] = masses[k, first[e]]",
+        "a move has the mass of its first cell alone",
+        "tests/filters/test_bin_filters.py",
+    ),
+    (
+        "src/hockeystick/filters/bin_filters.py",
+        "begins[:, None] * masses, target)",
+        "begins[:, None] * np.maximum(masses, masses[0]), target)",
+        "cells have with a bin no less than their chance without it",
         "tests/filters/test_bin_filters.py",
     ),
     (

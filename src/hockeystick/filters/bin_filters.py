@@ -11,35 +11,43 @@ these bins' means on the rows read, each time as the best combination of the one
 Errs downward: T is a post-processing, and what is left out of one law is left out of the other. Masses are sums and
 products of non-negative numbers, so they have a relative error.
 
-Proof: docs/theory/bin-filters.md. Cost: O(bins bands summaries cells sums).
+Proof: docs/theory/bin-filters.md. Cost: O(bins bands moves sums).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
-from numpy.typing import NDArray
 
 from hockeystick.deadline import Deadline
+from hockeystick.filters.bin_filter_kernels import LONGEST, Moves, Places, advance, chances, following
 from hockeystick.filters.block_statistics import cell_masses
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 
-Places = NDArray[np.int64]
 BELOW, ABOVE = 2.0, 2.5
 """Cells end so many standard deviations below 0, and above the largest mean of a row where bins are told."""
+CELL, WIDEST_CELL = 0.06, 0.3
+"""The width of cells: relative to the mean of a bin in its own row, and in standard deviations of the row."""
 GOLDEN = 0.6180339887498949
 """What is rounded down is a fraction more than the number of units, another one at each row."""
+EXACT, PACE = 8.0, 0.12
+"""More units than this are rounded to numbers that grow by the factor ``exp(PACE)``."""
 LEFT_OUT = 0.01
 """Summaries that are rare with the example are left out: a chance of so many delta in all."""
 RELATIVE_CUT = 1e-9
-LOWEST = -2.0
-"""Standard deviations of the first summary, below which it is not followed."""
+LOWEST, FARTHEST = -1.2, 1.5
+"""In standard deviations: the first summary is not followed below the one, the others not beyond the other."""
 MOST_SUMMARIES = 20_000
-SPREADS = 9.0
-BALLS = (1.0, 0.9, 2.0)
-"""About how many standard deviations a summary ranges over, and what so many summaries cost beside such a box."""
+MOST_COUNT = 3
+"""Linear functions of a summary."""
+SPREADS = 7.0
+"""About how many standard deviations the first summary ranges over, above 0."""
+FEWEST_MOVES, MOVED = 25.0, 0.65
+"""About how many moves a summary has: for what is added, and for each cell of the lattice that a row spans."""
+TABLE = 200.0
+"""About how many multiplications the entry of a table, for one summary and cell, is worth."""
 COARSEST, FINEST = 0.6, 0.02
-NEGLIGIBLE = 7e-4
+NEGLIGIBLE = 2e-4
 """Relative loss of what is told of a bin, below which the lattice is not made finer."""
 
 
@@ -88,13 +96,13 @@ class Lattice:
 
     Attributes:
         spacing: of summaries, in standard deviations of a row.
-        edges: upper ends of the cells but the last.
+        edges: of each row, upper ends of the cells but the last.
         unit: of the sum.
         size: sums at and above ``size - 1`` units are told as one.
     """
 
     spacing: float
-    edges: Array
+    edges: Sequence[Array]
     unit: float
     size: int
 
@@ -135,16 +143,17 @@ def summaries_of(shifts: Array, count: int) -> Summaries:
 
 def fitted(shifts: Array, most_work: float, size: int) -> tuple[Summaries, float]:
     """The summaries, one to three, that lose least when the lattice is as fine as the work allows; and its spacing."""
-    visible = float((shifts * shifts).sum(axis=1).max())
+    visible = float(np.median((shifts * shifts).sum(axis=1)))
     best, found, chosen = np.inf, None, COARSEST
-    for count in range(1, min(len(BALLS), max(shifts.shape[1] - 1, 1)) + 1):
+    for count in range(1, min(MOST_COUNT, max(shifts.shape[1] - 1, 1)) + 1):
         summaries = summaries_of(shifts, count)
-        finest = min(max(FINEST, np.sqrt(24.0 * visible * NEGLIGIBLE / (count + 1))), COARSEST)
-        spacings = np.geomspace(finest, COARSEST, 60)
-        spacing = next(
-            (float(h) for h in spacings if work_of(shifts, summaries, float(h), size) <= most_work), COARSEST
-        )
-        loss = float((1.0 - summaries.known).mean()) + (count + 1) * spacing**2 / (24.0 * visible)
+        finest = min(max(FINEST, np.sqrt(24.0 * visible * NEGLIGIBLE / count)), COARSEST)
+        spacings = (float(g) for g in np.geomspace(finest, COARSEST, 60))
+        spacing = next((g for g in spacings if work_of(shifts, summaries, g, size) <= most_work), None)
+        if spacing is None and found is not None:
+            break
+        spacing = COARSEST if spacing is None else spacing
+        loss = float((1.0 - summaries.known).mean()) + count * spacing**2 / (24.0 * visible)
         if loss < best:
             best, found, chosen = loss, summaries, spacing
     assert found is not None
@@ -154,21 +163,30 @@ def fitted(shifts: Array, most_work: float, size: int) -> tuple[Summaries, float
 def work_of(shifts: Array, summaries: Summaries, spacing: float, size: int) -> float:
     """About how many multiplications the law of the sum takes."""
     bins, bands = shifts.shape
-    spread = np.median(summaries.spread, axis=0)
-    points = BALLS[spread.size - 1] * float(np.prod(1.0 + SPREADS * spread / spacing))
-    cells = lattice_for(shifts, spacing, np.e, size).edges.size + 1.0
-    return float(bins * (min(bands, bins) + 2.0) * points * cells * size)
+    spread, gained = np.median(summaries.spread, axis=0), np.median(np.abs(summaries.gained), axis=0)
+    points = np.prod(1.0 + np.append(SPREADS - LOWEST, np.full(spread.size - 1, 2.0 * FARTHEST)) * spread / spacing)
+    cells = cells_of(float(np.median(shifts[:, 0])), float(np.median((shifts * shifts).sum(axis=1))), np.e * bins)
+    moves = FEWEST_MOVES + MOVED * float(gained.sum()) * (cells[-1] - cells[0]) / spacing
+    return float(bins * points * ((min(bands, bins) + 2.0) * min(moves, cells.size + 1.0) * size + TABLE * cells.size))
+
+
+def cells_of(own: float, visible: float, farthest: float) -> Array:
+    """The edges of a row where its bin shifts it by ``own``, and all rows by a squared distance of ``visible``.
+
+    Args:
+        own, visible: of the bin.
+        farthest: the largest term of a bin that has to be told.
+    """
+    own, visible = max(own, 1e-3), max(np.sqrt(visible), 1e-3)
+    told = (np.log(farthest) + 0.5 * visible**2) / visible * min(own / visible, 1.0)
+    return np.arange(-BELOW, min(told, own + 6.0) + ABOVE, min(CELL / own, WIDEST_CELL))
 
 
 def lattice_for(shifts: Array, spacing: float, ratio: float, size: int) -> Lattice:
-    """Cells of about the same use as the lattice's, and sums up to ``ratio`` times the number of bins."""
+    """Cells for each row, and sums up to ``ratio`` times the number of bins."""
     bins = shifts.shape[0]
-    own = max(float(shifts[:, 0].max()), 1e-3)
-    visible = max(float(np.sqrt((shifts * shifts).sum(axis=1)).max()), 1e-3)
-    farthest = (np.log(bins * ratio) + 0.5 * visible**2) / visible * min(own / visible, 1.0)
-    width = min(spacing / own, 0.5)
-    top = min(farthest, own + 6.0) + ABOVE
-    return Lattice(spacing, np.arange(-BELOW, top + width, width), ratio * bins / size, size)
+    edges = [cells_of(float(row[0]), float(row @ row), ratio * bins) for row in shifts]
+    return Lattice(spacing, edges, ratio * bins / size, size)
 
 
 def sum_laws(
@@ -179,107 +197,86 @@ def sum_laws(
     What is left out of one is left out of the other: outcomes, not masses.
     """
     bins, bands = shifts.shape
-    edges, size = lattice.edges, lattice.size
-    middle = np.concatenate([edges[:1] - 0.3, 0.5 * (edges[1:] + edges[:-1]), edges[-1:] + 0.3])
-    plain, error = cell_masses(edges, 0.0)
+    size, room = lattice.size, (np.zeros(0), np.zeros(0))
     points = np.zeros((1, summaries.gained.shape[1]), dtype=np.int64)
     # Rows of the arrays: without the example; of a bin whose rows have all been read; of each bin that is being read.
-    laws = np.zeros((2, 1, size))
-    laws[0, 0, 0] = 1.0
+    laws = np.zeros((2, 1, LONGEST + size))
+    laws[0, 0, LONGEST] = 1.0
     reading: list[int] = []
-    begun = 0
+    begun, error, most_terms = 0, 0.0, 0
     share = LEFT_OUT * smallest_delta / bins
     for row in range(bins - 1, -1, -1):
         deadline.tick()
         entering = [i for i in range(row, max(row - bands, -1), -1) if i not in reading]
-        if entering:
-            laws = np.concatenate([laws, np.repeat(laws[:1] / bins, len(entering), axis=0)])
-            reading += entering
-            begun += len(entering)
+        origin = np.concatenate([np.arange(laws.shape[0]), np.zeros(len(entering), dtype=np.int64)])
+        begins = np.concatenate([np.ones(laws.shape[0]), np.full(len(entering), 1.0 / bins)])
+        reading += entering
+        begun += len(entering)
+        edges = lattice.edges[row]
+        plain, wrong = cell_masses(edges, 0.0)
         moved = [cell_masses(edges, float(shifts[i, row - i])) for i in reading]
-        error = max(error, *(part for _, part in moved))
+        error = max(error, wrong, *(part for _, part in moved))
         masses = np.stack([plain, plain, *(mass for mass, _ in moved)])
         own = 2 + reading.index(row)
-        totals = laws.sum(axis=2)
-        ratio = bins * totals[own] / np.maximum(totals[0], 1e-300)
-        told = np.multiply.outer(ratio, masses[own] / np.maximum(plain, 1e-300))
+        totals = laws.sum(axis=2)[origin] * begins[:, None]
+        told = bins * totals[own] / np.maximum(totals[0], 1e-300) / lattice.unit
         fraction = ((bins - row) * GOLDEN) % 1.0
-        units = np.floor(np.nan_to_num(told / lattice.unit) + fraction)
-        added = np.clip(units, 0.0, size).astype(np.int64)
-        after = (points * lattice.spacing) @ summaries.carried[row].T
-        places = np.rint((after[:, None, :] + middle[:, None] * summaries.gained[row]) / lattice.spacing)
-        places[:, :, 0] = np.maximum(places[:, :, 0], np.rint(LOWEST * summaries.spread[row, 0] / lattice.spacing))
-        points, following = _joined(places.astype(np.int64))
-        into = np.arange(laws.shape[0])
+        moves, lowest, highest = _moves(points, summaries, lattice, row, told, masses[own] / plain, fraction)
+        weights = np.ones(origin.size)
+        weights[0] = 1.0 - begun / bins
+        place, points = _kept(moves, weights[:, None] * totals, masses, lowest, highest, share)
+        moves, starts = moves.to(place, points.shape[0])
+        into = np.arange(origin.size)
         into[own] = 1
         into[own + 1 :] -= 1
         reading.remove(row)
-        following, kept = _without_rare(totals, following, masses, points.shape[0], 1.0 - begun / bins, share)
-        points = points[kept]
-        target = np.zeros((laws.shape[0] - 1, points.shape[0], size))
-        _advance(laws, following, added, masses, into, target)
+        shape = (origin.size - 1, points.shape[0], LONGEST + size)
+        room = (room[1], room[0] if room[0].size >= np.prod(shape) else np.empty(int(1.2 * np.prod(shape))))
+        target = room[1][: int(np.prod(shape))].reshape(shape)
+        target[:] = 0.0
+        parts = (moves.sources, moves.first, moves.end, moves.units)
+        advance(laws, origin, into, *parts, starts, begins[:, None] * masses, target)
+        most_terms = max(most_terms, int(np.diff(starts[::2]).max(initial=0)) + edges.size)
         laws = target
-    totals = laws.sum(axis=1)
-    farthest = float(shifts.max(initial=0.0))
+    totals = laws.sum(axis=1)[:, LONGEST:]
+    farthest, outermost = float(shifts.max(initial=0.0)), max(float(np.abs(edges).max()) for edges in lattice.edges)
     # The logarithm of a cell's mass changes by at most the distance of the cell from the centre when the centre moves.
-    placed = 4.0 * UNIT_ROUNDOFF * (farthest + 1.0) * (float(np.abs(edges).max()) + farthest + 1.0)
-    summed = (2.0 * _most_terms(lattice) + size + 16.0) * UNIT_ROUNDOFF
+    placed = 4.0 * UNIT_ROUNDOFF * (farthest + 1.0) * (outermost + farthest + 1.0)
+    summed = (2.0 * most_terms + size + points.shape[0] + 32.0) * UNIT_ROUNDOFF
     return totals[0], totals[1], 2.0 * bins * (error + placed + summed)
 
 
-def _most_terms(lattice: Lattice) -> float:
-    """More than there are terms in any sum of masses."""
-    return float(MOST_SUMMARIES) * (lattice.edges.size + 1.0)
+def _moves(
+    points: Places, summaries: Summaries, lattice: Lattice, row: int, told: Array, share: Array, fraction: float
+) -> tuple[Moves, Array, Array]:
+    """The moves of a row, and the corners of the box in which the next summaries are."""
+    edges, spacing = lattice.edges[row], lattice.spacing
+    middle = np.concatenate([edges[:1] - 0.3, 0.5 * (edges[1:] + edges[:-1]), edges[-1:] + 0.3])
+    after = points @ summaries.carried[row].T
+    gained = np.multiply.outer(middle, summaries.gained[row] / spacing)
+    least, most = np.rint(LOWEST * summaries.spread[row] / spacing), np.full(points.shape[1], np.inf)
+    most[1:] = np.rint(FARTHEST * summaries.spread[row, 1:] / spacing)
+    least[1:] = -most[1:]
+    lowest = np.floor(np.clip(after.min(axis=0) + gained.min(axis=0) + 0.5, least, most))
+    highest = np.floor(np.clip(after.max(axis=0) + gained.max(axis=0) + 0.5, least, most))
+    found = following(after, gained, lowest, highest, told, share, fraction, EXACT, PACE, lattice.size)
+    return Moves(*found), lowest, highest
 
 
-def _joined(places: Places) -> tuple[Places, Places]:
-    """The different points of a lattice, shape (U', d), and which one each of ``places``, shape (U, cells, d), is."""
-    flat = places.reshape(-1, places.shape[2])
-    lowest = flat.min(axis=0)
-    spans = flat.max(axis=0) - lowest + 1
-    keys = np.zeros(flat.shape[0], dtype=np.int64)
-    for k in range(flat.shape[1]):
-        keys = keys * spans[k] + (flat[:, k] - lowest[k])
-    _, first, which = np.unique(keys, return_index=True, return_inverse=True)
-    return flat[first], which.reshape(places.shape[:2]).astype(np.int64)
-
-
-def _without_rare(
-    totals: Array, following: Places, masses: Array, count: int, to_come: float, share: float
+def _kept(
+    moves: Moves, totals: Array, masses: Array, lowest: Array, highest: Array, share: float
 ) -> tuple[Places, Places]:
-    """Summaries that are rare with the example are left out: -1 for these, and which are kept."""
-    chances = np.zeros(count)
-    for k in range(totals.shape[0]):
-        weight = to_come if k == 0 else 1.0
-        if weight > 0.0:
-            outcomes = np.multiply.outer(weight * totals[k], masses[k])
-            chances += np.bincount(following.ravel(), weights=outcomes.ravel(), minlength=count)
-    order = np.argsort(chances, kind="stable")
-    rare = int(np.searchsorted(np.cumsum(chances[order]), share))
-    rare = max(rare, count - MOST_SUMMARIES)
+    """Of all points of the box, which place each has, -1 for those that are left out; and the points that have one.
+
+    Those that are rare with the example are left out.
+    """
+    spans = (highest - lowest + 1.0).astype(np.int64)
+    below = np.concatenate([np.zeros((masses.shape[0], 1)), np.cumsum(masses, axis=1)], axis=1)
+    found = chances(moves.sources, moves.first, moves.end, moves.targets, totals, below, int(np.prod(spans)))
+    reached = np.unique(moves.targets)
+    order = reached[np.argsort(found[reached], kind="stable")]
+    rare = max(int(np.searchsorted(np.cumsum(found[order]), share)), order.size - MOST_SUMMARIES)
     kept = np.sort(order[rare:])
-    place = np.full(count, -1, dtype=np.int64)
+    place = np.full(found.size, -1, dtype=np.int64)
     place[kept] = np.arange(kept.size)
-    return place[following], kept
-
-
-@njit(cache=True)
-def _advance(laws: Array, following: Places, added: Places, masses: Array, into: Places, target: Array) -> None:
-    """One row: ``target[into[k], following] += masses[k]`` times ``laws[k]`` moved by ``added``, the last sum open."""
-    size = laws.shape[2]
-    for u in range(following.shape[0]):
-        for cell in range(following.shape[1]):
-            ahead = following[u, cell]
-            if ahead < 0:
-                continue
-            step = min(added[u, cell], size - 1)
-            for k in range(laws.shape[0]):
-                weight = masses[k, cell]
-                source, reached = laws[k, u, : size - step], target[into[k], ahead, step:]
-                for i in range(size - step):
-                    reached[i] += weight * source[i]
-                beyond = laws[k, u, size - step :]
-                outside = 0.0
-                for i in range(step):
-                    outside += beyond[i]
-                target[into[k], ahead, size - 1] += weight * outside
+    return place, np.stack(np.unravel_index(kept, spans), axis=1) + lowest.astype(np.int64)
