@@ -48,6 +48,8 @@ TYPICAL, ORDINARY = 0.5, 0.95
 """Chains follow covariances that are no less than this share of those at a lag; gains do what differs."""
 SAME = 1e-3
 """Of the diagonal: covariances that differ by less are not followed separately."""
+FORGOTTEN = 1e-9
+"""Of what a sequence was at a bin: no more may be left of it once around a ring."""
 MOST_CUT = 0.1
 """Of the bins: a ring that loses more of them where it is cut open is left closed."""
 ROOM = 1e-9
@@ -133,7 +135,8 @@ def comparable_chain(
         weights: of :func:`sensitivity`.
         affordable: which chains may be used.
         most_loss: relative loss of epsilon, as estimated, beyond which none is worth its time.
-        independent: whether independent sequences are tried too, from above.
+        independent: whether independent sequences are tried too, from above; on a ring they are all that is tried, and
+            all bins are alike.
     """
     bins = len(covariance)
     ring = side is Side.UPPER and float(covariance[0, -1]) > WRAP * float(covariance[0, 0])
@@ -146,10 +149,12 @@ def comparable_chain(
     proved: list[tuple[float, Chain]] = []
     loss = np.inf
     different = [one for n, one in enumerate(several) if not n or float(np.abs(one - several[n - 1]).max()) >= SAME]
-    kinds = (False, True) if independent and side is Side.UPPER and not ring else (False,)
+    kinds = (False,) if not independent or side is Side.LOWER else (True,) if ring else (False, True)
     for typical, dominant, apart in product(different, (True,) if side is Side.LOWER else (True, False), kinds):
-        choices = list(product(FAST, SLOW) if apart else _poles(ring or not dominant))
-        if apart:  # loss is that of the best single chain; no pair does better than all sequences together
+        choices: list[tuple[complex, ...]] = list(product(FAST, SLOW) if apart else _poles(ring or not dominant))
+        if ring and apart:
+            choices = [one for one in [*_poles(True), *choices] if abs(one[-1]) ** bins <= FORGOTTEN]
+        elif apart:  # loss is that of the best single chain; no pair does better than all sequences together
             all_of_them = _fitted(typical, largest, weights, FAST + SLOW, side, ring, dominant, True)
             if all_of_them is None or not all_of_them[0] <= WORTHWHILE * loss:
                 continue
@@ -189,7 +194,7 @@ def opened_ring(covariance: Array, closed: bool = False) -> Array | None:
     place = np.arange(bins)
     near = np.array([float(covariance[place, place - lag].max()) for lag in range(bins // 2 + 1)])
     cut = int(np.flatnonzero(near > WRAP * largest)[-1])
-    if not float(covariance[0, -1]) > WRAP * largest or cut > MOST_CUT * bins:
+    if not float(covariance[0, -1]) > WRAP * largest or not (closed or cut <= MOST_CUT * bins):
         return None
     place = place if closed else place[: bins - cut]
     distance = np.abs(np.subtract.outer(place, place))
@@ -282,8 +287,11 @@ def _fitted(
             least = loss
             chain: Chain
             if independent:
-                amounts = np.sqrt(np.maximum(shares[1:], 0.0))
-                chain = IndependentSequences(np.real(poles), amounts, float(np.sqrt(shares[0])), np.ones(bins))
+                around = np.real(poles) ** bins if ring else 0.0
+                amounts = np.sqrt(np.maximum(shares[1:], 0.0) * (1.0 - around))
+                chain = IndependentSequences(
+                    np.real(poles), amounts, float(np.sqrt(shares[0])), np.ones(bins), ring=ring
+                )
             else:
                 chain = _realised(poles, float(shares[0]), _basis(poles, 4).T @ shares[1:], bins, ring)
             found = np.asarray(result.x, dtype=np.float64)[1 + len(basis) :]
@@ -326,8 +334,11 @@ def adjusted(
     sign = 1.0 if side is Side.UPPER else -1.0
     first = gains = chain.gains * (1.0 + sign * 1e-8)
     extra = np.zeros(chain.bins)
+    alike = chain.ring and isinstance(chain, IndependentSequences)
     if side is Side.UPPER:
         gains = first * _rounded(_least_gains(covariance, typical), GAIN_STEP)
+        if alike:
+            gains = np.full(chain.bins, gains.max())
         least, step = (share * (chain.seen_variance + chain.white**2) for share in (LEAST_EXTRA, EXTRA_STEP))
         extra += least
     for _ in range(ADJUSTMENTS):
@@ -335,6 +346,8 @@ def adjusted(
         chain = replace(chain, gains=gains, extra=extra)
         products = chain.products
         missing = shortfall(products, covariance, error, side, scaled(shared, gains / first, chain.ring))
+        if alike:
+            missing = np.full(chain.bins, missing.max())
         if float(missing.max()) <= 0.0:
             return chain
         if side is Side.UPPER:
