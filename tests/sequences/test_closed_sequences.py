@@ -108,7 +108,7 @@ def test_bases_that_are_too_small_are_charged(monkeypatch: pytest.MonkeyPatch) -
         assert abs(value - expected) <= bound
 
 
-@pytest.mark.parametrize("frequency", [0.0, 3.0, 30.0, 300.0])
+@pytest.mark.parametrize("frequency", [3.0, 300.0])
 def test_norms_are_bounds(frequency: float) -> None:
     """Singular values of a step, and of its second exterior power to the power k, as matrices."""
     states = closed_states(ring(), 1e-3)
@@ -118,11 +118,14 @@ def test_norms_are_bounds(frequency: float) -> None:
     values, functions = np.linalg.eigh(0.5 * (kernel + kernel.T))
     half = functions * np.sqrt(np.maximum(values, 0.0)) @ functions.T
     factor = factors(states, frequency)
-    bound = spectrum.singular_values(factor)
-    for row, largest in zip(factor, bound, strict=True):
+    for row, first, second in zip(factor, *spectrum.singular_values(factor), strict=True):
         single = np.linalg.svd(half * row @ half, compute_uv=False)
-        assert single[0] * single[1] <= largest <= single[0] * single[1] * 1.6
-        for count in (3, 8, 24):
+        largest = float(first * second)
+        assert single[0] <= first <= 1.5 * single[0]
+        assert single[1] <= second <= 1.5 * single[1]
+        for count in (2, 3, 8, 24):
+            size = abs(np.trace(np.linalg.matrix_power(row[:, None] * kernel, count)))
+            assert size <= float(spectrum.trace(count, np.array([first]))[0])
             several = np.linalg.svd(np.linalg.matrix_power(row[:, None] * kernel, count), compute_uv=False)
             exact = 0.5 * (several.sum() ** 2 - (several**2).sum())
             for product in (1.0, largest):

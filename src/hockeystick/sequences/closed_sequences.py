@@ -22,6 +22,8 @@ FUNCTIONS = 12
 """Eigenfunctions of the mean over the next states on which a step is looked at."""
 ENOUGH = 1e-8
 """An error for which nothing more is tried."""
+PARTS = 3
+"""How many numbers of steps are tried, each a third of the bins less than the one before."""
 SLACK = 1e-9
 """More than rounding changes in a squared singular value, and in the sum of powers of eigenvalues, relative to it."""
 
@@ -53,35 +55,46 @@ class ClosedStates(ProductStates):
         half = steps.shape[2] // 2
         factor = np.ascontiguousarray((steps[0, :, :half] + 1j * steps[0, :, half:]).T)
         step, norm, rounding = self.step(factor, tick)
-        counts = (self.bins, self.bins - 2 * (self.bins // 6))
+        counts = [self.bins - 2 * (self.bins * part // 6) for part in range(PARTS)]
         times = [one for count in counts for one in (count, (self.bins + count) // 2 - 1)]
-        found = repeated_often(step, factor, times, norm, rounding)
-        values = np.zeros(len(factor), dtype=np.complex128)
-        errors = np.full(len(factor), self.occupied.sum() / self.share)  # the transform is no larger
-        chance = float(self.start.sum()) * (1.0 + SLACK)
-        largest = np.ones(len(factor))  # the product of the two largest singular values of a step
-        for count, after, before in zip(counts, found[::2], found[1::2], strict=True):
-            if count < self.bins:
-                if float(errors.max()) <= ENOUGH:
+        after = repeated_often(step, factor, times, norm, rounding)
+        # the transform is no larger than where nothing is damped
+        best = np.zeros(len(factor), dtype=np.complex128), np.full(len(factor), self.occupied.sum() / self.share)
+        first = second = np.ones(len(factor))
+        for n, count in enumerate(counts):
+            if n == 1:
+                if float(best[1].max()) <= ENOUGH:
                     break
                 tick()
-                largest = self._spectrum.singular_values(factor)
-            seen, before_error = self._mean(before, norm, rounding)
-            below, size = after[0] @ self.start, np.abs(after[0]) @ self.start
-            unit = 4.0 * (self.seen.size + 16.0) * UNIT_ROUNDOFF
-            below_error = chance * after[1] + unit * size
-            above = (factor * seen**2) @ self.start
-            above_error = 2.0 * before_error * (np.abs(seen) @ self.start) + chance * before_error**2
-            above_error += unit * (np.abs(seen) ** 2 @ self.start)
-            least = np.abs(below) - below_error
-            rest = sqrt(2.0) * chance * self._spectrum.exterior(count, largest)
-            good = least > 0.0
-            quotient = np.divide(above, below, out=np.zeros_like(above), where=good)
-            error = above_error + np.abs(quotient) * (below_error + unit * np.abs(below)) + rest
-            error = np.divide(error, least, out=np.full_like(error, np.inf), where=good) * (1.0 + SLACK)
-            better = ~(error >= errors)  # what is not a number stays so
-            values, errors = np.where(better, quotient, values), np.where(better, error, errors)
-        return values * self.share, errors * self.share
+                first, second = self._spectrum.singular_values(factor)
+                best = _better(best, (np.zeros_like(best[0]), self._spectrum.trace(self.bins, first)))
+            left_out = self._spectrum.exterior(count, first * second)
+            found = self._mean(after[2 * n + 1], norm, rounding)
+            best = _better(best, self._quotient(factor, after[2 * n], found, left_out))
+        return best[0] * self.share, best[1] * self.share
+
+    def _quotient(
+        self, factor: Vectors, once: tuple[Vectors, Array], half: tuple[Vectors, Array], left_out: Array
+    ) -> tuple[Vectors, Array]:
+        """The quotient of Lemma 6 and its error.
+
+        Args:
+            once: ``J Psi 1``, with a bound on the error of its entries.
+            half: ``K v``, likewise.
+            left_out: the trace norm of the second exterior power.
+        """
+        chance = float(self.start.sum()) * (1.0 + SLACK)
+        unit = 4.0 * (self.seen.size + 16.0) * UNIT_ROUNDOFF
+        below, seen = once[0] @ self.start, half[0]
+        below_error = chance * once[1] + unit * (np.abs(once[0]) @ self.start)
+        above = (factor * seen**2) @ self.start
+        above_error = 2.0 * half[1] * (np.abs(seen) @ self.start) + chance * half[1] ** 2
+        above_error += unit * (np.abs(seen) ** 2 @ self.start)
+        least = np.abs(below) - below_error
+        quotient = np.divide(above, below, out=np.zeros_like(above), where=least > 0.0)
+        error = above_error + np.abs(quotient) * (below_error + unit * np.abs(below))
+        error += sqrt(2.0) * chance * left_out
+        return quotient, np.divide(error, least, out=np.full_like(error, np.inf), where=least > 0.0) * (1.0 + SLACK)
 
     def _mean(self, found: tuple[Vectors, Array], norm: float, rounding: float) -> tuple[Vectors, Array]:
         """Means over the next states, and the bound on the error of their entries."""
@@ -122,8 +135,8 @@ class Spectrum:
         ]
         return cls(tuple(kernels), values.ravel()[order], np.array(functions))
 
-    def singular_values(self, factor: Vectors) -> Array:
-        """Upper bounds on the product of the two largest of a step, for each row of its factors, shape (F, S)."""
+    def singular_values(self, factor: Vectors) -> tuple[Array, Array]:
+        """Upper bounds on the two largest of a step, shape (F,), for each row of its factors, shape (F, S)."""
         few = len(self.functions)
         root, rest = np.sqrt(self.values[:few]), float(self.values[few : few + 1].sum())
         moved = factor[:, None, :] * self.functions
@@ -136,7 +149,11 @@ class Spectrum:
         inside = np.linalg.eigvalsh(gram)[:, :-3:-1]
         apart = inside - rest
         squares = inside + 0.5 * (np.sqrt(apart**2 + 4.0 * np.maximum(across, 0.0)) - apart) + SLACK
-        found: Array = np.sqrt(squares[:, 0] * squares[:, 1])
+        return np.sqrt(squares[:, 0]), np.sqrt(squares[:, 1])
+
+    def trace(self, count: int, largest: Array) -> Array:
+        """Bounds on the size of the trace of so many steps, at least two, with these largest singular values."""
+        found: Array = 1.001 * float(self.values @ self.values) * largest ** (count - 2)
         return found
 
     def exterior(self, count: int, largest: Array) -> Array:
@@ -146,8 +163,15 @@ class Spectrum:
         others = float(powers.sum())
         plain = float(self.values[0]) ** (2 * count) * (others + 0.5 * others**2)
         squared = float(self.values @ self.values)
-        found: Array = np.minimum(plain, 0.5 * squared**2 * largest ** max(count - 3, 0)) * 1.001
+        damped = 0.5 * squared**2 * largest ** (count - 3) if count >= 3 else np.full_like(largest, np.inf)
+        found: Array = 1.001 * np.minimum(plain, damped)
         return found
+
+
+def _better(one: tuple[Vectors, Array], other: tuple[Vectors, Array]) -> tuple[Vectors, Array]:
+    """Of two values with bounds on their errors; what is not a number stays so."""
+    better = ~(other[1] >= one[1])
+    return np.where(better, other[0], one[0]), np.where(better, other[1], one[1])
 
 
 def closed_states(chain: IndependentSequences, lost: float) -> ClosedStates:
