@@ -33,6 +33,8 @@ SINGLE = (0.0, 0.2, 0.3, 0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.83, 0.86, 
 PAIRS = ((-0.3, 0.0), (0.0, 0.3), (0.0, 0.6), (0.0, 0.8), (0.15, 0.6), (0.15, 0.8), (0.3, 0.9), (0.45, 0.8), (0.6, 0.8))
 FAST, SLOW = (0.2, 0.3, 0.4, 0.6), (0.86, 0.88, 0.9, 0.92, 0.95, 0.97, 0.98)
 """Poles of two independent sequences, one of each kind."""
+REFINED, NEAR = 1, (0.05, 0.005)
+"""How often poles beside those of the best pair are tried, and how far they are from them."""
 WORTHWHILE = 0.8
 """They are looked for where all of them together lose less than this share of what a single chain loses."""
 FREQUENCIES = 61
@@ -159,14 +161,19 @@ def comparable_chain(
             if all_of_them is None or not all_of_them[0] <= WORTHWHILE * loss:
                 continue
         found: list[tuple[float, Chain, Array]] = []
-        for poles in choices:
-            deadline.tick()
-            one = _fitted(typical, largest, weights, poles, side, ring, dominant, apart)
-            if one is None:
-                continue
-            chain = replace(one[1], gains=np.full(bins, np.sqrt(largest)))
-            if affordable(chain):
-                found.append((one[0], chain, one[2]))
+        tried: set[tuple[complex, ...]] = set()
+        for refined in range(REFINED + 1 if apart else 1):
+            if refined:
+                choices = _near(min(found, key=lambda one: one[0])[1], bins) if found else []
+            for poles in choices:
+                deadline.tick()
+                one = None if poles in tried else _fitted(typical, largest, weights, poles, side, ring, dominant, apart)
+                tried.add(poles)
+                if one is None:
+                    continue
+                chain = replace(one[1], gains=np.full(bins, np.sqrt(largest)))
+                if affordable(chain):
+                    found.append((one[0], chain, one[2]))
         loss, best, shared = min(found, key=lambda one: one[0], default=(np.inf, None, np.zeros(1)))
         if best is None or not loss <= most_loss:
             continue
@@ -221,6 +228,18 @@ def _poles(single: bool) -> Iterator[tuple[complex, ...]]:
             yield (complex(pole), complex(np.conj(pole)))
     for one, other in PAIRS:
         yield (complex(one), complex(other))
+
+
+def _near(chain: Chain, bins: int) -> list[tuple[complex, ...]]:
+    """Pairs of poles beside those of independent sequences, on a finer list."""
+    found: list[tuple[complex, ...]] = []
+    if not isinstance(chain, IndependentSequences) or chain.poles.size != 2:
+        return found
+    for fast, slow in product((-1, 0, 1), repeat=2):
+        near = round(float(chain.poles[0]) + fast * NEAR[0], 3), round(float(chain.poles[1]) + slow * NEAR[1], 3)
+        if 0.0 <= near[0] < near[1] < 1.0 and not (chain.ring and near[1] ** bins > FORGOTTEN):
+            found.append(near)
+    return found
 
 
 def _basis(poles: tuple[complex, ...], lags: int) -> Array:
@@ -339,7 +358,8 @@ def adjusted(
         gains = first * _rounded(_least_gains(covariance, typical), GAIN_STEP)
         if alike:
             gains = np.full(chain.bins, gains.max())
-        least, step = (share * (chain.seen_variance + chain.white**2) for share in (LEAST_EXTRA, EXTRA_STEP))
+        shares = LEAST_EXTRA, LEAST_EXTRA if alike else EXTRA_STEP
+        least, step = (share * (chain.seen_variance + chain.white**2) for share in shares)
         extra += least
     for _ in range(ADJUSTMENTS):
         deadline.tick()
