@@ -4,6 +4,7 @@ An entry is (path, old text, new text, reason, tests); the old text occurs once 
 """
 
 SEQUENCES = "tests/sequences/test_independent_sequences.py"
+CLOSED = "tests/sequences/test_closed_sequences.py"
 
 FAULTS = [
     (
@@ -267,21 +268,21 @@ FAULTS = [
     ),
     (
         "sequences/repeated_steps.py",
-        "norm**times * (cut + rounded)",
-        "norm**times * rounded",
+        "norm**each * (cut + rounded)",
+        "norm**each * rounded",
         "the end of a basis is taken for nothing",
         SEQUENCES,
     ),
     (
         "sequences/repeated_steps.py",
-        "norm**times * (cut + rounded)",
-        "norm**times * cut",
+        "norm**each * (cut + rounded)",
+        "norm**each * cut",
         "the rounding of a basis is not charged",
         SEQUENCES,
     ),
     (
         "sequences/hidden_chain_transform.py",
-        "        added\n",
+        "        np.concatenate(added)\n",
         "        0.0\n",
         "the error of runs of equal bins does not reach the bound",
         SEQUENCES,
@@ -292,5 +293,40 @@ FAULTS = [
         "seen = 0.98 * self.amounts**2 @",
         "sequences are compared by a covariance that is not theirs",
         SEQUENCES,
+    ),
+    (
+        "sequences/independent_sequences.py",
+        "powers = (powers + other) /",
+        "powers = powers /",
+        "a ring of sequences is compared without its wrapped covariances",
+        CLOSED,
+    ),
+    (
+        "sequences/closed_sequences.py",
+        "error += sqrt(2.0) * chance * left_out",
+        "error += 0.0 * left_out",
+        "what a second exterior power leaves out of a trace is not charged",
+        CLOSED,
+    ),
+    (
+        "sequences/closed_sequences.py",
+        "below_error = chance * once[1] + unit",
+        "below_error = unit",
+        "the error of once around a ring is not charged",
+        CLOSED,
+    ),
+    (
+        "sequences/closed_sequences.py",
+        "inside + 0.5 * (np.sqrt(apart**2 + 4.0 * np.maximum(across, 0.0)) - apart) + SLACK",
+        "inside + SLACK",
+        "singular values of a step are those on a few functions",
+        CLOSED,
+    ),
+    (
+        "sequences/closed_sequences.py",
+        "np.prod(1.0 - chain.poles**chain.bins)",
+        "np.prod(1.0 + chain.poles**chain.bins)",
+        "the product of all steps around a ring has another mass than the density",
+        CLOSED,
     ),
 ]

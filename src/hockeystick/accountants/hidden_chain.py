@@ -1,7 +1,7 @@
 """Two-sided bounds of correlated noise under balls-in-bins by Gaussians that a Markov chain generates, for low noise.
 
 The covariance of the bins is replaced by one that reveals more, or less, and is that of white noise beside a chain
-with a state of one or two numbers, or from above beside two independent chains
+with a state of one or two numbers, or from above beside two independent chains, around a closed ring too
 (:mod:`hockeystick.sequences.comparable_chain`, :mod:`hockeystick.sequences.independent_sequences`). The profile of the
 mixture then follows from its transform (:mod:`hockeystick.sequences.hidden_chain_transform`); for compositions, and
 for deltas below 1e-7, its law does bin by bin (:mod:`hockeystick.sequences.hidden_chain`), with smaller chains.
@@ -10,7 +10,7 @@ Proof: docs/theory/hidden-chains.md. Errs on the asked side, adaptive gradients 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from math import exp
+from math import exp, log
 from typing import cast
 
 import numpy as np
@@ -21,7 +21,7 @@ from hockeystick.errors import UnsupportedError
 from hockeystick.laws.law import UNIT_ROUNDOFF, Law
 from hockeystick.laws.profile import law_profiles
 from hockeystick.pairs.bin_mixture import BinMixture
-from hockeystick.sequences.comparable_chain import comparable_chain, opened_ring, sensitivity
+from hockeystick.sequences.comparable_chain import comparable_chain, loss_of, opened_ring, sensitivity
 from hockeystick.sequences.hidden_chain import HiddenChain, hidden_chain_law, work_of
 from hockeystick.sequences.hidden_chain_transform import chain_profiles, transform_work
 from hockeystick.sequences.independent_sequences import Chain
@@ -57,12 +57,23 @@ def _chain(
     def affordable(chain: Chain) -> bool:
         return work(chain, found.epsilon) <= settings.effort
 
-    opened = opened_ring(covariance) if side is Side.UPPER else None
-    for one in (covariance,) if opened is None else (opened, covariance):
-        weights = found.weights[: len(one)]
-        chain = comparable_chain(one, error, side, weights, affordable, MOST_LOSS[side], deadline, independent)
-        if chain is not None:
-            return chain, found.epsilon
+    upper = side is Side.UPPER
+    opened = opened_ring(covariance) if upper else None
+    closed = opened_ring(covariance, closed=True) if upper and independent else None
+    best: tuple[float, Chain] | None = None
+    for one in (opened, closed, covariance):
+        if one is None or (one is covariance and best is not None):
+            continue
+        weights, apart = found.weights[: len(one)], independent and (one is not covariance or closed is None)
+        chain = comparable_chain(one, error, side, weights, affordable, MOST_LOSS[side], deadline, apart)
+        if chain is None:
+            continue
+        # bins that are taken out of a ring are taken out of the mean
+        loss = loss_of(chain, one, side, weights) + log(len(covariance) / len(one)) / found.epsilon
+        if best is None or loss < best[0]:
+            best = loss, chain
+    if best is not None:
+        return best[1], found.epsilon
     raise UnsupportedError("No chain with enough white noise was found close to the covariance of the bins.")
 
 

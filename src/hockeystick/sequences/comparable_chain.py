@@ -33,6 +33,8 @@ SINGLE = (0.0, 0.2, 0.3, 0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.83, 0.86, 
 PAIRS = ((-0.3, 0.0), (0.0, 0.3), (0.0, 0.6), (0.0, 0.8), (0.15, 0.6), (0.15, 0.8), (0.3, 0.9), (0.45, 0.8), (0.6, 0.8))
 FAST, SLOW = (0.2, 0.3, 0.4, 0.6), (0.86, 0.88, 0.9, 0.92, 0.95, 0.97, 0.98)
 """Poles of two independent sequences, one of each kind."""
+REFINED, NEAR = 1, (0.05, 0.005)
+"""How often poles beside those of the best pair are tried, and how far they are from them."""
 WORTHWHILE = 0.8
 """They are looked for where all of them together lose less than this share of what a single chain loses."""
 FREQUENCIES = 61
@@ -48,6 +50,8 @@ TYPICAL, ORDINARY = 0.5, 0.95
 """Chains follow covariances that are no less than this share of those at a lag; gains do what differs."""
 SAME = 1e-3
 """Of the diagonal: covariances that differ by less are not followed separately."""
+FORGOTTEN = 1e-9
+"""Of what a sequence was at a bin: no more may be left of it once around a ring."""
 MOST_CUT = 0.1
 """Of the bins: a ring that loses more of them where it is cut open is left closed."""
 ROOM = 1e-9
@@ -133,7 +137,8 @@ def comparable_chain(
         weights: of :func:`sensitivity`.
         affordable: which chains may be used.
         most_loss: relative loss of epsilon, as estimated, beyond which none is worth its time.
-        independent: whether independent sequences are tried too, from above.
+        independent: whether independent sequences are tried too, from above; on a ring they are all that is tried, and
+            all bins are alike.
     """
     bins = len(covariance)
     ring = side is Side.UPPER and float(covariance[0, -1]) > WRAP * float(covariance[0, 0])
@@ -146,22 +151,29 @@ def comparable_chain(
     proved: list[tuple[float, Chain]] = []
     loss = np.inf
     different = [one for n, one in enumerate(several) if not n or float(np.abs(one - several[n - 1]).max()) >= SAME]
-    kinds = (False, True) if independent and side is Side.UPPER and not ring else (False,)
+    kinds = (False,) if not independent or side is Side.LOWER else (True,) if ring else (False, True)
     for typical, dominant, apart in product(different, (True,) if side is Side.LOWER else (True, False), kinds):
-        choices = list(product(FAST, SLOW) if apart else _poles(ring or not dominant))
-        if apart:  # loss is that of the best single chain; no pair does better than all sequences together
+        choices: list[tuple[complex, ...]] = list(product(FAST, SLOW) if apart else _poles(ring or not dominant))
+        if ring and apart:
+            choices = [one for one in [*_poles(True), *choices] if abs(one[-1]) ** bins <= FORGOTTEN]
+        elif apart:  # loss is that of the best single chain; no pair does better than all sequences together
             all_of_them = _fitted(typical, largest, weights, FAST + SLOW, side, ring, dominant, True)
             if all_of_them is None or not all_of_them[0] <= WORTHWHILE * loss:
                 continue
         found: list[tuple[float, Chain, Array]] = []
-        for poles in choices:
-            deadline.tick()
-            one = _fitted(typical, largest, weights, poles, side, ring, dominant, apart)
-            if one is None:
-                continue
-            chain = replace(one[1], gains=np.full(bins, np.sqrt(largest)))
-            if affordable(chain):
-                found.append((one[0], chain, one[2]))
+        tried: set[tuple[complex, ...]] = set()
+        for refined in range(REFINED + 1 if apart else 1):
+            if refined:
+                choices = _near(min(found, key=lambda one: one[0])[1], bins) if found else []
+            for poles in choices:
+                deadline.tick()
+                one = None if poles in tried else _fitted(typical, largest, weights, poles, side, ring, dominant, apart)
+                tried.add(poles)
+                if one is None:
+                    continue
+                chain = replace(one[1], gains=np.full(bins, np.sqrt(largest)))
+                if affordable(chain):
+                    found.append((one[0], chain, one[2]))
         loss, best, shared = min(found, key=lambda one: one[0], default=(np.inf, None, np.zeros(1)))
         if best is None or not loss <= most_loss:
             continue
@@ -189,7 +201,7 @@ def opened_ring(covariance: Array, closed: bool = False) -> Array | None:
     place = np.arange(bins)
     near = np.array([float(covariance[place, place - lag].max()) for lag in range(bins // 2 + 1)])
     cut = int(np.flatnonzero(near > WRAP * largest)[-1])
-    if not float(covariance[0, -1]) > WRAP * largest or cut > MOST_CUT * bins:
+    if not float(covariance[0, -1]) > WRAP * largest or not (closed or cut <= MOST_CUT * bins):
         return None
     place = place if closed else place[: bins - cut]
     distance = np.abs(np.subtract.outer(place, place))
@@ -216,6 +228,18 @@ def _poles(single: bool) -> Iterator[tuple[complex, ...]]:
             yield (complex(pole), complex(np.conj(pole)))
     for one, other in PAIRS:
         yield (complex(one), complex(other))
+
+
+def _near(chain: Chain, bins: int) -> list[tuple[complex, ...]]:
+    """Pairs of poles beside those of independent sequences, on a finer list."""
+    found: list[tuple[complex, ...]] = []
+    if not isinstance(chain, IndependentSequences) or chain.poles.size != 2:
+        return found
+    for fast, slow in product((-1, 0, 1), repeat=2):
+        near = round(float(chain.poles[0]) + fast * NEAR[0], 3), round(float(chain.poles[1]) + slow * NEAR[1], 3)
+        if 0.0 <= near[0] < near[1] < 1.0 and not (chain.ring and near[1] ** bins > FORGOTTEN):
+            found.append(near)
+    return found
 
 
 def _basis(poles: tuple[complex, ...], lags: int) -> Array:
@@ -282,8 +306,11 @@ def _fitted(
             least = loss
             chain: Chain
             if independent:
-                amounts = np.sqrt(np.maximum(shares[1:], 0.0))
-                chain = IndependentSequences(np.real(poles), amounts, float(np.sqrt(shares[0])), np.ones(bins))
+                around = np.real(poles) ** bins if ring else 0.0
+                amounts = np.sqrt(np.maximum(shares[1:], 0.0) * (1.0 - around))
+                chain = IndependentSequences(
+                    np.real(poles), amounts, float(np.sqrt(shares[0])), np.ones(bins), ring=ring
+                )
             else:
                 chain = _realised(poles, float(shares[0]), _basis(poles, 4).T @ shares[1:], bins, ring)
             found = np.asarray(result.x, dtype=np.float64)[1 + len(basis) :]
@@ -326,15 +353,21 @@ def adjusted(
     sign = 1.0 if side is Side.UPPER else -1.0
     first = gains = chain.gains * (1.0 + sign * 1e-8)
     extra = np.zeros(chain.bins)
+    alike = chain.ring and isinstance(chain, IndependentSequences)
     if side is Side.UPPER:
         gains = first * _rounded(_least_gains(covariance, typical), GAIN_STEP)
-        least, step = (share * (chain.seen_variance + chain.white**2) for share in (LEAST_EXTRA, EXTRA_STEP))
+        if alike:
+            gains = np.full(chain.bins, gains.max())
+        shares = LEAST_EXTRA, LEAST_EXTRA if alike else EXTRA_STEP
+        least, step = (share * (chain.seen_variance + chain.white**2) for share in shares)
         extra += least
     for _ in range(ADJUSTMENTS):
         deadline.tick()
         chain = replace(chain, gains=gains, extra=extra)
         products = chain.products
         missing = shortfall(products, covariance, error, side, scaled(shared, gains / first, chain.ring))
+        if alike:
+            missing = np.full(chain.bins, missing.max())
         if float(missing.max()) <= 0.0:
             return chain
         if side is Side.UPPER:

@@ -31,6 +31,7 @@ class IndependentSequences:
         poles: shape (s,), from 0 to below 1.
         amounts: shape (s,), non-negative; what is seen of each.
         white, gains, extra: as for :class:`..hidden_chain.HiddenChain`.
+        ring: whether the sequences are closed, ``Cov(x_(s,i), x_(s,j))`` in proportion to ``a^d + a^(b-d)``.
     """
 
     poles: Array
@@ -38,7 +39,7 @@ class IndependentSequences:
     white: float
     gains: Array
     extra: Array | None = None
-    ring = False
+    ring: bool = False
 
     @property
     def bins(self) -> int:
@@ -53,13 +54,24 @@ class IndependentSequences:
     @property
     def seen_variance(self) -> float:
         """The variance of ``sum_s amounts[s] x_(s,i)``."""
-        return float(self.amounts @ self.amounts)
+        return float(self.amounts**2 @ self.variances)
+
+    @property
+    def variances(self) -> Array:
+        """Of the sequences, shape (s,): 1, and more around a ring."""
+        around = self.poles**self.bins if self.ring else np.zeros(self.poles.size)
+        found: Array = (1.0 + around) / (1.0 - around)
+        return found
 
     @property
     def products(self) -> Array:
         """The covariance of z, shape (b, b)."""
         lags = np.arange(self.bins)
-        seen = self.amounts**2 @ np.power(self.poles[:, None], lags)
+        powers = np.power(self.poles[:, None], lags)
+        if self.ring:
+            other = np.power(self.poles[:, None], self.bins - lags)
+            powers = (powers + other) / (1.0 - self.poles[:, None] ** self.bins)
+        seen = self.amounts**2 @ powers
         distance = np.abs(np.subtract.outer(lags, lags))
         return np.multiply.outer(self.gains, self.gains) * (seen[distance] + np.diag(self.whites**2))
 
@@ -78,7 +90,7 @@ class IndependentSequences:
     def sides(self, lost: float) -> NDArray[np.int64]:
         """How many places of each lattice are kept on either side of 0."""
         width = sqrt(-2.0 * log(lost / (8.0 * self.poles.size * (self.bins + 1))))
-        reach = width + float(self.gains.max()) * self.amounts
+        reach = width * np.sqrt(self.variances) + float(self.gains.max()) * self.amounts * self.variances
         return np.ceil(reach / self.spacings).astype(np.int64)
 
     def states(self, lost: float) -> "ProductStates":
@@ -121,41 +133,52 @@ class ProductStates:
 
     def averaged(self, numbers: Array) -> Array:
         """The mean of each row of ``numbers``, shape (..., S), over the next state."""
-        shape = tuple(len(kernel) for kernel in self.kernels)
-        found = numbers.reshape(-1, self.seen.size)
-        behind = self.seen.size
-        for length, kernel in zip(shape, self.kernels, strict=True):
-            behind //= length
-            found = found.reshape(-1, length) @ kernel.T if behind == 1 else kernel @ found.reshape(-1, length, behind)
-        return found.reshape(numbers.shape)
+        return through(self.kernels, numbers)
 
-    def transforms(self, steps: Array, kinds: NDArray[np.int64], tick: Callable[[], None]) -> tuple[Vectors, float]:
+    def step(self, factor: Vectors, tick: Callable[[], None]) -> tuple[Callable[[Vectors], Vectors], float, float]:
+        """A step backwards through bins with these factors, shape (F, S); its norm and rounding for ``repeated``."""
+
+        def step(rows: Vectors) -> Vectors:
+            tick()
+            parts = self.averaged(np.stack([rows.real, rows.imag]))
+            return np.asarray(factor * (parts[0] + 1j * parts[1]), dtype=np.complex128)
+
+        heaviest = float(np.prod([kernel.sum(axis=1).max() for kernel in self.kernels])) * (1.0 + 1e-12)
+        norm = max(heaviest * float(np.abs(factor).max()) * (1.0 + 1e-12), 1.0)
+        return step, norm, (4.0 * self.terms + 16.0) * UNIT_ROUNDOFF * norm
+
+    def transforms(
+        self, steps: Array, kinds: NDArray[np.int64], tick: Callable[[], None]
+    ) -> tuple[Vectors, float | Array]:
         """The transform of the sum over all bins, and what runs of equal bins add to its error.
 
         ``steps`` and ``kinds`` as in :func:`..hidden_chain_kernels.chain_transforms`.
         """
         half = steps.shape[2] // 2
         factors = [np.ascontiguousarray((one[:, :half] + 1j * one[:, half:]).T) for one in steps]
-        heaviest = float(np.prod([kernel.sum(axis=1).max() for kernel in self.kernels])) * (1.0 + 1e-12)
         later, error = factors[int(kinds[-1])].copy(), 0.0
         for kind, run in groupby(kinds[-2::-1].tolist()):
-            times, factor = len(list(run)), factors[kind]
-
-            def step(rows: Vectors, factor: Vectors = factor) -> Vectors:
-                tick()
-                parts = self.averaged(np.stack([rows.real, rows.imag]))
-                return np.asarray(factor * (parts[0] + 1j * parts[1]), dtype=np.complex128)
-
-            norm = max(heaviest * float(np.abs(factor).max()) * (1.0 + 1e-12), 1.0)
+            times = len(list(run))
+            step, norm, rounding = self.step(factors[kind], tick)
             error *= norm**times
             if times >= WORTH:
-                rounding = (4.0 * self.terms + 16.0) * UNIT_ROUNDOFF * norm
                 later, added = repeated(step, later, times, norm, rounding)
                 error += float(added.max())
             else:
                 for _ in range(times):
                     later = step(later)
         return np.asarray(later @ self.start, dtype=np.complex128), error * float(self.start.sum()) * (1.0 + 1e-9)
+
+
+def through(kernels: tuple[Array, ...], numbers: Array) -> Array:
+    """Each row of ``numbers``, shape (..., S), multiplied by the Kronecker product of square matrices."""
+    behind = numbers.shape[-1]
+    found = numbers
+    for kernel in kernels:
+        length = len(kernel)
+        behind //= length
+        found = found.reshape(-1, length) @ kernel.T if behind == 1 else kernel @ found.reshape(-1, length, behind)
+    return found.reshape(numbers.shape)
 
 
 Chain = HiddenChain | IndependentSequences

@@ -3,7 +3,7 @@
 Proof: docs/theory/hidden-chains.md, section 6. Cost: some 25 steps, whatever their number.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,16 @@ def repeated(
 ) -> tuple[Vectors, Array]:
     """``step`` applied ``times`` times to each row of ``start``, and a bound on the error of the entries of each row.
 
+    Arguments as for :func:`repeated_often`.
+    """
+    return repeated_often(step, start, (times,), norm, rounding)[0]
+
+
+def repeated_often(
+    step: Callable[[Vectors], Vectors], start: Vectors, times: Sequence[int], norm: float, rounding: float
+) -> list[tuple[Vectors, Array]]:
+    """The same for several numbers of steps, by one basis.
+
     Args:
         step: linear in each row, of shape (F, S).
         norm: bound on the maximum norm of a row that a step makes of one whose maximum norm is 1, and at least 1.
@@ -49,12 +59,17 @@ def repeated(
             factors[:, used, used - 1] = left
             basis[:, used] = later / left[:, None]
         largest = np.abs(basis[:, : used + 1]).max(axis=2)
-        found, cut, rounded = _powers(factors[:, : used + 1, :used], largest, length, times, rounding)
+        now = factors[:, : used + 1, :used]
+        cut = _powers(now, largest, length, max(times), rounding)[1]
         wanted += FURTHER
         if wanted > MOST or float(cut.max()) <= SMALL:
             break
-    ends = (found[:, None, :] @ basis[:, :used])[:, 0]
-    return ends, norm**times * (cut + rounded) * (1.0 + 1e-9)
+    ends = []
+    for each in times:
+        found, cut, rounded = _powers(now, largest, length, each, rounding)
+        error = norm**each * (cut + rounded) * (1.0 + 1e-9)
+        ends.append(((found[:, None, :] @ basis[:, :used])[:, 0], error))
+    return ends
 
 
 def _lengths(rows: Vectors) -> Array:
