@@ -108,6 +108,26 @@ def test_bases_that_are_too_small_are_charged(monkeypatch: pytest.MonkeyPatch) -
         assert abs(value - expected) <= bound
 
 
+def test_errors_of_vectors_reach_the_quotient() -> None:
+    """Each of the two vectors, moved by a thousandth in the direction that matters most."""
+    states = closed_states(ring(), 1e-3)
+    factor = factors(states, 3.0)
+    kernel = matrix(states)
+    traces = [np.trace(np.linalg.matrix_power(row[:, None] * kernel, 24)) for row in factor]
+    once = seen = factor
+    for n in range(24):
+        once = factor * (once @ reduce(np.kron, states.kernels).T)
+        if n == 22:
+            seen = once @ reduce(np.kron, states.kernels).T
+    exact, moved = np.zeros(3), np.full(3, 1e-3)
+    left_out = Spectrum.of(states).exterior(24, np.ones(3))
+    for turn in np.exp(0.25j * np.pi * np.arange(8)):
+        for first, second in ((moved, exact), (exact, moved)):
+            parts = (once + turn * first[:, None], first), (seen + turn * second[:, None], second)
+            found, error = states._quotient(factor, parts[0], parts[1], left_out)
+            assert (np.abs(found - traces) <= error).all()
+
+
 @pytest.mark.parametrize("frequency", [3.0, 300.0])
 def test_norms_are_bounds(frequency: float) -> None:
     """Singular values of a step, and of its second exterior power to the power k, as matrices."""
