@@ -26,9 +26,10 @@ def ring(depth: int = 2, other: bool = True) -> MovingAverages:
 
 
 def tables_of(given: Prepared, frequency: float) -> Array:
+    noises = [given.nodes[kind.nodes].noise for kind in given.kinds]
     parts = [
         noise_table(scales, noise.nodes, noise.weights, 0.3, np.array([frequency, 1.0, 1.0]))[0]
-        for scales, noise in zip(given.scales, given.noises, strict=True)
+        for scales, noise in zip(given.scales, noises, strict=True)
     ]
     return np.stack(parts)
 

@@ -1,8 +1,9 @@
 """Two-sided bounds of correlated noise of few bands under balls-in-bins by moving averages, for low noise.
 
 The Gaussians of the bins are white noise beside moving averages of innovations, exactly or nearly so
-(:mod:`hockeystick.sequences.banded_fits`, or :mod:`hockeystick.sequences.local_fits` where bins differ); the innovations live on a lattice that changes nothing, and the profile of
-the mixture follows from its transform (:mod:`hockeystick.sequences.moving_averages_transform`).
+(:mod:`hockeystick.sequences.banded_fits`, :mod:`hockeystick.sequences.local_fits`); the innovations live on a lattice
+that changes nothing, and the profile of the mixture follows from its transform
+(:mod:`hockeystick.sequences.moving_averages_transform`).
 
 Proof: docs/theory/moving-averages.md. Errs on the asked side, adaptive gradients included.
 """
