@@ -10,16 +10,16 @@ neither the machine nor its load, as no deadline is set; seconds do.
 """
 
 import argparse
-import csv
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass
 from itertools import product
 from math import inf, isfinite
 from pathlib import Path
 from time import monotonic
 
 import hockeystick as hs
+from benchmarks.answer_files import append, read
 from hockeystick.errors import CannotCertifyError, UnsupportedError
 
 DELTA = 1e-5
@@ -124,27 +124,6 @@ class Answer:
         return f"{100 * (self.upper / self.lower - 1):.3g}" if self.lower > 0.0 else "one side"
 
 
-def read(file: Path) -> dict[tuple[str, str, float, str], Answer]:
-    """The answers that a file has; of two about one cell the later counts."""
-    if not file.exists():
-        return {}
-    with file.open(newline="", encoding="utf-8") as lines:
-        known = [
-            Answer(**{one.name: one.type(row[one.name]) for one in fields(Answer)}) for row in csv.DictReader(lines)
-        ]
-    return {one.cell: one for one in known}
-
-
-def append(file: Path, answer: Answer) -> None:
-    """Add a line, whole or not at all as far as the system allows."""
-    fresh = not file.exists()
-    with file.open("a", newline="", encoding="utf-8") as lines:
-        out = csv.writer(lines, lineterminator="\n")
-        if fresh:
-            out.writerow([one.name for one in fields(Answer)])
-        out.writerow([f"{one:.6g}" if isinstance(one, float) else one for one in astuple(answer)])
-
-
 def mechanism(sampler: str, strategy: str, noise_multiplier: float | None = None) -> hs.Mechanism:
     """The mechanism of a cell."""
     drawn, unit = SAMPLERS[sampler]
@@ -247,7 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--answers", type=Path, default=ANSWERS, metavar="FILE", help="the file of the answers")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.name} from the file and compute nothing")
     options = parser.parse_args(arguments)
-    known = read(options.answers)
+    known = read(options.answers, Answer)
     if options.write:
         PAGE.write_text(page(known.values()), encoding="utf-8")
         return 0

@@ -1,42 +1,52 @@
 """``python -m benchmarks.regimes``: what certify gives for correlated noise under balls-in-bins, regime by regime.
 
 One cell is a strategy (BSR or BandMF of p bands), b bins, k epochs and a noise multiplier at which epsilon at
-delta = 1e-5 is near .25, .5, 1 or 2. For each the two-sided bound of ``certify`` with its usual budget, the gap
-``upper / lower - 1``, the methods that gave the two ends, and the seconds it took. ``--write`` renders the table of
-docs/reference/regimes.md; with ``--json FILE`` a run that was stopped goes on, with the same version and budget.
+delta = 1e-5 is near .25, .5, 1 or 2. For each the two-sided bound of ``certify``, the gap ``upper / lower - 1``, the
+methods that gave the two ends, and the processor seconds it took. Noise multipliers are settings, not results: the
+truth is near the epsilon of the column, the bounds say how near.
 
-Noise multipliers are settings, not results: the truth is near the epsilon of the column, the bounds say how near.
+Every answer is appended to a CSV file as soon as it is there, and what the file has is not computed again: stop the
+command whenever you like. ``--write`` renders docs/reference/regimes.md from the file. Work is planned and no
+deadline is set, so bounds depend on neither the machine nor its load; seconds do.
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic
-
-from joblib import Parallel, delayed
+from time import process_time
 
 import hockeystick as hs
+from benchmarks.answer_files import append, read
 from benchmarks.regime_noise import NOISE
-from hockeystick.files import write_atomically
+from hockeystick.settings import DEFAULT_WORK
 
 DELTA = 1e-5
 EPSILONS = (0.25, 0.5, 1.0, 2.0)
-PAGE = Path(__file__).parents[1] / "docs" / "reference" / "regimes.md"
+HERE = Path(__file__).parent
+ANSWERS = HERE / "regimes.csv"
+PAGE = HERE.parent / "docs" / "reference" / "regimes.md"
 STRATEGIES = {"BSR": hs.BandedSquareRoot, "BandMF": hs.ColumnNormalizedBanded}
 
 
 @dataclass(frozen=True)
 class Row:
-    """One cell and what certify said of it."""
+    """One cell and what certify said of it.
+
+    Attributes:
+        strategy, bands, bins, epochs, near: the cell.
+        work: standard seconds that were planned.
+        lower, upper: the bounds on epsilon.
+        seconds: of the processor.
+    """
 
     strategy: str
     bands: int
     bins: int
     epochs: int
     near: float
+    work: float
     noise_multiplier: float
     lower: float
     upper: float
@@ -45,9 +55,19 @@ class Row:
     seconds: float
 
     @property
+    def cell(self) -> tuple[str, int, int, int, float, float]:
+        """What identifies the line."""
+        return self.strategy, self.bands, self.bins, self.epochs, self.near, self.work
+
+    @property
     def gap(self) -> float:
         """Relative width of the interval."""
         return self.upper / self.lower - 1.0 if self.lower > 0.0 else float("inf")
+
+    @property
+    def shown(self) -> str:
+        """The gap in percent and the methods of both ends, for a table."""
+        return f"{100 * self.gap:.2f} % " + " / ".join(dict.fromkeys((self.method_upper, self.method_lower)))
 
 
 def mechanism_of(strategy: str, bands: int, bins: int, epochs: int, noise_multiplier: float) -> hs.Mechanism:
@@ -59,24 +79,20 @@ def mechanism_of(strategy: str, bands: int, bins: int, epochs: int, noise_multip
     )
 
 
-def measured(cell: tuple[str, int, int, int, float], noise_multiplier: float, budget: float) -> Row:
+def measured(cell: tuple[str, int, int, int, float], noise_multiplier: float, work: float) -> Row:
     """certify on one cell."""
-    strategy, bands, bins, epochs, near = cell
-    started = monotonic()
-    certificate = hs.certify(mechanism_of(strategy, bands, bins, epochs, noise_multiplier), delta=DELTA, budget=budget)
-    interval = certificate.bounds
+    started = process_time()
+    run = mechanism_of(*cell[:4], noise_multiplier)
+    certificate = hs.certify(run, delta=DELTA, budget=work, deadline=hs.Deadline())
     return Row(
-        strategy=strategy,
-        bands=bands,
-        bins=bins,
-        epochs=epochs,
-        near=near,
+        *cell,
+        work=work,
         noise_multiplier=noise_multiplier,
-        lower=interval.lower or 0.0,
-        upper=interval.upper,
+        lower=certificate.bounds.lower or 0.0,
+        upper=certificate.bounds.upper,
         method_lower=certificate.method.lower or "none",
         method_upper=certificate.method.upper,
-        seconds=monotonic() - started,
+        seconds=process_time() - started,
     )
 
 
@@ -89,54 +105,60 @@ def line(row: Row) -> str:
     )
 
 
-def page(rows: Iterable[Row], budget: float) -> str:
-    """The table of docs/reference/regimes.md."""
+def _table(rows: Iterable[Row]) -> list[str]:
     table: dict[tuple[str, int, int, int], dict[float, Row]] = {}
     for row in rows:
         table.setdefault((row.strategy, row.bands, row.bins, row.epochs), {})[row.near] = row
+    text = ["| strategy | p | b | k | " + " | ".join(f"{epsilon:g}" for epsilon in EPSILONS) + " |"]
+    text.append("|---|---|---|---|" + "---|" * len(EPSILONS))
+    for key, cells in table.items():
+        shown = [cells[epsilon].shown if epsilon in cells else "" for epsilon in EPSILONS]
+        text.append("| " + " | ".join([*map(str, key), *shown]) + " |")
+    return text
+
+
+def _summary(rows: Sequence[Row]) -> str:
+    within = [sum(row.gap <= limit for row in rows) for limit in (0.01, 0.02, 0.05)]
+    return (
+        f"Of these {len(rows)} cells {within[0]} are within 1 percent, {within[1]} within 2 and {within[2]} within 5. "
+        f"The worst is {100 * max(row.gap for row in rows):.1f} percent."
+    )
+
+
+def page(rows: Iterable[Row]) -> str:
+    """The page docs/reference/regimes.md: the table with the usual work, then cells with more of it."""
+    order = list(NOISE)
+    found = sorted(rows, key=lambda row: order.index(row.cell[:5]))
     text = [
         "# Best method by regime",
         "",
-        "Correlated noise under balls-in-bins, delta = 1e-5: the gap between the two sides of `certify` with a budget",
-        f"of {budget:g} seconds, in percent of the lower one, and the methods of the upper and the lower bound. The",
-        "columns are noise multipliers at which epsilon is near the number above. Written by",
-        "`python -m benchmarks.regimes --write`.",
-        "",
-        "| strategy | p | b | k | " + " | ".join(f"{epsilon:g}" for epsilon in EPSILONS) + " |",
-        "|---|---|---|---|" + "---|" * len(EPSILONS),
+        "Correlated noise under balls-in-bins, delta = 1e-5: the gap between the two sides of `certify` in percent of",
+        "the lower one, and the methods of the upper and the lower bound. The columns are noise multipliers at which",
+        "epsilon is near the number above. No deadline is set, so the gaps depend on neither the machine nor its load.",
+        "Empty: not measured. Written by `python -m benchmarks.regimes --write`; bounds and processor seconds are in",
+        "`benchmarks/regimes.csv`.",
     ]
-    for key, cells in table.items():
-        parts = [str(part) for part in key]
-        for epsilon in EPSILONS:
-            row = cells.get(epsilon)
-            ends = "" if row is None else " / ".join(dict.fromkeys((row.method_upper, row.method_lower)))
-            parts.append("" if row is None else f"{100 * row.gap:.2f} % {ends}")
-        text.append("| " + " | ".join(parts) + " |")
+    for work in sorted({row.work for row in found}):
+        chosen = [row for row in found if row.work == work]
+        usual = " (the usual)" if work == DEFAULT_WORK else ""
+        text += ["", f"## {work:g} standard seconds of work{usual}", "", *_table(chosen), "", _summary(chosen)]
     return "\n".join(text) + "\n"
 
 
-def key_of(row: Row) -> tuple[object, ...]:
-    """The cell and the noise that a row is about."""
-    return row.strategy, row.bands, row.bins, row.epochs, row.near, row.noise_multiplier
-
-
-def kept(path: Path | None) -> dict[tuple[object, ...], Row]:
-    """The rows of an earlier run, by cell and noise."""
-    if path is None or not path.exists():
-        return {}
-    rows = [Row(**one) for one in json.loads(path.read_text())]
-    return {key_of(row): row for row in rows}
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure the cells that match and print one line for each as soon as it is there."""
+    """Compute the cells that are missing, or write the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.regimes", description=__doc__)
-    parser.add_argument("--only", default="", metavar="PATTERN", help="cells whose name contains PATTERN")
-    parser.add_argument("--budget", type=float, default=60.0, help="seconds for each certify")
-    parser.add_argument("--workers", type=int, default=1, help="cells measured at once")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="keep rows there, and go on from them")
-    parser.add_argument("--write", action="store_true", help=f"write {PAGE.name}")
+    parser.add_argument("--only", default="", metavar="TEXT", help="cells whose name contains TEXT")
+    parser.add_argument("--work", type=float, default=DEFAULT_WORK, help="standard seconds that certify may plan")
+    parser.add_argument("--above", type=float, metavar="GAP", help="only cells whose gap is above GAP in the file")
+    parser.add_argument("--again", action="store_true", help="compute what the file has as well")
+    parser.add_argument("--answers", type=Path, default=ANSWERS, metavar="FILE", help="the file of the answers")
+    parser.add_argument("--write", action="store_true", help=f"write {PAGE.name} from the file and compute nothing")
     options = parser.parse_args(arguments)
+    known = read(options.answers, Row)
+    if options.write:
+        PAGE.write_text(page(known.values()), encoding="utf-8")
+        return 0
     chosen = [
         (cell, noise)
         for cell, noise in NOISE.items()
@@ -145,18 +167,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not chosen:
         print(f"No cell's name contains {options.only!r}.", file=sys.stderr)
         return 2
-    known = kept(options.json)
-    jobs = (delayed(measured)(cell, noise, options.budget) for cell, noise in chosen if (*cell, noise) not in known)
-    for row in Parallel(n_jobs=options.workers, return_as="generator", inner_max_num_threads=1)(jobs):
-        print(line(row), flush=True)
-        known[key_of(row)] = row
-        if options.json is not None:
-            write_atomically(options.json, json.dumps([asdict(one) for one in known.values()], indent=1) + "\n")
-    rows = [known[*cell, noise] for cell, noise in chosen]
-    reached = sum(row.gap <= 0.02 for row in rows)
-    print(f"{reached} of {len(rows)} cells within 2 percent.")
-    if options.write:
-        PAGE.write_text(page(rows, options.budget))
+    for cell, noise in chosen:
+        usual = known.get((*cell, DEFAULT_WORK))
+        if options.above is not None and (usual is None or usual.gap <= options.above):
+            continue
+        if (*cell, options.work) not in known or options.again:
+            row = measured(cell, noise, options.work)
+            append(options.answers, row)
+            print(line(row), flush=True)
     return 0
 
 

@@ -5,7 +5,8 @@ from math import inf
 import pytest
 
 from benchmarks import gaps
-from benchmarks.gaps import Answer, append, cells, main, measured, page, read
+from benchmarks.answer_files import append, read
+from benchmarks.gaps import Answer, cells, main, measured, page
 
 CELL = ("allocation 100 x 10", "I", 8.0)
 FOUND = Answer(*CELL, "deterministic", 0.5, 7.5, 8.0, "direct", "direct", 1.0)
@@ -28,7 +29,7 @@ def test_the_file_gives_back_what_was_appended_and_the_later_answer_counts(tmp_p
     append(file, FOUND)
     append(file, Answer(*CELL, "deterministic", 0.5, 7.9, 8.0, "a, b", "direct", 2.0))
     append(file, Answer(*CELL, "sampled", 0.5, 7.95, 8.0, "monte_carlo", "direct", 3.0))
-    known = read(file)
+    known = read(file, Answer)
     assert {one.kind: (one.lower, one.lower_method) for one in known.values()} == {
         "deterministic": (7.9, "a, b"),
         "sampled": (7.95, "monte_carlo"),
