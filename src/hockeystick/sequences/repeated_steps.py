@@ -23,7 +23,13 @@ SHORTEST = 1e-290
 
 
 def repeated(
-    step: Callable[[Vectors], Vectors], start: Vectors, times: int, norm: float, rounding: float
+    step: Callable[[Vectors], Vectors],
+    start: Vectors,
+    times: int,
+    norm: float,
+    rounding: float,
+    fewest: int | None = None,
+    small: float = SMALL,
 ) -> tuple[Vectors, Array]:
     """``step`` applied ``times`` times to each row of ``start``, and a bound on the error of the entries of each row.
 
@@ -31,13 +37,15 @@ def repeated(
         step: linear in each row, of shape (F, S).
         norm: bound on the maximum norm of a row that a step makes of one whose maximum norm is 1, and at least 1.
         rounding: bound on the error of the entries of such a row.
+        fewest: vectors of the basis at first, if not ``FEWEST``.
+        small: what the end of a basis may add to the error before more vectors are looked for.
     """
     rows, size = start.shape
     basis = np.zeros((rows, MOST + 1, size), dtype=np.complex128)
     factors = np.zeros((rows, MOST + 1, MOST), dtype=np.complex128)
     length = _lengths(start)
     basis[:, 0] = start / length[:, None]
-    used, wanted = 0, FEWEST
+    used, wanted = 0, FEWEST if fewest is None else fewest
     while True:
         while used < wanted:
             used += 1
@@ -51,7 +59,7 @@ def repeated(
         largest = np.abs(basis[:, : used + 1]).max(axis=2)
         found, cut, rounded = _powers(factors[:, : used + 1, :used], largest, length, times, rounding)
         wanted += FURTHER
-        if wanted > MOST or float(cut.max()) <= SMALL:
+        if wanted > MOST or float(cut.max()) <= small:
             break
     ends = (found[:, None, :] @ basis[:, :used])[:, 0]
     return ends, norm**times * (cut + rounded) * (1.0 + 1e-9)
