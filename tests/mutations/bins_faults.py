@@ -120,7 +120,7 @@ FAULTS = [
         "tests/sequences/test_moving_averages.py",
     ),
     (
-        "src/hockeystick/sequences/moving_averages_transform.py",
+        "src/hockeystick/sequences/white_noise.py",
         "turn = min(0.25 * pi / deviation, TURN)",
         "turn = min(1.5 * pi / deviation, 3.0 * TURN)",
         "the transform of white noise is taken on a line where it is not bounded",
@@ -282,7 +282,7 @@ FAULTS = [
     ),
     (
         "sequences/hidden_chain_transform.py",
-        "        np.concatenate(added)\n",
+        "        errors\n",
         "        0.0\n",
         "the error of runs of equal bins does not reach the bound",
         SEQUENCES,
@@ -328,5 +328,40 @@ FAULTS = [
         "np.prod(1.0 + chain.poles**chain.bins)",
         "the product of all steps around a ring has another mass than the density",
         CLOSED,
+    ),
+    (
+        "sequences/coordinate_chain.py",
+        "largest = pivots.reshape(self.bins, n).max(axis=0) * 1.000001",
+        "largest = pivots.reshape(self.bins, n).max(axis=0) * 0.3",
+        "lattices of numbers are coarser than their pivots allow",
+        "tests/sequences/test_coordinate_chain.py::test_lattices_change_densities_by_no_more_than_they_may",
+    ),
+    (
+        "sequences/coordinate_chain.py",
+        "ahead = self.step @ ahead\n        distance",
+        "ahead = 0.98 * self.step @ ahead\n        distance",
+        "chains of a few numbers are compared by a covariance that is not theirs",
+        "tests/sequences/test_coordinate_chain.py::test_covariances_are_those_of_the_draws",
+    ),
+    (
+        "sequences/coordinate_chain.py",
+        "return float(self.gains.max()) * np.array(found)",
+        "return 0.0 * np.array(found)",
+        "what is left out is counted without tilts",
+        "tests/sequences/test_coordinate_chain.py::test_what_is_left_out_is_less_than_what_is_charged",
+    ),
+    (
+        "sequences/coordinate_chain.py",
+        "size, reach = np.array(tilts), 5.0",
+        "return 2.0",
+        "draws are cut off where they still have a chance",
+        "tests/sequences/test_coordinate_chain.py::test_what_is_left_out_is_less_than_what_is_charged",
+    ),
+    (
+        "sequences/coordinate_chain.py",
+        "return Draw(first[own] + lowest - bottom[own], offsets, chances)",
+        "return Draw(np.maximum(first[own] + lowest - bottom[own] - 1, 0), offsets, chances)",
+        "a state is followed by the neighbours of those that follow it",
+        "tests/sequences/test_coordinate_chain.py::test_random_chains_against_quadrature",
     ),
 ]

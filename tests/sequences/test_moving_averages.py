@@ -16,8 +16,9 @@ from hockeystick.sequences.banded_fits import fits
 from hockeystick.sequences.comparable_chain import semidefinite, sensitivity, shortfall
 from hockeystick.sequences.complex_dot import LANES, complex_dot
 from hockeystick.sequences.moving_averages import LATTICE_ERROR, MovingAverages, windows_of
-from hockeystick.sequences.moving_averages_kernels import noise_table, place_table
-from hockeystick.sequences.moving_averages_transform import Noise, averages_profiles, prepared, stationary
+from hockeystick.sequences.moving_averages_kernels import place_table
+from hockeystick.sequences.moving_averages_transform import averages_profiles, prepared, stationary
+from hockeystick.sequences.white_noise import Noise, noise_table
 from hockeystick.types import Direction, Side
 from tests.sequences.test_hidden_chain import EPSILONS, covariance_of, truth
 

@@ -7,9 +7,9 @@ from hockeystick.deadline import Deadline
 from hockeystick.laws.law import Array
 from hockeystick.sequences import moving_averages_ring as module
 from hockeystick.sequences.moving_averages import MovingAverages
-from hockeystick.sequences.moving_averages_kernels import noise_table
 from hockeystick.sequences.moving_averages_ring import Run
 from hockeystick.sequences.moving_averages_transform import Group, Prepared, _step, _traced, averages_profiles, prepared
+from hockeystick.sequences.white_noise import noise_table
 from hockeystick.types import Direction, Side
 from tests.sequences.test_hidden_chain import EPSILONS, truth
 

@@ -2,7 +2,8 @@
 
 The covariance of the bins is replaced by one that reveals more, or less, and is that of white noise beside a chain
 with a state of one or two numbers, or from above beside two independent chains, around a closed ring too
-(:mod:`hockeystick.sequences.comparable_chain`, :mod:`hockeystick.sequences.independent_sequences`). The profile of the
+(:mod:`hockeystick.sequences.comparable_chain`, :mod:`hockeystick.sequences.independent_sequences`) or, with an effort
+of 30 or more, beside a state of three numbers (:mod:`hockeystick.sequences.coordinate_fits`). The profile of the
 mixture then follows from its transform (:mod:`hockeystick.sequences.hidden_chain_transform`); for compositions, and
 for deltas below 1e-7, its law does bin by bin (:mod:`hockeystick.sequences.hidden_chain`), with smaller chains.
 
@@ -22,9 +23,10 @@ from hockeystick.laws.law import UNIT_ROUNDOFF, Law
 from hockeystick.laws.profile import law_profiles
 from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.sequences.comparable_chain import comparable_chain, loss_of, opened_ring, sensitivity
+from hockeystick.sequences.coordinate_chain import Chain
+from hockeystick.sequences.coordinate_fits import coordinate_chain
 from hockeystick.sequences.hidden_chain import HiddenChain, hidden_chain_law, work_of
 from hockeystick.sequences.hidden_chain_transform import chain_profiles, transform_work
-from hockeystick.sequences.independent_sequences import Chain
 from hockeystick.settings import Settings
 from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.types import Direction, Side
@@ -36,6 +38,9 @@ MOST_LOSS = {Side.UPPER: 0.2, Side.LOWER: 0.1}
 """Of epsilon, as estimated: other methods are better than chains that lose more; from below bin filters are."""
 SMALLEST_TRANSFORMED = 1e-7
 """Smaller deltas are below what the rounding of transforms allows; laws on grids serve them, and compositions."""
+LEAST_EFFORT, LEAST_GAIN = 30.0, 0.008
+"""Seconds below which no chain with a state of three numbers is looked for, which takes one transform for one question;
+and the share of epsilon it has to gain."""
 BEYOND = 40.0
 """Ratios up to this multiple of e^epsilon, at an estimate of epsilon, are followed."""
 
@@ -72,9 +77,16 @@ def _chain(
         loss = loss_of(chain, one, side, weights) + log(len(covariance) / len(one)) / found.epsilon
         if best is None or loss < best[0]:
             best = loss, chain
-    if best is not None:
-        return best[1], found.epsilon
-    raise UnsupportedError("No chain with enough white noise was found close to the covariance of the bins.")
+    if best is None:
+        raise UnsupportedError("No chain with enough white noise was found close to the covariance of the bins.")
+    line = covariance if opened is None and closed is None else opened
+    many = settings.effort >= LEAST_EFFORT and settings.question is not None
+    if upper and independent and many and line is not None:
+        least = best[0] - log(len(covariance) / len(line)) / found.epsilon - LEAST_GAIN
+        better = coordinate_chain(line, error, found.weights[: len(line)], affordable, least, deadline)
+        if better is not None:
+            return better, found.epsilon
+    return best[1], found.epsilon
 
 
 def _law(pair: BinMixture, side: Side, settings: Settings) -> Law:

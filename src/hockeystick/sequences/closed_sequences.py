@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.sequences.independent_sequences import IndependentSequences, ProductStates, Vectors, through
-from hockeystick.sequences.repeated_steps import repeated_often
+from hockeystick.sequences.repeated_steps import SMALL, repeated_often
 
 FUNCTIONS = 12
 """Eigenfunctions of the mean over the next states on which a step is looked at."""
@@ -48,7 +48,9 @@ class ClosedStates(ProductStates):
             self.bins * mass ** (self.bins - 1) * mean * float(self.occupied @ scale)
         )
 
-    def transforms(self, steps: Array, kinds: NDArray[np.int64], tick: Callable[[], None]) -> tuple[Vectors, Array]:
+    def transforms(
+        self, steps: Array, kinds: NDArray[np.int64], tick: Callable[[], None], small: float = SMALL
+    ) -> tuple[Vectors, Array]:
         """The transform of the sum over all bins, and a bound on the error of each."""
         if int(kinds.max()) > 0:
             raise ValueError("The bins of a ring of independent sequences must all be alike.")
@@ -57,7 +59,7 @@ class ClosedStates(ProductStates):
         step, norm, rounding = self.step(factor, tick)
         counts = [self.bins - 2 * (self.bins * part // 6) for part in range(PARTS)]
         times = [one for count in counts for one in (count, (self.bins + count) // 2 - 1)]
-        after = repeated_often(step, factor, times, norm, rounding)
+        after = repeated_often(step, factor, times, norm, rounding, small=small)
         # the transform is no larger than where nothing is damped
         best = np.zeros(len(factor), dtype=np.complex128), np.full(len(factor), self.occupied.sum() / self.share)
         first = second = np.ones(len(factor))

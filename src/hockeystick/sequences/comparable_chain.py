@@ -10,15 +10,19 @@ Proof: docs/theory/hidden-chains.md.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import TypeVar
 
 import numpy as np
 from scipy.optimize import linprog
 
 from hockeystick.deadline import Deadline
 from hockeystick.laws.law import Array
+from hockeystick.sequences.coordinate_chain import Chain
 from hockeystick.sequences.hidden_chain import HiddenChain
-from hockeystick.sequences.independent_sequences import Chain, IndependentSequences
+from hockeystick.sequences.independent_sequences import IndependentSequences
 from hockeystick.types import Side
+
+SomeChain = TypeVar("SomeChain", bound=Chain)
 
 SAMPLES, SAMPLED_AT_ONCE, SEED = 12_000, 2_000, 0
 TILTS = (1.0, 1.5, 2.0)
@@ -60,9 +64,10 @@ ADJUSTMENTS = 60
 GAIN_STEP, EXTRA_STEP, LEAST_EXTRA = 0.005, 0.002, 1e-5
 """Gains are rounded to multiples of this on a log scale, and additional variances to this share of the variance, as
 few different kinds of bins take less time."""
-SMALLEST_GAIN, LEAST_LOG_GAIN, MOST_LOG_GAIN, GAIN_SWEEPS = 1e-6, -0.5, 0.03, 3
-MOST_GAIN_LAGS, NEGLIGIBLE = 16, 0.02
-"""Entries at more lags than this, or that are a smaller share of the diagonal, are left to the diagonal."""
+SMALLEST_GAIN, LEAST_LOG_GAIN, MOST_LOG_GAIN, GAIN_SWEEPS = 1e-6, -1.0, 0.03, 3
+MOST_GAIN_LAGS, NEGLIGIBLE = 16, (0.02, 0.3)
+"""Entries at more lags than this, or that are a smaller share of the diagonal, are left to the diagonal; both shares
+are tried."""
 
 
 @dataclass(frozen=True)
@@ -177,10 +182,11 @@ def comparable_chain(
         loss, best, shared = min(found, key=lambda one: one[0], default=(np.inf, None, np.zeros(1)))
         if best is None or not loss <= most_loss:
             continue
-        compared = adjusted(best, covariance, error, side, deadline, typical * largest, shared)
-        if compared is not None and (not apart or affordable(compared)):
-            estimate = loss_of(compared, covariance, side, weights)
-            proved.append((estimate / WORTHWHILE if apart else estimate, compared))
+        for negligible in NEGLIGIBLE if side is Side.UPPER else NEGLIGIBLE[:1]:
+            compared = adjusted(best, covariance, error, side, deadline, typical * largest, shared, negligible)
+            if compared is not None and (not apart or affordable(compared)):
+                estimate = loss_of(compared, covariance, side, weights)
+                proved.append((estimate / WORTHWHILE if apart else estimate, compared))
     return min(proved, key=lambda one: one[0], default=(np.inf, None))[1]
 
 
@@ -215,6 +221,11 @@ def _typical(covariance: Array, lags: int, share: float, ring: bool) -> Array:
         place = np.arange(len(covariance))
         return np.array([float(covariance[place, place - lag].max()) for lag in range(lags)])
     return np.array([float(np.quantile(np.diagonal(covariance, lag), share)) for lag in range(lags)])
+
+
+def typical_covariances(covariance: Array, share: float) -> Array:
+    """One number for each lag on a line, no less than this share of the entries."""
+    return _typical(covariance, min(len(covariance), MOST_LAGS), share, False)
 
 
 def _poles(single: bool) -> Iterator[tuple[complex, ...]]:
@@ -337,14 +348,15 @@ def _realised(poles: tuple[complex, ...], white: float, seen: Array, bins: int, 
 
 
 def adjusted(
-    chain: Chain,
+    chain: SomeChain,
     covariance: Array,
     error: float,
     side: Side,
     deadline: Deadline,
     typical: Array,
     shared: Array,
-) -> Chain | None:
+    negligible: float = NEGLIGIBLE[0],
+) -> SomeChain | None:
     """The chain with gains, and from above more white noise, that make it comparable, proved with room for errors.
 
     None where these few changes do not suffice. ``typical`` is what it was fitted to, one number for each lag,
@@ -355,7 +367,7 @@ def adjusted(
     extra = np.zeros(chain.bins)
     alike = chain.ring and isinstance(chain, IndependentSequences)
     if side is Side.UPPER:
-        gains = first * _rounded(_least_gains(covariance, typical), GAIN_STEP)
+        gains = first * _rounded(_least_gains(covariance, typical, negligible), GAIN_STEP)
         if alike:
             gains = np.full(chain.bins, gains.max())
         shares = LEAST_EXTRA, LEAST_EXTRA if alike else EXTRA_STEP
@@ -386,14 +398,15 @@ def _rounded(logs: Array, step: float) -> Array:
     return found
 
 
-def _least_gains(covariance: Array, typical: Array) -> Array:
-    """Logarithms of factors of the gains with which no entry at the first lags exceeds the typical one."""
+def _least_gains(covariance: Array, typical: Array, negligible: float) -> Array:
+    """Logarithms of factors of the gains with which no entry at the first lags exceeds the typical one, or this share
+    of the typical diagonal."""
     bins = len(covariance)
     lags = min(typical.size, bins, MOST_GAIN_LAGS + 1)
     needed = np.full((bins, bins), LEAST_LOG_GAIN)
     for lag in range(1, lags):
         place = np.arange(bins - lag)
-        logs = np.log(np.maximum(np.diagonal(covariance, lag), 1e-300) / max(typical[lag], NEGLIGIBLE * typical[0]))
+        logs = np.log(np.maximum(np.diagonal(covariance, lag), 1e-300) / max(typical[lag], negligible * typical[0]))
         needed[place, place + lag] = needed[place + lag, place] = np.maximum(logs, LEAST_LOG_GAIN)
     found: Array = 0.5 * needed.max(axis=1)
     for _ in range(GAIN_SWEEPS):

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import groupby
 from math import log, pi, sqrt
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
-from hockeystick.sequences.hidden_chain import LATTICE_ERROR, HiddenChain
-from hockeystick.sequences.repeated_steps import FEWEST, WORTH, repeated
+from hockeystick.sequences.hidden_chain import LATTICE_ERROR
+from hockeystick.sequences.repeated_steps import FEWEST, SMALL, WORTH, repeated
 
 Vectors = NDArray[np.complex128]
 
@@ -120,6 +121,8 @@ class ProductStates:
     start: Array
     kernels: tuple[Array, ...]
     lost: float
+    plain: ClassVar[int] = 0
+    fewest: ClassVar[int | None] = None
 
     @property
     def end(self) -> Array:
@@ -130,6 +133,11 @@ class ProductStates:
     def terms(self) -> int:
         """How many terms are added up in a step, for each state."""
         return sum(len(kernel) for kernel in self.kernels)
+
+    @property
+    def heaviest(self) -> float:
+        """The largest sum of the chances of what follows a state."""
+        return float(np.prod([kernel.sum(axis=1).max() for kernel in self.kernels]))
 
     def averaged(self, numbers: Array) -> Array:
         """The mean of each row of ``numbers``, shape (..., S), over the next state."""
@@ -143,12 +151,12 @@ class ProductStates:
             parts = self.averaged(np.stack([rows.real, rows.imag]))
             return np.asarray(factor * (parts[0] + 1j * parts[1]), dtype=np.complex128)
 
-        heaviest = float(np.prod([kernel.sum(axis=1).max() for kernel in self.kernels])) * (1.0 + 1e-12)
+        heaviest = self.heaviest * (1.0 + 1e-12)
         norm = max(heaviest * float(np.abs(factor).max()) * (1.0 + 1e-12), 1.0)
         return step, norm, (4.0 * self.terms + 16.0) * UNIT_ROUNDOFF * norm
 
     def transforms(
-        self, steps: Array, kinds: NDArray[np.int64], tick: Callable[[], None]
+        self, steps: Array, kinds: NDArray[np.int64], tick: Callable[[], None], small: float = SMALL
     ) -> tuple[Vectors, float | Array]:
         """The transform of the sum over all bins, and what runs of equal bins add to its error.
 
@@ -161,12 +169,12 @@ class ProductStates:
             times = len(list(run))
             step, norm, rounding = self.step(factors[kind], tick)
             error *= norm**times
-            if times >= WORTH:
-                later, added = repeated(step, later, times, norm, rounding)
+            single = min(self.plain, times) if times >= WORTH else times
+            for _ in range(single):
+                later = step(later)
+            if single < times:
+                later, added = repeated(step, later, times - single, norm, rounding, self.fewest, small)
                 error += float(added.max())
-            else:
-                for _ in range(times):
-                    later = step(later)
         return np.asarray(later @ self.start, dtype=np.complex128), error * float(self.start.sum()) * (1.0 + 1e-9)
 
 
@@ -181,11 +189,8 @@ def through(kernels: tuple[Array, ...], numbers: Array) -> Array:
     return found.reshape(numbers.shape)
 
 
-Chain = HiddenChain | IndependentSequences
-
-
-def steps_of(chain: IndependentSequences) -> int:
-    """About how many steps are made for a chain, as runs of equal bins take less."""
-    kinds = zip(chain.gains[-2::-1].tolist(), chain.whites[-2::-1].tolist(), strict=True)
+def steps_of(gains: Array, whites: Array) -> int:
+    """About how many steps are made for bins with these gains and white noise, as runs of equal bins take less."""
+    kinds = zip(gains[-2::-1].tolist(), whites[-2::-1].tolist(), strict=True)
     runs = [len(list(run)) for _, run in groupby(kinds)]
     return 1 + sum(run if run < WORTH else FEWEST for run in runs)

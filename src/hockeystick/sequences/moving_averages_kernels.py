@@ -12,43 +12,6 @@ from hockeystick.sequences.complex_dot import LANES, complex_dot
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
-MOST_DAMPED = 60.0
-"""Terms that are damped by more than exp(this) are left out."""
-
-
-@njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
-def noise_table(
-    scales: Array, nodes: NDArray[np.complex128], weights: NDArray[np.complex128], damping: float, paces: Array
-) -> Array:
-    """``sum_j weights[j] exp(-(damping - i g) scales[k] nodes[j])`` at the frequencies ``g = paces[0] + f paces[1]``.
-
-    Shape (paces[2], 2, K): real parts, then imaginary ones.
-    """
-    count = int(paces[2])
-    found = np.zeros((count, 2, scales.size))
-    a, b, c, d = np.empty(nodes.size), np.empty(nodes.size), np.empty(nodes.size), np.empty(nodes.size)
-    for k in range(scales.size):
-        n = 0
-        for j in range(nodes.size):
-            x, y = scales[k] * nodes[j].real, scales[k] * nodes[j].imag
-            damped = damping * x + paces[0] * y
-            if damped > MOST_DAMPED:
-                continue
-            term = weights[j] * np.exp(complex(-damped, paces[0] * x - damping * y))
-            factor = np.exp(complex(-paces[1] * y, paces[1] * x))
-            a[n], b[n], c[n], d[n] = term.real, term.imag, factor.real, factor.imag
-            n += 1
-        for f in range(count):
-            real = imaginary = 0.0
-            for j in range(n):
-                u, v = a[j], b[j]
-                real += u
-                imaginary += v
-                a[j] = u * c[j] - v * d[j]
-                b[j] = u * d[j] + v * c[j]
-            found[f, 0, k], found[f, 1, k] = real, imaginary
-    return found
-
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
 def place_table(

@@ -10,7 +10,7 @@ Proof: docs/theory/moving-averages.md. Cost: O(frequencies windows (10 to 20 + g
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
-from math import ceil, exp, floor, log, pi, sqrt
+from math import ceil, exp, floor, pi, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,14 +20,9 @@ from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.sequences.complex_dot import LANES
 from hockeystick.sequences.inverse_transform import AT_ONCE, Found, Transform, TransformProfiles, frequencies, scale_of
 from hockeystick.sequences.moving_averages import MovingAverages, Windows, windows_of
-from hockeystick.sequences.moving_averages_kernels import (
-    factor_of,
-    noise_table,
-    place_table,
-    window_means,
-    window_sums,
-)
+from hockeystick.sequences.moving_averages_kernels import factor_of, place_table, window_means, window_sums
 from hockeystick.sequences.moving_averages_ring import FEWEST_BLOCKS, Run, trace
+from hockeystick.sequences.white_noise import Noise, noise_table
 from hockeystick.types import Side
 
 LOST_SHARE = 3e-3
@@ -49,8 +44,6 @@ USED, STEPS, WINDOW_PACE, TABLE_PACE = 0.75, 20.0, 9e-10, 9e-9
 place of a table, at one frequency."""
 RING_STEPS = 5.0
 """How many times as many a ring takes."""
-QUADRATURE, FARTHEST, TURN = 1e-15, 8.2, 1.0
-"""Error of the transform of white noise; where its density is cut off; by how much it is moved off the real axis."""
 
 
 @dataclass(frozen=True)
@@ -69,26 +62,6 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Noise:
-    """Nodes and weights for means over ``exp(deviation e - deviation^2 / 2)``, e normal, on a line in the plane."""
-
-    nodes: NDArray[np.complex128]
-    weights: NDArray[np.complex128]
-    error: float
-
-    @classmethod
-    def of(cls, deviation: float) -> "Noise":
-        """For transforms at places with an argument from -pi / 2 to 0."""
-        turn = min(0.25 * pi / deviation, TURN)
-        step = 2.0 * pi * turn / (log(4.0 / QUADRATURE) + 2.0 * turn**2)
-        count = int(FARTHEST / step) + 1
-        e = step * np.arange(-count, count + 1) + 1j * turn
-        nodes = np.exp(deviation * e - 0.5 * deviation**2)
-        weights = step / sqrt(2.0 * pi) * np.exp(-0.5 * e**2)
-        size = exp(0.5 * turn**2)
-        return cls(nodes, weights, QUADRATURE * (1.0 + size) + size * UNIT_ROUNDOFF * (2.0 * e.size + 64.0))
-
-
 @dataclass(frozen=True)
 class Nodes:
     """Places between which the transform of white noise is interpolated, on a log scale as far apart as each other.

@@ -23,17 +23,29 @@ SHORTEST = 1e-290
 
 
 def repeated(
-    step: Callable[[Vectors], Vectors], start: Vectors, times: int, norm: float, rounding: float
+    step: Callable[[Vectors], Vectors],
+    start: Vectors,
+    times: int,
+    norm: float,
+    rounding: float,
+    fewest: int | None = None,
+    small: float = SMALL,
 ) -> tuple[Vectors, Array]:
     """``step`` applied ``times`` times to each row of ``start``, and a bound on the error of the entries of each row.
 
     Arguments as for :func:`repeated_often`.
     """
-    return repeated_often(step, start, (times,), norm, rounding)[0]
+    return repeated_often(step, start, (times,), norm, rounding, fewest, small)[0]
 
 
 def repeated_often(
-    step: Callable[[Vectors], Vectors], start: Vectors, times: Sequence[int], norm: float, rounding: float
+    step: Callable[[Vectors], Vectors],
+    start: Vectors,
+    times: Sequence[int],
+    norm: float,
+    rounding: float,
+    fewest: int | None = None,
+    small: float = SMALL,
 ) -> list[tuple[Vectors, Array]]:
     """The same for several numbers of steps, by one basis.
 
@@ -41,13 +53,15 @@ def repeated_often(
         step: linear in each row, of shape (F, S).
         norm: bound on the maximum norm of a row that a step makes of one whose maximum norm is 1, and at least 1.
         rounding: bound on the error of the entries of such a row.
+        fewest: vectors of the basis at first, if not ``FEWEST``.
+        small: what the end of a basis may add to the error before more vectors are looked for.
     """
     rows, size = start.shape
     basis = np.zeros((rows, MOST + 1, size), dtype=np.complex128)
     factors = np.zeros((rows, MOST + 1, MOST), dtype=np.complex128)
     length = _lengths(start)
     basis[:, 0] = start / length[:, None]
-    used, wanted = 0, FEWEST
+    used, wanted = 0, FEWEST if fewest is None else fewest
     while True:
         while used < wanted:
             used += 1
@@ -62,7 +76,7 @@ def repeated_often(
         now = factors[:, : used + 1, :used]
         cut = _powers(now, largest, length, max(times), rounding)[1]
         wanted += FURTHER
-        if wanted > MOST or float(cut.max()) <= SMALL:
+        if wanted > MOST or float(cut.max()) <= small:
             break
     ends = []
     for each in times:

@@ -1,0 +1,78 @@
+"""The transform of log-normal white noise, by a quadrature that is exact to rounding.
+
+Proof: docs/theory/moving-averages.md, section 3.
+"""
+
+from dataclasses import dataclass
+from math import exp, log, pi, sqrt
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from hockeystick.laws.law import UNIT_ROUNDOFF, Array
+
+QUADRATURE, FARTHEST, TURN = 1e-15, 8.2, 1.0
+"""Error of the transform of white noise; where its density is cut off; by how much it is moved off the real axis."""
+MOST_DAMPED = 60.0
+"""Terms that are damped by more than exp(this) are left out."""
+
+
+@njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
+def noise_table(
+    scales: Array, nodes: NDArray[np.complex128], weights: NDArray[np.complex128], damping: float, paces: Array
+) -> Array:
+    """``sum_j weights[j] exp(-(damping - i g) scales[k] nodes[j])`` at the frequencies ``g = paces[0] + f paces[1]``.
+
+    Shape (paces[2], 2, K): real parts, then imaginary ones.
+    """
+    count = int(paces[2])
+    found = np.zeros((count, 2, scales.size))
+    a, b, c, d = np.empty(nodes.size), np.empty(nodes.size), np.empty(nodes.size), np.empty(nodes.size)
+    for k in range(scales.size):
+        n = 0
+        for j in range(nodes.size):
+            x, y = scales[k] * nodes[j].real, scales[k] * nodes[j].imag
+            damped = damping * x + paces[0] * y
+            if damped > MOST_DAMPED:
+                continue
+            term = weights[j] * np.exp(complex(-damped, paces[0] * x - damping * y))
+            factor = np.exp(complex(-paces[1] * y, paces[1] * x))
+            a[n], b[n], c[n], d[n] = term.real, term.imag, factor.real, factor.imag
+            n += 1
+        for f in range(count):
+            real = imaginary = 0.0
+            for j in range(n):
+                u, v = a[j], b[j]
+                real += u
+                imaginary += v
+                a[j] = u * c[j] - v * d[j]
+                b[j] = u * d[j] + v * c[j]
+            found[f, 0, k], found[f, 1, k] = real, imaginary
+    return found
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Nodes and weights for means over ``exp(deviation e - deviation^2 / 2)``, e normal, on a line in the plane."""
+
+    nodes: NDArray[np.complex128]
+    weights: NDArray[np.complex128]
+    error: float
+
+    @classmethod
+    def of(cls, deviation: float) -> "Noise":
+        """For transforms at places with an argument from -pi / 2 to 0."""
+        turn = min(0.25 * pi / deviation, TURN)
+        step = 2.0 * pi * turn / (log(4.0 / QUADRATURE) + 2.0 * turn**2)
+        count = int(FARTHEST / step) + 1
+        e = step * np.arange(-count, count + 1) + 1j * turn
+        nodes = np.exp(deviation * e - 0.5 * deviation**2)
+        weights = step / sqrt(2.0 * pi) * np.exp(-0.5 * e**2)
+        size = exp(0.5 * turn**2)
+        return cls(nodes, weights, QUADRATURE * (1.0 + size) + size * UNIT_ROUNDOFF * (2.0 * e.size + 64.0))
+
+    def at(self, scales: Array, damping: float, pace: float, first: int, count: int) -> Array:
+        """The transform at scales and at the frequencies from ``first`` on: real parts, then imaginary ones."""
+        found = noise_table(scales, self.nodes, self.weights, damping, np.array([first * pace, pace, count]))
+        return np.ascontiguousarray(found.transpose(2, 1, 0)).reshape(scales.size, 2 * count)
