@@ -31,6 +31,8 @@ SUMS, COARSE_SUMS = 300, 120
 """Values of the sum at the usual effort, and where only a rough epsilon is wanted."""
 MORE_SUMS = 0.3
 """The power of the effort that the values of the sum grow with."""
+MOST_FINER = 3.0
+"""Up to so many times as many values where thresholds are close to 1, as the sum is then told from its mean."""
 SPEED = 2.4e9
 """Multiplications in a second."""
 COARSE_SHARE = 0.02
@@ -70,7 +72,8 @@ def _law(pair: BinMixture, settings: Settings) -> Law:
         ratio *= 6.0
         if ratio > MOST_RATIO:
             raise UnsupportedError(f"Ratios of more than e^{log(MOST_RATIO):.2g} are too many for this method.")
-    sums = max(int(SUMS * (settings.effort / DEFAULT_EFFORT) ** MORE_SUMS), COARSE_SUMS)
+    finer = min(max(0.6 / (1.0 - exp(-epsilon)), 1.0), MOST_FINER) if epsilon > 0.0 else MOST_FINER
+    sums = max(int(finer * SUMS * (settings.effort / DEFAULT_EFFORT) ** MORE_SUMS), COARSE_SUMS)
     return _law_up_to(shifts, ABOVE * exp(epsilon), work, sums, settings)
 
 
