@@ -62,7 +62,6 @@ class Group:
 
 
 @dataclass(frozen=True)
-@dataclass(frozen=True)
 class Nodes:
     """Places between which the transform of white noise is interpolated, on a log scale as far apart as each other.
 
