@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from hockeystick.accountants import hidden_chain
-from hockeystick.accountants.hidden_chain import ACCOUNTANT, FEWEST_BINS
+from hockeystick.accountants.hidden_chain import ACCOUNTANT
+from hockeystick.accountants.low_noise_bins import FEWEST_BINS
 from hockeystick.accountants.moment_majorant import ACCOUNTANT as MOMENTS
 from hockeystick.laws.grid import Resolution
 from hockeystick.pairs.bin_mixture import BinMixture

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from hockeystick.accountants.low_noise_bins import FEWEST_BINS
 from hockeystick.accountants.moment_majorant import ACCOUNTANT as MOMENTS
-from hockeystick.accountants.moving_average import ACCOUNTANT, FEWEST_BINS, SMALLEST_DELTA
+from hockeystick.accountants.moving_average import ACCOUNTANT, SMALLEST_DELTA
 from hockeystick.bounds import Question
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.grid import Resolution

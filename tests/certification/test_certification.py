@@ -129,7 +129,7 @@ def test_what_costs_more_than_the_planned_work_is_left_out_whatever_the_clock_sa
 
 @pytest.mark.parametrize(
     ("noise_multiplier", "delta", "says"),
-    [(0.2, 1e-5, "here: the noise is too low"), (2.0, 1e-9, "here: transforms of sums resolve no deltas below 1e-07")],
+    [(0.2, 1e-5, "here: the noise is too low"), (2.0, 1e-9, "here: this method is for deltas of at least 1e-07")],
     ids=["low noise", "small delta"],
 )
 def test_a_method_that_turns_out_not_to_apply_says_so(noise_multiplier: float, delta: float, says: str) -> None:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from hockeystick.accountants.bin_filter import ACCOUNTANT, FEWEST_BINS
+from hockeystick.accountants.bin_filter import ACCOUNTANT
+from hockeystick.accountants.low_noise_bins import FEWEST_BINS
 from hockeystick.deadline import Deadline
 from hockeystick.filters.bin_filter_kernels import Moves, following
 from hockeystick.filters.bin_filters import (

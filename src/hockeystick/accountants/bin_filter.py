@@ -13,7 +13,9 @@ from math import exp, log
 
 import numpy as np
 
+from hockeystick.accountants import examples
 from hockeystick.accountants.base import Accountant
+from hockeystick.accountants.low_noise_bins import bins_refusal
 from hockeystick.bounds import Profile
 from hockeystick.errors import UnsupportedError
 from hockeystick.filters.bin_filters import fitted, lattice_for, ring_shifts, sum_laws
@@ -21,10 +23,10 @@ from hockeystick.laws.law import SMALLEST, Array, Law, lower_law
 from hockeystick.laws.profile import law_delta, law_profiles, smallest_epsilon
 from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.settings import DEFAULT_EFFORT, Settings
-from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.types import Direction, Side
 
-FEWEST_BINS, MOST_BINS, MOST_ENTRIES = 12, 1024, 40_000
+MOST_ENTRIES = 40_000
+"""Bins times bands."""
 LARGEST_SHIFT = 8.0
 """Of a row by its bin, in standard deviations."""
 SUMS, COARSE_SUMS = 300, 120
@@ -89,20 +91,14 @@ def _analyse(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direct
 
 
 def _refusal(pair: BinMixture, side: Side) -> str | None:
-    if not FEWEST_BINS <= pair.bins <= MOST_BINS:
-        return f"it is for {FEWEST_BINS} to {MOST_BINS} bins"
+    if (reason := bins_refusal(pair)) is not None:
+        return reason
     if pair.matrix.rows != pair.matrix.steps:
         return "it needs a square strategy matrix"
     bands = pair.matrix.bands
     if bands > pair.bins or bands * pair.bins > MOST_ENTRIES:
         return "the strategy has too many bands"
     return None
-
-
-def _example() -> BinMixture:
-    band = np.tile([1.0, 0.2], (FEWEST_BINS, 1))
-    band[-1, 1] = 0.0
-    return BinMixture(noise_multiplier=0.8, matrix=BandedMatrix(band), bins=FEWEST_BINS)
 
 
 ACCOUNTANT = Accountant(
@@ -115,6 +111,6 @@ ACCOUNTANT = Accountant(
     laws={BinMixture: _laws},
     refusal=_refusal,
     cost=lambda pair: 7.5 + 2e-9 * pair.matrix.steps * pair.bins,
-    example=_example,
+    example=examples.low_noise_bins,
     plans_effort=True,
 )

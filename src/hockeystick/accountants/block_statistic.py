@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from hockeystick.accountants import examples
 from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.separated_windows import RAREST
 from hockeystick.bounds import Profile
@@ -21,7 +22,6 @@ from hockeystick.laws.law import Array, Law, lower_law
 from hockeystick.laws.profile import law_profiles
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.settings import Settings
-from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.types import Direction, Side
 
 MOST_COST = 4e9
@@ -92,11 +92,6 @@ def _refusal(pair: RenewalMixture, side: Side) -> str | None:
     return None
 
 
-def _example() -> RenewalMixture:
-    matrix = ToeplitzMatrix(np.array([1.0, 0.5]), 8)
-    return RenewalMixture(noise_multiplier=2.0, matrix=matrix, min_sep=4, participation_prob=0.1, warm_start=True)
-
-
 ACCOUNTANT = Accountant(
     name="block_statistic",
     summary="a lower bound by the sum of one curved function of every block of rows, for b-min-sep sampling",
@@ -107,5 +102,5 @@ ACCOUNTANT = Accountant(
     laws={RenewalMixture: _laws},
     refusal=_refusal,
     cost=lambda pair: 1.5,
-    example=_example,
+    example=examples.min_separated,
 )

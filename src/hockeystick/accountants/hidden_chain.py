@@ -11,29 +11,26 @@ Proof: docs/theory/hidden-chains.md. Errs on the asked side, adaptive gradients 
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import exp, log
 from typing import cast
 
-import numpy as np
-
+from hockeystick.accountants import examples
 from hockeystick.accountants.base import Accountant
+from hockeystick.accountants.low_noise_bins import bins_refusal, covariance_of, sensitivity_of
 from hockeystick.bounds import Profile
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.law import UNIT_ROUNDOFF, Law
 from hockeystick.laws.profile import law_profiles
 from hockeystick.pairs.bin_mixture import BinMixture
-from hockeystick.sequences.comparable_chain import comparable_chain, loss_of, opened_ring, sensitivity
+from hockeystick.sequences.comparable_chain import comparable_chain, loss_of, opened_ring
 from hockeystick.sequences.coordinate_chain import Chain
 from hockeystick.sequences.coordinate_fits import coordinate_chain
 from hockeystick.sequences.hidden_chain import HiddenChain, hidden_chain_law, work_of
 from hockeystick.sequences.hidden_chain_transform import chain_profiles, transform_work
 from hockeystick.settings import Settings
-from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.types import Direction, Side
 
-FEWEST_BINS, MOST_BINS = 12, 1024
-LARGEST_VARIANCE = 30.0
-"""Of a bin's Gaussian: beyond it epsilon is that of a known bin for all purposes."""
 MOST_LOSS = {Side.UPPER: 0.2, Side.LOWER: 0.1}
 """Of epsilon, as estimated: other methods are better than chains that lose more; from below bin filters are."""
 SMALLEST_TRANSFORMED = 1e-7
@@ -49,15 +46,9 @@ def _chain(
     pair: BinMixture, side: Side, settings: Settings, work: Callable[[Chain, float], float], independent: bool
 ) -> tuple[Chain, float]:
     """A comparable chain whose ``work``, given an estimate of epsilon, is within the effort; and the estimate."""
-    delta, deadline = settings.resolution.smallest_delta, settings.deadline
-    covariance = pair.gram / pair.noise_multiplier**2
-    if not float(covariance.diagonal().max()) <= LARGEST_VARIANCE:
-        raise UnsupportedError("The noise is too low: the ratios of the bins leave the grids of this method.")
+    deadline, covariance = settings.deadline, covariance_of(pair)
     error = pair.rounding + 8.0 * UNIT_ROUNDOFF
-    try:
-        found = sensitivity(covariance, delta, deadline)
-    except np.linalg.LinAlgError:
-        raise UnsupportedError("The Gram matrix of the bins is not definite to its rounding.") from None
+    found = sensitivity_of(covariance, settings)
 
     def affordable(chain: Chain) -> bool:
         return work(chain, found.epsilon) <= settings.effort
@@ -110,7 +101,7 @@ def _analyse(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direct
     delta, question = settings.resolution.smallest_delta, settings.question
     if delta < SMALLEST_TRANSFORMED:
         return law_profiles(_law(pair, side, settings))
-    asked = None if question is None else question.epsilon
+    asked = settings.asked_epsilon
 
     def work(chain: Chain, epsilon: float) -> float:
         return transform_work(chain, side, delta, epsilon if asked is None else asked)
@@ -121,16 +112,7 @@ def _analyse(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direct
 
 
 def _refusal(pair: BinMixture, side: Side) -> str | None:
-    if not FEWEST_BINS <= pair.bins <= MOST_BINS:
-        return f"it is for {FEWEST_BINS} to {MOST_BINS} bins"
-    return None
-
-
-def _example() -> BinMixture:
-    band = np.tile([1.0, 0.2], (FEWEST_BINS, 1))
-    band[-1, 1] = 0.0
-    matrix = BandedMatrix(band)
-    return BinMixture(noise_multiplier=0.6, matrix=matrix, bins=FEWEST_BINS)
+    return bins_refusal(pair)
 
 
 ACCOUNTANT = Accountant(
@@ -143,7 +125,7 @@ ACCOUNTANT = Accountant(
     laws={BinMixture: _laws},
     refusal=_refusal,
     cost=lambda pair: 2.5 + 6e-5 * pair.bins**2,
-    example=_example,
+    example=partial(examples.low_noise_bins, 0.6),
     example_effort=0.3,
     plans_effort=True,
 )

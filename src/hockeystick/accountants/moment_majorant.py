@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import isfinite
 
-import numpy as np
-
+from hockeystick.accountants import examples
 from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.comparison import comparison_profiles
 from hockeystick.bounds import Profile, falling
@@ -32,7 +31,6 @@ from hockeystick.moments.ring import ring_cost, ring_moments
 from hockeystick.moments.strips import strip_cost, strip_edges, strip_moments
 from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.settings import Settings
-from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.types import Direction, Side
 
 HIGHEST_DEGREE = 12
@@ -216,11 +214,6 @@ def _is_settled(profiles: Profiles, epsilon: float) -> bool:
     return lower >= SETTLED * upper
 
 
-def _example() -> BinMixture:
-    matrix = BandedMatrix(np.linspace(1.0, 2.0, 27).reshape(9, 3))
-    return BinMixture(noise_multiplier=3.0, matrix=matrix, bins=9)
-
-
 ACCOUNTANT = Accountant(
     name="moment_majorant",
     summary="polynomials around the hockey stick, expected by exact moments of the bins' mixture; two-sided",
@@ -230,6 +223,6 @@ ACCOUNTANT = Accountant(
     analyses={BinMixture: _profiles},
     refusal=lambda pair, side: pair.too_large,
     cost=lambda pair: 1.0 + 1e-9 * pair.bins**3,
-    example=_example,
+    example=examples.bins,
     plans_effort=True,
 )

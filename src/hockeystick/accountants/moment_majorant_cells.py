@@ -8,11 +8,13 @@ Method: :mod:`..moments.majorant.ranges`. Proofs: ``docs/theory/moment-majorants
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 
 import numpy as np
 from scipy.special import ndtri
 
+from hockeystick.accountants import examples
 from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.comparison import comparison_profiles
 from hockeystick.bounds import SMALLEST_UPPER, Profile
@@ -29,7 +31,6 @@ from hockeystick.moments.majorant.ranges import NEGLIGIBLE_ON_CELLS, cells_delta
 from hockeystick.moments.recheck import recheck, recheck_cost
 from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.settings import Settings
-from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.types import Direction, Side
 
 DEGREES = (4, 6, 8, 10, 12)
@@ -155,11 +156,6 @@ def _best(profiles: Sequence[Profile], delta: float, side: Side) -> Profile:
     return best
 
 
-def _example() -> BinMixture:
-    matrix = BandedMatrix(np.linspace(1.0, 2.0, 18).reshape(9, 2))
-    return BinMixture(noise_multiplier=3.0, matrix=matrix, bins=9)
-
-
 ACCOUNTANT = Accountant(
     name="moment_majorant_cells",
     summary="polynomials on ranges of the drawn bin's own Gaussian, from exact moments there; for low noise, two-sided",
@@ -169,7 +165,7 @@ ACCOUNTANT = Accountant(
     analyses={BinMixture: _profiles},
     refusal=lambda pair, side: "there is a single bin" if pair.bins == 1 else pair.too_large,
     cost=lambda pair: 8.0 + 2e-9 * pair.bins**3,
-    example=_example,
+    example=partial(examples.bins, bands=2),
     example_effort=0.1,
     plans_effort=True,
 )

@@ -10,25 +10,21 @@ Proof: docs/theory/moving-averages.md. Errs on the asked side, adaptive gradient
 
 from collections.abc import Mapping
 
-import numpy as np
-
+from hockeystick.accountants import examples
 from hockeystick.accountants.base import Accountant
+from hockeystick.accountants.low_noise_bins import bins_refusal, covariance_of, sensitivity_of
 from hockeystick.bounds import Profile
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.law import UNIT_ROUNDOFF
 from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.sequences.banded_fits import MOST_BANDS, bands_of, fits
-from hockeystick.sequences.comparable_chain import opened_ring, sensitivity
+from hockeystick.sequences.comparable_chain import opened_ring
 from hockeystick.sequences.local_fits import local_fits
 from hockeystick.sequences.moving_averages import MovingAverages
 from hockeystick.sequences.moving_averages_transform import averages_profiles, loss_of, transform_work
 from hockeystick.settings import Settings
-from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.types import Direction, Side
 
-FEWEST_BINS, MOST_BINS = 12, 1024
-LARGEST_VARIANCE = 30.0
-"""Of a bin's Gaussian: beyond it epsilon is that of a known bin for all purposes."""
 MOST_LOSS = 0.1
 """Of epsilon, as estimated: other methods are better than moving averages that lose more."""
 SMALL_LOSS = 0.005
@@ -41,13 +37,12 @@ SMALLEST_DELTA = 1e-7
 
 def _chain(pair: BinMixture, side: Side, settings: Settings) -> tuple[MovingAverages, float]:
     """The moving average that loses least of those whose work is within the effort, and an epsilon to serve."""
-    delta, question, deadline = settings.resolution.smallest_delta, settings.question, settings.deadline
+    delta, deadline = settings.resolution.smallest_delta, settings.deadline
     if delta < SMALLEST_DELTA:
-        raise UnsupportedError(f"Transforms of sums resolve no deltas below {SMALLEST_DELTA:g}.")
+        raise UnsupportedError(f"This method is for deltas of at least {SMALLEST_DELTA:g}.")
+    given = covariance_of(pair)
     # bins may have any order; the last columns of an epoch, which are cut off, come first
-    covariance = pair.gram[::-1, ::-1] / pair.noise_multiplier**2
-    if not float(covariance.diagonal().max()) <= LARGEST_VARIANCE:
-        raise UnsupportedError("The noise is too low: the ratios of the bins leave the range of this method.")
+    covariance = given[::-1, ::-1]
     closed = opened_ring(covariance, closed=True) if side is Side.UPPER else None
     ring = closed is not None
     if closed is not None:
@@ -57,11 +52,8 @@ def _chain(pair: BinMixture, side: Side, settings: Settings) -> tuple[MovingAver
     covariance = covariance if closed is None else closed
     if bands_of(covariance, side, ring) is None:
         raise UnsupportedError("The columns of the bins overlap too far: this method is for few bands.")
-    try:
-        found = sensitivity(pair.gram / pair.noise_multiplier**2, delta, deadline)
-    except np.linalg.LinAlgError:
-        raise UnsupportedError("The Gram matrix of the bins is not definite to its rounding.") from None
-    epsilon = found.epsilon if question is None or question.epsilon is None else question.epsilon
+    found = sensitivity_of(given, settings)
+    epsilon = found.epsilon if settings.asked_epsilon is None else settings.asked_epsilon
     error = pair.rounding + 8.0 * UNIT_ROUNDOFF
 
     def loss(chain: MovingAverages) -> float:
@@ -85,17 +77,11 @@ def _analyse(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direct
 
 
 def _refusal(pair: BinMixture, side: Side) -> str | None:
-    if not FEWEST_BINS <= pair.bins <= MOST_BINS:
-        return f"it is for {FEWEST_BINS} to {MOST_BINS} bins"
+    if (reason := bins_refusal(pair)) is not None:
+        return reason
     if pair.matrix.rows == pair.matrix.steps and pair.matrix.bands > MOST_BANDS:
         return f"it is for at most {MOST_BANDS} bands"
     return None
-
-
-def _example() -> BinMixture:
-    band = np.tile([1.0, 0.2], (FEWEST_BINS, 1))
-    band[-1, 1] = 0.0
-    return BinMixture(noise_multiplier=0.8, matrix=BandedMatrix(band), bins=FEWEST_BINS)
 
 
 ACCOUNTANT = Accountant(
@@ -107,7 +93,7 @@ ACCOUNTANT = Accountant(
     analyses={BinMixture: _analyse},
     refusal=_refusal,
     cost=lambda pair: 2.0 + 0.01 * pair.bins,
-    example=_example,
+    example=examples.low_noise_bins,
     example_effort=1.0,
     plans_effort=True,
 )

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.linalg import LinAlgError
 from scipy.sparse import csr_matrix
 
-from hockeystick.accountants import deletion
+from hockeystick.accountants import deletion, examples
 from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile
 from hockeystick.errors import UnsupportedError
@@ -27,7 +27,6 @@ from hockeystick.laws.profile import law_profiles
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.settings import Settings
 from hockeystick.strategies import StrategyMatrix
-from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.types import Direction, Side
 from hockeystick.windows.column_entries import entries_of, why_too_many
 from hockeystick.windows.dominating_windows import Windows, dominating_windows
@@ -142,10 +141,6 @@ def _cost(pair: SubsetMixture) -> float:
     return 0.5 + 5e-10 * products + 1e-10 * steps * bandwidth**2 + 1.5 * laws
 
 
-def _example() -> SubsetMixture:
-    return SubsetMixture(noise_multiplier=2.0, matrix=ToeplitzMatrix(np.array([1.0, 0.5]), 8), sampling_prob=0.1)
-
-
 ACCOUNTANT = Accountant(
     name="participation_windows",
     summary="composes close laws of windows of steps, for Poisson, cyclic Poisson and b-min-sep sampling",
@@ -156,6 +151,6 @@ ACCOUNTANT = Accountant(
     laws={SubsetMixture: _laws, **deletion.laws(_laws)},
     refusal=deletion.refusal(_refusal),
     cost=deletion.cost(_cost),
-    example=_example,
+    example=examples.poisson,
     no_better_than=("direct",),
 )

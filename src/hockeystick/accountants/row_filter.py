@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from hockeystick.accountants import examples
 from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile
 from hockeystick.errors import UnsupportedError
@@ -34,7 +35,6 @@ from hockeystick.laws.profile import law_profiles
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.settings import Settings
-from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.types import Direction, Side
 
 FINE, COARSE = 5.0, 1.5
@@ -167,10 +167,6 @@ def _cost(pair: SubsetMixture | RenewalMixture) -> float:
     return 0.5 + work_of(_number(pair), SIZE * _per_deviation(pair), pair.matrix.steps) / SPEED
 
 
-def _example() -> SubsetMixture:
-    return SubsetMixture(noise_multiplier=2.0, matrix=ToeplitzMatrix(np.array([1.0, 0.5]), 8), sampling_prob=0.1)
-
-
 ACCOUNTANT = Accountant(
     name="row_filter",
     summary="a lower bound by a sum over rows, judged by a summary of those before, for Poisson or b-min-sep",
@@ -181,6 +177,6 @@ ACCOUNTANT = Accountant(
     laws={SubsetMixture: _laws},
     refusal=_refusal,
     cost=_cost,
-    example=_example,
+    example=examples.poisson,
     no_better_than=("direct",),
 )

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from scipy.linalg import LinAlgError
 
+from hockeystick.accountants import examples
 from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.deletion import Renewal, with_cuts
 from hockeystick.bounds import Profile
@@ -30,7 +31,6 @@ from hockeystick.settings import Settings
 from hockeystick.strategies import StrategyMatrix
 from hockeystick.strategies.matrix.band import band_of
 from hockeystick.strategies.matrix.base import Array
-from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.types import Direction, Side
 from hockeystick.windows.chains import window_law
 from hockeystick.windows.dominating_chain import Chain, dominating_chain, fitted_columns, gram_band
@@ -170,11 +170,6 @@ def _cost(pair: Renewal) -> float:
     return 0.8 + 0.01 * size + 1e-5 * size**3 + (1e-8 * steps + 5e-8 * fitted) * bandwidth**2 + linked
 
 
-def _example() -> RenewalMixture:
-    matrix = ToeplitzMatrix(np.array([1.0, 0.5]), 8)
-    return RenewalMixture(noise_multiplier=2.0, matrix=matrix, min_sep=4, participation_prob=0.1, warm_start=True)
-
-
 ACCOUNTANT = Accountant(
     name="separated_windows",
     summary="composes windows of at most b steps, in which an example takes part at most once, for b-min-sep sampling",
@@ -185,5 +180,5 @@ ACCOUNTANT = Accountant(
     laws={RenewalMixture: _laws},
     refusal=_refusal,
     cost=_cost,
-    example=_example,
+    example=examples.min_separated,
 )

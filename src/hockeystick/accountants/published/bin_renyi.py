@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from hockeystick.accountants import examples
 from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.comparison import comparison_profiles
 from hockeystick.bounds import Profile
@@ -23,7 +24,6 @@ from hockeystick.moments.log_moments import LogMoments, enough_orders
 from hockeystick.moments.order_programme import programme_profile
 from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.settings import Settings
-from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.types import Direction, Side
 
 BANDWIDTHS = (2, 3, 4, 5, 6, 8, 11, 16, 23, 32, 45, 64, 90, 128)
@@ -114,11 +114,6 @@ def _profiles(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direc
     }
 
 
-def _example() -> BinMixture:
-    matrix = BandedMatrix(np.linspace(1.0, 2.0, 27).reshape(9, 3))
-    return BinMixture(noise_multiplier=3.0, matrix=matrix, bins=9)
-
-
 ACCOUNTANT = Accountant(
     name="bin_renyi",
     summary="moments of the bins' mixture, exact for banded matrices; covariance comparison for add",
@@ -128,5 +123,5 @@ ACCOUNTANT = Accountant(
     analyses={BinMixture: _profiles},
     refusal=lambda pair, side: pair.too_large,
     cost=lambda pair: 0.5 if pair.bins == 1 else 2.5,
-    example=_example,
+    example=examples.bins,
 )

@@ -1,0 +1,33 @@
+"""Tiny pairs that accountants run once, so that the first request on a machine does not pay for compiling kernels."""
+
+import numpy as np
+
+from hockeystick.pairs.bin_mixture import BinMixture
+from hockeystick.pairs.renewal_mixture import RenewalMixture
+from hockeystick.pairs.subset_mixture import SubsetMixture
+from hockeystick.strategies.matrix.banded import BandedMatrix
+from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
+
+
+def poisson() -> SubsetMixture:
+    """Poisson sampling of 8 steps, two bands."""
+    return SubsetMixture(noise_multiplier=2.0, matrix=ToeplitzMatrix(np.array([1.0, 0.5]), 8), sampling_prob=0.1)
+
+
+def min_separated() -> RenewalMixture:
+    """b-min-sep sampling of 8 steps, two bands."""
+    matrix = ToeplitzMatrix(np.array([1.0, 0.5]), 8)
+    return RenewalMixture(noise_multiplier=2.0, matrix=matrix, min_sep=4, participation_prob=0.1, warm_start=True)
+
+
+def bins(bands: int = 3) -> BinMixture:
+    """Nine bins, one epoch, columns that differ."""
+    matrix = BandedMatrix(np.linspace(1.0, 2.0, 9 * bands).reshape(9, bands))
+    return BinMixture(noise_multiplier=3.0, matrix=matrix, bins=9)
+
+
+def low_noise_bins(noise_multiplier: float = 0.8) -> BinMixture:
+    """Twelve bins, one epoch, two bands."""
+    band = np.tile([1.0, 0.2], (12, 1))
+    band[-1, 1] = 0.0
+    return BinMixture(noise_multiplier=noise_multiplier, matrix=BandedMatrix(band), bins=12)
