@@ -79,8 +79,10 @@ REASONS = (
     "  that of the comparison. Monte Carlo applies; nobody has measured it. BSR 16: moments, which lose at low noise.",
     "* Random allocation with correlated noise: bins are drawn anew in every epoch, and nobody has analysed that",
     "  beside correlated noise. 10 of 1,000 with independent noise: its lower bound is a projection.",
-    "* b-min-sep with more bands than the separation: the recursion of the ratio bounds from above alone, and",
-    "  nothing is sampled for a tree, as it takes a square C, nor for users.",
+    "* b-min-sep with columns that reach far beyond the separation (BISR 4, BLT 3, square root, tree; BandMF 64, whose",
+    "  64 bands hardly fall): windows with several participations, and a linear statistic from below. With Monte",
+    "  Carlo the recursion of the ratio bounds from above alone there, and nothing is sampled for a tree, as it",
+    "  takes a square C, nor for users. BSR 4, 16 and 64: both sides lose some percent, the lower one most.",
     "* Shuffled batches: no amplification is proved that is of much use",
     "  ([thresholds](../theory/shuffle-thresholds.md)).",
 )
