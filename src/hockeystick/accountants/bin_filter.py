@@ -103,7 +103,7 @@ def _refusal(pair: BinMixture, side: Side) -> str | None:
 
 ACCOUNTANT = Accountant(
     name="bin_filter",
-    summary="a lower bound by a sum over bins, each judged by a summary of the rows after it, for low noise",
+    summary="a sum over bins, each judged by a summary of the rows after it, for low noise",
     sides=(Side.LOWER,),
     errs="downward: a function of the output is a post-processing, and means that are set to 0 reveal less",
     reference="post-processing, Kahane 1986; proof in docs/theory/bin-filters.md",

@@ -94,7 +94,7 @@ def _refusal(pair: RenewalMixture, side: Side) -> str | None:
 
 ACCOUNTANT = Accountant(
     name="block_statistic",
-    summary="a lower bound by the sum of one curved function of every block of rows, for b-min-sep sampling",
+    summary="the sum of one curved function of every block of rows, for b-min-sep sampling",
     sides=(Side.LOWER,),
     errs="downward: a function of the output is a post-processing, and its laws are contractions",
     reference="post-processing; proof in docs/theory/separated-windows.md",

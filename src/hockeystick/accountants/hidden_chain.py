@@ -117,7 +117,7 @@ def _refusal(pair: BinMixture, side: Side) -> str | None:
 
 ACCOUNTANT = Accountant(
     name="hidden_chain",
-    summary="the bins' Gaussians replaced by a Markov chain beside white noise, for low noise; two-sided",
+    summary="the bins' Gaussians replaced by a Markov chain beside white noise, for low noise",
     sides=(Side.UPPER, Side.LOWER),
     errs="to the asked side: the chain reveals more, or less, than the bins, and laws are spreads or contractions",
     reference="docs/theory/hidden-chains.md",

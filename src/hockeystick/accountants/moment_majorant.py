@@ -216,7 +216,7 @@ def _is_settled(profiles: Profiles, epsilon: float) -> bool:
 
 ACCOUNTANT = Accountant(
     name="moment_majorant",
-    summary="polynomials around the hockey stick, expected by exact moments of the bins' mixture; two-sided",
+    summary="polynomials around the hockey stick, expected by exact moments of the bins' mixture",
     sides=(Side.UPPER, Side.LOWER),
     errs="to the asked side: polynomials above or below the hockey stick, moments of a larger or smaller covariance",
     reference="docs/theory/moment-majorants/programme.md",

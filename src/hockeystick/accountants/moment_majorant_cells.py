@@ -158,7 +158,7 @@ def _best(profiles: Sequence[Profile], delta: float, side: Side) -> Profile:
 
 ACCOUNTANT = Accountant(
     name="moment_majorant_cells",
-    summary="polynomials on ranges of the drawn bin's own Gaussian, from exact moments there; for low noise, two-sided",
+    summary="polynomials on ranges of the drawn bin's own Gaussian, from exact moments there; for low noise",
     sides=(Side.UPPER, Side.LOWER),
     errs="to the asked side: polynomials above or below the hockey stick, moments of a larger or smaller covariance",
     reference="docs/theory/moment-majorants/cells.md",

@@ -86,7 +86,7 @@ def _refusal(pair: BinMixture, side: Side) -> str | None:
 
 ACCOUNTANT = Accountant(
     name="moving_average",
-    summary="the bins' Gaussians as moving averages beside white noise, for few bands at low noise; two-sided",
+    summary="the bins' Gaussians as moving averages beside white noise, for few bands at low noise",
     sides=(Side.UPPER, Side.LOWER),
     errs="to the asked side: the moving average reveals more, or less, than the bins; errors of its sum are charged",
     reference="docs/theory/moving-averages.md",

@@ -169,7 +169,7 @@ def _cost(pair: SubsetMixture | RenewalMixture) -> float:
 
 ACCOUNTANT = Accountant(
     name="row_filter",
-    summary="a lower bound by a sum over rows, judged by a summary of those before, for Poisson or b-min-sep",
+    summary="a sum over rows, judged by a summary of those before, for Poisson or b-min-sep",
     sides=(Side.LOWER,),
     errs="downward: a function of the output is a post-processing, and its laws are contractions",
     reference="post-processing; proof in docs/theory/poisson-windows.md and docs/theory/separated-windows.md",
