@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf, quad
 from numba import njit
+from numba.core.errors import TypingError
 
 from hockeystick.deadline import Deadline
 from hockeystick.laws.law import Array
@@ -175,6 +176,15 @@ def test_rounding_of_powers_is_charged() -> None:
     assert np.min(transform.error) >= chain.bins * 8.0 * module.TOGETHER * 2.0**-52
 
 
+def test_rounding_of_places_between_nodes_is_charged() -> None:
+    """Little white noise: the transform is steep between nodes whose logarithms are off by some roundings."""
+    chain = MovingAverages(1, np.array([[40, 30], [50, 20], [40, 0]]), 0.015, np.array([0.02, 0.02, 0.02]))
+    given = prepared(chain, 1e-4, Deadline())
+    transform = module.transform_of(given, 1e-4, 0.2, 3.0, Deadline()).transform
+    farthest = float(np.log(chain.bins * given.nodes[0].scales).max())
+    assert np.min(transform.error) >= chain.bins * 2.0**-53 * (2000.0 + 16.0 * farthest / 0.02)
+
+
 def test_tables_of_many_frequencies_are_not_held_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bound on memory changes no transform."""
     weights = np.column_stack([np.arange(30, 36), np.arange(20, 14, -1)])
@@ -251,6 +261,9 @@ def test_inner_products_of_rows() -> None:
         at, place = rng.integers(0, 60 - LANES - count, 2)
         exact = (x + 1j * y)[at : at + count] @ (u + 1j * v)[place : place + count]
         assert complex(*dot(x, y, u, v, at, place, count)) == pytest.approx(exact, abs=1e-13)
+    for other in (np.ones(60)[::2], np.ones(60, np.float32)):  # would be read as if it were contiguous, of float64
+        with pytest.raises(TypingError, match="contiguous"):
+            dot(other, y, u, v, 0, 0, 9)
 
 
 @pytest.mark.parametrize("side", list(Side))

@@ -135,6 +135,12 @@ class Nodes:
         odd = float(np.prod(np.arange(1.0, NODES, 2.0)))
         return float((exp(1.0) / NODES) ** (NODES / 2) * odd**2 * (0.5 * self.distance / self.deviation) ** NODES)
 
+    @property
+    def rounding(self) -> float:
+        """What rounding of places on the log scale changes: no more than it, in standard deviations."""
+        farthest = self.distance * max(-self.lowest, self.lowest + self.scales.size)
+        return UNIT_ROUNDOFF * (16.0 * farthest + 8.0) / self.deviation
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -354,7 +360,7 @@ def transform_of(given: Prepared, delta: float, smoothing: float, largest: float
         found[f], error[f] = summed(given, one, float(tolerance[f]), deadline)
     sum_error = given.sum_error + given.total_error
     places = 16.0 + float(chain.whites.max()) ** 2
-    noise_error = max(nodes.noise.error for nodes in given.nodes) + 2.0 * UNIT_ROUNDOFF * (
+    noise_error = max(nodes.noise.error + nodes.rounding for nodes in given.nodes) + 2.0 * UNIT_ROUNDOFF * (
         8.0 * TOGETHER + places * (1.0 + theta / damping) + 2.0 * NODES
     )
     noise_error *= max(float(np.abs(kind.factors).sum(axis=1).max()) for kind in given.kinds)
