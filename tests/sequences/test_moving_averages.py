@@ -10,6 +10,7 @@ from numba import njit
 from numba.core.errors import TypingError
 
 from hockeystick.deadline import Deadline
+from hockeystick.errors import BudgetExceededError
 from hockeystick.laws.law import Array
 from hockeystick.sequences import banded_fits, moving_averages
 from hockeystick.sequences import moving_averages_transform as module
@@ -97,7 +98,7 @@ def test_the_lattice_changes_the_density_by_less_than_it_says(seed: int) -> None
 def test_windows_lead_to_states_that_agree() -> None:
     """State by state: the innovations that both have are the same, and chances are those of normal variables."""
     chain = MovingAverages(1, np.tile([60, 40, 20], (12, 1)), 0.012, np.full(12, 0.5))
-    windows = windows_of(chain, 1e-3)
+    windows = windows_of(chain, 1e-3, Deadline())
     assert windows.counts.sum() > 1000
     for s in range(0, windows.counts.size, 7):
         for j in range(windows.counts[s]):
@@ -107,6 +108,13 @@ def test_windows_lead_to_states_that_agree() -> None:
     density = windows.spacing / np.sqrt(2.0 * np.pi) * np.exp(-0.5 * places**2)
     assert windows.chances == pytest.approx(density[:, 0], rel=1e-12)
     assert windows.start == pytest.approx(density.prod(axis=1), rel=1e-12)
+
+
+def test_windows_are_not_looked_for_beyond_the_deadline() -> None:
+    """High variances and weights for every bin: it would take minutes."""
+    weights = np.random.default_rng(1).integers(300, 900, (400, 4))
+    with pytest.raises(BudgetExceededError):
+        windows_of(MovingAverages(1, weights, 0.003, np.full(400, 0.5)), 1e-8, Deadline(0.01))
 
 
 @pytest.mark.parametrize("deviation", [0.2, 0.7, 2.0])

@@ -188,7 +188,7 @@ class Prepared:
 
 def prepared(chain: MovingAverages, delta: float, deadline: Deadline) -> Prepared:
     """The windows, the places of what they show, and the mass and the mean of what is kept."""
-    windows = windows_of(chain, LOST_SHARE * delta)
+    windows = windows_of(chain, LOST_SHARE * delta, deadline)
     seen = (chain.weights**2).sum(axis=1)
     kinds, kind_of = np.unique(np.column_stack([chain.whites, seen, chain.weights[:, 0]]), axis=0, return_inverse=True)
     kind_of = kind_of.ravel().astype(np.int64)
@@ -453,10 +453,10 @@ def _changes(chain: MovingAverages) -> int:
     return int((np.abs(np.diff(groups, axis=0)).max(axis=1) > 0.0).sum())
 
 
-def transform_work(chain: MovingAverages, delta: float, epsilon: float) -> float:
+def transform_work(chain: MovingAverages, delta: float, epsilon: float, deadline: Deadline) -> float:
     """Rough seconds of the transform that serves this epsilon, for which no other matters."""
     count = frequencies(*scale_of(epsilon, spread_of(chain), _uneven(chain)))[2]
-    windows = windows_of(chain, LOST_SHARE * delta)
+    windows = windows_of(chain, LOST_SHARE * delta, deadline)
     kinds = 1 + _changes(chain)
     steps = min(float(chain.bins), STEPS * kinds) * (RING_STEPS if chain.ring else 1.0)
     reach = float(np.abs(windows.places).max()) * sqrt(float((chain.weights**2).sum(axis=1).max()))
