@@ -44,3 +44,11 @@ def test_fits_are_comparable(side: Side, monkeypatch: pytest.MonkeyPatch) -> Non
     assert chain.whites.min() > 0.0
     assert len(np.unique(chain.weights, axis=0)) > BINS // 2
     assert np.abs(chain.products - covariance).max() < 0.3
+
+
+@pytest.mark.parametrize("bin_", [0, BINS - 1])
+def test_bins_that_show_nothing_are_not_fitted(bin_: int) -> None:
+    """Nothing can be taken from a variance of 0; it was divided by."""
+    covariance = uneven()
+    covariance[bin_] = covariance[:, bin_] = 0.0
+    assert not list(local_fits(covariance, 1e-12, Side.LOWER, np.ones(BINS), Deadline()))

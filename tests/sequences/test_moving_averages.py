@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf, quad
 from numba import njit
+from numba.core.errors import TypingError
 
 from hockeystick.deadline import Deadline
+from hockeystick.errors import BudgetExceededError
 from hockeystick.laws.law import Array
 from hockeystick.sequences import banded_fits, moving_averages
 from hockeystick.sequences import moving_averages_transform as module
@@ -97,7 +99,7 @@ def test_the_lattice_changes_the_density_by_less_than_it_says(seed: int) -> None
 def test_windows_lead_to_states_that_agree() -> None:
     """State by state: the innovations that both have are the same, and chances are those of normal variables."""
     chain = MovingAverages(1, np.tile([60, 40, 20], (12, 1)), 0.012, np.full(12, 0.5))
-    windows = windows_of(chain, 1e-3)
+    windows = windows_of(chain, 1e-3, Deadline())
     assert windows.counts.sum() > 1000
     for s in range(0, windows.counts.size, 7):
         for j in range(windows.counts[s]):
@@ -107,6 +109,13 @@ def test_windows_lead_to_states_that_agree() -> None:
     density = windows.spacing / np.sqrt(2.0 * np.pi) * np.exp(-0.5 * places**2)
     assert windows.chances == pytest.approx(density[:, 0], rel=1e-12)
     assert windows.start == pytest.approx(density.prod(axis=1), rel=1e-12)
+
+
+def test_windows_are_not_looked_for_beyond_the_deadline() -> None:
+    """High variances and weights for every bin: it would take minutes."""
+    weights = np.random.default_rng(1).integers(300, 900, (400, 4))
+    with pytest.raises(BudgetExceededError):
+        windows_of(MovingAverages(1, weights, 0.003, np.full(400, 0.5)), 1e-8, Deadline(0.01))
 
 
 @pytest.mark.parametrize("deviation", [0.2, 0.7, 2.0])
@@ -174,6 +183,15 @@ def test_rounding_of_powers_is_charged() -> None:
     given = prepared(chain, 1e-4, Deadline())
     transform = module.transform_of(given, 1e-4, 0.2, 3.0, Deadline()).transform
     assert np.min(transform.error) >= chain.bins * 8.0 * module.TOGETHER * 2.0**-52
+
+
+def test_rounding_of_places_between_nodes_is_charged() -> None:
+    """Little white noise: the transform is steep between nodes whose logarithms are off by some roundings."""
+    chain = MovingAverages(1, np.array([[40, 30], [50, 20], [40, 0]]), 0.015, np.array([0.02, 0.02, 0.02]))
+    given = prepared(chain, 1e-4, Deadline())
+    transform = module.transform_of(given, 1e-4, 0.2, 3.0, Deadline()).transform
+    farthest = float(np.log(chain.bins * given.nodes[0].scales).max())
+    assert np.min(transform.error) >= chain.bins * 2.0**-53 * (2000.0 + 16.0 * farthest / 0.02)
 
 
 def test_tables_of_many_frequencies_are_not_held_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,6 +270,9 @@ def test_inner_products_of_rows() -> None:
         at, place = rng.integers(0, 60 - LANES - count, 2)
         exact = (x + 1j * y)[at : at + count] @ (u + 1j * v)[place : place + count]
         assert complex(*dot(x, y, u, v, at, place, count)) == pytest.approx(exact, abs=1e-13)
+    for other in (np.ones(60)[::2], np.ones(60, np.float32)):  # would be read as if it were contiguous, of float64
+        with pytest.raises(TypingError, match="contiguous"):
+            dot(other, y, u, v, 0, 0, 9)
 
 
 @pytest.mark.parametrize("side", list(Side))

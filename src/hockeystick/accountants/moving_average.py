@@ -65,7 +65,7 @@ def _chain(pair: BinMixture, side: Side, settings: Settings) -> tuple[MovingAver
     for chain in sorted(chains, key=loss):
         if loss(chain) > MOST_LOSS:
             break
-        if transform_work(chain, delta, epsilon) <= settings.effort:
+        if transform_work(chain, delta, epsilon, deadline) <= settings.effort:
             return chain, epsilon
     raise UnsupportedError("No moving average that is close to the bins has enough white noise.")
 

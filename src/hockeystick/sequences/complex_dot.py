@@ -9,6 +9,7 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 LANES = 8
@@ -18,6 +19,9 @@ FAST = ("contract", "reassoc")
 
 def _typed(typingctx: Any, x: Any, y: Any, u: Any, v: Any, at: Any, place: Any, count: Any) -> Any:
     """What numba compiles a call to: the type of the function, and what writes its code."""
+    rows = [kind for kind in (x, y, u, v) if isinstance(kind, types.Array)]
+    if len(rows) < 4 or any((kind.dtype, kind.ndim, kind.layout) != (types.float64, 1, "C") for kind in rows):
+        raise TypingError("Rows of complex numbers must be contiguous arrays of float64.")
     signature = types.Tuple((types.float64, types.float64))(x, y, u, v, at, place, count)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:

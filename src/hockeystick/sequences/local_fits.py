@@ -43,7 +43,7 @@ def local_fits(
 ) -> Iterator[MovingAverages]:
     """Moving averages that are comparable on this side; arguments as in :func:`..banded_fits.fits`."""
     bands, largest = bands_of(covariance, side), float(covariance.diagonal().max())
-    if bands is None or not 12 * bands <= len(covariance) <= MOST_BINS:
+    if bands is None or not 12 * bands <= len(covariance) <= MOST_BINS or not float(covariance.diagonal().min()) > 0.0:
         return
     for share in WHITES:
         target = _target(covariance, share * largest, bands, side, weights, deadline)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
+from hockeystick.deadline import Deadline
 from hockeystick.laws.law import Array
 
 LATTICE_ERROR = 1e-3
@@ -121,7 +122,7 @@ class Windows:
     start: Array
 
 
-def windows_of(chain: MovingAverages, lost: float) -> Windows:
+def windows_of(chain: MovingAverages, lost: float, deadline: Deadline) -> Windows:
     """Windows but for such of a chance of about ``lost`` in all, under Q or given any one bin's tilt.
 
     Nothing rests on how much is left out: what is kept is summed exactly.
@@ -134,6 +135,7 @@ def windows_of(chain: MovingAverages, lost: float) -> Windows:
     grids = [grid.ravel() for grid in np.meshgrid(*[line] * (d - 1), indexing="ij")][::-1]
     low, high = np.full(grids[0].size, side + 1), np.full(grids[0].size, -side - 1)
     for center, radius in balls:
+        deadline.tick()
         left = radius**2 - sum((h * grid - center[s + 1]) ** 2 for s, grid in enumerate(grids))
         inside = left >= 0.0
         half = np.sqrt(np.maximum(left, 0.0))

@@ -107,6 +107,12 @@ class Nodes:
         odd = float(np.prod(np.arange(1.0, NODES, 2.0)))
         return float((exp(1.0) / NODES) ** (NODES / 2) * odd**2 * (0.5 * self.distance / self.deviation) ** NODES)
 
+    @property
+    def rounding(self) -> float:
+        """What rounding of places on the log scale changes: no more than it, in standard deviations."""
+        farthest = self.distance * max(-self.lowest, self.lowest + self.scales.size)
+        return UNIT_ROUNDOFF * (16.0 * farthest + 8.0) / self.deviation
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -154,7 +160,7 @@ class Prepared:
 
 def prepared(chain: MovingAverages, delta: float, deadline: Deadline) -> Prepared:
     """The windows, the places of what they show, and the mass and the mean of what is kept."""
-    windows = windows_of(chain, LOST_SHARE * delta)
+    windows = windows_of(chain, LOST_SHARE * delta, deadline)
     seen = (chain.weights**2).sum(axis=1)
     kinds, kind_of = np.unique(np.column_stack([chain.whites, seen, chain.weights[:, 0]]), axis=0, return_inverse=True)
     kind_of = kind_of.ravel().astype(np.int64)
@@ -326,7 +332,7 @@ def transform_of(given: Prepared, delta: float, smoothing: float, largest: float
         found[f], error[f] = summed(given, one, float(tolerance[f]), deadline)
     sum_error = given.sum_error + given.total_error
     places = 16.0 + float(chain.whites.max()) ** 2
-    noise_error = max(nodes.noise.error for nodes in given.nodes) + 2.0 * UNIT_ROUNDOFF * (
+    noise_error = max(nodes.noise.error + nodes.rounding for nodes in given.nodes) + 2.0 * UNIT_ROUNDOFF * (
         8.0 * TOGETHER + places * (1.0 + theta / damping) + 2.0 * NODES
     )
     noise_error *= max(float(np.abs(kind.factors).sum(axis=1).max()) for kind in given.kinds)
@@ -419,10 +425,10 @@ def _changes(chain: MovingAverages) -> int:
     return int((np.abs(np.diff(groups, axis=0)).max(axis=1) > 0.0).sum())
 
 
-def transform_work(chain: MovingAverages, delta: float, epsilon: float) -> float:
+def transform_work(chain: MovingAverages, delta: float, epsilon: float, deadline: Deadline) -> float:
     """Rough seconds of the transform that serves this epsilon, for which no other matters."""
     count = frequencies(*scale_of(epsilon, spread_of(chain), _uneven(chain)))[2]
-    windows = windows_of(chain, LOST_SHARE * delta)
+    windows = windows_of(chain, LOST_SHARE * delta, deadline)
     kinds = 1 + _changes(chain)
     steps = min(float(chain.bins), STEPS * kinds) * (RING_STEPS if chain.ring else 1.0)
     reach = float(np.abs(windows.places).max()) * sqrt(float((chain.weights**2).sum(axis=1).max()))
