@@ -54,7 +54,7 @@ TYPICAL, ORDINARY = 0.5, 0.95
 """Chains follow covariances that are no less than this share of those at a lag; gains do what differs."""
 SAME = 1e-3
 """Of the diagonal: covariances that differ by less are not followed separately."""
-FORGOTTEN = 1e-9
+FORGOTTEN = 1e-11
 """Of what a sequence was at a bin: no more may be left of it once around a ring."""
 MOST_CUT = 0.1
 """Of the bins: a ring that loses more of them where it is cut open is left closed."""

@@ -48,8 +48,8 @@ DRAW_PACE, BASIS_PACE = 3e-9, 1e-7
 """Seconds for each edge of a draw, and for each state beside, at one frequency."""
 PRODUCT_PACE, BASIS_TERMS = 3.5e-10, 100.0
 """Seconds for each term of a state of independent sequences at one frequency; terms that a basis is worth."""
-AROUND = 1.3
-"""How many times as long a ring of them takes."""
+AROUND, EACH = 1.5, 1e-3
+"""How many times as long a ring of them takes; seconds for each frequency however few the states are."""
 
 
 def spread_of(chain: Chain) -> float:
@@ -73,7 +73,8 @@ def transform_work(chain: Chain, side: Side, delta: float, epsilon: float) -> fl
         sizes = 2.0 * chain.sides(LOST_SHARE * delta) + 1.0
         around = AROUND if chain.ring else 1.0
         steps = steps_of(chain.gains, chain.whites)
-        return float(count * PRODUCT_PACE * around * steps * sizes.prod() * (sizes.sum() + BASIS_TERMS))
+        terms = float(steps * sizes.prod() * (sizes.sum() + BASIS_TERMS))
+        return count * around * (PRODUCT_PACE * terms + EACH)
     states, edges = size_of(chain, delta)
     kinds = int(np.unique(np.stack([chain.gains, chain.whites]), axis=1).shape[1])
     scales = min(states, SCALES * sqrt(chain.seen_variance) / chain.white) if side is Side.UPPER else states
