@@ -133,7 +133,7 @@ def test_three_numbers_lose_less_than_others_for_many_bands(monkeypatch: pytest.
 
 
 def test_chains_whose_states_crowd_on_their_lattice_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pair of poles at a right angle, followed exactly; for many bins the bound on chances leaves the range of floats."""
+    """A pair of poles at a right angle, followed exactly; for many bins the bound on chances is beyond all floats."""
     poles, shares = (0.417, 0.351, 1.634), np.array([0.2, 0.366, 0.434, -0.043])
     chain = coordinate_fits._realised(np.array(poles), shares, 40, 1.7)
     assert chain is not None
