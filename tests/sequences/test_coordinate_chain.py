@@ -1,5 +1,7 @@
 """Chains whose numbers are drawn one after the other: against quadrature, chains of order one, and what is left out."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -128,3 +130,18 @@ def test_three_numbers_lose_less_than_others_for_many_bands(monkeypatch: pytest.
     assert loss_of(chain, covariance, Side.UPPER, weights) < 0.5 * loss
     assert float(np.expm1(chain.products).mean()) >= float(np.expm1(covariance).mean())
     assert coordinate_chain(covariance, 1e-12, weights, lambda one: one.volume < 50.0, loss, Deadline()) is None
+
+
+def test_chains_whose_states_crowd_on_their_lattice_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pair of poles at a right angle, followed exactly; for many bins the bound on chances is beyond all floats."""
+    poles, shares = (0.417, 0.351, 1.634), np.array([0.2, 0.366, 0.434, -0.043])
+    chain = coordinate_fits._realised(np.array(poles), shares, 40, 1.7)
+    assert chain is not None
+    assert 1e20 < chain.crowding < np.inf
+    assert dataclasses.replace(chain, gains=np.ones(1024)).crowding == np.inf
+    for name, place in zip(("POLES", "RADII", "ANGLES"), poles, strict=True):
+        monkeypatch.setattr(coordinate_fits, name, (place,))
+    monkeypatch.setattr(coordinate_fits, "REFINED", 5)
+    covariance = np.maximum(chain.products, 0.0)
+    weights = sensitivity(covariance, 1e-5, Deadline()).weights
+    assert coordinate_chain(covariance, 1e-12, weights, lambda _: True, np.inf, Deadline()) is None

@@ -11,7 +11,7 @@ Proof: docs/theory/hidden-chains.md, section 8.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from math import exp, gamma, log, pi, sqrt
+from math import exp, expm1, gamma, inf, log, log1p, pi, sqrt
 from typing import ClassVar
 
 import numpy as np
@@ -32,6 +32,8 @@ INSIDE, FARTHEST = 4.5, 9.5
 """Distances in standard deviations: states nearer than the first are kept, those beyond the second are not listed."""
 NEAR = 0.02
 """Shifts that are shorter than this, in standard deviations, are not followed one by one."""
+MOST_LOG = 700.0
+"""Of a crowding: beyond it nothing can be bounded."""
 TOGETHER = 4
 """Frequencies for which the vectors of a basis are held together."""
 USUAL_REACH = 7.3
@@ -156,13 +158,13 @@ class CoordinateChain:
     @cached_property
     def crowding(self) -> float:
         """By which factor chances of a state on the lattice may exceed those of its density, after all bins."""
-        found = 1.0
+        found = log1p(COARSE_ERROR)
         for number in range(self.numbers):
             own = float(np.linalg.inv(self.covariances[number])[number, number])
             own += float(self.coefficients[number, number]) ** 2 / float(self.variances[number])
-            share = exp(-2.0 * pi**2 / (own * float(self.spacings[number]) ** 2))
-            found *= (1.0 + 2.0 * share / (1.0 - share)) ** self.bins
-        return found * (1.0 + COARSE_ERROR)
+            apart = 2.0 * pi**2 / (own * float(self.spacings[number]) ** 2)
+            found += self.bins * log1p(2.0 * exp(-apart) / -expm1(-apart))
+        return exp(found) if found < MOST_LOG else inf
 
     @property
     def volume(self) -> float:

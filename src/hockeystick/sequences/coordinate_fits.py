@@ -4,7 +4,7 @@ A linear programme finds the covariance at all lags, of white noise beside one p
 states that show it, those are taken whose lattice has fewest points, and of all ways to write such a state as three
 numbers one in which they can be drawn one after the other. Whether the chain is comparable is checked afterwards.
 
-Proof: docs/theory/hidden-chains.md, sections 1 and 7.
+Proof: docs/theory/hidden-chains.md, sections 1 and 8.
 """
 
 from collections.abc import Callable
@@ -40,6 +40,8 @@ LEAST_WHITE = (0.15, 0.08)
 LEAST_SPECTRUM = 0.01
 """Of what is seen of the state, as a share of the variance: where it vanishes a state has but one innovation."""
 SPECTRUM_LAGS = 400
+MOST_CROWDING = 2.0
+"""Of chances on the lattice: where they may exceed the density by more, too many states would have to be kept."""
 TRIES, SEED = 6, 0
 """Of bases."""
 EXACT, STEADY, MOST_CONDITION = 1e-20, 0.999, 30.0
@@ -77,8 +79,11 @@ def coordinate_chain(
         fitted = programme.solved(poles)
         if fitted is None or not fitted[0] <= most_loss:
             continue
-        chain = _realised(poles, fitted[1], len(covariance), float(np.sqrt(variance)))
-        if chain is None or not affordable(chain):
+        try:
+            chain = _realised(poles, fitted[1], len(covariance), float(np.sqrt(variance)))
+            if chain is None or not chain.crowding <= MOST_CROWDING or not affordable(chain):
+                continue
+        except np.linalg.LinAlgError:  # too close to singular to be computed
             continue
         shared = variance * semidefinite(fitted[2])
         for negligible in NEGLIGIBLE:
