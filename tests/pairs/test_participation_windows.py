@@ -139,7 +139,7 @@ def test_what_it_is_not_for() -> None:
     assert METHOD.why_not(dominating_pair(users), Side.UPPER) is None
     for prob in (1.0, 0.995, 1e-16):
         pair = SubsetMixture(noise_multiplier=1.0, matrix=DenseMatrix(np.eye(3)), sampling_prob=prob)
-        assert "chance" in (METHOD.why_not(pair, Side.UPPER) or "")
+        assert "sampling probability" in (METHOD.why_not(pair, Side.UPPER) or "")
     dense = SubsetMixture(noise_multiplier=1.0, matrix=DenseMatrix(np.eye(4)), sampling_prob=0.1, groups=2)
     assert "Toeplitz" in (METHOD.why_not(dense, Side.UPPER) or "")
     full = SubsetMixture(noise_multiplier=1.0, matrix=ToeplitzMatrix(np.ones(9000), 9000), sampling_prob=0.1)

@@ -196,7 +196,7 @@ def test_what_it_is_not_for() -> None:
     assert reason(few) == ""
     assert "groups" in reason(few, groups=2)
     assert "secret" in reason(few, groups=2, public=False)
-    assert "chance" in reason(few, prob=1.0)
+    assert "sampling probability" in reason(few, prob=1.0)
     assert "Toeplitz" in reason(DenseMatrix(np.eye(4)))
     assert "bands" in reason(ToeplitzMatrix(np.ones(40), 100))
     assert "steps" in reason(ToeplitzMatrix(np.ones(8), 100_000))
