@@ -14,6 +14,7 @@ import argparse
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from time import process_time
 
@@ -38,7 +39,8 @@ class Row:
         strategy, bands, bins, epochs, near: the cell.
         work: standard seconds that were planned.
         lower, upper: the bounds on epsilon.
-        seconds: of the processor.
+        seconds: of the processor; of the wall clock where there was a deadline.
+        deadline: seconds of the wall clock after which searches were cut off, or inf.
     """
 
     strategy: str
@@ -53,6 +55,7 @@ class Row:
     method_lower: str
     method_upper: str
     seconds: float
+    deadline: float = inf
 
     @property
     def cell(self) -> tuple[str, int, int, int, float, float]:
@@ -66,8 +69,9 @@ class Row:
 
     @property
     def shown(self) -> str:
-        """The gap in percent and the methods of both ends, for a table."""
-        return f"{100 * self.gap:.2f} % " + " / ".join(dict.fromkeys((self.method_upper, self.method_lower)))
+        """The gap in percent and the methods of both ends, for a table; a star where a deadline was set."""
+        star = "" if self.deadline == inf else "*"
+        return f"{100 * self.gap:.2f} %{star} " + " / ".join(dict.fromkeys((self.method_upper, self.method_lower)))
 
 
 def mechanism_of(strategy: str, bands: int, bins: int, epochs: int, noise_multiplier: float) -> hs.Mechanism:
@@ -134,9 +138,10 @@ def page(rows: Iterable[Row]) -> str:
         "",
         "Correlated noise under balls-in-bins, delta = 1e-5: the gap between the two sides of `certify` in percent of",
         "the lower one, and the methods of the upper and the lower bound. The columns are noise multipliers at which",
-        "epsilon is near the number above. No deadline is set, so the gaps depend on neither the machine nor its load.",
-        "Empty: not measured. Written by `python -m benchmarks.regimes --write`; bounds and processor seconds are in",
-        "`benchmarks/regimes.csv`.",
+        "epsilon is near the number above. No deadline is set, so the gaps depend on neither the machine nor its load;",
+        "a star marks cells that an earlier version measured with a deadline, on a machine with other work: their",
+        "searches may have been cut off. Empty: not measured. Written by `python -m benchmarks.regimes --write`; bounds",
+        "and processor seconds are in `benchmarks/regimes.csv`.",
     ]
     for work in sorted({row.work for row in found}):
         chosen = [row for row in found if row.work == work]
