@@ -140,8 +140,8 @@ def page(rows: Iterable[Row]) -> str:
         "the lower one, and the methods of the upper and the lower bound. The columns are noise multipliers at which",
         "epsilon is near the number above. No deadline is set, so the gaps depend on neither the machine nor its load;",
         "a star marks cells that an earlier version measured with a deadline, on a machine with other work: their",
-        "searches may have been cut off. Empty: not measured. Written by `python -m benchmarks.regimes --write`; bounds",
-        "and processor seconds are in `benchmarks/regimes.csv`.",
+        "searches may have been cut off. Empty: not measured. Written by `python -m benchmarks.regimes --write`;",
+        "bounds and processor seconds are in `benchmarks/regimes.csv`.",
     ]
     for work in sorted({row.work for row in found}):
         chosen = [row for row in found if row.work == work]
