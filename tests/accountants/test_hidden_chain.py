@@ -7,6 +7,8 @@ from hockeystick.accountants import hidden_chain
 from hockeystick.accountants.hidden_chain import ACCOUNTANT
 from hockeystick.accountants.low_noise_bins import FEWEST_BINS
 from hockeystick.accountants.moment_majorant import ACCOUNTANT as MOMENTS
+from hockeystick.bounds import Question
+from hockeystick.errors import UnsupportedError
 from hockeystick.laws.grid import Resolution
 from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.settings import Settings
@@ -60,6 +62,17 @@ def test_samples_lie_between(epochs: int, monkeypatch: pytest.MonkeyPatch) -> No
         sampled, error = float(values.mean()), 5.0 * float(values.std()) / np.sqrt(values.size)
         assert found[Side.UPPER](epsilon) >= sampled - error
         assert found[Side.LOWER](epsilon) <= sampled + error
+
+
+def test_what_the_effort_does_not_allow_is_refused_before_it_begins() -> None:
+    """Few states, but 7,000 frequencies: each has its price, without which this takes twice the effort."""
+    band = np.tile([1.0, 0.488, 0.397, 0.376, 0.293, 0.0958], (88, 1))
+    for column in range(1, 6):
+        band[-column:, column] = 0.0
+    small = BinMixture(noise_multiplier=1.1495, matrix=BandedMatrix(band), bins=44)
+    settings = Settings(Resolution(68, 4.68e-7), effort=2.0, question=Question(delta=4.68e-7))
+    with pytest.raises(UnsupportedError, match="white noise"):
+        ACCOUNTANT.bound(small, Side.UPPER, settings)
 
 
 def test_it_refuses_what_it_is_not_for() -> None:

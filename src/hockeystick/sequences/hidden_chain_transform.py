@@ -7,7 +7,7 @@ Proof: docs/theory/hidden-chains.md, section 5. Cost: O(frequencies bins edges).
 """
 
 from dataclasses import dataclass
-from math import ceil, exp, log, pi, sqrt
+from math import ceil, log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,16 @@ from hockeystick.sequences.hidden_chain import (
 )
 from hockeystick.sequences.hidden_chain_kernels import step_transforms
 from hockeystick.sequences.independent_sequences import IndependentSequences, ProductStates, steps_of
-from hockeystick.sequences.inverse_transform import AT_ONCE, Found, Transform, TransformProfiles, frequencies, scale_of
+from hockeystick.sequences.inverse_transform import (
+    AT_ONCE,
+    Found,
+    Transform,
+    TransformProfiles,
+    frequencies,
+    scale_of,
+    shares_of_delta,
+    spread_of,
+)
 from hockeystick.sequences.repeated_steps import SMALL
 from hockeystick.sequences.white_noise import Noise
 from hockeystick.types import Side
@@ -52,14 +61,9 @@ AROUND, EACH = 1.5, 1e-3
 """How many times as long a ring of them takes; seconds for each frequency however few the states are."""
 
 
-def spread_of(chain: Chain) -> float:
-    """The standard deviation of X, large exponents apart."""
-    return sqrt(float(np.expm1(np.minimum(chain.products, 5.0)).mean()))
-
-
 def transform_work(chain: Chain, side: Side, delta: float, epsilon: float) -> float:
     """Rough seconds of the transform that serves this epsilon."""
-    count = frequencies(*scale_of(epsilon, spread_of(chain)))[2]
+    count = frequencies(*scale_of(epsilon, spread_of(chain.products)))[2]
     if isinstance(chain, CoordinateChain):
         return float(
             USED
@@ -142,9 +146,7 @@ def _transform(
         levels = [Levels(scale) for scale in scales]
     theta: Array = pace * np.arange(count, dtype=np.float64)
     errors, values = np.zeros(count), np.zeros(count, dtype=np.complex128)
-    # about what an error at each frequency adds to delta
-    use = 4.0 * exp(damping * largest) * pace / pi * (1.0 / (damping**2 + theta**2) + smoothing**2)
-    use *= np.exp(0.5 * (damping**2 - theta**2) * smoothing**2)
+    use = shares_of_delta(damping, pace, count, smoothing, largest)
     small = np.clip(ERROR_SHARE * delta / (count * use), SMALL, MOST_SMALL)
     for first in range(0, count, AT_ONCE):
         own = slice(first, first + AT_ONCE)
@@ -268,4 +270,4 @@ def chain_profiles(
     def transformed(smoothing: float, largest: float) -> Found:
         return _transform(chain, states, side, delta, smoothing, largest, deadline)
 
-    return TransformProfiles(transformed, spread_of(chain), side, delta, epsilon, alone)
+    return TransformProfiles(transformed, spread_of(chain.products), side, delta, epsilon, alone)

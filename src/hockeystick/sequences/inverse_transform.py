@@ -10,12 +10,12 @@ Proof: docs/theory/hidden-chains.md, section 5.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from math import ceil, cosh, exp, log1p, log2, pi
+from math import ceil, cosh, exp, log1p, log2, pi, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hockeystick.laws.law import UNDERFLOW, UNIT_ROUNDOFF
+from hockeystick.laws.law import UNDERFLOW, UNIT_ROUNDOFF, Array
 from hockeystick.laws.profile import MAX_EPSILON
 from hockeystick.types import Direction, Side
 
@@ -122,6 +122,18 @@ def scale_of(epsilon: float, spread: float, quick: bool = False) -> tuple[float,
     distance = min(beyond, OF_ADDING * beyond / (1.0 + beyond))
     wider, room = (min(max(epsilon, 1.0), MOST_WIDER), LITTLE_ROOM) if quick else (1.0, ROOM)
     return max(wider * SMOOTHING * distance, LEAST_SMOOTHING * spread), 1.0 + room * max(beyond, spread)
+
+
+def spread_of(products: Array) -> float:
+    """The standard deviation of X, large exponents apart; ``products`` are covariances of the bins."""
+    return sqrt(float(np.expm1(np.minimum(products, 5.0)).mean()))
+
+
+def shares_of_delta(damping: float, pace: float, count: int, smoothing: float, largest: float) -> Array:
+    """About what an error of one at each frequency adds to delta, shape (count,); a guide for tolerances."""
+    theta = pace * np.arange(count, dtype=np.float64)
+    added = 4.0 * exp(damping * largest) * pace / pi * (1.0 / (damping**2 + theta**2) + smoothing**2)
+    return np.asarray(added * np.exp(0.5 * (damping**2 - theta**2) * smoothing**2))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ Proof: docs/theory/moving-averages.md. Cost: O(frequencies windows (10 to 20 + g
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
-from math import ceil, exp, floor, pi, sqrt
+from math import ceil, exp, floor, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,16 @@ from numpy.typing import NDArray
 from hockeystick.deadline import Deadline
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.sequences.complex_dot import LANES
-from hockeystick.sequences.inverse_transform import AT_ONCE, Found, Transform, TransformProfiles, frequencies, scale_of
+from hockeystick.sequences.inverse_transform import (
+    AT_ONCE,
+    Found,
+    Transform,
+    TransformProfiles,
+    frequencies,
+    scale_of,
+    shares_of_delta,
+    spread_of,
+)
 from hockeystick.sequences.moving_averages import MovingAverages, Windows, windows_of
 from hockeystick.sequences.moving_averages_kernels import factor_of, place_table, window_means, window_sums
 from hockeystick.sequences.moving_averages_ring import FEWEST_BLOCKS, Run, trace
@@ -283,9 +292,7 @@ def transform_of(given: Prepared, delta: float, smoothing: float, largest: float
     chain, windows = given.chain, given.windows
     damping, pace, count = frequencies(smoothing, largest)
     theta = pace * np.arange(count)
-    # about what an error at each frequency adds to delta: no more than this is needed of powers
-    use = 4.0 * exp(damping * largest) * pace / pi * (1.0 / (damping**2 + theta**2) + smoothing**2)
-    use *= np.exp(0.5 * (damping**2 - theta**2) * smoothing**2)
+    use = shares_of_delta(damping, pace, count, smoothing, largest)  # no more than this is needed of powers
     tolerance = np.clip(ERROR_SHARE * delta / (count * use), LEAST_ERROR, MOST_ERROR)
 
     def tables(first: int, many: int) -> Iterator[Array]:
@@ -403,11 +410,6 @@ def _step(given: Prepared, group: Group, tables: Array, deadline: Deadline) -> C
     return step
 
 
-def spread_of(chain: MovingAverages) -> float:
-    """The standard deviation of X, large exponents apart."""
-    return sqrt(float(np.expm1(np.minimum(chain.products, 5.0)).mean()))
-
-
 def loss_of(chain: MovingAverages, covariance: Array, side: Side, weights: Array) -> float:
     """About what the moving average loses of epsilon; arguments as in :func:`..banded_fits.fits`."""
     change = np.expm1(chain.products - covariance) * (1.0 if side is Side.UPPER else -1.0)
@@ -427,7 +429,7 @@ def _changes(chain: MovingAverages) -> int:
 
 def transform_work(chain: MovingAverages, delta: float, epsilon: float, deadline: Deadline) -> float:
     """Rough seconds of the transform that serves this epsilon, for which no other matters."""
-    count = frequencies(*scale_of(epsilon, spread_of(chain), _uneven(chain)))[2]
+    count = frequencies(*scale_of(epsilon, spread_of(chain.products), _uneven(chain)))[2]
     windows = windows_of(chain, LOST_SHARE * delta, deadline)
     kinds = 1 + _changes(chain)
     steps = min(float(chain.bins), STEPS * kinds) * (RING_STEPS if chain.ring else 1.0)
@@ -444,4 +446,6 @@ def averages_profiles(
     def transformed(smoothing: float, largest: float) -> Found:
         return transform_of(given, delta, smoothing, largest, deadline)
 
-    return TransformProfiles(transformed, spread_of(chain), side, delta, epsilon, alone, alone and _uneven(chain))
+    return TransformProfiles(
+        transformed, spread_of(chain.products), side, delta, epsilon, alone, alone and _uneven(chain)
+    )
