@@ -183,6 +183,7 @@ def test_order_one_and_zero_need_nothing():
 
 def test_what_needs_too_much_memory_is_refused(monkeypatch):
     monkeypatch.setattr(ring, "MAX_TABLE", 100)
+    monkeypatch.setattr(ring, "MAX_STATES", 100)
     gram = _random_gram(30, seed=0, scale=1e-3)
     assert ring_cost(gram, 3) == inf
     with pytest.raises(UnsupportedError, match="memory"):

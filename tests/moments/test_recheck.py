@@ -37,6 +37,14 @@ def banded_gram(bins: int) -> ExactGram:
     return ExactGram(entries=entries, scale=0.6, common=0.0)
 
 
+def line_gram(bins: int) -> ExactGram:
+    """Reach 2, nothing passes the seam, no two entries of a kind equal."""
+    place = np.arange(bins)
+    distance = np.abs(place[:, None] - place)
+    entries = np.where(distance <= 2, (1.0 + 0.05 * (place[:, None] + place)) / (1.0 + distance), 0.0)
+    return ExactGram(entries=entries, scale=0.6, common=0.0)
+
+
 def wide_gram(bins: int, scale: float) -> ExactGram:
     return gram_of(np.random.default_rng(7).uniform(0.0, 1.0, (bins + 2, bins)), scale)
 
@@ -67,6 +75,7 @@ CASES = {
     "circulant": (ring_gram([2.0, 1.1, 0.7, 0.3], 0.5), 5),
     "circulant, even": (ring_gram([*[2.0, 1.1, 0.7, 0.3, 0.2][:4], 0.1, 0.3], 0.5), 4),
     "narrow": (banded_gram(7), 5),
+    "narrow, along a line": (line_gram(8), 5),
     "narrow, no gap": (banded_gram(4), 6),
     "narrow, circulant": (ring_gram([1.0, 0.3, 0.0, 0.0, 0.0, 0.0, 0.0], 0.7), 6),
     "independent": (ring_gram([1.0, 0.0, 0.0, 0.0, 0.0], 1.3), 6),

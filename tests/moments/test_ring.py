@@ -21,12 +21,16 @@ from hockeystick.moments.ring import (
     chain_count,
     clusters_by_bins,
     clusters_by_draws,
+    in_sweep,
     line_factors,
     needs_gapless,
     relative_error,
     ring_cost,
     ring_factors,
     ring_moments,
+    sweep_cost,
+    sweep_error,
+    sweep_factors,
     with_gap,
     without_gap,
 )
@@ -148,6 +152,47 @@ def test_all_draws_along_a_line_give_the_same(bins: int, reach: int, largest: in
     ]
     ring, error = sums_by(gram, largest, "draws")
     assert apart(ring, tuple(line)) <= float(error + relative_error(factors, by_bins=False))
+
+
+def on_a_line(bins: int, reach: int, *, seed: int, scale: float = 0.73) -> ExactGram:
+    """The same random entries, but for those that pass the seam."""
+    whole, place = banded(bins, reach, seed=seed, circulant=False, scale=scale), np.arange(bins)
+    passes = np.abs(np.subtract.outer(place, place)) > reach
+    return ExactGram(entries=np.where(passes, 0.0, whole.entries), scale=scale, common=0.0)
+
+
+def by_sweep(gram: ExactGram, largest: int) -> tuple[tuple[Fraction, ...], Fraction]:
+    """The moments in one sweep along the bins, and their error."""
+    factors = sweep_factors(gram, largest)
+    sums = [rational(pair) for pair in in_sweep(factors, Deadline())]
+    return tuple(s * math.factorial(m) / gram.bins**m for m, s in enumerate(sums)), sweep_error(factors)
+
+
+@pytest.mark.parametrize(
+    ("bins", "reach", "largest"), [(1, 0, 4), (2, 1, 5), (5, 0, 4), (6, 1, 5), (7, 2, 4), (6, 4, 4)]
+)
+def test_a_sweep_is_the_sum_over_all_tuples(bins: int, reach: int, largest: int) -> None:
+    """On a line, and where every bin is within the span of every other, on a ring too."""
+    for gram in (on_a_line(bins, reach, seed=bins), banded(bins, bins // 2, seed=bins, circulant=False)):
+        values, error = by_sweep(gram, largest)
+        assert error < Fraction(1, 10**27)
+        assert values[:2] == (1, 1) or abs(values[1] - 1) <= error
+        for order in range(2, largest + 1):
+            assert deviation(values[order], over_all_tuples(gram, order)) <= float(error)
+
+
+@pytest.mark.parametrize(("bins", "reach", "largest"), [(40, 3, 6), (25, 6, 5), (60, 1, 8)])
+def test_a_sweep_gives_what_clusters_give_and_is_chosen(bins: int, reach: int, largest: int) -> None:
+    gram = on_a_line(bins, reach, seed=3, scale=2.0)
+    swept, clusters, chosen = by_sweep(gram, largest), sums_by(gram, largest, "draws"), ring_moments
+    assert apart(swept[0], clusters[0]) <= float(swept[1] + clusters[1])
+    assert ring_cost(gram, largest) == sweep_cost(bins, reach, largest)
+    assert chosen(gram, largest, deadline=Deadline()).values == swept[0]
+
+
+def test_the_deadline_stops_a_sweep() -> None:
+    with pytest.raises(BudgetExceededError):
+        in_sweep(sweep_factors(on_a_line(12, 2, seed=31), 4), Deadline(seconds=0.0))
 
 
 def test_the_programme_in_doubles_gives_the_same() -> None:

@@ -25,7 +25,7 @@ CHUNK = 64
 
 
 @njit(cache=True)
-def _first_states(budget: int, window: int) -> Counts:
+def first_states(budget: int, window: int) -> Counts:
     """How many of the states with v + k <= budget have a latest count below r = 0..budget + 1; shape (budget + 2,)."""
     first = np.zeros(budget + 2, dtype=np.int64)
     for r in range(budget + 1):
@@ -92,8 +92,9 @@ def _advance(
     band: Array,
     peak: float,
     ahead: float,
+    empty: bool,
 ) -> Array:
-    """Draw the next bin 0, 1, ... times: ``new`` from ``old``; windows that become all zero are dropped.
+    """Draw the next bin 0, 1, ... times: ``new`` from ``old``.
 
     Args:
         old, new: states; ``new`` is overwritten.
@@ -102,12 +103,13 @@ def _advance(
             one of ``new`` has k >= before + shift, shift 0 or 1, and is kept likewise.
         diagonal, band: D and the row of B of the new bin, shape (reach,), reach > kept.
         ahead: the new bin's interaction with bins after it whose counts are fixed, the factor ``exp(ahead r)``.
+        empty: whether windows that become all zero are kept.
 
     Returns: for every total mass the weight of new states whose latest count is positive, shape (largest + 1,).
     """
     largest = decay.shape[0] - 1
     budget, new_budget = largest - before, largest - before - shift
-    place = _first_states(new_budget, kept + 1)
+    place = first_states(new_budget, kept + 1)
     new[: place[-1]] = 0.0
     own = _own_weights(largest, diagonal, peak)
     oldest = np.empty(budget + 1)
@@ -123,7 +125,7 @@ def _advance(
         for x in range(room + 1 if drops else 1):
             last = room - x  # largest kept k of the source row
             start = max(shift - x, 0)
-            if mass > 0:
+            if mass > 0 or empty:
                 target = place[0] + x - shift
                 for k in range(start, last + 1):
                     new[target + k] += old[source + k]
@@ -167,11 +169,11 @@ def grow_clusters(
     ``diagonals`` and ``bands`` have one row for each bin, or a single one for all.
     """
     largest, reach, rows = decay.shape[0] - 1, bands.shape[1], diagonals.size
-    states = _first_states(largest, reach)[-1]
+    states = first_states(largest, reach)[-1]
     old, new = np.zeros(states), np.zeros(states)
     clusters[start] = 0.0
     clusters[start, 0, 1:] = _own_weights(largest, diagonals[start % rows], peak)[1:]
-    single = _first_states(largest, 1)
+    single = first_states(largest, 1)
     for r in range(1, largest + 1):
         old[single[r]] = clusters[start, 0, r]
     for length in range(1, clusters.shape[1]):
@@ -179,9 +181,18 @@ def grow_clusters(
         before, after = (length - 1) // reach, length // reach
         kept, row = min(length, reach - 1), (start + length) % bins % rows
         clusters[start, length] = _advance(
-            old, new, decay, kept, length >= reach, before, after - before, diagonals[row], bands[row], peak, 0.0
+            old, new, decay, kept, length >= reach, before, after - before, diagonals[row], bands[row], peak, 0.0, False
         )
         old, new = new, old
+
+
+@njit(cache=True)
+def sweep_bin(old: Array, new: Array, total: Array, decay: Array, diagonal: float, band: Array, peak: float) -> None:
+    """All draws on one bin more: ``new`` from ``old``, and ``total``, by mass, grows by those whose last bin it is.
+
+    Windows have ``reach`` counts from the start, those of bins before the first are 0 and have a ``band`` of 0.
+    """
+    total += _advance(old, new, decay, band.size - 1, True, 0, 0, diagonal, band, peak, 0.0, True)
 
 
 @njit(cache=True)
@@ -251,7 +262,7 @@ def without_gap(bins: int, decay: Array, diagonals: Array, bands: Array, peak: f
     """
     largest, reach, rows = decay.shape[0] - 1, bands.shape[1], diagonals.size
     result, closed = np.zeros(largest + 1), np.empty(largest + 1)
-    states = _first_states(largest, reach)[-1]
+    states = first_states(largest, reach)[-1]
     old, new = np.empty(states), np.empty(states)
     window, final = np.zeros(reach, dtype=np.int64), np.zeros(reach, dtype=np.int64)
     unused, none = np.zeros(reach + 1), np.zeros(reach)
@@ -274,7 +285,9 @@ def without_gap(bins: int, decay: Array, diagonals: Array, bands: Array, peak: f
                     distance = bins - 1 - j - i
                     if distance <= reach:
                         ahead += window[j] * bands[(bins - 1 - j) % rows, distance - 1]
-                _advance(old, new, decay, reach - 1, True, 0, 0, diagonals[i % rows], bands[i % rows], peak, ahead)
+                _advance(
+                    old, new, decay, reach - 1, True, 0, 0, diagonals[i % rows], bands[i % rows], peak, ahead, False
+                )
                 old, new = new, old
             gap = 0  # undrawn bins where the window begins
             while window[reach - 1 - gap] == 0:

@@ -29,9 +29,11 @@ SHORT_LOOPS = 0.8
 SHORTEST_LOOPS = 20.0
 SHORT_CHAINS = 8.0
 """How much more an update costs in the many short chains of draws without a gap."""
+SECONDS_PER_SWEPT = 2e-8
+"""Cost of an update of a sweep, of windows of any length."""
 SECONDS_PER_TERM = 1.5e-8
 """Cost of a term in a product of power series."""
-MAX_STATES = 4_000_000
+MAX_STATES = 8_000_000
 MAX_CLUSTER_TABLE = 20_000_000
 LARGEST_LOG_COUNT = 560.0
 """``largest * log(bins)`` at most: sums without noise must stay in the range of doubles, with room for underflow."""
@@ -177,6 +179,36 @@ def banded_moments(
         deadline.tick()
         total += _gapless(reduced, largest)
     return _finished(reduced, largest, total)
+
+
+def sweep_cost(bins: int, reach: int, largest: int) -> float:
+    """Rough seconds of :func:`swept_moments`; infinite where it does not fit in memory or the range of doubles."""
+    if comb(largest + reach + 1, reach + 1) > MAX_STATES or largest * log(bins) > LARGEST_LOG_COUNT:
+        return float("inf")
+    updates = bins * comb(largest + reach + 2, reach + 2)
+    return updates * SECONDS_PER_SWEPT
+
+
+def swept_moments(scaled: Array, reach: int, largest: int, *, deadline: Deadline | None = None) -> LogMoments:
+    """:func:`banded_moments` of the whole S where no entry is farther than ``reach >= 1`` from the diagonal.
+
+    One pass along the line of bins, with the counts of the last ``reach`` bins as the state. Exact but for rounding,
+    which is bounded and added.
+
+    Cost: :func:`sweep_cost`.
+    """
+    deadline = deadline or Deadline()
+    bins, place = scaled.shape[0], np.arange(scaled.shape[0])
+    near = np.stack([np.where(place >= d, scaled[place, place - d], 0.0) for d in range(reach + 1)], axis=1)
+    line = Band(bins=bins, diagonal=near[:, 0].copy(), band=near[:, 1:].copy(), common=0.0, size=float(scaled.max()))
+    states, decay = kernels.first_states(largest, reach)[-1], kernels.decay_table(largest, line.peak)
+    old, new, total = np.zeros(states), np.zeros(states), np.zeros(largest + 1)
+    old[0] = total[0] = 1.0
+    for i in range(bins):
+        deadline.tick()
+        kernels.sweep_bin(old, new, total, decay, line.diagonal[i], line.band[i], line.peak)
+        old, new = new, old
+    return _finished(line, largest, total)
 
 
 def _with_gap(reduced: Band, largest: int, deadline: Deadline) -> Array:

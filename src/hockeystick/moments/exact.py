@@ -55,6 +55,12 @@ class ExactGram:
         """The largest ring distance at which there is an entry other than 0."""
         return int(ring_distances(self.bins)[self.entries != 0.0].max(initial=0))
 
+    @cached_property
+    def span(self) -> int:
+        """The largest |i - j| of an entry other than 0: the reach along a line, where nothing passes the seam."""
+        rows, columns = np.nonzero(self.entries)
+        return int(np.abs(rows - columns).max(initial=0))
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ExactMoments:

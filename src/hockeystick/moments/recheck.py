@@ -1,7 +1,7 @@
 """A second computation of a mixture's moments, in doubles and by other code, that the first must agree with.
 
-* Where entries vanish beyond a short reach, by :mod:`.bands`, which joins clusters of draws by the formula that the
-  ring uses too, but shares no code with it;
+* Where entries vanish beyond a short reach, by :mod:`.bands`, which sweeps along the line of bins, or joins clusters of
+  draws, by the formulas that the first computation uses too, but shares no code with it;
 * otherwise from the definition, by enumerating multisets of draws with running products.
 
 An import contract keeps the first computation's code out. The check finds mistakes; it is no part of any bound.
@@ -19,7 +19,7 @@ from scipy.special import ndtr
 from hockeystick.deadline import Deadline
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
-from hockeystick.moments.bands import banded_cost, banded_moments
+from hockeystick.moments.bands import banded_cost, banded_moments, sweep_cost, swept_moments
 from hockeystick.moments.exact import ExactGram, ExactMoments
 
 AGREEMENT = 1e-7
@@ -82,12 +82,15 @@ def _largest_entry(gram: ExactGram) -> float:
 def _banded_cost(gram: ExactGram, largest: int) -> float:
     if largest * (largest - 1) / 2 * _largest_entry(gram) > LARGEST_BANDED_EXPONENT:
         return inf
-    return banded_cost(gram.bins, gram.reach, largest, gram.is_circulant)
+    swept = sweep_cost(gram.bins, max(gram.span, 1), largest)
+    return min(banded_cost(gram.bins, gram.reach, largest, gram.is_circulant), swept)
 
 
 def _banded_logs(gram: ExactGram, largest: int, deadline: Deadline) -> Array:
     """Log moments of orders 2..largest; exact but for rounding, as nothing lies beyond the reach."""
-    scaled = gram.entries * gram.scale
+    scaled, span = gram.entries * gram.scale, max(gram.span, 1)
+    if sweep_cost(gram.bins, span, largest) < banded_cost(gram.bins, gram.reach, largest, gram.is_circulant):
+        return swept_moments(scaled, span, largest, deadline=deadline).values
     return banded_moments(scaled, gram.reach + 1, largest, share=gram.is_circulant, deadline=deadline).values
 
 

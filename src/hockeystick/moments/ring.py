@@ -1,13 +1,16 @@
 """Moments of a mixture of bins, with 30 digits.
 
-``E X^m`` is ``m! / b^m`` times a sum over all ways to draw m of b bins (:mod:`.ring_kernels`), formed in the cheaper of
-two ways.
+``E X^m`` is ``m! / b^m`` times a sum over all ways to draw m of b bins (:mod:`.ring_kernels`), formed in the cheapest
+of three ways.
 
 **Along the ring**, where S vanishes beyond a ring distance: clusters of draws that lie far apart are independent, are
 summed one by one and then joined. Clusters grow draw by draw, ``(reach + 1)^(largest - 1)`` for each first bin (best
 for few draws), or bin by bin, about ``reach C(largest + reach + 2, reach + 3)`` updates for each first bin (best for a
 narrow reach). One first bin stands for all where S is circulant. Draws that leave no gap on the whole ring, possible
 only where ``largest * reach >= bins``, are visited one by one.
+
+**In a sweep**, where no entry of S passes the seam: bin by bin from the first to the last, with the counts of the last
+``span`` bins as the state; about ``bins C(largest + span + 2, span + 2)`` updates in all.
 
 **Along a line**, for any S: every multiset of draws is a chain of bins that does not decrease, and all
 ``C(bins + largest - 1, largest)`` are visited.
@@ -35,7 +38,7 @@ LEAST_ORDER = 3
 """Lower orders cost nothing: chains of two draws and more are kept together."""
 LARGEST_LOG = 600.0
 """Largest logarithm of any number that is computed, so that all stay in the range of doubles."""
-MAX_STATES = 4_000_000
+MAX_STATES = 8_000_000
 MAX_TABLE = 20_000_000
 CHAINS_PER_PIECE = 2e7
 SECONDS_PER_CHAIN = 1e-9
@@ -100,8 +103,13 @@ def ring_moments(gram: ExactGram, largest: int, *, deadline: Deadline) -> ExactM
             f"The moments of {gram.bins} bins up to order {largest} are too large for doubles or need too much memory."
         )
     order = max(largest, LEAST_ORDER)
-    if _line_cost(gram, order) <= _ring_cost(gram, order):
-        factors, by_bins = line_factors(gram, order), False
+    line, ring, sweep = _line_cost(gram, order), _ring_cost(gram, order), sweep_cost(gram.bins, gram.span, order)
+    swept, by_bins = sweep < min(line, ring), False
+    if swept:
+        factors = sweep_factors(gram, order)
+        total = in_sweep(factors, deadline)
+    elif line <= ring:
+        factors = line_factors(gram, order)
         total = along_line(factors, deadline)
     else:
         factors = ring_factors(gram, order)
@@ -111,7 +119,7 @@ def ring_moments(gram: ExactGram, largest: int, *, deadline: Deadline) -> ExactM
             total = _sum_of([total, without_gap(factors, deadline)])
     return ExactMoments(
         values=tuple(rational(total[m]) * factorial(m) / gram.bins**m for m in range(largest + 1)),
-        error=relative_error(factors, by_bins=by_bins),
+        error=sweep_error(factors) if swept else relative_error(factors, by_bins=by_bins),
     )
 
 
@@ -128,7 +136,7 @@ def ring_cost(gram: ExactGram, largest: int) -> float:
     order = max(largest, LEAST_ORDER)
     if highest_order(gram, order) < order or order >= RECIPROCALS.size:
         return 0.0 if largest < 2 else inf
-    return min(_line_cost(gram, order), _ring_cost(gram, order))
+    return min(_line_cost(gram, order), _ring_cost(gram, order), sweep_cost(gram.bins, gram.span, order))
 
 
 def _line_cost(gram: ExactGram, order: int) -> float:
@@ -150,6 +158,14 @@ def _ring_cost(gram: ExactGram, order: int) -> float:
         starts = 1 if rows == 1 else min(reach, bins)
         gapless = starts * chain_count(order, reach, bins - reach, bins - 1) * _seconds_per_chain(reach)
     return rows * grow + close + gapless
+
+
+def sweep_cost(bins: int, span: int, largest: int) -> float:
+    """Rough seconds of :func:`in_sweep`; infinite where its states need too much memory."""
+    reach = max(span, 1)
+    if comb(largest + reach + 1, reach + 1) > MAX_STATES:
+        return inf
+    return bins * (comb(largest + reach + 2, reach + 2) * SECONDS_PER_UPDATE + SECONDS_PER_CALL)
 
 
 def longest_cluster(bins: int, reach: int, largest: int) -> int:
@@ -200,6 +216,11 @@ def ring_factors(gram: ExactGram, largest: int) -> Factors:
     return _factors(gram, largest, reach, max(min(reach, gram.bins - 1 - reach), 0))
 
 
+def sweep_factors(gram: ExactGram, largest: int) -> Factors:
+    """The factors for :func:`in_sweep`: the reach is the span of S, and none passes the seam."""
+    return _factors(gram, largest, max(gram.span, 1), 0)
+
+
 def line_factors(gram: ExactGram, largest: int) -> Factors:
     """The factors for chains along a line, which never pass the seam and have steps of any size."""
     return _factors(gram, largest, gram.bins - 1, 0)
@@ -220,13 +241,8 @@ def clusters_by_bins(factors: Factors, deadline: Deadline) -> Pairs:
     clusters = np.zeros((rows, largest + 1, factors.longest), dtype=np.complex128)
     if factors.longest == 0:
         return clusters
-    states, chunk_size = kernels.first_states(largest, reach)[-1], _chunk_size(reach, largest)
-    old, new = np.zeros(states, dtype=np.complex128), np.zeros(states, dtype=np.complex128)
-    # before[i, d - 1]: the factor between bin i and the one d places before it
-    after = np.arange(1, reach + 1)
-    before = factors.ahead[(np.arange(rows)[:, None] - after) % rows, after]
-    powers = [kernels.powers_of(row, largest) for row in before]
-    own = [kernels.own_weights(one) for one in kernels.powers_of(np.ascontiguousarray(factors.ahead[:, 0]), largest)]
+    chunk_size, (old, new) = _chunk_size(reach, largest), _states(reach, largest)
+    powers, own = _weights(factors)
     for start in range(rows):
         kernels.first_bin(old, clusters[start], own[start])
         for length in range(1, factors.longest):
@@ -235,6 +251,35 @@ def clusters_by_bins(factors: Factors, deadline: Deadline) -> Pairs:
             kernels.next_bin(old, new, clusters[start], length, powers[latest], own[latest], chunk_size)
             old, new = new, old
     return clusters
+
+
+def in_sweep(factors: Factors, deadline: Deadline) -> Pairs:
+    """All draws by mass, where no factor passes the seam: shape (a + 1,)."""
+    chunk_size, (old, new) = _chunk_size(factors.reach, factors.largest), _states(factors.reach, factors.largest)
+    powers, own = _weights(factors)
+    total = np.zeros(factors.largest + 1, dtype=np.complex128)
+    old[0] = total[0] = 1.0  # nothing drawn
+    for place in range(factors.bins):
+        deadline.tick()
+        row = place % factors.rows
+        kernels.sweep_bin(old, new, total, powers[row], own[row], chunk_size)
+        old, new = new, old
+    return total
+
+
+def _states(reach: int, largest: int) -> tuple[Pairs, Pairs]:
+    """Two arrays for the states of windows of ``reach`` counts, all zero."""
+    states = kernels.first_states(largest, reach)[-1]
+    return np.zeros(states, dtype=np.complex128), np.zeros(states, dtype=np.complex128)
+
+
+def _weights(factors: Factors) -> tuple[list[Pairs], list[Pairs]]:
+    """For each bin the powers of its factors with those 1..reach before it, and its own weights."""
+    rows, largest, after = factors.rows, factors.largest, np.arange(1, factors.reach + 1)
+    before = factors.ahead[(np.arange(rows)[:, None] - after) % rows, after]
+    powers = [kernels.powers_of(row, largest) for row in before]
+    diagonal = np.ascontiguousarray(factors.ahead[:, 0])
+    return powers, [kernels.own_weights(one) for one in kernels.powers_of(diagonal, largest)]
 
 
 def clusters_by_draws(factors: Factors, deadline: Deadline) -> Pairs:
@@ -326,6 +371,17 @@ def relative_error(factors: Factors, *, by_bins: bool) -> Fraction:
     operations += 4 * a
     operations += bins + a * (a + longest + 2)  # along the ring
     operations += a + 2 * longest + 2 * reach + 8  # round the ring
+    return _relative_error(a, operations)
+
+
+def sweep_error(factors: Factors) -> Fraction:
+    """Proved relative error of the moments from :func:`in_sweep`, likewise."""
+    a, chunk = factors.largest, _chunk_size(factors.reach, factors.largest)
+    prefixes = comb(a + factors.reach - 1, factors.reach - 1)
+    return _relative_error(a, factors.bins * (a + 2) + a * chunk + prefixes // chunk + 1 + 4 * a)
+
+
+def _relative_error(a: int, operations: int) -> Fraction:
     pairs = Fraction(a * (a - 1), 2)
     lost = pairs * (Fraction(EXPONENTIAL_ERROR) + Fraction(2) ** -900) + (pairs + operations) * Fraction(ROUNDING)
     return lost / (1 - 2 * lost)

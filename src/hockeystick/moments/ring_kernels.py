@@ -107,11 +107,48 @@ def next_bin(old: Pairs, new: Pairs, clusters: Pairs, length: int, powers: Pairs
         own: the new bin's own weights, shape (largest + 1,).
         chunk_size: of prefixes whose states are added up before the sum goes to the total, for short chains.
     """
-    largest, reach = own.size - 1, powers.shape[0]
+    reach = powers.shape[0]
     # of the bins before the window the first is drawn, and of any reach in a row at least one: k >= before, so states
     # are kept at k - before, and v <= largest - before
     before, shift = (length - 1) // reach, length // reach - (length - 1) // reach
     kept, drops = min(length, reach - 1), length >= reach
+    clusters[:, length] = _advance(old, new, powers, own, chunk_size, before, shift, kept, drops, False)
+
+
+@njit(cache=True, nogil=True)
+def sweep_bin(old: Pairs, new: Pairs, total: Pairs, powers: Pairs, own: Pairs, chunk_size: int) -> None:
+    """All draws on one bin more: the bin is drawn 0, 1, ... times, and windows may become all zero.
+
+    ``total``, shape (largest + 1,), grows by the draws whose last bin is the new one. The rest is as for
+    :func:`next_bin`; windows always have ``reach`` counts, those of bins before the first are 0.
+    """
+    accumulate(total, _advance(old, new, powers, own, chunk_size, 0, 0, powers.shape[0] - 1, True, True))
+
+
+@njit(cache=True, nogil=True)
+def _advance(
+    old: Pairs,
+    new: Pairs,
+    powers: Pairs,
+    own: Pairs,
+    chunk_size: int,
+    before: int,
+    shift: int,
+    kept: int,
+    drops: bool,
+    empty: bool,
+) -> Pairs:
+    """Draw the next bin 0, 1, ... times: ``new`` from ``old``.
+
+    Args:
+        before, shift: every state of ``old`` has k >= before and is kept at k - before; every one of ``new`` has
+            k >= before + shift, shift 0 or 1, and is kept likewise.
+        kept, drops: the new window has ``kept`` counts of the old one, which had one more if it drops its oldest.
+        empty: whether windows that become all zero are kept.
+
+    Returns: for every total mass the weight of new states whose latest count is positive, shape (largest + 1,).
+    """
+    largest = own.size - 1
     budget, new_budget = largest - before, largest - before - shift
     place = first_states(new_budget, kept + 1)
     new[: place[-1]] = 0.0
@@ -125,7 +162,7 @@ def next_bin(old: Pairs, new: Pairs, clusters: Pairs, length: int, powers: Pairs
             last = room - x  # largest kept k of the source row
             start = max(shift - x, 0)
             row = old[source : source + last + 1]
-            if mass > 0:
+            if mass > 0 or empty:
                 target = place[0] + x - shift
                 accumulate(new[target + start : target + last + 1], row[start:])
             factor, power = partial[kept], complex(1.0, 0.0)
@@ -148,7 +185,7 @@ def next_bin(old: Pairs, new: Pairs, clusters: Pairs, length: int, powers: Pairs
             waiting = 0
         mass = _following(prefix, partial, mass, budget, powers)
     accumulate(grown, chunk)
-    clusters[:, length] = grown
+    return grown
 
 
 # Draw by draw. A chain is a sequence of bins 0 = p_1 <= p_2 <= ..., counted from its start, with steps of at most
