@@ -24,9 +24,9 @@ from hockeystick.moments.log_moments import LogMoments
 
 SECONDS_PER_UPDATE = 3e-9
 """Rough cost of an update where the inner loops are long."""
-SHORT_LOOPS = 0.8
+SHORT_LOOPS = 0.5
 """Relative increase for each further bin of the window, as the loops get shorter, up to ``SHORTEST_LOOPS`` times."""
-SHORTEST_LOOPS = 20.0
+SHORTEST_LOOPS = 13.0
 SHORT_CHAINS = 8.0
 """How much more an update costs in the many short chains of draws without a gap."""
 SECONDS_PER_SWEPT = 2e-8
