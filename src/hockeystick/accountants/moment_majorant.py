@@ -36,7 +36,7 @@ from hockeystick.types import Direction, Side
 DEGREES = (12, 10, 8, 6, 5, 4, 3, 2)
 """Highest orders that are tried. Above 6 an odd one hardly gains: it allows a contact more, at 0, where X never is."""
 FIRST_SHARE, WHOLE_SHARE, STRIPS_SHARE, COARSE_SHARE = 0.05, 1.0, 0.4, 0.2
-"""Shares of the effort for the moments of one relaxation; where the whole mixture takes most of it, others are coarse."""
+"""Shares of the effort for the moments of one relaxation."""
 RESIDUES = (2, 3, 4, 6)
 """Numbers of classes that are tried, in this order, where they reach higher orders than what was tried before."""
 CLOSE_ENVELOPE = 1.02
