@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.moments import exact_gram as module
 from hockeystick.moments.exact import ExactGram
-from hockeystick.moments.exact_gram import circulant, proved_gram, proved_semidefinite, residue_classes
+from hockeystick.moments.exact_gram import circulant, lifted, proved_gram, proved_semidefinite, residue_classes
 from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.strategies import BandedSquareRoot, BandedToeplitz, BinaryTree, BufferedToeplitz, Identity, SquareRoot
 from hockeystick.types import Side
@@ -384,6 +384,38 @@ def test_circulant_envelope_of_any_matrix(means: list[list[int]], side: Side) ->
     envelope = circulant(gram, side)
     if envelope is not None:
         require_envelope(gram, envelope, side)
+
+
+@pytest.mark.parametrize(("bands", "bins", "epochs"), [(4, 40, 1), (4, 40, 3), (9, 100, 1), (2, 9, 1)])
+def test_lifted_bins_are_above_their_own_and_not_above_the_largest(bands: int, bins: int, epochs: int) -> None:
+    gram = raised(strategy_pair(BandedSquareRoot(bands=bands), bins, epochs))
+    higher = lifted(gram)
+    assert higher is not None
+    require_sound(higher, exact=bins < 10)
+    assert higher.scale == gram.scale
+    assert (higher.entries >= gram.entries).all()
+    place = np.arange(bins)
+    for distance in range(bins // 2 + 1):
+        largest = gram.entries[place, place - distance].max()
+        assert (higher.entries[place, place - distance] <= largest * (1.0 + 1e-12)).all()
+    assert higher.common > 1.001 * gram.common
+    assert higher.reach == gram.reach
+    assert epochs > 1 or higher.span == gram.span  # nothing new passes the seam
+
+
+def test_bins_that_all_differ_are_not_lifted() -> None:
+    place = np.arange(30)
+    distance = np.abs(np.subtract.outer(place, place))
+    entries = np.where(distance == 1, 0.3 + 0.002 * (place[:, None] + place), np.eye(30))
+    assert lifted(ExactGram(entries=entries, scale=1.0, common=0.0)) is None
+
+
+def test_lifting_that_makes_a_matrix_indefinite_is_refused() -> None:
+    """Each second bin is linked to the next as closely as it can be; three in a row cannot."""
+    entries = np.kron(np.eye(6), np.array([[1.0, 0.999], [0.999, 1.0]]))
+    gram = ExactGram(entries=entries, scale=1.0, common=0.0)
+    with mock.patch.object(module, "ALIKE", 1e9):
+        assert lifted(gram) is None
 
 
 @pytest.mark.parametrize(("bins", "m"), [(12, 2), (12, 5), (10, 10), (12, 1)])

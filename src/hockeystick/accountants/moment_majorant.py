@@ -22,7 +22,7 @@ from hockeystick.laws.law import UNIT_ROUNDOFF
 from hockeystick.laws.profile import MAX_EPSILON, smallest_epsilon
 from hockeystick.moments.common_factor import without_common
 from hockeystick.moments.exact import ExactGram, ExactMoments
-from hockeystick.moments.exact_gram import circulant, proved_gram, residue_classes
+from hockeystick.moments.exact_gram import circulant, lifted, proved_gram, residue_classes
 from hockeystick.moments.floor import floor_of
 from hockeystick.moments.majorant.majorant import majorant_profile
 from hockeystick.moments.majorant.ranges import strip_profile
@@ -35,7 +35,7 @@ from hockeystick.types import Direction, Side
 
 DEGREES = (12, 10, 8, 6, 5, 4, 3, 2)
 """Highest orders that are tried. Above 6 an odd one hardly gains: it allows a contact more, at 0, where X never is."""
-FIRST_SHARE, WHOLE_SHARE, STRIPS_SHARE, COARSE_SHARE = 0.05, 1.0, 0.4, 0.2
+FIRST_SHARE, WHOLE_SHARE, STRIPS_SHARE, LIFTED_SHARE, COARSE_SHARE = 0.05, 1.0, 0.4, 0.6, 0.2
 """Shares of the effort for the moments of one relaxation."""
 RESIDUES = (2, 3, 4, 6)
 """Numbers of classes that are tried, in this order, where they reach higher orders than what was tried before."""
@@ -88,10 +88,11 @@ def exact_moments(gram: ExactGram, degree: int, deadline: Deadline) -> ExactMome
 
 
 def relaxations(gram: ExactGram, side: Side, delta: float, effort: float) -> Iterator[Relaxation]:
-    """The pair itself, with few moments, with many, and on strips; then for upper bounds coarser ones of higher orders.
+    """The pair itself, with few moments, with many, and on strips; then for upper bounds larger ones.
 
-    Coarser are the circulant envelope, where it is close, and classes of bins. Lower envelopes lose too much, and
-    classes are a relaxation, of which a lower bound says nothing.
+    They are the pair with its few small bins lifted, which has a larger common factor, and coarser ones of higher
+    orders: the circulant envelope, where it is close, and classes of bins. Lower envelopes lose too much, and classes
+    are a relaxation, of which a lower bound says nothing.
     """
     best = 0
     for share in (FIRST_SHARE, WHOLE_SHARE):
@@ -104,6 +105,10 @@ def relaxations(gram: ExactGram, side: Side, delta: float, effort: float) -> Ite
         yield strips
     if side is Side.LOWER:
         return
+    higher = None if gram.is_circulant else lifted(gram)
+    found = None if higher is None else _affordable(LIFTED_SHARE * effort, [(1.0, higher)])
+    if found is not None:
+        yield replace(found, whole=False)
     envelope = None if gram.is_circulant else circulant(gram, side)
     close = envelope is not None and float(envelope.entries[0, 0]) <= CLOSE_ENVELOPE * float(
         gram.entries.diagonal().mean()

@@ -24,6 +24,8 @@ LARGEST_CHANGE = 1e-3
 """Largest relative increase of the diagonal over the rest, beyond rounding, that is tried to get a proof."""
 LARGEST_REPAIR = 0.2
 """Largest relative change of the diagonal, or of the entries beside it, that makes a circulant envelope definite."""
+LIFT, ALIKE = 0.7, 1e-3
+"""Bins are lifted this part of the way to the others; entries within ALIKE, relatively, count as alike."""
 UNDERFLOW = 1e-290
 """More than all underflows together can change in a row of a scaled matrix."""
 
@@ -163,6 +165,20 @@ def circulant(gram: ExactGram, side: Side) -> ExactGram | None:
     return None if found is None else replace(found, scale=gram.scale)
 
 
+def lifted(gram: ExactGram) -> ExactGram | None:
+    """A matrix entry by entry above the given one, proved semidefinite, whose few bins that differ do so less, or None.
+
+    Every entry goes ``LIFT`` of the way to the largest one at its distance: along the line where nothing passes the
+    seam, else along the ring. The last columns of a strategy are cut off, and a few small bins limit the factor that
+    all have in common; lifting them costs less than the larger factor brings. None where fewer than half of the
+    entries are that largest one already.
+
+    Cost: O(b^3) once for each matrix of entries.
+    """
+    found = _lifted(_Identity(gram.entries), gram.span)
+    return None if found is None else replace(found, scale=gram.scale)
+
+
 def residue_classes(gram: ExactGram, m: int) -> list[tuple[float, ExactGram]]:
     """The bins r, r + m, r + 2m, ... for each r < m: weight and Gram matrix; weights of equal ones are added up.
 
@@ -208,6 +224,28 @@ def _circulant(key: _Identity, side: Side) -> ExactGram | None:
     if not proved_semidefinite(envelope):
         return None
     return ExactGram(entries=_frozen(envelope), scale=1.0, common=_common(envelope))
+
+
+@lru_cache(maxsize=8)
+def _lifted(key: _Identity, span: int) -> ExactGram | None:
+    entries, bins = key.array, len(key.array)
+    place = np.arange(bins)
+    if span < bins // 2:
+        largest = np.array([np.diagonal(entries, d).max() for d in range(bins)])
+        top = largest[np.abs(place[:, None] - place[None, :])]
+    else:
+        ring = _circulant(key, Side.UPPER)
+        if ring is None:
+            return None
+        top = ring.entries
+    used = entries > 0.0
+    if np.count_nonzero(top[used] <= (1.0 + ALIKE) * entries[used]) < 0.5 * np.count_nonzero(used):
+        return None
+    raised = np.maximum(entries, entries + LIFT * (top - entries))
+    raised = np.maximum(raised, raised.T)
+    if not proved_semidefinite(raised):
+        return None
+    return ExactGram(entries=_frozen(raised), scale=1.0, common=_common(raised))
 
 
 def _repaired(rings: Array, bins: int, side: Side) -> Array | None:
