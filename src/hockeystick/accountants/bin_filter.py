@@ -4,7 +4,7 @@ Any function of the output gives a lower bound. The rows are read backwards with
 the summary and the row tell how likely the bin is, and these ratios are added, so the sum comes close to the
 likelihood ratio itself (:mod:`hockeystick.filters.bin_filters`). One law bounds both directions.
 
-Proof: docs/theory/bin-filters.md. Errs downward: a post-processing, means that are set to 0,
+Proof: docs/theory/bin-filters.md. Errs downward: a post-processing, means that are lowered,
 outcomes left out. Cost: some ten seconds, by the choice of the lattice.
 """
 
@@ -106,7 +106,7 @@ ACCOUNTANT = Accountant(
     name="bin_filter",
     summary="a sum over bins, each judged by a summary of the rows after it, for low noise",
     sides=(Side.LOWER,),
-    errs="downward: a function of the output is a post-processing, and means that are set to 0 reveal less",
+    errs="downward: a function of the output is a post-processing, and means that are lowered reveal less",
     reference="post-processing, Kahane 1986; proof in docs/theory/bin-filters.md",
     analyses={BinMixture: _analyse},
     laws={BinMixture: _laws},
