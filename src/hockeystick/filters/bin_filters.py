@@ -93,7 +93,7 @@ def ring_shifts(means: Array, bands: int, rounding: float) -> Shifts:
     again: list[Array] = []
     while len(by_place) > 1 and FEWEST_WRAPPED * bins < bands - 1 and last < bands - 1:
         first = last + 1
-        last = min(first + max(first // 2, 1) - 1, bands - 1)
+        last = min(first + max(first // 4, 1) - 1, bands - 1)
         group[bins - last : bins - first + 1] = len(again)
         shared = projected[: bands - 1, bins - last : bins - first + 1].min(axis=1)
         shared[bands - last :] = 0.0
