@@ -47,7 +47,7 @@ FEWEST_MOVES, MOVED = 25.0, 0.65
 TABLE = 200.0
 """About how many multiplications the entry of a table, for one summary and cell, is worth."""
 COARSEST, FINEST = 0.6, 0.02
-COMMON = 1.5
+COMMON = 1.35
 """An error of the lattice is shared by neighbouring bins, so it counts more than what summaries leave out of each."""
 FEWEST_WRAPPED = 0.1
 """Where no larger share of the bins wraps around, what they do to the first rows again is not followed."""
