@@ -212,9 +212,30 @@ FAULTS = [
     ),
     (
         "src/hockeystick/filters/bin_filters.py",
-        "cell_masses(edges, float(shifts[i, row - i])) for i in reading",
-        "cell_masses(edges, float(shifts[i, 0])) for i in reading",
+        "cell_masses(edges, float(shifts.own[i, row - i])) for i in reading",
+        "cell_masses(edges, float(shifts.own[i, 0])) for i in reading",
         "a bin shifts the rows after its own as much as its own",
+        "tests/filters/test_bin_filters.py",
+    ),
+    (
+        "src/hockeystick/filters/bin_filters.py",
+        "bins - first + 1].min(axis=1)",
+        "bins - first + 1].max(axis=1)",
+        "bins of a group shift the first rows as much as the most that one of them does",
+        "tests/filters/test_bin_filters.py",
+    ),
+    (
+        "src/hockeystick/filters/bin_filters.py",
+        "shared[bands - last :] = 0.0",
+        "shared[bands:] = 0.0",
+        "what a bin shifts after its own row is counted again where the first rows are its own",
+        "tests/filters/test_bin_filters.py",
+    ),
+    (
+        "src/hockeystick/filters/bin_filters.py",
+        "return totals[0], totals[1:].sum(axis=0), 2.0",
+        "return totals[0], totals[1:].sum(axis=0) + totals[2:].sum(axis=0), 2.0",
+        "bins that wrap around count twice",
         "tests/filters/test_bin_filters.py",
     ),
     (

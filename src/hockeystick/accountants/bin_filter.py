@@ -4,7 +4,7 @@ Any function of the output gives a lower bound. The rows are read backwards with
 the summary and the row tell how likely the bin is, and these ratios are added, so the sum comes close to the
 likelihood ratio itself (:mod:`hockeystick.filters.bin_filters`). One law bounds both directions.
 
-Proof: docs/theory/bin-filters.md. Errs downward: a post-processing, means that are set to 0,
+Proof: docs/theory/bin-filters.md. Errs downward: a post-processing, means that are lowered,
 outcomes left out. Cost: some ten seconds, by the choice of the lattice.
 """
 
@@ -18,8 +18,8 @@ from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.low_noise_bins import bins_refusal
 from hockeystick.bounds import Profile
 from hockeystick.errors import UnsupportedError
-from hockeystick.filters.bin_filters import fitted, lattice_for, ring_shifts, sum_laws
-from hockeystick.laws.law import SMALLEST, Array, Law, lower_law
+from hockeystick.filters.bin_filters import Shifts, fitted, lattice_for, ring_shifts, sum_laws
+from hockeystick.laws.law import SMALLEST, Law, lower_law
 from hockeystick.laws.profile import law_delta, law_profiles, smallest_epsilon
 from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.settings import DEFAULT_EFFORT, Settings
@@ -43,7 +43,7 @@ ABOVE = 1.4
 """Ratios are followed up to so many times e^epsilon."""
 
 
-def _law_up_to(shifts: Array, ratio: float, work: float, sums: int, settings: Settings) -> Law:
+def _law_up_to(shifts: Shifts, ratio: float, work: float, sums: int, settings: Settings) -> Law:
     """The law of the sum, ratios above ``ratio`` taken as one."""
     summaries, spacing = fitted(shifts, work, sums)
     lattice = lattice_for(shifts, spacing, ratio, sums)
@@ -58,7 +58,7 @@ def _law_up_to(shifts: Array, ratio: float, work: float, sums: int, settings: Se
 
 def _law(pair: BinMixture, settings: Settings) -> Law:
     shifts = ring_shifts(pair.means() / pair.noise_multiplier, pair.matrix.bands, 2.0 * pair.rounding)
-    if not 0.0 < float(shifts.max()) <= LARGEST_SHIFT:
+    if not 0.0 < max(float(shifts.own.max()), float(shifts.again.max(initial=0.0))) <= LARGEST_SHIFT:
         raise UnsupportedError("The noise is too low: the cells of a row are for shifts of a few standard deviations.")
     delta, ratio = settings.resolution.smallest_delta, FIRST_RATIO
     work = SPEED * settings.effort
@@ -74,8 +74,9 @@ def _law(pair: BinMixture, settings: Settings) -> Law:
         ratio *= 6.0
         if ratio > MOST_RATIO:
             raise UnsupportedError(f"Ratios of more than e^{log(MOST_RATIO):.2g} are too many for this method.")
-    finer = min(max(0.6 / (1.0 - exp(-epsilon)), 1.0), MOST_FINER) if epsilon > 0.0 else MOST_FINER
-    sums = max(int(finer * SUMS * (settings.effort / DEFAULT_EFFORT) ** MORE_SUMS), COARSE_SUMS)
+    finer = min(0.6 / (1.0 - exp(-epsilon)), MOST_FINER) if epsilon > 0.0 else MOST_FINER
+    most = SUMS * (settings.effort / DEFAULT_EFFORT) ** MORE_SUMS
+    sums = int(max(finer * most, min(most, SUMS), COARSE_SUMS))
     return _law_up_to(shifts, ABOVE * exp(epsilon), work, sums, settings)
 
 
@@ -105,7 +106,7 @@ ACCOUNTANT = Accountant(
     name="bin_filter",
     summary="a sum over bins, each judged by a summary of the rows after it, for low noise",
     sides=(Side.LOWER,),
-    errs="downward: a function of the output is a post-processing, and means that are set to 0 reveal less",
+    errs="downward: a function of the output is a post-processing, and means that are lowered reveal less",
     reference="post-processing, Kahane 1986; proof in docs/theory/bin-filters.md",
     analyses={BinMixture: _analyse},
     laws={BinMixture: _laws},

@@ -58,7 +58,8 @@ def following(
         after: shape (U, d), of each summary, what is known of the next one, in units of the lattice.
         gained: shape (C, d), what a cell adds to that.
         lowest, highest: shape (d,), whole numbers between which the next summary is kept.
-        told, share: shapes (U,) and (C,); their product is the ratio of the bin that is read, in units of the sum.
+        told, share: shapes (n, U) and (n, C); the sum of their products is the ratio of the bins that are judged, in
+            units of the sum.
         fraction: in [0, 1), how much is added before numbers are rounded down.
         exact: larger numbers of units grow by the factor ``exp(pace)``.
         size: numbers are below this.
@@ -68,12 +69,14 @@ def following(
     found = np.empty((5, room), np.int64)
     for u in range(count):
         last, last_units = -1, -1
-        for c in range(share.size):
+        for c in range(share.shape[1]):
             place = 0
             for j in range(dimensions):
                 x = np.floor(after[u, j] + gained[c, j] + 0.5)
                 place = place * int(highest[j] - lowest[j] + 1.0) + int(min(max(x, lowest[j]), highest[j]) - lowest[j])
-            ratio = told[u] * share[c]
+            ratio = 0.0
+            for i in range(told.shape[0]):
+                ratio += told[i, u] * share[i, c]
             if ratio < exact:
                 units = int(np.floor(ratio + fraction))
             elif ratio < size:

@@ -26,11 +26,11 @@ from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 
 BELOW, ABOVE = 2.0, 2.5
 """Cells end so many standard deviations below 0, and above the largest mean of a row where bins are told."""
-CELL, WIDEST_CELL = 0.06, 0.3
+CELL, WIDEST_CELL = 0.04, 0.3
 """The width of cells: relative to the mean of a bin in its own row, and in standard deviations of the row."""
 GOLDEN = 0.6180339887498949
 """What is rounded down is a fraction more than the number of units, another one at each row."""
-EXACT, PACE = 8.0, 0.12
+EXACT, PACE = 16.0, 0.06
 """More units than this are rounded to numbers that grow by the factor ``exp(PACE)``."""
 LEFT_OUT = 0.01
 """Summaries that are rare with the example are left out: a chance of so many delta in all."""
@@ -47,15 +47,34 @@ FEWEST_MOVES, MOVED = 25.0, 0.65
 TABLE = 200.0
 """About how many multiplications the entry of a table, for one summary and cell, is worth."""
 COARSEST, FINEST = 0.6, 0.02
+COMMON = 1.35
+"""An error of the lattice is shared by neighbouring bins, so it counts more than what summaries leave out of each."""
+FEWEST_WRAPPED = 0.1
+"""Where no larger share of the bins wraps around, what they do to the first rows again is not followed."""
 NEGLIGIBLE = 2e-4
 """Relative loss of what is told of a bin, below which the lattice is not made finer."""
 
 
-def ring_shifts(means: Array, bands: int, rounding: float) -> Array:
-    """``shifts[i, s]``: at most what bin i shifts row i + s of all epochs together, shape (bins, bands).
+@dataclass(frozen=True)
+class Shifts:
+    """At most what bins shift rows, in standard deviations.
 
-    Rows of the same place in their epochs are projected on one direction. Bins that reach into the next epoch have
-    their means there set to 0, and what is beyond the last row is 0.
+    Attributes:
+        own: ``own[i, s]`` of the row i + s by bin i, shape (b, bands); 0 beyond the last row.
+        group: of each bin, shape (b,): bins of a group shift the first rows again, all alike; -1 is no group.
+        again: ``again[g, r]`` of the row r by each bin of the group g, shape (groups, bands - 1).
+    """
+
+    own: Array
+    group: Places
+    again: Array
+
+
+def ring_shifts(means: Array, bands: int, rounding: float) -> Shifts:
+    """What bins shift the rows of all epochs together.
+
+    Rows of the same place in their epochs are projected on one direction. Bins that reach into the next epoch are in
+    groups of neighbours, which are larger the fewer rows they reach.
 
     Args:
         means: of the bins, in standard deviations, shape (epochs * bins, bins), non-negative.
@@ -67,10 +86,19 @@ def ring_shifts(means: Array, bands: int, rounding: float) -> Array:
     directions = directions / np.maximum(np.sqrt((directions * directions).sum(axis=0)), 1e-300)
     lowered = 1.0 - rounding - 8.0 * (means.shape[0] + 16.0) * UNIT_ROUNDOFF
     projected = np.einsum("er,eri->ri", directions, by_place) * lowered
-    shifts = np.zeros((bins, bands))
+    own = np.zeros((bins, bands))
     for lag in range(min(bands, bins)):
-        shifts[: bins - lag, lag] = projected.diagonal(-lag)
-    return shifts
+        own[: bins - lag, lag] = projected.diagonal(-lag)
+    group, last = np.full(bins, -1), 0
+    again: list[Array] = []
+    while len(by_place) > 1 and FEWEST_WRAPPED * bins < bands - 1 and last < bands - 1:
+        first = last + 1
+        last = min(first + max(first // 4, 1) - 1, bands - 1)
+        group[bins - last : bins - first + 1] = len(again)
+        shared = projected[: bands - 1, bins - last : bins - first + 1].min(axis=1)
+        shared[bands - last :] = 0.0
+        again.append(shared)
+    return Shifts(own, group, np.array(again).reshape(len(again), bands - 1))
 
 
 @dataclass(frozen=True)
@@ -107,12 +135,15 @@ class Lattice:
     size: int
 
 
-def summaries_of(shifts: Array, count: int) -> Summaries:
-    """The best ``count`` summaries for ``shifts[i, s]``, the shift of row i + s by bin i; any are valid."""
-    bins, bands = shifts.shape
-    means = np.zeros((bins + bands, bins))
+def summaries_of(shifts: Shifts, count: int) -> Summaries:
+    """The best ``count`` summaries; any are valid."""
+    bins, bands = shifts.own.shape
+    # Bins that wrap around come again, before bin 0: bin i has the column i + bands - 1, and i - bins + bands - 1 then.
+    means = np.zeros((bins + bands, bins + bands - 1))
     for i in range(bins):
-        means[i : i + bands, i] = shifts[i]
+        means[i : i + bands, i + bands - 1] = shifts.own[i]
+        if shifts.group[i] >= 0:
+            means[: bands - 1, i - bins + bands - 1] = shifts.again[shifts.group[i]]
     means = means[:bins]
     carried, gained = np.zeros((bins, count, count)), np.zeros((bins, count))
     spread, known = np.zeros((bins, count)), np.ones(bins)
@@ -121,12 +152,12 @@ def summaries_of(shifts: Array, count: int) -> Summaries:
         window = slice(row, min(bins, row + 4 * bands))
         basis = np.concatenate([np.eye(1, bins, row), read])[:, window]
         inverse = np.linalg.pinv(basis @ basis.T, rcond=RELATIVE_CUT, hermitian=True)
-        told = basis @ means[window, row]
-        own = float(means[:, row] @ means[:, row])
+        told = basis @ means[window, row + bands - 1]
+        own = float(means[:, row + bands - 1] @ means[:, row + bands - 1])
         known[row] = np.sqrt(min(max(float(told @ inverse @ told) / max(own, 1e-300), 0.0), 1.0))
         if row == 0 or bands == 1:
             continue
-        later = means[row : min(bins, row + bands), max(0, row - bands + 1) : row]
+        later = means[row : min(bins, row + bands), row : row + bands - 1]
         left, sizes, right = np.linalg.svd(later, full_matrices=False)
         kept = min(count, sizes.size)
         signs = np.where(right[:kept, -1] < 0.0, -1.0, 1.0)
@@ -141,11 +172,11 @@ def summaries_of(shifts: Array, count: int) -> Summaries:
     return Summaries(carried, gained, spread, known)
 
 
-def fitted(shifts: Array, most_work: float, size: int) -> tuple[Summaries, float]:
+def fitted(shifts: Shifts, most_work: float, size: int) -> tuple[Summaries, float]:
     """The summaries, one to three, that lose least when the lattice is as fine as the work allows; and its spacing."""
-    visible = float(np.median((shifts * shifts).sum(axis=1)))
+    visible = float(np.median((shifts.own * shifts.own).sum(axis=1)))
     best, found, chosen = np.inf, None, COARSEST
-    for count in range(1, min(MOST_COUNT, max(shifts.shape[1] - 1, 1)) + 1):
+    for count in range(1, min(MOST_COUNT, max(shifts.own.shape[1] - 1, 1)) + 1):
         summaries = summaries_of(shifts, count)
         finest = min(max(FINEST, np.sqrt(24.0 * visible * NEGLIGIBLE / count)), COARSEST)
         spacings = (float(g) for g in np.geomspace(finest, COARSEST, 60))
@@ -153,21 +184,23 @@ def fitted(shifts: Array, most_work: float, size: int) -> tuple[Summaries, float
         if spacing is None and found is not None:
             break
         spacing = COARSEST if spacing is None else spacing
-        loss = float((1.0 - summaries.known).mean()) + count * spacing**2 / (24.0 * visible)
+        loss = float((1.0 - summaries.known).mean()) + COMMON * count * spacing**2 / (24.0 * visible)
         if loss < best:
             best, found, chosen = loss, summaries, spacing
     assert found is not None
     return found, chosen
 
 
-def work_of(shifts: Array, summaries: Summaries, spacing: float, size: int) -> float:
+def work_of(shifts: Shifts, summaries: Summaries, spacing: float, size: int) -> float:
     """About how many multiplications the law of the sum takes."""
-    bins, bands = shifts.shape
+    bins, bands = shifts.own.shape
+    laws = min(bands, bins) + 2.0 + len(shifts.again)
     spread, gained = np.median(summaries.spread, axis=0), np.median(np.abs(summaries.gained), axis=0)
     points = np.prod(1.0 + np.append(SPREADS - LOWEST, np.full(spread.size - 1, 2.0 * FARTHEST)) * spread / spacing)
-    cells = cells_of(float(np.median(shifts[:, 0])), float(np.median((shifts * shifts).sum(axis=1))), np.e * bins)
+    visible = float(np.median((shifts.own * shifts.own).sum(axis=1)))
+    cells = cells_of(float(np.median(shifts.own[:, 0])), visible, np.e * bins)
     moves = FEWEST_MOVES + MOVED * float(gained.sum()) * (cells[-1] - cells[0]) / spacing
-    return float(bins * points * ((min(bands, bins) + 2.0) * min(moves, cells.size + 1.0) * size + TABLE * cells.size))
+    return float(bins * points * (laws * min(moves, cells.size + 1.0) * size + TABLE * cells.size))
 
 
 def cells_of(own: float, visible: float, farthest: float) -> Array:
@@ -182,25 +215,27 @@ def cells_of(own: float, visible: float, farthest: float) -> Array:
     return np.arange(-BELOW, min(told, own + 6.0) + ABOVE, min(CELL / own, WIDEST_CELL))
 
 
-def lattice_for(shifts: Array, spacing: float, ratio: float, size: int) -> Lattice:
+def lattice_for(shifts: Shifts, spacing: float, ratio: float, size: int) -> Lattice:
     """Cells for each row, and sums up to ``ratio`` times the number of bins."""
-    bins = shifts.shape[0]
-    edges = [cells_of(float(row[0]), float(row @ row), ratio * bins) for row in shifts]
+    bins = len(shifts.own)
+    edges = [cells_of(float(row[0]), float(row @ row), ratio * bins) for row in shifts.own]
     return Lattice(spacing, edges, ratio * bins / size, size)
 
 
 def sum_laws(
-    shifts: Array, summaries: Summaries, lattice: Lattice, smallest_delta: float, deadline: Deadline
+    shifts: Shifts, summaries: Summaries, lattice: Lattice, smallest_delta: float, deadline: Deadline
 ) -> tuple[Array, Array, float]:
     """Masses of T without and with the example, shape (size,), and a proved relative error of each.
 
     What is left out of one is left out of the other: outcomes, not masses.
     """
-    bins, bands = shifts.shape
+    bins, bands = shifts.own.shape
+    groups = len(shifts.again)
     size, room = lattice.size, (np.zeros(0), np.zeros(0))
     points = np.zeros((1, summaries.gained.shape[1]), dtype=np.int64)
-    # Rows of the arrays: without the example; of a bin whose rows have all been read; of each bin that is being read.
-    laws = np.zeros((2, 1, LONGEST + size))
+    # Rows of the arrays: without the example; of a bin whose rows have all been read; of a bin of each group whose
+    # rows have been read but the first of all; of each bin that is being read.
+    laws = np.zeros((2 + groups, 1, LONGEST + size))
     laws[0, 0, LONGEST] = 1.0
     reading: list[int] = []
     begun, error, most_terms = 0, 0.0, 0
@@ -214,20 +249,22 @@ def sum_laws(
         begun += len(entering)
         edges = lattice.edges[row]
         plain, wrong = cell_masses(edges, 0.0)
-        moved = [cell_masses(edges, float(shifts[i, row - i])) for i in reading]
+        moved = [cell_masses(edges, float(again[row]) if row < bands - 1 else 0.0) for again in shifts.again]
+        moved += [cell_masses(edges, float(shifts.own[i, row - i])) for i in reading]
         error = max(error, wrong, *(part for _, part in moved))
         masses = np.stack([plain, plain, *(mass for mass, _ in moved)])
-        own = 2 + reading.index(row)
+        own = 2 + groups + reading.index(row)
         totals = laws.sum(axis=2)[origin] * begins[:, None]
-        told = bins * totals[own] / np.maximum(totals[0], 1e-300) / lattice.unit
+        judged = [own] if row > 0 else [own, *range(2, 2 + groups)]
+        told = bins * totals[judged] / np.maximum(totals[0], 1e-300) / lattice.unit
         fraction = ((bins - row) * GOLDEN) % 1.0
-        moves, lowest, highest = _moves(points, summaries, lattice, row, told, masses[own] / plain, fraction)
+        moves, lowest, highest = _moves(points, summaries, lattice, row, told, masses[judged] / plain, fraction)
         weights = np.ones(origin.size)
         weights[0] = 1.0 - begun / bins
         place, points = _kept(moves, weights[:, None] * totals, masses, lowest, highest, share)
         moves, starts = moves.to(place, points.shape[0])
         into = np.arange(origin.size)
-        into[own] = 1
+        into[own] = 1 if shifts.group[row] < 0 else 2 + shifts.group[row]
         into[own + 1 :] -= 1
         reading.remove(row)
         shape = (origin.size - 1, points.shape[0], LONGEST + size)
@@ -239,11 +276,12 @@ def sum_laws(
         most_terms = max(most_terms, int(np.diff(starts[::2]).max(initial=0)) + edges.size)
         laws = target
     totals = laws.sum(axis=1)[:, LONGEST:]
-    farthest, outermost = float(shifts.max(initial=0.0)), max(float(np.abs(edges).max()) for edges in lattice.edges)
+    farthest = max(float(shifts.own.max(initial=0.0)), float(shifts.again.max(initial=0.0)))
+    outermost = max(float(np.abs(edges).max()) for edges in lattice.edges)
     # The logarithm of a cell's mass changes by at most the distance of the cell from the centre when the centre moves.
     placed = 4.0 * UNIT_ROUNDOFF * (farthest + 1.0) * (outermost + farthest + 1.0)
-    summed = (2.0 * most_terms + size + points.shape[0] + 32.0) * UNIT_ROUNDOFF
-    return totals[0], totals[1], 2.0 * bins * (error + placed + summed)
+    summed = (2.0 * most_terms + size + points.shape[0] + 32.0 + groups) * UNIT_ROUNDOFF
+    return totals[0], totals[1:].sum(axis=0), 2.0 * bins * (error + placed + summed)
 
 
 def _moves(
