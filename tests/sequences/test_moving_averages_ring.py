@@ -128,6 +128,8 @@ def test_small_rings_against_quadrature() -> None:
             found = averages_profiles(chain, side, 1e-4, 0.8, True, Deadline()).profiles()
             values = np.array([[found[direction](at) for at in EPSILONS] for direction in Direction])
             assert ((values >= exact - error) if side is Side.UPPER else (values <= exact + error)).all()
+            if same > 1:  # one bin after the other is too short for a block that forgets
+                continue
             assert (np.abs(values[0, 2:4] - exact[0, 2:4]) <= 0.03 * exact[0, 2:4] + 8e-4).all()
 
 

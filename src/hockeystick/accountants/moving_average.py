@@ -31,6 +31,8 @@ SMALL_LOSS = 0.005
 """Weights for every bin are looked for where weights that all bins share lose more."""
 FEWEST_ON_A_RING = {2: 12, 3: 40, 4: 72}
 """Bins, by bands: with fewer the steps around a ring do not forget where they began, and it is opened instead."""
+BLOCKS_ON_A_RING = 24
+"""The same with weights for every bin, in multiples of the bands."""
 TOO_FAR = "The columns of the bins overlap too far: this method is for few bands."
 SMALLEST_DELTA = 1e-7
 """Smaller ones are below what the rounding of transforms allows."""
@@ -68,9 +70,10 @@ def _chain(pair: BinMixture, side: Side, settings: Settings) -> tuple[MovingAver
         return transform_work(chain, delta, epsilon, deadline) <= settings.effort
 
     chains = list(fits(covariance, error, side, found.weights, deadline, shared_ring))
-    if not any(loss(chain) < SMALL_LOSS for chain in chains):
-        each = whole if ring else covariance
-        own = local_fit(each, error, side, found.weights, affordable, deadline, ring)
+    own_ring = ring and len(whole) >= BLOCKS_ON_A_RING * (bands_of(whole, side, True) or 1)
+    if not any(loss(chain) < SMALL_LOSS for chain in chains) and not (shared_ring and not own_ring):
+        each = whole if own_ring else covariance
+        own = local_fit(each, error, side, found.weights, affordable, deadline, own_ring)
         chains += [] if own is None else [own]
     for chain in sorted(chains, key=loss):
         if loss(chain) > MOST_LOSS:

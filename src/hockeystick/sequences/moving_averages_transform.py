@@ -42,6 +42,8 @@ CUT_SHARE = 1e-3
 """Of delta: about what frequencies that are left out may change."""
 LEAST_ERROR, MOST_ERROR = 1e-11, 1e-3
 """At one frequency."""
+MANY = 10.0
+"""Errors of traces that are so many times what is wanted are compared with a bound by sizes."""
 TOGETHER = 64
 """Frequencies whose tables follow from each other, at most."""
 MOST_HELD = 1 << 24
@@ -318,19 +320,14 @@ def transform_of(given: Prepared, delta: float, smoothing: float, largest: float
 
     found, error = np.zeros(count, complex), np.zeros(count)
     summed = _traced if chain.ring else _summed
-    # sizes on a ring are those on a line when the factors of d - 1 groups, each at most 1, are left out
-    opened = replace(given, groups=_shortened(given.groups, chain.depth - 1)) if chain.ring else given
     # the error of all frequencies from one on, as often as it counts there, falls: the first that may be cut off
     beyond, used, least = np.cumsum(use[::-1])[::-1], count, 0
     while used - least > AT_ONCE:
         deadline.tick()
         middle = (used + least) // 2
-        one = next(tables(middle, 1))
-        sizes = np.zeros_like(one)
-        sizes[:, 0] = np.hypot(one[:, 0], one[:, 1])
-        bound, more = _summed(opened, sizes, float(tolerance[middle]), deadline)
-        if (bound.real + more) * beyond[middle] <= CUT_SHARE * delta:
-            used, error[middle:] = middle, bound.real + more
+        bound, more = _sizes(given, next(tables(middle, 1)), float(tolerance[middle]), deadline)
+        if (bound + more) * beyond[middle] <= CUT_SHARE * delta:
+            used, error[middle:] = middle, bound + more
         else:
             least = middle
     for f, one in enumerate(tables(0, used)):
@@ -415,7 +412,25 @@ def _traced_by_blocks(given: Prepared, tables: Array, tolerance: float, deadline
         return float(values[0] @ windows.start)
 
     steps = [_step(given, group, tables, deadline) for group in groups]
-    return trace_by_blocks(windows, steps, squared, given.sum_error, tolerance)
+    found, error = trace_by_blocks(windows, steps, squared, given.sum_error, tolerance)
+    if error > MANY * tolerance:  # at high frequencies sizes alone may bound more than that
+        bound, more = _sizes(given, tables, tolerance, deadline)
+        if bound + more < error:
+            return 0.0j, bound + more
+    return found, error
+
+
+def _sizes(given: Prepared, tables: Array, tolerance: float, deadline: Deadline) -> tuple[float, float]:
+    """The transform with sizes in place of what bins add, no less than it or any of higher frequencies, and its error.
+
+    On a ring the factors of d - 1 groups, each at most 1, are left out: what remains is a line.
+    """
+    sizes = np.zeros_like(tables)
+    sizes[:, 0] = np.hypot(tables[:, 0], tables[:, 1])
+    if given.chain.ring:
+        given = replace(given, groups=_shortened(given.groups, given.chain.depth - 1))
+    bound, more = _summed(given, sizes, tolerance, deadline)
+    return bound.real, more
 
 
 def _shortened(groups: list[Group], count: int) -> list[Group]:
