@@ -7,24 +7,30 @@ from hockeystick.deadline import Deadline
 from hockeystick.laws.law import Array
 from hockeystick.sequences import local_fits as module
 from hockeystick.sequences.comparable_chain import shortfall
-from hockeystick.sequences.local_fits import local_fits
+from hockeystick.sequences.local_fits import local_fit
+from hockeystick.sequences.moving_averages import MovingAverages
 from hockeystick.types import Side
 
 BINS = 60
+WEIGHTS = np.array([0.6, 0.6, 0.3] + [0.1] * (BINS - 3))
 
 
-def uneven() -> Array:
+def uneven(ring: bool = False) -> Array:
     """Three bands whose entries grow along the bins, with little white noise at the end."""
     rows = np.zeros((BINS, BINS + 2))
     for i in range(BINS):
         rows[i, i : i + 3] = [1.0, 0.3 + 0.5 * i / BINS, 0.2 + 0.4 * i / BINS]
     rows /= np.linalg.norm(rows, axis=1)[:, None]
+    if ring:
+        rows[:, :2] += rows[:, BINS:]
+        rows = rows[:, :BINS]
     found: Array = rows @ rows.T
     return found
 
 
+@pytest.mark.parametrize("ring", [False, True])
 @pytest.mark.parametrize("side", list(Side))
-def test_fits_are_comparable(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fits_are_comparable(side: Side, ring: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The difference is two semidefinite matrices and one without negative entries, by eigenvalues."""
     shared: list[Array] = []
 
@@ -34,8 +40,10 @@ def test_fits_are_comparable(side: Side, monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(module, "shortfall", recorded)
     monkeypatch.setattr(module, "WHITES", (0.1,))
-    covariance, weights = uneven(), np.array([0.6, 0.6, 0.3] + [0.1] * (BINS - 3))
-    (chain,) = local_fits(covariance, 1e-12, side, weights, Deadline())
+    covariance = uneven(ring)
+    chain = local_fit(covariance, 1e-12, side, WEIGHTS, lambda chain: True, Deadline(), ring)
+    assert chain is not None
+    assert chain.ring == ring
     assert np.linalg.eigvalsh(shared[-1]).min() >= -1e-12
     sign = 1.0 if side is Side.UPPER else -1.0
     difference = sign * (chain.products - covariance) - shared[-1]
@@ -43,7 +51,21 @@ def test_fits_are_comparable(side: Side, monkeypatch: pytest.MonkeyPatch) -> Non
     assert np.linalg.eigvalsh(difference - beside).min() >= -1e-12
     assert chain.whites.min() > 0.0
     assert len(np.unique(chain.weights, axis=0)) > BINS // 2
-    assert np.abs(chain.products - covariance).max() < 0.3
+    assert np.abs(chain.products - covariance).max() < 0.1
+
+
+def test_more_white_noise_where_less_is_not_affordable() -> None:
+    """The finest lattice that is affordable; nothing where none is."""
+
+    def fit(least: float) -> MovingAverages | None:
+        return local_fit(uneven(), 1e-12, Side.UPPER, WEIGHTS, lambda chain: chain.spacing >= least, Deadline())
+
+    fine, coarse = fit(0.3), fit(0.55)
+    assert fine is not None
+    assert coarse is not None
+    assert 0.3 <= fine.spacing < 0.55 <= coarse.spacing
+    assert fine.whites.mean() < coarse.whites.mean()
+    assert fit(0.9) is None
 
 
 @pytest.mark.parametrize("bin_", [0, BINS - 1])
@@ -51,4 +73,4 @@ def test_bins_that_show_nothing_are_not_fitted(bin_: int) -> None:
     """Nothing can be taken from a variance of 0; it was divided by."""
     covariance = uneven()
     covariance[bin_] = covariance[:, bin_] = 0.0
-    assert not list(local_fits(covariance, 1e-12, Side.LOWER, np.ones(BINS), Deadline()))
+    assert local_fit(covariance, 1e-12, Side.LOWER, np.ones(BINS), lambda chain: True, Deadline()) is None

@@ -19,7 +19,7 @@ from hockeystick.laws.law import UNIT_ROUNDOFF
 from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.sequences.banded_fits import MOST_BANDS, bands_of, fits
 from hockeystick.sequences.comparable_chain import opened_ring
-from hockeystick.sequences.local_fits import local_fits
+from hockeystick.sequences.local_fits import local_fit
 from hockeystick.sequences.moving_averages import MovingAverages
 from hockeystick.sequences.moving_averages_transform import averages_profiles, loss_of, transform_work
 from hockeystick.settings import Settings
@@ -31,6 +31,9 @@ SMALL_LOSS = 0.005
 """Weights for every bin are looked for where weights that all bins share lose more."""
 FEWEST_ON_A_RING = {2: 12, 3: 40, 4: 72}
 """Bins, by bands: with fewer the steps around a ring do not forget where they began, and it is opened instead."""
+BLOCKS_ON_A_RING = 24
+"""The same with weights for every bin, in multiples of the bands."""
+TOO_FAR = "The columns of the bins overlap too far: this method is for few bands."
 SMALLEST_DELTA = 1e-7
 """Smaller ones are below what the rounding of transforms allows."""
 
@@ -42,30 +45,40 @@ def _chain(pair: BinMixture, side: Side, settings: Settings) -> tuple[MovingAver
         raise UnsupportedError(f"This method is for deltas of at least {SMALLEST_DELTA:g}.")
     given = covariance_of(pair)
     # bins may have any order; the last columns of an epoch, which are cut off, come first
-    covariance = given[::-1, ::-1]
-    closed = opened_ring(covariance, closed=True) if side is Side.UPPER else None
-    ring = closed is not None
+    whole = covariance = given[::-1, ::-1]
+    closed, ring = opened_ring(whole, closed=True), False
     if closed is not None:
-        bands = bands_of(closed, side, ring)
-        if bands is not None and len(closed) < FEWEST_ON_A_RING[bands]:
-            closed, ring = opened_ring(covariance), False
-    covariance = covariance if closed is None else closed
-    if bands_of(covariance, side, ring) is None:
-        raise UnsupportedError("The columns of the bins overlap too far: this method is for few bands.")
+        bands = bands_of(closed, side, True)
+        if bands is None:
+            raise UnsupportedError(TOO_FAR)
+        ring = len(whole) >= FEWEST_ON_A_RING[bands]
+        if side is Side.UPPER:
+            opened = closed if ring else opened_ring(whole)
+            covariance = whole if opened is None else opened
+    # from below weights that all bins share run on a line: what wraps around is given away
+    shared_ring = ring and side is Side.UPPER
+    if bands_of(covariance, side, shared_ring) is None:
+        raise UnsupportedError(TOO_FAR)
     found = sensitivity_of(given, settings)
     epsilon = found.epsilon if settings.asked_epsilon is None else settings.asked_epsilon
     error = pair.rounding + 8.0 * UNIT_ROUNDOFF
 
     def loss(chain: MovingAverages) -> float:
-        return loss_of(chain, covariance, side, found.weights)
+        return loss_of(chain, whole if chain.bins == len(whole) else covariance, side, found.weights)
 
-    chains = list(fits(covariance, error, side, found.weights, deadline, ring))
-    if not ring and not any(loss(chain) < SMALL_LOSS for chain in chains):
-        chains += local_fits(covariance, error, side, found.weights, deadline)
+    def affordable(chain: MovingAverages) -> bool:
+        return transform_work(chain, delta, epsilon, deadline) <= settings.effort
+
+    chains = list(fits(covariance, error, side, found.weights, deadline, shared_ring))
+    own_ring = ring and len(whole) >= BLOCKS_ON_A_RING * (bands_of(whole, side, True) or 1)
+    if not any(loss(chain) < SMALL_LOSS for chain in chains) and not (shared_ring and not own_ring):
+        each = whole if own_ring else covariance
+        own = local_fit(each, error, side, found.weights, affordable, deadline, own_ring)
+        chains += [] if own is None else [own]
     for chain in sorted(chains, key=loss):
         if loss(chain) > MOST_LOSS:
             break
-        if transform_work(chain, delta, epsilon, deadline) <= settings.effort:
+        if affordable(chain):
             return chain, epsilon
     raise UnsupportedError("No moving average that is close to the bins has enough white noise.")
 

@@ -62,11 +62,7 @@ class MovingAverages:
     @property
     def loadings(self) -> Array:
         """The weight of each innovation in each bin, the oldest first; shape (b, groups) on a ring, else d - 1 more."""
-        count = int(self.groups[-1]) + 1 if self.ring else self.depth + int(self.groups[-1])
-        found = np.zeros((self.bins, count))
-        for s in range(self.depth):
-            found[np.arange(self.bins), (self.depth - 1 + self.groups - s) % count] = self.unit * self.weights[:, s]
-        return found
+        return self.unit * loaded(self.weights, self.groups, self.ring)
 
     @property
     def products(self) -> Array:
@@ -94,6 +90,21 @@ class MovingAverages:
             else:
                 high = middle
         return low
+
+
+def loaded(rows: Array | NDArray[np.int64], groups: NDArray[np.int64], ring: bool) -> Array:
+    """The weight of each innovation in each bin, the oldest first, on a ring from the same rows.
+
+    Args:
+        rows: shape (b, d), the weights of each bin, the newest innovation first.
+        groups: shape (b,), the newest innovation of each bin.
+    """
+    bins, depth = rows.shape
+    count = int(groups[-1]) + 1 if ring else depth + int(groups[-1])
+    found = np.zeros((bins, count))
+    for s in range(depth):
+        found[np.arange(bins), (depth - 1 + groups - s) % count] = rows[:, s]
+    return found
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@ LARGEST = 1.000001
 """No trace is larger: it is a mean over innovations of products that are at most 1, up to roundings."""
 LEAST_DEFINITE = 1e-6
 """Least eigenvalue of the Gram matrix of the functions on which a block is tried."""
+WORSE = 10.0
+"""More blocks are of no use once the error is so many times the least."""
 LEAST_SIZE = 1e-100
 """Of these functions before they are scaled: squares of smaller numbers underflow."""
 
@@ -107,7 +109,7 @@ def trace(
     tried = _tried(run, settled)
     if tried is None:  # the trace norm of two blocks and contractions is at most the squared norm of one
         return 0.0j, LARGEST * min(run.squared, 1.0)
-    both, mixed = _exterior(run, tried)
+    both, mixed = _exterior(run.squared + tried.slack, tried.squares)
     best, least, kept = 0, inf, values
     for count in range(1, min(MOST_BLOCKS, run.blocks) + 1):
         values = run.block(values)
@@ -131,10 +133,7 @@ def trace(
     for more in (other, lambda later: power(later, steps)):
         values, added = more(values)
         error += added
-    above = complex(*(values @ run.windows.start))
-    found = above / below
-    error += 2.0 * rounding + abs(found) * rounding
-    return found, LARGEST * (least + error / (abs(below) - rounding))
+    return _quotient(complex(*(values @ run.windows.start)), below, error, least, rounding)
 
 
 def _tried(run: Run, settled: Array) -> Tried | None:
@@ -163,13 +162,67 @@ def _inner(windows: Windows, rows: list[Array]) -> Array:
     return found
 
 
-def _exterior(run: Run, tried: Tried) -> tuple[float, float]:
-    """The Hilbert-Schmidt norm of the second exterior power of a block, and its norm; upper bounds."""
-    total = run.squared + tried.slack
-    hilbert = sqrt(0.5 * max(total**2 - float(tried.squares @ tried.squares), 0.0))
-    pair = total - float(tried.squares[2:].sum())
-    first = max(float(tried.squares[0]), 0.5 * pair)
+def _exterior(total: float, squares: Array) -> tuple[float, float]:
+    """The Hilbert-Schmidt norm of the second exterior power of a block, and its norm; upper bounds.
+
+    Args:
+        total: the squared Hilbert-Schmidt norm of the block, or more.
+        squares: lower bounds on its largest squared singular values, in falling order.
+    """
+    hilbert = sqrt(0.5 * max(total**2 - float(squares @ squares), 0.0))
+    pair = total - float(squares[2:].sum())
+    first = max(float(squares[0]), 0.5 * pair)
     return hilbert, min(sqrt(max(first * (pair - first), 0.0)), hilbert)
+
+
+def trace_by_blocks(
+    windows: Windows, steps: list[Step], squared: Callable[[int], float], rounding: float, tolerance: float
+) -> tuple[complex, float]:
+    """The trace of a product of contractions that may all differ, and a bound on its error.
+
+    Args:
+        steps: the first factor first; at least two blocks of d - 1 of them.
+        squared: the squared Hilbert-Schmidt norm of the block of which the last factor is the one with this number.
+        rounding, tolerance: as for :func:`trace`.
+    """
+    depth, backwards = int(windows.places.shape[1]), steps[::-1]
+    slack = 8.0 * Run(windows, steps[0], len(steps), 0.0).rounding
+
+    def size_of(values: Array) -> float:
+        return float(windows.start @ (values**2).sum(axis=0))
+
+    values = np.vstack([np.ones(windows.start.size), np.zeros(windows.start.size)])
+    best, least, kept, exterior, size = 0, inf, values, sqrt(2.0), 1.0
+    for count in range(1, len(steps) // depth + 1):
+        before = size_of(values)
+        for step in backwards[(count - 1) * depth : count * depth]:
+            values = step(values)
+        total = squared(len(steps) - (count - 1) * depth - 1) + slack
+        size *= sqrt(min(total, 1.0))
+        first = size_of(values) / before - slack if before > LEAST_SIZE**2 else 0.0
+        both, mixed = _exterior(total, np.array([min(max(first, 0.0), total)]))
+        exterior *= both if count <= FEWEST_BLOCKS else mixed
+        below = abs(complex(*(values @ windows.start))) - rounding
+        if count < FEWEST_BLOCKS or not below > 0.0:
+            continue
+        error = (exterior + 3.0 * rounding) / below
+        if error < least:
+            best, least, kept = count * depth, error, values
+        if exterior <= max(0.5 * tolerance * below, rounding) or error > WORSE * least:
+            break
+    if not least < size:  # the trace norm is at most the product of the Hilbert-Schmidt norms of the blocks
+        return 0.0j, LARGEST * size
+    values = kept
+    for step in (*backwards[best:], *backwards[:best]):
+        values = step(values)
+    return _quotient(complex(*(values @ windows.start)), complex(*(kept @ windows.start)), 0.0, least, rounding)
+
+
+def _quotient(above: complex, below: complex, error: float, least: float, rounding: float) -> tuple[complex, float]:
+    """The trace and a bound on its error: of the sum above but for rounding, and of what the trace has beside it."""
+    found = above / below
+    error += 2.0 * rounding + abs(found) * rounding
+    return found, LARGEST * (least + error / (abs(below) - rounding))
 
 
 def _size(run: Run, tried: Tried) -> float:

@@ -10,7 +10,7 @@ Proof: docs/theory/moving-averages.md. Cost: O(frequencies windows (10 to 20 + g
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
-from math import ceil, exp, floor, sqrt
+from math import ceil, exp, floor, inf, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from hockeystick.sequences.inverse_transform import (
 )
 from hockeystick.sequences.moving_averages import MovingAverages, Windows, windows_of
 from hockeystick.sequences.moving_averages_kernels import factor_of, place_table, window_means, window_sums
-from hockeystick.sequences.moving_averages_ring import FEWEST_BLOCKS, Run, trace
+from hockeystick.sequences.moving_averages_ring import FEWEST_BLOCKS, Run, trace, trace_by_blocks
 from hockeystick.sequences.white_noise import Noise, noise_table
 from hockeystick.types import Side
 
@@ -42,6 +42,8 @@ CUT_SHARE = 1e-3
 """Of delta: about what frequencies that are left out may change."""
 LEAST_ERROR, MOST_ERROR = 1e-11, 1e-3
 """At one frequency."""
+MANY = 10.0
+"""Errors of traces that are so many times what is wanted are compared with a bound by sizes."""
 TOGETHER = 64
 """Frequencies whose tables follow from each other, at most."""
 MOST_HELD = 1 << 24
@@ -51,8 +53,10 @@ NODES, CLOSE = 16, 0.12
 USED, STEPS, WINDOW_PACE, TABLE_PACE = 0.75, 20.0, 9e-10, 9e-9
 """About which share of the frequencies matters; how many steps a run takes; seconds for each window, and for each
 place of a table, at one frequency."""
-RING_STEPS = 5.0
-"""How many times as many a ring takes."""
+LEAST_RADIUS, MOST_WINDOWS = 6.0, 1e7
+"""Windows go as far as this in all directions, roughly; more of them are too many for any effort."""
+RING_STEPS = 80.0
+"""How many more a ring takes."""
 
 
 @dataclass(frozen=True)
@@ -186,8 +190,8 @@ def prepared(chain: MovingAverages, delta: float, deadline: Deadline) -> Prepare
             runs = runs[1:]
         longest = int(np.argmax([length for _, length in runs]))
         runs = runs[longest + 1 :] + runs[: longest + 1]
-        if runs[-1][1] < FEWEST_BLOCKS * (chain.depth - 1) or chain.bins % chain.period:
-            raise ValueError(f"The weights on a ring must be the same for {FEWEST_BLOCKS} (d - 1) successive groups.")
+        if chain.bins < chain.period * FEWEST_BLOCKS * (chain.depth - 1) or chain.bins % chain.period:
+            raise ValueError(f"A ring must have at least {FEWEST_BLOCKS} (d - 1) groups of bins, each of the period.")
     last = windows.newest + np.maximum(windows.counts - 1, 0)
     reach = 1 + max(
         int(np.abs(chain.weights[bins, 1:] @ windows.places.T + chain.weights[bins, :1] * newest).max())
@@ -316,22 +320,14 @@ def transform_of(given: Prepared, delta: float, smoothing: float, largest: float
 
     found, error = np.zeros(count, complex), np.zeros(count)
     summed = _traced if chain.ring else _summed
-    # sizes on a ring are those on a line when the factors of d - 1 groups, each at most 1, are left out
-    *others, last = given.groups
-    opened = (
-        replace(given, groups=[*others, replace(last, length=last.length - chain.depth + 1)]) if chain.ring else given
-    )
     # the error of all frequencies from one on, as often as it counts there, falls: the first that may be cut off
     beyond, used, least = np.cumsum(use[::-1])[::-1], count, 0
     while used - least > AT_ONCE:
         deadline.tick()
         middle = (used + least) // 2
-        one = next(tables(middle, 1))
-        sizes = np.zeros_like(one)
-        sizes[:, 0] = np.hypot(one[:, 0], one[:, 1])
-        bound, more = _summed(opened, sizes, float(tolerance[middle]), deadline)
-        if (bound.real + more) * beyond[middle] <= CUT_SHARE * delta:
-            used, error[middle:] = middle, bound.real + more
+        bound, more = _sizes(given, next(tables(middle, 1)), float(tolerance[middle]), deadline)
+        if (bound + more) * beyond[middle] <= CUT_SHARE * delta:
+            used, error[middle:] = middle, bound + more
         else:
             least = middle
     for f, one in enumerate(tables(0, used)):
@@ -378,6 +374,8 @@ def _traced(given: Prepared, tables: Array, tolerance: float, deadline: Deadline
     """The transform at one frequency on a ring, and the bound on its error but for that of the tables."""
     windows = given.windows
     *others, last = given.groups
+    if last.length < FEWEST_BLOCKS * (given.chain.depth - 1) or _uneven(given.chain):
+        return _traced_by_blocks(given, tables, tolerance, deadline)
     each = 0.1 * tolerance / len(given.groups)
     step = _step(given, last, tables, deadline)
     squares = np.zeros_like(tables)
@@ -400,6 +398,52 @@ def _traced(given: Prepared, tables: Array, tolerance: float, deadline: Deadline
     return trace(replace(run, squared=float(squared)), other, power, given.sum_error, tolerance)
 
 
+def _traced_by_blocks(given: Prepared, tables: Array, tolerance: float, deadline: Deadline) -> tuple[complex, float]:
+    """The same where successive groups differ."""
+    windows, depth = given.windows, given.chain.depth - 1
+    groups = [group for group in given.groups for _ in range(group.length)]
+
+    def squared(last: int) -> float:
+        values = np.vstack([np.ones(windows.start.size), np.zeros(windows.start.size)])
+        for group in groups[last - depth + 1 : last + 1][::-1]:
+            squares = np.zeros((group.kinds.size, *tables.shape[1:]))
+            squares[:, 0] = (tables[group.kinds] ** 2).sum(axis=1)
+            values = _step(given, replace(group, kinds=np.arange(group.kinds.size)), squares, deadline)(values)
+        return float(values[0] @ windows.start)
+
+    steps = [_step(given, group, tables, deadline) for group in groups]
+    found, error = trace_by_blocks(windows, steps, squared, given.sum_error, tolerance)
+    if error > MANY * tolerance:  # at high frequencies sizes alone may bound more than that
+        bound, more = _sizes(given, tables, tolerance, deadline)
+        if bound + more < error:
+            return 0.0j, bound + more
+    return found, error
+
+
+def _sizes(given: Prepared, tables: Array, tolerance: float, deadline: Deadline) -> tuple[float, float]:
+    """The transform with sizes in place of what bins add, no less than it or any of higher frequencies, and its error.
+
+    On a ring the factors of d - 1 groups, each at most 1, are left out: what remains is a line.
+    """
+    sizes = np.zeros_like(tables)
+    sizes[:, 0] = np.hypot(tables[:, 0], tables[:, 1])
+    if given.chain.ring:
+        given = replace(given, groups=_shortened(given.groups, given.chain.depth - 1))
+    bound, more = _summed(given, sizes, tolerance, deadline)
+    return bound.real, more
+
+
+def _shortened(groups: list[Group], count: int) -> list[Group]:
+    """Without so many of the last groups."""
+    found = list(groups)
+    while count:
+        last = found.pop()
+        if last.length > count:
+            return [*found, replace(last, length=last.length - count)]
+        count -= last.length
+    return found
+
+
 def _step(given: Prepared, group: Group, tables: Array, deadline: Deadline) -> Callable[[Array], Array]:
     windows = given.windows
 
@@ -413,7 +457,8 @@ def _step(given: Prepared, group: Group, tables: Array, deadline: Deadline) -> C
 def loss_of(chain: MovingAverages, covariance: Array, side: Side, weights: Array) -> float:
     """About what the moving average loses of epsilon; arguments as in :func:`..banded_fits.fits`."""
     change = np.expm1(chain.products - covariance) * (1.0 if side is Side.UPPER else -1.0)
-    return float(sum(weights[lag] * np.diagonal(change, lag).mean() for lag in range(chain.bins // 2)))
+    place = np.arange(chain.bins)
+    return float(sum(weights[lag] * change[place, place - lag].mean() for lag in range(chain.bins // 2)))
 
 
 def _uneven(chain: MovingAverages) -> bool:
@@ -430,9 +475,11 @@ def _changes(chain: MovingAverages) -> int:
 def transform_work(chain: MovingAverages, delta: float, epsilon: float, deadline: Deadline) -> float:
     """Rough seconds of the transform that serves this epsilon, for which no other matters."""
     count = frequencies(*scale_of(epsilon, spread_of(chain.products), _uneven(chain)))[2]
+    if chain.spacing * MOST_WINDOWS ** (1.0 / chain.depth) < LEAST_RADIUS:
+        return inf
     windows = windows_of(chain, LOST_SHARE * delta, deadline)
     kinds = 1 + _changes(chain)
-    steps = min(float(chain.bins), STEPS * kinds) * (RING_STEPS if chain.ring else 1.0)
+    steps = min(float(chain.bins), STEPS * kinds) + (RING_STEPS if chain.ring else 0.0)
     reach = float(np.abs(windows.places).max()) * sqrt(float((chain.weights**2).sum(axis=1).max()))
     return USED * count * (WINDOW_PACE * steps * float(windows.counts.sum()) + TABLE_PACE * kinds * 2.0 * reach)
 
