@@ -33,8 +33,8 @@ from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
 
-DEGREES = (12, 10, 8, 6, 5, 4, 3, 2)
-"""Highest orders that are tried. Above 6 an odd one hardly gains: it allows a contact more, at 0, where X never is."""
+HIGHEST_DEGREE = 12
+LOWEST_DEGREE = 2
 FIRST_SHARE, WHOLE_SHARE, STRIPS_SHARE, LIFTED_SHARE, COARSE_SHARE = 0.05, 1.0, 0.4, 0.6, 0.2
 """Shares of the effort for the moments of one relaxation."""
 RESIDUES = (2, 3, 4, 6)
@@ -124,7 +124,7 @@ def relaxations(gram: ExactGram, side: Side, delta: float, effort: float) -> Ite
 
 
 def _affordable(seconds: float, parts: Sequence[tuple[float, ExactGram]]) -> Relaxation | None:
-    for degree in DEGREES:
+    for degree in range(HIGHEST_DEGREE, LOWEST_DEGREE - 1, -1):
         if sum(moments_cost(gram, degree) for _, gram in parts) <= seconds:
             return Relaxation(True, degree, partial(_mixed, parts, degree))
     return None
@@ -133,7 +133,7 @@ def _affordable(seconds: float, parts: Sequence[tuple[float, ExactGram]]) -> Rel
 def _mixed(parts: Sequence[tuple[float, ExactGram]], degree: int, deadline: Deadline) -> Profiles:
     """The weighted sums of the profiles of all parts, rounded to the side."""
     known = [(weight, gram.variance, exact_moments(gram, degree, deadline), floor_of(gram)) for weight, gram in parts]
-    degrees = range(DEGREES[-1], degree + 1)
+    degrees = range(LOWEST_DEGREE, degree + 1)
     rounding = 4 * len(parts) * UNIT_ROUNDOFF
 
     def profiles(direction: Direction, side: Side) -> Profile:
@@ -162,7 +162,7 @@ def _affordable_strips(gram: ExactGram, delta: float, seconds: float) -> Relaxat
 def _on_strips(gram: ExactGram, degree: int, delta: float, deadline: Deadline) -> Profiles:
     edges = strip_edges(gram, OUTSIDE_STRIPS * delta, STRIPS)
     moments = strip_moments(gram, degree, edges, deadline=deadline)
-    degrees = range(DEGREES[-1], degree + 1)
+    degrees = range(LOWEST_DEGREE, degree + 1)
     return lambda direction, side: strip_profile(
         moments, direction, side, degrees=degrees, delta=delta, deadline=deadline
     )
