@@ -1,5 +1,7 @@
 """The bounds by moving averages against exact moments and samples, which share nothing with them."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,10 @@ from hockeystick.bounds import Question
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.grid import Resolution
 from hockeystick.pairs.bin_mixture import BinMixture
+from hockeystick.sequences import moving_averages_transform
+from hockeystick.sequences.inverse_transform import TransformProfiles
+from hockeystick.sequences.moving_averages import MovingAverages
+from hockeystick.sequences.moving_averages_transform import averages_profiles
 from hockeystick.settings import Settings
 from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.types import Direction, Side
@@ -76,3 +82,20 @@ def test_a_small_ring_is_opened() -> None:
     run = BinMixture(noise_multiplier=2.8, matrix=BandedMatrix(band), bins=24)
     lower, upper = (ACCOUNTANT.bound(run, side, SETTINGS).epsilon(1e-4) for side in (Side.LOWER, Side.UPPER))
     assert 0.0 < lower <= upper <= 1.2 * lower
+
+
+def test_where_a_ring_bounds_nothing_the_next_moving_average_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """48 bins of two bands that all differ, on a ring that is given up: from below weights of all bins on a line."""
+    monkeypatch.setattr(moving_averages_transform, "VAIN", 0.0)
+    band = np.column_stack([np.ones(96), 0.5 + 0.3 * np.sin(np.arange(96.0))])
+    band[-1, 1] = 0.0
+    run = BinMixture(noise_multiplier=1.6, matrix=BandedMatrix(band), bins=48)
+    tried: list[bool] = []
+
+    def recorded(chain: MovingAverages, *rest: Any) -> TransformProfiles:
+        tried.append(chain.ring)
+        return averages_profiles(chain, *rest)
+
+    monkeypatch.setattr("hockeystick.accountants.moving_average.averages_profiles", recorded)
+    assert ACCOUNTANT.bound(run, Side.LOWER, SETTINGS).epsilon(1e-4) > 0.0
+    assert tried == [True, False]

@@ -14,6 +14,7 @@ from hockeystick.sequences.moving_averages_transform import (
     _shortened,
     _step,
     _traced,
+    _vain,
     averages_profiles,
     prepared,
 )
@@ -151,6 +152,27 @@ def test_traces_of_steps_that_differ(depth: int, frequency: float) -> None:
     found, error = _traced(given, tables, 1e-9, Deadline())
     assert abs(found - exact) <= error
     assert error <= (2e-4 if depth == 2 else 3e-2)
+
+
+def test_a_ring_that_forgets_too_little_is_given_up_at_once() -> None:
+    """12 bins of three bands that all differ: what is left of the errors of all traces is far above delta.
+
+    A handful of frequencies shows it; the bounds that are left are trivial, and say that they are.
+    """
+    for side in Side:
+        found = averages_profiles(uneven(3), side, 1e-7, 1.0, True, Deadline())
+        assert found.vain
+        assert all(found.delta_at(0.5, direction) == (side is Side.UPPER) for direction in Direction)
+    assert not averages_profiles(uneven(2), Side.UPPER, 1e-1, 1.0, True, Deadline()).vain
+    seen: list[int] = []
+
+    def error_at(f: int) -> float:
+        seen.append(f)
+        return 1e-9 if f < 90 else 0.0
+
+    assert _vain(error_at, np.ones(100), 1e-8)
+    assert len(seen) == 2
+    assert not _vain(lambda _: 1e-12, np.ones(100), 1e-8)
 
 
 @pytest.mark.parametrize("frequency", [0.0, 2.0, 20.0])

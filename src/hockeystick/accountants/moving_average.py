@@ -8,7 +8,7 @@ that changes nothing, and the profile of the mixture follows from its transform
 Proof: docs/theory/moving-averages.md. Errs on the asked side, adaptive gradients included.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from hockeystick.accountants import examples
 from hockeystick.accountants.base import Accountant
@@ -21,7 +21,8 @@ from hockeystick.sequences.banded_fits import MOST_BANDS, bands_of, fits
 from hockeystick.sequences.comparable_chain import opened_ring
 from hockeystick.sequences.local_fits import local_fit
 from hockeystick.sequences.moving_averages import MovingAverages
-from hockeystick.sequences.moving_averages_transform import averages_profiles, loss_of, transform_work
+from hockeystick.sequences.moving_averages_transform import averages_profiles
+from hockeystick.sequences.moving_averages_work import loss_of, transform_work
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
 
@@ -38,8 +39,8 @@ SMALLEST_DELTA = 1e-7
 """Smaller ones are below what the rounding of transforms allows."""
 
 
-def _chain(pair: BinMixture, side: Side, settings: Settings) -> tuple[MovingAverages, float]:
-    """The moving average that loses least of those whose work is within the effort, and an epsilon to serve."""
+def _chains(pair: BinMixture, side: Side, settings: Settings) -> Iterator[tuple[MovingAverages, float]]:
+    """Moving averages whose work is within the effort, with an epsilon to serve; those that lose least come first."""
     delta, deadline = settings.resolution.smallest_delta, settings.deadline
     if delta < SMALLEST_DELTA:
         raise UnsupportedError(f"This method is for deltas of at least {SMALLEST_DELTA:g}.")
@@ -79,14 +80,16 @@ def _chain(pair: BinMixture, side: Side, settings: Settings) -> tuple[MovingAver
         if loss(chain) > MOST_LOSS:
             break
         if affordable(chain):
-            return chain, epsilon
-    raise UnsupportedError("No moving average that is close to the bins has enough white noise.")
+            yield chain, epsilon
 
 
 def _analyse(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
-    chain, epsilon = _chain(pair, side, settings)
     delta, alone = settings.resolution.smallest_delta, settings.question is not None
-    return averages_profiles(chain, side, delta, epsilon, alone, settings.deadline).profiles()
+    for chain, epsilon in _chains(pair, side, settings):
+        found = averages_profiles(chain, side, delta, epsilon, alone, settings.deadline)
+        if not found.vain:
+            return found.profiles()
+    raise UnsupportedError("No moving average that is close to the bins has enough white noise.")
 
 
 def _refusal(pair: BinMixture, side: Side) -> str | None:

@@ -144,12 +144,14 @@ class Found:
         transform: of the law that stands for X.
         mass_error, place_error: relative errors of that law's masses, and of its places.
         lost: bound on the chance of what is left out, under Q and under P.
+        vain: whether the errors are so large that no more than trivial bounds follow.
     """
 
     transform: Transform
     mass_error: float
     place_error: float
     lost: float
+    vain: bool = False
 
 
 @dataclass(frozen=True)
@@ -180,6 +182,11 @@ class TransformProfiles:
         """One for each direction; the first transform is computed here."""
         self._at(0)
         return {direction: partial(self.delta_at, direction=direction) for direction in Direction}
+
+    @property
+    def vain(self) -> bool:
+        """Whether the first transform bounds nothing."""
+        return self._at(0).vain
 
     def delta_at(self, epsilon: float, direction: Direction) -> float:
         """delta at an epsilon. Beyond what the transforms serve upper bounds are constant, and lower ones 0."""

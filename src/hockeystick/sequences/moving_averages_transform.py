@@ -10,7 +10,7 @@ Proof: docs/theory/moving-averages.md. Cost: O(frequencies windows (10 to 20 + g
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
-from math import ceil, exp, floor, inf, sqrt
+from math import ceil, exp, floor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,18 +24,16 @@ from hockeystick.sequences.inverse_transform import (
     Transform,
     TransformProfiles,
     frequencies,
-    scale_of,
     shares_of_delta,
     spread_of,
 )
 from hockeystick.sequences.moving_averages import MovingAverages, Windows, windows_of
 from hockeystick.sequences.moving_averages_kernels import factor_of, place_table, window_means, window_sums
-from hockeystick.sequences.moving_averages_ring import FEWEST_BLOCKS, Run, trace, trace_by_blocks
+from hockeystick.sequences.moving_averages_ring import FEWEST_BLOCKS, LARGEST, Run, trace, trace_by_blocks
+from hockeystick.sequences.moving_averages_work import LOST_SHARE, uneven
 from hockeystick.sequences.white_noise import Noise, noise_table
 from hockeystick.types import Side
 
-LOST_SHARE = 3e-3
-"""Of delta: about the chance, under either law, of windows that are left out."""
 ERROR_SHARE = 1e-3
 """Of delta: about what powers may change."""
 CUT_SHARE = 1e-3
@@ -44,19 +42,14 @@ LEAST_ERROR, MOST_ERROR = 1e-11, 1e-3
 """At one frequency."""
 MANY = 10.0
 """Errors of traces that are so many times what is wanted are compared with a bound by sizes."""
+VAIN, PROBES = 0.3, 8
+"""A ring whose traces have errors that add more than this share of delta, seen at so many frequencies, is given up."""
 TOGETHER = 64
 """Frequencies whose tables follow from each other, at most."""
 MOST_HELD = 1 << 24
 """Numbers that the tables of these frequencies may have together."""
 NODES, CLOSE = 16, 0.12
 """How many nodes a place is interpolated between, and their distance in standard deviations of the white noise."""
-USED, STEPS, WINDOW_PACE, TABLE_PACE = 0.75, 20.0, 9e-10, 9e-9
-"""About which share of the frequencies matters; how many steps a run takes; seconds for each window, and for each
-place of a table, at one frequency."""
-LEAST_RADIUS, MOST_WINDOWS = 6.0, 1e7
-"""Windows go as far as this in all directions, roughly; more of them are too many for any effort."""
-RING_STEPS = 80.0
-"""How many more a ring takes."""
 
 
 @dataclass(frozen=True)
@@ -320,6 +313,10 @@ def transform_of(given: Prepared, delta: float, smoothing: float, largest: float
 
     found, error = np.zeros(count, complex), np.zeros(count)
     summed = _traced if chain.ring else _summed
+
+    def error_at(f: int) -> float:
+        return summed(given, next(tables(f, 1)), float(tolerance[f]), deadline)[1]
+
     # the error of all frequencies from one on, as often as it counts there, falls: the first that may be cut off
     beyond, used, least = np.cumsum(use[::-1])[::-1], count, 0
     while used - least > AT_ONCE:
@@ -330,7 +327,10 @@ def transform_of(given: Prepared, delta: float, smoothing: float, largest: float
             used, error[middle:] = middle, bound + more
         else:
             least = middle
-    for f, one in enumerate(tables(0, used)):
+    vain = chain.ring and uneven(chain) and _vain(error_at, use[:used], delta)
+    if vain:
+        error[:] = LARGEST
+    for f, one in enumerate(tables(0, 0 if vain else used)):
         deadline.tick()
         found[f], error[f] = summed(given, one, float(tolerance[f]), deadline)
     sum_error = given.sum_error + given.total_error
@@ -355,7 +355,22 @@ def transform_of(given: Prepared, delta: float, smoothing: float, largest: float
     )
     mass_error = chain.lattice_error + (chain.bins + chain.depth) * (4.0 * farthest + 16.0) * UNIT_ROUNDOFF
     lost = max(1.0 - given.total, 1.0 - given.mean, 0.0) + 4.0 * sum_error
-    return Found(transform, mass_error, (8.0 * exponent + 64.0) * UNIT_ROUNDOFF, lost)
+    return Found(transform, mass_error, (8.0 * exponent + 64.0) * UNIT_ROUNDOFF, lost, vain)
+
+
+def _vain(error_at: Callable[[int], float], use: Array, delta: float) -> bool:
+    """Whether errors of a ring are so large that its transform bounds nothing, by a few of the frequencies.
+
+    Args:
+        use: of :func:`..inverse_transform.shares_of_delta`, of the frequencies that are not cut off.
+    """
+    places = np.unique(((np.arange(PROBES) + 0.5) / PROBES * use.size).astype(np.int64))
+    limit, added = VAIN * delta * places.size / use.size, 0.0
+    for f in places[::-1]:  # errors are largest far out
+        added += error_at(int(f)) * float(use[f])
+        if added > limit:
+            return True
+    return False
 
 
 def _summed(given: Prepared, tables: Array, tolerance: float, deadline: Deadline) -> tuple[complex, float]:
@@ -374,7 +389,7 @@ def _traced(given: Prepared, tables: Array, tolerance: float, deadline: Deadline
     """The transform at one frequency on a ring, and the bound on its error but for that of the tables."""
     windows = given.windows
     *others, last = given.groups
-    if last.length < FEWEST_BLOCKS * (given.chain.depth - 1) or _uneven(given.chain):
+    if last.length < FEWEST_BLOCKS * (given.chain.depth - 1) or uneven(given.chain):
         return _traced_by_blocks(given, tables, tolerance, deadline)
     each = 0.1 * tolerance / len(given.groups)
     step = _step(given, last, tables, deadline)
@@ -413,7 +428,8 @@ def _traced_by_blocks(given: Prepared, tables: Array, tolerance: float, deadline
 
     steps = [_step(given, group, tables, deadline) for group in groups]
     found, error = trace_by_blocks(windows, steps, squared, given.sum_error, tolerance)
-    if error > MANY * tolerance:  # at high frequencies sizes alone may bound more than that
+    # at high frequencies sizes alone may bound more than that; they are no less than the transform
+    if error > MANY * tolerance and abs(found) < 2.0 * error:
         bound, more = _sizes(given, tables, tolerance, deadline)
         if bound + more < error:
             return 0.0j, bound + more
@@ -454,36 +470,6 @@ def _step(given: Prepared, group: Group, tables: Array, deadline: Deadline) -> C
     return step
 
 
-def loss_of(chain: MovingAverages, covariance: Array, side: Side, weights: Array) -> float:
-    """About what the moving average loses of epsilon; arguments as in :func:`..banded_fits.fits`."""
-    change = np.expm1(chain.products - covariance) * (1.0 if side is Side.UPPER else -1.0)
-    place = np.arange(chain.bins)
-    return float(sum(weights[lag] * change[place, place - lag].mean() for lag in range(chain.bins // 2)))
-
-
-def _uneven(chain: MovingAverages) -> bool:
-    """Whether too many bins differ from the next for powers to be of use."""
-    return _changes(chain) > chain.bins // 2
-
-
-def _changes(chain: MovingAverages) -> int:
-    """How often weights or white noise change from one bin to the next."""
-    groups = np.column_stack([chain.weights, chain.whites])
-    return int((np.abs(np.diff(groups, axis=0)).max(axis=1) > 0.0).sum())
-
-
-def transform_work(chain: MovingAverages, delta: float, epsilon: float, deadline: Deadline) -> float:
-    """Rough seconds of the transform that serves this epsilon, for which no other matters."""
-    count = frequencies(*scale_of(epsilon, spread_of(chain.products), _uneven(chain)))[2]
-    if chain.spacing * MOST_WINDOWS ** (1.0 / chain.depth) < LEAST_RADIUS:
-        return inf
-    windows = windows_of(chain, LOST_SHARE * delta, deadline)
-    kinds = 1 + _changes(chain)
-    steps = min(float(chain.bins), STEPS * kinds) + (RING_STEPS if chain.ring else 0.0)
-    reach = float(np.abs(windows.places).max()) * sqrt(float((chain.weights**2).sum(axis=1).max()))
-    return USED * count * (WINDOW_PACE * steps * float(windows.counts.sum()) + TABLE_PACE * kinds * 2.0 * reach)
-
-
 def averages_profiles(
     chain: MovingAverages, side: Side, delta: float, epsilon: float, alone: bool, deadline: Deadline
 ) -> TransformProfiles:
@@ -494,5 +480,5 @@ def averages_profiles(
         return transform_of(given, delta, smoothing, largest, deadline)
 
     return TransformProfiles(
-        transformed, spread_of(chain.products), side, delta, epsilon, alone, alone and _uneven(chain)
+        transformed, spread_of(chain.products), side, delta, epsilon, alone, alone and uneven(chain)
     )
