@@ -8,7 +8,7 @@ import pytest
 import hockeystick as hs
 from hockeystick.accountants import moment_majorant, moment_majorant_cells
 from hockeystick.accountants.comparison import ACCOUNTANT as COMPARISON
-from hockeystick.accountants.moment_majorant import ACCOUNTANT, exact_moments, moments_cost, relaxations
+from hockeystick.accountants.moment_majorant import ACCOUNTANT, WHOLE_SHARE, exact_moments, moments_cost, relaxations
 from hockeystick.deadline import Deadline
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.grid import Resolution
@@ -46,7 +46,7 @@ def test_independent_bins_are_near_exact(delta: float) -> None:
         side: COMPARISON.bound(pair, side, Settings(Resolution(200, delta))).epsilon(delta)
         for side in (Side.UPPER, Side.LOWER)
     }
-    effort = 1.1 * moments_cost(raised(pair), 8) / 0.6
+    effort = 1.1 * moments_cost(raised(pair), 8) / WHOLE_SHARE
     assert max(one.degree for one in relaxations(raised(pair), Side.LOWER, delta, effort)) == 8
     upper, lower = (epsilon_of(pair, side, delta, effort) for side in (Side.UPPER, Side.LOWER))
     assert exact[Side.LOWER] <= upper <= exact[Side.UPPER] * 1.002
