@@ -174,9 +174,10 @@ def test_the_description_of_a_run_is_under_its_key(good: bytes, damaged: Callabl
     path = damaged(good)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("UPDATE runs SET content = replace(content, 'remove', 'add')")
+    either = "|".join(run.key[:6] for run in RUNS.values())  # the older one, or the smaller key of the same second
     with EvidenceStore.open(path, read_only=True) as store:
         for look in (store.runs, store.check):
-            with pytest.raises(EvidenceError, match=f"run {min(run.key for run in RUNS.values())[:6]}.* is damaged"):
+            with pytest.raises(EvidenceError, match=f"run ({either}).* is damaged"):
                 look()
 
 
