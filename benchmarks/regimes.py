@@ -147,6 +147,9 @@ def page(rows: Iterable[Row]) -> str:
         chosen = [row for row in found if row.work == work]
         usual = " (the usual)" if work == DEFAULT_WORK else ""
         text += ["", f"## {work:g} standard seconds of work{usual}", "", *_table(chosen), "", _summary(chosen)]
+    closest = {row.cell[:5]: row for row in sorted(found, key=lambda row: -row.gap)}
+    if len(closest) < len(found):
+        text += ["", "## The closest of each cell", "", _summary(list(closest.values()))]
     return "\n".join(text) + "\n"
 
 

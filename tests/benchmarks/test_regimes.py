@@ -40,3 +40,6 @@ def test_the_page_shows_gaps_and_counts_them():
     assert "0.40 % moment_majorant / comparison | 6.00 % hidden_chain / bin_filter |" in written
     assert "Of these 2 cells 1 are within 1 percent, 1 within 2 and 1 within 5. The worst is 6.0 percent." in written
     assert written.index("60 standard seconds of work (the usual)") < written.index("300 standard seconds")
+    closest = written[written.index("## The closest of each cell") :]
+    assert "Of these 2 cells 2 are within 1 percent, 2 within 2 and 2 within 5. The worst is 0.8 percent." in closest
+    assert "closest" not in page([wide, FOUND])
