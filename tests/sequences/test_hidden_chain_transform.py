@@ -84,6 +84,19 @@ def test_puts_and_calls_of_atoms_are_bounded_from_both_sides() -> None:
             assert transform.put(threshold, Side.LOWER) >= put - 0.41 * smoothing - 2e-5
 
 
+def test_a_mean_that_is_only_bounded_from_below_raises_no_lower_bound() -> None:
+    """As rings know their mean: what other periods add is taken off for the largest mean that there may be."""
+    atoms, masses = np.array([0.2, 0.9, 40.0]), np.array([0.6, 0.389, 0.011])
+    known = exact_transform(atoms, masses, 0.02, 3.0)
+    for mean in (0.0, 0.5, 0.999 * known.mean):
+        bounded = replace(known, mean=mean)
+        for threshold in (0.5, 1.7, 2.5):
+            put = float(masses @ np.maximum(threshold - atoms, 0.0))
+            call = float(masses @ np.maximum(atoms - threshold, 0.0))
+            assert bounded.put(threshold, Side.LOWER) <= known.put(threshold, Side.LOWER) <= put
+            assert bounded.call(threshold, Side.LOWER) <= call
+
+
 def test_errors_of_values_are_charged_to_both_sides() -> None:
     """Values that are off by what they may be, in the worst direction at every frequency, stay within the bounds."""
     atoms, masses = np.array([0.4, 0.9, 1.3, 2.5]), np.array([0.3, 0.4, 0.2, 0.1])

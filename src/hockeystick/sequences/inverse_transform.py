@@ -50,7 +50,7 @@ class Transform:
         values: of X, complex.
         smoothing: standard deviation of the normal variable that is added.
         largest: the largest threshold that may be asked for.
-        total, mean: the mass of X, and its mean with what is at infinity.
+        total, mean: the mass of X, and its mean with what is at infinity, or less; the true mean is at most 1.
         error: bound on the error of each value, one for all or one for each.
         sum_error: relative, of ``total`` and ``mean``.
     """
@@ -102,7 +102,8 @@ class Transform:
     def _folded(self, threshold: float) -> float:
         """More than what all other periods add to the put of W; those above by Markov's inequality."""
         period, peak = 2.0 * pi / self.pace, PEAK * self.smoothing
-        above = self.call(self.largest, Side.UPPER) / (period - 2.0 * peak - threshold - self.largest)
+        kept = self.call(self.largest, Side.UPPER) + max(1.0 - self.mean, 0.0)  # the mean may be a lower bound
+        above = kept / (period - 2.0 * peak - threshold - self.largest)
         return (threshold + peak) * (exp(-DAMPING) / (1.0 - exp(-DAMPING)) * above + 1e-64)
 
 
