@@ -23,7 +23,7 @@ from benchmarks.answer_files import append, read
 from benchmarks.regime_noise import NOISE
 from hockeystick.settings import DEFAULT_WORK
 
-DELTA = 1e-5
+DELTA, SEED = 1e-5, 1
 EPSILONS = (0.25, 0.5, 1.0, 2.0)
 HERE = Path(__file__).parent
 ANSWERS = HERE / "regimes.csv"
@@ -41,6 +41,7 @@ class Row:
         lower, upper: the bounds on epsilon.
         seconds: of the processor; of the wall clock where there was a deadline.
         deadline: seconds of the wall clock after which searches were cut off, or inf.
+        kind: "deterministic", or "sampled" where Monte Carlo was allowed for ``work`` seconds.
     """
 
     strategy: str
@@ -56,11 +57,12 @@ class Row:
     method_upper: str
     seconds: float
     deadline: float = inf
+    kind: str = "deterministic"
 
     @property
-    def cell(self) -> tuple[str, int, int, int, float, float]:
+    def cell(self) -> tuple[str, int, int, int, float, float, str]:
         """What identifies the line."""
-        return self.strategy, self.bands, self.bins, self.epochs, self.near, self.work
+        return self.strategy, self.bands, self.bins, self.epochs, self.near, self.work, self.kind
 
     @property
     def gap(self) -> float:
@@ -83,11 +85,16 @@ def mechanism_of(strategy: str, bands: int, bins: int, epochs: int, noise_multip
     )
 
 
-def measured(cell: tuple[str, int, int, int, float], noise_multiplier: float, work: float) -> Row:
-    """certify on one cell."""
+def measured(
+    cell: tuple[str, int, int, int, float], noise_multiplier: float, work: float, kind: str = "deterministic"
+) -> Row:
+    """certify on one cell; without samples no deadline is set."""
     started = process_time()
     run = mechanism_of(*cell[:4], noise_multiplier)
-    certificate = hs.certify(run, delta=DELTA, budget=work, deadline=hs.Deadline())
+    if kind == "sampled":
+        certificate = hs.certify(run, delta=DELTA, budget=work, monte_carlo=hs.MonteCarlo(seed=SEED))
+    else:
+        certificate = hs.certify(run, delta=DELTA, budget=work, deadline=hs.Deadline())
     return Row(
         *cell,
         work=work,
@@ -97,6 +104,7 @@ def measured(cell: tuple[str, int, int, int, float], noise_multiplier: float, wo
         method_lower=certificate.method.lower or "none",
         method_upper=certificate.method.upper,
         seconds=process_time() - started,
+        kind=kind,
     )
 
 
@@ -143,6 +151,8 @@ def page(rows: Iterable[Row]) -> str:
         "searches may have been cut off. Empty: not measured. Written by `python -m benchmarks.regimes --write`;",
         "bounds and processor seconds are in `benchmarks/regimes.csv`.",
     ]
+    drawn = [row for row in found if row.kind == "sampled"]
+    found = [row for row in found if row.kind != "sampled"]
     for work in sorted({row.work for row in found}):
         chosen = [row for row in found if row.work == work]
         usual = " (the usual)" if work == DEFAULT_WORK else ""
@@ -150,6 +160,11 @@ def page(rows: Iterable[Row]) -> str:
     closest = {row.cell[:5]: row for row in sorted(found, key=lambda row: -row.gap)}
     if len(closest) < len(found):
         text += ["", "## The closest of each cell", "", _summary(list(closest.values()))]
+    for work in sorted({row.work for row in drawn}):
+        chosen = [row for row in drawn if row.work == work]
+        text += ["", f"## Monte Carlo, {work:g} seconds, failure {hs.MonteCarlo().failure_probability:g}", ""]
+        text += ["Cells that are more than 1 percent apart without samples. Seconds decide, so these gaps depend on"]
+        text += ["the machine and its load.", "", *_table(chosen), "", _summary(chosen)]
     return "\n".join(text) + "\n"
 
 
@@ -158,7 +173,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.regimes", description=__doc__)
     parser.add_argument("--only", default="", metavar="TEXT", help="cells whose name contains TEXT")
     parser.add_argument("--work", type=float, default=DEFAULT_WORK, help="standard seconds that certify may plan")
-    parser.add_argument("--above", type=float, metavar="GAP", help="only cells whose gap is above GAP in the file")
+    parser.add_argument("--above", type=float, metavar="GAP", help="only cells whose gaps in the file are above GAP")
+    parser.add_argument("--sampled", action="store_true", help="allow Monte Carlo, for the seconds of --work")
     parser.add_argument("--again", action="store_true", help="compute what the file has as well")
     parser.add_argument("--answers", type=Path, default=ANSWERS, metavar="FILE", help="the file of the answers")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.name} from the file and compute nothing")
@@ -176,11 +192,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"No cell's name contains {options.only!r}.", file=sys.stderr)
         return 2
     for cell, noise in chosen:
-        usual = known.get((*cell, DEFAULT_WORK))
-        if options.above is not None and (usual is None or usual.gap <= options.above):
+        gaps = [row.gap for row in known.values() if row.cell[:5] == cell and row.kind != "sampled"]
+        if options.above is not None and min(gaps, default=0.0) <= options.above:
             continue
-        if (*cell, options.work) not in known or options.again:
-            row = measured(cell, noise, options.work)
+        kind = "sampled" if options.sampled else "deterministic"
+        if (*cell, options.work, kind) not in known or options.again:
+            row = measured(cell, noise, options.work, kind)
             append(options.answers, row)
             print(line(row), flush=True)
     return 0

@@ -75,6 +75,17 @@ def test_what_the_effort_does_not_allow_is_refused_before_it_begins() -> None:
         ACCOUNTANT.bound(small, Side.UPPER, settings)
 
 
+def test_chains_that_raise_a_few_bins_much_are_refused() -> None:
+    """To first order the chain is close, but its own epsilon is twice that of the bins."""
+    band = np.tile([1.0, 0.5, 0.4], (40, 1))
+    band[:3] *= 2.0
+    band[-2:, 2], band[-1:, 1] = 0.0, 0.0
+    heavy = BinMixture(noise_multiplier=1.5, matrix=BandedMatrix(band), bins=40)
+    settings = Settings(Resolution(68, 1e-4), effort=2.0, question=Question(delta=1e-4))
+    with pytest.raises(UnsupportedError, match="close to the covariance"):
+        ACCOUNTANT.bound(heavy, Side.UPPER, settings)
+
+
 def test_it_refuses_what_it_is_not_for() -> None:
     few = BinMixture(noise_multiplier=1.0, matrix=BandedMatrix(np.ones((FEWEST_BINS - 1, 1))), bins=FEWEST_BINS - 1)
     assert all(ACCOUNTANT.why_not(few, side) for side in Side)

@@ -1,5 +1,7 @@
 """The table of regimes: its file can be resumed, and the page counts what the file has."""
 
+from dataclasses import replace
+
 from benchmarks.answer_files import append, read
 from benchmarks.regime_noise import NOISE
 from benchmarks.regimes import Row, main, measured, page
@@ -40,6 +42,10 @@ def test_the_page_shows_gaps_and_counts_them():
     assert "0.40 % moment_majorant / comparison | 6.00 % hidden_chain / bin_filter |" in written
     assert "Of these 2 cells 1 are within 1 percent, 1 within 2 and 1 within 5. The worst is 6.0 percent." in written
     assert written.index("60 standard seconds of work (the usual)") < written.index("300 standard seconds")
+    drawn = replace(more, work=60.0, upper=0.501, kind="sampled")
+    assert page([drawn, wide, more, FOUND]).startswith(written[:-1])
+    assert "## Monte Carlo, 60 seconds, failure 1e-09" in page([drawn, wide, FOUND])
+    assert "Of these 1 cells 1 are within 1 percent" in page([drawn, wide, FOUND])
     closest = written[written.index("## The closest of each cell") :]
     assert "Of these 2 cells 2 are within 1 percent, 2 within 2 and 2 within 5. The worst is 0.8 percent." in closest
     assert "closest" not in page([wide, FOUND])

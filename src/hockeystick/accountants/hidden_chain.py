@@ -33,6 +33,9 @@ from hockeystick.types import Direction, Side
 
 MOST_LOSS = {Side.UPPER: 0.2, Side.LOWER: 0.1}
 """Of epsilon, as estimated: other methods are better than chains that lose more; from below bin filters are."""
+AS_SIMULATED = 1.5
+"""Times that, what an upper chain may lose by a simulation of itself. The estimate above is of first order, bin by bin,
+and misses a few bins that a chain raises much; its transform would then take one size after the other."""
 SMALLEST_TRANSFORMED = 1e-7
 """Smaller deltas are below what the rounding of transforms allows; laws on grids serve them, and compositions."""
 LEAST_EFFORT, LEAST_GAIN = 30.0, 0.008
@@ -53,6 +56,11 @@ def _chain(
     def affordable(chain: Chain) -> bool:
         return work(chain, found.epsilon) <= settings.effort
 
+    most = (1.0 + AS_SIMULATED * MOST_LOSS[side]) * found.epsilon
+
+    def close(chain: Chain) -> bool:
+        return not independent or sensitivity_of(chain.products, settings).epsilon <= most
+
     upper = side is Side.UPPER
     opened = opened_ring(covariance) if upper else None
     closed = opened_ring(covariance, closed=True) if upper and independent else None
@@ -62,7 +70,7 @@ def _chain(
             continue
         weights, apart = found.weights[: len(one)], independent and (one is not covariance or closed is None)
         chain = comparable_chain(one, error, side, weights, affordable, MOST_LOSS[side], deadline, apart)
-        if chain is None:
+        if chain is None or not close(chain):
             continue
         # bins that are taken out of a ring are taken out of the mean
         loss = loss_of(chain, one, side, weights) + log(len(covariance) / len(one)) / found.epsilon
@@ -75,7 +83,7 @@ def _chain(
     if upper and independent and many and line is not None:
         least = best[0] - log(len(covariance) / len(line)) / found.epsilon - LEAST_GAIN
         better = coordinate_chain(line, error, found.weights[: len(line)], affordable, least, deadline)
-        if better is not None:
+        if better is not None and close(better):
             return better, found.epsilon
     return best[1], found.epsilon
 
