@@ -54,6 +54,7 @@ from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.samplers import Sampler
+from hockeystick.settings import DEFAULT_EFFORT
 from hockeystick.types import Direction
 
 SAMPLERS: tuple[Sampler, ...] = (
@@ -391,6 +392,18 @@ def test_a_sampler_of_one_side_runs_once_and_after_what_is_cheaper() -> None:
     assert dict(found)[Side.LOWER].startswith("not applicable: its recursion bounds the profile only from above")
     order = [one.method for one in outcomes if one.side is Side.UPPER]
     assert order.index("gaussian") < order.index("monte_carlo")
+
+
+def test_where_samples_are_allowed_the_others_leave_them_their_time() -> None:
+    """Fixed batches are not sampled, so there the others work as long as without samples."""
+    question, policy = Question(delta=1e-5), SearchPolicy(work=300.0)
+    sampled, none = dominating_pair(mechanism(SAMPLERS[5])), dominating_pair(mechanism(SAMPLERS[0]))
+    plain, allowed = (
+        settings_for(question, sampled, Deadline(), samples, policy).effort for samples in (None, MonteCarlo(seed=1))
+    )
+    assert plain == policy.effort(5.0) > DEFAULT_EFFORT == allowed
+    assert ACCOUNTANTS["monte_carlo"].why_not(none, Side.UPPER) is not None
+    assert settings_for(question, none, Deadline(), MonteCarlo(seed=1), policy).effort == plain
 
 
 def test_samples_cut_short_under_a_budget_say_how_long_they_would_take() -> None:

@@ -17,7 +17,7 @@ from hockeystick.laws.grid import Resolution
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.users import Users
-from hockeystick.settings import DEFAULT_WORK, MonteCarlo, SearchPolicy, Settings
+from hockeystick.settings import DEFAULT_EFFORT, DEFAULT_WORK, MonteCarlo, SearchPolicy, Settings
 from hockeystick.spec import real_number
 from hockeystick.types import Kind, Side
 
@@ -242,11 +242,15 @@ def settings_for(
 ) -> Settings:
     """Grids and effort for a question. For delta at an epsilon a coarse pass first finds out how small delta is.
 
+    Where Monte Carlo may give the upper bound, the others work no longer than by default: the time is better sampled.
+
     Args:
         runs: how many runs of the heaviest accountants the planned work should allow.
     """
     policy = policy or SearchPolicy()
     effort = policy.effort(runs)
+    if monte_carlo is not None and _samples(pair):
+        effort = min(effort, DEFAULT_EFFORT)
     if question.delta is not None:
         return Settings(
             Resolution(EPSILON_NODES, question.delta), deadline, question, monte_carlo, effort, policy.sampling
@@ -257,6 +261,11 @@ def settings_for(
     value = 1e-30 if upper is None or upper.value is None else upper.value
     resolution = Resolution(DELTA_NODES, min(max(value, 1e-30), 0.5))
     return Settings(resolution, deadline, question, monte_carlo, effort, policy.sampling)
+
+
+def _samples(pair: DominatingPair) -> bool:
+    """Whether Monte Carlo can bound this pair from above."""
+    return any(one.kind is Kind.MONTE_CARLO and one.why_not(pair, Side.UPPER) is None for one in ACCOUNTANTS.values())
 
 
 def best(outcomes: Sequence[Outcome], side: Side) -> Outcome | None:
