@@ -7,7 +7,8 @@ truth is near the epsilon of the column, the bounds say how near.
 
 Every answer is appended to a CSV file as soon as it is there, and what the file has is not computed again: stop the
 command whenever you like. ``--write`` renders docs/reference/regimes.md from the file. Work is planned and no
-deadline is set, so bounds depend on neither the machine nor its load; seconds do.
+deadline is set, so bounds depend on neither the machine nor its load; seconds do. ``--sampled`` allows Monte Carlo,
+whose bounds depend on the seconds it gets.
 """
 
 import argparse

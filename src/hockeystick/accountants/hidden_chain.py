@@ -34,8 +34,8 @@ from hockeystick.types import Direction, Side
 MOST_LOSS = {Side.UPPER: 0.2, Side.LOWER: 0.1}
 """Of epsilon, as estimated: other methods are better than chains that lose more; from below bin filters are."""
 AS_SIMULATED = 1.5
-"""Times that, what an upper chain may lose by a simulation of itself. The estimate above is of first order, bin by bin,
-and misses a few bins that a chain raises much; its transform would then take one size after the other."""
+"""A simulation of an upper chain itself may show a loss of so many times that share. The estimate above is of first
+order, bin by bin, and misses a few bins that a chain raises much; transforms of such chains take very long."""
 SMALLEST_TRANSFORMED = 1e-7
 """Smaller deltas are below what the rounding of transforms allows; laws on grids serve them, and compositions."""
 LEAST_EFFORT, LEAST_GAIN = 30.0, 0.008

@@ -242,7 +242,8 @@ def settings_for(
 ) -> Settings:
     """Grids and effort for a question. For delta at an epsilon a coarse pass first finds out how small delta is.
 
-    Where Monte Carlo may give the upper bound, the others work no longer than by default: the time is better sampled.
+    Where Monte Carlo can give the upper bound, the other accountants get no more than the default effort: time spent on
+    samples gains more.
 
     Args:
         runs: how many runs of the heaviest accountants the planned work should allow.
