@@ -8,13 +8,14 @@ truth is near the epsilon of the column, the bounds say how near.
 Every answer is appended to a CSV file as soon as it is there, and what the file has is not computed again: stop the
 command whenever you like. ``--write`` renders docs/reference/regimes.md from the file. Work is planned and no
 deadline is set, so bounds depend on neither the machine nor its load; seconds do. ``--sampled`` allows Monte Carlo,
-whose bounds depend on the seconds it gets.
+whose bounds depend on the seconds it gets. ``--upper METHOD`` and ``--lower METHOD`` compute one side by one method,
+for efforts at which running all of them would take too long.
 """
 
 import argparse
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from time import process_time
@@ -22,7 +23,11 @@ from time import process_time
 import hockeystick as hs
 from benchmarks.answer_files import append, read
 from benchmarks.regime_noise import NOISE
-from hockeystick.settings import DEFAULT_WORK
+from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.certification.schedule import settings_for
+from hockeystick.errors import UnsupportedError
+from hockeystick.pairs.registry import dominating_pair
+from hockeystick.settings import DEFAULT_WORK, SearchPolicy
 
 DELTA, SEED = 1e-5, 1
 EPSILONS = (0.25, 0.5, 1.0, 2.0)
@@ -42,7 +47,8 @@ class Row:
         lower, upper: the bounds on epsilon.
         seconds: of the processor; of the wall clock where there was a deadline.
         deadline: seconds of the wall clock after which searches were cut off, or inf.
-        kind: "deterministic", or "sampled" where Monte Carlo was allowed for ``work`` seconds.
+        kind: "deterministic", or "sampled" where Monte Carlo was allowed for ``work`` seconds; "upper" or "lower" for
+            one side by one method, with 0 or inf for the other side.
     """
 
     strategy: str
@@ -109,12 +115,54 @@ def measured(
     )
 
 
+def measured_side(
+    cell: tuple[str, int, int, int, float], noise_multiplier: float, work: float, kind: str, method: str
+) -> Row:
+    """One side of one cell by one method, with the effort that it has where ``certify`` plans this work."""
+    started = process_time()
+    run = mechanism_of(*cell[:4], noise_multiplier)
+    question, pair = hs.Question(delta=DELTA), dominating_pair(run)
+    settings = settings_for(question, pair, hs.Deadline(), policy=SearchPolicy(work=work))
+    found = question.answer(hs.bound(run, method, side=hs.Side(kind), settings=settings))
+    upper = kind == "upper"
+    return Row(
+        *cell,
+        work=work,
+        noise_multiplier=noise_multiplier,
+        lower=0.0 if upper else found,
+        upper=found if upper else inf,
+        method_lower="none" if upper else method,
+        method_upper=method if upper else "none",
+        seconds=process_time() - started,
+        kind=kind,
+    )
+
+
+def closest(rows: Iterable[Row]) -> list[Row]:
+    """For each cell its largest lower bound beside its least upper one, whatever found them."""
+    best: dict[tuple[tuple[str, int, int, int, float], float], Row] = {}
+    for row in rows:
+        place = row.cell[:5], row.noise_multiplier  # other noise, another mechanism
+        known = best.setdefault(place, row)
+        if row.upper < known.upper:
+            known = replace(known, upper=row.upper, method_upper=row.method_upper)
+        if row.lower > known.lower:
+            known = replace(known, lower=row.lower, method_lower=row.method_lower)
+        best[place] = known
+    return list(best.values())
+
+
+def name_of(cell: tuple[str, int, int, int, float]) -> str:
+    """One cell as text."""
+    strategy, bands, bins, epochs, near = cell
+    return f"{strategy} p={bands} b={bins} k={epochs} epsilon={near:g}"
+
+
 def line(row: Row) -> str:
     """One row as text."""
-    name = f"{row.strategy} p={row.bands} b={row.bins} k={row.epochs}"
     return (
-        f"{name:24} sigma={row.noise_multiplier:<9g} [{row.lower:.5f}, {row.upper:.5f}] {100 * row.gap:7.2f} % "
-        f"{row.seconds:6.1f} s  {row.method_upper}, {row.method_lower}"
+        f"{name_of(row.cell[:5]):37} sigma={row.noise_multiplier:<9g} [{row.lower:.5f}, {row.upper:.5f}] "
+        f"{100 * row.gap:7.2f} % {row.seconds:6.1f} s  {row.method_upper}, {row.method_lower}"
     )
 
 
@@ -127,6 +175,15 @@ def _table(rows: Iterable[Row]) -> list[str]:
     for key, cells in table.items():
         shown = [cells[epsilon].shown if epsilon in cells else "" for epsilon in EPSILONS]
         text.append("| " + " | ".join([*map(str, key), *shown]) + " |")
+    return text
+
+
+def _sides(rows: Iterable[Row]) -> list[str]:
+    text = ["| strategy | p | b | k | near | side | method | epsilon | work | seconds |", "|---" * 10 + "|"]
+    for row in rows:
+        found, method = (row.upper, row.method_upper) if row.kind == "upper" else (row.lower, row.method_lower)
+        cell = f"{row.strategy} | {row.bands} | {row.bins} | {row.epochs} | {row.near:g}"
+        text.append(f"| {cell} | {row.kind} | {method} | {found:.6g} | {row.work:g} | {row.seconds:.0f} |")
     return text
 
 
@@ -153,14 +210,19 @@ def page(rows: Iterable[Row]) -> str:
         "bounds and processor seconds are in `benchmarks/regimes.csv`.",
     ]
     drawn = [row for row in found if row.kind == "sampled"]
-    found = [row for row in found if row.kind != "sampled"]
+    sides = [row for row in found if row.kind in ("upper", "lower")]
+    found = [row for row in found if row.kind == "deterministic"]
     for work in sorted({row.work for row in found}):
         chosen = [row for row in found if row.work == work]
         usual = " (the usual)" if work == DEFAULT_WORK else ""
         text += ["", f"## {work:g} standard seconds of work{usual}", "", *_table(chosen), "", _summary(chosen)]
-    closest = {row.cell[:5]: row for row in sorted(found, key=lambda row: -row.gap)}
-    if len(closest) < len(found):
-        text += ["", "## The closest of each cell", "", _summary(list(closest.values()))]
+    if sides:
+        text += ["", "## One side by one method, with more work", ""]
+        text += ["What `hs.bound` gives with the effort that a method has where `certify` plans this work. No other"]
+        text += ["method ran, and not every one of these bounds is better than those above.", "", *_sides(sides)]
+    both = closest([*found, *sides])
+    if len(both) < len(found) + len(sides):
+        text += ["", "## The closest of each cell", "", _summary(both)]
     for work in sorted({row.work for row in drawn}):
         chosen = [row for row in drawn if row.work == work]
         text += ["", f"## Monte Carlo, {work:g} seconds, failure {hs.MonteCarlo().failure_probability:g}", ""]
@@ -175,7 +237,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", metavar="TEXT", help="cells whose name contains TEXT")
     parser.add_argument("--work", type=float, default=DEFAULT_WORK, help="standard seconds that certify may plan")
     parser.add_argument("--above", type=float, metavar="GAP", help="only cells whose gaps in the file are above GAP")
-    parser.add_argument("--sampled", action="store_true", help="allow Monte Carlo, for the seconds of --work")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--sampled", action="store_true", help="allow Monte Carlo, for the seconds of --work")
+    for side in hs.Side:
+        text = f"compute only the {side} bound, by this method"
+        kinds.add_argument(f"--{side}", metavar="METHOD", choices=sorted(ACCOUNTANTS), help=text)
     parser.add_argument("--again", action="store_true", help="compute what the file has as well")
     parser.add_argument("--answers", type=Path, default=ANSWERS, metavar="FILE", help="the file of the answers")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.name} from the file and compute nothing")
@@ -184,21 +250,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.write:
         PAGE.write_text(page(known.values()), encoding="utf-8")
         return 0
-    chosen = [
-        (cell, noise)
-        for cell, noise in NOISE.items()
-        if options.only in f"{cell[0]} p={cell[1]} b={cell[2]} k={cell[3]} epsilon={cell[4]:g}"
-    ]
+    chosen = [(cell, noise) for cell, noise in NOISE.items() if options.only in name_of(cell)]
     if not chosen:
         print(f"No cell's name contains {options.only!r}.", file=sys.stderr)
         return 2
     for cell, noise in chosen:
-        gaps = [row.gap for row in known.values() if row.cell[:5] == cell and row.kind != "sampled"]
+        gaps = [
+            row.gap for row in closest(row for row in known.values() if row.kind != "sampled") if row.cell[:5] == cell
+        ]
         if options.above is not None and min(gaps, default=0.0) <= options.above:
             continue
+        method = options.upper or options.lower
         kind = "sampled" if options.sampled else "deterministic"
+        if method:
+            kind = "upper" if options.upper else "lower"
         if (*cell, options.work, kind) not in known or options.again:
-            row = measured(cell, noise, options.work, kind)
+            try:
+                if method:
+                    row = measured_side(cell, noise, options.work, kind, method)
+                else:
+                    row = measured(cell, noise, options.work, kind)
+            except UnsupportedError as error:
+                print(f"{name_of(cell)}: {error}", file=sys.stderr)
+                continue
             append(options.answers, row)
             print(line(row), flush=True)
     return 0

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from benchmarks.answer_files import append, read
 from benchmarks.regime_noise import NOISE
-from benchmarks.regimes import Row, main, measured, page
+from benchmarks.regimes import Row, main, measured, measured_side, page
 
 CELL = next(iter(NOISE))
 FOUND = Row(*CELL, 60.0, NOISE[CELL], 0.25, 0.251, "comparison", "moment_majorant", 1.0)
@@ -15,6 +15,28 @@ def test_a_cell_has_both_sides_near_its_epsilon():
     assert 0.0 < found.lower <= found.upper
     assert found.gap < 0.01
     assert abs(found.upper / CELL[4] - 1.0) < 0.1
+
+
+def test_one_side_by_one_method_counts_beside_what_others_found():
+    wide = replace(FOUND, lower=0.1, upper=1.0, method_lower="none", method_upper="gaussian")
+    upper, lower = (measured_side(CELL, NOISE[CELL], 60.0, side, "moment_majorant") for side in ("upper", "lower"))
+    assert lower.lower <= upper.upper < wide.upper
+    written = page([wide, upper, lower])
+    assert f"| {CELL[4]:g} | upper | moment_majorant | {upper.upper:.6g} | 60 |" in written
+    assert "Of these 1 cells 0 are within 1 percent" in written
+    closest = written[written.index("## The closest of each cell") :]
+    assert "Of these 1 cells 1 are within 1 percent" in closest
+    assert "Of these 2 cells 0 are within 1 percent" in page([wide, replace(upper, noise_multiplier=9.0), lower])
+
+
+def test_a_method_that_refuses_a_cell_leaves_it_out(tmp_path, capsys):
+    file = tmp_path / "regimes.csv"
+    name = "BSR p=64 b=300 k=1 epsilon=1"
+    assert main(["--only", name, "--answers", str(file), "--upper", "moving_average"]) == 0
+    said = capsys.readouterr().err
+    assert said.startswith(f"{name}: ")
+    assert "at most" in said
+    assert not file.exists()
 
 
 def test_what_the_file_has_is_not_computed_again(tmp_path, capsys):
