@@ -211,3 +211,13 @@ def test_traces_of_next_to_nothing(depth: int, size: float) -> None:
     tables[:, 0] = size
     found, error = _traced(given, tables, 1e-9, Deadline())
     assert abs(found) <= error <= 1e-50
+
+
+@pytest.mark.parametrize(("bins", "period"), [(7, 1), (14, 2)])
+def test_a_ring_has_room_for_the_windows_that_see_one_innovation_and_a_stretch_beside_them(bins, period) -> None:
+    """2 d - 1 windows see it and d - 1 more groups lie between, as the charge for what is left out supposes."""
+    weights = np.tile([60, 40, 20], (bins, 1))
+    assert prepared(MovingAverages(period, weights, 0.012, np.full(bins, 0.7), True), 1e-2, Deadline()).mean > 0.99
+    short = MovingAverages(period, weights[period:], 0.012, np.full(bins - period, 0.7), True)
+    with pytest.raises(ValueError, match="at least 3 d - 2 groups"):
+        prepared(short, 1e-2, Deadline())

@@ -183,8 +183,8 @@ def prepared(chain: MovingAverages, delta: float, deadline: Deadline) -> Prepare
             runs = runs[1:]
         longest = int(np.argmax([length for _, length in runs]))
         runs = runs[longest + 1 :] + runs[: longest + 1]
-        if chain.bins < chain.period * FEWEST_BLOCKS * (chain.depth - 1) or chain.bins % chain.period:
-            raise ValueError(f"A ring must have at least {FEWEST_BLOCKS} (d - 1) groups of bins, each of the period.")
+        if chain.bins < chain.period * (3 * chain.depth - 2) or chain.bins % chain.period:
+            raise ValueError("A ring must have at least 3 d - 2 groups of bins, each of the period.")
     last = windows.newest + np.maximum(windows.counts - 1, 0)
     reach = 1 + max(
         int(np.abs(chain.weights[bins, 1:] @ windows.places.T + chain.weights[bins, :1] * newest).max())
