@@ -194,13 +194,6 @@ def test_groups_are_taken_from_the_end() -> None:
     assert found == [[1, 4, 2], [1, 4, 1], [1, 4], [1, 3], [1, 2], [1, 1], [1]]
 
 
-def test_a_ring_needs_two_blocks() -> None:
-    """Three bins that see two innovations before their own are not two blocks; neither side is answered."""
-    chain = MovingAverages(1, np.tile([60, 40, 20], (3, 1)), 0.012, np.full(3, 0.7), True)
-    with pytest.raises(ValueError, match="at least 2"):
-        prepared(chain, 1e-3, Deadline())
-
-
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("size", [0.0, 1e-200, 1e-60, 1e-30])
 @pytest.mark.parametrize("depth", [2, 3])
