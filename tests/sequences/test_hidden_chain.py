@@ -22,15 +22,15 @@ from hockeystick.types import Direction, Side
 
 EPSILONS = (0.0, 0.1, 0.4, 1.0, 1.8)
 POINTS = np.linspace(-9.0, 11.0, 500)
-WEIGHTS = np.exp(-0.5 * POINTS**2) / np.sqrt(2.0 * np.pi) * (POINTS[1] - POINTS[0])
 
 
-def truth(covariance: Array) -> Array:
-    """Both profiles of two or three bins, shape (2, epsilons): one bin in closed form, the others by quadrature."""
+def truth(covariance: Array, points: Array = POINTS) -> Array:
+    """Both profiles of a few bins, shape (2, epsilons): one bin in closed form, the others by quadrature."""
     others = len(covariance) - 1
     factor = np.linalg.cholesky(covariance)
-    grids = np.meshgrid(*[POINTS] * others, indexing="ij")
-    mass = np.prod(np.meshgrid(*[WEIGHTS] * others, indexing="ij"), axis=0).ravel()
+    weights = np.exp(-0.5 * points**2) / np.sqrt(2.0 * np.pi) * (points[1] - points[0])
+    grids = np.meshgrid(*[points] * others, indexing="ij")
+    mass = np.prod(np.meshgrid(*[weights] * others, indexing="ij"), axis=0).ravel()
     e = np.stack([grid.ravel() for grid in grids])
     z = factor[:others, :others] @ e
     known = np.exp(z - 0.5 * covariance.diagonal()[:others, None]).sum(axis=0) / (others + 1)

@@ -23,6 +23,7 @@ from hockeystick.types import Direction, Side
 from tests.sequences.test_hidden_chain import EPSILONS, truth
 
 COMPLEX = np.complex128
+POINTS_OF_FOUR = np.linspace(-8.0, 9.0, 171)
 
 
 def ring(depth: int = 2, other: bool = True) -> MovingAverages:
@@ -118,12 +119,12 @@ def test_what_is_kept_on_a_ring(delta: float) -> None:
 
 
 def test_small_rings_against_quadrature() -> None:
-    """Both sides, both directions, three bins, alike or not; wide smoothing, as only the side matters."""
+    """Both sides, both directions, four bins, alike or not; wide smoothing, as only the side matters."""
     rng = np.random.default_rng(3)
-    for same in (1, 1, 3):
-        weights = np.tile(rng.integers(5, 25, (same, 2)), (3 // same, 1))
-        chain = MovingAverages(1, weights, rng.uniform(0.006, 0.036), np.full(3, rng.uniform(0.4, 0.9)), True)
-        exact = truth(chain.products)
+    for same in (1, 1, 4):
+        weights = np.tile(rng.integers(5, 25, (same, 2)), (4 // same, 1))
+        chain = MovingAverages(1, weights, rng.uniform(0.006, 0.036), np.full(4, rng.uniform(0.4, 0.9)), True)
+        exact = truth(chain.products, POINTS_OF_FOUR)
         error = 1e-9 + 3e-5 * exact  # of the trapezoidal rule
         for side in Side:
             found = averages_profiles(chain, side, 1e-4, 0.8, True, Deadline()).profiles()
