@@ -22,16 +22,21 @@ def killed_copy(train, folder: Path, moment: float, after_state: bool) -> bool:
     """Train in a copy of this process, which has all compiled, and kill it; whether it was alive.
 
     With ``after_state`` it is not killed before there is a state, however slow the machine is, unless it ends first.
+    The copy is killed with the workers that load its batches: as orphans they could keep standard output open forever.
     """
     child = os.fork()
     if child == 0:
+        os.setpgid(0, 0)
         train(folder)
         os._exit(0)
     time.sleep(moment)
     ended = os.WEXITED | os.WNOHANG | os.WNOWAIT
     while after_state and not any(any(folder.glob(name)) for name in STATES) and not os.waitid(os.P_PID, child, ended):
         time.sleep(0.001)
-    os.kill(child, signal.SIGKILL)
+    try:
+        os.killpg(child, signal.SIGKILL)
+    except ProcessLookupError:  # there was no time to form a group, or all have ended
+        os.kill(child, signal.SIGKILL)
     return os.WIFSIGNALED(os.waitpid(child, 0)[1])
 
 
