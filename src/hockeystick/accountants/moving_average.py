@@ -1,9 +1,9 @@
 """Two-sided bounds of correlated noise of few bands under balls-in-bins by moving averages, for low noise.
 
 The Gaussians of the bins are white noise beside moving averages of innovations, exactly or nearly so
-(:mod:`hockeystick.sequences.banded_fits`, :mod:`hockeystick.sequences.local_fits`); the innovations live on a lattice
-that changes nothing, and the profile of the mixture follows from its transform
-(:mod:`hockeystick.sequences.moving_averages_transform`).
+(:mod:`hockeystick.sequences.banded_fits`, :mod:`hockeystick.sequences.local_fits`), with an innovation for each bin
+up to four bands and one for several bins up to twenty. The innovations live on a lattice that changes nothing, and the
+profile of the mixture follows from its transform (:mod:`hockeystick.sequences.moving_averages_transform`).
 
 Proof: docs/theory/moving-averages.md. Errs on the asked side, adaptive gradients included.
 """
@@ -19,7 +19,7 @@ from hockeystick.laws.law import UNIT_ROUNDOFF
 from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.sequences.banded_fits import MOST_BANDS, bands_of, fits
 from hockeystick.sequences.comparable_chain import opened_ring
-from hockeystick.sequences.local_fits import local_fit
+from hockeystick.sequences.local_fits import MOST_SHARED_BANDS, local_fit
 from hockeystick.sequences.moving_averages import MovingAverages
 from hockeystick.sequences.moving_averages_transform import averages_profiles
 from hockeystick.sequences.moving_averages_work import loss_of, transform_work
@@ -30,11 +30,9 @@ MOST_LOSS = 0.1
 """Of epsilon, as estimated: other methods are better than moving averages that lose more."""
 SMALL_LOSS = 0.005
 """Weights for every bin are looked for where weights that all bins share lose more."""
-FEWEST_ON_A_RING = {2: 12, 3: 40, 4: 72}
-"""Bins, by bands: with fewer the steps around a ring do not forget where they began, and it is opened instead."""
-BLOCKS_ON_A_RING = 24
-"""The same with weights for every bin, in multiples of the bands."""
-TOO_FAR = "The columns of the bins overlap too far: this method is for few bands."
+LEAST_EFFORT = 30.0
+"""With more bands than all innovations can serve one by one, less is not enough for any lattice."""
+TOO_FAR = "The columns of the bins overlap too far for the effort: this method is for few bands."
 SMALLEST_DELTA = 1e-7
 """Smaller ones are below what the rounding of transforms allows."""
 
@@ -46,35 +44,28 @@ def _chains(pair: BinMixture, side: Side, settings: Settings) -> Iterator[tuple[
         raise UnsupportedError(f"This method is for deltas of at least {SMALLEST_DELTA:g}.")
     given = covariance_of(pair)
     # bins may have any order; the last columns of an epoch, which are cut off, come first
-    whole = covariance = given[::-1, ::-1]
-    closed, ring = opened_ring(whole, closed=True), False
-    if closed is not None:
-        bands = bands_of(closed, side, True)
-        if bands is None:
-            raise UnsupportedError(TOO_FAR)
-        ring = len(whole) >= FEWEST_ON_A_RING[bands]
-        if side is Side.UPPER:
-            opened = closed if ring else opened_ring(whole)
-            covariance = whole if opened is None else opened
+    whole = given[::-1, ::-1]
+    closed = opened_ring(whole, closed=True)
+    ring = closed is not None
+    bands = bands_of(whole if closed is None else closed, side, ring, MOST_SHARED_BANDS)
+    if bands is None or (bands > MOST_BANDS and settings.effort < LEAST_EFFORT):
+        raise UnsupportedError(TOO_FAR)
     # from below weights that all bins share run on a line: what wraps around is given away
     shared_ring = ring and side is Side.UPPER
-    if bands_of(covariance, side, shared_ring) is None:
-        raise UnsupportedError(TOO_FAR)
+    covariance = closed if closed is not None and shared_ring else whole
     found = sensitivity_of(given, settings)
     epsilon = found.epsilon if settings.asked_epsilon is None else settings.asked_epsilon
     error = pair.rounding + 8.0 * UNIT_ROUNDOFF
 
     def loss(chain: MovingAverages) -> float:
-        return loss_of(chain, whole if chain.bins == len(whole) else covariance, side, found.weights)
+        return loss_of(chain, whole, side, found.weights)
 
     def affordable(chain: MovingAverages) -> bool:
         return transform_work(chain, delta, epsilon, deadline) <= settings.effort
 
     chains = list(fits(covariance, error, side, found.weights, deadline, shared_ring))
-    own_ring = ring and len(whole) >= BLOCKS_ON_A_RING * (bands_of(whole, side, True) or 1)
-    if not any(loss(chain) < SMALL_LOSS for chain in chains) and not (shared_ring and not own_ring):
-        each = whole if own_ring else covariance
-        own = local_fit(each, error, side, found.weights, affordable, deadline, own_ring)
+    if not any(loss(chain) < SMALL_LOSS for chain in chains):
+        own = local_fit(whole, error, side, found.weights, affordable, deadline, ring)
         chains += [] if own is None else [own]
     for chain in sorted(chains, key=loss):
         if loss(chain) > MOST_LOSS:
@@ -92,12 +83,19 @@ def _analyse(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direct
     raise UnsupportedError("No moving average that is close to the bins has enough white noise.")
 
 
+def _bands(pair: BinMixture) -> int:
+    """Of the matrix, or 1 where they say nothing of the overlaps."""
+    return pair.matrix.bands if pair.matrix.rows == pair.matrix.steps else 1
+
+
 def _refusal(pair: BinMixture, side: Side) -> str | None:
     if (reason := bins_refusal(pair)) is not None:
         return reason
-    if pair.matrix.rows == pair.matrix.steps and pair.matrix.bands > MOST_BANDS:
-        return f"it is for at most {MOST_BANDS} bands"
-    return None
+    return f"it is for at most {MOST_SHARED_BANDS} bands" if _bands(pair) > MOST_SHARED_BANDS else None
+
+
+def _cost(pair: BinMixture) -> float:
+    return 2.0 + 0.01 * pair.bins if _bands(pair) <= MOST_BANDS else 2.0 * pair.bins
 
 
 ACCOUNTANT = Accountant(
@@ -108,7 +106,7 @@ ACCOUNTANT = Accountant(
     reference="docs/theory/moving-averages.md",
     analyses={BinMixture: _analyse},
     refusal=_refusal,
-    cost=lambda pair: 2.0 + 0.01 * pair.bins,
+    cost=_cost,
     example=examples.low_noise_bins,
     example_effort=1.0,
     plans_effort=True,

@@ -80,13 +80,13 @@ def fits(
                     yield chain
 
 
-def bands_of(covariance: Array, side: Side, ring: bool = False) -> int | None:
+def bands_of(covariance: Array, side: Side, ring: bool = False, most: int = MOST_BANDS) -> int | None:
     """How many bands there are, or None for too many; entries far from the diagonal may be given away from below."""
     bins, largest = len(covariance), float(covariance.diagonal().max())
     lags = [lag for lag in range(bins) if float(np.diagonal(covariance, lag).max()) > NEGLIGIBLE * largest]
     if ring or side is Side.LOWER:
         lags = [lag for lag in lags if lag < bins // 2]
-    return max(lags[-1] + 1, 2) if lags[-1] < min(MOST_BANDS, bins // 2) else None
+    return max(lags[-1] + 1, 2) if lags[-1] < min(most, bins // 2) else None
 
 
 def _symbol(entries: Array, places: int = PLACES) -> Array:

@@ -36,8 +36,9 @@ class Rows:
     """A proposal: the covariance of ``rows``, with white noise, is that of the bins up to ``shared`` and what is free.
 
     Attributes:
-        rows: shape (b, d), weights of each bin, the newest first.
-        shared: shape (b, d), such rows of a moving average whose covariance is a part of the difference.
+        rows: shape (b, d), weights of each bin, the newest first; there is one innovation for each period.
+        shared: shape (b, L), such rows of a moving average whose covariance is a part of the difference; it has an
+            innovation for each bin.
     """
 
     rows: Array
@@ -49,9 +50,11 @@ class Programme:
     """What rows are looked for.
 
     Attributes:
-        entries: shape (d, b), of the covariance: of bin i with bin i - l, 0 where there is none.
-        weights: of :func:`..comparable_chain.sensitivity`, at least d of them.
+        entries: shape (L, b), of the covariance: of bin i with bin i - l, 0 where there is none; L is at least d q.
+        weights: of :func:`..comparable_chain.sensitivity`, at least L of them.
         white: variance of the white noise that there has to be.
+        period: q, bins for each innovation; on a ring it divides b.
+        depth: d, innovations that a bin sees.
     """
 
     entries: Array
@@ -59,14 +62,16 @@ class Programme:
     white: float
     side: Side
     ring: bool
+    period: int
+    depth: int
 
     def first(self) -> Rows | None:
         """Rows to begin with: those of a banded Cholesky factor, on a ring of its second lap."""
-        depth, bins = self.entries.shape
+        lags, bins = self.entries.shape
         laps = 3 if self.ring else 1
-        largest = float(self.entries[0].max())
-        packed = np.zeros((depth, laps * bins))
-        for lag in range(depth):
+        largest = self.largest
+        packed = np.zeros((lags, laps * bins))
+        for lag in range(lags):
             packed[lag, : laps * bins - lag] = np.tile(self.entries[lag], laps)[lag:]
         shift = FIRST_SHIFT * largest
         for _ in range(SHIFTS):
@@ -79,33 +84,66 @@ class Programme:
                 shift *= 1.5
         else:
             return None
-        found = np.zeros((laps * bins, depth))
-        for lag in range(depth):
+        found = np.zeros((laps * bins, lags))
+        for lag in range(lags):
             found[lag:, lag] = columns[lag, : laps * bins - lag]
-        guess = FIRST_SHARED * np.sqrt(largest) * np.random.default_rng(SEED).standard_normal((bins, depth))
-        return Rows(found[bins : 2 * bins] if self.ring else found, guess)
+        guess = FIRST_SHARED * np.sqrt(largest) * np.random.default_rng(SEED).standard_normal((bins, lags))
+        return Rows(self._merged(found[bins : 2 * bins] if self.ring else found), guess)
+
+    def _merged(self, rows: Array) -> Array:
+        """Rows with an innovation for each bin, those of a period replaced by the one that explains most of them."""
+        if self.period == 1:
+            return rows[:, : self.depth]
+        bins, lags = rows.shape
+        found = np.zeros((bins, self.depth))
+        for begin in range(0, bins, self.period):
+            seers = np.arange(begin, begin + self.period * self.depth)
+            seers = seers % bins if self.ring else seers[seers < bins]
+            lag = np.arange(len(seers))[:, None] - np.arange(self.period)
+            inside = (lag >= 0) & (lag < lags)
+            seen = np.where(inside, rows[seers[:, None], np.clip(lag, 0, lags - 1)], 0.0)
+            left, sizes, _ = np.linalg.svd(seen, full_matrices=False)
+            column = left[:, 0] * sizes[0]
+            column = column if column[: self.period].sum() >= 0.0 else -column
+            column[: self.period] = np.maximum(column[: self.period], 0.0)
+            found[seers, np.arange(len(seers)) // self.period] = column
+        return found
+
+    def spread(self, rows: Array) -> Array:
+        """Rows with an innovation for each bin, most of which nobody sees; shape (..., b, L)."""
+        found = np.zeros((*rows.shape[:-2], *self.entries.shape[::-1]))
+        place = np.arange(rows.shape[-2])
+        for s in range(self.depth):
+            found[..., place, place % self.period + self.period * s] = rows[..., s]
+        return found
+
+    def _gathered(self, slopes: Array) -> Array:
+        """Of what ``spread`` makes, the entries that are not 0 by themselves."""
+        place = np.arange(len(slopes))[:, None]
+        found: Array = slopes[place, place % self.period + self.period * np.arange(self.depth)]
+        return found
 
     def improved(self, begin: Rows, steps: int, deadline: Deadline) -> Rows:
         """After at most so many steps for each width."""
-        shape = begin.rows.shape
+        own = begin.rows.size
 
         def rows_at(place: Array) -> Rows:
-            return Rows(*place.reshape(2, *shape))
+            return Rows(place[:own].reshape(begin.rows.shape), place[own:].reshape(begin.shared.shape))
 
         def loss(place: Array, width: float) -> tuple[float, Array]:
             deadline.tick()
             value, slope = self._loss(rows_at(place), width)
-            return value, np.stack([slope.rows, slope.shared]).ravel()
+            return value, np.concatenate([slope.rows.ravel(), slope.shared.ravel()])
 
-        place = np.stack([begin.rows, begin.shared]).ravel()
-        lowest = np.full((2, *shape), -np.inf)
-        lowest[0, :, 0] = 0.0  # the newest weight
-        bounds = Bounds(lowest.ravel(), np.inf)
+        place = np.concatenate([begin.rows.ravel(), begin.shared.ravel()])
+        lowest = np.full(place.size, -np.inf)
+        lowest[: own : self.depth] = 0.0  # the newest weight
+        bounds = Bounds(lowest, np.inf)
         for width in WIDTHS:
             place = minimize(
                 loss,
                 place,
-                args=(width * float(self.entries[0].max()),),
+                args=(width * self.largest,),
                 jac=True,
                 method="L-BFGS-B",
                 bounds=bounds,
@@ -113,11 +151,21 @@ class Programme:
             ).x
         return rows_at(place)
 
+    @property
+    def largest(self) -> float:
+        """The largest variance."""
+        return float(self.entries[0].max())
+
+    def loss(self, at: Rows) -> float:
+        """About what epsilon loses, relatively, in first order."""
+        return self._loss(at, WIDTHS[-1] * self.largest)[0]
+
     def _loss(self, at: Rows, width: float) -> tuple[float, Rows]:
         """The loss in first order, with bends for kinks, and its derivatives."""
         sign = 1.0 if self.side is Side.UPPER else -1.0
         weights = self.weights / self.entries.shape[1]
-        own, shared = self.products(at.rows), self.products(at.shared)
+        rows = self.spread(at.rows)
+        own, shared = self.products(rows), self.products(at.shared)
         change = np.minimum(own - self.entries, MOST_CHANGE)
         gained, growth = _gained(change, self.side)
         # what is missing beside the diagonal is added to the diagonal of both bins, or taken away
@@ -148,15 +196,16 @@ class Programme:
             slope = sign * (slope_needed + np.roll(slope_needed, lag)) * share[lag - 1]
             slope_own[lag] -= sign * slope
             slope_shared[lag] = slope
-        steps = at.rows - np.roll(at.rows, 1, axis=0)
+        steps = at.rows - np.roll(at.rows, self.period, axis=0)
         if not self.ring:
-            steps[0] = 0.0
+            steps[: self.period] = 0.0
         value += EVEN * weights[0] * float((steps**2).sum())
-        slope = self._slopes(at.rows, slope_own) + 2.0 * EVEN * weights[0] * (steps - np.roll(steps, -1, axis=0))
+        slope = self._gathered(self._slopes(rows, slope_own))
+        slope += 2.0 * EVEN * weights[0] * (steps - np.roll(steps, -self.period, axis=0))
         return value, Rows(slope, self._slopes(at.shared, slope_shared))
 
     def products(self, rows: Array) -> Array:
-        """The covariance of moving averages, as ``entries``."""
+        """The covariance of moving averages with an innovation for each bin, as ``entries``."""
         found = np.zeros(self.entries.shape)
         for lag in range(rows.shape[1]):
             found[lag] = (rows[:, lag:] * np.roll(rows, lag, axis=0)[:, : rows.shape[1] - lag]).sum(axis=1)

@@ -14,6 +14,7 @@ from scipy.stats import chi2
 
 from hockeystick.deadline import Deadline
 from hockeystick.laws.law import Array
+from hockeystick.sequences.moving_averages_kernels import extend
 
 LATTICE_ERROR = 1e-3
 """What a lattice may make densities differ by: a twentieth of a percent of epsilon at most."""
@@ -21,6 +22,8 @@ LARGEST_SPACING, SEARCHES = 0.7, 40
 """A lattice of this spacing has the mass and the tilted means of normal variables up to 1e-17."""
 SAME_BALL = 0.1
 """Standard deviations by which the balls of kept windows may be apart to count as one."""
+AT_ONCE = 8
+"""Balls between two looks at the clock."""
 
 
 @dataclass(frozen=True)
@@ -143,15 +146,13 @@ def windows_of(chain: MovingAverages, lost: float, deadline: Deadline) -> Window
     side = int(max(np.abs(center).max() + radius for center, radius in balls) / h) + 1
     line = np.arange(-side, side + 1)
     n = line.size
-    grids = [grid.ravel() for grid in np.meshgrid(*[line] * (d - 1), indexing="ij")][::-1]
-    low, high = np.full(grids[0].size, side + 1), np.full(grids[0].size, -side - 1)
-    for center, radius in balls:
+    centers, squares = np.array([center for center, _ in balls]), np.array([radius**2 for _, radius in balls])
+    places_of_line: Array = (h * line).astype(np.float64)
+    first, last = np.full(n ** (d - 1), h * (side + 1)), np.full(n ** (d - 1), -h * (side + 1))
+    for some in range(0, len(balls), AT_ONCE):
         deadline.tick()
-        left = radius**2 - sum((h * grid - center[s + 1]) ** 2 for s, grid in enumerate(grids))
-        inside = left >= 0.0
-        half = np.sqrt(np.maximum(left, 0.0))
-        low = np.where(inside, np.minimum(low, np.ceil((center[0] - half) / h).astype(np.int64)), low)
-        high = np.where(inside, np.maximum(high, np.floor((center[0] + half) / h).astype(np.int64)), high)
+        extend(places_of_line, centers[some : some + AT_ONCE], squares[some : some + AT_ONCE], first, last)
+    low, high = np.ceil(first / h).astype(np.int64), np.floor(last / h).astype(np.int64)
     rows = (low <= high).reshape(-1, n)
     ends = np.where(rows, line, -side - 1).max(axis=1)
     firsts = np.where(rows, line, side + 1).min(axis=1)
@@ -162,7 +163,8 @@ def windows_of(chain: MovingAverages, lost: float, deadline: Deadline) -> Window
     counts = np.maximum(high - low + 1, 0)
     newest = np.where(counts > 0, low, 0)
     begins = np.where(counts > 0, number[row * n + np.clip(low, -side, side) + side], 0)
-    places = np.stack([grid[kept] for grid in grids], axis=1)
+    index = np.flatnonzero(kept)
+    places = np.stack([index // n**s % n - side for s in range(d - 1)], axis=1)
     masses = h / sqrt(2.0 * pi) * np.exp(-0.5 * (h * places) ** 2)
     return Windows(h, places, newest, counts, begins, masses[:, 0].copy(), masses.prod(axis=1))
 

@@ -13,6 +13,34 @@ Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 
+@njit(cache=True, nogil=True)
+def extend(line: Array, centers: Array, squares: Array, low: Array, high: Array) -> None:
+    """Extend intervals of the first coordinate so that they reach through balls, for every place of the others.
+
+    Args:
+        line: shape (n,), what each of the other coordinates may be.
+        centers, squares: shape (B, d) and (B,), centres and squared radii, d at least 2.
+        low, high: shape (n ** (d - 1),), the intervals, which are changed; the second coordinate is the fastest.
+
+    Cost: O(B n^(d - 1)).
+    """
+    n, d = line.size, centers.shape[1]
+    for row in range(low.size // n):
+        for ball in range(squares.size):
+            left, rest = squares[ball], row
+            for s in range(2, d):
+                left -= (line[rest % n] - centers[ball, s]) ** 2
+                rest //= n
+            if left < 0.0:
+                continue
+            for j in range(n):
+                squared = left - (line[j] - centers[ball, 1]) ** 2
+                if squared >= 0.0:
+                    half, place = np.sqrt(squared), row * n + j
+                    low[place] = min(low[place], centers[ball, 0] - half)
+                    high[place] = max(high[place], centers[ball, 0] + half)
+
+
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
 def place_table(
     nodes: Array, stride: int, starts: Counts, factors: Array, newest: int, columns: int, natural: Array, found: Array
@@ -96,6 +124,41 @@ def window_sums(
     return found
 
 
+@njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
+def window_adjoints(
+    begins: Counts,
+    counts: Counts,
+    start: Array,
+    chances: Array,
+    values: Array,
+    tables: Array,
+    kinds: Counts,
+    first: Counts,
+) -> Array:
+    """The adjoint of :func:`window_sums` for inner products weighted by ``start``; arguments as there."""
+    bins = kinds.size
+    x, y, found = np.zeros(counts.max()), np.zeros(counts.max()), np.zeros((2, start.size))
+    for s in range(start.size):
+        n, begin = counts[s], begins[s]
+        x[:n] = start[s] * values[0, s]
+        y[:n] = start[s] * values[1, s]
+        for i in range(bins):
+            table, place = tables[kinds[i]], first[i, s]
+            c, d = table[0, place : place + n], table[1, place : place + n]
+            for j in range(n):
+                u, v = x[j], y[j]
+                x[j] = u * c[j] + v * d[j]
+                y[j] = v * c[j] - u * d[j]
+        for j in range(n):
+            found[0, begin + j] += x[j]
+            found[1, begin + j] += y[j]
+    for t in range(start.size):
+        share = chances[t] / start[t]
+        found[0, t] *= share
+        found[1, t] *= share
+    return found
+
+
 @njit(cache=True, nogil=True)
 def window_means(
     begins: Counts, counts: Counts, chances: Array, values: Array, scales: Array, kinds: Counts, first: Counts
@@ -115,7 +178,7 @@ def window_means(
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
 def factor_of(before: Array, after: Array, weights: Array) -> tuple[float, float, float]:
-    """The complex factor that best explains ``after`` by ``before``, of shape (2, S), and the mean size of the rest."""
+    """The complex factor that best explains ``after`` by ``before``, of shape (2, S), and the norm of the rest."""
     size = real = imaginary = 0.0
     for s in range(weights.size):
         a, b, c, d, w = before[0, s], before[1, s], after[0, s], after[1, s], weights[s]
@@ -127,5 +190,5 @@ def factor_of(before: Array, after: Array, weights: Array) -> tuple[float, float
     rest = 0.0
     for s in range(weights.size):
         a, b, c, d = before[0, s], before[1, s], after[0, s], after[1, s]
-        rest += weights[s] * np.sqrt((c - real * a + imaginary * b) ** 2 + (d - real * b - imaginary * a) ** 2)
-    return real, imaginary, rest
+        rest += weights[s] * ((c - real * a + imaginary * b) ** 2 + (d - real * b - imaginary * a) ** 2)
+    return real, imaginary, np.sqrt(rest)

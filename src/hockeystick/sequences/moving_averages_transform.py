@@ -4,7 +4,8 @@ Backwards there is one complex number for each state and frequency. Where many s
 the numbers soon only turn and shrink by one factor, and a measured residual bounds what powers of it leave out.
 White noise enters by its own transform, a quadrature that is exact to rounding, so no side is favoured anywhere.
 
-Proof: docs/theory/moving-averages.md. Cost: O(frequencies windows (10 to 20 + groups that differ from the next)).
+Proof: docs/theory/moving-averages.md. Cost: O(frequencies windows (10 to 20 + groups that differ from the next)),
+on a ring up to four times as much.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,8 +29,14 @@ from hockeystick.sequences.inverse_transform import (
     spread_of,
 )
 from hockeystick.sequences.moving_averages import MovingAverages, Windows, windows_of
-from hockeystick.sequences.moving_averages_kernels import factor_of, place_table, window_means, window_sums
-from hockeystick.sequences.moving_averages_ring import FEWEST_BLOCKS, LARGEST, Run, trace, trace_by_blocks
+from hockeystick.sequences.moving_averages_kernels import (
+    place_table,
+    window_adjoints,
+    window_means,
+    window_sums,
+)
+from hockeystick.sequences.moving_averages_ring import LARGEST, Factor, trace
+from hockeystick.sequences.moving_averages_steps import stationary
 from hockeystick.sequences.moving_averages_work import LOST_SHARE, uneven
 from hockeystick.sequences.white_noise import Noise, noise_table
 from hockeystick.types import Side
@@ -40,8 +47,6 @@ CUT_SHARE = 1e-3
 """Of delta: about what frequencies that are left out may change."""
 LEAST_ERROR, MOST_ERROR = 1e-11, 1e-3
 """At one frequency."""
-MANY = 10.0
-"""Errors of traces that are so many times what is wanted are compared with a bound by sizes."""
 VAIN, PROBES = 0.3, 8
 """A ring whose traces have errors that add more than this share of delta, seen at so many frequencies, is given up."""
 TOGETHER = 64
@@ -256,34 +261,6 @@ def _alike(chain: MovingAverages, one: slice, other: slice) -> bool:
     )
 
 
-def stationary(
-    step: Callable[[Array], Array], values: Array, weights: Array, length: int, tolerance: float
-) -> tuple[Array, float]:
-    """``length`` steps of a linear operator A of complex numbers that does not raise the weighted mean of their sizes.
-
-    Args:
-        values: shape (2, S), real parts and imaginary ones.
-        weights: shape (S,), of the mean: ``weights @ |A v| <= weights @ |v|`` for all v.
-        tolerance: of the error.
-
-    Returns:
-        The values, and a bound on the weighted mean of the size of their error, but for rounding: when
-        ``A v = c v + r``, ``A^n v`` is ``c^n v`` up to ``|r| sum_(k < n) |c|^k``.
-    """
-    for done in range(1, length + 1):
-        after = step(values)
-        left = length - done
-        if left:
-            real, imaginary, rest = factor_of(values, after, weights)
-            size = abs(complex(real, imaginary)) * (1.0 + 1e-12)
-            error = 1.000001 * rest * (left if size >= 1.0 else min(left, 1.0 / (1.0 - size))) * max(size, 1.0) ** left
-            if error <= tolerance:
-                found = complex(real, imaginary) ** left * (after[0] + 1j * after[1])
-                return np.vstack([found.real, found.imag]), error
-        values = after
-    return values, 0.0
-
-
 def transform_of(given: Prepared, delta: float, smoothing: float, largest: float, deadline: Deadline) -> Found:
     """The transform that serves thresholds up to ``largest``, and what it leaves out."""
     chain, windows = given.chain, given.windows
@@ -327,7 +304,7 @@ def transform_of(given: Prepared, delta: float, smoothing: float, largest: float
             used, error[middle:] = middle, bound + more
         else:
             least = middle
-    vain = chain.ring and uneven(chain) and _vain(error_at, use[:used], delta)
+    vain = chain.ring and _vain(error_at, use[:used], delta)
     if vain:
         error[:] = LARGEST
     for f, one in enumerate(tables(0, 0 if vain else used)):
@@ -387,53 +364,15 @@ def _summed(given: Prepared, tables: Array, tolerance: float, deadline: Deadline
 
 def _traced(given: Prepared, tables: Array, tolerance: float, deadline: Deadline) -> tuple[complex, float]:
     """The transform at one frequency on a ring, and the bound on its error but for that of the tables."""
-    windows = given.windows
-    *others, last = given.groups
-    if last.length < FEWEST_BLOCKS * (given.chain.depth - 1) or uneven(given.chain):
-        return _traced_by_blocks(given, tables, tolerance, deadline)
-    each = 0.1 * tolerance / len(given.groups)
-    step = _step(given, last, tables, deadline)
-    squares = np.zeros_like(tables)
-    squares[:, 0] = (tables**2).sum(axis=1)
-    ones = np.vstack([np.ones(windows.start.size), np.zeros(windows.start.size)])
-    run = Run(windows, step, last.length, 0.0)
-    squared = Run(windows, _step(given, last, squares, deadline), last.length, 0.0).block(ones)[0] @ windows.start
-
-    def power(values: Array, length: int) -> tuple[Array, float]:
-        return stationary(step, values, windows.start, length, each)
-
-    def other(values: Array) -> tuple[Array, float]:
-        error = 0.0
-        for group in reversed(others):
-            own = _step(given, group, tables, deadline)
-            values, more = stationary(own, values, windows.start, group.length, each)
-            error += more
-        return values, error
-
-    return trace(replace(run, squared=float(squared)), other, power, given.sum_error, tolerance)
-
-
-def _traced_by_blocks(given: Prepared, tables: Array, tolerance: float, deadline: Deadline) -> tuple[complex, float]:
-    """The same where successive groups differ."""
-    windows, depth = given.windows, given.chain.depth - 1
-    groups = [group for group in given.groups for _ in range(group.length)]
-
-    def squared(last: int) -> float:
-        values = np.vstack([np.ones(windows.start.size), np.zeros(windows.start.size)])
-        for group in groups[last - depth + 1 : last + 1][::-1]:
-            squares = np.zeros((group.kinds.size, *tables.shape[1:]))
-            squares[:, 0] = (tables[group.kinds] ** 2).sum(axis=1)
-            values = _step(given, replace(group, kinds=np.arange(group.kinds.size)), squares, deadline)(values)
-        return float(values[0] @ windows.start)
-
-    steps = [_step(given, group, tables, deadline) for group in groups]
-    found, error = trace_by_blocks(windows, steps, squared, given.sum_error, tolerance)
-    # at high frequencies sizes alone may bound more than that; they are no less than the transform
-    if error > MANY * tolerance and abs(found) < 2.0 * error:
-        bound, more = _sizes(given, tables, tolerance, deadline)
-        if bound + more < error:
-            return 0.0j, bound + more
-    return found, error
+    factors = []
+    for group in given.groups:
+        squares = np.zeros((group.kinds.size, *tables.shape[1:]))
+        squares[:, 0] = (tables[group.kinds] ** 2).sum(axis=1)
+        own = replace(group, kinds=np.arange(group.kinds.size))
+        square = _step(given, own, squares, deadline)
+        step, adjoint = _step(given, group, tables, deadline), _adjoint(given, group, tables, deadline)
+        factors.append(Factor(step, adjoint, square, group.length))
+    return trace(given.windows, factors, given.sum_error, tolerance)
 
 
 def _sizes(given: Prepared, tables: Array, tolerance: float, deadline: Deadline) -> tuple[float, float]:
@@ -468,6 +407,17 @@ def _step(given: Prepared, group: Group, tables: Array, deadline: Deadline) -> C
         return window_sums(windows.begins, windows.counts, windows.chances, later, tables, group.kinds, group.first)
 
     return step
+
+
+def _adjoint(given: Prepared, group: Group, tables: Array, deadline: Deadline) -> Callable[[Array], Array]:
+    windows = given.windows
+    steps = windows.begins, windows.counts, windows.start, windows.chances
+
+    def adjoint(values: Array) -> Array:
+        deadline.tick()
+        return window_adjoints(*steps, values, tables, group.kinds, group.first)
+
+    return adjoint
 
 
 def averages_profiles(

@@ -20,6 +20,8 @@ USED, STEPS, WINDOW_PACE, TABLE_PACE = 0.75, 20.0, 9e-10, 9e-9
 place of a table, at one frequency."""
 LEAST_RADIUS, MOST_WINDOWS = 6.0, 1e7
 """Windows go as far as this in all directions, roughly; more of them are too many for any effort."""
+RADIUS, MOST_PLACES = 8.0, 2e7
+"""The same for places where a window may have its older innovations: they are numbered all, kept or not."""
 RING_STEPS = 80.0
 """How many more a ring takes."""
 
@@ -45,7 +47,10 @@ def _changes(chain: MovingAverages) -> int:
 def transform_work(chain: MovingAverages, delta: float, epsilon: float, deadline: Deadline) -> float:
     """Rough seconds of the transform that serves this epsilon, for which no other matters."""
     count = frequencies(*scale_of(epsilon, spread_of(chain.products), uneven(chain)))[2]
-    if chain.spacing * MOST_WINDOWS ** (1.0 / chain.depth) < LEAST_RADIUS:
+    spacing = chain.spacing
+    if spacing * MOST_WINDOWS ** (1.0 / chain.depth) < LEAST_RADIUS:
+        return inf
+    if chain.period > 1 and (2.0 * RADIUS / spacing) ** (chain.depth - 1) > MOST_PLACES:
         return inf
     windows = windows_of(chain, LOST_SHARE * delta, deadline)
     kinds = 1 + _changes(chain)
