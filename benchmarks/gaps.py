@@ -21,6 +21,7 @@ from time import monotonic
 import hockeystick as hs
 from benchmarks.answer_files import append, read
 from hockeystick.errors import CannotCertifyError, UnsupportedError
+from hockeystick.execution import executor
 
 DELTA = 1e-5
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -158,12 +159,14 @@ def measured(cell: tuple[str, str, float]) -> Answer:
     return _answer(cell, "deterministic", certificate, monotonic() - started)
 
 
-def sampled(cell: tuple[str, str, float], noise_multiplier: float, budget: float) -> Answer:
-    """Both bounds at a noise multiplier, Monte Carlo allowed."""
+def sampled(cell: tuple[str, str, float], noise_multiplier: float, budget: float, workers: int) -> Answer:
+    """Both bounds at a noise multiplier, Monte Carlo allowed, on ``workers`` processes."""
     sampler, strategy, _ = cell
     run = mechanism(sampler, strategy, noise_multiplier)
     started = monotonic()
-    certificate = hs.certify(run, delta=DELTA, budget=budget, monte_carlo=hs.MonteCarlo(seed=1))
+    with executor(workers=workers) as spread:
+        settings = hs.MonteCarlo(seed=1, executor=spread)
+        certificate = hs.certify(run, delta=DELTA, budget=budget, monte_carlo=settings)
     return _answer(cell, "sampled", certificate, monotonic() - started)
 
 
@@ -221,6 +224,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gaps", description=__doc__)
     parser.add_argument("--only", default="", metavar="TEXT", help="cells whose name contains TEXT")
     parser.add_argument("--budget", type=float, default=120.0, help="seconds for Monte Carlo in a cell; 120 by default")
+    parser.add_argument("--workers", type=int, default=2, help="processes for Monte Carlo; 2 by default")
     parser.add_argument(
         "--sampled", action="store_true", help="Monte Carlo too, where deterministic bounds leave a gap"
     )
@@ -243,7 +247,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _report(options.answers, found)
         open_cell = found.noise_multiplier and found.upper > 1.02 * found.lower
         if options.sampled and open_cell and (options.again or (*cell, "sampled") not in known):
-            _report(options.answers, sampled(cell, found.noise_multiplier, options.budget))
+            _report(options.answers, sampled(cell, found.noise_multiplier, options.budget, options.workers))
     return 0
 
 
