@@ -2,17 +2,17 @@
 
 import pickle
 from itertools import product
-from math import exp, inf, log, sqrt
+from math import comb, exp, inf, log, sqrt
 
 import numpy as np
 import pytest
 
 import hockeystick as hs
-from hockeystick.errors import InvalidInputError
+from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.monte_carlo.confidence import betting_lower, betting_upper
 from hockeystick.monte_carlo.proposals import Proposal
 from hockeystick.monte_carlo.subsets.chain_kernels import chain_table, draw_counts, largest_field, log_excess, split
-from hockeystick.monte_carlo.subsets.columns import Columns, columns_of
+from hockeystick.monte_carlo.subsets.columns import Columns, binomial, columns_of
 from hockeystick.monte_carlo.subsets.family import FAMILY
 from hockeystick.monte_carlo.subsets.history_kernels import (
     exponents,
@@ -31,6 +31,7 @@ from hockeystick.monte_carlo.subsets.limited_histories import (
     greatest_field,
 )
 from hockeystick.monte_carlo.subsets.many_bands import (
+    MAX_COINS,
     MAX_ENTRIES,
     ManyBandsAbove,
     ManyBandsAdd,
@@ -40,6 +41,7 @@ from hockeystick.monte_carlo.subsets.many_bands import (
 )
 from hockeystick.monte_carlo.whole_curve import CurveEstimation
 from hockeystick.pairs.registry import dominating_pair
+from hockeystick.pairs.repeated_columns import RepeatedSubsets, repeated
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.strategies.matrix.causal_factor import causal_factor
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
@@ -49,12 +51,14 @@ FAILURE = 1e-9
 """Of each interval; there are some thirty of them, so all tests together fail by chance with probability 1e-7."""
 
 
-def pair_of(steps: int, prob: float, sigma: float, groups: int = 1, slowness: float = 0.7) -> SubsetMixture:
-    """Columns that never end and fall slowly."""
-    column = (1.0 + np.arange(steps)) ** -slowness
-    return SubsetMixture(
-        noise_multiplier=sigma, matrix=ToeplitzMatrix(column, steps), sampling_prob=prob, groups=groups
-    )
+def pair_of(
+    steps: int, prob: float, sigma: float, groups: int = 1, slowness: float = 0.7, coins: int = 1
+) -> SubsetMixture:
+    """Columns that never end and fall slowly; of a user with so many examples."""
+    matrix = ToeplitzMatrix((1.0 + np.arange(steps)) ** -slowness, steps)
+    if coins > 1:
+        return RepeatedSubsets(noise_multiplier=sigma, matrix=repeated(matrix, coins), sampling_prob=prob)
+    return SubsetMixture(noise_multiplier=sigma, matrix=matrix, sampling_prob=prob, groups=groups)
 
 
 def above_of(pair: SubsetMixture, order: int = 2, decay: float = 0.9, rate: float = 0.0) -> ManyBandsAbove:
@@ -73,52 +77,72 @@ def above_of(pair: SubsetMixture, order: int = 2, decay: float = 0.9, rate: floa
 
 def whole_of(own: Columns) -> np.ndarray:
     """The columns in full, shape (rows, opportunities)."""
-    whole = np.zeros((own.steps, own.columns.shape[0]))
-    for u, column in enumerate(own.columns):
+    whole = np.zeros((own.steps, own.steps))
+    for u in range(own.steps):
+        column = own.columns[min(u, own.columns.shape[0] - 1)]
         whole[u:, u][: column.size] = column[: own.steps - u]
     return whole
 
 
 def histories(own: Columns) -> np.ndarray:
-    """All sets of opportunities."""
-    return np.array(list(product((0.0, 1.0), repeat=own.columns.shape[0])))
+    """All numbers of participations at the opportunities."""
+    return np.array(list(product(range(own.coins + 1), repeat=own.steps)), dtype=float)
 
 
 def chances_of(own: Columns, chosen: np.ndarray) -> np.ndarray:
+    """Every opportunity has so many coins."""
     taken = chosen.sum(axis=1)
-    return own.prob**taken * (1.0 - own.prob) ** (chosen.shape[1] - taken)
+    ways = np.prod(np.array([comb(own.coins, number) for number in range(own.coins + 1)])[chosen.astype(int)], axis=1)
+    return ways * own.prob**taken * (1.0 - own.prob) ** (own.coins * chosen.shape[1] - taken)
+
+
+def among(own: Columns, chosen: np.ndarray) -> np.ndarray:
+    """What the participations at one opportunity take off each other's exponents."""
+    return 0.5 * (chosen * (chosen - 1.0)) @ own.couplings[:, 0]
 
 
 def limited(own: Columns, block: int, limit: int) -> np.ndarray:
-    """All sets with at most ``limit`` opportunities in each block."""
+    """All with at most ``limit`` participations in each block."""
     chosen = histories(own)
     starts = np.arange(0, chosen.shape[1], block)
     return chosen[(np.add.reduceat(chosen, starts, axis=1) <= limit).all(axis=1)]
 
 
 def ratio(own: Columns, y: np.ndarray, chosen: np.ndarray | None = None) -> float:
-    """X, or X_A, by the sum over all sets of opportunities."""
+    """X, or X_A, by the sum over all histories."""
     if chosen is None:
         chosen = histories(own)
     means = chosen @ whole_of(own).T
     return float(np.exp(means @ y - 0.5 * np.square(means).sum(axis=1)) @ chances_of(own, chosen))
 
 
-CASES = [pair_of(6, 0.3, 1.0), pair_of(7, 0.1, 2.0, slowness=0.2), pair_of(9, 0.4, 1.5, groups=2)]
+CASES = [
+    pair_of(6, 0.3, 1.0),
+    pair_of(7, 0.1, 2.0, slowness=0.2),
+    pair_of(9, 0.4, 1.5, groups=2),
+    pair_of(5, 0.2, 1.5, coins=2),
+    pair_of(4, 0.15, 2.0, slowness=0.3, coins=3),
+]
 
 
 @pytest.mark.parametrize("pair", CASES)
 @pytest.mark.parametrize("side", Side)
 def test_columns_have_the_inner_products_of_the_first_group(pair: SubsetMixture, side: Side) -> None:
     own = columns_of(pair, side)
-    whole = pair.matrix.materialize()[:, :: pair.groups] / pair.noise_multiplier
+    whole = pair.step_matrix.materialize()[:, :: pair.groups] / pair.noise_multiplier
     gram, found = whole.T @ whole, whole_of(own).T @ whole_of(own)
     np.testing.assert_allclose(found, gram, rtol=1e-9)
     sign = 1.0 if side is Side.UPPER else -1.0
     assert (sign * (found - gram) >= -1e-15 * gram).all()
     for u, coupling in enumerate(own.couplings):
         np.testing.assert_allclose(coupling[: gram.shape[0] - u], gram[u, u : u + coupling.size], rtol=1e-9)
-    np.testing.assert_allclose(own.row_sums, whole_of(own).sum(axis=1), rtol=1e-13)
+    np.testing.assert_allclose(own.row_sums, own.coins * whole_of(own).sum(axis=1), rtol=1e-13)
+    chosen = histories(own)
+    means, chances = chosen @ whole_of(own).T, chances_of(own, chosen)
+    np.testing.assert_allclose(own.chances, [chances[chosen[:, 0] == n].sum() for n in range(own.coins + 1)])
+    squared_mean, mean_square = own.moments
+    assert squared_mean == pytest.approx(float(np.square(chances @ means).sum()))
+    assert mean_square == pytest.approx(float(chances @ np.square(means).sum(axis=1)))
 
 
 def mechanism(strategy: object, sampler: object) -> SubsetMixture:
@@ -172,10 +196,11 @@ def test_the_ratio_lies_between_its_bounds(pair: SubsetMixture, block: int, limi
         y = rng.normal(shift, 1.0, steps)
         exponents(own.columns, own.couplings, y, z)
         exact = ratio(own, y, few)
-        assert log_mean_field(z, own.couplings, own.prob) <= log(ratio(own, y)) + 1e-12
-        largest = limited_products(z, own.prob, block, table)
-        assert largest == pytest.approx(log(float(np.exp(few @ z) @ chances_of(own, few))), abs=1e-12)
-        found = np.array([log_history(rng, z, own.prob, kept, block, table, left) for _ in range(2000)])
+        assert log_mean_field(z, own.couplings, own.chances) <= log(ratio(own, y)) + 1e-12
+        largest = limited_products(z, own.couplings[:, 0].copy(), own.chances, block, table)
+        alone = np.exp(few @ z - among(own, few))
+        assert largest == pytest.approx(log(float(alone @ chances_of(own, few))), abs=1e-12)
+        found = np.array([log_history(rng, z, own.chances, kept, block, table, left) for _ in range(2000)])
         assert found.max() <= 1e-12
         found = np.exp(found + largest)
         assert abs(found.mean() - exact) <= 6.2 * found.std() / sqrt(found.size) + 1e-9  # 6.2 sigma: about FAILURE
@@ -190,7 +215,7 @@ def test_other_histories_have_at_most_the_chance_that_is_charged(pair: SubsetMix
     assert others <= charged + 1e-15
     assert charged <= 2.0 * others + 1e-15 or others > 0.2
     field = (limited(own, block, limit) @ np.triu(whole_of(own).T @ whole_of(own), 1)).max()
-    assert largest_field(own.couplings, block, limit) == pytest.approx(field, rel=1e-12)
+    assert largest_field(own.couplings, block, limit, own.coins) == pytest.approx(field, rel=1e-12)
 
 
 def test_the_mean_field_is_tight_where_participations_hardly_overlap() -> None:
@@ -199,31 +224,35 @@ def test_the_mean_field_is_tight_where_participations_hardly_overlap() -> None:
     for _ in range(5):
         y = rng.normal(0.5, 1.0, 8)
         exponents(own.columns, own.couplings, y, z)
-        lost = log(ratio(own, y)) - log_mean_field(z, own.couplings, 0.05)
+        lost = log(ratio(own, y)) - log_mean_field(z, own.couplings, own.chances)
         second_order = 0.5 * np.square(own.couplings[:, 1:]).sum() * (0.05 * exp(z.max())) ** 2
         assert 0.0 <= lost <= 2.0 * second_order
 
 
-def test_filtered_rows_have_a_density() -> None:
-    own, rng = columns_of(pair_of(3, 0.3, 0.8), Side.UPPER), np.random.default_rng(3)
+@pytest.mark.parametrize("coins", [1, 2])
+def test_filtered_rows_have_a_density(coins: int) -> None:
+    own, rng = columns_of(pair_of(3, 0.3, 0.8, coins=coins), Side.UPPER), np.random.default_rng(3)
+    rates_of = binomial(coins, 0.4 / coins)
     nodes, weights = np.polynomial.hermite_e.hermegauss(20)
     weights = weights / weights.sum()
     total = sum(
-        weights[i] * weights[j] * weights[k] * exp(filtered(rng, own.columns, 0.4, False, nodes[[i, j, k]]))
+        weights[i] * weights[j] * weights[k] * exp(filtered(rng, own.columns, rates_of, False, nodes[[i, j, k]]))
         for i, j, k in product(range(20), repeat=3)
     )
     assert total == pytest.approx(1.0, abs=1e-6)
     y = np.empty(3)
     for _ in range(20):  # drawn and given rows have the same density
-        drawn = filtered(rng, own.columns, 0.4, True, y)
-        assert drawn == pytest.approx(filtered(rng, own.columns, 0.4, False, y), abs=1e-12)
+        drawn = filtered(rng, own.columns, rates_of, True, y)
+        assert drawn == pytest.approx(filtered(rng, own.columns, rates_of, False, y), abs=1e-12)
 
 
-def test_filtered_rows_are_drawn_from_their_density() -> None:
-    own, rng = columns_of(pair_of(5, 0.3, 0.8), Side.UPPER), np.random.default_rng(4)
+@pytest.mark.parametrize("coins", [1, 2])
+def test_filtered_rows_are_drawn_from_their_density(coins: int) -> None:
+    own, rng = columns_of(pair_of(5, 0.3, 0.8, coins=coins), Side.UPPER), np.random.default_rng(4)
+    rates_of = binomial(coins, 0.4 / coins)
     y, inverse = np.empty(5), np.empty(20000)
     for place in range(inverse.size):  # the mean of Q / R under R is one, also where it is cut off by y
-        found = filtered(rng, own.columns, 0.4, True, y)
+        found = filtered(rng, own.columns, rates_of, True, y)
         inverse[place] = exp(-found) if abs(y).max() < 2.0 else 0.0
     inside = (1.0 - 2.0 * 0.022750131948179195) ** 5
     assert abs(inverse.mean() - inside) <= 6.2 * inverse.std() / sqrt(inverse.size)
@@ -231,15 +260,16 @@ def test_filtered_rows_are_drawn_from_their_density() -> None:
 
 @pytest.mark.parametrize(("order", "decay"), [(2, 0.5), (2, 0.9), (3, 0.8)])
 @pytest.mark.parametrize(("block", "limit"), [(2, 1), (16, 1), (16, 2), (16, 4)])
+@pytest.mark.parametrize(("steps", "coins"), [(4, 1), (3, 2)])
 def test_the_chain_of_counts_dominates_the_weights_of_limited_counts(
-    order: int, decay: float, block: int, limit: int
+    order: int, decay: float, block: int, limit: int, steps: int, coins: int
 ) -> None:
     """The chain is followed through all its nodes; counts are those of all tuples of histories."""
-    own = columns_of(pair_of(4, 0.2, 1.2), Side.UPPER)
+    own = columns_of(pair_of(steps, 0.2, 1.2, coins=coins), Side.UPPER)
     chain = chain_of(own, order, decay, Limits(block, limit))
     pulls, squares, chances, nodes, pulled, _, _ = chain.arrays
     gram = whole_of(own).T @ whole_of(own)
-    for u, v in product(range(4), repeat=2):
+    for u, v in product(range(steps), repeat=2):
         assert u >= v or pulls[u] * decay ** (v - u) >= gram[u, v]
     wanted: dict[tuple[int, ...], float] = {}
     few = limited(own, block, limit)
@@ -248,7 +278,7 @@ def test_the_chain_of_counts_dominates_the_weights_of_limited_counts(
         counts = tuple(int(count) for count in tuples.sum(axis=0))
         wanted[counts] = wanted.get(counts, 0.0) + float(chances_of(own, tuples).prod())
     total = 0.0
-    for counts in product(range(order + 1), repeat=4):
+    for counts in product(range(order * coins + 1), repeat=steps):
         j = np.array(counts)
         exponent = 0.5 * (j @ gram @ j - np.diag(gram) @ j)
         places = {0: 1.0}  # the weight of each field so far
@@ -342,16 +372,21 @@ def interval(proposal: Proposal, epsilon: float, samples: int, seed: int) -> tup
 
 
 @pytest.mark.parametrize(
-    ("pair", "epsilon", "near"), [(CASES[0], 1.5, 0.5), (CASES[1], 0.4, 0.8), (CASES[2], 1.0, 0.6)]
+    ("pair", "epsilon", "near"),
+    [
+        (CASES[0], 1.5, 0.5),
+        (CASES[1], 0.4, 0.8),
+        (CASES[2], 1.0, 0.6),
+        (CASES[3], 1.5, 0.5),
+        (CASES[4], 1.0, 0.6),
+    ],
 )
 def test_each_side_stays_on_its_side_of_the_truth(pair: SubsetMixture, epsilon: float, near: float) -> None:
     own, rng = columns_of(pair, Side.UPPER), np.random.default_rng(5)
-    nodes = rng.standard_normal((4000, own.steps))  # Q, and the ratio of every sample by its sum over subsets
-    whole = whole_of(own)
-    chosen = np.array(list(product((0.0, 1.0), repeat=whole.shape[1])))
-    taken = chosen.sum(axis=1)
-    chances = own.prob**taken * (1.0 - own.prob) ** (whole.shape[1] - taken)
-    means = chosen @ whole.T
+    nodes = rng.standard_normal((4000, own.steps))  # Q, and the ratio of every sample by its sum over histories
+    chosen = histories(own)
+    chances = chances_of(own, chosen)
+    means = chosen @ whole_of(own).T
     picked = rng.choice(chances.size, size=nodes.shape[0], p=chances)
     with_it = nodes + means[picked]
 
@@ -373,8 +408,9 @@ def test_each_side_stays_on_its_side_of_the_truth(pair: SubsetMixture, epsilon: 
             assert interval(lower, epsilon, 20000, 7)[1] >= near * interval(upper, epsilon, 20000, 6)[0]
 
 
-def test_the_samples_that_stand_for_other_histories_have_their_chance() -> None:
-    pair = pair_of(20, 0.1, 2.0)
+@pytest.mark.parametrize("coins", [1, 2])
+def test_the_samples_that_stand_for_other_histories_have_their_chance(coins: int) -> None:
+    pair = pair_of(20, 0.1 / coins, 2.0, coins=coins)
     above = ManyBandsAbove(
         direction=Direction.REMOVE, pair=pair, order=2, decay=0.9, rate=rates(pair)[0], block=16, limit=1
     )
@@ -386,8 +422,9 @@ def test_the_samples_that_stand_for_other_histories_have_their_chance() -> None:
     assert values.max() <= above.weight_bound(30.0)
 
 
-def test_what_the_family_proposes_is_built_again_from_its_parameters() -> None:
-    pair = pair_of(60, 0.02, 4.0)
+@pytest.mark.parametrize("coins", [1, 2])
+def test_what_the_family_proposes_is_built_again_from_its_parameters(coins: int) -> None:
+    pair = pair_of(60, 0.02 / coins, 4.0, coins=coins)
     above = above_of(pair, rate=rates(pair)[8])
     found = [*FAMILY.propose(pair, Direction.REMOVE, 1.0), *FAMILY.propose(pair, Direction.ADD, 1.0), above]
     assert {one.sides for one in found} == {(Side.LOWER,), (Side.UPPER,)}
@@ -434,6 +471,24 @@ def test_the_recursion_is_for_few_bands(bands: int, alone: bool) -> None:
     pair = mechanism(hs.BandedSquareRoot(bands=bands), hs.Poisson(sampling_prob=0.05, steps=20))
     for direction in Direction:
         assert all(one.name.startswith("many_bands") == alone for one in FAMILY.propose(pair, direction, 0.5))
+
+
+def test_users_of_many_examples_are_refused() -> None:
+    assert FAMILY.refusal(pair_of(8, 0.01, 4.0, coins=MAX_COINS), Side.UPPER) is None
+    assert str(MAX_COINS) in str(FAMILY.refusal(pair_of(8, 0.01, 4.0, coins=MAX_COINS + 1), Side.UPPER))
+
+
+def test_entries_that_are_left_out_are_no_more_than_rounding() -> None:
+    """The columns of an inverse fall by powers; of those that hardly fall nothing is left out."""
+    pair = mechanism(hs.BandedInverseSquareRoot(bands=4), hs.Poisson(sampling_prob=0.05, steps=400))
+    own, whole = columns_of(pair, Side.UPPER), pair.matrix.materialize() / pair.noise_multiplier
+    assert own.columns.shape[1] < 200
+    missing = whole - whole_of(own)
+    assert (missing >= 0.0).all()
+    assert 0.0 < missing.sum(axis=0).max() <= 2.0**-53 * whole.sum(axis=0).max()
+    assert missing.sum(axis=1).max() <= 2.0**-53 * whole.sum(axis=1).max()
+    slow = mechanism(hs.SquareRoot(), hs.Poisson(sampling_prob=0.05, steps=400))
+    assert columns_of(slow, Side.UPPER).columns.shape == (1, 400)
 
 
 def test_parameters_come_from_short_lists() -> None:
@@ -483,3 +538,44 @@ def test_a_certificate_has_both_sides_and_can_be_verified() -> None:
     assert found.method.upper == "monte_carlo"
     assert {one.run.proposal for one in found.monte_carlo.runs} >= {"many_bands_above", "many_bands_below"}
     hs.verify(found)
+
+
+USER = hs.Mechanism(
+    strategy=hs.BandedSquareRoot(bands=4),
+    sampler=hs.Poisson(sampling_prob=0.01, steps=200),
+    unit=hs.Unit(kind="user", examples_per_user=2),
+    noise_multiplier=3.0,
+)
+
+
+def test_a_certificate_about_users_has_both_sides_and_can_be_verified() -> None:
+    options = hs.MonteCarlo(seed=1, failure_probability=1e-6, ratio=0.5)
+    found = hs.certify(USER, delta=1e-4, method="monte_carlo", monte_carlo=options)
+    assert (found.method.upper, found.method.lower) == ("monte_carlo", "monte_carlo")
+    assert found.bounds.upper <= 1.1 * found.bounds.lower
+    one = hs.certify(USER.model_copy(update={"unit": hs.Unit()}), delta=1e-4, method="split_noise")
+    assert found.bounds.lower > one.bounds.upper
+    hs.verify(found, evidence=options.ledger)
+
+
+def test_a_calibration_for_users_is_released() -> None:
+    """The members of a user's pair are its copies: the tests are about them."""
+    sampler = hs.Poisson(sampling_prob=0.02, steps=40)
+    run = USER.model_copy(update={"sampler": sampler, "noise_multiplier": None})
+    options = hs.MonteCarlo(seed=1, failure_probability=1e-4, ratio=1.0)
+    found = hs.calibrate_and_certify(run, epsilon=0.5, delta=1e-2, method="gaussian", monte_carlo=options)
+    assert (found.kind, found.method.upper) == (hs.Kind.MONTE_CARLO, "monte_carlo")
+    assert found.bounds.upper <= 0.5
+    look = hs.certify(found.mechanism, delta=1e-2, method="split_noise")
+    assert look.bounds.lower is not None
+    assert 0.8 * 0.5 <= look.bounds.lower <= 0.5
+    hs.verify(found, evidence=options.ledger)
+
+
+@pytest.mark.parametrize(
+    "unit", [hs.Unit(kind="user", examples_per_user=2, neighbours="replace"), hs.Unit(neighbours="replace")]
+)
+def test_nothing_is_sampled_for_examples_that_are_replaced(unit: hs.Unit) -> None:
+    run = USER.model_copy(update={"unit": unit})
+    with pytest.raises(UnsupportedError, match="several examples of one user here"):
+        hs.certify(run, delta=1e-3, method="monte_carlo", monte_carlo=hs.MonteCarlo(seed=1))

@@ -118,7 +118,7 @@ def cut_batches(taken: Law, others: int, cap: int, mine: float, theirs: float) -
     law: dict[tuple[float, ...], float] = defaultdict(float)
     crowd: Law = {(0.0,) * len(next(iter(taken))): 1.0}
     for _ in range(others):
-        crowd = _sums(crowd, taken)
+        crowd = sums(crowd, taken)
     for (own, chance), (count, weight) in product(taken.items(), crowd.items()):
         steps = [_one_batch(int(x), int(r), cap, mine, theirs) for x, r in zip(own, count, strict=True)]
         for outcome in product(*(step.items() for step in steps)):
@@ -136,7 +136,8 @@ def _one_batch(taken: int, others: int, cap: int, mine: float, theirs: float) ->
     return {value: chance for value, chance in outcomes.items() if chance > 0.0}
 
 
-def _sums(one: Law, other: Law) -> Law:
+def sums(one: Law, other: Law) -> Law:
+    """The law of the sum of two independent ones."""
     law: dict[tuple[float, ...], float] = defaultdict(float)
     for (a, p), (c, q) in product(one.items(), other.items()):
         law[tuple(x + y for x, y in zip(a, c, strict=True))] += p * q

@@ -6,7 +6,7 @@ the pair to one profile for each direction. ``docs/how-to/add-an-accountant.md``
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from hockeystick.accountants import users
 from hockeystick.bounds import Bound, Profile
@@ -39,7 +39,8 @@ class Accountant:
         errs: which side it errs on and why, in a sentence.
         reference: paper and theorem, or the page of docs/theory with the proof.
         analyses: the algorithm for each type of pair (a base class stands for all its subclasses), one side at a time.
-        joint_analyses: the same for algorithms that bound both sides by the same samples.
+        joint_analyses: the same for algorithms that bound both sides by the same samples; users have a line of their
+            own there.
         laws: likelihood-ratio laws for the types of pair where the bound is one; several runs compose through them.
         refusal: why the proof does not cover a pair of a registered type on a side, or None.
         cost: rough seconds for one side on one core of the machine of ``benchmarks/``; plans are made with it, so it
@@ -82,11 +83,11 @@ class Accountant:
 
     def seconds(self, pair: DominatingPair) -> float:
         """``cost`` of the pair, or of the parts that are bounded where it is a user's."""
-        return users.cost(self, pair) if isinstance(pair, Users) else self.cost(pair)
+        return users.cost(self, pair) if self._by_parts(pair) else self.cost(pair)
 
     def why_not(self, pair: DominatingPair, side: Side) -> str | None:
         """Why this accountant cannot bound the pair on this side, or None if it can."""
-        if isinstance(pair, Users):
+        if self._by_parts(pair):
             return users.why_not(self, pair, side)
         if not self.covers(type(pair)):
             return "it has no analysis of this combination of strategy and sampler"
@@ -152,10 +153,14 @@ class Accountant:
             for side in self.sides:
                 self.bound(self.example(), side, Settings(Resolution(8, 1e-2), effort=self.example_effort)).delta(1.0)
 
+    def _by_parts(self, pair: DominatingPair) -> TypeGuard[Users]:
+        """Whether a user's examples are bounded by what this accountant says of copies and of single ones."""
+        return isinstance(pair, Users) and Users not in self.joint_analyses
+
     def _analyse(
         self, pair: DominatingPair, sides: Sequence[Side], settings: Settings
     ) -> tuple[Mapping[Side, Profiles], Any]:
-        if isinstance(pair, Users):
+        if self._by_parts(pair):
             return {side: users.user_profiles(self, pair, side, settings) for side in sides}, None
         for ancestor in type(pair).__mro__:
             if ancestor in self.joint_analyses:

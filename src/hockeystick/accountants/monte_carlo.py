@@ -15,11 +15,12 @@ from hockeystick.bounds import Profile, Question, best_of
 from hockeystick.errors import UnsupportedError, VerificationError
 from hockeystick.monte_carlo.claim import MonteCarloClaim
 from hockeystick.monte_carlo.estimation import Estimation
-from hockeystick.monte_carlo.families import FAMILIES, family_of
+from hockeystick.monte_carlo.families import FAMILIES, family_of, has_family
 from hockeystick.monte_carlo.runs import fingerprint
 from hockeystick.monte_carlo.verification import rederived
 from hockeystick.monte_carlo.whole_curve import CurveEstimation
 from hockeystick.pairs.base import DominatingPair
+from hockeystick.pairs.users import Users
 from hockeystick.pairs.worst_of import WorstOf
 from hockeystick.samples import Executor, Ledger
 from hockeystick.settings import MonteCarlo, Settings
@@ -112,6 +113,8 @@ def as_claimed(
 def _refusal(pair: DominatingPair, side: Side) -> str | None:
     """Of any member for upper bounds, of the last one for lower bounds."""
     members = pair.members if side is Side.UPPER else pair.members[-1:]
+    if isinstance(pair, Users) and not all(has_family(one) for one in members):
+        return "it has no analysis of several examples of one user here"
     return next((reason for one in members if (reason := family_of(one).refusal(one, side))), None)
 
 
@@ -121,7 +124,7 @@ ACCOUNTANT = Accountant(
     sides=(Side.UPPER, Side.LOWER),
     errs="to the asked side, except with the failure probability",
     reference="Waudby-Smith and Ramdas 2024; docs/theory/monte-carlo",
-    joint_analyses=dict.fromkeys((*FAMILIES, WorstOf), _sampled),
+    joint_analyses=dict.fromkeys((*FAMILIES, WorstOf, Users), _sampled),
     refusal=_refusal,
     cost=lambda pair: 3.0,
     kind=Kind.MONTE_CARLO,

@@ -37,8 +37,6 @@ def with_laws(pair: Users, side: Side) -> list[DominatingPair]:
 
 def why_not(one: "Accountant", pair: Users, side: Side) -> str | None:
     """Why this accountant bounds none of the parts on the side, or None if it bounds one."""
-    if one.joint_analyses:
-        return "it has no analysis of several examples of one user"
     reasons = [one.why_not(part, side) for part in parts_of(pair, side)]
     return None if None in reasons else reasons[-1]
 

@@ -22,6 +22,11 @@ FAMILIES: dict[type[DominatingPair], Family] = {
 }
 
 
+def has_family(pair: DominatingPair) -> bool:
+    """Whether pairs of this type are sampled."""
+    return any(kind in FAMILIES for kind in type(pair).__mro__)
+
+
 def family_of(pair: DominatingPair) -> Family:
     """The family that samples this pair; raises UnsupportedError where there is none."""
     for kind in type(pair).__mro__:

@@ -23,7 +23,7 @@ class DominatingPair(ABC):
 
     @property
     def members(self) -> "tuple[DominatingPair, ...]":
-        """The pairs whose worst this one is: itself alone unless it says otherwise."""
+        """The pairs whose worst this one is, or that bound it from both sides: itself unless it says otherwise."""
         return (self,)
 
     @property

@@ -92,6 +92,16 @@ class RepeatedSubsets(SubsetMixture):
     attained: bool = True
 
     @property
+    def coins(self) -> int:
+        """k: one for each example."""
+        return self.matrix.copies if isinstance(self.matrix, RepeatedColumns) else 1
+
+    @property
+    def step_matrix(self) -> StrategyMatrix:
+        """C, of which every column stands for all coins of its step."""
+        return self.matrix.base if isinstance(self.matrix, RepeatedColumns) else self.matrix
+
+    @property
     def why_not_from_below(self) -> str | None:
         """Why lower bounds on the pair are none on the mechanism, or None."""
         return None if self.attained else "the pair lets the examples take part more often than the run does"

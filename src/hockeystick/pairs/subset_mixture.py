@@ -47,6 +47,16 @@ class SubsetMixture(DominatingPair):
         return min(self.groups, self.matrix.steps)
 
     @property
+    def coins(self) -> int:
+        """How many coins, with columns that are all the same, every step has."""
+        return 1
+
+    @property
+    def step_matrix(self) -> StrategyMatrix:
+        """C, of which every column stands for all coins of its step."""
+        return self.matrix
+
+    @property
     def why_not_from_below(self) -> str | None:
         """Why lower bounds on the worst group are none on the mechanism, or None."""
         return None if self.groups_are_public else "the groups are secret, and it assumes an adversary who knows them"

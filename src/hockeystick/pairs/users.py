@@ -1,7 +1,7 @@
 """The pair of a user with several examples, for each sampler: copies of the example, and chains of single ones."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hockeystick.errors import UnsupportedError
 from hockeystick.mechanism import Mechanism, Unit
@@ -54,6 +54,13 @@ class Users(DominatingPair):
     copies: DominatingPair | None = None
     below: DominatingPair | None = None
     replaced: bool = False
+
+    @property
+    def members(self) -> tuple[DominatingPair, ...]:
+        """The copies, where there are some and no others come in their place: whatever bounds them bounds the user."""
+        if self.copies is None or self.replaced:
+            return (self,)
+        return (replace(self.copies, slack=self.slack),)
 
     @property
     def full_sensitivity(self) -> float:

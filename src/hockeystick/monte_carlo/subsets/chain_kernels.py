@@ -18,8 +18,8 @@ NEGLIGIBLE = 1e-18
 
 
 @njit(cache=True, nogil=True)
-def largest_field(couplings: Array, block: int, limit: int) -> float:
-    """The largest ``sum_(u < v) x_u <c_u, c_v>`` over v and x with at most ``limit`` ones in each block."""
+def largest_field(couplings: Array, block: int, limit: int, coins: int) -> float:
+    """The largest ``sum_(u < v) x_u <c_u, c_v>`` over v and numbers x up to ``coins``, at most ``limit`` in a block."""
     opportunities, window = couplings.shape
     largest = 0.0
     for v in range(opportunities):
@@ -30,8 +30,8 @@ def largest_field(couplings: Array, block: int, limit: int) -> float:
             for u in range(first, last):
                 values[u - first] = couplings[u, v - u]
             values.sort()
-            for place in range(min(limit, values.size)):
-                total += values[values.size - 1 - place]
+            for place in range(min(limit, values.size * coins)):
+                total += values[values.size - 1 - place // coins]
             last = first
         largest = max(largest, total)
     return largest
@@ -144,6 +144,7 @@ def log_excess(counts: Array, couplings: Array, chain: tuple[Array, ...], decay:
 
 @njit(cache=True, nogil=True)
 def add_column(columns: Array, u: int, times: float, y: Array) -> None:
-    """Add a multiple of a column."""
-    for d in range(min(columns.shape[1], y.size - u)):
-        y[u + d] += times * columns[u, d]
+    """Add a multiple of the column of opportunity u, the last one of ``columns`` where there is no other."""
+    column = columns[min(u, columns.shape[0] - 1)]
+    for d in range(min(column.size, y.size - u)):
+        y[u + d] += times * column[d]

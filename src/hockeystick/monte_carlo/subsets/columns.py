@@ -24,47 +24,65 @@ NO_FACTOR = "the inner products of its columns are those of no lower-triangular 
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """What each opportunity adds to the rows from its own on, and the inner products of these columns.
+    """What a participation at each opportunity adds to the rows from its own on, and the columns' inner products.
 
     Attributes:
-        columns: in units of sigma, shape (opportunities, rows that a column reaches).
+        columns: in units of sigma, shape (opportunities, rows that a column reaches); a single one where all are the
+            same, cut off after the last row.
         couplings: ``<c_u, c_(u+e)>``, 0 where there is no opportunity u + e; shape (opportunities, w).
         steps: rows, as many as opportunities.
-        prob: the chance of every opportunity.
+        prob: the chance of every coin.
+        coins: of every opportunity: as many participations are possible there.
     """
 
     columns: Array
     couplings: Array
     steps: int
     prob: float
+    coins: int = 1
+
+    @cached_property
+    def chances(self) -> Array:
+        """The law of the participations at an opportunity, shape (coins + 1,)."""
+        return binomial(self.coins, self.prob)
 
     @cached_property
     def row_sums(self) -> Array:
-        """What all opportunities together add to each row."""
+        """What all participations together add to each row."""
         sums = np.zeros(self.steps)
-        for u, column in enumerate(self.columns):
+        for u in range(self.steps):
+            column = self.columns[min(u, self.columns.shape[0] - 1)]
             rows = sums[u:][: column.size]
-            rows += column[: rows.size]
+            rows += self.coins * column[: rows.size]
         return sums
 
     @cached_property
     def moments(self) -> tuple[float, float]:
         """``|C E x|^2 / sigma^2`` and ``E |C x|^2 / sigma^2``."""
         squared_mean = float(np.square(self.prob * self.row_sums).sum())
-        return squared_mean, squared_mean + self.prob * (1.0 - self.prob) * float(self.couplings[:, 0].sum())
+        spread = self.coins * self.prob * (1.0 - self.prob)
+        return squared_mean, squared_mean + spread * float(self.couplings[:, 0].sum())
 
     def largest_exponent(self, copies: float) -> float:
-        """At least ``sum_t c_t |y_t|`` for every column c, and ``m_t |y_t|`` for the sum m of a row."""
+        """At least ``sum_t c_t |y_t|`` for the participations c of an opportunity, ``m_t |y_t|`` for a row's sum m."""
         farthest = copies * float(self.row_sums.max()) + FARTHEST_NORMAL
-        return farthest * max(float(self.columns.sum(axis=1).max()), float(self.row_sums.max()))
+        return farthest * max(self.coins * float(self.columns.sum(axis=1).max()), float(self.row_sums.max()))
 
     def rounding(self, copies: float, slope: float) -> float:
         """First-order bound on the rounding of the loss, and of ``slope`` times each logarithm in a weight."""
         opportunities, window = self.couplings.shape
-        terms = float(self.columns.shape[1] + 16)
+        terms = float(self.columns.shape[1] + 18)  # entries that are left out count as one rounding, in z and in fields
         exponents = terms * self.largest_exponent(copies)
-        fields = (opportunities + terms + window) * float(self.couplings.max(axis=0).sum())
+        fields = (opportunities + terms + window) * self.coins * float(self.couplings.max(axis=0).sum())
         return float(4.0 * UNIT_ROUNDOFF * (1.0 + slope) * (self.steps * (exponents + 16.0) + opportunities * fields))
+
+
+def binomial(coins: int, prob: float) -> Array:
+    """Chances of 0, ..., coins participations; for one coin ``1 - prob`` and ``prob``, without rounding."""
+    law = np.ones(1)
+    for _ in range(coins):
+        law = np.convolve(law, [1.0 - prob, prob])
+    return law
 
 
 def columns_of(pair: SubsetMixture, side: Side) -> Columns:
@@ -74,8 +92,8 @@ def columns_of(pair: SubsetMixture, side: Side) -> Columns:
 
     Raises: ValueError for a pair that :func:`why_no_columns` refuses.
     """
-    own = _is_square(pair)
-    found = _columns(pair.matrix, pair.groups, pair.noise_multiplier, pair.sampling_prob, Side.UPPER if own else side)
+    asked = Side.UPPER if _is_square(pair) else side
+    found = _columns(pair.step_matrix, pair.groups, pair.noise_multiplier, pair.sampling_prob, pair.coins, asked)
     if found is None:
         raise ValueError(NO_FACTOR)
     return found
@@ -83,31 +101,32 @@ def columns_of(pair: SubsetMixture, side: Side) -> Columns:
 
 def why_no_columns(pair: SubsetMixture) -> str | None:
     """Why there are no such columns, or None. O(opportunities^2 steps)."""
-    if _is_square(pair) or all(_factor(pair.matrix, pair.groups, every) is not None for every in _groups_read(pair)):
+    matrix = pair.step_matrix
+    if _is_square(pair) or all(_factor(matrix, pair.groups, every) is not None for every in _groups_read(pair)):
         return None
     return NO_FACTOR
 
 
 def _is_square(pair: SubsetMixture) -> bool:
-    return pair.groups == 1 and pair.matrix.rows == pair.matrix.steps
+    return pair.groups == 1 and pair.step_matrix.rows == pair.step_matrix.steps
 
 
 def _groups_read(pair: SubsetMixture) -> set[bool]:
-    return {False, pair.groups > 1 and pair.matrix.toeplitz_column is None}
+    return {False, pair.groups > 1 and pair.step_matrix.toeplitz_column is None}
 
 
 @lru_cache(maxsize=4)
-def _columns(matrix: StrategyMatrix, groups: int, sigma: float, prob: float, side: Side) -> Columns | None:
+def _columns(matrix: StrategyMatrix, groups: int, sigma: float, prob: float, coins: int, side: Side) -> Columns | None:
     if groups == 1 and matrix.rows == matrix.steps:
         steps = np.arange(matrix.steps)
-        return _split(matrix.columns(steps) / sigma, matrix.bands, prob)
+        return _split(matrix.columns(steps) / sigma, matrix.bands, prob, coins)
     found = _factor(matrix, groups, side is Side.UPPER and groups > 1 and matrix.toeplitz_column is None)
     if found is None:
         return None
     factor, error = found
     scale = 1.0 + error if side is Side.UPPER else 1.0 / (1.0 + error)
     reach = int((np.nonzero(factor)[0] - np.nonzero(factor)[1]).max()) + 1
-    return _split(factor * (scale / sigma), reach, prob)
+    return _split(factor * (scale / sigma), reach, prob, coins)
 
 
 @lru_cache(maxsize=2)
@@ -129,13 +148,36 @@ def _gram(matrix: StrategyMatrix, groups: int, group: int) -> Array:
     return np.maximum(found, found.T)
 
 
-def _split(whole: Array, reach: int, prob: float) -> Columns:
-    """Of a lower-triangular matrix in units of sigma, of so many bands. O(opportunities^2 steps)."""
+def _split(whole: Array, reach: int, prob: float, coins: int) -> Columns:
+    """Of a lower-triangular matrix in units of sigma, of so many bands. O(opportunities^2 steps).
+
+    Entries so far below the diagonal that they are no more than rounding, of the sums of their columns and rows, are
+    left out.
+    """
     opportunities = whole.shape[1]
+    reach = _reach(whole, reach)
     gram = whole.T @ whole
     columns, couplings = np.zeros((opportunities, reach)), np.zeros((opportunities, reach))
     for u in range(opportunities):
         own = whole[u:, u][:reach]
         columns[u, : own.size] = own
         couplings[u, : own.size] = gram[u, u : u + reach]
-    return Columns(columns, couplings, opportunities, prob)
+    lengths = opportunities - np.arange(opportunities)
+    same = all((own[:size] == columns[0, :size]).all() for own, size in zip(columns, lengths.tolist(), strict=True))
+    return Columns(columns[:1] if same else columns, couplings, opportunities, prob, coins)
+
+
+def _reach(whole: Array, bands: int) -> int:
+    """The rows that a column reaches, where what comes later sums to less than rounding. O(opportunities^2)."""
+    size = whole.shape[0]
+    least = 0.25 * UNIT_ROUNDOFF * min(float(whole.sum(axis=0).max()), float(whole.sum(axis=1).max()))
+    below, left, columns, rows = bands, 0.0, np.zeros(size), np.zeros(size)
+    while below > 1:
+        diagonal = np.diagonal(whole, 1 - below)
+        columns[: diagonal.size] += diagonal
+        rows[below - 1 :] += diagonal
+        left = max(float(columns.max()), float(rows.max()))
+        if left > least:
+            break
+        below -= 1
+    return below

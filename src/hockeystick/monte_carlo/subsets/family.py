@@ -132,7 +132,7 @@ def fingerprint(pair: SubsetMixture) -> Sequence[Any]:
     matrix, column = pair.matrix, pair.matrix.toeplitz_column
     if column is not None:
         entries = column[: matrix.bands]
-    elif matrix.rows == matrix.steps:
+    elif matrix.rows == matrix.steps and pair.coins == 1:
         entries = band_of(matrix)
     else:
         entries = np.frombuffer(bytes.fromhex(matrix.digest), dtype=np.uint8)

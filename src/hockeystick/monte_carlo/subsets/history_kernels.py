@@ -1,7 +1,9 @@
 """Numba kernels for strategy matrices of many bands: bounds on the ratio in place of its 2^bands patterns.
 
-``columns[u, d]`` is what a participation at opportunity u adds to row ``u + d``, in units of sigma, and
-``couplings[u, e] = <c_u, c_(u+e)>``. All of them are at least 0.
+``columns[u, d]`` is what a participation at opportunity u adds to row ``u + d``, in units of sigma; the last row of
+``columns`` stands for all opportunities from its own on, and what is beyond the last row of outputs is cut off.
+``couplings[u, e]`` is ``<c_u, c_(u+e)>``. All of them are at least 0. ``chances[j]`` is the chance of j participations
+at an opportunity: 0 or 1 for an example, up to k for a user with k examples.
 
 Proof: docs/theory/monte-carlo/many-bands.md.
 """
@@ -20,32 +22,66 @@ ENDLESS = 1e4
 
 
 @njit(cache=True, nogil=True)
-def filtered(rng: np.random.Generator, columns: Array, rate: float, drawn: bool, y: Array) -> float:
+def draw_number(rng: np.random.Generator, chances: Array) -> int:
+    """A number of participations at an opportunity."""
+    rest, number = rng.random(), chances.size - 1
+    while number > 0:
+        rest -= chances[number]
+        if rest < 0.0:
+            break
+        number -= 1
+    return number
+
+
+@njit(cache=True, nogil=True)
+def weigh(chances: Array, ratio: float, square: float) -> tuple[float, float]:
+    """The sum of ``chances[j] ratio^j exp(-j (j - 1) square / 2)``, and the mean of j with these weights."""
+    gained = chances[1] * ratio
+    both = chances[0] + gained
+    if chances.size > 2:
+        weight, again = ratio, ratio
+        for number in range(2, chances.size):
+            again *= np.exp(-square)
+            weight *= again
+            both += chances[number] * weight
+            gained += number * chances[number] * weight
+    return both, gained / both
+
+
+@njit(cache=True, nogil=True)
+def filtered(rng: np.random.Generator, columns: Array, rates: Array, drawn: bool, y: Array) -> float:
     """``log F`` of outputs y, where F is the density, relative to Q, of rows drawn one after the other.
 
-    Given the rows before it, a row is normal around the sum of the columns so far, each times the chance that its
-    opportunity was taken as its own row tells it, with its own column added with the chance ``rate``. With ``drawn``
-    the rows are drawn, else they are given.
+    Given the rows before it, a row is normal around the sum of the columns so far, each times the mean number of its
+    participations as its own row tells it, with its own column added as often as a draw from ``rates`` says. With
+    ``drawn`` the rows are drawn, else they are given.
     """
     means = np.zeros(y.size)
     total = 0.0
     for t in range(y.size):
-        mean = means[t]
-        moved = mean + columns[t, 0]
+        column = columns[min(t, columns.shape[0] - 1)]
+        mean, own = means[t], column[0]
         if drawn:
-            y[t] = (moved if rng.random() < rate else mean) + rng.standard_normal()
-        gained = rate * np.exp(columns[t, 0] * (y[t] - 0.5 * (mean + moved)))
-        both = 1.0 - rate + gained
+            y[t] = mean + draw_number(rng, rates) * own + rng.standard_normal()
+        both, number = weigh(rates, np.exp(own * (y[t] - 0.5 * (mean + (mean + own)))), own * own)
         total += mean * (y[t] - 0.5 * mean) + np.log(both)
-        chance = gained / both
-        for d in range(min(columns.shape[1], y.size - t)):
-            means[t + d] += chance * columns[t, d]
+        for d in range(min(column.size, y.size - t)):
+            means[t + d] += number * column[d]
     return total
 
 
 @njit(cache=True, nogil=True)
 def exponents(columns: Array, couplings: Array, y: Array, out: Array) -> None:
     """``z_u = <c_u, y> - |c_u|^2 / 2``, shape (opportunities,)."""
+    if columns.shape[0] == 1:  # the same sums in an order that vector instructions take
+        out[:] = 0.0
+        for d in range(min(columns.shape[1], y.size)):
+            entry = columns[0, d]
+            for u in range(y.size - d):
+                out[u] += entry * y[u + d]
+        for u in range(out.size):
+            out[u] -= 0.5 * couplings[u, 0]
+        return
     for u in range(out.size):
         total = 0.0
         for d in range(min(columns.shape[1], y.size - u)):
@@ -54,38 +90,41 @@ def exponents(columns: Array, couplings: Array, y: Array, out: Array) -> None:
 
 
 @njit(cache=True, nogil=True)
-def log_mean_field(z: Array, couplings: Array, prob: float) -> float:
+def log_mean_field(z: Array, couplings: Array, chances: Array) -> float:
     """At most log X: what earlier participations take off an exponent is replaced by its mean given the past."""
     fields = np.zeros(z.size)
     total, product = 0.0, 1.0
     for u in range(z.size):
-        gained = prob * np.exp(z[u] - fields[u])
-        both = 1.0 - prob + gained
+        both, number = weigh(chances, np.exp(z[u] - fields[u]), couplings[u, 0])
         product *= both
         if product > LARGEST_PRODUCT or product < 1.0 / LARGEST_PRODUCT:
             total += np.log(product)
             product = 1.0
-        chance = gained / both
         for e in range(1, min(couplings.shape[1], z.size - u)):
-            fields[u + e] += chance * couplings[u, e]
+            fields[u + e] += number * couplings[u, e]
     return float(total + np.log(product))
 
 
 @njit(cache=True, nogil=True)
-def limited_products(z: Array, prob: float, block: int, table: Array) -> float:
+def limited_products(z: Array, squares: Array, chances: Array, block: int, table: Array) -> float:
     """``log X'_A``, and in ``table[u, k]`` what a block makes of it from u on with at most k participations.
 
-    Opportunities ``block m, ..., block m + block - 1`` are block m, and in each of them an example takes part at most
-    ``table.shape[1] - 1`` times. Shape of the table: (opportunities, limit + 1).
+    Opportunities ``block m, ..., block m + block - 1`` are block m, and in each of them there are at most
+    ``table.shape[1] - 1`` participations. Shape of the table: (opportunities, limit + 1). ``squares`` are ``|c_u|^2``.
     """
     total, most = 0.0, table.shape[1] - 1
     for u in range(z.size - 1, -1, -1):
-        gained = prob * np.exp(z[u])
         last = u == z.size - 1 or (u + 1) % block == 0
         for k in range(most + 1):
-            table[u, k] = (1.0 - prob) * (1.0 if last else table[u + 1, k])
-            if k > 0:
-                table[u, k] += gained * (1.0 if last else table[u + 1, k - 1])
+            table[u, k] = chances[0] * (1.0 if last else table[u + 1, k])
+        weight, again = 1.0, np.exp(z[u])
+        for number in range(1, min(chances.size - 1, most) + 1):
+            weight *= again
+            if number + 1 < chances.size:
+                again *= np.exp(-squares[u])
+            gained = chances[number] * weight
+            for k in range(number, most + 1):
+                table[u, k] += gained * (1.0 if last else table[u + 1, k - number])
         if u % block == 0:
             total += np.log(table[u, most])
     return total
@@ -93,7 +132,7 @@ def limited_products(z: Array, prob: float, block: int, table: Array) -> float:
 
 @njit(cache=True, nogil=True)
 def log_history(
-    rng: np.random.Generator, z: Array, prob: float, kept: Array, block: int, table: Array, left: Array
+    rng: np.random.Generator, z: Array, chances: Array, kept: Array, block: int, table: Array, left: Array
 ) -> float:
     """The logarithm of a number between 0 and 1 whose mean is ``X_A / X'_A``: one history is drawn.
 
@@ -103,23 +142,33 @@ def log_history(
         left: for the weights of opportunities; overwritten.
     """
     for u in range(z.size):
-        left[u] = prob * np.exp(z[u])
+        left[u] = np.exp(z[u])
     total, product, most = 0.0, 1.0, table.shape[1] - 1
-    free = most
+    free, terms = most, np.empty(chances.size)
     for u in range(z.size):
         if u % block == 0:
             free = most
         last = u == z.size - 1 or (u + 1) % block == 0
-        without = (1.0 - prob) * (1.0 if last else table[u + 1, free])
-        taken = 0.0
-        if free > 0:
-            taken = left[u] * (1.0 if last else table[u + 1, free - 1])
-        product *= (without + taken) / table[u, free]
+        largest = min(chances.size - 1, free)
+        weight, again, both = 1.0, left[u], 0.0
+        for number in range(largest + 1):
+            terms[number] = chances[number] * weight * (1.0 if last else table[u + 1, free - number])
+            both += terms[number]
+            weight *= again
+            if number + 1 < largest:
+                again *= kept[u, 0]
+        product *= both / table[u, free]
         if product < 1.0 / LARGEST_PRODUCT:
             total += np.log(product)
             product = 1.0
-        if rng.random() * (without + taken) < taken:
-            free -= 1
+        rest, number = rng.random() * both, largest
+        while number > 0:
+            rest -= terms[number]
+            if rest < 0.0:
+                break
+            number -= 1
+        free -= number
+        for _ in range(number):
             for e in range(1, min(kept.shape[1], z.size - u)):
                 left[u + e] *= kept[u, e]
     return float(total + np.log(product))
@@ -130,12 +179,12 @@ def draw_above(
     rng: np.random.Generator,
     columns: Array,
     couplings: Array,
-    prob: float,
+    chances: Array,
     chain: tuple[Array, ...],
     decay: float,
     block: int,
     limit: int,
-    rate: float,
+    rates: Array,
     share: float,
     histories: int,
     out: Array,
@@ -149,6 +198,7 @@ def draw_above(
     steps = couplings.shape[0]
     y, z, left, table = np.empty(steps), np.empty(steps), np.empty(steps), np.empty((steps, limit + 1))
     kept, found, counts = np.exp(-couplings), np.empty(histories), np.empty(steps)
+    squares = couplings[:, 0].copy()
     for sample in range(out.shape[0]):
         if rng.random() < share:
             draw_counts(rng, chain, decay, counts)
@@ -160,20 +210,20 @@ def draw_above(
             for u in range(steps):
                 if counts[u] > 0.0:
                     add_column(columns, u, counts[u], y)
-            out[sample, 2] = filtered(rng, columns, rate, False, y)
+            out[sample, 2] = filtered(rng, columns, rates, False, y)
         else:
-            out[sample, 2] = filtered(rng, columns, rate, True, y)
+            out[sample, 2] = filtered(rng, columns, rates, True, y)
         exponents(columns, couplings, y, z)
-        out[sample, 1] = limited_products(z, prob, block, table)
+        out[sample, 1] = limited_products(z, squares, chances, block, table)
         for i in range(histories):
-            found[i] = log_history(rng, z, prob, kept, block, table, left)
+            found[i] = log_history(rng, z, chances, kept, block, table, left)
         top = found.max()
         out[sample, 0] = out[sample, 1] + top + np.log(np.exp(found - top).mean())
 
 
 @njit(cache=True, nogil=True)
 def draw_below(
-    rng: np.random.Generator, columns: Array, couplings: Array, prob: float, rate: float, share: float, out: Array
+    rng: np.random.Generator, columns: Array, couplings: Array, chances: Array, rates: Array, share: float, out: Array
 ) -> None:
     """Fill ``out``, shape (samples, 2), with the logs of a lower bound on X and of F.
 
@@ -183,16 +233,17 @@ def draw_below(
     y, z = np.empty(steps), np.empty(steps)
     for sample in range(out.shape[0]):
         if rng.random() < share:
-            out[sample, 1] = filtered(rng, columns, rate, True, y)
+            out[sample, 1] = filtered(rng, columns, rates, True, y)
         else:
             for t in range(steps):
                 y[t] = rng.standard_normal()
             for u in range(steps):
-                if rng.random() < prob:
-                    add_column(columns, u, 1.0, y)
-            out[sample, 1] = filtered(rng, columns, rate, False, y)
+                number = draw_number(rng, chances)
+                if number > 0:
+                    add_column(columns, u, number, y)
+            out[sample, 1] = filtered(rng, columns, rates, False, y)
         exponents(columns, couplings, y, z)
-        out[sample, 0] = log_mean_field(z, couplings, prob)
+        out[sample, 0] = log_mean_field(z, couplings, chances)
 
 
 @njit(cache=True, nogil=True)
@@ -200,7 +251,7 @@ def draw_add(
     rng: np.random.Generator,
     columns: Array,
     couplings: Array,
-    prob: float,
+    chances: Array,
     beta: float,
     mean: Array,
     out: Array,
@@ -213,5 +264,5 @@ def draw_add(
             y[t] = rng.standard_normal() - beta * mean[t]
             total += mean[t] * y[t]
         exponents(columns, couplings, y, z)
-        out[sample, 0] = log_mean_field(z, couplings, prob)
+        out[sample, 0] = log_mean_field(z, couplings, chances)
         out[sample, 1] = total

@@ -18,7 +18,7 @@ from hockeystick.monte_carlo.weight_bounds import log_factor
 
 NODES = 256
 """For the field that earlier participations exert in the chain."""
-DECAYS = (0.8, 0.87, 0.9, 0.93, 0.95, 0.96, 0.97, 0.98, 0.99, 0.995)
+DECAYS = (0.8, 0.87, 0.9, 0.93, 0.95, 0.96, 0.97, 0.98, 0.99, 0.995, 0.997, 0.998)
 MAX_ORDER = 16
 BLOCKS = (16, 64, 256, 1024)
 """Opportunities of a block."""
@@ -32,7 +32,7 @@ DEVIATIONS = 6.0
 
 @dataclass(frozen=True)
 class Limits:
-    """At most ``most`` participations in each ``block`` opportunities, from the first on."""
+    """At most ``most`` participations, of all coins together, in each ``block`` opportunities, from the first on."""
 
     block: int
     most: int
@@ -56,7 +56,8 @@ def fewest(own: Columns, block: int, tail: float) -> int:
 def chance_of_others(own: Columns, limit: Limits) -> float:
     """At least the chance of more participations in some block: Binomial tails; never 0."""
     whole, rest = divmod(own.steps, limit.block)
-    total = whole * _tail(own.prob, limit.block, limit.most) + _tail(own.prob, rest, limit.most)
+    in_block, in_rest = (_tail(own.prob, steps * own.coins, limit.most) for steps in (limit.block, rest))
+    total = whole * in_block + in_rest
     return max(total * (1.0 + 1e-9), 1e-300)
 
 
@@ -68,12 +69,12 @@ def _tail(prob: float, draws: int, most: int) -> float:
 @lru_cache(maxsize=256)
 def greatest_field(own: Columns, limit: Limits) -> float:
     """Largest ``sum_(u < v) x_u <c_u, c_v>`` of these histories, rounded up."""
-    return float(largest_field(own.couplings, limit.block, limit.most)) * (1.0 + 1e-9)
+    return float(largest_field(own.couplings, limit.block, limit.most, own.coins)) * (1.0 + 1e-9)
 
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """The chain of counts for a number of copies.
+    """The chain of counts for a number of histories, each of which has the coins of an opportunity.
 
     Attributes:
         decay: of the field.
@@ -96,8 +97,9 @@ def chain_of(own: Columns, order: int, decay: float, limit: Limits) -> Chain:
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         needed = np.where(own.couplings[:, 1:] > 0.0, own.couplings[:, 1:] / decay**lags, 0.0)
     pulls = needed.max(axis=1, initial=0.0) * (1.0 + 1e-9)
-    chances = np.exp(log_chances(own.prob, order, order + 1))
-    strongest = order * float(pulls.max()) * _longest(decay, limit)
+    copies = order * own.coins
+    chances = np.exp(log_chances(own.prob, copies, copies + 1))
+    strongest = order * float(pulls.max()) * _longest(decay, limit, own.coins)
     room = DEVIATIONS / ((NODES - 1) * sqrt(1.0 - decay * decay))  # of the last node: gaps are at most 2 / (NODES - 1)
     last = max(1.001 * strongest / (1.0 - room), 1e-9)
     nodes = last * np.linspace(0.0, 1.0, NODES) ** 2
@@ -109,17 +111,18 @@ def chain_of(own: Columns, order: int, decay: float, limit: Limits) -> Chain:
         table, logs = chain_table(pulls, squares, chances, decay, nodes, cap, spare)
         pulled, norms = np.exp(np.minimum(nodes, cap) + spare), np.exp(logs)
     finite = bool(np.isfinite(table).all() and np.isfinite(norms).all())
-    largest = order * (cap + spare + order * float(squares.max()) - log(own.prob)) + float(np.log(table.max()))
+    largest = copies * (cap + spare + copies * float(squares.max()) - log(own.prob)) + float(np.log(table.max()))
     arrays = (pulls, squares, chances, nodes, pulled, table, norms)
     return Chain(decay, arrays, float(logs.sum()) if finite else inf, largest if finite else inf)
 
 
-def _longest(decay: float, limit: Limits) -> float:
+def _longest(decay: float, limit: Limits, coins: int) -> float:
     """At least ``sum_(u < v) decay^(v-u) x_u`` for these histories, whatever v and however many blocks there are."""
-    powers = np.cumsum(decay ** np.arange(1, limit.most + 1))
+    powers = np.cumsum(decay ** (1 + np.arange(limit.most) // coins))
     before = powers[-1] / (1.0 - decay**limit.block)  # of full blocks, each with its last opportunities
-    inside = np.concatenate([[0.0], powers])[: limit.block + 1]
-    return float((inside + decay ** np.arange(inside.size) * before).max()) * (1.0 + 1e-9)
+    opportunities = np.arange(min(-(-limit.most // coins), limit.block) + 1)  # of the block that v is in
+    inside = np.concatenate([[0.0], powers])[np.minimum(opportunities * coins, limit.most)]
+    return float((inside + decay**opportunities * before).max()) * (1.0 + 1e-9)
 
 
 @lru_cache(maxsize=4096)

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from hockeystick.monte_carlo.proposals import Array, Proposal, rounded
-from hockeystick.monte_carlo.subsets.columns import Columns, columns_of, why_no_columns
+from hockeystick.monte_carlo.subsets.columns import Columns, binomial, columns_of, why_no_columns
 from hockeystick.monte_carlo.subsets.history_kernels import ENDLESS, draw_above, draw_add, draw_below
 from hockeystick.monte_carlo.subsets.limited_histories import (
     BLOCKS,
@@ -33,6 +33,8 @@ from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 from hockeystick.types import Direction, Side
 
+MAX_COINS = 16
+"""Of an opportunity."""
 MAX_ENTRIES = 1 << 22
 """Of the columns, and of their inner products: 32 MB each."""
 SECONDS_PER_OPPORTUNITY = 2.2e-8
@@ -77,8 +79,8 @@ class _ManyBands(Proposal):
     @property
     def cost(self) -> float:
         """Passes over the columns and their inner products."""
-        entries = self.own.columns.size + 0.5 * self.own.couplings.size
-        return float(entries * SECONDS_PER_ENTRY + 3.0 * self.own.columns.shape[0] * SECONDS_PER_OPPORTUNITY)
+        entries = 1.5 * self.own.couplings.size
+        return float(entries * SECONDS_PER_ENTRY + 3.0 * self.own.steps * SECONDS_PER_OPPORTUNITY)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -117,15 +119,15 @@ class ManyBandsAbove(_ManyBands):
 
     @property
     def cost(self) -> float:
-        pairs = self.own.columns.shape[0] * (HISTORIES + 0.25 * self.limit)
+        pairs = self.own.steps * (HISTORIES + 0.25 * self.limit * self.own.coins)
         return float(super().cost + pairs * SECONDS_PER_OPPORTUNITY)
 
     @property
     def loss_error(self) -> float:
         """That of the products and filters, and of the chain's table, whose entries are sums of positive terms."""
         own, chain = self.own, self._chain
-        terms = self.order + abs(chain.log_norm) + 2.0 * chain.largest_log
-        entries = 16.0 * UNIT_ROUNDOFF * own.columns.shape[0] * (terms + self.limit + 16.0)
+        terms = self.order * own.coins + abs(chain.log_norm) + 2.0 * chain.largest_log
+        entries = 16.0 * UNIT_ROUNDOFF * own.steps * (terms + self.limit + 16.0)
         return float(max(1e-9, own.rounding(self.order + 1.0, self.order + 1.0) + entries))
 
     @property
@@ -154,12 +156,12 @@ class ManyBandsAbove(_ManyBands):
             rng,
             own.columns,
             own.couplings,
-            own.prob,
+            own.chances,
             chain.arrays,
             chain.decay,
             self.block,
             self.limit,
-            self.rate,
+            binomial(own.coins, self.rate),
             CHAIN_SHARE,
             HISTORIES,
             drawn,
@@ -206,7 +208,7 @@ class ManyBandsBelow(_ManyBands):
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
         own, drawn = self.own, np.empty((losses.size, 2))
-        draw_below(rng, own.columns, own.couplings, own.prob, self.rate, BELOW_SHARE, drawn)
+        draw_below(rng, own.columns, own.couplings, own.chances, binomial(own.coins, self.rate), BELOW_SHARE, drawn)
         with np.errstate(invalid="ignore"):
             losses[:] = drawn[:, 0]
             log_weights[:] = losses - np.logaddexp(log1p(-BELOW_SHARE) + losses, log(BELOW_SHARE) + drawn[:, 1])
@@ -247,7 +249,7 @@ class ManyBandsAdd(_ManyBands):
         own, drawn = self.own, np.empty((losses.size, 2))
         squared_mean, mean_square = own.moments
         mean = own.prob * own.row_sums
-        draw_add(rng, own.columns, own.couplings, own.prob, self.beta, mean, drawn)
+        draw_add(rng, own.columns, own.couplings, own.chances, self.beta, mean, drawn)
         with np.errstate(invalid="ignore"):
             losses[:] = -np.maximum(drawn[:, 0], drawn[:, 1] - 0.5 * mean_square)
             log_weights[:] = self.beta * drawn[:, 1] + 0.5 * self.beta**2 * squared_mean
@@ -269,8 +271,10 @@ def log_largest_add(own: Columns, beta: float, epsilon: float) -> float:
 
 def too_large(pair: SubsetMixture) -> str | None:
     """Why the columns of this pair are not held."""
-    opportunities = -(-pair.matrix.steps // pair.groups)
-    if opportunities * max(pair.matrix.bands if pair.groups == 1 else 1, opportunities) > MAX_ENTRIES:
+    if pair.coins > MAX_COINS:
+        return f"a user has more than {MAX_COINS} examples"
+    opportunities = -(-pair.step_matrix.steps // pair.groups)
+    if opportunities * max(pair.step_matrix.bands if pair.groups == 1 else 1, opportunities) > MAX_ENTRIES:
         return f"its columns have more than {MAX_ENTRIES} entries"
     return why_no_columns(pair)
 
@@ -308,5 +312,5 @@ def _mean_loss(own: Columns, rate: float) -> float:
     """The mean loss of a few filtered outputs; only choices rest on it."""
     drawn = np.empty((TRIED, 2))
     rng = np.random.Generator(np.random.SFC64(0))
-    draw_below(rng, own.columns, own.couplings, own.prob, rate, 1.0, drawn)
+    draw_below(rng, own.columns, own.couplings, own.chances, binomial(own.coins, rate), 1.0, drawn)
     return float(drawn[:, 0].mean())

@@ -82,7 +82,9 @@ MAX_WINDOW = 12
 
 def runs_recursion(pair: SubsetMixture) -> bool:
     """Whether there are few patterns to visit, and the rows of the worst group are known."""
-    if pair.matrix.rows != pair.matrix.steps or (pair.groups > 1 and pair.matrix.toeplitz_column is None):
+    if pair.coins > 1 or pair.matrix.rows != pair.matrix.steps:
+        return False
+    if pair.groups > 1 and pair.matrix.toeplitz_column is None:
         return False
     return pair.matrix.bands <= MAX_WINDOW * pair.groups
 
