@@ -11,6 +11,7 @@ FORMATS = "tests/certification/test_formats.py"
 ATTACK = "tests/certification/test_attack.py"
 SAMPLED = "tests/monte_carlo/test_verification.py"
 MANY_BANDS = "tests/monte_carlo/test_many_bands.py"
+TREES = "tests/monte_carlo/test_trees.py"
 
 FAULTS = [
     # Verification.
@@ -479,6 +480,63 @@ FAULTS = [
         "total += mean * (y[t] - 0.5 * mean)",
         "filtered outputs have another density than the one they are drawn from",
         f"{MANY_BANDS}::test_filtered_rows_are_drawn_from_their_density",
+    ),
+    # Monte Carlo with binary trees.
+    (
+        "monte_carlo/subsets/forest.py",
+        "np.maximum(numbers, np.square(numbers) / copies)",
+        "np.square(numbers)",
+        "copies of an example share no node in the counts that prove M",
+        f"{TREES}::test_counts_of_copies_weigh_no_less_than_their_tuples",
+    ),
+    (
+        "monte_carlo/subsets/forest.py",
+        "> tail / self.nodes_at.size",
+        "> tail",
+        "every level may leave out what all of them may together",
+        f"{TREES}::test_other_histories_have_at_most_the_chance_that_is_charged",
+    ),
+    (
+        "monte_carlo/subsets/forest.py",
+        "_tail(self.prob, self.coins << height, int(cap))",
+        "_tail(self.prob, self.coins << height, int(cap) + 1)",
+        "histories with one participation too many cost nothing",
+        f"{TREES}::test_other_histories_have_at_most_the_chance_that_is_charged",
+    ),
+    (
+        "monte_carlo/subsets/tree_kernels.py",
+        "if not (smallest >= SMALLEST and",
+        "if not (smallest >= 0.0 and",
+        "terms below the range of doubles count as nothing",
+        f"{TREES}::test_what_leaves_the_range_of_doubles_is_not_a_number",
+    ),
+    (
+        "monte_carlo/subsets/tree_kernels.py",
+        "left = _drawn(rng, splits[level - depth, above])",
+        "left = above // 2",
+        "counts are drawn with other chances than their density has",
+        f"{TREES}::test_counts_are_drawn_with_their_chances",
+    ),
+    (
+        "monte_carlo/subsets/trees.py",
+        "losses.size, (CHAIN_SHARE, 1.0 - CHAIN_SHARE), self.near)",
+        "losses.size, (1.0 - CHAIN_SHARE, CHAIN_SHARE), self.near)",
+        "near and far counts are drawn with each other's shares",
+        f"{TREES}::test_each_side_holds_the_truth_and_is_close_to_it",
+    ),
+    (
+        "monte_carlo/subsets/trees.py",
+        "log(self.forest.chance_of_others(self.caps)) - log(OTHER_SHARE)",
+        "log(self.forest.chance_of_others(self.caps))",
+        "a sixty-fourth of the chance of other histories is charged",
+        f"{TREES}::test_the_samples_that_stand_for_other_histories_have_their_chance",
+    ),
+    (
+        "monte_carlo/subsets/trees.py",
+        "share = log(CHAIN_SHARE) + log1p(-OTHER_SHARE)",
+        "share = 9.0",
+        "M is smaller than samples can be",
+        f"{TREES}::test_each_side_holds_the_truth_and_is_close_to_it",
     ),
 ]
 """(path, old text, new text, reason, tests)."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hockeystick.monte_carlo.proposals import Family, Proposal, rounded
+from hockeystick.monte_carlo.subsets.forest import forest_of
 from hockeystick.monte_carlo.subsets.many_bands import (
     ManyBandsAbove,
     ManyBandsAdd,
@@ -30,6 +31,7 @@ from hockeystick.monte_carlo.subsets.proposals import (
     log_norm,
     smallest_ratio_bound,
 )
+from hockeystick.monte_carlo.subsets.trees import TreesAbove, TreesAdd, TreesBelow, tree_proposals
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.strategies.matrix.band import band_of
@@ -93,6 +95,8 @@ def propose(pair: SubsetMixture, direction: Direction, epsilon: float) -> Sequen
 
     Where the recursion does not run, or visits many patterns, one for each side instead.
     """
+    if forest_of(pair) is not None:
+        return tree_proposals(pair, direction, epsilon)
     if not runs_recursion(pair) or (_many_patterns(pair) and too_large(pair) is None):
         return proposals(pair, direction, epsilon)
     naive = NaiveSubsets(direction=direction, pair=pair)
@@ -115,6 +119,8 @@ def why_not(pair: SubsetMixture, side: Side) -> str | None:
     """Why nothing is sampled for this pair."""
     if side is Side.LOWER and pair.why_not_from_below is not None:
         return pair.why_not_from_below
+    if forest_of(pair) is not None:
+        return None
     if not runs_recursion(pair):
         if pair.batches_are_public:
             return f"without subsampling it takes square strategy matrices of at most {MAX_WINDOW * pair.groups} bands"
@@ -141,7 +147,17 @@ def fingerprint(pair: SubsetMixture) -> Sequence[Any]:
 
 FAMILY = Family(
     pair=SubsetMixture,
-    kinds=(NaiveSubsets, CountSubsets, MeanSubsets, ManyBandsBelow, ManyBandsAbove, ManyBandsAdd),
+    kinds=(
+        NaiveSubsets,
+        CountSubsets,
+        MeanSubsets,
+        ManyBandsBelow,
+        ManyBandsAbove,
+        ManyBandsAdd,
+        TreesBelow,
+        TreesAbove,
+        TreesAdd,
+    ),
     propose=propose,
     fingerprint=fingerprint,
     known_upper=lambda pair, direction: smallest_ratio_bound(pair) if direction is Direction.ADD else None,

@@ -171,7 +171,7 @@ class ManyBandsAbove(_ManyBands):
             losses[:] = drawn[:, 0]
             log_weights[:] = drawn[:, 0] - np.logaddexp(tilted, log1p(-CHAIN_SHARE) + drawn[:, 2])
             log_weights -= log1p(-OTHER_SHARE)
-            _lose(log_weights, losses)
+            lose(log_weights, losses)
         log_weights[others] = self._others
         losses[others] = ENDLESS
 
@@ -212,7 +212,7 @@ class ManyBandsBelow(_ManyBands):
         with np.errstate(invalid="ignore"):
             losses[:] = drawn[:, 0]
             log_weights[:] = losses - np.logaddexp(log1p(-BELOW_SHARE) + losses, log(BELOW_SHARE) + drawn[:, 1])
-            _lose(log_weights, losses)
+            lose(log_weights, losses)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -243,7 +243,7 @@ class ManyBandsAdd(_ManyBands):
 
     def weight_bound(self, epsilon: float) -> float:
         """``exp(-beta (epsilon - A/2) + beta^2 g / 2) beta^beta / (beta + 1)^(beta + 1)``."""
-        return bounded_exp(log_largest_add(self.own, self.beta, epsilon))
+        return bounded_exp(log_largest_add(self.own.moments, self.beta, epsilon))
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
         own, drawn = self.own, np.empty((losses.size, 2))
@@ -253,19 +253,19 @@ class ManyBandsAdd(_ManyBands):
         with np.errstate(invalid="ignore"):
             losses[:] = -np.maximum(drawn[:, 0], drawn[:, 1] - 0.5 * mean_square)
             log_weights[:] = self.beta * drawn[:, 1] + 0.5 * self.beta**2 * squared_mean
-            _lose(log_weights, losses)
+            lose(log_weights, losses)
 
 
-def _lose(log_weights: Array, losses: Array) -> None:
+def lose(log_weights: Array, losses: Array) -> None:
     """Not a number is what has no finite weight and loss."""
     lost = ~(np.isfinite(log_weights) & np.isfinite(losses))
     log_weights[lost] = np.nan
     losses[lost] = np.nan
 
 
-def log_largest_add(own: Columns, beta: float, epsilon: float) -> float:
-    """log M of the upper bounds for add."""
-    squared_mean, mean_square = own.moments
+def log_largest_add(moments: tuple[float, float], beta: float, epsilon: float) -> float:
+    """log M of the upper bounds for add, from ``|C E x|^2 / sigma^2`` and ``E |C x|^2 / sigma^2``."""
+    squared_mean, mean_square = moments
     return -beta * (epsilon - 0.5 * mean_square) + 0.5 * beta**2 * squared_mean + log_factor(beta)
 
 
@@ -283,7 +283,7 @@ def proposals(pair: SubsetMixture, direction: Direction, epsilon: float) -> Sequ
     """One for each side, for lower bounds first, where M is of any use; for add one for upper bounds."""
     own = columns_of(pair, Side.UPPER)
     if direction is Direction.ADD:
-        beta = float(min(BETAS, key=lambda beta: log_largest_add(own, float(beta), epsilon)))
+        beta = float(min(BETAS, key=lambda beta: log_largest_add(own.moments, float(beta), epsilon)))
         return (ManyBandsAdd(direction=direction, pair=pair, beta=beta),)
     order, decay, limit = best_chain(own, epsilon)
     rate = _best_rate(pair, epsilon)

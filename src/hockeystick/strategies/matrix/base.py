@@ -62,6 +62,14 @@ class StrategyMatrix(ABC):
         return None
 
     @property
+    def tree_sizes(self) -> tuple[int, ...] | None:
+        """The leaves of consecutive perfect binary trees whose nodes are the rows; None for any other structure.
+
+        A step is a leaf, and an entry is 1 where it is below the node, else 0. The order of the rows is not said.
+        """
+        return None
+
+    @property
     def rounding(self) -> float:
         """Proved relative error of an entry, a mean or an inner product that these methods return."""
         return (4.0 * self.rows + 64.0) * UNIT_ROUNDOFF

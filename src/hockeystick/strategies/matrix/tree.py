@@ -51,6 +51,13 @@ class TreeMatrix(StrategyMatrix):
         """The leaves of the largest node that is completed: columns that are so many steps apart share no node."""
         return int(2 ** (self.levels - 1))
 
+    @property
+    def tree_sizes(self) -> tuple[int, ...]:
+        """Whole trees, and of the last one the perfect trees below the nodes that are missing, the largest first."""
+        whole, rest = divmod(self.steps, self.leaves)
+        digits = [1 << place for place in range(rest.bit_length()) if rest >> place & 1]
+        return (self.leaves,) * whole + tuple(reversed(digits))
+
     def _nodes_above(self, which: Indices) -> tuple[Indices, Indices]:
         """Positions in ``which`` and rows of the nodes above these steps."""
         columns, rows = [], []

@@ -1,0 +1,169 @@
+"""Forests of perfect binary trees, and laws of the participations below their nodes.
+
+Proof: docs/theory/monte-carlo/trees.md.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hockeystick.monte_carlo.proposals import Array
+from hockeystick.monte_carlo.subsets.columns import binomial
+from hockeystick.monte_carlo.subsets.count_kernels import log_chances
+from hockeystick.monte_carlo.subsets.tree_kernels import count_tables
+from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
+from hockeystick.pairs.subset_mixture import SubsetMixture
+from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
+
+MAX_COINS = 16
+"""Of a step."""
+MAX_NODES = 1 << 17
+MAX_CAP = 320
+"""Participations of all copies below a root that a law of counts holds: its tables have levels times the square."""
+LARGEST_EXPONENT = 710.0
+"""Beyond it ``e^x`` is infinite or below the smallest term, and a sum is not a number."""
+
+
+@dataclass(frozen=True, eq=False)
+class Forest:
+    """What the nodes of perfect binary trees release, for Poisson sampling of the leaves.
+
+    Attributes:
+        levels: of the roots; leaves are at level 0.
+        scale: what a participation adds to every node above its leaf, in units of sigma.
+        prob: the chance of every coin.
+        coins: of every leaf.
+    """
+
+    levels: NDArray[np.int64]
+    scale: float
+    prob: float
+    coins: int
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """Leaves of the trees."""
+        return np.asarray(1 << self.levels)
+
+    @property
+    def nodes(self) -> int:
+        """Of all trees."""
+        return int((2 * self.sizes - 1).sum())
+
+    @cached_property
+    def chances(self) -> Array:
+        """The law of the participations at a leaf, shape (coins + 1,)."""
+        return binomial(self.coins, self.prob)
+
+    @cached_property
+    def mean(self) -> Array:
+        """``C E x / sigma``, shape (nodes,): tree after tree, level by level from the leaves on."""
+        below = [np.repeat(1 << np.arange(level + 1), 1 << np.arange(level, -1, -1)) for level in self.levels.tolist()]
+        mean: Array = self.scale * self.coins * self.prob * np.concatenate(below)
+        return mean
+
+    @cached_property
+    def moments(self) -> tuple[float, float]:
+        """``|C E x|^2 / sigma^2`` and ``E |C x|^2 / sigma^2``; the nodes above a leaf are one more than its level."""
+        squared_mean = float(np.square(self.mean).sum())
+        entries = float((self.sizes * (self.levels + 1)).sum())
+        return squared_mean, squared_mean + self.coins * self.prob * (1.0 - self.prob) * self.scale**2 * entries
+
+    @cached_property
+    def nodes_at(self) -> NDArray[np.int64]:
+        """How many nodes there are at every level."""
+        heights = np.arange(int(self.levels.max()) + 1)
+        return np.array([int((self.sizes[self.levels >= height] >> height).sum()) for height in heights])
+
+    def caps(self, tail: float) -> NDArray[np.int64]:
+        """For each level the fewest participations below a node that are exceeded somewhere with at most such a chance.
+
+        The chances of all levels together are at most ``tail``.
+        """
+        found = []
+        for height, nodes in enumerate(self.nodes_at.tolist()):
+            most, draws = 1, self.coins << height
+            while nodes * _tail(self.prob, draws, most) > tail / self.nodes_at.size:
+                most += 1
+            found.append(min(most, draws))
+        return np.minimum.accumulate(np.array(found, dtype=np.int64)[::-1])[::-1].copy()
+
+    def chance_of_others(self, caps: NDArray[np.int64]) -> float:
+        """At least the chance of more participations below some node; never 0."""
+        tails = [_tail(self.prob, self.coins << height, int(cap)) for height, cap in enumerate(caps)]
+        return max(float(self.nodes_at @ np.array(tails)) * (1.0 + 1e-9), 1e-300)
+
+    def rounding(self, caps: NDArray[np.int64]) -> float:
+        """Of the logarithm of a sum over numbers up to these: products and sums of positive terms (trees.md)."""
+        farthest = min(self.scale * (FARTHEST_NORMAL + self.scale * MAX_CAP), LARGEST_EXPONENT)
+        factors = self.levels.size * float((1 + self.levels.max()) * caps.max()) * (farthest + 4.0)
+        return 4.0 * UNIT_ROUNDOFF * (float(self.nodes_at @ (caps + 8.0)) + factors)
+
+
+@lru_cache(maxsize=4096)
+def _tail(prob: float, draws: int, most: int) -> float:
+    return float(np.exp(log_chances(prob, draws, draws + 1)[most + 1 :]).sum()) if draws > most else 0.0
+
+
+def forest_of(pair: SubsetMixture) -> Forest | None:
+    """The forest of a pair of Poisson sampling whose matrix is one; None for other pairs and for what is too large."""
+    sizes = pair.step_matrix.tree_sizes
+    if sizes is None or pair.groups > 1 or pair.sampling_prob == 1.0 or pair.coins > MAX_COINS:
+        return None
+    return _forest(sizes, pair.noise_multiplier, pair.sampling_prob, pair.coins)
+
+
+@lru_cache(maxsize=4)
+def _forest(sizes: tuple[int, ...], sigma: float, prob: float, coins: int) -> Forest | None:
+    levels = np.array([size.bit_length() - 1 for size in sizes], dtype=np.int64)
+    found = Forest(levels, 1.0 / sigma, prob, coins)
+    return found if found.nodes <= MAX_NODES else None
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """The law of how many participations of some copies of an example, or user, are below each node.
+
+    Their weight is ``prod_leaves leaf[s] prod_nodes e^(scale^2 s^2 / 2 - costs[s])``.
+
+    Attributes:
+        arrays: leaf, costs, caps, splits and roots, as :func:`.tree_kernels.draw_from_counts` takes them.
+        log_norm: the logarithm of the sum of all weights.
+        error: of that, and of the logarithm of the chance of a draw.
+    """
+
+    arrays: tuple[Array, Array, NDArray[np.int64], Array, Array]
+    log_norm: float
+    error: float
+
+
+def costs_of(forest: Forest, copies: int, most: int) -> Array:
+    """Half of what the squares of the numbers of the copies below a node are together at least, times scale^2."""
+    numbers = np.arange(most + 1, dtype=float)
+    costs: Array = 0.5 * forest.scale**2 * np.maximum(numbers, np.square(numbers) / copies)
+    return costs
+
+
+@lru_cache(maxsize=8)
+def counts_of(forest: Forest, copies: int, caps: tuple[int, ...]) -> Counts:
+    """Numbers of ``copies``, at most ``caps[l]`` below a node at level l.
+
+    With the caps of one copy times the copies, the weights are at least those of the tuples of copies: of the numbers
+    of the copies below a node the squares sum to at least s and ``s^2 / copies``.
+    """
+    most = max(caps)
+    costs = costs_of(forest, copies, most)
+    boosts = 0.5 * forest.scale**2 * np.square(np.arange(most + 1, dtype=float)) - costs
+    log_leaf = log_chances(forest.prob, copies * forest.coins, copies * forest.coins + 1)[: caps[0] + 1]
+    limits = np.array(caps, dtype=np.int64)
+    splits, logs = count_tables(log_leaf, boosts, limits)
+    tops = logs.max(axis=1, keepdims=True)
+    weights = np.exp(logs - tops)
+    totals = tops[:, 0] + np.log(weights.sum(axis=1))
+    roots = np.cumsum(weights, axis=1) / weights.sum(axis=1, keepdims=True)
+    largest = float(np.abs(logs[np.isfinite(logs)]).max())
+    error = 4.0 * UNIT_ROUNDOFF * forest.levels.size * len(caps) * most * (most + 16.0 + largest)
+    arrays = (np.exp(log_leaf), costs, limits, splits, roots)
+    return Counts(arrays, float(totals[forest.levels].sum()), float(error))

@@ -1,0 +1,269 @@
+"""Numba kernels for binary trees: sums over all participations from the leaves upwards, and draws from the root down.
+
+A forest is a row of perfect binary trees. ``levels[t]`` is the level of the root of tree t, leaves are at level 0, and
+the nodes of a tree stand level by level from its leaves on. A node with s participations below it has the mean
+``scale s``. Every sum here is one over numbers s_v of participations below the nodes v, at most ``caps[l]`` at level l,
+of ``prod_leaves leaf[s] prod_nodes e^(scale s y - costs[s])``: with the costs ``scale^2 s^2 / 2`` it is the ratio.
+
+Proof: docs/theory/monte-carlo/trees.md.
+"""
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from hockeystick.monte_carlo.subsets.history_kernels import draw_number
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+RESCALE = 1e20
+"""The largest term of a node is kept within this factor of 1."""
+SMALLEST = 1e-290
+"""Terms below this may have lost what the range of doubles does not show."""
+
+
+@njit(cache=True, nogil=True)
+def log_forest(
+    y: Array, levels: Integers, scale: float, leaf: Array, costs: Array, caps: Integers, work: Array
+) -> float:
+    """The logarithm of the product of the sums of all trees, for outputs y; not a number where doubles end.
+
+    O(nodes cap^2) at most; a node at level l costs ``caps[l - 1]^2``.
+
+    Args:
+        y: shape (nodes,), in units of sigma.
+        leaf: weights of 0, 1, ..., caps[0] participations at a leaf; positive.
+        costs: at least of the numbers up to the largest cap.
+        caps: for each level, at most twice that of the level below.
+        work: overwritten, shape (2, leaves of the largest tree, at least the largest cap + 1).
+    """
+    factors = np.exp(-costs)
+    log_total, first = 0.0, 0
+    for level in levels:
+        nodes = 1 << level
+        for node in range(nodes):
+            moved, power = np.exp(scale * y[first + node]), 1.0
+            for s in range(caps[0] + 1):
+                work[0, node, s] = leaf[s] * power * factors[s]
+                power *= moved
+        first += nodes
+        here = 0
+        for above in range(1, level + 1):
+            nodes //= 2
+            width, wider = caps[above - 1], caps[above]
+            for node in range(nodes):
+                left, right = work[here, 2 * node], work[here, 2 * node + 1]
+                log_total += _joined(y[first + node], scale, left, right, width, factors, wider, work[1 - here, node])
+            first += nodes
+            here = 1 - here
+        total = 0.0
+        for s in range(caps[level] + 1):
+            total += work[here, 0, s]
+        log_total += np.log(total)
+    return float(log_total)
+
+
+@njit(cache=True, nogil=True)
+def _joined(
+    y: float, scale: float, left: Array, right: Array, width: int, factors: Array, wider: int, out: Array
+) -> float:
+    """The terms of a node from those of its children, and the logarithm of what they were divided by."""
+    for s in range(wider + 1):
+        out[s] = 0.0
+    for i in range(width + 1):
+        for j in range(min(width, wider - i) + 1):
+            out[i + j] += left[i] * right[j]
+    moved, power, largest, smallest = np.exp(scale * y), 1.0, 0.0, np.inf
+    for s in range(wider + 1):
+        out[s] *= power * factors[s]
+        power *= moved
+        largest, smallest = max(largest, out[s]), min(smallest, out[s])
+    if not (smallest >= SMALLEST and largest < np.inf):  # or not a number
+        return float(np.nan)
+    if largest > RESCALE or largest < 1.0 / RESCALE:
+        for s in range(wider + 1):
+            out[s] /= largest
+        return float(np.log(largest))
+    return 0.0
+
+
+@njit(cache=True, nogil=True)
+def count_tables(log_leaf: Array, boosts: Array, caps: Integers) -> tuple[Array, Array]:
+    """How the participations below a node are divided among its children, and what a whole tree weighs.
+
+    ``splits[l, s, i]`` is the chance that of s participations below a node at level l at most i are below its left
+    child, where numbers s_v weigh ``prod_leaves e^log_leaf[s] prod_nodes e^boosts[s]``; ``logs[l, s]`` is the
+    logarithm of the sum of these weights. Shapes (levels, cap + 1, cap + 1) and (levels, cap + 1), with the largest
+    cap.
+
+    O(levels cap^2).
+    """
+    most = caps.max()
+    splits, logs = np.zeros((caps.size, most + 1, most + 1)), np.full((caps.size, most + 1), -np.inf)
+    for s in range(caps[0] + 1):
+        logs[0, s] = log_leaf[s] + boosts[s]
+    for level in range(1, caps.size):
+        below = logs[level - 1]
+        for s in range(caps[level] + 1):
+            fewest = max(s - caps[level - 1], 0)
+            top = -np.inf
+            for i in range(fewest, s - fewest + 1):
+                top = max(top, below[i] + below[s - i])
+            total = 0.0
+            for i in range(fewest, s - fewest + 1):
+                total += np.exp(below[i] + below[s - i] - top)
+                splits[level, s, i] = total
+            splits[level, s, s - fewest + 1 :] = total
+            splits[level, s] /= total
+            logs[level, s] = top + np.log(total) + boosts[s]
+    return splits, logs
+
+
+@njit(cache=True, nogil=True)
+def add_counts(
+    rng: np.random.Generator,
+    levels: Integers,
+    scale: float,
+    splits: Array,
+    roots: Array,
+    y: Array,
+    counts: Integers,
+) -> None:
+    """Add the means of numbers that are drawn with these weights, from every root down.
+
+    Args:
+        splits: of :func:`count_tables`.
+        roots: ``roots[l, s]``, the chance of at most s participations below a root at level l.
+        y: shape (nodes,).
+        counts: overwritten, shape (2 leaves of the largest tree,).
+    """
+    first = 0
+    for level in levels:
+        counts[1] = _drawn(rng, roots[level])
+        for depth in range(level):
+            for place in range(1 << depth, 2 << depth):  # the children stand at twice this place, and after it
+                above, left = counts[place], 0
+                if above > 0:
+                    left = _drawn(rng, splits[level - depth, above])
+                counts[2 * place], counts[2 * place + 1] = left, above - left
+        _add_means(counts, level, scale, y[first:])
+        first += (2 << level) - 1
+
+
+@njit(cache=True, nogil=True)
+def add_participations(
+    rng: np.random.Generator, levels: Integers, scale: float, chances: Array, caps: Integers, y: Array, counts: Integers
+) -> None:
+    """Add the means of participations of every leaf for itself, given that at most ``caps[l]`` are at level l."""
+    first = 0
+    for level in levels:
+        while not _drawn_inside(rng, level, chances, caps, counts):
+            pass
+        _add_means(counts, level, scale, y[first:])
+        first += (2 << level) - 1
+
+
+@njit(cache=True, nogil=True)
+def _drawn_inside(rng: np.random.Generator, level: int, chances: Array, caps: Integers, counts: Integers) -> bool:
+    """Draw the participations of one tree; whether they keep to the caps."""
+    inside = True
+    for place in range(1 << level, 2 << level):
+        counts[place] = draw_number(rng, chances)
+        inside = inside and counts[place] <= caps[0]
+    for depth in range(level - 1, -1, -1):
+        for place in range(1 << depth, 2 << depth):
+            counts[place] = counts[2 * place] + counts[2 * place + 1]
+            inside = inside and counts[place] <= caps[level - depth]
+    return inside
+
+
+@njit(cache=True, nogil=True)
+def _add_means(counts: Integers, level: int, scale: float, y: Array) -> None:
+    """Of one tree, whose counts stand from the root at place 1 on, level by level."""
+    node = 0
+    for depth in range(level, -1, -1):
+        for place in range(1 << depth, 2 << depth):
+            if counts[place] > 0:
+                y[node] += scale * counts[place]
+            node += 1
+
+
+@njit(cache=True, nogil=True)
+def _drawn(rng: np.random.Generator, chances: Array) -> int:
+    """A number, by the chances to be at most that large."""
+    level, number = rng.random(), 0
+    while number < chances.size - 1 and level >= chances[number]:
+        number += 1
+    return number
+
+
+@njit(cache=True, nogil=True)
+def draw_from_counts(
+    rng: np.random.Generator,
+    levels: Integers,
+    scale: float,
+    shares: tuple[float, float],
+    chances: Array,
+    costs: Array,
+    caps: Integers,
+    near: tuple[Array, Array, Integers, Array, Array],
+    far: tuple[Array, Array, Integers, Array, Array],
+    out: Array,
+) -> None:
+    """Fill ``out``, shape (samples, 3), with ``log X_A`` and the logarithms of the near and the far sum.
+
+    Outputs are those of the near and of the far counts with the chances ``shares``, else those of P given A. The near
+    sum is left out where its share is 0.
+
+    Args:
+        chances, costs, caps: of X_A.
+        near, far: leaf, costs, caps, splits and roots of two laws of counts.
+    """
+    nodes, most = 0, 1
+    for level in levels:
+        nodes += (2 << level) - 1
+        most = max(most, 1 << level)
+    y, counts = np.empty(nodes), np.zeros(2 * most, dtype=np.int64)
+    work = np.empty((2, most, max(costs.size, near[1].size, far[1].size)))
+    for sample in range(out.shape[0]):
+        for node in range(nodes):
+            y[node] = rng.standard_normal()
+        which = rng.random()
+        if which < shares[0]:
+            add_counts(rng, levels, scale, near[3], near[4], y, counts)
+        elif which < shares[0] + shares[1]:
+            add_counts(rng, levels, scale, far[3], far[4], y, counts)
+        else:
+            add_participations(rng, levels, scale, chances, caps, y, counts)
+        out[sample, 0] = log_forest(y, levels, scale, chances, costs, caps, work)
+        out[sample, 1] = -np.inf
+        if shares[0] > 0.0:
+            out[sample, 1] = log_forest(y, levels, scale, near[0], near[1], near[2], work)
+        out[sample, 2] = log_forest(y, levels, scale, far[0], far[1], far[2], work)
+
+
+@njit(cache=True, nogil=True)
+def draw_moved_trees(
+    rng: np.random.Generator,
+    levels: Integers,
+    scale: float,
+    chances: Array,
+    costs: Array,
+    caps: Integers,
+    beta: float,
+    mean: Array,
+    out: Array,
+) -> None:
+    """Fill ``out``, shape (samples, 2), with ``log X_A`` and ``<mean, y>`` of outputs ``y = z - beta mean``."""
+    most = 1
+    for level in levels:
+        most = max(most, 1 << level)
+    y, work = np.empty(mean.size), np.empty((2, most, costs.size))
+    for sample in range(out.shape[0]):
+        total = 0.0
+        for node in range(mean.size):
+            y[node] = rng.standard_normal() - beta * mean[node]
+            total += mean[node] * y[node]
+        out[sample, 0] = log_forest(y, levels, scale, chances, costs, caps, work)
+        out[sample, 1] = total

@@ -1,0 +1,344 @@
+"""Proposals for Poisson sampling with binary trees (docs/theory/monte-carlo/trees.md).
+
+Given how many participations are below a node, its two halves do not know of each other. So the ratio is a sum from the
+leaves upwards, exact but for histories with very many participations, and the counts of several copies are drawn from
+the roots down.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import exp, log, log1p
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hockeystick.monte_carlo.proposals import Array, Proposal
+from hockeystick.monte_carlo.subsets.forest import MAX_CAP, Counts, Forest, costs_of, counts_of, forest_of
+from hockeystick.monte_carlo.subsets.history_kernels import ENDLESS
+from hockeystick.monte_carlo.subsets.limited_histories import MAX_ORDER, TAILS, WORTH
+from hockeystick.monte_carlo.subsets.many_bands import (
+    BETAS,
+    CHAIN_SHARE,
+    LARGEST_BOUND,
+    MAX_BETA,
+    OTHER_SHARE,
+    TRIED,
+    log_largest_add,
+    lose,
+)
+from hockeystick.monte_carlo.subsets.tree_kernels import draw_from_counts, draw_moved_trees
+from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL, bounded_exp, log_factor
+from hockeystick.pairs.subset_mixture import SubsetMixture
+from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
+from hockeystick.types import Direction, Side
+
+SECONDS_PER_NODE = 2e-8
+SECONDS_PER_TERM = 1.2e-9
+BELOW_SHARE = 0.9
+"""How often outputs of lower bounds are not those of P."""
+FAR_AT_LEAF, FAR_CAP = 3, 48
+"""The numbers of the far counts at a leaf, and in a tree: any law will do, and one of few numbers is cheap."""
+ADD_TAIL = TAILS[-1]
+"""Histories that are left out make upper bounds of add larger, hardly with a chance as small as this."""
+REACHES = range(2, MAX_ORDER + 1)
+"""Copies that the far counts stand for. With the orders and the tails they are all that there is to choose from."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Trees(Proposal):
+    """What the proposals share.
+
+    Attributes:
+        pair: one that has a forest.
+        tail: one of the chances TAILS; histories whose participations are too many for it are left out.
+    """
+
+    pair: SubsetMixture
+    tail: float
+
+    @property
+    def forest(self) -> Forest:
+        """The trees."""
+        found = forest_of(self.pair)
+        assert found is not None
+        return found
+
+    @property
+    def proved(self) -> bool:
+        return forest_of(self.pair) is not None and self.tail in TAILS
+
+    @property
+    def cost(self) -> float:
+        """Normals and exponentials for every node, and the products of the terms of its children."""
+        return _cost(self.forest, self.caps)
+
+    @property
+    def loss_error(self) -> float:
+        return float(max(1e-9, self.forest.rounding(self.caps)))
+
+    @property
+    def caps(self) -> NDArray[np.int64]:
+        """The most participations below a node, for each level."""
+        return caps_of(self.forest, self.tail)
+
+    @property
+    def costs(self) -> Array:
+        """Those of the ratio."""
+        return costs_of(self.forest, 1, int(self.caps.max()))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _FromCounts(_Trees):
+    """Remove, with outputs of far counts.
+
+    Attributes:
+        reach: the copies of the far counts, one of REACHES.
+    """
+
+    directions: ClassVar[tuple[Direction, ...]] = (Direction.REMOVE,)
+    reach: int
+
+    @property
+    def proved(self) -> bool:
+        return self.reach in REACHES and super().proved
+
+    @property
+    def cost(self) -> float:
+        return super().cost + _cost(self.forest, self.far.arrays[2])
+
+    @property
+    def loss_error(self) -> float:
+        rounding = self.forest.rounding(self.caps) + self.forest.rounding(self.far.arrays[2])
+        return float(max(1e-9, rounding + self.far.error))
+
+    @property
+    def far(self) -> Counts:
+        """Of ``reach`` copies, few of which are at a leaf."""
+        return far_counts(self.forest, self.reach)
+
+    def _drawn(self, rng: np.random.Generator, samples: int, shares: tuple[float, float], near: Counts) -> Array:
+        """``log X_A``, and the logarithms of the densities of near and far counts, shape (samples, 3)."""
+        own, drawn = self.forest, np.empty((samples, 3))
+        near_arrays, far_arrays = near.arrays, self.far.arrays
+        ratio = own.chances, self.costs, self.caps
+        draw_from_counts(rng, own.levels, own.scale, shares, *ratio, near_arrays, far_arrays, drawn)
+        drawn[:, 1:] -= near.log_norm, self.far.log_norm
+        return drawn
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TreesAbove(_FromCounts):
+    """Upper bounds: a mixture of near counts, which prove M, and of far ones.
+
+    Histories with many participations in a tree are left out; the chance of them is added by samples of their own.
+
+    Attributes:
+        order: a >= 2, the power of ``X_A`` that the near counts dominate.
+    """
+
+    name: ClassVar[str] = "trees_above"
+    chosen: ClassVar[tuple[str, ...]] = ("order", "reach", "tail")
+    order: int
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """The chance of histories that are left out is added."""
+        return (Side.UPPER,)
+
+    @property
+    def proved(self) -> bool:
+        return 2 <= self.order <= MAX_ORDER and super().proved and self.order * self.caps.max() <= MAX_CAP
+
+    @property
+    def cost(self) -> float:
+        return super().cost + _cost(self.forest, self.order * self.caps)
+
+    @property
+    def loss_error(self) -> float:
+        return super().loss_error + self.forest.rounding(self.order * self.caps) + self.near.error
+
+    @property
+    def near(self) -> Counts:
+        """Of ``order`` copies, all numbers that histories allow."""
+        return near_counts(self.forest, self.order, self.tail)
+
+    def weight_bound(self, epsilon: float) -> float:
+        """``Z e^(-(a-1) epsilon) (a-1)^(a-1) / a^a`` over the share of the counts; what stands for other histories."""
+        largest = log_power_bound(self.forest, self.order, self.tail, epsilon)
+        share = log(CHAIN_SHARE) + log1p(-OTHER_SHARE)
+        return max(bounded_exp(largest - share + 1e-12), 1.001 * exp(self._others))
+
+    @property
+    def _others(self) -> float:
+        """log of the weight of the samples that stand for other histories."""
+        return log(self.forest.chance_of_others(self.caps)) - log(OTHER_SHARE)
+
+    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
+        others = rng.random(losses.size) < OTHER_SHARE
+        drawn = self._drawn(rng, losses.size, (CHAIN_SHARE, 1.0 - CHAIN_SHARE), self.near)
+        with np.errstate(invalid="ignore"):  # what leaves the range of doubles is not a number, and counts as M
+            density = np.logaddexp(log(CHAIN_SHARE) + drawn[:, 1], log1p(-CHAIN_SHARE) + drawn[:, 2])
+            losses[:] = drawn[:, 0]
+            log_weights[:] = drawn[:, 0] - density - log1p(-OTHER_SHARE)
+            lose(log_weights, losses)
+        log_weights[others] = self._others
+        losses[others] = ENDLESS
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TreesBelow(_FromCounts):
+    """Lower bounds: a mixture of outputs of P, given a history that is not left out, and of far counts."""
+
+    name: ClassVar[str] = "trees_below"
+    chosen: ClassVar[tuple[str, ...]] = ("reach", "tail")
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """Histories that are left out make the ratio smaller."""
+        return (Side.LOWER,)
+
+    def weight_bound(self, epsilon: float) -> float:
+        """The share of P bounds it; a lower bound does not use it."""
+        return 1.0 / (1.0 - BELOW_SHARE) * (1.0 + 1e-6)
+
+    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
+        drawn = self._drawn(rng, losses.size, (0.0, BELOW_SHARE), self.far)
+        inside = log1p(-self.forest.chance_of_others(self.caps))
+        with np.errstate(invalid="ignore"):
+            losses[:] = drawn[:, 0]
+            far = log(BELOW_SHARE) + drawn[:, 2]
+            log_weights[:] = losses - np.logaddexp(log1p(-BELOW_SHARE) + losses - inside, far)
+            lose(log_weights, losses)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TreesAdd(_Trees):
+    """Add, upper bounds: ``y ~ N(-beta C E x, sigma^2 I)``; ``g = |C E x|^2 / sigma^2``, ``A = E |C x|^2 / sigma^2``.
+
+    Attributes:
+        beta: > 0.
+    """
+
+    name: ClassVar[str] = "trees_add"
+    chosen: ClassVar[tuple[str, ...]] = ("beta", "tail")
+    directions: ClassVar[tuple[Direction, ...]] = (Direction.ADD,)
+    beta: float
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """The ratio is bounded from below, and the samples fall with it."""
+        return (Side.UPPER,)
+
+    @property
+    def proved(self) -> bool:
+        return 0.0 < self.beta <= MAX_BETA and super().proved
+
+    @property
+    def loss_error(self) -> float:
+        """That of the sums, and of ``<C E x, y>``."""
+        mean = self.forest.mean
+        farthest = float(mean.sum()) * (FARTHEST_NORMAL + self.beta * float(mean.max()))
+        products = UNIT_ROUNDOFF * (mean.size + 8.0) * farthest
+        return (2.0 + self.beta) * (super().loss_error + products)
+
+    def weight_bound(self, epsilon: float) -> float:
+        """``exp(-beta (epsilon - A/2) + beta^2 g / 2) beta^beta / (beta + 1)^(beta + 1)``."""
+        return bounded_exp(log_largest_add(self.forest.moments, self.beta, epsilon))
+
+    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
+        own, drawn = self.forest, np.empty((losses.size, 2))
+        squared_mean, mean_square = own.moments
+        ratio = own.chances, self.costs, self.caps
+        draw_moved_trees(rng, own.levels, own.scale, *ratio, self.beta, own.mean, drawn)
+        with np.errstate(invalid="ignore"):
+            losses[:] = -np.maximum(drawn[:, 0], drawn[:, 1] - 0.5 * mean_square)
+            log_weights[:] = self.beta * drawn[:, 1] + 0.5 * self.beta**2 * squared_mean
+            lose(log_weights, losses)
+
+
+@lru_cache(maxsize=64)
+def caps_of(forest: Forest, tail: float) -> NDArray[np.int64]:
+    """Those of the forest, kept."""
+    return forest.caps(tail)
+
+
+def near_counts(forest: Forest, order: int, tail: float) -> Counts:
+    """All that so many copies of a history can be together."""
+    return counts_of(forest, order, tuple((order * caps_of(forest, tail)).tolist()))
+
+
+def far_counts(forest: Forest, reach: int) -> Counts:
+    """Few of so many copies at a leaf."""
+    at_leaf = min(FAR_AT_LEAF, reach * forest.coins)
+    return counts_of(forest, reach, tuple(min(at_leaf << height, FAR_CAP) for height in range(forest.nodes_at.size)))
+
+
+def log_power_bound(forest: Forest, order: int, tail: float, epsilon: float) -> float:
+    """log of the largest ``(x - e^epsilon)_+ Z / x^order``."""
+    return near_counts(forest, order, tail).log_norm - (order - 1.0) * epsilon + log_factor(order - 1.0)
+
+
+def tree_proposals(pair: SubsetMixture, direction: Direction, epsilon: float) -> Sequence[Proposal]:
+    """One for each side, for lower bounds first, where M is of any use; for add one for upper bounds."""
+    forest = forest_of(pair)
+    assert forest is not None
+    if direction is Direction.ADD:
+        beta = float(min(BETAS, key=lambda beta: log_largest_add(forest.moments, float(beta), epsilon)))
+        return (TreesAdd(direction=direction, pair=pair, beta=beta, tail=ADD_TAIL),)
+    order, tail = _best_order(forest, epsilon)
+    reach = _best_reach(forest, epsilon)
+    below = TreesBelow(direction=direction, pair=pair, reach=reach, tail=tail)
+    above = TreesAbove(direction=direction, pair=pair, order=order, reach=reach, tail=tail)
+    return (below, above) if above.proved and above.weight_bound(epsilon) < LARGEST_BOUND else (below,)
+
+
+def _best_order(forest: Forest, epsilon: float) -> tuple[int, float]:
+    """Order and tail with the smallest M times cost among those whose other histories hardly matter beside M."""
+    found = (2, TAILS[0])
+    for tail in TAILS:
+        orders = [(_log_work(forest, order, tail, epsilon), order) for order in _orders(forest, tail, epsilon)]
+        if orders:
+            found = (min(orders)[1], tail)
+        if tail <= WORTH * exp(min(log_power_bound(forest, *found, epsilon), 0.0)):
+            break
+    return found
+
+
+def _log_work(forest: Forest, order: int, tail: float, epsilon: float) -> float:
+    cost = _cost(forest, order * caps_of(forest, tail))
+    return log_power_bound(forest, order, tail, epsilon) + log(cost)
+
+
+def _orders(forest: Forest, tail: float, epsilon: float) -> Iterator[int]:
+    """From 2 on, as long as M falls and the tables are small."""
+    least = float("inf")
+    for order in range(2, min(MAX_ORDER, MAX_CAP // int(caps_of(forest, tail).max())) + 1):
+        largest = log_power_bound(forest, order, tail, epsilon)
+        if not largest < least:
+            return
+        least = largest
+        yield order
+
+
+def _best_reach(forest: Forest, epsilon: float) -> int:
+    """The first number of copies at which outputs of the far counts have a loss of about epsilon on the average."""
+    return next((reach for reach in REACHES if _mean_loss(forest, reach) >= epsilon), REACHES[-1])
+
+
+@lru_cache(maxsize=64)
+def _mean_loss(forest: Forest, reach: int) -> float:
+    """The mean loss of a few outputs of far counts; only choices rest on it."""
+    drawn, far = np.empty((TRIED, 3)), far_counts(forest, reach).arrays
+    caps = caps_of(forest, TAILS[0])
+    ratio = forest.chances, costs_of(forest, 1, int(caps.max())), caps
+    rng = np.random.Generator(np.random.SFC64(0))
+    draw_from_counts(rng, forest.levels, forest.scale, (0.0, 1.0), *ratio, far, far, drawn)
+    return float(np.nanmean(drawn[:, 0]))
+
+
+def _cost(forest: Forest, caps: NDArray[np.int64]) -> float:
+    """Seconds for one sum."""
+    terms = float(forest.nodes_at[1:] @ np.square(caps[:-1] + 1.0))
+    return SECONDS_PER_NODE * forest.nodes + SECONDS_PER_TERM * terms
