@@ -2,26 +2,25 @@
 
 import pickle
 from itertools import product
-from math import comb, exp, inf, log, sqrt
+from math import exp, inf, log, sqrt
 
 import numpy as np
 import pytest
+from history_oracle import among, chances_of, histories, interval, limited, ratio, whole_of
 
 import hockeystick as hs
 from hockeystick.errors import InvalidInputError, UnsupportedError
-from hockeystick.monte_carlo.confidence import betting_lower, betting_upper
-from hockeystick.monte_carlo.proposals import Proposal
-from hockeystick.monte_carlo.subsets.chain_kernels import chain_table, draw_counts, largest_field, log_excess, split
-from hockeystick.monte_carlo.subsets.columns import Columns, binomial, columns_of
-from hockeystick.monte_carlo.subsets.family import FAMILY
-from hockeystick.monte_carlo.subsets.history_kernels import (
+from hockeystick.monte_carlo.histories.chain_kernels import chain_table, draw_counts, largest_field, log_excess, split
+from hockeystick.monte_carlo.histories.chances import binomial
+from hockeystick.monte_carlo.histories.columns import MAX_ENTRIES
+from hockeystick.monte_carlo.histories.history_kernels import (
     exponents,
     filtered,
     limited_products,
     log_history,
     log_mean_field,
 )
-from hockeystick.monte_carlo.subsets.limited_histories import (
+from hockeystick.monte_carlo.histories.limited_histories import (
     BLOCKS,
     TAILS,
     Limits,
@@ -30,14 +29,15 @@ from hockeystick.monte_carlo.subsets.limited_histories import (
     fewest,
     greatest_field,
 )
+from hockeystick.monte_carlo.histories.one_sided import rates
+from hockeystick.monte_carlo.subsets.family import FAMILY
 from hockeystick.monte_carlo.subsets.many_bands import (
     MAX_COINS,
-    MAX_ENTRIES,
     ManyBandsAbove,
     ManyBandsAdd,
     ManyBandsBelow,
     proposals,
-    rates,
+    subset_columns,
 )
 from hockeystick.monte_carlo.whole_curve import CurveEstimation
 from hockeystick.pairs.registry import dominating_pair
@@ -46,9 +46,6 @@ from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.strategies.matrix.causal_factor import causal_factor
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.types import Direction, Side
-
-FAILURE = 1e-9
-"""Of each interval; there are some thirty of them, so all tests together fail by chance with probability 1e-7."""
 
 
 def pair_of(
@@ -63,57 +60,16 @@ def pair_of(
 
 def above_of(pair: SubsetMixture, order: int = 2, decay: float = 0.9, rate: float = 0.0) -> ManyBandsAbove:
     """With the limits of a rare tail."""
-    limit = fewest(columns_of(pair, Side.UPPER), BLOCKS[0], TAILS[4])
+    limit = fewest(subset_columns(pair, Side.UPPER), BLOCKS[0], TAILS[4])
     return ManyBandsAbove(
         direction=Direction.REMOVE,
         pair=pair,
         order=order,
         decay=decay,
-        rate=rate or rates(pair)[0],
+        rate=rate or rates(subset_columns(pair, Side.UPPER))[0],
         block=BLOCKS[0],
         limit=limit,
     )
-
-
-def whole_of(own: Columns) -> np.ndarray:
-    """The columns in full, shape (rows, opportunities)."""
-    whole = np.zeros((own.steps, own.steps))
-    for u in range(own.steps):
-        column = own.columns[min(u, own.columns.shape[0] - 1)]
-        whole[u:, u][: column.size] = column[: own.steps - u]
-    return whole
-
-
-def histories(own: Columns) -> np.ndarray:
-    """All numbers of participations at the opportunities."""
-    return np.array(list(product(range(own.coins + 1), repeat=own.steps)), dtype=float)
-
-
-def chances_of(own: Columns, chosen: np.ndarray) -> np.ndarray:
-    """Every opportunity has so many coins."""
-    taken = chosen.sum(axis=1)
-    ways = np.prod(np.array([comb(own.coins, number) for number in range(own.coins + 1)])[chosen.astype(int)], axis=1)
-    return ways * own.prob**taken * (1.0 - own.prob) ** (own.coins * chosen.shape[1] - taken)
-
-
-def among(own: Columns, chosen: np.ndarray) -> np.ndarray:
-    """What the participations at one opportunity take off each other's exponents."""
-    return 0.5 * (chosen * (chosen - 1.0)) @ own.couplings[:, 0]
-
-
-def limited(own: Columns, block: int, limit: int) -> np.ndarray:
-    """All with at most ``limit`` participations in each block."""
-    chosen = histories(own)
-    starts = np.arange(0, chosen.shape[1], block)
-    return chosen[(np.add.reduceat(chosen, starts, axis=1) <= limit).all(axis=1)]
-
-
-def ratio(own: Columns, y: np.ndarray, chosen: np.ndarray | None = None) -> float:
-    """X, or X_A, by the sum over all histories."""
-    if chosen is None:
-        chosen = histories(own)
-    means = chosen @ whole_of(own).T
-    return float(np.exp(means @ y - 0.5 * np.square(means).sum(axis=1)) @ chances_of(own, chosen))
 
 
 CASES = [
@@ -128,7 +84,7 @@ CASES = [
 @pytest.mark.parametrize("pair", CASES)
 @pytest.mark.parametrize("side", Side)
 def test_columns_have_the_inner_products_of_the_first_group(pair: SubsetMixture, side: Side) -> None:
-    own = columns_of(pair, side)
+    own = subset_columns(pair, side)
     whole = pair.step_matrix.materialize()[:, :: pair.groups] / pair.noise_multiplier
     gram, found = whole.T @ whole, whole_of(own).T @ whole_of(own)
     np.testing.assert_allclose(found, gram, rtol=1e-9)
@@ -158,7 +114,7 @@ def test_columns_of_a_tree_have_inner_products_that_no_group_exceeds(strategy: o
     pair = mechanism(strategy, sampler if groups > 1 else hs.Poisson(sampling_prob=0.1, steps=27))
     whole = pair.matrix.materialize()
     grams = [whole[:, group::groups].T @ whole[:, group::groups] / 4.0 for group in range(groups)]
-    above, below = (whole_of(columns_of(pair, side)) for side in (Side.UPPER, Side.LOWER))
+    above, below = (whole_of(subset_columns(pair, side)) for side in (Side.UPPER, Side.LOWER))
     largest = above.T @ above
     for gram in grams:
         assert (largest[: gram.shape[0], : gram.shape[0]] >= gram).all()
@@ -188,7 +144,7 @@ LIMITED = [(3, 1), (3, 2), (16, 3), (2, 2)]
 @pytest.mark.parametrize("pair", CASES)
 @pytest.mark.parametrize(("block", "limit"), LIMITED)
 def test_the_ratio_lies_between_its_bounds(pair: SubsetMixture, block: int, limit: int) -> None:
-    own, rng = columns_of(pair, Side.UPPER), np.random.default_rng(1)
+    own, rng = subset_columns(pair, Side.UPPER), np.random.default_rng(1)
     few, steps = limited(own, block, limit), own.steps
     z, left, table = np.empty(steps), np.empty(steps), np.empty((steps, limit + 1))
     kept = np.exp(-own.couplings)
@@ -209,7 +165,7 @@ def test_the_ratio_lies_between_its_bounds(pair: SubsetMixture, block: int, limi
 @pytest.mark.parametrize("pair", CASES)
 @pytest.mark.parametrize(("block", "limit"), LIMITED)
 def test_other_histories_have_at_most_the_chance_that_is_charged(pair: SubsetMixture, block: int, limit: int) -> None:
-    own = columns_of(pair, Side.UPPER)
+    own = subset_columns(pair, Side.UPPER)
     others = 1.0 - chances_of(own, limited(own, block, limit)).sum()
     charged = chance_of_others(own, Limits(block, limit))
     assert others <= charged + 1e-15
@@ -219,7 +175,7 @@ def test_other_histories_have_at_most_the_chance_that_is_charged(pair: SubsetMix
 
 
 def test_the_mean_field_is_tight_where_participations_hardly_overlap() -> None:
-    own, rng = columns_of(pair_of(8, 0.05, 6.0), Side.LOWER), np.random.default_rng(2)
+    own, rng = subset_columns(pair_of(8, 0.05, 6.0), Side.LOWER), np.random.default_rng(2)
     z = np.empty(8)
     for _ in range(5):
         y = rng.normal(0.5, 1.0, 8)
@@ -231,7 +187,7 @@ def test_the_mean_field_is_tight_where_participations_hardly_overlap() -> None:
 
 @pytest.mark.parametrize("coins", [1, 2])
 def test_filtered_rows_have_a_density(coins: int) -> None:
-    own, rng = columns_of(pair_of(3, 0.3, 0.8, coins=coins), Side.UPPER), np.random.default_rng(3)
+    own, rng = subset_columns(pair_of(3, 0.3, 0.8, coins=coins), Side.UPPER), np.random.default_rng(3)
     rates_of = binomial(coins, 0.4 / coins)
     nodes, weights = np.polynomial.hermite_e.hermegauss(20)
     weights = weights / weights.sum()
@@ -248,7 +204,7 @@ def test_filtered_rows_have_a_density(coins: int) -> None:
 
 @pytest.mark.parametrize("coins", [1, 2])
 def test_filtered_rows_are_drawn_from_their_density(coins: int) -> None:
-    own, rng = columns_of(pair_of(5, 0.3, 0.8, coins=coins), Side.UPPER), np.random.default_rng(4)
+    own, rng = subset_columns(pair_of(5, 0.3, 0.8, coins=coins), Side.UPPER), np.random.default_rng(4)
     rates_of = binomial(coins, 0.4 / coins)
     y, inverse = np.empty(5), np.empty(20000)
     for place in range(inverse.size):  # the mean of Q / R under R is one, also where it is cut off by y
@@ -265,9 +221,9 @@ def test_the_chain_of_counts_dominates_the_weights_of_limited_counts(
     order: int, decay: float, block: int, limit: int, steps: int, coins: int
 ) -> None:
     """The chain is followed through all its nodes; counts are those of all tuples of histories."""
-    own = columns_of(pair_of(steps, 0.2, 1.2, coins=coins), Side.UPPER)
+    own = subset_columns(pair_of(steps, 0.2, 1.2, coins=coins), Side.UPPER)
     chain = chain_of(own, order, decay, Limits(block, limit))
-    pulls, squares, chances, nodes, pulled, _, _ = chain.arrays
+    pulls, squares, chances, nodes, pulled = chain.arrays[:5]
     gram = whole_of(own).T @ whole_of(own)
     for u, v in product(range(steps), repeat=2):
         assert u >= v or pulls[u] * decay ** (v - u) >= gram[u, v]
@@ -285,13 +241,15 @@ def test_the_chain_of_counts_dominates_the_weights_of_limited_counts(
         for u, count in enumerate(counts):
             following: dict[int, float] = {}
             for place, weight in places.items():
-                factor = weight * chances[count] * exp(squares[u] * count * (count - 1) / 2) * pulled[place] ** count
+                factor = (
+                    weight * chances[-1][count] * exp(squares[u] * count * (count - 1) / 2) * pulled[place] ** count
+                )
                 below, share = split(decay * (nodes[place] + pulls[u] * count), nodes)
                 following[below] = following.get(below, 0.0) + factor * (1.0 - share)
                 following[below + 1] = following.get(below + 1, 0.0) + factor * share
             places = following
         assert sum(places.values()) >= wanted.get(counts, 0.0) * exp(exponent) * (1.0 - 1e-12)
-        own_weight = exp(exponent) * float(chances[j].prod())
+        own_weight = exp(exponent) * float(chances[-1][j].prod())
         excess = log_excess(j.astype(float), own.couplings, chain.arrays, decay)
         assert excess == pytest.approx(log(sum(places.values()) / own_weight), abs=1e-7)  # squares are raised by 1e-9
         total += sum(places.values())
@@ -299,9 +257,9 @@ def test_the_chain_of_counts_dominates_the_weights_of_limited_counts(
 
 
 def test_the_chain_draws_counts_with_its_chances() -> None:
-    own = columns_of(pair_of(2, 0.3, 1.0), Side.UPPER)
+    own = subset_columns(pair_of(2, 0.3, 1.0), Side.UPPER)
     chain = chain_of(own, 2, 0.9, Limits(16, 1))
-    pulls, squares, chances, nodes, pulled, _, _ = chain.arrays
+    pulls, squares, chances, nodes, pulled = chain.arrays[:5]
     rng, picked = np.random.default_rng(9), np.zeros((3, 3))
     counts = np.empty(2)
     drawn = 20000
@@ -314,9 +272,9 @@ def test_the_chain_draws_counts_with_its_chances() -> None:
         for place, part in ((below, 1.0 - share), (below + 1, share)):
             weight += (
                 part
-                * chances[first]
+                * chances[-1][first]
                 * exp(squares[0] * first * (first - 1) / 2)
-                * (chances[second] * exp(squares[1] * second * (second - 1) / 2) * pulled[place] ** second)
+                * (chances[-1][second] * exp(squares[1] * second * (second - 1) / 2) * pulled[place] ** second)
             )
         chance = weight / exp(chain.log_norm)
         assert abs(picked[first, second] / drawn - chance) <= 6.2 * sqrt(chance * (1.0 - chance) / drawn) + 1e-9
@@ -324,11 +282,11 @@ def test_the_chain_draws_counts_with_its_chances() -> None:
 
 def test_a_cap_leaves_the_field_its_mean() -> None:
     """Jensen's inequality asks for the mean of what is used; rounding moves single fields beyond the cap."""
-    own = columns_of(pair_of(60, 0.02, 3.0, slowness=0.3), Side.UPPER)
+    own = subset_columns(pair_of(60, 0.02, 3.0, slowness=0.3), Side.UPPER)
     limit = Limits(16, 2)
     order, decay = 2, 0.97
     chain = chain_of(own, order, decay, limit)
-    pulls, _, _, nodes, pulled, _, _ = chain.arrays
+    pulls, nodes, pulled = chain.arrays[0], chain.arrays[3], chain.arrays[4]
     used, worst = np.log(pulled), greatest_field(own, limit) * order
     fullest = np.zeros(60)
     fullest[14:18] = fullest[46:50] = order
@@ -351,24 +309,10 @@ def test_a_cap_leaves_the_field_its_mean() -> None:
 def test_a_table_that_leaves_doubles_proves_nothing() -> None:
     huge = np.full(3, 200.0)
     nodes = 800.0 * np.linspace(0.0, 1.0, 8) ** 2
-    table, logs = chain_table(huge, huge, np.array([0.5, 0.25, 0.25]), 0.9, nodes, 800.0, 0.0)
+    chances = np.array([[1.0, 0.0, 0.0], [0.75, 0.25, 0.0], [0.5, 0.25, 0.25]])
+    waits = np.array([2]), np.zeros((1, 3), dtype=np.int64), np.zeros(1, dtype=np.int64), np.ones(1)
+    table, logs = chain_table(huge, huge, chances, waits, 0.9, nodes, 800.0, 0.0)
     assert not (np.isfinite(table).all() and np.isfinite(logs).all())
-
-
-def interval(proposal: Proposal, epsilon: float, samples: int, seed: int) -> tuple[float, float]:
-    """Bounds on the mean of Y that fail with probability FAILURE each; checks Y <= M."""
-    log_weights, losses = np.empty(samples), np.empty(samples)
-    proposal.draw(np.random.default_rng(seed), log_weights, losses)
-    largest = proposal.drawn_bound(Side.UPPER, epsilon)
-    values = -np.exp(log_weights) * np.expm1(np.minimum(epsilon - losses, 0.0))
-    assert values.max() <= largest * (1.0 + 1e-9)
-    spread = sqrt(max(float(np.square(values).mean()), 1e-300))
-    up = min(0.9 / largest, sqrt(2.0 * 20.0 / samples) / spread)
-    down = sqrt(2.0 * 20.0 / samples) / spread
-    return (
-        betting_lower(samples, float(np.log1p(down * values).sum()), down, FAILURE),
-        betting_upper(samples, float(np.log1p(-up * values).sum()), up, FAILURE),
-    )
 
 
 @pytest.mark.parametrize(
@@ -382,7 +326,7 @@ def interval(proposal: Proposal, epsilon: float, samples: int, seed: int) -> tup
     ],
 )
 def test_each_side_stays_on_its_side_of_the_truth(pair: SubsetMixture, epsilon: float, near: float) -> None:
-    own, rng = columns_of(pair, Side.UPPER), np.random.default_rng(5)
+    own, rng = subset_columns(pair, Side.UPPER), np.random.default_rng(5)
     nodes = rng.standard_normal((4000, own.steps))  # Q, and the ratio of every sample by its sum over histories
     chosen = histories(own)
     chances = chances_of(own, chosen)
@@ -412,12 +356,18 @@ def test_each_side_stays_on_its_side_of_the_truth(pair: SubsetMixture, epsilon: 
 def test_the_samples_that_stand_for_other_histories_have_their_chance(coins: int) -> None:
     pair = pair_of(20, 0.1 / coins, 2.0, coins=coins)
     above = ManyBandsAbove(
-        direction=Direction.REMOVE, pair=pair, order=2, decay=0.9, rate=rates(pair)[0], block=16, limit=1
+        direction=Direction.REMOVE,
+        pair=pair,
+        order=2,
+        decay=0.9,
+        rate=rates(subset_columns(pair, Side.UPPER))[0],
+        block=16,
+        limit=1,
     )
     log_weights, losses = np.empty(40000), np.empty(40000)
     above.draw(np.random.default_rng(10), log_weights, losses)
     values = -np.exp(log_weights) * np.expm1(np.minimum(30.0 - losses, 0.0))  # no other sample has such a loss
-    charged = chance_of_others(columns_of(pair, Side.UPPER), Limits(16, 1))
+    charged = chance_of_others(subset_columns(pair, Side.UPPER), Limits(16, 1))
     assert abs(values.mean() - charged) <= 6.2 * values.std() / sqrt(values.size)
     assert values.max() <= above.weight_bound(30.0)
 
@@ -425,7 +375,7 @@ def test_the_samples_that_stand_for_other_histories_have_their_chance(coins: int
 @pytest.mark.parametrize("coins", [1, 2])
 def test_what_the_family_proposes_is_built_again_from_its_parameters(coins: int) -> None:
     pair = pair_of(60, 0.02 / coins, 4.0, coins=coins)
-    above = above_of(pair, rate=rates(pair)[8])
+    above = above_of(pair, rate=rates(subset_columns(pair, Side.UPPER))[8])
     found = [*FAMILY.propose(pair, Direction.REMOVE, 1.0), *FAMILY.propose(pair, Direction.ADD, 1.0), above]
     assert {one.sides for one in found} == {(Side.LOWER,), (Side.UPPER,)}
     for one in found:
@@ -481,19 +431,19 @@ def test_users_of_many_examples_are_refused() -> None:
 def test_entries_that_are_left_out_are_no_more_than_rounding() -> None:
     """The columns of an inverse fall by powers; of those that hardly fall nothing is left out."""
     pair = mechanism(hs.BandedInverseSquareRoot(bands=4), hs.Poisson(sampling_prob=0.05, steps=400))
-    own, whole = columns_of(pair, Side.UPPER), pair.matrix.materialize() / pair.noise_multiplier
+    own, whole = subset_columns(pair, Side.UPPER), pair.matrix.materialize() / pair.noise_multiplier
     assert own.columns.shape[1] < 200
     missing = whole - whole_of(own)
     assert (missing >= 0.0).all()
     assert 0.0 < missing.sum(axis=0).max() <= 2.0**-53 * whole.sum(axis=0).max()
     assert missing.sum(axis=1).max() <= 2.0**-53 * whole.sum(axis=1).max()
     slow = mechanism(hs.SquareRoot(), hs.Poisson(sampling_prob=0.05, steps=400))
-    assert columns_of(slow, Side.UPPER).columns.shape == (1, 400)
+    assert subset_columns(slow, Side.UPPER).columns.shape == (1, 400)
 
 
 def test_parameters_come_from_short_lists() -> None:
     pair = pair_of(20, 0.1, 2.0)
-    assert len(rates(pair)) <= 17
+    assert len(rates(subset_columns(pair, Side.UPPER))) <= 17
     above = {"order": 2.0, "decay": 0.9, "rate": 0.1, "block": 16.0, "limit": 9.0}
     assert FAMILY.build(pair, Direction.REMOVE, "many_bands_above", above).proved
 

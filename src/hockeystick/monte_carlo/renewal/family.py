@@ -17,6 +17,7 @@ from hockeystick.bounds import SMALLEST_UPPER, Profile
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.monte_carlo.proposals import Array, Family, Naive, Proposal
 from hockeystick.monte_carlo.renewal import proposals as renewal_proposals
+from hockeystick.monte_carlo.renewal import wide
 from hockeystick.monte_carlo.renewal.kernels import Recursion, draw
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
 from hockeystick.pairs.renewal_mixture import RenewalMixture
@@ -185,17 +186,24 @@ def _conditional(pair: RenewalMixture) -> tuple[float, float, float]:
 
 
 def propose(pair: RenewalMixture, direction: Direction, epsilon: float) -> Sequence[Proposal]:
-    """The importance proposals of :mod:`renewal_proposals`, where they are proved, and the naive one."""
-    return (*renewal_proposals.propose(pair, direction, epsilon), NaiveRenewal(direction=direction, pair=pair))
+    """Importance proposals, where they are proved, and the naive one, where it can be drawn."""
+    found = wide.proposals if wide.why_not_wide(pair) is None else renewal_proposals.propose
+    naive = [] if pair.too_large is not None else [NaiveRenewal(direction=direction, pair=pair)]
+    return (*found(pair, direction, epsilon), *naive)
 
 
 def fingerprint(pair: RenewalMixture) -> Sequence[Any]:
     """The columns of C and the law of the participations."""
-    column = pair.matrix.toeplitz_column
+    matrix, column = pair.matrix, pair.matrix.toeplitz_column
+    entries: Any = column
+    if matrix.rows != matrix.steps:
+        entries = np.frombuffer(bytes.fromhex(matrix.digest), dtype=np.uint8)
+    elif column is None:
+        entries = pair.columns
     return (
-        pair.matrix.steps,
-        pair.matrix.bands,
-        pair.columns if column is None else column,
+        matrix.steps,
+        matrix.bands,
+        entries,
         pair.min_sep,
         pair.participation_prob,
         pair.warm_start,
@@ -210,10 +218,12 @@ def known_upper(pair: RenewalMixture, direction: Direction) -> Profile | None:
 
 def refusal(pair: RenewalMixture, side: Side) -> str | None:
     """Why the recursion does not run, or does not bound this side."""
-    if pair.too_large is not None:
-        return pair.too_large
     if side is Side.LOWER and not pair.attained:
         return "the pair bounds the run only from above"
+    if wide.why_not_wide(pair) is None:
+        return None
+    if pair.too_large is not None:
+        return pair.too_large
     if side is Side.LOWER and not pair.banded:
         return "its recursion bounds the profile only from above where the strategy matrix has more bands than min_sep"
     return None
@@ -221,7 +231,7 @@ def refusal(pair: RenewalMixture, side: Side) -> str | None:
 
 FAMILY = Family(
     pair=RenewalMixture,
-    kinds=(NaiveRenewal, *renewal_proposals.KINDS),
+    kinds=(NaiveRenewal, *renewal_proposals.KINDS, *wide.KINDS),
     propose=propose,
     fingerprint=fingerprint,
     known_upper=known_upper,

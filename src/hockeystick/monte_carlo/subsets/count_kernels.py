@@ -197,18 +197,3 @@ def _pull(couplings: Array, state: int, counts: int) -> float:
         total += couplings[e] * (state % counts)
         state //= counts
     return total
-
-
-@njit(cache=True, nogil=True)
-def log_chances(prob: float, copies: int, counts: int) -> Array:
-    """Logs of the chances that j of ``copies`` independent copies take part, given that fewer than ``counts`` do.
-
-    For j = 0, ..., counts - 1, and 0 < prob < 1.
-    """
-    logs = np.zeros(counts)
-    odds = np.log(prob) - np.log1p(-prob)
-    for count in range(1, counts):
-        logs[count] = logs[count - 1] + odds + np.log((copies - count + 1) / count)
-    top = logs.max()
-    normalised: Array = logs - top - np.log(np.exp(logs - top).sum())
-    return normalised

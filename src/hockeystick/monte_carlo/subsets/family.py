@@ -11,13 +11,7 @@ import numpy as np
 
 from hockeystick.monte_carlo.proposals import Family, Proposal, rounded
 from hockeystick.monte_carlo.subsets.forest import forest_of
-from hockeystick.monte_carlo.subsets.many_bands import (
-    ManyBandsAbove,
-    ManyBandsAdd,
-    ManyBandsBelow,
-    proposals,
-    too_large,
-)
+from hockeystick.monte_carlo.subsets.many_bands import KINDS, proposals, too_large
 from hockeystick.monte_carlo.subsets.participations import MAX_WINDOW, Participations, participations, runs_recursion
 from hockeystick.monte_carlo.subsets.proposals import (
     MAX_REACH,
@@ -151,9 +145,7 @@ FAMILY = Family(
         NaiveSubsets,
         CountSubsets,
         MeanSubsets,
-        ManyBandsBelow,
-        ManyBandsAbove,
-        ManyBandsAdd,
+        *KINDS,
         TreesBelow,
         TreesAbove,
         TreesAdd,

@@ -9,9 +9,8 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from hockeystick.monte_carlo.histories.chances import binomial, log_chances
 from hockeystick.monte_carlo.proposals import Array
-from hockeystick.monte_carlo.subsets.columns import binomial
-from hockeystick.monte_carlo.subsets.count_kernels import log_chances
 from hockeystick.monte_carlo.subsets.tree_kernels import count_tables
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
 from hockeystick.pairs.subset_mixture import SubsetMixture

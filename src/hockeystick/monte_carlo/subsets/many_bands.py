@@ -1,316 +1,75 @@
 """Proposals for Poisson and cyclic Poisson sampling with many bands (docs/theory/monte-carlo/many-bands.md).
 
-The recursion over patterns of recent participations visits 2^bands of them. Here the ratio is bounded for each sample
-instead, so every proposal gives bounds of one side.
+The recursion over patterns of recent participations visits 2^bands of them; here the ratio is bounded instead.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from math import exp, log, log1p
 from typing import ClassVar
 
-import numpy as np
-
-from hockeystick.monte_carlo.proposals import Array, Proposal, rounded
-from hockeystick.monte_carlo.subsets.columns import Columns, binomial, columns_of, why_no_columns
-from hockeystick.monte_carlo.subsets.history_kernels import ENDLESS, draw_above, draw_add, draw_below
-from hockeystick.monte_carlo.subsets.limited_histories import (
-    BLOCKS,
-    DECAYS,
-    MAX_ORDER,
-    TAILS,
-    Chain,
-    Limits,
-    best_chain,
-    chain_of,
-    chance_of_others,
-    fewest,
-    log_power_bound,
-)
-from hockeystick.monte_carlo.weight_bounds import bounded_exp, log_factor
+from hockeystick.monte_carlo.histories.columns import Columns, columns_of, why_no_columns
+from hockeystick.monte_carlo.histories.one_sided import Above, Add, Below, OneSided, one_sided
+from hockeystick.monte_carlo.proposals import Proposal
 from hockeystick.pairs.subset_mixture import SubsetMixture
-from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 from hockeystick.types import Direction, Side
 
 MAX_COINS = 16
 """Of an opportunity."""
-MAX_ENTRIES = 1 << 22
-"""Of the columns, and of their inner products: 32 MB each."""
-SECONDS_PER_OPPORTUNITY = 2.2e-8
-SECONDS_PER_ENTRY = 1.2e-9
-HISTORIES = 4
-"""Estimates of the ratio whose mean is taken."""
-CHAIN_SHARE, BELOW_SHARE = 0.8, 0.9
-"""How often outputs are those of the chain (upper bounds), and not those of P (lower bounds)."""
-OTHER_SHARE = 1 / 64
-"""How often a sample stands for histories that are left out."""
-RATES = np.geomspace(1.0, 64.0, 17)
-"""Rates of the filtered outputs, in units of the sampling rate. They, and what :mod:`.limited_histories` lists, are all
-that there are: whoever wants another bound from the same seed finds few designs to try."""
-MAX_RATE = 0.9
-LARGEST_BOUND = 1.0
-"""Upper bounds whose M is larger than this take more samples than anybody draws."""
-TRIED = 48
-"""Outputs by which rates are compared."""
-MAX_BETA = 1e4
-BETAS = np.array([rounded(beta) for beta in np.geomspace(1e-2, 1e3, 501)])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _ManyBands(Proposal):
-    """What the proposals share.
-
-    Attributes:
-        pair: not refused by :func:`too_large`, and not without subsampling.
-    """
+class _ManyBands(OneSided):
+    """Of a pair that is not refused by :func:`too_large`, and that subsamples."""
 
     pair: SubsetMixture
 
     @property
     def own(self) -> Columns:
-        """The columns of the opportunities, on the side that is bounded."""
-        return columns_of(self.pair, self.sides[0])
+        return subset_columns(self.pair, self.sides[0])
 
     @property
-    def proved(self) -> bool:
+    def covered(self) -> bool:
         return too_large(self.pair) is None and not self.pair.batches_are_public
 
-    @property
-    def cost(self) -> float:
-        """Passes over the columns and their inner products."""
-        entries = 1.5 * self.own.couplings.size
-        return float(entries * SECONDS_PER_ENTRY + 3.0 * self.own.steps * SECONDS_PER_OPPORTUNITY)
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ManyBandsAbove(_ManyBands):
-    """Remove, upper bounds: a mixture of a chain of counts, which proves M, and of filtered outputs.
-
-    Histories with many participations in a block are left out; the chance of them is added by samples of their own.
-
-    Attributes:
-        order: a >= 2, the power of ``X'_A`` that the chain dominates.
-        decay: of the chain's field, one of DECAYS.
-        rate: the chance of an opportunity in the filtered outputs, one of :func:`rates`.
-        block: opportunities of a block, one of BLOCKS.
-        limit: the most participations in a block, exceeded with one of the chances TAILS.
-    """
+class ManyBandsAbove(_ManyBands, Above):
+    """Remove, upper bounds."""
 
     name: ClassVar[str] = "many_bands_above"
-    chosen: ClassVar[tuple[str, ...]] = ("order", "decay", "rate", "block", "limit")
-    directions: ClassVar[tuple[Direction, ...]] = (Direction.REMOVE,)
-    order: int
-    decay: float
-    rate: float
-    block: int
-    limit: int
-
-    @property
-    def sides(self) -> tuple[Side, ...]:
-        """The ratio is estimated without bias, and the profile is convex in it."""
-        return (Side.UPPER,)
-
-    @property
-    def proved(self) -> bool:
-        if not (2 <= self.order <= MAX_ORDER and self.decay in DECAYS and self.block in BLOCKS and super().proved):
-            return False
-        return self.rate in rates(self.pair) and self.limit in {fewest(self.own, self.block, tail) for tail in TAILS}
-
-    @property
-    def cost(self) -> float:
-        pairs = self.own.steps * (HISTORIES + 0.25 * self.limit * self.own.coins)
-        return float(super().cost + pairs * SECONDS_PER_OPPORTUNITY)
-
-    @property
-    def loss_error(self) -> float:
-        """That of the products and filters, and of the chain's table, whose entries are sums of positive terms."""
-        own, chain = self.own, self._chain
-        terms = self.order * own.coins + abs(chain.log_norm) + 2.0 * chain.largest_log
-        entries = 16.0 * UNIT_ROUNDOFF * own.steps * (terms + self.limit + 16.0)
-        return float(max(1e-9, own.rounding(self.order + 1.0, self.order + 1.0) + entries))
-
-    @property
-    def _chain(self) -> Chain:
-        return chain_of(self.own, self.order, self.decay, self._limits)
-
-    @property
-    def _limits(self) -> Limits:
-        return Limits(self.block, self.limit)
-
-    def weight_bound(self, epsilon: float) -> float:
-        """``Z e^(-(a-1) epsilon) (a-1)^(a-1) / a^a`` over the share of the chain; what stands for other histories."""
-        largest = log_power_bound(self.own, self.order, self.decay, self._limits, epsilon)
-        share = log(CHAIN_SHARE) + log1p(-OTHER_SHARE)
-        return max(bounded_exp(largest - share + 1e-12), 1.001 * exp(self._others))
-
-    @property
-    def _others(self) -> float:
-        """log of the weight of the samples that stand for other histories."""
-        return log(chance_of_others(self.own, self._limits)) - log(OTHER_SHARE)
-
-    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        own, drawn, chain = self.own, np.empty((losses.size, 3)), self._chain
-        others = rng.random(losses.size) < OTHER_SHARE
-        draw_above(
-            rng,
-            own.columns,
-            own.couplings,
-            own.chances,
-            chain.arrays,
-            chain.decay,
-            self.block,
-            self.limit,
-            binomial(own.coins, self.rate),
-            CHAIN_SHARE,
-            HISTORIES,
-            drawn,
-        )
-        with np.errstate(invalid="ignore"):  # what leaves the range of doubles is not a number, and counts as M
-            tilted = log(CHAIN_SHARE) + self.order * drawn[:, 1] - chain.log_norm
-            losses[:] = drawn[:, 0]
-            log_weights[:] = drawn[:, 0] - np.logaddexp(tilted, log1p(-CHAIN_SHARE) + drawn[:, 2])
-            log_weights -= log1p(-OTHER_SHARE)
-            lose(log_weights, losses)
-        log_weights[others] = self._others
-        losses[others] = ENDLESS
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ManyBandsBelow(_ManyBands):
-    """Remove, lower bounds: a mixture of P and of filtered outputs.
-
-    Attributes:
-        rate: the chance of an opportunity in the filtered outputs, one of :func:`rates`.
-    """
+class ManyBandsBelow(_ManyBands, Below):
+    """Remove, lower bounds."""
 
     name: ClassVar[str] = "many_bands_below"
-    chosen: ClassVar[tuple[str, ...]] = ("rate",)
-    directions: ClassVar[tuple[Direction, ...]] = (Direction.REMOVE,)
-    rate: float
-
-    @property
-    def sides(self) -> tuple[Side, ...]:
-        """The ratio is bounded from below, and the samples grow with it."""
-        return (Side.LOWER,)
-
-    @property
-    def proved(self) -> bool:
-        return self.rate in rates(self.pair) and super().proved
-
-    @property
-    def loss_error(self) -> float:
-        return float(max(1e-9, self.own.rounding(2.0, 2.0)))
-
-    def weight_bound(self, epsilon: float) -> float:
-        """The share of P bounds it; a lower bound does not use it."""
-        return 1.0 / (1.0 - BELOW_SHARE) * (1.0 + 8.0 * UNIT_ROUNDOFF)
-
-    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        own, drawn = self.own, np.empty((losses.size, 2))
-        draw_below(rng, own.columns, own.couplings, own.chances, binomial(own.coins, self.rate), BELOW_SHARE, drawn)
-        with np.errstate(invalid="ignore"):
-            losses[:] = drawn[:, 0]
-            log_weights[:] = losses - np.logaddexp(log1p(-BELOW_SHARE) + losses, log(BELOW_SHARE) + drawn[:, 1])
-            lose(log_weights, losses)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ManyBandsAdd(_ManyBands):
-    """Add, upper bounds: ``y ~ N(-beta C E x, sigma^2 I)``; ``g = |C E x|^2 / sigma^2``, ``A = E |C x|^2 / sigma^2``.
-
-    Attributes:
-        beta: > 0.
-    """
+class ManyBandsAdd(_ManyBands, Add):
+    """Add, upper bounds."""
 
     name: ClassVar[str] = "many_bands_add"
-    chosen: ClassVar[tuple[str, ...]] = ("beta",)
-    directions: ClassVar[tuple[Direction, ...]] = (Direction.ADD,)
-    beta: float
-
-    @property
-    def sides(self) -> tuple[Side, ...]:
-        """The ratio is bounded from below, and the samples fall with it."""
-        return (Side.UPPER,)
-
-    @property
-    def proved(self) -> bool:
-        return 0.0 < self.beta <= MAX_BETA and super().proved
-
-    @property
-    def loss_error(self) -> float:
-        return float(max(1e-9, self.own.rounding(self.beta + 2.0, self.beta + 2.0)))
-
-    def weight_bound(self, epsilon: float) -> float:
-        """``exp(-beta (epsilon - A/2) + beta^2 g / 2) beta^beta / (beta + 1)^(beta + 1)``."""
-        return bounded_exp(log_largest_add(self.own.moments, self.beta, epsilon))
-
-    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        own, drawn = self.own, np.empty((losses.size, 2))
-        squared_mean, mean_square = own.moments
-        mean = own.prob * own.row_sums
-        draw_add(rng, own.columns, own.couplings, own.chances, self.beta, mean, drawn)
-        with np.errstate(invalid="ignore"):
-            losses[:] = -np.maximum(drawn[:, 0], drawn[:, 1] - 0.5 * mean_square)
-            log_weights[:] = self.beta * drawn[:, 1] + 0.5 * self.beta**2 * squared_mean
-            lose(log_weights, losses)
 
 
-def lose(log_weights: Array, losses: Array) -> None:
-    """Not a number is what has no finite weight and loss."""
-    lost = ~(np.isfinite(log_weights) & np.isfinite(losses))
-    log_weights[lost] = np.nan
-    losses[lost] = np.nan
+KINDS = (ManyBandsBelow, ManyBandsAbove, ManyBandsAdd)
 
 
-def log_largest_add(moments: tuple[float, float], beta: float, epsilon: float) -> float:
-    """log M of the upper bounds for add, from ``|C E x|^2 / sigma^2`` and ``E |C x|^2 / sigma^2``."""
-    squared_mean, mean_square = moments
-    return -beta * (epsilon - 0.5 * mean_square) + 0.5 * beta**2 * squared_mean + log_factor(beta)
+def subset_columns(pair: SubsetMixture, side: Side) -> Columns:
+    """The columns of the opportunities, on this side of those of the pair."""
+    return columns_of(
+        pair.step_matrix, pair.noise_multiplier, pair.sampling_prob, side, groups=pair.groups, coins=pair.coins
+    )
 
 
 def too_large(pair: SubsetMixture) -> str | None:
     """Why the columns of this pair are not held."""
     if pair.coins > MAX_COINS:
         return f"a user has more than {MAX_COINS} examples"
-    opportunities = -(-pair.step_matrix.steps // pair.groups)
-    if opportunities * max(pair.step_matrix.bands if pair.groups == 1 else 1, opportunities) > MAX_ENTRIES:
-        return f"its columns have more than {MAX_ENTRIES} entries"
-    return why_no_columns(pair)
+    return why_no_columns(pair.step_matrix, pair.groups)
 
 
 def proposals(pair: SubsetMixture, direction: Direction, epsilon: float) -> Sequence[Proposal]:
     """One for each side, for lower bounds first, where M is of any use; for add one for upper bounds."""
-    own = columns_of(pair, Side.UPPER)
-    if direction is Direction.ADD:
-        beta = float(min(BETAS, key=lambda beta: log_largest_add(own.moments, float(beta), epsilon)))
-        return (ManyBandsAdd(direction=direction, pair=pair, beta=beta),)
-    order, decay, limit = best_chain(own, epsilon)
-    rate = _best_rate(pair, epsilon)
-    below = ManyBandsBelow(direction=direction, pair=pair, rate=rate)
-    above = ManyBandsAbove(
-        direction=direction, pair=pair, order=order, decay=decay, rate=rate, block=limit.block, limit=limit.most
-    )
-    return (below, above) if above.weight_bound(epsilon) < LARGEST_BOUND else (below,)
-
-
-def rates(pair: SubsetMixture) -> list[float]:
-    """The rates of filtered outputs that are proposed, ascending."""
-    return sorted({rounded(min(pair.sampling_prob * rate, MAX_RATE)) for rate in RATES})
-
-
-def _best_rate(pair: SubsetMixture, epsilon: float) -> float:
-    """The rate whose filtered outputs have a loss of about epsilon on the average."""
-    some = rates(pair)
-    losses = np.maximum.accumulate([_mean_loss(columns_of(pair, Side.UPPER), rate) for rate in some])
-    wanted = float(np.interp(epsilon, losses, some))
-    return min(rates(pair), key=lambda rate: abs(rate - wanted))
-
-
-@lru_cache(maxsize=64)
-def _mean_loss(own: Columns, rate: float) -> float:
-    """The mean loss of a few filtered outputs; only choices rest on it."""
-    drawn = np.empty((TRIED, 2))
-    rng = np.random.Generator(np.random.SFC64(0))
-    draw_below(rng, own.columns, own.couplings, own.chances, binomial(own.coins, rate), 1.0, drawn)
-    return float(drawn[:, 0].mean())
+    return one_sided(pair, subset_columns(pair, Side.UPPER), KINDS, direction, epsilon)

@@ -9,8 +9,9 @@ from typing import ClassVar
 import numpy as np
 
 from hockeystick.bounds import Profile
+from hockeystick.monte_carlo.histories.chances import log_chances
 from hockeystick.monte_carlo.proposals import Array, Naive, Proposal
-from hockeystick.monte_carlo.subsets.count_kernels import SETTLED, count_table, draw_counts, log_chances, log_sum
+from hockeystick.monte_carlo.subsets.count_kernels import SETTLED, count_table, draw_counts, log_sum
 from hockeystick.monte_carlo.subsets.kernels import draw_moved, draw_subsets
 from hockeystick.monte_carlo.subsets.participations import Participations, participations, runs_recursion
 from hockeystick.monte_carlo.weight_bounds import bounded_exp, largest_of_power, log_factor

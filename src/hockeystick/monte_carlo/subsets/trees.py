@@ -14,11 +14,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hockeystick.monte_carlo.proposals import Array, Proposal
-from hockeystick.monte_carlo.subsets.forest import MAX_CAP, Counts, Forest, costs_of, counts_of, forest_of
-from hockeystick.monte_carlo.subsets.history_kernels import ENDLESS
-from hockeystick.monte_carlo.subsets.limited_histories import MAX_ORDER, TAILS, WORTH
-from hockeystick.monte_carlo.subsets.many_bands import (
+from hockeystick.monte_carlo.histories.history_kernels import ENDLESS
+from hockeystick.monte_carlo.histories.limited_histories import MAX_ORDER, TAILS, WORTH
+from hockeystick.monte_carlo.histories.one_sided import (
     BETAS,
     CHAIN_SHARE,
     LARGEST_BOUND,
@@ -28,6 +26,8 @@ from hockeystick.monte_carlo.subsets.many_bands import (
     log_largest_add,
     lose,
 )
+from hockeystick.monte_carlo.proposals import Array, Proposal
+from hockeystick.monte_carlo.subsets.forest import MAX_CAP, Counts, Forest, costs_of, counts_of, forest_of
 from hockeystick.monte_carlo.subsets.tree_kernels import draw_from_counts, draw_moved_trees
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL, bounded_exp, log_factor
 from hockeystick.pairs.subset_mixture import SubsetMixture

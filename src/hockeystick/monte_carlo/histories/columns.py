@@ -1,9 +1,9 @@
 """The columns of the opportunities, or others with their inner products (docs/theory/monte-carlo/many-bands.md).
 
-The profile of Poisson or cyclic Poisson sampling depends on inner products of columns alone, and grows with each of
-them. So the columns of any C are replaced by those of a lower-triangular matrix with one row for each opportunity:
-that of a C with more rows than steps, and that of a group. What its rounding may add or take is charged on the side
-that is asked for.
+The profile of a mixture over participations depends on inner products of columns alone, and grows with each of them. So
+the columns of any C are replaced by those of a lower-triangular matrix with one row for each opportunity: that of a C
+with more rows than steps, and that of a group of cyclic Poisson sampling. What its rounding may add or take is charged
+on the side that is asked for.
 """
 
 from dataclasses import dataclass
@@ -11,14 +11,17 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
+from hockeystick.monte_carlo.histories.chances import binomial
 from hockeystick.monte_carlo.proposals import Array
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
-from hockeystick.pairs.subset_mixture import SubsetMixture
+from hockeystick.pairs.renewal_mixture import availability, first_available
 from hockeystick.strategies import StrategyMatrix
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 from hockeystick.strategies.matrix.causal_factor import causal_factor
 from hockeystick.types import Side
 
+MAX_ENTRIES = 1 << 22
+"""Of the columns, and of their inner products: 32 MB each."""
 NO_FACTOR = "the inner products of its columns are those of no lower-triangular matrix without negative entries"
 
 
@@ -33,6 +36,8 @@ class Columns:
         steps: rows, as many as opportunities.
         prob: the chance of every coin.
         coins: of every opportunity: as many participations are possible there.
+        min_sep: an example that takes part waits until the opportunity so many later; above 1 with one coin alone.
+        warm_start: whether it may be waiting at first, as in the long run.
     """
 
     columns: Array
@@ -40,11 +45,31 @@ class Columns:
     steps: int
     prob: float
     coins: int = 1
+    min_sep: int = 1
+    warm_start: bool = False
 
     @cached_property
     def chances(self) -> Array:
-        """The law of the participations at an opportunity, shape (coins + 1,)."""
+        """The law of the participations at an opportunity that is not waited for, shape (coins + 1,)."""
         return binomial(self.coins, self.prob)
+
+    @cached_property
+    def first(self) -> Array:
+        """Chances that the example waits for 0, 1, ... opportunities at first."""
+        return first_available(self.min_sep, self.prob, self.warm_start)
+
+    @cached_property
+    def mean(self) -> Array:
+        """``C E x / sigma``, shape (steps,)."""
+        if self.min_sep == 1:
+            mean: Array = self.prob * self.row_sums
+            return mean
+        mean = np.zeros(self.steps)
+        for u, chance in enumerate(self.prob * availability(self.steps, self.min_sep, self.prob, self.first)):
+            column = self.columns[min(u, self.columns.shape[0] - 1)]
+            rows = mean[u:][: column.size]
+            rows += chance * column[: rows.size]
+        return mean
 
     @cached_property
     def row_sums(self) -> Array:
@@ -59,9 +84,14 @@ class Columns:
     @cached_property
     def moments(self) -> tuple[float, float]:
         """``|C E x|^2 / sigma^2`` and ``E |C x|^2 / sigma^2``."""
-        squared_mean = float(np.square(self.prob * self.row_sums).sum())
-        spread = self.coins * self.prob * (1.0 - self.prob)
-        return squared_mean, squared_mean + spread * float(self.couplings[:, 0].sum())
+        squared_mean = float(np.square(self.mean).sum())
+        if self.min_sep == 1:
+            spread = self.coins * self.prob * (1.0 - self.prob)
+            return squared_mean, squared_mean + spread * float(self.couplings[:, 0].sum())
+        taken = self.prob * availability(self.steps, self.min_sep, self.prob, self.first)
+        again = self.prob * availability(self.couplings.shape[1], self.min_sep, self.prob, np.ones(1))
+        chances = np.concatenate([[1.0], np.zeros(self.min_sep - 1), 2.0 * again])[: self.couplings.shape[1]]
+        return squared_mean, float(taken @ (self.couplings @ chances))
 
     def largest_exponent(self, copies: float) -> float:
         """At least ``sum_t c_t |y_t|`` for the participations c of an opportunity, ``m_t |y_t|`` for a row's sum m."""
@@ -77,56 +107,64 @@ class Columns:
         return float(4.0 * UNIT_ROUNDOFF * (1.0 + slope) * (self.steps * (exponents + 16.0) + opportunities * fields))
 
 
-def binomial(coins: int, prob: float) -> Array:
-    """Chances of 0, ..., coins participations; for one coin ``1 - prob`` and ``prob``, without rounding."""
-    law = np.ones(1)
-    for _ in range(coins):
-        law = np.convolve(law, [1.0 - prob, prob])
-    return law
-
-
-def columns_of(pair: SubsetMixture, side: Side) -> Columns:
-    """Columns whose profile is that of the pair, or on this side of it.
+def columns_of(
+    matrix: StrategyMatrix,
+    sigma: float,
+    prob: float,
+    side: Side,
+    *,
+    groups: int = 1,
+    coins: int = 1,
+    min_sep: int = 1,
+    warm_start: bool = False,
+) -> Columns:
+    """Columns whose profile is that of the sampling, or on this side of it.
 
     Those of the first group; above also of matrices that are not Toeplitz, with inner products that no group exceeds.
 
-    Raises: ValueError for a pair that :func:`why_no_columns` refuses.
+    Raises: ValueError for a matrix that :func:`why_no_columns` refuses.
     """
-    asked = Side.UPPER if _is_square(pair) else side
-    found = _columns(pair.step_matrix, pair.groups, pair.noise_multiplier, pair.sampling_prob, pair.coins, asked)
+    asked = Side.UPPER if _is_square(matrix, groups) else side
+    found = _columns(matrix, groups, sigma, (prob, coins, min_sep, warm_start), asked)
     if found is None:
         raise ValueError(NO_FACTOR)
     return found
 
 
-def why_no_columns(pair: SubsetMixture) -> str | None:
+def why_no_columns(matrix: StrategyMatrix, groups: int = 1) -> str | None:
     """Why there are no such columns, or None. O(opportunities^2 steps)."""
-    matrix = pair.step_matrix
-    if _is_square(pair) or all(_factor(matrix, pair.groups, every) is not None for every in _groups_read(pair)):
+    opportunities = -(-matrix.steps // groups)
+    if opportunities * max(matrix.bands if groups == 1 else 1, opportunities) > MAX_ENTRIES:
+        return f"its columns have more than {MAX_ENTRIES} entries"
+    if _is_square(matrix, groups) or all(
+        _factor(matrix, groups, every) is not None for every in {False, _groups_differ(matrix, groups)}
+    ):
         return None
     return NO_FACTOR
 
 
-def _is_square(pair: SubsetMixture) -> bool:
-    return pair.groups == 1 and pair.step_matrix.rows == pair.step_matrix.steps
+def _is_square(matrix: StrategyMatrix, groups: int) -> bool:
+    return groups == 1 and matrix.rows == matrix.steps
 
 
-def _groups_read(pair: SubsetMixture) -> set[bool]:
-    return {False, pair.groups > 1 and pair.step_matrix.toeplitz_column is None}
+def _groups_differ(matrix: StrategyMatrix, groups: int) -> bool:
+    return groups > 1 and matrix.toeplitz_column is None
 
 
 @lru_cache(maxsize=4)
-def _columns(matrix: StrategyMatrix, groups: int, sigma: float, prob: float, coins: int, side: Side) -> Columns | None:
-    if groups == 1 and matrix.rows == matrix.steps:
+def _columns(
+    matrix: StrategyMatrix, groups: int, sigma: float, law: tuple[float, int, int, bool], side: Side
+) -> Columns | None:
+    if _is_square(matrix, groups):
         steps = np.arange(matrix.steps)
-        return _split(matrix.columns(steps) / sigma, matrix.bands, prob, coins)
-    found = _factor(matrix, groups, side is Side.UPPER and groups > 1 and matrix.toeplitz_column is None)
+        return _split(matrix.columns(steps) / sigma, matrix.bands, law)
+    found = _factor(matrix, groups, side is Side.UPPER and _groups_differ(matrix, groups))
     if found is None:
         return None
     factor, error = found
     scale = 1.0 + error if side is Side.UPPER else 1.0 / (1.0 + error)
     reach = int((np.nonzero(factor)[0] - np.nonzero(factor)[1]).max()) + 1
-    return _split(factor * (scale / sigma), reach, prob, coins)
+    return _split(factor * (scale / sigma), reach, law)
 
 
 @lru_cache(maxsize=2)
@@ -148,7 +186,7 @@ def _gram(matrix: StrategyMatrix, groups: int, group: int) -> Array:
     return np.maximum(found, found.T)
 
 
-def _split(whole: Array, reach: int, prob: float, coins: int) -> Columns:
+def _split(whole: Array, reach: int, law: tuple[float, int, int, bool]) -> Columns:
     """Of a lower-triangular matrix in units of sigma, of so many bands. O(opportunities^2 steps).
 
     Entries so far below the diagonal that they are no more than rounding, of the sums of their columns and rows, are
@@ -164,7 +202,7 @@ def _split(whole: Array, reach: int, prob: float, coins: int) -> Columns:
         couplings[u, : own.size] = gram[u, u : u + reach]
     lengths = opportunities - np.arange(opportunities)
     same = all((own[:size] == columns[0, :size]).all() for own, size in zip(columns, lengths.tolist(), strict=True))
-    return Columns(columns[:1] if same else columns, couplings, opportunities, prob, coins)
+    return Columns(columns[:1] if same else columns, couplings, opportunities, *law)
 
 
 def _reach(whole: Array, bands: int) -> int:

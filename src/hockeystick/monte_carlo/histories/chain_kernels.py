@@ -1,8 +1,13 @@
 """Numba kernels of a chain of counts whose field dominates what earlier participations add to the weight of later ones.
 
-The weight of counts J, of ``copies`` copies, is ``prod_u chances[J_u] exp(squares_u J_u (J_u - 1) / 2 + J_u f_u)``. The
-field h starts at 0; then it is one of the two nodes next to ``decay (h + pulls_u J_u)``, at random, with this mean, or
-the last node if it is above. ``f_u = min(h_u, cap) + spare``.
+The weight of counts J, of some copies, is ``prod_u chances[F_u, J_u] exp(squares_u J_u (J_u - 1) / 2 + J_u f_u)``, with
+F_u the copies that are free. The field h starts at 0; then it is one of the two nodes next to ``decay (h + pulls_u
+J_u)``, at random, with this mean, or the last node if it is above. ``f_u = min(h_u, cap) + spare``.
+
+Which copies are free follows from the counts: opportunities stand in cells of ``bonus.size``, and ``waits`` holds, for
+each state of the cells that matter, how many copies are free, the state after j participations, and the state at the
+end of a cell. A participation at place i of its cell has the factor ``bonus[i]``. Where nobody waits there is one
+state.
 
 Proof: docs/theory/monte-carlo/many-bands.md.
 """
@@ -12,6 +17,12 @@ from numba import njit
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Waits = tuple[Integers, Integers, Integers, Array]
+"""Copies that are free, shape (states,), the state after j participations, (states, copies + 1), the state at the end
+of a cell, (states,), and the factors of a participation, (cell,)."""
+Arrays = tuple[Array, Array, Array, Array, Array, Array, Array, Integers, Integers, Integers, Array]
+"""Pulls, squares, chances, nodes, ``exp(f)`` at the nodes, the table, the exponentials of its logs, and who waits."""
 
 NEGLIGIBLE = 1e-18
 """Fields of a smaller chance are left out where a chain's weight may be too small by as much."""
@@ -38,18 +49,35 @@ def largest_field(couplings: Array, block: int, limit: int, coins: int) -> float
 
 
 @njit(cache=True, nogil=True)
+def largest_spaced_field(couplings: Array, min_sep: int) -> float:
+    """At least ``sum_(u < v) x_u <c_u, c_v>`` for all x whose ones are ``min_sep`` apart: one in as many lags."""
+    opportunities, window = couplings.shape
+    largest = 0.0
+    for v in range(opportunities):
+        total = 0.0
+        for first in range(1, min(window, v + 1), min_sep):
+            most = 0.0
+            for lag in range(first, min(first + min_sep, window, v + 1)):
+                most = max(most, couplings[v - lag, lag])
+            total += most
+        largest = max(largest, total)
+    return largest
+
+
+@njit(cache=True, nogil=True)
 def chain_table(
-    pulls: Array, squares: Array, chances: Array, decay: float, nodes: Array, cap: float, spare: float
+    pulls: Array, squares: Array, chances: Array, waits: Waits, decay: float, nodes: Array, cap: float, spare: float
 ) -> tuple[Array, Array]:
-    """What the opportunities from u on make of the weight, given the node at u, over what it is at the first node.
+    """What the opportunities from u on make of the weight, given the state and the node, over that of the first ones.
 
-    Shape (opportunities + 1, nodes), and the logs of the weights at the first node over those of the opportunities
-    after u, shape (opportunities + 1,), which sum to log Z. Not finite where doubles end.
+    Shape (opportunities + 1, states, nodes), and the logs of the weights at the first state and node over those of the
+    opportunities after u, shape (opportunities + 1,), which sum to log Z. Not finite where doubles end.
 
-    O(opportunities nodes counts).
+    O(opportunities states nodes counts).
     """
-    opportunities, places, counts = pulls.size, nodes.size, chances.size
-    table, logs = np.ones((opportunities + 1, places)), np.zeros(opportunities + 1)
+    free, within, shifted, bonus = waits
+    opportunities, places, counts, cell = pulls.size, nodes.size, chances.shape[1], bonus.size
+    table, logs = np.ones((opportunities + 1, free.size, places)), np.zeros(opportunities + 1)
     below, share = np.zeros((counts, places), dtype=np.int64), np.zeros((counts, places))
     pulled = np.exp(np.minimum(nodes, cap) + spare)
     for u in range(opportunities - 1, -1, -1):
@@ -58,15 +86,21 @@ def chain_table(
                 for place in range(places):
                     found = split(decay * (nodes[place] + pulls[u] * count), nodes)
                     below[count, place], share[count, place] = found
-        for place in range(places):
-            weight, total = 1.0, 0.0
-            for count in range(counts):
-                at, part = below[count, place], share[count, place]
-                total += weight * chances[count] * ((1.0 - part) * table[u + 1, at] + part * table[u + 1, at + 1])
-                weight *= pulled[place] * np.exp(count * squares[u])
-            table[u, place] = total
-        logs[u] = np.log(table[u, 0])
-        table[u] /= table[u, 0]
+        here = u % cell
+        for state in range(free.size):
+            able = free[state]
+            for place in range(places):
+                weight, total = 1.0, 0.0
+                for count in range(able + 1):
+                    following = within[state, count]
+                    if here == cell - 1:
+                        following = shifted[following]
+                    at, part, row = below[count, place], share[count, place], table[u + 1, following]
+                    total += weight * chances[able, count] * ((1.0 - part) * row[at] + part * row[at + 1])
+                    weight *= pulled[place] * np.exp(count * squares[u]) * bonus[here]
+                table[u, state, place] = total
+        logs[u] = np.log(table[u, 0, 0])
+        table[u] /= table[u, 0, 0]
     return table, logs
 
 
@@ -84,33 +118,33 @@ def split(field: float, nodes: Array) -> tuple[int, float]:
 
 
 @njit(cache=True, nogil=True)
-def draw_counts(rng: np.random.Generator, chain: tuple[Array, ...], decay: float, counts: Array) -> None:
-    """Draw the counts of all opportunities from the chain.
-
-    Args:
-        chain: pulls, squares, chances, nodes, ``exp(f)`` at the nodes, the table and the exponentials of its logs.
-    """
-    pulls, squares, chances, nodes, pulled, table, norms = chain
-    place = 0
+def draw_counts(rng: np.random.Generator, chain: Arrays, decay: float, counts: Array) -> None:
+    """Draw the counts of all opportunities from the chain."""
+    pulls, squares, chances, nodes, pulled, table, norms, free, within, shifted, bonus = chain
+    place, state = 0, 0
     for u in range(pulls.size):
-        rest = rng.random() * table[u, place] * norms[u]
+        here, able = u % bonus.size, free[state]
+        rest = rng.random() * table[u, state, place] * norms[u]
         weight, count = 1.0, 0
         while True:
+            following = within[state, count]
+            if here == bonus.size - 1:
+                following = shifted[following]
             below, share = split(decay * (nodes[place] + pulls[u] * count), nodes)
-            low, high = (1.0 - share) * table[u + 1, below], share * table[u + 1, below + 1]
-            rest -= weight * chances[count] * (low + high)
-            if rest < 0.0 or count == chances.size - 1:
+            low, high = (1.0 - share) * table[u + 1, following, below], share * table[u + 1, following, below + 1]
+            rest -= weight * chances[able, count] * (low + high)
+            if rest < 0.0 or count == able:
                 break
-            weight *= pulled[place] * np.exp(count * squares[u])
+            weight *= pulled[place] * np.exp(count * squares[u]) * bonus[here]
             count += 1
         place = below + 1 if rng.random() * (low + high) < high else below
-        counts[u] = count
+        counts[u], state = count, following
 
 
 @njit(cache=True, nogil=True)
-def log_excess(counts: Array, couplings: Array, chain: tuple[Array, ...], decay: float) -> float:
+def log_excess(counts: Array, couplings: Array, chain: Arrays, decay: float) -> float:
     """The logarithm of the chain's weight of these counts, over all its fields, relative to their own weight."""
-    pulls, _, _, nodes, pulled, _, _ = chain
+    pulls, nodes, pulled = chain[0], chain[3], chain[4]
     fields, law, moved = np.zeros(counts.size), np.zeros(nodes.size), np.zeros(nodes.size)
     law[0] = 1.0
     first, last, total = 0, 0, 0.0

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hockeystick.monte_carlo.subsets.chain_kernels import add_column, draw_counts, log_excess
+from hockeystick.monte_carlo.histories.chain_kernels import Arrays, add_column, draw_counts, log_excess
 
 Array = NDArray[np.float64]
 
@@ -180,7 +180,7 @@ def draw_above(
     columns: Array,
     couplings: Array,
     chances: Array,
-    chain: tuple[Array, ...],
+    chain: Arrays,
     decay: float,
     block: int,
     limit: int,

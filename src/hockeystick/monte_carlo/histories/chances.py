@@ -1,0 +1,29 @@
+"""The law of a number of coins."""
+
+import numpy as np
+from numba import njit
+
+from hockeystick.monte_carlo.proposals import Array
+
+
+def binomial(coins: int, prob: float) -> Array:
+    """Chances of 0, ..., coins participations; for one coin ``1 - prob`` and ``prob``, without rounding."""
+    law = np.ones(1)
+    for _ in range(coins):
+        law = np.convolve(law, [1.0 - prob, prob])
+    return law
+
+
+@njit(cache=True, nogil=True)
+def log_chances(prob: float, copies: int, counts: int) -> Array:
+    """Logs of the chances that j of ``copies`` independent copies take part, given that fewer than ``counts`` do.
+
+    For j = 0, ..., counts - 1, and 0 < prob < 1.
+    """
+    logs = np.zeros(counts)
+    odds = np.log(prob) - np.log1p(-prob)
+    for count in range(1, counts):
+        logs[count] = logs[count - 1] + odds + np.log((copies - count + 1) / count)
+    top = logs.max()
+    normalised: Array = logs - top - np.log(np.exp(logs - top).sum())
+    return normalised

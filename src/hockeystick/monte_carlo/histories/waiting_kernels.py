@@ -1,0 +1,277 @@
+"""Numba kernels for histories in which a participation is followed by a wait, one coin at each opportunity.
+
+The counterparts of :mod:`.history_kernels` for b-min-sep subsampling: an example that takes part at opportunity u is
+free again at ``u + min_sep``; ``first[u]`` is the chance that it waits for u opportunities at first.
+
+Proof: docs/theory/monte-carlo/many-bands.md, "Examples that wait".
+"""
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from hockeystick.monte_carlo.histories.chain_kernels import Arrays, add_column, draw_counts, log_excess
+from hockeystick.monte_carlo.histories.history_kernels import ENDLESS, LARGEST_PRODUCT, exponents, filtered
+
+Array = NDArray[np.float64]
+
+
+@njit(cache=True, nogil=True)
+def log_waiting_mean_field(z: Array, couplings: Array, prob: float, min_sep: int, first: Array) -> float:
+    """At most log X: histories that are free at an opportunity are given the mean of their fields.
+
+    O(opportunities (w + min_sep)).
+    """
+    size, window = z.size, couplings.shape[1]
+    weights, waiting = np.zeros(min_sep), np.zeros((min_sep, size))
+    fields = np.zeros(size)
+    free, log_scale = 0.0, 0.0
+    for u in range(size):
+        slot, last = u % min_sep, min(size, u + window)
+        back, start = weights[slot], first[u] * np.exp(-log_scale) if u < first.size else 0.0
+        total = free + back + start
+        if back > 0.0 or start > 0.0:
+            kept, added = free / total, back / total
+            for v in range(u, last):
+                fields[v] = kept * fields[v] + added * waiting[slot, v]
+        taken = total * prob * np.exp(z[u] - fields[u])
+        free, weights[slot] = total * (1.0 - prob), taken
+        for v in range(u + 1, last):
+            waiting[slot, v] = fields[v] + couplings[u, v - u]
+        largest = max(free, taken)
+        if largest > LARGEST_PRODUCT or largest < 1.0 / LARGEST_PRODUCT:
+            log_scale += np.log(largest)
+            free /= largest
+            weights /= largest
+    total = free + weights.sum()
+    for u in range(size, first.size):
+        total += first[u] * np.exp(-log_scale)
+    return float(np.log(total) + log_scale)
+
+
+@njit(cache=True, nogil=True)
+def waiting_products(z: Array, prob: float, min_sep: int, first: Array, block: int, table: Array) -> float:
+    """``log X'_A``, and in ``table[u, k]`` what it is from u on for who is free there, at most k times in its block.
+
+    Opportunities ``block m, ..., block m + block - 1`` are block m, and in each of them there are at most
+    ``table.shape[1] - 1`` participations. Shape of the table: (opportunities, limit + 1).
+    """
+    most = table.shape[1] - 1
+    for u in range(z.size - 1, -1, -1):
+        gained, ends = prob * np.exp(z[u]), (u // block + 1) * block
+        for k in range(most + 1):
+            left = k if u + 1 < ends else most
+            table[u, k] = (1.0 - prob) * (table[u + 1, left] if u + 1 < z.size else 1.0)
+            if k > 0:
+                left = k - 1 if u + min_sep < ends else most
+                table[u, k] += gained * (table[u + min_sep, left] if u + min_sep < z.size else 1.0)
+    total = 0.0
+    for u in range(first.size):
+        total += first[u] * (table[u, most] if u < z.size else 1.0)
+    return float(np.log(total))
+
+
+@njit(cache=True, nogil=True)
+def log_waiting_history(
+    rng: np.random.Generator,
+    z: Array,
+    prob: float,
+    min_sep: int,
+    first: Array,
+    kept: Array,
+    block: int,
+    table: Array,
+    left: Array,
+) -> float:
+    """The logarithm of a number between 0 and 1 whose mean is ``X_A / X'_A``: one history is drawn.
+
+    Args:
+        kept: ``exp(-couplings)``.
+        table: that of :func:`waiting_products`.
+        left: for the weights of opportunities; overwritten.
+    """
+    for u in range(z.size):
+        left[u] = prob * np.exp(z[u])
+    most = table.shape[1] - 1
+    u, free = _drawn_start(rng, first, table), most
+    total, product, ends = 0.0, 1.0, (u // block + 1) * block
+    while u < z.size:
+        if u >= ends:
+            ends, free = (u // block + 1) * block, most
+        without, taken = 1.0 - prob, left[u] if free > 0 else 0.0
+        if u + 1 < z.size:
+            without *= table[u + 1, free if u + 1 < ends else most]
+        if free > 0 and u + min_sep < z.size:
+            taken *= table[u + min_sep, free - 1 if u + min_sep < ends else most]
+        product *= (without + taken) / table[u, free]
+        if product < 1.0 / LARGEST_PRODUCT:
+            total += np.log(product)
+            product = 1.0
+        if rng.random() * (without + taken) < taken:
+            free -= 1
+            for e in range(min_sep, min(kept.shape[1], z.size - u)):
+                left[u + e] *= kept[u, e]
+            u += min_sep
+        else:
+            u += 1
+    return float(total + np.log(product))
+
+
+@njit(cache=True, nogil=True)
+def _drawn_start(rng: np.random.Generator, first: Array, table: Array) -> int:
+    """The first opportunity at which the example is free, as X'_A weighs them."""
+    if first.size == 1:
+        return 0
+    size, most = table.shape[0], table.shape[1] - 1
+    total = 0.0
+    for u in range(first.size):
+        total += first[u] * (table[u, most] if u < size else 1.0)
+    rest, u = rng.random() * total, 0
+    while u < first.size - 1:
+        rest -= first[u] * (table[u, most] if u < size else 1.0)
+        if rest < 0.0:
+            break
+        u += 1
+    return u
+
+
+@njit(cache=True, nogil=True)
+def _add_participations(
+    rng: np.random.Generator, columns: Array, prob: float, min_sep: int, first: Array, y: Array
+) -> None:
+    """The mean of one component of P."""
+    rest, u = rng.random(), 0
+    while u < first.size - 1:
+        rest -= first[u]
+        if rest < 0.0:
+            break
+        u += 1
+    while u < y.size:
+        if rng.random() < prob:
+            add_column(columns, u, 1.0, y)
+            u += min_sep
+        else:
+            u += 1
+
+
+@njit(cache=True, nogil=True)
+def log_waited(counts: Array, chain: Arrays, min_sep: int, starts: Array) -> float:
+    """The logarithm of the chance of these counts if copies wait as long as they have to, over the chain's.
+
+    At most 0, and minus infinity where a copy that waits would have to take part. ``starts[u]`` is the chance that an
+    example that takes part at u < min_sep is free by then, over that at later steps: how a run starts.
+    """
+    chances, free, within, shifted, bonus = chain[2], chain[7], chain[8], chain[9], chain[10]
+    total, state, able = 0.0, 0, free[0]
+    for u in range(counts.size):
+        if u >= min_sep:
+            able += int(counts[u - min_sep])
+        count, here = int(counts[u]), u % bonus.size
+        if count > able:
+            return -np.inf
+        if count > 0 or able != free[state]:
+            total += np.log(chances[able, count] / chances[free[state], count]) - count * np.log(bonus[here])
+        if u < starts.size:
+            total += count * np.log(starts[u])
+        able -= count
+        state = within[state, count]
+        if here == bonus.size - 1:
+            state = shifted[state]
+    return float(total)
+
+
+@njit(cache=True, nogil=True)
+def draw_waiting_above(
+    rng: np.random.Generator,
+    columns: Array,
+    couplings: Array,
+    prob: float,
+    min_sep: int,
+    first: Array,
+    chain: Arrays,
+    decay: float,
+    block: int,
+    limit: int,
+    rates: Array,
+    share: float,
+    histories: int,
+    out: Array,
+) -> None:
+    """As :func:`.history_kernels.draw_above`; counts are given up too as far as copies in the chain wait too little."""
+    steps = couplings.shape[0]
+    y, z, left, table = np.empty(steps), np.empty(steps), np.empty(steps), np.empty((steps, limit + 1))
+    kept, found, counts = np.exp(-couplings), np.empty(histories), np.empty(steps)
+    starts = np.cumsum(first * (1.0 - prob) ** -np.arange(first.size))
+    starts /= starts[-1]
+    for sample in range(out.shape[0]):
+        if rng.random() < share:
+            draw_counts(rng, chain, decay, counts)
+            excess = log_excess(counts, couplings, chain, decay) - log_waited(counts, chain, min_sep, starts)
+            if rng.random() > np.exp(-excess):
+                out[sample] = -ENDLESS, 0.0, 0.0
+                continue
+            for t in range(steps):
+                y[t] = rng.standard_normal()
+            for u in range(steps):
+                if counts[u] > 0.0:
+                    add_column(columns, u, counts[u], y)
+            out[sample, 2] = filtered(rng, columns, rates, False, y)
+        else:
+            out[sample, 2] = filtered(rng, columns, rates, True, y)
+        exponents(columns, couplings, y, z)
+        out[sample, 1] = waiting_products(z, prob, min_sep, first, block, table)
+        for i in range(histories):
+            found[i] = log_waiting_history(rng, z, prob, min_sep, first, kept, block, table, left)
+        top = found.max()
+        out[sample, 0] = out[sample, 1] + top + np.log(np.exp(found - top).mean())
+
+
+@njit(cache=True, nogil=True)
+def draw_waiting_below(
+    rng: np.random.Generator,
+    columns: Array,
+    couplings: Array,
+    prob: float,
+    min_sep: int,
+    first: Array,
+    rates: Array,
+    share: float,
+    out: Array,
+) -> None:
+    """As :func:`.history_kernels.draw_below`."""
+    steps = couplings.shape[0]
+    y, z = np.empty(steps), np.empty(steps)
+    for sample in range(out.shape[0]):
+        if rng.random() < share:
+            out[sample, 1] = filtered(rng, columns, rates, True, y)
+        else:
+            for t in range(steps):
+                y[t] = rng.standard_normal()
+            _add_participations(rng, columns, prob, min_sep, first, y)
+            out[sample, 1] = filtered(rng, columns, rates, False, y)
+        exponents(columns, couplings, y, z)
+        out[sample, 0] = log_waiting_mean_field(z, couplings, prob, min_sep, first)
+
+
+@njit(cache=True, nogil=True)
+def draw_waiting_add(
+    rng: np.random.Generator,
+    columns: Array,
+    couplings: Array,
+    prob: float,
+    min_sep: int,
+    first: Array,
+    beta: float,
+    mean: Array,
+    out: Array,
+) -> None:
+    """As :func:`.history_kernels.draw_add`."""
+    y, z = np.empty(mean.size), np.empty(couplings.shape[0])
+    for sample in range(out.shape[0]):
+        total = 0.0
+        for t in range(mean.size):
+            y[t] = rng.standard_normal() - beta * mean[t]
+            total += mean[t] * y[t]
+        exponents(columns, couplings, y, z)
+        out[sample, 0] = log_waiting_mean_field(z, couplings, prob, min_sep, first)
+        out[sample, 1] = total

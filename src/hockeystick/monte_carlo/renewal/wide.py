@@ -1,0 +1,80 @@
+"""Proposals for b-min-sep subsampling whose columns reach beyond the separation.
+
+Participations of one example then overlap, and the recursion for the ratio gives bounds that are of little use. Here
+the ratio is bounded for each sample (docs/theory/monte-carlo/many-bands.md, "Examples that wait"), for any C.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hockeystick.monte_carlo.histories.columns import Columns, columns_of, why_no_columns
+from hockeystick.monte_carlo.histories.one_sided import Above, Add, Below, OneSided, one_sided
+from hockeystick.monte_carlo.proposals import Proposal
+from hockeystick.pairs.renewal_mixture import RenewalMixture
+from hockeystick.types import Direction, Side
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Wide(OneSided):
+    """Of a pair that is not refused by :func:`why_not_wide`."""
+
+    pair: RenewalMixture
+
+    @property
+    def own(self) -> Columns:
+        return wide_columns(self.pair, self.sides[0])
+
+    @property
+    def covered(self) -> bool:
+        return why_not_wide(self.pair) is None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WideAbove(_Wide, Above):
+    """Remove, upper bounds."""
+
+    name: ClassVar[str] = "renewal_wide_above"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WideBelow(_Wide, Below):
+    """Remove, lower bounds."""
+
+    name: ClassVar[str] = "renewal_wide_below"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WideAdd(_Wide, Add):
+    """Add, upper bounds."""
+
+    name: ClassVar[str] = "renewal_wide_add"
+
+
+KINDS = (WideBelow, WideAbove, WideAdd)
+
+
+def wide_columns(pair: RenewalMixture, side: Side) -> Columns:
+    """The columns of the steps, on this side of those of the pair."""
+    return columns_of(
+        pair.matrix,
+        pair.noise_multiplier,
+        pair.participation_prob,
+        side,
+        min_sep=pair.min_sep,
+        warm_start=pair.warm_start,
+    )
+
+
+def why_not_wide(pair: RenewalMixture) -> str | None:
+    """Why these proposals are not for this pair, or None."""
+    if pair.banded:
+        return "the columns of one example do not overlap"
+    if pair.examples_per_user > 1:
+        return "several examples of a user wait together, and their columns overlap"
+    return why_no_columns(pair.matrix)
+
+
+def proposals(pair: RenewalMixture, direction: Direction, epsilon: float) -> Sequence[Proposal]:
+    """One for each side, for lower bounds first, where M is of any use; for add one for upper bounds."""
+    return one_sided(pair, wide_columns(pair, Side.UPPER), KINDS, direction, epsilon)

@@ -1,0 +1,426 @@
+"""b-min-sep subsampling with columns beyond the separation: bounds on the ratio and proposals against all histories."""
+
+import pickle
+from itertools import product
+from math import exp, inf, log, sqrt
+
+import numpy as np
+import pytest
+from history_oracle import chances_of, histories, interval, limited, ratio, whole_of
+
+import hockeystick as hs
+from hockeystick.errors import InvalidInputError
+from hockeystick.monte_carlo.histories.chain_kernels import draw_counts, largest_spaced_field, log_excess, split
+from hockeystick.monte_carlo.histories.columns import Columns
+from hockeystick.monte_carlo.histories.history_kernels import exponents
+from hockeystick.monte_carlo.histories.limited_histories import (
+    BLOCKS,
+    CELLS,
+    TAILS,
+    Limits,
+    _waits,
+    chain_of,
+    chance_of_others,
+    fewest,
+    greatest_field,
+)
+from hockeystick.monte_carlo.histories.one_sided import rates
+from hockeystick.monte_carlo.histories.waiting_kernels import (
+    log_waited,
+    log_waiting_history,
+    log_waiting_mean_field,
+    waiting_products,
+)
+from hockeystick.monte_carlo.renewal.family import FAMILY
+from hockeystick.monte_carlo.renewal.wide import WideAbove, WideAdd, WideBelow, why_not_wide, wide_columns
+from hockeystick.pairs.registry import dominating_pair
+from hockeystick.pairs.renewal_mixture import RenewalMixture
+from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
+from hockeystick.types import Direction, Side
+
+
+def pair_of(
+    steps: int, min_sep: int, prob: float, sigma: float, slowness: float = 0.7, warm: bool = True
+) -> RenewalMixture:
+    """Columns that never end and fall slowly."""
+    return RenewalMixture(
+        noise_multiplier=sigma,
+        matrix=ToeplitzMatrix((1.0 + np.arange(steps)) ** -slowness, steps),
+        min_sep=min_sep,
+        participation_prob=prob,
+        warm_start=warm,
+    )
+
+
+CASES = [
+    pair_of(6, 2, 0.3, 1.0),
+    pair_of(6, 2, 0.3, 1.0, warm=False),
+    pair_of(8, 3, 0.25, 1.5, slowness=0.2),
+    pair_of(7, 5, 0.4, 1.2),
+    pair_of(4, 6, 0.4, 1.0),
+]
+"""In the last one an example takes part once, and may wait beyond the end."""
+
+
+def above_of(pair: RenewalMixture, order: int = 2, decay: float = 0.9, rate: float = 0.0) -> WideAbove:
+    """With the limits of a rare tail."""
+    own = wide_columns(pair, Side.UPPER)
+    return WideAbove(
+        direction=Direction.REMOVE,
+        pair=pair,
+        order=order,
+        decay=decay,
+        rate=rate or rates(own)[0],
+        block=BLOCKS[0],
+        limit=fewest(own, BLOCKS[0], TAILS[4]),
+    )
+
+
+def columns(pair: RenewalMixture) -> Columns:
+    return wide_columns(pair, Side.UPPER)
+
+
+@pytest.mark.parametrize("pair", CASES)
+def test_columns_and_moments_are_those_of_the_pair(pair: RenewalMixture) -> None:
+    own = columns(pair)
+    whole = pair.matrix.materialize() / pair.noise_multiplier
+    np.testing.assert_allclose(whole_of(own), whole, rtol=1e-14)
+    chosen = histories(own)
+    chances = chances_of(own, chosen)
+    assert chances.sum() == pytest.approx(1.0, abs=1e-12)
+    np.testing.assert_allclose(chances @ chosen, pair.participation_prob * pair.availability, rtol=1e-12)
+    np.testing.assert_allclose(own.mean, whole @ (chances @ chosen), rtol=1e-12)
+    squared_mean, mean_square = own.moments
+    means = chosen @ whole.T
+    assert squared_mean == pytest.approx(float(np.square(chances @ means).sum()))
+    assert mean_square == pytest.approx(float(chances @ np.square(means).sum(axis=1)))
+
+
+LIMITED = [(3, 1), (3, 2), (16, 3), (2, 1), (4, 1)]
+
+
+@pytest.mark.parametrize("pair", CASES)
+@pytest.mark.parametrize(("block", "limit"), LIMITED)
+def test_the_ratio_lies_between_its_bounds(pair: RenewalMixture, block: int, limit: int) -> None:
+    own, rng = columns(pair), np.random.default_rng(1)
+    few, steps, law = limited(own, block, limit), own.steps, (own.prob, own.min_sep, own.first)
+    z, left, table = np.empty(steps), np.empty(steps), np.empty((steps, limit + 1))
+    kept = np.exp(-own.couplings)
+    for shift in (0.0, 1.0, 2.0, -1.0):
+        y = rng.normal(shift, 1.0, steps)
+        exponents(own.columns, own.couplings, y, z)
+        exact = ratio(own, y, few)
+        assert log_waiting_mean_field(z, own.couplings, *law) <= log(ratio(own, y)) + 1e-12
+        largest = waiting_products(z, *law, block, table)
+        assert largest == pytest.approx(log(float(np.exp(few @ z) @ chances_of(own, few))), abs=1e-12)
+        found = np.array([log_waiting_history(rng, z, *law, kept, block, table, left) for _ in range(2000)])
+        assert found.max() <= 1e-12
+        found = np.exp(found + largest)
+        assert abs(found.mean() - exact) <= 6.2 * found.std() / sqrt(found.size) + 1e-9  # 6.2 sigma: about 1e-9
+
+
+def test_the_mean_field_is_the_ratio_where_columns_do_not_overlap() -> None:
+    """Also where outputs are so far off that weights are rescaled."""
+    column = np.array([1.0, 0.7, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+    pair = RenewalMixture(
+        noise_multiplier=0.1, matrix=ToeplitzMatrix(column, 9), min_sep=3, participation_prob=0.2, warm_start=True
+    )
+    own, rng = columns(pair), np.random.default_rng(2)
+    z = np.empty(9)
+    for shift in (0.0, 5.0, 12.0, -8.0):
+        y = rng.normal(shift, 1.0, 9)
+        exponents(own.columns, own.couplings, y, z)
+        chosen = histories(own)
+        chances = chances_of(own, chosen)
+        logs = chosen @ whole_of(own).T
+        terms = logs @ y - 0.5 * np.square(logs).sum(axis=1)
+        top = terms[chances > 0.0].max()
+        exact = top + log(float(np.exp(np.minimum(terms - top, 0.0)) @ chances))
+        found = log_waiting_mean_field(z, own.couplings, own.prob, own.min_sep, own.first)
+        assert found == pytest.approx(exact, abs=1e-9)
+
+
+@pytest.mark.parametrize("pair", CASES)
+@pytest.mark.parametrize(("block", "limit"), LIMITED)
+def test_other_histories_and_fields_are_covered(pair: RenewalMixture, block: int, limit: int) -> None:
+    own = columns(pair)
+    few = limited(own, block, limit)
+    possible = few[chances_of(own, few) > 0.0]
+    assert 1.0 - chances_of(own, few).sum() <= chance_of_others(own, Limits(block, limit)) + 1e-14
+    field = (possible @ np.triu(whole_of(own).T @ whole_of(own), 1)).max()
+    assert field <= greatest_field(own, Limits(block, limit))
+    spaced = histories(own)
+    spaced = spaced[chances_of(own, spaced) > 0.0]
+    assert (spaced @ np.triu(whole_of(own).T @ whole_of(own), 1)).max() <= largest_spaced_field(
+        own.couplings, own.min_sep
+    )
+
+
+@pytest.mark.parametrize("cells", CELLS)
+@pytest.mark.parametrize("min_sep", [2, 3, 5, 9])
+def test_copies_are_free_when_their_histories_may_go_on(cells: int, min_sep: int) -> None:
+    """Two copies take part as their distance allows; states never have fewer free ones than there are."""
+    own = columns(pair_of(20, min_sep, 0.1, 2.0))
+    waits = _waits(own, 2, cells)
+    if cells > min_sep:
+        assert waits is None
+        return
+    assert waits is not None
+    free, within, shifted, bonus = waits
+    size, rng = bonus.size, np.random.default_rng(3)
+    assert size == min_sep // cells
+    for _ in range(200):
+        state, ready = 0, np.zeros(2, dtype=int)
+        waited = 0.0  # opportunities for which a copy counts as free too early, by the state
+        charged = 0.0
+        for u in range(20):
+            able = (ready <= u).sum()
+            assert free[state] >= able
+            taken = int(rng.integers(able + 1))
+            waited += free[state] - able
+            charged += taken * log(bonus[u % size]) / -log(1.0 - own.prob)
+            for copy in np.flatnonzero(ready <= u)[:taken]:
+                ready[copy] = u + min_sep
+            state = within[state, taken]
+            if u % size == size - 1:
+                state = shifted[state]
+        beyond = sum(max(int(at) - 20, 0) for at in ready)  # what is charged for after the end
+        assert waited <= charged + 1e-9 <= waited + beyond + 2e-9
+
+
+@pytest.mark.parametrize(("order", "decay"), [(2, 0.5), (2, 0.9), (3, 0.8)])
+@pytest.mark.parametrize(("block", "limit"), [(2, 1), (16, 2), (16, 4)])
+@pytest.mark.parametrize("pair", [CASES[0], CASES[1], pair_of(5, 3, 0.3, 1.2), pair_of(5, 4, 0.3, 1.2)])
+def test_the_chain_dominates_the_weights_of_tuples(
+    order: int, decay: float, block: int, limit: int, pair: RenewalMixture
+) -> None:
+    """The chain is followed through all its states and nodes; counts are those of all tuples of histories."""
+    own = columns(pair)
+    chain = chain_of(own, order, decay, Limits(block, limit))
+    assert chain.arrays is not None
+    pulls, squares, chances, nodes, pulled, _, _, free, within, shifted, bonus = chain.arrays
+    gram, steps = whole_of(own).T @ whole_of(own), own.steps
+    few = limited(own, block, limit)
+    weights = chances_of(own, few)
+    few, weights = few[weights > 0.0], weights[weights > 0.0]
+    wanted: dict[tuple[int, ...], float] = {}
+    for picked in product(range(len(few)), repeat=order):
+        counts = tuple(int(count) for count in few[list(picked)].sum(axis=0))
+        wanted[counts] = wanted.get(counts, 0.0) + float(weights[list(picked)].prod())
+    starts = exp(chain.log_norm - float(np.log(chain.arrays[6]).sum()))
+    total = 0.0
+    for counts in product(range(order + 1), repeat=steps):
+        state, own_weight, places, possible = 0, starts, {0: starts}, True
+        for u, count in enumerate(counts):
+            if count > free[state]:
+                possible = False
+                break
+            taken = chances[free[state], count] * bonus[u % bonus.size] ** count
+            own_weight *= taken
+            following: dict[int, float] = {}
+            for place, weight in places.items():
+                factor = weight * taken * exp(squares[u] * count * (count - 1) / 2) * pulled[place] ** count
+                below, share = split(decay * (nodes[place] + pulls[u] * count), nodes)
+                following[below] = following.get(below, 0.0) + factor * (1.0 - share)
+                following[below + 1] = following.get(below + 1, 0.0) + factor * share
+            places = following
+            state = within[state, count]
+            if u % bonus.size == bonus.size - 1:
+                state = shifted[state]
+        if not possible:
+            assert counts not in wanted
+            continue
+        j = np.array(counts, dtype=float)
+        exponent = 0.5 * (j @ gram @ j - np.diag(gram) @ j)
+        assert sum(places.values()) >= wanted.get(counts, 0.0) * exp(exponent) * (1.0 - 1e-12)
+        excess = log_excess(j, own.couplings, chain.arrays, decay)
+        assert excess == pytest.approx(log(sum(places.values()) / (own_weight * exp(exponent))), abs=1e-7)
+        total += sum(places.values())
+    assert exp(chain.log_norm) == pytest.approx(total, rel=1e-9)
+
+
+def test_the_chain_draws_counts_with_its_chances() -> None:
+    own = columns(pair_of(3, 2, 0.3, 1.0))
+    chain = chain_of(own, 2, 0.9, Limits(16, 2))
+    assert chain.arrays is not None
+    pulls, squares, chances, nodes, pulled, _, norms, free, within, shifted, bonus = chain.arrays
+    wanted: dict[tuple[int, ...], float] = {}
+    for counts in product(range(3), repeat=3):
+        state, places = 0, {0: 1.0}
+        for u, count in enumerate(counts):
+            if count > free[state]:
+                places = {}
+                break
+            taken = chances[free[state], count] * bonus[u % bonus.size] ** count
+            following: dict[int, float] = {}
+            for place, weight in places.items():
+                factor = weight * taken * exp(squares[u] * count * (count - 1) / 2) * pulled[place] ** count
+                below, share = split(0.9 * (nodes[place] + pulls[u] * count), nodes)
+                following[below] = following.get(below, 0.0) + factor * (1.0 - share)
+                following[below + 1] = following.get(below + 1, 0.0) + factor * share
+            places, state = following, within[state, count]
+            if u % bonus.size == bonus.size - 1:
+                state = shifted[state]
+        wanted[counts] = sum(places.values())
+    rng, counts, drawn, picked = np.random.default_rng(9), np.empty(3), 20000, dict.fromkeys(wanted, 0)
+    for _ in range(drawn):
+        draw_counts(rng, chain.arrays, chain.decay, counts)
+        picked[tuple(int(count) for count in counts)] += 1
+    for one, weight in wanted.items():
+        chance = weight / float(np.prod(norms))
+        assert abs(picked[one] / drawn - chance) <= 6.2 * sqrt(chance * (1.0 - chance) / drawn) + 1e-9
+
+
+@pytest.mark.parametrize("pair", [CASES[0], CASES[1], pair_of(6, 3, 0.3, 1.2)])
+def test_kept_counts_have_the_chances_of_tuples(pair: RenewalMixture) -> None:
+    """What is given up leaves exactly the sum over tuples of histories, where all of them are limited."""
+    own = columns(pair)
+    chain = chain_of(own, 2, 0.9, Limits(16, 6))
+    assert chain.arrays is not None
+    _, _, chances, _, _, _, _, free, within, shifted, bonus = chain.arrays
+    starts = np.cumsum(own.first * (1.0 - own.prob) ** -np.arange(own.first.size))
+    total = starts[-1] ** 2
+    starts /= starts[-1]
+    chosen = histories(own)
+    weights = chances_of(own, chosen)
+    chosen, weights = chosen[weights > 0.0], weights[weights > 0.0]
+    wanted: dict[tuple[float, ...], float] = {}
+    for one, other in product(range(len(chosen)), repeat=2):
+        counts = tuple(chosen[one] + chosen[other])
+        wanted[counts] = wanted.get(counts, 0.0) + float(weights[one] * weights[other])
+    for counts in product(range(3), repeat=own.steps):
+        state, relaxed = 0, total
+        for u, count in enumerate(counts):
+            relaxed *= chances[free[state], count] * bonus[u % bonus.size] ** count if count <= free[state] else 0.0
+            state = within[state, min(count, free[state])]
+            if u % bonus.size == bonus.size - 1:
+                state = shifted[state]
+        if relaxed > 0.0:
+            waited = log_waited(np.array(counts, dtype=float), chain.arrays, own.min_sep, starts)
+            assert waited <= 1e-12
+            assert relaxed * exp(waited) == pytest.approx(wanted.get(tuple(map(float, counts)), 0.0), rel=1e-9)
+
+
+@pytest.mark.parametrize("pair", CASES)
+def test_each_side_stays_on_its_side_of_the_truth(pair: RenewalMixture) -> None:
+    """The truth is a mean of exact ratios, within 6.2 standard errors."""
+    own, rng, epsilon = columns(pair), np.random.default_rng(5), 0.8
+    nodes = rng.standard_normal((4000, own.steps))
+    chosen = histories(own)
+    chances = chances_of(own, chosen)
+    means = chosen @ whole_of(own).T
+
+    def ratios(y: np.ndarray) -> np.ndarray:
+        return np.exp(y @ means.T - 0.5 * np.square(means).sum(axis=1)) @ chances
+
+    picked = rng.choice(chances.size, size=nodes.shape[0], p=chances / chances.sum())
+    remove = np.maximum(1.0 - exp(epsilon) / ratios(nodes + means[picked]), 0.0)
+    add = np.maximum(1.0 - exp(epsilon) * ratios(nodes), 0.0)
+    rate = min(rates(own), key=lambda rate: abs(rate - 0.6))
+    below = WideBelow(direction=Direction.REMOVE, pair=pair, rate=rate)
+    above = above_of(pair, rate=rate)
+    other = WideAdd(direction=Direction.ADD, pair=pair, beta=1.0)
+    for values, lower, upper in ((remove, below, above), (add, None, other)):
+        error = 6.2 * values.std() / sqrt(values.size)
+        least, most = values.mean() - error, values.mean() + error
+        assert interval(upper, epsilon, 20000, 6)[1] >= least
+        if lower is not None:
+            assert interval(lower, epsilon, 20000, 7)[0] <= most
+            assert interval(lower, epsilon, 20000, 7)[1] >= 0.5 * interval(upper, epsilon, 20000, 6)[0]
+
+
+def test_the_samples_that_stand_for_other_histories_have_their_chance() -> None:
+    pair = pair_of(24, 3, 0.2, 2.0)
+    above = WideAbove(
+        direction=Direction.REMOVE,
+        pair=pair,
+        order=2,
+        decay=0.9,
+        rate=rates(columns(pair))[0],
+        block=16,
+        limit=2,
+    )
+    log_weights, losses = np.empty(40000), np.empty(40000)
+    above.draw(np.random.default_rng(10), log_weights, losses)
+    values = -np.exp(log_weights) * np.expm1(np.minimum(30.0 - losses, 0.0))  # no other sample has such a loss
+    charged = chance_of_others(columns(pair), Limits(16, 2))
+    assert abs(values.mean() - charged) <= 6.2 * values.std() / sqrt(values.size)
+    assert values.max() <= above.weight_bound(30.0)
+
+
+def test_what_the_family_proposes_is_built_again_from_its_parameters() -> None:
+    pair = pair_of(60, 4, 0.02, 4.0)
+    found = [*FAMILY.propose(pair, Direction.REMOVE, 1.0), *FAMILY.propose(pair, Direction.ADD, 1.0)]
+    names = ["renewal_wide_below", "renewal_wide_above", "naive", "renewal_wide_add", "naive"]
+    assert [one.name for one in found] == names
+    assert [one.sides for one in found[:2]] == [(Side.LOWER,), (Side.UPPER,)]
+    for one in found:
+        again = FAMILY.build(pair, one.direction, one.name, one.parameters)
+        for copy in (again, pickle.loads(pickle.dumps(one))):
+            drawn = []
+            for each in (one, copy):
+                log_weights, losses = np.empty(16), np.empty(16)
+                each.draw(np.random.default_rng(8), log_weights, losses)
+                drawn.append(np.concatenate([log_weights, losses]))
+            np.testing.assert_array_equal(*drawn)
+            assert 0.0 < copy.loss_error < 1e-4
+            assert copy.weight_bound(1.0) == one.weight_bound(1.0)
+
+
+@pytest.mark.parametrize(
+    ("direction", "name", "parameters"),
+    [
+        (
+            Direction.REMOVE,
+            "renewal_wide_above",
+            {"order": 1.0, "decay": 0.9, "rate": 0.1, "block": 16.0, "limit": 9.0},
+        ),
+        (Direction.REMOVE, "renewal_wide_below", {"rate": 0.95}),
+        (Direction.ADD, "renewal_wide_add", {"beta": inf}),
+        (Direction.REMOVE, "many_bands_below", {"rate": 0.1}),
+    ],
+)
+def test_other_proposals_are_refused(direction: Direction, name: str, parameters: dict[str, float]) -> None:
+    with pytest.raises(InvalidInputError, match="'proposal' field must be"):
+        FAMILY.build(pair_of(20, 3, 0.1, 2.0), direction, name, parameters)
+
+
+def test_who_is_covered() -> None:
+    wide = pair_of(20, 3, 0.1, 2.0)
+    assert why_not_wide(wide) is None
+    assert FAMILY.refusal(wide, Side.LOWER) is None
+    run = hs.Mechanism(
+        strategy=hs.BinaryTree(), sampler=hs.BMinSep(min_sep=3, sampling_prob=0.1, steps=20), noise_multiplier=4.0
+    )
+    tree = dominating_pair(run)
+    assert isinstance(tree, RenewalMixture)
+    assert why_not_wide(tree) is None
+    assert FAMILY.propose(tree, Direction.REMOVE, 0.5)[0].name == "renewal_wide_below"
+    narrow = dominating_pair(run.model_copy(update={"strategy": hs.BandedSquareRoot(bands=3)}))
+    assert isinstance(narrow, RenewalMixture)
+    assert "do not overlap" in str(why_not_wide(narrow))
+    users = RenewalMixture(
+        noise_multiplier=2.0,
+        matrix=wide.matrix,
+        min_sep=3,
+        participation_prob=0.1,
+        warm_start=False,
+        examples_per_user=2,
+    )
+    assert "several examples" in str(why_not_wide(users))
+    assert FAMILY.refusal(users, Side.LOWER) is not None
+    assert FAMILY.refusal(users, Side.UPPER) is None
+
+
+@pytest.mark.parametrize("strategy", [hs.BandedSquareRoot(bands=12), hs.BinaryTree()])
+def test_a_certificate_has_both_sides_and_can_be_verified(strategy: object) -> None:
+    run = hs.Mechanism(
+        strategy=strategy, sampler=hs.BMinSep(min_sep=4, sampling_prob=0.02, steps=60), noise_multiplier=4.0
+    )
+    options = hs.MonteCarlo(seed=1, failure_probability=1e-6, ratio=0.5)
+    found = hs.certify(run, delta=1e-3, method="monte_carlo", budget=60.0, monte_carlo=options)
+    assert found.method.upper == "monte_carlo"
+    assert found.bounds.lower is not None
+    assert found.bounds.upper <= 1.15 * found.bounds.lower
+    assert {one.run.proposal for one in found.monte_carlo.runs} >= {"renewal_wide_above", "renewal_wide_below"}
+    hs.verify(found, evidence=options.ledger)
