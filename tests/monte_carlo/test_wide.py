@@ -12,7 +12,7 @@ import hockeystick as hs
 from hockeystick.errors import InvalidInputError
 from hockeystick.monte_carlo.histories.chain_kernels import draw_counts, largest_spaced_field, log_excess, split
 from hockeystick.monte_carlo.histories.columns import Columns
-from hockeystick.monte_carlo.histories.history_kernels import exponents
+from hockeystick.monte_carlo.histories.history_kernels import ENDLESS, exponents
 from hockeystick.monte_carlo.histories.limited_histories import (
     BLOCKS,
     CELLS,
@@ -24,7 +24,7 @@ from hockeystick.monte_carlo.histories.limited_histories import (
     fewest,
     greatest_field,
 )
-from hockeystick.monte_carlo.histories.one_sided import rates
+from hockeystick.monte_carlo.histories.one_sided import CHAIN_SHARE, OTHER_SHARE, rates
 from hockeystick.monte_carlo.histories.waiting_kernels import (
     log_waited,
     log_waiting_history,
@@ -299,6 +299,26 @@ def test_kept_counts_have_the_chances_of_tuples(pair: RenewalMixture) -> None:
             waited = log_waited(np.array(counts, dtype=float), chain.arrays, own.min_sep, starts)
             assert waited <= 1e-12
             assert relaxed * exp(waited) == pytest.approx(wanted.get(tuple(map(float, counts)), 0.0), rel=1e-9)
+
+
+@pytest.mark.parametrize("pair", [CASES[0], CASES[1], pair_of(6, 3, 0.3, 1.2)])
+def test_counts_are_given_up_as_often_as_the_chain_weighs_too_much(pair: RenewalMixture) -> None:
+    """What is kept has the mass of the power of X'_A over Z: no less, or the mean of the samples would be too small."""
+    own, order = columns(pair), 2
+    above = above_of(pair, order=order)
+    limits = Limits(above.block, above.limit)
+    few = limited(own, above.block, above.limit)
+    chances = chances_of(own, few)
+    gram = whole_of(own).T @ whole_of(own)
+    mass = 0.0
+    for one, other in product(range(len(few)), repeat=2):
+        both = few[one] + few[other]
+        mass += chances[one] * chances[other] * exp(0.5 * float(both @ gram @ both - np.diag(gram) @ both))
+    kept = mass / exp(chain_of(own, order, above.decay, limits).log_norm)
+    log_weights, losses = np.empty(40000), np.empty(40000)
+    above.draw(np.random.default_rng(12), log_weights, losses)
+    given_up, chance = (losses == -ENDLESS).mean(), CHAIN_SHARE * (1.0 - OTHER_SHARE) * (1.0 - kept)
+    assert abs(given_up - chance) <= 6.2 * sqrt(chance * (1.0 - chance) / losses.size)
 
 
 @pytest.mark.parametrize("pair", CASES)

@@ -445,7 +445,7 @@ FAULTS = [
         "again *= np.exp(-square)",
         "again *= 1.0",
         "examples of a user that share a step do not see each other in the mean field",
-        f"{MANY_BANDS}::test_the_ratio_lies_between_its_bounds {MANY_BANDS}::test_filtered_rows_have_a_density",
+        [f"{MANY_BANDS}::test_the_ratio_lies_between_its_bounds", f"{MANY_BANDS}::test_filtered_rows_have_a_density"],
     ),
     (
         "monte_carlo/histories/limited_histories.py",
@@ -509,7 +509,6 @@ FAULTS = [
         "early = own.min_sep - cells * size + np.arange(size, dtype=float)",
         "early = np.zeros(size)",
         "copies that are free too early cost nothing",
-        f"{WIDE}::test_the_chain_dominates_the_weights_of_tuples "
         f"{WIDE}::test_copies_are_free_when_their_histories_may_go_on",
     ),
     (
@@ -521,9 +520,9 @@ FAULTS = [
     ),
     (
         "monte_carlo/histories/chain_kernels.py",
-        "for lag in range(first, min(first + min_sep, window, v + 1)):",
-        "for lag in range(first, min(first + 1, window, v + 1)):",
-        "the largest field of histories that wait is that of participations at fixed lags",
+        "for first in range(1, min(window, v + 1), min_sep):",
+        "for first in range(min_sep, min(window, v + 1), min_sep):",
+        "the largest field of histories that wait leaves out what copies of others see at once",
         f"{WIDE}::test_other_histories_and_fields_are_covered",
     ),
     (
@@ -531,7 +530,7 @@ FAULTS = [
         "- log_waited(counts, chain, min_sep, starts)",
         "- 2.0 * log_waited(counts, chain, min_sep, starts)",
         "counts of copies that wait too little are given up too often",
-        f"{WIDE}::test_each_side_stays_on_its_side_of_the_truth {WIDE}::test_kept_counts_have_the_chances_of_tuples",
+        f"{WIDE}::test_counts_are_given_up_as_often_as_the_chain_weighs_too_much",
     ),
     (
         "monte_carlo/histories/columns.py",

@@ -54,11 +54,10 @@ def run_chunk(proposal: Proposal, run: Run, stream: int, check: Callable[[], Non
     """
     rng = stream_generator(run, stream)
     nodes = run.nodes
-    moved = [
-        node.epsilon + (-proposal.loss_error if node.side is Side.UPPER else proposal.loss_error) for node in nodes
-    ]
+    error = proposal.loss_error
+    moved = [node.epsilon + (-error if node.side is Side.UPPER else error) for node in nodes]
     # Weights are multiplied by this to cover their own rounding.
-    scales = np.array([exp(proposal.loss_error if node.side is Side.UPPER else -proposal.loss_error) for node in nodes])
+    scales = np.array([exp(error if node.side is Side.UPPER else -error) for node in nodes])
     signed = np.array([-node.theta if node.side is Side.UPPER else node.theta for node in nodes])
     caps = np.array([node.weight_bound for node in nodes])
     sums, logs = np.zeros(len(nodes)), np.zeros(len(nodes))

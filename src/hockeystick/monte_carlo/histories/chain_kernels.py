@@ -24,8 +24,9 @@ of a cell, (states,), and the factors of a participation, (cell,)."""
 Arrays = tuple[Array, Array, Array, Array, Array, Array, Array, Integers, Integers, Integers, Array]
 """Pulls, squares, chances, nodes, ``exp(f)`` at the nodes, the table, the exponentials of its logs, and who waits."""
 
-NEGLIGIBLE = 1e-18
-"""Fields of a smaller chance are left out where a chain's weight may be too small by as much."""
+NEGLIGIBLE = 1e-9
+"""Fields of a smaller chance are left out where a chain's weight may be too small by as much: then counts are kept more
+often, which only makes upper bounds larger."""
 
 
 @njit(cache=True, nogil=True)
@@ -146,6 +147,9 @@ def log_excess(counts: Array, couplings: Array, chain: Arrays, decay: float) -> 
     """The logarithm of the chain's weight of these counts, over all its fields, relative to their own weight."""
     pulls, nodes, pulled = chain[0], chain[3], chain[4]
     fields, law, moved = np.zeros(counts.size), np.zeros(nodes.size), np.zeros(nodes.size)
+    idle_below, idle_share = np.zeros(nodes.size, dtype=np.int64), np.zeros(nodes.size)
+    for place in range(nodes.size):  # where nobody takes part, as at most opportunities, all moves are these
+        idle_below[place], idle_share[place] = split(decay * nodes[place], nodes)
     law[0] = 1.0
     first, last, total = 0, 0, 0.0
     for u in range(counts.size):
@@ -166,7 +170,9 @@ def log_excess(counts: Array, couplings: Array, chain: Arrays, decay: float) -> 
             mass = law[place]
             law[place] = 0.0
             if mass > NEGLIGIBLE:
-                below, share = split(decay * (nodes[place] + pulls[u] * count), nodes)
+                below, share = idle_below[place], idle_share[place]
+                if count > 0.0:
+                    below, share = split(decay * (nodes[place] + pulls[u] * count), nodes)
                 moved[below] += mass * (1.0 - share)
                 moved[below + 1] += mass * share
                 lowest, highest = min(lowest, below), max(highest, below + 1)

@@ -95,15 +95,31 @@ class Columns:
 
     def largest_exponent(self, copies: float) -> float:
         """At least ``sum_t c_t |y_t|`` for the participations c of an opportunity, ``m_t |y_t|`` for a row's sum m."""
-        farthest = copies * float(self.row_sums.max()) + FARTHEST_NORMAL
-        return farthest * max(self.coins * float(self.columns.sum(axis=1).max()), float(self.row_sums.max()))
+        column, row = self._largest_sums
+        return (copies * row + FARTHEST_NORMAL) * max(self.coins * column, row)
+
+    @cached_property
+    def _largest_couplings(self) -> float:
+        """The sum of the largest inner products of every lag."""
+        return float(self.couplings.max(axis=0).sum())
+
+    @cached_property
+    def kept(self) -> Array:
+        """``exp(-couplings)``."""
+        kept: Array = np.exp(-self.couplings)
+        return kept
+
+    @cached_property
+    def _largest_sums(self) -> tuple[float, float]:
+        """Of the entries of a column, and of a row."""
+        return float(self.columns.sum(axis=1).max()), float(self.row_sums.max())
 
     def rounding(self, copies: float, slope: float) -> float:
         """First-order bound on the rounding of the loss, and of ``slope`` times each logarithm in a weight."""
         opportunities, window = self.couplings.shape
         terms = float(self.columns.shape[1] + 18)  # entries that are left out count as one rounding, in z and in fields
         exponents = terms * self.largest_exponent(copies)
-        fields = (opportunities + terms + window) * self.coins * float(self.couplings.max(axis=0).sum())
+        fields = (opportunities + terms + window) * self.coins * self._largest_couplings
         return float(4.0 * UNIT_ROUNDOFF * (1.0 + slope) * (self.steps * (exponents + 16.0) + opportunities * fields))
 
 

@@ -179,6 +179,7 @@ def draw_above(
     rng: np.random.Generator,
     columns: Array,
     couplings: Array,
+    kept: Array,
     chances: Array,
     chain: Arrays,
     decay: float,
@@ -197,7 +198,7 @@ def draw_above(
     """
     steps = couplings.shape[0]
     y, z, left, table = np.empty(steps), np.empty(steps), np.empty(steps), np.empty((steps, limit + 1))
-    kept, found, counts = np.exp(-couplings), np.empty(histories), np.empty(steps)
+    found, counts = np.empty(histories), np.empty(steps)
     squares = couplings[:, 0].copy()
     for sample in range(out.shape[0]):
         if rng.random() < share:

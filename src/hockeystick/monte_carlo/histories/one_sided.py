@@ -164,9 +164,9 @@ class Above(OneSided):
         limits, rates = (self.block, self.limit), binomial(own.coins, self.rate)
         more = chain.arrays, chain.decay, *limits, rates, CHAIN_SHARE, HISTORIES, drawn
         if own.min_sep > 1:
-            draw_waiting_above(rng, own.columns, own.couplings, own.prob, own.min_sep, own.first, *more)
+            draw_waiting_above(rng, own.columns, own.couplings, own.kept, own.prob, own.min_sep, own.first, *more)
         else:
-            draw_above(rng, own.columns, own.couplings, own.chances, *more)
+            draw_above(rng, own.columns, own.couplings, own.kept, own.chances, *more)
         with np.errstate(invalid="ignore"):  # what leaves the range of doubles is not a number, and counts as M
             tilted = log(CHAIN_SHARE) + self.order * drawn[:, 1] - chain.log_norm
             losses[:] = drawn[:, 0]

@@ -185,6 +185,7 @@ def draw_waiting_above(
     rng: np.random.Generator,
     columns: Array,
     couplings: Array,
+    kept: Array,
     prob: float,
     min_sep: int,
     first: Array,
@@ -200,7 +201,7 @@ def draw_waiting_above(
     """As :func:`.history_kernels.draw_above`; counts are given up too as far as copies in the chain wait too little."""
     steps = couplings.shape[0]
     y, z, left, table = np.empty(steps), np.empty(steps), np.empty(steps), np.empty((steps, limit + 1))
-    kept, found, counts = np.exp(-couplings), np.empty(histories), np.empty(steps)
+    found, counts = np.empty(histories), np.empty(steps)
     starts = np.cumsum(first * (1.0 - prob) ** -np.arange(first.size))
     starts /= starts[-1]
     for sample in range(out.shape[0]):

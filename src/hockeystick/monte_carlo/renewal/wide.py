@@ -68,7 +68,7 @@ def wide_columns(pair: RenewalMixture, side: Side) -> Columns:
 
 def why_not_wide(pair: RenewalMixture) -> str | None:
     """Why these proposals are not for this pair, or None."""
-    if pair.banded:
+    if pair.banded and pair.too_large is None:
         return "the columns of one example do not overlap"
     if pair.examples_per_user > 1:
         return "several examples of a user wait together, and their columns overlap"
