@@ -80,7 +80,7 @@ def chain_table(
     opportunities, places, counts, cell = pulls.size, nodes.size, chances.shape[1], bonus.size
     table, logs = np.ones((opportunities + 1, free.size, places)), np.zeros(opportunities + 1)
     below, share = np.zeros((counts, places), dtype=np.int64), np.zeros((counts, places))
-    pulled = np.exp(np.minimum(nodes, cap) + spare)
+    pulled, more = np.exp(np.minimum(nodes, cap) + spare), np.empty(counts)
     for u in range(opportunities - 1, -1, -1):
         if u == opportunities - 1 or pulls[u] != pulls[u + 1]:
             for count in range(counts):
@@ -88,6 +88,8 @@ def chain_table(
                     found = split(decay * (nodes[place] + pulls[u] * count), nodes)
                     below[count, place], share[count, place] = found
         here = u % cell
+        for count in range(counts):
+            more[count] = np.exp(count * squares[u]) * bonus[here]
         for state in range(free.size):
             able = free[state]
             for place in range(places):
@@ -98,7 +100,7 @@ def chain_table(
                         following = shifted[following]
                     at, part, row = below[count, place], share[count, place], table[u + 1, following]
                     total += weight * chances[able, count] * ((1.0 - part) * row[at] + part * row[at + 1])
-                    weight *= pulled[place] * np.exp(count * squares[u]) * bonus[here]
+                    weight *= pulled[place] * more[count]
                 table[u, state, place] = total
         logs[u] = np.log(table[u, 0, 0])
         table[u] /= table[u, 0, 0]

@@ -30,7 +30,7 @@ MAX_STATES = 170
 """Of the cells in which copies wait."""
 CELLS = (8, 4, 2, 1)
 """In how many cells a copy may wait: the more, the better it is known when it is free again."""
-LEAST_ROOM, MOST_ROOM = 0.5, 0.9
+LEAST_ROOM, MOST_ROOM = 0.7, 0.9
 """Of the last node: fewer nodes than this leaves are not worth more cells, or leave no place for fields that occur."""
 DECAYS = (0.8, 0.87, 0.9, 0.93, 0.95, 0.96, 0.97, 0.98, 0.99, 0.995, 0.997, 0.998)
 MAX_ORDER = 16
