@@ -324,3 +324,10 @@ def test_the_plan_solves_its_equation() -> None:
 def test_refuses(call: Callable[[], float]) -> None:
     with pytest.raises(InvalidInputError, match="must"):
         call()
+
+
+def test_a_pilot_of_values_near_the_end_of_the_doubles_has_a_bet() -> None:
+    values = np.zeros(16384)
+    values[:260] = 6.4e-299
+    theta = bet_from_pilot(Side.UPPER, values, 1e-26, 1000, 1e-9)
+    assert 0.0 < theta * 1e-26 < 1.0

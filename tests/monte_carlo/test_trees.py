@@ -215,6 +215,8 @@ def test_what_leaves_the_range_of_doubles_is_not_a_number() -> None:
     own = forest(pair_of(8, 0.1, 0.5))
     caps = all_caps(own)
     assert np.isnan(found_ratio(own, np.full(own.nodes, -200.0), caps))
+    leaf = forest(pair_of(1, 1.0 - 2.0**-53, 1.0 / 38.58))  # the factor of a participation loses digits, not its term
+    assert np.isnan(found_ratio(leaf, np.array([18.39]), all_caps(leaf)))
     assert np.isnan(found_ratio(own, np.full(own.nodes, 400.0), caps))
     assert np.isfinite(found_ratio(own, np.full(own.nodes, 5.0), caps))
 
@@ -352,3 +354,35 @@ def test_a_certificate_has_both_sides_and_can_be_verified() -> None:
     assert found.bounds.upper <= 1.05 * found.bounds.lower
     assert {one.run.proposal for one in found.monte_carlo.runs} >= {"trees_above", "trees_below"}
     hs.verify(found, evidence=options.ledger)
+
+
+def test_many_participations_are_left_to_many_bands() -> None:
+    """Tables have the square of the counts; nothing of the size of the first is even begun."""
+    for many in (pair_of(2048, 0.5, 300.0, coins=6), pair_of(600, 0.4, 100.0)):
+        assert forest_of(many) is None
+        assert not any(kind.name.startswith("trees") for kind in FAMILY.propose(many, Direction.ADD, 1.0))
+    some = pair_of(500, 0.2, 80.0)  # some 100 participations
+    below, *_ = tree_proposals(some, Direction.REMOVE, 4.0)
+    log_weights, losses = np.empty(2000), np.empty(2000)
+    below.draw(np.random.default_rng(1), log_weights, losses)
+    values = -np.exp(log_weights) * np.expm1(np.minimum(4.0 - losses, 0.0))
+    assert (values > 0.0).mean() > 0.2
+
+
+def test_outputs_that_are_no_numbers_choose_no_far_counts() -> None:
+    for noisy in (pair_of(64, 0.05, 0.5), pair_of(256, 0.3, 3.0)):
+        for one in tree_proposals(noisy, Direction.REMOVE, 1.0):
+            assert one.proved
+
+
+def test_a_leaf_may_have_no_other_histories() -> None:
+    """The samples that stand for them then have values near the end of the doubles, and nothing may come of that."""
+    run = hs.Mechanism(
+        strategy=hs.TreeRestart(height=1),
+        sampler=hs.Poisson(sampling_prob=0.01, steps=3),
+        unit=hs.Unit(kind="user", examples_per_user=3),
+        noise_multiplier=4.074337634341656,
+    )
+    options = hs.MonteCarlo(seed=21, failure_probability=1e-6, ratio=1.0)
+    found = hs.certify(run, delta=0.00295, method="monte_carlo", budget=15.0, monte_carlo=options)
+    assert found.bounds.upper < 1.0

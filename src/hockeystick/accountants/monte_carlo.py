@@ -62,7 +62,7 @@ def _sampled(pair: DominatingPair, sides: Sequence[Side], settings: Settings) ->
             )
         else:
             made = Estimation(one, question, options, share.deadline, known_upper=known, work=share.work)
-        made.sample()
+        made.sample(sides)
         estimations.append(made)
     return _analysed(estimations, sides)
 

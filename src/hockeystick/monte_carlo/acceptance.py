@@ -62,10 +62,10 @@ class LowerBound(Estimation):
     shares: ClassVar[Sequence[float]] = tuple(share / MOST_CANDIDATES for share in ATTEMPT_SHARES)
     upper_share: ClassVar[float] = HALF
 
-    def sample(self) -> None:
+    def sample(self, sides: Sequence[Side] = (Side.LOWER,)) -> None:
         """Draw for the direction with the larger delta; where time runs out, what was drawn is a bound all the same."""
         try:
             self.learn_known()
-            self.pursue(self.aims()[0], (Side.LOWER,), self.deadline, self.work)
+            self.pursue(self.aims()[0], sides, self.deadline, self.work)
         except BudgetExceededError:
             return

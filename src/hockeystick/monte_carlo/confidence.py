@@ -75,7 +75,7 @@ def bet_from_pilot(side: Side, values: ArrayLike, largest: float, samples: int, 
     pilot = np.nan_to_num(np.asarray(values, dtype=np.float64), nan=largest if side is Side.UPPER else 0.0)
     pilot = np.minimum(pilot, largest)
     highest = float(pilot.max(initial=0.0))
-    unseen = sqrt(highest * largest) if highest > 0.0 else largest
+    unseen = sqrt(highest) * sqrt(largest) if highest > 0.0 else largest  # the product may be below the doubles
     positive = pilot[pilot > 0.0]
     if side is Side.UPPER or positive.size == 0:  # there is nothing to bet on without a positive value
         positive = np.append(positive, unseen)

@@ -143,13 +143,17 @@ class Estimation:
             self.pilots.draw(proposal, f"estimate {place}").mean(epsilon) for place, proposal in enumerate(proposals)
         )
 
-    def sample(self) -> None:
-        """Draw what the question needs; stops early, with the bounds so far, when time runs out."""
+    def sample(self, sides: Sequence[Side] = tuple(Side)) -> None:
+        """Draw what the question needs; stops early, with the bounds so far, when time runs out.
+
+        Nothing is drawn for lower bounds alone where nobody wants them.
+        """
         self.learn_known()
         aims = self.aims()
         parts = [1.0] if len(aims) == 1 else [1.0 - self._reserve(*aims), 1.0]
+        wanted = tuple(side for side in Side if side is Side.UPPER or side in sides)
         for place, (aim, part) in enumerate(zip(aims, parts, strict=True)):
-            self.pursue_each(aim, (Side.UPPER, Side.LOWER) if place == 0 else (Side.UPPER,), part)
+            self.pursue_each(aim, wanted if place == 0 else (Side.UPPER,), part)
             if not any(Side.UPPER in choice.proposal.sides for choice in aim.choices):
                 return  # the other direction's upper bounds say nothing by themselves
 

@@ -41,8 +41,11 @@ class CurveEstimation(Estimation):
             0.5 * self.options.failure_probability / (self.members * len(Direction) * LEVELS * NODES * len(FRACTIONS))
         )
 
-    def sample(self) -> None:
-        """A run for both sides, or one each, a level and direction; when the time is over it ends with what it has."""
+    def sample(self, sides: Sequence[Side] = tuple(Side)) -> None:
+        """A run for both sides, or one each, a level and direction; when the time is over it ends with what it has.
+
+        Both sides are drawn whatever ``sides`` says.
+        """
         self.learn_known()
         smallest = self.question.delta
         assert smallest is not None

@@ -20,7 +20,10 @@ MAX_COINS = 16
 """Of a step."""
 MAX_NODES = 1 << 17
 MAX_CAP = 320
-"""Participations of all copies below a root that a law of counts holds: its tables have levels times the square."""
+"""Participations of all copies below a node that a law of counts holds: its tables have levels times the square. What
+takes more than half of it for one copy is left to proposals that know nothing of trees."""
+FEWEST = 1e-4
+"""The chance of the histories that are left out where fewest are kept."""
 LARGEST_EXPONENT = 710.0
 """Beyond it ``e^x`` is infinite or below the smallest term, and a sum is not a number."""
 
@@ -77,33 +80,37 @@ class Forest:
         return np.array([int((self.sizes[self.levels >= height] >> height).sum()) for height in heights])
 
     def caps(self, tail: float) -> NDArray[np.int64]:
-        """For each level the fewest participations below a node that are exceeded somewhere with at most such a chance.
+        """For each level the fewest participations below a node that are exceeded somewhere with about such a chance.
 
-        The chances of all levels together are at most ``tail``.
+        The chances of all levels together are ``tail`` or less, but for caps that a higher level lowers.
         """
         found = []
         for height, nodes in enumerate(self.nodes_at.tolist()):
-            most, draws = 1, self.coins << height
-            while nodes * _tail(self.prob, draws, most) > tail / self.nodes_at.size:
-                most += 1
-            found.append(min(most, draws))
+            tails = _tails(self.prob, self.coins << height)
+            found.append(max(int(np.argmax(nodes * tails <= tail / self.nodes_at.size)), 1))
         return np.minimum.accumulate(np.array(found, dtype=np.int64)[::-1])[::-1].copy()
 
     def chance_of_others(self, caps: NDArray[np.int64]) -> float:
         """At least the chance of more participations below some node; never 0."""
-        tails = [_tail(self.prob, self.coins << height, int(cap)) for height, cap in enumerate(caps)]
+        tails = [_tails(self.prob, self.coins << height)[cap] for height, cap in enumerate(caps.tolist())]
         return max(float(self.nodes_at @ np.array(tails)) * (1.0 + 1e-9), 1e-300)
 
-    def rounding(self, caps: NDArray[np.int64]) -> float:
-        """Of the logarithm of a sum over numbers up to these: products and sums of positive terms (trees.md)."""
-        farthest = min(self.scale * (FARTHEST_NORMAL + self.scale * MAX_CAP), LARGEST_EXPONENT)
+    def rounding(self, caps: NDArray[np.int64], shift: float | None = None) -> float:
+        """Of the logarithm of a sum over numbers up to these: products and sums of positive terms (trees.md).
+
+        ``shift`` is how far the outputs of a node are moved at most, by default as far as counts can.
+        """
+        moved = self.scale * MAX_CAP if shift is None else shift
+        farthest = min(self.scale * (FARTHEST_NORMAL + moved), LARGEST_EXPONENT)
         factors = self.levels.size * float((1 + self.levels.max()) * caps.max()) * (farthest + 4.0)
         return 4.0 * UNIT_ROUNDOFF * (float(self.nodes_at @ (caps + 8.0)) + factors)
 
 
-@lru_cache(maxsize=4096)
-def _tail(prob: float, draws: int, most: int) -> float:
-    return float(np.exp(log_chances(prob, draws, draws + 1)[most + 1 :]).sum()) if draws > most else 0.0
+@lru_cache(maxsize=64)
+def _tails(prob: float, draws: int) -> Array:
+    """The chances of more than 0, 1, ..., ``draws`` of them, the last of which is 0."""
+    chances = np.exp(log_chances(prob, draws, draws + 1))
+    return np.append(np.cumsum(chances[:0:-1])[::-1], 0.0)
 
 
 def forest_of(pair: SubsetMixture) -> Forest | None:
@@ -118,7 +125,9 @@ def forest_of(pair: SubsetMixture) -> Forest | None:
 def _forest(sizes: tuple[int, ...], sigma: float, prob: float, coins: int) -> Forest | None:
     levels = np.array([size.bit_length() - 1 for size in sizes], dtype=np.int64)
     found = Forest(levels, 1.0 / sigma, prob, coins)
-    return found if found.nodes <= MAX_NODES else None
+    if found.nodes > MAX_NODES or coins * prob * max(sizes) > MAX_CAP // 2 or found.caps(FEWEST).max() > MAX_CAP // 2:
+        return None
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +171,9 @@ def counts_of(forest: Forest, copies: int, caps: tuple[int, ...]) -> Counts:
     weights = np.exp(logs - tops)
     totals = tops[:, 0] + np.log(weights.sum(axis=1))
     roots = np.cumsum(weights, axis=1) / weights.sum(axis=1, keepdims=True)
+    roots[np.arange(most + 1) >= limits[:, None]] = 1.0
     largest = float(np.abs(logs[np.isfinite(logs)]).max())
-    error = 4.0 * UNIT_ROUNDOFF * forest.levels.size * len(caps) * most * (most + 16.0 + largest)
+    nodes = forest.levels.size * len(caps) * most * (most + 16.0 + largest)
+    error = 4.0 * UNIT_ROUNDOFF * (nodes + 16.0 * float(forest.sizes.sum()))  # and logarithms of nobody at every leaf
     arrays = (np.exp(log_leaf), costs, limits, splits, roots)
     return Counts(arrays, float(totals[forest.levels].sum()), float(error))

@@ -45,7 +45,10 @@ def log_forest(
         for node in range(nodes):
             moved, power = np.exp(scale * y[first + node]), 1.0
             for s in range(caps[0] + 1):
-                work[0, node, s] = leaf[s] * power * factors[s]
+                factor = power * factors[s]
+                work[0, node, s] = leaf[s] * factor
+                if not (min(factor, factors[s], work[0, node, s]) >= SMALLEST and factor < np.inf):
+                    return float(np.nan)
                 power *= moved
         first += nodes
         here = 0
@@ -76,9 +79,10 @@ def _joined(
             out[i + j] += left[i] * right[j]
     moved, power, largest, smallest = np.exp(scale * y), 1.0, 0.0, np.inf
     for s in range(wider + 1):
-        out[s] *= power * factors[s]
+        factor = power * factors[s]
+        out[s] *= factor
         power *= moved
-        largest, smallest = max(largest, out[s]), min(smallest, out[s])
+        largest, smallest = max(largest, out[s]), min(smallest, out[s], factor, factors[s])
     if not (smallest >= SMALLEST and largest < np.inf):  # or not a number
         return float(np.nan)
     if largest > RESCALE or largest < 1.0 / RESCALE:

@@ -8,7 +8,7 @@ the roots down.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import exp, log, log1p
+from math import exp, inf, log, log1p
 from typing import ClassVar
 
 import numpy as np
@@ -38,10 +38,10 @@ SECONDS_PER_NODE = 2e-8
 SECONDS_PER_TERM = 1.2e-9
 BELOW_SHARE = 0.9
 """How often outputs of lower bounds are not those of P."""
-FAR_AT_LEAF, FAR_CAP = 3, 48
-"""The numbers of the far counts at a leaf, and in a tree: any law will do, and one of few numbers is cheap."""
-ADD_TAIL = TAILS[-1]
-"""Histories that are left out make upper bounds of add larger, hardly with a chance as small as this."""
+FAR_AT_LEAF = 3
+"""The most of the far counts at a leaf: any law will do, and one of few numbers is cheap."""
+ADD_TAILS = TAILS[::-1]
+"""Histories that are left out make upper bounds of add larger: the rarer, the better."""
 REACHES = range(2, MAX_ORDER + 1)
 """Copies that the far counts stand for. With the orders and the tails they are all that there is to choose from."""
 
@@ -67,7 +67,7 @@ class _Trees(Proposal):
 
     @property
     def proved(self) -> bool:
-        return forest_of(self.pair) is not None and self.tail in TAILS
+        return forest_of(self.pair) is not None and self.tail in TAILS and self.caps.max() <= MAX_CAP // 2
 
     @property
     def cost(self) -> float:
@@ -116,7 +116,7 @@ class _FromCounts(_Trees):
     @property
     def far(self) -> Counts:
         """Of ``reach`` copies, few of which are at a leaf."""
-        return far_counts(self.forest, self.reach)
+        return far_counts(self.forest, self.reach, self.tail)
 
     def _drawn(self, rng: np.random.Generator, samples: int, shares: tuple[float, float], near: Counts) -> Array:
         """``log X_A``, and the logarithms of the densities of near and far counts, shape (samples, 3)."""
@@ -241,7 +241,8 @@ class TreesAdd(_Trees):
         mean = self.forest.mean
         farthest = float(mean.sum()) * (FARTHEST_NORMAL + self.beta * float(mean.max()))
         products = UNIT_ROUNDOFF * (mean.size + 8.0) * farthest
-        return (2.0 + self.beta) * (super().loss_error + products)
+        sums = self.forest.rounding(self.caps, self.beta * float(mean.max()))
+        return (2.0 + self.beta) * (max(sums, 1e-9) + products)
 
     def weight_bound(self, epsilon: float) -> float:
         """``exp(-beta (epsilon - A/2) + beta^2 g / 2) beta^beta / (beta + 1)^(beta + 1)``."""
@@ -253,7 +254,7 @@ class TreesAdd(_Trees):
         ratio = own.chances, self.costs, self.caps
         draw_moved_trees(rng, own.levels, own.scale, *ratio, self.beta, own.mean, drawn)
         with np.errstate(invalid="ignore"):
-            losses[:] = -np.maximum(drawn[:, 0], drawn[:, 1] - 0.5 * mean_square)
+            losses[:] = -np.fmax(drawn[:, 0], drawn[:, 1] - 0.5 * mean_square)  # the second is always a number
             log_weights[:] = self.beta * drawn[:, 1] + 0.5 * self.beta**2 * squared_mean
             lose(log_weights, losses)
 
@@ -269,15 +270,22 @@ def near_counts(forest: Forest, order: int, tail: float) -> Counts:
     return counts_of(forest, order, tuple((order * caps_of(forest, tail)).tolist()))
 
 
-def far_counts(forest: Forest, reach: int) -> Counts:
+def far_counts(forest: Forest, reach: int, tail: float) -> Counts:
     """Few of so many copies at a leaf."""
-    at_leaf = min(FAR_AT_LEAF, reach * forest.coins)
-    return counts_of(forest, reach, tuple(min(at_leaf << height, FAR_CAP) for height in range(forest.nodes_at.size)))
+    caps, at_leaf = caps_of(forest, tail), min(FAR_AT_LEAF, reach * forest.coins)
+    most = (min(at_leaf << height, reach * cap, MAX_CAP) for height, cap in enumerate(caps.tolist()))
+    return counts_of(forest, reach, tuple(most))
+
+
+@lru_cache(maxsize=4096)
+def log_norm(forest: Forest, order: int, tail: float) -> float:
+    """log Z of the near counts."""
+    return near_counts(forest, order, tail).log_norm
 
 
 def log_power_bound(forest: Forest, order: int, tail: float, epsilon: float) -> float:
     """log of the largest ``(x - e^epsilon)_+ Z / x^order``."""
-    return near_counts(forest, order, tail).log_norm - (order - 1.0) * epsilon + log_factor(order - 1.0)
+    return log_norm(forest, order, tail) - (order - 1.0) * epsilon + log_factor(order - 1.0)
 
 
 def tree_proposals(pair: SubsetMixture, direction: Direction, epsilon: float) -> Sequence[Proposal]:
@@ -286,21 +294,29 @@ def tree_proposals(pair: SubsetMixture, direction: Direction, epsilon: float) ->
     assert forest is not None
     if direction is Direction.ADD:
         beta = float(min(BETAS, key=lambda beta: log_largest_add(forest.moments, float(beta), epsilon)))
-        return (TreesAdd(direction=direction, pair=pair, beta=beta, tail=ADD_TAIL),)
-    order, tail = _best_order(forest, epsilon)
-    reach = _best_reach(forest, epsilon)
+        tail = next(tail for tail in ADD_TAILS if caps_of(forest, tail).max() <= MAX_CAP // 2)
+        return (TreesAdd(direction=direction, pair=pair, beta=beta, tail=tail),)
+    found = _best_order(forest, epsilon)
+    tail = TAILS[0] if found is None else found[1]
+    reach = _best_reach(forest, tail, epsilon)
     below = TreesBelow(direction=direction, pair=pair, reach=reach, tail=tail)
-    above = TreesAbove(direction=direction, pair=pair, order=order, reach=reach, tail=tail)
-    return (below, above) if above.proved and above.weight_bound(epsilon) < LARGEST_BOUND else (below,)
+    if found is None:
+        return (below,)
+    above = TreesAbove(direction=direction, pair=pair, order=found[0], reach=reach, tail=tail)
+    return (below, above) if above.weight_bound(epsilon) < LARGEST_BOUND else (below,)
 
 
-def _best_order(forest: Forest, epsilon: float) -> tuple[int, float]:
-    """Order and tail with the smallest M times cost among those whose other histories hardly matter beside M."""
-    found = (2, TAILS[0])
+def _best_order(forest: Forest, epsilon: float) -> tuple[int, float] | None:
+    """Order and tail with the smallest M times cost among those whose other histories hardly matter beside M.
+
+    None where no order has tables that are small.
+    """
+    found = None
     for tail in TAILS:
         orders = [(_log_work(forest, order, tail, epsilon), order) for order in _orders(forest, tail, epsilon)]
-        if orders:
-            found = (min(orders)[1], tail)
+        if not orders:
+            break
+        found = (min(orders)[1], tail)
         if tail <= WORTH * exp(min(log_power_bound(forest, *found, epsilon), 0.0)):
             break
     return found
@@ -322,20 +338,23 @@ def _orders(forest: Forest, tail: float, epsilon: float) -> Iterator[int]:
         yield order
 
 
-def _best_reach(forest: Forest, epsilon: float) -> int:
+def _best_reach(forest: Forest, tail: float, epsilon: float) -> int:
     """The first number of copies at which outputs of the far counts have a loss of about epsilon on the average."""
-    return next((reach for reach in REACHES if _mean_loss(forest, reach) >= epsilon), REACHES[-1])
+    losses = [_mean_loss(forest, reach, tail) for reach in REACHES]
+    enough = [reach for reach, loss in zip(REACHES, losses, strict=True) if loss >= epsilon]
+    return enough[0] if enough else REACHES[int(np.argmax(losses))]
 
 
 @lru_cache(maxsize=64)
-def _mean_loss(forest: Forest, reach: int) -> float:
-    """The mean loss of a few outputs of far counts; only choices rest on it."""
-    drawn, far = np.empty((TRIED, 3)), far_counts(forest, reach).arrays
-    caps = caps_of(forest, TAILS[0])
+def _mean_loss(forest: Forest, reach: int, tail: float) -> float:
+    """The mean loss of a few outputs of far counts, minus infinity if one is not a number; only choices rest on it."""
+    drawn, far = np.empty((TRIED, 3)), far_counts(forest, reach, tail).arrays
+    caps = caps_of(forest, tail)
     ratio = forest.chances, costs_of(forest, 1, int(caps.max())), caps
     rng = np.random.Generator(np.random.SFC64(0))
     draw_from_counts(rng, forest.levels, forest.scale, (0.0, 1.0), *ratio, far, far, drawn)
-    return float(np.nanmean(drawn[:, 0]))
+    mean = float(drawn[:, [0, 2]].sum(axis=1).mean())
+    return float(drawn[:, 0].mean()) if np.isfinite(mean) else -inf
 
 
 def _cost(forest: Forest, caps: NDArray[np.int64]) -> float:
