@@ -14,6 +14,7 @@ from hockeystick.monte_carlo.histories.chain_kernels import chain_table, draw_co
 from hockeystick.monte_carlo.histories.chances import binomial
 from hockeystick.monte_carlo.histories.columns import MAX_ENTRIES
 from hockeystick.monte_carlo.histories.history_kernels import (
+    ENDLESS,
     exponents,
     filtered,
     limited_products,
@@ -29,7 +30,7 @@ from hockeystick.monte_carlo.histories.limited_histories import (
     fewest,
     greatest_field,
 )
-from hockeystick.monte_carlo.histories.one_sided import rates
+from hockeystick.monte_carlo.histories.one_sided import CHAIN_SHARE, OTHER_SHARE, rates
 from hockeystick.monte_carlo.subsets.family import FAMILY
 from hockeystick.monte_carlo.subsets.many_bands import (
     MAX_COINS,
@@ -280,6 +281,28 @@ def test_the_chain_draws_counts_with_its_chances() -> None:
         assert abs(picked[first, second] / drawn - chance) <= 6.2 * sqrt(chance * (1.0 - chance) / drawn) + 1e-9
 
 
+@pytest.mark.parametrize(("coins", "order"), [(2, 2), (3, 2), (2, 3)])
+def test_counts_are_given_up_as_often_as_the_chain_weighs_too_much(coins: int, order: int) -> None:
+    """What is kept has the mass of the power of X'_A over Z: no less, or the mean of the samples would be too small."""
+    pair = pair_of(3, 0.2, 4.0, coins=coins)
+    own, above = subset_columns(pair, Side.UPPER), above_of(pair, order=order)
+    limit = Limits(above.block, above.limit)
+    few = limited(own, above.block, above.limit)
+    chances, gram = chances_of(own, few), whole_of(own).T @ whole_of(own)
+    mass = 0.0
+    for picked in product(range(len(few)), repeat=order):
+        tuples = few[list(picked)]
+        both = tuples.sum(axis=0)
+        exponent = 0.5 * float(both @ gram @ both - np.diag(gram) @ both) - among(own, tuples).sum()
+        mass += float(chances[list(picked)].prod()) * exp(exponent)
+    kept = mass / exp(chain_of(own, order, above.decay, limit).log_norm)
+    assert kept > 0.05
+    log_weights, losses = np.empty(40000), np.empty(40000)
+    above.draw(np.random.default_rng(12), log_weights, losses)
+    given_up, chance = (losses == -ENDLESS).mean(), CHAIN_SHARE * (1.0 - OTHER_SHARE) * (1.0 - kept)
+    assert abs(given_up - chance) <= 6.2 * sqrt(chance * (1.0 - chance) / losses.size)
+
+
 def test_a_cap_leaves_the_field_its_mean() -> None:
     """Jensen's inequality asks for the mean of what is used; rounding moves single fields beyond the cap."""
     own = subset_columns(pair_of(60, 0.02, 3.0, slowness=0.3), Side.UPPER)
@@ -527,5 +550,5 @@ def test_a_calibration_for_users_is_released() -> None:
 )
 def test_nothing_is_sampled_for_examples_that_are_replaced(unit: hs.Unit) -> None:
     run = USER.model_copy(update={"unit": unit})
-    with pytest.raises(UnsupportedError, match="several examples of one user here"):
+    with pytest.raises(UnsupportedError, match="no analysis of examples that are replaced"):
         hs.certify(run, delta=1e-3, method="monte_carlo", monte_carlo=hs.MonteCarlo(seed=1))

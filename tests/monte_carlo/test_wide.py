@@ -1,6 +1,8 @@
 """b-min-sep subsampling with columns beyond the separation: bounds on the ratio and proposals against all histories."""
 
+import gc
 import pickle
+import weakref
 from itertools import product
 from math import exp, inf, log, sqrt
 
@@ -18,11 +20,11 @@ from hockeystick.monte_carlo.histories.limited_histories import (
     CELLS,
     TAILS,
     Limits,
-    _waits,
     chain_of,
     chance_of_others,
     fewest,
     greatest_field,
+    waits_of,
 )
 from hockeystick.monte_carlo.histories.one_sided import CHAIN_SHARE, OTHER_SHARE, rates
 from hockeystick.monte_carlo.histories.waiting_kernels import (
@@ -161,7 +163,7 @@ def test_other_histories_and_fields_are_covered(pair: RenewalMixture, block: int
 def test_copies_are_free_when_their_histories_may_go_on(cells: int, min_sep: int) -> None:
     """Two copies take part as their distance allows; states never have fewer free ones than there are."""
     own = columns(pair_of(20, min_sep, 0.1, 2.0))
-    waits = _waits(own, 2, cells)
+    waits = waits_of(min_sep, own.prob, 2, cells)
     if cells > min_sep:
         assert waits is None
         return
@@ -407,6 +409,54 @@ def test_what_the_family_proposes_is_built_again_from_its_parameters() -> None:
 def test_other_proposals_are_refused(direction: Direction, name: str, parameters: dict[str, float]) -> None:
     with pytest.raises(InvalidInputError, match="'proposal' field must be"):
         FAMILY.build(pair_of(20, 3, 0.1, 2.0), direction, name, parameters)
+
+
+@pytest.mark.parametrize("min_sep", [3, 16])
+def test_what_needs_a_square_matrix_is_not_built_for_a_tree(min_sep: int) -> None:
+    """Also where columns of one example do not overlap: a certificate that names such a proposal is not verified."""
+    sampler = hs.BMinSep(min_sep=min_sep, sampling_prob=0.05, steps=16)
+    tree = dominating_pair(hs.Mechanism(strategy=hs.BinaryTree(), sampler=sampler, noise_multiplier=4.0))
+    others = {
+        "naive": {},
+        "renewal_order": {"order": 2.0, "separation": 3.0, "share": 0.9, "rate": 0.1, "shift": 2.0, "far": 0.1},
+        "renewal_copies": {"order": 2.0, "separation": 3.0, "share": 0.9, "reach": 3.0, "cap": 2.0},
+    }
+    for name, parameters in others.items():
+        with pytest.raises(InvalidInputError, match="'proposal' field must be"):
+            FAMILY.build(tree, Direction.REMOVE, name, parameters)
+    with pytest.raises(InvalidInputError, match="'proposal' field must be"):
+        FAMILY.build(tree, Direction.ADD, "renewal_mean", {"beta": 1.0})
+
+
+def test_outputs_far_off_have_no_error() -> None:
+    """Weights that fall below the doubles beside others are dropped; what is left is a lower bound, or no number."""
+    low = pair_of(1000, 16, 0.012, 1.0, slowness=0.5)
+    own, rng = columns(low), np.random.default_rng(6)
+    z = np.empty(1000)
+    for shift in (0.0, 5.0, 40.0, -40.0, 200.0):
+        exponents(own.columns, own.couplings, rng.normal(shift, 1.0, 1000), z)
+        found = log_waiting_mean_field(z, own.couplings, own.prob, own.min_sep, own.first)
+        assert not found > 1e6
+    run = hs.Mechanism(
+        strategy=hs.SquareRoot(),
+        sampler=hs.BMinSep(min_sep=2, sampling_prob=0.2, steps=6),
+        noise_multiplier=0.1,
+    )
+    sampled = hs.MonteCarlo(seed=1, failure_probability=1e-3, ratio=10.0)
+    assert hs.certify(run, delta=1e-2, monte_carlo=sampled, budget=8.0).bounds.upper > 0.0
+
+
+def test_columns_are_freed() -> None:
+    """What is known about them is kept with them."""
+    alive = []
+    for sigma in (3.0, 4.0, 5.0, 6.0, 7.0, 8.0):
+        pair = pair_of(40, 3, 0.05, sigma)
+        own = columns(pair)
+        FAMILY.propose(pair, Direction.REMOVE, 0.5)
+        alive.append(weakref.ref(own))
+        del own, pair
+    gc.collect()
+    assert sum(one() is not None for one in alive) <= 4
 
 
 def test_who_is_covered() -> None:

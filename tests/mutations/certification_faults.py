@@ -364,9 +364,9 @@ FAULTS = [
         f"{MANY_BANDS}::test_a_cap_leaves_the_field_its_mean",
     ),
     (
-        "monte_carlo/histories/limited_histories.py",
-        "[most + 1 :]",
-        "[most + 2 :]",
+        "monte_carlo/histories/chances.py",
+        "np.append(np.cumsum(chances[:0:-1])[::-1], 0.0)",
+        "np.append(np.cumsum(chances[:0:-1])[::-1], [0.0, 0.0])[1:]",
         "histories with one participation too many cost nothing",
         f"{MANY_BANDS}::test_other_histories_have_at_most_the_chance_that_is_charged",
     ),
@@ -456,8 +456,8 @@ FAULTS = [
     ),
     (
         "monte_carlo/histories/limited_histories.py",
-        "_tail(own.prob, steps * own.coins, limit.most)",
-        "_tail(own.prob, steps, limit.most)",
+        "(tails(own.prob, steps * own.coins) for steps",
+        "(tails(own.prob, steps) for steps",
         "histories are left out at the chance of one example",
         f"{MANY_BANDS}::test_other_histories_have_at_most_the_chance_that_is_charged",
     ),
@@ -506,7 +506,7 @@ FAULTS = [
     ),
     (
         "monte_carlo/histories/limited_histories.py",
-        "early = own.min_sep - cells * size + np.arange(size, dtype=float)",
+        "early = min_sep - cells * size + np.arange(size, dtype=float)",
         "early = np.zeros(size)",
         "copies that are free too early cost nothing",
         f"{WIDE}::test_copies_are_free_when_their_histories_may_go_on",
@@ -539,6 +539,20 @@ FAULTS = [
         "the proof of M for add leaves out what participations of one example share",
         f"{WIDE}::test_columns_and_moments_are_those_of_the_pair",
     ),
+    (
+        "monte_carlo/histories/limited_histories.py",
+        "np.minimum(shares / _chances(copies, own.prob)[-1], 1.0)",
+        "np.minimum((shares / _chances(copies, own.prob)[-1]) ** 2, 1.0)",
+        "counts of users are given up too often",
+        f"{MANY_BANDS}::test_counts_are_given_up_as_often_as_the_chain_weighs_too_much",
+    ),
+    (
+        "monte_carlo/renewal/family.py",
+        "return self.pair.too_large is None",
+        "return True",
+        "a certificate may rest on entries that a tree does not have",
+        f"{WIDE}::test_what_needs_a_square_matrix_is_not_built_for_a_tree",
+    ),
     # Monte Carlo with binary trees.
     (
         "monte_carlo/subsets/forest.py",
@@ -549,15 +563,15 @@ FAULTS = [
     ),
     (
         "monte_carlo/subsets/forest.py",
-        "> tail / self.nodes_at.size",
-        "> tail",
+        "more <= tail / self.nodes_at.size",
+        "more <= tail",
         "every level may leave out what all of them may together",
         f"{TREES}::test_other_histories_have_at_most_the_chance_that_is_charged",
     ),
     (
         "monte_carlo/subsets/forest.py",
-        "_tail(self.prob, self.coins << height, int(cap))",
-        "_tail(self.prob, self.coins << height, int(cap) + 1)",
+        "tails(self.prob, self.coins << height)[cap]",
+        "tails(self.prob, self.coins << height)[min(cap + 1, self.coins << height)]",
         "histories with one participation too many cost nothing",
         f"{TREES}::test_other_histories_have_at_most_the_chance_that_is_charged",
     ),

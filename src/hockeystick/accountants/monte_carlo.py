@@ -114,7 +114,11 @@ def _refusal(pair: DominatingPair, side: Side) -> str | None:
     """Of any member for upper bounds, of the last one for lower bounds."""
     members = pair.members if side is Side.UPPER else pair.members[-1:]
     if isinstance(pair, Users) and not all(has_family(one) for one in members):
-        return "it has no analysis of several examples of one user here"
+        return (
+            "it has no analysis of examples that are replaced"
+            if pair.replaced
+            else "it has no analysis of several examples of one user here"
+        )
     return next((reason for one in members if (reason := family_of(one).refusal(one, side))), None)
 
 

@@ -1,5 +1,7 @@
 """The law of a number of coins."""
 
+from functools import lru_cache
+
 import numpy as np
 from numba import njit
 
@@ -27,3 +29,10 @@ def log_chances(prob: float, copies: int, counts: int) -> Array:
     top = logs.max()
     normalised: Array = logs - top - np.log(np.exp(logs - top).sum())
     return normalised
+
+
+@lru_cache(maxsize=64)
+def tails(prob: float, draws: int) -> Array:
+    """The chances that more than 0, 1, ..., ``draws`` coins show 1, the last of which is 0; shape (draws + 1,)."""
+    chances = np.exp(log_chances(prob, draws, draws + 1)) if draws else np.ones(1)
+    return np.append(np.cumsum(chances[:0:-1])[::-1], 0.0)

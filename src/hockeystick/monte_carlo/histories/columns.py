@@ -6,8 +6,9 @@ with more rows than steps, and that of a group of cyclic Poisson sampling. What 
 on the side that is asked for.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -47,6 +48,7 @@ class Columns:
     coins: int = 1
     min_sep: int = 1
     warm_start: bool = False
+    memo: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @cached_property
     def chances(self) -> Array:

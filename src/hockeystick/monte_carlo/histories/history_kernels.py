@@ -181,6 +181,7 @@ def draw_above(
     couplings: Array,
     kept: Array,
     chances: Array,
+    shares: Array,
     chain: Arrays,
     decay: float,
     block: int,
@@ -193,8 +194,9 @@ def draw_above(
     """Fill ``out``, shape (samples, 3), with the logs of an estimate of X_A, of ``X'_A`` and of F.
 
     Outputs are those of the chain of counts with the chance ``share``, else those of F. Counts are given up with the
-    chance that leaves them their own weight; their sample then has the loss ``-ENDLESS`` and no value. The estimate is
-    the mean of ``histories`` independent ones, each with mean X_A given the output.
+    chance that leaves them their own weight, for several coins that of tuples (``shares``); their sample then has the
+    loss ``-ENDLESS`` and no value. The estimate is the mean of ``histories`` independent ones, each with mean X_A given
+    the output.
     """
     steps = couplings.shape[0]
     y, z, left, table = np.empty(steps), np.empty(steps), np.empty(steps), np.empty((steps, limit + 1))
@@ -203,7 +205,12 @@ def draw_above(
     for sample in range(out.shape[0]):
         if rng.random() < share:
             draw_counts(rng, chain, decay, counts)
-            if rng.random() > np.exp(-log_excess(counts, couplings, chain, decay)):
+            excess = log_excess(counts, couplings, chain, decay)
+            if shares.size > 0:
+                for u in range(steps):
+                    if counts[u] > 1.0:
+                        excess -= np.log(shares[u, int(counts[u])])
+            if rng.random() > np.exp(-excess):
                 out[sample] = -ENDLESS, 0.0, 0.0
                 continue
             for t in range(steps):

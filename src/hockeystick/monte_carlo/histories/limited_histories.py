@@ -17,8 +17,9 @@ from hockeystick.monte_carlo.histories.chain_kernels import (
     largest_field,
     largest_spaced_field,
 )
-from hockeystick.monte_carlo.histories.chances import log_chances
+from hockeystick.monte_carlo.histories.chances import binomial, log_chances, tails
 from hockeystick.monte_carlo.histories.columns import Columns
+from hockeystick.monte_carlo.memo import remembered
 from hockeystick.monte_carlo.proposals import Array
 from hockeystick.monte_carlo.weight_bounds import log_factor
 
@@ -58,29 +59,28 @@ def limits(own: Columns, tail: float) -> Limits:
     return min(found, key=lambda one: greatest_field(own, one))
 
 
-@lru_cache(maxsize=256)
+@remembered
 def fewest(own: Columns, block: int, tail: float) -> int:
     """The smallest number of participations that is exceeded in a block with at most the chance ``tail``."""
-    most = 1
-    while chance_of_others(own, Limits(block, most)) > tail:
-        most += 1
-    return most
+    whole, rest = divmod(own.steps, block)
+    more = whole * tails(own.prob, block * own.coins)
+    of_rest = tails(own.prob, rest * own.coins)
+    more[: of_rest.size] += of_rest
+    return max(int(np.argmax(more <= tail)), 1)
 
 
 def chance_of_others(own: Columns, limit: Limits) -> float:
     """At least the chance of more participations in some block: Binomial tails; never 0."""
     whole, rest = divmod(own.steps, limit.block)
-    in_block, in_rest = (_tail(own.prob, steps * own.coins, limit.most) for steps in (limit.block, rest))
-    total = whole * in_block + in_rest
+    in_block, in_rest = (tails(own.prob, steps * own.coins) for steps in (limit.block, rest))
+    total = sum(
+        times * float(chances[limit.most]) if limit.most < chances.size else 0.0
+        for times, chances in ((whole, in_block), (1, in_rest))
+    )
     return max(total * (1.0 + 1e-9), 1e-300)
 
 
-@lru_cache(maxsize=4096)
-def _tail(prob: float, draws: int, most: int) -> float:
-    return float(np.exp(log_chances(prob, draws, draws + 1)[most + 1 :]).sum()) if draws > most else 0.0
-
-
-@lru_cache(maxsize=256)
+@remembered
 def greatest_field(own: Columns, limit: Limits) -> float:
     """At least ``sum_(u < v) x_u <c_u, c_v>`` for all of these histories."""
     largest = float(largest_field(own.couplings, limit.block, limit.most, own.coins))
@@ -147,7 +147,7 @@ def _chances(copies: int, prob: float) -> Array:
 def _lattice(own: Columns, copies: int, decay: float) -> tuple[Waits, int, float]:
     """Who waits, how many nodes a table has room for, and the room that fields need, as a part of the last node."""
     for cells in CELLS if own.min_sep > 1 else CELLS[-1:]:
-        waits = _waits(own, copies, cells)
+        waits = waits_of(own.min_sep, own.prob, copies, cells)
         if waits is None:
             continue
         places = min(NODES, MAX_TABLE // ((own.steps + 1) * waits[0].size))
@@ -159,18 +159,18 @@ def _lattice(own: Columns, copies: int, decay: float) -> tuple[Waits, int, float
 
 
 @lru_cache(maxsize=64)
-def _waits(own: Columns, copies: int, cells: int) -> Waits | None:
+def waits_of(min_sep: int, prob: float, copies: int, cells: int) -> Waits | None:
     """A copy waits until the start of the cell that is ``cells`` after its own, no longer than it has to.
 
     For every opportunity at which it is free too early its participation has the factor ``1 / (1 - p)``. None where
     there are too many states.
     """
     none = np.zeros(1, dtype=np.int64)
-    if own.min_sep == 1:
+    if min_sep == 1:
         return np.full(1, copies), np.zeros((1, copies + 1), dtype=np.int64), none, np.ones(1)
-    if cells > own.min_sep or comb(copies + cells, cells) > MAX_STATES:
+    if cells > min_sep or comb(copies + cells, cells) > MAX_STATES:
         return None
-    size = own.min_sep // cells
+    size = min_sep // cells
     states = [state for state in product(range(copies + 1), repeat=cells) if sum(state) <= copies]
     number = {state: place for place, state in enumerate(states)}
     within = np.zeros((len(states), copies + 1), dtype=np.int64)
@@ -179,8 +179,8 @@ def _waits(own: Columns, copies: int, cells: int) -> Waits | None:
             within[place, count] = number[(state[0] + count, *state[1:])]
     free = np.array([copies - sum(state) for state in states])
     shifted = np.array([number[(0, *state[:-1])] for state in states])
-    early = own.min_sep - cells * size + np.arange(size, dtype=float)
-    return free, within, shifted, (1.0 - own.prob) ** -early
+    early = min_sep - cells * size + np.arange(size, dtype=float)
+    return free, within, shifted, (1.0 - prob) ** -early
 
 
 def _longest(decay: float, limit: Limits, own: Columns) -> float:
@@ -196,7 +196,28 @@ def _longest(decay: float, limit: Limits, own: Columns) -> float:
     return largest * (1.0 + 1e-9)
 
 
-@lru_cache(maxsize=4096)
+@remembered
+def kept_shares(own: Columns, order: int) -> Array:
+    """For coins: what tuples of histories weigh with J participations at an opportunity, over what the chain says.
+
+    Shape (opportunities, counts), at most 1: the coins of one history take something off each other at an opportunity.
+    Empty for one coin.
+    """
+    if own.coins == 1:
+        return np.empty((0, 0))
+    numbers, copies = np.arange(own.coins + 1), order * own.coins
+    law, shares = binomial(own.coins, own.prob), np.empty((own.steps, copies + 1))
+    for u, square in enumerate(own.couplings[:, 0].tolist()):
+        single = law * np.exp(-0.5 * square * numbers * (numbers - 1.0))
+        sums = np.ones(1)
+        for _ in range(order):
+            sums = np.convolve(sums, single)
+        shares[u] = sums
+    found: Array = np.minimum(shares / _chances(copies, own.prob)[-1], 1.0)
+    return found
+
+
+@remembered
 def log_norm(own: Columns, order: int, decay: float, limit: Limits) -> float:
     """log Z of the chain."""
     return chain_of(own, order, decay, limit).log_norm
@@ -233,7 +254,7 @@ def _best_decay(own: Columns, limit: Limits, epsilon: float, near: float) -> tup
     return best(place)[1], DECAYS[place]
 
 
-@lru_cache(maxsize=1024)
+@remembered
 def _best_order(own: Columns, decay: float, limit: Limits, epsilon: float) -> tuple[float, int]:
     """log M and the order with the smallest; log Z is nearly convex in the order."""
     best, least = 2, log_power_bound(own, 2, decay, limit, epsilon)

@@ -8,7 +8,6 @@ columns its pairs have.
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import exp, log, log1p
 from typing import ClassVar
 
@@ -28,6 +27,7 @@ from hockeystick.monte_carlo.histories.limited_histories import (
     chain_of,
     chance_of_others,
     fewest,
+    kept_shares,
     log_power_bound,
 )
 from hockeystick.monte_carlo.histories.waiting_kernels import (
@@ -35,6 +35,7 @@ from hockeystick.monte_carlo.histories.waiting_kernels import (
     draw_waiting_add,
     draw_waiting_below,
 )
+from hockeystick.monte_carlo.memo import remembered
 from hockeystick.monte_carlo.proposals import Array, Proposal, rounded
 from hockeystick.monte_carlo.weight_bounds import bounded_exp, log_factor
 from hockeystick.pairs.base import DominatingPair
@@ -166,7 +167,8 @@ class Above(OneSided):
         if own.min_sep > 1:
             draw_waiting_above(rng, own.columns, own.couplings, own.kept, own.prob, own.min_sep, own.first, *more)
         else:
-            draw_above(rng, own.columns, own.couplings, own.kept, own.chances, *more)
+            shares = kept_shares(own, self.order)
+            draw_above(rng, own.columns, own.couplings, own.kept, own.chances, shares, *more)
         with np.errstate(invalid="ignore"):  # what leaves the range of doubles is not a number, and counts as M
             tilted = log(CHAIN_SHARE) + self.order * drawn[:, 1] - chain.log_norm
             losses[:] = drawn[:, 0]
@@ -320,7 +322,7 @@ def _best_rate(own: Columns, epsilon: float) -> float:
     return min(some, key=lambda rate: abs(rate - wanted))
 
 
-@lru_cache(maxsize=64)
+@remembered
 def _mean_loss(own: Columns, rate: float) -> float:
     """The mean loss of a few filtered outputs; only choices rest on it."""
     drawn = np.empty((TRIED, 2))

@@ -30,6 +30,9 @@ def log_waiting_mean_field(z: Array, couplings: Array, prob: float, min_sep: int
         slot, last = u % min_sep, min(size, u + window)
         back, start = weights[slot], first[u] * np.exp(-log_scale) if u < first.size else 0.0
         total = free + back + start
+        if total == 0.0:  # nobody is free here who matters beside those that wait
+            weights[slot] = 0.0
+            continue
         if back > 0.0 or start > 0.0:
             kept, added = free / total, back / total
             for v in range(u, last):
@@ -38,8 +41,10 @@ def log_waiting_mean_field(z: Array, couplings: Array, prob: float, min_sep: int
         free, weights[slot] = total * (1.0 - prob), taken
         for v in range(u + 1, last):
             waiting[slot, v] = fields[v] + couplings[u, v - u]
-        largest = max(free, taken)
-        if largest > LARGEST_PRODUCT or largest < 1.0 / LARGEST_PRODUCT:
+        if max(free, taken) > LARGEST_PRODUCT or max(free, taken) < 1.0 / LARGEST_PRODUCT:
+            largest = max(free, weights.max())
+            if not 0.0 < largest < np.inf:  # or not a number
+                return float(np.nan)
             log_scale += np.log(largest)
             free /= largest
             weights /= largest

@@ -38,6 +38,11 @@ class NaiveRenewal(Naive):
 
     pair: RenewalMixture
 
+    @property
+    def proved(self) -> bool:
+        """Where the entries of C are those of its recursion."""
+        return self.pair.too_large is None
+
     @cached_property
     def law(self) -> Recursion:
         """What the kernels need."""

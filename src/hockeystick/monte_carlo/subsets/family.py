@@ -116,6 +116,8 @@ def why_not(pair: SubsetMixture, side: Side) -> str | None:
     if forest_of(pair) is not None:
         return None
     if not runs_recursion(pair):
+        if pair.batches_are_public and pair.coins > 1:
+            return "without subsampling it takes single examples"
         if pair.batches_are_public:
             return f"without subsampling it takes square strategy matrices of at most {MAX_WINDOW * pair.groups} bands"
         return too_large(pair)

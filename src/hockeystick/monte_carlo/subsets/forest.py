@@ -3,13 +3,14 @@
 Proof: docs/theory/monte-carlo/trees.md.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hockeystick.monte_carlo.histories.chances import binomial, log_chances
+from hockeystick.monte_carlo.histories.chances import binomial, log_chances, tails
 from hockeystick.monte_carlo.proposals import Array
 from hockeystick.monte_carlo.subsets.tree_kernels import count_tables
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
@@ -43,6 +44,7 @@ class Forest:
     scale: float
     prob: float
     coins: int
+    memo: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
@@ -86,14 +88,14 @@ class Forest:
         """
         found = []
         for height, nodes in enumerate(self.nodes_at.tolist()):
-            tails = _tails(self.prob, self.coins << height)
-            found.append(max(int(np.argmax(nodes * tails <= tail / self.nodes_at.size)), 1))
+            more = nodes * tails(self.prob, self.coins << height)
+            found.append(max(int(np.argmax(more <= tail / self.nodes_at.size)), 1))
         return np.minimum.accumulate(np.array(found, dtype=np.int64)[::-1])[::-1].copy()
 
     def chance_of_others(self, caps: NDArray[np.int64]) -> float:
         """At least the chance of more participations below some node; never 0."""
-        tails = [_tails(self.prob, self.coins << height)[cap] for height, cap in enumerate(caps.tolist())]
-        return max(float(self.nodes_at @ np.array(tails)) * (1.0 + 1e-9), 1e-300)
+        more = [tails(self.prob, self.coins << height)[cap] for height, cap in enumerate(caps.tolist())]
+        return max(float(self.nodes_at @ np.array(more)) * (1.0 + 1e-9), 1e-300)
 
     def rounding(self, caps: NDArray[np.int64], shift: float | None = None) -> float:
         """Of the logarithm of a sum over numbers up to these: products and sums of positive terms (trees.md).
@@ -104,13 +106,6 @@ class Forest:
         farthest = min(self.scale * (FARTHEST_NORMAL + moved), LARGEST_EXPONENT)
         factors = self.levels.size * float((1 + self.levels.max()) * caps.max()) * (farthest + 4.0)
         return 4.0 * UNIT_ROUNDOFF * (float(self.nodes_at @ (caps + 8.0)) + factors)
-
-
-@lru_cache(maxsize=64)
-def _tails(prob: float, draws: int) -> Array:
-    """The chances of more than 0, 1, ..., ``draws`` of them, the last of which is 0."""
-    chances = np.exp(log_chances(prob, draws, draws + 1))
-    return np.append(np.cumsum(chances[:0:-1])[::-1], 0.0)
 
 
 def forest_of(pair: SubsetMixture) -> Forest | None:

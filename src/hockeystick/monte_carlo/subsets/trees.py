@@ -7,7 +7,6 @@ the roots down.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import exp, inf, log, log1p
 from typing import ClassVar
 
@@ -26,6 +25,7 @@ from hockeystick.monte_carlo.histories.one_sided import (
     log_largest_add,
     lose,
 )
+from hockeystick.monte_carlo.memo import remembered
 from hockeystick.monte_carlo.proposals import Array, Proposal
 from hockeystick.monte_carlo.subsets.forest import MAX_CAP, Counts, Forest, costs_of, counts_of, forest_of
 from hockeystick.monte_carlo.subsets.tree_kernels import draw_from_counts, draw_moved_trees
@@ -259,7 +259,7 @@ class TreesAdd(_Trees):
             lose(log_weights, losses)
 
 
-@lru_cache(maxsize=64)
+@remembered
 def caps_of(forest: Forest, tail: float) -> NDArray[np.int64]:
     """Those of the forest, kept."""
     return forest.caps(tail)
@@ -277,7 +277,7 @@ def far_counts(forest: Forest, reach: int, tail: float) -> Counts:
     return counts_of(forest, reach, tuple(most))
 
 
-@lru_cache(maxsize=4096)
+@remembered
 def log_norm(forest: Forest, order: int, tail: float) -> float:
     """log Z of the near counts."""
     return near_counts(forest, order, tail).log_norm
@@ -345,7 +345,7 @@ def _best_reach(forest: Forest, tail: float, epsilon: float) -> int:
     return enough[0] if enough else REACHES[int(np.argmax(losses))]
 
 
-@lru_cache(maxsize=64)
+@remembered
 def _mean_loss(forest: Forest, reach: int, tail: float) -> float:
     """The mean loss of a few outputs of far counts, minus infinity if one is not a number; only choices rest on it."""
     drawn, far = np.empty((TRIED, 3)), far_counts(forest, reach, tail).arrays

@@ -1,0 +1,40 @@
+"""Results that are kept with the object that they are about, and go with it."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Remembers(Protocol):
+    """What results are kept with: ``memo`` starts empty."""
+
+    @property
+    def memo(self) -> dict[Any, Any]:
+        """The results so far, by function and arguments."""
+        ...
+
+
+S = TypeVar("S", bound=Remembers)
+
+
+def remembered(function: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+    """Keep all results of a function with its first argument; the others are positional and hashable.
+
+    A cache of the module would keep the first argument, and what it holds, alive.
+    """
+
+    @wraps(function)
+    def kept(subject: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        key = (function, args)
+        if kwargs or key not in subject.memo:
+            found = function(subject, *args, **kwargs)
+            if kwargs:
+                return found
+            subject.memo[key] = found
+        value: R = subject.memo[key]
+        return value
+
+    return kept
