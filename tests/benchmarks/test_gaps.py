@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import gaps
 from benchmarks.answer_files import append, read
-from benchmarks.gaps import Answer, cells, main, measured, page
+from benchmarks.gaps import Answer, cells, main, measured, measured_near, page, start_of
 
 CELL = ("allocation 100 x 10", "I", 8.0)
 FOUND = Answer(*CELL, "deterministic", 0.5, 7.5, 8.0, "direct", "direct", 1.0)
@@ -17,6 +17,18 @@ def test_a_cell_has_both_sides_and_meets_its_epsilon():
     assert 0.0 < found.lower <= found.upper <= 8.0
     assert found.upper > 7.9
     assert found.upper_method == "direct"
+
+
+def test_a_noise_multiplier_near_enough_takes_a_few_certificates():
+    cell = ("shuffle 100 x 10", "I", 2.0)
+    found = measured_near(cell, 20.0)
+    assert 1.96 <= found.upper <= 2.04
+    assert found.lower > 0.0
+    known = {found.cell: found}
+    assert start_of(known, ("shuffle 100 x 10", "tree", 2.0)) is None
+    start = start_of(known, ("shuffle 100 x 10", "I", 1.0))
+    assert start is not None
+    assert start > found.noise_multiplier
 
 
 def test_a_combination_without_analysis_is_said_to_have_none():
