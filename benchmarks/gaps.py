@@ -27,8 +27,8 @@ from hockeystick.execution import executor
 DELTA = 1e-5
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 NEAR, ATTEMPTS, SLOPE = 0.02, 6, -1.2
-"""How far an upper bound may be from the epsilon of a cell, how often it is tried, and how log epsilon goes with log sigma
-about."""
+"""How far an upper bound may be from a cell's epsilon, how often it is tried, and about how log epsilon falls with log
+sigma."""
 HERE = Path(__file__).parent
 ANSWERS = HERE / "gaps.csv"
 PAGE = HERE.parent / "docs" / "reference" / "gaps.md"
@@ -159,8 +159,12 @@ def measured(cell: tuple[str, str, float]) -> Answer:
         run = mechanism(sampler, strategy)
         certificate = hs.calibrate_and_certify(run, epsilon=epsilon, delta=DELTA)
     except (UnsupportedError, CannotCertifyError):
-        return Answer(*cell, "deterministic", 0.0, 0.0, inf, "none", "none", monotonic() - started)
+        return _none(cell, monotonic() - started)
     return _answer(cell, "deterministic", certificate, monotonic() - started)
+
+
+def _none(cell: tuple[str, str, float], seconds: float) -> Answer:
+    return Answer(*cell, "deterministic", 0.0, 0.0, inf, "none", "none", seconds)
 
 
 def measured_near(cell: tuple[str, str, float], start: float) -> Answer:
@@ -169,7 +173,10 @@ def measured_near(cell: tuple[str, str, float], start: float) -> Answer:
     started, slope = monotonic(), SLOPE
     noise, before = start, None
     for _ in range(ATTEMPTS):
-        certificate = hs.certify(mechanism(sampler, strategy, noise), delta=DELTA)
+        try:
+            certificate = hs.certify(mechanism(sampler, strategy, noise), delta=DELTA)
+        except (UnsupportedError, CannotCertifyError):
+            return _none(cell, monotonic() - started)
         off = log(certificate.bounds.upper / epsilon)
         if abs(off) <= NEAR:
             break
@@ -214,8 +221,8 @@ def page(answers: Iterable[Answer]) -> str:
         "# How far apart the two sides are",
         "",
         "The gap `upper / lower - 1` on epsilon at delta = 1e-5, in percent, at the noise multiplier whose",
-        "deterministic upper bound is the epsilon of the column, or within 2 percent of it; after a stroke the gap with",
-        "Monte Carlo at the same noise multiplier, by two minutes on two cores. `none`: nobody has analysed the",
+        "deterministic upper bound is the epsilon of the column, or within 2 percent of it; after a stroke, the gap",
+        "with Monte Carlo at the same noise multiplier, by two minutes on two cores. `none`: nobody has analysed the",
         "combination. `one side`: no lower bound. Empty: not measured. Written by `python -m benchmarks.gaps --write`;",
         "noise multipliers, methods and seconds are in `benchmarks/gaps.csv`.",
     ]
