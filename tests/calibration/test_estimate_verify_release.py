@@ -11,7 +11,6 @@ from hockeystick import (
     BallsInBins,
     BandedSquareRoot,
     BinaryTree,
-    BMinSep,
     Certificate,
     Deadline,
     Kind,
@@ -83,7 +82,10 @@ def test_what_cannot_be_sampled_is_calibrated_without() -> None:
         sampler=Poisson(sampling_prob=0.05, steps=6, truncated_batch_size=30, num_examples=200),
     )
     assert calibrate_and_certify(truncated, epsilon=2.0, delta=1e-3, monte_carlo=options).kind is Kind.DETERMINISTIC
-    tree = Mechanism(strategy=BinaryTree(), sampler=BMinSep(min_sep=2, sampling_prob=0.1, steps=8))
+    tree = Mechanism(
+        strategy=BinaryTree(),
+        sampler=MultiAttribution(min_sep=2, sampling_prob=0.1, steps=8, examples_per_user=2),
+    )
     released = calibrate_and_certify(tree, epsilon=EPSILON, delta=DELTA, monte_carlo=options)
     assert released.kind is Kind.DETERMINISTIC
     assert released.bounds.upper <= EPSILON

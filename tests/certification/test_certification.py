@@ -16,7 +16,6 @@ from hockeystick import (
     BallsInBins,
     BandedSquareRoot,
     BandedToeplitz,
-    BMinSep,
     Certificate,
     Custom,
     Deadline,
@@ -24,6 +23,7 @@ from hockeystick import (
     Interval,
     Mechanism,
     MonteCarlo,
+    MultiAttribution,
     Poisson,
     Question,
     RandomAllocation,
@@ -381,15 +381,17 @@ def test_a_side_by_its_name_is_that_side() -> None:
 
 
 def test_a_sampler_of_one_side_runs_once_and_after_what_is_cheaper() -> None:
-    """More bands than min_sep: Monte Carlo bounds only from above, and says so for the other side."""
+    """Users with more bands than min_sep: Monte Carlo bounds only from above, and says so for the other side."""
     run = Mechanism(
-        strategy=BandedSquareRoot(bands=3), sampler=BMinSep(min_sep=2, sampling_prob=0.1, steps=6), noise_multiplier=1.0
+        strategy=BandedSquareRoot(bands=3),
+        sampler=MultiAttribution(min_sep=2, sampling_prob=0.05, steps=6, examples_per_user=2),
+        noise_multiplier=1.0,
     )
     outcomes = compare(run, delta=1e-3, monte_carlo=MonteCarlo(seed=1, ratio=1.0))
     found = [(one.side, one.status) for one in outcomes if one.method == "monte_carlo"]
     assert sorted(side for side, _ in found) == [Side.LOWER, Side.UPPER]
     assert dict(found)[Side.UPPER] == "ok"
-    assert dict(found)[Side.LOWER].startswith("not applicable: its recursion bounds the profile only from above")
+    assert dict(found)[Side.LOWER] == "not applicable: the pair bounds the run only from above"
     order = [one.method for one in outcomes if one.side is Side.UPPER]
     assert order.index("gaussian") < order.index("monte_carlo")
 

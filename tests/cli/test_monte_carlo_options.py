@@ -368,7 +368,11 @@ def test_samplers_that_have_no_analysis(cli: Any, changes: dict[str, str | None]
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        (plan_of("b_min_sep") | {"strategy.kind": '"binary_tree"'}, "a square strategy matrix"),
+        (
+            plan_of("multi_attribution", examples_per_user="2", users_per_example="1")
+            | {"strategy.kind": '"binary_tree"'},
+            "a square strategy matrix",
+        ),
     ],
 )
 def test_strategies_that_cannot_be_sampled_are_refused_by_the_method_and_left_out_by_compare(

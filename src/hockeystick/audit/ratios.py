@@ -19,7 +19,7 @@ from hockeystick.monte_carlo.families import FAMILIES
 from hockeystick.monte_carlo.renewal import kernels as renewal
 from hockeystick.monte_carlo.renewal.family import recursion
 from hockeystick.monte_carlo.subsets import kernels as subsets
-from hockeystick.monte_carlo.subsets.participations import Participations, participations
+from hockeystick.monte_carlo.subsets.participations import Participations, participations, runs_recursion
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.bin_mixture import BinMixture
@@ -103,6 +103,10 @@ def ratio_of(mechanism: Mechanism) -> Ratio:
         why = "no likelihood ratio is available for several examples at once"
     elif mechanism.matrix.rows != mechanism.matrix.steps:
         why = "its strategy releases more rows than steps"
+    elif isinstance(pair, SubsetMixture) and not runs_recursion(pair):
+        why = "the columns of too many opportunities overlap for its likelihood ratio"
+    elif isinstance(pair, RenewalMixture) and not pair.banded:
+        why = "its columns reach beyond the separation, where the likelihood ratio is not known exactly"
     elif type(pair) in FAMILIES and not isinstance(pair, AveragedSteps):
         why = FAMILIES[type(pair)].refusal(pair, Side.LOWER)
     if make is None or why is not None:
