@@ -17,6 +17,7 @@ from hockeystick.errors import CannotCertifyError
 from hockeystick.mechanism import Unit
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.pairs.renewal_mixture import RenewalMixture
+from hockeystick.pairs.waiting_copies import WaitingCopies
 from hockeystick.settings import MonteCarlo
 from hockeystick.strategies.matrix.dense import DenseMatrix
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
@@ -181,6 +182,64 @@ def test_a_sum_is_never_above_the_truth(seed: int, warm: bool) -> None:
     found = np.array([[below[direction](epsilon) for epsilon in EPSILONS] for direction in Direction])
     assert (found <= truth + GRID_ERROR[steps]).all()
     assert found[0, 0] > 0.3 * truth[0, 0]
+
+
+@pytest.mark.parametrize("warm", [True, False])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_sum_over_the_examples_of_a_user_is_never_above_the_truth(seed: int, warm: bool) -> None:
+    rng = np.random.default_rng([44, seed])
+    steps, examples = int(rng.integers(2, 4)), int(rng.integers(2, 4))
+    gap, prob, sigma = int(rng.integers(1, steps + 1)), rng.uniform(0.05, 0.9), rng.uniform(0.8, 3.0)
+    matrix = random_matrix(rng, steps, seed % 3)
+    outcomes = oracle.independently(oracle.renewals(steps, gap, prob, warm), examples)
+    truth = oracle.deltas(oracle.mixture(outcomes, matrix, np.ones((examples, steps))), oracle.nobody(matrix), sigma)
+    one = renewal(matrix, sigma, min_sep=gap, participation_prob=prob, warm_start=warm)
+    pair = WaitingCopies(noise_multiplier=sigma, one=one, examples=examples)
+    below = ACCOUNTANTS["linear_statistic"].profiles(pair, Side.LOWER, SETTINGS)
+    found = np.array([[below[direction](epsilon) for epsilon in EPSILONS] for direction in Direction])
+    assert (found <= truth + GRID_ERROR[steps]).all()
+    assert found[0, 0] > 0.3 * truth[0, 0]
+
+
+def test_a_step_of_two_examples_is_exact_from_below() -> None:
+    """Where nobody has to wait it is a Poisson batch, whose law is known."""
+    one = renewal(np.array([[1.0]]), 0.7, participation_prob=0.3, warm_start=False)
+    pair = WaitingCopies(noise_multiplier=0.7, one=one, examples=2)
+    below = ACCOUNTANTS["linear_statistic"].bound(pair, Side.LOWER, SETTINGS)
+    same = hs.Mechanism(
+        sampler=hs.Poisson(sampling_prob=0.3, steps=1),
+        noise_multiplier=0.7,
+        unit=Unit(kind="user", examples_per_user=2),
+    )
+    above = ACCOUNTANTS["direct"].bound(dominating_pair(same), Side.UPPER, SETTINGS)
+    for epsilon in EPSILONS:
+        assert below.delta(epsilon) == pytest.approx(above.delta(epsilon), rel=2e-2, abs=1e-9)
+        assert below.delta(epsilon) <= above.delta(epsilon)
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        hs.BMinSep(min_sep=8, sampling_prob=0.01, steps=200),
+        hs.MultiAttribution(min_sep=8, sampling_prob=0.01, steps=200, examples_per_user=2, exclusion="example"),
+    ],
+)
+def test_a_user_is_bounded_from_below_by_all_examples(sampler: Any) -> None:
+    """Two examples reveal about as much as twice the shift, not what one example does."""
+    strategy = hs.BandedSquareRoot(bands=4)
+    unit = Unit(kind="user", examples_per_user=2) if isinstance(sampler, hs.BMinSep) else Unit()
+    run = hs.Mechanism(strategy=strategy, sampler=sampler, noise_multiplier=3.0, unit=unit)
+    found = hs.certify(run, delta=1e-5).bounds
+    single = hs.certify(
+        hs.Mechanism(
+            strategy=strategy,
+            sampler=hs.BMinSep(min_sep=8, sampling_prob=0.01, steps=200),
+            noise_multiplier=3.0,
+        ),
+        delta=1e-5,
+    ).bounds
+    assert found.lower is not None
+    assert 1.5 * single.upper < found.lower <= found.upper < 1.3 * found.lower
 
 
 @pytest.mark.parametrize("warm", [True, False])

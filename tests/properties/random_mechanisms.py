@@ -79,6 +79,8 @@ def random_case(kind: str, rng: np.random.Generator, folder: Path) -> Case:
     attained, one_sided = kind in EXACT, kind == "users"
     if kind == "b_min_sep":
         one_sided = bands > sampler.min_sep
+    if kind == "multi_attribution" and sampler.exclusion == "example":
+        attained, one_sided = True, bands > sampler.min_sep or sampler.examples_per_user > 1
     if kind == "multi_attribution" and sampler.exclusion == "participating" and not sampler.warm_up_steps:
         one_sided = bands > sampler.min_sep
         attained = not one_sided or sampler.examples_per_user == 1
@@ -117,14 +119,23 @@ def _poisson(rng: np.random.Generator, steps: int, bins: int, epochs: int) -> Sa
 
 
 def _users(rng: np.random.Generator, steps: int, bins: int, epochs: int) -> Sampled:
-    """Poisson batches: the examples of a user are sampled independently of each other."""
+    """Poisson or b-min-sep batches: the examples of a user are sampled independently of each other."""
     steps, examples = min(steps, 4), int(rng.integers(2, 4))
-    sampler = hs.Poisson(sampling_prob=_rate(rng, 0.4), steps=steps)
+    if rng.random() < 0.5:
+        sampler: Any = hs.Poisson(sampling_prob=_rate(rng, 0.4), steps=steps)
+    else:
+        sampler, _ = _b_min_sep(rng, min(steps, 3), bins, epochs)
+    law = _together(sampler, examples)
+    return sampler, ((law, absent(law)),)
+
+
+def _together(sampler: Any, examples: int) -> Law:
+    """How many of so many examples are in each batch, if they know nothing of each other."""
     one = participations(sampler)
     law = one
     for _ in range(examples - 1):
         law = sums(law, one)
-    return sampler, ((law, absent(law)),)
+    return law
 
 
 def _cyclic_poisson(rng: np.random.Generator, steps: int, bins: int, epochs: int) -> Sampled:
@@ -141,15 +152,25 @@ def _b_min_sep(rng: np.random.Generator, steps: int, bins: int, epochs: int) -> 
 
 def _multi_attribution(rng: np.random.Generator, steps: int, bins: int, epochs: int) -> Sampled:
     steps = min(steps, 3)
+    exclusion = str(rng.choice(["sampled", "participating", "example"]))
     sampler = hs.MultiAttribution(
         min_sep=int(rng.integers(1, steps + 2)),
         sampling_prob=_rate(rng, 0.99),
         steps=steps,
         examples_per_user=int(rng.integers(1, 4)),
-        warm_up_steps=int(rng.integers(0, 3)),
-        exclusion=str(rng.choice(["sampled", "participating"])),
+        warm_up_steps=0 if exclusion == "example" else int(rng.integers(0, 3)),
+        exclusion=exclusion,
     )
-    laws = [user_participations(sampler, examples) for examples in range(1, sampler.examples_per_user + 1)]
+    alone = hs.BMinSep(
+        min_sep=sampler.min_sep,
+        sampling_prob=sampler.sampling_prob / (1.0 + (sampler.min_sep - 1) * sampler.sampling_prob),
+        steps=steps,
+        warm_start=False,
+    )
+    laws = [
+        _together(alone, examples) if exclusion == "example" else user_participations(sampler, examples)
+        for examples in range(1, sampler.examples_per_user + 1)
+    ]
     return sampler, tuple((law, absent(law)) for law in laws)
 
 

@@ -5,11 +5,12 @@ An adversary who keeps only ``<w, y>``, w a unit vector, sees a Gaussian whose m
 are independent and compose. Under cyclic sampling the group with the largest sum of squared columns is taken.
 
 Under b-min-sep sampling the windows depend on each other, so one statistic of the first steps is taken at a time; the
-law of its mean is a sum over the participations of a renewal process.
+law of its mean is a sum over the participations of a renewal process, or over those of several examples of a user.
 
 Proof: docs/theory/subsets/reductions.md, and separated-windows.md, "From below". Errs downward: the statistics are a
 post-processing, shifts are rounded down (by more than their own rounding), the laws are lower laws. Cost: O(non-zero
-entries) and one product mixture for each m on coarse grids, then a few fine ones.
+entries) and one product mixture for each m on coarse grids, then a few fine ones; under b-min-sep O(n PARTS) for each
+of the participations that there can be, and the square of that for every further example.
 """
 
 from collections.abc import Mapping
@@ -26,6 +27,7 @@ from hockeystick.laws.mixtures import LatticeMasses, coarsen
 from hockeystick.laws.profile import law_profiles
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.pairs.subset_mixture import SubsetMixture
+from hockeystick.pairs.waiting_copies import WaitingCopies
 from hockeystick.settings import Settings
 from hockeystick.strategies.matrix.base import Indices
 from hockeystick.types import Direction, Side
@@ -74,22 +76,28 @@ def _laws(pair: SubsetMixture, side: Side, settings: Settings) -> list[Law]:
     return [window_law(shifts, prob, sigma, side, settings.resolution, settings.deadline) for shifts in chosen]
 
 
-def _of_renewals(pair: RenewalMixture, side: Side, settings: Settings) -> list[Law]:
+def _of_renewals(pair: RenewalMixture | WaitingCopies, side: Side, settings: Settings) -> list[Law]:
     """One law for each of some numbers of first steps, whose statistic is the only one that is kept."""
+    one, copies = _copies(pair)
     entries = entries_of(pair.matrix, np.arange(pair.matrix.steps), settings.deadline)
-    examples, prob = pair.examples_per_user, pair.participation_prob
+    examples, prob = one.examples_per_user, one.participation_prob
     chances = np.asarray(binom.pmf(np.arange(examples + 1), examples, prob), dtype=np.float64)
     found = []
-    for size in _first_steps(pair):
+    for size in _first_steps(one):
         settings.deadline.tick()
         shifts = _shifts(entries, size)[:size]
         spacing = float(shifts.max()) / PARTS
         if not spacing > 0.0:
             continue
         counts = np.floor(shifts / spacing * (1.0 + 4.0 * UNIT_ROUNDOFF)).astype(np.int64)
-        masses, error = renewal_sum(counts, chances / chances.sum(), pair.min_sep, pair.first_available)
+        single, error = renewal_sum(counts, chances / chances.sum(), one.min_sep, one.first_available)
+        masses = single
+        for _ in range(copies - 1):
+            masses = np.convolve(masses, single)
+        # sums of non-negative products, of no more terms than one example has masses
+        error = copies * (error + 2.0 * (single.size + 1.0) * UNIT_ROUNDOFF)
         whole = LatticeMasses(
-            masses / masses.sum(), spacing, 0.0, 2.0 * error + 2.0 * pair.matrix.steps * BINOMIAL_ERROR
+            masses / masses.sum(), spacing, 0.0, 2.0 * error + 2.0 * copies * pair.matrix.steps * BINOMIAL_ERROR
         )
         whole = coarsen(whole, max(masses.size // MOST_PLACES, 1), side)
         law = lattice_law(
@@ -104,23 +112,31 @@ def _of_renewals(pair: RenewalMixture, side: Side, settings: Settings) -> list[L
     return found
 
 
+def _copies(pair: RenewalMixture | WaitingCopies) -> tuple[RenewalMixture, int]:
+    return (pair.one, pair.examples) if isinstance(pair, WaitingCopies) else (pair, 1)
+
+
 def _first_steps(pair: RenewalMixture) -> list[int]:
     """How many first steps the statistics are about: all, and few, which is better where the noise is low."""
     steps = pair.matrix.steps
     return sorted({min(size, steps) for size in (1, pair.min_sep, 4 * pair.min_sep, 16 * pair.min_sep, steps)})
 
 
-def _analyse_renewals(pair: RenewalMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+def _analyse_renewals(
+    pair: RenewalMixture | WaitingCopies, side: Side, settings: Settings
+) -> Mapping[Direction, Profile]:
     return law_profiles(*_of_renewals(pair, side, settings), choose=max)
 
 
-def _refusal(pair: SubsetMixture | RenewalMixture, side: Side) -> str | None:
+def _refusal(pair: SubsetMixture | RenewalMixture | WaitingCopies, side: Side) -> str | None:
     if isinstance(pair, SubsetMixture):
         return pair.why_not_from_below or why_too_many(pair.matrix, steps_in_play(pair).size)
-    if not pair.attained:
+    one, copies = _copies(pair)
+    if not one.attained:
         return "the pair bounds the run from above only"
     steps = pair.matrix.steps
-    if steps * PARTS * pair.examples_per_user**2 * (-(-steps // pair.min_sep)) > MOST_WORK:
+    length = PARTS * one.examples_per_user * (-(-steps // one.min_sep))
+    if length * (steps * one.examples_per_user + length * copies * (copies - 1) / 2) > MOST_WORK:
         return "the sums of so many participations take too long"
     return why_too_many(pair.matrix, steps)
 
@@ -129,7 +145,7 @@ def _analyse(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Dir
     return law_profiles(*_laws(pair, side, settings), choose=max)
 
 
-def _cost(pair: SubsetMixture | RenewalMixture) -> float:
+def _cost(pair: SubsetMixture | RenewalMixture | WaitingCopies) -> float:
     """Seconds for the coarse laws, and for the law of the largest sum."""
     return 0.3 + 1e-6 * pair.matrix.steps + 5e-8 * min(pair.matrix.steps, MOST_STEPS) ** 2
 
@@ -140,8 +156,8 @@ ACCOUNTANT = Accountant(
     sides=(Side.LOWER,),
     errs="downward: fixed linear statistics are a post-processing, and shifts are rounded down",
     reference="post-processing; proof in docs/theory/subsets/reductions.md",
-    analyses={SubsetMixture: _analyse, RenewalMixture: _analyse_renewals},
-    laws={SubsetMixture: _laws, RenewalMixture: _of_renewals},
+    analyses={SubsetMixture: _analyse, RenewalMixture: _analyse_renewals, WaitingCopies: _analyse_renewals},
+    laws={SubsetMixture: _laws, RenewalMixture: _of_renewals, WaitingCopies: _of_renewals},
     refusal=_refusal,
     cost=_cost,
     no_better_than=("direct",),

@@ -11,9 +11,11 @@ from hockeystick.pairs.binomial_steps import binomial_step
 from hockeystick.pairs.known_batches import KnownBatches
 from hockeystick.pairs.mixture_steps import MixtureSteps
 from hockeystick.pairs.occupancy import MOST_EXAMPLES, PlacedCopies, dealt
+from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.pairs.repeated_columns import RepeatedSubsets, repeated
 from hockeystick.pairs.shuffled_batches import ShuffledBatches
 from hockeystick.pairs.truncated_steps import TruncatedSteps, truncated
+from hockeystick.pairs.waiting_copies import WaitingCopies
 from hockeystick.samplers import (
     BallsInBins,
     BMinSep,
@@ -97,7 +99,7 @@ def of_unit(mechanism: Mechanism, single: DominatingPair) -> DominatingPair:
     if examples != unit.examples:
         mechanism = mechanism.model_copy(update={"unit": Unit(kind="user", examples_per_user=examples)})
     copies = COPIES[sampler.kind](mechanism, single) if sampler.kind in COPIES and examples > 1 else None
-    below = BELOW[sampler.kind](mechanism) if sampler.kind in BELOW and examples > 1 else None
+    below = BELOW[sampler.kind](mechanism, single) if sampler.kind in BELOW and examples > 1 else None
     if replaced and isinstance(mechanism.sampler, Deterministic):
         below = opposed(mechanism, single)
     return Users(
@@ -218,7 +220,7 @@ def from_multi_attribution(mechanism: Mechanism, single: DominatingPair) -> Repe
     return _coins(mechanism, require(mechanism.sampler, MultiAttribution).participation_prob, attained=False)
 
 
-def below_balls_in_bins(mechanism: Mechanism) -> AveragedSteps | None:
+def below_balls_in_bins(mechanism: Mechanism, single: DominatingPair) -> AveragedSteps | None:
     """The examples in different bins, as many as there are: sharing a bin is worse."""
     sampler = require(mechanism.sampler, BallsInBins)
     if not isinstance(mechanism.strategy, Identity):
@@ -231,7 +233,7 @@ def below_balls_in_bins(mechanism: Mechanism) -> AveragedSteps | None:
     )
 
 
-def below_random_allocation(mechanism: Mechanism) -> AveragedSteps:
+def below_random_allocation(mechanism: Mechanism, single: DominatingPair) -> AveragedSteps:
     """The visits of all examples at different steps of an epoch, as many as there are."""
     sampler = require(mechanism.sampler, RandomAllocation)
     return AveragedSteps(
@@ -240,6 +242,13 @@ def below_random_allocation(mechanism: Mechanism) -> AveragedSteps:
         participations=min(mechanism.unit.examples * sampler.participations, sampler.bins),
         epochs=sampler.epochs,
     )
+
+
+def below_separated(mechanism: Mechanism, single: DominatingPair) -> WaitingCopies | None:
+    """b-min-sep subsampling in which every example keeps its own distance: all with one gradient."""
+    if not isinstance(single, RenewalMixture) or not single.attained:
+        return None
+    return WaitingCopies(noise_multiplier=mechanism.sigma, one=single, examples=mechanism.unit.examples)
 
 
 def _coins(mechanism: Mechanism, prob: float, *, attained: bool) -> RepeatedSubsets | None:
@@ -260,8 +269,10 @@ COPIES: dict[str, Callable[[Mechanism, DominatingPair], DominatingPair | None]] 
     "multi_attribution": from_multi_attribution,
 }
 """The pair of k copies for each kind of sampler; a kind without a line is left to the chain."""
-BELOW: dict[str, Callable[[Mechanism], DominatingPair | None]] = {
+BELOW: dict[str, Callable[[Mechanism, DominatingPair], DominatingPair | None]] = {
     "balls_in_bins": below_balls_in_bins,
     "random_allocation": below_random_allocation,
+    "b_min_sep": below_separated,
+    "multi_attribution": below_separated,
 }
 """Pairs from below, where the law of the copies has no lower bound of its own."""

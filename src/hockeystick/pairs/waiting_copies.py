@@ -1,0 +1,34 @@
+"""Several examples of one user under b-min-sep subsampling, each of which keeps its own distance."""
+
+from dataclasses import dataclass
+
+from hockeystick.pairs.base import DominatingPair
+from hockeystick.pairs.renewal_mixture import RenewalMixture
+from hockeystick.strategies import StrategyMatrix
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WaitingCopies(DominatingPair):
+    """``P = E N(C (x_1 + ... + x_k), sigma^2 I)`` against ``Q = N(0, sigma^2 I)``: k independent renewal processes.
+
+    Exactly the mechanism for k examples with the same constant gradient (docs/theory/units.md), so whatever is below
+    this pair is below the mechanism for a user. Nothing is claimed from above: gradients may be chosen by what was
+    seen, and nobody has proved that equal ones are the worst.
+
+    Attributes:
+        one: the pair of a single example, attained and with ``examples_per_user`` = 1.
+        examples: k.
+    """
+
+    one: RenewalMixture
+    examples: int
+
+    @property
+    def matrix(self) -> StrategyMatrix:
+        """C."""
+        return self.one.matrix
+
+    @property
+    def full_sensitivity(self) -> float:
+        """k times that of one example."""
+        return self.examples * self.one.full_sensitivity
