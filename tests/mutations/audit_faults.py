@@ -246,6 +246,13 @@ FAULTS = [
     ),
     (
         "audit/ratios.py",
+        "elif isinstance(pair, RenewalMixture) and not pair.banded:",
+        "elif False:",
+        "audits take a bound on the likelihood ratio for the ratio itself",
+        f"{MECHANISM}::test_mechanisms_without_a_likelihood_ratio_are_refused_by_name",
+    ),
+    (
+        "audit/ratios.py",
         "half = 0.5 * k * (k - 1.0) *",
         "half = 0.5 * k *",
         "k examples in fixed batches have another likelihood ratio than their pair",

@@ -246,8 +246,8 @@ def below_random_allocation(mechanism: Mechanism, single: DominatingPair) -> Ave
 
 def below_separated(mechanism: Mechanism, single: DominatingPair) -> WaitingCopies | None:
     """b-min-sep subsampling in which every example keeps its own distance: all with one gradient."""
-    if not isinstance(single, RenewalMixture) or not single.attained:
-        return None
+    if not isinstance(single, RenewalMixture):
+        return None  # batches are cut: others decide whether an example stays
     return WaitingCopies(noise_multiplier=mechanism.sigma, one=single, examples=mechanism.unit.examples)
 
 
