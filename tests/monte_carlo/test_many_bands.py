@@ -7,10 +7,11 @@ from math import exp, inf, log, sqrt
 import numpy as np
 import pytest
 from history_oracle import among, chances_of, histories, interval, limited, ratio, whole_of
+from kept_whole import whole_excess
 
 import hockeystick as hs
 from hockeystick.errors import InvalidInputError, UnsupportedError
-from hockeystick.monte_carlo.histories.chain_kernels import chain_table, draw_counts, largest_field, log_excess, split
+from hockeystick.monte_carlo.histories.chain_kernels import chain_table, draw_counts, largest_field, split
 from hockeystick.monte_carlo.histories.chances import binomial
 from hockeystick.monte_carlo.histories.columns import MAX_ENTRIES
 from hockeystick.monte_carlo.histories.history_kernels import (
@@ -251,7 +252,7 @@ def test_the_chain_of_counts_dominates_the_weights_of_limited_counts(
             places = following
         assert sum(places.values()) >= wanted.get(counts, 0.0) * exp(exponent) * (1.0 - 1e-12)
         own_weight = exp(exponent) * float(chances[-1][j].prod())
-        excess = log_excess(j.astype(float), own.couplings, chain.arrays, decay)
+        excess = whole_excess(j.astype(float), own, chain)
         assert excess == pytest.approx(log(sum(places.values()) / own_weight), abs=1e-7)  # squares are raised by 1e-9
         total += sum(places.values())
     assert exp(chain.log_norm) == pytest.approx(total, rel=1e-10)
@@ -265,7 +266,7 @@ def test_the_chain_draws_counts_with_its_chances() -> None:
     counts = np.empty(2)
     drawn = 20000
     for _ in range(drawn):
-        draw_counts(rng, chain.arrays, chain.decay, counts)
+        draw_counts(rng, chain.arrays, chain.decay, 0, 2, 0, 0, counts)
         picked[int(counts[0]), int(counts[1])] += 1.0
     for first, second in product(range(3), repeat=2):
         weight = 0.0
@@ -417,17 +418,17 @@ def test_what_the_family_proposes_is_built_again_from_its_parameters(coins: int)
 @pytest.mark.parametrize(
     ("direction", "name", "parameters"),
     [
-        (Direction.REMOVE, "many_bands_above", {"order": 1.0, "decay": 0.9, "rate": 0.1, "block": 16.0, "limit": 9.0}),
-        (Direction.REMOVE, "many_bands_above", {"order": 2.0, "decay": 0.91, "rate": 0.1, "block": 16.0, "limit": 9.0}),
+        (Direction.REMOVE, "many_bands_kept", {"order": 1.0, "decay": 0.9, "rate": 0.1, "block": 16.0, "limit": 9.0}),
+        (Direction.REMOVE, "many_bands_kept", {"order": 2.0, "decay": 0.91, "rate": 0.1, "block": 16.0, "limit": 9.0}),
         (
             Direction.REMOVE,
-            "many_bands_above",
+            "many_bands_kept",
             {"order": 2.0, "decay": 0.9, "rate": 0.101, "block": 16.0, "limit": 9.0},
         ),
-        (Direction.REMOVE, "many_bands_above", {"order": 17.0, "decay": 0.9, "rate": 0.1, "block": 16.0, "limit": 9.0}),
-        (Direction.REMOVE, "many_bands_above", {"order": 2.0, "decay": 0.9, "rate": inf, "block": 16.0, "limit": 9.0}),
-        (Direction.REMOVE, "many_bands_above", {"order": 2.0, "decay": 0.9, "rate": 0.1, "block": 17.0, "limit": 9.0}),
-        (Direction.REMOVE, "many_bands_above", {"order": 2.0, "decay": 0.9, "rate": 0.1, "block": 16.0, "limit": 1.0}),
+        (Direction.REMOVE, "many_bands_kept", {"order": 17.0, "decay": 0.9, "rate": 0.1, "block": 16.0, "limit": 9.0}),
+        (Direction.REMOVE, "many_bands_kept", {"order": 2.0, "decay": 0.9, "rate": inf, "block": 16.0, "limit": 9.0}),
+        (Direction.REMOVE, "many_bands_kept", {"order": 2.0, "decay": 0.9, "rate": 0.1, "block": 17.0, "limit": 9.0}),
+        (Direction.REMOVE, "many_bands_kept", {"order": 2.0, "decay": 0.9, "rate": 0.1, "block": 16.0, "limit": 1.0}),
         (Direction.REMOVE, "many_bands_below", {"rate": 1.0}),
         (Direction.ADD, "many_bands_add", {"beta": inf}),
         (Direction.REMOVE, "naive", {}),
@@ -468,7 +469,7 @@ def test_parameters_come_from_short_lists() -> None:
     pair = pair_of(20, 0.1, 2.0)
     assert len(rates(subset_columns(pair, Side.UPPER))) <= 17
     above = {"order": 2.0, "decay": 0.9, "rate": 0.1, "block": 16.0, "limit": 9.0}
-    assert FAMILY.build(pair, Direction.REMOVE, "many_bands_above", above).proved
+    assert FAMILY.build(pair, Direction.REMOVE, "many_bands_kept", above).proved
 
 
 def test_runs_that_are_too_long_are_refused() -> None:
@@ -509,7 +510,7 @@ def test_a_certificate_has_both_sides_and_can_be_verified() -> None:
     options = hs.MonteCarlo(seed=1, failure_probability=1e-3, ratio=1.0)
     found = hs.certify(run, delta=1e-2, method="monte_carlo", budget=20.0, monte_carlo=options)
     assert found.method.upper == "monte_carlo"
-    assert {one.run.proposal for one in found.monte_carlo.runs} >= {"many_bands_above", "many_bands_below"}
+    assert {one.run.proposal for one in found.monte_carlo.runs} >= {"many_bands_kept", "many_bands_below"}
     hs.verify(found)
 
 

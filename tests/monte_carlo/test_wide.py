@@ -9,10 +9,11 @@ from math import exp, inf, log, sqrt
 import numpy as np
 import pytest
 from history_oracle import chances_of, histories, interval, limited, ratio, whole_of
+from kept_whole import whole_excess, whole_waited
 
 import hockeystick as hs
 from hockeystick.errors import InvalidInputError
-from hockeystick.monte_carlo.histories.chain_kernels import draw_counts, largest_spaced_field, log_excess, split
+from hockeystick.monte_carlo.histories.chain_kernels import draw_counts, largest_spaced_field, split
 from hockeystick.monte_carlo.histories.columns import Columns
 from hockeystick.monte_carlo.histories.history_kernels import ENDLESS, exponents
 from hockeystick.monte_carlo.histories.limited_histories import (
@@ -28,7 +29,6 @@ from hockeystick.monte_carlo.histories.limited_histories import (
 )
 from hockeystick.monte_carlo.histories.one_sided import CHAIN_SHARE, OTHER_SHARE, rates
 from hockeystick.monte_carlo.histories.waiting_kernels import (
-    log_waited,
     log_waiting_history,
     log_waiting_mean_field,
     waiting_products,
@@ -235,7 +235,7 @@ def test_the_chain_dominates_the_weights_of_tuples(
         j = np.array(counts, dtype=float)
         exponent = 0.5 * (j @ gram @ j - np.diag(gram) @ j)
         assert sum(places.values()) >= wanted.get(counts, 0.0) * exp(exponent) * (1.0 - 1e-12)
-        excess = log_excess(j, own.couplings, chain.arrays, decay)
+        excess = whole_excess(j, own, chain)
         assert excess == pytest.approx(log(sum(places.values()) / (own_weight * exp(exponent))), abs=1e-7)
         total += sum(places.values())
     assert exp(chain.log_norm) == pytest.approx(total, rel=1e-9)
@@ -266,7 +266,7 @@ def test_the_chain_draws_counts_with_its_chances() -> None:
         wanted[counts] = sum(places.values())
     rng, counts, drawn, picked = np.random.default_rng(9), np.empty(3), 20000, dict.fromkeys(wanted, 0)
     for _ in range(drawn):
-        draw_counts(rng, chain.arrays, chain.decay, counts)
+        draw_counts(rng, chain.arrays, chain.decay, 0, 3, 0, 0, counts)
         picked[tuple(int(count) for count in counts)] += 1
     for one, weight in wanted.items():
         chance = weight / float(np.prod(norms))
@@ -280,9 +280,7 @@ def test_kept_counts_have_the_chances_of_tuples(pair: RenewalMixture) -> None:
     chain = chain_of(own, 2, 0.9, Limits(16, 6))
     assert chain.arrays is not None
     _, _, chances, _, _, _, _, free, within, shifted, bonus = chain.arrays
-    starts = np.cumsum(own.first * (1.0 - own.prob) ** -np.arange(own.first.size))
-    total = starts[-1] ** 2
-    starts /= starts[-1]
+    total = float(own.first @ (1.0 - own.prob) ** -np.arange(own.first.size)) ** 2
     chosen = histories(own)
     weights = chances_of(own, chosen)
     chosen, weights = chosen[weights > 0.0], weights[weights > 0.0]
@@ -298,7 +296,7 @@ def test_kept_counts_have_the_chances_of_tuples(pair: RenewalMixture) -> None:
             if u % bonus.size == bonus.size - 1:
                 state = shifted[state]
         if relaxed > 0.0:
-            waited = log_waited(np.array(counts, dtype=float), chain.arrays, own.min_sep, starts)
+            waited = whole_waited(np.array(counts, dtype=float), own, chain)
             assert waited <= 1e-12
             assert relaxed * exp(waited) == pytest.approx(wanted.get(tuple(map(float, counts)), 0.0), rel=1e-9)
 
@@ -377,7 +375,7 @@ def test_the_samples_that_stand_for_other_histories_have_their_chance() -> None:
 def test_what_the_family_proposes_is_built_again_from_its_parameters() -> None:
     pair = pair_of(60, 4, 0.02, 4.0)
     found = [*FAMILY.propose(pair, Direction.REMOVE, 1.0), *FAMILY.propose(pair, Direction.ADD, 1.0)]
-    names = ["renewal_wide_below", "renewal_wide_above", "naive", "renewal_wide_add", "naive"]
+    names = ["renewal_wide_below", "renewal_wide_kept", "naive", "renewal_wide_add", "naive"]
     assert [one.name for one in found] == names
     assert [one.sides for one in found[:2]] == [(Side.LOWER,), (Side.UPPER,)]
     for one in found:
@@ -398,7 +396,7 @@ def test_what_the_family_proposes_is_built_again_from_its_parameters() -> None:
     [
         (
             Direction.REMOVE,
-            "renewal_wide_above",
+            "renewal_wide_kept",
             {"order": 1.0, "decay": 0.9, "rate": 0.1, "block": 16.0, "limit": 9.0},
         ),
         (Direction.REMOVE, "renewal_wide_below", {"rate": 0.95}),
@@ -496,5 +494,5 @@ def test_a_certificate_has_both_sides_and_can_be_verified(strategy: object) -> N
     assert found.method.upper == "monte_carlo"
     assert found.bounds.lower is not None
     assert found.bounds.upper <= 1.15 * found.bounds.lower
-    assert {one.run.proposal for one in found.monte_carlo.runs} >= {"renewal_wide_above", "renewal_wide_below"}
+    assert {one.run.proposal for one in found.monte_carlo.runs} >= {"renewal_wide_kept", "renewal_wide_below"}
     hs.verify(found, evidence=options.ledger)

@@ -13,6 +13,7 @@ SAMPLED = "tests/monte_carlo/test_verification.py"
 MANY_BANDS = "tests/monte_carlo/test_many_bands.py"
 TREES = "tests/monte_carlo/test_trees.py"
 WIDE = "tests/monte_carlo/test_wide.py"
+KEPT = "tests/monte_carlo/test_kept_counts.py"
 
 FAULTS = [
     # Verification.
@@ -526,11 +527,25 @@ FAULTS = [
         f"{WIDE}::test_other_histories_and_fields_are_covered",
     ),
     (
-        "monte_carlo/histories/waiting_kernels.py",
-        "- log_waited(counts, chain, min_sep, starts)",
-        "- 2.0 * log_waited(counts, chain, min_sep, starts)",
+        "monte_carlo/histories/kept_counts.py",
+        "excess += heavier - lighter",
+        "excess += heavier - 2.0 * lighter",
         "counts of copies that wait too little are given up too often",
         f"{WIDE}::test_counts_are_given_up_as_often_as_the_chain_weighs_too_much",
+    ),
+    (
+        "monte_carlo/histories/kept_counts.py",
+        "known = allowed + SLACK + copies * np.log(bonus.max())",
+        "known = allowed - 0.1",
+        "counts are given up early that would have been kept",
+        f"{KEPT}::test_counts_are_given_up_as_if_they_were_weighed_as_a_whole",
+    ),
+    (
+        "monte_carlo/histories/kept_counts.py",
+        "copies * np.log(bonus.max())",
+        "0.0 * copies",
+        "what waiting copies give back is not waited for",
+        f"{KEPT}::test_counts_are_given_up_as_if_they_were_weighed_as_a_whole",
     ),
     (
         "monte_carlo/histories/columns.py",

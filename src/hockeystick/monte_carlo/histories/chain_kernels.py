@@ -24,10 +24,6 @@ of a cell, (states,), and the factors of a participation, (cell,)."""
 Arrays = tuple[Array, Array, Array, Array, Array, Array, Array, Integers, Integers, Integers, Array]
 """Pulls, squares, chances, nodes, ``exp(f)`` at the nodes, the table, the exponentials of its logs, and who waits."""
 
-NEGLIGIBLE = 1e-9
-"""Fields of a smaller chance are left out where a chain's weight may be too small by as much: then counts are kept more
-often, which only makes upper bounds larger."""
-
 
 @njit(cache=True, nogil=True)
 def largest_field(couplings: Array, block: int, limit: int, coins: int) -> float:
@@ -121,11 +117,22 @@ def split(field: float, nodes: Array) -> tuple[int, float]:
 
 
 @njit(cache=True, nogil=True)
-def draw_counts(rng: np.random.Generator, chain: Arrays, decay: float, counts: Array) -> None:
-    """Draw the counts of all opportunities from the chain."""
+def draw_counts(
+    rng: np.random.Generator,
+    chain: Arrays,
+    decay: float,
+    first: int,
+    last: int,
+    place: int,
+    state: int,
+    counts: Array,
+) -> tuple[int, int]:
+    """Draw the counts of the opportunities from ``first`` up to ``last``, beginning at a node and in a state.
+
+    Returns: the node and the state at ``last``. All of them begin at 0 and 0.
+    """
     pulls, squares, chances, nodes, pulled, table, norms, free, within, shifted, bonus = chain
-    place, state = 0, 0
-    for u in range(pulls.size):
+    for u in range(first, last):
         here, able = u % bonus.size, free[state]
         rest = rng.random() * table[u, state, place] * norms[u]
         weight, count = 1.0, 0
@@ -142,46 +149,7 @@ def draw_counts(rng: np.random.Generator, chain: Arrays, decay: float, counts: A
             count += 1
         place = below + 1 if rng.random() * (low + high) < high else below
         counts[u], state = count, following
-
-
-@njit(cache=True, nogil=True)
-def log_excess(counts: Array, couplings: Array, chain: Arrays, decay: float) -> float:
-    """The logarithm of the chain's weight of these counts, over all its fields, relative to their own weight."""
-    pulls, nodes, pulled = chain[0], chain[3], chain[4]
-    fields, law, moved = np.zeros(counts.size), np.zeros(nodes.size), np.zeros(nodes.size)
-    idle_below, idle_share = np.zeros(nodes.size, dtype=np.int64), np.zeros(nodes.size)
-    for place in range(nodes.size):  # where nobody takes part, as at most opportunities, all moves are these
-        idle_below[place], idle_share[place] = split(decay * nodes[place], nodes)
-    law[0] = 1.0
-    first, last, total = 0, 0, 0.0
-    for u in range(counts.size):
-        count = counts[u]
-        if count > 0.0:
-            mass = 0.0
-            for place in range(first, last + 1):
-                law[place] *= pulled[place] ** count
-                mass += law[place]
-            law[first : last + 1] /= mass
-            total += np.log(mass) - count * fields[u]
-            for e in range(1, min(couplings.shape[1], counts.size - u)):
-                fields[u + e] += count * couplings[u, e]
-        if count == 0.0 and last == 0:
-            continue
-        lowest, highest = nodes.size, 0
-        for place in range(first, last + 1):
-            mass = law[place]
-            law[place] = 0.0
-            if mass > NEGLIGIBLE:
-                below, share = idle_below[place], idle_share[place]
-                if count > 0.0:
-                    below, share = split(decay * (nodes[place] + pulls[u] * count), nodes)
-                moved[below] += mass * (1.0 - share)
-                moved[below + 1] += mass * share
-                lowest, highest = min(lowest, below), max(highest, below + 1)
-        first, last = lowest, highest
-        for place in range(first, last + 1):
-            law[place], moved[place] = moved[place], 0.0
-    return float(total)
+    return place, state
 
 
 @njit(cache=True, nogil=True)

@@ -12,7 +12,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hockeystick.monte_carlo.histories.chain_kernels import Arrays, add_column, draw_counts, log_excess
+from hockeystick.monte_carlo.histories.chain_kernels import Arrays, add_column
+from hockeystick.monte_carlo.histories.kept_counts import draw_kept_counts, law_of
 
 Array = NDArray[np.float64]
 
@@ -202,15 +203,10 @@ def draw_above(
     y, z, left, table = np.empty(steps), np.empty(steps), np.empty(steps), np.empty((steps, limit + 1))
     found, counts = np.empty(histories), np.empty(steps)
     squares = couplings[:, 0].copy()
+    law, nobody = law_of(steps, chain, decay), np.empty(0)
     for sample in range(out.shape[0]):
         if rng.random() < share:
-            draw_counts(rng, chain, decay, counts)
-            excess = log_excess(counts, couplings, chain, decay)
-            if shares.size > 0:
-                for u in range(steps):
-                    if counts[u] > 1.0:
-                        excess -= np.log(shares[u, int(counts[u])])
-            if rng.random() > np.exp(-excess):
+            if not draw_kept_counts(rng, chain, decay, couplings, 1, nobody, shares, law, counts):
                 out[sample] = -ENDLESS, 0.0, 0.0
                 continue
             for t in range(steps):

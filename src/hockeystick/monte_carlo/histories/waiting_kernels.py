@@ -10,8 +10,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hockeystick.monte_carlo.histories.chain_kernels import Arrays, add_column, draw_counts, log_excess
+from hockeystick.monte_carlo.histories.chain_kernels import Arrays, add_column
 from hockeystick.monte_carlo.histories.history_kernels import ENDLESS, LARGEST_PRODUCT, exponents, filtered
+from hockeystick.monte_carlo.histories.kept_counts import draw_kept_counts, law_of
 
 Array = NDArray[np.float64]
 
@@ -160,32 +161,6 @@ def _add_participations(
 
 
 @njit(cache=True, nogil=True)
-def log_waited(counts: Array, chain: Arrays, min_sep: int, starts: Array) -> float:
-    """The logarithm of the chance of these counts if copies wait as long as they have to, over the chain's.
-
-    At most 0, and minus infinity where a copy that waits would have to take part. ``starts[u]`` is the chance that an
-    example that takes part at u < min_sep is free by then, over that at later steps: how a run starts.
-    """
-    chances, free, within, shifted, bonus = chain[2], chain[7], chain[8], chain[9], chain[10]
-    total, state, able = 0.0, 0, free[0]
-    for u in range(counts.size):
-        if u >= min_sep:
-            able += int(counts[u - min_sep])
-        count, here = int(counts[u]), u % bonus.size
-        if count > able:
-            return -np.inf
-        if count > 0 or able != free[state]:
-            total += np.log(chances[able, count] / chances[free[state], count]) - count * np.log(bonus[here])
-        if u < starts.size:
-            total += count * np.log(starts[u])
-        able -= count
-        state = within[state, count]
-        if here == bonus.size - 1:
-            state = shifted[state]
-    return float(total)
-
-
-@njit(cache=True, nogil=True)
 def draw_waiting_above(
     rng: np.random.Generator,
     columns: Array,
@@ -209,11 +184,10 @@ def draw_waiting_above(
     found, counts = np.empty(histories), np.empty(steps)
     starts = np.cumsum(first * (1.0 - prob) ** -np.arange(first.size))
     starts /= starts[-1]
+    law, shares = law_of(steps, chain, decay), np.empty((0, 0))
     for sample in range(out.shape[0]):
         if rng.random() < share:
-            draw_counts(rng, chain, decay, counts)
-            excess = log_excess(counts, couplings, chain, decay) - log_waited(counts, chain, min_sep, starts)
-            if rng.random() > np.exp(-excess):
+            if not draw_kept_counts(rng, chain, decay, couplings, min_sep, starts, shares, law, counts):
                 out[sample] = -ENDLESS, 0.0, 0.0
                 continue
             for t in range(steps):

@@ -34,7 +34,7 @@ class _Wide(OneSided):
 class WideAbove(_Wide, Above):
     """Remove, upper bounds."""
 
-    name: ClassVar[str] = "renewal_wide_above"
+    name: ClassVar[str] = "renewal_wide_kept"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

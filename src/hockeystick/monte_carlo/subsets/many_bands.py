@@ -36,7 +36,7 @@ class _ManyBands(OneSided):
 class ManyBandsAbove(_ManyBands, Above):
     """Remove, upper bounds."""
 
-    name: ClassVar[str] = "many_bands_above"
+    name: ClassVar[str] = "many_bands_kept"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -1,0 +1,30 @@
+"""What counts weigh too much in a chain, for all opportunities at once."""
+
+import numpy as np
+
+from hockeystick.monte_carlo.histories.columns import Columns
+from hockeystick.monte_carlo.histories.kept_counts import begin, law_of, log_excess, log_waited
+from hockeystick.monte_carlo.histories.limited_histories import Chain
+
+
+def whole_excess(counts: np.ndarray, own: Columns, chain: Chain) -> float:
+    """Of the field."""
+    assert chain.arrays is not None
+    law = law_of(counts.size, chain.arrays, chain.decay)
+    begin(law)
+    found, _, _ = log_excess(counts, own.couplings, chain.arrays, chain.decay, 0, counts.size, 0, 0, law)
+    return found
+
+
+def whole_waited(counts: np.ndarray, own: Columns, chain: Chain) -> float:
+    """Of copies that wait too little: not above 0."""
+    assert chain.arrays is not None
+    copies = int(chain.arrays[7][0])
+    found, _, _ = log_waited(counts, chain.arrays, own.min_sep, starts_of(own), 0, counts.size, copies, 0)
+    return found
+
+
+def starts_of(own: Columns) -> np.ndarray:
+    """The chance to be free by u for an example that takes part there, over that at later steps."""
+    starts = np.cumsum(own.first * (1.0 - own.prob) ** -np.arange(own.first.size))
+    return np.asarray(starts / starts[-1])

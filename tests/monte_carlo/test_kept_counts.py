@@ -1,0 +1,95 @@
+"""Counts of the chain that are given up before they are complete: the same as those that are weighed as a whole."""
+
+from math import log
+from typing import Any
+
+import numpy as np
+import pytest
+from kept_whole import starts_of, whole_excess, whole_waited
+
+from hockeystick.monte_carlo.histories.chain_kernels import draw_counts
+from hockeystick.monte_carlo.histories.columns import Columns, columns_of
+from hockeystick.monte_carlo.histories.kept_counts import (
+    PART,
+    SLACK,
+    begin,
+    draw_kept_counts,
+    law_of,
+    log_excess,
+    log_waited,
+)
+from hockeystick.monte_carlo.histories.limited_histories import Chain, chain_of, kept_shares, limits
+from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
+from hockeystick.types import Side
+
+STEPS = 5 * PART + 7
+CASES: dict[str, tuple[dict[str, Any], float, int]] = {
+    "Poisson": ({"prob": 0.03}, 5.2, 3),
+    "users": ({"prob": 0.02, "coins": 2}, 4.9, 2),
+    "wait": ({"prob": 0.06, "min_sep": 5, "warm_start": True}, 6.0, 3),
+    "long wait": ({"prob": 0.2, "min_sep": 40}, 4.0, 2),
+}
+"""The law of one example or user, sigma, and the number of histories."""
+DECAY = 0.9
+
+
+def case(name: str) -> tuple[Columns, Chain, int]:
+    law, sigma, order = CASES[name]
+    own = columns_of(ToeplitzMatrix(0.85 ** np.arange(STEPS), STEPS), sigma, side=Side.UPPER, **law)
+    return own, chain_of(own, order, DECAY, limits(own, 1e-6)), order
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_counts_are_given_up_as_if_they_were_weighed_as_a_whole(name: str) -> None:
+    """The same random numbers, all opportunities drawn before anything is asked."""
+    own, chain, order = case(name)
+    arrays = chain.arrays
+    assert arrays is not None
+    shares, law = kept_shares(own, order), law_of(STEPS, arrays, DECAY)
+    starts = starts_of(own) if own.min_sep > 1 else np.empty(0)
+    early, kept, counts, whole = 0, 0, np.empty(STEPS), np.empty(STEPS)
+    for seed in range(3000):
+        counts[-1] = -1.0
+        found = draw_kept_counts(
+            np.random.default_rng(seed), arrays, DECAY, own.couplings, own.min_sep, starts, shares, law, counts
+        )
+        rng = np.random.default_rng(seed)
+        allowed = -log(1.0 - rng.random())
+        draw_counts(rng, arrays, DECAY, 0, STEPS, 0, 0, whole)
+        excess = whole_excess(whole, own, chain)
+        excess -= whole_waited(whole, own, chain) if own.min_sep > 1 else 0.0
+        excess -= sum(log(shares[u, int(whole[u])]) for u in range(STEPS)) if shares.size else 0.0
+        assert found == (excess <= allowed)
+        kept += found
+        early += counts[-1] == -1.0
+        if found:
+            assert (counts == whole).all()
+    assert kept > 50
+    assert early > 500
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_excess_only_grows_but_for_what_waiting_copies_give_back(name: str) -> None:
+    own, chain, _ = case(name)
+    arrays = chain.arrays
+    assert arrays is not None
+    rng, counts, law = np.random.default_rng(3), np.empty(STEPS), law_of(STEPS, arrays, DECAY)
+    copies, bonus = int(arrays[7][0]), float(np.log(arrays[10]).max())
+    for _ in range(200):
+        draw_counts(rng, arrays, DECAY, 0, STEPS, 0, 0, counts)
+        if own.min_sep > 1 and not np.isfinite(whole_waited(counts, own, chain)):
+            continue
+        begin(law)
+        total, low, high, able, state, worst, given = 0.0, 0, 0, copies, 0, 0.0, 0.0
+        for u in range(STEPS):
+            more, low, high = log_excess(counts, own.couplings, arrays, DECAY, u, u + 1, low, high, law)
+            assert more >= -SLACK / STEPS
+            total += more
+            if own.min_sep > 1:
+                less, able, state = log_waited(counts, arrays, own.min_sep, starts_of(own), u, u + 1, able, state)
+                given -= less
+                worst = max(worst, given)
+                assert given >= worst - copies * bonus - 1e-9
+        assert total == pytest.approx(whole_excess(counts, own, chain), abs=1e-9)
+        if own.min_sep > 1:
+            assert given == pytest.approx(-whole_waited(counts, own, chain), abs=1e-9)
