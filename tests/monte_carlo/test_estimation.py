@@ -87,6 +87,20 @@ def test_delta_of_correlated_bins_lies_between_the_deterministic_bounds(epsilon:
     assert upper <= lower * 1.2 * (1.0 + 1e-12)
 
 
+@pytest.mark.parametrize("side", Side)
+def test_nodes_lose_no_more_than_pilots_were_wrong(side: Side) -> None:
+    """An answer at a distance from where the pilots saw it has a node at most as far beyond it, or one step."""
+    options = sampled(ratio=0.1)
+    estimation = Estimation(dominating_pair(PLAIN), Question(delta=1e-5), options, Deadline(60.0))
+    aim = estimation.aim(Direction.REMOVE)
+    places, sign = estimation.places(aim, side), 1.0 if side is Side.UPPER else -1.0
+    step = options.ratio / aim.steepness
+    for part in (0.001, 0.004, 0.01, 0.03, 0.1, 0.3):
+        answer = aim.epsilon * (1.0 + sign * part)
+        beyond = [place for place in places if sign * (place - answer) >= 0.0]
+        assert min(abs(place - answer) for place in beyond) <= max(part * aim.epsilon, step)
+
+
 def test_b_min_sep_is_poisson_when_nothing_has_to_be_apart() -> None:
     poisson = certify(Mechanism(sampler=Poisson(sampling_prob=0.1, steps=10), noise_multiplier=1.0), epsilon=1.0).bounds
     same = Mechanism(sampler=BMinSep(min_sep=1, sampling_prob=0.1, steps=10), noise_multiplier=1.0)

@@ -10,9 +10,12 @@ from transformers.trainer_utils import get_last_checkpoint
 
 import hockeystick as hs
 
+STEPS, EVERY = 18, 3
+"""Of a training, and from one checkpoint to the next."""
+NEAR_THE_END = STEPS - EVERY
 MECHANISM = hs.Mechanism(
     strategy=hs.BandedSquareRoot(bands=4),
-    sampler=hs.BMinSep(min_sep=4, sampling_prob=0.05, steps=18),
+    sampler=hs.BMinSep(min_sep=4, sampling_prob=0.05, steps=STEPS),
     noise_multiplier=1.0,
 )
 FIXED = hs.Mechanism(sampler=hs.Deterministic(bins=12), noise_multiplier=2.0)
@@ -40,18 +43,35 @@ def model_of(seed=0, **options):
     return transformers.LlamaForCausalLM(transformers.LlamaConfig(**given))
 
 
-def train(folder: Path) -> None:
+class Saved(transformers.TrainerCallback):
+    """Says the step of every checkpoint that was saved."""
+
+    def __init__(self, said) -> None:
+        self.said = said
+
+    def on_save(self, args, state, control, **more):
+        self.said(state.global_step)
+
+
+def train(folder: Path, saved=lambda step: None) -> None:
+    """``saved`` is called with the step of every checkpoint that was saved."""
     warnings.simplefilter("ignore")
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     torch.set_num_threads(1)
     arguments = transformers.TrainingArguments(
-        str(folder), per_device_train_batch_size=1, gradient_accumulation_steps=3, max_steps=18, save_steps=3, **QUIET
+        str(folder),
+        per_device_train_batch_size=1,
+        gradient_accumulation_steps=3,
+        max_steps=STEPS,
+        save_steps=EVERY,
+        **QUIET,
     )
     trainer = hs.huggingface.Trainer(
         plan=MECHANISM, model=model_of(), args=arguments, train_dataset=sentences(), rng=np.random.default_rng(1)
     )
     trainer.remove_callback(transformers.PrinterCallback)
+    trainer.add_callback(Saved(saved))
     trainer.train(get_last_checkpoint(str(folder)))
     trainer.save_model()
     torch.save(trainer.optimizer.state_dict(), folder / "optimizer.pt")

@@ -18,16 +18,21 @@ STATES = ("state.npz", "state.pt", "checkpoint-*[0-9]")
 """What trainings that are copied save; whole files and folders have these names and no others."""
 
 
-def killed_copy(train, folder: Path, moment: float, after_state: bool) -> bool:
+def killed_copy(module, folder: Path, moment: float, after_state: bool) -> bool:
     """Train in a copy of this process, which has all compiled, and kill it; whether it was alive.
 
-    With ``after_state`` it is not killed before there is a state, however slow the machine is, unless it ends first.
-    The copy is killed with the workers that load its batches: as orphans they could keep standard output open forever.
+    However slow or fast the machine is, the copy does not end, and with ``after_state`` it is not killed before there
+    is a state. It is killed with the workers that load its batches: as orphans they could keep standard output open.
     """
+
+    def saved(step: int) -> None:
+        while step >= module.NEAR_THE_END:
+            signal.pause()
+
     child = os.fork()
     if child == 0:
         os.setpgid(0, 0)
-        train(folder)
+        module.train(folder, saved)
         os._exit(0)
     time.sleep(moment)
     ended = os.WEXITED | os.WNOHANG | os.WNOWAIT
@@ -89,7 +94,7 @@ def main() -> None:
     rng, killed = np.random.default_rng(0), 0
     for copy, moment in enumerate(rng.uniform(0.0, longest, int(times)), 1):
         if copies:  # on a busy machine all but the last may be killed before their first state
-            killed += killed_copy(train, often, moment, copy == int(times))
+            killed += killed_copy(module, often, moment, copy == int(times))
         else:
             killed += killed_process(name, often, moment)
     train(often)

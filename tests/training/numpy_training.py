@@ -9,6 +9,7 @@ import numpy as np
 import hockeystick as hs
 
 EXAMPLES, SIZE, STEPS = 200, 300, 60
+NEAR_THE_END = STEPS - 1
 MECHANISM = hs.Mechanism(
     strategy=hs.BandedSquareRoot(bands=5),
     sampler=hs.BMinSep(min_sep=5, sampling_prob=0.05, steps=STEPS),
@@ -25,7 +26,8 @@ def save(path: Path, run, weights) -> None:
     os.replace(file.name, path)
 
 
-def train(folder: Path) -> None:
+def train(folder: Path, saved=lambda step: None) -> None:
+    """``saved`` is called with the step of every state that was saved."""
     run = hs.training.Run(MECHANISM, num_examples=EXAMPLES, shape=SIZE, rng=np.random.default_rng(5))
     weights = np.zeros(SIZE, np.float32)
     data = np.random.default_rng(0).standard_normal((EXAMPLES, SIZE)).astype(np.float32)
@@ -40,5 +42,6 @@ def train(folder: Path) -> None:
         total = (data[batch] * np.tanh(1.0 - data[batch] @ weights)[:, None]).sum(axis=0)
         weights += 0.1 * (total + run.noise(batch)) / np.float32(run.expected_batch_size)
         save(state, run, weights)
+        saved(run.step)
         time.sleep(0.002)
     run.record(hs.certify(MECHANISM, delta=1e-5, method="gaussian")).save(folder / "run.json")

@@ -1,6 +1,7 @@
 """A training with Opacus that can be killed at any moment; dropout and momentum have states of their own."""
 
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,13 @@ MECHANISM = hs.Mechanism(
     sampler=hs.BMinSep(min_sep=5, sampling_prob=0.05, steps=150),
     noise_multiplier=1.0,
 )
+EVERY = 3
+"""Steps from one saved state to the next."""
+NEAR_THE_END = MECHANISM.sampler.steps - EVERY
 
 
-def train(folder: Path, **options: Any) -> None:
-    """``options`` are more arguments of the DataLoader."""
+def train(folder: Path, saved: Callable[[int], None] = lambda step: None, **options: Any) -> None:
+    """``saved`` is called with the step of every saved state; ``options`` are more arguments of the DataLoader."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -37,6 +41,7 @@ def train(folder: Path, **options: Any) -> None:
             optimizer.zero_grad()
             torch.nn.functional.cross_entropy(model(x), y).backward()
             optimizer.step()
-            if engine.run.step % 3 == 0 or not engine.run.remaining:
+            if engine.run.step % EVERY == 0 or not engine.run.remaining:
                 engine.save_checkpoint(path=state, module=model, optimizer=optimizer)
+                saved(engine.run.step)
     engine.record(engine.certificate(1e-5, method="gaussian")).save(folder / "run.json")

@@ -63,6 +63,8 @@ FRACTIONS = (1.0, 1.0 / 10.0, 1.0 / 100.0)
 """Fractions are tuned for these parts of the planned samples, as time may run out early."""
 FINE = 4
 """Nodes of an epsilon search per step in which delta changes by the requested ratio."""
+FARTHER = 1 / 512
+"""How far the first node beyond these is, relatively; the next ones are each twice as far."""
 NARROWEST, WIDEST = 0.01, 1.0
 """Relative distance between an estimate and a goal that samples have to resolve."""
 SPARE = 1.5
@@ -304,10 +306,10 @@ class Estimation:
         edge = aim.epsilon + sign * 3 * FINE * step
         if side is Side.UPPER:
             end = max(unamplified_epsilon(self.pair, self.question.delta), edge)
-            doublings = max(ceil(log2(64.0 * (end / edge - 1.0))), 0) if end > edge else 0
-            far = [min(edge * (1.0 + 2.0**j / 64.0), end) for j in range(doublings + 1)]
+            doublings = max(ceil(log2((end / edge - 1.0) / FARTHER)), 0) if end > edge else 0
+            far = [min(edge * (1.0 + FARTHER * 2.0**j), end) for j in range(doublings + 1)]
         else:
-            far = [edge * (1.0 - 2.0**j / 64.0) for j in range(6)]
+            far = [edge * (1.0 - FARTHER * 2.0**j) for j in range(int(-log2(FARTHER)))]
         return sorted({min(epsilon, 700.0) for epsilon in near + far if epsilon >= 0.0})
 
     def _draw(
