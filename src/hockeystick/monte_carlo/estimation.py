@@ -168,28 +168,31 @@ class Estimation:
     def pursue_each(self, aim: Aim, sides: Sequence[Side], part: float) -> None:
         """Attempts at these sides with this part of the time and work left.
 
-        Where no proposal bounds them all, rounds alternate: the side goes on whose bound is farther from its estimate.
-        One that has no bound yet comes first until it has had its share of the work.
+        Where no proposal bounds them all, rounds alternate: the side goes on whose bound is farther from its estimate,
+        for the work that it has had, as that tells what more of it gains. One that has no bound yet takes its share of
+        the work, and no more.
         """
         deadline, work, before = self.deadline.part(part), part * self.work, self.spent
         groups = _together(aim, sides)
         running = [self.attempts(aim, one, deadline, work) for one in groups]
         gaps, used = [inf for _ in running], [0.0 for _ in running]
 
-        def urgency(place: int) -> float:
-            return gaps[place] if gaps[place] < inf or used[place] * len(groups) < work else 0.0
+        def gain(place: int) -> float:
+            if gaps[place] == inf or used[place] == 0.0:
+                return inf if used[place] * len(running) <= sum(used) else 0.0
+            return (gaps[place] - 1.0) / used[place]
 
         try:
             while running:
-                farthest = max(range(len(running)), key=urgency)
-                if len(groups) > 1 and used[farthest] > 0.0 and self.spent - before >= work:
+                first = max(range(len(running)), key=gain)
+                if len(groups) > 1 and used[first] > 0.0 and self.spent - before >= work:
                     return
                 start = self.spent
                 try:
-                    gaps[farthest] = next(running[farthest])
-                    used[farthest] += self.spent - start
+                    gaps[first] = next(running[first])
+                    used[first] += self.spent - start
                 except StopIteration:
-                    del running[farthest], gaps[farthest], used[farthest]
+                    del running[first], gaps[first], used[first]
         except BudgetExceededError:
             if not any(one.chunks for one in self.tallies):
                 raise

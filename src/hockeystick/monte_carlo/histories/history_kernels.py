@@ -101,8 +101,9 @@ def log_mean_field(z: Array, couplings: Array, chances: Array) -> float:
         if product > LARGEST_PRODUCT or product < 1.0 / LARGEST_PRODUCT:
             total += np.log(product)
             product = 1.0
-        for e in range(1, min(couplings.shape[1], z.size - u)):
-            fields[u + e] += number * couplings[u, e]
+        field, coupling = fields[u + 1 :], couplings[u, 1:]
+        for e in range(min(coupling.size, field.size)):
+            field[e] += number * coupling[e]
     return float(total + np.log(product))
 
 

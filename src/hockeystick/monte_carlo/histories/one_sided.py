@@ -43,7 +43,7 @@ from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 from hockeystick.types import Direction, Side
 
 SECONDS_PER_OPPORTUNITY = 1.2e-7
-SECONDS_PER_ENTRY, SECONDS_PER_WAITED_ENTRY = 1.1e-9, 1.8e-9
+SECONDS_PER_ENTRY, SECONDS_PER_WAITED_ENTRY = 8e-10, 1.1e-9
 SECONDS_PER_ENTRY_ABOVE = 1.5e-10
 """Of an upper bound: most counts are given up before anything is multiplied."""
 HISTORIES = 2

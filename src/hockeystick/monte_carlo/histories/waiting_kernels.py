@@ -34,14 +34,13 @@ def log_waiting_mean_field(z: Array, couplings: Array, prob: float, min_sep: int
         if total == 0.0:  # nobody is free here who matters beside those that wait
             weights[slot] = 0.0
             continue
-        if back > 0.0 or start > 0.0:
-            kept, added = free / total, back / total
-            for v in range(u, last):
-                fields[v] = kept * fields[v] + added * waiting[slot, v]
-        taken = total * prob * np.exp(z[u] - fields[u])
+        kept, added = free / total, back / total
+        taken = total * prob * np.exp(z[u] - (kept * fields[u] + added * waiting[slot, u]))
         free, weights[slot] = total * (1.0 - prob), taken
-        for v in range(u + 1, last):
-            waiting[slot, v] = fields[v] + couplings[u, v - u]
+        field, wait, coupling = fields[u + 1 : last], waiting[slot, u + 1 : last], couplings[u, 1 : last - u]
+        for e in range(field.size):
+            mean = kept * field[e] + added * wait[e]
+            field[e], wait[e] = mean, mean + coupling[e]
         if max(free, taken) > LARGEST_PRODUCT or max(free, taken) < 1.0 / LARGEST_PRODUCT:
             largest = max(free, weights.max())
             if not 0.0 < largest < np.inf:  # or not a number
