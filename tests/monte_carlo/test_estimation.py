@@ -90,7 +90,7 @@ def test_delta_of_correlated_bins_lies_between_the_deterministic_bounds(epsilon:
 @pytest.mark.parametrize("side", Side)
 def test_nodes_lose_no_more_than_pilots_were_wrong(side: Side) -> None:
     """An answer at a distance from where the pilots saw it has a node at most as far beyond it, or one step."""
-    options = sampled(ratio=0.1)
+    options = sampled(ratio=0.01)
     estimation = Estimation(dominating_pair(PLAIN), Question(delta=1e-5), options, Deadline(60.0))
     aim = estimation.aim(Direction.REMOVE)
     places, sign = estimation.places(aim, side), 1.0 if side is Side.UPPER else -1.0
