@@ -379,7 +379,7 @@ FAULTS = [
         f"{MANY_BANDS}::test_other_histories_have_at_most_the_chance_that_is_charged",
     ),
     (
-        "monte_carlo/histories/chain_kernels.py",
+        "monte_carlo/histories/kept_counts.py",
         "total += np.log(mass) - count * fields[u]",
         "total += np.log(mass)",
         "counts are given up more often than leaves them their own weight",
