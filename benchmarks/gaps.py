@@ -181,13 +181,27 @@ def measured_near(cell: tuple[str, str, float], start: float) -> Answer:
 
 
 def start_of(known: dict[tuple[str, str, float, str], Answer], cell: tuple[str, str, float]) -> float | None:
-    """The noise multiplier of the nearest epsilon that the row has, moved by the usual slope; None if it has none."""
-    row = [known.get((*cell[:2], epsilon, "deterministic")) for epsilon in EPSILONS]
-    found = [one for one in row if one is not None and one.noise_multiplier]
+    """Where the row's noise multiplier at the nearest epsilon moves to; None if the row is empty.
+
+    It moves as that of independent noise does, and by the usual slope where that is not known.
+    """
+    found = {epsilon: one.noise_multiplier for epsilon in EPSILONS if (one := _found(known, *cell[:2], epsilon))}
     if not found:
         return None
-    nearest = min(found, key=lambda one: abs(log(one.epsilon / cell[2])))
-    return float(f"{nearest.noise_multiplier * (cell[2] / nearest.epsilon) ** (1.0 / SLOPE):.4g}")
+    nearest = min(found, key=lambda epsilon: abs(log(epsilon / cell[2])))
+    ends = [_found(known, cell[0], "I", epsilon) for epsilon in (cell[2], nearest)]
+    if ends[0] and ends[1]:
+        moved = ends[0].noise_multiplier / ends[1].noise_multiplier
+    else:
+        moved = (cell[2] / nearest) ** (1.0 / SLOPE)
+    return float(f"{found[nearest] * moved:.4g}")
+
+
+def _found(
+    known: dict[tuple[str, str, float, str], Answer], sampler: str, strategy: str, epsilon: float
+) -> Answer | None:
+    one = known.get((sampler, strategy, epsilon, "deterministic"))
+    return one if one is not None and one.noise_multiplier else None
 
 
 def sampled(cell: tuple[str, str, float], noise_multiplier: float, budget: float, workers: int) -> Answer:

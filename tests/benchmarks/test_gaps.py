@@ -31,6 +31,17 @@ def test_a_noise_multiplier_near_enough_takes_a_few_certificates():
     assert start > found.noise_multiplier
 
 
+def test_a_row_moves_as_independent_noise_does_where_that_is_known():
+    row = ("cyclic Poisson, 16 groups", "tree")
+    noises = {("I", 2.0): 3.0, ("I", 1.0): 6.0, ("tree", 2.0): 10.0}
+    found = [Answer(row[0], *at, "deterministic", noise, 0.0, 1.0, "", "", 0.0) for at, noise in noises.items()]
+    known = {one.cell: one for one in found}
+    assert start_of(known, (*row, 1.0)) == 20.0
+    assert start_of(known, (*row, 2.0)) == 10.0
+    without = {cell: one for cell, one in known.items() if cell[1] == "tree"}
+    assert start_of(without, (*row, 1.0)) == pytest.approx(10.0 * 2.0 ** (1 / 1.2), rel=1e-3)
+
+
 def test_a_combination_without_analysis_is_said_to_have_none():
     found = measured(("shuffle 100 x 10", "BSR 4", 2.0))
     assert (found.noise_multiplier, found.upper, found.shown) == (0.0, inf, "none")
