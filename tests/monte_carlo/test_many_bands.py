@@ -11,6 +11,7 @@ from kept_whole import whole_excess
 
 import hockeystick as hs
 from hockeystick.errors import InvalidInputError, UnsupportedError
+from hockeystick.monte_carlo.histories import limited_histories
 from hockeystick.monte_carlo.histories.chain_kernels import chain_table, draw_counts, largest_field, split
 from hockeystick.monte_carlo.histories.chances import binomial
 from hockeystick.monte_carlo.histories.columns import MAX_ENTRIES
@@ -216,16 +217,27 @@ def test_filtered_rows_are_drawn_from_their_density(coins: int) -> None:
     assert abs(inverse.mean() - inside) <= 6.2 * inverse.std() / sqrt(inverse.size)
 
 
+@pytest.mark.parametrize("least_gain", [inf, -inf])
 @pytest.mark.parametrize(("order", "decay"), [(2, 0.5), (2, 0.9), (3, 0.8)])
 @pytest.mark.parametrize(("block", "limit"), [(2, 1), (16, 1), (16, 2), (16, 4)])
 @pytest.mark.parametrize(("steps", "coins"), [(4, 1), (3, 2)])
 def test_the_chain_of_counts_dominates_the_weights_of_limited_counts(
-    order: int, decay: float, block: int, limit: int, steps: int, coins: int
+    order: int,
+    decay: float,
+    block: int,
+    limit: int,
+    steps: int,
+    coins: int,
+    least_gain: float,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The chain is followed through all its nodes; counts are those of all tuples of histories."""
+    """The chain is followed through its states and nodes; counts are those of all tuples of histories."""
     own = subset_columns(pair_of(steps, 0.2, 1.2, coins=coins), Side.UPPER)
-    chain = chain_of(own, order, decay, Limits(block, limit))
-    pulls, squares, chances, nodes, pulled = chain.arrays[:5]
+    monkeypatch.setattr(limited_histories, "LEAST_GAIN", least_gain)  # whether blocks are counted
+    chain = chain_of.__wrapped__(own, order, decay, Limits(block, limit))
+    assert (chain.arrays[7].size > 1) == (least_gain < 0.0)
+    pulls, squares, chances, nodes, pulled, _, _, free, within, shifted, bonus, freed = chain.arrays
+    assert (free == order * coins).all()
     gram = whole_of(own).T @ whole_of(own)
     for u, v in product(range(steps), repeat=2):
         assert u >= v or pulls[u] * decay ** (v - u) >= gram[u, v]
@@ -239,18 +251,23 @@ def test_the_chain_of_counts_dominates_the_weights_of_limited_counts(
     for counts in product(range(order * coins + 1), repeat=steps):
         j = np.array(counts)
         exponent = 0.5 * (j @ gram @ j - np.diag(gram) @ j)
-        places = {0: 1.0}  # the weight of each field so far
+        state, places = 0, {0: 1.0}  # the weight of each field so far
         for u, count in enumerate(counts):
             following: dict[int, float] = {}
+            allowed = freed[state, count]
+            state = within[state, count]
+            if u % bonus.size == bonus.size - 1:
+                state = shifted[state]
             for place, weight in places.items():
-                factor = (
-                    weight * chances[-1][count] * exp(squares[u] * count * (count - 1) / 2) * pulled[place] ** count
-                )
+                factor = weight * allowed * chances[-1][count] * pulled[place] ** count
+                factor *= exp(squares[u] * count * (count - 1) / 2)
                 below, share = split(decay * (nodes[place] + pulls[u] * count), nodes)
                 following[below] = following.get(below, 0.0) + factor * (1.0 - share)
                 following[below + 1] = following.get(below + 1, 0.0) + factor * share
             places = following
         assert sum(places.values()) >= wanted.get(counts, 0.0) * exp(exponent) * (1.0 - 1e-12)
+        if sum(places.values()) == 0.0:
+            continue
         own_weight = exp(exponent) * float(chances[-1][j].prod())
         excess = whole_excess(j.astype(float), own, chain)
         assert excess == pytest.approx(log(sum(places.values()) / own_weight), abs=1e-7)  # squares are raised by 1e-9
@@ -260,8 +277,9 @@ def test_the_chain_of_counts_dominates_the_weights_of_limited_counts(
 
 def test_the_chain_draws_counts_with_its_chances() -> None:
     own = subset_columns(pair_of(2, 0.3, 1.0), Side.UPPER)
-    chain = chain_of(own, 2, 0.9, Limits(16, 1))
+    chain = chain_of(own, 2, 0.9, Limits(16, 4))
     pulls, squares, chances, nodes, pulled = chain.arrays[:5]
+    assert chain.arrays[7].size == 1  # nothing is counted, as that gains nothing here
     rng, picked = np.random.default_rng(9), np.zeros((3, 3))
     counts = np.empty(2)
     drawn = 20000
@@ -280,6 +298,21 @@ def test_the_chain_draws_counts_with_its_chances() -> None:
             )
         chance = weight / exp(chain.log_norm)
         assert abs(picked[first, second] / drawn - chance) <= 6.2 * sqrt(chance * (1.0 - chance) / drawn) + 1e-9
+
+
+def test_a_chain_that_keeps_the_limit_of_blocks_has_no_more_counts_and_a_smaller_norm(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own, limit = subset_columns(pair_of(40, 0.1, 5.0, slowness=0.2), Side.UPPER), Limits(16, 3)
+    chain = chain_of(own, 3, 0.97, limit)
+    assert chain.arrays[7].size == 3 * limit.most + 1
+    monkeypatch.setattr(limited_histories, "LEAST_GAIN", inf)
+    assert chain.log_norm < chain_of.__wrapped__(own, 3, 0.97, limit).log_norm - 100.0
+    rng, counts, most = np.random.default_rng(2), np.empty(40), 0.0
+    for _ in range(200):
+        draw_counts(rng, chain.arrays, chain.decay, 0, 40, 0, 0, counts)
+        most = max(most, *(counts[first : first + 16].sum() for first in (0, 16, 32)))
+    assert most == 3 * limit.most
 
 
 @pytest.mark.parametrize(("coins", "order"), [(2, 2), (3, 2), (2, 3)])
@@ -334,7 +367,8 @@ def test_a_table_that_leaves_doubles_proves_nothing() -> None:
     huge = np.full(3, 200.0)
     nodes = 800.0 * np.linspace(0.0, 1.0, 8) ** 2
     chances = np.array([[1.0, 0.0, 0.0], [0.75, 0.25, 0.0], [0.5, 0.25, 0.25]])
-    waits = np.array([2]), np.zeros((1, 3), dtype=np.int64), np.zeros(1, dtype=np.int64), np.ones(1)
+    none = np.zeros(1, dtype=np.int64)
+    waits = np.array([2]), np.zeros((1, 3), dtype=np.int64), none, np.ones(1), np.ones((1, 3))
     table, logs = chain_table(huge, huge, chances, waits, 0.9, nodes, 800.0, 0.0)
     assert not (np.isfinite(table).all() and np.isfinite(logs).all())
 

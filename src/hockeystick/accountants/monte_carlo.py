@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from hockeystick.accountants import separated_windows, split_noise
+from hockeystick.accountants import participation_windows, separated_windows, split_noise
 from hockeystick.accountants.base import Accountant, Profiles
 from hockeystick.bounds import Profile, Question, best_of
 from hockeystick.errors import UnsupportedError, VerificationError
@@ -26,16 +26,19 @@ from hockeystick.samples import Executor, Ledger
 from hockeystick.settings import MonteCarlo, Settings
 from hockeystick.types import Direction, Kind, Side
 
-ADD_FROM = (split_noise.ACCOUNTANT, separated_windows.ACCOUNTANT)
+ADD_FROM = ((split_noise.ACCOUNTANT,), (separated_windows.ACCOUNTANT, participation_windows.ACCOUNTANT))
+"""Whose upper bounds spare the add direction: of each group the first that has one."""
 
 
 def known_upper(pair: DominatingPair, settings: Settings) -> dict[Direction, Profile]:
     """Deterministic upper bounds that spare the sampling of a direction: those of the add direction."""
     plain, found = Settings(deadline=settings.deadline), []
-    for one in ADD_FROM:
-        if one.why_not(pair, Side.UPPER) is None:
-            with suppress(UnsupportedError):
-                found.append(one.bound(pair, Side.UPPER, plain).profiles[Direction.ADD])
+    for group in ADD_FROM:
+        for one in group:
+            if one.why_not(pair, Side.UPPER) is None:
+                with suppress(UnsupportedError):
+                    found.append(one.bound(pair, Side.UPPER, plain).profiles[Direction.ADD])
+                    break
     return {Direction.ADD: best_of(min, *found)} if found else {}
 
 

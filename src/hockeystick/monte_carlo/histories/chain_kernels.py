@@ -5,9 +5,9 @@ F_u the copies that are free. The field h starts at 0; then it is one of the two
 J_u)``, at random, with this mean, or the last node if it is above. ``f_u = min(h_u, cap) + spare``.
 
 Which copies are free follows from the counts: opportunities stand in cells of ``bonus.size``, and ``waits`` holds, for
-each state of the cells that matter, how many copies are free, the state after j participations, and the state at the
-end of a cell. A participation at place i of its cell has the factor ``bonus[i]``. Where nobody waits there is one
-state.
+each state of the cells that matter, how many copies are free, the state after j participations and their factor, and
+the state at the end of a cell. A participation at place i of its cell has the factor ``bonus[i]`` too. Where nobody
+waits there is one state.
 
 Proof: docs/theory/monte-carlo/many-bands.md.
 """
@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Waits = tuple[Integers, Integers, Integers, Array]
+Waits = tuple[Integers, Integers, Integers, Array, Array]
 """Copies that are free, shape (states,), the state after j participations, (states, copies + 1), the state at the end
-of a cell, (states,), and the factors of a participation, (cell,)."""
-Arrays = tuple[Array, Array, Array, Array, Array, Array, Array, Integers, Integers, Integers, Array]
+of a cell, (states,), the factors of a participation, (cell,), and of j participations, (states, copies + 1)."""
+Arrays = tuple[Array, Array, Array, Array, Array, Array, Array, Integers, Integers, Integers, Array, Array]
 """Pulls, squares, chances, nodes, ``exp(f)`` at the nodes, the table, the exponentials of its logs, and who waits."""
 
 
@@ -72,7 +72,7 @@ def chain_table(
 
     O(opportunities states nodes counts).
     """
-    free, within, shifted, bonus = waits
+    free, within, shifted, bonus, freed = waits
     opportunities, places, counts, cell = pulls.size, nodes.size, chances.shape[1], bonus.size
     table, logs = np.ones((opportunities + 1, free.size, places)), np.zeros(opportunities + 1)
     below, share = np.zeros((counts, places), dtype=np.int64), np.zeros((counts, places))
@@ -95,7 +95,8 @@ def chain_table(
                     if here == cell - 1:
                         following = shifted[following]
                     at, part, row = below[count, place], share[count, place], table[u + 1, following]
-                    total += weight * chances[able, count] * ((1.0 - part) * row[at] + part * row[at + 1])
+                    moved = (1.0 - part) * row[at] + part * row[at + 1]
+                    total += weight * chances[able, count] * freed[state, count] * moved
                     weight *= pulled[place] * more[count]
                 table[u, state, place] = total
         logs[u] = np.log(table[u, 0, 0])
@@ -131,7 +132,7 @@ def draw_counts(
 
     Returns: the node and the state at ``last``. All of them begin at 0 and 0.
     """
-    pulls, squares, chances, nodes, pulled, table, norms, free, within, shifted, bonus = chain
+    pulls, squares, chances, nodes, pulled, table, norms, free, within, shifted, bonus, freed = chain
     for u in range(first, last):
         here, able = u % bonus.size, free[state]
         rest = rng.random() * table[u, state, place] * norms[u]
@@ -142,7 +143,7 @@ def draw_counts(
                 following = shifted[following]
             below, share = split(decay * (nodes[place] + pulls[u] * count), nodes)
             low, high = (1.0 - share) * table[u + 1, following, below], share * table[u + 1, following, below + 1]
-            rest -= weight * chances[able, count] * (low + high)
+            rest -= weight * chances[able, count] * freed[state, count] * (low + high)
             if rest < 0.0 or count == able:
                 break
             weight *= pulled[place] * np.exp(count * squares[u]) * bonus[here]

@@ -22,8 +22,6 @@ NEGLIGIBLE = 1e-9
 often, which only makes upper bounds larger."""
 PART = 32
 """Opportunities that are drawn before it is asked whether the counts can still be kept."""
-SLACK = 1e-3
-"""More than what NEGLIGIBLE takes from the excess of all opportunities together."""
 
 
 @njit(cache=True, nogil=True)
@@ -50,10 +48,9 @@ def draw_kept_counts(
         law: of :func:`law_of`; overwritten.
         counts: overwritten; complete if they are kept.
     """
-    copies, bonus = chain[7][0], chain[10]
+    free, longest, usual = chain[7], -min_sep * np.log(chain[2][1, 0]), np.log(chain[10].max())
     allowed = -np.log(1.0 - rng.random())
-    known = allowed + SLACK + copies * np.log(bonus.max())
-    excess, place, state, low, high, able, waiting = 0.0, 0, 0, 0, 0, copies, 0
+    excess, place, state, low, high, able, waiting = 0.0, 0, 0, 0, 0, free[0], 0
     begin(law)
     for first in range(0, counts.size, PART):
         last = min(first + PART, counts.size)
@@ -65,7 +62,8 @@ def draw_kept_counts(
             for u in range(first, last):
                 if counts[u] > 1.0:
                     excess -= np.log(shares[u, int(counts[u])])
-        if excess > known:
+        given_back = (free[waiting] - able) * longest + (free[0] - free[waiting]) * usual
+        if excess > allowed + given_back:
             return False
     return bool(excess <= allowed)
 
@@ -157,7 +155,7 @@ def log_waited(
 
     Returns: it, and the two at ``last``.
     """
-    chances, free, within, shifted, bonus = chain[2], chain[7], chain[8], chain[9], chain[10]
+    chances, free, within, shifted, bonus, freed = chain[2], chain[7], chain[8], chain[9], chain[10], chain[11]
     total = 0.0
     for u in range(first, last):
         if u >= min_sep:
@@ -166,7 +164,8 @@ def log_waited(
         if count > able:
             return -np.inf, able, state
         if count > 0 or able != free[state]:
-            total += np.log(chances[able, count] / chances[free[state], count]) - count * np.log(bonus[here])
+            total += np.log(chances[able, count] / chances[free[state], count])
+            total -= count * np.log(bonus[here]) + np.log(freed[state, count])
         if u < starts.size:
             total += count * np.log(starts[u])
         able -= count

@@ -5,8 +5,8 @@ Proof: docs/theory/monte-carlo/many-bands.md.
 
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import product
-from math import comb, inf, log, sqrt
+from itertools import combinations_with_replacement
+from math import ceil, comb, inf, log, sqrt
 
 import numpy as np
 
@@ -25,15 +25,17 @@ from hockeystick.monte_carlo.weight_bounds import log_factor
 
 NODES = 256
 """For the field that earlier participations exert in the chain."""
-MAX_TABLE = 1 << 23
-"""Numbers in a table: 64 MB. Where copies wait there are fewer nodes."""
-MAX_STATES = 170
-"""Of the cells in which copies wait."""
-CELLS = (8, 4, 2, 1)
+MAX_TABLE, MAX_TRIED = 1 << 24, 1 << 22
+"""Numbers in a table: 128 MB; and in those that are tried. Where copies wait there are fewer nodes."""
+MAX_CELLS = 16
 """In how many cells a copy may wait: the more, the better it is known when it is free again."""
-LEAST_ROOM, MOST_ROOM = 0.7, 0.9
+MAX_COUNTED, LEAST_GAIN = 6, 0.1
+"""Copies whose participations in a block are counted, if that makes Z smaller by this factor's exponential."""
+BUSIER, SPREAD = 1.25, 1.5
+"""As many copies may wait as do on the average, times BUSIER, and SPREAD roots of that more."""
+LEAST_ROOM, MOST_ROOM = 0.8, 0.9
 """Of the last node: fewer nodes than this leaves are not worth more cells, or leave no place for fields that occur."""
-DECAYS = (0.8, 0.87, 0.9, 0.93, 0.95, 0.96, 0.97, 0.98, 0.99, 0.995, 0.997, 0.998)
+DECAYS = (0.5, 0.6, 0.7, 0.75, 0.8, 0.87, 0.9, 0.93, 0.95, 0.96, 0.97, 0.98, 0.99, 0.995, 0.997, 0.998)
 MAX_ORDER = 16
 BLOCKS = (16, 64, 256, 1024)
 """Opportunities of a block."""
@@ -107,8 +109,24 @@ class Chain:
 
 
 @lru_cache(maxsize=4)
-def chain_of(own: Columns, order: int, decay: float, limit: Limits) -> Chain:
-    """Earlier participations exert at least their inner products: ``pull_u decay^e >= <c_u, c_(u+e)>`` at every lag."""
+def chain_of(own: Columns, order: int, decay: float, limit: Limits, entries: int = MAX_TABLE) -> Chain:
+    """Earlier participations exert at least their inner products: ``pull_u decay^e >= <c_u, c_(u+e)>`` at every lag.
+
+    With at most so many numbers in its table. Where nobody waits, and there are few copies, a chain that keeps the
+    limit of every block too, if its Z is smaller: strong fields feed themselves where nothing limits counts.
+    """
+    copies = order * own.coins
+    if own.min_sep > 1:
+        return _chain(own, order, decay, limit, _lattice(own, copies, decay, entries))
+    plain = _chain(own, order, decay, limit, _nodes(own, decay, unlimited(copies), entries))
+    if copies > MAX_COUNTED:
+        return plain
+    lattice = _nodes(own, decay, within_limit(copies, limit.block, order * limit.most), entries)
+    counted = _chain(own, order, decay, limit, lattice)
+    return counted if counted.log_norm < plain.log_norm - LEAST_GAIN else plain
+
+
+def _chain(own: Columns, order: int, decay: float, limit: Limits, lattice: tuple[Waits, int, float]) -> Chain:
     lags = np.arange(1, own.couplings.shape[1])
     squares = np.ascontiguousarray(own.couplings[:, 0]) * (1.0 + 1e-9)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -117,7 +135,7 @@ def chain_of(own: Columns, order: int, decay: float, limit: Limits) -> Chain:
     copies = order * own.coins
     chances = _chances(copies, own.prob)
     strongest = order * float(pulls.max()) * _longest(decay, limit, own)
-    waits, places, room = _lattice(own, copies, decay)
+    waits, places, room = lattice
     if room > MOST_ROOM:
         return Chain(decay, None, inf, inf)
     last = max(1.001 * strongest / (1.0 - room), 1e-9)
@@ -144,43 +162,85 @@ def _chances(copies: int, prob: float) -> Array:
     return chances
 
 
-def _lattice(own: Columns, copies: int, decay: float) -> tuple[Waits, int, float]:
+def _lattice(own: Columns, copies: int, decay: float, entries: int) -> tuple[Waits, int, float]:
     """Who waits, how many nodes a table has room for, and the room that fields need, as a part of the last node."""
-    for cells in CELLS if own.min_sep > 1 else CELLS[-1:]:
-        waits = waits_of(own.min_sep, own.prob, copies, cells)
-        if waits is None:
-            continue
-        places = min(NODES, MAX_TABLE // ((own.steps + 1) * waits[0].size))
-        if places > 1:
-            room = DEVIATIONS / ((places - 1) * sqrt(1.0 - decay * decay))  # gaps are at most 2 / (places - 1)
-            if cells == CELLS[-1] or room <= LEAST_ROOM:
-                return waits, places, room
+    most, shapes = _most_waiting(own, copies), _shapes(own.min_sep)
+    for cells in shapes:
+        if (own.steps + 1) * comb(most + cells, cells) * 2 <= entries:
+            lattice = _nodes(own, decay, waits_of(own.min_sep, own.prob, copies, cells, most), entries)
+            if cells == shapes[-1] or lattice[2] <= LEAST_ROOM:
+                return lattice
     raise ValueError("there is no table for so many opportunities")
 
 
+def _nodes(own: Columns, decay: float, waits: Waits, entries: int) -> tuple[Waits, int, float]:
+    places = max(min(NODES, entries // ((own.steps + 1) * waits[0].size)), 2)
+    return waits, places, DEVIATIONS / ((places - 1) * sqrt(1.0 - decay * decay))  # gaps are at most 2 / (places - 1)
+
+
+def _most_waiting(own: Columns, copies: int) -> int:
+    """How many copies may wait in the chain; seldom more do."""
+    mean = BUSIER * copies * own.prob * own.min_sep / (1.0 + own.prob * (own.min_sep - 1))
+    return min(copies, ceil(mean + SPREAD * sqrt(mean)))
+
+
+def _shapes(min_sep: int) -> list[int]:
+    """In how many cells copies may wait, first those in which they are free the least too early."""
+
+    def early(cells: int) -> float:
+        size = min_sep // cells
+        return min_sep - cells * size + 0.5 * (size - 1)
+
+    return sorted(range(1, min(min_sep, MAX_CELLS) + 1), key=early)
+
+
 @lru_cache(maxsize=64)
-def waits_of(min_sep: int, prob: float, copies: int, cells: int) -> Waits | None:
+def unlimited(copies: int) -> Waits:
+    """Nobody waits, and nothing is counted."""
+    none = np.zeros(1, dtype=np.int64)
+    return np.full(1, copies), np.zeros((1, copies + 1), dtype=np.int64), none, np.ones(1), np.ones((1, copies + 1))
+
+
+@lru_cache(maxsize=64)
+def within_limit(copies: int, block: int, most: int) -> Waits:
+    """Nobody waits, and in every block of opportunities there are at most so many participations of all copies."""
+    numbers = np.arange(most + 1)
+    after = np.add.outer(numbers, np.arange(copies + 1))
+    none = np.zeros(numbers.size, dtype=np.int64)
+    return np.full(numbers.size, copies), np.minimum(after, most), none, np.ones(block), (after <= most).astype(float)
+
+
+@lru_cache(maxsize=64)
+def waits_of(min_sep: int, prob: float, copies: int, cells: int, most: int) -> Waits:
     """A copy waits until the start of the cell that is ``cells`` after its own, no longer than it has to.
 
-    For every opportunity at which it is free too early its participation has the factor ``1 / (1 - p)``. None where
-    there are too many states.
+    If more than ``most`` would wait, those that have waited longest are free at once. For every opportunity at which a
+    copy is free too early there is the factor ``1 / (1 - p)``.
     """
-    none = np.zeros(1, dtype=np.int64)
-    if min_sep == 1:
-        return np.full(1, copies), np.zeros((1, copies + 1), dtype=np.int64), none, np.ones(1)
-    if cells > min_sep or comb(copies + cells, cells) > MAX_STATES:
-        return None
     size = min_sep // cells
-    states = [state for state in product(range(copies + 1), repeat=cells) if sum(state) <= copies]
+    placed = [one for waiting in range(most + 1) for one in combinations_with_replacement(range(cells), waiting)]
+    states = [tuple(one.count(cell) for cell in range(cells)) for one in placed]
     number = {state: place for place, state in enumerate(states)}
-    within = np.zeros((len(states), copies + 1), dtype=np.int64)
+    within, freed = np.zeros((len(states), copies + 1), dtype=np.int64), np.ones((len(states), copies + 1))
     for place, state in enumerate(states):
         for count in range(copies - sum(state) + 1):
-            within[place, count] = number[(state[0] + count, *state[1:])]
+            left, early = _forget((state[0] + count, *state[1:]), most, size)
+            within[place, count], freed[place, count] = number[left], (1.0 - prob) ** -early
     free = np.array([copies - sum(state) for state in states])
     shifted = np.array([number[(0, *state[:-1])] for state in states])
-    early = min_sep - cells * size + np.arange(size, dtype=float)
-    return free, within, shifted, (1.0 - prob) ** -early
+    waited = min_sep - cells * size + np.arange(size, dtype=float)
+    return free, within, shifted, (1.0 - prob) ** -waited, freed
+
+
+def _forget(state: tuple[int, ...], most: int, size: int) -> tuple[tuple[int, ...], int]:
+    """The state with at most so many who wait, and at least how many opportunities too early the others are free."""
+    left, early, over = list(state), 0, max(sum(state) - most, 0)
+    for cell in range(len(left) - 1, -1, -1):
+        gone = min(over, left[cell])
+        left[cell] -= gone
+        over -= gone
+        early += gone * ((len(left) - cell) * size - 1)
+    return tuple(left), early
 
 
 def _longest(decay: float, limit: Limits, own: Columns) -> float:
@@ -218,32 +278,43 @@ def kept_shares(own: Columns, order: int) -> Array:
 
 
 @remembered
-def log_norm(own: Columns, order: int, decay: float, limit: Limits) -> float:
+def log_norm(own: Columns, order: int, decay: float, limit: Limits, entries: int) -> float:
     """log Z of the chain."""
-    return chain_of(own, order, decay, limit).log_norm
+    return chain_of(own, order, decay, limit, entries).log_norm
 
 
-def log_power_bound(own: Columns, order: int, decay: float, limit: Limits, epsilon: float) -> float:
+def log_power_bound(
+    own: Columns, order: int, decay: float, limit: Limits, epsilon: float, entries: int = MAX_TABLE
+) -> float:
     """log of the largest ``(x - e^epsilon)_+ Z / x^order``."""
-    return log_norm(own, order, decay, limit) - (order - 1.0) * epsilon + log_factor(order - 1.0)
+    return log_norm(own, order, decay, limit, entries) - (order - 1.0) * epsilon + log_factor(order - 1.0)
 
 
 def best_chain(own: Columns, epsilon: float) -> tuple[int, float, Limits]:
     """Order, decay and limits with the smallest M found among those whose other histories hardly matter beside M."""
-    wanted, found = TAILS[0], (2, DECAYS[len(DECAYS) // 2], limits(own, TAILS[0]))
+    wanted, order, decay, limit = TAILS[0], 2, DECAYS[len(DECAYS) // 2], limits(own, TAILS[0])
     for _ in range(3):
         limit = limits(own, max((tail for tail in TAILS if tail <= wanted), default=TAILS[-1]))
-        order, decay = _best_decay(own, limit, epsilon, found[1])
-        found = (order, decay, limit)
+        order = 2
+        for entries in (MAX_TRIED, MAX_TABLE) if own.min_sep > 1 else (MAX_TABLE,):
+            order, decay = _best_decay(own, limit, epsilon, decay, order, entries)
         wanted = WORTH * float(np.exp(min(log_power_bound(own, order, decay, limit, epsilon), 0.0)))
-    return found
+    return order, decay, limit
 
 
-def _best_decay(own: Columns, limit: Limits, epsilon: float, near: float) -> tuple[int, float]:
-    """The best order of the decay from which neither neighbour is better, starting near one."""
+def _best_decay(
+    own: Columns, limit: Limits, epsilon: float, near: float, first: int, entries: int
+) -> tuple[int, float]:
+    """The best order of the decay from which neither neighbour is better, starting near one.
+
+    Args:
+        first: the smallest order that is tried.
+        entries: the most numbers in a table.
+    """
 
     def best(place: int) -> tuple[float, int]:
-        return _best_order(own, DECAYS[place], limit, epsilon) if 0 <= place < len(DECAYS) else (inf, 2)
+        inside = 0 <= place < len(DECAYS)
+        return _best_order(own, DECAYS[place], limit, epsilon, first, entries) if inside else (inf, first)
 
     place = DECAYS.index(near)
     while not np.isfinite(best(place)[0]) and place < len(DECAYS) - 1:
@@ -255,11 +326,13 @@ def _best_decay(own: Columns, limit: Limits, epsilon: float, near: float) -> tup
 
 
 @remembered
-def _best_order(own: Columns, decay: float, limit: Limits, epsilon: float) -> tuple[float, int]:
-    """log M and the order with the smallest; log Z is nearly convex in the order."""
-    best, least = 2, log_power_bound(own, 2, decay, limit, epsilon)
+def _best_order(
+    own: Columns, decay: float, limit: Limits, epsilon: float, first: int, entries: int
+) -> tuple[float, int]:
+    """log M and the order with the smallest, from the first one on; log Z is nearly convex in the order."""
+    best, least = first, log_power_bound(own, first, decay, limit, epsilon, entries)
     while best < MAX_ORDER:
-        following = log_power_bound(own, best + 1, decay, limit, epsilon)
+        following = log_power_bound(own, best + 1, decay, limit, epsilon, entries)
         if not following < least:
             break
         best, least = best + 1, following

@@ -34,7 +34,7 @@ class _Wide(OneSided):
 class WideAbove(_Wide, Above):
     """Remove, upper bounds."""
 
-    name: ClassVar[str] = "renewal_wide_kept"
+    name: ClassVar[str] = "renewal_wide_remembered"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
