@@ -11,9 +11,9 @@ from hockeystick.strategies import StrategyMatrix
 class WaitingCopies(DominatingPair):
     """``P = E N(C (x_1 + ... + x_k), sigma^2 I)`` against ``Q = N(0, sigma^2 I)``: k independent renewal processes.
 
-    Exactly the mechanism for k examples with the same constant gradient (docs/theory/units.md), so whatever is below
-    this pair is below the mechanism for a user. Nothing is claimed from above: gradients may be chosen by what was
-    seen, and nobody has proved that equal ones are the worst.
+    Exactly the mechanism for k examples with the same constant gradient, which are the worst (docs/theory/units.md,
+    Theorem 1), so whatever is below this pair is below the mechanism for a user. Accountants bound it from below;
+    from above they take the coins of Poisson sampling, as no upper bound of this pair itself is computed.
 
     Attributes:
         one: the pair of a single example, attained and with ``examples_per_user`` = 1.

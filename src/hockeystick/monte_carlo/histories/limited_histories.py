@@ -30,7 +30,7 @@ MAX_TABLE, MAX_TRIED = 1 << 24, 1 << 22
 MAX_CELLS = 16
 """In how many cells a copy may wait: the more, the better it is known when it is free again."""
 MAX_COUNTED, LEAST_GAIN = 6, 0.1
-"""Copies whose participations in a block are counted, if that makes Z smaller by this factor's exponential."""
+"""Participations in a block are counted for up to so many copies, where log Z is smaller by this for it."""
 BUSIER, SPREAD = 1.25, 1.5
 """As many copies may wait as do on the average, times BUSIER, and SPREAD roots of that more."""
 LEAST_ROOM, MOST_ROOM = 0.8, 0.9
@@ -132,10 +132,10 @@ def _chain(own: Columns, order: int, decay: float, limit: Limits, lattice: tuple
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         needed = np.where(own.couplings[:, 1:] > 0.0, own.couplings[:, 1:] / decay**lags, 0.0)
     pulls = needed.max(axis=1, initial=0.0) * (1.0 + 1e-9)
-    copies = order * own.coins
+    waits, places, room = lattice
+    copies = int(waits[0][0])
     chances = _chances(copies, own.prob)
     strongest = order * float(pulls.max()) * _longest(decay, limit, own)
-    waits, places, room = lattice
     if room > MOST_ROOM:
         return Chain(decay, None, inf, inf)
     last = max(1.001 * strongest / (1.0 - room), 1e-9)
