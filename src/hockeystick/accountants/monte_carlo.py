@@ -12,7 +12,7 @@ from dataclasses import replace
 from hockeystick.accountants import participation_windows, separated_windows, split_noise
 from hockeystick.accountants.base import Accountant, Profiles
 from hockeystick.bounds import Profile, Question, best_of
-from hockeystick.errors import UnsupportedError, VerificationError
+from hockeystick.errors import BudgetExceededError, UnsupportedError, VerificationError
 from hockeystick.monte_carlo.claim import MonteCarloClaim
 from hockeystick.monte_carlo.estimation import Estimation
 from hockeystick.monte_carlo.families import FAMILIES, family_of, has_family
@@ -28,15 +28,18 @@ from hockeystick.types import Direction, Kind, Side
 
 ADD_FROM = ((split_noise.ACCOUNTANT,), (separated_windows.ACCOUNTANT, participation_windows.ACCOUNTANT))
 """Whose upper bounds spare the add direction: of each group the first that has one."""
+ADD_SHARE = 0.5
+"""The part of the time for one of them, else the direction is sampled."""
 
 
 def known_upper(pair: DominatingPair, settings: Settings) -> dict[Direction, Profile]:
     """Deterministic upper bounds that spare the sampling of a direction: those of the add direction."""
-    plain, found = Settings(deadline=settings.deadline), []
+    found = []
     for group in ADD_FROM:
         for one in group:
-            if one.why_not(pair, Side.UPPER) is None:
-                with suppress(UnsupportedError):
+            plain = Settings(deadline=settings.deadline.part(ADD_SHARE))
+            if one.why_not(pair, Side.UPPER) is None and one.seconds(pair) <= plain.deadline.seconds:
+                with suppress(UnsupportedError, BudgetExceededError):
                     found.append(one.bound(pair, Side.UPPER, plain).profiles[Direction.ADD])
                     break
     return {Direction.ADD: best_of(min, *found)} if found else {}
