@@ -452,17 +452,17 @@ def test_what_the_family_proposes_is_built_again_from_its_parameters(coins: int)
 @pytest.mark.parametrize(
     ("direction", "name", "parameters"),
     [
-        (Direction.REMOVE, "many_bands_kept", {"order": 1.0, "decay": 0.9, "rate": 0.1, "block": 16.0, "limit": 9.0}),
-        (Direction.REMOVE, "many_bands_kept", {"order": 2.0, "decay": 0.91, "rate": 0.1, "block": 16.0, "limit": 9.0}),
+        (Direction.REMOVE, "many_bands_counted", {"order": 1.0, "decay": 0.9, "rate": 0.1, "block": 16.0, "limit": 9.0}),
+        (Direction.REMOVE, "many_bands_counted", {"order": 2.0, "decay": 0.91, "rate": 0.1, "block": 16.0, "limit": 9.0}),
         (
             Direction.REMOVE,
-            "many_bands_kept",
+            "many_bands_counted",
             {"order": 2.0, "decay": 0.9, "rate": 0.101, "block": 16.0, "limit": 9.0},
         ),
-        (Direction.REMOVE, "many_bands_kept", {"order": 17.0, "decay": 0.9, "rate": 0.1, "block": 16.0, "limit": 9.0}),
-        (Direction.REMOVE, "many_bands_kept", {"order": 2.0, "decay": 0.9, "rate": inf, "block": 16.0, "limit": 9.0}),
-        (Direction.REMOVE, "many_bands_kept", {"order": 2.0, "decay": 0.9, "rate": 0.1, "block": 17.0, "limit": 9.0}),
-        (Direction.REMOVE, "many_bands_kept", {"order": 2.0, "decay": 0.9, "rate": 0.1, "block": 16.0, "limit": 1.0}),
+        (Direction.REMOVE, "many_bands_counted", {"order": 17.0, "decay": 0.9, "rate": 0.1, "block": 16.0, "limit": 9.0}),
+        (Direction.REMOVE, "many_bands_counted", {"order": 2.0, "decay": 0.9, "rate": inf, "block": 16.0, "limit": 9.0}),
+        (Direction.REMOVE, "many_bands_counted", {"order": 2.0, "decay": 0.9, "rate": 0.1, "block": 17.0, "limit": 9.0}),
+        (Direction.REMOVE, "many_bands_counted", {"order": 2.0, "decay": 0.9, "rate": 0.1, "block": 16.0, "limit": 1.0}),
         (Direction.REMOVE, "many_bands_below", {"rate": 1.0}),
         (Direction.ADD, "many_bands_add", {"beta": inf}),
         (Direction.REMOVE, "naive", {}),
@@ -503,7 +503,7 @@ def test_parameters_come_from_short_lists() -> None:
     pair = pair_of(20, 0.1, 2.0)
     assert len(rates(subset_columns(pair, Side.UPPER))) <= 17
     above = {"order": 2.0, "decay": 0.9, "rate": 0.1, "block": 16.0, "limit": 9.0}
-    assert FAMILY.build(pair, Direction.REMOVE, "many_bands_kept", above).proved
+    assert FAMILY.build(pair, Direction.REMOVE, "many_bands_counted", above).proved
 
 
 def test_runs_that_are_too_long_are_refused() -> None:
@@ -544,7 +544,7 @@ def test_a_certificate_has_both_sides_and_can_be_verified() -> None:
     options = hs.MonteCarlo(seed=1, failure_probability=1e-3, ratio=1.0)
     found = hs.certify(run, delta=1e-2, method="monte_carlo", budget=20.0, monte_carlo=options)
     assert found.method.upper == "monte_carlo"
-    assert {one.run.proposal for one in found.monte_carlo.runs} >= {"many_bands_kept", "many_bands_below"}
+    assert {one.run.proposal for one in found.monte_carlo.runs} >= {"many_bands_counted", "many_bands_below"}
     hs.verify(found)
 
 

@@ -36,7 +36,7 @@ class _ManyBands(OneSided):
 class ManyBandsAbove(_ManyBands, Above):
     """Remove, upper bounds."""
 
-    name: ClassVar[str] = "many_bands_kept"
+    name: ClassVar[str] = "many_bands_counted"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
