@@ -295,9 +295,9 @@ def best_chain(own: Columns, epsilon: float) -> tuple[int, float, Limits]:
     wanted, order, decay, limit = TAILS[0], 2, DECAYS[len(DECAYS) // 2], limits(own, TAILS[0])
     for _ in range(3):
         limit = limits(own, max((tail for tail in TAILS if tail <= wanted), default=TAILS[-1]))
-        order = 2
-        for entries in (MAX_TRIED, MAX_TABLE) if own.min_sep > 1 else (MAX_TABLE,):
-            order, decay = _best_decay(own, limit, epsilon, decay, order, entries)
+        order, decay = _best_decay(own, limit, epsilon, decay, 2, MAX_TRIED if own.min_sep > 1 else MAX_TABLE)
+        if own.min_sep > 1:  # larger tables may serve smaller orders better
+            order, decay = _best_decay(own, limit, epsilon, decay, max(order - 2, 2), MAX_TABLE)
         wanted = WORTH * float(np.exp(min(log_power_bound(own, order, decay, limit, epsilon), 0.0)))
     return order, decay, limit
 
