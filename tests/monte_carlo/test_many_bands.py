@@ -452,17 +452,41 @@ def test_what_the_family_proposes_is_built_again_from_its_parameters(coins: int)
 @pytest.mark.parametrize(
     ("direction", "name", "parameters"),
     [
-        (Direction.REMOVE, "many_bands_counted", {"order": 1.0, "decay": 0.9, "rate": 0.1, "block": 16.0, "limit": 9.0}),
-        (Direction.REMOVE, "many_bands_counted", {"order": 2.0, "decay": 0.91, "rate": 0.1, "block": 16.0, "limit": 9.0}),
+        (
+            Direction.REMOVE,
+            "many_bands_counted",
+            {"order": 1.0, "decay": 0.9, "rate": 0.1, "block": 16.0, "limit": 9.0},
+        ),
+        (
+            Direction.REMOVE,
+            "many_bands_counted",
+            {"order": 2.0, "decay": 0.91, "rate": 0.1, "block": 16.0, "limit": 9.0},
+        ),
         (
             Direction.REMOVE,
             "many_bands_counted",
             {"order": 2.0, "decay": 0.9, "rate": 0.101, "block": 16.0, "limit": 9.0},
         ),
-        (Direction.REMOVE, "many_bands_counted", {"order": 17.0, "decay": 0.9, "rate": 0.1, "block": 16.0, "limit": 9.0}),
-        (Direction.REMOVE, "many_bands_counted", {"order": 2.0, "decay": 0.9, "rate": inf, "block": 16.0, "limit": 9.0}),
-        (Direction.REMOVE, "many_bands_counted", {"order": 2.0, "decay": 0.9, "rate": 0.1, "block": 17.0, "limit": 9.0}),
-        (Direction.REMOVE, "many_bands_counted", {"order": 2.0, "decay": 0.9, "rate": 0.1, "block": 16.0, "limit": 1.0}),
+        (
+            Direction.REMOVE,
+            "many_bands_counted",
+            {"order": 17.0, "decay": 0.9, "rate": 0.1, "block": 16.0, "limit": 9.0},
+        ),
+        (
+            Direction.REMOVE,
+            "many_bands_counted",
+            {"order": 2.0, "decay": 0.9, "rate": inf, "block": 16.0, "limit": 9.0},
+        ),
+        (
+            Direction.REMOVE,
+            "many_bands_counted",
+            {"order": 2.0, "decay": 0.9, "rate": 0.1, "block": 17.0, "limit": 9.0},
+        ),
+        (
+            Direction.REMOVE,
+            "many_bands_counted",
+            {"order": 2.0, "decay": 0.9, "rate": 0.1, "block": 16.0, "limit": 1.0},
+        ),
         (Direction.REMOVE, "many_bands_below", {"rate": 1.0}),
         (Direction.ADD, "many_bands_add", {"beta": inf}),
         (Direction.REMOVE, "naive", {}),
