@@ -95,3 +95,11 @@ def test_excess_only_grows_but_for_what_waiting_copies_give_back(name: str) -> N
         assert total == pytest.approx(whole_excess(counts, own, chain), abs=1e-9)
         if own.min_sep > 1:
             assert given == pytest.approx(-whole_waited(counts, own, chain), abs=1e-9)
+
+
+def test_one_cell_is_what_is_left_where_tables_are_small() -> None:
+    own = columns_of(ToeplitzMatrix(0.85 ** np.arange(STEPS), STEPS), 6.0, side=Side.UPPER, prob=0.06, min_sep=17)
+    chain = chain_of(own, 3, DECAY, limits(own, 1e-6), 100 * (STEPS + 1))
+    assert chain.arrays is not None
+    assert chain.arrays[10].size == 17
+    assert np.isfinite(chain.log_norm)

@@ -185,13 +185,13 @@ def _most_waiting(own: Columns, copies: int) -> int:
 
 
 def _shapes(min_sep: int) -> list[int]:
-    """In how many cells copies may wait, first those in which they are free the least too early."""
+    """In how many cells copies may wait, first those in which they are free the least too early; one, the last."""
 
     def early(cells: int) -> float:
         size = min_sep // cells
         return min_sep - cells * size + 0.5 * (size - 1)
 
-    return sorted(range(1, min(min_sep, MAX_CELLS) + 1), key=early)
+    return [*sorted(range(2, min(min_sep, MAX_CELLS) + 1), key=early), 1]
 
 
 @lru_cache(maxsize=64)
