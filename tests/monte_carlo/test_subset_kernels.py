@@ -10,7 +10,7 @@ import pytest
 from hockeystick.accountants import direct, split_noise
 from hockeystick.accountants.monte_carlo import known_upper
 from hockeystick.deadline import Deadline
-from hockeystick.errors import InvalidInputError
+from hockeystick.errors import BudgetExceededError, InvalidInputError
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.monte_carlo.families import family_of
 from hockeystick.monte_carlo.proposals import Proposal
@@ -255,14 +255,15 @@ def test_add_ends_where_the_ratio_cannot_be_smaller() -> None:
 
 def test_what_is_known_takes_no_more_time_than_there_is() -> None:
     pair = SubsetMixture(noise_multiplier=2.0, matrix=ToeplitzMatrix(np.ones(3), 1000), sampling_prob=0.01)
-    assert known_upper(pair, Settings(deadline=Deadline(0.0))) == {}
-    assert known_upper(pair, Settings(deadline=Deadline(1e-3))) == {}
+    with pytest.raises(BudgetExceededError):
+        known_upper(pair, Settings(deadline=Deadline(0.0)))
 
 
 def test_windows_spare_the_add_direction_where_split_noise_does_not() -> None:
     pair = SubsetMixture(noise_multiplier=0.8, matrix=ToeplitzMatrix(0.6 ** np.arange(200), 200), sampling_prob=0.02)
     split = split_noise.ACCOUNTANT.bound(pair, Side.UPPER, Settings()).profiles[Direction.ADD]
     assert known_upper(pair, Settings())[Direction.ADD](1.0) < 0.5 * split(1.0)
+    assert known_upper(pair, Settings(), longest=0.1)[Direction.ADD](1.0) == split(1.0)
 
 
 def test_a_ratio_below_the_range_of_doubles_is_no_number() -> None:

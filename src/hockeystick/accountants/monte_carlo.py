@@ -8,11 +8,12 @@ sampling is stopped (docs/theory/monte-carlo).
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from math import inf
 
 from hockeystick.accountants import participation_windows, separated_windows, split_noise
 from hockeystick.accountants.base import Accountant, Profiles
 from hockeystick.bounds import Profile, Question, best_of
-from hockeystick.errors import BudgetExceededError, UnsupportedError, VerificationError
+from hockeystick.errors import UnsupportedError, VerificationError
 from hockeystick.monte_carlo.claim import MonteCarloClaim
 from hockeystick.monte_carlo.estimation import Estimation
 from hockeystick.monte_carlo.families import FAMILIES, family_of, has_family
@@ -26,22 +27,26 @@ from hockeystick.samples import Executor, Ledger
 from hockeystick.settings import MonteCarlo, Settings
 from hockeystick.types import Direction, Kind, Side
 
-ADD_FROM = ((split_noise.ACCOUNTANT,), (separated_windows.ACCOUNTANT, participation_windows.ACCOUNTANT))
-"""Whose upper bounds spare the add direction: of each group the first that has one."""
-ADD_SHARE = 0.5
-"""The part of the time for one of them, else the direction is sampled."""
+ADD_FROM = (split_noise.ACCOUNTANT, separated_windows.ACCOUNTANT)
+ADD_SHARE = 0.25
+"""Windows of participations may be planned to take this part of the time."""
 
 
-def known_upper(pair: DominatingPair, settings: Settings) -> dict[Direction, Profile]:
-    """Deterministic upper bounds that spare the sampling of a direction: those of the add direction."""
-    found = []
-    for group in ADD_FROM:
-        for one in group:
-            plain = Settings(deadline=settings.deadline.part(ADD_SHARE))
-            if one.why_not(pair, Side.UPPER) is None and one.seconds(pair) <= plain.deadline.seconds:
-                with suppress(UnsupportedError, BudgetExceededError):
-                    found.append(one.bound(pair, Side.UPPER, plain).profiles[Direction.ADD])
-                    break
+def known_upper(pair: DominatingPair, settings: Settings, longest: float = inf) -> dict[Direction, Profile]:
+    """Deterministic upper bounds that spare the sampling of a direction: those of the add direction.
+
+    Args:
+        longest: planned seconds from which on ``participation_windows`` is left out, which takes some ten.
+
+    Raises: BudgetExceededError when the deadline passes.
+    """
+    plain, windows, found = Settings(deadline=settings.deadline), participation_windows.ACCOUNTANT, []
+    chosen = [one for one in ADD_FROM if one.why_not(pair, Side.UPPER) is None]
+    if separated_windows.ACCOUNTANT not in chosen and windows.why_not(pair, Side.UPPER) is None:
+        chosen += [windows] if windows.seconds(pair) < longest else []
+    for one in chosen:
+        with suppress(UnsupportedError):
+            found.append(one.bound(pair, Side.UPPER, plain).profiles[Direction.ADD])
     return {Direction.ADD: best_of(min, *found)} if found else {}
 
 
@@ -54,7 +59,7 @@ def _sampled(pair: DominatingPair, sides: Sequence[Side], settings: Settings) ->
         share = replace(
             settings, deadline=settings.deadline.part(1.0 / (len(members) - place)), work=settings.work / len(members)
         )
-        known = known_upper(one, share)
+        known = known_upper(one, share, ADD_SHARE * share.deadline.remaining())
         if question is None:
             smallest = Question(delta=settings.resolution.smallest_delta)
             made: Estimation = CurveEstimation(
