@@ -3,84 +3,30 @@
 import gc
 import pickle
 import weakref
-from itertools import product
 from math import exp, inf, log, sqrt
 
 import numpy as np
 import pytest
 from history_oracle import chances_of, histories, interval, limited, ratio, whole_of
-from kept_whole import whole_excess, whole_waited
+from wide_cases import CASES, above_of, columns, pair_of
 
 import hockeystick as hs
 from hockeystick.errors import InvalidInputError
-from hockeystick.monte_carlo.histories import limited_histories
-from hockeystick.monte_carlo.histories.chain_kernels import draw_counts, largest_spaced_field, split
-from hockeystick.monte_carlo.histories.columns import Columns
-from hockeystick.monte_carlo.histories.history_kernels import ENDLESS, exponents
-from hockeystick.monte_carlo.histories.limited_histories import (
-    BLOCKS,
-    TAILS,
-    Chain,
-    Limits,
-    chain_of,
-    chance_of_others,
-    fewest,
-    greatest_field,
-    waits_of,
-)
-from hockeystick.monte_carlo.histories.one_sided import CHAIN_SHARE, OTHER_SHARE, rates
+from hockeystick.monte_carlo.histories.chain_kernels import largest_spaced_field
+from hockeystick.monte_carlo.histories.history_kernels import exponents
+from hockeystick.monte_carlo.histories.limited_histories import Limits, chance_of_others, greatest_field
+from hockeystick.monte_carlo.histories.one_sided import rates
 from hockeystick.monte_carlo.histories.waiting_kernels import (
     log_waiting_history,
     log_waiting_mean_field,
     waiting_products,
 )
 from hockeystick.monte_carlo.renewal.family import FAMILY
-from hockeystick.monte_carlo.renewal.wide import WideAbove, WideAdd, WideBelow, why_not_wide, wide_columns
+from hockeystick.monte_carlo.renewal.wide import WideAbove, WideAdd, WideBelow, why_not_wide
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.types import Direction, Side
-
-
-def pair_of(
-    steps: int, min_sep: int, prob: float, sigma: float, slowness: float = 0.7, warm: bool = True
-) -> RenewalMixture:
-    """Columns that never end and fall slowly."""
-    return RenewalMixture(
-        noise_multiplier=sigma,
-        matrix=ToeplitzMatrix((1.0 + np.arange(steps)) ** -slowness, steps),
-        min_sep=min_sep,
-        participation_prob=prob,
-        warm_start=warm,
-    )
-
-
-CASES = [
-    pair_of(6, 2, 0.3, 1.0),
-    pair_of(6, 2, 0.3, 1.0, warm=False),
-    pair_of(8, 3, 0.25, 1.5, slowness=0.2),
-    pair_of(7, 5, 0.4, 1.2),
-    pair_of(4, 6, 0.4, 1.0),
-]
-"""In the last one an example takes part once, and may wait beyond the end."""
-
-
-def above_of(pair: RenewalMixture, order: int = 2, decay: float = 0.9, rate: float = 0.0) -> WideAbove:
-    """With the limits of a rare tail."""
-    own = wide_columns(pair, Side.UPPER)
-    return WideAbove(
-        direction=Direction.REMOVE,
-        pair=pair,
-        order=order,
-        decay=decay,
-        rate=rate or rates(own)[0],
-        block=BLOCKS[0],
-        limit=fewest(own, BLOCKS[0], TAILS[4]),
-    )
-
-
-def columns(pair: RenewalMixture) -> Columns:
-    return wide_columns(pair, Side.UPPER)
 
 
 @pytest.mark.parametrize("pair", CASES)
@@ -157,187 +103,6 @@ def test_other_histories_and_fields_are_covered(pair: RenewalMixture, block: int
     assert (spaced @ np.triu(whole_of(own).T @ whole_of(own), 1)).max() <= largest_spaced_field(
         own.couplings, own.min_sep
     )
-
-
-@pytest.mark.parametrize("most", [1, 2, 3])
-@pytest.mark.parametrize(("cells", "min_sep"), [(cells, sep) for sep in (2, 3, 5, 9) for cells in range(1, sep + 1)])
-def test_copies_are_free_when_their_histories_may_go_on(cells: int, min_sep: int, most: int) -> None:
-    """Three copies take part as their distance allows; states never have fewer free ones than there are."""
-    own = columns(pair_of(20, min_sep, 0.3, 2.0))
-    free, within, shifted, bonus, freed = waits_of(min_sep, own.prob, 3, cells, most)
-    assert (free >= 3 - most).all()
-    size, rng, exact = bonus.size, np.random.default_rng(3), min_sep == cells
-    assert size == min_sep // cells
-    for _ in range(200):
-        state, ready = 0, np.zeros(3, dtype=int)
-        waited = 0.0  # opportunities for which a copy counts as free too early, by the state
-        charged = 0.0
-        for u in range(20):
-            able = (ready <= u).sum()
-            assert free[state] >= able
-            taken = int(rng.integers(able + 1))
-            waited += free[state] - able
-            charged += (taken * log(bonus[u % size]) + log(freed[state, taken])) / -log(1.0 - own.prob)
-            for copy in np.flatnonzero(ready <= u)[:taken]:
-                ready[copy] = u + min_sep
-            state = within[state, taken]
-            if u % size == size - 1:
-                state = shifted[state]
-        beyond = sum(max(int(at) - 20, 0) for at in ready)  # what is charged for after the end
-        assert waited <= charged + 1e-9
-        if most == 3 or exact:
-            assert charged <= waited + beyond + 1e-9
-
-
-def chain_that_remembers(
-    monkeypatch: pytest.MonkeyPatch, own: Columns, order: int, decay: float, limit: Limits, most: int
-) -> Chain:
-    """The chain in which at most so many copies wait."""
-    monkeypatch.setattr(limited_histories, "_most_waiting", lambda own, copies: min(most, copies))
-    return chain_of.__wrapped__(own, order, decay, limit)
-
-
-@pytest.mark.parametrize("most", [1, 3])
-@pytest.mark.parametrize(("order", "decay"), [(2, 0.5), (2, 0.9), (3, 0.8)])
-@pytest.mark.parametrize(("block", "limit"), [(2, 1), (16, 2), (16, 4)])
-@pytest.mark.parametrize("pair", [CASES[0], CASES[1], pair_of(5, 3, 0.3, 1.2), pair_of(5, 4, 0.3, 1.2)])
-def test_the_chain_dominates_the_weights_of_tuples(
-    order: int, decay: float, block: int, limit: int, pair: RenewalMixture, most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The chain is followed through all its states and nodes; counts are those of all tuples of histories."""
-    own = columns(pair)
-    chain = chain_that_remembers(monkeypatch, own, order, decay, Limits(block, limit), most)
-    assert chain.arrays is not None
-    pulls, squares, chances, nodes, pulled, _, _, free, within, shifted, bonus, freed = chain.arrays
-    gram, steps = whole_of(own).T @ whole_of(own), own.steps
-    few = limited(own, block, limit)
-    weights = chances_of(own, few)
-    few, weights = few[weights > 0.0], weights[weights > 0.0]
-    wanted: dict[tuple[int, ...], float] = {}
-    for picked in product(range(len(few)), repeat=order):
-        counts = tuple(int(count) for count in few[list(picked)].sum(axis=0))
-        wanted[counts] = wanted.get(counts, 0.0) + float(weights[list(picked)].prod())
-    starts = exp(chain.log_norm - float(np.log(chain.arrays[6]).sum()))
-    total = 0.0
-    for counts in product(range(order + 1), repeat=steps):
-        state, own_weight, places, possible = 0, starts, {0: starts}, True
-        for u, count in enumerate(counts):
-            if count > free[state]:
-                possible = False
-                break
-            taken = chances[free[state], count] * freed[state, count] * bonus[u % bonus.size] ** count
-            own_weight *= taken
-            following: dict[int, float] = {}
-            for place, weight in places.items():
-                factor = weight * taken * exp(squares[u] * count * (count - 1) / 2) * pulled[place] ** count
-                below, share = split(decay * (nodes[place] + pulls[u] * count), nodes)
-                following[below] = following.get(below, 0.0) + factor * (1.0 - share)
-                following[below + 1] = following.get(below + 1, 0.0) + factor * share
-            places = following
-            state = within[state, count]
-            if u % bonus.size == bonus.size - 1:
-                state = shifted[state]
-        if not possible:
-            assert counts not in wanted
-            continue
-        j = np.array(counts, dtype=float)
-        exponent = 0.5 * (j @ gram @ j - np.diag(gram) @ j)
-        assert sum(places.values()) >= wanted.get(counts, 0.0) * exp(exponent) * (1.0 - 1e-12)
-        excess = whole_excess(j, own, chain)
-        assert excess == pytest.approx(log(sum(places.values()) / (own_weight * exp(exponent))), abs=1e-7)
-        total += sum(places.values())
-    assert exp(chain.log_norm) == pytest.approx(total, rel=1e-9)
-
-
-@pytest.mark.parametrize("most", [1, 2])
-def test_the_chain_draws_counts_with_its_chances(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = columns(pair_of(3, 2, 0.3, 1.0))
-    chain = chain_that_remembers(monkeypatch, own, 2, 0.9, Limits(16, 2), most)
-    assert chain.arrays is not None
-    pulls, squares, chances, nodes, pulled, _, norms, free, within, shifted, bonus, freed = chain.arrays
-    wanted: dict[tuple[int, ...], float] = {}
-    for counts in product(range(3), repeat=3):
-        state, places = 0, {0: 1.0}
-        for u, count in enumerate(counts):
-            if count > free[state]:
-                places = {}
-                break
-            taken = chances[free[state], count] * freed[state, count] * bonus[u % bonus.size] ** count
-            following: dict[int, float] = {}
-            for place, weight in places.items():
-                factor = weight * taken * exp(squares[u] * count * (count - 1) / 2) * pulled[place] ** count
-                below, share = split(0.9 * (nodes[place] + pulls[u] * count), nodes)
-                following[below] = following.get(below, 0.0) + factor * (1.0 - share)
-                following[below + 1] = following.get(below + 1, 0.0) + factor * share
-            places, state = following, within[state, count]
-            if u % bonus.size == bonus.size - 1:
-                state = shifted[state]
-        wanted[counts] = sum(places.values())
-    rng, counts, drawn, picked = np.random.default_rng(9), np.empty(3), 20000, dict.fromkeys(wanted, 0)
-    for _ in range(drawn):
-        draw_counts(rng, chain.arrays, chain.decay, 0, 3, 0, 0, counts)
-        picked[tuple(int(count) for count in counts)] += 1
-    for one, weight in wanted.items():
-        chance = weight / float(np.prod(norms))
-        assert abs(picked[one] / drawn - chance) <= 6.2 * sqrt(chance * (1.0 - chance) / drawn) + 1e-9
-
-
-@pytest.mark.parametrize("most", [1, 2])
-@pytest.mark.parametrize("pair", [CASES[0], CASES[1], pair_of(6, 3, 0.3, 1.2)])
-def test_kept_counts_have_the_chances_of_tuples(
-    pair: RenewalMixture, most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is given up leaves exactly the sum over tuples of histories, where all of them are limited."""
-    own = columns(pair)
-    chain = chain_that_remembers(monkeypatch, own, 2, 0.9, Limits(16, 6), most)
-    assert chain.arrays is not None
-    _, _, chances, _, _, _, _, free, within, shifted, bonus, freed = chain.arrays
-    total = float(own.first @ (1.0 - own.prob) ** -np.arange(own.first.size)) ** 2
-    chosen = histories(own)
-    weights = chances_of(own, chosen)
-    chosen, weights = chosen[weights > 0.0], weights[weights > 0.0]
-    wanted: dict[tuple[float, ...], float] = {}
-    for one, other in product(range(len(chosen)), repeat=2):
-        counts = tuple(chosen[one] + chosen[other])
-        wanted[counts] = wanted.get(counts, 0.0) + float(weights[one] * weights[other])
-    for counts in product(range(3), repeat=own.steps):
-        state, relaxed = 0, total
-        for u, count in enumerate(counts):
-            if count > free[state]:
-                relaxed = 0.0
-                break
-            relaxed *= chances[free[state], count] * freed[state, count] * bonus[u % bonus.size] ** count
-            state = within[state, count]
-            if u % bonus.size == bonus.size - 1:
-                state = shifted[state]
-        if relaxed > 0.0:
-            waited = whole_waited(np.array(counts, dtype=float), own, chain)
-            assert waited <= 1e-12
-            assert relaxed * exp(waited) == pytest.approx(wanted.get(tuple(map(float, counts)), 0.0), rel=1e-9)
-
-
-@pytest.mark.parametrize(
-    "pair", [pair_of(12, 5, 0.2, 3.0), pair_of(8, 3, 0.2, 4.0, warm=False), pair_of(8, 3, 0.2, 4.0)]
-)
-def test_counts_are_given_up_as_often_as_the_chain_weighs_too_much(pair: RenewalMixture) -> None:
-    """What is kept has the mass of the power of X'_A over Z: no less, or the mean of the samples would be too small."""
-    own, order = columns(pair), 2
-    above = above_of(pair, order=order)
-    limits = Limits(above.block, above.limit)
-    few = limited(own, above.block, above.limit)
-    chances = chances_of(own, few)
-    few, chances = few[chances > 0.0], chances[chances > 0.0]
-    gram = whole_of(own).T @ whole_of(own)
-    mass = 0.0
-    for one, other in product(range(len(few)), repeat=2):
-        both = few[one] + few[other]
-        mass += chances[one] * chances[other] * exp(0.5 * float(both @ gram @ both - np.diag(gram) @ both))
-    kept = mass / exp(chain_of(own, order, above.decay, limits).log_norm)
-    assert kept > 0.05
-    log_weights, losses = np.empty(40000), np.empty(40000)
-    above.draw(np.random.default_rng(12), log_weights, losses)
-    given_up, chance = (losses == -ENDLESS).mean(), CHAIN_SHARE * (1.0 - OTHER_SHARE) * (1.0 - kept)
-    assert abs(given_up - chance) <= 6.2 * sqrt(chance * (1.0 - chance) / losses.size)
 
 
 @pytest.mark.parametrize("pair", CASES)
