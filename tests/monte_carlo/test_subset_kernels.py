@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hockeystick.accountants import direct, split_noise
-from hockeystick.accountants.monte_carlo import known_upper
+from hockeystick.accountants.monte_carlo import dear_upper, known_upper
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, InvalidInputError
 from hockeystick.laws.gaussian import gaussian_delta
@@ -259,11 +259,15 @@ def test_what_is_known_takes_no_more_time_than_there_is() -> None:
         known_upper(pair, Settings(deadline=Deadline(0.0)))
 
 
-def test_windows_spare_the_add_direction_where_split_noise_does_not() -> None:
+def test_windows_say_more_of_the_add_direction_than_split_noise() -> None:
     pair = SubsetMixture(noise_multiplier=0.8, matrix=ToeplitzMatrix(0.6 ** np.arange(200), 200), sampling_prob=0.02)
     split = split_noise.ACCOUNTANT.bound(pair, Side.UPPER, Settings()).profiles[Direction.ADD]
-    assert known_upper(pair, Settings())[Direction.ADD](1.0) < 0.5 * split(1.0)
-    assert known_upper(pair, Settings(), longest=0.1)[Direction.ADD](1.0) == split(1.0)
+    dear = dear_upper(pair, Settings())
+    assert dear is not None
+    windows = dear.profile()
+    assert windows is not None
+    assert windows(1.0) < 0.5 * split(1.0)
+    assert known_upper(pair, Settings())[Direction.ADD](1.0) == split(1.0)
 
 
 def test_a_ratio_below_the_range_of_doubles_is_no_number() -> None:

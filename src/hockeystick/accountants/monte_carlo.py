@@ -8,14 +8,13 @@ sampling is stopped (docs/theory/monte-carlo).
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from math import inf
 
 from hockeystick.accountants import participation_windows, separated_windows, split_noise
 from hockeystick.accountants.base import Accountant, Profiles
 from hockeystick.bounds import Profile, Question, best_of
 from hockeystick.errors import UnsupportedError, VerificationError
 from hockeystick.monte_carlo.claim import MonteCarloClaim
-from hockeystick.monte_carlo.estimation import Estimation
+from hockeystick.monte_carlo.estimation import DearBound, Estimation
 from hockeystick.monte_carlo.families import FAMILIES, family_of, has_family
 from hockeystick.monte_carlo.runs import fingerprint
 from hockeystick.monte_carlo.verification import rederived
@@ -28,26 +27,30 @@ from hockeystick.settings import MonteCarlo, Settings
 from hockeystick.types import Direction, Kind, Side
 
 ADD_FROM = (split_noise.ACCOUNTANT, separated_windows.ACCOUNTANT)
-ADD_SHARE = 0.25
-"""Windows of participations may be planned to take this part of the time."""
 
 
-def known_upper(pair: DominatingPair, settings: Settings, longest: float = inf) -> dict[Direction, Profile]:
-    """Deterministic upper bounds that spare the sampling of a direction: those of the add direction.
-
-    Args:
-        longest: planned seconds from which on ``participation_windows`` is left out, which takes some ten.
+def known_upper(pair: DominatingPair, settings: Settings) -> dict[Direction, Profile]:
+    """Deterministic upper bounds that come cheap and may spare the sampling of a direction: those of the add direction.
 
     Raises: BudgetExceededError when the deadline passes.
     """
-    plain, windows, found = Settings(deadline=settings.deadline), participation_windows.ACCOUNTANT, []
-    chosen = [one for one in ADD_FROM if one.why_not(pair, Side.UPPER) is None]
-    if separated_windows.ACCOUNTANT not in chosen and windows.why_not(pair, Side.UPPER) is None:
-        chosen += [windows] if windows.seconds(pair) < longest else []
-    for one in chosen:
-        with suppress(UnsupportedError):
-            found.append(one.bound(pair, Side.UPPER, plain).profiles[Direction.ADD])
-    return {Direction.ADD: best_of(min, *found)} if found else {}
+    found = [_add_of(one, pair, settings) for one in ADD_FROM if one.why_not(pair, Side.UPPER) is None]
+    parts = [one for one in found if one is not None]
+    return {Direction.ADD: best_of(min, *parts)} if parts else {}
+
+
+def dear_upper(pair: DominatingPair, settings: Settings) -> DearBound | None:
+    """That of windows of participations, which take some ten seconds and more, where there are no separated ones."""
+    windows, separated = participation_windows.ACCOUNTANT, separated_windows.ACCOUNTANT
+    if windows.why_not(pair, Side.UPPER) is not None or separated.why_not(pair, Side.UPPER) is None:
+        return None
+    return DearBound(windows.seconds(pair), lambda: _add_of(windows, pair, settings))
+
+
+def _add_of(one: Accountant, pair: DominatingPair, settings: Settings) -> Profile | None:
+    with suppress(UnsupportedError):
+        return one.bound(pair, Side.UPPER, Settings(deadline=settings.deadline)).profiles[Direction.ADD]
+    return None
 
 
 def _sampled(pair: DominatingPair, sides: Sequence[Side], settings: Settings) -> tuple[Mapping[Side, Profiles], object]:
@@ -59,7 +62,7 @@ def _sampled(pair: DominatingPair, sides: Sequence[Side], settings: Settings) ->
         share = replace(
             settings, deadline=settings.deadline.part(1.0 / (len(members) - place)), work=settings.work / len(members)
         )
-        known = known_upper(one, share, ADD_SHARE * share.deadline.remaining())
+        known = known_upper(one, share)
         if question is None:
             smallest = Question(delta=settings.resolution.smallest_delta)
             made: Estimation = CurveEstimation(
@@ -72,7 +75,15 @@ def _sampled(pair: DominatingPair, sides: Sequence[Side], settings: Settings) ->
                 members=len(members),
             )
         else:
-            made = Estimation(one, question, options, share.deadline, known_upper=known, work=share.work)
+            made = Estimation(
+                one,
+                question,
+                options,
+                share.deadline,
+                known_upper=known,
+                dear=dear_upper(one, share),
+                work=share.work,
+            )
         made.sample(sides)
         estimations.append(made)
     return _analysed(estimations, sides)
@@ -116,6 +127,9 @@ def as_claimed(
     for subject, member in subjects.items():
         own = claim.model_copy(update={"runs": tuple(one for one in claim.runs if one.run.subject == subject)})
         known = known_upper(member, settings)
+        dear = None if any(one.run.direction is Direction.ADD for one in own.runs) else dear_upper(member, settings)
+        if dear is not None and (windows := dear.profile()) is not None:
+            known[Direction.ADD] = best_of(min, windows, *known.values())
         again = rederived(member, settings.question, own, options, settings.deadline, evidence, known_upper=known)
         estimations.append(again)
     return resting_on(estimations, pair), replace(settings, monte_carlo=options)

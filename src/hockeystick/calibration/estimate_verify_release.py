@@ -84,7 +84,7 @@ def verified_release(
                 options,
                 scanning,
                 statement,
-                known_upper=known_upper(one, Settings(deadline=scanning), longest=0.0),  # for each of many noises
+                known_upper=known_upper(one, Settings(deadline=scanning)),
                 work=TEST_SHARE * policy.sampling,
                 goal=goal,
             )

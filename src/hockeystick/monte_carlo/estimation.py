@@ -8,7 +8,7 @@
 4. The bounds of all attempts hold together; the best of them is reported, however wide.
 """
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -73,6 +73,8 @@ ESTIMATING = 2
 """Proposals used for an estimate: each may miss what the other sees."""
 ROOM, LEAST_RESERVE, MOST_RESERVE = 2.0, 0.1, 0.5
 """Of the time for the direction that only has to be shown to be smaller."""
+DEAR_SHARE = 0.25
+"""The most of the time that the dear bound of a direction may be planned to take."""
 SPARED = 0.9
 """A direction whose deterministic bound is below this fraction of the other's estimate is not sampled."""
 
@@ -92,6 +94,19 @@ class Aim:
     goal: float = 0.0
 
 
+@dataclass(frozen=True)
+class DearBound:
+    """A deterministic upper bound on the add direction, which is computed where its samples would take longer.
+
+    Attributes:
+        seconds: standard seconds that it takes.
+        profile: computes it; None where it turns out not to apply.
+    """
+
+    seconds: float
+    profile: Callable[[], Profile | None]
+
+
 @dataclass
 class Estimation:
     """See the module. ``tallies`` holds one entry for each attempt; ``known`` what needed no sampling."""
@@ -105,6 +120,7 @@ class Estimation:
     known: dict[Direction, Profile] = field(default_factory=dict)
     known_upper: Mapping[Direction, Profile] = field(default_factory=dict)
     """Deterministic upper bounds that the caller has already."""
+    dear: DearBound | None = None
     work: float = DEFAULT_WORK
     """Standard seconds of sampling that are left; an attempt ends when they are used up, whatever the clock says."""
     spent: float = 0.0
@@ -211,17 +227,35 @@ class Estimation:
         The other one only has to be shown to be smaller where the first one has its answer.
         """
         remove = self.aim(Direction.REMOVE)
-        known = self.known.get(Direction.ADD)
         goal = self.question.delta if self.question.delta is not None else remove.delta
-        if known is not None and known(remove.epsilon) <= SPARED * goal:
+        if self._spared(remove.epsilon, goal):
             return [remove]
         add = self.aim_at(Direction.ADD, remove.epsilon)
         if add.delta <= goal:
-            return [remove, replace(add, goal=goal)]
+            add = replace(add, goal=goal)
+            self._learn_dear(add)
+            return [remove] if self._spared(remove.epsilon, goal) else [remove, add]
         if self.question.delta is None:
             return [add, replace(remove, goal=add.delta)]
         add = self.aim(Direction.ADD)
         return [add, replace(self.aim_at(Direction.REMOVE, add.epsilon), goal=goal)]
+
+    def _spared(self, epsilon: float, goal: float) -> bool:
+        """Whether add is known to be smaller than the goal."""
+        known = self.known.get(Direction.ADD)
+        return known is not None and known(epsilon) <= SPARED * goal
+
+    def _learn_dear(self, add: Aim) -> None:
+        """The dear bound, where it takes less time than the samples, and a small part of what is left."""
+        if self.dear is None:
+            return
+        samples = min(self.plan(add, choice) * choice.proposal.cost for choice in add.choices)
+        if self.dear.seconds >= min(samples, DEAR_SHARE * self.deadline.remaining()):
+            return
+        found = self.dear.profile()
+        if found is not None:
+            known = self.known.get(Direction.ADD, found)
+            self.known[Direction.ADD] = best_profile([known, found], Side.UPPER)
 
     def aim(self, direction: Direction) -> Aim:
         """Where the question's answer is in one direction, by pilots."""
