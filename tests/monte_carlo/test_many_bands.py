@@ -11,6 +11,7 @@ from many_bands_cases import CASES, above_of, pair_of
 
 import hockeystick as hs
 from hockeystick.errors import InvalidInputError, UnsupportedError
+from hockeystick.monte_carlo.histories import one_sided
 from hockeystick.monte_carlo.histories.chain_kernels import largest_field
 from hockeystick.monte_carlo.histories.chances import binomial
 from hockeystick.monte_carlo.histories.columns import MAX_ENTRIES
@@ -227,6 +228,16 @@ def test_the_samples_that_stand_for_other_histories_have_their_chance(coins: int
     charged = chance_of_others(subset_columns(pair, Side.UPPER), Limits(16, 1))
     assert abs(values.mean() - charged) <= 6.2 * values.std() / sqrt(values.size)
     assert values.max() <= above.weight_bound(30.0)
+
+
+@pytest.mark.parametrize("direction", Direction)
+def test_the_first_proposal_is_found_without_a_chain(direction: Direction, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the first of all, and the search for an epsilon takes it alone."""
+    pair = pair_of(60, 0.02, 4.0)
+    first = FAMILY.propose(pair, direction, 1.0)[0]
+    monkeypatch.delattr(one_sided, "best_chain")
+    found = FAMILY.first(pair, direction, 1.0)
+    assert (found.name, found.direction, found.parameters) == (first.name, first.direction, first.parameters)
 
 
 @pytest.mark.parametrize("coins", [1, 2])

@@ -12,6 +12,7 @@ from wide_cases import CASES, above_of, columns, pair_of
 
 import hockeystick as hs
 from hockeystick.errors import InvalidInputError
+from hockeystick.monte_carlo.histories import one_sided
 from hockeystick.monte_carlo.histories.chain_kernels import largest_spaced_field
 from hockeystick.monte_carlo.histories.history_kernels import exponents
 from hockeystick.monte_carlo.histories.limited_histories import Limits, chance_of_others, greatest_field
@@ -150,6 +151,16 @@ def test_the_samples_that_stand_for_other_histories_have_their_chance() -> None:
     charged = chance_of_others(columns(pair), Limits(16, 2))
     assert abs(values.mean() - charged) <= 6.2 * values.std() / sqrt(values.size)
     assert values.max() <= above.weight_bound(30.0)
+
+
+@pytest.mark.parametrize("direction", Direction)
+def test_the_first_proposal_is_found_without_a_chain(direction: Direction, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the first of all, and the search for an epsilon takes it alone."""
+    pair = pair_of(60, 4, 0.02, 4.0)
+    first = FAMILY.propose(pair, direction, 1.0)[0]
+    monkeypatch.delattr(one_sided, "best_chain")
+    found = FAMILY.first(pair, direction, 1.0)
+    assert (found.name, found.direction, found.parameters) == (first.name, first.direction, first.parameters)
 
 
 def test_what_the_family_proposes_is_built_again_from_its_parameters() -> None:

@@ -263,8 +263,8 @@ class Estimation:
             return self.aim_at(direction, self.question.epsilon)
         assert self.question.delta is not None
 
-        def propose(epsilon: float) -> Sequence[Proposal]:
-            return self.family.propose(self.pair, direction, epsilon)
+        def propose(epsilon: float) -> Proposal:
+            return self.family.first(self.pair, direction, epsilon)
 
         highest = unamplified_epsilon(self.pair, self.question.delta)
         return self.aim_at(direction, search_epsilon(propose, self.question.delta, highest, self.pilots))

@@ -33,8 +33,8 @@ DISAGREEMENT = 0.5
 """A pilot whose mean is below this fraction of another's has missed a part that matters."""
 
 
-Propose = Callable[[float], Sequence[Proposal]]
-"""The proposals of a family for one direction, at an epsilon."""
+Propose = Callable[[float], Proposal]
+"""The most promising proposal of a family for one direction, at an epsilon."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +124,7 @@ def search_epsilon(propose: Propose, delta: float, highest: float, pilots: Pilot
     low, high = 0.0, highest
     guess = 0.5 * highest
     for step in range(SEARCH_STEPS):
-        pilot = pilots.draw(propose(guess)[0], f"search {step}")
+        pilot = pilots.draw(propose(guess), f"search {step}")
         if pilot.mean(guess) > delta:
             low = guess
         else:

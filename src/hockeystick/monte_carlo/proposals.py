@@ -120,6 +120,7 @@ class Family:
         kinds: the types of its proposals.
         propose: proposals for a direction and an epsilon, the most promising first (smallest cost times M), and the
             naive one (w = 1, M = 1) last. Deterministic: no sampling, no clock.
+        quick: the first of them without the work that the others take; None where there is no quicker way.
         fingerprint: numbers that determine the pair (Gram matrix, columns, rates ...): arrays and scalars, hashed
             bit by bit.
         known_upper: a closed-form upper bound on one direction, or None; it may spare its sampling.
@@ -130,10 +131,16 @@ class Family:
     pair: type[DominatingPair]
     kinds: Sequence[type[Proposal]]
     propose: Callable[[Any, Direction, float], Sequence[Proposal]]
+    quick: Callable[[Any, Direction, float], Proposal | None] = lambda pair, direction, epsilon: None
     fingerprint: Callable[[Any], Sequence[Any]]
     known_upper: Callable[[Any, Direction], Profile | None] = lambda pair, direction: None
     refusal: Callable[[Any, Side], str | None] = lambda pair, side: None
     make: Callable[..., Proposal] = lambda pair, kind, **values: kind(pair=pair, **values)
+
+    def first(self, pair: DominatingPair, direction: Direction, epsilon: float) -> Proposal:
+        """The most promising proposal."""
+        found = self.quick(pair, direction, epsilon)
+        return self.propose(pair, direction, epsilon)[0] if found is None else found
 
     def build(self, pair: DominatingPair, direction: Direction, name: str, parameters: Mapping[str, float]) -> Proposal:
         """The proposal with this name and these parameters, for verification and for other machines.

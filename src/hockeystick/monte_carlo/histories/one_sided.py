@@ -294,17 +294,29 @@ def one_sided(
         own: the columns for upper bounds.
         kinds: the family's own classes.
     """
-    lower, upper, add = kinds
+    first = first_one_sided(pair, own, kinds, direction, epsilon)
+    if not isinstance(first, Below):
+        return (first,)
+    order, decay, limit = best_chain(own, epsilon)
+    above = kinds[1](
+        direction=direction, pair=pair, order=order, decay=decay, rate=first.rate, block=limit.block, limit=limit.most
+    )
+    return (first, above) if above.weight_bound(epsilon) < LARGEST_BOUND else (first,)
+
+
+def first_one_sided(
+    pair: DominatingPair,
+    own: Columns,
+    kinds: tuple[type[Below], type[Above], type[Add]],
+    direction: Direction,
+    epsilon: float,
+) -> Below | Add:
+    """The first one of :func:`one_sided`: no chain is looked for, which takes seconds."""
+    lower, _, add = kinds
     if direction is Direction.ADD:
         beta = float(min(BETAS, key=lambda beta: log_largest_add(own.moments, float(beta), epsilon)))
-        return (add(direction=direction, pair=pair, beta=beta),)
-    order, decay, limit = best_chain(own, epsilon)
-    rate = _best_rate(own, epsilon)
-    below = lower(direction=direction, pair=pair, rate=rate)
-    above = upper(
-        direction=direction, pair=pair, order=order, decay=decay, rate=rate, block=limit.block, limit=limit.most
-    )
-    return (below, above) if above.weight_bound(epsilon) < LARGEST_BOUND else (below,)
+        return add(direction=direction, pair=pair, beta=beta)
+    return lower(direction=direction, pair=pair, rate=_best_rate(own, epsilon))
 
 
 def drawn_below(rng: np.random.Generator, own: Columns, rate: float, share: float, drawn: Array) -> None:

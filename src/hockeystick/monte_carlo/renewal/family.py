@@ -197,6 +197,11 @@ def propose(pair: RenewalMixture, direction: Direction, epsilon: float) -> Seque
     return (*found(pair, direction, epsilon), *naive)
 
 
+def quick(pair: RenewalMixture, direction: Direction, epsilon: float) -> Proposal | None:
+    """The first proposal where the columns of one example overlap."""
+    return wide.first_proposal(pair, direction, epsilon) if wide.why_not_wide(pair) is None else None
+
+
 def fingerprint(pair: RenewalMixture) -> Sequence[Any]:
     """The columns of C and the law of the participations."""
     matrix, column = pair.matrix, pair.matrix.toeplitz_column
@@ -238,6 +243,7 @@ FAMILY = Family(
     pair=RenewalMixture,
     kinds=(NaiveRenewal, *renewal_proposals.KINDS, *wide.KINDS),
     propose=propose,
+    quick=quick,
     fingerprint=fingerprint,
     known_upper=known_upper,
     refusal=refusal,

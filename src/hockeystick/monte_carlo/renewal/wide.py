@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hockeystick.monte_carlo.histories.columns import Columns, columns_of, why_no_columns
-from hockeystick.monte_carlo.histories.one_sided import Above, Add, Below, OneSided, one_sided
+from hockeystick.monte_carlo.histories.one_sided import Above, Add, Below, OneSided, first_one_sided, one_sided
 from hockeystick.monte_carlo.proposals import Proposal
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.types import Direction, Side
@@ -73,6 +73,11 @@ def why_not_wide(pair: RenewalMixture) -> str | None:
     if pair.examples_per_user > 1:
         return "several examples of a user wait together, and their columns overlap"
     return why_no_columns(pair.matrix)
+
+
+def first_proposal(pair: RenewalMixture, direction: Direction, epsilon: float) -> Proposal:
+    """The first one of :func:`proposals`."""
+    return first_one_sided(pair, wide_columns(pair, Side.UPPER), KINDS, direction, epsilon)
 
 
 def proposals(pair: RenewalMixture, direction: Direction, epsilon: float) -> Sequence[Proposal]:

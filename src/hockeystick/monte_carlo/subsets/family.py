@@ -11,7 +11,7 @@ import numpy as np
 
 from hockeystick.monte_carlo.proposals import Family, Proposal, rounded
 from hockeystick.monte_carlo.subsets.forest import forest_of
-from hockeystick.monte_carlo.subsets.many_bands import KINDS, proposals, too_large
+from hockeystick.monte_carlo.subsets.many_bands import KINDS, first_proposal, proposals, too_large
 from hockeystick.monte_carlo.subsets.participations import MAX_WINDOW, Participations, participations, runs_recursion
 from hockeystick.monte_carlo.subsets.proposals import (
     MAX_REACH,
@@ -91,7 +91,7 @@ def propose(pair: SubsetMixture, direction: Direction, epsilon: float) -> Sequen
     """
     if forest_of(pair) is not None:
         return tree_proposals(pair, direction, epsilon)
-    if not runs_recursion(pair) or (_many_patterns(pair) and too_large(pair) is None):
+    if _one_sided(pair):
         return proposals(pair, direction, epsilon)
     naive = NaiveSubsets(direction=direction, pair=pair)
     tilted: list[Proposal]
@@ -102,6 +102,15 @@ def propose(pair: SubsetMixture, direction: Direction, epsilon: float) -> Sequen
         beta = float(min(BETAS, key=lambda beta: log_largest_of_mean(opportunities, float(beta), epsilon)))
         tilted = [MeanSubsets(direction=direction, pair=pair, beta=beta)]
     return (*(proposal for proposal in tilted if proposal.weight_bound(epsilon) < naive.weight_bound(epsilon)), naive)
+
+
+def quick(pair: SubsetMixture, direction: Direction, epsilon: float) -> Proposal | None:
+    """The first proposal where there is one for each side, but for trees."""
+    return first_proposal(pair, direction, epsilon) if forest_of(pair) is None and _one_sided(pair) else None
+
+
+def _one_sided(pair: SubsetMixture) -> bool:
+    return not runs_recursion(pair) or (_many_patterns(pair) and too_large(pair) is None)
 
 
 def _many_patterns(pair: SubsetMixture) -> bool:
@@ -153,6 +162,7 @@ FAMILY = Family(
         TreesAdd,
     ),
     propose=propose,
+    quick=quick,
     fingerprint=fingerprint,
     known_upper=lambda pair, direction: smallest_ratio_bound(pair) if direction is Direction.ADD else None,
     refusal=why_not,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hockeystick.monte_carlo.histories.columns import Columns, columns_of, why_no_columns
-from hockeystick.monte_carlo.histories.one_sided import Above, Add, Below, OneSided, one_sided
+from hockeystick.monte_carlo.histories.one_sided import Above, Add, Below, OneSided, first_one_sided, one_sided
 from hockeystick.monte_carlo.proposals import Proposal
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.types import Direction, Side
@@ -68,6 +68,11 @@ def too_large(pair: SubsetMixture) -> str | None:
     if pair.coins > MAX_COINS:
         return f"a user has more than {MAX_COINS} examples"
     return why_no_columns(pair.step_matrix, pair.groups)
+
+
+def first_proposal(pair: SubsetMixture, direction: Direction, epsilon: float) -> Proposal:
+    """The first one of :func:`proposals`."""
+    return first_one_sided(pair, subset_columns(pair, Side.UPPER), KINDS, direction, epsilon)
 
 
 def proposals(pair: SubsetMixture, direction: Direction, epsilon: float) -> Sequence[Proposal]:
