@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import hockeystick as hs
+from hockeystick.laws.profile import smallest_epsilon
 from hockeystick.monte_carlo import estimation
 from hockeystick.monte_carlo.estimation import Estimation
 from hockeystick.pairs.subset_mixture import SubsetMixture
@@ -63,3 +64,29 @@ def test_a_side_without_a_bound_leaves_the_other_its_half_of_the_work(monkeypatc
     cost = next(choice.proposal.cost for choice in aim.choices if Side.UPPER in choice.proposal.sides)
     assert sides[Side.UPPER].samples * cost >= 0.3
     assert found.spent <= 1.2  # the last round ends later
+
+
+def test_what_the_other_direction_needs_falls_as_the_upper_bound_is_farther() -> None:
+    """Nothing is kept for it as long as nothing is known; near where it was aimed it has to be told from the goal."""
+    options = hs.MonteCarlo(seed=3, failure_probability=1e-6)
+    found = Estimation(pair_of(60, 0.2, 30.0), hs.Question(delta=1e-3), options, hs.Deadline(), work=0.3)
+    main, other = found.aims()
+    assert main.direction is Direction.REMOVE
+    assert found.needed(other) == 0.0
+    found.pursue_each(main, (Side.UPPER,), 1.0)
+    far = found.needed(other)
+    found.work = 3.0
+    found.tallies.clear()
+    found.pursue_each(main, (Side.UPPER,), 1.0)
+    assert 0.0 < far < found.needed(other)
+
+
+@pytest.mark.parametrize("work", [0.5, 4.0])
+def test_the_other_direction_is_left_what_it_needs(work: float) -> None:
+    options = hs.MonteCarlo(seed=3, failure_probability=1e-6)
+    found = Estimation(pair_of(60, 0.2, 30.0), hs.Question(delta=1e-3), options, hs.Deadline(), work=work)
+    found.sample()
+    upper = found.profiles(Side.UPPER)
+    end = max(epsilon for one in found.tallies for epsilon in one.bound(Side.UPPER))
+    reached = {direction: smallest_epsilon(profile, 1e-3, Side.UPPER) for direction, profile in upper.items()}
+    assert reached[Direction.ADD] <= reached[Direction.REMOVE] < end

@@ -72,7 +72,8 @@ SPARE = 1.5
 ESTIMATING = 2
 """Proposals used for an estimate: each may miss what the other sees."""
 ROOM, LEAST_RESERVE, MOST_RESERVE = 2.0, 0.1, 0.5
-"""Of the time for the direction that only has to be shown to be smaller."""
+"""How much of what the direction probably takes that only has to be shown to be smaller is left for it, and at least
+and at most which part of the time."""
 DEAR_SHARE = 0.25
 """The most of the time that the dear bound of a direction may be planned to take."""
 SPARED = 0.9
@@ -167,28 +168,51 @@ class Estimation:
         Nothing is drawn for lower bounds alone where nobody wants them.
         """
         self.learn_known()
-        aims = self.aims()
-        parts = [1.0] if len(aims) == 1 else [1.0 - self._reserve(*aims), 1.0]
+        main, *others = self.aims()
         wanted = tuple(side for side in Side if side is Side.UPPER or side in sides)
-        for place, (aim, part) in enumerate(zip(aims, parts, strict=True)):
-            self.pursue_each(aim, wanted if place == 0 else (Side.UPPER,), part)
-            if not any(Side.UPPER in choice.proposal.sides for choice in aim.choices):
-                return  # the other direction's upper bounds say nothing by themselves
+        if not others:
+            self.pursue_each(main, wanted, 1.0)
+            return
+        self.pursue_each(main, wanted, 1.0 - LEAST_RESERVE, beside=others[0])
+        if any(Side.UPPER in choice.proposal.sides for choice in main.choices):  # else the other says nothing by itself
+            self.pursue_each(others[0], (Side.UPPER,), 1.0)
 
-    def _reserve(self, main: Aim, other: Aim) -> float:
-        """The part of the time and work that is kept for the other direction: its planned share, with room."""
-        works = [min(self.plan(aim, choice) * choice.proposal.cost for choice in aim.choices) for aim in (main, other)]
-        share = works[1] / sum(works) if works[1] < inf else 1.0
-        return min(max(ROOM * share, LEAST_RESERVE), MOST_RESERVE)
+    def needed(self, other: Aim) -> float:
+        """Standard seconds in which the other direction can probably be shown to be smaller than what is known by now.
 
-    def pursue_each(self, aim: Aim, sides: Sequence[Side], part: float) -> None:
+        0 as long as nothing is: the farther the upper bound is from where the direction was aimed, the less it takes.
+        """
+        tallies = [one for one in self.tallies if one.run.direction is not other.direction]
+        upper = [found for one in tallies for found in one.bound(Side.UPPER).items()]
+        if self.question.delta is None:
+            other = replace(other, goal=min((value for _, value in upper), default=1.0))
+        else:
+            reached = [epsilon for epsilon, value in upper if value <= self.question.delta]
+            if not reached:
+                return 0.0
+            other = replace(other, epsilon=min(reached), delta=other.choices[0].pilot.mean(min(reached)))
+        return min(self.plan(other, choice) * choice.proposal.cost for choice in other.choices)
+
+    def pursue_each(self, aim: Aim, sides: Sequence[Side], part: float, beside: Aim | None = None) -> None:
         """Attempts at these sides with this part of the time and work left.
 
         Where no proposal bounds them all, rounds alternate: the side goes on whose bound is farther from its estimate,
         for the work that it has had, as that tells what more of it gains. One that has no bound yet takes its share of
         the work, and no more.
+
+        Args:
+            beside: another direction, for which enough is left.
         """
         deadline, work, before = self.deadline.part(part), part * self.work, self.spent
+        started = self.deadline.elapsed()
+
+        def leaves_enough(more: float) -> bool:
+            spent = self.spent - before
+            if beside is None or spent == 0.0:
+                return True
+            left = min(self.work, spent / max(self.deadline.elapsed() - started, 1e-3) * self.deadline.remaining())
+            return left - more >= min(ROOM * self.needed(beside), MOST_RESERVE * (spent + left))
+
         groups = _together(aim, sides)
         running = [self.attempts(aim, one, deadline, work) for one in groups]
         gaps, used = [inf for _ in running], [0.0 for _ in running]
@@ -201,6 +225,8 @@ class Estimation:
         try:
             while running:
                 first = max(range(len(running)), key=gain)
+                if not leaves_enough((GROWTH - 1.0) * used[first]):
+                    return
                 if len(groups) > 1 and used[first] > 0.0 and self.spent - before >= work:
                     return
                 start = self.spent
