@@ -307,12 +307,12 @@ def test_a_dear_bound_on_add_is_computed_where_samples_would_take_longer(seconds
         strategy=BandedSquareRoot(bands=8), sampler=Poisson(sampling_prob=0.03, steps=60), noise_multiplier=3.0
     )
     pair, options = dominating_pair(run), MonteCarlo(seed=1)
-    windows = dear_upper(pair, Settings())
+    windows = dear_upper(pair)
     assert windows is not None
     computed: list[Profile | None] = []
 
-    def profile() -> Profile | None:
-        computed.append(windows.profile())
+    def profile(deadline: Deadline) -> Profile | None:
+        computed.append(windows.profile(deadline))
         return computed[-1]
 
     found = Estimation(pair, Question(delta=1e-4), options, Deadline(), dear=DearBound(seconds, profile))

@@ -4,16 +4,32 @@ Nothing here is random beyond fixed seeds, except which stored chunks are drawn 
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hockeystick import BMinSep, Certificate, Interval, Mechanism, MonteCarlo, certify
+from hockeystick import (
+    BandedSquareRoot,
+    BMinSep,
+    Certificate,
+    Interval,
+    Mechanism,
+    MonteCarlo,
+    Poisson,
+    Question,
+    Settings,
+    certify,
+)
+from hockeystick.accountants import monte_carlo
 from hockeystick.certification.verification import verify
 from hockeystick.errors import VerificationError
 from hockeystick.evidence import EvidenceStore
+from hockeystick.monte_carlo import estimation
 from hockeystick.monte_carlo.claim import MonteCarloClaim
+from hockeystick.monte_carlo.runs import in_this_process
+from hockeystick.pairs.registry import dominating_pair
 from hockeystick.samples import Run
 from hockeystick.types import Direction, Side
 
@@ -185,3 +201,27 @@ def test_runs_of_the_other_direction_do_not_stand_in(stored: tuple[Certificate, 
     assert remove
     with pytest.raises(VerificationError):
         verify(with_claim(certificate, runs=other))
+
+
+@pytest.mark.parametrize("spared", [estimation.SPARED, 0.0])
+def test_a_claim_is_derived_again_with_the_dear_bound_only_where_that_spared_add(
+    spared: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it does not spare the samples of add it does not count, at the issuer nor here."""
+    run = Mechanism(strategy=BandedSquareRoot(bands=8), sampler=Poisson(sampling_prob=0.05, steps=60))
+    pair, question = dominating_pair(run.with_noise(4.0)), Question(delta=1e-4)
+    monkeypatch.setattr(estimation, "SPARED", spared)
+    dear = monte_carlo.dear_upper(pair)
+    assert dear is not None
+    monkeypatch.setattr(monte_carlo, "dear_upper", lambda member: replace(dear, seconds=0.0))
+    monkeypatch.setattr(monte_carlo, "known_upper", lambda member, settings: {})
+    settings = Settings(question=question, monte_carlo=MonteCarlo(seed=1, failure_probability=1e-6), work=2.0)
+    issued = monte_carlo.ACCOUNTANT.bounds(pair, [Side.UPPER], settings)[Side.UPPER]
+    directions = {one.run.direction for one in issued.claim.runs}
+    assert directions == ({Direction.REMOVE} if spared else set(Direction))
+    again, derived = monte_carlo.as_claimed(pair, settings, issued.claim, None, in_this_process)
+    found = again.bounds(pair, [Side.UPPER], derived)[Side.UPPER]
+    for direction in Direction:
+        for epsilon in (1.0, 1.5, 2.0):
+            assert found.profiles[direction](epsilon) == issued.profiles[direction](epsilon)
+    assert 0.0 < issued.profiles[Direction.ADD](2.0) < 1e-4

@@ -12,8 +12,9 @@ from dataclasses import replace
 from hockeystick.accountants import participation_windows, separated_windows, split_noise
 from hockeystick.accountants.base import Accountant, Profiles
 from hockeystick.bounds import Profile, Question, best_of
+from hockeystick.deadline import Deadline
 from hockeystick.errors import UnsupportedError, VerificationError
-from hockeystick.monte_carlo.claim import MonteCarloClaim
+from hockeystick.monte_carlo.claim import MonteCarloClaim, Statement
 from hockeystick.monte_carlo.estimation import DearBound, Estimation
 from hockeystick.monte_carlo.families import FAMILIES, family_of, has_family
 from hockeystick.monte_carlo.runs import fingerprint
@@ -34,22 +35,22 @@ def known_upper(pair: DominatingPair, settings: Settings) -> dict[Direction, Pro
 
     Raises: BudgetExceededError when the deadline passes.
     """
-    found = [_add_of(one, pair, settings) for one in ADD_FROM if one.why_not(pair, Side.UPPER) is None]
+    found = [_add_of(one, pair, settings.deadline) for one in ADD_FROM if one.why_not(pair, Side.UPPER) is None]
     parts = [one for one in found if one is not None]
     return {Direction.ADD: best_of(min, *parts)} if parts else {}
 
 
-def dear_upper(pair: DominatingPair, settings: Settings) -> DearBound | None:
+def dear_upper(pair: DominatingPair) -> DearBound | None:
     """That of windows of participations, which take some ten seconds and more, where there are no separated ones."""
     windows, separated = participation_windows.ACCOUNTANT, separated_windows.ACCOUNTANT
     if windows.why_not(pair, Side.UPPER) is not None or separated.why_not(pair, Side.UPPER) is None:
         return None
-    return DearBound(windows.seconds(pair), lambda: _add_of(windows, pair, settings))
+    return DearBound(windows.seconds(pair), lambda deadline: _add_of(windows, pair, deadline))
 
 
-def _add_of(one: Accountant, pair: DominatingPair, settings: Settings) -> Profile | None:
+def _add_of(one: Accountant, pair: DominatingPair, deadline: Deadline) -> Profile | None:
     with suppress(UnsupportedError):
-        return one.bound(pair, Side.UPPER, Settings(deadline=settings.deadline)).profiles[Direction.ADD]
+        return one.bound(pair, Side.UPPER, Settings(deadline=deadline)).profiles[Direction.ADD]
     return None
 
 
@@ -81,7 +82,7 @@ def _sampled(pair: DominatingPair, sides: Sequence[Side], settings: Settings) ->
                 options,
                 share.deadline,
                 known_upper=known,
-                dear=dear_upper(one, share),
+                dear=dear_upper(one),
                 work=share.work,
             )
         made.sample(sides)
@@ -127,12 +128,22 @@ def as_claimed(
     for subject, member in subjects.items():
         own = claim.model_copy(update={"runs": tuple(one for one in claim.runs if one.run.subject == subject)})
         known = known_upper(member, settings)
-        dear = None if any(one.run.direction is Direction.ADD for one in own.runs) else dear_upper(member, settings)
-        if dear is not None and (windows := dear.profile()) is not None:
+        dear = dear_upper(member) if _may_rest_on_dear(own, known, settings.question) else None
+        if dear is not None and (windows := dear.profile(settings.deadline)) is not None:
             known[Direction.ADD] = best_of(min, windows, *known.values())
         again = rederived(member, settings.question, own, options, settings.deadline, evidence, known_upper=known)
         estimations.append(again)
     return resting_on(estimations, pair), replace(settings, monte_carlo=options)
+
+
+def _may_rest_on_dear(claim: MonteCarloClaim, known: Mapping[Direction, Profile], question: Question) -> bool:
+    """Whether the dear bound may have spared the add direction: not if it was sampled, or something cheap spares it."""
+    nodes = [node.epsilon for one in claim.runs for node in one.run.nodes if node.side is Side.UPPER]
+    sampled = any(one.run.direction is Direction.ADD for one in claim.runs)
+    if sampled or not nodes or claim.statement is not Statement.CONFIDENCE:
+        return False
+    cheap = known.get(Direction.ADD)
+    return cheap is None or question.delta is None or cheap(min(nodes)) > question.delta
 
 
 def _refusal(pair: DominatingPair, side: Side) -> str | None:

@@ -9,7 +9,7 @@
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import ceil, inf, log2
@@ -99,13 +99,15 @@ class Aim:
 class DearBound:
     """A deterministic upper bound on the add direction, which is computed where its samples would take longer.
 
+    It counts only where it spares the samples, so a claim with samples of add does not rest on it.
+
     Attributes:
         seconds: standard seconds that it takes.
         profile: computes it; None where it turns out not to apply.
     """
 
     seconds: float
-    profile: Callable[[], Profile | None]
+    profile: Callable[[Deadline], Profile | None]
 
 
 @dataclass
@@ -276,12 +278,13 @@ class Estimation:
         if self.dear is None:
             return
         samples = min(self.plan(add, choice) * choice.proposal.cost for choice in add.choices)
-        if self.dear.seconds >= min(samples, DEAR_SHARE * self.deadline.remaining()):
+        if self.dear.seconds >= min(samples, DEAR_SHARE * min(self.work, self.deadline.remaining())):
             return
-        found = self.dear.profile()
-        if found is not None:
-            known = self.known.get(Direction.ADD, found)
-            self.known[Direction.ADD] = best_profile([known, found], Side.UPPER)
+        with suppress(BudgetExceededError):  # it takes longer here than it was planned to
+            found = self.dear.profile(self.deadline.part(0.5))
+            if found is not None and found(add.epsilon) <= SPARED * add.goal:
+                known = self.known.get(Direction.ADD, found)
+                self.known[Direction.ADD] = best_profile([known, found], Side.UPPER)
 
     def aim(self, direction: Direction) -> Aim:
         """Where the question's answer is in one direction, by pilots."""
