@@ -9,6 +9,7 @@ TREES = "tests/monte_carlo/test_trees.py"
 WIDE = "tests/monte_carlo/test_wide.py"
 WIDE_CHAINS = "tests/monte_carlo/test_wide_chains.py"
 KEPT = "tests/monte_carlo/test_kept_counts.py"
+TUPLES = "tests/monte_carlo/test_tuples.py"
 
 FAULTS = [
     # Monte Carlo with many bands.
@@ -314,6 +315,63 @@ FAULTS = [
         "share = 9.0",
         "M is smaller than samples can be",
         f"{TREES}::test_each_side_holds_the_truth_and_is_close_to_it",
+    ),
+    # Monte Carlo with tuples of histories.
+    (
+        "monte_carlo/histories/tuple_moments.py",
+        "        sums[lag:] += diagonal\n",
+        "",
+        "half of what columns share is left out of the moments of tuples",
+        f"{TUPLES}::test_moments_are_close_where_nobody_waits_for_long_and_little_is_shared",
+    ),
+    (
+        "monte_carlo/histories/tuple_moments.py",
+        "np.maximum.reduceat(squares, firsts) * power * (1.0 + 1e-9)",
+        "np.maximum.reduceat(squares, firsts) * (1.0 + 1e-9)",
+        "moments of tuples are those of a smaller power",
+        f"{TUPLES}::test_moments_are_above_those_of_all_tuples",
+    ),
+    (
+        "monte_carlo/histories/tuple_moments.py",
+        "- (power - 1.0) * cap for power",
+        "- power * cap for power",
+        "the tail of tuples is smaller by the cap",
+        f"{TUPLES}::test_a_tail_is_close_where_tuples_hardly_differ",
+    ),
+    (
+        "monte_carlo/histories/waiting_kernels.py",
+        "            common -= counts[u] * couplings[u, 0]\n",
+        "",
+        "tuples that have little in common are kept as if they had more",
+        f"{TUPLES}::test_tuples_are_drawn_with_their_chances",
+    ),
+    (
+        "monte_carlo/histories/waiting_kernels.py",
+        "            counts[u] += 1.0\n            u += min_sep\n",
+        "            counts[u] += 1.0\n            u += 1\n",
+        "histories of tuples do not wait",
+        f"{TUPLES}::test_tuples_are_drawn_with_their_chances",
+    ),
+    (
+        "monte_carlo/histories/waiting_kernels.py",
+        "        u = _drawn_wait(rng, first)\n        while True:",
+        "        u = 0\n        while True:",
+        "histories of tuples never wait at first",
+        f"{TUPLES}::test_tuples_are_drawn_with_their_chances",
+    ),
+    (
+        "monte_carlo/histories/waiting_kernels.py",
+        "if rng.random() >= np.exp(min(common - cap, 0.0)):",
+        "if rng.random() >= np.exp(min(common - cap - 1.0, 0.0)):",
+        "tuples are kept less often than their density is counted",
+        f"{TUPLES}::test_tuples_are_given_up_as_the_cap_says",
+    ),
+    (
+        "monte_carlo/histories/tuples.py",
+        "        return log(chance + missed) - log(OTHER_SHARE)\n",
+        "        return log(chance) - log(OTHER_SHARE)\n",
+        "outputs that miss too much of their density cost nothing",
+        f"{TUPLES}::test_samples_that_stand_for_the_rest_have_its_weight",
     ),
 ]
 """(path, old text, new text, reason, tests)."""

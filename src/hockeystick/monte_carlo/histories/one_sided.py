@@ -12,6 +12,7 @@ from math import exp, log, log1p
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hockeystick.monte_carlo.histories.chances import binomial
 from hockeystick.monte_carlo.histories.columns import Columns
@@ -177,14 +178,7 @@ class Above(OneSided):
         else:
             shares = kept_shares(own, self.order)
             draw_above(rng, own.columns, own.couplings, own.kept, own.chances, shares, *more)
-        with np.errstate(invalid="ignore"):  # what leaves the range of doubles is not a number, and counts as M
-            tilted = log(CHAIN_SHARE) + self.order * drawn[:, 1] - chain.log_norm
-            losses[:] = drawn[:, 0]
-            log_weights[:] = drawn[:, 0] - np.logaddexp(tilted, log1p(-CHAIN_SHARE) + drawn[:, 2])
-            log_weights -= log1p(-OTHER_SHARE)
-            lose(log_weights, losses)
-        log_weights[others] = self._others
-        losses[others] = ENDLESS
+        draw_weights(drawn, self.order, chain.log_norm, others, self._others, log_weights, losses)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -266,6 +260,32 @@ class Add(OneSided):
             losses[:] = -np.maximum(drawn[:, 0], drawn[:, 1] - 0.5 * mean_square)
             log_weights[:] = self.beta * drawn[:, 1] + 0.5 * self.beta**2 * squared_mean
             lose(log_weights, losses)
+
+
+def draw_weights(
+    drawn: Array,
+    order: int,
+    log_norm: float,
+    others: NDArray[np.bool_],
+    weight: float,
+    log_weights: Array,
+    losses: Array,
+) -> None:
+    """Weights and losses of outputs with a density of at least ``s X'_A^a / Z + (1 - s) F``, s the share of the first.
+
+    Args:
+        drawn: estimates of log X, ``log X'_A`` and ``log F``, shape (samples, 3).
+        log_norm: log Z.
+        others: which samples stand for what is left out, with the logarithm ``weight``.
+    """
+    with np.errstate(invalid="ignore"):  # what leaves the range of doubles is not a number, and counts as M
+        tilted = log(CHAIN_SHARE) + order * drawn[:, 1] - log_norm
+        losses[:] = drawn[:, 0]
+        log_weights[:] = drawn[:, 0] - np.logaddexp(tilted, log1p(-CHAIN_SHARE) + drawn[:, 2])
+        log_weights -= log1p(-OTHER_SHARE)
+        lose(log_weights, losses)
+    log_weights[others] = weight
+    losses[others] = ENDLESS
 
 
 def lose(log_weights: Array, losses: Array) -> None:

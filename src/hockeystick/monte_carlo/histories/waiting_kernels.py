@@ -141,16 +141,23 @@ def _drawn_start(rng: np.random.Generator, first: Array, table: Array) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _add_participations(
-    rng: np.random.Generator, columns: Array, prob: float, min_sep: int, first: Array, y: Array
-) -> None:
-    """The mean of one component of P."""
+def _drawn_wait(rng: np.random.Generator, first: Array) -> int:
+    """The first opportunity at which an example is free."""
     rest, u = rng.random(), 0
     while u < first.size - 1:
         rest -= first[u]
         if rest < 0.0:
             break
         u += 1
+    return u
+
+
+@njit(cache=True, nogil=True)
+def _add_participations(
+    rng: np.random.Generator, columns: Array, prob: float, min_sep: int, first: Array, y: Array
+) -> None:
+    """The mean of one component of P."""
+    u = _drawn_wait(rng, first)
     while u < y.size:
         if rng.random() < prob:
             add_column(columns, u, 1.0, y)
@@ -197,12 +204,115 @@ def draw_waiting_above(
             out[sample, 2] = filtered(rng, columns, rates, False, y)
         else:
             out[sample, 2] = filtered(rng, columns, rates, True, y)
-        exponents(columns, couplings, y, z)
-        out[sample, 1] = waiting_products(z, prob, min_sep, first, block, table)
-        for i in range(histories):
-            found[i] = log_waiting_history(rng, z, prob, min_sep, first, kept, block, table, left)
-        top = found.max()
-        out[sample, 0] = out[sample, 1] + top + np.log(np.exp(found - top).mean())
+        out[sample, 1] = _estimate(rng, columns, couplings, kept, prob, min_sep, first, block, y, z, left, table, found)
+        out[sample, 0] = out[sample, 1] + _log_mean(found)
+
+
+@njit(cache=True, nogil=True)
+def draw_waiting_tuples(
+    rng: np.random.Generator,
+    columns: Array,
+    couplings: Array,
+    kept: Array,
+    prob: float,
+    min_sep: int,
+    first: Array,
+    order: int,
+    cap: float,
+    block: int,
+    limit: int,
+    rates: Array,
+    share: float,
+    histories: int,
+    out: Array,
+) -> None:
+    """As :func:`draw_waiting_above` with counts of so many independent histories in place of a chain.
+
+    They are kept with the chance ``min(1, e^(s - cap))``, s what their participations have in common.
+    """
+    steps = couplings.shape[0]
+    y, z, left, table = np.empty(steps), np.empty(steps), np.empty(steps), np.empty((steps, limit + 1))
+    found, counts = np.empty(histories), np.empty(steps)
+    for sample in range(out.shape[0]):
+        if rng.random() < share:
+            common = draw_tuple(rng, columns, couplings, prob, min_sep, first, order, counts, y)
+            if rng.random() >= np.exp(min(common - cap, 0.0)):
+                out[sample] = -ENDLESS, 0.0, 0.0
+                continue
+            for t in range(steps):
+                y[t] += rng.standard_normal()
+            out[sample, 2] = filtered(rng, columns, rates, False, y)
+        else:
+            out[sample, 2] = filtered(rng, columns, rates, True, y)
+        out[sample, 1] = _estimate(rng, columns, couplings, kept, prob, min_sep, first, block, y, z, left, table, found)
+        out[sample, 0] = out[sample, 1] + _log_mean(found)
+
+
+@njit(cache=True, nogil=True)
+def draw_tuple(
+    rng: np.random.Generator,
+    columns: Array,
+    couplings: Array,
+    prob: float,
+    min_sep: int,
+    first: Array,
+    order: int,
+    counts: Array,
+    mean: Array,
+) -> float:
+    """The numbers of participations of so many histories, the mean of the outputs, and what pairs of them share.
+
+    The last is ``(|mean|^2 - sum_u counts_u |c_u|^2) / 2``. O(participations w).
+    """
+    log_stay = np.log1p(-prob)
+    counts[:] = 0.0
+    mean[:] = 0.0
+    for _ in range(order):
+        u = _drawn_wait(rng, first)
+        while True:
+            u += int(np.floor(np.log1p(-rng.random()) / log_stay))
+            if u >= counts.size:
+                break
+            counts[u] += 1.0
+            u += min_sep
+    common = 0.0
+    for u in range(counts.size):
+        if counts[u] > 0.0:
+            add_column(columns, u, counts[u], mean)
+            common -= counts[u] * couplings[u, 0]
+    for t in range(mean.size):
+        common += mean[t] * mean[t]
+    return 0.5 * common
+
+
+@njit(cache=True, nogil=True)
+def _estimate(
+    rng: np.random.Generator,
+    columns: Array,
+    couplings: Array,
+    kept: Array,
+    prob: float,
+    min_sep: int,
+    first: Array,
+    block: int,
+    y: Array,
+    z: Array,
+    left: Array,
+    table: Array,
+    found: Array,
+) -> float:
+    """``log X'_A``, and in ``found`` logarithms of estimates of ``X_A / X'_A``; z, left and table are overwritten."""
+    exponents(columns, couplings, y, z)
+    largest = waiting_products(z, prob, min_sep, first, block, table)
+    for i in range(found.size):
+        found[i] = log_waiting_history(rng, z, prob, min_sep, first, kept, block, table, left)
+    return largest
+
+
+@njit(cache=True, nogil=True)
+def _log_mean(logs: Array) -> float:
+    top = logs.max()
+    return float(top + np.log(np.exp(logs - top).mean()))
 
 
 @njit(cache=True, nogil=True)

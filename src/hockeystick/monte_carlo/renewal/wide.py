@@ -9,7 +9,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hockeystick.monte_carlo.histories.columns import Columns, columns_of, why_no_columns
-from hockeystick.monte_carlo.histories.one_sided import Above, Add, Below, OneSided, first_one_sided, one_sided
+from hockeystick.monte_carlo.histories.one_sided import (
+    LARGEST_BOUND,
+    Above,
+    Add,
+    Below,
+    OneSided,
+    first_one_sided,
+    one_sided,
+)
+from hockeystick.monte_carlo.histories.tuples import ALONE, Tuples, best_tuples
 from hockeystick.monte_carlo.proposals import Proposal
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.types import Direction, Side
@@ -51,7 +60,15 @@ class WideAdd(_Wide, Add):
     name: ClassVar[str] = "renewal_wide_add"
 
 
-KINDS = (WideBelow, WideAbove, WideAdd)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WideTuples(_Wide, Tuples):
+    """Remove, upper bounds at small epsilon."""
+
+    name: ClassVar[str] = "renewal_wide_tuples"
+
+
+ONE_SIDED = (WideBelow, WideAbove, WideAdd)
+KINDS = (*ONE_SIDED, WideTuples)
 
 
 def wide_columns(pair: RenewalMixture, side: Side) -> Columns:
@@ -77,9 +94,21 @@ def why_not_wide(pair: RenewalMixture) -> str | None:
 
 def first_proposal(pair: RenewalMixture, direction: Direction, epsilon: float) -> Proposal:
     """The first one of :func:`proposals`."""
-    return first_one_sided(pair, wide_columns(pair, Side.UPPER), KINDS, direction, epsilon)
+    return first_one_sided(pair, wide_columns(pair, Side.UPPER), ONE_SIDED, direction, epsilon)
 
 
 def proposals(pair: RenewalMixture, direction: Direction, epsilon: float) -> Sequence[Proposal]:
-    """One for each side, for lower bounds first, where M is of any use; for add one for upper bounds."""
-    return one_sided(pair, wide_columns(pair, Side.UPPER), KINDS, direction, epsilon)
+    """One for each side, for lower bounds first, and another upper one, where M is of any use; for add one for upper
+    bounds."""
+    own = wide_columns(pair, Side.UPPER)
+    chosen = best_tuples(own, epsilon) if direction is Direction.REMOVE else None
+    if chosen is None:
+        return one_sided(pair, own, ONE_SIDED, direction, epsilon)
+    order, cap, limit = chosen
+    first = first_proposal(pair, direction, epsilon)
+    found = (first,) if order >= ALONE else one_sided(pair, own, ONE_SIDED, direction, epsilon)
+    rate = first.parameters["rate"]
+    tuples = WideTuples(
+        direction=direction, pair=pair, order=order, cap=cap, rate=rate, block=limit.block, limit=limit.most
+    )
+    return (*found, tuples) if tuples.weight_bound(epsilon) < LARGEST_BOUND else found
