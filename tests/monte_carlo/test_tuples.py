@@ -171,7 +171,7 @@ def test_the_upper_bound_stays_above_the_truth(pair: RenewalMixture, order: int,
 
 
 def test_what_is_sampled_is_close_to_the_truth_where_little_is_missed() -> None:
-    pair, epsilon = pair_of(60, 4, 0.05, 30.0), 0.2
+    pair, epsilon = pair_of(100, 4, 0.05, 60.0), 0.2
     proposals = {one.name: one for one in FAMILY.propose(pair, Direction.REMOVE, epsilon)}
     assert {"renewal_wide_below", "renewal_wide_tuples"} <= set(proposals)
     low = interval(proposals["renewal_wide_below"], epsilon, 200_000, 3)
@@ -181,7 +181,7 @@ def test_what_is_sampled_is_close_to_the_truth_where_little_is_missed() -> None:
 
 
 def test_it_is_built_again_from_its_parameters_and_nothing_else_is() -> None:
-    pair = pair_of(60, 4, 0.05, 30.0)
+    pair = pair_of(100, 4, 0.05, 60.0)
     one = next(one for one in FAMILY.propose(pair, Direction.REMOVE, 0.2) if one.name == "renewal_wide_tuples")
     again = FAMILY.build(pair, one.direction, one.name, one.parameters)
     for copy in (again, pickle.loads(pickle.dumps(one))):

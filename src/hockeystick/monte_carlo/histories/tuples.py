@@ -40,6 +40,8 @@ ORDERS = (6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64)
 MISSING = 1 / 8
 """The largest part of the density that tuples above the cap may have for outputs whose ratio is sampled."""
 CAPS = tuple(rounded(float(cap)) for cap in np.geomspace(0.1, 64.0, 201))
+LEAST_CHANCE = 1e-6
+"""Of a participation: below, the waits that are drawn are too coarse, as random numbers are multiples of 2^-53."""
 ALONE = 16
 """From so many histories on no chain is looked for beside them: its tables are too large for as many."""
 SECONDS_PER_PARTICIPATION, SECONDS_PER_ADDED_ENTRY = 3e-8, 3e-10
@@ -70,7 +72,7 @@ class Tuples(OneSided):
 
     @property
     def proved(self) -> bool:
-        if not super().proved or self.own.coins > 1 or self.order not in ORDERS:
+        if not super().proved or not _served(self.own) or self.order not in ORDERS:
             return False
         if self.cap not in CAPS or self.block not in BLOCKS or self.rate not in rates(self.own):
             return False
@@ -139,10 +141,14 @@ def log_missed(own: Columns, order: int, cap: float) -> float:
     return log_factor(order - 1.0) + log_tail(own, order, cap) - log(MISSING)
 
 
+def _served(own: Columns) -> bool:
+    return own.coins == 1 and own.prob >= LEAST_CHANCE
+
+
 def best_tuples(own: Columns, epsilon: float) -> tuple[int, float, Limits] | None:
     """Order, cap and limits with the smallest M; what is left out is a small part of it. None without any."""
     found: list[tuple[float, int, float]] = []
-    for order in ORDERS:
+    for order in ORDERS if _served(own) else ():
         cap = _smallest_cap(own, order, epsilon)
         if cap is None or (found and log_largest(order, cap, epsilon) > found[-1][0] + 1.0):
             break

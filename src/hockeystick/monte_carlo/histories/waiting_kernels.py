@@ -270,9 +270,10 @@ def draw_tuple(
     for _ in range(order):
         u = _drawn_wait(rng, first)
         while True:
-            u += int(np.floor(np.log1p(-rng.random()) / log_stay))
-            if u >= counts.size:
+            tails = np.floor(np.log1p(-rng.random()) / log_stay)
+            if tails >= counts.size - u:
                 break
+            u += int(tails)
             counts[u] += 1.0
             u += min_sep
     common = 0.0

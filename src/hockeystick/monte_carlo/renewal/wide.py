@@ -98,17 +98,20 @@ def first_proposal(pair: RenewalMixture, direction: Direction, epsilon: float) -
 
 
 def proposals(pair: RenewalMixture, direction: Direction, epsilon: float) -> Sequence[Proposal]:
-    """One for each side, for lower bounds first, and another upper one, where M is of any use; for add one for upper
-    bounds."""
+    """One for each side, for lower bounds first, where M is of any use: a chain or tuples, whichever has the smaller
+    one. For add one for upper bounds."""
     own = wide_columns(pair, Side.UPPER)
     chosen = best_tuples(own, epsilon) if direction is Direction.REMOVE else None
     if chosen is None:
         return one_sided(pair, own, ONE_SIDED, direction, epsilon)
     order, cap, limit = chosen
     first = first_proposal(pair, direction, epsilon)
-    found = (first,) if order >= ALONE else one_sided(pair, own, ONE_SIDED, direction, epsilon)
     rate = first.parameters["rate"]
     tuples = WideTuples(
         direction=direction, pair=pair, order=order, cap=cap, rate=rate, block=limit.block, limit=limit.most
     )
-    return (*found, tuples) if tuples.weight_bound(epsilon) < LARGEST_BOUND else found
+    if order >= ALONE and tuples.weight_bound(epsilon) < LARGEST_BOUND:
+        return first, tuples
+    *_, other = found = one_sided(pair, own, ONE_SIDED, direction, epsilon)
+    least = min(LARGEST_BOUND, LARGEST_BOUND if other.name == first.name else other.weight_bound(epsilon))
+    return (first, tuples) if tuples.weight_bound(epsilon) < least else found
