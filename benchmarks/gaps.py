@@ -230,11 +230,14 @@ def page(answers: Iterable[Answer]) -> str:
     text = [
         "# How far apart the two sides are",
         "",
-        "The gap `upper / lower - 1` on epsilon at delta = 1e-5, in percent, at the noise multiplier whose",
-        "deterministic upper bound is the epsilon of the column, or within 2 percent of it; after a stroke, the gap",
-        "with Monte Carlo at the same noise multiplier, by two minutes on two cores. `none`: nobody has analysed the",
-        "combination. `one side`: no lower bound. Empty: not measured. Written by `python -m benchmarks.gaps --write`;",
-        "noise multipliers, methods and seconds are in `benchmarks/gaps.csv`.",
+        "The gap `upper / lower - 1` on epsilon at delta = 1e-5, in percent, for runs of 1,000 steps, at the noise",
+        "multiplier whose deterministic upper bound is the epsilon of the column, or within 2 percent of it. After",
+        "a slash, where that gap is more than 2 percent: the gap with Monte Carlo at the same noise multiplier, in",
+        "at most two minutes on at most two cores. I is independent noise; BSR k and BISR k are banded (inverse)",
+        "square roots with k bands; BandMF k is the matrix of k bands with the least error; BLT 3 has three",
+        "buffers; tree restart 5 begins a new tree every 16 steps. `none`: nobody has analysed the combination.",
+        "`one side`: no lower bound. Empty: not measured. Written by `python -m benchmarks.gaps --write`; noise",
+        "multipliers, methods and seconds are in `benchmarks/gaps.csv`.",
     ]
     for sampler in SAMPLERS:
         lines = []
