@@ -107,7 +107,7 @@ def test_tuples_are_drawn_with_their_chances(warm: bool) -> None:
     pair = pair_of(5, 3, 0.3, 1.2, warm=warm)
     own, chosen = columns(pair), histories(columns(pair))
     chances, counts = tuples_of(chances_of(own, chosen), chosen, 2)
-    rng, drawn, mean, picked = np.random.default_rng(3), np.empty(5), np.empty(5), 40000
+    rng, drawn, mean, picked = np.random.default_rng(3), np.empty(5), np.empty(5), 20000
     found: dict[tuple[float, ...], int] = {}
     for _ in range(picked):
         common = draw_tuple(rng, own.columns, own.couplings, own.prob, own.min_sep, own.first, 2, drawn, mean)
@@ -139,7 +139,7 @@ def test_density_is_there_but_for_a_small_part_of_the_profile(pair: RenewalMixtu
     chances, counts = tuples_of(chances_of(own, few), few, order)
     common, whole = in_common(pair, counts), whole_of(own)
     weights = chances * np.minimum(np.exp(common - cap), 1.0)
-    rng, missed, drawn = np.random.default_rng(8), 0.0, 300
+    rng, missed, drawn = np.random.default_rng(8), 0.0, 150
     squares = np.square(counts @ whole.T).sum(axis=1)
     own_squares = few @ np.square(whole).sum(axis=0)
     picked = rng.choice(chances.size, size=drawn, p=chances * np.exp(common) / (chances @ np.exp(common)))
@@ -174,8 +174,8 @@ def test_what_is_sampled_is_close_to_the_truth_where_little_is_missed() -> None:
     pair, epsilon = pair_of(100, 4, 0.05, 60.0), 0.2
     proposals = {one.name: one for one in FAMILY.propose(pair, Direction.REMOVE, epsilon)}
     assert {"renewal_wide_below", "renewal_wide_tuples"} <= set(proposals)
-    low = interval(proposals["renewal_wide_below"], epsilon, 200_000, 3)
-    high = interval(proposals["renewal_wide_tuples"], epsilon, 200_000, 4)
+    low = interval(proposals["renewal_wide_below"], epsilon, 100_000, 3)
+    high = interval(proposals["renewal_wide_tuples"], epsilon, 100_000, 4)
     assert high[1] >= low[0]
     assert high[0] <= 1.3 * low[1]
 
