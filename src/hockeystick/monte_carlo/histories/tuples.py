@@ -93,6 +93,7 @@ class Tuples(OneSided):
         participations = self.order * self.limit * (own.steps // self.block + 1.0)
         common = 2.0 * self.cap + participations * float(own.couplings[:, 0].max())
         entries = 8.0 * UNIT_ROUNDOFF * (participations + own.steps) * (common + 1.0)
+        entries += 2.0 * UNIT_ROUNDOFF * participations / own.prob  # waits are drawn from multiples of 2^-53
         return float(max(1e-9, own.rounding(self.order + 1.0, self.order + 1.0) + entries))
 
     def weight_bound(self, epsilon: float) -> float:
