@@ -32,12 +32,12 @@ from hockeystick import (
     certify,
 )
 from hockeystick.accountants.monte_carlo import ACCOUNTANT as METHOD
-from hockeystick.accountants.monte_carlo import dear_upper
+from hockeystick.accountants.monte_carlo import costly_upper
 from hockeystick.bounds import Profile
 from hockeystick.errors import BudgetExceededError, InvalidInputError, UnsupportedError
 from hockeystick.evidence import EvidenceStore
 from hockeystick.monte_carlo.claim import MonteCarloClaim, Statement
-from hockeystick.monte_carlo.estimation import DearBound, Estimation
+from hockeystick.monte_carlo.estimation import CostlyBound, Estimation
 from hockeystick.monte_carlo.runs import in_this_process
 from hockeystick.monte_carlo.statistics import failure_spent, step_profile
 from hockeystick.pairs.registry import dominating_pair
@@ -301,13 +301,13 @@ def test_what_the_nodes_of_several_runs_spend() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.0, 1e3])
-def test_a_dear_bound_on_add_is_computed_where_samples_would_take_longer(seconds: float) -> None:
+def test_a_costly_bound_on_add_is_computed_where_samples_would_take_longer(seconds: float) -> None:
     """The same aims but for the direction that it spares; it is not computed twice."""
     run = Mechanism(
         strategy=BandedSquareRoot(bands=8), sampler=Poisson(sampling_prob=0.03, steps=60), noise_multiplier=3.0
     )
     pair, options = dominating_pair(run), MonteCarlo(seed=1)
-    windows = dear_upper(pair)
+    windows = costly_upper(pair)
     assert windows is not None
     computed: list[Profile | None] = []
 
@@ -315,7 +315,7 @@ def test_a_dear_bound_on_add_is_computed_where_samples_would_take_longer(seconds
         computed.append(windows.profile(deadline))
         return computed[-1]
 
-    found = Estimation(pair, Question(delta=1e-4), options, Deadline(), dear=DearBound(seconds, profile))
+    found = Estimation(pair, Question(delta=1e-4), options, Deadline(), costly=CostlyBound(seconds, profile))
     remove, *add = found.aims()
     if seconds:
         assert computed == []

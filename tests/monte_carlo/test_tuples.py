@@ -231,3 +231,9 @@ def test_a_certificate_that_rests_on_tuples_can_be_verified() -> None:
     assert found.bounds.lower is not None
     assert found.bounds.lower <= found.bounds.upper
     hs.verify(found)
+
+
+def test_strong_columns_have_no_moment() -> None:
+    """There is too little noise for any number of cells."""
+    for sigma in (1e-3, 1e-100):
+        assert log_moment(columns(pair_of(20, 4, 0.1, sigma)), 6, 2.0) == np.inf

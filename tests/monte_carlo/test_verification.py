@@ -204,16 +204,16 @@ def test_runs_of_the_other_direction_do_not_stand_in(stored: tuple[Certificate, 
 
 
 @pytest.mark.parametrize("spared", [estimation.SPARED, 0.0])
-def test_a_claim_is_derived_again_with_the_dear_bound_only_where_that_spared_add(
+def test_a_claim_is_derived_again_with_the_costly_bound_only_where_that_spared_add(
     spared: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where it does not spare the samples of add it does not count, at the issuer nor here."""
     run = Mechanism(strategy=BandedSquareRoot(bands=8), sampler=Poisson(sampling_prob=0.05, steps=60))
     pair, question = dominating_pair(run.with_noise(4.0)), Question(delta=1e-4)
     monkeypatch.setattr(estimation, "SPARED", spared)
-    dear = monte_carlo.dear_upper(pair)
-    assert dear is not None
-    monkeypatch.setattr(monte_carlo, "dear_upper", lambda member: replace(dear, seconds=0.0))
+    costly = monte_carlo.costly_upper(pair)
+    assert costly is not None
+    monkeypatch.setattr(monte_carlo, "costly_upper", lambda member: replace(costly, seconds=0.0))
     monkeypatch.setattr(monte_carlo, "known_upper", lambda member, settings: {})
     settings = Settings(question=question, monte_carlo=MonteCarlo(seed=1, failure_probability=1e-6), work=2.0)
     issued = monte_carlo.ACCOUNTANT.bounds(pair, [Side.UPPER], settings)[Side.UPPER]

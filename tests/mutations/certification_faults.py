@@ -343,7 +343,7 @@ FAULTS = [
         "if found is not None and found(add.epsilon) <= SPARED * add.goal:",
         "if found is not None:",
         "a certificate rests on a bound that verify does not compute again",
-        f"{SAMPLED}::test_a_claim_is_derived_again_with_the_dear_bound_only_where_that_spared_add",
+        f"{SAMPLED}::test_a_claim_is_derived_again_with_the_costly_bound_only_where_that_spared_add",
     ),
     (
         "monte_carlo/estimation.py",

@@ -15,7 +15,7 @@ from hockeystick.bounds import Profile, Question, best_of
 from hockeystick.deadline import Deadline
 from hockeystick.errors import UnsupportedError, VerificationError
 from hockeystick.monte_carlo.claim import MonteCarloClaim, Statement
-from hockeystick.monte_carlo.estimation import DearBound, Estimation
+from hockeystick.monte_carlo.estimation import CostlyBound, Estimation
 from hockeystick.monte_carlo.families import FAMILIES, family_of, has_family
 from hockeystick.monte_carlo.runs import fingerprint
 from hockeystick.monte_carlo.verification import rederived
@@ -40,12 +40,12 @@ def known_upper(pair: DominatingPair, settings: Settings) -> dict[Direction, Pro
     return {Direction.ADD: best_of(min, *parts)} if parts else {}
 
 
-def dear_upper(pair: DominatingPair) -> DearBound | None:
+def costly_upper(pair: DominatingPair) -> CostlyBound | None:
     """That of windows of participations, which take some ten seconds and more, where there are no separated ones."""
     windows, separated = participation_windows.ACCOUNTANT, separated_windows.ACCOUNTANT
     if windows.why_not(pair, Side.UPPER) is not None or separated.why_not(pair, Side.UPPER) is None:
         return None
-    return DearBound(windows.seconds(pair), lambda deadline: _add_of(windows, pair, deadline))
+    return CostlyBound(windows.seconds(pair), lambda deadline: _add_of(windows, pair, deadline))
 
 
 def _add_of(one: Accountant, pair: DominatingPair, deadline: Deadline) -> Profile | None:
@@ -82,7 +82,7 @@ def _sampled(pair: DominatingPair, sides: Sequence[Side], settings: Settings) ->
                 options,
                 share.deadline,
                 known_upper=known,
-                dear=dear_upper(one),
+                costly=costly_upper(one),
                 work=share.work,
             )
         made.sample(sides)
@@ -128,16 +128,16 @@ def as_claimed(
     for subject, member in subjects.items():
         own = claim.model_copy(update={"runs": tuple(one for one in claim.runs if one.run.subject == subject)})
         known = known_upper(member, settings)
-        dear = dear_upper(member) if _may_rest_on_dear(own, known, settings.question) else None
-        if dear is not None and (windows := dear.profile(settings.deadline)) is not None:
+        costly = costly_upper(member) if _may_rest_on_costly(own, known, settings.question) else None
+        if costly is not None and (windows := costly.profile(settings.deadline)) is not None:
             known[Direction.ADD] = best_of(min, windows, *known.values())
         again = rederived(member, settings.question, own, options, settings.deadline, evidence, known_upper=known)
         estimations.append(again)
     return resting_on(estimations, pair), replace(settings, monte_carlo=options)
 
 
-def _may_rest_on_dear(claim: MonteCarloClaim, known: Mapping[Direction, Profile], question: Question) -> bool:
-    """Whether the dear bound may have spared the add direction: not if it was sampled, or something cheap spares it."""
+def _may_rest_on_costly(claim: MonteCarloClaim, known: Mapping[Direction, Profile], question: Question) -> bool:
+    """Whether the costly bound may have spared add: not if that was sampled, or something cheap spares it."""
     nodes = [node.epsilon for one in claim.runs for node in one.run.nodes if node.side is Side.UPPER]
     sampled = any(one.run.direction is Direction.ADD for one in claim.runs)
     if sampled or not nodes or claim.statement is not Statement.CONFIDENCE:

@@ -72,10 +72,10 @@ SPARE = 1.5
 ESTIMATING = 2
 """Proposals used for an estimate: each may miss what the other sees."""
 ROOM, LEAST_RESERVE, MOST_RESERVE = 2.0, 0.1, 0.5
-"""How much of what the direction probably takes that only has to be shown to be smaller is left for it, and at least
-and at most which part of the time."""
-DEAR_SHARE = 0.25
-"""The most of the time that the dear bound of a direction may be planned to take."""
+"""The direction that only has to be shown to be smaller is left ROOM times the work that it probably takes, but no less
+and no more than these parts of the time."""
+COSTLY_SHARE = 0.25
+"""The most of the time that the costly bound of a direction may be planned to take."""
 SPARED = 0.9
 """A direction whose deterministic bound is below this fraction of the other's estimate is not sampled."""
 
@@ -96,7 +96,7 @@ class Aim:
 
 
 @dataclass(frozen=True)
-class DearBound:
+class CostlyBound:
     """A deterministic upper bound on the add direction, which is computed where its samples would take longer.
 
     It counts only where it spares the samples, so a claim with samples of add does not rest on it.
@@ -123,7 +123,7 @@ class Estimation:
     known: dict[Direction, Profile] = field(default_factory=dict)
     known_upper: Mapping[Direction, Profile] = field(default_factory=dict)
     """Deterministic upper bounds that the caller has already."""
-    dear: DearBound | None = None
+    costly: CostlyBound | None = None
     work: float = DEFAULT_WORK
     """Standard seconds of sampling that are left; an attempt ends when they are used up, whatever the clock says."""
     spent: float = 0.0
@@ -261,7 +261,7 @@ class Estimation:
         add = self.aim_at(Direction.ADD, remove.epsilon)
         if add.delta <= goal:
             add = replace(add, goal=goal)
-            self._learn_dear(add)
+            self._learn_costly(add)
             return [remove] if self._spared(remove.epsilon, goal) else [remove, add]
         if self.question.delta is None:
             return [add, replace(remove, goal=add.delta)]
@@ -273,15 +273,15 @@ class Estimation:
         known = self.known.get(Direction.ADD)
         return known is not None and known(epsilon) <= SPARED * goal
 
-    def _learn_dear(self, add: Aim) -> None:
-        """The dear bound, where it takes less time than the samples, and a small part of what is left."""
-        if self.dear is None:
+    def _learn_costly(self, add: Aim) -> None:
+        """The costly bound, where it takes less time than the samples, and a small part of what is left."""
+        if self.costly is None:
             return
         samples = min(self.plan(add, choice) * choice.proposal.cost for choice in add.choices)
-        if self.dear.seconds >= min(samples, DEAR_SHARE * min(self.work, self.deadline.remaining())):
+        if self.costly.seconds >= min(samples, COSTLY_SHARE * min(self.work, self.deadline.remaining())):
             return
         with suppress(BudgetExceededError):  # it takes longer here than it was planned to
-            found = self.dear.profile(self.deadline.part(0.5))
+            found = self.costly.profile(self.deadline.part(0.5))
             if found is not None and found(add.epsilon) <= SPARED * add.goal:
                 known = self.known.get(Direction.ADD, found)
                 self.known[Direction.ADD] = best_profile([known, found], Side.UPPER)

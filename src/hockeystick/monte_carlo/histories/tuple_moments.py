@@ -43,10 +43,10 @@ def log_moment(own: Columns, order: int, power: float) -> float:
     exponents = order * np.maximum.reduceat(sums / squares, firsts) * (1.0 + 1e-9)
     roots = np.sqrt(np.maximum.reduceat(squares, firsts) * power * (1.0 + 1e-9))
     reach = exponents * roots
-    cells = int((float(reach.max()) + MARGIN - LOWEST) / CELL) + 1
-    if not cells <= MOST_CELLS:
+    cells = (float(reach.max()) + MARGIN - LOWEST) / CELL
+    if not cells <= MOST_CELLS:  # or not a number
         return inf
-    nodes: Array = LOWEST + CELL * np.arange(cells + 1.0)
+    nodes: Array = LOWEST + CELL * np.arange(int(cells) + 2.0)
     log_lefts, log_rights = _log_masses(nodes)
     total, size = 0.0, max(BLOCK // nodes.size, 1)
     for first in range(0, firsts.size, size):
