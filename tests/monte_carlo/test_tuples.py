@@ -14,7 +14,7 @@ from hockeystick.errors import InvalidInputError
 from hockeystick.monte_carlo.histories import tuple_moments, tuples
 from hockeystick.monte_carlo.histories.history_kernels import ENDLESS
 from hockeystick.monte_carlo.histories.limited_histories import BLOCKS, TAILS, WORTH, Limits, chance_of_others, fewest
-from hockeystick.monte_carlo.histories.one_sided import CHAIN_SHARE, OTHER_SHARE, rates
+from hockeystick.monte_carlo.histories.one_sided import OTHER_SHARE, TILTED_SHARE, log_largest, rates
 from hockeystick.monte_carlo.histories.tuple_moments import log_moment, log_tail
 from hockeystick.monte_carlo.histories.tuples import CAPS, MISSING, log_missed
 from hockeystick.monte_carlo.histories.waiting_kernels import draw_tuple
@@ -127,7 +127,7 @@ def test_tuples_are_given_up_as_the_cap_says() -> None:
     assert 0.1 < kept < 0.9
     log_weights, losses = np.empty(40000), np.empty(40000)
     of(pair, 6, 4.0).draw(np.random.default_rng(12), log_weights, losses)
-    given_up, chance = (losses == -ENDLESS).mean(), CHAIN_SHARE * (1.0 - OTHER_SHARE) * (1.0 - kept)
+    given_up, chance = (losses == -ENDLESS).mean(), TILTED_SHARE * (1.0 - OTHER_SHARE) * (1.0 - kept)
     assert abs(given_up - chance) <= 6.2 * sqrt(chance * (1.0 - chance) / losses.size)
 
 
@@ -216,7 +216,7 @@ def test_the_cap_is_the_smallest_on_its_grid() -> None:
     order, cap, _ = found
 
     def part(cap: float) -> float:
-        return log_missed(own, order, cap) - tuples.log_largest(order, cap, 0.2)
+        return log_missed(own, order, cap) - log_largest(order, tuples.log_norm(cap), 0.2)
 
     assert part(cap) <= log(WORTH) < part(CAPS[CAPS.index(cap) - 1])
 

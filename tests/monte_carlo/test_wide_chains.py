@@ -14,7 +14,7 @@ from hockeystick.monte_carlo.histories.chain_kernels import draw_counts, split
 from hockeystick.monte_carlo.histories.columns import Columns
 from hockeystick.monte_carlo.histories.history_kernels import ENDLESS
 from hockeystick.monte_carlo.histories.limited_histories import Chain, Limits, chain_of, waits_of
-from hockeystick.monte_carlo.histories.one_sided import CHAIN_SHARE, OTHER_SHARE
+from hockeystick.monte_carlo.histories.one_sided import OTHER_SHARE, TILTED_SHARE
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 
 
@@ -195,5 +195,5 @@ def test_counts_are_given_up_as_often_as_the_chain_weighs_too_much(pair: Renewal
     assert kept > 0.05
     log_weights, losses = np.empty(40000), np.empty(40000)
     above.draw(np.random.default_rng(12), log_weights, losses)
-    given_up, chance = (losses == -ENDLESS).mean(), CHAIN_SHARE * (1.0 - OTHER_SHARE) * (1.0 - kept)
+    given_up, chance = (losses == -ENDLESS).mean(), TILTED_SHARE * (1.0 - OTHER_SHARE) * (1.0 - kept)
     assert abs(given_up - chance) <= 6.2 * sqrt(chance * (1.0 - chance) / losses.size)

@@ -57,14 +57,14 @@ FAULTS = [
     ),
     (
         "monte_carlo/histories/one_sided.py",
-        "log(chance_of_others(self.own, self._limits)) - log(OTHER_SHARE)",
-        "log(chance_of_others(self.own, self._limits))",
+        "return log(self.left_out) - log(OTHER_SHARE)",
+        "return log(self.left_out)",
         "a sixty-fourth of the chance of other histories is charged",
         f"{MANY_BANDS}::test_the_samples_that_stand_for_other_histories_have_their_chance",
     ),
     (
         "monte_carlo/histories/one_sided.py",
-        "share = log(CHAIN_SHARE) + log1p(-OTHER_SHARE)",
+        "share = log(TILTED_SHARE) + log1p(-OTHER_SHARE)",
         "share = 9.0",
         "M is smaller than samples can be",
         f"{MANY_BANDS}::test_each_side_stays_on_its_side_of_the_truth",
@@ -297,8 +297,8 @@ FAULTS = [
     ),
     (
         "monte_carlo/subsets/trees.py",
-        "losses.size, (CHAIN_SHARE, 1.0 - CHAIN_SHARE), self.near)",
-        "losses.size, (1.0 - CHAIN_SHARE, CHAIN_SHARE), self.near)",
+        "losses.size, (TILTED_SHARE, 1.0 - TILTED_SHARE), self.near)",
+        "losses.size, (1.0 - TILTED_SHARE, TILTED_SHARE), self.near)",
         "near and far counts are drawn with each other's shares",
         f"{TREES}::test_each_side_holds_the_truth_and_is_close_to_it",
     ),
@@ -311,7 +311,7 @@ FAULTS = [
     ),
     (
         "monte_carlo/subsets/trees.py",
-        "share = log(CHAIN_SHARE) + log1p(-OTHER_SHARE)",
+        "share = log(TILTED_SHARE) + log1p(-OTHER_SHARE)",
         "share = 9.0",
         "M is smaller than samples can be",
         f"{TREES}::test_each_side_holds_the_truth_and_is_close_to_it",
@@ -368,8 +368,8 @@ FAULTS = [
     ),
     (
         "monte_carlo/histories/tuples.py",
-        "        return log(chance + missed) - log(OTHER_SHARE)\n",
-        "        return log(chance) - log(OTHER_SHARE)\n",
+        "super().left_out + bounded_exp(log_missed(self.own, self.order, self.cap))",
+        "super().left_out",
         "outputs that miss too much of their density cost nothing",
         f"{TUPLES}::test_samples_that_stand_for_the_rest_have_its_weight",
     ),

@@ -8,7 +8,7 @@ columns its pairs have.
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, log, log1p
+from math import log, log1p
 from typing import ClassVar
 
 import numpy as np
@@ -29,7 +29,6 @@ from hockeystick.monte_carlo.histories.limited_histories import (
     chance_of_others,
     fewest,
     kept_shares,
-    log_power_bound,
 )
 from hockeystick.monte_carlo.histories.waiting_kernels import (
     draw_waiting_above,
@@ -49,8 +48,8 @@ SECONDS_PER_ENTRY_ABOVE = 1.5e-10
 """Of an upper bound: most counts are given up before anything is multiplied."""
 HISTORIES = 2
 """Estimates of the ratio whose mean is taken."""
-CHAIN_SHARE, BELOW_SHARE = 0.8, 0.9
-"""How often outputs are those of the chain (upper bounds), and not those of P (lower bounds)."""
+TILTED_SHARE, BELOW_SHARE = 0.8, 0.9
+"""How often outputs are those of the density that proves M (upper bounds), and not those of P (lower bounds)."""
 OTHER_SHARE = 1 / 64
 """How often a sample stands for histories that are left out."""
 RATES = np.geomspace(1.0, 64.0, 17)
@@ -103,26 +102,37 @@ class OneSided(Proposal):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Above(OneSided):
-    """Remove, upper bounds: a mixture of a chain of counts, which proves M, and of filtered outputs.
+class Tilted(OneSided):
+    """Remove, upper bounds: outputs whose density is at least a power of ``X'_A``, mixed with filtered outputs.
 
     Histories with many participations in a block are left out; the chance of them is added by samples of their own.
 
     Attributes:
-        order: a >= 2, the power of ``X'_A`` that the chain dominates.
-        decay: of the chain's field, one of DECAYS.
+        order: a >= 2, the power of ``X'_A`` that the density dominates.
         rate: the chance of an opportunity in the filtered outputs, one of :func:`rates`.
         block: opportunities of a block, one of BLOCKS.
         limit: the most participations in a block, exceeded with one of the chances TAILS.
     """
 
-    chosen: ClassVar[tuple[str, ...]] = ("order", "decay", "rate", "block", "limit")
     directions: ClassVar[tuple[Direction, ...]] = (Direction.REMOVE,)
     order: int
-    decay: float
     rate: float
     block: int
     limit: int
+
+    @property
+    @abstractmethod
+    def log_norm(self) -> float:
+        """log Z: the density is at least ``X'_A^order / Z``."""
+
+    @property
+    def left_out(self) -> float:
+        """What left-out histories and outputs add to any profile, at most."""
+        return chance_of_others(self.own, self.limits)
+
+    @abstractmethod
+    def fill(self, rng: np.random.Generator, drawn: Array) -> None:
+        """Draw estimates of log X_A, ``log X'_A`` and ``log F``, shape (samples, 3)."""
 
     @property
     def sides(self) -> tuple[Side, ...]:
@@ -131,9 +141,54 @@ class Above(OneSided):
 
     @property
     def proved(self) -> bool:
-        if not (2 <= self.order <= MAX_ORDER and self.decay in DECAYS and self.block in BLOCKS and super().proved):
+        if not super().proved or self.block not in BLOCKS or self.rate not in rates(self.own):
             return False
-        return self.rate in rates(self.own) and self.limit in {fewest(self.own, self.block, tail) for tail in TAILS}
+        return self.limit in {fewest(self.own, self.block, tail) for tail in TAILS}
+
+    @property
+    def limits(self) -> Limits:
+        """On participations."""
+        return Limits(self.block, self.limit)
+
+    def weight_bound(self, epsilon: float) -> float:
+        """The bound of :func:`log_largest`, and what stands for the rest."""
+        largest = log_largest(self.order, self.log_norm, epsilon)
+        return max(bounded_exp(largest + 1e-12), 1.001 * bounded_exp(self._log_rest))
+
+    @property
+    def _log_rest(self) -> float:
+        """log of the weight of the samples that stand for what is left out."""
+        return log(self.left_out) - log(OTHER_SHARE)
+
+    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
+        drawn = np.empty((losses.size, 3))
+        rest = rng.random(losses.size) < OTHER_SHARE
+        self.fill(rng, drawn)
+        with np.errstate(invalid="ignore"):
+            tilted = self.order * drawn[:, 1] - self.log_norm
+        weigh_mixture(drawn[:, 0], tilted, drawn[:, 2], rest, self._log_rest, log_weights, losses)
+
+
+def log_largest(order: int, log_norm: float, epsilon: float) -> float:
+    """log M, but for what stands for the rest: ``Z e^(-(a-1) epsilon) (a-1)^(a-1) / a^a`` over the share."""
+    share = log(TILTED_SHARE) + log1p(-OTHER_SHARE)
+    return log_norm - (order - 1.0) * epsilon + log_factor(order - 1.0) - share
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Above(Tilted):
+    """Outputs of a chain of counts.
+
+    Attributes:
+        decay: of the chain's field, one of DECAYS.
+    """
+
+    chosen: ClassVar[tuple[str, ...]] = ("order", "decay", "rate", "block", "limit")
+    decay: float
+
+    @property
+    def proved(self) -> bool:
+        return 2 <= self.order <= MAX_ORDER and self.decay in DECAYS and super().proved
 
     @property
     def cost(self) -> float:
@@ -150,35 +205,22 @@ class Above(OneSided):
 
     @property
     def _chain(self) -> Chain:
-        return chain_of(self.own, self.order, self.decay, self._limits)
+        return chain_of(self.own, self.order, self.decay, self.limits)
 
     @property
-    def _limits(self) -> Limits:
-        return Limits(self.block, self.limit)
+    def log_norm(self) -> float:
+        return self._chain.log_norm
 
-    def weight_bound(self, epsilon: float) -> float:
-        """``Z e^(-(a-1) epsilon) (a-1)^(a-1) / a^a`` over the share of the chain; what stands for other histories."""
-        largest = log_power_bound(self.own, self.order, self.decay, self._limits, epsilon)
-        share = log(CHAIN_SHARE) + log1p(-OTHER_SHARE)
-        return max(bounded_exp(largest - share + 1e-12), 1.001 * exp(self._others))
-
-    @property
-    def _others(self) -> float:
-        """log of the weight of the samples that stand for other histories."""
-        return log(chance_of_others(self.own, self._limits)) - log(OTHER_SHARE)
-
-    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        own, drawn, chain = self.own, np.empty((losses.size, 3)), self._chain
-        others = rng.random(losses.size) < OTHER_SHARE
+    def fill(self, rng: np.random.Generator, drawn: Array) -> None:
+        own, chain = self.own, self._chain
         assert chain.arrays is not None  # M is infinite where there is none
-        limits, rates = (self.block, self.limit), binomial(own.coins, self.rate)
-        more = chain.arrays, chain.decay, *limits, rates, CHAIN_SHARE, HISTORIES, drawn
+        rates = binomial(own.coins, self.rate)
+        more = chain.arrays, chain.decay, self.block, self.limit, rates, TILTED_SHARE, HISTORIES, drawn
         if own.min_sep > 1:
             draw_waiting_above(rng, own.columns, own.couplings, own.kept, own.prob, own.min_sep, own.first, *more)
         else:
             shares = kept_shares(own, self.order)
             draw_above(rng, own.columns, own.couplings, own.kept, own.chances, shares, *more)
-        draw_weights(drawn, self.order, chain.log_norm, others, self._others, log_weights, losses)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -262,30 +304,29 @@ class Add(OneSided):
             lose(log_weights, losses)
 
 
-def draw_weights(
-    drawn: Array,
-    order: int,
-    log_norm: float,
-    others: NDArray[np.bool_],
-    weight: float,
+def weigh_mixture(
+    log_ratios: Array,
+    tilted: Array,
+    other: Array,
+    rest: NDArray[np.bool_],
+    log_rest: float,
     log_weights: Array,
     losses: Array,
 ) -> None:
-    """Weights and losses of outputs with a density of at least ``s X'_A^a / Z + (1 - s) F``, s the share of the first.
+    """Weights and losses of outputs from a mixture of two densities, and of samples that stand for what is left out.
 
     Args:
-        drawn: estimates of log X, ``log X'_A`` and ``log F``, shape (samples, 3).
-        log_norm: log Z.
-        others: which samples stand for what is left out, with the logarithm ``weight``.
+        log_ratios: logs of estimates of X, shape (samples,), as all arrays.
+        tilted, other: logs of the two densities relative to Q; the first has the share TILTED_SHARE.
+        rest: which samples stand for what is left out, with the weight ``e^log_rest``.
     """
     with np.errstate(invalid="ignore"):  # what leaves the range of doubles is not a number, and counts as M
-        tilted = log(CHAIN_SHARE) + order * drawn[:, 1] - log_norm
-        losses[:] = drawn[:, 0]
-        log_weights[:] = drawn[:, 0] - np.logaddexp(tilted, log1p(-CHAIN_SHARE) + drawn[:, 2])
-        log_weights -= log1p(-OTHER_SHARE)
+        density = np.logaddexp(log(TILTED_SHARE) + tilted, log1p(-TILTED_SHARE) + other)
+        losses[:] = log_ratios
+        log_weights[:] = log_ratios - density - log1p(-OTHER_SHARE)
         lose(log_weights, losses)
-    log_weights[others] = weight
-    losses[others] = ENDLESS
+    log_weights[rest] = log_rest
+    losses[rest] = ENDLESS
 
 
 def lose(log_weights: Array, losses: Array) -> None:

@@ -13,28 +13,22 @@ import numpy as np
 from hockeystick.monte_carlo.histories.chances import binomial
 from hockeystick.monte_carlo.histories.columns import Columns
 from hockeystick.monte_carlo.histories.limited_histories import (
-    BLOCKS,
     TAILS,
     WORTH,
     Limits,
-    chance_of_others,
-    fewest,
     limits,
 )
 from hockeystick.monte_carlo.histories.one_sided import (
-    CHAIN_SHARE,
     HISTORIES,
-    OTHER_SHARE,
-    OneSided,
-    draw_weights,
-    rates,
+    TILTED_SHARE,
+    Tilted,
+    log_largest,
 )
 from hockeystick.monte_carlo.histories.tuple_moments import log_tail
 from hockeystick.monte_carlo.histories.waiting_kernels import draw_waiting_tuples
 from hockeystick.monte_carlo.proposals import Array, rounded
 from hockeystick.monte_carlo.weight_bounds import bounded_exp, log_factor
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
-from hockeystick.types import Direction, Side
 
 ORDERS = (6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64)
 MISSING = 1 / 8
@@ -48,42 +42,26 @@ SECONDS_PER_PARTICIPATION, SECONDS_PER_ADDED_ENTRY = 3e-8, 3e-10
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Tuples(OneSided):
-    """Remove, upper bounds: a mixture of outputs of several histories at once and of filtered outputs.
+class Tuples(Tilted):
+    """Outputs of several histories at once.
 
     Attributes:
-        order: a, the number of histories: the power of ``X'_A`` that their density dominates.
         cap: tuples that have s in common are kept with the chance ``min(1, e^(s - cap))``; one of CAPS.
-        rate, block, limit: as of :class:`.one_sided.Above`.
     """
 
     chosen: ClassVar[tuple[str, ...]] = ("order", "cap", "rate", "block", "limit")
-    directions: ClassVar[tuple[Direction, ...]] = (Direction.REMOVE,)
-    order: int
     cap: float
-    rate: float
-    block: int
-    limit: int
-
-    @property
-    def sides(self) -> tuple[Side, ...]:
-        """The ratio is estimated without bias, and the profile is convex in it."""
-        return (Side.UPPER,)
 
     @property
     def proved(self) -> bool:
-        if not super().proved or not _served(self.own) or self.order not in ORDERS:
-            return False
-        if self.cap not in CAPS or self.block not in BLOCKS or self.rate not in rates(self.own):
-            return False
-        return self.limit in {fewest(self.own, self.block, tail) for tail in TAILS}
+        return super().proved and _served(self.own) and self.order in ORDERS and self.cap in CAPS
 
     @property
     def cost(self) -> float:
         """The columns of the participations; most tuples are not kept."""
         participations = self.order * self.own.prob * self.own.steps
         added = 0.5 * float(self.own.couplings.shape[1]) * SECONDS_PER_ADDED_ENTRY
-        filtered = super().cost * (1.0 - CHAIN_SHARE)
+        filtered = super().cost * (1.0 - TILTED_SHARE)
         return float(filtered + participations * (SECONDS_PER_PARTICIPATION + added))
 
     @property
@@ -96,45 +74,23 @@ class Tuples(OneSided):
         entries += 2.0 * UNIT_ROUNDOFF * participations / own.prob  # waits are drawn from multiples of 2^-53
         return float(max(1e-9, own.rounding(self.order + 1.0, self.order + 1.0) + entries))
 
-    def weight_bound(self, epsilon: float) -> float:
-        """``B / (1 - MISSING) e^(-(a-1) epsilon) (a-1)^(a-1) / a^a`` over the share; what stands for the rest."""
-        largest = log_largest(self.order, self.cap, epsilon)
-        return max(bounded_exp(largest + 1e-12), 1.001 * bounded_exp(self._others))
+    @property
+    def log_norm(self) -> float:
+        return log_norm(self.cap)
 
     @property
-    def _others(self) -> float:
-        """log of the weight of the samples that stand for other histories, and for outputs that miss too much."""
-        chance = chance_of_others(self.own, Limits(self.block, self.limit))
-        missed = bounded_exp(log_missed(self.own, self.order, self.cap))
-        return log(chance + missed) - log(OTHER_SHARE)
+    def left_out(self) -> float:
+        return super().left_out + bounded_exp(log_missed(self.own, self.order, self.cap))
 
-    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        own, drawn = self.own, np.empty((losses.size, 3))
-        others = rng.random(losses.size) < OTHER_SHARE
-        draw_waiting_tuples(
-            rng,
-            own.columns,
-            own.couplings,
-            own.kept,
-            own.prob,
-            own.min_sep,
-            own.first,
-            self.order,
-            self.cap,
-            self.block,
-            self.limit,
-            binomial(own.coins, self.rate),
-            CHAIN_SHARE,
-            HISTORIES,
-            drawn,
-        )
-        draw_weights(drawn, self.order, self.cap - log1p(-MISSING), others, self._others, log_weights, losses)
+    def fill(self, rng: np.random.Generator, drawn: Array) -> None:
+        own, rates = self.own, binomial(self.own.coins, self.rate)
+        more = self.order, self.cap, self.block, self.limit, rates, TILTED_SHARE, HISTORIES, drawn
+        draw_waiting_tuples(rng, own.columns, own.couplings, own.kept, own.prob, own.min_sep, own.first, *more)
 
 
-def log_largest(order: int, cap: float, epsilon: float) -> float:
-    """log M, but for what stands for the rest."""
-    share = log(CHAIN_SHARE) + log1p(-OTHER_SHARE)
-    return cap - log1p(-MISSING) - (order - 1.0) * epsilon + log_factor(order - 1.0) - share
+def log_norm(cap: float) -> float:
+    """log Z: tuples above the cap may have a part MISSING of the density."""
+    return cap - log1p(-MISSING)
 
 
 def log_missed(own: Columns, order: int, cap: float) -> float:
@@ -151,9 +107,9 @@ def best_tuples(own: Columns, epsilon: float) -> tuple[int, float, Limits] | Non
     found: list[tuple[float, int, float]] = []
     for order in ORDERS if _served(own) else ():
         cap = _smallest_cap(own, order, epsilon)
-        if cap is None or (found and log_largest(order, cap, epsilon) > found[-1][0] + 1.0):
+        if cap is None or (found and log_largest(order, log_norm(cap), epsilon) > found[-1][0] + 1.0):
             break
-        found.append((log_largest(order, cap, epsilon), order, cap))
+        found.append((log_largest(order, log_norm(cap), epsilon), order, cap))
     if not found:
         return None
     least, order, cap = min(found)
@@ -165,7 +121,7 @@ def _smallest_cap(own: Columns, order: int, epsilon: float) -> float | None:
     """By bisection: what is missed falls with the cap, and M grows."""
 
     def enough(cap: float) -> bool:
-        return log_missed(own, order, cap) <= log(WORTH) + log_largest(order, cap, epsilon)
+        return log_missed(own, order, cap) <= log(WORTH) + log_largest(order, log_norm(cap), epsilon)
 
     if not enough(CAPS[-1]):
         return None

@@ -186,13 +186,14 @@ def draw_waiting_above(
 ) -> None:
     """As :func:`.history_kernels.draw_above`; counts are given up too as far as copies in the chain wait too little."""
     steps = couplings.shape[0]
-    y, z, left, table = np.empty(steps), np.empty(steps), np.empty(steps), np.empty((steps, limit + 1))
-    found, counts = np.empty(histories), np.empty(steps)
+    y, counts = np.empty(steps), np.empty(steps)
+    scratch = np.empty(steps), np.empty(steps), np.empty((steps, limit + 1)), np.empty(histories)
     starts = np.cumsum(first * (1.0 - prob) ** -np.arange(first.size))
     starts /= starts[-1]
     law, shares = law_of(steps, chain, decay), np.empty((0, 0))
     for sample in range(out.shape[0]):
-        if rng.random() < share:
+        given = rng.random() < share
+        if given:
             if not draw_kept_counts(rng, chain, decay, couplings, min_sep, starts, shares, law, counts):
                 out[sample] = -ENDLESS, 0.0, 0.0
                 continue
@@ -201,11 +202,7 @@ def draw_waiting_above(
             for u in range(steps):
                 if counts[u] > 0.0:
                     add_column(columns, u, counts[u], y)
-            out[sample, 2] = filtered(rng, columns, rates, False, y)
-        else:
-            out[sample, 2] = filtered(rng, columns, rates, True, y)
-        out[sample, 1] = _estimate(rng, columns, couplings, kept, prob, min_sep, first, block, y, z, left, table, found)
-        out[sample, 0] = out[sample, 1] + _log_mean(found)
+        _estimate(rng, columns, couplings, kept, prob, min_sep, first, block, rates, given, y, scratch, out[sample])
 
 
 @njit(cache=True, nogil=True)
@@ -231,21 +228,18 @@ def draw_waiting_tuples(
     They are kept with the chance ``min(1, e^(s - cap))``, s what their participations have in common.
     """
     steps = couplings.shape[0]
-    y, z, left, table = np.empty(steps), np.empty(steps), np.empty(steps), np.empty((steps, limit + 1))
-    found, counts = np.empty(histories), np.empty(steps)
+    y, counts = np.empty(steps), np.empty(steps)
+    scratch = np.empty(steps), np.empty(steps), np.empty((steps, limit + 1)), np.empty(histories)
     for sample in range(out.shape[0]):
-        if rng.random() < share:
+        given = rng.random() < share
+        if given:
             common = draw_tuple(rng, columns, couplings, prob, min_sep, first, order, counts, y)
             if rng.random() >= np.exp(min(common - cap, 0.0)):
                 out[sample] = -ENDLESS, 0.0, 0.0
                 continue
             for t in range(steps):
                 y[t] += rng.standard_normal()
-            out[sample, 2] = filtered(rng, columns, rates, False, y)
-        else:
-            out[sample, 2] = filtered(rng, columns, rates, True, y)
-        out[sample, 1] = _estimate(rng, columns, couplings, kept, prob, min_sep, first, block, y, z, left, table, found)
-        out[sample, 0] = out[sample, 1] + _log_mean(found)
+        _estimate(rng, columns, couplings, kept, prob, min_sep, first, block, rates, given, y, scratch, out[sample])
 
 
 @njit(cache=True, nogil=True)
@@ -296,24 +290,21 @@ def _estimate(
     min_sep: int,
     first: Array,
     block: int,
+    rates: Array,
+    given: bool,
     y: Array,
-    z: Array,
-    left: Array,
-    table: Array,
-    found: Array,
-) -> float:
-    """``log X'_A``, and in ``found`` logarithms of estimates of ``X_A / X'_A``; z, left and table are overwritten."""
+    scratch: tuple[Array, Array, Array, Array],
+    out: Array,
+) -> None:
+    """Logs of an estimate of X_A, of ``X'_A`` and of F, in ``out``; of outputs y if they are ``given``, else of F's."""
+    z, left, table, found = scratch
+    out[2] = filtered(rng, columns, rates, not given, y)
     exponents(columns, couplings, y, z)
-    largest = waiting_products(z, prob, min_sep, first, block, table)
+    out[1] = waiting_products(z, prob, min_sep, first, block, table)
     for i in range(found.size):
         found[i] = log_waiting_history(rng, z, prob, min_sep, first, kept, block, table, left)
-    return largest
-
-
-@njit(cache=True, nogil=True)
-def _log_mean(logs: Array) -> float:
-    top = logs.max()
-    return float(top + np.log(np.exp(logs - top).mean()))
+    top = found.max()
+    out[0] = out[1] + top + np.log(np.exp(found - top).mean())
 
 
 @njit(cache=True, nogil=True)

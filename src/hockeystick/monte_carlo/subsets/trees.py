@@ -13,17 +13,17 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hockeystick.monte_carlo.histories.history_kernels import ENDLESS
 from hockeystick.monte_carlo.histories.limited_histories import MAX_ORDER, TAILS, WORTH
 from hockeystick.monte_carlo.histories.one_sided import (
     BETAS,
-    CHAIN_SHARE,
     LARGEST_BOUND,
     MAX_BETA,
     OTHER_SHARE,
+    TILTED_SHARE,
     TRIED,
     log_largest_add,
     lose,
+    weigh_mixture,
 )
 from hockeystick.monte_carlo.memo import remembered
 from hockeystick.monte_carlo.proposals import Array, Proposal
@@ -167,7 +167,7 @@ class TreesAbove(_FromCounts):
     def weight_bound(self, epsilon: float) -> float:
         """``Z e^(-(a-1) epsilon) (a-1)^(a-1) / a^a`` over the share of the counts; what stands for other histories."""
         largest = log_power_bound(self.forest, self.order, self.tail, epsilon)
-        share = log(CHAIN_SHARE) + log1p(-OTHER_SHARE)
+        share = log(TILTED_SHARE) + log1p(-OTHER_SHARE)
         return max(bounded_exp(largest - share + 1e-12), 1.001 * exp(self._others))
 
     @property
@@ -177,14 +177,8 @@ class TreesAbove(_FromCounts):
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
         others = rng.random(losses.size) < OTHER_SHARE
-        drawn = self._drawn(rng, losses.size, (CHAIN_SHARE, 1.0 - CHAIN_SHARE), self.near)
-        with np.errstate(invalid="ignore"):  # what leaves the range of doubles is not a number, and counts as M
-            density = np.logaddexp(log(CHAIN_SHARE) + drawn[:, 1], log1p(-CHAIN_SHARE) + drawn[:, 2])
-            losses[:] = drawn[:, 0]
-            log_weights[:] = drawn[:, 0] - density - log1p(-OTHER_SHARE)
-            lose(log_weights, losses)
-        log_weights[others] = self._others
-        losses[others] = ENDLESS
+        drawn = self._drawn(rng, losses.size, (TILTED_SHARE, 1.0 - TILTED_SHARE), self.near)
+        weigh_mixture(drawn[:, 0], drawn[:, 1], drawn[:, 2], others, self._others, log_weights, losses)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
