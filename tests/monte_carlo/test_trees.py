@@ -10,11 +10,11 @@ import pytest
 import hockeystick as hs
 from hockeystick.errors import InvalidInputError
 from hockeystick.monte_carlo.confidence import betting_lower, betting_upper
+from hockeystick.monte_carlo.forests.forest import Forest, costs_of, counts_of
+from hockeystick.monte_carlo.forests.tree_kernels import add_counts, add_participations, log_forest
 from hockeystick.monte_carlo.proposals import Proposal
 from hockeystick.monte_carlo.subsets.family import FAMILY
-from hockeystick.monte_carlo.subsets.forest import Forest, costs_of, counts_of, forest_of
-from hockeystick.monte_carlo.subsets.tree_kernels import add_counts, add_participations, log_forest
-from hockeystick.monte_carlo.subsets.trees import TreesAbove, TreesAdd, TreesBelow, tree_proposals
+from hockeystick.monte_carlo.subsets.trees import TreesAbove, TreesAdd, TreesBelow, forest_of, tree_proposals
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.types import Direction, Side

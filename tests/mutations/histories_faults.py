@@ -10,6 +10,7 @@ WIDE = "tests/monte_carlo/test_wide.py"
 WIDE_CHAINS = "tests/monte_carlo/test_wide_chains.py"
 KEPT = "tests/monte_carlo/test_kept_counts.py"
 TUPLES = "tests/monte_carlo/test_tuples.py"
+LINKED = "tests/monte_carlo/test_linked.py"
 
 FAULTS = [
     # Monte Carlo with many bands.
@@ -261,35 +262,35 @@ FAULTS = [
     ),
     # Monte Carlo with binary trees.
     (
-        "monte_carlo/subsets/forest.py",
+        "monte_carlo/forests/forest.py",
         "np.maximum(numbers, np.square(numbers) / copies)",
         "np.square(numbers)",
         "copies of an example share no node in the counts that prove M",
         f"{TREES}::test_counts_of_copies_weigh_no_less_than_their_tuples",
     ),
     (
-        "monte_carlo/subsets/forest.py",
+        "monte_carlo/forests/forest.py",
         "more <= tail / self.nodes_at.size",
         "more <= tail",
         "every level may leave out what all of them may together",
         f"{TREES}::test_other_histories_have_at_most_the_chance_that_is_charged",
     ),
     (
-        "monte_carlo/subsets/forest.py",
+        "monte_carlo/forests/forest.py",
         "tails(self.prob, self.coins << height)[cap]",
         "tails(self.prob, self.coins << height)[min(cap + 1, self.coins << height)]",
         "histories with one participation too many cost nothing",
         f"{TREES}::test_other_histories_have_at_most_the_chance_that_is_charged",
     ),
     (
-        "monte_carlo/subsets/tree_kernels.py",
+        "monte_carlo/forests/tree_kernels.py",
         "if not (smallest >= SMALLEST and",
         "if not (smallest >= 0.0 and",
         "terms below the range of doubles count as nothing",
         f"{TREES}::test_what_leaves_the_range_of_doubles_is_not_a_number",
     ),
     (
-        "monte_carlo/subsets/tree_kernels.py",
+        "monte_carlo/forests/tree_kernels.py",
         "left = _drawn(rng, splits[level - depth, above])",
         "left = above // 2",
         "counts are drawn with other chances than their density has",
@@ -347,15 +348,15 @@ FAULTS = [
     ),
     (
         "monte_carlo/histories/waiting_kernels.py",
-        "            counts[u] += 1.0\n            u += min_sep\n",
-        "            counts[u] += 1.0\n            u += 1\n",
+        "        counts[u] += 1.0\n        u += min_sep\n",
+        "        counts[u] += 1.0\n        u += 1\n",
         "histories of tuples do not wait",
         f"{TUPLES}::test_tuples_are_drawn_with_their_chances",
     ),
     (
         "monte_carlo/histories/waiting_kernels.py",
-        "        u = _drawn_wait(rng, first)\n        while True:",
-        "        u = 0\n        while True:",
+        "walk(rng, draw_wait(rng, first), prob,",
+        "walk(rng, 0, prob,",
         "histories of tuples never wait at first",
         f"{TUPLES}::test_tuples_are_drawn_with_their_chances",
     ),
@@ -372,6 +373,77 @@ FAULTS = [
         "super().left_out",
         "outputs that miss too much of their density cost nothing",
         f"{TUPLES}::test_samples_that_stand_for_the_rest_have_its_weight",
+    ),
+    # Monte Carlo by links.
+    (
+        "monte_carlo/forests/linked_kernels.py",
+        "if rng.random() >= _draw_owners(rng, times[:found], order, law, owners):",
+        "if _draw_owners(rng, times[:found], order, law, owners) == 0.0:",
+        "tuples are kept as often as coins that do not wait",
+        f"{LINKED}::test_tuples_are_kept_with_their_weight",
+    ),
+    (
+        "monte_carlo/forests/linked_kernels.py",
+        "            chance *= available[times[i]]\n",
+        "            chance *= 1.0\n",
+        "every history is free at its first participation with a link",
+        f"{LINKED}::test_tuples_are_kept_with_their_weight",
+    ),
+    (
+        "monte_carlo/forests/linked_kernels.py",
+        "linked[one + 1 + other] = True",
+        "linked[one + other] = True",
+        "links have one end",
+        f"{LINKED}::test_tuples_are_kept_with_their_weight",
+    ),
+    (
+        "monte_carlo/forests/linked_kernels.py",
+        "while last[owner] == times[i]:",
+        "while last[owner] > times[i]:",
+        "a copy may be given two participations at one opportunity, and the tuple is then given up",
+        f"{LINKED}::test_tuples_are_kept_with_their_weight",
+    ),
+    (
+        "monte_carlo/forests/linked_kernels.py",
+        "rng.random() * again[left] < prob * again[left - min_sep]",
+        "rng.random() < prob",
+        "what is between participations with links is drawn as if nothing came after it",
+        f"{LINKED}::test_tuples_are_kept_with_their_weight",
+    ),
+    (
+        "monte_carlo/forests/linked_kernels.py",
+        "            u = _draw_start(rng, first, again, times[i])\n",
+        "            u = 0\n",
+        "histories with links never wait at first",
+        f"{LINKED}::test_tuples_are_kept_with_their_weight",
+    ),
+    (
+        "monte_carlo/forests/linked.py",
+        "caps, apart=True)",
+        "caps)",
+        "Z leaves out what participations of one copy have in common",
+        f"{LINKED}::test_the_norm_is_the_sum_over_all_coins",
+    ),
+    (
+        "monte_carlo/forests/linked.py",
+        "min(order * each + beside,",
+        "min(order * each,",
+        "tables have no room for coins beside those of a tuple",
+        f"{LINKED}::test_tables_have_room_for_coins_beside_those_of_any_tuple",
+    ),
+    (
+        "monte_carlo/forests/linked.py",
+        "LARGER = 1.0 + 1e-9",
+        "LARGER = 1.0",
+        "rounding of columns is charged to nobody",
+        f"{LINKED}::test_what_two_steps_have_in_common_is_no_less_in_the_forest",
+    ),
+    (
+        "monte_carlo/histories/limited_histories.py",
+        "own.coins * -(-opportunities // own.min_sep)",
+        "own.coins * (opportunities // own.min_sep)",
+        "histories with a participation at both ends of a block cost nothing",
+        f"{WIDE}::test_other_histories_and_fields_are_covered",
     ),
 ]
 """(path, old text, new text, reason, tests)."""

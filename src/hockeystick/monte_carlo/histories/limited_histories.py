@@ -63,21 +63,28 @@ def limits(own: Columns, tail: float) -> Limits:
 
 @remembered
 def fewest(own: Columns, block: int, tail: float) -> int:
-    """The smallest number of participations that is exceeded in a block with at most the chance ``tail``."""
+    """The smallest number of participations that is exceeded in a block with at most the chance ``tail``.
+
+    No more than are possible for an example that waits.
+    """
     whole, rest = divmod(own.steps, block)
     more = whole * tails(own.prob, block * own.coins)
     of_rest = tails(own.prob, rest * own.coins)
     more[: of_rest.size] += of_rest
-    return max(int(np.argmax(more <= tail)), 1)
+    return min(max(int(np.argmax(more <= tail)), 1), _possible(own, block))
+
+
+def _possible(own: Columns, opportunities: int) -> int:
+    """The most participations in so many consecutive opportunities."""
+    return own.coins * -(-opportunities // own.min_sep)
 
 
 def chance_of_others(own: Columns, limit: Limits) -> float:
     """At least the chance of more participations in some block: Binomial tails; never 0."""
     whole, rest = divmod(own.steps, limit.block)
-    in_block, in_rest = (tails(own.prob, steps * own.coins) for steps in (limit.block, rest))
     total = sum(
-        times * float(chances[limit.most]) if limit.most < chances.size else 0.0
-        for times, chances in ((whole, in_block), (1, in_rest))
+        times * float(tails(own.prob, steps * own.coins)[limit.most]) if limit.most < _possible(own, steps) else 0.0
+        for times, steps in ((whole, limit.block), (1, rest))
     )
     return max(total * (1.0 + 1e-9), 1e-300)
 

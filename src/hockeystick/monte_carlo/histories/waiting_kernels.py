@@ -141,7 +141,7 @@ def _drawn_start(rng: np.random.Generator, first: Array, table: Array) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _drawn_wait(rng: np.random.Generator, first: Array) -> int:
+def draw_wait(rng: np.random.Generator, first: Array) -> int:
     """The first opportunity at which an example is free."""
     rest, u = rng.random(), 0
     while u < first.size - 1:
@@ -157,7 +157,7 @@ def _add_participations(
     rng: np.random.Generator, columns: Array, prob: float, min_sep: int, first: Array, y: Array
 ) -> None:
     """The mean of one component of P."""
-    u = _drawn_wait(rng, first)
+    u = draw_wait(rng, first)
     while u < y.size:
         if rng.random() < prob:
             add_column(columns, u, 1.0, y)
@@ -202,7 +202,7 @@ def draw_waiting_above(
             for u in range(steps):
                 if counts[u] > 0.0:
                     add_column(columns, u, counts[u], y)
-        _estimate(rng, columns, couplings, kept, prob, min_sep, first, block, rates, given, y, scratch, out[sample])
+        estimate(rng, columns, couplings, kept, prob, min_sep, first, block, rates, given, y, scratch, out[sample])
 
 
 @njit(cache=True, nogil=True)
@@ -239,7 +239,7 @@ def draw_waiting_tuples(
                 continue
             for t in range(steps):
                 y[t] += rng.standard_normal()
-        _estimate(rng, columns, couplings, kept, prob, min_sep, first, block, rates, given, y, scratch, out[sample])
+        estimate(rng, columns, couplings, kept, prob, min_sep, first, block, rates, given, y, scratch, out[sample])
 
 
 @njit(cache=True, nogil=True)
@@ -258,18 +258,10 @@ def draw_tuple(
 
     The last is ``(|mean|^2 - sum_u counts_u |c_u|^2) / 2``. O(participations w).
     """
-    log_stay = np.log1p(-prob)
     counts[:] = 0.0
     mean[:] = 0.0
     for _ in range(order):
-        u = _drawn_wait(rng, first)
-        while True:
-            tails = np.floor(np.log1p(-rng.random()) / log_stay)
-            if tails >= counts.size - u:
-                break
-            u += int(tails)
-            counts[u] += 1.0
-            u += min_sep
+        walk(rng, draw_wait(rng, first), prob, min_sep, counts)
     common = 0.0
     for u in range(counts.size):
         if counts[u] > 0.0:
@@ -281,7 +273,20 @@ def draw_tuple(
 
 
 @njit(cache=True, nogil=True)
-def _estimate(
+def walk(rng: np.random.Generator, u: int, prob: float, min_sep: int, counts: Array) -> None:
+    """Add the participations of an example that is free at opportunity u, from there on. O(participations)."""
+    log_stay = np.log1p(-prob)
+    while u < counts.size:
+        tails = np.floor(np.log1p(-rng.random()) / log_stay)
+        if tails >= counts.size - u:
+            break
+        u += int(tails)
+        counts[u] += 1.0
+        u += min_sep
+
+
+@njit(cache=True, nogil=True)
+def estimate(
     rng: np.random.Generator,
     columns: Array,
     couplings: Array,

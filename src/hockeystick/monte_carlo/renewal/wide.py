@@ -6,8 +6,10 @@ the ratio is bounded for each sample (docs/theory/monte-carlo/many-bands.md, "Ex
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import ClassVar
 
+from hockeystick.monte_carlo.forests.linked import Linked, Trees, best_linked
 from hockeystick.monte_carlo.histories.columns import Columns, columns_of, why_no_columns
 from hockeystick.monte_carlo.histories.one_sided import (
     LARGEST_BOUND,
@@ -67,8 +69,31 @@ class WideTuples(_Wide, Tuples):
     name: ClassVar[str] = "renewal_wide_tuples"
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WideLinked(_Wide, Linked):
+    """Remove, upper bounds for trees."""
+
+    name: ClassVar[str] = "renewal_wide_linked"
+
+    @property
+    def covered(self) -> bool:
+        return super().covered and trees_of(self.pair) is not None
+
+    @property
+    def trees(self) -> Trees:
+        found = trees_of(self.pair)
+        assert found is not None
+        return found
+
+
 ONE_SIDED = (WideBelow, WideAbove, WideAdd)
-KINDS = (*ONE_SIDED, WideTuples)
+KINDS = (*ONE_SIDED, WideTuples, WideLinked)
+
+
+def trees_of(pair: RenewalMixture) -> Trees | None:
+    """Those whose nodes the matrix releases; None for others."""
+    sizes = pair.matrix.tree_sizes
+    return None if sizes is None else Trees(sizes, pair.noise_multiplier)
 
 
 def wide_columns(pair: RenewalMixture, side: Side) -> Columns:
@@ -98,20 +123,43 @@ def first_proposal(pair: RenewalMixture, direction: Direction, epsilon: float) -
 
 
 def proposals(pair: RenewalMixture, direction: Direction, epsilon: float) -> Sequence[Proposal]:
-    """One for each side, for lower bounds first, where M is of any use: a chain or tuples, whichever has the smaller
-    one. For add one for upper bounds."""
+    """One for each side, for lower bounds first, where M is of any use; for add one for upper bounds.
+
+    For upper bounds links where there are trees, else a chain or tuples, whichever has the smaller M.
+    """
     own = wide_columns(pair, Side.UPPER)
-    chosen = best_tuples(own, epsilon) if direction is Direction.REMOVE else None
-    if chosen is None:
+    if direction is Direction.ADD:
         return one_sided(pair, own, ONE_SIDED, direction, epsilon)
-    order, cap, limit = chosen
     first = first_proposal(pair, direction, epsilon)
-    rate = first.parameters["rate"]
-    tuples = WideTuples(
-        direction=direction, pair=pair, order=order, cap=cap, rate=rate, block=limit.block, limit=limit.most
-    )
-    if order >= ALONE and tuples.weight_bound(epsilon) < LARGEST_BOUND:
+    linked = _linked(pair, own, first, epsilon)
+    if linked is not None:
+        return first, linked
+    tuples = _tuples(pair, own, first, epsilon)
+    if tuples is not None and tuples.order >= ALONE:
         return first, tuples
     *_, other = found = one_sided(pair, own, ONE_SIDED, direction, epsilon)
-    least = min(LARGEST_BOUND, LARGEST_BOUND if other.name == first.name else other.weight_bound(epsilon))
-    return (first, tuples) if tuples.weight_bound(epsilon) < least else found
+    least = inf if other.name == first.name else other.weight_bound(epsilon)
+    return (first, tuples) if tuples is not None and tuples.weight_bound(epsilon) < least else found
+
+
+def _linked(pair: RenewalMixture, own: Columns, first: Proposal, epsilon: float) -> WideLinked | None:
+    trees = trees_of(pair)
+    chosen = None if trees is None else best_linked(own, trees, epsilon)
+    if chosen is None:
+        return None
+    order, limit = chosen
+    rate = first.parameters["rate"]
+    one = WideLinked(direction=Direction.REMOVE, pair=pair, order=order, rate=rate, block=limit.block, limit=limit.most)
+    return one if one.weight_bound(epsilon) < LARGEST_BOUND else None
+
+
+def _tuples(pair: RenewalMixture, own: Columns, first: Proposal, epsilon: float) -> WideTuples | None:
+    chosen = best_tuples(own, epsilon)
+    if chosen is None:
+        return None
+    order, cap, limit = chosen
+    rate = first.parameters["rate"]
+    one = WideTuples(
+        direction=Direction.REMOVE, pair=pair, order=order, cap=cap, rate=rate, block=limit.block, limit=limit.most
+    )
+    return one if one.weight_bound(epsilon) < LARGEST_BOUND else None

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from hockeystick.monte_carlo.proposals import Family, Proposal, rounded
-from hockeystick.monte_carlo.subsets.forest import forest_of
 from hockeystick.monte_carlo.subsets.many_bands import KINDS, first_proposal, proposals, too_large
 from hockeystick.monte_carlo.subsets.participations import MAX_WINDOW, Participations, participations, runs_recursion
 from hockeystick.monte_carlo.subsets.proposals import (
@@ -25,7 +24,7 @@ from hockeystick.monte_carlo.subsets.proposals import (
     log_norm,
     smallest_ratio_bound,
 )
-from hockeystick.monte_carlo.subsets.trees import TreesAbove, TreesAdd, TreesBelow, tree_proposals
+from hockeystick.monte_carlo.subsets.trees import TreesAbove, TreesAdd, TreesBelow, forest_of, tree_proposals
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.strategies.matrix.band import band_of

@@ -7,12 +7,25 @@ the roots down.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import exp, inf, log, log1p
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hockeystick.monte_carlo.forests.forest import (
+    FEWEST,
+    MAX_CAP,
+    MAX_COINS,
+    MAX_NODES,
+    Counts,
+    Forest,
+    costs_of,
+    counts_of,
+    levels_of,
+)
+from hockeystick.monte_carlo.forests.tree_kernels import draw_from_counts, draw_moved_trees
 from hockeystick.monte_carlo.histories.limited_histories import MAX_ORDER, TAILS, WORTH
 from hockeystick.monte_carlo.histories.one_sided import (
     BETAS,
@@ -27,8 +40,6 @@ from hockeystick.monte_carlo.histories.one_sided import (
 )
 from hockeystick.monte_carlo.memo import remembered
 from hockeystick.monte_carlo.proposals import Array, Proposal
-from hockeystick.monte_carlo.subsets.forest import MAX_CAP, Counts, Forest, costs_of, counts_of, forest_of
-from hockeystick.monte_carlo.subsets.tree_kernels import draw_from_counts, draw_moved_trees
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL, bounded_exp, log_factor
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
@@ -251,6 +262,22 @@ class TreesAdd(_Trees):
             losses[:] = -np.fmax(drawn[:, 0], drawn[:, 1] - 0.5 * mean_square)  # the second is always a number
             log_weights[:] = self.beta * drawn[:, 1] + 0.5 * self.beta**2 * squared_mean
             lose(log_weights, losses)
+
+
+def forest_of(pair: SubsetMixture) -> Forest | None:
+    """The forest of a pair of Poisson sampling whose matrix is one; None for other pairs and for what is too large."""
+    sizes = pair.step_matrix.tree_sizes
+    if sizes is None or pair.groups > 1 or pair.sampling_prob == 1.0 or pair.coins > MAX_COINS:
+        return None
+    return _forest(sizes, pair.noise_multiplier, pair.sampling_prob, pair.coins)
+
+
+@lru_cache(maxsize=4)
+def _forest(sizes: tuple[int, ...], sigma: float, prob: float, coins: int) -> Forest | None:
+    found = Forest(levels_of(sizes), 1.0 / sigma, prob, coins)
+    if found.nodes > MAX_NODES or coins * prob * max(sizes) > MAX_CAP // 2 or found.caps(FEWEST).max() > MAX_CAP // 2:
+        return None
+    return found
 
 
 @remembered

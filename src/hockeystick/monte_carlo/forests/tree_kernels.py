@@ -144,15 +144,21 @@ def add_counts(
     """
     first = 0
     for level in levels:
-        counts[1] = _drawn(rng, roots[level])
-        for depth in range(level):
-            for place in range(1 << depth, 2 << depth):  # the children stand at twice this place, and after it
-                above, left = counts[place], 0
-                if above > 0:
-                    left = _drawn(rng, splits[level - depth, above])
-                counts[2 * place], counts[2 * place + 1] = left, above - left
+        draw_tree(rng, level, splits, roots, counts)
         _add_means(counts, level, scale, y[first:])
         first += (2 << level) - 1
+
+
+@njit(cache=True, nogil=True)
+def draw_tree(rng: np.random.Generator, level: int, splits: Array, roots: Array, counts: Integers) -> None:
+    """The numbers of one tree: the root's at place 1, the children of place p at ``2 p`` and ``2 p + 1``."""
+    counts[1] = _drawn(rng, roots[level])
+    for depth in range(level):
+        for place in range(1 << depth, 2 << depth):
+            above, left = counts[place], 0
+            if above > 0:
+                left = _drawn(rng, splits[level - depth, above])
+            counts[2 * place], counts[2 * place + 1] = left, above - left
 
 
 @njit(cache=True, nogil=True)

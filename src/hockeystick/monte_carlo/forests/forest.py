@@ -3,18 +3,19 @@
 Proof: docs/theory/monte-carlo/trees.md.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from math import inf
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hockeystick.monte_carlo.forests.tree_kernels import count_tables
 from hockeystick.monte_carlo.histories.chances import binomial, log_chances, tails
 from hockeystick.monte_carlo.proposals import Array
-from hockeystick.monte_carlo.subsets.tree_kernels import count_tables
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
-from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 
 MAX_COINS = 16
@@ -108,21 +109,9 @@ class Forest:
         return 4.0 * UNIT_ROUNDOFF * (float(self.nodes_at @ (caps + 8.0)) + factors)
 
 
-def forest_of(pair: SubsetMixture) -> Forest | None:
-    """The forest of a pair of Poisson sampling whose matrix is one; None for other pairs and for what is too large."""
-    sizes = pair.step_matrix.tree_sizes
-    if sizes is None or pair.groups > 1 or pair.sampling_prob == 1.0 or pair.coins > MAX_COINS:
-        return None
-    return _forest(sizes, pair.noise_multiplier, pair.sampling_prob, pair.coins)
-
-
-@lru_cache(maxsize=4)
-def _forest(sizes: tuple[int, ...], sigma: float, prob: float, coins: int) -> Forest | None:
-    levels = np.array([size.bit_length() - 1 for size in sizes], dtype=np.int64)
-    found = Forest(levels, 1.0 / sigma, prob, coins)
-    if found.nodes > MAX_NODES or coins * prob * max(sizes) > MAX_CAP // 2 or found.caps(FEWEST).max() > MAX_CAP // 2:
-        return None
-    return found
+def levels_of(sizes: Sequence[int]) -> NDArray[np.int64]:
+    """Levels of the roots of trees with so many leaves, which are powers of two."""
+    return np.array([size.bit_length() - 1 for size in sizes], dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,22 +131,26 @@ class Counts:
     error: float
 
 
-def costs_of(forest: Forest, copies: int, most: int) -> Array:
-    """Half of what the squares of the numbers of the copies below a node are together at least, times scale^2."""
+def costs_of(forest: Forest, copies: float, most: int) -> Array:
+    """Half of what the squares of the numbers of the copies below a node are together at least, times scale^2.
+
+    With infinitely many copies half of the numbers themselves: no two participations are of the same copy.
+    """
     numbers = np.arange(most + 1, dtype=float)
     costs: Array = 0.5 * forest.scale**2 * np.maximum(numbers, np.square(numbers) / copies)
     return costs
 
 
 @lru_cache(maxsize=8)
-def counts_of(forest: Forest, copies: int, caps: tuple[int, ...]) -> Counts:
+def counts_of(forest: Forest, copies: int, caps: tuple[int, ...], *, apart: bool = False) -> Counts:
     """Numbers of ``copies``, at most ``caps[l]`` below a node at level l.
 
     With the caps of one copy times the copies, the weights are at least those of the tuples of copies: of the numbers
-    of the copies below a node the squares sum to at least s and ``s^2 / copies``.
+    of the copies below a node the squares sum to at least s and ``s^2 / copies``. ``apart``: participations attract
+    each other whichever copies they are of.
     """
     most = max(caps)
-    costs = costs_of(forest, copies, most)
+    costs = costs_of(forest, inf if apart else copies, most)
     boosts = 0.5 * forest.scale**2 * np.square(np.arange(most + 1, dtype=float)) - costs
     log_leaf = log_chances(forest.prob, copies * forest.coins, copies * forest.coins + 1)[: caps[0] + 1]
     limits = np.array(caps, dtype=np.int64)

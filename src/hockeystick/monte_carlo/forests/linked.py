@@ -1,0 +1,186 @@
+"""Upper bounds for binary trees from tuples of histories that wait, drawn by links (docs/theory/monte-carlo/links.md).
+
+What a tuple of histories has in common attracts it to others: its weight is e^S. Coins that do not wait are drawn with
+that weight, exactly, from the roots of the trees down; what holds participations together is kept of them, and
+histories that wait are drawn around it.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from math import inf, log
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hockeystick.monte_carlo.forests.forest import Counts, Forest, counts_of, levels_of
+from hockeystick.monte_carlo.forests.linked_kernels import draw_linked
+from hockeystick.monte_carlo.histories.chances import binomial, tails
+from hockeystick.monte_carlo.histories.columns import Columns
+from hockeystick.monte_carlo.histories.limited_histories import TAILS, WORTH, Limits, limits
+from hockeystick.monte_carlo.histories.one_sided import HISTORIES, TILTED_SHARE, Tilted, log_largest
+from hockeystick.monte_carlo.memo import remembered
+from hockeystick.monte_carlo.proposals import Array
+from hockeystick.monte_carlo.weight_bounds import bounded_exp
+from hockeystick.pairs.renewal_mixture import availability
+from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
+
+ORDERS = range(2, 41)
+MAX_STEPS = 1 << 14
+MAX_TABLES = 1 << 22
+"""Numbers in the tables of counts: 32 MB."""
+LEAST_LINK = 1e-9
+"""Of what two participations have in common at a node: random numbers are too coarse for fewer links."""
+LEAST_CHANCE = 1e-6
+"""Of a participation, for the same reason."""
+LARGER = 1.0 + 1e-9
+"""Entries of the forest over those of the columns, so that rounding of neither makes S too small."""
+OUTSIDE = 1e-9
+"""The chance that coins beside those of a tuple are more than tables have room for; charged to the density."""
+SECONDS_PER_PARTICIPATION, SECONDS_PER_NODE = 1e-7, 1e-8
+
+
+@dataclass(frozen=True)
+class Trees:
+    """Perfect binary trees, one after the other, whose leaves are the opportunities.
+
+    Attributes:
+        sizes: their leaves, powers of two.
+        sigma: a participation adds 1 to each node above its leaf, in units of which this is the noise.
+    """
+
+    sizes: tuple[int, ...]
+    sigma: float
+
+    @property
+    def levels(self) -> NDArray[np.int64]:
+        """Of the roots."""
+        return levels_of(self.sizes)
+
+    @property
+    def link(self) -> float:
+        """What two participations below a node have in common there; no less than it is with rounding."""
+        return (LARGER / self.sigma) ** 2
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Linked(Tilted):
+    """Outputs of tuples of histories whose weight is that of what they have in common."""
+
+    chosen: ClassVar[tuple[str, ...]] = ("order", "rate", "block", "limit")
+
+    @property
+    @abstractmethod
+    def trees(self) -> Trees:
+        """The trees whose nodes the columns share."""
+
+    @property
+    def proved(self) -> bool:
+        if not super().proved or not served(self.own, self.trees) or self.order not in ORDERS:
+            return False
+        return caps_of(self.own, self.trees, self.order, self.limits) is not None
+
+    @property
+    def cost(self) -> float:
+        """Most tuples are given up before a history is drawn."""
+        return super().cost * (1.0 - TILTED_SHARE) + _draw_cost(self.own, self.trees, self.order)
+
+    @property
+    def loss_error(self) -> float:
+        """That of the products and filters, of the tables of counts, and of what tuples are drawn with."""
+        own, order, law = self.own, self.order + 1.0, self._law
+        participations = self.order * float(np.sum(law.arrays[2][self.trees.levels]))
+        chances = participations * 16.0 * own.steps  # of histories: each is a sum of at most so many terms
+        links = participations**2 * (1.0 + self.trees.levels.max()) + participations / own.prob
+        entries = 2.0 * UNIT_ROUNDOFF * (chances + links) + law.error
+        return float(max(1e-9, own.rounding(order, order) + entries))
+
+    @property
+    def _law(self) -> Counts:
+        caps = caps_of(self.own, self.trees, self.order, self.limits)
+        assert caps is not None  # else nothing is proved
+        return law_of_coins(self.own, self.trees, self.order, caps)
+
+    @property
+    def log_norm(self) -> float:
+        return log_norm(self.own, self.trees, self.order, self.limits)
+
+    def fill(self, rng: np.random.Generator, drawn: Array) -> None:
+        own, trees = self.own, self.trees
+        *_, splits, roots = self._law.arrays
+        available, again = (availability(own.steps, own.min_sep, own.prob, at) for at in (own.first, np.ones(1)))
+        law = own.prob, own.min_sep, own.first, available, again
+        chosen = self.order, self.block, self.limit, binomial(1, self.rate), TILTED_SHARE, HISTORIES
+        drawn_from = trees.levels, splits, roots, trees.link
+        draw_linked(rng, own.columns, own.couplings, own.kept, law, drawn_from, chosen, drawn)
+
+
+def served(own: Columns, trees: Trees) -> bool:
+    """Whether histories are drawn by links for these columns, which are those of the trees."""
+    return own.coins == 1 and own.steps <= MAX_STEPS and own.prob >= LEAST_CHANCE and trees.link >= LEAST_LINK
+
+
+@remembered
+def coins_of(own: Columns, trees: Trees) -> Forest:
+    """Coins that do not wait."""
+    return Forest(trees.levels, LARGER / trees.sigma, own.prob, 1)
+
+
+@remembered
+def caps_of(own: Columns, trees: Trees, order: int, limit: Limits) -> tuple[int, ...] | None:
+    """Participations below a node, by level, that tables have room for; None where they are too large.
+
+    Those of tuples of histories within the limits, and as many coins beside them as more than which are anywhere with
+    the chance OUTSIDE.
+    """
+    forest = coins_of(own, trees)
+    found: list[int] = []
+    for height, nodes in enumerate(forest.nodes_at.tolist()):
+        leaves = 1 << height
+        each = min(-(-leaves // own.min_sep), limit.most * -(-leaves // limit.block), leaves)
+        more = nodes * tails(own.prob, order * leaves)
+        beside = int(np.argmax(more <= OUTSIDE / forest.nodes_at.size))
+        found.append(min(order * each + beside, order * leaves, 2 * found[-1] if found else order))
+        if len(found) * (found[-1] + 1.0) ** 2 > MAX_TABLES:
+            return None
+    return tuple(found)
+
+
+def law_of_coins(own: Columns, trees: Trees, order: int, caps: tuple[int, ...]) -> Counts:
+    """The counts of so many copies' coins with the weight ``e^S``."""
+    return counts_of(coins_of(own, trees), order, caps, apart=True)
+
+
+@remembered
+def log_norm(own: Columns, trees: Trees, order: int, limit: Limits) -> float:
+    """log Z, and what tables may lack; infinite where they are too large."""
+    caps = caps_of(own, trees, order, limit)
+    return inf if caps is None else law_of_coins(own, trees, order, caps).log_norm + 2.0 * OUTSIDE
+
+
+def best_linked(own: Columns, trees: Trees, epsilon: float) -> tuple[int, Limits] | None:
+    """Order and limits with the smallest M times cost; what is left out is a small part of M. None without any."""
+    if not served(own, trees):
+        return None
+    found = None
+    for tail in TAILS:
+        limit = limits(own, tail)
+        orders = [(_log_work(own, trees, order, limit, epsilon), order) for order in ORDERS]
+        work, order = min(orders)
+        if work == inf:
+            break
+        found = order, limit
+        if tail <= WORTH * bounded_exp(min(log_largest(order, log_norm(own, trees, order, limit), epsilon), 0.0)):
+            break
+    return found
+
+
+def _log_work(own: Columns, trees: Trees, order: int, limit: Limits, epsilon: float) -> float:
+    return log_largest(order, log_norm(own, trees, order, limit), epsilon) + log(1e-4 + _draw_cost(own, trees, order))
+
+
+def _draw_cost(own: Columns, trees: Trees, order: int) -> float:
+    participations = order * own.prob * own.steps
+    return 2.0 * own.steps * SECONDS_PER_NODE + SECONDS_PER_PARTICIPATION * participations * float(
+        trees.levels.max() + 1
+    )

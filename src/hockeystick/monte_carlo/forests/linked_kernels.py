@@ -1,0 +1,223 @@
+"""Numba kernels for tuples of histories that wait, drawn by the links of their participations in a forest.
+
+``available[u]`` is the chance that an example is free at opportunity u, ``again[d]`` that it is free d opportunities
+after one at which it is free. Opportunities are the leaves of the trees, one tree after the other.
+
+Proof: docs/theory/monte-carlo/links.md.
+"""
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from hockeystick.monte_carlo.forests.tree_kernels import draw_tree
+from hockeystick.monte_carlo.histories.chain_kernels import add_column
+from hockeystick.monte_carlo.histories.history_kernels import ENDLESS
+from hockeystick.monte_carlo.histories.waiting_kernels import draw_wait, estimate, walk
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+Law = tuple[float, int, Array, Array, Array]
+"""Chance of a coin, separation, chances of the waits at first, available, and again."""
+
+
+@njit(cache=True, nogil=True)
+def draw_linked(
+    rng: np.random.Generator,
+    columns: Array,
+    couplings: Array,
+    kept: Array,
+    law: Law,
+    trees: tuple[Integers, Array, Array, float],
+    chosen: tuple[int, int, int, Array, float, int],
+    out: Array,
+) -> None:
+    """As :func:`.waiting_kernels.draw_waiting_above` with tuples of histories in place of a chain.
+
+    Args:
+        trees: levels, splits, roots and link, as :func:`draw_linked_tuple` takes them.
+        chosen: order, block, limit, rates, share and histories.
+    """
+    prob, min_sep, first, _, _ = law
+    order, block, limit, rates, share, histories = chosen
+    steps = couplings.shape[0]
+    y, counts = np.empty(steps), np.empty(steps)
+    scratch = np.empty(steps), np.empty(steps), np.empty((steps, limit + 1)), np.empty(histories)
+    work = scratch_of(steps, order)
+    for sample in range(out.shape[0]):
+        given = rng.random() < share
+        if given:
+            if not draw_linked_tuple(rng, law, trees, order, work, counts):
+                out[sample] = -ENDLESS, 0.0, 0.0
+                continue
+            for t in range(steps):
+                y[t] = rng.standard_normal()
+            for u in range(steps):
+                if counts[u] > 0.0:
+                    add_column(columns, u, counts[u], y)
+        estimate(rng, columns, couplings, kept, prob, min_sep, first, block, rates, given, y, scratch, out[sample])
+
+
+@njit(cache=True, nogil=True)
+def scratch_of(steps: int, order: int) -> tuple[Integers, Integers, Flags, Integers]:
+    """For :func:`draw_linked_tuple`: numbers below nodes; of participations opportunity, whether linked, and whose."""
+    most = steps * order
+    return np.zeros(4 * steps, np.int64), np.empty(most, np.int64), np.empty(most, np.bool_), np.empty(most, np.int64)
+
+
+@njit(cache=True, nogil=True)
+def draw_linked_tuple(
+    rng: np.random.Generator,
+    law: Law,
+    trees: tuple[Integers, Array, Array, float],
+    order: int,
+    work: tuple[Integers, Integers, Flags, Integers],
+    counts: Array,
+) -> bool:
+    """Fill ``counts`` with the participations of a tuple of histories; False if the tuple is given up.
+
+    Kept are tuples h with the chance ``prod_i Pr(h_i) e^S(h) / Z``, S the sum of ``link J_v (J_v - 1) / 2`` over the
+    nodes v, J_v the participations below them.
+
+    O(nodes + levels participations + order (opportunities + participations)).
+
+    Args:
+        trees: levels of the roots; splits and roots of :func:`.tree_kernels.add_counts`, for coins that do not wait
+            with the weight ``e^S``, the sum of which is Z; link, the square of what a participation adds to a node.
+        work: of :func:`scratch_of`; overwritten.
+    """
+    times, owners = work[1], work[3]
+    found = _draw_links(rng, trees, work)
+    if rng.random() >= _draw_owners(rng, times[:found], order, law, owners):
+        return False
+    counts[:] = 0.0
+    for copy in range(order):
+        _draw_history(rng, times[:found], owners[:found], copy, law, counts)
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _draw_links(
+    rng: np.random.Generator,
+    trees: tuple[Integers, Array, Array, float],
+    work: tuple[Integers, Integers, Flags, Integers],
+) -> int:
+    """Opportunities of the participations with a link, in order, at the beginning of ``times``; how many they are.
+
+    At every node each pair of participations below it has a link with the chance ``1 - e^-link``.
+    """
+    levels, splits, roots, link = trees
+    places, times, linked, _ = work
+    found, leaf = 0, 0
+    for level in levels:
+        draw_tree(rng, level, splits, roots, places)
+        size = places[1]
+        linked[:size] = False
+        for depth in range(level + 1):
+            begin = 0
+            for place in range(1 << depth, 2 << depth):
+                _link_pairs(rng, link, linked[begin : begin + places[place]])
+                begin += places[place]
+        participation = 0
+        for place in range(1 << level, 2 << level):
+            for _ in range(places[place]):
+                if linked[participation]:
+                    times[found] = leaf
+                    found += 1
+                participation += 1
+            leaf += 1
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _link_pairs(rng: np.random.Generator, link: float, linked: Flags) -> None:
+    """Give each pair a link with the chance ``1 - e^-link``, from one link to the next. O(participations + links)."""
+    size = linked.size
+    one, other = 0, 0  # the pair of ``one`` and ``one + 1 + other``
+    while one < size - 1:
+        without = np.floor(-np.log1p(-rng.random()) / link)
+        if without >= size * size:
+            break
+        other += int(without)
+        while one < size - 1 and other >= size - 1 - one:
+            other -= size - 1 - one
+            one += 1
+        if one < size - 1:
+            linked[one] = True
+            linked[one + 1 + other] = True
+            other += 1
+
+
+@njit(cache=True, nogil=True)
+def _draw_owners(
+    rng: np.random.Generator,
+    times: Integers,
+    order: int,
+    law: Law,
+    owners: Integers,
+) -> float:
+    """Give participations at one opportunity to different copies, at random, and return the chance to keep them.
+
+    That is the chance that histories which wait have them, over ``prob`` for each.
+    """
+    _, min_sep, _, available, again = law
+    last, chance = np.full(order, -1), 1.0
+    for i in range(times.size):
+        owner = int(order * rng.random())
+        while last[owner] == times[i]:
+            owner = int(order * rng.random())
+        if last[owner] < 0:
+            chance *= available[times[i]]
+        elif times[i] - last[owner] < min_sep:
+            return 0.0
+        else:
+            chance *= again[times[i] - last[owner] - min_sep]
+        last[owner], owners[i] = times[i], owner
+    return chance
+
+
+@njit(cache=True, nogil=True)
+def _draw_history(
+    rng: np.random.Generator,
+    times: Integers,
+    owners: Integers,
+    copy: int,
+    law: Law,
+    counts: Array,
+) -> None:
+    """Add the participations of a history that has those of a copy: what is between them has its chance given them."""
+    prob, min_sep, first, _, again = law
+    u = -1
+    for i in range(times.size):
+        if owners[i] != copy:
+            continue
+        if u < 0:
+            u = _draw_start(rng, first, again, times[i])
+        while u < times[i]:
+            left = times[i] - u
+            if left >= min_sep and rng.random() * again[left] < prob * again[left - min_sep]:
+                counts[u] += 1.0
+                u += min_sep
+            else:
+                u += 1
+        counts[u] += 1.0
+        u += min_sep
+    walk(rng, draw_wait(rng, first) if u < 0 else u, prob, min_sep, counts)
+
+
+@njit(cache=True, nogil=True)
+def _draw_start(rng: np.random.Generator, first: Array, again: Array, target: int) -> int:
+    """The first opportunity at which an example is free that is free at the target too."""
+    last, total = min(first.size - 1, target), 0.0
+    for u in range(last + 1):
+        total += first[u] * again[target - u]
+    rest, u = rng.random() * total, 0
+    while u < last:
+        rest -= first[u] * again[target - u]
+        if rest < 0.0:
+            break
+        u += 1
+    return u

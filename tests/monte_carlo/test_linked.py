@@ -1,0 +1,264 @@
+"""Tuples of histories drawn by links in trees: chances against enumeration, and bounds against the truth."""
+
+import pickle
+from itertools import product
+from math import exp, log, sqrt
+
+import numpy as np
+import pytest
+from history_oracle import chances_of, histories, interval, whole_of
+from wide_cases import columns, pair_of
+
+import hockeystick as hs
+from hockeystick.errors import InvalidInputError
+from hockeystick.monte_carlo.forests.linked import (
+    OUTSIDE,
+    Trees,
+    best_linked,
+    caps_of,
+    coins_of,
+    law_of_coins,
+    log_norm,
+    served,
+)
+from hockeystick.monte_carlo.forests.linked_kernels import draw_linked_tuple, scratch_of
+from hockeystick.monte_carlo.histories.chances import tails
+from hockeystick.monte_carlo.histories.history_kernels import ENDLESS
+from hockeystick.monte_carlo.histories.limited_histories import BLOCKS, TAILS, Limits, fewest
+from hockeystick.monte_carlo.histories.one_sided import OTHER_SHARE, TILTED_SHARE, rates
+from hockeystick.monte_carlo.renewal.family import FAMILY
+from hockeystick.monte_carlo.renewal.wide import WideLinked, trees_of, wide_columns
+from hockeystick.pairs.renewal_mixture import RenewalMixture, availability
+from hockeystick.strategies.matrix.tree import TreeMatrix
+from hockeystick.types import Direction, Side
+
+
+def tree_pair(
+    steps: int, min_sep: int, prob: float, sigma: float, leaves: int = 0, warm: bool = True
+) -> RenewalMixture:
+    return RenewalMixture(
+        noise_multiplier=sigma,
+        matrix=TreeMatrix(leaves or 1 << (steps - 1).bit_length(), steps),
+        min_sep=min_sep,
+        participation_prob=prob,
+        warm_start=warm,
+    )
+
+
+SMALL = [
+    tree_pair(6, 2, 0.3, 5.0),
+    tree_pair(6, 2, 0.3, 5.0, warm=False),
+    tree_pair(7, 3, 0.2, 4.0),
+    tree_pair(6, 3, 0.3, 3.0, leaves=2),
+    tree_pair(4, 6, 0.2, 2.5),
+]
+"""One with trees of two leaves; in the last one an example takes part once, and may wait beyond the end."""
+
+
+def of(pair: RenewalMixture, order: int, rate: float = 0.0) -> WideLinked:
+    own = columns(pair)
+    return WideLinked(
+        direction=Direction.REMOVE,
+        pair=pair,
+        order=order,
+        rate=rate or rates(own)[0],
+        block=BLOCKS[0],
+        limit=fewest(own, BLOCKS[0], TAILS[4]),
+    )
+
+
+def trees(pair: RenewalMixture) -> Trees:
+    found = trees_of(pair)
+    assert found is not None
+    return found
+
+
+def in_common(pair: RenewalMixture, counts: np.ndarray) -> np.ndarray:
+    """From all pairs of participations, by the columns of the matrix."""
+    whole = pair.matrix.materialize() / pair.noise_multiplier
+    gram = whole.T @ whole
+    off = gram - np.diag(np.diag(gram))
+    return 0.5 * np.einsum("iu,uv,iv->i", counts, off, counts) + 0.5 * (counts * (counts - 1.0)) @ np.diag(gram)
+
+
+def weights(pair: RenewalMixture, order: int, waiting: bool) -> dict[tuple[float, ...], float]:
+    """By counts: the chances of all tuples, of histories that wait or of coins that do not, times ``e^S``."""
+    own = columns(pair)
+    chosen = histories(own)
+    if waiting:
+        chances = chances_of(own, chosen)
+    else:
+        chances = own.prob ** chosen.sum(axis=1) * (1.0 - own.prob) ** (own.steps - chosen.sum(axis=1))
+    found: dict[tuple[float, ...], float] = {(0.0,) * own.steps: 1.0}
+    for _ in range(order):
+        more: dict[tuple[float, ...], float] = {}
+        for (counts, chance), (one, part) in product(found.items(), zip(chosen, chances, strict=True)):
+            if part > 0.0:
+                key = tuple(np.add(counts, one))
+                more[key] = more.get(key, 0.0) + chance * part
+        found = more
+    common = in_common(pair, np.array(list(found)))
+    return {key: chance * exp(both) for (key, chance), both in zip(found.items(), common, strict=True)}
+
+
+@pytest.mark.parametrize("pair", SMALL)
+@pytest.mark.parametrize("order", [2, 3])
+def test_the_norm_is_the_sum_over_all_coins(pair: RenewalMixture, order: int) -> None:
+    exact = log(sum(weights(pair, order, waiting=False).values()))
+    limit = Limits(BLOCKS[0], fewest(columns(pair), BLOCKS[0], TAILS[4]))
+    found = log_norm(columns(pair), trees(pair), order, limit)
+    assert exact <= found <= exact + 1e-6
+
+
+@pytest.mark.parametrize("pair", SMALL)
+def test_what_two_steps_have_in_common_is_no_less_in_the_forest(pair: RenewalMixture) -> None:
+    own, steps = columns(pair), pair.matrix.steps
+    shared = np.zeros((steps, steps))
+    start = 0
+    for size in trees(pair).sizes:
+        for height in range(size.bit_length()):
+            node = (np.arange(start, start + size) - start) >> height
+            shared[start : start + size, start : start + size] += node[:, None] == node[None, :]
+        start += size
+    gram = whole_of(own).T @ whole_of(own)
+    assert start == steps
+    assert (trees(pair).link * shared >= gram).all()
+    np.testing.assert_allclose(trees(pair).link * shared, gram, atol=1e-7)
+
+
+@pytest.mark.parametrize("pair", SMALL)
+@pytest.mark.parametrize("order", [2, 3])
+def test_tuples_are_kept_with_their_weight(pair: RenewalMixture, order: int) -> None:
+    """Of those that wait, over the sum of those that do not; each within 6.2 standard errors."""
+    own, rng, drawn = columns(pair), np.random.default_rng(3), 40_000
+    caps = caps_of(own, trees(pair), order, Limits(1, 1))
+    assert caps is not None
+    *_, splits, roots = law_of_coins(own, trees(pair), order, caps).arrays
+    free = [availability(own.steps, own.min_sep, own.prob, at) for at in (own.first, np.ones(1))]
+    forest = trees(pair).levels, splits, roots, trees(pair).link
+    law = own.prob, own.min_sep, own.first, *free
+    work, counts = scratch_of(own.steps, order), np.empty(own.steps)
+    found: dict[tuple[float, ...], int] = {}
+    for _ in range(drawn):
+        if draw_linked_tuple(rng, law, forest, order, work, counts):
+            found[tuple(counts)] = found.get(tuple(counts), 0) + 1
+    exact = weights(pair, order, waiting=True)
+    norm = sum(weights(pair, order, waiting=False).values())
+    assert set(found) <= set(exact)
+    assert sum(found.values()) >= 0.02 * drawn
+    for counts_of_one, weight in exact.items():
+        chance = weight / norm
+        assert abs(found.get(counts_of_one, 0) / drawn - chance) <= 6.2 * sqrt(chance / drawn) + 4.0 / drawn
+
+
+@pytest.mark.parametrize("pair", SMALL)
+def test_tables_have_room_for_coins_beside_those_of_any_tuple(pair: RenewalMixture) -> None:
+    own, order, limit = columns(pair), 3, Limits(2, 1)
+    caps = caps_of(own, trees(pair), order, limit)
+    assert caps is not None
+    forest, outside = coins_of(own, trees(pair)), 0.0
+    for height, (cap, nodes) in enumerate(zip(caps, forest.nodes_at.tolist(), strict=True)):
+        leaves = 1 << height
+        within = histories(own)[:, :leaves]
+        within = within[chances_of(own, histories(own)) > 0.0]
+        pairs = np.add.reduceat(within, np.arange(0, within.shape[1], 2), axis=1)
+        most = order * int(within[(pairs <= 1).all(axis=1)].sum(axis=1).max())
+        room = min(cap, order * leaves) - most
+        assert room >= 0 or cap == order * leaves
+        outside += nodes * float(tails(own.prob, order * leaves)[room]) if cap < order * leaves else 0.0
+        assert height == 0 or cap <= 2 * caps[height - 1]
+    assert outside <= OUTSIDE
+
+
+def test_room_that_is_left_out_is_that_of_rare_coins() -> None:
+    pair = tree_pair(1000, 16, 0.0143, 50.0)
+    own, limit = columns(pair), Limits(16, 1)
+    caps = caps_of(own, trees(pair), 8, limit)
+    assert caps is not None
+    outside = 0.0
+    for height, cap in enumerate(caps):
+        leaves, nodes = 1 << height, int(coins_of(own, trees(pair)).nodes_at[height])
+        beside = cap - 8 * -(-leaves // 16)
+        assert beside > 0 or cap == 8 * leaves
+        if cap < 8 * leaves and cap < 2 * caps[height - 1]:
+            outside += nodes * float(tails(own.prob, 8 * leaves)[beside])
+    assert 0.0 < outside <= OUTSIDE
+    assert caps_of(own, trees(pair), 40, limit) is None
+
+
+@pytest.mark.parametrize("pair", SMALL)
+@pytest.mark.parametrize("order", [2, 4])
+def test_the_upper_bound_stays_above_the_truth(pair: RenewalMixture, order: int) -> None:
+    """The truth is a mean of exact ratios, within 6.2 standard errors."""
+    own, rng, epsilon = columns(pair), np.random.default_rng(5), 0.3
+    chosen = histories(own)
+    chances, means = chances_of(own, chosen), chosen @ whole_of(own).T
+    picked = rng.choice(chances.size, size=4000, p=chances / chances.sum())
+    y = rng.standard_normal((4000, own.steps)) + means[picked]
+    ratios = np.exp(y @ means.T - 0.5 * np.square(means).sum(axis=1)) @ chances
+    truth = np.maximum(1.0 - exp(epsilon) / ratios, 0.0)
+    error = 6.2 * truth.std() / sqrt(truth.size)
+    low, high = interval(of(pair, order, rate=min(rates(own), key=lambda one: abs(one - 0.6))), epsilon, 40000, 6)
+    assert high >= truth.mean() - error
+    assert low <= truth.mean() + error  # nothing is missing from the density
+
+
+def test_tuples_are_given_up_as_often_as_coins_weigh_more() -> None:
+    pair = SMALL[0]
+    kept = sum(weights(pair, 3, waiting=True).values()) / sum(weights(pair, 3, waiting=False).values())
+    assert 0.02 < kept < 0.9
+    log_weights, losses = np.empty(40000), np.empty(40000)
+    of(pair, 3).draw(np.random.default_rng(12), log_weights, losses)
+    given_up, chance = (losses == -ENDLESS).mean(), TILTED_SHARE * (1.0 - OTHER_SHARE) * (1.0 - kept)
+    assert abs(given_up - chance) <= 6.2 * sqrt(chance * (1.0 - chance) / losses.size)
+
+
+def test_both_sides_are_close() -> None:
+    pair, epsilon = tree_pair(100, 4, 0.05, 20.0), 0.3
+    proposals = {one.name: one for one in FAMILY.propose(pair, Direction.REMOVE, epsilon)}
+    assert set(proposals) == {"renewal_wide_below", "renewal_wide_linked"}
+    low = interval(proposals["renewal_wide_below"], epsilon, 60_000, 3)
+    high = interval(proposals["renewal_wide_linked"], epsilon, 60_000, 4)
+    assert high[1] >= low[0]
+    assert high[0] <= 1.05 * low[1]
+
+
+def test_it_is_built_again_from_its_parameters_and_nothing_else_is() -> None:
+    pair = tree_pair(100, 4, 0.05, 20.0)
+    one = next(one for one in FAMILY.propose(pair, Direction.REMOVE, 0.3) if one.name == "renewal_wide_linked")
+    again = FAMILY.build(pair, one.direction, one.name, one.parameters)
+    for copy in (again, pickle.loads(pickle.dumps(one))):
+        drawn = []
+        for each in (one, copy):
+            log_weights, losses = np.empty(64), np.empty(64)
+            each.draw(np.random.default_rng(8), log_weights, losses)
+            drawn.append(np.concatenate([log_weights, losses]))
+        np.testing.assert_array_equal(*drawn)
+        assert copy.weight_bound(0.1) == one.weight_bound(0.1)
+        assert 0.0 < copy.loss_error < 1e-4
+    for change in ({"order": 1.0}, {"order": 41.0}, {"rate": 0.123}, {"limit": 99.0}, {"block": 17.0}):
+        with pytest.raises(InvalidInputError):
+            FAMILY.build(pair, one.direction, one.name, {**one.parameters, **change})
+    other = pair_of(100, 4, 0.05, 20.0)
+    with pytest.raises(InvalidInputError):
+        FAMILY.build(other, one.direction, one.name, one.parameters)
+
+
+def test_what_random_numbers_are_too_coarse_for_is_left_to_others() -> None:
+    for pair in (tree_pair(32, 4, 1e-7, 5.0), tree_pair(32, 4, 0.05, 1e5)):
+        own = wide_columns(pair, Side.UPPER)
+        assert not served(own, trees(pair))
+        assert best_linked(own, trees(pair), 0.3) is None
+        assert not of(pair, 2).proved
+
+
+def test_a_certificate_that_rests_on_links_can_be_verified() -> None:
+    sampler = hs.BMinSep(min_sep=4, sampling_prob=0.04, steps=60)
+    run = hs.Mechanism(strategy=hs.BinaryTree(), sampler=sampler, noise_multiplier=10.0)
+    options = hs.MonteCarlo(seed=1, failure_probability=1e-6, ratio=0.1)
+    found = hs.certify(run, delta=1e-4, method="monte_carlo", monte_carlo=options)
+    assert found.monte_carlo is not None
+    assert "renewal_wide_linked" in {one.run.proposal for one in found.monte_carlo.runs}
+    assert found.bounds.lower is not None
+    assert found.bounds.lower <= found.bounds.upper <= 1.05 * found.bounds.lower
+    hs.verify(found)
