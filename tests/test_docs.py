@@ -175,8 +175,8 @@ def test_every_documented_command_exists_and_every_command_is_documented():
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.stem)
 def test_shipped_plans_can_be_calibrated(plan):
-    """With a twentieth of the usual work, and no clock; tests/calibration compares with what certify says."""
+    """With a sixtieth of the usual work, and no clock; tests/calibration compares with what certify says."""
     loaded = hs.Plan.load(plan)
-    target, work = loaded.target, {"budget": 3.0, "deadline": hs.Deadline()}
+    target, work = loaded.target, {"budget": 1.0, "deadline": hs.Deadline()}
     found = hs.calibrate_and_certify(loaded.mechanism(), epsilon=target.epsilon, delta=target.delta, **work)
     assert found.bounds.upper <= target.epsilon

@@ -402,7 +402,7 @@ def test_a_certificate_about_users_has_both_sides_and_can_be_verified() -> None:
 
 def test_a_calibration_for_users_is_released() -> None:
     """The members of a user's pair are its copies: the tests are about them."""
-    sampler = hs.Poisson(sampling_prob=0.02, steps=40)
+    sampler = hs.Poisson(sampling_prob=0.02, steps=20)
     run = USER.model_copy(update={"sampler": sampler, "noise_multiplier": None})
     options = hs.MonteCarlo(seed=1, failure_probability=1e-4, ratio=1.0)
     found = hs.calibrate_and_certify(run, epsilon=0.5, delta=1e-2, method="gaussian", monte_carlo=options)

@@ -69,7 +69,7 @@ def test_a_side_without_a_bound_leaves_the_other_its_half_of_the_work(monkeypatc
 def test_what_the_other_direction_needs_falls_as_the_upper_bound_is_farther() -> None:
     """Nothing is kept for it as long as nothing is known; near where it was aimed it has to be told from the goal."""
     options = hs.MonteCarlo(seed=3, failure_probability=1e-6)
-    found = Estimation(pair_of(60, 0.2, 30.0), hs.Question(delta=1e-3), options, hs.Deadline(), work=0.3)
+    found = Estimation(pair_of(30, 0.2, 20.0), hs.Question(delta=1e-3), options, hs.Deadline(), work=0.3)
     main, other = found.aims()
     assert main.direction is Direction.REMOVE
     assert found.needed(other) == 0.0
@@ -84,7 +84,7 @@ def test_what_the_other_direction_needs_falls_as_the_upper_bound_is_farther() ->
 @pytest.mark.parametrize("work", [0.5, 4.0])
 def test_the_other_direction_is_left_what_it_needs(work: float) -> None:
     options = hs.MonteCarlo(seed=3, failure_probability=1e-6)
-    found = Estimation(pair_of(60, 0.2, 30.0), hs.Question(delta=1e-3), options, hs.Deadline(), work=work)
+    found = Estimation(pair_of(30, 0.2, 20.0), hs.Question(delta=1e-3), options, hs.Deadline(), work=work)
     found.sample()
     upper = found.profiles(Side.UPPER)
     end = max(epsilon for one in found.tallies for epsilon in one.bound(Side.UPPER))

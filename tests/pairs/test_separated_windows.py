@@ -123,7 +123,7 @@ def test_what_it_is_not_for() -> None:
     assert METHOD.why_not(dominating_pair(users), Side.UPPER) is None  # by a chain of single examples
 
 
-@pytest.mark.parametrize("sigma", [0.02, 0.03, 0.1, 0.3])
+@pytest.mark.parametrize("sigma", [0.02, 0.03, 0.1])
 def test_low_noise_is_refused_or_bounded(sigma: float) -> None:
     """Ratios that no double holds never look like privacy: any bound is above one participation that is known."""
     for strategy in (hs.BandedSquareRoot(bands=4), hs.Identity(), hs.SquareRoot()):
@@ -220,8 +220,8 @@ def test_a_step_of_two_examples_is_exact_from_below() -> None:
 @pytest.mark.parametrize(
     "sampler",
     [
-        hs.BMinSep(min_sep=8, sampling_prob=0.01, steps=200),
-        hs.MultiAttribution(min_sep=8, sampling_prob=0.01, steps=200, examples_per_user=2, exclusion="example"),
+        hs.BMinSep(min_sep=8, sampling_prob=0.01, steps=80),
+        hs.MultiAttribution(min_sep=8, sampling_prob=0.01, steps=80, examples_per_user=2, exclusion="example"),
     ],
 )
 def test_a_user_is_bounded_from_below_by_all_examples(sampler: Any) -> None:
@@ -233,7 +233,7 @@ def test_a_user_is_bounded_from_below_by_all_examples(sampler: Any) -> None:
     single = hs.certify(
         hs.Mechanism(
             strategy=strategy,
-            sampler=hs.BMinSep(min_sep=8, sampling_prob=0.01, steps=200),
+            sampler=hs.BMinSep(min_sep=8, sampling_prob=0.01, steps=80),
             noise_multiplier=3.0,
         ),
         delta=1e-5,

@@ -184,7 +184,9 @@ def all_violations(bound: Bound, exact: Truth, at: Array) -> list[str]:
     return found + [f"both {text}" for text in violations(bound.delta, bound.side, largest, off, at)]
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize(
+    "chunk", [*range(5), *(pytest.param(one, marks=pytest.mark.weekly) for one in range(5, CHUNKS))]
+)
 def test_the_truth_lies_between_polynomials(chunk: int) -> None:
     """The path that every bound takes, from Gram matrices on either side to proved polynomials, at one epsilon each."""
     rng = np.random.default_rng(6_000 + chunk)

@@ -29,13 +29,13 @@ from hockeystick.types import Direction, Kind, Side
 FAILURE = 1e-9
 SLOW = {"conditional_composition", "moment_majorant", "moment_majorant_cells"}
 COUNTS = {
-    "balls_in_bins": 28,
+    "balls_in_bins": 20,
     "random_allocation": 10,
     "poisson": 18,
     "cyclic_poisson": 14,
-    "b_min_sep": 32,
+    "b_min_sep": 24,
     "multi_attribution": 12,
-    "users": 16,
+    "users": 10,
     "truncated": 16,
     "shuffle": 12,
 }
