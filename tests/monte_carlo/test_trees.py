@@ -301,7 +301,7 @@ def test_what_the_family_proposes_is_built_again_from_its_parameters(coins: int)
     ("direction", "name", "parameters"),
     [
         (Direction.REMOVE, "trees_above", {"order": 1.0, "reach": 3.0, "tail": 1e-6}),
-        (Direction.REMOVE, "trees_above", {"order": 17.0, "reach": 3.0, "tail": 1e-6}),
+        (Direction.REMOVE, "trees_above", {"order": 41.0, "reach": 3.0, "tail": 1e-6}),
         (Direction.REMOVE, "trees_above", {"order": 2.0, "reach": 1.0, "tail": 1e-6}),
         (Direction.REMOVE, "trees_above", {"order": 2.0, "reach": 3.0, "tail": 2e-6}),
         (Direction.REMOVE, "trees_below", {"reach": 17.0, "tail": 1e-6}),

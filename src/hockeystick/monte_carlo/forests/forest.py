@@ -21,9 +21,8 @@ from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 MAX_COINS = 16
 """Of a step."""
 MAX_NODES = 1 << 17
-MAX_CAP = 320
-"""Participations of all copies below a node that a law of counts holds: its tables have levels times the square. What
-takes more than half of it for one copy is left to proposals that know nothing of trees."""
+MAX_CAP = 640
+"""Participations of all copies below a node that a law of counts holds: its tables have levels times the square."""
 FEWEST = 1e-4
 """The chance of the histories that are left out where fewest are kept."""
 LARGEST_EXPONENT = 710.0

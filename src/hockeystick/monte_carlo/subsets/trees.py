@@ -26,7 +26,7 @@ from hockeystick.monte_carlo.forests.forest import (
     levels_of,
 )
 from hockeystick.monte_carlo.forests.tree_kernels import draw_from_counts, draw_moved_trees
-from hockeystick.monte_carlo.histories.limited_histories import MAX_ORDER, TAILS, WORTH
+from hockeystick.monte_carlo.histories.limited_histories import TAILS, WORTH
 from hockeystick.monte_carlo.histories.one_sided import (
     BETAS,
     LARGEST_BOUND,
@@ -53,8 +53,10 @@ FAR_AT_LEAF = 3
 """The most of the far counts at a leaf: any law will do, and one of few numbers is cheap."""
 ADD_TAILS = TAILS[::-1]
 """Histories that are left out make upper bounds of add larger: the rarer, the better."""
-REACHES = range(2, MAX_ORDER + 1)
-"""Copies that the far counts stand for. With the orders and the tails they are all that there is to choose from."""
+MAX_OF_ONE = 160
+"""Participations of one copy in a tree: what takes more is left to proposals that know nothing of trees."""
+ORDERS, REACHES = range(2, 41), range(2, 17)
+"""Copies that the near and the far counts stand for. With the tails they are all that there is to choose from."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -78,7 +80,7 @@ class _Trees(Proposal):
 
     @property
     def proved(self) -> bool:
-        return forest_of(self.pair) is not None and self.tail in TAILS and self.caps.max() <= MAX_CAP // 2
+        return forest_of(self.pair) is not None and self.tail in TAILS and self.caps.max() <= MAX_OF_ONE
 
     @property
     def cost(self) -> float:
@@ -160,7 +162,7 @@ class TreesAbove(_FromCounts):
 
     @property
     def proved(self) -> bool:
-        return 2 <= self.order <= MAX_ORDER and super().proved and self.order * self.caps.max() <= MAX_CAP
+        return self.order in ORDERS and super().proved and self.order * self.caps.max() <= MAX_CAP
 
     @property
     def cost(self) -> float:
@@ -275,7 +277,7 @@ def forest_of(pair: SubsetMixture) -> Forest | None:
 @lru_cache(maxsize=4)
 def _forest(sizes: tuple[int, ...], sigma: float, prob: float, coins: int) -> Forest | None:
     found = Forest(levels_of(sizes), 1.0 / sigma, prob, coins)
-    if found.nodes > MAX_NODES or coins * prob * max(sizes) > MAX_CAP // 2 or found.caps(FEWEST).max() > MAX_CAP // 2:
+    if found.nodes > MAX_NODES or coins * prob * max(sizes) > MAX_OF_ONE or found.caps(FEWEST).max() > MAX_OF_ONE:
         return None
     return found
 
@@ -315,7 +317,7 @@ def tree_proposals(pair: SubsetMixture, direction: Direction, epsilon: float) ->
     assert forest is not None
     if direction is Direction.ADD:
         beta = float(min(BETAS, key=lambda beta: log_largest_add(forest.moments, float(beta), epsilon)))
-        tail = next(tail for tail in ADD_TAILS if caps_of(forest, tail).max() <= MAX_CAP // 2)
+        tail = next(tail for tail in ADD_TAILS if caps_of(forest, tail).max() <= MAX_OF_ONE)
         return (TreesAdd(direction=direction, pair=pair, beta=beta, tail=tail),)
     found = _best_order(forest, epsilon)
     tail = TAILS[0] if found is None else found[1]
@@ -351,7 +353,7 @@ def _log_work(forest: Forest, order: int, tail: float, epsilon: float) -> float:
 def _orders(forest: Forest, tail: float, epsilon: float) -> Iterator[int]:
     """From 2 on, as long as M falls and the tables are small."""
     least = float("inf")
-    for order in range(2, min(MAX_ORDER, MAX_CAP // int(caps_of(forest, tail).max())) + 1):
+    for order in range(ORDERS[0], min(ORDERS[-1], MAX_CAP // int(caps_of(forest, tail).max())) + 1):
         largest = log_power_bound(forest, order, tail, epsilon)
         if not largest < least:
             return
