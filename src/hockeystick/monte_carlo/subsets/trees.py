@@ -46,16 +46,18 @@ from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 from hockeystick.types import Direction, Side
 
 SECONDS_PER_NODE = 2e-8
-SECONDS_PER_TERM = 1.2e-9
+SECONDS_PER_TERM = 2.5e-10
 BELOW_SHARE = 0.9
 """How often outputs of lower bounds are not those of P."""
 FAR_AT_LEAF = 3
 """The most of the far counts at a leaf: any law will do, and one of few numbers is cheap."""
+FAR_MEANS, FAR_ROOTS = 1.6, 8.0
+"""Below a node: so many means and roots of the mean. Terms of larger numbers would be smaller than doubles are."""
 ADD_TAILS = TAILS[::-1]
 """Histories that are left out make upper bounds of add larger: the rarer, the better."""
 MAX_OF_ONE = 160
 """Participations of one copy in a tree: what takes more is left to proposals that know nothing of trees."""
-ORDERS, REACHES = range(2, 41), range(2, 17)
+ORDERS = REACHES = range(2, 41)
 """Copies that the near and the far counts stand for. With the tails they are all that there is to choose from."""
 
 
@@ -294,9 +296,11 @@ def near_counts(forest: Forest, order: int, tail: float) -> Counts:
 
 
 def far_counts(forest: Forest, reach: int, tail: float) -> Counts:
-    """Few of so many copies at a leaf."""
+    """Few of so many copies at a leaf, and below a node not many more than there are on the average."""
     caps, at_leaf = caps_of(forest, tail), min(FAR_AT_LEAF, reach * forest.coins)
-    most = (min(at_leaf << height, reach * cap, MAX_CAP) for height, cap in enumerate(caps.tolist()))
+    means = reach * forest.coins * forest.prob * 2.0 ** np.arange(caps.size)
+    room = np.ceil(FAR_MEANS * means + FAR_ROOTS * (np.sqrt(means) + 1.0)).astype(np.int64).tolist()
+    most = (min(at_leaf << height, reach * cap, room[height], MAX_CAP) for height, cap in enumerate(caps.tolist()))
     return counts_of(forest, reach, tuple(most))
 
 
