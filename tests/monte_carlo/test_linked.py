@@ -21,7 +21,12 @@ from hockeystick.monte_carlo.forests.linked import (
     log_norm,
     served,
 )
-from hockeystick.monte_carlo.forests.linked_kernels import draw_linked_tuple, scratch_of
+from hockeystick.monte_carlo.forests.linked_kernels import (
+    draw_history,
+    draw_linked_tuple,
+    draw_owners,
+    scratch_of,
+)
 from hockeystick.monte_carlo.histories.chances import tails
 from hockeystick.monte_carlo.histories.history_kernels import ENDLESS
 from hockeystick.monte_carlo.histories.limited_histories import BLOCKS, TAILS, Limits, fewest
@@ -55,6 +60,8 @@ SMALL = [
 """One with trees of two leaves; in the last one an example takes part once, and may wait beyond the end."""
 ALONE = tree_pair(4, 2, 0.3, 1.3, leaves=1)
 """Only participations at one opportunity have something in common: links are between different copies."""
+STRONG = [tree_pair(7, 2, 0.15, 1.8), tree_pair(7, 3, 0.15, 1.8)]
+"""With many links."""
 
 
 def of(pair: RenewalMixture, order: int, rate: float = 0.0) -> WideLinked:
@@ -128,8 +135,7 @@ def test_what_two_steps_have_in_common_is_no_less_in_the_forest(pair: RenewalMix
     np.testing.assert_allclose(trees(pair).link * shared, gram, atol=1e-7)
 
 
-@pytest.mark.parametrize("pair", [*SMALL, ALONE])
-@pytest.mark.parametrize("order", [2, 3])
+@pytest.mark.parametrize(("pair", "order"), [*product([*SMALL, ALONE], [2, 3]), *((one, 2) for one in STRONG)])
 def test_tuples_are_kept_with_their_weight(pair: RenewalMixture, order: int) -> None:
     """Of those that wait, over the sum of those that do not; each within 6.2 standard errors."""
     own, rng, drawn = columns(pair), np.random.default_rng(3), 40_000
@@ -153,6 +159,30 @@ def test_tuples_are_kept_with_their_weight(pair: RenewalMixture, order: int) -> 
     for counts_of_one, weight in exact.items():
         chance = weight / norm
         assert abs(found.get(counts_of_one, 0) / drawn - chance) <= 6.2 * sqrt(chance / drawn) + 4.0 / drawn
+
+
+@pytest.mark.parametrize("pair", SMALL)
+def test_histories_are_drawn_given_that_they_contain_some_participations(pair: RenewalMixture) -> None:
+    own, rng, drawn = columns(pair), np.random.default_rng(7), 20_000
+    chosen = histories(own)
+    chances = chances_of(own, chosen)
+    free = [availability(own.steps, own.min_sep, own.prob, at) for at in (own.first, np.ones(1))]
+    law = own.prob, own.min_sep, own.first, *free
+    for times in ([], [0], [own.steps // 2], [own.steps - 1], [1, own.steps - 1], [0, 2, 5]):
+        linked = np.array([one for one in times if one < own.steps], dtype=np.int64)
+        within = np.where((chosen[:, linked] == 1.0).all(axis=1), chances, 0.0)
+        owners = np.zeros(linked.size, dtype=np.int64)
+        kept = draw_owners(rng, linked, 1, law, owners)
+        assert kept * own.prob**linked.size == pytest.approx(within.sum(), rel=1e-12, abs=1e-300)
+        if kept == 0.0:
+            continue
+        found = np.zeros(chances.size)
+        for _ in range(drawn):
+            counts = np.zeros(own.steps)
+            draw_history(rng, linked, owners, 0, law, counts)
+            found[int((chosen == counts).all(axis=1).argmax())] += 1.0
+        expected = within / within.sum()
+        assert (np.abs(found / drawn - expected) <= 6.2 * np.sqrt(expected / drawn) + 4.0 / drawn).all()
 
 
 @pytest.mark.parametrize("pair", SMALL)

@@ -377,8 +377,8 @@ FAULTS = [
     # Monte Carlo by links.
     (
         "monte_carlo/forests/linked_kernels.py",
-        "if rng.random() >= _draw_owners(rng, times[:found], order, law, owners):",
-        "if _draw_owners(rng, times[:found], order, law, owners) == 0.0:",
+        "if rng.random() >= draw_owners(rng, times[:found], order, law, owners):",
+        "if draw_owners(rng, times[:found], order, law, owners) == 0.0:",
         "tuples are kept as often as coins that do not wait",
         f"{LINKED}::test_tuples_are_kept_with_their_weight",
     ),
@@ -408,14 +408,14 @@ FAULTS = [
         "rng.random() * again[left] < prob * again[left - min_sep]",
         "rng.random() < prob",
         "what is between participations with links is drawn as if nothing came after it",
-        f"{LINKED}::test_tuples_are_kept_with_their_weight",
+        f"{LINKED}::test_histories_are_drawn_given_that_they_contain_some_participations",
     ),
     (
         "monte_carlo/forests/linked_kernels.py",
         "            u = _draw_start(rng, first, again, times[i])\n",
         "            u = 0\n",
         "histories with links never wait at first",
-        f"{LINKED}::test_tuples_are_kept_with_their_weight",
+        f"{LINKED}::test_histories_are_drawn_given_that_they_contain_some_participations",
     ),
     (
         "monte_carlo/forests/linked.py",

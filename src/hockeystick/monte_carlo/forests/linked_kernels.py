@@ -91,11 +91,11 @@ def draw_linked_tuple(
     """
     times, owners = work[1], work[3]
     found = _draw_links(rng, trees, work)
-    if rng.random() >= _draw_owners(rng, times[:found], order, law, owners):
+    if rng.random() >= draw_owners(rng, times[:found], order, law, owners):
         return False
     counts[:] = 0.0
     for copy in range(order):
-        _draw_history(rng, times[:found], owners[:found], copy, law, counts)
+        draw_history(rng, times[:found], owners[:found], copy, law, counts)
     return True
 
 
@@ -152,7 +152,7 @@ def _link_pairs(rng: np.random.Generator, link: float, linked: Flags) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _draw_owners(
+def draw_owners(
     rng: np.random.Generator,
     times: Integers,
     order: int,
@@ -180,7 +180,7 @@ def _draw_owners(
 
 
 @njit(cache=True, nogil=True)
-def _draw_history(
+def draw_history(
     rng: np.random.Generator,
     times: Integers,
     owners: Integers,
