@@ -286,6 +286,15 @@ def test_what_random_numbers_are_too_coarse_for_is_left_to_others() -> None:
         assert not of(pair, 2).proved
 
 
+@pytest.mark.parametrize("pair", SMALL[:4])
+def test_columns_that_have_more_in_common_than_the_trees_are_left_to_others(pair: RenewalMixture) -> None:
+    own, sizes, sigma = columns(pair), trees(pair).sizes, trees(pair).sigma
+    assert served(own, trees(pair))
+    for other in (Trees(sizes, sigma * (1.0 + 1e-8)), Trees((1,) * own.steps, sigma), Trees(sizes[:-1], sigma)):
+        assert not served(own, other)
+    assert served(own, Trees(sizes, sigma * (1.0 - 1e-8)))
+
+
 def test_a_certificate_that_rests_on_links_can_be_verified() -> None:
     sampler = hs.BMinSep(min_sep=4, sampling_prob=0.04, steps=60)
     run = hs.Mechanism(strategy=hs.BinaryTree(), sampler=sampler, noise_multiplier=10.0)

@@ -439,6 +439,13 @@ FAULTS = [
         f"{LINKED}::test_what_two_steps_have_in_common_is_no_less_in_the_forest",
     ),
     (
+        "monte_carlo/forests/linked.py",
+        "return own.steps == sum(trees.sizes) and _no_more_in_common(own, trees)",
+        "return own.steps == sum(trees.sizes)",
+        "columns may have more in common than what tuples are drawn with",
+        f"{LINKED}::test_columns_that_have_more_in_common_than_the_trees_are_left_to_others",
+    ),
+    (
         "monte_carlo/histories/limited_histories.py",
         "own.coins * -(-opportunities // own.min_sep)",
         "own.coins * (opportunities // own.min_sep)",

@@ -116,8 +116,24 @@ class Linked(Tilted):
 
 
 def served(own: Columns, trees: Trees) -> bool:
-    """Whether histories are drawn by links for these columns, which are those of the trees."""
-    return own.coins == 1 and own.steps <= MAX_STEPS and own.prob >= LEAST_CHANCE and trees.link >= LEAST_LINK
+    """Whether histories are drawn by links for these columns, which are those of the trees but for rounding."""
+    if own.coins != 1 or own.steps > MAX_STEPS or own.prob < LEAST_CHANCE or trees.link < LEAST_LINK:
+        return False
+    return own.steps == sum(trees.sizes) and _no_more_in_common(own, trees)
+
+
+@remembered
+def _no_more_in_common(own: Columns, trees: Trees) -> bool:
+    """Whether no two columns have more in common than the nodes above both steps. O(levels steps w)."""
+    sizes = np.array(trees.sizes)
+    starts, levels = (np.repeat(of_tree, sizes) for of_tree in (np.cumsum(sizes) - sizes, trees.levels))
+    step = np.arange(own.steps)
+    later = np.minimum(step[:, None] + np.arange(own.couplings.shape[1]), own.steps - 1)
+    nodes = np.zeros(later.shape)
+    for height in range(int(levels.max()) + 1):
+        above = starts + ((step - starts) >> height << height)  # the first leaf of the node
+        nodes += (above[:, None] == above[later]) & (levels >= height)[:, None] & (levels >= height)[later]
+    return bool((own.couplings <= trees.link * nodes).all())
 
 
 @remembered
