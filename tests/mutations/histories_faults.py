@@ -128,8 +128,8 @@ FAULTS = [
     ),
     (
         "monte_carlo/histories/limited_histories.py",
-        "(tails(own.prob, steps * own.coins) for steps",
-        "(tails(own.prob, steps) for steps",
+        "times * float(tails(own.prob, steps * own.coins)[limit.most])",
+        "times * float(tails(own.prob, steps)[min(limit.most, steps)])",
         "histories are left out at the chance of one example",
         f"{MANY_BANDS}::test_other_histories_have_at_most_the_chance_that_is_charged",
     ),
