@@ -87,3 +87,15 @@ def interval(proposal: Proposal, epsilon: float, samples: int, seed: int) -> tup
         betting_lower(samples, float(np.log1p(down * values).sum()), down, FAILURE),
         betting_upper(samples, float(np.log1p(-up * values).sum()), up, FAILURE),
     )
+
+
+def assert_same(one: Proposal, copy: Proposal) -> None:
+    """The copy draws the same samples and proves the same largest weight."""
+    drawn = []
+    for each in (one, copy):
+        log_weights, losses = np.empty(64), np.empty(64)
+        each.draw(np.random.default_rng(8), log_weights, losses)
+        drawn.append(np.concatenate([log_weights, losses]))
+    np.testing.assert_array_equal(*drawn)
+    assert copy.weight_bound(0.1) == one.weight_bound(0.1)
+    assert 0.0 < copy.loss_error < 1e-4

@@ -6,7 +6,7 @@ from math import exp, log, sqrt
 
 import numpy as np
 import pytest
-from history_oracle import chances_of, histories, interval, limited, whole_of
+from history_oracle import assert_same, chances_of, histories, interval, limited, whole_of
 from wide_cases import CASES, columns, pair_of
 
 import hockeystick as hs
@@ -185,14 +185,7 @@ def test_it_is_built_again_from_its_parameters_and_nothing_else_is() -> None:
     one = next(one for one in FAMILY.propose(pair, Direction.REMOVE, 0.2) if one.name == "renewal_wide_tuples")
     again = FAMILY.build(pair, one.direction, one.name, one.parameters)
     for copy in (again, pickle.loads(pickle.dumps(one))):
-        drawn = []
-        for each in (one, copy):
-            log_weights, losses = np.empty(64), np.empty(64)
-            each.draw(np.random.default_rng(8), log_weights, losses)
-            drawn.append(np.concatenate([log_weights, losses]))
-        np.testing.assert_array_equal(*drawn)
-        assert copy.weight_bound(0.1) == one.weight_bound(0.1)
-        assert 0.0 < copy.loss_error < 1e-4
+        assert_same(one, copy)
     for change in ({"order": 7.0}, {"cap": 0.03}, {"cap": 0.0}, {"cap": 65.0}, {"rate": 0.123}, {"limit": 99.0}):
         with pytest.raises(InvalidInputError):
             FAMILY.build(pair, one.direction, one.name, {**one.parameters, **change})

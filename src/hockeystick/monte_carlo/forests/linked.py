@@ -1,8 +1,8 @@
 """Upper bounds for binary trees from tuples of histories that wait, drawn by links (docs/theory/monte-carlo/links.md).
 
-What a tuple of histories has in common attracts it to others: its weight is e^S. Coins that do not wait are drawn with
-that weight, exactly, from the roots of the trees down; what holds participations together is kept of them, and
-histories that wait are drawn around it.
+A tuple of histories has the weight e^S, S what pairs of its participations have in common. Coins that do not wait are
+drawn with that weight, exactly, from the roots of the trees down. Links between pairs say which of their participations
+matter; those are kept, and histories that wait are drawn around them.
 """
 
 from abc import abstractmethod
@@ -30,13 +30,13 @@ MAX_STEPS = 1 << 14
 MAX_TABLES = 1 << 22
 """Numbers in the tables of counts: 32 MB."""
 LEAST_LINK = 1e-9
-"""Of what two participations have in common at a node: random numbers are too coarse for fewer links."""
+"""The least that two participations may have in common at a node: random numbers are too coarse for less."""
 LEAST_CHANCE = 1e-6
-"""Of a participation, for the same reason."""
+"""The least chance of a participation, for the same reason."""
 LARGER = 1.0 + 1e-9
-"""Entries of the forest over those of the columns, so that rounding of neither makes S too small."""
+"""The factor by which entries of the forest are larger than those of C, so that no rounding makes S too small."""
 OUTSIDE = 1e-9
-"""The chance that coins beside those of a tuple are more than tables have room for; charged to the density."""
+"""The chance, at most, that a tuple's other coins need more room than tables have; the density is that much smaller."""
 SECONDS_PER_PARTICIPATION, SECONDS_PER_NODE = 1e-7, 1e-8
 
 
@@ -146,8 +146,8 @@ def coins_of(own: Columns, trees: Trees) -> Forest:
 def caps_of(own: Columns, trees: Trees, order: int, limit: Limits) -> tuple[int, ...] | None:
     """Participations below a node, by level, that tables have room for; None where they are too large.
 
-    Those of tuples of histories within the limits, and as many coins beside them as more than which are anywhere with
-    the chance OUTSIDE.
+    There is room for a tuple of histories within the limits, and for other coins: some node has more of them than there
+    is room for with a chance of at most OUTSIDE.
     """
     forest = coins_of(own, trees)
     found: list[int] = []
@@ -197,6 +197,5 @@ def _log_work(own: Columns, trees: Trees, order: int, limit: Limits, epsilon: fl
 
 def _draw_cost(own: Columns, trees: Trees, order: int) -> float:
     participations = order * own.prob * own.steps
-    return 2.0 * own.steps * SECONDS_PER_NODE + SECONDS_PER_PARTICIPATION * participations * float(
-        trees.levels.max() + 1
-    )
+    heights = float(trees.levels.max()) + 1.0
+    return 2.0 * own.steps * SECONDS_PER_NODE + SECONDS_PER_PARTICIPATION * participations * heights
