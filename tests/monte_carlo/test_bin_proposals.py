@@ -17,7 +17,7 @@ from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.operations import average
 from hockeystick.laws.profile import law_delta
-from hockeystick.monte_carlo.bins.family import EQUAL_FAMILY, FAMILY, bin_space, equal_space
+from hockeystick.monte_carlo.bins.family import FAMILY, bin_space
 from hockeystick.monte_carlo.bins.kernels import (
     concentrated_tuple,
     log_concentration,
@@ -26,7 +26,6 @@ from hockeystick.monte_carlo.bins.kernels import (
 )
 from hockeystick.monte_carlo.bins.proposals import AgainstMean, Balls, BinSpace, NaiveBins, best_beta, best_order
 from hockeystick.monte_carlo.proposals import Proposal
-from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.strategies.matrix.base import Array, Indices, StrategyMatrix
@@ -256,11 +255,14 @@ def test_samples_of_the_kernels_average_to_delta(name, make):
     assert lower <= true_delta(space.factor, epsilon, proposal.direction) <= upper <= 2.0 * lower
 
 
+def orthogonal(bins: int, sigma: float = 1.0) -> BinMixture:
+    return BinMixture(noise_multiplier=sigma, matrix=AnyMatrix(np.eye(bins)), bins=bins)
+
+
 @pytest.mark.parametrize(("epsilon", "samples", "widest"), [(1.6, 100000, 1.4), (2.8, 100000, 1.4)])
 def test_identity_agrees_with_the_exact_law(epsilon, samples, widest):
     """20 orthogonal bins, delta about 1e-5 and 1e-8; failure probability 1e-9 a side."""
-    pair = AveragedSteps(noise_multiplier=1.0, bins=20)
-    proposal = EQUAL_FAMILY.propose(pair, Direction.REMOVE, epsilon)[0]
+    proposal = FAMILY.propose(orthogonal(20), Direction.REMOVE, epsilon)[0]
     lower, upper = betting(values(*drawn(proposal, 3, samples), epsilon), proposal.weight_bound(epsilon), log(1e-9))
     assert lower <= exact_identity(20, Direction.REMOVE, epsilon, Side.UPPER)
     assert upper >= exact_identity(20, Direction.REMOVE, epsilon, Side.LOWER)
@@ -369,32 +371,24 @@ def test_proposals_are_what_their_names_say_and_draw_the_same_again(direction):
 )
 def test_proposals_that_are_never_proposed_are_refused(direction, name, parameters, message):
     with pytest.raises(InvalidInputError, match=message):
-        EQUAL_FAMILY.build(AveragedSteps(noise_multiplier=1.0, bins=3), direction, name, parameters)
+        FAMILY.build(orthogonal(3), direction, name, parameters)
 
 
 def test_where_exponents_would_overflow_only_the_naive_proposal_is_left():
-    pair = AveragedSteps(noise_multiplier=0.03, bins=3)
-    (proposal,) = EQUAL_FAMILY.propose(pair, Direction.REMOVE, 1.0)
+    (proposal,) = FAMILY.propose(orthogonal(3, 0.03), Direction.REMOVE, 1.0)
     log_weights, losses = drawn(proposal, 1, 200)
     assert not log_weights.any()
     assert np.all(losses > 300.0)
 
 
-def test_what_is_not_a_mixture_of_few_bins_is_refused():
-    assert EQUAL_FAMILY.refusal(AveragedSteps(noise_multiplier=1.0, bins=4, participations=2), Side.UPPER)
-    assert EQUAL_FAMILY.refusal(AveragedSteps(noise_multiplier=1.0, bins=4, epochs=2), Side.UPPER)
-    assert EQUAL_FAMILY.refusal(AveragedSteps(noise_multiplier=1.0, bins=2000), Side.UPPER)
-    assert EQUAL_FAMILY.refusal(AveragedSteps(noise_multiplier=1.0, bins=4), Side.UPPER) is None
+def test_many_bins_are_refused():
     few, many = (BinMixture(noise_multiplier=1.0, matrix=AnyMatrix(np.eye(2)), bins=bins) for bins in (2, 5000))
     assert FAMILY.refusal(few, Side.UPPER) is None
     assert FAMILY.refusal(many, Side.LOWER)
 
 
-def test_the_families_agree_on_the_identity():
-    """Two ways to the same pair: the same space, and a known upper bound of the add direction above its delta."""
-    pair = BinMixture(noise_multiplier=1.3, matrix=AnyMatrix(np.eye(4)), bins=4)
-    equal = AveragedSteps(noise_multiplier=1.3, bins=4)
-    assert np.array_equal(bin_space(pair).factor, equal_space(equal).factor)
+def test_the_add_direction_has_a_known_upper_bound():
+    pair = orthogonal(4, 1.3)
     known = FAMILY.known_upper(pair, Direction.ADD)
     assert known is not None
     assert FAMILY.known_upper(pair, Direction.REMOVE) is None

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from hockeystick.accountants import participation_windows, separated_windows, split_noise
+from hockeystick.accountants import direct, participation_windows, separated_windows, split_noise
 from hockeystick.accountants.base import Accountant, Profiles
 from hockeystick.bounds import Profile, Question, best_of
 from hockeystick.deadline import Deadline
@@ -27,7 +27,7 @@ from hockeystick.samples import Executor, Ledger
 from hockeystick.settings import MonteCarlo, Settings
 from hockeystick.types import Direction, Kind, Side
 
-ADD_FROM = (split_noise.ACCOUNTANT, separated_windows.ACCOUNTANT)
+ADD_FROM = (direct.ACCOUNTANT, split_noise.ACCOUNTANT, separated_windows.ACCOUNTANT)
 
 
 def known_upper(pair: DominatingPair, settings: Settings) -> dict[Direction, Profile]:

@@ -1,6 +1,7 @@
 """All families of proposals: one line each."""
 
 from hockeystick.errors import UnsupportedError
+from hockeystick.monte_carlo.allocations import family as allocations
 from hockeystick.monte_carlo.bins import family as bins
 from hockeystick.monte_carlo.proposals import Family
 from hockeystick.monte_carlo.renewal import family as renewal
@@ -13,7 +14,7 @@ FAMILIES: dict[type[DominatingPair], Family] = {
     family.pair: family
     for family in (
         bins.FAMILY,
-        bins.EQUAL_FAMILY,
+        allocations.FAMILY,
         renewal.FAMILY,
         truncated.FAMILY,
         subsets.FAMILY,

@@ -1,4 +1,4 @@
-"""Families of proposals for mixtures of bins: balls-in-bins with any strategy matrix, and one random allocation."""
+"""The family of proposals for mixtures of bins: balls-in-bins with any strategy matrix."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -19,15 +19,12 @@ from hockeystick.monte_carlo.bins.proposals import (
     highest_order,
 )
 from hockeystick.monte_carlo.proposals import Family, Proposal, rounded
-from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.strategies import StrategyMatrix
-from hockeystick.types import Direction, Side
+from hockeystick.types import Direction
 
 MOST_BINS = 4096
 """More would need some gigabytes in every process."""
-MOST_EQUAL_BINS = 1024
-"""Of a random allocation, whose law is known exactly anyway."""
 SHARE = 0.3
 """Of concentrated tuples: they cost 1 / (1 - share) in M and save most of the variance where bins hardly correlate."""
 MORE_BALLS = (1.15, 1.3)
@@ -44,12 +41,6 @@ def bin_space(pair: BinMixture) -> BinSpace:
 def _bin_space(matrix: StrategyMatrix, bins: int, sigma: float) -> BinSpace:
     pair = BinMixture(noise_multiplier=sigma, matrix=matrix, bins=bins)
     return BinSpace.of(np.asarray(pair.gram) / sigma / sigma, pair.rounding + 8 * UNIT_ROUNDOFF)
-
-
-@lru_cache(maxsize=4)
-def equal_space(pair: AveragedSteps) -> BinSpace:
-    """K of one visit to one of some orthogonal bins."""
-    return BinSpace.of(np.eye(pair.bins) / pair.visit_noise / pair.visit_noise, 8 * UNIT_ROUNDOFF)
 
 
 def propose_proposals(space: BinSpace, direction: Direction, epsilon: float) -> Sequence[Proposal]:
@@ -84,12 +75,6 @@ def _too_many(bins: int, most: int) -> str | None:
     return None if bins <= most else f"it needs tables of all pairs of more than {most} bins"
 
 
-def _refusal_equal(pair: AveragedSteps, side: Side) -> str | None:
-    if pair.participations > 1 or pair.epochs > 1:
-        return "only one participation in one epoch is a mixture of bins"
-    return _too_many(pair.bins, MOST_EQUAL_BINS)
-
-
 FAMILY = Family(
     pair=BinMixture,
     kinds=(NaiveBins, Balls, AgainstMean),
@@ -98,12 +83,4 @@ FAMILY = Family(
     known_upper=_known_upper,
     refusal=lambda pair, side: _too_many(pair.bins, MOST_BINS),
     make=lambda pair, kind, **values: kind(space=bin_space(pair), **values),
-)
-EQUAL_FAMILY = Family(
-    pair=AveragedSteps,
-    kinds=(NaiveBins, Balls, AgainstMean),
-    propose=lambda pair, direction, epsilon: propose_proposals(equal_space(pair), direction, epsilon),
-    fingerprint=lambda pair: (pair.bins, pair.participations, pair.epochs, pair.replays),
-    refusal=_refusal_equal,
-    make=lambda pair, kind, **values: kind(space=equal_space(pair), **values),
 )

@@ -1,0 +1,304 @@
+"""Proposals for random allocation with independent noise (docs/theory/monte-carlo/allocations.md)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import comb, exp, expm1, inf, log, log1p
+from typing import ClassVar
+
+import numpy as np
+
+from hockeystick.monte_carlo.allocations.kernels import draw_copies, draw_outputs
+from hockeystick.monte_carlo.histories.one_sided import BETAS, MAX_BETA, log_largest_add, lose
+from hockeystick.monte_carlo.proposals import Array, Family, Naive, Proposal
+from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL, bounded_exp, largest_of_power
+from hockeystick.pairs.averaged_steps import AveragedSteps
+from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
+from hockeystick.types import Direction, Side
+
+ORDERS = range(2, 65)
+TILTED_SHARE = 0.9
+"""Of outputs of copies; the others are outputs of P."""
+MORE_COPIES = (1.15, 1.3)
+"""Orders above the one with the smallest M have less variance; M is flat there."""
+MAX_EXPONENT = 600.0
+"""Weights of copies at a step, and odds of a visit, stay below e to this, within the range of doubles."""
+LEAST_JOINED, MOST_JOINED = 1e-7, 1.0 - 1e-7
+"""Of the chance that copies are joined at a step."""
+SECONDS_PER_STEP, SECONDS_PER_MASS = 4e-8, 1e-9
+
+
+@dataclass(frozen=True)
+class Copies:
+    """How ``order`` copies of an allocation are joined: at each step independently, or not at all.
+
+    Attributes:
+        log_zeta: log of the sum of the weights at a step.
+        more: the chances of :func:`.kernels.draw_copies`, shape (order + 1,).
+    """
+
+    log_zeta: float
+    more: Array
+
+
+@lru_cache(maxsize=256)
+def copies_of(order: int, rate: float, sigma: float) -> Copies:
+    """The weights are ``u_i binomial(order, i) rate^i`` for i joined copies. O(order^3)."""
+    joined = joined_weights(order, sigma)
+    weights = np.array([joined[size] * comb(order, size) * rate**size for size in range(order + 1)])
+    weights[0] = 0.0
+    beyond = np.append(np.cumsum(weights[::-1])[::-1], 0.0)  # of at least so many
+    more = np.zeros(order + 1)
+    more[0] = beyond[0] / (1.0 + beyond[0])
+    more[1:] = np.divide(beyond[2:], beyond[1:-1], out=np.zeros(order), where=beyond[1:-1] > 0.0)
+    return Copies(log1p(beyond[0]), more)
+
+
+def joined_weights(order: int, sigma: float) -> list[float]:
+    """``u_0, ..., u_order`` with ``sum_i binomial(j, i) u_i = e^(j (j - 1) / (2 sigma^2))`` for all j. O(order^3).
+
+    u_i is the sum over all graphs on i vertices without an isolated one, each edge of the weight
+    ``e^(1/sigma^2) - 1``: vertices are added one after the other, and all terms are positive.
+    """
+    pull = 1.0 / sigma**2
+    edge = expm1(pull)
+    isolated = np.zeros(order + 2)  # weights by the number of isolated vertices
+    isolated[0] = 1.0
+    found = [1.0]
+    for vertices in range(order):
+        grown = np.zeros(order + 2)
+        for alone in range(vertices + 1):
+            grown[alone + 1] += isolated[alone]
+            grown[alone] += isolated[alone] * expm1(pull * (vertices - alone))
+            for taken in range(1, alone + 1):
+                ways = comb(alone, taken) * edge**taken * exp(pull * (vertices - alone))
+                grown[alone - taken] += isolated[alone] * ways
+        isolated = grown
+        found.append(float(isolated[0]))
+    return found
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AllocationProposal(Proposal):
+    """What the proposals share.
+
+    Attributes:
+        pair: k of t visits in each of E epochs; not refused by :func:`why_not`.
+    """
+
+    pair: AveragedSteps
+
+    @property
+    def proved(self) -> bool:
+        """Whether odds stay in the range of doubles."""
+        return self._reach <= MAX_EXPONENT
+
+    @property
+    def cost(self) -> float:
+        """A table of counts of visits, and some exponentials, for each step."""
+        steps = self.pair.bins * self.pair.epochs
+        return steps * (SECONDS_PER_STEP + SECONDS_PER_MASS * self.pair.participations)
+
+    @property
+    def moved(self) -> float:
+        """The most that an output is moved."""
+        return 1.0
+
+    @property
+    def _reach(self) -> float:
+        """Bound of the logs of odds."""
+        pair, sigma = self.pair, self.pair.visit_noise
+        middle = abs(log(pair.participations / (pair.bins - pair.participations)))
+        return 2.0 * (FARTHEST_NORMAL / sigma + (self.moved + 0.5) / sigma**2) + middle
+
+    def rounding(self, power: float) -> float:
+        """First-order bound on the error of ``power log X`` (allocations.md, Rounding)."""
+        pair, reach = self.pair, self._reach
+        steps, visits = float(pair.bins), float(pair.participations)
+        logs = steps * (reach + 1.0)
+        ways = visits * log(steps)
+        own = visits * (6.0 * reach + 4.0) + 4.0 * steps + 10.0 * logs + 6.0 * visits * reach + (visits + 8.0) * ways
+        return 2.0 * UNIT_ROUNDOFF * power * pair.epochs * (own + 4096.0 + pair.epochs * visits * reach)
+
+    @property
+    def loss_error(self) -> float:
+        return float(max(1e-9, self.rounding(2.0)))
+
+    def _draw(self, rng: np.random.Generator, samples: int, visited: bool, drift: float) -> Array:
+        """log X and the sum of outputs over ``sigma^2``, shape (samples, 2)."""
+        drawn = np.empty((samples, 2))
+        draw_outputs(rng, sizes_of(self.pair), self.pair.visit_noise, visited, drift, drawn)
+        return drawn
+
+
+def sizes_of(pair: AveragedSteps) -> tuple[int, int, int]:
+    """Steps of an epoch, visits of an epoch, epochs."""
+    return pair.bins, pair.participations, pair.epochs
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NaiveAllocation(Naive, AllocationProposal):
+    """The pair itself."""
+
+    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
+        remove = self.direction is Direction.REMOVE
+        log_ratios = self._draw(rng, losses.size, remove, 0.0)[:, 0]
+        log_weights[:] = 0.0
+        losses[:] = log_ratios if remove else -log_ratios
+        lose(log_weights, losses)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CopiedAllocation(AllocationProposal):
+    """Remove: outputs of ``order`` copies with the density ``X^order / Z``, or of P with the rest of the chance.
+
+    Some samples of the first kind are given up and have no value, as Z is larger than the mean of ``X^order``.
+
+    Attributes:
+        order: a, one of ORDERS.
+    """
+
+    name: ClassVar[str] = "copies"
+    chosen: ClassVar[tuple[str, ...]] = ("order",)
+    directions: ClassVar[tuple[Direction, ...]] = (Direction.REMOVE,)
+    order: int
+
+    @property
+    def moved(self) -> float:
+        return float(self.order)
+
+    @property
+    def proved(self) -> bool:
+        return self.order in ORDERS and super().proved and self._copies is not None
+
+    @property
+    def _copies(self) -> Copies | None:
+        return joinable(self.pair, self.order)
+
+    @property
+    def log_norm(self) -> float:
+        """log Z: ``bins epochs log zeta``; infinite where there is none."""
+        copies = self._copies
+        return inf if copies is None else self.pair.bins * self.pair.epochs * copies.log_zeta
+
+    @property
+    def loss_error(self) -> float:
+        """That of log X, of Z, and of the chances with which copies are drawn."""
+        pair, copies = self.pair, self._copies
+        assert copies is not None  # else nothing is proved
+        visits = float(self.order * pair.participations * pair.epochs)
+        steps = float(pair.bins * pair.epochs)
+        drawn = visits * (2.0**-33 + 4.0 * pair.bins * UNIT_ROUNDOFF)
+        tables = steps * UNIT_ROUNDOFF * (8.0 * self.order**2 + 2.0 / (1.0 - copies.more[0]))
+        return float(max(1e-9, self.rounding(self.order + 1.0) + drawn + tables))
+
+    def weight_bound(self, epsilon: float) -> float:
+        """``(Z / share) e^(-(a-1) epsilon) (a-1)^(a-1) / a^a``, or a little less: the outputs of P lower it."""
+        log_norm = self.log_norm
+        if log_norm == inf:
+            return inf
+        return largest_of_power(epsilon, self.order - 1.0, log_norm, TILTED_SHARE)
+
+    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
+        pair, copies = self.pair, self._copies
+        assert copies is not None  # else nothing is proved
+        visits = np.arange(pair.participations, dtype=np.float64)
+        ratios = (pair.participations - visits) / (pair.bins - visits) * (pair.bins / pair.participations)
+        kept = np.ones(pair.participations + 1)
+        np.cumprod(ratios, out=kept[1:])
+        draw_copies(rng, sizes_of(pair), pair.visit_noise, self.order, copies.more, kept, TILTED_SHARE, losses)
+        tilted = log(TILTED_SHARE) + (self.order - 1.0) * losses - self.log_norm
+        log_weights[:] = -np.logaddexp(log1p(-TILTED_SHARE), tilted)
+        lose(log_weights, losses)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MeanAllocation(AllocationProposal):
+    """Add: Q with every output moved by ``-beta k / t``.
+
+    Attributes:
+        beta: > 0.
+    """
+
+    name: ClassVar[str] = "mean"
+    chosen: ClassVar[tuple[str, ...]] = ("beta",)
+    directions: ClassVar[tuple[Direction, ...]] = (Direction.ADD,)
+    beta: float
+
+    @property
+    def moved(self) -> float:
+        return max(1.0, self.beta * self.pair.participations / self.pair.bins)
+
+    @property
+    def proved(self) -> bool:
+        return 0.0 < self.beta <= MAX_BETA and super().proved
+
+    @property
+    def loss_error(self) -> float:
+        """That of log X, and of the sum of outputs."""
+        return float(max(1e-9, self.rounding(2.0 + self.beta)))
+
+    def weight_bound(self, epsilon: float) -> float:
+        """``exp(-beta (epsilon - A/2) + beta^2 g / 2) beta^beta / (beta + 1)^(beta + 1)``."""
+        return bounded_exp(log_largest_add(moments_of(self.pair), self.beta, epsilon))
+
+    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
+        rate = self.pair.participations / self.pair.bins
+        drawn = self._draw(rng, losses.size, False, -self.beta * rate)
+        losses[:] = -drawn[:, 0]
+        log_weights[:] = self.beta * rate * drawn[:, 1] + 0.5 * self.beta**2 * moments_of(self.pair)[0]
+        lose(log_weights, losses)
+
+
+def moments_of(pair: AveragedSteps) -> tuple[float, float]:
+    """``g = |E x|^2 / sigma^2`` and ``A = E |x|^2 / sigma^2``, x the visits."""
+    visits, variance = float(pair.participations * pair.epochs), pair.visit_noise**2
+    return visits * pair.participations / pair.bins / variance, visits / variance
+
+
+def joinable(pair: AveragedSteps, order: int) -> Copies | None:
+    """The copies; None where weights leave the range of doubles, or random numbers are too coarse for the chances."""
+    if order * (order - 1.0) / (2.0 * pair.visit_noise**2) > MAX_EXPONENT:
+        return None
+    copies = copies_of(order, pair.participations / pair.bins, pair.visit_noise)
+    return copies if LEAST_JOINED <= copies.more[0] <= MOST_JOINED else None
+
+
+def propose(pair: AveragedSteps, direction: Direction, epsilon: float) -> Sequence[Proposal]:
+    """Those with the smallest M and a little beyond, and the naive one."""
+    naive = NaiveAllocation(direction=direction, pair=pair)
+    tilted: Sequence[Proposal]
+    if direction is Direction.REMOVE:
+        each = [CopiedAllocation(direction=direction, pair=pair, order=order) for order in ORDERS]
+        proved = {one.order: one for one in each if one.proved}
+        if not proved:
+            return (naive,)
+        best = min(proved, key=lambda order: proved[order].weight_bound(epsilon))
+        wanted = [best, *(max(best + 1 + place, round(more * best)) for place, more in enumerate(MORE_COPIES))]
+        tilted = [proved[order] for order in wanted if order in proved]
+    else:
+        beta = float(min(BETAS, key=lambda beta: log_largest_add(moments_of(pair), float(beta), epsilon)))
+        tilted = [MeanAllocation(direction=direction, pair=pair, beta=beta)]
+    useful = [one for one in tilted if one.proved and one.weight_bound(epsilon) < naive.weight_bound(epsilon)]
+    return (*useful, naive)
+
+
+def why_not(pair: AveragedSteps, side: Side) -> str | None:
+    """Why the pair cannot be sampled."""
+    if pair.batches_are_public:
+        return "the example is in every batch: nothing is random"
+    if not NaiveAllocation(direction=Direction.REMOVE, pair=pair).proved:
+        return (
+            f"its odds need more noise: 2 ({FARTHEST_NORMAL:g} / s + 1.5 / s^2) + |log(k / (t - k))| <= "
+            f"{MAX_EXPONENT:g}, s the noise multiplier of a visit"
+        )
+    return None
+
+
+FAMILY = Family(
+    pair=AveragedSteps,
+    kinds=(NaiveAllocation, CopiedAllocation, MeanAllocation),
+    propose=propose,
+    fingerprint=lambda pair: (pair.bins, pair.participations, pair.epochs, pair.replays),
+    refusal=why_not,
+)
