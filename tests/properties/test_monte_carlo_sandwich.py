@@ -30,7 +30,7 @@ FAILURE = 1e-9
 SLOW = {"conditional_composition", "moment_majorant", "moment_majorant_cells"}
 COUNTS = {
     "balls_in_bins": 20,
-    "random_allocation": 10,
+    "random_allocation": 20,
     "poisson": 18,
     "cyclic_poisson": 14,
     "b_min_sep": 24,

@@ -22,11 +22,12 @@ from hockeystick.settings import Settings
 from hockeystick.types import Direction, Kind, Side
 
 COUNTS = {
-    "balls_in_bins": 500,
+    "balls_in_bins": 450,
     "random_allocation": 200,
-    "poisson": 500,
-    "cyclic_poisson": 400,
-    "b_min_sep": 600,
+    "fresh_bins": 200,
+    "poisson": 450,
+    "cyclic_poisson": 350,
+    "b_min_sep": 550,
     "multi_attribution": 200,
     "users": 300,
     "truncated": 200,

@@ -88,7 +88,7 @@ def test_what_is_above_the_grid_keeps_its_mean() -> None:
     """Three steps of one state each, so that W_i is a number: what the short grid does not hold is at infinity."""
     grid, prob, mean = np.array([0.0, 0.1, 0.2]), 0.3, 0.0
     ratios = np.array([[2.0], [0.5], [3.0]])
-    masses, infinite = chains._backwards(grid, np.ones((1, 1)), np.ones(1), ratios, prob, Deadline())
+    masses, infinite = chains._backwards(grid, np.ones((1, 1)), np.ones(1), ratios, np.full(3, prob), 3, Deadline())
     for step in (2, 1, 0):
         mean = prob * float(ratios[step, 0]) + (1.0 - prob) * mean
         assert float(masses[step] @ grid) + infinite[step] == pytest.approx(mean, rel=1e-14)

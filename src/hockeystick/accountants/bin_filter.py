@@ -13,7 +13,7 @@ from math import exp, log
 
 import numpy as np
 
-from hockeystick.accountants import examples
+from hockeystick.accountants import examples, fresh_bins
 from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.low_noise_bins import bins_refusal
 from hockeystick.bounds import Profile
@@ -22,6 +22,7 @@ from hockeystick.filters.bin_filters import Shifts, fitted, lattice_for, ring_sh
 from hockeystick.laws.law import SMALLEST, Law, lower_law
 from hockeystick.laws.profile import law_delta, law_profiles, smallest_epsilon
 from hockeystick.pairs.bin_mixture import BinMixture
+from hockeystick.pairs.fresh_bins import FreshBins
 from hockeystick.settings import DEFAULT_EFFORT, Settings
 from hockeystick.types import Direction, Side
 
@@ -108,10 +109,10 @@ ACCOUNTANT = Accountant(
     sides=(Side.LOWER,),
     errs="downward: a function of the output is a post-processing, and means that are lowered reveal less",
     reference="post-processing, Kahane 1986; proof in docs/theory/bin-filters.md",
-    analyses={BinMixture: _analyse},
-    laws={BinMixture: _laws},
-    refusal=_refusal,
-    cost=lambda pair: 7.5 + 2e-9 * pair.matrix.steps * pair.bins,
+    analyses={BinMixture: _analyse, FreshBins: fresh_bins.analysis(_laws)},
+    laws={BinMixture: _laws, FreshBins: fresh_bins.laws(_laws)},
+    refusal=fresh_bins.refusal(_refusal),
+    cost=fresh_bins.cost(lambda pair: 7.5 + 2e-9 * pair.matrix.steps * pair.bins),
     example=examples.low_noise_bins,
     plans_effort=True,
 )

@@ -18,6 +18,7 @@ from math import sqrt
 
 import numpy as np
 
+from hockeystick.accountants import fresh_bins
 from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile, best_of
 from hockeystick.laws.discretise import gaussian_law
@@ -27,6 +28,7 @@ from hockeystick.laws.operations import Tick, average, compose, mix, weighted
 from hockeystick.laws.profile import law_delta, law_profiles, smallest_epsilon
 from hockeystick.moments.geometric_mean import geometric_mean_profile
 from hockeystick.pairs.bin_mixture import BinMixture
+from hockeystick.pairs.fresh_bins import FreshBins
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
 
@@ -165,14 +167,18 @@ def comparison_profiles(pair: BinMixture, side: Side, settings: Settings) -> Map
     return {direction: best_of(min if side is Side.UPPER else max, *parts[direction]) for direction in Direction}
 
 
+def _lower_laws(pair: BinMixture, side: Side, settings: Settings) -> Sequence[Law]:
+    return comparison_laws(pair, side, settings) if side is Side.LOWER else ()
+
+
 ACCOUNTANT = Accountant(
     name="comparison",
     summary="Gram matrix of the bins replaced by an ultrametric one, whose law is exact",
     sides=(Side.UPPER, Side.LOWER),
     errs="to the asked side: Gram matrices are raised for upper bounds, lowered for lower ones (Kahane's inequality)",
     reference="Kahane 1986; docs/theory/comparison.md",
-    analyses={BinMixture: comparison_profiles},
-    laws={BinMixture: lambda pair, side, settings: comparison_laws(pair, side, settings) if side is Side.LOWER else ()},
-    refusal=lambda pair, side: pair.too_large,
-    cost=lambda pair: 0.4 + 2e-9 * pair.matrix.steps * pair.bins,
+    analyses={BinMixture: comparison_profiles, FreshBins: fresh_bins.analysis(comparison_laws)},
+    laws={BinMixture: _lower_laws, FreshBins: fresh_bins.laws(comparison_laws)},
+    refusal=fresh_bins.refusal(lambda pair, side: pair.too_large),
+    cost=fresh_bins.cost(lambda pair: 0.4 + 2e-9 * pair.matrix.steps * pair.bins),
 )

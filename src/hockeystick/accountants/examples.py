@@ -3,6 +3,7 @@
 import numpy as np
 
 from hockeystick.pairs.bin_mixture import BinMixture
+from hockeystick.pairs.fresh_bins import FreshBins
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.strategies.matrix.banded import BandedMatrix
@@ -18,6 +19,11 @@ def min_separated() -> RenewalMixture:
     """b-min-sep sampling of 8 steps, two bands."""
     matrix = ToeplitzMatrix(np.array([1.0, 0.5]), 8)
     return RenewalMixture(noise_multiplier=2.0, matrix=matrix, min_sep=4, participation_prob=0.1, warm_start=True)
+
+
+def fresh_bins() -> FreshBins:
+    """Two epochs of four bins, two bands."""
+    return FreshBins(noise_multiplier=2.0, matrix=ToeplitzMatrix(np.array([1.0, 0.5]), 8), bins=4)
 
 
 def bins(bands: int = 3) -> BinMixture:

@@ -8,6 +8,7 @@ from hockeystick.mechanism import Mechanism
 from hockeystick.pairs import (
     averaged_steps,
     bin_mixture,
+    fresh_bins,
     independent_steps,
     known_batches,
     min_separated,
@@ -33,6 +34,7 @@ PAIRS: dict[tuple[str, str], Callable[[Mechanism], DominatingPair]] = {
     ("identity", "cyclic_poisson"): secret_groups.from_cyclic_poisson,
     (ANY, "deterministic"): known_batches.from_deterministic,
     (ANY, "balls_in_bins"): bin_mixture.from_balls_in_bins,
+    (ANY, "random_allocation"): fresh_bins.from_random_allocation,
     (ANY, "poisson"): subset_mixture.from_poisson,
     (ANY, "cyclic_poisson"): subset_mixture.from_cyclic_poisson,
     (ANY, "b_min_sep"): min_separated.from_b_min_sep,

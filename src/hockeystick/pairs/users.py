@@ -189,9 +189,9 @@ def from_balls_in_bins(mechanism: Mechanism, single: DominatingPair) -> PlacedCo
 
 
 def from_random_allocation(mechanism: Mechanism, single: DominatingPair) -> PlacedCopies | None:
-    """Random allocation of one visit in each epoch; several visits are left to the chain."""
+    """Random allocation of one visit in each epoch, independent noise; all else is left to the chain."""
     sampler, examples = require(mechanism.sampler, RandomAllocation), mechanism.unit.examples
-    if sampler.participations > 1 or examples > MOST_EXAMPLES:
+    if not isinstance(single, AveragedSteps) or sampler.participations > 1 or examples > MOST_EXAMPLES:
         return None
     return PlacedCopies(noise_multiplier=mechanism.sigma, bins=sampler.bins, examples=examples, epochs=sampler.epochs)
 
@@ -233,9 +233,11 @@ def below_balls_in_bins(mechanism: Mechanism, single: DominatingPair) -> Average
     )
 
 
-def below_random_allocation(mechanism: Mechanism, single: DominatingPair) -> AveragedSteps:
-    """The visits of all examples at different steps of an epoch, as many as there are."""
+def below_random_allocation(mechanism: Mechanism, single: DominatingPair) -> AveragedSteps | None:
+    """The visits of all examples at different steps of an epoch, as many as there are; for independent noise."""
     sampler = require(mechanism.sampler, RandomAllocation)
+    if not isinstance(single, AveragedSteps):
+        return None
     return AveragedSteps(
         noise_multiplier=mechanism.sigma,
         bins=sampler.bins,

@@ -23,6 +23,7 @@ from hockeystick.deadline import Deadline
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import UNDERFLOW, UNIT_ROUNDOFF, Array, Law, merge_equal
 from hockeystick.types import Side
+from hockeystick.windows.dominating_chain import absences_of, weights_of
 
 STEP = 5.5
 """Lattice points for each standard deviation of an innovation, for the 68 nodes per unit of the finest grids."""
@@ -38,14 +39,24 @@ NEAR, FAR = 0.015, 0.05
 """Spacing of nodes above the mean, as a share of the distance from it: within 12 standard deviations, and beyond."""
 
 
-def window_law(scales: Array, correlation: float, prob: float, resolution: Resolution, deadline: Deadline) -> Law:
-    """An upper law of every X_u, u = 1, ..., w.
+def window_law(
+    scales: Array,
+    correlation: float,
+    prob: float | Array,
+    resolution: Resolution,
+    deadline: Deadline,
+    starts: int | None = None,
+) -> Law:
+    """An upper law of every X_u, u = 1, ..., starts.
 
     Args:
         scales: shape (w,), standard deviations of the z_i, positive.
         correlation: rho in [0, 1) of neighbours.
-        prob: q in (0, 1), the chance of an available step.
+        prob: q in (0, 1), the chance of an available step; shape (w,) if each has its own, in (0, 1].
+        starts: the last step from which on an example may be available; w by default.
     """
+    starts = scales.size if starts is None else starts
+    coins = np.broadcast_to(prob, scales.shape)
     fine = resolution.nodes_per_unit / 68.0
     tail = max(resolution.smallest_delta * TAIL_SHARE, 1e-38)
     innovation = sqrt((1.0 - correlation) * (1.0 + correlation))
@@ -54,12 +65,12 @@ def window_law(scales: Array, correlation: float, prob: float, resolution: Resol
     reach, largest = -float(ndtri(tail)) * sqrt(variance), float(scales.max())
     lowest, highest = int(np.ceil(reach / spacing)), int(np.ceil((reach + largest * variance) / spacing))
     states = spacing * np.arange(-lowest, highest + 1.0)
-    none = np.exp((scales.size - np.arange(scales.size)) * np.log1p(-prob))  # (1-q)^(w-u+1), u = 1, ..., w
+    none = absences_of(prob, scales.size)[:starts]  # (1-q)^(w-u+1), u = 1, ..., starts
     places, _ = places_of_sums(scales, correlation, prob, float(none[0]), reach, variance, fine)
     start = spacing / sqrt(2.0 * np.pi * variance) * np.exp(-0.5 * states**2 / variance)
     kernel = _transitions(states, correlation, innovation, spacing)
     ratios = np.exp(np.multiply.outer(scales, states) - 0.5 * variance * scales[:, None] ** 2)
-    masses, infinite = _backwards(places, kernel, start, ratios, prob, deadline)
+    masses, infinite = _backwards(places, kernel, start, ratios, coins, starts, deadline)
     grid = none[0] + places
     grid[int(np.searchsorted(places, float(1.0 - none[0])))] = 1.0
     masses, excess = _moved(places, masses, none, 1.0, grid)
@@ -86,7 +97,7 @@ def _transitions(states: Array, correlation: float, innovation: float, spacing: 
 
 
 def places_of_sums(
-    scales: Array, correlation: float, prob: float, none: float, reach: float, variance: float, fine: float
+    scales: Array, correlation: float, prob: float | Array, none: float, reach: float, variance: float, fine: float
 ) -> tuple[Array, float]:
     """Nodes for W from 0 up: equidistant to its mean, which is one of them and 1 - none, then in proportion.
 
@@ -96,9 +107,9 @@ def places_of_sums(
     mean = 1.0 - none
     lags = np.abs(np.subtract.outer(np.arange(w), np.arange(w)))
     second = np.expm1(np.minimum(np.multiply.outer(scales, scales) * correlation**lags, 50.0))
-    weights = prob * np.exp(np.arange(w) * np.log1p(-prob))
+    weights = weights_of(prob, w)
     deviation = min(sqrt(float(weights @ second @ weights)), mean)
-    top = min(w * prob * exp(min(largest * (reach + 0.5 * largest * variance), 130.0)), LARGEST_VALUE)
+    top = min(w * float(weights.max()) * exp(min(largest * (reach + 0.5 * largest * variance), 130.0)), LARGEST_VALUE)
     count = int(min(max(mean * CORE * sqrt(fine) / deviation, 40.0), MOST_CORE))
     nodes = np.linspace(0.0, mean, count + 1)
     nodes[-1] = 1.0 - none
@@ -110,11 +121,11 @@ def places_of_sums(
 
 
 def _backwards(
-    grid: Array, kernel: Array, start: Array, ratios: Array, prob: float, deadline: Deadline
+    grid: Array, kernel: Array, start: Array, ratios: Array, coins: Array, starts: int, deadline: Deadline
 ) -> tuple[Array, Array]:
-    """Masses on the grid, shape (w, nodes), and P-mass at infinity, shape (w,), of every X_u."""
+    """Masses on the grid, shape (starts, nodes), and P-mass at infinity, shape (starts,), of the first W_u."""
     steps, states = ratios.shape
-    masses, infinite = np.zeros((steps, grid.size)), np.zeros(steps)
+    masses, infinite = np.zeros((starts, grid.size)), np.zeros(starts)
     ahead, beyond = np.zeros((states, grid.size)), np.zeros(states)
     ahead[:, 0] = 1.0
     for step in range(steps - 1, -1, -1):
@@ -122,9 +133,10 @@ def _backwards(
         # The state at this step decides its ratio; the law of what follows is a mean over the next state.
         if step < steps - 1:
             ahead, beyond = kernel @ ahead, kernel @ beyond
-        ahead, excess = _moved(grid, ahead, prob * ratios[step], 1.0 - prob, grid)
-        beyond = (1.0 - prob) * beyond + excess
-        masses[step], infinite[step] = start @ ahead, float(start @ beyond)
+        ahead, excess = _moved(grid, ahead, coins[step] * ratios[step], 1.0 - coins[step], grid)
+        beyond = (1.0 - coins[step]) * beyond + excess
+        if step < starts:
+            masses[step], infinite[step] = start @ ahead, float(start @ beyond)
     return masses, infinite
 
 

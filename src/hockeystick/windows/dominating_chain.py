@@ -52,10 +52,33 @@ class Chain:
         lags = np.abs(np.subtract.outer(places, places))
         return np.multiply.outer(self.scales, self.scales) * self.correlation**lags
 
-    def second_moment(self, sigma: float, prob: float) -> float:
+    def second_moment(self, sigma: float, prob: float | Array) -> float:
         """The variance of the window's ratio at this noise; only compares chains."""
-        weights = prob * np.exp(np.arange(self.scales.size) * np.log1p(-prob))
+        weights = weights_of(prob, self.scales.size)
         return float(weights @ np.expm1(np.minimum(self.products / sigma**2, 500.0)) @ weights)
+
+
+def weights_of(prob: float | Array, size: int) -> Array:
+    """The chances that an example that is available at the first of some steps takes part at each of them.
+
+    >>> weights_of(np.array([1 / 3, 1 / 2, 1.0]), 3).round(12).tolist()
+    [0.333333333333, 0.333333333333, 0.333333333333]
+
+    Args:
+        prob: the chance of an available step, for all of them or shape (size,).
+    """
+    if isinstance(prob, float):
+        return np.asarray(prob * np.exp(np.arange(size) * np.log1p(-prob)), dtype=np.float64)
+    found = np.array(prob, dtype=np.float64)
+    found[1:] *= np.cumprod(1.0 - prob[:-1])
+    return found
+
+
+def absences_of(prob: float | Array, size: int) -> Array:
+    """The chances that an example that is available at step u = 1, ..., size takes no part from then on."""
+    if isinstance(prob, float):
+        return np.asarray(np.exp((size - np.arange(size)) * np.log1p(-prob)), dtype=np.float64)
+    return np.asarray(np.cumprod(1.0 - prob[::-1])[::-1], dtype=np.float64)
 
 
 def gram_band(columns: Array, width: int) -> Array:
@@ -72,12 +95,15 @@ def fitted_columns(steps: int, bands: int, size: int) -> int:
     return min(steps, max(FITTED_WINDOWS * size, 2 * bands))
 
 
-def dominating_chain(gram: Array, size: int, sigma: float, prob: float, rounding: float, deadline: Deadline) -> Chain:
+def dominating_chain(
+    gram: Array, size: int, sigma: float, prob: float | Array, rounding: float, deadline: Deadline
+) -> Chain:
     """A chain for windows of ``size`` steps whose columns reveal at least as much as those of C, good at this noise.
 
     Args:
         gram: at least as many diagonals as C has bands and a window has steps, as :func:`gram_band` gives them.
         sigma: the noise for which the shape is chosen.
+        prob: the chance of an available step, for all of them or shape (size,).
         rounding: proved relative error of the entries of ``gram``.
 
     Raises: LinAlgError when no multiple of the shape is large enough, which rounding alone can cause;
@@ -93,22 +119,22 @@ def dominating_chain(gram: Array, size: int, sigma: float, prob: float, rounding
     def score(shape: Array) -> float:
         deadline.tick()
         one = chain(shape)
-        return float(np.log(_raised(one, few, rounding, 6).second_moment(sigma, prob)))
+        return float(np.log(long_enough(one, few, rounding, 6).second_moment(sigma, prob)))
 
     if gram.shape[0] == 1 or not gram[1:].any():
-        return _raised(Chain(np.ones(size), 0.0), gram, rounding, BISECTIONS)
+        return long_enough(Chain(np.ones(size), 0.0), gram, rounding, BISECTIONS)
     start = np.array([-0.3, 0.15, 0.3, 1.0])
     formula = chain(minimize(score, start, method="Nelder-Mead", options={"maxfev": TRIED}).x)
-    raised = [_raised(formula, gram, rounding, BISECTIONS)]
+    raised = [long_enough(formula, gram, rounding, BISECTIONS)]
     free = _freed(formula, few, sigma, prob, deadline)
     deadline.tick()
     # Scales of too many sizes leave no room for rounding; then those of the formula are kept.
     with suppress(LinAlgError):
-        raised.append(_raised(free, gram, rounding, BISECTIONS))
+        raised.append(long_enough(free, gram, rounding, BISECTIONS))
     return min(raised, key=lambda one: one.second_moment(sigma, prob))
 
 
-def _freed(chain: Chain, gram: Array, sigma: float, prob: float, deadline: Deadline) -> Chain:
+def _freed(chain: Chain, gram: Array, sigma: float, prob: float | Array, deadline: Deadline) -> Chain:
     """The chain with scales that follow no formula: a search for the smallest variance from those that do.
 
     How much the columns have to be longer is about the largest eigenvalue of G relative to the chain's inner products,
@@ -122,7 +148,7 @@ def _freed(chain: Chain, gram: Array, sigma: float, prob: float, deadline: Deadl
         places = np.arange(count - lag)
         products[places + lag, places] = products[places, places + lag] = gram[lag, places]
     lags = np.abs(np.subtract.outer(np.arange(size), np.arange(size)))
-    weights = prob * np.exp(np.arange(size) * np.log1p(-prob))
+    weights = weights_of(prob, size)
 
     def score(shape: Array) -> tuple[float, Array]:
         deadline.tick()
@@ -151,8 +177,8 @@ def _freed(chain: Chain, gram: Array, sigma: float, prob: float, deadline: Deadl
     return Chain(np.exp(found[:size]), float(1.0 / (1.0 + np.exp(-found[size]))))
 
 
-def _raised(chain: Chain, gram: Array, rounding: float, bisections: int) -> Chain:
-    """The chain with all columns as much longer, or shorter, as is needed."""
+def long_enough(chain: Chain, gram: Array, rounding: float, bisections: int = BISECTIONS) -> Chain:
+    """The chain with all columns as much longer, or shorter, as is needed; raises LinAlgError where nothing is."""
     shape = _in_band(chain, gram.shape)
     most = float(np.max(np.abs(gram).sum(axis=0)) + np.max(np.abs(gram[1:]).sum(axis=0), initial=0.0))
     low, high = float(np.max(gram[0] / shape[0])), most / float(shape[0].min()) * (1.0 + 1e-6)
