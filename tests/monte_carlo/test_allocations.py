@@ -77,14 +77,16 @@ def test_the_ratio_keeps_its_digits_in_long_runs(far: float) -> None:
     assert copied(pair(bins, visits, sigma), 2).rounding(1.0) < 1e-6
 
 
-@pytest.mark.parametrize("sigma", [0.4, 1.0, 7.0, 1000.0])
-def test_weights_of_joined_copies_add_up_to_what_copies_have_in_common(sigma: float) -> None:
-    joined = joined_weights(12, sigma)
+@pytest.mark.parametrize(("sigma", "order"), [(0.15, 5), (0.4, 12), (1.0, 12), (7.0, 12), (1000.0, 12)])
+def test_weights_of_joined_copies_add_up_to_what_copies_have_in_common(sigma: float, order: int) -> None:
+    joined = joined_weights(order, sigma)
     assert joined[:2] == [1.0, 0.0]
     assert min(joined[2:]) > 0.0
-    for copies in range(13):
+    for copies in range(order + 1):
         total = fsum(comb(copies, size) * joined[size] for size in range(copies + 1))
-        assert total == pytest.approx(exp(copies * (copies - 1) / (2.0 * sigma**2)), rel=1e-12)
+        pairs = 0.5 * copies * (copies - 1)
+        error = (8.0 * copies**2 + 5.0 * pairs / sigma**2 + 2.0) * 2.0**-53
+        assert total == pytest.approx(exp(pairs / sigma**2), rel=error + pairs / sigma**2 * 2.0**-52)
 
 
 @pytest.mark.parametrize("sigma", [0.5, 30.0])
@@ -286,6 +288,7 @@ def test_orders_whose_weights_leave_the_range_of_doubles_or_of_random_numbers_ar
     assert copied(pair(20, 2, 1.0), 5).proved
     assert not copied(pair(20, 2, 0.2), 20).proved
     assert copied(pair(20, 2, 0.2), 20).weight_bound(1.0) == np.inf
+    assert joinable(pair(100_000, 1, 0.6), 10) is None  # that no sixth copy joins five is as good as never met
     rare = pair(10_000, 1, 5.0)
     assert joinable(rare, 2) is None
     least = copies_of(2, 1e-4, 5.0).more[0]
@@ -294,8 +297,8 @@ def test_orders_whose_weights_leave_the_range_of_doubles_or_of_random_numbers_ar
 
 
 def test_what_cannot_be_sampled_is_refused() -> None:
-    everywhere, quiet = pair(4, 4, 1.0), pair(4, 2, 0.04)
-    for one, word in ((everywhere, "every batch"), (quiet, "more noise")):
+    everywhere, quiet, large = pair(4, 4, 1.0), pair(4, 2, 0.04), pair(20_000, 10_000, 80.0)
+    for one, word in ((everywhere, "every batch"), (quiet, "more noise"), (large, "too long")):
         for side in Side:
             reason = FAMILY.refusal(one, side)
             assert reason is not None

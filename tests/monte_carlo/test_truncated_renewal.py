@@ -317,7 +317,7 @@ def test_what_cannot_be_sampled_is_refused() -> None:
     wide = from_b_min_sep(mechanism(bands=5, truncated_batch_size=7, num_examples=100))
     assert "at most min_sep = 4 bands, not 5" in str(FAMILY.refusal(wide, Side.UPPER))
     assert isinstance(FAMILY.build(pair, Direction.ADD, "naive", {}), NaiveTruncated)
-    with pytest.raises(InvalidInputError, match="'proposal' field must be 'naive' with nothing in range"):
+    with pytest.raises(InvalidInputError, match="'proposal' field must be 'naive' with nothing or 'renewal_mean'"):
         FAMILY.build(pair, Direction.ADD, "mean", {"beta": 1.0})
 
 

@@ -18,7 +18,7 @@ from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.mechanism import Unit
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.pairs.renewal_mixture import RenewalMixture
-from hockeystick.pairs.truncated_renewal import TruncatedRenewal
+from hockeystick.pairs.truncated_renewal import TruncatedRenewal, cuts
 from hockeystick.strategies.matrix.dense import DenseMatrix
 
 SETTINGS = hs.Settings(hs.Resolution(24, 1e-4))
@@ -128,7 +128,7 @@ def test_a_run_whose_batches_are_cut_is_covered(cap: int, num_examples: int, pro
             cut += chance * own * any(crowd[step] >= cap for step in steps)
             _survive(own, steps, crowd, cap, matrix, first, second)
         truth += chance * oracle.deltas([(p, x) for x, p in first.items()], [(p, x) for x, p in second.items()], 1.0)
-    assert cut * (1.0 - 1e-9) <= deletion.cuts(pair)[0] <= 3.0 * cut + 1e-290
+    assert cut * (1.0 - 1e-9) <= cuts(pair)[0] <= 3.0 * cut + 1e-290
     assert (upper(pair) >= truth - GRID_ERROR[3]).all()
     whole = oracle.mixture(oracle.independently(one, 1), matrix, np.ones((1, 3)))
     uncut = oracle.deltas(whole, oracle.nobody(matrix), 1.0)
@@ -170,7 +170,7 @@ def test_what_a_cap_costs() -> None:
     pair = truncated(4, 9)
     rate = 0.3 / 1.3
     full = float(binom.sf(3, 8, rate))
-    chance, expected = deletion.cuts(pair)
+    chance, expected = cuts(pair)
     assert chance == pytest.approx(3.0 * rate * full, rel=1e-5)
     assert expected == pytest.approx(3.0 * full * 0.3 / 0.7**2, rel=1e-5)
     plain = renewal(pair.matrix.materialize())
@@ -184,7 +184,7 @@ def test_what_a_cap_costs() -> None:
 def test_an_example_that_never_skips_a_step_is_charged_the_union() -> None:
     """For q = 1 the second number is infinite, and far out in epsilon nothing overflows."""
     pair = truncated(2, 4, participation_prob=1.0)
-    chance, expected = deletion.cuts(pair)
+    chance, expected = cuts(pair)
     assert expected == np.inf
     covered = deletion.with_cuts({way: lambda epsilon: 0.0 for way in Direction}, pair)
     assert covered[Direction.ADD](0.5) == min(1.0, (1.0 + exp(0.5)) * chance)

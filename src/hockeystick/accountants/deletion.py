@@ -9,28 +9,21 @@ Proofs: docs/theory/monte-carlo/renewal.md, "Deletion" and "Cut batches". Errs u
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from math import exp, inf, log, log1p
+from math import exp
 from typing import Any
-
-import numpy as np
-from scipy.stats import binom
 
 from hockeystick.bounds import Profile
 from hockeystick.laws.law import Law
-from hockeystick.pairs.independent_steps import BINOMIAL_TAIL_ROUNDING, SMALLEST_SLACK
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.pairs.repeated_columns import RepeatedSubsets, repeated
 from hockeystick.pairs.subset_mixture import SubsetMixture
-from hockeystick.pairs.truncated_renewal import TruncatedRenewal
+from hockeystick.pairs.truncated_renewal import LARGEST_EXPONENT, TruncatedRenewal, cuts
 from hockeystick.pairs.worst_of import WorstOf
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
 
 Renewal = RenewalMixture | TruncatedRenewal
 Profiles = Mapping[Direction, Profile]
-
-LARGEST_EXPONENT = 700.0
-"""exp of more is beyond the doubles; what it multiplies then costs everything anyway."""
 
 
 def with_most_examples(pair: Renewal | WorstOf) -> Renewal | None:
@@ -61,23 +54,6 @@ def poisson_above(pair: Renewal) -> SubsetMixture:
         sampling_prob=pair.participation_prob,
         attained=False,
     )
-
-
-def cuts(pair: TruncatedRenewal) -> tuple[float, float]:
-    """What cut batches can change: at least the two numbers, rounded up. O(steps).
-
-    The chance that the example is ever taken at a full step, one at which as many others are taken as a batch holds:
-    the others are independent of it and of one another, so each step is a product of two probabilities, and they are
-    added over the steps. And the expected number of full steps times ``q (1 - q)^-b``, the odds of a run that takes
-    part at a step and waits against one that stays away for as long; infinite for q = 1.
-    """
-    prob = pair.participation_prob
-    taken = np.minimum(prob * pair.availability * (1.0 + BINOMIAL_TAIL_ROUNDING), 1.0)
-    full = np.asarray(binom.sf(pair.truncated_batch_size - 1, pair.num_examples - 1, taken))
-    odds = exp(min(log(prob) - pair.min_sep * log1p(-prob), LARGEST_EXPONENT)) if prob < 1.0 else inf
-    chance = float(taken @ full) * (1.0 + BINOMIAL_TAIL_ROUNDING)
-    expected = odds * max(float(full.sum()), SMALLEST_SLACK) * (1.0 + 2.0 * BINOMIAL_TAIL_ROUNDING)
-    return min(max(chance, SMALLEST_SLACK), 1.0), expected
 
 
 def with_cuts(profiles: Profiles, pair: Renewal) -> Profiles:

@@ -1,12 +1,20 @@
 """Correlated noise under truncated b-min-sep subsampling: two mixtures, given how many others were taken."""
 
 from dataclasses import dataclass
+from math import exp, inf, log, log1p
+
+import numpy as np
+from scipy.stats import binom
 
 from hockeystick.pairs.base import DominatingPair
-from hockeystick.pairs.renewal_mixture import availability, first_available, largest_norm
+from hockeystick.pairs.independent_steps import BINOMIAL_TAIL_ROUNDING, SMALLEST_SLACK
+from hockeystick.pairs.renewal_mixture import RenewalMixture, availability, first_available, largest_norm
 from hockeystick.strategies import StrategyMatrix
 from hockeystick.strategies.matrix.band import band_of
 from hockeystick.strategies.matrix.base import Array
+
+LARGEST_EXPONENT = 700.0
+"""exp of more is beyond the doubles; what it multiplies then costs everything anyway."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,3 +71,32 @@ class TruncatedRenewal(DominatingPair):
     def sensitivity_error(self) -> float:
         """The relative rounding of the sums behind the sensitivity."""
         return 8.0 * self.matrix.rounding
+
+    @property
+    def without_cuts(self) -> RenewalMixture:
+        """The pair of the run without a cap; what cuts can change is added to its profiles (:func:`cuts`)."""
+        return RenewalMixture(
+            noise_multiplier=self.noise_multiplier,
+            matrix=self.matrix,
+            min_sep=self.min_sep,
+            participation_prob=self.participation_prob,
+            warm_start=self.warm_start,
+            attained=False,
+        )
+
+
+def cuts(pair: TruncatedRenewal) -> tuple[float, float]:
+    """What cut batches can change: at least the two numbers, rounded up. O(steps).
+
+    The chance that the example is ever taken at a full step, one at which as many others are taken as a batch holds:
+    the others are independent of it and of one another, so each step is a product of two probabilities, and they are
+    added over the steps. And the expected number of full steps times ``q (1 - q)^-b``, the odds of a run that takes
+    part at a step and waits against one that stays away for as long; infinite for q = 1.
+    """
+    prob = pair.participation_prob
+    taken = np.minimum(prob * pair.availability * (1.0 + BINOMIAL_TAIL_ROUNDING), 1.0)
+    full = np.asarray(binom.sf(pair.truncated_batch_size - 1, pair.num_examples - 1, taken))
+    odds = exp(min(log(prob) - pair.min_sep * log1p(-prob), LARGEST_EXPONENT)) if prob < 1.0 else inf
+    chance = float(taken @ full) * (1.0 + BINOMIAL_TAIL_ROUNDING)
+    expected = odds * max(float(full.sum()), SMALLEST_SLACK) * (1.0 + 2.0 * BINOMIAL_TAIL_ROUNDING)
+    return min(max(chance, SMALLEST_SLACK), 1.0), expected

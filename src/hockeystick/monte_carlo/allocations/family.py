@@ -20,12 +20,14 @@ ORDERS = range(2, 65)
 TILTED_SHARE = 0.9
 """Of outputs of copies; the others are outputs of P."""
 MORE_COPIES = (1.15, 1.3)
-"""Orders above the one with the smallest M have less variance; M is flat there."""
+"""Factors of the order with the smallest M, which is flat there: more copies have less variance."""
 MAX_EXPONENT = 600.0
 """Weights of copies at a step, and odds of a visit, stay below e to this, within the range of doubles."""
 LEAST_JOINED, MOST_JOINED = 1e-7, 1.0 - 1e-7
-"""Of the chance that copies are joined at a step."""
+"""Of the chance that copies are joined at a step; and the most that any chance to join more of them may be."""
 SECONDS_PER_STEP, SECONDS_PER_MASS = 4e-8, 1e-9
+MOST_SECONDS = 5e-3
+"""Of a sample: pilots draw hundreds, whatever they cost."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def copies_of(order: int, rate: float, sigma: float) -> Copies:
     beyond = np.append(np.cumsum(weights[::-1])[::-1], 0.0)  # of at least so many
     more = np.zeros(order + 1)
     more[0] = beyond[0] / (1.0 + beyond[0])
-    more[1:] = np.divide(beyond[2:], beyond[1:-1], out=np.zeros(order), where=beyond[1:-1] > 0.0)
+    more[2:] = np.divide(beyond[3:], beyond[2:-1], out=np.zeros(order - 1), where=beyond[2:-1] > 0.0)
     return Copies(log1p(beyond[0]), more)
 
 
@@ -121,8 +123,14 @@ class AllocationProposal(Proposal):
         return 2.0 * UNIT_ROUNDOFF * power * pair.epochs * (own + 4096.0 + pair.epochs * visits * reach)
 
     @property
+    def places_error(self) -> float:
+        """Of the chances of the steps of one copy: each is one of ``bins`` multiples of ``2^-53``."""
+        pair = self.pair
+        return 4.0 * UNIT_ROUNDOFF * pair.participations * pair.epochs * pair.bins
+
+    @property
     def loss_error(self) -> float:
-        return float(max(1e-9, self.rounding(2.0)))
+        return float(max(1e-9, self.rounding(2.0) + self.places_error))
 
     def _draw(self, rng: np.random.Generator, samples: int, visited: bool, drift: float) -> Array:
         """log X and the sum of outputs over ``sigma^2``, shape (samples, 2)."""
@@ -186,11 +194,13 @@ class CopiedAllocation(AllocationProposal):
         """That of log X, of Z, and of the chances with which copies are drawn."""
         pair, copies = self.pair, self._copies
         assert copies is not None  # else nothing is proved
-        visits = float(self.order * pair.participations * pair.epochs)
-        steps = float(pair.bins * pair.epochs)
-        drawn = visits * (2.0**-33 + 4.0 * pair.bins * UNIT_ROUNDOFF)
-        tables = steps * UNIT_ROUNDOFF * (8.0 * self.order**2 + 2.0 / (1.0 - copies.more[0]))
-        return float(max(1e-9, self.rounding(self.order + 1.0) + drawn + tables))
+        order, steps = float(self.order), float(pair.bins * pair.epochs)
+        comparisons = 2.0 * order * pair.participations * pair.epochs
+        least = 1.0 - float(copies.more.max())  # of not joining more
+        drawn = comparisons * (2.0**-33 + UNIT_ROUNDOFF / least) + order * self.places_error
+        exponent = 0.5 * order * (order - 1.0) / pair.visit_noise**2
+        tables = steps * UNIT_ROUNDOFF * (8.0 * order**2 + 5.0 * exponent + 2.0 / (1.0 - copies.more[0]))
+        return float(max(1e-9, self.rounding(order + 1.0) + drawn + tables))
 
     def weight_bound(self, epsilon: float) -> float:
         """``(Z / share) e^(-(a-1) epsilon) (a-1)^(a-1) / a^a``, or a little less: the outputs of P lower it."""
@@ -235,8 +245,10 @@ class MeanAllocation(AllocationProposal):
 
     @property
     def loss_error(self) -> float:
-        """That of log X, and of the sum of outputs."""
-        return float(max(1e-9, self.rounding(2.0 + self.beta)))
+        """That of log X, and of the sum of outputs, which are added one by one."""
+        pair = self.pair
+        added = self.beta * pair.participations * pair.bins * pair.epochs**2 * self._reach * UNIT_ROUNDOFF
+        return float(max(1e-9, self.rounding(2.0 + self.beta) + added))
 
     def weight_bound(self, epsilon: float) -> float:
         """``exp(-beta (epsilon - A/2) + beta^2 g / 2) beta^beta / (beta + 1)^(beta + 1)``."""
@@ -261,7 +273,7 @@ def joinable(pair: AveragedSteps, order: int) -> Copies | None:
     if order * (order - 1.0) / (2.0 * pair.visit_noise**2) > MAX_EXPONENT:
         return None
     copies = copies_of(order, pair.participations / pair.bins, pair.visit_noise)
-    return copies if LEAST_JOINED <= copies.more[0] <= MOST_JOINED else None
+    return copies if copies.more[0] >= LEAST_JOINED and float(copies.more.max()) <= MOST_JOINED else None
 
 
 def propose(pair: AveragedSteps, direction: Direction, epsilon: float) -> Sequence[Proposal]:
@@ -287,7 +299,10 @@ def why_not(pair: AveragedSteps, side: Side) -> str | None:
     """Why the pair cannot be sampled."""
     if pair.batches_are_public:
         return "the example is in every batch: nothing is random"
-    if not NaiveAllocation(direction=Direction.REMOVE, pair=pair).proved:
+    naive = NaiveAllocation(direction=Direction.REMOVE, pair=pair)
+    if naive.cost > MOST_SECONDS:
+        return "a sample takes too long for so many steps and participations"
+    if not naive.proved:
         return (
             f"its odds need more noise: 2 ({FARTHEST_NORMAL:g} / s + 1.5 / s^2) + |log(k / (t - k))| <= "
             f"{MAX_EXPONENT:g}, s the noise multiplier of a visit"

@@ -54,11 +54,12 @@ def draw_copies(
 ) -> None:
     """Fill ``out`` with log X of outputs: of P, or of the tilted part with the chance ``share``.
 
-    A tilted sample that is given up has the loss ``-ENDLESS`` and no value. O(bins visits + order visits).
+    A tilted sample that is given up has the loss ``-ENDLESS`` and no value. O(bins visits) for each epoch, and at most
+    O(order) for each of the order visits participations of joined copies.
 
     Args:
         order: copies.
-        more: ``more[i]``, the chance that more than i copies are joined at a step where at least i are; shape
+        more: ``more[i]``, the chance that more than i copies are joined at a step where at least i are, i not 1; shape
             (order + 1,).
         kept: ``kept[m]``, the chance that a copy visits m given steps relative to ``(visits / bins)^m``; shape
             (visits + 1,).
@@ -122,7 +123,7 @@ def add_copies(
     many of them contain step t.
 
     Args:
-        tag: ``seen`` has no entry above it.
+        tag: at least as large as every entry of ``seen``.
         work: seen, steps, owners and joined; overwritten, but for seen.
     """
     seen, steps, owners, joined = work

@@ -1,14 +1,21 @@
-"""The naive proposal for truncated b-min-sep subsampling (docs/theory/monte-carlo/truncated.md)."""
+"""Proposals for truncated b-min-sep subsampling (docs/theory/monte-carlo/truncated.md)."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import isfinite, log, log1p
+from typing import Any
 
 import numpy as np
 
-from hockeystick.monte_carlo.proposals import Array, Family, Naive
+from hockeystick.bounds import Profile
+from hockeystick.monte_carlo.histories.history_kernels import ENDLESS
+from hockeystick.monte_carlo.histories.one_sided import OTHER_SHARE
+from hockeystick.monte_carlo.proposals import Array, Family, Naive, Proposal
+from hockeystick.monte_carlo.renewal import family as renewal
 from hockeystick.monte_carlo.renewal.truncated_kernels import Truncation, draw_truncated
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
-from hockeystick.pairs.truncated_renewal import TruncatedRenewal
+from hockeystick.pairs.truncated_renewal import TruncatedRenewal, cuts
 from hockeystick.strategies import StrategyMatrix
 from hockeystick.strategies.matrix.band import band_of
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
@@ -18,6 +25,8 @@ LARGEST_SHIFT = 2.0
 """Of a survivor in a truncated batch, in columns."""
 SECONDS_PER_STEP = 2e-7
 SECONDS_PER_ENTRY = 2e-9
+RARE = 1e-5
+"""Cuts may change so much of the largest weight without a cap, and so much in all where the naive one does not run."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -77,10 +86,102 @@ def _scaled_columns(matrix: StrategyMatrix, sigma: float) -> tuple[Array, Array]
     return scaled, 0.5 * np.einsum("id,id->i", scaled, scaled)
 
 
-def why_not(pair: TruncatedRenewal, side: Side) -> str | None:
-    """Why the pair cannot be sampled for this side."""
-    if side is Side.LOWER:
-        return "the pair of truncated batches bounds the mechanism from above only"
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Covered(Proposal):
+    """A proposal for the run without a cap, and samples that stand for what cuts can change: upper bounds.
+
+    Attributes:
+        pair: the run with the cap.
+        inner: the proposal, for the pair's :attr:`~.TruncatedRenewal.without_cuts`.
+    """
+
+    pair: TruncatedRenewal
+    inner: Proposal
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """That of the proposal without a cap."""
+        return self.inner.name
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        return self.inner.parameters
+
+    @property
+    def proved(self) -> bool:
+        return self.inner.proved and isfinite(self.added)
+
+    @property
+    def cost(self) -> float:
+        return self.inner.cost
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """Cuts are added."""
+        return (Side.UPPER,)
+
+    @property
+    def loss_error(self) -> float:
+        return self.inner.loss_error
+
+    @property
+    def added(self) -> float:
+        """What is added to the profile of the run without a cap."""
+        return _added(self.pair)[self.direction]
+
+    def weight_bound(self, epsilon: float) -> float:
+        """The larger of the two kinds of samples."""
+        rest = 1.001 * self.added / OTHER_SHARE
+        return max(self.inner.weight_bound(epsilon) / (1.0 - OTHER_SHARE) * (1.0 + 8.0 * UNIT_ROUNDOFF), rest)
+
+    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
+        rest = rng.random(losses.size) < OTHER_SHARE
+        self.inner.draw(rng, log_weights, losses)
+        log_weights -= log1p(-OTHER_SHARE)
+        log_weights[rest] = log(self.added) - log(OTHER_SHARE)
+        losses[rest] = ENDLESS
+
+
+def _added(pair: TruncatedRenewal) -> Mapping[Direction, float]:
+    """What cuts add at most to each direction of the profile, at every epsilon."""
+    chance, expected = _cuts(pair)
+    return {Direction.REMOVE: 2.0 * chance, Direction.ADD: chance + expected}
+
+
+_cuts = lru_cache(maxsize=4)(cuts)
+
+
+def _covered(pair: TruncatedRenewal, direction: Direction, epsilon: float) -> Sequence[Covered]:
+    """Importance proposals of the run without a cap; its naive one has no smaller M than that of the run with it."""
+    inner = renewal.propose(pair.without_cuts, direction, epsilon)
+    kept = (one for one in inner if Side.UPPER in one.sides and not isinstance(one, Naive))
+    return [Covered(direction=direction, pair=pair, inner=one) for one in kept]
+
+
+def propose(pair: TruncatedRenewal, direction: Direction, epsilon: float) -> Sequence[Proposal]:
+    """Those of the run without a cap where cuts are rare beside what they resolve, and the naive one where it runs."""
+    covered = [one for one in _covered(pair, direction, epsilon) if one.proved]
+    if _why_not_naive(pair) is not None:
+        return covered
+    rare = [one for one in covered if one.added <= RARE * one.inner.weight_bound(epsilon) < RARE]
+    return (*rare, NaiveTruncated(direction=direction, pair=pair))
+
+
+def make(pair: TruncatedRenewal, kind: type[Proposal], **values: Any) -> Proposal:
+    """A proposal of a kind, from its parameters."""
+    if kind is NaiveTruncated:
+        return NaiveTruncated(pair=pair, **values)
+    inner = renewal.FAMILY.make(pair.without_cuts, kind, **values)
+    return Covered(direction=inner.direction, pair=pair, inner=inner)
+
+
+def _known_upper(pair: TruncatedRenewal, direction: Direction) -> Profile | None:
+    """That of the run without a cap, and what cuts add."""
+    inner, added = renewal.known_upper(pair.without_cuts, direction), _added(pair)[direction]
+    return None if inner is None else lambda epsilon: min(inner(epsilon) + added, 1.0)
+
+
+def _why_not_naive(pair: TruncatedRenewal) -> str | None:
     if pair.matrix.rows != pair.matrix.steps:
         return "its recursion needs a square strategy matrix"
     if pair.matrix.bands > pair.min_sep:
@@ -88,10 +189,22 @@ def why_not(pair: TruncatedRenewal, side: Side) -> str | None:
     return None
 
 
+def why_not(pair: TruncatedRenewal, side: Side) -> str | None:
+    """Why the pair cannot be sampled for this side."""
+    if side is Side.LOWER:
+        return "the pair of truncated batches bounds the mechanism from above only"
+    reason = _why_not_naive(pair)
+    if reason is None:
+        return None
+    if not max(_added(pair).values()) <= RARE:
+        return f"{reason}, or batches that are hardly ever cut"
+    return renewal.refusal(pair.without_cuts, side)
+
+
 FAMILY = Family(
     pair=TruncatedRenewal,
-    kinds=(NaiveTruncated,),
-    propose=lambda pair, direction, epsilon: (NaiveTruncated(direction=direction, pair=pair),),
+    kinds=(NaiveTruncated, *(kind for kind in renewal.FAMILY.kinds if not issubclass(kind, Naive))),
+    propose=propose,
     fingerprint=lambda pair: (
         pair.min_sep,
         pair.participation_prob,
@@ -100,5 +213,7 @@ FAMILY = Family(
         pair.num_examples,
         pair.columns,
     ),
+    known_upper=_known_upper,
     refusal=why_not,
+    make=make,
 )

@@ -1,0 +1,122 @@
+"""Truncated b-min-sep subsampling whose batches are hardly ever cut: proposals of the run without a cap, and cuts."""
+
+import pickle
+from math import sqrt
+
+import numpy as np
+import pytest
+from history_oracle import assert_same
+
+import hockeystick as hs
+from hockeystick.monte_carlo.histories.history_kernels import ENDLESS
+from hockeystick.monte_carlo.histories.one_sided import OTHER_SHARE
+from hockeystick.monte_carlo.proposals import Naive, Proposal
+from hockeystick.monte_carlo.renewal import family as renewal
+from hockeystick.monte_carlo.renewal.truncated import FAMILY, Covered
+from hockeystick.pairs.truncated_renewal import TruncatedRenewal, cuts
+from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
+from hockeystick.types import Direction, Side
+
+
+def pair(cap: int, bands: int = 3, num_examples: int = 1000, sigma: float = 1.5) -> TruncatedRenewal:
+    return TruncatedRenewal(
+        noise_multiplier=sigma,
+        matrix=ToeplitzMatrix(0.5 ** np.arange(float(bands)), 30),
+        min_sep=4,
+        participation_prob=0.05,
+        warm_start=True,
+        truncated_batch_size=cap,
+        num_examples=num_examples,
+    )
+
+
+RARELY, OFTEN = 150, 60
+"""Caps on batches of some 43 examples."""
+
+
+def values(proposal: Proposal, epsilon: float, samples: int, seed: int) -> np.ndarray:
+    log_weights, losses = np.empty(samples), np.empty(samples)
+    proposal.draw(np.random.default_rng(seed), log_weights, losses)
+    return -np.exp(log_weights) * np.expm1(np.minimum(epsilon - losses, 0.0))
+
+
+@pytest.mark.parametrize("direction", Direction)
+@pytest.mark.parametrize("cap", [OFTEN, 70])
+def test_the_mean_is_that_without_a_cap_and_what_cuts_add(cap: int, direction: Direction) -> None:
+    """Within 6.2 standard errors of both means, at a cap that cuts often enough to be seen."""
+    one, epsilon, samples = pair(cap), 0.3, 200_000
+    chance, expected = cuts(one)
+    added = 2.0 * chance if direction is Direction.REMOVE else chance + expected
+    assert 1e-6 < added < 1.0
+    inner = renewal.propose(one.without_cuts, direction, epsilon)[0]
+    whole = Covered(direction=direction, pair=one, inner=inner)
+    assert whole.added == added
+    with_cuts, without = values(whole, epsilon, samples, 1), values(inner, epsilon, samples, 2)
+    assert with_cuts.max() <= whole.weight_bound(epsilon)
+    error = 6.2 * sqrt((with_cuts.var() + without.var()) / samples)
+    assert abs(with_cuts.mean() - without.mean() - added) <= error
+
+
+def test_the_samples_that_stand_for_cuts_count_at_every_epsilon() -> None:
+    one = pair(OFTEN)
+    whole = Covered(
+        direction=Direction.REMOVE, pair=one, inner=renewal.propose(one.without_cuts, Direction.REMOVE, 1.0)[0]
+    )
+    log_weights, losses = np.empty(100_000), np.empty(100_000)
+    whole.draw(np.random.default_rng(3), log_weights, losses)
+    rest = losses == ENDLESS
+    assert abs(rest.mean() - OTHER_SHARE) <= 6.2 * sqrt(OTHER_SHARE / losses.size)
+    np.testing.assert_allclose(np.exp(log_weights[rest]) * OTHER_SHARE, whole.added, rtol=1e-12)
+
+
+def test_importance_proposals_are_for_rare_cuts() -> None:
+    """The naive one comes last where it runs; where columns reach beyond the separation it does not."""
+    names = [one.name for one in FAMILY.propose(pair(RARELY), Direction.REMOVE, 1.0)]
+    assert len(names) > 1
+    assert names[-1] == "naive"
+    assert [one.name for one in FAMILY.propose(pair(OFTEN), Direction.REMOVE, 1.0)] == ["naive"]
+    wide = FAMILY.propose(pair(RARELY, bands=8), Direction.REMOVE, 1.0)
+    assert wide
+    assert not any(isinstance(one, Naive) for one in wide)
+    assert all(one.sides == (Side.UPPER,) for one in wide)
+    assert FAMILY.refusal(pair(RARELY, bands=8), Side.UPPER) is None
+    assert "hardly ever cut" in (FAMILY.refusal(pair(OFTEN, bands=8), Side.UPPER) or "")
+
+
+@pytest.mark.parametrize("direction", Direction)
+@pytest.mark.parametrize("bands", [3, 8])
+def test_they_are_built_again_from_their_parameters(bands: int, direction: Direction) -> None:
+    one = pair(RARELY, bands=bands)
+    for proposal in FAMILY.propose(one, direction, 1.0):
+        if isinstance(proposal, Covered):
+            again = FAMILY.build(one, direction, proposal.name, proposal.parameters)
+            for copy in (again, pickle.loads(pickle.dumps(proposal))):
+                assert_same(proposal, copy)
+
+
+def test_cuts_that_cost_everything_are_not_proved() -> None:
+    certain = pair(OFTEN)
+    inner = renewal.propose(certain.without_cuts, Direction.ADD, 1.0)[0]
+    always = TruncatedRenewal(
+        noise_multiplier=1.0,
+        matrix=certain.matrix,
+        min_sep=4,
+        participation_prob=1.0,
+        warm_start=False,
+        truncated_batch_size=3,
+        num_examples=10,
+    )
+    assert Covered(direction=Direction.ADD, pair=certain, inner=inner).proved
+    assert not Covered(direction=Direction.ADD, pair=always, inner=inner).proved
+
+
+def test_a_delta_below_what_counting_reaches_is_certified_and_verified() -> None:
+    """delta = 1e-10: counting outputs would take some 1e12 of them."""
+    sampler = hs.BMinSep(min_sep=4, sampling_prob=0.04, steps=32, truncated_batch_size=250, num_examples=2000)
+    run = hs.Mechanism(strategy=hs.BinaryTree(), sampler=sampler, noise_multiplier=10.0)
+    plain = hs.certify(run, delta=1e-10)
+    options = hs.MonteCarlo(seed=1, failure_probability=1e-6, ratio=1.0)
+    found = hs.certify(run, delta=1e-10, method="monte_carlo", monte_carlo=options)
+    assert found.bounds.upper < 0.95 * plain.bounds.upper
+    assert found.bounds.lower is None
+    hs.verify(found)
