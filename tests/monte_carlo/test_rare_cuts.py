@@ -1,6 +1,7 @@
 """Truncated b-min-sep subsampling whose batches are hardly ever cut: proposals of the run without a cap, and cuts."""
 
 import pickle
+from dataclasses import replace
 from math import sqrt
 
 import numpy as np
@@ -13,8 +14,10 @@ from hockeystick.monte_carlo.histories.one_sided import OTHER_SHARE
 from hockeystick.monte_carlo.proposals import Naive, Proposal
 from hockeystick.monte_carlo.renewal import family as renewal
 from hockeystick.monte_carlo.renewal.truncated import FAMILY, Covered
+from hockeystick.monte_carlo.runs import fingerprint
 from hockeystick.pairs.truncated_renewal import TruncatedRenewal, cuts
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
+from hockeystick.strategies.matrix.tree import TreeMatrix
 from hockeystick.types import Direction, Side
 
 
@@ -120,3 +123,10 @@ def test_a_delta_below_what_counting_reaches_is_certified_and_verified() -> None
     assert found.bounds.upper < 0.95 * plain.bounds.upper
     assert found.bounds.lower is None
     hs.verify(found)
+
+
+def test_samples_of_other_matrices_and_caps_are_not_shared() -> None:
+    """Trees of the same steps too, whose rows are more than these."""
+    matrices = [TreeMatrix(32, 30), TreeMatrix(16, 30), ToeplitzMatrix(0.5 ** np.arange(3.0), 30)]
+    pairs = [replace(pair(cap), matrix=matrix) for cap in (RARELY, OFTEN) for matrix in matrices]
+    assert len({fingerprint(FAMILY, one) for one in pairs}) == len(pairs)

@@ -206,12 +206,9 @@ FAMILY = Family(
     kinds=(NaiveTruncated, *(kind for kind in renewal.FAMILY.kinds if not issubclass(kind, Naive))),
     propose=propose,
     fingerprint=lambda pair: (
-        pair.min_sep,
-        pair.participation_prob,
-        pair.warm_start,
         pair.truncated_batch_size,
         pair.num_examples,
-        pair.columns,
+        *renewal.fingerprint(pair.without_cuts),
     ),
     known_upper=_known_upper,
     refusal=why_not,
