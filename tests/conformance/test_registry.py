@@ -72,6 +72,9 @@ CORRELATED: tuple[tuple[StrategySpec, Sampler, float], ...] = (
     (BandedSquareRoot(bands=1), CyclicPoisson(groups=1, sampling_prob=0.1, steps=30), 1.0),
     (BandedSquareRoot(bands=3), BMinSep(min_sep=3, sampling_prob=0.1, steps=9), 1.5),
     (BandedSquareRoot(bands=3), BMinSep(min_sep=2, sampling_prob=0.1, steps=9), 1.5),
+    (BandedSquareRoot(bands=2), RandomAllocation(bins=4, epochs=3), 1.5),
+    (BandedSquareRoot(bands=2), RandomAllocation(bins=14, epochs=2), 1.2),
+    (BinaryTree(), RandomAllocation(bins=3, epochs=2), 3.0),
     (BinaryTree(), Shuffle(batch_size=2, bins=8), 10.0),
 )
 OPTIONS: dict[str, dict[str, int]] = {

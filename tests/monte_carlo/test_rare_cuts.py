@@ -9,13 +9,16 @@ import pytest
 from history_oracle import assert_same
 
 import hockeystick as hs
+from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.monte_carlo.histories.history_kernels import ENDLESS
 from hockeystick.monte_carlo.histories.one_sided import OTHER_SHARE
 from hockeystick.monte_carlo.proposals import Naive, Proposal
 from hockeystick.monte_carlo.renewal import family as renewal
-from hockeystick.monte_carlo.renewal.truncated import FAMILY, Covered
+from hockeystick.monte_carlo.renewal.truncated import FAMILY, Covered, NaiveTruncated
 from hockeystick.monte_carlo.runs import fingerprint
+from hockeystick.pairs.registry import dominating_pair
 from hockeystick.pairs.truncated_renewal import TruncatedRenewal, cuts
+from hockeystick.strategies import StrategyMatrix
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.strategies.matrix.tree import TreeMatrix
 from hockeystick.types import Direction, Side
@@ -130,3 +133,26 @@ def test_samples_of_other_matrices_and_caps_are_not_shared() -> None:
     matrices = [TreeMatrix(32, 30), TreeMatrix(16, 30), ToeplitzMatrix(0.5 ** np.arange(3.0), 30)]
     pairs = [replace(pair(cap), matrix=matrix) for cap in (RARELY, OFTEN) for matrix in matrices]
     assert len({fingerprint(FAMILY, one) for one in pairs}) == len(pairs)
+
+
+@pytest.mark.parametrize("matrix", [TreeMatrix(32, 30), ToeplitzMatrix(0.5 ** np.arange(8.0), 30)])
+def test_nothing_else_is_built_where_columns_reach_beyond_the_separation(matrix: StrategyMatrix) -> None:
+    """The naive recursion is for shorter columns, and a proposal for lower bounds has a mean below the profile."""
+    one = replace(pair(RARELY), matrix=matrix)
+    below = renewal.propose(one.without_cuts, Direction.REMOVE, 0.5)[0]
+    assert below.sides == (Side.LOWER,)
+    assert not NaiveTruncated(direction=Direction.REMOVE, pair=one).proved
+    for name, parameters in (("naive", {}), (below.name, below.parameters)):
+        with pytest.raises(InvalidInputError):
+            FAMILY.build(one, Direction.REMOVE, name, parameters)
+
+
+def test_without_any_upper_proposal_other_methods_are_left() -> None:
+    """A tree at low noise, where no tuple or chain has a finite M."""
+    sampler = hs.BMinSep(min_sep=4, sampling_prob=0.02, steps=40, truncated_batch_size=100, num_examples=1000)
+    run = hs.Mechanism(strategy=hs.BinaryTree(), sampler=sampler, noise_multiplier=0.2)
+    with pytest.raises(UnsupportedError, match="No samples of the run without a cap"):
+        FAMILY.propose(dominating_pair(run), Direction.REMOVE, 1.0)
+    settings = hs.Settings(monte_carlo=hs.MonteCarlo(seed=1), question=hs.Question(delta=1e-5))
+    with pytest.raises(UnsupportedError, match="No samples of the run without a cap"):
+        hs.bound(run, "monte_carlo", side=Side.UPPER, settings=settings)

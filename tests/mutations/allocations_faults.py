@@ -164,4 +164,25 @@ FAULTS = [
         "samples that stand for cuts are larger than M",
         f"{CUTS}::test_the_mean_is_that_without_a_cap_and_what_cuts_add",
     ),
+    (
+        "monte_carlo/renewal/truncated.py",
+        "return Side.UPPER in self.inner.sides and self.inner.proved and isfinite(self.added)",
+        "return self.inner.proved and isfinite(self.added)",
+        "proposals for lower bounds are taken for upper ones",
+        f"{CUTS}::test_nothing_else_is_built_where_columns_reach_beyond_the_separation",
+    ),
+    (
+        "monte_carlo/renewal/truncated.py",
+        "return _why_not_naive(self.pair) is None",
+        "return True",
+        "the naive recursion is taken beyond the columns that it is for",
+        f"{CUTS}::test_nothing_else_is_built_where_columns_reach_beyond_the_separation",
+    ),
+    (
+        "pairs/fresh_bins.py",
+        "if bins == 1:",
+        "if bins == 0:",
+        "one bin has a sensitivity that nothing attains",
+        "tests/pairs/test_fresh_bins.py::test_a_single_bin_is_a_gaussian_however_long_the_run",
+    ),
 ]

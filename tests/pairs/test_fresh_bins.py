@@ -36,7 +36,7 @@ def test_one_epoch_is_that_of_balls_in_bins() -> None:
 
 
 def test_several_visits_are_refused() -> None:
-    with pytest.raises(UnsupportedError, match=r"participations = 1\. Got 2"):
+    with pytest.raises(UnsupportedError, match=r"'sampler.participations' field must be 1 .* Got 2"):
         dominating_pair(mechanism(hs.SquareRoot(), 5, 2, participations=2))
 
 
@@ -78,3 +78,13 @@ def test_a_user_is_a_chain_of_single_examples() -> None:
     assert pair.copies is None
     assert pair.below is None
     assert isinstance(pair.single, FreshBins)
+
+
+def test_a_single_bin_is_a_gaussian_however_long_the_run() -> None:
+    """The batches are public, so the sensitivity has to be attained: it is that of balls in one bin."""
+    for epochs in (20, fresh_bins.MOST_STEPS + 100):
+        strategy = hs.BandedSquareRoot(bands=4)
+        fresh = dominating_pair(mechanism(strategy, 1, epochs))
+        once = hs.Mechanism(strategy=strategy, sampler=hs.BallsInBins(bins=1, epochs=epochs), noise_multiplier=2.0)
+        assert fresh.batches_are_public
+        assert fresh.full_sensitivity == pytest.approx(dominating_pair(once).full_sensitivity, rel=1e-12)

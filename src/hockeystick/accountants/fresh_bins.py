@@ -41,8 +41,11 @@ def too_many(pair: FreshBins) -> str | None:
     """Why the inner products of all columns are not computed, or None."""
     if pair.batches_are_public:
         return "the example is in every batch"
-    if pair.matrix.steps * max(pair.matrix.bands, pair.bins) > MOST_ENTRIES:
+    matrix = pair.matrix
+    if matrix.steps * max(matrix.bands, pair.bins) > MOST_ENTRIES:
         return "the strategy has too many bands for its steps"
+    if matrix.rows != matrix.steps and matrix.steps * matrix.rows > MOST_ENTRIES:
+        return "the strategy has too many rows for its steps"
     return None
 
 

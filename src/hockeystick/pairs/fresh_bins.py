@@ -39,7 +39,7 @@ class FreshBins(DominatingPair):
 
     @property
     def full_sensitivity(self) -> float:
-        """At least ``max_S |C 1_S|``: the steps of the example are known."""
+        """At least ``max_S |C 1_S|``, and that with a single bin: the steps of the example are known."""
         return _largest_norm(self.matrix, self.bins)
 
     @property
@@ -56,6 +56,8 @@ class FreshBins(DominatingPair):
 @lru_cache(maxsize=4)
 def _largest_norm(matrix: StrategyMatrix, bins: int) -> float:
     """From the largest inner products of columns of two epochs each. O(steps^2 rows) up to MOST_STEPS steps."""
+    if bins == 1:
+        return float(matrix.bin_norms(1)[0])
     if matrix.steps > MOST_STEPS:
         return float(matrix.column_norms.reshape(-1, bins).max(axis=1).sum())
     columns = np.hstack(
@@ -76,7 +78,8 @@ def from_random_allocation(mechanism: Mechanism) -> FreshBins | BinMixture:
     sampler = require(mechanism.sampler, RandomAllocation)
     if sampler.participations > 1:
         raise UnsupportedError(
-            f"Correlated noise under random allocation is analysed for participations = 1. "
+            f"The 'sampler.participations' field must be 1 for random allocation with the strategy "
+            f"{mechanism.strategy.kind!r}, as several visits in an epoch have not been analysed with correlated noise. "
             f"Got {sampler.participations} instead."
         )
     pair = BinMixture if sampler.epochs == 1 else FreshBins

@@ -10,7 +10,10 @@ the law of W_i given s_i follows from that of W_(i+1) given s_(i+1), backwards. 
 Gaussian noise that leaves every conditional mean in place, and W on a grid, by mean-preserving spreads: upper laws of
 both directions. One law stands for all u: the least upper bound of the X_u in convex order.
 
-Proof: docs/theory/separated-windows.md. Cost: O(w states^2 nodes) in matrix products.
+Where each step has a chance of its own, the last of which may be 1, no ratio of taking no part is left.
+
+Proof: docs/theory/separated-windows.md, and fresh-bins.md for steps with chances of their own. Cost: O(w states^2
+nodes) in matrix products.
 """
 
 from math import exp, sqrt

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hockeystick.bounds import Profile
+from hockeystick.errors import UnsupportedError
 from hockeystick.monte_carlo.histories.history_kernels import ENDLESS
 from hockeystick.monte_carlo.histories.one_sided import OTHER_SHARE
 from hockeystick.monte_carlo.proposals import Array, Family, Naive, Proposal
@@ -40,6 +41,11 @@ class NaiveTruncated(Naive):
     """
 
     pair: TruncatedRenewal
+
+    @property
+    def proved(self) -> bool:
+        """Where its recursion applies."""
+        return _why_not_naive(self.pair) is None
 
     @property
     def cost(self) -> float:
@@ -88,11 +94,11 @@ def _scaled_columns(matrix: StrategyMatrix, sigma: float) -> tuple[Array, Array]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Covered(Proposal):
-    """A proposal for the run without a cap, and samples that stand for what cuts can change: upper bounds.
+    """A proposal that bounds the run without a cap from above, and samples that stand for what cuts can change.
 
     Attributes:
         pair: the run with the cap.
-        inner: the proposal, for the pair's :attr:`~.TruncatedRenewal.without_cuts`.
+        inner: the proposal, for the pair's :attr:`~.TruncatedRenewal.without_cuts`; it has an upper side.
     """
 
     pair: TruncatedRenewal
@@ -109,7 +115,8 @@ class Covered(Proposal):
 
     @property
     def proved(self) -> bool:
-        return self.inner.proved and isfinite(self.added)
+        """Not for lower bounds, whose means may be below the profile."""
+        return Side.UPPER in self.inner.sides and self.inner.proved and isfinite(self.added)
 
     @property
     def cost(self) -> float:
@@ -122,7 +129,8 @@ class Covered(Proposal):
 
     @property
     def loss_error(self) -> float:
-        return self.inner.loss_error
+        """That of the proposal, and of a logarithm that is taken off its weights, which are at least e^-700."""
+        return self.inner.loss_error + 1e-12
 
     @property
     def added(self) -> float:
@@ -159,9 +167,14 @@ def _covered(pair: TruncatedRenewal, direction: Direction, epsilon: float) -> Se
 
 
 def propose(pair: TruncatedRenewal, direction: Direction, epsilon: float) -> Sequence[Proposal]:
-    """Those of the run without a cap where cuts are rare beside what they resolve, and the naive one where it runs."""
+    """Those of the run without a cap where cuts are rare beside what they resolve, and the naive one where it runs.
+
+    Raises: UnsupportedError where there is none of them.
+    """
     covered = [one for one in _covered(pair, direction, epsilon) if one.proved]
     if _why_not_naive(pair) is not None:
+        if not covered:
+            raise UnsupportedError("No samples of the run without a cap bound it from above at this noise.")
         return covered
     rare = [one for one in covered if one.added <= RARE * one.inner.weight_bound(epsilon) < RARE]
     return (*rare, NaiveTruncated(direction=direction, pair=pair))
