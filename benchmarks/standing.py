@@ -74,6 +74,7 @@ PAIRED = hs.CyclicPoisson(groups=2, sampling_prob=0.1, steps=32)
 WARM = hs.BMinSep(min_sep=4, sampling_prob=0.1, steps=24)
 ROUNDS = hs.CyclicPoisson(groups=4, sampling_prob=0.2, steps=40)
 FIXED, POISSON, ALLOCATION, SECRET = "Fixed batches", "Poisson", "Random allocation", "Secret groups"
+ALLOCATION_C = "Random allocation with C"
 POISSON_C, CYCLIC_C, BINS_C = "Poisson with C", "Cyclic Poisson with C", "Balls-in-bins with C"
 SHUFFLE, TREE, APART = "Shuffling", "Shuffled tree", "b-min-sep"
 SLOW = (POISSON_C, BINS_C)
@@ -104,6 +105,8 @@ REGIMES = tuple(
         (BINS_C, "24x4, square root", FULL, hs.BallsInBins(bins=24, epochs=4), (1.8, 7.2, 31.0, 200.0)),
         (BINS_C, "200x1, square root", FULL, hs.BallsInBins(bins=200), (0.6, 100.0)),
         (BINS_C, "300x1, BSR(4)", BSR(bands=4), hs.BallsInBins(bins=300), (0.78, 0.95)),
+        (ALLOCATION_C, "12x3, BSR(2)", BSR(bands=2), hs.RandomAllocation(bins=12, epochs=3), (0.95, 2.5, 8.8, 56.0)),
+        (ALLOCATION_C, "40x4, BSR(8)", BSR(bands=8), hs.RandomAllocation(bins=40, epochs=4), (1.2, 3.2, 10.0, 64.0)),
         (SHUFFLE, "batches of 50, 20x3", NONE, hs.Shuffle(batch_size=50, bins=20, epochs=3), (0.87, 3.5, 15.0, 100.0)),
         (SHUFFLE, "batches of 1, 2^18", NONE, hs.Shuffle(batch_size=1, bins=1 << 18), (0.51, 2.0, 8.7, 58.0)),
         (TREE, "batches of 1, 2^18", hs.BinaryTree(), hs.Shuffle(batch_size=1, bins=1 << 18), (2.2, 8.7, 38.0, 250.0)),

@@ -380,7 +380,7 @@ FAULTS = [
         "tests/pairs/test_deletion.py",
     ),
     (
-        "src/hockeystick/accountants/deletion.py",
+        "src/hockeystick/pairs/truncated_renewal.py",
         "log(prob) - pair.min_sep * log1p(-prob)",
         "log(prob)",
         "an example that is cut is compared with one that flips no coins while the other waits",

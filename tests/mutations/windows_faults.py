@@ -127,7 +127,7 @@ FAULTS = [
     ),
     (
         "windows/chains.py",
-        "beyond = (1.0 - prob) * beyond + excess",
+        "beyond = (1.0 - coins[step]) * beyond + excess",
         "beyond = excess",
         "what was above the last node at a later step is forgotten",
         CHAINS,

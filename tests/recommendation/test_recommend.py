@@ -210,6 +210,6 @@ def test_wrong_limits_are_named(fields, message) -> None:
 def test_a_plan_without_a_target_or_a_mechanism_is_refused() -> None:
     with pytest.raises(InvalidInputError, match=r"'target.epsilon' field is missing"):
         hs.recommend(plan(target={}))
-    shuffled = plan(sampler={"kind": "random_allocation"}, strategy={"kind": "square_root"})
+    shuffled = plan(sampler={"kind": "shuffle"}, strategy={"kind": "square_root"})
     with pytest.raises(CannotCertifyError, match="no mechanism to recommend within these limits"):
         hs.recommend(shuffled.model_copy(update={"data": shuffled.data}), limits=hs.Limits(samplers=("b_min_sep",)))
