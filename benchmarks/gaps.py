@@ -72,6 +72,7 @@ REASONS = (
     "  yet, and several visits in an epoch beside correlated noise have not been analysed.",
     "* 10 of 1,000 with independent noise, without sampling: most of the 1.4 percent is lost from above, where blocks",
     "  of steps are revealed ([samples](../theory/monte-carlo/allocations.md)).",
+    "* Epsilon 8 with correlated noise: measured without sampling only.",
     "* Between 2 and 5 percent with Monte Carlo: Poisson sampling at epsilon 4 with BSR 16 and BISR 4. A single sample",
     "  may weigh 840 and 3,200 deltas: chains of more than three and two copies weigh too much, and those of few fit",
     "  less well what epsilon 4 looks like.",
