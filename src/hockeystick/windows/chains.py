@@ -26,7 +26,7 @@ from hockeystick.deadline import Deadline
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import UNDERFLOW, UNIT_ROUNDOFF, Array, Law, merge_equal
 from hockeystick.types import Side
-from hockeystick.windows.dominating_chain import absences_of, weights_of
+from hockeystick.windows.participation_chances import absences_of, weights_of
 
 STEP = 5.5
 """Lattice points for each standard deviation of an innovation, for the 68 nodes per unit of the finest grids."""
