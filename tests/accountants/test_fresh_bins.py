@@ -107,7 +107,7 @@ def test_without_columns_for_an_epoch_there_is_no_lower_bound() -> None:
 
 
 def truth(one: FreshBins, epsilon: float, direction: Direction) -> float:
-    """A midpoint rule in the span of two steps' columns: one bin in the first epoch, two in the second, or so."""
+    """A midpoint rule in the span of all sums of columns, one for each epoch: at most three dimensions."""
     columns = one.matrix.materialize()
     sums = [
         columns[:, [epoch * one.bins + place for epoch, place in enumerate(places)]].sum(axis=1)
@@ -141,7 +141,7 @@ def truth(one: FreshBins, epsilon: float, direction: Direction) -> float:
 )
 @pytest.mark.parametrize("direction", Direction)
 def test_bounds_are_on_their_sides_of_the_truth(one: FreshBins, epsilon: float, direction: Direction) -> None:
-    """Four sums of columns in at most three dimensions, as two of them differ by what the other two do."""
+    """Two epochs of two bins: the four sums of columns span three dimensions."""
     exact = truth(one, epsilon, direction)
     above = fresh_epochs.ACCOUNTANT.bound(one, Side.UPPER, WORK).profiles[direction](epsilon)
     below = comparison.ACCOUNTANT.bound(one, Side.LOWER, WORK).profiles[direction](epsilon)

@@ -77,10 +77,10 @@ def test_the_samples_that_stand_for_cuts_count_at_every_epsilon() -> None:
 
 def test_importance_proposals_are_for_rare_cuts() -> None:
     """The naive one comes last where it runs; where columns reach beyond the separation it does not."""
-    names = [one.name for one in FAMILY.propose(pair(RARELY), Direction.REMOVE, 1.0)]
+    names = [one.evidence_name for one in FAMILY.propose(pair(RARELY), Direction.REMOVE, 1.0)]
     assert len(names) > 1
     assert names[-1] == "naive"
-    assert [one.name for one in FAMILY.propose(pair(OFTEN), Direction.REMOVE, 1.0)] == ["naive"]
+    assert [one.evidence_name for one in FAMILY.propose(pair(OFTEN), Direction.REMOVE, 1.0)] == ["naive"]
     wide = FAMILY.propose(pair(RARELY, bands=8), Direction.REMOVE, 1.0)
     assert wide
     assert not any(isinstance(one, Naive) for one in wide)
@@ -95,7 +95,7 @@ def test_they_are_built_again_from_their_parameters(bands: int, direction: Direc
     one = pair(RARELY, bands=bands)
     for proposal in FAMILY.propose(one, direction, 1.0):
         if isinstance(proposal, Covered):
-            again = FAMILY.build(one, direction, proposal.name, proposal.parameters)
+            again = FAMILY.build(one, direction, proposal.evidence_name, proposal.parameters)
             for copy in (again, pickle.loads(pickle.dumps(proposal))):
                 assert_same(proposal, copy)
 

@@ -354,7 +354,7 @@ class Estimation:
         return Run(
             subject=self.subject,
             direction=aim.direction,
-            proposal=proposal.name,
+            proposal=proposal.evidence_name,
             parameters=proposal.parameters,
             nodes=tuple(nodes),
             chunk_size=int(min(max(2 ** round(log2(wanted)), fewest), most)),

@@ -45,12 +45,17 @@ class Proposal(ABC):
     """
 
     name: ClassVar[str]
-    """Its name in evidence."""
+    """Of the kind."""
     chosen: ClassVar[tuple[str, ...]] = ()
     """The numeric fields that make it another proposal for the same pair; :func:`rounded` where the family proposes."""
     directions: ClassVar[tuple[Direction, ...]] = tuple(Direction)
 
     direction: Direction
+
+    @property
+    def evidence_name(self) -> str:
+        """Its name in evidence: that of its kind, or of the proposal that it stands around."""
+        return self.name
 
     @property
     def parameters(self) -> dict[str, float]:

@@ -79,7 +79,8 @@ def check_run(run: Run, proposal: Proposal) -> None:
             f"The 'kernels' field of the run {run.key[:12]} says {run.kernels}; this version draws with kernels "
             f"{KERNELS} and cannot draw its samples again."
         )
-    if (run.direction, run.proposal, run.parameters) != (proposal.direction, proposal.name, proposal.parameters):
+    own = proposal.direction, proposal.evidence_name, proposal.parameters
+    if (run.direction, run.proposal, run.parameters) != own:
         raise VerificationError(f"The run {run.key[:12]} has a proposal that its pair does not give.")
     for node in run.nodes:
         if node.side not in proposal.sides:

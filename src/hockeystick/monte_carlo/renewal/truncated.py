@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import isfinite, log, log1p
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -101,13 +101,13 @@ class Covered(Proposal):
         inner: the proposal, for the pair's :attr:`~.TruncatedRenewal.without_cuts`; it has an upper side.
     """
 
+    name: ClassVar[str] = "covered"
     pair: TruncatedRenewal
     inner: Proposal
 
     @property
-    def name(self) -> str:  # type: ignore[override]
-        """That of the proposal without a cap."""
-        return self.inner.name
+    def evidence_name(self) -> str:
+        return self.inner.evidence_name
 
     @property
     def parameters(self) -> dict[str, float]:
