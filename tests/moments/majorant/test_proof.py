@@ -300,7 +300,10 @@ def test_what_is_proved_is_true(
     size: float,
     share: float,
 ) -> None:
-    """Random polynomials near F, repaired by about what they need: none that passes violates a dense check."""
+    """Random polynomials near F, repaired by about what they need: none that passes violates a dense check.
+
+    All that are repaired by enough pass, but where that is a subnormal number, which says its own size badly.
+    """
     hockey_stick = SplitHockeyStick(direction, epsilon, exp(log_variance))
     start = squared_majorant(hockey_stick, 0.4) if side is Side.UPPER else tangent(hockey_stick, 1.1)
     noise = noise if len(noise) % 2 else noise[:-1]
@@ -312,7 +315,7 @@ def test_what_is_proved_is_true(
     assume(eta < inf)
     final = repaired(rough, repair, share * eta, side)
     proved = proves(final, hockey_stick, side, POINTS)
-    assert proved or share < 1.0
+    assert proved or share < 1.0 or 0.0 < eta < np.finfo(float).tiny
     if proved:
         x = np.concatenate([np.linspace(0.0, 8.0, 4001), np.geomspace(8.0, 1e5, 400)])
         assert violation(final, hockey_stick, side, x) <= 0
