@@ -112,7 +112,7 @@ def _refusal(pair: FreshBins, side: Side) -> str | None:
 def _cost(pair: FreshBins) -> float:
     """Seconds for the shapes, for proving that they dominate, and for the law of an epoch."""
     bandwidth = max(pair.matrix.bands, pair.bins)
-    return 3.0 + 1e-3 * min(pair.bins, FITTED_BINS) ** 2 + 2e-9 * pair.matrix.steps * bandwidth**2 + 0.04 * pair.bins
+    return 3.0 + 5e-4 * min(pair.bins, FITTED_BINS) ** 2 + 2e-9 * pair.matrix.steps * bandwidth**2 + 0.04 * pair.bins
 
 
 ACCOUNTANT = Accountant(

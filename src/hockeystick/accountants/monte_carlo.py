@@ -8,8 +8,9 @@ sampling is stopped (docs/theory/monte-carlo).
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
-from hockeystick.accountants import direct, participation_windows, separated_windows, split_noise
+from hockeystick.accountants import direct, fresh_epochs, participation_windows, separated_windows, split_noise
 from hockeystick.accountants.base import Accountant, Profiles
 from hockeystick.bounds import Profile, Question, best_of
 from hockeystick.deadline import Deadline
@@ -28,6 +29,7 @@ from hockeystick.settings import MonteCarlo, Settings
 from hockeystick.types import Direction, Kind, Side
 
 ADD_FROM = (direct.ACCOUNTANT, split_noise.ACCOUNTANT, separated_windows.ACCOUNTANT)
+COSTLY_FROM = (participation_windows.ACCOUNTANT, fresh_epochs.ACCOUNTANT)
 
 
 def known_upper(pair: DominatingPair, settings: Settings) -> dict[Direction, Profile]:
@@ -41,11 +43,16 @@ def known_upper(pair: DominatingPair, settings: Settings) -> dict[Direction, Pro
 
 
 def costly_upper(pair: DominatingPair) -> CostlyBound | None:
-    """That of windows of participations, which take some ten seconds and more, where there are no separated ones."""
-    windows, separated = participation_windows.ACCOUNTANT, separated_windows.ACCOUNTANT
-    if windows.why_not(pair, Side.UPPER) is not None or separated.why_not(pair, Side.UPPER) is None:
+    """Upper bounds of add that take some ten seconds and more, where there are no separated windows.
+
+    Those of windows of participations, and of epochs that are made independent.
+    """
+    if separated_windows.ACCOUNTANT.why_not(pair, Side.UPPER) is None:
         return None
-    return CostlyBound(windows.seconds(pair), lambda deadline: _add_of(windows, pair, deadline))
+    for one in COSTLY_FROM:
+        if one.why_not(pair, Side.UPPER) is None:
+            return CostlyBound(one.seconds(pair), partial(_add_of, one, pair))
+    return None
 
 
 def _add_of(one: Accountant, pair: DominatingPair, deadline: Deadline) -> Profile | None:

@@ -76,6 +76,8 @@ ROOM, LEAST_RESERVE, MOST_RESERVE = 2.0, 0.1, 0.5
 and no more than these parts of the time."""
 COSTLY_SHARE = 0.25
 """The most of the time that the costly bound of a direction may be planned to take."""
+COSTLY_ALONE = 0.5
+"""The costly bound takes the place of samples that would take more than this part of the work to show as much."""
 SPARED = 0.9
 """A direction whose deterministic bound is below this fraction of the other's estimate is not sampled."""
 
@@ -99,7 +101,7 @@ class Aim:
 class CostlyBound:
     """A deterministic upper bound on the add direction, which is computed where its samples would take longer.
 
-    It counts only where it spares the samples, so a claim with samples of add does not rest on it.
+    It counts only where it takes the place of the samples, so a claim with samples of add does not rest on it.
 
     Attributes:
         seconds: standard seconds that it takes.
@@ -193,7 +195,7 @@ class Estimation:
             if not reached:
                 return 0.0
             other = replace(other, epsilon=min(reached), delta=other.choices[0].pilot.mean(min(reached)))
-        return min(self.plan(other, choice) * choice.proposal.cost for choice in other.choices)
+        return self._seconds(other)
 
     def pursue_each(self, aim: Aim, sides: Sequence[Side], part: float, beside: Aim | None = None) -> None:
         """Attempts at these sides with this part of the time and work left.
@@ -252,20 +254,24 @@ class Estimation:
     def aims(self) -> list[Aim]:
         """The directions that have to be sampled: first the one with the larger delta, then perhaps the other.
 
-        The other one only has to be shown to be smaller where the first one has its answer.
+        The other one only has to be shown to be smaller where the first one has its answer. Where add is larger, but
+        has no lower bounds, remove is first, and both are sampled in full.
         """
         remove = self.aim(Direction.REMOVE)
         goal = self.question.delta if self.question.delta is not None else remove.delta
         if self._spared(remove.epsilon, goal):
             return [remove]
         add = self.aim_at(Direction.ADD, remove.epsilon)
+        if self._rests_on_costly(replace(add, goal=goal)):
+            return [remove]
         if add.delta <= goal:
-            add = replace(add, goal=goal)
-            self._learn_costly(add)
-            return [remove] if self._spared(remove.epsilon, goal) else [remove, add]
+            return [remove, replace(add, goal=goal)]
+        if self.question.delta is not None:
+            add = self.aim(Direction.ADD)
+        if not any(Side.LOWER in choice.proposal.sides for choice in add.choices):
+            return [remove, add]
         if self.question.delta is None:
             return [add, replace(remove, goal=add.delta)]
-        add = self.aim(Direction.ADD)
         return [add, replace(self.aim_at(Direction.REMOVE, add.epsilon), goal=goal)]
 
     def _spared(self, epsilon: float, goal: float) -> bool:
@@ -273,18 +279,30 @@ class Estimation:
         known = self.known.get(Direction.ADD)
         return known is not None and known(epsilon) <= SPARED * goal
 
-    def _learn_costly(self, add: Aim) -> None:
-        """The costly bound, where it takes less time than the samples, and a small part of what is left."""
+    def _rests_on_costly(self, add: Aim) -> bool:
+        """Whether the costly bound takes the place of samples of add.
+
+        It is computed where it takes less time than they would, and a small part of what is left. It counts where it is
+        below the goal, and where this work would hardly show as much by samples.
+        """
         if self.costly is None:
-            return
-        samples = min(self.plan(add, choice) * choice.proposal.cost for choice in add.choices)
-        if self.costly.seconds >= min(samples, COSTLY_SHARE * min(self.work, self.deadline.remaining())):
-            return
+            return False
+        left = min(self.work, self.deadline.remaining())
+        if self.costly.seconds >= min(self._seconds(add), COSTLY_SHARE * left):
+            return False
         with suppress(BudgetExceededError):  # it takes longer here than it was planned to
             found = self.costly.profile(self.deadline.part(0.5))
-            if found is not None and found(add.epsilon) <= SPARED * add.goal:
+            reached = 1.0 if found is None else found(add.epsilon)
+            counts = reached <= SPARED * add.goal or self._seconds(replace(add, goal=reached)) > COSTLY_ALONE * left
+            if found is not None and reached < 1.0 and counts:
                 known = self.known.get(Direction.ADD, found)
                 self.known[Direction.ADD] = best_profile([known, found], Side.UPPER)
+                return True
+        return False
+
+    def _seconds(self, aim: Aim) -> float:
+        """Standard seconds of sampling that a direction will probably take."""
+        return min(self.plan(aim, choice) * choice.proposal.cost for choice in aim.choices)
 
     def aim(self, direction: Direction) -> Aim:
         """Where the question's answer is in one direction, by pilots."""

@@ -3,6 +3,7 @@
 from hockeystick.errors import UnsupportedError
 from hockeystick.monte_carlo.allocations import family as allocations
 from hockeystick.monte_carlo.bins import family as bins
+from hockeystick.monte_carlo.fresh_bins import family as fresh_bins
 from hockeystick.monte_carlo.proposals import Family
 from hockeystick.monte_carlo.renewal import family as renewal
 from hockeystick.monte_carlo.renewal import truncated
@@ -15,6 +16,7 @@ FAMILIES: dict[type[DominatingPair], Family] = {
     for family in (
         bins.FAMILY,
         allocations.FAMILY,
+        fresh_bins.FAMILY,
         renewal.FAMILY,
         truncated.FAMILY,
         subsets.FAMILY,

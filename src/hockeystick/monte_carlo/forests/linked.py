@@ -78,32 +78,30 @@ class Linked(Tilted):
     def proved(self) -> bool:
         if not super().proved or not served(self.own, self.trees) or self.order not in ORDERS:
             return False
-        return caps_of(self.own, self.trees, self.order, self.limits) is not None
+        return caps_of(self.own, self.trees, self.order, self._each) is not None
 
     @property
     def cost(self) -> float:
         """Most tuples are given up before a history is drawn."""
-        return super().cost * (1.0 - TILTED_SHARE) + _draw_cost(self.own, self.trees, self.order)
+        return super().cost * (1.0 - TILTED_SHARE) + draw_cost(self.own, self.trees, self.order)
 
     @property
     def loss_error(self) -> float:
         """That of the products and filters, of the tables of counts, and of what tuples are drawn with."""
-        own, order, law = self.own, self.order + 1.0, self._law
-        participations = self.order * float(np.sum(law.arrays[2][self.trees.levels]))
-        chances = participations * 16.0 * own.steps  # of histories: each is a sum of at most so many terms
-        links = participations**2 * (1.0 + self.trees.levels.max()) + participations / own.prob
-        entries = 2.0 * UNIT_ROUNDOFF * (chances + links) + law.error
-        return float(max(1e-9, own.rounding(order, order) + entries))
+        own, order = self.own, self.order + 1.0
+        return float(max(1e-9, own.rounding(order, order) + drawing_error(own, self.trees, self.order, self._law)))
 
     @property
     def _law(self) -> Counts:
-        caps = caps_of(self.own, self.trees, self.order, self.limits)
-        assert caps is not None  # else nothing is proved
-        return law_of_coins(self.own, self.trees, self.order, caps)
+        return law_of_coins(self.own, self.trees, self.order, self._each)
+
+    @property
+    def _each(self) -> tuple[int, ...]:
+        return most_below(self.own, self.trees, self.limits)
 
     @property
     def log_norm(self) -> float:
-        return log_norm(self.own, self.trees, self.order, self.limits)
+        return log_norm(self.own, self.trees, self.order, self._each)
 
     def fill(self, rng: np.random.Generator, drawn: Array) -> None:
         own, trees = self.own, self.trees
@@ -142,36 +140,58 @@ def coins_of(own: Columns, trees: Trees) -> Forest:
     return Forest(trees.levels, LARGER / trees.sigma, own.prob, 1)
 
 
+def drawing_error(own: Columns, trees: Trees, order: int, law: Counts) -> float:
+    """Of the logarithm of the chance of a tuple: of tables, of links, and of the chances of its histories."""
+    participations = order * float(np.sum(law.arrays[2][trees.levels]))
+    chances = participations * 16.0 * own.steps  # of histories: each is a sum of at most so many terms
+    links = participations**2 * (1.0 + trees.levels.max()) + participations / own.prob
+    return float(2.0 * UNIT_ROUNDOFF * (chances + links) + law.error)
+
+
+def most_below(own: Columns, trees: Trees, limit: Limits) -> tuple[int, ...]:
+    """By level, the most participations below a node of a history within the limits that waits."""
+    each = []
+    for height in range(int(trees.levels.max()) + 1):
+        leaves = 1 << height
+        each.append(min(-(-leaves // own.min_sep), limit.most * -(-leaves // limit.block), leaves))
+    return tuple(each)
+
+
 @remembered
-def caps_of(own: Columns, trees: Trees, order: int, limit: Limits) -> tuple[int, ...] | None:
+def caps_of(own: Columns, trees: Trees, order: int, each: tuple[int, ...]) -> tuple[int, ...] | None:
     """Participations below a node, by level, that tables have room for; None where they are too large.
 
-    There is room for a tuple of histories within the limits, and for other coins: some node has more of them than there
-    is room for with a chance of at most OUTSIDE.
+    There is room for a tuple of histories, and for other coins: some node has more of them than there is room for with
+    a chance of at most OUTSIDE.
+
+    Args:
+        each: the most participations of one history below a node, by level.
     """
     forest = coins_of(own, trees)
     found: list[int] = []
     for height, nodes in enumerate(forest.nodes_at.tolist()):
         leaves = 1 << height
-        each = min(-(-leaves // own.min_sep), limit.most * -(-leaves // limit.block), leaves)
         more = nodes * tails(own.prob, order * leaves)
         beside = int(np.argmax(more <= OUTSIDE / forest.nodes_at.size))
-        found.append(min(order * each + beside, order * leaves, 2 * found[-1] if found else order))
+        found.append(min(order * each[height] + beside, order * leaves, 2 * found[-1] if found else order))
         if len(found) * (found[-1] + 1.0) ** 2 > MAX_TABLES:
             return None
     return tuple(found)
 
 
-def law_of_coins(own: Columns, trees: Trees, order: int, caps: tuple[int, ...]) -> Counts:
-    """The counts of so many copies' coins with the weight ``e^S``."""
+def law_of_coins(own: Columns, trees: Trees, order: int, each: tuple[int, ...]) -> Counts:
+    """The counts of so many copies' coins with the weight ``e^S``, in tables of :func:`caps_of`, which are there."""
+    caps = caps_of(own, trees, order, each)
+    assert caps is not None  # else nothing is proved
     return counts_of(coins_of(own, trees), order, caps, apart=True)
 
 
 @remembered
-def log_norm(own: Columns, trees: Trees, order: int, limit: Limits) -> float:
+def log_norm(own: Columns, trees: Trees, order: int, each: tuple[int, ...]) -> float:
     """log Z, and what tables may lack; infinite where they are too large."""
-    caps = caps_of(own, trees, order, limit)
-    return inf if caps is None else law_of_coins(own, trees, order, caps).log_norm + 2.0 * OUTSIDE
+    if caps_of(own, trees, order, each) is None:
+        return inf
+    return law_of_coins(own, trees, order, each).log_norm + 2.0 * OUTSIDE
 
 
 def best_linked(own: Columns, trees: Trees, epsilon: float) -> tuple[int, Limits] | None:
@@ -181,21 +201,28 @@ def best_linked(own: Columns, trees: Trees, epsilon: float) -> tuple[int, Limits
     found = None
     for tail in TAILS:
         limit = limits(own, tail)
-        orders = [(_log_work(own, trees, order, limit, epsilon), order) for order in ORDERS]
-        work, order = min(orders)
-        if work == inf:
+        each = most_below(own, trees, limit)
+        order = best_order(own, trees, each, epsilon)
+        if order is None:
             break
         found = order, limit
-        if tail <= WORTH * bounded_exp(min(log_largest(order, log_norm(own, trees, order, limit), epsilon), 0.0)):
+        if tail <= WORTH * bounded_exp(min(log_largest(order, log_norm(own, trees, order, each), epsilon), 0.0)):
             break
     return found
 
 
-def _log_work(own: Columns, trees: Trees, order: int, limit: Limits, epsilon: float) -> float:
-    return log_largest(order, log_norm(own, trees, order, limit), epsilon) + log(1e-4 + _draw_cost(own, trees, order))
+def best_order(own: Columns, trees: Trees, each: tuple[int, ...], epsilon: float) -> int | None:
+    """The order with the smallest M times cost; None without any."""
+    work, order = min((_log_work(own, trees, order, each, epsilon), order) for order in ORDERS)
+    return None if work == inf else order
 
 
-def _draw_cost(own: Columns, trees: Trees, order: int) -> float:
+def _log_work(own: Columns, trees: Trees, order: int, each: tuple[int, ...], epsilon: float) -> float:
+    return log_largest(order, log_norm(own, trees, order, each), epsilon) + log(1e-4 + draw_cost(own, trees, order))
+
+
+def draw_cost(own: Columns, trees: Trees, order: int) -> float:
+    """Seconds for the coins of a tuple and their links."""
     participations = order * own.prob * own.steps
     heights = float(trees.levels.max()) + 1.0
     return 2.0 * own.steps * SECONDS_PER_NODE + SECONDS_PER_PARTICIPATION * participations * heights

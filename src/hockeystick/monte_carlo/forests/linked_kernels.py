@@ -90,7 +90,7 @@ def draw_linked_tuple(
         work: of :func:`scratch_of`; overwritten.
     """
     times, owners = work[1], work[3]
-    found = _draw_links(rng, trees, work)
+    found = draw_links(rng, trees, work[:3])
     if rng.random() >= draw_owners(rng, times[:found], order, law, owners):
         return False
     counts[:] = 0.0
@@ -100,17 +100,17 @@ def draw_linked_tuple(
 
 
 @njit(cache=True, nogil=True)
-def _draw_links(
+def draw_links(
     rng: np.random.Generator,
     trees: tuple[Integers, Array, Array, float],
-    work: tuple[Integers, Integers, Flags, Integers],
+    work: tuple[Integers, Integers, Flags],
 ) -> int:
     """Opportunities of the participations with a link, in order, at the beginning of ``times``; how many they are.
 
     At every node each pair of participations below it has a link with the chance ``1 - e^-link``.
     """
     levels, splits, roots, link = trees
-    places, times, linked, _ = work
+    places, times, linked = work
     found, leaf = 0, 0
     for level in levels:
         draw_tree(rng, level, splits, roots, places)

@@ -1,8 +1,9 @@
 """Numba kernels of a chain of counts whose field dominates what earlier participations add to the weight of later ones.
 
-The weight of counts J, of some copies, is ``prod_u chances[F_u, J_u] exp(squares_u J_u (J_u - 1) / 2 + J_u f_u)``, with
-F_u the copies that are free. The field h starts at 0; then it is one of the two nodes next to ``decay (h + pulls_u
-J_u)``, at random, with this mean, or the last node if it is above. ``f_u = min(h_u, cap) + spare``.
+The weight of counts J, of some copies, is ``prod_u chances[i_u, F_u, J_u] exp(squares_u J_u (J_u - 1) / 2 + J_u f_u)``,
+with F_u the copies that are free, and i_u the place of u in its cell, or 0 where all places have the same chances. The
+field h starts at 0; then it is one of the two nodes next to ``decay (h + pulls_u J_u)``, at random, with this mean, or
+the last node if it is above. ``f_u = min(h_u, cap) + spare``.
 
 Which copies are free follows from the counts: opportunities stand in cells of ``bonus.size``, and ``waits`` holds, for
 each state of the cells that matter, how many copies are free, the state after j participations and their factor, and
@@ -73,7 +74,7 @@ def chain_table(
     O(opportunities states nodes counts).
     """
     free, within, shifted, bonus, freed = waits
-    opportunities, places, counts, cell = pulls.size, nodes.size, chances.shape[1], bonus.size
+    opportunities, places, counts, cell = pulls.size, nodes.size, chances.shape[2], bonus.size
     table, logs = np.ones((opportunities + 1, free.size, places)), np.zeros(opportunities + 1)
     below, share = np.zeros((counts, places), dtype=np.int64), np.zeros((counts, places))
     pulled, more = np.exp(np.minimum(nodes, cap) + spare), np.empty(counts)
@@ -84,6 +85,7 @@ def chain_table(
                     found = split(decay * (nodes[place] + pulls[u] * count), nodes)
                     below[count, place], share[count, place] = found
         here = u % cell
+        at_place = chances[here % chances.shape[0]]
         for count in range(counts):
             more[count] = np.exp(count * squares[u]) * bonus[here]
         for state in range(free.size):
@@ -96,7 +98,7 @@ def chain_table(
                         following = shifted[following]
                     at, part, row = below[count, place], share[count, place], table[u + 1, following]
                     moved = (1.0 - part) * row[at] + part * row[at + 1]
-                    total += weight * chances[able, count] * freed[state, count] * moved
+                    total += weight * at_place[able, count] * freed[state, count] * moved
                     weight *= pulled[place] * more[count]
                 table[u, state, place] = total
         logs[u] = np.log(table[u, 0, 0])
@@ -135,6 +137,7 @@ def draw_counts(
     pulls, squares, chances, nodes, pulled, table, norms, free, within, shifted, bonus, freed = chain
     for u in range(first, last):
         here, able = u % bonus.size, free[state]
+        at_place = chances[here % chances.shape[0]]
         rest = rng.random() * table[u, state, place] * norms[u]
         weight, count = 1.0, 0
         while True:
@@ -143,7 +146,7 @@ def draw_counts(
                 following = shifted[following]
             below, share = split(decay * (nodes[place] + pulls[u] * count), nodes)
             low, high = (1.0 - share) * table[u + 1, following, below], share * table[u + 1, following, below + 1]
-            rest -= weight * chances[able, count] * freed[state, count] * (low + high)
+            rest -= weight * at_place[able, count] * freed[state, count] * (low + high)
             if rest < 0.0 or count == able:
                 break
             weight *= pulled[place] * np.exp(count * squares[u]) * bonus[here]

@@ -48,7 +48,7 @@ def draw_kept_counts(
         law: of :func:`law_of`; overwritten.
         counts: overwritten; complete if they are kept.
     """
-    free, longest, usual = chain[7], -min_sep * np.log(chain[2][1, 0]), np.log(chain[10].max())
+    free, longest, usual = chain[7], -min_sep * np.log(chain[2][0, 1, 0]), np.log(chain[10].max())
     allowed = -np.log(1.0 - rng.random())
     excess, place, state, low, high, able, waiting = 0.0, 0, 0, 0, 0, free[0], 0
     begin(law)
@@ -155,7 +155,7 @@ def log_waited(
 
     Returns: it, and the two at ``last``.
     """
-    chances, free, within, shifted, bonus, freed = chain[2], chain[7], chain[8], chain[9], chain[10], chain[11]
+    chances, free, within, shifted, bonus, freed = chain[2][0], chain[7], chain[8], chain[9], chain[10], chain[11]
     total = 0.0
     for u in range(first, last):
         if u >= min_sep:

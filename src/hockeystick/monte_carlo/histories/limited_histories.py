@@ -3,8 +3,9 @@
 Proof: docs/theory/monte-carlo/many-bands.md.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import combinations_with_replacement
 from math import ceil, comb, inf, log, sqrt
 
@@ -125,15 +126,36 @@ def chain_of(own: Columns, order: int, decay: float, limit: Limits, entries: int
     copies = order * own.coins
     if own.min_sep > 1:
         return _chain(own, order, decay, limit, _lattice(own, copies, decay, entries))
-    plain = _chain(own, order, decay, limit, _nodes(own, decay, unlimited(copies), entries))
+    plain = _chain(own, order, decay, limit, nodes_for(own, decay, unlimited(copies), entries))
     if copies > MAX_COUNTED:
         return plain
-    lattice = _nodes(own, decay, within_limit(copies, limit.block, order * limit.most), entries)
+    lattice = nodes_for(own, decay, within_limit(copies, limit.block, order * limit.most), entries)
     counted = _chain(own, order, decay, limit, lattice)
     return counted if counted.log_norm < plain.log_norm - LEAST_GAIN else plain
 
 
 def _chain(own: Columns, order: int, decay: float, limit: Limits, lattice: tuple[Waits, int, float]) -> Chain:
+    copies = int(lattice[0][0][0])
+    starts = order * log(float(own.first @ (1.0 - own.prob) ** -np.arange(own.first.size)))
+    fields = order * greatest_field(own, limit), order * _longest(decay, limit, own)
+    return chain_from(own, decay, fields, coin_chances(copies, own.prob)[None], lattice, starts)
+
+
+def chain_from(
+    own: Columns,
+    decay: float,
+    fields: tuple[float, float],
+    chances: Array,
+    lattice: tuple[Waits, int, float],
+    starts: float,
+) -> Chain:
+    """The chain whose field has such pulls, on a lattice of :func:`nodes_for`.
+
+    Args:
+        fields: at least what histories exert together on an opportunity; and ``sum_u decay^(v-u) J_u`` for all v.
+        chances: of counts by the place in a cell and by the copies that are free, as :func:`.chain_table` takes them.
+        starts: what is added to log Z.
+    """
     lags = np.arange(1, own.couplings.shape[1])
     squares = np.ascontiguousarray(own.couplings[:, 0]) * (1.0 + 1e-9)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -141,14 +163,13 @@ def _chain(own: Columns, order: int, decay: float, limit: Limits, lattice: tuple
     pulls = needed.max(axis=1, initial=0.0) * (1.0 + 1e-9)
     waits, places, room = lattice
     copies = int(waits[0][0])
-    chances = _chances(copies, own.prob)
-    strongest = order * float(pulls.max()) * _longest(decay, limit, own)
+    strongest = fields[1] * float(pulls.max())
     if room > MOST_ROOM:
         return Chain(decay, None, inf, inf)
     last = max(1.001 * strongest / (1.0 - room), 1e-9)
     nodes = last * np.linspace(0.0, 1.0, places) ** 2
     deviation = room / DEVIATIONS * last
-    cap = order * greatest_field(own, limit) + room * last
+    cap = fields[0] + room * last
     rare = np.exp(-0.5 * DEVIATIONS**2)
     spare = rare * (deviation / DEVIATIONS + own.steps * cap)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -157,11 +178,10 @@ def _chain(own: Columns, order: int, decay: float, limit: Limits, lattice: tuple
     finite = bool(np.isfinite(table).all() and np.isfinite(norms).all())
     largest = copies * (cap + spare + copies * float(squares.max()) - log(own.prob)) + float(np.log(table.max()))
     arrays = (pulls, squares, chances, nodes, pulled, table, norms, *waits)
-    starts = order * log(float(own.first @ (1.0 - own.prob) ** -np.arange(own.first.size)))
     return Chain(decay, arrays, float(logs.sum()) + starts if finite else inf, largest if finite else inf)
 
 
-def _chances(copies: int, prob: float) -> Array:
+def coin_chances(copies: int, prob: float) -> Array:
     """``chances[f, j]``: j of f coins show 1; 0 for j > f. Shape (copies + 1, copies + 1)."""
     chances = np.eye(copies + 1, 1) @ np.eye(1, copies + 1)
     for able in range(1, copies + 1):
@@ -174,13 +194,14 @@ def _lattice(own: Columns, copies: int, decay: float, entries: int) -> tuple[Wai
     most, shapes = _most_waiting(own, copies), _shapes(own.min_sep)
     for cells in shapes:
         if (own.steps + 1) * comb(most + cells, cells) * 2 <= entries:
-            lattice = _nodes(own, decay, waits_of(own.min_sep, own.prob, copies, cells, most), entries)
+            lattice = nodes_for(own, decay, waits_of(own.min_sep, own.prob, copies, cells, most), entries)
             if cells == shapes[-1] or lattice[2] <= LEAST_ROOM:
                 return lattice
     raise ValueError("there is no table for so many opportunities")
 
 
-def _nodes(own: Columns, decay: float, waits: Waits, entries: int) -> tuple[Waits, int, float]:
+def nodes_for(own: Columns, decay: float, waits: Waits, entries: int) -> tuple[Waits, int, float]:
+    """How many nodes a table has room for, and the room that fields need, as a part of the last node."""
     places = max(min(NODES, entries // ((own.steps + 1) * waits[0].size)), 2)
     return waits, places, DEVIATIONS / ((places - 1) * sqrt(1.0 - decay * decay))  # gaps are at most 2 / (places - 1)
 
@@ -280,7 +301,7 @@ def kept_shares(own: Columns, order: int) -> Array:
         for _ in range(order):
             sums = np.convolve(sums, single)
         shares[u] = sums
-    found: Array = np.minimum(shares / _chances(copies, own.prob)[-1], 1.0)
+    found: Array = np.minimum(shares / coin_chances(copies, own.prob)[-1], 1.0)
     return found
 
 
@@ -302,26 +323,29 @@ def best_chain(own: Columns, epsilon: float) -> tuple[int, float, Limits]:
     wanted, order, decay, limit = TAILS[0], 2, DECAYS[len(DECAYS) // 2], limits(own, TAILS[0])
     for _ in range(3):
         limit = limits(own, max((tail for tail in TAILS if tail <= wanted), default=TAILS[-1]))
-        order, decay = _best_decay(own, limit, epsilon, decay, 2, MAX_TRIED if own.min_sep > 1 else MAX_TABLE)
+
+        def largest(order: int, decay: float, entries: int, limit: Limits = limit) -> float:
+            return log_power_bound(own, order, decay, limit, epsilon, entries)
+
+        tried = MAX_TRIED if own.min_sep > 1 else MAX_TABLE
+        order, decay = best_decay(partial(largest, entries=tried), decay, 2)
         if own.min_sep > 1:  # larger tables may serve smaller orders better
-            order, decay = _best_decay(own, limit, epsilon, decay, max(order - 2, 2), MAX_TABLE)
-        wanted = WORTH * float(np.exp(min(log_power_bound(own, order, decay, limit, epsilon), 0.0)))
+            order, decay = best_decay(partial(largest, entries=MAX_TABLE), decay, max(order - 2, 2))
+        wanted = WORTH * float(np.exp(min(largest(order, decay, MAX_TABLE), 0.0)))
     return order, decay, limit
 
 
-def _best_decay(
-    own: Columns, limit: Limits, epsilon: float, near: float, first: int, entries: int
-) -> tuple[int, float]:
+def best_decay(log_bound: Callable[[int, float], float], near: float, first: int) -> tuple[int, float]:
     """The best order of the decay from which neither neighbour is better, starting near one.
 
     Args:
+        log_bound: log M of an order and a decay.
         first: the smallest order that is tried.
-        entries: the most numbers in a table.
     """
 
     def best(place: int) -> tuple[float, int]:
         inside = 0 <= place < len(DECAYS)
-        return _best_order(own, DECAYS[place], limit, epsilon, first, entries) if inside else (inf, first)
+        return _best_order(lambda order: log_bound(order, DECAYS[place]), first) if inside else (inf, first)
 
     place = DECAYS.index(near)
     while not np.isfinite(best(place)[0]) and place < len(DECAYS) - 1:
@@ -332,14 +356,11 @@ def _best_decay(
     return best(place)[1], DECAYS[place]
 
 
-@remembered
-def _best_order(
-    own: Columns, decay: float, limit: Limits, epsilon: float, first: int, entries: int
-) -> tuple[float, int]:
+def _best_order(log_bound: Callable[[int], float], first: int) -> tuple[float, int]:
     """log M and the order with the smallest, from the first one on; log Z is nearly convex in the order."""
-    best, least = first, log_power_bound(own, first, decay, limit, epsilon, entries)
+    best, least = first, log_bound(first)
     while best < MAX_ORDER:
-        following = log_power_bound(own, best + 1, decay, limit, epsilon, entries)
+        following = log_bound(best + 1)
         if not following < least:
             break
         best, least = best + 1, following

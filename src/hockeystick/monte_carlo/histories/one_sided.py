@@ -253,8 +253,12 @@ class Below(OneSided):
         return 1.0 / (1.0 - BELOW_SHARE) * (1.0 + 8.0 * UNIT_ROUNDOFF)
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        own, drawn = self.own, np.empty((losses.size, 2))
-        drawn_below(rng, own, self.rate, BELOW_SHARE, drawn)
+        drawn = np.empty((losses.size, 2))
+        drawn_below(rng, self.own, self.rate, BELOW_SHARE, drawn)
+        self.weigh(drawn, log_weights, losses)
+
+    def weigh(self, drawn: Array, log_weights: Array, losses: Array) -> None:
+        """Weights and losses from the logarithms of a lower bound on X and of F, shape (samples, 2)."""
         with np.errstate(invalid="ignore"):
             losses[:] = drawn[:, 0]
             log_weights[:] = losses - np.logaddexp(log1p(-BELOW_SHARE) + losses, log(BELOW_SHARE) + drawn[:, 1])
@@ -286,18 +290,28 @@ class Add(OneSided):
     def loss_error(self) -> float:
         return float(max(1e-9, self.own.rounding(self.beta + 2.0, self.beta + 2.0)))
 
+    @property
+    def moments(self) -> tuple[float, float]:
+        """g and A."""
+        return self.own.moments
+
     def weight_bound(self, epsilon: float) -> float:
         """``exp(-beta (epsilon - A/2) + beta^2 g / 2) beta^beta / (beta + 1)^(beta + 1)``."""
-        return bounded_exp(log_largest_add(self.own.moments, self.beta, epsilon))
+        return bounded_exp(log_largest_add(self.moments, self.beta, epsilon))
 
-    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        own, drawn = self.own, np.empty((losses.size, 2))
-        squared_mean, mean_square = own.moments
+    def fill(self, rng: np.random.Generator, drawn: Array) -> None:
+        """Draw lower bounds on log X, and ``<C E x, y> / sigma^2``, shape (samples, 2)."""
+        own = self.own
         if own.min_sep > 1:
             law = own.prob, own.min_sep, own.first
             draw_waiting_add(rng, own.columns, own.couplings, *law, self.beta, own.mean, drawn)
         else:
             draw_add(rng, own.columns, own.couplings, own.chances, self.beta, own.mean, drawn)
+
+    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
+        drawn = np.empty((losses.size, 2))
+        squared_mean, mean_square = self.moments
+        self.fill(rng, drawn)
         with np.errstate(invalid="ignore"):
             losses[:] = -np.maximum(drawn[:, 0], drawn[:, 1] - 0.5 * mean_square)
             log_weights[:] = self.beta * drawn[:, 1] + 0.5 * self.beta**2 * squared_mean
