@@ -19,6 +19,7 @@ from hockeystick.monte_carlo.forests.linked import (
     coins_of,
     law_of_coins,
     log_norm,
+    most_below,
     served,
 )
 from hockeystick.monte_carlo.forests.linked_kernels import (
@@ -115,7 +116,7 @@ def weights(pair: RenewalMixture, order: int, waiting: bool) -> dict[tuple[float
 def test_the_norm_is_the_sum_over_all_coins(pair: RenewalMixture, order: int) -> None:
     exact = log(sum(weights(pair, order, waiting=False).values()))
     limit = Limits(BLOCKS[0], fewest(columns(pair), BLOCKS[0], TAILS[4]))
-    found = log_norm(columns(pair), trees(pair), order, limit)
+    found = log_norm(columns(pair), trees(pair), order, most_below(columns(pair), trees(pair), limit))
     assert exact <= found <= exact + 1e-6
 
 
@@ -139,9 +140,7 @@ def test_what_two_steps_have_in_common_is_no_less_in_the_forest(pair: RenewalMix
 def test_tuples_are_kept_with_their_weight(pair: RenewalMixture, order: int) -> None:
     """Of those that wait, over the sum of those that do not; each within 6.2 standard errors."""
     own, rng, drawn = columns(pair), np.random.default_rng(3), 40_000
-    caps = caps_of(own, trees(pair), order, Limits(1, 1))
-    assert caps is not None
-    *_, splits, roots = law_of_coins(own, trees(pair), order, caps).arrays
+    *_, splits, roots = law_of_coins(own, trees(pair), order, most_below(own, trees(pair), Limits(1, 1))).arrays
     free = [availability(own.steps, own.min_sep, own.prob, at) for at in (own.first, np.ones(1))]
     forest = trees(pair).levels, splits, roots, trees(pair).link
     law = own.prob, own.min_sep, own.first, *free
@@ -188,7 +187,7 @@ def test_histories_are_drawn_given_that_they_contain_some_participations(pair: R
 @pytest.mark.parametrize("pair", SMALL)
 def test_tables_have_room_for_coins_beside_those_of_any_tuple(pair: RenewalMixture) -> None:
     own, order, limit = columns(pair), 3, Limits(2, 1)
-    caps = caps_of(own, trees(pair), order, limit)
+    caps = caps_of(own, trees(pair), order, most_below(own, trees(pair), limit))
     assert caps is not None
     forest, outside = coins_of(own, trees(pair)), 0.0
     for height, (cap, nodes) in enumerate(zip(caps, forest.nodes_at.tolist(), strict=True)):
@@ -207,7 +206,8 @@ def test_tables_have_room_for_coins_beside_those_of_any_tuple(pair: RenewalMixtu
 def test_room_that_is_left_out_is_that_of_rare_coins() -> None:
     pair = tree_pair(1000, 16, 0.0143, 50.0)
     own, limit = columns(pair), Limits(16, 1)
-    caps = caps_of(own, trees(pair), 8, limit)
+    each = most_below(own, trees(pair), limit)
+    caps = caps_of(own, trees(pair), 8, each)
     assert caps is not None
     outside = 0.0
     for height, cap in enumerate(caps):
@@ -217,7 +217,7 @@ def test_room_that_is_left_out_is_that_of_rare_coins() -> None:
         if cap < 8 * leaves and cap < 2 * caps[height - 1]:
             outside += nodes * float(tails(own.prob, 8 * leaves)[beside])
     assert 0.0 < outside <= OUTSIDE
-    assert caps_of(own, trees(pair), 40, limit) is None
+    assert caps_of(own, trees(pair), 40, each) is None
 
 
 @pytest.mark.parametrize("pair", SMALL)

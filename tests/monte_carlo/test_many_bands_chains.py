@@ -37,7 +37,7 @@ def test_the_chain_of_counts_dominates_the_weights_of_limited_counts(
     monkeypatch.setattr(limited_histories, "LEAST_GAIN", least_gain)  # whether blocks are counted
     chain = chain_of.__wrapped__(own, order, decay, Limits(block, limit))
     assert (chain.arrays[7].size > 1) == (least_gain < 0.0)
-    pulls, squares, chances, nodes, pulled, _, _, free, within, shifted, bonus, freed = chain.arrays
+    pulls, squares, (chances,), nodes, pulled, _, _, free, within, shifted, bonus, freed = chain.arrays
     assert (free == order * coins).all()
     gram = whole_of(own).T @ whole_of(own)
     for u, v in product(range(steps), repeat=2):
@@ -79,7 +79,7 @@ def test_the_chain_of_counts_dominates_the_weights_of_limited_counts(
 def test_the_chain_draws_counts_with_its_chances() -> None:
     own = subset_columns(pair_of(2, 0.3, 1.0), Side.UPPER)
     chain = chain_of(own, 2, 0.9, Limits(16, 4))
-    pulls, squares, chances, nodes, pulled = chain.arrays[:5]
+    pulls, squares, (chances,), nodes, pulled = chain.arrays[:5]
     assert chain.arrays[7].size == 1  # nothing is counted, as that gains nothing here
     rng, picked = np.random.default_rng(9), np.zeros((3, 3))
     counts = np.empty(2)
@@ -170,5 +170,5 @@ def test_a_table_that_leaves_doubles_proves_nothing() -> None:
     chances = np.array([[1.0, 0.0, 0.0], [0.75, 0.25, 0.0], [0.5, 0.25, 0.25]])
     none = np.zeros(1, dtype=np.int64)
     waits = np.array([2]), np.zeros((1, 3), dtype=np.int64), none, np.ones(1), np.ones((1, 3))
-    table, logs = chain_table(huge, huge, chances, waits, 0.9, nodes, 800.0, 0.0)
+    table, logs = chain_table(huge, huge, chances[None], waits, 0.9, nodes, 800.0, 0.0)
     assert not (np.isfinite(table).all() and np.isfinite(logs).all())

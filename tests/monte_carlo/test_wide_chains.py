@@ -67,7 +67,7 @@ def test_the_chain_dominates_the_weights_of_tuples(
     own = columns(pair)
     chain = chain_that_remembers(monkeypatch, own, order, decay, Limits(block, limit), most)
     assert chain.arrays is not None
-    pulls, squares, chances, nodes, pulled, _, _, free, within, shifted, bonus, freed = chain.arrays
+    pulls, squares, (chances,), nodes, pulled, _, _, free, within, shifted, bonus, freed = chain.arrays
     gram, steps = whole_of(own).T @ whole_of(own), own.steps
     few = limited(own, block, limit)
     weights = chances_of(own, few)
@@ -113,7 +113,7 @@ def test_the_chain_draws_counts_with_its_chances(most: int, monkeypatch: pytest.
     own = columns(pair_of(3, 2, 0.3, 1.0))
     chain = chain_that_remembers(monkeypatch, own, 2, 0.9, Limits(16, 2), most)
     assert chain.arrays is not None
-    pulls, squares, chances, nodes, pulled, _, norms, free, within, shifted, bonus, freed = chain.arrays
+    pulls, squares, (chances,), nodes, pulled, _, norms, free, within, shifted, bonus, freed = chain.arrays
     wanted: dict[tuple[int, ...], float] = {}
     for counts in product(range(3), repeat=3):
         state, places = 0, {0: 1.0}
@@ -150,7 +150,7 @@ def test_kept_counts_have_the_chances_of_tuples(
     own = columns(pair)
     chain = chain_that_remembers(monkeypatch, own, 2, 0.9, Limits(16, 6), most)
     assert chain.arrays is not None
-    _, _, chances, _, _, _, _, free, within, shifted, bonus, freed = chain.arrays
+    _, _, (chances,), _, _, _, _, free, within, shifted, bonus, freed = chain.arrays
     total = float(own.first @ (1.0 - own.prob) ** -np.arange(own.first.size)) ** 2
     chosen = histories(own)
     weights = chances_of(own, chosen)
