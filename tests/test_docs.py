@@ -29,6 +29,8 @@ PAGES += sorted(one for one in (ROOT / "docs").rglob("*.md") if "gallery" not in
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 RUNNING = [ROOT / "README.md", *sorted(one for one in (ROOT / "docs" / "how-to").glob("*.md") if one.stem != "index")]
 PLANS = sorted((ROOT / "examples" / "plans").glob("*.toml"))
+LONG_PLAN = "papers-b-min-sep-multi-attribution"
+"""Its calibration takes a quarter of a minute."""
 
 
 def run_command(command: str) -> tuple[int, str, str]:
@@ -173,7 +175,10 @@ def test_every_documented_command_exists_and_every_command_is_documented():
     assert set(re.findall(r"^hockeystick ([a-z]+)\b", (ROOT / "README.md").read_text(), re.M)) == commands
 
 
-@pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.stem)
+@pytest.mark.parametrize(
+    "plan",
+    [pytest.param(plan, marks=pytest.mark.weekly if plan.stem == LONG_PLAN else (), id=plan.stem) for plan in PLANS],
+)
 def test_shipped_plans_can_be_calibrated(plan):
     """With a sixtieth of the usual work, and no clock; tests/calibration compares with what certify says."""
     loaded = hs.Plan.load(plan)

@@ -400,6 +400,7 @@ def test_a_certificate_about_users_has_both_sides_and_can_be_verified() -> None:
     hs.verify(found, evidence=options.ledger)
 
 
+@pytest.mark.weekly
 def test_a_calibration_for_users_is_released() -> None:
     """The members of a user's pair are its copies: the tests are about them."""
     sampler = hs.Poisson(sampling_prob=0.02, steps=20)

@@ -77,6 +77,8 @@ def random_case(kind: str, rng: np.random.Generator, folder: Path) -> Case:
         mechanism = mechanism.model_copy(update={"unit": hs.Unit(kind="user", examples_per_user=examples)})
     bands = int(max(np.subtract(*np.nonzero(entries)))) + 1
     attained, one_sided = kind not in NOT_EXACT, kind == "users"
+    if kind == "fresh_bins":
+        one_sided = epochs > 1
     if kind == "b_min_sep":
         one_sided = bands > sampler.min_sep
     if kind == "multi_attribution" and sampler.exclusion == "example":

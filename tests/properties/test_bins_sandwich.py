@@ -86,7 +86,7 @@ def random_epsilons(pair: BinMixture, rng: np.random.Generator) -> Array:
     return np.concatenate([[0.0], np.sort(largest * rng.random(EPSILONS - 1) ** 1.5)])
 
 
-@pytest.mark.parametrize("chunk", [1, 2, *(pytest.param(one, marks=pytest.mark.weekly) for one in (0, 3))])
+@pytest.mark.parametrize("chunk", [1, *(pytest.param(one, marks=pytest.mark.weekly) for one in (0, 2, 3))])
 def test_no_accountant_crosses_the_truth(chunk: int) -> None:
     """False-failure probability below 1e-5 over all chunks: see the oracle's deviations; seeds are fixed."""
     rng = np.random.default_rng(20_240_600 + chunk)

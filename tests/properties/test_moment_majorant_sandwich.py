@@ -224,7 +224,7 @@ def test_there_are_two_thousand_mechanisms() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("chunk", range(3))
+@pytest.mark.parametrize("chunk", [0, *(pytest.param(one, marks=pytest.mark.weekly) for one in (1, 2))])
 def test_the_truth_lies_between_the_bounds_of_accountants(chunk: int, method: str) -> None:
     rng = np.random.default_rng(7_000 + chunk)
     found: list[str] = []

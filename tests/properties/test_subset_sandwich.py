@@ -106,7 +106,7 @@ def cyclic_of(pair: SubsetMixture, at: Array) -> Truth:
 SAMPLERS = {"SubsetMixture": (random_poisson, poisson_of), "CyclicSubsets": (random_cyclic, cyclic_of)}
 
 
-@pytest.mark.parametrize("chunk", [0, 1, *(pytest.param(one, marks=pytest.mark.weekly) for one in (2, 3))])
+@pytest.mark.parametrize("chunk", [0, *(pytest.param(one, marks=pytest.mark.weekly) for one in (1, 2, 3))])
 @pytest.mark.parametrize("kind", list(SAMPLERS))
 def test_no_accountant_of_subsets_crosses_the_truth(kind: str, chunk: int) -> None:
     """False-failure probability below 1e-4 over all chunks: see the oracle's deviations; seeds are fixed."""
