@@ -129,6 +129,7 @@ def test_the_extrapolated_samples(delta: float, ratio: float, failure: float) ->
     assert samples_for(delta, ratio, failure) == pytest.approx(rough, rel=0.04)
 
 
+@pytest.mark.weekly
 def test_a_quick_run_prints_clean_json(capsys: pytest.CaptureFixture[str]) -> None:
     from benchmarks.monte_carlo import main
 

@@ -90,6 +90,12 @@ MECHANISMS = [
 KINDS = [f"{one.strategy.kind}-{one.sampler.kind}" for one in MECHANISMS]
 NAMES = [f"{kind}-{KINDS[:at].count(kind)}" for at, kind in enumerate(KINDS)]
 """A new case renames no other, so that the list of slow tests stays true."""
+LONG = {
+    "banded_inverse_fractional_root-balls_in_bins-0",
+    "banded_square_root-balls_in_bins-2",
+    "banded_square_root-balls_in_bins-3",
+}
+"""Cases that take several seconds."""
 EPSILONS = (0.0, 1.0)
 DELTAS = (1e-6,)
 EFFORT = 0.2
@@ -176,7 +182,13 @@ def questions(mechanism: Mechanism) -> Iterator[tuple[Question, float]]:
         yield Question(delta=delta), delta
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS, ids=NAMES)
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        pytest.param(one, id=name, marks=pytest.mark.weekly if name in LONG else ())
+        for one, name in zip(MECHANISMS, NAMES, strict=True)
+    ],
+)
 def test_every_upper_bound_is_above_every_lower_bound(mechanism: Mechanism) -> None:
     """The sandwich over the whole registry, in delta at several epsilon and in epsilon at several delta."""
     pair = dominating_pair(mechanism)

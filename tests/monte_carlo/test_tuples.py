@@ -217,7 +217,7 @@ def test_the_cap_is_the_smallest_on_its_grid() -> None:
 def test_a_certificate_that_rests_on_tuples_can_be_verified() -> None:
     sampler = hs.BMinSep(min_sep=4, sampling_prob=0.04, steps=60)
     run = hs.Mechanism(strategy=hs.SquareRoot(), sampler=sampler, noise_multiplier=60.0)
-    options = hs.MonteCarlo(seed=1, failure_probability=1e-6, ratio=0.1)
+    options = hs.MonteCarlo(seed=1, failure_probability=1e-6, ratio=0.3)
     found = hs.certify(run, delta=1e-4, method="monte_carlo", monte_carlo=options)
     assert found.monte_carlo is not None
     assert "renewal_wide_tuples" in {one.run.proposal for one in found.monte_carlo.runs}

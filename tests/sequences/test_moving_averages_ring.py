@@ -138,7 +138,7 @@ def test_what_is_kept_on_a_ring(delta: float) -> None:
 def test_small_rings_against_quadrature() -> None:
     """Both sides, both directions, four bins, alike or not; wide smoothing, as only the side matters."""
     rng = np.random.default_rng(3)
-    for same in (1, 1, 4):
+    for same in (1, 4):
         weights = np.tile(rng.integers(5, 25, (same, 2)), (4 // same, 1))
         chain = MovingAverages(1, weights, rng.uniform(0.006, 0.036), np.full(4, rng.uniform(0.4, 0.9)), True)
         exact = truth(chain.products, POINTS_OF_FOUR)
