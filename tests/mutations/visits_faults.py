@@ -85,8 +85,8 @@ FAULTS = [
     ),
     (
         "monte_carlo/fresh_bins/family.py",
-        "log_norm - (order - 1.0) * epsilon + log_factor(order - 1.0) - log(TILTED_SHARE)",
-        "log_norm - order * epsilon + log_factor(order - 1.0) - log(TILTED_SHARE)",
+        "log_power_bound(order, log_norm, epsilon) - log(TILTED_SHARE)",
+        "log_power_bound(order, log_norm, epsilon) - epsilon - log(TILTED_SHARE)",
         "M is smaller than samples can be",
         f"{VISITS}::test_each_side_stays_on_its_side_of_the_truth",
     ),

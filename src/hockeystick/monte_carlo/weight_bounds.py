@@ -12,6 +12,11 @@ def log_factor(slope: float) -> float:
     return slope * log(slope) - (slope + 1.0) * log1p(slope) if slope > 0.0 else 0.0
 
 
+def log_power_bound(order: float, log_norm: float, epsilon: float) -> float:
+    """log of the largest ``(x - e^epsilon)_+ Z / x^order``: ``log Z - (a-1) epsilon + log((a-1)^(a-1) / a^a)``."""
+    return log_norm - (order - 1.0) * epsilon + log_factor(order - 1.0)
+
+
 def bounded_exp(exponent: float) -> float:
     """``e^exponent``, rounded up to a positive number or to infinity where doubles end."""
     return exp(max(exponent, -LARGEST_EXPONENT)) if exponent < LARGEST_EXPONENT else inf

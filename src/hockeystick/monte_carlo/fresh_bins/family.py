@@ -48,7 +48,7 @@ from hockeystick.monte_carlo.histories.one_sided import (
 )
 from hockeystick.monte_carlo.memo import remembered
 from hockeystick.monte_carlo.proposals import Array, Family, Proposal
-from hockeystick.monte_carlo.weight_bounds import bounded_exp, log_factor
+from hockeystick.monte_carlo.weight_bounds import bounded_exp, log_power_bound
 from hockeystick.pairs.fresh_bins import FreshBins
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 from hockeystick.types import Direction, Side
@@ -249,7 +249,7 @@ class FreshAdd(_Fresh, Add):
 
 def log_largest(order: int, log_norm: float, epsilon: float) -> float:
     """log M of the upper bounds for remove."""
-    return log_norm - (order - 1.0) * epsilon + log_factor(order - 1.0) - log(TILTED_SHARE)
+    return log_power_bound(order, log_norm, epsilon) - log(TILTED_SHARE)
 
 
 @remembered

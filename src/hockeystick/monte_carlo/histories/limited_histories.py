@@ -11,6 +11,7 @@ from math import ceil, comb, inf, log, sqrt
 
 import numpy as np
 
+from hockeystick.monte_carlo import weight_bounds
 from hockeystick.monte_carlo.histories.chain_kernels import (
     Arrays,
     Waits,
@@ -22,7 +23,6 @@ from hockeystick.monte_carlo.histories.chances import binomial, log_chances, tai
 from hockeystick.monte_carlo.histories.columns import Columns
 from hockeystick.monte_carlo.memo import remembered
 from hockeystick.monte_carlo.proposals import Array
-from hockeystick.monte_carlo.weight_bounds import log_factor
 
 NODES = 256
 """For the field that earlier participations exert in the chain."""
@@ -315,7 +315,7 @@ def log_power_bound(
     own: Columns, order: int, decay: float, limit: Limits, epsilon: float, entries: int = MAX_TABLE
 ) -> float:
     """log of the largest ``(x - e^epsilon)_+ Z / x^order``."""
-    return log_norm(own, order, decay, limit, entries) - (order - 1.0) * epsilon + log_factor(order - 1.0)
+    return weight_bounds.log_power_bound(order, log_norm(own, order, decay, limit, entries), epsilon)
 
 
 def best_chain(own: Columns, epsilon: float) -> tuple[int, float, Limits]:

@@ -37,7 +37,7 @@ from hockeystick.monte_carlo.histories.waiting_kernels import (
 )
 from hockeystick.monte_carlo.memo import remembered
 from hockeystick.monte_carlo.proposals import Array, Proposal, rounded
-from hockeystick.monte_carlo.weight_bounds import bounded_exp, log_factor
+from hockeystick.monte_carlo.weight_bounds import bounded_exp, log_factor, log_power_bound
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 from hockeystick.types import Direction, Side
@@ -172,7 +172,7 @@ class Tilted(OneSided):
 def log_largest(order: int, log_norm: float, epsilon: float) -> float:
     """log M, but for what stands for the rest: ``Z e^(-(a-1) epsilon) (a-1)^(a-1) / a^a`` over the share."""
     share = log(TILTED_SHARE) + log1p(-OTHER_SHARE)
-    return log_norm - (order - 1.0) * epsilon + log_factor(order - 1.0) - share
+    return log_power_bound(order, log_norm, epsilon) - share
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -14,6 +14,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from hockeystick.monte_carlo import weight_bounds
 from hockeystick.monte_carlo.forests.forest import (
     FEWEST,
     MAX_CAP,
@@ -40,7 +41,7 @@ from hockeystick.monte_carlo.histories.one_sided import (
 )
 from hockeystick.monte_carlo.memo import remembered
 from hockeystick.monte_carlo.proposals import Array, Proposal
-from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL, bounded_exp, log_factor
+from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL, bounded_exp
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 from hockeystick.types import Direction, Side
@@ -312,7 +313,7 @@ def log_norm(forest: Forest, order: int, tail: float) -> float:
 
 def log_power_bound(forest: Forest, order: int, tail: float, epsilon: float) -> float:
     """log of the largest ``(x - e^epsilon)_+ Z / x^order``."""
-    return log_norm(forest, order, tail) - (order - 1.0) * epsilon + log_factor(order - 1.0)
+    return weight_bounds.log_power_bound(order, log_norm(forest, order, tail), epsilon)
 
 
 def tree_proposals(pair: SubsetMixture, direction: Direction, epsilon: float) -> Sequence[Proposal]:
