@@ -42,7 +42,7 @@ FAULTS = [
         FILTERS,
     ),
     (
-        "filters/renewal_filters.py",
+        "filters/renewal_transforms.py",
         "if left >= min_sep else ended[left]",
         "if left >= min_sep else ended[0]",
         "participations whose waiting goes beyond the end shift no row",
@@ -50,9 +50,37 @@ FAULTS = [
     ),
     (
         "filters/renewal_filters.py",
-        "largest = np.minimum(np.concatenate(found) + 1e-12, 1.0) ** count",
-        "largest = np.minimum(np.concatenate(found) + 1e-12, 1.0) ** (8 * count)",
+        "smallest = np.minimum(smallest, np.minimum(sums + 1e-12, 1.0) ** count)",
+        "smallest = np.minimum(smallest, np.minimum(sums + 1e-12, 1.0) ** (8 * count))",
         "frequencies are left out that matter",
+        FILTERS,
+    ),
+    (
+        "filters/renewal_filters.py",
+        "visits = examples * -(-steps // min_sep)",
+        "visits = -(-steps // min_sep)",
+        "two examples leave as many plain rows as one",
+        FILTERS,
+    ),
+    (
+        "filters/renewal_filters.py",
+        "laws = [cell_masses(table.edges, entries[one] + entries[other]) for one, other in names]",
+        "laws = [cell_masses(table.edges, max(entries[one], entries[other])) for one, other in names]",
+        "two examples shift a row as one does",
+        FILTERS,
+    ),
+    (
+        "filters/renewal_transforms.py",
+        "return [(1.0, 0, waiting(state - bands, bands))]",
+        "return [(1.0, 0, 0)]",
+        "an example of two waits for one row",
+        FILTERS,
+    ),
+    (
+        "filters/renewal_transforms.py",
+        "begun = [waiting(rows_left, bands) for rows_left in range(first.size)]",
+        "begun = [0 for _ in range(first.size)]",
+        "two examples are available at once",
         FILTERS,
     ),
     (

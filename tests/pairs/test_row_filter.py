@@ -18,6 +18,8 @@ from hockeystick.filters.row_filters import Filter, count_histories, filter_for,
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.pairs.subset_mixture import SubsetMixture
+from hockeystick.pairs.users import Users
+from hockeystick.pairs.waiting_copies import WaitingCopies
 from hockeystick.strategies.matrix.dense import DenseMatrix
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 
@@ -52,22 +54,25 @@ def test_never_above_the_truth_and_not_far(block: int, monkeypatch: pytest.Monke
         assert (found[:, 0] >= 0.6 * truth[:, 0] - GRID_ERROR[steps]).all(), seed
 
 
+@pytest.mark.parametrize("examples", [1, 2])
 @pytest.mark.parametrize("block", range(2))
-def test_never_above_the_truth_for_b_min_sep(block: int) -> None:
-    """Ten runs each, warm and cold, both directions, columns as long as the distance and shorter."""
+def test_never_above_the_truth_for_b_min_sep(block: int, examples: int) -> None:
+    """Ten runs each, warm and cold, both directions, columns up to the distance; one example of a user, or two."""
     for seed in range(10 * block, 10 * block + 10):
         rng = np.random.default_rng([72, seed])
         steps = 4 if seed % 10 == 0 else int(rng.integers(1, 4))
         gap, bands, warm = int(rng.integers(1, steps + 2)), int(rng.integers(1, steps + 1)), bool(seed % 2)
         prob, sigma = rng.uniform(0.03, 0.9), rng.uniform(0.4, 2.5)
         matrix = ToeplitzMatrix(np.concatenate([[1.0], rng.uniform(0.0, 0.9, min(bands, gap) - 1)]), steps)
-        outcomes = oracle.independently(oracle.renewals(steps, gap, prob, warm), 1)
+        outcomes = oracle.independently(oracle.renewals(steps, gap, prob, warm), examples)
         dense = matrix.materialize()
-        truth = oracle.deltas(oracle.mixture(outcomes, dense, np.ones((1, steps))), oracle.nobody(dense), sigma)
-        pair = RenewalMixture(
+        everyone = oracle.mixture(outcomes, dense, np.ones((examples, steps)))
+        truth = oracle.deltas(everyone, oracle.nobody(dense), sigma)
+        one = RenewalMixture(
             noise_multiplier=sigma, matrix=matrix, min_sep=gap, participation_prob=prob, warm_start=warm
         )
-        found = lower(pair)
+        two = WaitingCopies(noise_multiplier=sigma, one=one, examples=2)
+        found = lower(one if examples == 1 else two)
         assert (found <= truth + GRID_ERROR[steps]).all(), seed
         assert (found[:, 0] >= 0.6 * truth[:, 0] - GRID_ERROR[steps]).all(), seed
 
@@ -85,6 +90,23 @@ def test_nearly_all_of_b_min_sep_is_told() -> None:
     found = METHOD.profiles(pair, Side.LOWER, SETTINGS)
     assert max(found[direction](1.77) for direction in Direction) > 1e-5
     assert max(found[direction](1.797) for direction in Direction) < 1e-5
+
+
+def test_nearly_all_of_two_that_wait_is_told() -> None:
+    """A user with two examples and independent noise: where a linear statistic is 25 percent below the upper bound."""
+    sampler = hs.MultiAttribution(min_sep=16, sampling_prob=0.01, steps=300, examples_per_user=2, exclusion="example")
+    found = hs.certify(hs.Mechanism(sampler=sampler, noise_multiplier=1.2), delta=1e-5)
+    assert found.method.lower == "row_filter"
+    assert found.bounds.lower is not None
+    assert 0.97 * found.bounds.upper < found.bounds.lower <= found.bounds.upper
+
+
+def test_more_than_two_that_wait_are_left_to_linear_statistics() -> None:
+    sampler = hs.MultiAttribution(min_sep=16, sampling_prob=0.01, steps=100, examples_per_user=3, exclusion="example")
+    pair = dominating_pair(hs.Mechanism(sampler=sampler, noise_multiplier=1.5))
+    assert isinstance(pair, Users)
+    assert pair.below is not None
+    assert "two that wait" in (METHOD.why_not(pair.below, Side.LOWER) or "")
 
 
 def enumerated(column: np.ndarray, sigma: float, prob: float, steps: int, limit: int, table: Filter) -> np.ndarray:

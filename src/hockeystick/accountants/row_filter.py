@@ -5,7 +5,8 @@ shift the next row, so the sum comes close to the logarithm of the likelihood ra
 (:mod:`.linear_statistic`) cannot tell one participation from the sum of many rows' noise.
 
 For Poisson sampling the law of the sum is computed step by step (:mod:`hockeystick.filters.row_filters`); for b-min-sep
-subsampling, whose examples have to wait, frequency by frequency (:mod:`hockeystick.filters.renewal_filters`).
+subsampling, whose examples have to wait, frequency by frequency (:mod:`hockeystick.filters.renewal_filters`), for one
+example or for two of one user that wait independently.
 
 Proof: docs/theory/poisson-windows.md and separated-windows.md, "From below". Errs downward: a post-processing,
 participations left out, laws that are contractions, and masses less their absolute errors. Cost: steps times sums times
@@ -34,6 +35,7 @@ from hockeystick.laws.law import SMALLEST, Law, lower_law
 from hockeystick.laws.profile import law_profiles
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.pairs.subset_mixture import SubsetMixture
+from hockeystick.pairs.waiting_copies import WaitingCopies
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
 
@@ -49,7 +51,8 @@ LARGEST_SHIFT = 8.0
 RAREST, MOST_OFTEN = 1e-12, 0.99
 USUAL_FREQUENCIES = 80.0
 """At which the transform of the law of a sum is not negligible, where an example waits for longer than it is seen."""
-MOST_RENEWAL_WORK, RENEWAL_SPEED = 4e9, 8e8
+MOST_RENEWAL_WORK, RENEWAL_SPEED = {1: 4e9, 2: 1.2e10}, 8e8
+"""By the number of examples."""
 MOST_RENEWAL_STEPS = 20_000
 LARGEST_ERROR = 1e-3
 """Relative, of the laws of b-min-sep."""
@@ -101,20 +104,33 @@ def _analyse(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Dir
     return law_profiles(_law(pair, settings))
 
 
-def _analyse_renewal(pair: RenewalMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
-    column, steps, prob, min_sep = pair.matrix.toeplitz_column, pair.matrix.steps, pair.participation_prob, pair.min_sep
+def _analyse_renewal(
+    pair: RenewalMixture | WaitingCopies, side: Side, settings: Settings
+) -> Mapping[Direction, Profile]:
+    one, examples = _waiting(pair)
+    column, steps, prob, min_sep = one.matrix.toeplitz_column, one.matrix.steps, one.participation_prob, one.min_sep
     assert column is not None  # refused otherwise
-    shifts = column[: pair.matrix.bands] / pair.noise_multiplier
-    if float(shifts.max()) > LARGEST_SHIFT:
+    shifts = column[: one.matrix.bands] / pair.noise_multiplier
+    if examples * float(shifts.max()) > LARGEST_SHIFT:
         raise UnsupportedError("The noise is too low: the cells of a row are for shifts of a few standard deviations.")
-    table = renewal_filters.filter_for(shifts, prob, min_sep, steps)
+    table = renewal_filters.filter_for(shifts, prob, min_sep, steps, examples)
     if table is None:
         raise UnsupportedError("The sums over rows have too many values.")
-    used = renewal_filters.frequencies_for(table, shifts.size, min_sep, steps, settings.deadline)
-    if renewal_filters.work_of(float(used.numbers.size), min_sep, steps) > MOST_RENEWAL_WORK:
+    used = renewal_filters.frequencies_for(table, shifts.size, min_sep, steps, settings.deadline, examples)
+    work = renewal_filters.work_of(float(used.numbers.size), shifts.size, min_sep, steps, examples)
+    if work > MOST_RENEWAL_WORK[examples]:
         raise UnsupportedError("The law of a sum over rows has too many frequencies that matter.")
     sums = renewal_filters.sum_laws(
-        table, shifts, prob, min_sep, steps, pair.first_available, pair.matrix.rounding, used, settings.deadline
+        table,
+        shifts,
+        prob,
+        min_sep,
+        steps,
+        one.first_available,
+        one.matrix.rounding,
+        used,
+        settings.deadline,
+        examples,
     )
     if not sums.relative <= LARGEST_ERROR:
         raise UnsupportedError("The masses of the cells of a row are not known well enough.")
@@ -124,26 +140,33 @@ def _analyse_renewal(pair: RenewalMixture, side: Side, settings: Settings) -> Ma
     }
 
 
-def _renewal_refusal(pair: RenewalMixture) -> str | None:
-    if not pair.attained or pair.examples_per_user > 1:
-        return "it is for units of one example, and for samplers whose pair is attained"
-    if not RAREST <= pair.participation_prob <= MOST_OFTEN:
+def _waiting(pair: RenewalMixture | WaitingCopies) -> tuple[RenewalMixture, int]:
+    """The pair of one example, and how many there are."""
+    return (pair.one, pair.examples) if isinstance(pair, WaitingCopies) else (pair, 1)
+
+
+def _renewal_refusal(pair: RenewalMixture | WaitingCopies) -> str | None:
+    one, examples = _waiting(pair)
+    if not one.attained or one.examples_per_user > 1 or examples not in MOST_RENEWAL_WORK:
+        return "it is for one example, or two that wait independently, and for samplers whose pair is attained"
+    if not RAREST <= one.participation_prob <= MOST_OFTEN:
         return f"the sampling probability must be from {RAREST} to {MOST_OFTEN}"
     if pair.matrix.toeplitz_column is None or pair.matrix.rows != pair.matrix.steps:
         return "it needs a Toeplitz strategy matrix"
-    if pair.matrix.bands > min(pair.min_sep, pair.matrix.steps):
+    if pair.matrix.bands > min(one.min_sep, pair.matrix.steps):
         return "columns of two participations overlap"
-    if pair.matrix.steps > MOST_RENEWAL_STEPS or _renewal_work(pair) > MOST_RENEWAL_WORK:
+    if pair.matrix.steps > MOST_RENEWAL_STEPS or _renewal_work(pair) > MOST_RENEWAL_WORK[examples]:
         return "the run has too many steps"
     return None
 
 
-def _renewal_work(pair: RenewalMixture) -> float:
-    return renewal_filters.work_of(USUAL_FREQUENCIES, pair.min_sep, pair.matrix.steps)
+def _renewal_work(pair: RenewalMixture | WaitingCopies) -> float:
+    one, examples = _waiting(pair)
+    return renewal_filters.work_of(USUAL_FREQUENCIES, pair.matrix.bands, one.min_sep, pair.matrix.steps, examples)
 
 
-def _refusal(pair: SubsetMixture | RenewalMixture, side: Side) -> str | None:
-    if isinstance(pair, RenewalMixture):
+def _refusal(pair: SubsetMixture | RenewalMixture | WaitingCopies, side: Side) -> str | None:
+    if isinstance(pair, RenewalMixture | WaitingCopies):
         return _renewal_refusal(pair)
     if pair.why_not_from_below is not None:
         return pair.why_not_from_below
@@ -160,9 +183,9 @@ def _refusal(pair: SubsetMixture | RenewalMixture, side: Side) -> str | None:
     return None
 
 
-def _cost(pair: SubsetMixture | RenewalMixture) -> float:
+def _cost(pair: SubsetMixture | RenewalMixture | WaitingCopies) -> float:
     """Seconds for the law of the sum."""
-    if isinstance(pair, RenewalMixture):
+    if isinstance(pair, RenewalMixture | WaitingCopies):
         return 0.2 + _renewal_work(pair) / RENEWAL_SPEED
     return 0.5 + work_of(_number(pair), SIZE * _per_deviation(pair), pair.matrix.steps) / SPEED
 
@@ -173,7 +196,7 @@ ACCOUNTANT = Accountant(
     sides=(Side.LOWER,),
     errs="downward: a function of the output is a post-processing, and its laws are contractions",
     reference="post-processing; proof in docs/theory/poisson-windows.md and docs/theory/separated-windows.md",
-    analyses={SubsetMixture: _analyse, RenewalMixture: _analyse_renewal},
+    analyses={SubsetMixture: _analyse, RenewalMixture: _analyse_renewal, WaitingCopies: _analyse_renewal},
     laws={SubsetMixture: _laws},
     refusal=_refusal,
     cost=_cost,

@@ -1,26 +1,30 @@
 """Lower bounds for b-min-sep subsampling: a sum over rows, each judged by a summary of the rows before it.
 
 The tables are as in :mod:`.row_filters`, but the sum T counts modulo its size, which is a function of the output as
-well. Its discrete Fourier transform is, at each frequency, a product of matrices, one for each step; a participation
-and the waiting after it are one matrix. At all but some tens of frequencies stretches of plain rows leave nothing.
+well. Its discrete Fourier transform is, at each frequency, a product of matrices, one for each step
+(:mod:`.renewal_transforms`). At all but some tens of frequencies stretches of plain rows leave nothing. With two
+examples of one user, each of which waits by itself, a row is shifted by the entries of two columns.
 
 Masses have a proved absolute error, in the Euclidean norm, so this is for deltas above about 1e-8.
 
-Proof: docs/theory/separated-windows.md, "From below". Cost: O(frequencies summaries^2 (steps + summaries distance)).
+Proof: docs/theory/separated-windows.md, "From below". Cost: :func:`work_of`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hockeystick.deadline import Deadline
+from hockeystick.filters import renewal_transforms
 from hockeystick.filters.block_statistics import cell_masses
+from hockeystick.filters.renewal_transforms import Spectrum
 from hockeystick.filters.row_filters import Filter, Places
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 
-Spectrum = NDArray[np.complex128]
-CELLS, SUMMARIES = 96, 32
+CELLS, SUMMARIES = {1: 96, 2: 64}, {1: 32, 2: 16}
+"""By the number of examples."""
 ROUNDS = 60
 """The tables are improved so many times."""
 REACH, ABOVE = 3.75, 5.0
@@ -30,12 +34,12 @@ DEVIATIONS = 12.5
 FINE, COARSE = 5.0, 1.5
 """Units of the sum for the standard deviation of what one row adds: no more are of use, and fewer are not."""
 SIZES = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
-STRETCH = 8
-"""Of plain rows: at most so many bound the transform together."""
+STRETCHES = (1, 2, 4, 8)
+"""Of plain rows: so many bound the transform together."""
 NEGLIGIBLE = 1e-15
 """What is smaller is left out of the transform."""
-AT_ONCE, MOST_HELD = 64, 1 << 22
-"""Frequencies whose products are formed together, and numbers that they may hold."""
+AT_ONCE, MOST_HELD = {1: 64, 2: 8}, 1 << 22
+"""Frequencies whose products are formed together, by the number of examples, and numbers that they may hold."""
 
 
 @dataclass(frozen=True)
@@ -70,50 +74,40 @@ class Frequencies:
     left_out: float
 
 
-def filter_for(shifts: Array, prob: float, min_sep: int, steps: int) -> Filter | None:
+def filter_for(shifts: Array, prob: float, min_sep: int, steps: int, examples: int = 1) -> Filter | None:
     """Tables that tell much; any tables are valid. None where sums would have too many values.
 
     Args:
         shifts: shape (p,), of the rows of a participation, in standard deviations, p at most ``min_sep``.
         prob: q, the chance of an available step.
+        examples: how many there are of a user; 1 or 2.
     """
-    edges = np.linspace(-REACH, float(shifts.max()) + ABOVE, CELLS - 1)
+    cells, summaries = CELLS[examples], SUMMARIES[examples]
+    edges = np.linspace(-REACH, float(shifts.max()) + ABOVE, cells - 1)
     plain = cell_masses(edges, 0.0)[0]
-    moved = np.array([cell_masses(edges, float(shift))[0] for shift in shifts])
-    # Histories: available, one to p - 1 steps after a participation, and waiting without a trace in the next rows.
-    last, waits = shifts.size, min_sep - shifts.size
-    leave = 1.0 / waits if waits else 0.0
-    rest = last if waits else 0
-    chances = np.zeros((last + 1, CELLS, last + 1))
-    chances[0, :, 0] = (1.0 - prob) * plain
-    chances[0, :, 1 if last > 1 else rest] += prob * moved[0]
-    for lag in range(1, last):
-        chances[lag, :, lag + 1 if lag + 1 < last else rest] = moved[lag]
-    chances[last, :, last] += (1.0 - leave) * plain
-    chances[last, :, 0] += leave * plain
-    expected = np.concatenate([[prob * shifts[0]], shifts[1:], [0.0]])
-    joint = np.zeros((SUMMARIES, last + 1))
+    chances, expected = _histories(edges, shifts, prob, min_sep, examples)
+    joint = np.zeros((summaries, expected.size))
     joint[0, 0] = 1.0
     prior, low, high = joint[0], np.inf, -np.inf
-    following = np.zeros((SUMMARIES, CELLS), dtype=np.int64)
-    ratio = np.ones((SUMMARIES, CELLS))
+    following = np.zeros((summaries, cells), dtype=np.int64)
+    ratio = np.ones((summaries, cells))
     for _ in range(ROUNDS):
         total = joint.sum(axis=1)
         known = total > 1e-200
         given = np.where(known[:, None], joint / np.maximum(total, 1e-200)[:, None], prior)
-        after = np.einsum("sh,hck->sck", given, chances)
+        after = np.tensordot(given, chances, 1)
         chance = np.maximum(after.sum(axis=2), 1e-300)
         next_shift = np.log(after @ expected / chance + 1e-12)
         reached = next_shift[total > 1e-14]
         low, high = min(low, float(reached.min())), max(high, float(reached.max()))
-        following = np.clip((next_shift - low) / (high - low + 1e-9) * SUMMARIES, 0, SUMMARIES - 1).astype(np.int64)
+        following = np.clip((next_shift - low) / (high - low + 1e-9) * summaries, 0, summaries - 1).astype(np.int64)
         ratio = chance / plain
         prior = joint.sum(axis=0) / joint.sum()
-        joint = np.zeros((SUMMARIES, last + 1))
+        joint = np.zeros((summaries, expected.size))
         np.add.at(joint, following, after * total[:, None, None])
-    summary = np.full(SUMMARIES, 1.0 / SUMMARIES)
+    summary = np.full(summaries, 1.0 / summaries)
     for _ in range(ROUNDS):
-        after_plain = np.zeros(SUMMARIES)
+        after_plain = np.zeros(summaries)
         np.add.at(after_plain, following, summary[:, None] * plain)
         summary = after_plain
     second = float((summary[:, None] * plain * (np.minimum(ratio, 1e4) - 1.0) ** 2).sum())
@@ -127,27 +121,75 @@ def filter_for(shifts: Array, prob: float, min_sep: int, steps: int) -> Filter |
     return Filter(edges, following, added, int(np.argmax(summary)), 0, size)
 
 
-def frequencies_for(table: Filter, bands: int, min_sep: int, steps: int, deadline: Deadline) -> Frequencies:
+def _histories(edges: Array, shifts: Array, prob: float, min_sep: int, examples: int) -> tuple[Array, Array]:
+    """Of examples that are available, one to p - 1 steps after a participation, or waiting without a trace.
+
+    Whoever waits may be available at the next step with the same chance each time.
+
+    Returns:
+        Chances of each cell and history at the next row by history, shape (H, cells, H), and the expected shift of a
+        row by history, shape (H,).
+    """
+    last, waits = shifts.size, min_sep - shifts.size
+    leave = 1.0 / waits if waits else 0.0
+    rest = last if waits else 0
+    taken = 1 if last > 1 else rest
+    moves = [[(1.0 - prob, 0.0, 0), (prob, float(shifts[0]), taken)]]
+    moves += [[(1.0, float(shifts[lag]), lag + 1 if lag + 1 < last else rest)] for lag in range(1, last)]
+    moves += [[(1.0 - leave, 0.0, last), (leave, 0.0, 0)]]
+    number = {history: k for k, history in enumerate(product(range(last + 1), repeat=examples))}
+    chances = np.zeros((len(number), edges.size + 1, len(number)))
+    expected = np.zeros(len(number))
+    for history, k in number.items():
+        for each in product(*(moves[one] for one in history)):
+            chance = float(np.prod([move[0] for move in each]))
+            shift = sum(move[1] for move in each)
+            chances[k, :, number[tuple(move[2] for move in each)]] += chance * cell_masses(edges, shift)[0]
+            expected[k] += chance * shift
+    return chances, expected
+
+
+def frequencies_for(
+    table: Filter, bands: int, min_sep: int, steps: int, deadline: Deadline, examples: int = 1
+) -> Frequencies:
     """Where stretches of plain rows do not make the transform negligible, whatever the participations are."""
     every = np.arange(table.size // 2 + 1)
-    length = min(min_sep - bands, STRETCH)
-    count = (steps - bands * (-(-steps // min_sep)) - 2 * length) // (2 * length) if length else 0
-    if count <= 0:
+    pieces = {length: plain_pieces(length, bands, min_sep, steps, examples) for length in STRETCHES}
+    if max(pieces.values()) <= 0:
         return Frequencies(every, 0.0)
     plain = cell_masses(table.edges, 0.0)[0]
     found = []
-    for begin in range(0, every.size, AT_ONCE):
+    for begin in range(0, every.size, AT_ONCE[1]):
         deadline.tick()
-        power = np.linalg.matrix_power(_step(table, plain, every[begin : begin + AT_ONCE]), length)
-        found.append(np.abs(power).sum(axis=2).max(axis=1))
-    largest = np.minimum(np.concatenate(found) + 1e-12, 1.0) ** count
+        row = _step(table, plain, every[begin : begin + AT_ONCE[1]])
+        smallest = np.ones(row.shape[0])
+        for length, count in pieces.items():
+            if count > 0:
+                sums = np.abs(np.linalg.matrix_power(row, length)).sum(axis=2).max(axis=1)
+                smallest = np.minimum(smallest, np.minimum(sums + 1e-12, 1.0) ** count)
+        found.append(smallest)
+    largest = np.concatenate(found)
     kept = largest > NEGLIGIBLE
     return Frequencies(every[kept], float(largest[~kept].max(initial=0.0)))
 
 
-def work_of(frequencies: float, min_sep: int, steps: int) -> float:
+def plain_pieces(length: int, bands: int, min_sep: int, steps: int, examples: int) -> int:
+    """How many disjoint pieces of so many plain rows there are at least, whatever the participations are."""
+    visits = examples * -(-steps // min_sep)
+    plain = steps - bands * visits
+    pieces = (plain - (length - 1) * (visits + 1)) // length
+    if examples == 1 and length <= min_sep - bands:
+        pieces = max(pieces, (plain - 2 * length) // (2 * length))
+    return pieces
+
+
+def work_of(frequencies: float, bands: int, min_sep: int, steps: int, examples: int = 1) -> float:
     """Complex multiplications of the laws of T."""
-    return frequencies * SUMMARIES**2 * (4.0 * steps + min(min_sep, steps) * (SUMMARIES + 2.0))
+    summaries = SUMMARIES[examples]
+    if examples == 1:
+        return frequencies * summaries**2 * (4.0 * steps + min(min_sep, steps) * (summaries + 2.0))
+    states = renewal_transforms.states(bands, min_sep)
+    return frequencies * summaries**2 * steps * (states + 1.0) * (states + 2.0) / 2.0
 
 
 def sum_laws(
@@ -160,31 +202,56 @@ def sum_laws(
     rounding: float,
     frequencies: Frequencies,
     deadline: Deadline,
+    examples: int = 1,
 ) -> Sums:
     """The laws of T.
 
     Args:
         shifts: as for :func:`filter_for`.
-        first: probabilities that the first available step is 0, 1, 2, ...
+        first: probabilities that the first available step of an example is 0, 1, 2, ...; with two examples at most
+            ``min_sep`` of them.
         rounding: proved relative error of the shifts.
     """
-    laws = [cell_masses(table.edges, shift) for shift in (0.0, *shifts.tolist())]
+    present, laws = _transforms(table, shifts, prob, min_sep, steps, first, examples)
     spectra = np.zeros((2, table.size // 2 + 1), dtype=np.complex128)
-    at_once = max(min(AT_ONCE, MOST_HELD // ((steps + 1) * SUMMARIES)), 1)
+    summaries, cells = table.following.shape
+    at_once = max(min(AT_ONCE[examples], MOST_HELD // ((steps + 1) * summaries)), 1)
     for begin in range(0, frequencies.numbers.size, at_once):
         deadline.tick()
         some = frequencies.numbers[begin : begin + at_once]
-        plain, *shifted = (_step(table, masses, some) for masses, _ in laws)
-        spectra[:, some] = _spectra(plain, shifted, prob, min_sep, steps, first, table.first)
-    without, present = np.fft.irfft(spectra, table.size, axis=1)
-    farthest = float(shifts.max())
+        rows = [_step(table, masses, some) for masses, _ in laws]
+        spectra[0, some] = renewal_transforms.without_examples(rows[0], steps, table.first)
+        spectra[1, some] = present(rows)
+    without, with_it = np.fft.irfft(spectra, table.size, axis=1)
+    farthest = examples * float(shifts.max())
     span = float(np.abs(table.edges).max()) + farthest + 1.0
     # The logarithm of a cell's mass changes by at most the distance of the cell from the centre when the centre moves.
     moved = 4.0 * (rounding + 8.0 * UNIT_ROUNDOFF) * farthest * span
-    relative = 2.0 * steps * (max(error for _, error in laws) + moved + 4.0 * UNIT_ROUNDOFF)
-    summaries, cells = table.following.shape
-    rounded = (4.0 * steps * (cells + summaries + 64.0) + 64.0 * np.log2(table.size)) * UNIT_ROUNDOFF
-    return Sums(without, present, relative, float(rounded) + 2.0 * frequencies.left_out)
+    relative = 2.0 * steps * (max(error for _, error in laws) + moved + 4.0 * examples * UNIT_ROUNDOFF)
+    rounded = 4.0 * steps * (cells + summaries + 64.0) + 64.0 * np.log2(table.size) + float(first.size) ** examples
+    return Sums(without, with_it, relative, float(rounded) * UNIT_ROUNDOFF + 2.0 * frequencies.left_out)
+
+
+def _transforms(
+    table: Filter, shifts: Array, prob: float, min_sep: int, steps: int, first: Array, examples: int
+) -> tuple[Callable[[list[Spectrum]], Spectrum], list[tuple[Array, float]]]:
+    """What makes the transform with the examples of the rows' matrices, and the masses of their cells with errors.
+
+    Plain rows come first.
+    """
+    entries = [0.0, *shifts.tolist()]
+    if examples == 1:
+        laws = [cell_masses(table.edges, shift) for shift in entries]
+        return lambda rows: renewal_transforms.of_one(rows, prob, min_sep, steps, first, table.first), laws
+    moves = renewal_transforms.moves_of_two(shifts.size, min_sep, prob)
+    names = sorted(moves)
+    laws = [cell_masses(table.edges, entries[one] + entries[other]) for one, other in names]
+
+    def present(rows: list[Spectrum]) -> Spectrum:
+        by_name = dict(zip(names, rows, strict=True))
+        return renewal_transforms.of_two(by_name, moves, shifts.size, min_sep, steps, first, table.first)
+
+    return present, laws
 
 
 def _step(table: Filter, masses: Array, frequencies: Places) -> Spectrum:
@@ -197,32 +264,3 @@ def _step(table: Filter, masses: Array, frequencies: Places) -> Spectrum:
             turned = angles[frequencies * table.added[s, cell] % table.size]
             found[:, s, table.following[s, cell]] += masses[cell] * turned
     return found
-
-
-def _spectra(
-    plain: Spectrum, shifted: list[Spectrum], prob: float, min_sep: int, steps: int, first: Array, start: int
-) -> Spectrum:
-    """The transforms of the laws without and with the example, shape (2, f)."""
-    count, summaries = plain.shape[:2]
-    ones = np.ones((count, summaries, 1), dtype=np.complex128)
-    ended = [ones]  # a participation, and the waiting after it, of which so many rows are in the run
-    taken = shifted[0]
-    for row in range(1, min(min_sep, steps) + 1):
-        ended.append(taken @ ones)
-        if row < min_sep:
-            taken = taken @ (shifted[row] if row < len(shifted) else plain)
-    ahead = [ones] * (steps + 1)  # from each step on, for an example that is available
-    for step in range(steps - 1, -1, -1):
-        left = steps - step
-        after = taken @ ahead[step + min_sep] if left >= min_sep else ended[left]
-        ahead[step] = (1.0 - prob) * (plain @ ahead[step + 1]) + prob * after
-    before = np.zeros((count, 1, summaries), dtype=np.complex128)
-    before[:, 0, start] = 1.0
-    present = np.zeros(count, dtype=np.complex128)
-    for step in range(steps):
-        if step < first.size:
-            present += first[step] * (before @ ahead[step])[:, 0, 0]
-        before = before @ plain
-    never = float(first[steps:].sum())
-    without = before.sum(axis=(1, 2))
-    return np.array([without, present + never * without])
