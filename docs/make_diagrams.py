@@ -21,8 +21,7 @@ SAMPLERS: dict[str, Sampler] = {
     "cyclic_poisson": hs.CyclicPoisson(groups=4, sampling_prob=4 / BINS, steps=BINS * EPOCHS),
     "random_allocation": hs.RandomAllocation(bins=BINS, epochs=EPOCHS),
     "balls_in_bins": hs.BallsInBins(bins=BINS, epochs=EPOCHS),
-    # in one of every eight batches too, as the rate is that of an example that may take part
-    "b_min_sep": hs.BMinSep(sampling_prob=1 / 5, min_sep=4, steps=BINS * EPOCHS),
+    "b_min_sep": hs.BMinSep(sampling_prob=1 / BINS, min_sep=4, steps=BINS * EPOCHS),
     "multi_attribution": hs.MultiAttribution(sampling_prob=1 / 6, min_sep=3, steps=BINS * EPOCHS, examples_per_user=2),
 }
 INK, PALE, MARK, PAPER = "#33475b", "#9fb3c8", "#c2410c", "#ffffff"

@@ -4,7 +4,7 @@ An accountant's module ends with ``ACCOUNTANT = Accountant(...)``; its analyses 
 the pair to one profile for each direction. ``docs/how-to/add-an-accountant.md`` has a skeleton and a checklist.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
@@ -146,6 +146,13 @@ class Accountant:
             return ()
         found = next((self.laws[ancestor] for ancestor in type(pair).__mro__ if ancestor in self.laws), None)
         return () if found is None else tuple(found(pair, side, settings))
+
+    def is_beaten(self, pair: DominatingPair, settled: Collection[str]) -> bool:
+        """Whether one of these accountants, which have bounded the pair on a side, is at least as tight there.
+
+        Never said of a user's examples: the other one may have bounded another part of the pair.
+        """
+        return not isinstance(pair, Users) and not set(self.no_better_than).isdisjoint(settled)
 
     def warm_up(self) -> None:
         """Compile the kernels of its own, so that budgets need not pay for it."""

@@ -211,7 +211,7 @@ class Canaries:
     def _turns(self, mechanism: Mechanism) -> Array:
         """How often each canary takes part in each step, shape (steps, count), over some draws of the sampler."""
         found = np.zeros((mechanism.matrix.steps, self.count))
-        draws = 1 if mechanism.sampler.kind == "deterministic" else DRAWS
+        draws = 1 if mechanism.sampler.batches_are_public else DRAWS
         for draw in range(draws):
             batches = mechanism.sampler.batches(self.total, np.random.default_rng(draw))
             for step, batch in enumerate(batches):

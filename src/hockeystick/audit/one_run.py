@@ -102,7 +102,7 @@ def guesses(
     check_level(level)
     values, coins = _checked(scores, included)
     at, interval = _claim(certificate, delta)
-    gaussian = certificate is not None and certificate.mechanism.sampler.kind == "deterministic"
+    gaussian = certificate is not None and certificate.mechanism.sampler.batches_are_public
     if independent:
         if certificate is None:
             raise InvalidInputError(

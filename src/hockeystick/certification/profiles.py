@@ -74,7 +74,7 @@ def profile(
     for one, side in _in_order(pair):
         envelope = envelopes[side]
         cost = one.seconds(pair)
-        if cost > work or not set(envelope.names).isdisjoint(one.no_better_than):
+        if cost > work or one.is_beaten(pair, envelope.names):
             continue
         if cost > CHEAP and _close(envelopes, smallest_delta, GOAL if cost > policy.heavy else EXACT):
             break

@@ -16,7 +16,6 @@ from hockeystick.errors import BudgetExceededError, CannotCertifyError, InvalidI
 from hockeystick.laws.grid import Resolution
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.base import DominatingPair
-from hockeystick.pairs.users import Users
 from hockeystick.settings import DEFAULT_EFFORT, DEFAULT_WORK, MonteCarlo, SearchPolicy, Settings
 from hockeystick.spec import real_number
 from hockeystick.types import Kind, Side
@@ -121,7 +120,7 @@ def run_accountants(
             if cost(one, side) > policy.heavy and _gap_within(outcomes, max(policy.gap_goal, policy.heavy_goal)):
                 continue
             settled = {outcome.method for outcome in outcomes if outcome.side is side and outcome.value is not None}
-            if not settled.isdisjoint(one.no_better_than) and not isinstance(pair, Users):
+            if one.is_beaten(pair, settled):
                 continue
         if (one.name, side) in {(outcome.method, outcome.side) for outcome in outcomes}:
             continue

@@ -22,8 +22,6 @@ from hockeystick.types import Adjacency
 NORMALISER = "Divide by a number fixed beforehand, such as the expected batch size, not by the size of the batch drawn."
 SECRECY = "Keep the draws of batches and noise secret, and use them for this run only."
 ONE_SEED = "Draw the seed of the samples once: one that was chosen among several proves nothing."
-PUBLIC_BATCHES = frozenset({"deterministic"})
-"""Samplers whose batches are known to everybody."""
 
 _RELATIONS = {
     Adjacency.ZERO_OUT: "has zero gradient and keeps its place (zero_out)",
@@ -100,7 +98,7 @@ def actors(mechanism: Mechanism) -> tuple[Actor, ...]:
     """The trust model."""
     others = f"every other {unit_of(mechanism)}"
     sees = f"what is released, the mechanism and {others}, but neither batches nor noise"
-    if mechanism.sampler.kind in PUBLIC_BATCHES:
+    if mechanism.sampler.batches_are_public:
         sees = f"what is released, the mechanism, the batches and {others}, but not the noise"
     return (
         Actor(who="whoever trains", trusted=True, sees="data, gradients, batches, noise and the seeds of both"),

@@ -76,7 +76,7 @@ def estimate(mechanism: Mechanism, epsilon: float, delta: float) -> Estimate:
         found = colliding_bins(mechanism.matrix.bin_gram(sampler.bins), epsilon, delta)
         if found < unamplified:
             return Estimate(found, 0.25, "random allocation with as many collisions")
-    room = 0.005 if sampler.kind == "deterministic" else 0.6
+    room = 0.005 if sampler.batches_are_public else 0.6
     return Estimate(unamplified, room, "Gaussian mechanism without amplification")
 
 

@@ -90,6 +90,16 @@ class BMinSep(TruncatedSampler):
         return float(rate / (1 - rate * (self.min_sep - 1)))
 
     @property
+    def most_participations(self) -> int:
+        """One in ``min_sep`` steps."""
+        return -(-self.steps // self.min_sep)
+
+    @property
+    def rate_when_available(self) -> float:
+        """That of an example that has waited long enough."""
+        return self.participation_prob
+
+    @property
     def requirement(self) -> str:
         """One sentence: what the run has to do."""
         wait = self.min_sep - 1

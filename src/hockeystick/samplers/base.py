@@ -45,6 +45,21 @@ class BatchSampler(Spec):
 
     @property
     @abstractmethod
+    def most_participations(self) -> int:
+        """The most batches of the run that one example can be in."""
+
+    @property
+    def rate_when_available(self) -> float | None:
+        """The chance of one example at the steps where it may take part, if it may not at all of them; or None."""
+        return None
+
+    @property
+    def batches_are_public(self) -> bool:
+        """Whether everybody knows the batches."""
+        return False
+
+    @property
+    @abstractmethod
     def holds_for(self) -> tuple[Adjacency, ...]:
         """The notions of neighbouring datasets that a certificate for this scheme covers."""
 

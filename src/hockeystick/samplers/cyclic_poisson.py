@@ -64,6 +64,16 @@ class CyclicPoisson(BatchSampler):
         return self.sampling_prob / self.groups
 
     @property
+    def most_participations(self) -> int:
+        """One each time that the turn of the first group comes."""
+        return -(-self.steps // self.groups)
+
+    @property
+    def rate_when_available(self) -> float:
+        """That of the example's own turns."""
+        return self.sampling_prob
+
+    @property
     def holds_for(self) -> tuple[Adjacency, ...]:
         """Zero-out; add-remove as well where the group of one example does not depend on how many others there are.
 

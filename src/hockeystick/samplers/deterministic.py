@@ -58,6 +58,11 @@ class Deterministic(FixedSizeSampler):
         return self.batch_size
 
     @property
+    def batches_are_public(self) -> bool:
+        """Yes: they follow from the order of the examples."""
+        return True
+
+    @property
     def holds_for(self) -> tuple[Adjacency, ...]:
         """Zero-out only: taking an example away would move later examples to other batches."""
         return (Adjacency.ZERO_OUT,)

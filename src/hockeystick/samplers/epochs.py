@@ -24,3 +24,8 @@ class EpochSampler(BatchSampler):
     def rate(self) -> float:
         """One batch of each epoch."""
         return 1.0 / self.bins
+
+    @property
+    def most_participations(self) -> int:
+        """One in each epoch."""
+        return self.epochs

@@ -102,6 +102,16 @@ class MultiAttribution(BatchSampler):
         return self.sampling_prob
 
     @property
+    def most_participations(self) -> int:
+        """One in ``min_sep`` steps."""
+        return -(-self.steps // self.min_sep)
+
+    @property
+    def rate_when_available(self) -> float:
+        """That of an example that has waited long enough."""
+        return self.participation_prob
+
+    @property
     def holds_for(self) -> tuple[Adjacency, ...]:
         """Zero-out of all examples of one user; add and remove too where examples are independent of one another."""
         if self.exclusion == "example":

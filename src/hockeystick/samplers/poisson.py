@@ -46,6 +46,11 @@ class Poisson(TruncatedSampler):
     steps: Count
 
     @property
+    def most_participations(self) -> int:
+        """One in every step."""
+        return self.steps
+
+    @property
     def requirement(self) -> str:
         """One sentence: what the run has to do."""
         draw = (

@@ -59,6 +59,11 @@ class RandomAllocation(EpochSampler):
         return self.participations / self.bins
 
     @property
+    def most_participations(self) -> int:
+        """As many as the example picks in each epoch."""
+        return self.participations * self.epochs
+
+    @property
     def holds_for(self) -> tuple[Adjacency, ...]:
         """Both: an example's steps are drawn independently of the others, so removing it is zeroing it out."""
         return (Adjacency.ZERO_OUT, Adjacency.ADD_REMOVE)
