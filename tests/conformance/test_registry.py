@@ -15,6 +15,9 @@ from hockeystick.certification.schedule import run_accountants
 from hockeystick.errors import UnsupportedError
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.registry import ANY, PAIRS, dominating_pair, pair_types, registered
+from hockeystick.pairs.renewal_mixture import RenewalMixture
+from hockeystick.pairs.subset_mixture import SubsetMixture
+from hockeystick.pairs.waiting_copies import WaitingCopies
 from hockeystick.samplers import (
     SAMPLER_OPTIONS,
     SAMPLERS,
@@ -220,6 +223,19 @@ def test_profiles_fall_and_cover_their_directions(mechanism: Mechanism) -> None:
                 assert all(value >= 0.0 for value in values)
                 slack = 1e-9 * values[0]
                 assert all(late <= early + slack for early, late in pairwise(values))
+
+
+@pytest.mark.parametrize("name", ACCOUNTANTS)
+def test_no_accountant_bounds_from_below_what_is_not_attained(name: str) -> None:
+    """A new one need not think of it: the pair says so, whatever the accountant's own refusals are."""
+    matrix = BandedSquareRoot(bands=2).matrix(8)
+    one = RenewalMixture(
+        noise_multiplier=1.0, matrix=matrix, min_sep=4, participation_prob=0.1, warm_start=True, attained=False
+    )
+    secret = SubsetMixture(noise_multiplier=1.0, matrix=matrix, sampling_prob=0.1, groups=2, groups_are_public=False)
+    for pair in (one, WaitingCopies(noise_multiplier=1.0, one=one, examples=2), secret):
+        assert pair.why_not_from_below is not None
+        assert ACCOUNTANTS[name].why_not(pair, Side.LOWER) is not None
 
 
 def test_every_union_member_is_registered() -> None:

@@ -7,6 +7,13 @@ BRUTE_FORCE = "tests/pairs/test_units.py"
 
 FAULTS = [
     (
+        "accountants/base.py",
+        "return (pair.why_not_from_below if side is Side.LOWER else None) or self.refusal(pair, side)",
+        "return self.refusal(pair, side)",
+        "a pair that nothing attains has lower bounds",
+        "tests/conformance/test_registry.py",
+    ),
+    (
         "src/hockeystick/pairs/users.py",
         "return _coins(mechanism, sampler.participation_prob, attained=False)",
         "return _coins(mechanism, sampler.sampling_prob, attained=False)",

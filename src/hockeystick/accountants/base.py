@@ -93,7 +93,7 @@ class Accountant:
             return "it has no analysis of this combination of strategy and sampler"
         if side not in self.sides:
             return f"it gives no {side.value} bounds"
-        return self.refusal(pair, side)
+        return (pair.why_not_from_below if side is Side.LOWER else None) or self.refusal(pair, side)
 
     def bound(self, pair: DominatingPair, side: Side, settings: Settings | None = None) -> Bound:
         """The bound of this accountant on one side of the pair's profile; raises as :meth:`bounds` does."""

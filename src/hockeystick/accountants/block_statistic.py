@@ -81,8 +81,8 @@ def _analyse(pair: RenewalMixture, side: Side, settings: Settings) -> Mapping[Di
 
 
 def _refusal(pair: RenewalMixture, side: Side) -> str | None:
-    if not pair.attained or pair.examples_per_user > 1:
-        return "it is for units of one example, and for samplers whose pair is attained"
+    if pair.examples_per_user > 1:
+        return "it is for units of one example"
     if pair.participation_prob < RAREST:
         return f"the sampling probability must be at least {RAREST}"
     if _column(pair) is None or pair.matrix.rows != pair.matrix.steps:

@@ -191,7 +191,7 @@ def _refusal(pair: DominatingPair, side: Side) -> str | None:
             f"the columns of one example's steps overlap, as C has {pair.matrix.bands} bands for {pair.groups} "
             f"group(s) of steps"
         )
-    return pair.why_not_from_below if side is Side.LOWER else None
+    return None
 
 
 def _cost(pair: DominatingPair) -> float:

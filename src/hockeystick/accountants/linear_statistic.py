@@ -130,10 +130,8 @@ def _analyse_renewals(
 
 def _refusal(pair: SubsetMixture | RenewalMixture | WaitingCopies, side: Side) -> str | None:
     if isinstance(pair, SubsetMixture):
-        return pair.why_not_from_below or why_too_many(pair.matrix, steps_in_play(pair).size)
+        return why_too_many(pair.matrix, steps_in_play(pair).size)
     one, copies = _copies(pair)
-    if not one.attained:
-        return "the pair bounds the run from above only"
     steps = pair.matrix.steps
     length = PARTS * one.examples_per_user * (-(-steps // one.min_sep))
     if length * (steps * one.examples_per_user + length * copies * (copies - 1) / 2) > MOST_WORK:

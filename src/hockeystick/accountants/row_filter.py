@@ -147,8 +147,8 @@ def _waiting(pair: RenewalMixture | WaitingCopies) -> tuple[RenewalMixture, int]
 
 def _renewal_refusal(pair: RenewalMixture | WaitingCopies) -> str | None:
     one, examples = _waiting(pair)
-    if not one.attained or one.examples_per_user > 1 or examples not in MOST_RENEWAL_WORK:
-        return "it is for one example, or two that wait independently, and for samplers whose pair is attained"
+    if one.examples_per_user > 1 or examples not in MOST_RENEWAL_WORK:
+        return "it is for one example, or two that wait independently"
     if not RAREST <= one.participation_prob <= MOST_OFTEN:
         return f"the sampling probability must be from {RAREST} to {MOST_OFTEN}"
     if pair.matrix.toeplitz_column is None or pair.matrix.rows != pair.matrix.steps:
@@ -168,8 +168,6 @@ def _renewal_work(pair: RenewalMixture | WaitingCopies) -> float:
 def _refusal(pair: SubsetMixture | RenewalMixture | WaitingCopies, side: Side) -> str | None:
     if isinstance(pair, RenewalMixture | WaitingCopies):
         return _renewal_refusal(pair)
-    if pair.why_not_from_below is not None:
-        return pair.why_not_from_below
     if pair.groups_in_play > 1:
         return "it is for Poisson sampling without groups"
     if not RAREST <= pair.sampling_prob <= MOST_OFTEN:

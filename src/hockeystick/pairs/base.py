@@ -40,6 +40,14 @@ class DominatingPair(ABC):
         return 0.0
 
     @property
+    def why_not_from_below(self) -> str | None:
+        """Why no dataset makes the run reveal as much as the pair, so that it bounds the run only from above; or None.
+
+        No accountant gives lower bounds of such a pair.
+        """
+        return None
+
+    @property
     def batches_are_public(self) -> bool:
         """Whether the batches are known anyway, which makes that Gaussian exact."""
         return False

@@ -55,6 +55,11 @@ class RenewalMixture(DominatingPair):
         return self.examples_per_user * largest_norm(self.matrix, self.min_sep)
 
     @property
+    def why_not_from_below(self) -> str | None:
+        """That no dataset attains it, or None."""
+        return None if self.attained else "the pair bounds the run only from above"
+
+    @property
     def banded(self) -> bool:
         """Whether columns of two participations never overlap, which makes the recursion for X exact."""
         return self.matrix.bands <= self.min_sep

@@ -29,6 +29,11 @@ class WaitingCopies(DominatingPair):
         return self.one.matrix
 
     @property
+    def why_not_from_below(self) -> str | None:
+        """That of a single example."""
+        return self.one.why_not_from_below
+
+    @property
     def full_sensitivity(self) -> float:
         """k times that of one example."""
         return self.examples * self.one.full_sensitivity

@@ -228,8 +228,8 @@ def known_upper(pair: RenewalMixture, direction: Direction) -> Profile | None:
 
 def refusal(pair: RenewalMixture, side: Side) -> str | None:
     """Why the recursion does not run, or does not bound this side."""
-    if side is Side.LOWER and not pair.attained:
-        return "the pair bounds the run only from above"
+    if side is Side.LOWER and pair.why_not_from_below is not None:
+        return pair.why_not_from_below
     if wide.why_not_wide(pair) is None:
         return None
     if pair.too_large is not None:
