@@ -1,17 +1,33 @@
 """Compile the kernels once, into NUMBA_CACHE_DIR, before several test processes would each compile them."""
 
 from contextlib import suppress
-from pathlib import Path
+from itertools import product
 
-from hockeystick import MonteCarlo, Plan, certify
+import hockeystick as hs
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.errors import HockeystickError
 from hockeystick.laws.warm_up import compile_kernels
+from hockeystick.pairs.registry import dominating_pair
 
+STRATEGIES = (hs.Identity(), hs.BandedSquareRoot(bands=3), hs.SquareRoot(), hs.BinaryTree())
+SAMPLERS = (
+    hs.BallsInBins(bins=8, epochs=3),
+    hs.RandomAllocation(bins=8, epochs=3),
+    hs.RandomAllocation(bins=24, participations=3),
+    hs.Poisson(sampling_prob=0.05, steps=32),
+    hs.CyclicPoisson(groups=4, sampling_prob=0.2, steps=32),
+    hs.BMinSep(min_sep=4, sampling_prob=0.05, steps=32),
+    hs.BMinSep(min_sep=4, sampling_prob=0.05, steps=32, truncated_batch_size=80, num_examples=1000),
+    hs.Shuffle(batch_size=10, bins=8, epochs=3),
+)
 compile_kernels()
 for one in ACCOUNTANTS.values():
     one.warm_up()
-sampled = MonteCarlo(failure_probability=0.1, ratio=100.0, seed=1)
-for path in sorted(Path("examples/plans").glob("*.toml")):
-    with suppress(HockeystickError):  # a second may be too little; the kernels are compiled all the same
-        certify(Plan.load(path).mechanism(4.0), delta=1e-3, budget=1.0, monte_carlo=sampled)
+sampling, = ACCOUNTANTS["monte_carlo"]
+samples = hs.Settings(
+    question=hs.Question(delta=1e-3), monte_carlo=hs.MonteCarlo(failure_probability=0.1, ratio=100.0, seed=1), work=0.1
+)
+for strategy, sampler, noise in product(STRATEGIES, SAMPLERS, noises):
+    with suppress(HockeystickError):  # some combinations are not sampled
+        pair = dominating_pair(hs.Mechanism(strategy=strategy, sampler=sampler, noise_multiplier=noise))
+        sampling.bounds(pair, [side for side in hs.Side if sampling.why_not(pair, side) is None], samples)

@@ -14,6 +14,7 @@ some hundred times the histories of the last rows, and seconds for b-min-sep.
 """
 
 from collections.abc import Mapping, Sequence
+from math import inf
 
 import numpy as np
 
@@ -49,9 +50,7 @@ SPEED = 1.2e9
 LARGEST_SHIFT = 8.0
 """Of a row by one participation, in standard deviations."""
 RAREST, MOST_OFTEN = 1e-12, 0.99
-USUAL_FREQUENCIES = 80.0
-"""At which the transform of the law of a sum is not negligible, where an example waits for longer than it is seen."""
-MOST_RENEWAL_WORK, RENEWAL_SPEED = {1: 4e9, 2: 1.2e10}, 8e8
+MOST_RENEWAL_WORK, RENEWAL_SPEED = {1: 4e9, 2: 2e10}, 8e8
 """By the number of examples."""
 MOST_RENEWAL_STEPS = 20_000
 LARGEST_ERROR = 1e-3
@@ -107,18 +106,18 @@ def _analyse(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Dir
 def _analyse_renewal(
     pair: RenewalMixture | WaitingCopies, side: Side, settings: Settings
 ) -> Mapping[Direction, Profile]:
-    one, examples = _waiting(pair)
+    one, copies = _waiting(pair)
     column, steps, prob, min_sep = one.matrix.toeplitz_column, one.matrix.steps, one.participation_prob, one.min_sep
     assert column is not None  # refused otherwise
     shifts = column[: one.matrix.bands] / pair.noise_multiplier
-    if examples * float(shifts.max()) > LARGEST_SHIFT:
+    if copies * float(shifts.max()) > LARGEST_SHIFT:
         raise UnsupportedError("The noise is too low: the cells of a row are for shifts of a few standard deviations.")
-    table = renewal_filters.filter_for(shifts, prob, min_sep, steps, examples)
+    table = renewal_filters.filter_for(shifts, prob, min_sep, steps, copies)
     if table is None:
         raise UnsupportedError("The sums over rows have too many values.")
-    used = renewal_filters.frequencies_for(table, shifts.size, min_sep, steps, settings.deadline, examples)
-    work = renewal_filters.work_of(float(used.numbers.size), shifts.size, min_sep, steps, examples)
-    if work > MOST_RENEWAL_WORK[examples]:
+    used = renewal_filters.frequencies_for(table, shifts.size, min_sep, steps, settings.deadline, copies)
+    work = renewal_filters.work_of(float(used.numbers.size), shifts.size, min_sep, steps, copies)
+    if work > MOST_RENEWAL_WORK[copies]:
         raise UnsupportedError("The law of a sum over rows has too many frequencies that matter.")
     sums = renewal_filters.sum_laws(
         table,
@@ -130,7 +129,7 @@ def _analyse_renewal(
         one.matrix.rounding,
         used,
         settings.deadline,
-        examples,
+        copies,
     )
     if not sums.relative <= LARGEST_ERROR:
         raise UnsupportedError("The masses of the cells of a row are not known well enough.")
@@ -146,8 +145,8 @@ def _waiting(pair: RenewalMixture | WaitingCopies) -> tuple[RenewalMixture, int]
 
 
 def _renewal_refusal(pair: RenewalMixture | WaitingCopies) -> str | None:
-    one, examples = _waiting(pair)
-    if one.examples_per_user > 1 or examples not in MOST_RENEWAL_WORK:
+    one, copies = _waiting(pair)
+    if one.examples_per_user > 1 or copies not in MOST_RENEWAL_WORK:
         return "it is for one example, or two that wait independently"
     if not RAREST <= one.participation_prob <= MOST_OFTEN:
         return f"the sampling probability must be from {RAREST} to {MOST_OFTEN}"
@@ -155,14 +154,17 @@ def _renewal_refusal(pair: RenewalMixture | WaitingCopies) -> str | None:
         return "it needs a Toeplitz strategy matrix"
     if pair.matrix.bands > min(one.min_sep, pair.matrix.steps):
         return "columns of two participations overlap"
-    if pair.matrix.steps > MOST_RENEWAL_STEPS or _renewal_work(pair) > MOST_RENEWAL_WORK[examples]:
+    if pair.matrix.steps > MOST_RENEWAL_STEPS or _renewal_work(pair) > MOST_RENEWAL_WORK[copies]:
         return "the run has too many steps"
     return None
 
 
 def _renewal_work(pair: RenewalMixture | WaitingCopies) -> float:
-    one, examples = _waiting(pair)
-    return renewal_filters.work_of(USUAL_FREQUENCIES, pair.matrix.bands, one.min_sep, pair.matrix.steps, examples)
+    one, copies = _waiting(pair)
+    if copies not in MOST_RENEWAL_WORK:
+        return inf
+    shape = (pair.matrix.bands, one.min_sep, pair.matrix.steps, copies)
+    return renewal_filters.work_of(renewal_filters.likely_frequencies(*shape), *shape)
 
 
 def _refusal(pair: SubsetMixture | RenewalMixture | WaitingCopies, side: Side) -> str | None:

@@ -74,8 +74,8 @@ def certify(
         delta, epsilon: exactly one of them.
         method: use this accountant alone for the upper bound (lower bounds come from all that apply and are cheap);
             the Gaussian stands in for it when the deadline cuts it off.
-        budget: seconds, not counting the one-time compilation of the kernels: how much work to plan, and the deadline.
-            None plans about a minute of work and sets no deadline.
+        budget: seconds, not counting the one-time compilation of the kernels (but for those of Monte Carlo): how much
+            work to plan, and the deadline. None plans about a minute of work and sets no deadline.
         deadline: progress and deadline of the caller, in place of the budget's.
         monte_carlo: allows Monte Carlo bounds too, which hold except with the failure probability that it says; None
             for deterministic bounds alone.

@@ -41,7 +41,8 @@ BudgetOption = Annotated[
     typer.Option(
         "--budget",
         metavar="SECONDS",
-        help="Seconds allowed, not counting one-time compilation; by default about a minute of work and no deadline.",
+        help="Seconds allowed, not counting one-time compilation but that of Monte Carlo; by default about a minute of "
+        "work and no deadline.",
     ),
 ]
 MatrixOption = Annotated[

@@ -36,6 +36,8 @@ FINE, COARSE = 5.0, 1.5
 SIZES = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 STRETCHES = (1, 2, 4, 8)
 """Of plain rows: so many bound the transform together."""
+USUAL_FREQUENCIES = 80.0
+"""At which the transform is not negligible, where examples wait for longer than they are seen."""
 NEGLIGIBLE = 1e-15
 """What is smaller is left out of the transform."""
 AT_ONCE, MOST_HELD = {1: 64, 2: 8}, 1 << 22
@@ -157,11 +159,11 @@ def frequencies_for(
     pieces = {length: plain_pieces(length, bands, min_sep, steps, examples) for length in STRETCHES}
     if max(pieces.values()) <= 0:
         return Frequencies(every, 0.0)
-    plain = cell_masses(table.edges, 0.0)[0]
+    plain = cell_masses(table.edges, 0.0)[0][None]
     found = []
     for begin in range(0, every.size, AT_ONCE[1]):
         deadline.tick()
-        row = _step(table, plain, every[begin : begin + AT_ONCE[1]])
+        (row,) = _rows(table, plain, every[begin : begin + AT_ONCE[1]])
         smallest = np.ones(row.shape[0])
         for length, count in pieces.items():
             if count > 0:
@@ -181,6 +183,12 @@ def plain_pieces(length: int, bands: int, min_sep: int, steps: int, examples: in
     if examples == 1 and length <= min_sep - bands:
         pieces = max(pieces, (plain - 2 * length) // (2 * length))
     return pieces
+
+
+def likely_frequencies(bands: int, min_sep: int, steps: int, examples: int) -> float:
+    """About how many frequencies matter: usually some tens; with two examples that leave no plain rows all of them."""
+    longest = max(plain_pieces(length, bands, min_sep, steps, examples) for length in STRETCHES)
+    return USUAL_FREQUENCIES if examples == 1 or longest > 0 else SIZES[-1] // 2 + 1.0
 
 
 def work_of(frequencies: float, bands: int, min_sep: int, steps: int, examples: int = 1) -> float:
@@ -213,15 +221,16 @@ def sum_laws(
         rounding: proved relative error of the shifts.
     """
     present, laws = _transforms(table, shifts, prob, min_sep, steps, first, examples)
+    masses = np.array([one for one, _ in laws])
     spectra = np.zeros((2, table.size // 2 + 1), dtype=np.complex128)
     summaries, cells = table.following.shape
     at_once = max(min(AT_ONCE[examples], MOST_HELD // ((steps + 1) * summaries)), 1)
     for begin in range(0, frequencies.numbers.size, at_once):
         deadline.tick()
         some = frequencies.numbers[begin : begin + at_once]
-        rows = [_step(table, masses, some) for masses, _ in laws]
+        rows = _rows(table, masses, some)
         spectra[0, some] = renewal_transforms.without_examples(rows[0], steps, table.first)
-        spectra[1, some] = present(rows)
+        spectra[1, some] = present(list(rows))
     without, with_it = np.fft.irfft(spectra, table.size, axis=1)
     farthest = examples * float(shifts.max())
     span = float(np.abs(table.edges).max()) + farthest + 1.0
@@ -254,13 +263,19 @@ def _transforms(
     return present, laws
 
 
-def _step(table: Filter, masses: Array, frequencies: Places) -> Spectrum:
-    """What one row of this law does to the summary, and to the sum at each frequency: shape (f, summary, summary)."""
+def _rows(table: Filter, masses: Array, frequencies: Places) -> Spectrum:
+    """What rows of these laws do to the summary, and to the sum at each frequency: shape (laws, f, summary, summary).
+
+    Args:
+        masses: shape (laws, cells).
+
+    Cost: O(summaries cells laws f).
+    """
     summaries, cells = table.following.shape
     angles = np.exp(-2j * np.pi / table.size * np.arange(table.size))
-    found = np.zeros((frequencies.size, summaries, summaries), dtype=np.complex128)
+    found = np.zeros((len(masses), frequencies.size, summaries, summaries), dtype=np.complex128)
     for s in range(summaries):
         for cell in range(cells):
             turned = angles[frequencies * table.added[s, cell] % table.size]
-            found[:, s, table.following[s, cell]] += masses[cell] * turned
+            found[:, :, s, table.following[s, cell]] += masses[:, cell, None] * turned
     return found
