@@ -101,7 +101,7 @@ def test_moments_without_the_common_factor_have_mean_one() -> None:
 
 def test_a_certificate_with_little_effort_says_so_and_can_be_made_again() -> None:
     mechanism = hs.Mechanism(
-        strategy=hs.BandedSquareRoot(bands=4), sampler=hs.BallsInBins(bins=30, epochs=3), noise_multiplier=4.0
+        strategy=hs.BandedSquareRoot(bands=4), sampler=hs.BallsInBins(bins=12, epochs=2), noise_multiplier=4.0
     )
     usual = hs.certify(mechanism, delta=1e-5, method="moment_majorant")
     assert usual.accuracy.effort is None
