@@ -80,7 +80,7 @@ REASONS = (
     "* b-min-sep, users of two examples that wait by themselves: from above their coins are those of Poisson sampling,",
     "  as if they did not wait, or the bound for one example goes through a chain of neighbours: no upper bound of",
     "  several renewal processes at once is computed yet, nor are they sampled. From below both have equal gradients,",
-    "  which are the worst: a sum over rows with I and BSR 4, else a linear statistic, which loses what single rows tell.",
+    "  which are the worst: a sum over rows with I and BSR 4, else a linear statistic, which loses what rows tell.",
     "* Shuffled batches: no amplification is proved that is of much use",
     "  ([thresholds](../theory/shuffle-thresholds.md)). With correlated noise nobody has analysed them.",
     "* Without sampling: where columns overlap, windows from above lose what the participations in other windows tell,",
