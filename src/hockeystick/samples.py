@@ -62,7 +62,7 @@ class Run(Spec):
     """Everything that determines the samples and the statistics, and so the key that evidence is stored under.
 
     Attributes:
-        subject: fingerprint of the pair (:func:`fingerprint`).
+        subject: fingerprint of the pair (:func:`hockeystick.monte_carlo.runs.fingerprint`).
         direction, proposal, parameters: which samples.
         nodes: which statistics; frozen before the first chunk.
         chunk_size: samples in one chunk.

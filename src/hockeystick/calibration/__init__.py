@@ -1,0 +1,1 @@
+"""The smallest noise multiplier whose certified bound meets a target."""

@@ -1,0 +1,1 @@
+"""Exact moments of likelihood ratios, and profiles from them."""

@@ -1,0 +1,20 @@
+"""Monte Carlo accounting: importance samples with a proved largest weight, and confidence bounds on their mean.
+
+The way of a question:
+
+* ``families`` finds the :class:`~.proposals.Family` of a pair, which lists ways to draw weighted samples
+  (``proposals``).
+* ``pilots`` draws small samples that are thrown away, to choose among them.
+* ``estimation`` decides what to sample: which directions and sides, at which epsilons, for how long.
+* ``runs`` draws the samples in numbered chunks, ``statistics`` and ``confidence`` make bounds of them,
+  ``claim`` is what a certificate says of that, and ``verification`` derives it again.
+* ``whole_curve`` and ``curves`` are for many epsilons at once, ``acceptance`` and ``release`` for a mechanism that a
+  random test has accepted, ``forgery`` for evidence that somebody else has stored.
+
+A family is a room: ``family`` says which proposals there are, ``proposals`` what their largest weights are and why,
+``kernels`` draws. Rooms of families: ``bins``, ``allocations``, ``fresh_bins``, ``subsets``, ``renewal``, ``shuffles``.
+Two rooms are engines that several families share: ``histories`` (columns that overlap far) and ``forests`` (binary
+trees).
+
+Proofs: docs/theory/monte-carlo.
+"""

@@ -1,0 +1,1 @@
+"""Methods of the literature that are never the tightest here: run when they are named, and by ``compare``."""

@@ -1,0 +1,1 @@
+"""Polynomials above or below the hockey stick, each with a certificate of its own."""

@@ -1,0 +1,1 @@
+"""The family of random allocation with independent noise, several visits in an epoch included."""

@@ -1,0 +1,1 @@
+"""The family of balls-in-bins, for any strategy matrix."""

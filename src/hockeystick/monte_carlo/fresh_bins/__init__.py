@@ -1,0 +1,1 @@
+"""The family of random allocation with correlated noise, one visit in each epoch."""

@@ -1,0 +1,1 @@
+"""The family of the pair that bounds shuffled batches from below."""

@@ -46,7 +46,7 @@ class SubsetProposal(Proposal):
     """What the proposals share.
 
     Attributes:
-        pair: the pair; not refused by :func:`why_not`.
+        pair: the pair; not refused by :func:`.family.why_not`.
     """
 
     pair: SubsetMixture

@@ -1,0 +1,1 @@
+"""Strategy matrices of least error."""
