@@ -50,7 +50,9 @@ def _accountants() -> str:
             f"* Source: {one.reference}.",
             "",
         ]
-    lines += ["## Which accountant covers what", "", "| combination | accountants |", "|---|---|"]
+    lines += ["## Which accountant covers what", ""]
+    lines += ["*Every other strategy* is every one without a row of its own for that sampler: for `b_min_sep` and"]
+    lines += ["`multi_attribution` that includes `identity`.", "", "| combination | accountants |", "|---|---|"]
     lines += [f"| {row['name']} | {row['summary']} |" for row in listing("support")]
     return "\n".join(lines) + "\n"
 

@@ -155,7 +155,7 @@ FAULTS = [
     ),
     (
         "audit/one_run.py",
-        'gaussian = certificate is not None and certificate.mechanism.sampler.kind == "deterministic"',
+        "gaussian = certificate is not None and certificate.mechanism.sampler.batches_are_public",
         "gaussian = certificate is not None",
         "sampled batches are audited as if their privacy were a Gaussian's",
         f"{CANARIES}::test_correct_runs_stay_below_their_certificates_and_show_something",

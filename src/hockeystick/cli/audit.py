@@ -32,7 +32,7 @@ def command(
     ] = None,
     samples: Annotated[
         str | None,
-        typer.Option("--samples", metavar="NUMBER", help=f"Pairs of outputs that are drawn, at most; {SAMPLES}."),
+        typer.Option("--samples", metavar="NUMBER", help=f"Largest number of output pairs to draw; {SAMPLES}."),
     ] = None,
     level: Annotated[
         str | None,

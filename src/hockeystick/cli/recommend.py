@@ -47,7 +47,11 @@ def command(
     measure: Annotated[str, typer.Option("--measure", help="Rank by mean or max error over the steps.")] = "mean",
     budget: Annotated[
         str | None,
-        typer.Option("--budget", metavar="SECONDS", help="No calibration begins later; 300 by default, 0 for none."),
+        typer.Option(
+            "--budget",
+            metavar="SECONDS",
+            help="Start no calibration after so many seconds: 300 by default, 0 for none.",
+        ),
     ] = None,
     allow: sampling.AllowOption = None,
     failure_probability: sampling.FailureOption = None,

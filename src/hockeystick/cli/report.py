@@ -45,8 +45,8 @@ def command(
 ) -> None:
     """Write a report as one HTML file that makes no request to any network.
 
-    It verifies a claim, and computes beside that of one run its curves, other methods and other noise multipliers,
-    and beside one about several runs its epsilon at other deltas. Sweeps and comparisons are shown as their files are.
+    It verifies a claim. For one run it adds curves, other methods and other noise multipliers; for several runs,
+    epsilon at other deltas. Sweeps and comparisons are shown as their files are.
     """
     from hockeystick.files import json_object, read_small_file, write_atomically
     from hockeystick.sweep import HEADER

@@ -16,7 +16,9 @@ def command(
     evidence: Annotated[
         str | None,
         typer.Option(
-            "--evidence", metavar="FILE", help="Derive Monte Carlo bounds from this store, redrawing a few chunks."
+            "--evidence",
+            metavar="FILE",
+            help="Check Monte Carlo bounds against this store, drawing enough chunks again.",
         ),
     ] = None,
     backend: sampling.BackendOption = None,
@@ -27,7 +29,7 @@ def command(
 ) -> None:
     """Recompute the bounds of a certificate and compare; exit code 1 if they do not follow.
 
-    Of an addendum also the verdicts of its audits, from their seeds.
+    For an addendum it also derives the verdicts of its audits, from their seeds.
     """
     if common.is_addendum(certificate):
         _verify_addendum(certificate, budget, json)

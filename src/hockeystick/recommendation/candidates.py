@@ -57,7 +57,7 @@ class Limits:
         parameters: of the model; needed with ``memory``.
         dtype: of the noise, "float32" or "float64".
         samplers: what the loader can do; all that are recommended by default.
-        monte_carlo: whether b-min-sep sampling is considered; it is calibrated with Monte Carlo only.
+        monte_carlo: whether b-min-sep sampling is considered.
 
     Raises: InvalidInputError for values that are not allowed.
     """
