@@ -396,6 +396,16 @@ def test_a_sampler_of_one_side_runs_once_and_after_what_is_cheaper() -> None:
     assert order.index("gaussian") < order.index("monte_carlo")
 
 
+def test_users_with_several_examples_may_say_how_many_examples_there_are() -> None:
+    """Which examples are whose matters for batches, not for what a certificate says."""
+    sampler = MultiAttribution(min_sep=4, sampling_prob=0.01, steps=20, examples_per_user=2, exclusion="example")
+    certificate = certify(Mechanism(sampler=sampler, noise_multiplier=2.0), delta=1e-5)
+    stated = state(certificate, Statements(num_examples=1000))
+    assert stated.rates.expected_batch_size == pytest.approx(1000 * sampler.rate)
+    with pytest.raises(InvalidInputError, match="'num_examples'"):
+        sampler.check_num_examples(0)
+
+
 def test_where_samples_are_allowed_the_others_leave_them_their_time() -> None:
     """Fixed batches are not sampled, so there the others work as long as without samples."""
     question, policy = Question(delta=1e-5), SearchPolicy(work=300.0)

@@ -42,7 +42,7 @@ def described(statements: Statements, **numbers: Any) -> Certificate:
     also = tuple(other for other in others if other is not Adjacency.ZERO_OUT)
     relations = (adjacency, *also)
     if statements.num_examples is not None:
-        sampler.batches(statements.num_examples, numpy.random.default_rng(0))  # refuses a size that does not suit it
+        sampler.check_num_examples(statements.num_examples)
     return Certificate(
         **numbers,
         sentence=wording.sentence(mechanism, epsilon, delta, claim),

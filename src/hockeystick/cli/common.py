@@ -41,8 +41,8 @@ BudgetOption = Annotated[
     typer.Option(
         "--budget",
         metavar="SECONDS",
-        help="Seconds allowed, not counting one-time compilation but that of Monte Carlo; by default about a minute of "
-        "work and no deadline.",
+        help="Time limit in seconds. Compiling kernels does not count, except those of Monte Carlo. By default there "
+        "is no limit, and about a minute of work is planned.",
     ),
 ]
 MatrixOption = Annotated[

@@ -220,7 +220,7 @@ def sum_laws(
             ``min_sep`` of them.
         rounding: proved relative error of the shifts.
     """
-    present, laws = _transforms(table, shifts, prob, min_sep, steps, first, examples)
+    present, laws = _transforms(table, shifts, prob, min_sep, steps, first, deadline, examples)
     masses = np.array([one for one, _ in laws])
     spectra = np.zeros((2, table.size // 2 + 1), dtype=np.complex128)
     summaries, cells = table.following.shape
@@ -242,11 +242,11 @@ def sum_laws(
 
 
 def _transforms(
-    table: Filter, shifts: Array, prob: float, min_sep: int, steps: int, first: Array, examples: int
+    table: Filter, shifts: Array, prob: float, min_sep: int, steps: int, first: Array, deadline: Deadline, examples: int
 ) -> tuple[Callable[[list[Spectrum]], Spectrum], list[tuple[Array, float]]]:
-    """What makes the transform with the examples of the rows' matrices, and the masses of their cells with errors.
+    """A function from the rows' matrices to the transform with the examples, and the rows' masses of cells with errors.
 
-    Plain rows come first.
+    The row that no example shifts comes first.
     """
     entries = [0.0, *shifts.tolist()]
     if examples == 1:
@@ -258,7 +258,7 @@ def _transforms(
 
     def present(rows: list[Spectrum]) -> Spectrum:
         by_name = dict(zip(names, rows, strict=True))
-        return renewal_transforms.of_two(by_name, moves, shifts.size, min_sep, steps, first, table.first)
+        return renewal_transforms.of_two(by_name, moves, shifts.size, min_sep, steps, first, table.first, deadline)
 
     return present, laws
 

@@ -15,6 +15,7 @@ from itertools import combinations_with_replacement, product
 import numpy as np
 from numpy.typing import NDArray
 
+from hockeystick.deadline import Deadline
 from hockeystick.filters.row_filters import Places
 from hockeystick.laws.law import Array
 
@@ -142,6 +143,7 @@ def of_two(
     steps: int,
     first: Array,
     start: int,
+    deadline: Deadline,
 ) -> Spectrum:
     """The transform with two examples that wait independently, shape (f,).
 
@@ -157,6 +159,7 @@ def of_two(
     turned = {entries: np.ascontiguousarray(np.swapaxes(one, 1, 2)) for entries, one in rows.items()}
     ahead = np.ones((count, int(numbers.max()) + 1, summaries), dtype=np.complex128)
     for _ in range(steps):
+        deadline.tick()
         now = np.zeros_like(ahead)
         for entries, each in moves.items():
             # no state is twice among those before

@@ -83,10 +83,15 @@ class BatchSampler(Spec):
         Raises: InvalidInputError at the call when ``num_examples`` does not suit the scheme or ``rng`` is not
         a ``numpy.random.Generator``.
         """
-        count = _checked_count(num_examples)
+        count = self.check_num_examples(num_examples)
         _check_generator(rng)
-        self._check_num_examples(count)
         return self._draw(count, rng)
+
+    def check_num_examples(self, num_examples: int) -> int:
+        """The dataset size, which suits the scheme; raises InvalidInputError where it does not."""
+        count = _checked_count(num_examples)
+        self._check_num_examples(count)
+        return count
 
     def _check_num_examples(self, num_examples: int) -> None:
         """Refuse a dataset size that does not suit the fields; most schemes take any."""
