@@ -11,11 +11,14 @@ from scipy.special import ndtri
 from scipy.stats import kstwo
 
 from hockeystick.errors import InvalidInputError
+from hockeystick.noise import normals as module
 from hockeystick.noise.chacha import TILE
 from hockeystick.noise.normals import (
     BATCH,
     SOURCES,
+    TAIL,
     KeyedSource,
+    NormalSource,
     SeededSource,
     inverse_distribution_table,
     words_to_normals,
@@ -30,13 +33,21 @@ def normals(words, dtype=np.float64):
     return out
 
 
-def by_definition(word: int) -> float:
-    """|x| = -Phi^{-1}((k + 1/2) / 2^64), negative where the top bit is clear, by mpmath with 40 digits."""
-    with mpmath.workdps(40):
-        u = (mpmath.mpf(word % 2**63) + mpmath.mpf(1) / 2) / mpmath.mpf(2) ** 64
-        start = float(ndtri(float(u)))
-        x = mpmath.findroot(lambda x: mpmath.erfc(-x / mpmath.sqrt(2)) / 2 - u, start, tol=1e-60, verify=False)
-        return float(x if word >> 63 else -x)
+def by_definition(word: int, *more: int) -> float:
+    """|x| = -Phi^{-1}((k + 1/2) / 2^(64 words)), negative where the top bit is set, by mpmath with 80 digits.
+
+    Args:
+        more: the words of the levels after level 0, which are appended to k.
+    """
+    k = word % 2**63
+    for appended in more:
+        k = k * 2**64 + appended
+    with mpmath.workdps(80):
+        log_u = mpmath.log(k + mpmath.mpf(1) / 2) - 64 * (1 + len(more)) * mpmath.log(2)
+        function = lambda x: mpmath.log(mpmath.erfc(x / mpmath.sqrt(2)) / 2) - log_u  # noqa: E731
+        largest = mpmath.sqrt(-2 * log_u)  # as the probability of the tail is at most exp(-x^2 / 2)
+        x = mpmath.findroot(function, (mpmath.mpf(0), largest), solver="anderson", tol=1e-50)
+        return float(-x if word >> 63 else x)
 
 
 def seeded(seed=0):
@@ -67,11 +78,115 @@ def test_all_segments_against_scipy():
     np.testing.assert_allclose(normals(k + np.uint64(2**63)), expected, rtol=0.0, atol=1e-13)
 
 
-def test_the_tail_is_where_it_is_said_to_be():
-    largest = normals([0])[0]
-    assert 9.1 < largest < 9.2
-    assert math.erfc(largest / math.sqrt(2.0)) == pytest.approx(2.0**-64, rel=1e-9)
-    assert normals([2**63])[0] == -largest
+SIGN = 2**63
+PLANTED = [
+    (0, 1, 0),
+    (0, TAIL - 1, 7),  # the last number that ends at level 2
+    (0, TAIL),  # the first number that ends at level 1
+    (0, 2**63),
+    (0, 2**64 - 1),
+    (1, 0),
+    (1, 2**64 - 1),
+    (2, 12345),
+    (TAIL - 1, 0),
+    (TAIL - 1, 2**64 - 1),  # the last number that ends at level 1
+    (TAIL,),  # the first number that ends at level 0
+    (TAIL + 1,),
+    (0, 0, 0, 5, 2**63),
+    (0,) * 40 + (TAIL,),  # below the smallest float64
+]
+DEFAULT = 0x0123456789ABCDEF
+"""The word of every position and level where none is planted."""
+
+
+def plant(monkeypatch, make, planted):
+    """A source whose words are ``DEFAULT`` but for those planted: position -> the words of levels 0, 1, ..."""
+
+    def words(self, first, count, level=0):
+        rows = [planted.get(position, ()) for position in range(first, first + count)]
+        return np.array([row[level] if level < len(row) else DEFAULT for row in rows], np.uint64)
+
+    source = make()
+    monkeypatch.setattr(type(source), "words", words)
+    monkeypatch.setattr(type(source), "_fill_from_level_0", NormalSource._fill_from_level_0)
+    return source
+
+
+@pytest.mark.parametrize("make", [seeded, keyed])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("first", [0, TILE // 2 + 1, 10**15 + 3])
+def test_a_small_word_takes_more_words(monkeypatch, make, dtype, first):
+    """Each at a position of its own, with either sign: the definition, and nothing else changes."""
+    places = {first + 5 + 3 * i: words for i, words in enumerate(PLANTED)}
+    places |= {first + BATCH - 2 + 3 * i: (words[0] + SIGN, *words[1:]) for i, words in enumerate(PLANTED)}
+    source = plant(monkeypatch, make, places)
+    out = np.empty(BATCH + 60, dtype)
+    source.fill(out, first, 0.7)
+    rest = np.ones(out.size, bool)
+    for position, words in places.items():
+        expected = 0.7 * by_definition(*words)
+        assert out[position - first] == pytest.approx(expected, rel=2**-24 if dtype == np.float32 else 0.0, abs=1e-13)
+        rest[position - first] = False
+    assert (out[rest] == dtype(0.7 * normals([DEFAULT])[0])).all()
+    alone = [(position - first, 1) for position in places]
+    for start, count in (*alone, (6, 2), (BATCH - 1, 20), (0, BATCH)):
+        part = np.empty(count, dtype)
+        source.fill(part, first + start, 0.7)
+        np.testing.assert_array_equal(part, out[start : start + count])
+
+
+@pytest.mark.parametrize("make", [seeded, keyed])
+def test_the_words_of_a_source_are_appended(monkeypatch, make):
+    """With a bound on k under which 2^-11 of the numbers fall, so that this is seen: those, and only those, change."""
+    source, count, first = make(), 20_000, 3 * TILE + 11
+    before, after = np.empty(count), np.empty(count)
+    source.fill(before, first)
+    monkeypatch.setattr(module, "TAIL", 1 << 52)
+    source.fill(after, first)
+    words = [[int(word) for word in source.words(first, count, level)] for level in (0, 1)]
+    small = [i for i in range(count) if words[0][i] % SIGN < 2**52]
+    assert len(small) > 2
+    assert not np.any(np.delete(before != after, small))
+    for i in small:
+        assert after[i] == pytest.approx(by_definition(words[0][i], words[1][i]), rel=0.0, abs=1e-13)
+
+
+def test_the_size_falls_as_the_bits_grow_also_across_levels(monkeypatch):
+    """All bits known of a number, in the order of the uniform; strictly, as the values lie 1e-8 apart and more."""
+    in_order = [
+        (0, 0, TAIL),
+        (0, 1, 0),
+        (0, 1, 2**63),
+        (0, TAIL - 1, 2**63),
+        (0, TAIL),
+        (0, 2**63),
+        (1, 0),
+        (1, 2**63),
+        (2, 0),
+        (TAIL - 2, 2**63),
+        (TAIL - 1, 2**63),
+    ]
+    source = plant(monkeypatch, seeded, dict(enumerate(in_order)))
+    sizes = [source.tail_size(words[0], position) for position, words in enumerate(in_order)]
+    sizes += list(normals([TAIL, TAIL + 1, TAIL + 2]))
+    assert (np.diff(sizes) < -1e-8).all()
+
+
+def test_neighbouring_values_are_within_half_a_float32_spacing():
+    """At the widest cells of each level: the values of the two smallest integers that end there, by the definition."""
+    for level in range(4):
+        words = [[0] * level + [TAIL + i] for i in (0, 1)]
+        larger, smaller = (by_definition(*one) for one in words)
+        gap = larger - smaller
+        assert gap <= 0.5 * np.spacing(np.float32(smaller))
+        assert gap <= 2.0**-20 / smaller < 1.03 * gap  # the claim, and that it says no more than it must
+
+
+def test_what_lies_beyond_an_end_can_come_out(monkeypatch):
+    """Two levels reach beyond 9.16, the end of 63 bits, and 37 beyond 50."""
+    source = plant(monkeypatch, seeded, {0: (0, 2**62), 1: (0,) * 37 + (TAIL,)})
+    assert source.tail_size(0, 0) > 9.16
+    assert source.tail_size(0, 1) > 50.0
 
 
 @pytest.mark.parametrize("make", [seeded, keyed])
@@ -123,8 +238,8 @@ def test_a_source_is_its_state(make):
     np.testing.assert_array_equal(again.words(5, 9), source.words(5, 9))
 
 
-def chacha(key: bytes, block: int, rounds: int) -> bytes:
-    """A block of ChaCha with a 64-bit counter and a nonce of zero, as its definition reads."""
+def chacha(key: bytes, block: int, rounds: int, nonce: int = 0) -> bytes:
+    """A block of ChaCha with a 64-bit counter and a 64-bit nonce, as its definition reads."""
 
     def quarter(x, a, b, c, d):
         for i, j, k, bits in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
@@ -132,7 +247,8 @@ def chacha(key: bytes, block: int, rounds: int) -> bytes:
             word = x[k] ^ x[i]
             x[k] = (word << bits | word >> (32 - bits)) % 2**32
 
-    state = [*struct.unpack("<4I", b"expand 32-byte k"), *struct.unpack("<8I", key), block % 2**32, block >> 32, 0, 0]
+    place = (block % 2**32, block >> 32, nonce % 2**32, nonce >> 32)
+    state = [*struct.unpack("<4I", b"expand 32-byte k"), *struct.unpack("<8I", key), *place]
     x = list(state)
     for _ in range(rounds // 2):
         for i in range(4):
@@ -146,10 +262,10 @@ def test_the_definition_of_chacha_is_that_of_another_library():
     """With 20 rounds; its 16 bytes of nonce are the counter and the nonce."""
     ciphers = pytest.importorskip("cryptography.hazmat.primitives.ciphers")
     key = bytes(range(32))
-    for block in (0, 1, 2**32 - 1):
-        nonce = block.to_bytes(8, "little") + bytes(8)
-        stream = ciphers.Cipher(ciphers.algorithms.ChaCha20(key, nonce), None).encryptor()
-        assert stream.update(bytes(64)) == chacha(key, block, 20)
+    for block, nonce in ((0, 0), (1, 0), (2**32 - 1, 0), (7, 1), (7, 2**63 + 5)):
+        place = block.to_bytes(8, "little") + nonce.to_bytes(8, "little")
+        stream = ciphers.Cipher(ciphers.algorithms.ChaCha20(key, place), None).encryptor()
+        assert stream.update(bytes(64)) == chacha(key, block, 20, nonce)
 
 
 def test_the_seeded_words_are_those_of_chacha_with_8_rounds():
@@ -161,6 +277,9 @@ def test_the_seeded_words_are_those_of_chacha_with_8_rounds():
         words = source.words(TILE * tile, TILE).reshape(8, -1)
         for lane in (0, 1, 63):
             assert words[:, lane].astype("<u8").tobytes() == chacha(key, 64 * tile + lane, 8)
+    for level in (1, 2, 2**32, 2**63 - 1):
+        words = source.words(5 * TILE, TILE, level).reshape(8, -1)
+        assert words[:, 3].astype("<u8").tobytes() == chacha(key, 64 * 5 + 3, 8, level)
 
 
 def test_the_key_stream_is_aes_in_counter_mode():
@@ -170,6 +289,10 @@ def test_the_key_stream_is_aes_in_counter_mode():
     block = int.from_bytes(bytes.fromhex("00112233445566778899aabbccddeeff"), "big")
     words = KeyedSource(key).words(2 * block, 2)
     assert words.astype("<u8").tobytes().hex() == "8ea2b7ca516745bfeafc49904b496089"
+    # The same block by its halves: the level is the upper one.
+    level, block = divmod(block, 2**64)
+    again = KeyedSource(key).words(2 * block + 1, 1, level)
+    np.testing.assert_array_equal(again, words[1:])
 
 
 def test_two_seeds_and_two_keys_differ():

@@ -15,11 +15,11 @@ TILE = 8 * LANES
 
 
 @njit(cache=True, nogil=True)
-def chacha_tile(key: NDArray[np.uint32], tile: int, out: Words) -> None:
+def chacha_tile(key: NDArray[np.uint32], level: int, tile: int, out: Words) -> None:
     """Overwrite ``out``, shape (512,), with the words of a tile: of the blocks 64 tile, ..., 64 tile + 63.
 
     Word 64 j + i is the j-th pair of 32-bit words of the i-th block, the first of the pair in its low half. The block
-    counter has 64 bits and the nonce is zero.
+    counter has 64 bits and so has the nonce, which is the level: words of different levels are independent.
 
     Source: Bernstein (2008), "ChaCha, a variant of Salsa20". With eight rounds, as Aumasson (2019), "Too much crypto",
     proposes: no attack on eight is known that is faster than trying all keys.
@@ -27,13 +27,14 @@ def chacha_tile(key: NDArray[np.uint32], tile: int, out: Words) -> None:
     Args:
         key: shape (8,).
     """
+    nonce_low, nonce_high = np.uint32(level), np.uint32(np.uint64(level) >> np.uint64(32))
     for lane in range(LANES):
         block = np.uint64(LANES * tile + lane)
         low, high = np.uint32(block), np.uint32(block >> np.uint64(32))
         x0, x1, x2, x3 = np.uint32(0x61707865), np.uint32(0x3320646E), np.uint32(0x79622D32), np.uint32(0x6B206574)
         x4, x5, x6, x7 = key[0], key[1], key[2], key[3]
         x8, x9, x10, x11 = key[4], key[5], key[6], key[7]
-        x12, x13, x14, x15 = low, high, np.uint32(0), np.uint32(0)
+        x12, x13, x14, x15 = low, high, nonce_low, nonce_high
         state = (x0, x1, x2, x3, x4, x5, x6, x7, x8, x9, x10, x11, x12, x13, x14, x15)
         x = double_round(double_round(double_round(double_round(state))))  # written out, or nothing is vectorised
         out[lane] = pair(x[0] + x0, x[1] + x1)
