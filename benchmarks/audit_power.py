@@ -1,8 +1,9 @@
 """``python -m benchmarks.audit_power``: the smallest errors in the noise and in the rate that audits find.
 
 For six mechanisms and three numbers of samples: by audits of the noise, of the batches and of the mechanism, and by
-``jax_privacy.auditing`` where it is installed, which sees the same outputs as the audit of the mechanism. ``--json
-FILE`` keeps what was measured and does not measure it again; ``--update`` writes docs/reference/audit-power.md.
+``jax_privacy.auditing`` where it is installed, which sees the same outputs as the audit of the mechanism. Also from how
+many numbers an audit of the noise finds its end, which is computed. ``--json FILE`` keeps what was measured and does
+not measure it again; ``--update`` writes docs/reference/audit-power.md.
 """
 
 import argparse
@@ -11,16 +12,18 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from math import inf, isfinite, sqrt
+from math import ceil, inf, isfinite, log, log10, sqrt
 from pathlib import Path
 from statistics import median
 from time import process_time
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr
 
 import hockeystick as hs
 from benchmarks.table import wrapped
+from hockeystick.audit import whiteness
 from hockeystick.audit.betting import Bets
 from hockeystick.audit.ratios import ratio_of
 
@@ -45,6 +48,16 @@ MECHANISMS = {
 }
 RATES = ("Poisson", "cyclic Poisson, BSR(4)", "b-min-sep, BSR(4)")
 """Mechanisms with a rate; of the others, every change of how often an example takes part is impossible by the claim."""
+ENDS = {
+    "ends at 3 on both sides": (3.0, 3.0),
+    "ends at 4 on both sides": (4.0, 4.0),
+    "ends at 4.5 on both sides": (4.5, 4.5),
+    "ends at 4.5 on one side": (inf, 4.5),
+    "ends at 5.2 on both sides": (5.2, 5.2),
+    "ends at -5.42 and 5.22, as of `jax.random.normal` in float32": (5.42, 5.22),
+    "ends at 5.77 on both sides, as of torch in float32 on a CPU": (5.768, 5.768),
+}
+"""The magnitudes of the smallest and the largest number of noise, in standard deviations."""
 WAYS = {
     "noise": "sigma, `audit.noise`",
     "mechanism-sigma": "sigma, `audit.mechanism`",
@@ -201,6 +214,27 @@ class Row:
         ).refuted
 
 
+def numbers_until_found(below: float, above: float) -> float:
+    """How many numbers ``audit.noise`` takes to find noise without values below ``-below`` and above ``above``.
+
+    No chance is involved: a bet on a threshold beyond the end wins with every number. Infinite where the audit does not
+    take so many. The stake that waits for a later row and all other bets are left out, which errs upward.
+    """
+    chance = ndtr(-whiteness.ENDS)
+    sides = (above, chance), (below, chance), (max(above, below), 2.0 * chance)
+    winning = np.concatenate([chances[end <= whiteness.ENDS] for end, chances in sides])
+    rates = -np.log1p(winning * np.expm1(whiteness.NEARLY_NONE))
+    stakes = 2.0 * 3.0 * whiteness.ENDS.size * len(set(whiteness.SAYS) - {"not_finite"})
+    found = lambda n: np.logaddexp.reduce(n * rates) >= log(stakes / LEVEL)  # noqa: E731
+    low, high = 1, whiteness.MOST_NUMBERS
+    if not winning.size or not found(high):
+        return inf
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if found(middle) else (middle, high)
+    return high
+
+
 def measured(ways: Iterable[str], only: str, file: Path | None) -> list[Cell]:
     """All cells of the mechanisms whose name contains ``only``; those that the file has are not measured again."""
     cells = [Cell(**one) for one in json.loads(file.read_text())] if file is not None and file.exists() else []
@@ -257,7 +291,27 @@ def page(cells: Iterable[Cell]) -> str:
                 shown = [shown_of(found.get((name, way, samples))) for way in ways]
                 if any(shown):
                     text.append(f"| {name} | {samples:,} | " + " | ".join(one or "-" for one in shown) + " |")
+    text += [
+        "",
+        "## Noise that ends",
+        "",
+        "Noise that is normal but for the values beyond an end, which never come out: clipped or drawn again. From so "
+        f"many numbers `audit.noise` finds it at level {LEVEL:g}, with certainty. It takes {whiteness.MOST_NUMBERS:,} "
+        "numbers at most.",
+        "",
+        "| noise that | numbers |",
+        "|---|---|",
+    ]
+    text += [f"| {name} | {rounded_up(numbers_until_found(*ends))} |" for name, ends in ENDS.items()]
     return "\n".join(map(wrapped, text)) + "\n"
+
+
+def rounded_up(numbers: float) -> str:
+    """A number of numbers, to two digits."""
+    if not isfinite(numbers):
+        return "not found"
+    unit = 10 ** max(int(log10(numbers)) - 1, 0)
+    return f"{ceil(numbers / unit) * unit:,}"
 
 
 def shown_of(error: float | None) -> str:

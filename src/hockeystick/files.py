@@ -43,6 +43,22 @@ def opened(path: str | Path, name: str) -> Iterator[BinaryIO]:
         raise InvalidInputError(f"The {name} cannot be read: a path cannot contain a null byte.") from None
 
 
+def npy_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, Any] | None:
+    """Shape, whether columns come first, and dtype of the .npy array that begins here; None where none does.
+
+    The stream is left where the numbers begin. Nothing is unpickled.
+    """
+    from tokenize import TokenError
+
+    from numpy.lib import format as npy
+
+    try:
+        readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+        return readers[npy.read_magic(stream)](stream)
+    except (KeyError, ValueError, EOFError, OSError, SyntaxError, TokenError):
+        return None
+
+
 def json_object(content: bytes) -> dict[str, Any]:
     """The fields of a JSON object, to tell what kind of file it is; none for anything else."""
     try:

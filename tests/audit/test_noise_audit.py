@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
+from scipy.stats import binom
 
 import hockeystick as hs
 from hockeystick.audit import whiteness
@@ -81,6 +83,46 @@ def test_the_bets_on_the_shape_are_fair():
         hit = np.exp(whiteness._share(np.array([[True]]), chance))[0]
         miss = np.exp(whiteness._share(np.array([[False]]), chance))[0]
         assert chance * hit + (1 - chance) * miss == pytest.approx(np.ones(whiteness.ODDS.size), rel=1e-12)
+
+
+def test_the_bets_on_an_end_are_fair():
+    """One number in each of the intervals between thresholds, of either sign, weighted by its chance."""
+    bounds = np.concatenate([[-np.inf], -whiteness.ENDS[::-1], whiteness.ENDS, [np.inf]])
+    inside = np.concatenate([[-9.0], 0.5 * (bounds[1:-2] + bounds[2:-1]), [9.0]])
+    below = ndtr(bounds[:-1]), ndtr(bounds[1:])
+    above = ndtr(-bounds[:-1]), ndtr(-bounds[1:])
+    chances = np.where(inside < 0.0, below[1] - below[0], above[0] - above[1])  # no difference of numbers close to 1
+    paid = np.exp(whiteness._ends(inside[:, None]))
+    assert paid.shape == (inside.size, 3 * whiteness.ENDS.size)
+    assert chances @ paid == pytest.approx(np.ones(paid.shape[1]), rel=1e-12)
+    # Where the threshold is all but certain not to be passed, that proves little: what is passed has to cost a lot.
+    assert (paid[-1, : whiteness.ENDS.size] < 0.011).all()
+    assert (paid[0, whiteness.ENDS.size :] < 0.011).all()
+
+
+def test_numbers_beyond_thresholds_are_counted():
+    u = 6.0 * np.random.default_rng(0).standard_normal((3, 1000))
+    u[0, :2] = whiteness.ENDS[5], np.nextafter(whiteness.ENDS[5], 9.0)  # at a threshold is not beyond it
+    np.testing.assert_array_equal(whiteness._beyond(u), (u[:, :, None] > whiteness.ENDS).sum(axis=1))
+
+
+def test_bets_on_an_end_seldom_pay_for_normal_numbers():
+    """Each of 400 runs reaches 20 with probability at most 1/20; more than 43 have one of at most 1e-5."""
+    allowed, runs = 43, 400
+    assert binom.sf(allowed, runs, 0.05) < 1e-5
+    rng = np.random.default_rng(0)
+    worth = [whiteness._best(whiteness._ends(rng.standard_normal((20, 400)))).max() for _ in range(runs)]
+    assert sum(logarithm >= np.log(20.0) for logarithm in worth) <= allowed
+
+
+@pytest.mark.parametrize("name", ["identity", "banded", "tree"])
+def test_coordinates_that_are_looked_at_in_turn_say_what_all_at_once_do(name, monkeypatch):
+    claimed, noise = mechanism(name), rows(name).astype(np.float32)
+    noise[:, 100] = noise[:, 63] = noise[:, 64]  # the last one of the first turn and the first of the next
+    together = hs.audit.noise(noise.astype(np.float64), claimed)
+    monkeypatch.setattr(whiteness, "AT_A_TIME", 1)
+    evidence = {finding.name: finding.evidence for finding in hs.audit.noise(noise, claimed).findings}
+    assert evidence == pytest.approx({finding.name: finding.evidence for finding in together.findings}, abs=1e-6)
 
 
 def test_a_mixture_over_the_row_of_a_fault_costs_at_most_its_stake():
@@ -170,6 +212,27 @@ def test_planted_faults_are_found_within_100_000_numbers(fault, name):
     verdict = hs.audit.noise(make(name), mechanism(name), level=LEVEL)
     assert finding in verdict.broken
     assert verdict.samples <= 100_000
+
+
+def drawn_again(z):
+    rng = np.random.default_rng(1)
+    while (beyond := np.abs(z) > 4.5).any():
+        z[beyond] = rng.standard_normal(int(beyond.sum()), dtype=np.float32)
+    return z
+
+
+@pytest.mark.parametrize(
+    ("name", "ended"),
+    [("identity", lambda z: np.clip(z, -4.5, 4.5)), ("banded", drawn_again)],
+    ids=["clipped", "drawn"],
+)
+def test_an_end_of_the_noise_at_4_5_is_found(name, ended):
+    """In 2.5 million numbers. No chance of missing it: no number is beyond 4.51, so that each makes the bets richer."""
+    z = ended(np.random.default_rng(0).standard_normal((STEPS, 25_000), dtype=np.float32))
+    noise = (SIGMA * mechanism(name).matrix.solve(z.astype(np.float64))).astype(np.float32)
+    verdict = hs.audit.noise(noise, mechanism(name), level=LEVEL)
+    assert verdict.broken == ("ends",)
+    assert "false-alarm probability at most 0.001" in str(verdict)
 
 
 @pytest.mark.parametrize(("fault", "finding"), [(another_key, "earlier_rows"), (multiplied, "earlier_rows")])

@@ -7,8 +7,23 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+import hockeystick as hs
 from benchmarks import audit_power
-from benchmarks.audit_power import DELTA, LEVEL, MECHANISMS, RATES, SEEDS, WAYS, Cell, Outputs, Row, page, smallest
+from benchmarks.audit_power import (
+    DELTA,
+    LEVEL,
+    MECHANISMS,
+    RATES,
+    SEEDS,
+    WAYS,
+    Cell,
+    Outputs,
+    Row,
+    numbers_until_found,
+    page,
+    rounded_up,
+    smallest,
+)
 from hockeystick.audit.betting import Bets
 from hockeystick.audit.whiteness import SCALES
 
@@ -20,12 +35,12 @@ def test_the_smallest_error_is_within_its_resolution():
 
 
 def expected_of_noise(samples):
-    """Where the bets on the scale are expected to reach what a mean over seven findings and all scales needs.
+    """Where the bets on the scale are expected to reach what a mean over eight findings and all scales needs.
 
     A bet on r is worth ``exp(N (-ln r + (s^2 / 2) (1 - 1 / r^2)))`` of its stake, s the true scale in place of 1; half
     of the stake is on a fault from the first row.
     """
-    needed = log(1.0 / LEVEL) + log(7.0) + log(2.0 * SCALES.size)
+    needed = log(1.0 / LEVEL) + log(8.0) + log(2.0 * SCALES.size)
     worth = lambda s: (samples * (-np.log(SCALES) + 0.5 * s**2 * (1.0 - SCALES**-2.0))).max()  # noqa: E731
     return smallest(lambda e: worth(1.0 - e) >= needed)
 
@@ -36,6 +51,32 @@ def test_errors_of_noise_that_are_found_are_those_that_are_expected(samples):
     row = Row("balls in bins, BSR(4)")
     found = median(row.run("noise", samples, seed) for seed in range(5))
     assert found == pytest.approx(expected_of_noise(samples), rel=0.25)
+
+
+def ending(rng, shape, below, above):
+    """Normal numbers in float32, drawn again where they are beyond an end."""
+    x = rng.standard_normal(shape, dtype=np.float32)
+    while (beyond := (x < -below) | (x > above)).any():
+        x[beyond] = rng.standard_normal(int(beyond.sum()), dtype=np.float32)
+    return x
+
+
+@pytest.mark.parametrize(("below", "above"), [(4.0, 4.0), (inf, 4.0), (3.8, 4.1)])
+def test_an_end_is_found_from_the_numbers_that_are_said(below, above):
+    """And hardly before: the stake that waits for later rows is worth little, and no other bet is about this."""
+    steps, needed = 50, numbers_until_found(below, above)
+    claimed = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.1, steps=steps), noise_multiplier=1.0)
+    for share, refuted in ((1.02, True), (0.85, False)):
+        noise = ending(np.random.default_rng(0), (steps, int(share * needed) // steps), below, above)
+        verdict = hs.audit.noise(noise, claimed, level=LEVEL)
+        assert verdict.refuted == refuted
+        assert verdict.broken == (("ends",) if refuted else ())
+
+
+def test_an_end_that_is_too_far_out_is_not_found():
+    assert isinf(numbers_until_found(5.768, 5.768))
+    assert rounded_up(inf) == "not found"
+    assert rounded_up(2_310_001) == "2,400,000"
 
 
 def expected_of_outputs(samples, mu, upper):
@@ -115,8 +156,14 @@ def test_what_was_measured_is_kept_and_the_page_has_a_row_for_it(tmp_path, monke
 def test_the_page_in_the_documentation_is_whole():
     """Every mechanism and number of samples, for the noise and where there is one for the rate; no cell is missing."""
     text = audit_power.PAGE.read_text()
-    rows = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| mechanism")]
-    assert len(rows) == (len(MECHANISMS) + len(RATES)) * len(SEEDS)
+    rows = [
+        line
+        for line in text.splitlines()
+        if line.startswith("| ") and not line.startswith(("| mechanism", "| noise that"))
+    ]
+    ends = [f"| {name} | {rounded_up(numbers_until_found(*of))} |" for name, of in audit_power.ENDS.items()]
+    assert [row for row in rows if row.startswith("| ends")] == ends
+    assert len([row for row in rows if row not in ends]) == (len(MECHANISMS) + len(RATES)) * len(SEEDS)
     assert not any("| - |" in row for row in rows)
     assert page([]).splitlines()[0] == text.splitlines()[0]
     assert all(label.split(", ")[1] in text for label in WAYS.values())

@@ -112,6 +112,78 @@ def test_what_cannot_be_replayed_is_named(cli):
     cli.refuses("audit", "--replay", "loop.py", says=["loop.py", "SystemExit"])
 
 
+def test_noise_in_a_file_is_audited(small):
+    """An end at 4.5 is found in 2.5 million numbers, with certainty; without it an alarm has chance 0.01."""
+    z = np.random.default_rng(0).standard_normal((20, 125_000), dtype=np.float32)
+    np.save("noise.npy", z)
+    options = ("audit", "plan.toml", "--noise-multiplier", "1", "--rows", "noise.npy")
+    honest = small(*options, "--json", "--level", "0.01").json
+    assert (honest["refuted"], honest["level"]) == (False, 0.01)
+    np.save("noise.npy", np.clip(z, -4.5, 4.5))
+    result = small(*options)
+    assert result.code == 1
+    assert "false-alarm probability at most 0.001" in result.out
+    assert "ends: " in result.out
+    assert "claim about: noise" in result.complaint
+
+
+def of_bytes(content):
+    return lambda path: Path(path).write_bytes(content)
+
+
+def of_array(*arguments, **options):
+    return lambda path: np.save(path, np.ones(*arguments, **options))
+
+
+def cut_short(path):
+    np.save(path, np.ones((2, 5)))
+    Path(path).write_bytes(Path(path).read_bytes()[:-1])
+
+
+class Unpickled:
+    """Leaves a mark where it is read."""
+
+    def __reduce__(self):
+        return Path.touch, (Path("read"),)
+
+
+@pytest.mark.parametrize(
+    ("write", "says"),
+    [
+        (of_bytes(b""), ".npy format"),
+        (of_bytes(b"1,2,3"), ".npy format"),
+        (of_bytes(b"\x93NUMPY\x01\x00v\x00{'descr': '<f8', 'fortran_order': False, 'shape': ("), ".npy format"),
+        (lambda path: np.save(path, np.array([[Unpickled()]]), allow_pickle=True), "object"),
+        (of_array((2, 5), dtype=int), "int64"),
+        (of_array((2, 5), dtype=complex), "complex128"),
+        (of_array(5), "shape (5,)"),
+        (of_array((2, 0)), "shape (2, 0)"),
+        (of_array((2, 5), order="F"), "row by row"),
+        (of_array((21, 1)), "at most 20 rows"),
+        (cut_short, "size"),
+        (lambda path: Path(path).mkdir(), "not an ordinary file"),
+        (lambda path: None, "cannot be read"),
+    ],
+)
+def test_files_that_hold_no_rows_are_named(small, write, says):
+    write("rows.npy")
+    small.refuses("audit", "plan.toml", "--noise-multiplier", "1", "--rows", "rows.npy", says=["--rows", says])
+    assert not Path("read").exists()
+
+
+def test_a_file_with_more_numbers_than_are_looked_at_is_refused(small):
+    with open("rows.npy", "wb") as file:
+        shape = {"descr": "<f4", "fortran_order": False, "shape": (20, 2**24)}
+        np.lib.format.write_array_header_1_0(file, shape)
+        file.truncate(file.tell() + 4 * 20 * 2**24)  # takes no room
+    small.refuses("audit", "plan.toml", "--noise-multiplier", "1", "--rows", "rows.npy", says=["268435456"])
+
+
+@pytest.mark.parametrize("option", ["--part", "--samples", "--seed", "--delta", "--budget", "--replay"])
+def test_noise_in_a_file_takes_no_other_options(small, option):
+    small.refuses("audit", "plan.toml", "--rows", "rows.npy", option, "1", says=[option, "--rows"])
+
+
 def test_an_addendum_is_written_shown_and_derived_again(small):
     """False failure with probability at most 1e-3, and the seed is fixed."""
     small.write_plan({"sampler.kind": '"poisson"', "data.num_examples": "200", "data.batch_size": "20"})

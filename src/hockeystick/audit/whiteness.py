@@ -1,12 +1,14 @@
 """Is C times these rows white noise of the claimed scale?"""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import log
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cholesky, solve_triangular
+from scipy.special import ndtr
 
 from hockeystick.audit.sampling import check_level
 from hockeystick.audit.verdict import Finding, Verdict
@@ -17,8 +19,10 @@ from hockeystick.strategies.matrix.base import BLOCK
 
 Array = NDArray[np.float64]
 
-MOST_NUMBERS = 1 << 27
-"""Rows of more numbers would take more than a few gigabytes here."""
+MOST_NUMBERS = 1 << 28
+"""Rows of more numbers would take more than two gigabytes here, or one in float32."""
+AT_A_TIME = 1 << 21
+"""Numbers that are looked at together, in so many coordinates of all rows."""
 MOST_TREE_STEPS = 2048
 """The noise of a longer tree needs a matrix of all pairs of steps."""
 REPEAT_COORDINATES = 64
@@ -33,6 +37,11 @@ SHIFTS: Array = np.concatenate([_SHIFTS, -_SHIFTS])
 """Means, and correlations, that the other bets believe in."""
 ODDS: Array = np.log(np.array([0.25, 0.5, 0.7, 0.9, 0.95, 0.98, 1.02, 1.05, 1.1, 1.5, 2.0, 4.0]))
 """Logarithms of how much likelier the bets on the shape believe a range to be."""
+ENDS: Array = 2.01 + 0.05 * np.arange(69.0)
+"""Thresholds, up to 5.41, beyond which the bets on an end believe in next to no values. Round ends, and what rounding
+adds to them, are just below one."""
+NEARLY_NONE = log(0.01)
+"""Logarithm of the odds of these bets: a single value beyond the end does not lose everything."""
 LAGS = (1, 2, 3, 4, 8, 16, 32, 64, 128)
 SAYS = {
     "scale": "The standard deviation of the noise is not the claimed one.",
@@ -41,6 +50,7 @@ SAYS = {
     "coordinates": "The noise of one parameter is correlated with that of the next.",
     "middle": "C times the noise has more, or fewer, small values than a Gaussian.",
     "tails": "C times the noise has more, or fewer, large values than a Gaussian.",
+    "ends": "C times the noise has next to no values as large as a Gaussian takes so often, on one side or on both.",
     "repeated_rows": "A row of the noise, or of C times the noise, repeats an earlier row or is zero.",
     "not_finite": "The noise has a value that is not a finite number.",
 }
@@ -58,8 +68,8 @@ def noise(rows: Iterable[ArrayLike], mechanism: Mechanism, *, level: float = 1e-
     True
 
     The audit looks at ``C x / sigma`` for the rows x, which is standard normal and independent under the claim: its
-    scale, mean and shape, the correlation of its rows with earlier ones and of neighbouring coordinates, and rows that
-    repeat an earlier one, before or after C, or are zero.
+    scale, mean and shape, whether it ends where a Gaussian does not, the correlation of its rows with earlier ones and
+    of neighbouring coordinates, and rows that repeat an earlier one, before or after C, or are zero.
 
     Formal guarantee: noise with exactly the claimed distribution is found broken with probability at most ``level``
     (docs/theory/audits.md). Noise in floating point has it up to the errors that the noise stream states, at most half
@@ -73,26 +83,28 @@ def noise(rows: Iterable[ArrayLike], mechanism: Mechanism, *, level: float = 1e-
         mechanism: has a noise multiplier.
         level: false-alarm probability, between 0 and 1.
 
-    Cost: memory for all rows; time O(rows^2) for repeats.
+    Cost: memory for all rows, in float32 where they are; time O(rows^2) for repeats.
 
     Raises: InvalidInputError for no rows, rows of different shapes, too many of them or too large ones;
     UnsupportedError for a tree of too many steps.
     """
     check_level(level)
-    x = _stacked(rows, mechanism)
-    if not np.isfinite(x).all():
-        return _verdict(mechanism, level, x.size, [Finding(name="not_finite", broken=True, says=SAYS["not_finite"])])
-    x = x / mechanism.sigma
-    u, pivots = _whitened(mechanism.matrix, x)
-    bets = {
-        "scale": _best(_scale(u)),
-        "mean": _best(SHIFTS[None, :] * u.sum(axis=1)[:, None] - 0.5 * u.shape[1] * SHIFTS[None, :] ** 2),
-        "earlier_rows": _best(_earlier_rows(u)),
-        "coordinates": _best(_correlated(u[:, :-1], u[:, 1:])),
-        "middle": _best(_share(np.abs(u) < NormalDist().inv_cdf(0.75), 0.5)),
-        "tails": _best(_share(np.abs(u) > 3.0, 2.0 * NormalDist().cdf(-3.0))),
-        "repeated_rows": _repeats(u, x, pivots),
-    }
+    kept = _kept(rows, mechanism)
+    numbers = len(kept) * kept[0].size
+    if not all(np.isfinite(row).all() for row in kept):
+        return _verdict(mechanism, level, numbers, [Finding(name="not_finite", broken=True, says=SAYS["not_finite"])])
+    whitened, pivots = _whitener(mechanism.matrix, len(kept))
+    bets: dict[str, Array] = {}
+    paid: dict[str, Array] = {}
+    width = max(AT_A_TIME // len(kept), REPEAT_COORDINATES)
+    for start in range(0, kept[0].size, width):
+        x = np.stack([row[start : start + width + 1] for row in kept]).astype(np.float64) / mechanism.sigma
+        u = whitened(x)
+        if not bets:
+            bets["repeated_rows"] = _repeats(u, x, pivots)
+        for name, logs in _payments(u, width).items():  # of a product of bets, whose numbers are independent
+            paid[name] = paid[name] + logs if name in paid else logs
+    bets |= {name: _best(logs) for name, logs in paid.items()}
     curves = np.stack(list(bets.values()))
     refuted = bool((np.logaddexp.reduce(curves, axis=0) - log(len(bets))).max() >= -log(level))
     highest = {name: float(curve.max()) for name, curve in bets.items()}
@@ -100,7 +112,7 @@ def noise(rows: Iterable[ArrayLike], mechanism: Mechanism, *, level: float = 1e-
         Finding(name=name, broken=refuted and evidence >= -log(level), evidence=max(evidence, 0.0), says=SAYS[name])
         for name, evidence in sorted(highest.items(), key=lambda item: -item[1])
     ]
-    return _verdict(mechanism, level, x.size, findings)
+    return _verdict(mechanism, level, numbers, findings)
 
 
 def _verdict(mechanism: Mechanism, level: float, numbers: int, findings: list[Finding]) -> Verdict:
@@ -113,43 +125,66 @@ def _verdict(mechanism: Mechanism, level: float, numbers: int, findings: list[Fi
     )
 
 
-def _stacked(rows: Iterable[ArrayLike], mechanism: Mechanism) -> Array:
-    """The rows as an array of shape (rows, numbers in a row)."""
-    found: list[Array] = []
+def _kept(rows: Iterable[ArrayLike], mechanism: Mechanism) -> list[NDArray[Any]]:
+    """A copy of each row as an array of shape (numbers in a row,), of float32 where it is, or else float64."""
+    kept: list[NDArray[Any]] = []
     steps = mechanism.sampler.steps
     for row in rows:
-        found.append(np.array(row, dtype=np.float64).ravel())
-        if found[-1].size != found[0].size or not found[0].size or len(found) > steps:
+        given = np.asarray(row)
+        kept.append(given.astype(np.float32 if given.dtype == np.float32 else np.float64).ravel())
+        if kept[-1].size != kept[0].size or not kept[0].size or len(kept) > steps:
             raise InvalidInputError(
                 f"The 'rows' argument must be at most {steps} rows of one size, as many as the mechanism has steps. "
-                f"Got row {len(found)} of {found[-1].size} numbers after one of {found[0].size}."
+                f"Got row {len(kept)} of {kept[-1].size} numbers after one of {kept[0].size}."
             )
-        if len(found) * found[0].size > MOST_NUMBERS:
+        if len(kept) * kept[0].size > MOST_NUMBERS:
             raise InvalidInputError(
                 f"The 'rows' argument must hold at most {MOST_NUMBERS} numbers; some of the parameters are enough."
             )
-    if not found:
+    if not kept:
         raise InvalidInputError("The 'rows' argument must have at least one row. Got none.")
-    return np.stack(found)
+    return kept
 
 
-def _whitened(matrix: StrategyMatrix, x: Array) -> tuple[Array, Array]:
-    """``C x``, or of a tree the innovations of x: standard normal and independent for ``x = C^-1 z``.
+def _whitener(matrix: StrategyMatrix, count: int) -> tuple[Callable[[Array], Array], Array]:
+    """From x to ``C x``, or of a tree to the innovations of x: standard normal and independent for ``x = C^-1 z``.
 
     Also how much x_t itself adds to row t of them, shape (rows,). The leading rows of a lower triangular C need no
-    later x, so what is missing counts as zero and is cut off.
+    later x, so what is missing counts as zero and is cut off. Any columns of x may be whitened alone.
     """
     if matrix.rows == matrix.steps:
-        padded = np.zeros((matrix.steps, x.shape[1]))
-        padded[: len(x)] = x
-        return matrix.dot(padded)[: len(x)], _diagonal(matrix)[: len(x)]
+
+        def times_c(x: Array) -> Array:
+            padded = np.zeros((matrix.steps, x.shape[1]))
+            padded[:count] = x
+            return matrix.dot(padded)[:count]
+
+        return times_c, _diagonal(matrix)[:count]
     if matrix.steps > MOST_TREE_STEPS:
         raise UnsupportedError(
             f"The noise of a tree can be audited for at most {MOST_TREE_STEPS} steps, not {matrix.steps}."
         )
     decoder = matrix.solve(np.eye(matrix.rows))
-    factor = cholesky(decoder @ decoder.T, lower=True)[: len(x), : len(x)]
-    return solve_triangular(factor, x, lower=True), 1.0 / np.diagonal(factor)
+    factor = cholesky(decoder @ decoder.T, lower=True)[:count, :count]
+    return lambda x: solve_triangular(factor, x, lower=True), 1.0 / np.diagonal(factor)
+
+
+def _payments(u: Array, width: int) -> dict[str, Array]:
+    """The logarithm of what the first ``width`` coordinates pay in each row, shape (rows, bets), by finding.
+
+    Args:
+        u: standard normal under the claim, with the coordinate after those, where there is one.
+    """
+    own = u[:, :width]
+    return {
+        "scale": _scale(own),
+        "mean": SHIFTS[None, :] * own.sum(axis=1)[:, None] - 0.5 * own.shape[1] * SHIFTS[None, :] ** 2,
+        "earlier_rows": _earlier_rows(own),
+        "coordinates": _correlated(u[:, :-1], u[:, 1:]),
+        "middle": _share(np.abs(own) < NormalDist().inv_cdf(0.75), 0.5),
+        "tails": _share(np.abs(own) > 3.0, 2.0 * NormalDist().cdf(-3.0)),
+        "ends": _ends(own),
+    }
 
 
 def _diagonal(matrix: StrategyMatrix) -> Array:
@@ -200,9 +235,33 @@ def _earlier_rows(u: Array) -> Array:
 
 def _share(inside: NDArray[np.bool_], chance: float) -> Array:
     """Pays for another share of numbers in a range that a standard normal hits with this chance."""
-    counts = inside.sum(axis=1)[:, None]
-    paid: Array = counts * ODDS[None, :] - inside.shape[1] * np.log1p(chance * np.expm1(ODDS))[None, :]
+    return _other_odds(inside.sum(axis=1)[:, None], np.array(chance), odds=ODDS, size=inside.shape[1])
+
+
+def _ends(u: Array) -> Array:
+    """Pays where next to no numbers are above a threshold, below minus the threshold, or both; for all ``ENDS``."""
+    size, chance = u.shape[1], ndtr(-ENDS)
+    above, below = _beyond(u), _beyond(-u)
+    sides = ((above, chance), (below, chance), (above + below, 2.0 * chance))
+    return np.concatenate([_other_odds(*side, odds=NEARLY_NONE, size=size) for side in sides], axis=1)
+
+
+def _other_odds(counts: NDArray[np.integer[Any]], chance: Array, *, odds: Array | float, size: int) -> Array:
+    """Pays where ``counts`` of ``size`` numbers are in a range, which is ``e^odds`` times as likely as outside it.
+
+    For each number ``e^odds / m`` in the range and ``1 / m`` elsewhere, m its mean where the range has this chance.
+    """
+    paid: Array = counts * odds - size * np.log1p(chance * np.expm1(odds))
     return paid
+
+
+def _beyond(u: Array) -> NDArray[np.integer[Any]]:
+    """How many numbers of each row exceed each of ``ENDS``, shape (rows, thresholds)."""
+    rows, columns = np.nonzero(u > ENDS[0])
+    passed = np.searchsorted(ENDS, u[rows, columns])  # so many of the thresholds are below the number
+    places = ENDS.size + 1
+    counts = np.bincount(rows * places + passed, minlength=len(u) * places).reshape(len(u), places)
+    return counts[:, :0:-1].cumsum(axis=1)[:, ::-1]
 
 
 def _repeats(u: Array, x: Array, pivots: Array) -> Array:

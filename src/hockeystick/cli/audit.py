@@ -49,6 +49,15 @@ def command(
             help="Replay the training loop of this Python file instead; only a plan, its noise and --seed go with it.",
         ),
     ] = None,
+    rows: Annotated[
+        str | None,
+        typer.Option(
+            "--rows",
+            metavar="FILE",
+            help="Audit the noise in this .npy file, shape (steps, numbers), in clipping norms; only PLAN, its noise "
+            "and --level go with it.",
+        ),
+    ] = None,
     certificate: Annotated[
         str | None,
         typer.Option("--certificate", metavar="FILE", help="Audit this certificate; PLAN is then optional."),
@@ -74,6 +83,10 @@ def command(
             "--replay."
         )
     _check_options(certificate, replay=replay, canaries=canaries, out=out, delta=delta, budget=budget)
+    unused = {"--delta": delta, "--part": part, "--samples": samples, "--budget": budget}
+    if rows is not None:
+        only = "with --rows, which audits the noise in a file"
+        _refuse_all(unused | {"--seed": seed, "--replay": replay, "--certificate": certificate}, only)
     start = None if seed is None else _whole("--seed", seed)
     if certificate is not None:
         if out is not None:
@@ -90,7 +103,7 @@ def command(
         )
         return
     if replay is not None:
-        _replays_without({"--delta": delta, "--part": part, "--samples": samples, "--level": level, "--budget": budget})
+        _refuse_all(unused | {"--level": level}, "with --replay, which compares two runs and leaves nothing to chance")
         if plan is None and noise_multiplier is not None:
             raise InvalidInputError("The '--noise-multiplier' option is for a PLAN; with --replay alone there is none.")
     loaded = None if plan is None else Plan.load(plan)
@@ -102,6 +115,9 @@ def command(
         return
     assert loaded is not None  # checked above
     assert mechanism is not None
+    if rows is not None:
+        _report([_of_rows(rows, mechanism, _level(level or LEVEL))], json)
+        return
     wanted = _parts(part)
     at = common.wanted_delta(loaded, delta) if "mechanism" in wanted else None
     count, share = _whole("--samples", samples or SAMPLES), _level(level or LEVEL) / len(wanted)
@@ -123,13 +139,11 @@ def command(
     _report(verdicts, json)
 
 
-def _replays_without(options: Mapping[str, object]) -> None:
-    """Raise InvalidInputError for an option that a replay has no use for: it draws nothing, and nothing is random."""
+def _refuse_all(options: Mapping[str, object], where: str) -> None:
+    """Raise InvalidInputError for an option that is given."""
     for name, value in options.items():
         if value:
-            raise InvalidInputError(
-                f"The {name!r} option does not go with --replay, which compares two runs and leaves nothing to chance."
-            )
+            raise InvalidInputError(f"The {name!r} option does not go {where}.")
 
 
 def _check_options(
@@ -253,6 +267,15 @@ def _replayed(script: str, mechanism: "Mechanism | None", seed: int) -> "Verdict
     except (Exception, SystemExit) as error:  # a script that exits would look like an audit that passed
         what = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".")
         raise InvalidInputError(f"The '--replay' file {shortened(script)} failed with {what}.") from error
+
+
+def _of_rows(path: str, mechanism: "Mechanism", level: float) -> "Verdict":
+    """The verdict on the rows of noise in a file."""
+    from hockeystick.audit import noise
+    from hockeystick.audit.rows_file import saved_rows
+
+    with common.working("auditing", None, mechanism):
+        return noise(saved_rows(path, mechanism.sampler.steps, "'--rows' file"), mechanism, level=level)
 
 
 def _parts(given: list[str] | None) -> "tuple[Part, ...]":

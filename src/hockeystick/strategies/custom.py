@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-from tokenize import TokenError
 from typing import Annotated, Literal, Self
 
 import numpy as np
@@ -10,7 +9,7 @@ from numpy.lib import format as npy
 from pydantic import Field
 
 from hockeystick.errors import InvalidInputError, shortened
-from hockeystick.files import read_small_file
+from hockeystick.files import npy_header, read_small_file
 from hockeystick.strategies.base import StrategySpec
 from hockeystick.strategies.matrix.base import Array, StrategyMatrix
 
@@ -100,11 +99,10 @@ def _entries(content: bytes, path: str) -> Array:
         return InvalidInputError(f"The 'strategy.path' field must name {reason}. Got {shortened(path)} instead.")
 
     stream = io.BytesIO(content)
-    try:
-        read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[npy.read_magic(stream)]
-        shape, _, dtype = read_header(stream)
-    except (KeyError, ValueError, EOFError, OSError, SyntaxError, TokenError):
-        raise refuse("a file in NumPy's .npy format") from None
+    header = npy_header(stream)
+    if header is None:
+        raise refuse("a file in NumPy's .npy format")
+    shape, _, dtype = header
     if dtype.kind not in "fiu":
         raise refuse(f"an array of real numbers, not of {dtype.name}")
     if len(shape) != 2 or shape[0] != shape[1] or shape[0] < 1:
