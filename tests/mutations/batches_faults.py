@@ -168,8 +168,8 @@ FAULTS = [
     ),
     (
         "audit/whiteness.py",
-        'return _verdict(mechanism, level, x.size, [Finding(name="not_finite", broken=True',
-        'return _verdict(mechanism, level, x.size, [Finding(name="not_finite", broken=False',
+        'return _verdict(mechanism, level, numbers, [Finding(name="not_finite", broken=True',
+        'return _verdict(mechanism, level, numbers, [Finding(name="not_finite", broken=False',
         "noise that is not a number passes an audit",
         NOISE,
     ),
