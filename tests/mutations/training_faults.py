@@ -14,6 +14,7 @@ INPUT = "tests/training/test_engine_input.py"
 ADAPTIVE = "tests/training/test_adaptive.py"
 TORCH = "tests/training/test_torch_adaptive.py"
 CLIPPING = "tests/training/test_adaptive_clipping.py"
+NORMS = "tests/training/test_norms.py"
 TRAINER = "tests/training/test_huggingface.py"
 TRAINER_INPUT = "tests/training/test_huggingface_input.py"
 
@@ -202,15 +203,15 @@ FAULTS = [
     ),
     (
         "training/torch/guards.py",
-        "return not float(get_total_norm(list(sums))) <= number * clip_norm * (1.0 + SLACK)",
-        "return float(get_total_norm(list(sums))) > number * clip_norm * (1.0 + SLACK)",
+        "return not total_norm(sums) <= number * clip_norm * (1.0 + SLACK)",
+        "return total_norm(sums) > number * clip_norm * (1.0 + SLACK)",
         "a gradient that is not a number passes for a clipped one",
         f"{LOOPS}::test_an_example_that_is_not_finite_is_caught",
     ),
     (
         "training/torch/guards.py",
-        "return [part.to(torch.promote_types(part.dtype, torch.float32)) for part in samples]",
-        "return list(samples)",
+        "dtype = torch.promote_types(parts[0].dtype, torch.float32)",
+        "dtype = parts[0].dtype",
         "sums are rounded to bfloat16 before there is noise",
         f"{LOOPS}::test_clipping_is_in_float32_whatever_the_types",
     ),
@@ -381,5 +382,75 @@ FAULTS = [
         "if run.remaining and float(length) > number * (1.0 + SLACK):",
         "a gradient that is not finite goes through JAX's noise",
         f"{JAX_NOISE}::test_sums_that_were_not_clipped_end_the_run",
+    ),
+    (
+        "training/torch/norms.py",
+        'return piece.to("cpu" if piece.device.type == "mps" else piece.device, torch.float64)',
+        "return piece.to(torch.float32)",
+        "squares are added in float32",
+        f"{NORMS}::test_a_thousand_clipped_rows_are_no_longer_than_the_norm",
+    ),
+    (
+        "training/torch/norms.py",
+        "exact = (clip_norm * (1.0 - room(numbers)) / norms).clamp(max=1.0)",
+        "exact = (clip_norm / norms).clamp(max=1.0)",
+        "factors leave no room for rounding",
+        f"{NORMS}::test_a_thousand_clipped_rows_are_no_longer_than_the_norm",
+    ),
+    (
+        "training/torch/norms.py",
+        "for _, piece in _pieces(flat)]",
+        "for _, piece in list(_pieces(flat))[:1]]",
+        "only the first piece of a gradient counts",
+        f"{NORMS}::test_pieces_and_types_change_nothing",
+    ),
+    (
+        "training/torch/norms.py",
+        "roundings = (longest + tensors) / 2.0 + 8.0",
+        "roundings = 8.0",
+        "the length of a tensor is not charged to Opacus' norms",
+        f"{NORMS}::test_what_opacus_clips_is_charged_for_the_longest_tensor",
+    ),
+    (
+        "training/torch/ghost.py",
+        "    return (squares.clamp(min=0.0) + error).sqrt() + _rounding(tokens) * length",
+        "    return (squares.clamp(min=0.0) + error).sqrt()",
+        "what float32 adds where tokens cancel is not charged",
+        f"{NORMS}::test_norms_for_ghost_clipping_are_upper_bounds",
+    ),
+    (
+        "training/torch/ghost.py",
+        "return torch.linalg.vector_norm(outs.sum(dim=1), dim=1) + _rounding(outs.shape[1]) * lengths",
+        "return torch.linalg.vector_norm(outs.sum(dim=1), dim=1)",
+        "a bias is longer in float32 than its norm says",
+        f"{NORMS}::test_norms_for_ghost_clipping_are_upper_bounds",
+    ),
+    (
+        "training/torch/ghost.py",
+        "_of_products(i.double(), o.double())",
+        "_of_products(i, o).double()",
+        "inner products of tokens are rounded to float32",
+        f"{NORMS}::test_norms_for_ghost_clipping_are_upper_bounds",
+    ),
+    (
+        "training/torch/optimizer.py",
+        "self.max_grad_norm = math.nextafter(math.hypot(*self.max_grad_norms), math.inf)",
+        "pass",
+        "the noise for layers is scaled by a norm that was rounded down",
+        f"{NORMS}::test_the_norm_of_all_layers_is_rounded_up",
+    ),
+    (
+        "training/torch/accountant.py",
+        "self.excess = max(self.excess, clipped_length(optimizer))",
+        "pass",
+        "Opacus' short norms are not charged",
+        "tests/training/test_torch_parts.py::test_the_accountant_of_opacus_own_engine_is_certified",
+    ),
+    (
+        "training/torch/engine.py",
+        'unseen |= {"norms"} if self._optimizer.ghost else set()',
+        "unseen |= set()",
+        "a record says that the rounding of the second backward pass was bounded",
+        f"{NORMS}::test_the_record_says_how_norms_were_computed",
     ),
 ]

@@ -98,7 +98,7 @@ def test_an_example_contributes_a_vector_of_norm_one_at_most(scale, mode, dtype,
     sums = np.array([before * OF_GRADIENT / norm for norm, before, _ in seen])
     lengths = np.linalg.norm(sums, axis=1)
     assert lengths.shape == (120,)
-    assert lengths.max() <= 1.0 + 1e-6
+    assert lengths.max() <= 1.0 + 1e-14
     assert np.allclose(np.abs(sums[:, -1]), OF_COUNT / 2.0, rtol=1e-6)
     clipped = sums[:, -1] < 0.0
     assert lengths[clipped].min(initial=1.0) > 1.0 - 1e-4
@@ -138,7 +138,7 @@ def test_norms_and_weights_are_those_of_plain_numpy(largest, mode, training):
     every_step(made, largest)
     assert np.allclose([norm for norm, *_ in seen], [CLIP, *norms[:-1]], rtol=1e-9)
     assert made.optimizer.max_grad_norm == pytest.approx(norms[-1], rel=1e-9)
-    assert np.allclose(made.weights(), expected, rtol=0, atol=1e-4)  # Opacus adds 1e-6 to the norms of examples
+    assert np.allclose(made.weights(), expected, rtol=0, atol=1e-4)  # factors leave room for rounding
     assert made.engine.record().commitment == twin.record().commitment
 
 

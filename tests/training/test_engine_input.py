@@ -174,12 +174,18 @@ def test_losses_with_another_divisor_are_refused(mode, training):
 def test_what_is_private_already_is_refused(training):
     from opacus.grad_sample import GradSampleModuleFastGradientClipping as Ghost
 
+    from hockeystick.training.torch.ghost import GhostModule
+
+    def ghost(model):
+        training(module=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1), grad_sample_mode="ghost")
+
     made = training()
     with pytest.raises(InvalidInputError, match="this one is private already"):
         training(module=made.model._module, optimizer=made.optimizer)
-    model = Ghost(model_of(), max_grad_norm=100.0)
+    with pytest.raises(InvalidInputError, match="wrapped already, as a GradSampleModuleFastGradientClipping"):
+        ghost(Ghost(model_of(), max_grad_norm=1.5))
     with pytest.raises(InvalidInputError, match=r"clips to 100\.0, and 'max_grad_norm' is 1\.5"):
-        training(module=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1), grad_sample_mode="ghost")
+        ghost(GhostModule(model_of(), max_grad_norm=100.0))
 
 
 @pytest.mark.parametrize("mode", ["hooks", "ghost"])

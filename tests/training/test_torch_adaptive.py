@@ -102,7 +102,7 @@ def test_an_example_adds_at_most_the_clipping_norm(kind, scale, training):
     made.optimizer.add_noise = look
     made.run()
     assert len(norms) == 120
-    assert max(norms) <= CLIP * (1.0 + 1e-6)
+    assert max(norms) <= CLIP * (1.0 + 1e-14)
     if scale == 1e4:
         assert max(norms) > CLIP * (0.99 if kind is SCALED else 0.7)
 
@@ -142,7 +142,7 @@ def test_training_is_that_of_the_numpy_optimiser(kind, mode, largest, training):
     adam = ScaledAdam(**settings) if kind is SCALED else IndependentAdam(clip_norm=CLIP, **settings)
     expected = by_hand(made, twin, adam, made.engine.run.size)
     every_step(made, lambda: None, largest)
-    assert np.allclose(made.weights(), expected, rtol=0, atol=1e-4)  # Opacus adds 1e-6 to the norms of examples
+    assert np.allclose(made.weights(), expected, rtol=0, atol=1e-4)  # factors leave room for rounding
     assert made.engine.record().commitment == twin.record().commitment
 
 

@@ -15,6 +15,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from hockeystick.training import Run
+from hockeystick.training.torch import norms
 from hockeystick.training.torch.loader import CollateWithEmpty
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
@@ -122,6 +123,10 @@ def test_the_accountant_of_opacus_own_engine_is_certified():
     true = hs.certify(exact, delta=1e-5).epsilon
     assert len(engine.accountant) == 20
     assert true.lower <= engine.get_epsilon(1e-5) <= true.upper * 1.0001
+    assert engine.accountant.excess == norms.float32_excess(18, 2, 1.0)
+    charged = hs.Mechanism(sampler=exact.sampler, noise_multiplier=1.0)
+    engine.accountant.excess = 1.5
+    assert engine.get_epsilon(1e-5) >= hs.certify(charged, delta=1e-5).epsilon.lower
     assert opacus.PrivacyEngine(accountant="hockeystick").get_epsilon(1e-5) == 0.0
 
 
@@ -139,3 +144,6 @@ def test_the_state_of_the_accountant_resumes():
     accountant = hs.torch.Accountant()
     accountant.load_state_dict(engine.accountant.state_dict())
     assert accountant.get_epsilon(1e-5) == engine.get_epsilon(1e-5)
+    assert accountant.excess == engine.accountant.excess > 1.0
+    with pytest.raises(InvalidInputError, match="'excess' entry"):
+        accountant.load_state_dict({"history": [], "mechanism": "hockeystick"})

@@ -23,12 +23,13 @@ def clipped(rows: Reals, norm: float) -> Reals:
     array([[0.6, 0.8],
            [0.3, 0.4]])
 
-    Errs on the safe side: norms are summed in float64, what is clipped is shortened by another millionth, and a row
-    that is not finite becomes zeros, as nothing bounds what it would add.
+    Errs on the safe side: norms are summed in float64 and rounded up by more than that is short, and what is clipped is
+    shortened by another millionth for the rounding of the result. A row that is not finite becomes zeros, as nothing
+    bounds what it would add.
 
     Args:
         rows: of float32 or float64, shape (examples, size).
-        norm: positive.
+        norm: positive; at least 1e-30 for float32, whose smallest numbers are coarse.
 
     Raises: InvalidInputError for a norm that is not positive, and for rows of another type, whose rounding is coarser.
     """
@@ -37,6 +38,8 @@ def clipped(rows: Reals, norm: float) -> Reals:
         raise InvalidInputError(f"The 'rows' argument must be of float32 or float64. Got {rows.dtype} instead.")
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64, casting="same_kind"))
     known = np.isfinite(lengths)
+    lengths *= 1.0 + (rows.shape[1] + 4) * 2.0**-53  # by more than a sum of so many squares in float64 is short
+    # Rounding the divisor to float32, and each quotient, lengthens a row by a factor of 1 + 2^-24 each.
     with np.errstate(over="ignore"):  # a row that is too long to say by how much becomes zeros
         excess = np.where(known & (lengths > norm), (1.0 + 1e-6) * lengths / norm, 1.0).astype(rows.dtype)
     kept: Reals = np.where(known[:, None], rows, rows.dtype.type(0.0)) / excess[:, None]

@@ -32,6 +32,10 @@ MEANINGS = {
     "fixed_batches": "The batches were the fixed ones.",
     "one_bin_an_example": "Every example was in one bin for the whole run.",
     "clipping": "The gradient of every example was clipped to the norm that the noise was multiplied by.",
+    "norms": (
+        "The norms of gradients were summed in float64 or with another proved error, and clipping left room for it: no "
+        "clipped gradient was longer than the clipping norm, in the numbers that were summed."
+    ),
     "clipping_norm": (
         "The noise multiplier and the set of trained parameters stayed the same, and so did the clipping norm, or it "
         "followed its rule from what was released."

@@ -32,6 +32,9 @@ except ImportError:
 PLANNED = ("l2_clip_norm", "normalize_by", "rescale_to_unit_norm", "nan_safe")
 """Options of JAX Privacy's ``clipped_grad`` that decide what the noise has to hide; the plan sets them."""
 
+ROOM = 2.0**-20
+"""The part of the clipping norm that is left to the rounding of norms, factors and products in float32."""
+
 
 class ExecutionPlanConfig(Engine):
     """Takes the place of JAX Privacy's ``BandMFExecutionPlanConfig``; loops over its execution plan stay as they are.
@@ -55,7 +58,8 @@ class ExecutionPlanConfig(Engine):
     public number, whatever the size of the batch. It tells the run how many examples that are no padding it summed,
     and takes batches without examples, which JAX Privacy's refuses outside of jit. It sums in float32, or in float64
     where its ``dtype`` says so, and refuses narrower types: in bfloat16 the rounding of a sum of many coordinates can
-    move by many clipping norms when one example is taken away. ``noise_addition_transform`` is :class:`Noise`, at the
+    move by many clipping norms when one example is taken away. It clips to a millionth less than the noise is for, as
+    JAX Privacy leaves no room for rounding. ``noise_addition_transform`` is :class:`Noise`, at the
     same scale. ``dp_event`` names the mechanism, which :class:`Accountant` answers for and other accountants refuse.
 
     There is one run, however many plans are made. What ``clipped_grad`` returns beside the gradient, losses and norms
@@ -155,9 +159,8 @@ class ExecutionPlanConfig(Engine):
                 "The 'dtype' option of clipped_grad must be float32 or float64, as sums in a narrower type are rounded "
                 f"by more than the noise covers. Got {options['dtype']!r} instead."
             )
-        made = clipped_grad(
-            fun, *args, l2_clip_norm=self.l2_clip_norm, normalize_by=self.run.expected_batch_size, **options
-        )
+        norm, divisor = self.l2_clip_norm, self.run.expected_batch_size
+        made = clipped_grad(fun, *args, l2_clip_norm=norm * (1.0 - ROOM), normalize_by=divisor, **options)
         positions = (batch_argnums,) if isinstance(batch_argnums, int) else tuple(batch_argnums)
 
         def counted(*args: Any, is_padding_example: Any = None, **more: Any) -> Any:
@@ -172,7 +175,7 @@ class ExecutionPlanConfig(Engine):
             result = made(*blank, is_padding_example=jnp.ones(rows, bool), **more)
             return (result[0], jax.tree.map(lambda part: part[:0], result[1])) if made.has_aux else result
 
-        return BoundedSensitivityCallable(counted, made.l2_norm_bound, made.has_aux)
+        return BoundedSensitivityCallable(counted, norm / divisor, made.has_aux)
 
     def _counted(self, number: Any) -> None:
         self._batches.check_in_step()

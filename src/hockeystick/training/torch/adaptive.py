@@ -12,6 +12,7 @@ from opacus.optimizers.optimizer import _check_processed_flag
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.training.adaptive import check_settings, expect_positive, split_norm
 from hockeystick.training.torch.guards import parts_of
+from hockeystick.training.torch.norms import clip_factors, numbers_in, squared_norms
 
 Tensors = list[torch.Tensor]
 
@@ -214,9 +215,8 @@ class AddsSquares:
             self.check_numbers(numbers)  # a factor for each example would turn one row into many
         clipped: list[Tensors] = []  # for every physical batch, of every parameter
         for batch in zip(*(parts_of(parameter.grad_sample) for parameter in trained), strict=True):
-            flat = [one.reshape(len(one), math.prod(one.shape[1:])) for one in batch]
-            norms = sum(one.to(torch.float32).square().sum(dim=1) for one in flat) ** 0.5
-            factors = (self.gradient_norm / (norms + 1e-6)).clamp(max=1.0)
+            norms = torch.stack([squared_norms(part) for part in batch]).sum(dim=0).sqrt()
+            factors = clip_factors(norms, self.gradient_norm, numbers_in(trained), torch.float32)
             clipped.append([one * factors.to(one.dtype).view(-1, *[1] * (one.dim() - 1)) for one in batch])
         for parameter, *parts in zip(trained, *clipped, strict=True):
             of_companion = [weight * one.square() for one in parts]

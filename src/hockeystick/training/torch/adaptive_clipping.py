@@ -115,7 +115,8 @@ class AdaptsNorm:
     def _parts(self, norms: torch.Tensor) -> torch.Tensor:
         """What examples whose gradients have these norms contribute to the count, shape (examples, 1)."""
         within = norms <= self.max_grad_norm
-        return self.of_count * self.norm_of_noise * (within.to(self.count) - 0.5)[:, None]
+        left = 1.0 - 4.0 * torch.finfo(self.count.dtype).eps  # to rounding: one to this type, some to float64
+        return left * self.of_count * self.norm_of_noise * (within.to(self.count) - 0.5)[:, None]
 
     def clip_and_accumulate(self) -> None:
         """As Opacus does with the gradients; the count needs no clipping."""

@@ -26,6 +26,7 @@ from hockeystick.training.engine import Engine
 from hockeystick.training.run import Run, fresh_generator
 from hockeystick.training.torch.adaptive import check_clipping, noisy_parameters
 from hockeystick.training.torch.adaptive_clipping import check_adaptive_clipping
+from hockeystick.training.torch.ghost import ghost_model
 from hockeystick.training.torch.guards import (
     GhostCriterion,
     check_clip_norm,
@@ -40,8 +41,8 @@ from hockeystick.training.torch.noise import size_of
 from hockeystick.training.torch.optimizer import on_run
 from hockeystick.training.torch.shards import part_of
 
-CHECKED = ("noise_is_added", "public_normaliser", "clipping_norm", "batches_in_step")
-"""What the loader and the optimizer check."""
+CHECKED = ("noise_is_added", "public_normaliser", "clipping_norm", "batches_in_step", "norms")
+"""What the loader and the optimizer check, or do."""
 WRAPPED = (torch.nn.parallel.DistributedDataParallel, DifferentiallyPrivateDistributedDataParallel)
 """What makes Opacus take its optimizers for several processes, also where there is one."""
 RANDOM = "torch_random_state"
@@ -219,6 +220,13 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         first = distributed.get_rank() == 0
         return Run(self.mechanism, num_examples=num_examples, shape=shape if first else None, **options)
 
+    def _prepare_model(self, module: Any, *, grad_sample_mode: str = "hooks", **options: Any) -> Any:
+        """Opacus' model; for ghost clipping with norms whose error is proved."""
+        if "ghost" not in grad_sample_mode:
+            return super()._prepare_model(module, grad_sample_mode=grad_sample_mode, **options)
+        self.validate(module=module, optimizer=None, data_loader=None)
+        return ghost_model(module, grad_sample_mode, **options)
+
     def _prepare_data_loader(self, data_loader: Any, **options: Any) -> Any:
         """The loader of the run, in place of Opacus' Poisson loader."""
         del data_loader, options
@@ -265,8 +273,11 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
 
     @property
     def also_checked(self) -> tuple[str, ...]:
-        """What the optimizer checks; without the batches' sizes where workers or Opacus' batch manager hide them."""
-        unseen = () if self._optimizer.saw_batches else ("batches_in_step",)
+        """What the optimizer checks; without the batches' sizes where workers or Opacus' batch manager hide them, and
+        without norms where ghost clipping computes gradients again after their norms.
+        """
+        unseen = set() if self._optimizer.saw_batches else {"batches_in_step"}
+        unseen |= {"norms"} if self._optimizer.ghost else set()  # the second backward pass rounds by itself
         return tuple(name for name in CHECKED if name not in unseen)
 
     def save_checkpoint(self, *, path: Any, module: Any, optimizer: Any = None, **options: Any) -> None:

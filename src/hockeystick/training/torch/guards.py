@@ -14,11 +14,11 @@ from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processe
 from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping, DPTensorFastGradientClipping
 from opacus.validators.errors import UnsupportedModuleError
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
-from torch.nn.utils import get_total_norm
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.training.promises import SLACK
+from hockeystick.training.torch.norms import clip_factors, numbers_in, scaled_sum, squared_norms, total_norm
 
 WIDE = (torch.float32, torch.float64)
 """The types in which sums of clipped gradients are known to a rounding that is nothing beside the noise."""
@@ -150,31 +150,37 @@ def parts_of(samples: Any) -> list[Any]:
 def is_too_long(sums: Iterable[torch.Tensor], examples: Any, clip_norm: float) -> bool:
     """Whether sums of gradients are more than those of these examples, or of so many, can be; or not finite."""
     number = np.size(examples) if np.ndim(examples) else examples
-    return not float(get_total_norm(list(sums))) <= number * clip_norm * (1.0 + SLACK)
-
-
-def is_narrow(parameters: Iterable[Any]) -> bool:
-    """Whether something about these parameters' per-sample gradients is in a type that is narrower than float32."""
-    return any(one.dtype not in WIDE for p in parameters for one in (p, *parts_of(p.grad_sample)))
+    return not total_norm(sums) <= number * clip_norm * (1.0 + SLACK)
 
 
 def clipped_sums(parameters: Sequence[Any], max_grad_norm: Any) -> list[torch.Tensor]:
     """The sums of the clipped per-sample gradients, in float32 at least, whatever types parameters and gradients have.
 
-    In bfloat16 a norm is known to 0.4 percent and a sum of 256 gradients to one clipping norm, which the noise does not
-    cover. Rounding to the narrow type comes after the noise. See ``docs/theory/runs.md``.
+    No clipped gradient is longer than its norm, in the numbers that are summed: see :mod:`.norms`. In bfloat16 a norm
+    is known to 0.4 percent and a sum of 256 gradients to one clipping norm, which the noise does not cover. Rounding to
+    the narrow type comes after the noise. See ``docs/theory/runs.md``.
 
     Args:
         parameters: with their ``grad_sample``.
         max_grad_norm: one norm for all parameters together, or a list with one for each.
     """
-    samples = _wide_samples(parameters)
-    norms = _norms(samples)
+    squares = [_squared_norms(parameter) for parameter in parameters]
     if isinstance(max_grad_norm, Sequence):
-        factors = (torch.tensor(max_grad_norm).to(norms)[:, None] / (norms + 1e-6)).clamp(max=1.0)
-    else:
-        factors = (max_grad_norm / (norms.norm(dim=0) + 1e-6)).clamp(max=1.0).expand(len(samples), -1)
-    return [torch.einsum("i,i...", factor, part) for factor, part in zip(factors, samples, strict=True)]
+        clipped = zip(parameters, squares, max_grad_norm, strict=True)
+        return [_clipped_sum(p, of_p.sqrt(), norm, p.numel()) for p, of_p, norm in clipped]
+    norms, numbers = _joint(squares), numbers_in(parameters)
+    return [_clipped_sum(parameter, norms, max_grad_norm, numbers) for parameter in parameters]
+
+
+def _clipped_sum(parameter: Any, norms: torch.Tensor, clip_norm: float, numbers: int) -> torch.Tensor:
+    """The sum for one parameter, over all its backward passes."""
+    parts = parts_of(parameter.grad_sample)
+    dtype = torch.promote_types(parts[0].dtype, torch.float32)
+    factors = clip_factors(norms, clip_norm, numbers, dtype).split([len(part) for part in parts])
+    first, *rest = (scaled_sum(part, factor) for part, factor in zip(parts, factors, strict=True))
+    for total in rest:
+        first += total
+    return first
 
 
 def add_to_sum(parameter: Any, total: torch.Tensor) -> None:
@@ -209,18 +215,18 @@ def give(parameter: Any, noisy: torch.Tensor) -> None:
 
 
 def sample_norms(parameters: Sequence[Any]) -> torch.Tensor:
-    """The norms of the per-sample gradients over all parameters together, shape (examples,), in float32 at least."""
-    return _norms(_wide_samples(parameters)).norm(dim=0)
+    """The norms of the per-sample gradients over all parameters together, shape (examples,), in float64."""
+    return _joint([_squared_norms(parameter) for parameter in parameters])
 
 
-def _wide_samples(parameters: Sequence[Any]) -> list[torch.Tensor]:
-    samples = [torch.cat(parts_of(p.grad_sample)) for p in parameters]
-    return [part.to(torch.promote_types(part.dtype, torch.float32)) for part in samples]
+def _squared_norms(parameter: Any) -> torch.Tensor:
+    """Of every example, over all backward passes."""
+    return torch.cat([squared_norms(part) for part in parts_of(parameter.grad_sample)])
 
 
-def _norms(samples: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Of every parameter and every example."""
-    return torch.stack([torch.linalg.vector_norm(part[:, None].flatten(1), dim=1) for part in samples])
+def _joint(squares: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The norms of gradients with these squared norms for the parameters."""
+    return torch.stack([of_parameter.to(squares[0].device) for of_parameter in squares]).sum(dim=0).sqrt()
 
 
 def fingerprint(parameters: Iterable[torch.Tensor]) -> str:

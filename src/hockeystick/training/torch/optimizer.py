@@ -1,5 +1,6 @@
 """Opacus' optimizers, with the noise of a run in place of their own."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -20,7 +21,6 @@ from hockeystick.training.torch.guards import (
     clipped_sums,
     fingerprint,
     give,
-    is_narrow,
     is_too_long,
     is_used,
     parts_of,
@@ -28,6 +28,7 @@ from hockeystick.training.torch.guards import (
 )
 from hockeystick.training.torch.loader import BatchSampler
 from hockeystick.training.torch.noise import Noise, noisy
+from hockeystick.training.torch.norms import total_norm
 from hockeystick.training.torch.shards import joined, local
 
 STATE = "hockeystick_run"
@@ -63,6 +64,8 @@ class OnRun:
         self.noise = Noise(run, [local(parameter) for parameter in self.params])
         self.ghost = hasattr(self, "accumulate")
         self.sharded = isinstance(self, FSDPOptimizerFastGradientClipping)
+        if hasattr(self, "max_grad_norms"):  # Opacus rounds their joint norm to float32
+            self.max_grad_norm = math.nextafter(math.hypot(*self.max_grad_norms), math.inf)
         self.examples: int = 0
         self.saved_weights = ""
         self.saw_batches = True
@@ -146,12 +149,9 @@ class OnRun:
         return super().pre_step(closure)  # type: ignore[misc]
 
     def clip_and_accumulate(self) -> None:
-        """As Opacus does; in float32 where it would clip and sum in a narrower type, and for no examples no sum."""
+        """As Opacus does, with norms whose error is proved, in float32 at least, and for no examples no sum."""
         if not any(len(part) for parameter in self.params for part in parts_of(parameter.grad_sample)):
             add_no_examples(self.params)
-            return
-        if not is_narrow(self.params):
-            super().clip_and_accumulate()  # type: ignore[misc]
             return
         norms = getattr(self, "max_grad_norms", self.max_grad_norm)
         for parameter in self.params:
@@ -165,6 +165,7 @@ class OnRun:
         self._check_settings()
         for parameter in self.trained:
             parameter._norm_sample = None
+        self.model.backprop_types.clear()
 
     def leave_no_examples(self) -> None:
         """Put what a backward pass over no examples leaves in the parameters, for models that cannot run one."""
@@ -198,22 +199,22 @@ class OnRun:
                 "The gradients of this step were not clipped; use the criterion that make_private returned."
             )
         if self.sharded:  # the norms of a layer are with its module, and Opacus adds them up
-            dtypes = {one.dtype for one in (norms, *self.trained)}
+            dtypes = {one.dtype for one in self.trained}
             number = len(norms)
         else:
             number = self.check_norms()
-            dtypes = {one.dtype for p in self.trained for one in (p, p._norm_sample)}
-        narrow = [dtype for dtype in dtypes if dtype not in WIDE]
+            dtypes = {parameter.dtype for parameter in self.trained}
+        narrow = [dtype for dtype in dtypes | self.model.backprop_types if dtype not in WIDE]
         if narrow:
             raise UnsupportedError(
                 f"Ghost clipping sums gradients in {narrow[0]} before the noise is added, with rounding errors that "
                 "the noise does not cover; use grad_sample_mode='hooks', or float32."
             )
         if self.batches.world_size == 1 and not self.sharded:  # of several processes, gradients may be means already
-            factors = (self.max_grad_norm / (norms + 1e-6)).clamp(max=1.0)
-            longest = torch.stack([(factors * p._norm_sample.to(factors)).sum() for p in self.trained])
-            found = torch.stack([torch.linalg.vector_norm(p.grad).to(factors) for p in self.trained])
-            if not bool((found <= longest + SLACK * self.max_grad_norm * number).all()):
+            factors = (self.max_grad_norm / norms).clamp(max=1.0)
+            longest = [float((factors * p._norm_sample.to(factors)).sum()) for p in self.trained]
+            slack = SLACK * self.max_grad_norm * number
+            if not all(total_norm([p.grad]) <= most + slack for p, most in zip(self.trained, longest, strict=True)):
                 self.run.violated("clipping")
         for parameter in self.trained:
             parameter._norm_sample = None
@@ -276,7 +277,8 @@ class OnRun:
         """Tensors as long as the sums; of shards, which are means over the processes, one number."""
         if not self.sharded:
             return totals
-        square = torch.stack([local(total).double().square().sum() for total in totals]).sum()
+        held = total_norm(local(total) for total in totals)
+        square = torch.tensor(held * held, dtype=torch.float64, device=local(totals[0]).device)
         if self.batches.world_size > 1:
             torch.distributed.all_reduce(square)
         return [square.sqrt() * self.batches.world_size]
