@@ -76,7 +76,8 @@ def page(answers: Iterable[Answer]) -> str:
         "Audits of batches look at two runs of 100 batches of 1,000 examples, audits of noise at 100 rows of 1,000 "
         f"numbers; each raises a false alarm with probability at most {LEVEL:g} ([audits](../theory/audits.md)). "
         '"Nothing" means that this audit saw nothing, not that there is nothing to see: the smallest errors that it '
-        "sees are in [the power of audits](audit-power.md).",
+        "sees are in [the power of audits](audit-power.md). What a conversion takes for granted about a run is in "
+        "[what conversions assume](conversions.md).",
     ]
     for library, title in LIBRARIES.items():
         own = [answer for answer in answers if answer.library == library]

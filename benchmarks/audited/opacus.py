@@ -160,8 +160,9 @@ CASES = {
         lengths,
         deviates=True,
         means="The number of batches is `int(1 / (1 / length))`, which rounds down by one for {short} lengths from 1 "
-        "to 1000, the least of them {least}. Such a pass has a batch fewer than an epoch. Privacy is not "
-        "affected, as the accountant counts the steps that are made.",
+        "to 1000, the least of them {least}. Such a pass has a batch fewer than an epoch. The accountant counts the "
+        "steps that are made, at the inverse of their number, a rate above the one that is drawn: its epsilon is too "
+        "large, not too small, and a lower bound for its rate would be wrong.",
     ),
     "opacus-resolution": Case(
         "UniformWithReplacementSampler",

@@ -15,7 +15,7 @@ from hockeystick.interop.jax_privacy import (
     sampler_to_jax_privacy,
     to_jax_privacy,
 )
-from hockeystick.interop.opacus import from_opacus, to_opacus
+from hockeystick.interop.opacus import drawn_rate, from_opacus, to_opacus
 from hockeystick.interop.opake import from_opake, to_opake
 
 sigmas = st.floats(0.05, 100.0)
@@ -53,12 +53,21 @@ def refused(call, *parts: str) -> None:
 # Opacus
 
 
-@given(st.lists(poisson_runs, min_size=1, max_size=5))
-def test_opacus_histories_round_trip(runs: list[hs.Mechanism]) -> None:
-    history = to_opacus(runs)
-    assert from_opacus(history, poisson_sampling=True) == tuple(runs)
-    assert from_opacus({"history": history, "mechanism": "prv"}, poisson_sampling=True) == tuple(runs)
-    assert from_opacus(SimpleNamespace(history=history), poisson_sampling=True) == tuple(runs)
+@given(st.lists(st.builds(lambda run, length: (run, length), poisson_runs, counts), min_size=1, max_size=5))
+def test_opacus_histories_round_trip(drawn: list[tuple[hs.Mechanism, int]]) -> None:
+    """Of loaders of any length; the rate comes back as the one that is drawn."""
+    runs = [
+        hs.Mechanism(
+            sampler=hs.Poisson(sampling_prob=drawn_rate(1 / length), steps=run.sampler.steps),
+            noise_multiplier=run.sigma,
+        )
+        for run, length in drawn
+    ]
+    history = [(run.sigma, 1 / length, run.sampler.steps) for run, length in drawn]
+    told = {"history": history, "mechanism": "hockeystick"}
+    assert from_opacus(told, poisson_sampling=True) == tuple(runs)
+    assert from_opacus(SimpleNamespace(**told), poisson_sampling=True) == tuple(runs)
+    assert from_opacus(told | {"history": to_opacus(runs)}, poisson_sampling=True) == tuple(runs)
 
 
 def test_opacus_without_poisson_sampling_is_refused() -> None:
@@ -75,7 +84,7 @@ def test_opacus_without_poisson_sampling_is_refused() -> None:
         ([(1.0, 0.1, 0)], "num_steps"),
         ([(1.0, 0.1, 2.5)], "num_steps"),
         ([(0.0, 0.1, 2)], "noise_multiplier"),
-        ([(1.0, 1.5, 2)], "sampling_prob"),
+        ([(1.0, 1.5, 2)], "sample_rate"),
         ([("a", 0.1, 2)], "noise_multiplier"),
     ],
 )
@@ -198,6 +207,8 @@ def test_jax_privacy_plans_are_converted_only_if_they_account_for_their_sampler(
 
     good = sampler_to_jax_privacy(SAMPLERS[0])
     assert from_jax_privacy(plan(good, poisson)) == hs.Mechanism(sampler=SAMPLERS[0], noise_multiplier=1.5)
+    substituted = plan(good, poisson) | {"neighboring_relation": "REPLACE_ONE"}  # whose noise is twice as large
+    refused(lambda: from_jax_privacy(substituted), "REPLACE_ONE")
     bins = {"type": "BallsInBinsSampling", "iterations": 100, "cycle_length": 100}
     refused(lambda: from_jax_privacy(plan(bins, poisson)), "BallsInBinsSampling", "another sampler")
     refused(lambda: from_jax_privacy(plan(good | {"iterations": 101}, poisson)), "another sampler")
@@ -260,6 +271,53 @@ def test_opake_blocks_are_epochs_of_random_allocation() -> None:
 def test_opake_processes_are_refused_for_another_sampler(sampler: object) -> None:
     assert from_opake(STEP, sampler={"type": "PoissonSampler"}) == from_opake(STEP)
     refused(lambda: from_opake(STEP, sampler=sampler), "accounts for 'poisson'")
+
+
+ALLOCATED = {"type": "KOutOfT", "inner": GAUSSIAN, "k": 4, "n_steps": 40, "allocation": "block"}
+
+
+@pytest.mark.parametrize("form", [lambda table: table, as_objects], ids=["table", "object"])
+@pytest.mark.parametrize(
+    ("process", "sampler", "named"),
+    [
+        (STEP, {"type": "PoissonSampler", "sample_rate": 0.05}, "sample_rate"),
+        (STEP, {"type": "PoissonSampler", "truncated_batch_size": 5}, "truncated_batch_size"),
+        (STEP, {"type": "PoissonSampler", "n_steps": 2}, "accounts for 1 steps but 2"),
+        (ALLOCATED, {"type": "KOutOfTSampler", "k": 4, "t": 40, "allocation": "total"}, "allocation|k = 1"),
+        (ALLOCATED, {"type": "KOutOfTSampler", "k": 4, "t": 20, "allocation": "block"}, "t = 40"),
+        (ALLOCATED, {"type": "KOutOfTSampler", "k": 8, "t": 80, "allocation": "block"}, "k = 4"),
+        (
+            ALLOCATED | {"allocation": "total"},
+            {"type": "KOutOfTSampler", "k": 4, "t": 40, "allocation": "block"},
+            "allocation",
+        ),
+        (
+            ALLOCATED | {"allocation": "total"},
+            {"type": "KOutOfTSampler", "k": 5, "t": 40, "allocation": "total"},
+            "k = 4",
+        ),
+    ],
+)
+def test_opake_samplers_that_draw_otherwise_are_refused(process, sampler, named, form) -> None:
+    with pytest.raises(UnsupportedError, match=named):
+        from_opake(form(process), sampler=form(sampler))
+
+
+@pytest.mark.parametrize(
+    ("process", "sampler"),
+    [
+        (STEP, {"type": "PoissonSampler", "sample_rate": STEP["sample_rate"], "n_steps": 1}),
+        ({"type": "Repeated", "inner": STEP, "count": 9}, {"type": "PoissonSampler", "n_steps": 9}),
+        (ALLOCATED, {"type": "KOutOfTSampler", "k": 4, "t": 40, "allocation": "block"}),
+        (
+            {"type": "Repeated", "inner": ALLOCATED, "count": 2},
+            {"type": "KOutOfTSampler", "k": 4, "t": 40, "allocation": "block"},
+        ),
+        (ALLOCATED | {"allocation": "total"}, {"type": "KOutOfTSampler", "k": 4, "t": 40, "allocation": "total"}),
+    ],
+)
+def test_opake_samplers_that_draw_what_is_accounted_for_are_accepted(process, sampler) -> None:
+    assert from_opake(process, sampler=sampler) == from_opake(process)
 
 
 @pytest.mark.parametrize(

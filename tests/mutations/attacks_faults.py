@@ -3,6 +3,7 @@
 ATTACKS = "tests/attacks/test_attacks.py"
 PROFILES = "tests/certification/test_profiles.py"
 CONFIGURATIONS = "tests/interop/test_configurations.py"
+OPACUS = "tests/interop/test_opacus.py"
 
 FAULTS = [
     (
@@ -94,6 +95,55 @@ FAULTS = [
         "if poisson_sampling is not True:",
         "if poisson_sampling is None:",
         "a shuffled loader is taken for Poisson sampling",
+        CONFIGURATIONS,
+    ),
+    (
+        "interop/opacus.py",
+        "return ceil(float(np.float32(sample_rate)) * GRID) / GRID",
+        "return sample_rate",
+        "coins are taken to come up with the rate itself",
+        OPACUS + "::test_the_rate_that_is_drawn_is_counted",
+    ),
+    (
+        "interop/opacus.py",
+        "for length in (nearest, nearest + 1) if",
+        "for length in (nearest,) if",
+        "a loader that loses a batch is taken for one that does not",
+        OPACUS + "::test_a_rate_of_two_lengths_is_refused_without_the_length",
+    ),
+    (
+        "interop/opacus.py",
+        "    if exact:\n",
+        "    if exact or accounted:\n",
+        "the rate that Opacus accounts for is taken for that of the loader",
+        OPACUS + "::test_every_length_is_found_or_refused",
+    ),
+    (
+        "interop/opacus.py",
+        "if accounted not in _accounted(_checked_rate(sample_rate)):",
+        "if _checked_rate(sample_rate) is None:",
+        "steps of accumulated batches are taken for steps of one",
+        OPACUS + "::test_accumulated_batches_are_refused_where_the_length_is_known",
+    ),
+    (
+        "interop/opake.py",
+        "if drawn != accounted:",
+        "if drawn is None:",
+        "a sampler of another rate than the process accounts for is converted",
+        CONFIGURATIONS,
+    ),
+    (
+        "interop/opake.py",
+        "if steps is not None and steps > total:",
+        "if steps is not None and steps > 2 * total:",
+        "a sampler may draw more batches than the process accounts for",
+        CONFIGURATIONS,
+    ),
+    (
+        "interop/jax_privacy.py",
+        "    _check_relation(plan)\n",
+        "",
+        "a plan for substitution is converted as if its noise were half of what it is",
         CONFIGURATIONS,
     ),
     (

@@ -15,6 +15,7 @@ ADAPTIVE = "tests/training/test_adaptive.py"
 TORCH = "tests/training/test_torch_adaptive.py"
 CLIPPING = "tests/training/test_adaptive_clipping.py"
 NORMS = "tests/training/test_norms.py"
+ACCOUNTANT = "tests/training/test_opacus_accountant.py"
 TRAINER = "tests/training/test_huggingface.py"
 TRAINER_INPUT = "tests/training/test_huggingface_input.py"
 
@@ -158,6 +159,48 @@ FAULTS = [
         "pass",
         "after a resume the batches begin anew, while the noise goes on",
         f"{JAX_PLAN}::test_batches_from_the_start_after_a_resume_are_refused",
+    ),
+    (
+        "training/torch/accountant.py",
+        'ceil(caller.f_locals["epochs"] / rate',
+        'int(caller.f_locals["epochs"] / rate',
+        "a calibration is for one step fewer than the run takes",
+        f"{ACCOUNTANT}::test_calibrations_are_for_every_step_that_is_taken",
+    ),
+    (
+        "training/torch/accountant.py",
+        "sample_rate=sampler.sample_rate)",
+        "sample_rate=loader.sample_rate)",
+        "the rate is read once, before the first step",
+        f"{ACCOUNTANT}::test_the_rate_of_the_sampler_is_read_at_every_step",
+    ),
+    (
+        "training/torch/accountant.py",
+        "if optimizer.accumulated_iterations != 1:",
+        "if optimizer.accumulated_iterations < 1:",
+        "two batches in one step are accounted for as one",
+        f"{ACCOUNTANT}::test_steps_of_several_batches_are_refused",
+    ),
+    (
+        "training/torch/accountant.py",
+        'drawn[0] not in COINS or drawn[1] != "cpu"',
+        'drawn[1] != "cpu"',
+        "coins of eight bits pass for coins of 24",
+        f"{ACCOUNTANT}::test_coins_of_a_narrow_type_are_refused",
+    ),
+    (
+        "training/torch/accountant.py",
+        "if loader.collate_fn.rand_on_empty:",
+        "if loader.collate_fn is None:",
+        "an example may be exchanged for a made-up one, two clipping norms away",
+        f"{ACCOUNTANT}::test_made_up_examples_for_empty_batches_are_refused",
+    ),
+    (
+        "training/torch/accountant.py",
+        'if type(caller.get("optimizer")) not in OPTIMIZERS:',
+        'if caller.get("optimizer") is None:',
+        "a clipping norm that follows from the size of the batch is covered by the certificate",
+        f"{ACCOUNTANT}::test_opacus_adaptive_clipping_is_refused",
     ),
     (
         "training/jax/accountant.py",

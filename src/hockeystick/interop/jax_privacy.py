@@ -125,11 +125,7 @@ def _from_config(config: Any) -> Mechanism:
             f"Only a strategy of one band can be converted. Got {bands} bands; save C with numpy and use the strategy "
             f"'custom' with the converted sampler."
         )
-    relation = read(read(config, "accountant", None), "neighboring_relation", None)
-    if getattr(relation, "name", relation) == "REPLACE_ONE":
-        raise UnsupportedError(
-            "The accountant's REPLACE_ONE neighbours cannot be converted; only zero-out and add or remove can."
-        )
+    _check_relation(read(config, "accountant", None))
     truncated = read(config, "truncated_batch_size", None)
     sampler = Poisson(
         sampling_prob=read_number(config, "sampling_prob"),
@@ -141,6 +137,7 @@ def _from_config(config: Any) -> Mechanism:
 
 
 def _from_plan(plan: Any) -> Mechanism:
+    _check_relation(plan)
     accounted = from_dp_event(read(plan, "dp_event"))
     strategy = read(plan, "batch_selection_strategy")
     if read(strategy, "cycle_length", 1) != 1 and kind_of(strategy) == "CyclicPoissonSampling":
@@ -152,6 +149,13 @@ def _from_plan(plan: Any) -> Mechanism:
             f"{shortened(accounted.sampler)}."
         )
     return accounted
+
+
+def _check_relation(described: Any) -> None:
+    """Refuse substitution, for which JAX Privacy adds noise of twice the noise multiplier of its event."""
+    relation = read(described, "neighboring_relation", None)
+    if getattr(relation, "name", relation) == "REPLACE_ONE":
+        raise UnsupportedError("REPLACE_ONE neighbours cannot be converted; only zero-out and add or remove can.")
 
 
 def _from_cyclic(described: Any, num_examples: int | None) -> Sampler:

@@ -35,7 +35,8 @@ def from_opake(process: Any, *, sampler: Any = None) -> tuple[Mechanism, ...]:
     Args:
         process: a process, or a table.
         sampler: what draws the batches: a sampler of opake, a table, or the name of a class such as
-            "PoissonSampler". If given, it has to be the one that all of the process accounts for.
+            "PoissonSampler". If given, it has to be the one that all of the process accounts for, with the same rate,
+            cap or allocation as far as it says them, and no more steps.
 
     Raises: UnsupportedError, in one sentence, for a process without an exact counterpart and for a sampler that draws
         otherwise than the process accounts for; InvalidInputError for values that a mechanism does not allow.
@@ -131,6 +132,33 @@ def _check_sampler(sampler: Any, mechanisms: Sequence[Mechanism]) -> None:
             raise UnsupportedError(
                 f"The process accounts for {mechanism.sampler.kind!r} but batches are drawn by {shortened(name)}."
             )
+    if isinstance(sampler, str):
+        return
+    for mechanism in mechanisms:
+        for field, accounted in _fields(mechanism.sampler, sampler):
+            drawn = read(sampler, field, accounted)
+            if drawn != accounted:
+                raise UnsupportedError(
+                    f"The process accounts for {field} = {shortened(accounted)} but batches are drawn with "
+                    f"{shortened(drawn)}."
+                )
+    steps = read(sampler, "n_steps", None) if draws == "poisson" else None
+    total = sum(mechanism.sampler.steps for mechanism in mechanisms)
+    if steps is not None and steps > total:
+        raise UnsupportedError(f"The process accounts for {total} steps but {steps} batches are drawn.")
+
+
+def _fields(accounted: Sampler, drawn: Any) -> list[tuple[str, Any]]:
+    """Fields of opake's sampler, with the values that they have to have for what is accounted for."""
+    if isinstance(accounted, Poisson):
+        return [("sample_rate", accounted.sampling_prob), ("truncated_batch_size", accounted.truncated_batch_size)]
+    allocation = read(drawn, "allocation", None)
+    if not isinstance(accounted, RandomAllocation) or allocation is None:
+        return []
+    if allocation == "total" or accounted.participations > 1:
+        return [("allocation", "total"), ("k", accounted.participations), ("t", accounted.bins)]
+    blocks = min(read_count(drawn, "k"), accounted.epochs)
+    return [("k", blocks), ("t", blocks * accounted.bins)]
 
 
 def _process(mechanism: Mechanism) -> dict[str, Any]:

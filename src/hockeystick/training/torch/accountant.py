@@ -1,13 +1,18 @@
 """An accountant for Opacus' own engine: ``opacus.PrivacyEngine(accountant="hockeystick")``."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import ceil
+from types import FrameType
 from typing import Any
 
+import torch
+from opacus import PrivacyEngine
 from opacus.accountants import register_accountant
 from opacus.accountants.accountant import IAccountant
+from opacus.accountants.utils import get_noise_multiplier
 from opacus.data_loader import DPDataLoader
-from opacus.optimizers import DPOptimizerFastGradientClipping
+from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping, DPPerLayerOptimizer
 
 from hockeystick.certificate import Interval
 from hockeystick.certification.issue import certify
@@ -20,6 +25,11 @@ from hockeystick.training.torch.norms import float32_excess
 NAME = "hockeystick"
 COIN = 2.0**-24
 """Opacus flips its coins by comparing a float32 in [0, 1) with the rate, which adds up to this much to the rate."""
+COINS = (torch.float32, torch.float64)
+"""Types of torch's default for which :data:`COIN` holds. A bfloat16 coin of rate .001 comes up three times as often."""
+OPTIMIZERS = (DPOptimizer, DPPerLayerOptimizer, DPOptimizerFastGradientClipping)
+"""Optimizers of Opacus for one process that release the noisy sum alone. The one for adaptive clipping also divides a
+count by the size of the batch, which is secret; those for several processes add up batches that may share examples."""
 
 
 class Accountant(IAccountant):
@@ -29,6 +39,8 @@ class Accountant(IAccountant):
     Opacus clips by float32 norms, which are short for long tensors, so the noise multiplier is divided by the most that
     a clipped gradient can be too long, for the longest tensor of the model and any order of summation: 1.0003 for
     10,000 numbers, 1.03 for a million, and 3.2 for the token embedding of GPT-2.
+    The history has the rate of the loader's own sampler. Opacus' accountants have the inverse of the number of batches,
+    which is more where that number was rounded down.
 
     >>> accountant = Accountant()
     >>> for _ in range(100):
@@ -66,8 +78,16 @@ class Accountant(IAccountant):
                 "the 'hockeystick' accountant needs one of each."
             )
         noise_multiplier, rate, steps = self.history[0]
+        excess, caller = self.excess, sys._getframe(1)
+        if caller.f_code is get_noise_multiplier.__code__:  # no step was made yet
+            epochs = caller.f_locals.get("epochs")
+            if epochs is not None:
+                # Opacus calibrates for int(epochs / rate) steps, one fewer than the loader makes: 224 for 3 epochs of
+                # 75. The quotient is a whole number but for its rounding, of which 1e-12 takes off what is above.
+                steps = max(steps, ceil(epochs / rate * (1 - 1e-12)))
+            excess = max(excess, _length_to_come(caller.f_back))
         sampler = Poisson(sampling_prob=min(rate + COIN, 1.0), steps=steps)
-        mechanism = Mechanism(sampler=sampler, noise_multiplier=noise_multiplier / self.excess)
+        mechanism = Mechanism(sampler=sampler, noise_multiplier=noise_multiplier / excess)
         epsilon = certify(mechanism, delta=delta, **options).epsilon
         return epsilon.upper if isinstance(epsilon, Interval) else epsilon
 
@@ -76,26 +96,43 @@ class Accountant(IAccountant):
 
         Opacus does not say which loader it made, so this looks at its caller; one that cannot be seen is refused too.
 
-        Raises: UnsupportedError unless the loader draws Poisson batches, in one process. The hook raises it for
-        gradients whose norms Opacus computes with an error that nothing bounds: see :func:`clipped_length`.
+        Raises: UnsupportedError unless the loader draws Poisson batches, in one process, and the optimizer releases
+            nothing but noisy sums; the hook, for steps that use several batches, for coins of another type, and for
+            gradients whose norms Opacus computes with an error that nothing bounds: see :func:`clipped_length`.
         """
-        loader: Any = sys._getframe(1).f_locals.get("data_loader")
+        caller = sys._getframe(1).f_locals
+        loader: Any = caller.get("data_loader")
         if type(loader) is not DPDataLoader or loader.distributed:
             raise UnsupportedError(
                 "The 'hockeystick' accountant accounts for Opacus' Poisson batches in one process. The loader of this "
                 f"run, of type {type(loader).__name__!r}, makes other batches; use "
                 "hockeystick.torch.PrivacyEngine with a plan that describes them."
             )
-        if loader.sample_rate > sample_rate:
-            raise InvalidInputError(
-                f"The loader samples at the rate {loader.sample_rate!r}, above the accounted rate {sample_rate!r}."
+        if loader.collate_fn.rand_on_empty:
+            raise UnsupportedError(
+                "With rand_on_empty=True a made-up example stands for an empty batch, so that an example changes the "
+                "sum by up to two clipping norms; leave it out."
             )
-        count: Callable[[Any], None] = super().get_optimizer_hook_fn(sample_rate)
+        if type(caller.get("optimizer")) not in OPTIMIZERS:
+            raise UnsupportedError(
+                "The 'hockeystick' accountant accounts for the noisy sums of one process, which is not all that the "
+                f"optimizer of type {type(caller.get('optimizer')).__name__!r} releases; use "
+                "hockeystick.torch.PrivacyEngine."
+            )
+        del sample_rate  # the inverse of the number of batches
+        sampler: Any = loader.batch_sampler
 
         def counted(optimizer: Any) -> None:
+            _check_coins()
+            if optimizer.accumulated_iterations != 1:
+                raise UnsupportedError(
+                    f"This step adds up {optimizer.accumulated_iterations} batches, in which an example can be more "
+                    "than once; the 'hockeystick' accountant needs a step for each batch."
+                )
             self.excess = max(self.excess, clipped_length(optimizer))
-            count(optimizer)
+            self.step(noise_multiplier=optimizer.noise_multiplier, sample_rate=sampler.sample_rate)
 
+        _check_coins()
         return counted
 
     def state_dict(self, destination: Any = None) -> Any:
@@ -120,6 +157,16 @@ class Accountant(IAccountant):
         return NAME
 
 
+def _check_coins() -> None:
+    """Raise UnsupportedError unless torch draws the coins of Opacus in a type, and where, the rate is known for."""
+    drawn = (torch.get_default_dtype(), torch.get_default_device().type)
+    if drawn[0] not in COINS or drawn[1] != "cpu":
+        raise UnsupportedError(
+            "Opacus draws its batches with torch's defaults, and the 'hockeystick' accountant knows the rate of "
+            f"float32 and float64 coins on a CPU. Got {drawn[0]} on {drawn[1]!r}; set the type of the model instead."
+        )
+
+
 def clipped_length(optimizer: Any) -> float:
     """How many clipping norms a gradient may have that one of Opacus' optimizers clipped, by its float32 norms.
 
@@ -135,8 +182,21 @@ def clipped_length(optimizer: Any) -> float:
             f"Opacus {what}, with an error that nothing bounds; use hockeystick.torch.PrivacyEngine, or "
             "grad_sample_mode='hooks' with parameters in float32."
         )
-    norms = getattr(optimizer, "max_grad_norms", [float(optimizer.max_grad_norm)])
-    longest = max(parameter.numel() for parameter in parameters)
+    return _length(parameters, getattr(optimizer, "max_grad_norms", [float(optimizer.max_grad_norm)]))
+
+
+def _length_to_come(frame: FrameType | None) -> float:
+    """The same for the model that ``make_private_with_epsilon`` calibrates for; 1 where another function calibrates."""
+    if frame is None or frame.f_code is not PrivacyEngine.make_private_with_epsilon.__code__:
+        return 1.0
+    given = frame.f_locals
+    norms = given["max_grad_norm"]
+    parameters = [parameter for parameter in given["module"].parameters() if parameter.requires_grad]
+    return _length(parameters, norms if isinstance(norms, list) else [float(norms)])
+
+
+def _length(parameters: Sequence[torch.Tensor], norms: Sequence[float]) -> float:
+    longest = max((parameter.numel() for parameter in parameters), default=0)
     return float32_excess(longest, len(parameters), min(norms))
 
 

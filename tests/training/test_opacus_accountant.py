@@ -1,0 +1,179 @@
+"""The accountant behind Opacus' own engine: the rate and the steps that it counts, and the runs that it refuses."""
+
+import warnings
+from types import SimpleNamespace
+
+import pytest
+
+import hockeystick as hs
+from hockeystick.errors import UnsupportedError
+
+torch = pytest.importorskip("torch")
+opacus = pytest.importorskip("opacus")
+pytest.importorskip("hockeystick.training.torch")
+get_noise_multiplier = opacus.accountants.utils.get_noise_multiplier
+DataLoader, TensorDataset = torch.utils.data.DataLoader, torch.utils.data.TensorDataset
+
+
+def made(data_loader, *, target=None, **options):
+    """Opacus' engine with our accountant, and the optimizer and the loader that it made."""
+    model = torch.nn.Linear(1, 2)
+    given = {
+        "module": model,
+        "optimizer": torch.optim.SGD(model.parameters(), lr=0.1),
+        "data_loader": data_loader,
+        "max_grad_norm": 1.0,
+    } | options
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        engine = opacus.PrivacyEngine(accountant="hockeystick")
+        if target is None:
+            parts = engine.make_private(**{"noise_multiplier": 1.0} | given)
+        else:
+            parts = engine.make_private_with_epsilon(target_epsilon=target, target_delta=1e-5, **given)
+    return engine, *parts
+
+
+def of_length(length: int, size: int = 1):
+    return DataLoader(TensorDataset(torch.ones(length * size, 1), torch.zeros(length * size, dtype=int)), size)
+
+
+def trained(model, optimizer, loader, epochs: int) -> None:
+    """The loop of Opacus' tutorial."""
+    for _ in range(epochs):
+        for x, y in loader:
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(x), y).backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize(("length", "epochs"), [(93, 2), (99, 1), (117, 1), (75, 3), (20, 2)])
+def test_a_calibrated_run_ends_at_its_target(length, epochs):
+    """93, 99 and 117 lose a batch of each epoch; of 75 Opacus plans 224 steps in 3 epochs, and takes 225."""
+    engine, model, optimizer, loader = made(of_length(length), target=2.0, epochs=epochs)
+    trained(model, optimizer, loader, epochs)
+    ((_, rate, steps),) = engine.accountant.history
+    assert (rate, steps) == (1 / length, epochs * int(1 / (1 / length)))
+    assert 1.95 < engine.get_epsilon(1e-5) <= 2.0
+
+
+def test_a_calibration_knows_how_short_the_norms_of_the_model_may_be():
+    """The noise of a tensor of a million numbers is divided by 1.03, after the run and before."""
+    wide = torch.nn.Linear(1000, 1000)
+    options = {"module": wide, "optimizer": torch.optim.SGD(wide.parameters(), lr=0.1), "epochs": 2}
+    data = TensorDataset(torch.ones(20, 1000), torch.zeros(20, dtype=int))
+    engine, model, optimizer, loader = made(DataLoader(data, 1), target=2.0, **options)
+    trained(model, optimizer, loader, 2)
+    assert engine.accountant.excess > 1.03
+    assert 1.95 < engine.get_epsilon(1e-5) <= 2.0
+
+
+def test_calibrations_are_for_every_step_that_is_taken(monkeypatch):
+    """For all lengths to 200 and several epochs, of which Opacus leaves out a step in some."""
+    planned = []
+
+    def certify(mechanism, delta):
+        planned.append((mechanism.sampler.sampling_prob, mechanism.sampler.steps))
+        return SimpleNamespace(epsilon=1 / mechanism.sigma)
+
+    monkeypatch.setattr("hockeystick.training.torch.accountant.certify", certify)
+    short = 0
+    for length in range(1, 201):
+        for epochs in (1, 3, 10):
+            planned.clear()
+            options = {"target_epsilon": 2.0, "target_delta": 1e-5, "accountant": "hockeystick"}
+            get_noise_multiplier(sample_rate=1 / length, epochs=epochs, **options)
+            assert {steps for _, steps in planned} == {epochs * length}
+            assert all(rate >= min(1 / length + 2**-24, 1.0) for rate, _ in planned)
+            short += int(epochs / (1 / length)) < epochs * int(1 / (1 / length))
+    assert short > 0
+
+
+def test_the_rate_of_the_sampler_is_read_at_every_step():
+    engine, model, optimizer, loader = made(of_length(10))
+    trained(model, optimizer, loader, 1)
+    loader.batch_sampler.sample_rate = 0.5
+    trained(model, optimizer, loader, 1)
+    assert [rate for _, rate, _ in engine.accountant.history] == [0.1, 0.5]
+    with pytest.raises(UnsupportedError, match="changed during the run"):
+        engine.get_epsilon(1e-5)
+
+
+def test_a_poisson_loader_of_ones_own_is_accounted_at_its_rate():
+    loader = opacus.data_loader.DPDataLoader(
+        TensorDataset(torch.ones(9, 1), torch.zeros(9, dtype=int)), sample_rate=0.3
+    )
+    engine, model, optimizer, same = made(loader, poisson_sampling=False)
+    assert same is loader
+    trained(model, optimizer, loader, 1)
+    assert engine.accountant.history == [(1.0, 0.3, 3)]
+    exact = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.3, steps=3), noise_multiplier=1.0)
+    assert engine.get_epsilon(1e-5) >= hs.certify(exact, delta=1e-5).epsilon.lower
+
+
+def test_made_up_examples_for_empty_batches_are_refused():
+    """Opacus accounts for a change of one clipping norm; here the example and the made-up one differ by two."""
+    with pytest.raises(UnsupportedError, match="rand_on_empty"):
+        made(of_length(4), rand_on_empty=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        engine = opacus.PrivacyEngine()
+        model = torch.nn.Linear(1, 2)
+        *_, loader = engine.make_private(
+            module=model,
+            optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+            data_loader=of_length(4),
+            noise_multiplier=1.0,
+            max_grad_norm=1.0,
+            rand_on_empty=True,
+        )
+    loader.collate_fn([(torch.ones(1), torch.tensor(0))])
+    assert len(loader.collate_fn([])[0]) == 1
+
+
+def test_opacus_adaptive_clipping_is_refused():
+    """Its clipping norm follows from a count over the size of the batch, which has no noise."""
+    options = {
+        "target_unclipped_quantile": 0.5,
+        "clipbound_learning_rate": 0.2,
+        "max_clipbound": 10.0,
+        "min_clipbound": 0.1,
+        "unclipped_num_std": 1.0,
+    }
+    with pytest.raises(UnsupportedError, match="AdaClipDPOptimizer"):
+        made(of_length(4), clipping="adaptive", **options)
+
+
+def test_steps_of_several_batches_are_refused():
+    _, model, optimizer, loader = made(of_length(4, 5))
+    model.allow_grad_accumulation()
+    batches = iter(loader)
+    optimizer.zero_grad()
+    for _ in range(2):
+        x, y = next(batches)
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+    with pytest.raises(UnsupportedError, match="adds up 2 batches"):
+        optimizer.step()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_coins_of_a_narrow_type_are_refused(dtype):
+    """At the rate .001 they come up in more than .0011 of the draws; a failure by chance is 30 deviations away."""
+    _, _, optimizer, loader = made(of_length(4, 5))
+    torch.set_default_dtype(dtype)
+    try:
+        coins = torch.rand(2**22, generator=torch.Generator().manual_seed(0)) < 0.001
+        assert float(coins.double().mean()) > 0.0011
+        with pytest.raises(UnsupportedError, match=f"Got {dtype} on 'cpu'"):
+            made(of_length(4))
+        with pytest.raises(UnsupportedError, match=f"Got {dtype} on 'cpu'"):
+            optimizer.step_hook(optimizer)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert len(list(loader)) == 4
+
+
+def test_coins_on_another_device_are_refused():
+    _, _, optimizer, _ = made(of_length(4))
+    with torch.device("meta"), pytest.raises(UnsupportedError, match=r"Got torch\.float32 on 'meta'"):
+        optimizer.step_hook(optimizer)
