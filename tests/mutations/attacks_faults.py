@@ -128,7 +128,7 @@ FAULTS = [
     (
         "interop/opake.py",
         "if drawn != accounted:",
-        "if drawn is None:",
+        'if drawn != accounted and field != "sample_rate":',
         "a sampler of another rate than the process accounts for is converted",
         CONFIGURATIONS,
     ),
