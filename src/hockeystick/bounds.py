@@ -53,7 +53,7 @@ class Question:
 
     Attributes:
         delta: from 1e-30 to below 1.
-        epsilon: from 0 to 500.
+        epsilon: from 0 to 700, where doubles end.
 
     Raises: InvalidInputError unless exactly one of them is given, and is a number in its range.
     """
@@ -68,8 +68,10 @@ class Question:
         object.__setattr__(self, name, real_number(name, getattr(self, name)))
         if self.delta is not None and not 1e-30 <= self.delta < 1.0:
             raise InvalidInputError(f"The 'delta' field must be from 1e-30 to below 1. Got {self.delta!r} instead.")
-        if self.epsilon is not None and not 0.0 <= self.epsilon <= 500.0:
-            raise InvalidInputError(f"The 'epsilon' field must be from 0 to 500. Got {self.epsilon!r} instead.")
+        if self.epsilon is not None and not 0.0 <= self.epsilon <= MAX_EPSILON:
+            raise InvalidInputError(
+                f"The 'epsilon' field must be from 0 to {MAX_EPSILON:g}. Got {self.epsilon!r} instead."
+            )
 
     def answer(self, bound: "Bound", near: float | None = None) -> float:
         """The bound's answer, on its side; ``near`` is a guess of epsilon, which affects speed only."""

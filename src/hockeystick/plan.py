@@ -13,11 +13,11 @@ from hockeystick.mechanism import Mechanism, UnitOwner
 from hockeystick.samplers import Data, SamplerOptions
 from hockeystick.samplers.epochs import EpochSampler
 from hockeystick.samplers.fixed_size import FixedSizeSampler
-from hockeystick.spec import NoiseMultiplier, Spec, identified
+from hockeystick.spec import LARGEST_EPSILON, NoiseMultiplier, Spec, identified
 from hockeystick.strategies import Identity, Strategy
 
 SCHEMA = "hockeystick-plan/1"
-Epsilon = Annotated[float, Field(gt=0.0, le=500.0)]
+Epsilon = Annotated[float, Field(gt=0.0, le=LARGEST_EPSILON)]
 Delta = Annotated[float, Field(ge=1e-30, lt=1.0)]
 MAX_PLAN_BYTES = 1 << 20
 

@@ -24,6 +24,8 @@ Positive = Annotated[float | int, Field(ge=1e-9, le=1e9)]
 Probability = Annotated[float, Field(gt=0.0, le=1.0)]
 """A sampling rate."""
 SMALLEST_NOISE, LARGEST_NOISE = 1e-2, 1e6
+LARGEST_EPSILON = 700.0
+"""No larger epsilon is bounded: e^epsilon leaves the range of doubles at 709."""
 NoiseMultiplier = Annotated[float, Field(ge=SMALLEST_NOISE, le=LARGEST_NOISE)]
 """Standard deviation of the noise in units of the clipping norm."""
 

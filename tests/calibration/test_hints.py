@@ -17,7 +17,8 @@ from hockeystick import (
 )
 from hockeystick.calibration.hints import Asked, hints
 from hockeystick.calibration.search import calibrate_and_certify
-from hockeystick.certificate import Certificate
+from hockeystick.certificate import Certificate, Statements
+from hockeystick.certification.description import state
 from hockeystick.samplers import Sampler
 from hockeystick.strategies import Strategy
 
@@ -135,3 +136,15 @@ def test_a_budget_that_was_too_small_is_named() -> None:
     needs = sum(one.seconds for one in certificate.cut_off)
     assert needs + 0.01 <= number_in(hint, "--budget") <= needs + 1.01
     assert certificate.cut_off[0].method in hint
+
+
+@pytest.mark.parametrize(("examples", "said"), [(99_000, False), (100_000, False), (101_000, True), (None, False)])
+def test_a_delta_above_one_over_the_examples_is_pointed_out(examples: int | None, said: bool) -> None:
+    run = Mechanism(sampler=Poisson(sampling_prob=0.01, steps=10), noise_multiplier=1.0)
+    certificate = state(certify(run, delta=DELTA), Statements(num_examples=examples))
+    found = hints(certificate, Asked())
+    assert len(found) == said
+    if said:
+        assert found[0].startswith("delta = 1e-05 is above 1/101000, the chance")
+        assert found[0].count(".") == 1
+    assert not hints(state(certify(run, epsilon=1.0), Statements(num_examples=examples)), Asked())

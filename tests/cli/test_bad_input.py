@@ -33,7 +33,7 @@ BAD_COUNTS = {
 BAD_NUMBERS = {"true": "a number", '"3"': "a number", "[]": "a number", "07:32:00": "a number"}
 NOT_FINITE = {"nan": "finite", "inf": "finite", "-inf": "finite", "1e400": "finite"}
 BAD_REALS = {
-    "target.epsilon": {"0": "above 0", "-1.0": "above 0", "-0.0": "above 0", "501.0": "at most 500"},
+    "target.epsilon": {"0": "above 0", "-1.0": "above 0", "-0.0": "above 0", "701.0": "at most 700"},
     "target.delta": {"0.0": "at least 1e-30", "-1e-5": "at least 1e-30", "1e-31": "at least 1e-30", "1": "below 1"},
     "data.batch_size": {"0": "at least 1e-09", "-1.0": "at least 1e-09", "6000000000": "at most 1000000000"},
     "data.epochs": {"0": "at least 1e-09", "-1.0": "at least 1e-09", "6000000000": "at most 1000000000"},
@@ -238,8 +238,8 @@ def test_options_that_are_no_number(cli: Any, command: str, option: str, value: 
 @pytest.mark.parametrize(
     ("command", "option", "value", "allowed"),
     [
-        *(("calibrate", "--epsilon", value, "above 0 and at most 500") for value in ("nan", "inf", "-1", "0", "501")),
-        *(("delta", "--epsilon", value, "from 0 to 500") for value in ("nan", "inf", "-1", "1e300")),
+        *(("calibrate", "--epsilon", value, "above 0 and at most 700") for value in ("nan", "inf", "-1", "0", "701")),
+        *(("delta", "--epsilon", value, "from 0 to 700") for value in ("nan", "inf", "-1", "1e300")),
         *((c, "--delta", v, "from 1e-30 to below 1") for c in ("epsilon", "calibrate") for v in ("nan", "-1", "0")),
         *(("compare", "--delta", value, "from 1e-30 to below 1") for value in ("inf", "1", "2", "1e-31")),
         *((c, "--noise-multiplier", v, "0.01") for c in ("epsilon", "delta", "compare") for v in ("-1", "0", "1e-3")),

@@ -65,7 +65,7 @@ def test_without_time_the_gaussian_remains():
     assert not answer.complete
     assert answer.methods == ("gaussian", None)
     assert gaussian_delta(answer.noise_multiplier, math.sqrt(300), 2.0, Side.UPPER) <= 1e-5
-    hopeless = POISSON.with_noise(0.05)  # an epsilon above 500 without amplification
+    hopeless = POISSON.with_noise(0.05)  # an epsilon above 700 without amplification
     with pytest.raises(BudgetExceededError):
         quick_epsilon(hopeless, 1e-5, Deadline(0.0))
 

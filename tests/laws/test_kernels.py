@@ -1,12 +1,13 @@
 """The compiled kernels against nested loops in exact fractions."""
 
 from fractions import Fraction
+from math import inf
 
 import numpy as np
 import pytest
 from law_oracles import contract_oracle, spread_oracle, visited_pairs
 
-from hockeystick.laws.kernels import contract_pairs, spread_pairs
+from hockeystick.laws.kernels import Ends, contract_pairs, spread_pairs
 
 RELATIVE = 1e-13
 
@@ -55,7 +56,7 @@ def draw(seed: int, product: bool, square: bool):
 def test_contract_is_the_sum_over_pairs_or_less_when_skipping(product: bool, square: bool, skip: float) -> None:
     for seed in range(8):
         g, mass_g, h, mass_h, grid = draw(seed, product, square)
-        out_q, out_p = contract_pairs(g, mass_g, h, mass_h, grid, product, square, skip)
+        out_q, out_p, _ = contract_pairs(g, mass_g, h, mass_h, grid, product, square, Ends(skip, inf))
         pairs, _, _ = visited_pairs(g, mass_g, h, mass_h, product, 0.0)
         all_q, all_p = contract_oracle(pairs, grid)
         if skip == 0.0:
@@ -74,7 +75,7 @@ def test_contract_is_the_sum_over_pairs_or_less_when_skipping(product: bool, squ
 def test_spread_is_the_linear_split_of_all_visited_pairs(product: bool, square: bool, skip: float) -> None:
     for seed in range(8):
         g, mass_g, h, mass_h, grid = draw(seed, product, square)
-        out, p_inf, skipped_q, skipped_p = spread_pairs(g, mass_g, h, mass_h, grid, product, square, skip)
+        out, p_inf, skipped_q, skipped_p = spread_pairs(g, mass_g, h, mass_h, grid, product, square, Ends(skip, inf))
         pairs, left_q, left_p = visited_pairs(g, mass_g, h, mass_h, product, 0.0 if square else skip)
         expected, expected_inf = spread_oracle(pairs, grid)
         if square and skip > 0.0:  # which of (i, j) and (j, i) is visited is the kernel's own affair
@@ -94,11 +95,11 @@ def test_repaired_spread_dominates_and_contraction_is_dominated(product: bool, s
     """Against calls and puts, which generate all convex functions, on exact fractions of the pairs."""
     for seed in range(8):
         g, mass_g, h, mass_h, grid = draw(seed, product, square)
-        out, p_inf, skipped_q, skipped_p = spread_pairs(g, mass_g, h, mass_h, grid, product, square, skip)
+        out, p_inf, skipped_q, skipped_p = spread_pairs(g, mass_g, h, mass_h, grid, product, square, Ends(skip, inf))
         out = out.copy()
         out[0] += skipped_q
         p_inf += skipped_p
-        out_q, out_p = contract_pairs(g, mass_g, h, mass_h, grid, product, square, skip)
+        out_q, out_p, _ = contract_pairs(g, mass_g, h, mass_h, grid, product, square, Ends(skip, inf))
         used = out_q > 0.0
         place = out_p[used] / out_q[used]
         pairs, _, _ = visited_pairs(g, mass_g, h, mass_h, product, 0.0)
@@ -118,8 +119,8 @@ def test_square_equals_two_copies_of_the_same_law() -> None:
     for seed in range(6):
         for product in (True, False):
             g, mass_g, _, _, grid = draw(seed, product, True)
-            once = spread_pairs(g, mass_g, g, mass_g, grid, product, True, 0.0)
-            twice = spread_pairs(g, mass_g, g.copy(), mass_g.copy(), grid, product, False, 0.0)
+            once = spread_pairs(g, mass_g, g, mass_g, grid, product, True, Ends(0.0, inf))
+            twice = spread_pairs(g, mass_g, g.copy(), mass_g.copy(), grid, product, False, Ends(0.0, inf))
             assert np.allclose(once[0], twice[0], rtol=RELATIVE, atol=1e-17)
             assert once[1] == pytest.approx(twice[1], rel=RELATIVE)
 
@@ -130,7 +131,7 @@ def test_a_run_of_thousands_of_pairs_in_one_cell_keeps_its_barycentre_to_the_sta
     n = 2000
     h = np.sort(1.0 - rng.integers(1, 50, n) * 2.0**-53)
     mass = rng.random(n) / n
-    out, _, _, _ = spread_pairs(np.ones(1), np.ones(1), h, mass, np.array([0.0, 1.0]), True, False, 0.0)
+    out, _, _, _ = spread_pairs(np.ones(1), np.ones(1), h, mass, np.array([0.0, 1.0]), True, False, Ends(0.0, inf))
     q = sum(map(Fraction, mass))
     barycentre = sum(Fraction(x) * Fraction(m) for x, m in zip(h, mass, strict=True)) / q
     landed = Fraction(out[1]) / (Fraction(out[0]) + Fraction(out[1]))

@@ -10,7 +10,7 @@ side (docs/theory/laws.md). Cost: O(log(steps)) projections of O(nodes^2) each.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import log2, sqrt
 from typing import Any
@@ -19,11 +19,10 @@ import numpy as np
 
 from hockeystick.accountants import deletion
 from hockeystick.accountants.base import Accountant, Analysis, LawAnalysis
-from hockeystick.bounds import Profile
 from hockeystick.laws.comonotone import comonotone
 from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.grid import Resolution
-from hockeystick.laws.law import Law, point_mass_at_one
+from hockeystick.laws.law import FAR, MAX_RATIO, ORDINARY, Law, Units, point_mass_at_one
 from hockeystick.laws.mixtures import any_mixture_law
 from hockeystick.laws.operations import average, compose, mix, power, thin, weighted
 from hockeystick.laws.opposed import opposed_law
@@ -38,13 +37,18 @@ from hockeystick.pairs.secret_groups import SecretGroups
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.pairs.truncated_steps import TruncatedSteps
 from hockeystick.settings import Settings
-from hockeystick.types import Direction, Side
+from hockeystick.types import Side
 from hockeystick.windows.orthogonal_columns import group_laws, norms_by_group
 
+CUT_SHARE = 1e-4
+"""Of the smallest delta; where ordinary units cut off more, laws are kept in far ones."""
+LOOK = 8
+"""Nodes for each unit of score of the law that is looked at to see what ordinary units cut off."""
 
-def independent_steps_law(pair: IndependentSteps, side: Side, settings: Settings) -> Law:
+
+def independent_steps_law(pair: IndependentSteps, side: Side, settings: Settings, units: Units = ORDINARY) -> Law:
     """The law of Poisson-subsampled steps (chua-2024, section 3)."""
-    step = thin(gaussian_law(pair.noise_multiplier, 1.0, side, settings.resolution), pair.sampling_prob)
+    step = thin(gaussian_law(pair.noise_multiplier, 1.0, side, settings.resolution, units), pair.sampling_prob)
     return power(step, pair.steps, settings.resolution, tick=settings.deadline.tick)
 
 
@@ -59,19 +63,19 @@ def law_of_blocks(pair: AveragedSteps, of_block: Callable[[int], Law], settings:
     return power(epoch, pair.epochs, resolution, tick=tick)
 
 
-def averaged_steps_law(pair: AveragedSteps, side: Side, settings: Settings) -> Law:
+def averaged_steps_law(pair: AveragedSteps, side: Side, settings: Settings, units: Units) -> Law:
     """The law of random allocation; for k-of-t a bound on the asked side, exact for k = 1."""
     resolution, tick = settings.resolution, settings.deadline.tick
-    step = gaussian_law(pair.visit_noise, 1.0, side, resolution)
+    step = gaussian_law(pair.visit_noise, 1.0, side, resolution, units)
     if side is Side.LOWER:
         return power(average(step, pair.bins, resolution, tick=tick), pair.epochs, resolution, tick=tick)
     return law_of_blocks(pair, lambda size: average(step, size, resolution, tick=tick), settings)
 
 
-def secret_groups_law(pair: SecretGroups, side: Side, settings: Settings) -> Law:
+def secret_groups_law(pair: SecretGroups, side: Side, settings: Settings, units: Units) -> Law:
     """The law of cyclic Poisson sampling with secret groups: the mean over the groups of their compositions."""
     resolution, tick = settings.resolution, settings.deadline.tick
-    step = thin(gaussian_law(pair.noise_multiplier, 1.0, side, resolution), pair.sampling_prob)
+    step = thin(gaussian_law(pair.noise_multiplier, 1.0, side, resolution, units), pair.sampling_prob)
     opportunities, longer = divmod(pair.steps, pair.groups)
     shorter = pair.groups - longer
     rest = average(power(step, opportunities, resolution, tick=tick), shorter, resolution, tick=tick)
@@ -155,29 +159,55 @@ def _step_law(step: MixtureStep, noise_multiplier: float, side: Side, resolution
     )
 
 
-def _of(law_of: Callable[[Any, Side, Settings], Law]) -> Analysis:
-    return lambda pair, side, settings: law_profiles(law_of(pair, side, settings))
+def _in_reach(laws_of: Callable[[Any, Side, Settings, Units], Sequence[Law]]) -> LawAnalysis:
+    """The laws in ordinary units, or in far ones where ordinary ones cut off what the smallest delta depends on.
+
+    Either are laws of the asked side; which they are decides about their accuracy alone.
+    """
+
+    def laws(pair: Any, side: Side, settings: Settings) -> Sequence[Law]:
+        smallest = settings.resolution.smallest_delta
+        look = settings if side is Side.UPPER else replace(settings, resolution=Resolution(LOOK, smallest))
+        ordinary = laws_of(pair, Side.UPPER, look, ORDINARY)
+        if any(_cut_off(law) > CUT_SHARE * smallest for law in ordinary):
+            return laws_of(pair, side, settings, FAR)
+        return ordinary if side is Side.UPPER else laws_of(pair, side, settings, ORDINARY)
+
+    return laws
+
+
+def _cut_off(law: Law) -> float:
+    """The P-mass above the largest ratio of ordinary units, and the Q-mass below one over it."""
+    return law.p_inf + float(law.mass[law.support * MAX_RATIO < 1.0].sum())
+
+
+def _single(law_of: Callable[[Any, Side, Settings, Units], Law]) -> LawAnalysis:
+    return _in_reach(lambda pair, side, settings, units: [law_of(pair, side, settings, units)])
 
 
 def _one(law_of: Callable[[Any, Side, Settings], Law]) -> LawAnalysis:
     return lambda pair, side, settings: [law_of(pair, side, settings)]
 
 
-def _group_laws(pair: SubsetMixture, side: Side, settings: Settings) -> Sequence[Law]:
+def _of(laws: LawAnalysis) -> Analysis:
+    """The largest profile of any of the laws."""
+    return lambda pair, side, settings: law_profiles(*laws(pair, side, settings))
+
+
+def _group_laws(pair: SubsetMixture, side: Side, settings: Settings, units: Units) -> Sequence[Law]:
     """One law for each group of steps; only where no column of a group overlaps another."""
     error = pair.sensitivity_error if side is Side.UPPER else -pair.sensitivity_error
     norms = norms_by_group(pair.matrix, pair.groups) * (1.0 + error)
-    return group_laws(norms, pair.sampling_prob, pair.noise_multiplier, side, settings.resolution, settings.deadline)
+    resolution, deadline = settings.resolution, settings.deadline
+    return group_laws(norms, pair.sampling_prob, pair.noise_multiplier, side, resolution, deadline, units)
 
 
-def _subsets(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
-    """The largest profile of any group."""
-    return law_profiles(*_group_laws(pair, side, settings))
+_subset_laws = _in_reach(_group_laws)
 
 
 def _single_laws(pair: SubsetMixture, side: Side, settings: Settings) -> Sequence[Law]:
     """The example may be in any group: each is a lower bound, but an upper bound only where all groups are alike."""
-    laws = _group_laws(pair, side, settings)
+    laws = _subset_laws(pair, side, settings)
     return laws if side is Side.LOWER or len(laws) == 1 else ()
 
 
@@ -211,20 +241,20 @@ ACCOUNTANT = Accountant(
         "chua-2024, section 3"
     ),
     analyses={
-        IndependentSteps: _of(independent_steps_law),
-        AveragedSteps: _of(averaged_steps_law),
-        MixtureSteps: _of(mixture_steps_law),
-        PlacedCopies: _of(placed_copies_law),
-        SecretGroups: _of(secret_groups_law),
-        SubsetMixture: _subsets,
-        TruncatedSteps: _of(truncated_steps_law),
-        **deletion.analyses(_subsets),
+        IndependentSteps: _of(_single(independent_steps_law)),
+        AveragedSteps: _of(_single(averaged_steps_law)),
+        MixtureSteps: _of(_one(mixture_steps_law)),
+        PlacedCopies: _of(_one(placed_copies_law)),
+        SecretGroups: _of(_single(secret_groups_law)),
+        SubsetMixture: _of(_subset_laws),
+        TruncatedSteps: _of(_one(truncated_steps_law)),
+        **deletion.analyses(_of(_subset_laws)),
     },
     laws={
-        IndependentSteps: _one(independent_steps_law),
-        AveragedSteps: _one(averaged_steps_law),
+        IndependentSteps: _single(independent_steps_law),
+        AveragedSteps: _single(averaged_steps_law),
         MixtureSteps: _one(mixture_steps_law),
-        SecretGroups: _one(secret_groups_law),
+        SecretGroups: _single(secret_groups_law),
         SubsetMixture: _single_laws,
         TruncatedSteps: _one(truncated_steps_law),
         **deletion.laws(_single_laws),

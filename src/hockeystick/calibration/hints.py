@@ -6,7 +6,7 @@ from math import ceil
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.calibration.estimate_verify_release import METHOD, estimated_noise
 from hockeystick.calibration.search import calibrate_and_certify
-from hockeystick.certificate import CertificateBase, Interval, number
+from hockeystick.certificate import Certificate, CertificateBase, Interval, number
 from hockeystick.certification.issue import certify
 from hockeystick.deadline import Deadline
 from hockeystick.errors import HockeystickError
@@ -50,7 +50,12 @@ def hints(certificate: CertificateBase, asked: Asked) -> list[str]:
     >>> hints(hs.certify(run, delta=1e-5), Asked())[0].split(":")[0]
     'No amplification is proved for shuffled batches'
     """
-    found = [_of_sampling(certificate, asked), _of_the_sampler(certificate, asked), _of_time(certificate, asked)]
+    found = [
+        _of_sampling(certificate, asked),
+        _of_the_sampler(certificate, asked),
+        _of_time(certificate, asked),
+        _of_delta(certificate),
+    ]
     return [one for one in found if one is not None]
 
 
@@ -133,6 +138,18 @@ def _of_time(certificate: CertificateBase, asked: Asked) -> str | None:
     seconds = ceil(allowed + sum(one.seconds for one in certificate.cut_off))
     names = ", ".join(dict.fromkeys(one.method for one in certificate.cut_off))
     return f"--budget {seconds} or more may have time for what was left out or cut off ({names}) and improve the bound."
+
+
+def _of_delta(certificate: CertificateBase) -> str | None:
+    """Publishing an example drawn at random would meet a delta above 1/n."""
+    examples = certificate.statements.num_examples if isinstance(certificate, Certificate) else None
+    delta = certificate.delta
+    if examples is None or not isinstance(delta, float) or delta * examples <= 1.0:
+        return None
+    return (
+        f"delta = {delta:g} is above 1/{examples}, the chance of each example when one of them is drawn at random and "
+        f"published; choose a delta well below that."
+    )
 
 
 def _seconds(asked: Asked) -> float:

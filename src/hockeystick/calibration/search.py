@@ -23,6 +23,7 @@ from hockeystick.certification.schedule import (
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, InvalidInputError
 from hockeystick.laws.grid import Resolution
+from hockeystick.laws.profile import MAX_EPSILON
 from hockeystick.mechanism import Mechanism
 from hockeystick.monte_carlo.release import verification_target
 from hockeystick.pairs.registry import dominating_pair
@@ -129,8 +130,10 @@ def calibrate_and_certify(
 
 def check_target(epsilon: float) -> None:
     """An epsilon that can be asked for."""
-    if not 0.0 < epsilon <= 500.0:
-        raise InvalidInputError(f"The 'epsilon' field must be above 0 and at most 500. Got {epsilon!r} instead.")
+    if not 0.0 < epsilon <= MAX_EPSILON:
+        raise InvalidInputError(
+            f"The 'epsilon' field must be above 0 and at most {MAX_EPSILON:g}. Got {epsilon!r} instead."
+        )
 
 
 class _Search:

@@ -14,6 +14,7 @@ from hockeystick.bounds import SMALLEST_UPPER, Bound, Question
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, CannotCertifyError, InvalidInputError, UnsupportedError, shortened
 from hockeystick.laws.grid import Resolution
+from hockeystick.laws.profile import MAX_EPSILON
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.settings import DEFAULT_EFFORT, DEFAULT_WORK, MonteCarlo, SearchPolicy, Settings
@@ -99,6 +100,10 @@ def run_accountants(
             return one in chosen
         return one in chosen or (one in allowed and (one.kind is Kind.MONTE_CARLO or cost(one, side) <= policy.heavy))
 
+    def zero_is_cheap(one: Accountant, side: Side) -> bool:
+        """An upper bound of 0 ends the search, but for a lower bound of 0 from a light accountant."""
+        return side is Side.LOWER and best(outcomes, side) is None and cost(one, side) <= policy.heavy
+
     def place(one: Accountant, side: Side) -> tuple[bool, bool, int, bool, float]:
         seconds = cost(one, side)
         doublings = frexp(seconds / policy.heavy)[1] if seconds > policy.heavy else 0
@@ -115,8 +120,8 @@ def run_accountants(
     work = policy.work
     for one, side in sorted(tasks, key=lambda task: place(*task)):
         if not run_all:
-            if _gap_within(outcomes, policy.gap_goal):
-                break
+            if _gap_within(outcomes, policy.gap_goal) and not zero_is_cheap(one, side):
+                continue
             if cost(one, side) > policy.heavy and _gap_within(outcomes, max(policy.gap_goal, policy.heavy_goal)):
                 continue
             settled = {outcome.method for outcome in outcomes if outcome.side is side and outcome.value is not None}
@@ -155,8 +160,9 @@ def refuse_if_none_bounds(methods: Sequence[str], outcomes: Sequence[Outcome], n
             reason = one.status.removeprefix(NOT_APPLICABLE).rstrip(".")
             raise _does_not_apply(one.method, reason[:1].lower() + reason[1:])
         raise CannotCertifyError(
-            f"The method {one.method!r} gives no finite bound at noise_multiplier = {noise_multiplier:g}; use more "
-            f"noise, a larger delta or another method."
+            f"The method {one.method!r} proves no epsilon of at most {MAX_EPSILON:g} at noise_multiplier = "
+            f"{noise_multiplier:g}, and larger ones leave the range of doubles; use more noise, a larger delta or "
+            f"another method."
         )
 
 
@@ -220,7 +226,7 @@ def _with_value(outcome: Outcome, value: float | None, settings: Settings) -> Ou
     if outcome.kind is Kind.MONTE_CARLO and settings.deadline.remaining() <= 0.0:
         needs = min(settings.work, DEFAULT_WORK)  # infinite where only the deadline ends the sampling
         return replace(outcome, status=f"{CUT_OFF}: the deadline passed", needs=needs)
-    return replace(outcome, status="no finite bound")
+    return replace(outcome, status=f"no bound up to {MAX_EPSILON:g}")
 
 
 def _expected(outcomes: Sequence[Outcome]) -> float | None:
@@ -283,7 +289,10 @@ def refuse_without_bound(outcomes: Sequence[Outcome], where: str = "") -> NoRetu
         raise BudgetExceededError(
             f"The time budget is over before there is any bound; allow more seconds, about {min(needs):.2g}."
         )
-    raise CannotCertifyError(f"No accountant gives a finite bound{where}; use more noise or a larger delta.")
+    raise CannotCertifyError(
+        f"No accountant proves an epsilon of at most {MAX_EPSILON:g}{where}, and larger ones leave the range of "
+        f"doubles; use more noise or a larger delta."
+    )
 
 
 def planned(

@@ -16,7 +16,7 @@ from hockeystick.deadline import Deadline
 from hockeystick.errors import CannotCertifyError, InvalidInputError, shortened
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Law
-from hockeystick.laws.profile import law_profiles
+from hockeystick.laws.profile import MAX_EPSILON, law_profiles
 from hockeystick.mechanism import Mechanism
 from hockeystick.posteriors.participations.engine import composed_powers
 from hockeystick.types import Adjacency, Kind, Side
@@ -182,7 +182,10 @@ def _bound(
 def interval_of(upper: float, lower: float | None, question: Question, what: str) -> Interval:
     """Both ends moved to their loose sides; raises CannotCertifyError when the upper one is infinite."""
     if upper == float("inf"):
-        raise CannotCertifyError(f"No finite bound exists for {what}; use more noise or a larger delta.")
+        raise CannotCertifyError(
+            f"No epsilon of at most {MAX_EPSILON:g} is proved for {what}, and larger ones leave the range of doubles; "
+            f"use more noise or a larger delta."
+        )
     loosest = 1.0 if question.epsilon is not None else float("inf")
     above = min(upper * (1.0 + PORTABLE), loosest)
     return Interval(upper=above, lower=None if lower is None else min(lower * (1.0 - PORTABLE), above))

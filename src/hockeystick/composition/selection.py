@@ -24,7 +24,7 @@ from math import exp
 import numpy as np
 
 from hockeystick.bounds import Profile
-from hockeystick.laws.law import UNIT_ROUNDOFF, Array, Law
+from hockeystick.laws.law import ORDINARY, UNIT_ROUNDOFF, Array, Law, in_units
 from hockeystick.laws.profile import MAX_EPSILON, law_delta
 from hockeystick.types import Direction
 
@@ -106,6 +106,7 @@ def best_of(law: Law, mean: float, survival: Survival) -> Selection:
         survival: ``g'(1 - p) / g'(1)``, which falls from 1 in p, for an array of p in [0, 1]; relative error 5e-13
             where it is above 1e-300.
     """
+    law = in_units(law, ORDINARY)
     return Selection(law, mean, {direction: _lines(law, survival, direction) for direction in Direction})
 
 

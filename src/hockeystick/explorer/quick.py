@@ -24,6 +24,7 @@ from hockeystick.certification.schedule import Outcome, best, refuse_without_bou
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError
 from hockeystick.laws.grid import Resolution
+from hockeystick.laws.profile import MAX_EPSILON
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.registry import dominating_pair
@@ -181,7 +182,7 @@ def quick_profile(mechanism: Mechanism, method: str, delta: float, deadline: Dea
     """
     look = _Look(mechanism, delta, deadline)
     bound = ACCOUNTANTS[method].bound(dominating_pair(mechanism), Side.UPPER, look.settings)
-    farthest = min(max(2.5 * bound.epsilon(delta), 0.1), 500.0)
+    farthest = min(max(2.5 * bound.epsilon(delta), 0.1), MAX_EPSILON)
     epsilons, deltas = [], []
     for epsilon in np.linspace(0.0, farthest, POINTS):
         deadline.tick()

@@ -22,7 +22,16 @@ import numpy as np
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.interop.peer import load
 from hockeystick.laws.grid import Resolution
-from hockeystick.laws.law import MAX_RATIO, UNIT_ROUNDOFF, Array, Law, merge_equal, point_mass_at_one
+from hockeystick.laws.law import (
+    MAX_RATIO,
+    ORDINARY,
+    UNIT_ROUNDOFF,
+    Array,
+    Law,
+    in_units,
+    merge_equal,
+    point_mass_at_one,
+)
 from hockeystick.laws.operations import compose
 from hockeystick.types import Direction, Side
 
@@ -61,6 +70,7 @@ def to_pld(law: Law, *, value_discretization_interval: float = 1e-4) -> Any:
     interval = _checked_interval(value_discretization_interval)
     pld_pmf = load("dp_accounting.pld.pld_pmf")
     distribution = load("dp_accounting.pld.privacy_loss_distribution")
+    law = in_units(law, ORDINARY)
     moved = law.place_error + 8 * UNIT_ROUNDOFF
     slack = law.mass_error + moved + (2 * law.size + 64) * UNIT_ROUNDOFF
     if not slack < 0.5:

@@ -11,7 +11,7 @@ import numpy as np
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.laws.grid import Resolution
-from hockeystick.laws.law import UNIT_ROUNDOFF, Law, merge_equal, point_mass_at_one
+from hockeystick.laws.law import FAR, ORDINARY, UNIT_ROUNDOFF, Law, in_units, merge_equal, point_mass_at_one
 from hockeystick.laws.operations import Tick, compose
 from hockeystick.types import Side
 
@@ -33,6 +33,8 @@ def comonotone(laws: Sequence[Law], weights: Sequence[float], resolution: Resolu
     """
     if any(law.side is not Side.UPPER for law in laws):
         raise InvalidInputError("The 'laws' parameter of comonotone must be upper laws. Got a lower one instead.")
+    units = FAR if any(law.units == FAR for law in laws) else ORDINARY
+    laws = [in_units(law, units) for law in laws]
     result, total = laws[0], weights[0]
     for law, weight in zip(laws[1:], weights[1:], strict=True):
         tick()
@@ -73,6 +75,7 @@ def _sum_of_two(a: Law, wa: float, b: Law, wb: float) -> Law:
         side=Side.UPPER,
         mass_error=max(a.mass_error, b.mass_error) + 4 * UNIT_ROUNDOFF,
         place_error=max(a.place_error, b.place_error) + 16 * UNIT_ROUNDOFF,
+        units=a.units,
     )
 
 

@@ -7,18 +7,20 @@ left end; the contraction puts everything at the barycentre. No two large number
 of ``expm1`` terms. Proofs: docs/theory/laws.md.
 """
 
+from math import log
+
 import numpy as np
 from numba import njit
 from scipy.special import ndtr
 
 from hockeystick.laws.grid import Resolution, gaussian_nodes
 from hockeystick.laws.law import (
-    MAX_RATIO,
-    SMALLEST,
+    ORDINARY,
     UNDERFLOW,
     UNIT_ROUNDOFF,
     Array,
     Law,
+    Units,
     lower_law,
     merge_equal,
     point_mass_at_one,
@@ -30,8 +32,10 @@ QUADRATURE_POINTS = 12
 
 
 @njit(cache=True)
-def _cells(y: Array, weights: Array, shifts: Array, points: Array, point_weights: Array) -> tuple[Array, Array, Array]:
-    """Ratios at the nodes, Q-mass of every cell, and the share of it that the spread puts on the right end.
+def _cells(
+    y: Array, weights: Array, shifts: Array, points: Array, point_weights: Array, log_scale: float
+) -> tuple[Array, Array, Array]:
+    """Ratios at the nodes, ``e^log_scale`` times the Q-mass of every cell, and the share that the spread puts right.
 
     ``y`` in standard deviations of Q, ``shifts`` likewise. Cost: nodes x components x quadrature points.
     """
@@ -50,7 +54,7 @@ def _cells(y: Array, weights: Array, shifts: Array, points: Array, point_weights
         for i in range(points.size):
             step = half * (1.0 + points[i])
             x = y[j] + step
-            density = point_weights[i] * half * np.exp(-0.5 * x * x) * 0.3989422804014327
+            density = point_weights[i] * half * np.exp(log_scale - 0.5 * x * x) * 0.3989422804014327
             partial = 0.0
             for c in range(k):
                 partial += at[j, c] * np.expm1(shifts[c] * step)
@@ -60,19 +64,27 @@ def _cells(y: Array, weights: Array, shifts: Array, points: Array, point_weights
     return ratio, mass, right
 
 
-def gaussian_law(noise_multiplier: float, sensitivity: float, side: Side, resolution: Resolution) -> Law:
+def gaussian_law(
+    noise_multiplier: float, sensitivity: float, side: Side, resolution: Resolution, units: Units = ORDINARY
+) -> Law:
     """The law of N(sensitivity, noise_multiplier^2) against N(0, noise_multiplier^2).
 
     Args:
         noise_multiplier: sigma > 0, in the unit of the sensitivity.
         sensitivity: distance between the two centres, >= 0.
         side: UPPER gives a spread, LOWER a contraction of the exact law.
+        units: FAR for ratios up to e^708.
     """
-    return mixture_law(np.array([1.0]), np.array([sensitivity]), noise_multiplier, side, resolution)
+    return mixture_law(np.array([1.0]), np.array([sensitivity]), noise_multiplier, side, resolution, units)
 
 
 def mixture_law(
-    weights: Array, sensitivities: Array, noise_multiplier: float, side: Side, resolution: Resolution
+    weights: Array,
+    sensitivities: Array,
+    noise_multiplier: float,
+    side: Side,
+    resolution: Resolution,
+    units: Units = ORDINARY,
 ) -> Law:
     """The law of ``sum_k weights[k] N(sensitivities[k], sigma^2)`` against ``N(0, sigma^2)``.
 
@@ -81,6 +93,7 @@ def mixture_law(
         sensitivities: shape (k,), non-negative.
         noise_multiplier: sigma > 0.
         side: UPPER gives a spread, LOWER a contraction of the exact law.
+        units: FAR for ratios up to e^708.
 
     Cost: O(nodes * k) exponentials.
     """
@@ -90,21 +103,25 @@ def mixture_law(
     taking_part = float(weights[moved].sum())
     if taking_part == 0.0:
         return point_mass_at_one(side)
-    law = _shifted(weights[moved] / taking_part, sensitivities[moved] / noise_multiplier, side, resolution)
+    law = _shifted(weights[moved] / taking_part, sensitivities[moved] / noise_multiplier, side, resolution, units)
     return law if moved.all() else affine(law, taking_part, float(weights[~moved].sum()))
 
 
-def _shifted(weights: Array, shifts: Array, side: Side, resolution: Resolution) -> Law:
+def _shifted(weights: Array, shifts: Array, side: Side, resolution: Resolution, units: Units) -> Law:
     """The law of a mixture whose shifts (in standard deviations of Q) are all positive."""
-    y = _short_enough(gaussian_nodes(float(shifts.min()), float(shifts.max()), side, resolution), float(shifts.max()))
+    nodes = gaussian_nodes(float(shifts.min()), float(shifts.max()), side, resolution, units)
+    y = _short_enough(nodes, float(shifts.max()))
     points, point_weights = np.polynomial.legendre.leggauss(QUADRATURE_POINTS)
-    ratio, mass, right = _cells(y, weights, shifts, points, point_weights)
-    first, last = int(np.searchsorted(ratio, SMALLEST)), int(np.searchsorted(ratio, MAX_RATIO)) - 1
-    mass_error, place_error = _rounding(y, shifts)
+    ratio, mass, right = _cells(y, weights, shifts, points, point_weights, log(units.scale))
+    first = int(np.searchsorted(ratio, units.smallest_ratio))
+    last = int(np.searchsorted(ratio, units.max_ratio)) - 1
+    mass_error, place_error = _rounding(y, shifts, units)
+    above = y[last + 1 : last + 2]  # the first node that is too high, if any
     y, ratio, mass, right = y[first : last + 1], ratio[first : last + 1], mass[first:last], right[first:last]
     if side is Side.LOWER:
-        return lower_law(mass, ratio[:-1] * mass + np.diff(ratio) * right, mass_error, place_error)
-    return spread_law(y, ratio, mass, right, weights, shifts, 1e-12, mass_error, place_error)
+        beyond = float(weights @ ndtr(shifts - above[0])) * (1.0 - 1e-12) if above.size else 0.0
+        return lower_law(mass, ratio[:-1] * mass + np.diff(ratio) * right, mass_error, place_error, units, beyond)
+    return spread_law(y, ratio, mass, right, weights, shifts, 1e-12, mass_error, place_error, units)
 
 
 def spread_law(
@@ -117,12 +134,13 @@ def spread_law(
     allowance: float,
     mass_error: float,
     place_error: float,
+    units: Units = ORDINARY,
 ) -> Law:
     """The upper law of these cells, with both tails on the safe side.
 
     Args:
         y, ratio: shape (n,), the nodes in standard deviations of Q and the ratios there.
-        mass, right: shape (n - 1,), Q-mass of each cell, and how much of it goes to the cell's right end.
+        mass, right: shape (n - 1,), Q-mass of each cell, and how much of it goes to its right end, in ``units``.
         weights, shifts: shape (k,), the mixture.
         allowance: relative, for the rounding of the tail of P.
     """
@@ -132,20 +150,22 @@ def spread_law(
     # Below the first node: part on the node, the rest on the floor 0, rounded up.
     below = float(ndtr(y[0]))
     on_node = min(float(weights @ ndtr(y[0] - shifts)) / float(ratio[0]), below)
-    masses[0] = below - on_node * (1.0 - 1e-12)
-    masses[1] += on_node
+    masses[0] = (below - on_node * (1.0 - 1e-12)) * units.scale
+    masses[1] += on_node * units.scale
     # Above the last: the Q-mass stays there, all the P-mass goes to infinity.
-    masses[-1] += float(ndtr(-y[-1]))
+    masses[-1] += float(ndtr(-y[-1])) * units.scale
     p_inf = float(weights @ ndtr(shifts - y[-1])) * (1.0 + allowance) + UNDERFLOW
     support, masses = merge_equal(np.concatenate([[0.0], ratio]), masses)
-    return Law(support, masses, p_inf, Side.UPPER, mass_error, place_error)
+    return Law(support, masses, p_inf, Side.UPPER, mass_error, place_error, units)
 
 
-def _rounding(y: Array, shifts: Array) -> tuple[float, float]:
+def _rounding(y: Array, shifts: Array, units: Units) -> tuple[float, float]:
     """Proved relative rounding of the masses and places of ``_cells`` (docs/theory/laws.md, "Rounding")."""
     shift, reach = float(shifts.max()), float(np.max(np.abs(y)))
-    visible = min(reach * reach, 1400.0)  # masses above SMALLEST have y^2 / 2 below 645
-    mass_error = (64.0 + 6.0 * visible) * UNIT_ROUNDOFF
+    # Masses above SMALLEST have y^2 / 2 below 645, and far ones, whose exponent also has the scale, below 1162.
+    scale = log(units.scale)
+    visible = min(reach * reach, 1400.0 + 3.0 * scale)
+    mass_error = (64.0 + 6.0 * visible + 4.0 * scale) * UNIT_ROUNDOFF
     exponent = 1.0 + shift * (reach + shift)
     cell_growth = float(np.expm1(shift * np.diff(y).max()))
     components = 2.0 * shifts.size  # a ratio is a sum over them, with normalised weights

@@ -6,12 +6,12 @@ where the large and rare ratios are that decide a small delta.
 """
 
 from dataclasses import dataclass
-from math import log
+from math import log, sqrt
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import ndtri, ndtri_exp
 
-from hockeystick.laws.law import MAX_RATIO, SMALLEST, Array, Law
+from hockeystick.laws.law import FAR, ORDINARY, Array, Law, Units
 from hockeystick.types import Side
 
 COARSE_NODES = 80
@@ -20,6 +20,8 @@ JUMP_POWERS = (1.0, 2.0, 4.0, 8.0)
 JUMP_SHARE = 0.3
 JUMP_REACH = 5.0
 """Quantiles of each power beyond this are clipped."""
+TOP_NODES = 64
+"""Nodes between the end of the summary and the largest pair, where laws end at their largest ratio."""
 GOLDEN = 0.6180339887498949
 
 
@@ -52,34 +54,52 @@ def nodes_for_pairs(a: Law, b: Law, product: bool, resolution: Resolution) -> Ar
     Returns at least two strictly increasing nodes; the first is the floor of the new law. When there are few pairs,
     the nodes are the pairs themselves and the projection is exact. O(COARSE_NODES^2 log) time.
     """
-    if a.size * b.size <= 4 * COARSE_NODES:
-        nodes = (np.multiply if product else np.add).outer(a.support, b.support).ravel()
-        nodes = np.sort(nodes[nodes <= MAX_RATIO])
-    else:
-        nodes = _equidistant_in_score(*_coarse_pairs(a, b, product), resolution.for_side(a.side), resolution.tail)
+    units = common_units(a, b)
+    with np.errstate(over="ignore", invalid="ignore"):  # products that overflow get no node
+        if a.size * b.size <= 4 * COARSE_NODES:
+            nodes = (np.multiply if product else np.add).outer(a.support, b.support).ravel()
+            nodes = np.sort(nodes[nodes <= units.max_ratio])
+        else:
+            pairs = _coarse_pairs(a, b, product, units)
+            nodes = _equidistant_in_score(*pairs, resolution.for_side(a.side), resolution.tail, units)
+            if units == FAR and nodes.size:  # the summary blurs the last cells, and laws may end where P still matters
+                top = min((np.multiply if product else np.add)(a.support[-1], b.support[-1]), units.max_ratio)
+                nodes = np.append(nodes, np.exp(np.linspace(np.log(nodes[-1]), np.log(top), TOP_NODES + 1)[1:]))
     floor = a.floor * b.floor if product else a.floor + b.floor
     return _distinct(np.concatenate([[floor], nodes[nodes > floor]]))
 
 
-def gaussian_nodes(smallest: float, largest: float, side: Side, resolution: Resolution) -> Array:
+def common_units(a: Law, b: Law) -> Units:
+    """The units in which two laws are combined."""
+    return FAR if FAR in (a.units, b.units) else ORDINARY
+
+
+def shared_masses(law: Law, units: Units) -> Array:
+    """The masses so scaled that a product of two such is in ``units``; half the scale each, so that none overflows."""
+    return law.mass * (sqrt(units.scale) / law.units.scale)
+
+
+def gaussian_nodes(
+    smallest: float, largest: float, side: Side, resolution: Resolution, units: Units = ORDINARY
+) -> Array:
     """Nodes, in standard deviations of Q, for a mixture whose shifts lie between ``smallest`` and ``largest``.
 
     They reach into both tails, but not to where every component's ratio leaves the range that laws can hold.
     """
     reach = -float(ndtri(resolution.tail))
-    low = max(-reach, 0.5 * smallest - log(1.0 / SMALLEST) / smallest)
-    high = min(reach + largest, max(reach, 0.5 * largest + 1.5 * log(MAX_RATIO) / largest))
+    low = max(-reach, 0.5 * smallest + log(units.smallest_ratio) / smallest)
+    high = min(reach + largest, max(reach, 0.5 * largest + 1.5 * log(units.max_ratio) / largest))
     return np.linspace(low, high, int((high - low) * resolution.for_side(side)) + 2)
 
 
-def _coarse_pairs(a: Law, b: Law, product: bool) -> tuple[Array, Array]:
-    """Ratios and Q-masses of the pairs of two coarsened laws.
+def _coarse_pairs(a: Law, b: Law, product: bool, units: Units) -> tuple[Array, Array]:
+    """Ratios and masses, in these units, of the pairs of two coarsened laws.
 
     Pairs of lattices fall into clusters, and nodes must not: every pair is moved inside its coarse cell by a fixed
     low-discrepancy sequence.
     """
-    ga, ma, wa = _coarsen(a)
-    gb, mb, wb = _coarsen(b)
+    ga, ma, wa = _coarsen(a, shared_masses(a, units))
+    gb, mb, wb = _coarsen(b, shared_masses(b, units))
     if product:
         ratio = np.multiply.outer(ga, gb).ravel()
         width = np.maximum.outer(wa / ga, wb / gb).ravel() * ratio  # at most the ratio itself, see _coarsen
@@ -87,14 +107,15 @@ def _coarse_pairs(a: Law, b: Law, product: bool) -> tuple[Array, Array]:
         ratio = np.add.outer(ga, gb).ravel()
         width = np.maximum.outer(wa, wb).ravel()
     offset = (np.arange(ratio.size) * GOLDEN) % 1.0 - 0.5
-    return ratio + offset * width, np.multiply.outer(ma, mb).ravel()
+    held = ratio <= units.pair_limit
+    return (ratio + offset * width)[held], np.multiply.outer(ma, mb).ravel()[held]
 
 
-def _coarsen(law: Law) -> tuple[Array, Array, Array]:
+def _coarsen(law: Law, masses: Array) -> tuple[Array, Array, Array]:
     """Barycentres, masses and spacings of runs of nodes. Used only to choose grids."""
     starts = np.arange(0, law.size, -(-law.size // COARSE_NODES))
-    mass = np.add.reduceat(law.mass, starts)
-    first_moment = np.add.reduceat(law.mass * law.support, starts)
+    mass = np.add.reduceat(masses, starts)
+    first_moment = np.add.reduceat(masses * law.support, starts)
     used = (mass > 0.0) & (first_moment > 0.0)
     places = first_moment[used] / mass[used]
     if places.size < 2:
@@ -102,9 +123,10 @@ def _coarsen(law: Law) -> tuple[Array, Array, Array]:
     return places, mass[used], np.minimum(np.gradient(places), places)
 
 
-def _equidistant_in_score(ratio: Array, mass: Array, nodes_per_unit: int, tail: float) -> Array:
+def _equidistant_in_score(ratio: Array, mass: Array, nodes_per_unit: int, tail: float, units: Units) -> Array:
     """Nodes at equal steps of the score of the atoms (ratio, mass), between the two tails."""
-    usable = (ratio > SMALLEST) & (mass > SMALLEST)
+    usable = (ratio > units.smallest_ratio) & (mass > units.smallest_mass)
+    tail *= units.scale
     ratio, mass = ratio[usable], mass[usable]
     order = np.argsort(ratio)
     ratio, mass = ratio[order], mass[order]
@@ -127,16 +149,20 @@ def _equidistant_in_score(ratio: Array, mass: Array, nodes_per_unit: int, tail: 
     count = int((knots[-1] - knots[0]) * nodes_per_unit) + 2
     log_nodes = np.interp(np.linspace(knots[0], knots[-1], count), knots, at_knots)
     beyond = log_nodes[-1] + np.arange(1, 6) * (log_nodes[-1] - log_nodes[-2])
-    nodes: Array = np.exp(np.minimum(np.append(log_nodes, beyond), np.log(MAX_RATIO)))
+    nodes: Array = np.exp(np.minimum(np.append(log_nodes, beyond), np.log(units.max_ratio)))
     return nodes
 
 
 def _normal_quantiles(mass: Array) -> Array:
     """Standard-normal quantile of the mass below each atom, non-decreasing, accurate in both tails."""
     total = mass.sum()
-    below = (np.cumsum(mass) - 0.5 * mass) / total
-    above = (np.cumsum(mass[::-1])[::-1] - 0.5 * mass) / total
-    tail = ndtri(np.clip(np.minimum(below, above), 1e-300, 0.5))
+    below = np.cumsum(mass) - 0.5 * mass
+    above = np.cumsum(mass[::-1])[::-1] - 0.5 * mass
+    nearer = np.minimum(below, above)
+    share = nearer / total
+    tail = ndtri(np.clip(share, 1e-300, 0.5))
+    rare = share < 1e-300  # far laws know masses that are no doubles as a share of the whole
+    tail[rare] = ndtri_exp(np.log(np.maximum(nearer[rare], 1e-300)) - np.log(total))
     return np.maximum.accumulate(np.where(below < above, tail, -tail))
 
 

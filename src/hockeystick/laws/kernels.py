@@ -2,8 +2,9 @@
 
 Pairs have the ratio ``g_i h_j`` (``product``: composition) or ``g_i + h_j`` (the callers scale supports so that this is
 a weighted average). Partners of one node whose Q-mass *and* P-mass sum to less than ``skip``, at either end, are not
-visited: the spread returns at least their masses, the contraction leaves them out, which is its safe side. With
-``square`` both laws are the same and half the pairs suffice.
+visited: the spread returns at least their masses, the contraction leaves them out, which is its safe side. Nor are
+pairs with products above ``limit``: the masses of all of them, which may not be a number as products of ratios, are
+returned as products of P-masses. With ``square`` both laws are the same and half the pairs suffice.
 
 Only non-negative terms are added, so rounding stays relative. A node gets at most one run of partners from each row:
 its mass is a sum of at most ``len(h) + 2 len(g)`` terms in a chain, by which the callers bound the rounding.
@@ -12,11 +13,20 @@ Cost: O(len(g) * len(h)) time, O(len(grid)) memory. Loops stand in for numpy's f
 the time that the first answer on a machine takes: their error messages alone compile for seconds.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+
+
+class Ends(NamedTuple):
+    """Which pairs are not visited."""
+
+    skip: float
+    limit: float
 
 
 @njit(cache=True)
@@ -52,7 +62,7 @@ def _row_masses(mass: float, ratio: float, q: float, p_low: float, p_high: float
     """Q- and P-mass of one node's pairs with partners that have ``q`` and ``p_low + p_high`` together."""
     if product:
         return mass * q, mass * ratio * (p_low + p_high)
-    return mass * q, mass * (ratio * q + p_low + p_high)
+    return mass * q, mass * ratio * q + mass * (p_low + p_high)  # ratio * q might overflow
 
 
 @njit(cache=True)
@@ -89,6 +99,21 @@ def _partners(
 
 
 @njit(cache=True)
+def _within(ratio: float, h: Array, product: bool, limit: float) -> int:
+    """How many partners, from the first one on, have pairs with a product of at most ``limit``."""
+    if not product or ratio * h[-1] <= limit:
+        return h.size
+    below, above = 0, h.size
+    while below < above:
+        middle = (below + above) // 2
+        if ratio * h[middle] <= limit:
+            below = middle + 1
+        else:
+            above = middle
+    return below
+
+
+@njit(cache=True)
 def _cell(grid: Array, ratio: float) -> int:
     """Index k of the cell with grid[k] <= ratio < grid[k+1]; 0 below the grid, the last node above it."""
     below, above = 0, grid.size  # np.searchsorted would take half a second to compile
@@ -103,7 +128,7 @@ def _cell(grid: Array, ratio: float) -> int:
 
 @njit(cache=True)
 def spread_pairs(
-    g: Array, mass_g: Array, h: Array, mass_h: Array, grid: Array, product: bool, square: bool, skip: float
+    g: Array, mass_g: Array, h: Array, mass_h: Array, grid: Array, product: bool, square: bool, ends: Ends
 ) -> tuple[Array, float, float, float]:
     """Drop all pairs on ``grid``, each split linearly between the two nodes around it (a mean-preserving spread).
 
@@ -121,9 +146,14 @@ def spread_pairs(
         mi, gi = mass_g[i], g[i]
         if mi == 0.0:
             continue
-        lo, hi, q, p = _partners(mi, gi, low_q, low_p, high_q, high_p, product, skip)
+        lo, hi, q, p = _partners(mi, gi, low_q, low_p, high_q, high_p, product, ends.skip)
         skipped_q += both * q
         skipped_p += both * p
+        within = _within(gi, h, product, ends.limit)
+        if within < h.size:  # each row counts its own ones, so both orders of a pair are counted
+            hi = min(hi, within)
+            skipped_q += mi * high_q[h.size - within]
+            skipped_p += mi * gi * high_p[h.size - within]
         if square:
             lo = max(lo, i)
         if lo >= hi:
@@ -157,9 +187,9 @@ def spread_pairs(
 
 @njit(cache=True)
 def contract_pairs(
-    g: Array, mass_g: Array, h: Array, mass_h: Array, grid: Array, product: bool, square: bool, skip: float
-) -> tuple[Array, Array]:
-    """Q- and P-mass of all pairs in each cell [grid[k], grid[k+1]) (the last is open above).
+    g: Array, mass_g: Array, h: Array, mass_h: Array, grid: Array, product: bool, square: bool, ends: Ends
+) -> tuple[Array, Array, float]:
+    """Q- and P-mass of all pairs in each cell [grid[k], grid[k+1]) (the last is open above), P-mass beyond the limit.
 
     With each cell's mass at its barycentre P/Q it is a mean-preserving contraction.
     """
@@ -168,12 +198,17 @@ def contract_pairs(
     edge, moments = _open_above(grid), mass_h * h
     low_q, low_p = _running_sums(mass_h), _running_sums(moments)
     high_q, high_p = _running_sums_back(mass_h), _running_sums_back(moments)
+    beyond = 0.0
     both = 2.0 if square else 1.0
     for i in range(g.size):
         mi, gi = mass_g[i], g[i]
         if mi == 0.0:
             continue
-        lo, hi, _, _ = _partners(mi, gi, low_q, low_p, high_q, high_p, product, skip)
+        lo, hi, _, _ = _partners(mi, gi, low_q, low_p, high_q, high_p, product, ends.skip)
+        within = _within(gi, h, product, ends.limit)
+        if within < h.size:
+            hi = min(hi, within)
+            beyond += mi * gi * high_p[h.size - within]
         if square:
             lo = max(lo, i)
         if lo >= hi:
@@ -196,4 +231,4 @@ def contract_pairs(
             moment += m * ratio
         out_q[k] += in_cell
         out_p[k] += moment
-    return out_q, out_p
+    return out_q, out_p, beyond

@@ -16,12 +16,23 @@ and ``average`` take at most 2 log2(T) pairwise projections. Proofs, also of the
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.laws.grid import Resolution, nodes_for_pairs
-from hockeystick.laws.law import UNDERFLOW, UNIT_ROUNDOFF, Law, lower_law, merge_equal, point_mass_at_one
+from hockeystick.laws.grid import Resolution, common_units, nodes_for_pairs, shared_masses
+from hockeystick.laws.law import (
+    FAR,
+    ORDINARY,
+    UNDERFLOW,
+    UNIT_ROUNDOFF,
+    Law,
+    in_units,
+    lower_law,
+    merge_equal,
+    point_mass_at_one,
+)
 from hockeystick.types import Side
 
 SKIP = 1e-4
@@ -41,7 +52,14 @@ def affine(law: Law, scale: float, shift: float) -> Law:
     """The law of ``shift + scale X`` (both non-negative, ``shift + scale = 1``), node by node."""
     support = shift + scale * law.support
     support, mass = merge_equal(support, law.mass)
-    return Law(support, mass, law.p_inf * scale, law.side, law.mass_error, law.place_error + 4 * UNIT_ROUNDOFF)
+    return replace(
+        law,
+        support=support,
+        mass=mass,
+        p_inf=law.p_inf * scale,
+        place_error=law.place_error + 4 * UNIT_ROUNDOFF,
+        horizon=law.horizon * scale,
+    )
 
 
 def thin(law: Law, rate: float) -> Law:
@@ -83,11 +101,11 @@ def unthin(law: Law, rate: float) -> Law:
     at_zero = float(law.mass[small] @ (1.0 - share)) + movable
     at_floor = float(law.mass[small] @ share) + movable
     kept, kept_mass = merge_equal(support[~small], law.mass[~small])
-    return Law(
+    return replace(
+        law,
         support=np.concatenate([[0.0, UNTHIN_FLOOR * (1.0 - 1e-12)], kept]),
         mass=np.concatenate([[at_zero, at_floor], kept_mass]),
         p_inf=law.p_inf / rate * (1.0 + 4 * UNIT_ROUNDOFF),
-        side=law.side,
         mass_error=law.mass_error + (law.size + 8) * UNIT_ROUNDOFF,
         place_error=relative * (1.0 + absent / (rate * UNTHIN_FLOOR)) + 2e-12,
     )
@@ -144,6 +162,8 @@ def mix(laws: Sequence[Law], weights: Sequence[float], resolution: Resolution) -
     if len(sides) != 1:
         raise InvalidInputError("The 'laws' parameter of mix must have laws of one side. Got upper and lower instead.")
     side = sides.pop()
+    units = FAR if any(law.units == FAR for law in laws) else ORDINARY
+    laws = [in_units(law, units) for law in laws]
     support = np.concatenate([law.support for law in laws])
     mass = np.concatenate([weight * law.mass for law, weight in zip(laws, weights, strict=True)])
     p_inf = float(sum(weight * law.p_inf for law, weight in zip(laws, weights, strict=True)))
@@ -151,15 +171,20 @@ def mix(laws: Sequence[Law], weights: Sequence[float], resolution: Resolution) -
     support, mass = merge_equal(support[order], mass[order])
     mass_error = max(law.mass_error for law in laws) + (len(laws) + 2) * UNIT_ROUNDOFF
     place_error = max(law.place_error for law in laws)
-    whole = Law(support, mass, p_inf, side, mass_error, place_error)
+    whole = Law(support, mass, p_inf, side, mass_error, place_error, units, min(law.horizon for law in laws))
     if support.size <= 2 * max(law.size for law in laws):
         return whole
     return compose(whole, point_mass_at_one(side), resolution)
 
 
 def _scaled(law: Law, factor: float) -> Law:
-    place_error = law.place_error + 2 * UNIT_ROUNDOFF
-    return Law(law.support * factor, law.mass, law.p_inf * factor, law.side, law.mass_error, place_error)
+    return replace(
+        law,
+        support=law.support * factor,
+        p_inf=law.p_inf * factor,
+        place_error=law.place_error + 2 * UNIT_ROUNDOFF,
+        horizon=law.horizon * factor,
+    )
 
 
 def _combine(a: Law, b: Law, *, product: bool, resolution: Resolution, tick: Tick) -> Law:
@@ -169,8 +194,12 @@ def _combine(a: Law, b: Law, *, product: bool, resolution: Resolution, tick: Tic
     tick()
     from hockeystick.laws import kernels
 
+    units = common_units(a, b)
     grid = nodes_for_pairs(a, b, product, resolution)
-    arguments = (a.support, a.mass, b.support, b.mass, grid, product, a is b, SKIP * resolution.tail)
+    of_a = shared_masses(a, units)
+    of_b = of_a if a is b else shared_masses(b, units)
+    ends = kernels.Ends(SKIP * resolution.tail * units.scale, units.pair_limit)
+    arguments = (a.support, of_a, b.support, of_b, grid, product, a is b, ends)
     place_error = a.place_error + b.place_error if product else max(a.place_error, b.place_error)
     rounding = (2 * a.size + b.size + 16) * UNIT_ROUNDOFF
     mass_error = a.mass_error + b.mass_error + rounding
@@ -179,10 +208,33 @@ def _combine(a: Law, b: Law, *, product: bool, resolution: Resolution, tick: Tic
     mass_error *= 1.0 + mass_error  # second-order terms of the products of errors
     place_error *= 1.0 + place_error
     if a.side is Side.LOWER:
-        masses, moments = kernels.contract_pairs(*arguments)
-        return lower_law(masses, moments, mass_error, place_error)
+        masses, moments, beyond = kernels.contract_pairs(*arguments)
+        law = lower_law(masses, moments, mass_error, place_error, units, beyond / units.scale)
+        return _with_the_horizons(law, a, b, product) if units == FAR else law
     mass, excess, skipped_q, skipped_p = kernels.spread_pairs(*arguments)
-    mass[0] += skipped_q + UNDERFLOW
+    mass[0] += skipped_q + UNDERFLOW * units.scale
     # The sum of the two escaped masses is exact for averages and at least the truth for products.
-    p_inf = (a.p_inf + b.p_inf) * (1.0 + mass_error + place_error) + excess + skipped_p + UNDERFLOW
-    return Law(grid, mass, p_inf, a.side, mass_error, place_error)
+    escaped = (a.p_inf + b.p_inf) * (1.0 + mass_error + place_error)
+    p_inf = escaped + excess / units.scale + skipped_p / units.scale + UNDERFLOW
+    return Law(grid, mass, p_inf, a.side, mass_error, place_error, units)
+
+
+def _with_the_horizons(law: Law, a: Law, b: Law, product: bool) -> Law:
+    """A lower law of pairs of nodes of a and b, with those pairs of which one ratio is beyond its horizon.
+
+    All partners of such a ratio x are joined at their barycentre, which is a contraction. For products that is x times
+    the partners' P-mass over their Q-mass, hence at least x times their P-mass. A sum is at least x, with at least the
+    P-mass of x times the partners' Q-mass.
+    """
+    partners_a, partners_b = (
+        (float(one.mass @ one.support) if product else float(one.mass.sum())) / one.units.scale for one in (a, b)
+    )
+    if product:
+        partners_a += a.p_inf  # a pair of two ratios beyond their horizons is counted once
+    beyond, horizon = law.p_inf, law.horizon
+    for own, partners in ((a, partners_b), (b, partners_a)):
+        if own.p_inf > 0.0 and partners > 0.5:  # others have little P-mass, and would bring the horizon down to 0
+            beyond += own.p_inf * partners
+            horizon = min(horizon, own.horizon * partners if product else own.horizon)
+    down = 1.0 - (a.size + b.size + 16) * UNIT_ROUNDOFF
+    return replace(law, p_inf=beyond * down, horizon=horizon * down)

@@ -7,18 +7,16 @@ from math import isnan, log
 import numpy as np
 
 from hockeystick.bracketing import close_bracket
-from hockeystick.laws.law import MAX_RATIO, UNIT_ROUNDOFF, Law
+from hockeystick.laws.law import UNIT_ROUNDOFF, Law
+from hockeystick.spec import LARGEST_EPSILON
 from hockeystick.types import Direction, Side
 
-MAX_EPSILON = 700.0
+MAX_EPSILON = LARGEST_EPSILON
 NEARBY = 1.1
 """Factor by which the expected epsilon is trusted."""
 SMALLEST_EPSILON = 1e-300
 SMALLEST_RATIO = 1e-12
 """Relative to delta; the search for an epsilon treats smaller values alike, because only the sign matters there."""
-SMALLEST_LOWER = 1e-150
-"""A lower bound below this is not claimed: pairs of nodes lose their P-mass to underflow only where their Q-mass is
-below 1e-188, given ratios within MAX_RATIO, and all of them together stay far below this."""
 
 
 def law_delta(law: Law, epsilon: float, direction: Direction) -> float:
@@ -32,20 +30,23 @@ def law_delta(law: Law, epsilon: float, direction: Direction) -> float:
     upper = law.side is Side.UPPER
     moved = law.place_error + 8 * UNIT_ROUNDOFF
     slack = law.mass_error + moved + (law.size + 8) * UNIT_ROUNDOFF
-    numbers = np.isfinite(float(law.mass.sum()) + float(law.support.sum()) + law.p_inf)
+    numbers = np.isfinite(float(law.mass.sum()) + float(law.support.max()) + law.p_inf)
     if not (slack < 1.0 and numbers):  # rounding or an overflow has eaten the bound: only the trivial one is left
         return 1.0 if upper else 0.0
-    if not upper and epsilon > log(MAX_RATIO):  # ratios this small, or this large, may have lost digits to underflow
+    # Ratios this small, or this large, may have lost digits to underflow.
+    if not upper and epsilon > log(law.units.max_ratio):
         return 0.0
     threshold = float(np.exp(min(epsilon, MAX_EPSILON)))
     threshold = threshold * (1.0 - moved) if upper else threshold / (1.0 - moved)
     if direction is Direction.REMOVE:
         first = int(np.searchsorted(law.support, threshold, side="right"))
-        value = float(law.mass[first:] @ (law.support[first:] - threshold)) + law.p_inf
+        value = float(law.mass[first:] @ (law.support[first:] - threshold)) / law.units.scale
+        # Of P-mass that is only known to be above the horizon, a lower law counts the least (x - threshold) / x.
+        value += law.p_inf if upper else law.p_inf * max(1.0 - threshold / law.horizon, 0.0)
     else:
         last = int(np.searchsorted(law.support, 1.0 / threshold, side="left"))
-        value = float(law.mass[:last] @ (1.0 - threshold * law.support[:last]))
-    if not upper and value < SMALLEST_LOWER:
+        value = float(law.mass[:last] @ (1.0 - threshold * law.support[:last])) / law.units.scale
+    if not upper and value < law.units.smallest_lower:
         return 0.0
     factor = 1.0 / (1.0 - slack) if upper else 1.0 - slack
     return min(max(value * factor, 0.0), 1.0)

@@ -17,7 +17,7 @@ import numpy as np
 from hockeystick.deadline import Deadline
 from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.grid import Resolution
-from hockeystick.laws.law import Array, Law
+from hockeystick.laws.law import ORDINARY, Array, Law, Units
 from hockeystick.laws.operations import Tick, compose, power, thin
 from hockeystick.strategies import StrategyMatrix
 from hockeystick.types import Side
@@ -35,6 +35,7 @@ def group_laws(
     side: Side,
     resolution: Resolution,
     deadline: Deadline,
+    units: Units = ORDINARY,
 ) -> list[Law]:
     """The laws of groups that together have the profile of the worst group, up to rounding to the asked side.
 
@@ -42,9 +43,10 @@ def group_laws(
         norms: shape (groups, opportunities), as :func:`norms_by_group` gives them, rounded to the asked side.
         prob: chance to take part at each opportunity, in (0, 1].
         noise_multiplier: sigma > 0, in the unit of the norms.
+        units: FAR for ratios up to e^708.
     """
     rows = worst_groups(norms, side)
-    return [_group_law(row, prob, noise_multiplier, side, resolution, deadline.tick) for row in rows]
+    return [_group_law(row, prob, noise_multiplier, side, resolution, deadline.tick, units) for row in rows]
 
 
 def norms_by_group(matrix: StrategyMatrix, groups: int) -> Array:
@@ -121,12 +123,12 @@ def _compositions(row: Array) -> int:
 
 
 def _group_law(
-    norms: Array, prob: float, noise_multiplier: float, side: Side, resolution: Resolution, tick: Tick
+    norms: Array, prob: float, noise_multiplier: float, side: Side, resolution: Resolution, tick: Tick, units: Units
 ) -> Law:
     levels, counts = np.unique(norms[norms > 0.0], return_counts=True)
     parts: list[Law] = []
     for level, count in zip(levels.tolist(), counts.tolist(), strict=True):
-        step = thin(gaussian_law(noise_multiplier, level, side, resolution), prob)
+        step = thin(gaussian_law(noise_multiplier, level, side, resolution, units), prob)
         parts.append(power(step, count, resolution, tick=tick))
     law = parts[0]
     for part in parts[1:]:
