@@ -49,7 +49,7 @@ def exact_delta(sampler: Sampler, sigma: float, epsilon: float) -> float:
         (hs.CyclicPoisson(groups=4, sampling_prob=0.2, steps=40), 0.1),
         (hs.CyclicPoisson(groups=4, sampling_prob=0.2, steps=40, partition="independent"), 0.1),
     ],
-    ids=str,
+    ids=lambda one: getattr(one, "kind", str(one)),
 )
 def test_both_sides_are_within_a_percent(sampler: Sampler, sigma: float) -> None:
     certificate = hs.certify(hs.Mechanism(sampler=sampler, noise_multiplier=sigma), delta=DELTA)

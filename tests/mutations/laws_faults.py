@@ -181,7 +181,7 @@ FAULTS = [
         "value += law.p_inf if upper else",
         "value += 0.0 if upper else",
         "the mass at infinity is not read",
-        "tests/laws/test_profile.py",
+        "tests/laws/test_operations.py::test_mass_at_infinity_is_kept_on_the_safe_side",
     ),
     (
         "src/hockeystick/laws/profile.py",
