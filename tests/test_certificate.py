@@ -166,11 +166,12 @@ def test_one_of_epsilon_and_delta_is_an_interval() -> None:
 def test_schema() -> None:
     schema = json_schema()
     assert schema["additionalProperties"] is False
-    assert schema["properties"]["format"]["const"] == "hockeystick-certificate/2"
-    assert schema["$id"] == "urn:hockeystick:hockeystick-certificate:2"  # another format is another document
+    assert schema["properties"]["format"]["enum"] == ["hockeystick-certificate/2", "hockeystick-certificate/3"]
+    assert schema["$id"] == "urn:hockeystick:hockeystick-certificate:3"  # another format is another document
     assert {"mechanism", "epsilon", "delta", "method", "assumptions", "adjacency", "kind"} <= set(schema["required"])
-    given = certify(MECHANISMS[0], delta=1e-5).content()
+    given = certify(MECHANISMS[0], delta=1e-5, generator="torch-cuda-float32").content()
     assert [*given, "digest"] == list(schema["properties"])
+    assert schema["then"] == {"required": ["generator"]}
     checked = {name for name, field in schema["properties"].items() if field["x-checked"] == "recomputed by verify"}
     assert set(schema["properties"]) - checked == {"statements", "origin"}
     assert set(schema["$defs"]["Kind"]["enum"]) == set(Kind)

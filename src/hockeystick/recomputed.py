@@ -32,6 +32,9 @@ FEWEST, MOST = 1e-30, 0.5
 """The deltas at which it is asked."""
 
 
+_NO_CURVES = "There are no curves: those of Gaussian noise go below the floor that the generator {} sets for delta."
+
+
 @dataclass(frozen=True)
 class Recomputed:
     """What was computed again from a certificate's mechanism.
@@ -101,7 +104,10 @@ def recomputed(
     found, left_out = None, []
     try:
         share = deadline.part(SHARE)
-        found = curve(certificate.mechanism, delta=delta, budget=budget, deadline=share)
+        if certificate.generator is None:
+            found = curve(certificate.mechanism, delta=delta, budget=budget, deadline=share)
+        else:
+            left_out.append(_NO_CURVES.format(certificate.generator.name))
     except BudgetExceededError:
         left_out.append("There was no time for the curves; a larger --budget draws them.")
     share = deadline.part(SHARE)
@@ -211,7 +217,12 @@ def _noise(
         return None
     try:
         found = calibrate_and_certify(
-            certificate.mechanism, epsilon=epsilon, delta=delta, method=method.method, deadline=deadline
+            certificate.mechanism,
+            epsilon=epsilon,
+            delta=delta,
+            method=method.method,
+            deadline=deadline,
+            generator=None if certificate.generator is None else certificate.generator.name,
         )
     except (BudgetExceededError, CannotCertifyError):
         return None

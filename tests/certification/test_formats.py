@@ -79,7 +79,7 @@ def test_its_mechanism_gets_a_certificate_of_the_present_format() -> None:
 
 
 def test_an_unknown_format_is_named(tmp_path: Path) -> None:
-    content = json.loads((FOLDER / "shuffle.json").read_text()) | {"format": "hockeystick-certificate/3"}
+    content = json.loads((FOLDER / "shuffle.json").read_text()) | {"format": "hockeystick-certificate/4"}
     (tmp_path / "new.json").write_text(json.dumps(content))
-    with pytest.raises(InvalidInputError, match="'format' field must be 'hockeystick-certificate/2'"):
+    with pytest.raises(InvalidInputError, match="'format' field must be 'hockeystick-certificate/2' or"):
         Certificate.load(tmp_path / "new.json")

@@ -3,6 +3,7 @@
 from dataclasses import make_dataclass
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ import hockeystick as hs
 from hockeystick.errors import HockeystickError, InvalidInputError, UnsupportedError
 from hockeystick.interop.jax_privacy import (
     from_jax_privacy,
+    generator_from_jax_privacy,
     sampler_from_jax_privacy,
     sampler_to_jax_privacy,
     to_jax_privacy,
@@ -186,11 +188,33 @@ CONFIG = {"type": "BandMFExecutionPlanConfig", "iterations": 10, "strategy": [1.
         (CONFIG | {"accountant": SimpleNamespace(neighboring_relation="REPLACE_ONE")}, "REPLACE_ONE"),
         (CONFIG | {"truncated_batch_size": 5}, "num_examples"),
         (CONFIG | {"iterations": 0}, "iterations"),
+        (CONFIG | {"dtype": "bfloat16"}, "jax-bfloat16"),
+        (CONFIG | {"dtype": "float16"}, "jax-float16"),
+        (CONFIG | {"dtype": "int32"}, "int32"),
         ({"type": "Other"}, "Other"),
     ],
 )
 def test_jax_privacy_configurations_without_a_counterpart_are_refused(described: object, named: str) -> None:
     refused(lambda: from_jax_privacy(described), named)
+
+
+def test_a_configuration_names_the_generator_of_its_noise() -> None:
+    assert generator_from_jax_privacy(CONFIG) == "jax-float32"
+    for dtype in (np.float32, np.dtype("float32"), "float32"):
+        assert generator_from_jax_privacy(CONFIG | {"dtype": dtype}) == "jax-float32"
+        assert from_jax_privacy(CONFIG | {"dtype": dtype}) == from_jax_privacy(CONFIG)
+    assert generator_from_jax_privacy(CONFIG | {"dtype": "bfloat16"}) == "jax-bfloat16"
+    refused(lambda: generator_from_jax_privacy({"type": "DPExecutionPlan"}), "DPExecutionPlan")
+
+
+def test_types_of_jax_are_read() -> None:
+    jnp = pytest.importorskip("jax.numpy")
+    config = pytest.importorskip("jax_privacy.experimental.execution_plan").BandMFExecutionPlanConfig
+    made = config(
+        iterations=10, strategy=np.ones(1), epsilon=None, delta=None, noise_multiplier=1.0, dtype=jnp.bfloat16
+    )
+    assert generator_from_jax_privacy(made) == "jax-bfloat16"
+    refused(lambda: from_jax_privacy(made), "jax-bfloat16", "dtype = float32")
 
 
 def test_a_configuration_that_is_to_be_calibrated_has_no_noise_yet() -> None:

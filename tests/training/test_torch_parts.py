@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hockeystick as hs
-from hockeystick.errors import InvalidInputError, UnsupportedError, ViolationError
+from hockeystick.errors import CannotCertifyError, InvalidInputError, UnsupportedError, ViolationError
 
 pytest.importorskip("opacus", reason="needs torch and opacus")
 
@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from hockeystick.training import Run
 from hockeystick.training.torch import norms
+from hockeystick.training.torch.accountant import generators_of
 from hockeystick.training.torch.loader import CollateWithEmpty
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
@@ -147,3 +148,37 @@ def test_the_state_of_the_accountant_resumes():
     assert accountant.excess == engine.accountant.excess > 1.0
     with pytest.raises(InvalidInputError, match="'excess' entry"):
         accountant.load_state_dict({"history": [], "mechanism": "hockeystick"})
+    assert accountant.generators == engine.accountant.generators == {"torch-cpu-float32", "torch-cpu-small"}
+    state = engine.accountant.state_dict()
+    del state["generators"]  # as versions before it wrote
+    accountant.load_state_dict(state)
+    assert accountant.generators == set()
+
+
+def test_the_accountant_refuses_a_delta_below_the_floor_of_the_noise_that_it_saw():
+    engine = opacus_run(noise_multiplier=0.4)
+    with pytest.raises(CannotCertifyError, match="too small for the noise of 'torch-cpu-float32'"):
+        engine.get_epsilon(1e-5)
+    exact = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.05, steps=20), noise_multiplier=0.4)
+    least = hs.noise.floor(exact, "torch-cpu-float32")
+    assert least > 1e-5
+    assert engine.get_epsilon(1.01 * least) > 0.0
+    assert engine.accountant.get_epsilon(1e-5, generator=None) > 0.0
+
+
+def test_the_noise_of_an_optimizer_is_named_by_device_type_and_size():
+    def of(*shapes, kind=opacus.optimizers.DPOptimizer, dtype=torch.float32, **options):
+        parameters = [torch.nn.Parameter(torch.zeros(shape, dtype=dtype)) for shape in shapes]
+        for parameter in parameters:
+            parameter.grad_sample = torch.zeros(1)
+        inner = torch.optim.SGD(parameters, lr=0.1)
+        return generators_of(kind(inner, noise_multiplier=1.0, max_grad_norm=1.0, expected_batch_size=1, **options))
+
+    assert of((4, 4)) == {"torch-cpu-float32"}
+    assert of((3, 5)) == {"torch-cpu-small"}
+    assert of((4, 4), dtype=torch.float64) == {"torch-cpu-float64"}
+    assert of((4, 4), dtype=torch.bfloat16) == {"torch-cpu-bfloat16"}
+    assert of((3, 5), dtype=torch.bfloat16) == set()
+    assert of((4, 4), secure_mode=True) == {"opacus-secure-cpu"}
+    per_layer = opacus.optimizers.perlayeroptimizer.DPPerLayerOptimizer
+    assert generators_of(object.__new__(per_layer)) == set()  # no layer moves by the whole clipping norm

@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import sqrt
 
 from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT, accountant
 from hockeystick.bounds import Question
 from hockeystick.bracketing import smallest_passing
 from hockeystick.calibration.estimate_verify_release import METHOD, verified_release
 from hockeystick.certificate import Certificate
-from hockeystick.certification.issue import PORTABLE, certificate_of, prepared
+from hockeystick.certification.description import check_floor, drawn_by
+from hockeystick.certification.issue import PORTABLE, certificate_of, certify, prepared
 from hockeystick.certification.schedule import (
     COARSE_EFFORT,
     COARSE_NODES,
@@ -26,6 +28,7 @@ from hockeystick.laws.grid import Resolution
 from hockeystick.laws.profile import MAX_EPSILON
 from hockeystick.mechanism import Mechanism
 from hockeystick.monte_carlo.release import verification_target
+from hockeystick.noise.generators import floor, known
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.settings import MonteCarlo, SearchPolicy, Settings
 from hockeystick.spec import LARGEST_NOISE
@@ -57,6 +60,7 @@ def calibrate(
     budget: float | None = None,
     deadline: Deadline | None = None,
     monte_carlo: MonteCarlo | None = None,
+    generator: str | None = None,
 ) -> Mechanism:
     """The mechanism with the smallest noise multiplier certified for (epsilon, delta), to 0.1 percent from above.
 
@@ -74,6 +78,8 @@ def calibrate(
         deadline: progress and deadline of the caller, in place of the budget's.
         monte_carlo: allows estimate-verify-release: less noise, verified by sampling, with the failure probability
             of the verification as a part of delta.
+        generator: whose normal numbers the noise will be made of, as for :func:`certify`: the answer has as much noise
+            as it takes for them not to refute the target.
 
     Raises: CannotCertifyError when no noise multiplier up to 1e6 is certified; BudgetExceededError when the deadline
         passes while the strategy matrix is optimised.
@@ -91,6 +97,7 @@ def calibrate(
         budget=budget,
         deadline=deadline,
         monte_carlo=monte_carlo,
+        generator=generator,
     ).mechanism
 
 
@@ -103,6 +110,7 @@ def calibrate_and_certify(
     budget: float | None = None,
     deadline: Deadline | None = None,
     monte_carlo: MonteCarlo | None = None,
+    generator: str | None = None,
 ) -> Certificate:
     """The certificate, for at most the target epsilon, of the mechanism that :func:`calibrate` returns.
 
@@ -117,15 +125,57 @@ def calibrate_and_certify(
             f"The 'failure_probability' field must be below delta = {delta!r}, of which it becomes a part. "
             f"Got {monte_carlo.failure_probability!r} instead."
         )
+    if generator is not None:
+        known(generator)  # refuses unknown names too
     policy, deadline = planned(mechanism, budget, deadline)
     mechanism = prepared(mechanism, deadline)
+    certificate = _calibrated(mechanism, question, epsilon, method, deadline, policy, monte_carlo)
+    if generator is None:
+        return certificate
+    found = certificate.mechanism
+    least = _least_noise(found, generator, delta)
+    if least > found.sigma:
+        certificate = certify(found.with_noise(least), delta=delta, method=method, budget=budget, deadline=deadline)
+    return drawn_by(certificate, generator)
+
+
+def _least_noise(mechanism: Mechanism, generator: str, delta: float) -> float:
+    """The smallest noise multiplier from the mechanism's on, to ``WIDTH`` from above, whose floor is at most delta.
+
+    Raises: CannotCertifyError when there is none up to the largest.
+    """
+    low = high = mechanism.sigma
+    while floor(mechanism.with_noise(high), generator) > delta:
+        if high >= LARGEST_NOISE:
+            check_floor(mechanism.with_noise(high), generator, delta)
+        low, high = high, min(2.0 * high, LARGEST_NOISE)
+    while high > low * (1.0 + WIDTH):
+        middle = sqrt(low * high)
+        if floor(mechanism.with_noise(middle), generator) > delta:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _calibrated(
+    mechanism: Mechanism,
+    question: Question,
+    epsilon: float,
+    method: str | None,
+    deadline: Deadline,
+    policy: SearchPolicy,
+    monte_carlo: MonteCarlo | None,
+) -> Certificate:
+    """The certificate of the least noise, whoever draws it."""
+    assert question.delta is not None
     if monte_carlo is None:
         return _Search(mechanism, question, epsilon, method, deadline, policy).certificate()
     # The last candidate is accepted without a test, so it has to meet what the tested ones have to meet.
-    target = Question(delta=verification_target(delta, monte_carlo.failure_probability))
+    target = Question(delta=verification_target(question.delta, monte_carlo.failure_probability))
     share, less = deadline.part(DETERMINISTIC_SHARE), replace(policy, work=DETERMINISTIC_SHARE * policy.work)
     last = _Search(mechanism, target, epsilon, None if method == METHOD else method, share, less).certificate()
-    return verified_release(last, epsilon, delta, monte_carlo, deadline, policy)
+    return verified_release(last, epsilon, question.delta, monte_carlo, deadline, policy)
 
 
 def check_target(epsilon: float) -> None:

@@ -3,6 +3,7 @@
 from hockeystick.certificate.base import CertificateBase
 from hockeystick.certificate.certificate import (
     FORMAT,
+    FORMAT_2,
     MAX_CERTIFICATE_BYTES,
     NOT_RECOMPUTED,
     AnyCertificate,
@@ -16,6 +17,7 @@ from hockeystick.certificate.parts import (
     Assumption,
     AttackNumbers,
     CutOff,
+    ForeignNoise,
     Interval,
     Methods,
     Noise,
@@ -25,11 +27,12 @@ from hockeystick.certificate.parts import (
     Statements,
     Status,
 )
-from hockeystick.certificate.text import certificate_text, exact, interval_text, kind_text, number
+from hockeystick.certificate.text import certificate_text, exact, generator_text, interval_text, kind_text, number
 
 __all__ = [
     "FORMAT",
     "FORMAT_1",
+    "FORMAT_2",
     "MAX_CERTIFICATE_BYTES",
     "NOT_RECOMPUTED",
     "Accuracy",
@@ -41,6 +44,7 @@ __all__ = [
     "CertificateBase",
     "CertificateOfFormat1",
     "CutOff",
+    "ForeignNoise",
     "Interval",
     "Methods",
     "Noise",
@@ -51,6 +55,7 @@ __all__ = [
     "Status",
     "certificate_text",
     "exact",
+    "generator_text",
     "interval_text",
     "json_schema",
     "kind_text",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from hockeystick.bounds import Question
-from hockeystick.certificate.parts import Accuracy, Bounded, CutOff, Interval, Methods
+from hockeystick.certificate.parts import Accuracy, Bounded, CutOff, ForeignNoise, Interval, Methods
 from hockeystick.certificate.text import certificate_text
 from hockeystick.errors import InvalidInputError
 from hockeystick.files import write_atomically
@@ -55,6 +55,10 @@ class CertificateBase(Spec):
         @property
         def cut_off(self) -> tuple[CutOff, ...]:
             """Methods that there was no time for."""
+
+        @property
+        def generator(self) -> ForeignNoise | None:
+            """Whose normal numbers the noise is made of, where they are not hockeystick's."""
 
         @property
         def hockeystick_version(self) -> str:

@@ -1,9 +1,9 @@
-"""The certificate, format 2."""
+"""The certificate, formats 2 and 3: the third is the second with the name of a generator."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from hockeystick.certificate.base import CertificateBase
 from hockeystick.certificate.format_1 import FORMAT_1, CertificateOfFormat1
@@ -14,6 +14,7 @@ from hockeystick.certificate.parts import (
     AttackNumbers,
     Bounded,
     CutOff,
+    ForeignNoise,
     Noise,
     Origin,
     Private,
@@ -21,17 +22,19 @@ from hockeystick.certificate.parts import (
     Statements,
     Status,
 )
-from hockeystick.errors import VerificationError, shortened
+from hockeystick.errors import InvalidInputError, VerificationError, shortened
 from hockeystick.files import read_small_file
-from hockeystick.spec import identified, parsed_object
+from hockeystick.spec import Extended, identified, parsed_object
 
-FORMAT = "hockeystick-certificate/2"
+FORMAT_2: Literal["hockeystick-certificate/2"] = "hockeystick-certificate/2"
+FORMAT: Literal["hockeystick-certificate/3"] = "hockeystick-certificate/3"
+"""The newest format; a certificate that names no generator is written in format 2."""
 MAX_CERTIFICATE_BYTES = 1 << 20
 NOT_RECOMPUTED = ("statements", "origin")
 """The fields that are no claims: what the user says, and how the certificate was made."""
 
 
-class Certificate(CertificateBase):
+class Certificate(Extended, CertificateBase):
     """A certified (epsilon, delta) for one mechanism.
 
     One of ``epsilon`` and ``delta`` was given and is a number, the other was bounded and is an interval; its upper
@@ -56,6 +59,7 @@ class Certificate(CertificateBase):
         sensitivity: largest column norm of the strategy matrix.
         strategy_digest: SHA-256 of that matrix where an optimiser found it, as another machine may find other last
             digits.
+        generator: whose normal numbers the noise is made of, where that is not hockeystick; in format 3 alone.
         method, references: the accountants that gave the two ends, and where their proofs are.
         kind, confidence: deterministic bounds hold with certainty (confidence 1).
         monte_carlo: for Monte Carlo bounds: the failure probability, what it is about, and the runs behind them.
@@ -68,7 +72,9 @@ class Certificate(CertificateBase):
         digest: SHA-256 of the rest. It shows accidents and naive edits; it is not a signature.
     """
 
-    format: Literal["hockeystick-certificate/2"] = "hockeystick-certificate/2"
+    LATER: ClassVar[frozenset[str]] = frozenset({"generator"})
+
+    format: Literal["hockeystick-certificate/2", "hockeystick-certificate/3"] = "hockeystick-certificate/2"
     sentence: str
     gap: Bounded | None
     without_amplification: Bounded | None
@@ -81,12 +87,22 @@ class Certificate(CertificateBase):
     actors: tuple[Actor, ...]
     rates: Rates
     noise: Noise
+    generator: ForeignNoise | None = None
     assumptions: tuple[Assumption, ...]
     caveats: tuple[str, ...]
     recompute: str
     keep_private: tuple[Private, ...]
     statements: Statements = Field(default_factory=Statements)
     origin: Origin
+
+    @model_validator(mode="after")
+    def _names_a_generator_in_format_3(self) -> Self:
+        if (self.format == FORMAT) != (self.generator is not None):
+            raise InvalidInputError(
+                f"The 'generator' field must be given with format = {FORMAT!r}, and only then. "
+                f"Got format = {self.format!r} instead"
+            )
+        return self
 
     @property
     def requirements(self) -> tuple[str, ...]:
@@ -111,7 +127,7 @@ class Certificate(CertificateBase):
     def content(self) -> dict[str, Any]:
         """Everything but the digest, in the order of reading."""
         content = self.model_dump(mode="json", exclude={"digest"})
-        return {name: content[name] for name in READING_ORDER}
+        return {name: content[name] for name in READING_ORDER if name in content}
 
     @staticmethod
     def load(path: str | Path) -> "Certificate | CertificateOfFormat1":
@@ -153,6 +169,7 @@ READING_ORDER = (
     "mechanism",
     "rates",
     "noise",
+    "generator",
     "sensitivity",
     "strategy_digest",
     "method",
@@ -169,10 +186,13 @@ READING_ORDER = (
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON schema of the present format; the same document is in the package, as ``certificate.schema.json``."""
+    """The JSON schema of formats 2 and 3; the same document is in the package, as ``certificate.schema.json``."""
     schema = Certificate.model_json_schema()
     fields = schema["properties"]
     schema["properties"] = {name: fields[name] for name in (*READING_ORDER, "digest")}
     for name, field in schema["properties"].items():
         field["x-checked"] = "stated" if name in NOT_RECOMPUTED else "recomputed by verify"
+    schema["if"] = {"properties": {"format": {"const": FORMAT}}}
+    schema["then"] = {"required": ["generator"]}
+    schema["else"] = {"properties": {"generator": False}}
     return identified(schema, FORMAT)

@@ -26,6 +26,10 @@ class CertificateOfFormat1(CertificateBase):
     accuracy: Accuracy
     cut_off: tuple[CutOff, ...] = ()
 
+    @property
+    def generator(self) -> None:
+        """No certificate of this format names one."""
+
     def content(self) -> dict[str, Any]:
         """Everything but the digest."""
         return self.model_dump(mode="json", exclude={"digest"}, context={"format": 1})

@@ -132,6 +132,22 @@ class Noise(Spec):
     standard_deviation_of_mean: Positive | None
 
 
+class ForeignNoise(Spec):
+    """Whose normal numbers the noise is made of, where they are not hockeystick's.
+
+    Attributes:
+        name: the library, perhaps the device, and the type: a key of ``hockeystick.noise.GENERATORS``.
+        lowest, highest: its smallest and its largest number, in standard deviations.
+        floor: a lower bound on the delta of any run of the mechanism with these numbers, at every epsilon. It proves
+            nothing about a delta above it.
+    """
+
+    name: Annotated[str, Field(pattern="^[a-z0-9-]{1,40}$")]
+    lowest: float
+    highest: float
+    floor: Bounded
+
+
 class Status(StrEnum):
     """What is known of an assumption."""
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from hockeystick.certificate.parts import Interval
+from hockeystick.certificate.parts import ForeignNoise, Interval
 from hockeystick.monte_carlo.claim import Statement
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ def certificate_text(certificate: "CertificateBase") -> str:
     lines += [
         f"  noise multiplier  {exact(mechanism.sigma)} clipping norms (not divided by the sensitivity "
         f"{certificate.sensitivity:g} of {mechanism.strategy.kind})",
+        *([] if certificate.generator is None else [f"  generator         {generator_text(certificate.generator)}"]),
         f"  method            upper bound by {certificate.method.upper}{lower_method}",
         f"  kind              {kind_text(certificate)}",
         f"  adjacency         {certificate.adjacency.value}{also}",
@@ -39,6 +40,14 @@ def certificate_text(certificate: "CertificateBase") -> str:
         left = ", ".join(f"{one.method} ({one.side.value}, about {one.seconds:.2g} s)" for one in certificate.cut_off)
         lines.append(f"  no time for       {left}; more seconds may give a better bound")
     return "\n".join(lines)
+
+
+def generator_text(generator: ForeignNoise) -> str:
+    """Whose numbers the noise is made of, and what that says of delta."""
+    return (
+        f"{generator.name}, whose numbers end at {number(generator.lowest, up=False)} and {number(generator.highest)}: "
+        f"delta is at least {number(generator.floor, up=False)} at every epsilon; floating point is not covered"
+    )
 
 
 def kind_text(certificate: "CertificateBase") -> str:

@@ -8,10 +8,26 @@ import scipy
 
 from hockeystick._version import __version__
 from hockeystick.accountants.registry import ACCOUNTANTS
-from hockeystick.certificate import Accuracy, Certificate, CutOff, Interval, Noise, Origin, Statements
+from hockeystick.certificate import (
+    FORMAT,
+    FORMAT_2,
+    Accuracy,
+    AttackNumbers,
+    Certificate,
+    CutOff,
+    ForeignNoise,
+    Interval,
+    Noise,
+    Origin,
+    Statements,
+    number,
+)
 from hockeystick.certification import wording
+from hockeystick.certification.attack import FALSE_POSITIVE_RATES
 from hockeystick.certification.rates import rates
+from hockeystick.errors import CannotCertifyError
 from hockeystick.mechanism import Mechanism
+from hockeystick.noise.generators import floor, floor_of_known_batches, known
 from hockeystick.types import Adjacency
 
 NUMBERS = (
@@ -24,6 +40,7 @@ NUMBERS = (
     "monte_carlo",
     "without_amplification",
     "numbers",
+    "generator",
     "origin",
 )
 """The fields that the others follow from."""
@@ -36,6 +53,7 @@ def described(statements: Statements, **numbers: Any) -> Certificate:
     """
     mechanism: Mechanism = numbers["mechanism"]
     epsilon, delta, method, claim = (numbers[name] for name in ("epsilon", "delta", "method", "monte_carlo"))
+    generator: ForeignNoise | None = numbers["generator"]
     sampler, sensitivity = mechanism.sampler, mechanism.matrix.max_column_norm
     adjacency = Adjacency(mechanism.unit.neighbours)
     others = sampler.holds_for if adjacency is Adjacency.ZERO_OUT else ()
@@ -45,6 +63,7 @@ def described(statements: Statements, **numbers: Any) -> Certificate:
         sampler.check_num_examples(statements.num_examples)
     return Certificate(
         **numbers,
+        format=FORMAT_2 if generator is None else FORMAT,
         sentence=wording.sentence(mechanism, epsilon, delta, claim),
         gap=(epsilon if isinstance(epsilon, Interval) else delta).gap,
         unit=wording.unit_of(mechanism),
@@ -53,7 +72,7 @@ def described(statements: Statements, **numbers: Any) -> Certificate:
         neighbours=wording.neighbours(mechanism, relations),
         released=wording.released(mechanism),
         prefixes=wording.prefixes(mechanism),
-        not_covered=wording.not_covered(statements),
+        not_covered=wording.not_covered(statements, generator),
         actors=wording.actors(mechanism),
         rates=rates(sampler, statements.num_examples),
         noise=_noise(mechanism, sensitivity, statements),
@@ -62,6 +81,7 @@ def described(statements: Statements, **numbers: Any) -> Certificate:
         references=(
             *(ACCOUNTANTS[name].reference for name in wording.methods_used(method)),
             *mechanism.unit.references,
+            *(() if generator is None else ("docs/theory/generators.md",)),
         ),
         assumptions=wording.assumptions(mechanism, method, claim, statements),
         caveats=wording.caveats(claim),
@@ -84,6 +104,57 @@ def state(certificate: Certificate, statements: Statements) -> Certificate:
     3.0
     """
     return described(statements, **{name: getattr(certificate, name) for name in NUMBERS})
+
+
+def drawn_by(certificate: Certificate, generator: str) -> Certificate:
+    """The same claim for noise of a generator of another library, if the generator's floor does not refute it.
+
+    Numbers that the floor refutes go up to it. The lower end stays that of Gaussian noise.
+
+    Args:
+        generator: a key of ``hockeystick.noise.GENERATORS``.
+
+    Raises: CannotCertifyError for a claimed delta below the floor.
+    """
+    mechanism, source = certificate.mechanism, known(generator)
+    delta = certificate.question.claimed(certificate.bounds.upper)[1]
+    lowest = check_floor(mechanism, generator, delta)
+    alone = certificate.without_amplification
+    if alone is not None:
+        of_known = floor_of_known_batches(mechanism, generator)
+        if isinstance(certificate.delta, Interval):
+            alone = max(alone, of_known)
+        elif delta < of_known:
+            alone = None  # no epsilon reaches this delta
+    numbers = {name: getattr(certificate, name) for name in NUMBERS} | {
+        "without_amplification": alone,
+        "numbers": _at_least(certificate.numbers, lowest),
+        "generator": ForeignNoise(name=generator, lowest=source.lowest, highest=source.highest, floor=lowest),
+    }
+    return described(certificate.statements, **numbers)
+
+
+def check_floor(mechanism: Mechanism, generator: str, delta: float) -> float:
+    """The floor of delta with the noise of this generator; raises CannotCertifyError for a delta below it."""
+    lowest, source = floor(mechanism, generator), known(generator)
+    if delta < lowest:
+        raise CannotCertifyError(
+            f"A delta of {number(delta)} is too small for the noise of {generator!r} at noise_multiplier = "
+            f"{mechanism.sigma:g}: its normal numbers end at {source.lowest:.4g} and {source.highest:.4g}, so delta is "
+            f"at least {number(lowest, up=False)} at every epsilon; use hockeystick's own noise, a type whose numbers "
+            f"end further out, more noise or a larger delta."
+        )
+    return lowest
+
+
+def _at_least(numbers: AttackNumbers, lowest: float) -> AttackNumbers:
+    """The numbers, none below what an attacker gains by the event that has this chance under one data set alone.
+
+    With a false positive rate of a, guessing beside it finds ``lowest + (1 - lowest) a``.
+    """
+    least = {name: lowest + (1.0 - lowest) * rate for name, rate in FALSE_POSITIVE_RATES.items()}
+    least |= {"advantage": lowest, "bayes_success": 0.5 + 0.5 * lowest}
+    return numbers.model_copy(update={name: max(getattr(numbers, name), value) for name, value in least.items()})
 
 
 def origin(accuracy: Accuracy, cut_off: tuple[CutOff, ...]) -> Origin:

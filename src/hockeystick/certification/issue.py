@@ -16,7 +16,7 @@ from hockeystick.certificate import (
     Statements,
 )
 from hockeystick.certification.attack import attack_numbers, guaranteed
-from hockeystick.certification.description import described, origin
+from hockeystick.certification.description import check_floor, described, drawn_by, origin
 from hockeystick.certification.schedule import (
     Outcome,
     best,
@@ -61,6 +61,7 @@ def certify(
     budget: float | None = None,
     deadline: Deadline | None = None,
     monte_carlo: MonteCarlo | None = None,
+    generator: str | None = None,
 ) -> Certificate:
     """The best certified upper bound and the best lower bound on epsilon at ``delta`` (or delta at ``epsilon``).
 
@@ -79,10 +80,12 @@ def certify(
         deadline: progress and deadline of the caller, in place of the budget's.
         monte_carlo: allows Monte Carlo bounds too, which hold except with the failure probability that it says; None
             for deterministic bounds alone.
+        generator: whose normal numbers the noise is made of, by a name of ``hockeystick.noise.GENERATORS``: a delta
+            that they refute is refused, and the certificate names them. None for hockeystick's own noise.
 
     Raises: UnsupportedError for a mechanism nobody has analysed, and for a method that does not apply to this one,
-        CannotCertifyError when no finite bound exists, BudgetExceededError when the deadline passes while the strategy
-        matrix is optimised.
+        CannotCertifyError when no finite bound exists or the generator refutes the claim, BudgetExceededError when the
+        deadline passes while the strategy matrix is optimised.
 
     >>> import hockeystick as hs
     >>> run = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.01, steps=100), noise_multiplier=1.0)
@@ -91,7 +94,10 @@ def certify(
     """
     question, methods = Question(delta=delta, epsilon=epsilon), None if method is None else [accountant(method).name]
     policy, deadline = planned(mechanism, budget, deadline)
-    return certify_with(mechanism, question, deadline, methods, monte_carlo, policy)
+    if generator is not None and question.delta is not None:  # before anything else is computed
+        check_floor(prepared(mechanism, deadline), generator, question.delta)
+    certificate = certify_with(mechanism, question, deadline, methods, monte_carlo, policy)
+    return certificate if generator is None else drawn_by(certificate, generator)
 
 
 def certify_with(
@@ -216,6 +222,7 @@ def stated(
         monte_carlo=None if sampled is None else sampled.claim,
         without_amplification=_without_amplification(pair, question, settings),
         numbers=_portable(attack_numbers(bound, question.claimed(interval.upper)[1])),
+        generator=None,
         origin=made,
     )
 

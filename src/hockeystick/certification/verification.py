@@ -11,11 +11,18 @@ from hockeystick.accountants.monte_carlo import as_claimed
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.bounds import Bound, Question
 from hockeystick.certificate import NOT_RECOMPUTED, Certificate, CertificateBase
-from hockeystick.certification.description import origin
+from hockeystick.certification.description import drawn_by, origin
 from hockeystick.certification.issue import PORTABLE, prepared, stated
 from hockeystick.certification.schedule import Outcome
 from hockeystick.deadline import Deadline
-from hockeystick.errors import BudgetExceededError, InvalidInputError, UnsupportedError, VerificationError, shortened
+from hockeystick.errors import (
+    BudgetExceededError,
+    CannotCertifyError,
+    InvalidInputError,
+    UnsupportedError,
+    VerificationError,
+    shortened,
+)
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.profile import MAX_EPSILON
 from hockeystick.monte_carlo.runs import in_this_process
@@ -27,7 +34,7 @@ from hockeystick.types import Side
 
 DEFAULT_BUDGET = 600.0
 """Seconds that the verification of a stranger's certificate may take unless said otherwise."""
-COMPUTED = ("without_amplification", "numbers", "sensitivity", "rates", "noise")
+COMPUTED = ("without_amplification", "numbers", "sensitivity", "rates", "noise", "generator")
 """Numbers beside the bounds, which another machine may find with other last digits."""
 ROUNDED = PORTABLE / 2.0
 """How far those may differ, relatively: less than upper bounds are moved by when they are issued, so they still are
@@ -91,7 +98,7 @@ def _restated(
     """The certificate of the present format that states the same interval, after the user's own statements."""
     present = certificate if isinstance(certificate, Certificate) else None
     try:
-        return stated(
+        again = stated(
             certificate.mechanism,
             pair,
             certificate.question,
@@ -101,7 +108,8 @@ def _restated(
             origin(certificate.accuracy, ()) if present is None else present.origin,
             None if present is None else present.statements,
         )
-    except InvalidInputError as error:
+        return again if certificate.generator is None else drawn_by(again, certificate.generator.name)
+    except (InvalidInputError, CannotCertifyError) as error:
         raise VerificationError(str(error)) from None
 
 

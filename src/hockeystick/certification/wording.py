@@ -6,6 +6,7 @@ from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.certificate import (
     Actor,
     Assumption,
+    ForeignNoise,
     Interval,
     Methods,
     Private,
@@ -83,14 +84,21 @@ def prefixes(mechanism: Mechanism) -> str:
     )
 
 
-def not_covered(statements: Statements) -> tuple[str, ...]:
+def not_covered(statements: Statements, generator: ForeignNoise | None) -> tuple[str, ...]:
     """What the claim is not about."""
     tuning = "" if statements.tuning is None else " (the user states some)"
     others = "" if statements.other_releases is None else " (the user states some)"
-    return (
+    said = (
         "Losses, metrics, sizes of batches and anything else computed from the data.",
         f"Hyper-parameters tuned on the data{tuning}.",
         f"Other releases from the data{others}, whose privacy loss adds to this one.",
+    )
+    if generator is None:
+        return said
+    return (
+        *said,
+        f"Floating point: the bounds are those of Gaussian noise. Of the generator {generator.name} only the ends were "
+        f"held against the claim, and what is missing between them costs privacy too.",
     )
 
 

@@ -21,6 +21,7 @@ def command(
     backend: sampling.BackendOption = None,
     address: sampling.AddressOption = None,
     workers: sampling.WorkersOption = None,
+    generator: common.GeneratorOption = None,
     out: Annotated[
         str | None, typer.Option("--out", help="Certificate file; PLAN.certificate.json by default.")
     ] = None,
@@ -41,6 +42,7 @@ def command(
     Question(delta=at)  # refuses bad numbers and names before anything is compiled
     check_target(target)
     common.check_method(method)
+    common.check_generator(generator)
     mechanism = loaded.mechanism()
     options = sampling.monte_carlo_options(allow, failure_probability, seed, evidence, backend, address, workers)
     with options as monte_carlo, common.working("calibrating", budget, mechanism) as deadline:
@@ -52,6 +54,7 @@ def command(
             budget=common.budget_seconds(budget),
             deadline=deadline,
             monte_carlo=monte_carlo,
+            generator=generator,
         )
         certificate = state(certificate, Statements(num_examples=loaded.data.num_examples))
     common.say_of_sampling(certificate, allowed=monte_carlo is not None)

@@ -52,6 +52,14 @@ MatrixOption = Annotated[
 VerifyBudgetOption = Annotated[
     str, typer.Option("--budget", metavar="SECONDS", help="Seconds allowed, one-time compilation not counted.")
 ]
+GeneratorOption = Annotated[
+    str | None,
+    typer.Option(
+        "--generator",
+        metavar="NAME",
+        help="Whose normal numbers the noise is made of, if not hockeystick's (see 'hockeystick list generators').",
+    ),
+]
 OutOption = Annotated[str | None, typer.Option("--out", help="Write the certificate here.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
@@ -146,6 +154,14 @@ def check_method(name: str | None) -> None:
         accountant(name)
 
 
+def check_generator(name: str | None) -> None:
+    """Refuse the name of an unknown generator."""
+    from hockeystick.noise.generators import known
+
+    if name is not None:
+        known(name)
+
+
 def budget_seconds(option: str | None) -> float | None:
     """The seconds of --budget; None where it was not given."""
     from hockeystick.certification.schedule import check_budget
@@ -194,6 +210,7 @@ def certify_and_report(
     json: bool,
     plan: str,
     num_examples: int,
+    generator: str | None,
 ) -> None:
     """The common part of ``epsilon`` and ``delta``; the certificate states the plan's number of examples."""
     from hockeystick.bounds import Question
@@ -203,6 +220,7 @@ def certify_and_report(
 
     Question(delta=delta, epsilon=epsilon)  # refuses bad input before anything is compiled
     check_method(method)
+    check_generator(generator)
     if out is not None:
         check_output(out, plan)
     with sampling as monte_carlo, working("certifying", budget, mechanism) as deadline:
@@ -214,6 +232,7 @@ def certify_and_report(
             budget=budget_seconds(budget),
             deadline=deadline,
             monte_carlo=monte_carlo,
+            generator=generator,
         )
         certificate = state(certificate, Statements(num_examples=num_examples))
     say_of_sampling(certificate, allowed=monte_carlo is not None)
@@ -317,6 +336,7 @@ def claim_json(certificate: "CertificateBase", seconds: float) -> dict[str, Any]
         "kind": content["kind"],
         "confidence": content["confidence"],
         **_failure(certificate),
+        **({} if certificate.generator is None else {"generator": certificate.generator.model_dump(mode="json")}),
         **({"cut_off": [one.model_dump(mode="json") for one in certificate.cut_off]} if certificate.cut_off else {}),
         "seconds": round(seconds, 4),
     }

@@ -16,6 +16,7 @@ def command(
     backend: sampling.BackendOption = None,
     address: sampling.AddressOption = None,
     workers: sampling.WorkersOption = None,
+    generator: common.GeneratorOption = None,
     out: common.OutOption = None,
     json: common.JsonOption = False,
 ) -> None:
@@ -33,4 +34,5 @@ def command(
         json=json,
         plan=plan,
         num_examples=loaded.data.num_examples,
+        generator=generator,
     )

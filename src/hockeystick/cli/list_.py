@@ -1,4 +1,4 @@
-"""hockeystick list: strategies, samplers, accountants, and what supports what."""
+"""hockeystick list: strategies, samplers, accountants, generators, and what supports what."""
 
 from typing import Annotated
 
@@ -7,14 +7,14 @@ import typer
 from hockeystick.cli import common
 from hockeystick.errors import InvalidInputError, shortened
 
-TOPICS = ("strategies", "samplers", "accountants", "support")
+TOPICS = ("strategies", "samplers", "accountants", "support", "generators")
 
 
 def command(
     topic: Annotated[str, typer.Argument(metavar=f"{{{','.join(TOPICS)}}}", help="What to list.", show_default=False)],
     json: common.JsonOption = False,
 ) -> None:
-    """List strategies, samplers, accountants, or which accountant supports which combination."""
+    """List strategies, samplers, accountants, generators of other libraries, or which accountant supports what."""
     if topic not in TOPICS:
         raise InvalidInputError(f"The topic must be one of {', '.join(TOPICS)}. Got {shortened(topic)} instead.")
     from hockeystick.report.listing import listing

@@ -173,11 +173,17 @@ def unit_of(certificate: AnyCertificate) -> str:
 def check_comparable(certificates: tuple[AnyCertificate, ...]) -> None:
     """Refuse certificates that are not about the same neighbours.
 
-    Raises: InvalidInputError naming the two values; VerificationError for a certificate that was altered.
+    Raises: InvalidInputError naming the two values, or a generator: nobody has proved what the floors of several runs
+    or trials say together; VerificationError for a certificate that was altered.
     """
     for place, one in enumerate(certificates):
         if one.digest != one.content_digest():
             raise VerificationError(f"The certificate {place + 1} was altered: its digest does not match its content.")
+        if one.generator is not None:
+            raise InvalidInputError(
+                f"The certificates must be about hockeystick's own noise: number {place + 1} is about that of "
+                f"{one.generator.name!r}."
+            )
     for name, values in (
         ("adjacency", [one.adjacency.value for one in certificates]),
         ("unit", [unit_of(one) for one in certificates]),

@@ -65,6 +65,7 @@ def registry_entry(certificate: CertificateBase) -> dict[str, Any]:
                 "strategy": certificate.mechanism.strategy.model_dump(mode="json", exclude={"path"}),
                 "sampler": certificate.mechanism.sampler.model_dump(mode="json"),
                 "noise_multiplier": certificate.mechanism.sigma,
+                **({} if certificate.generator is None else {"noise_generator": certificate.generator.model_dump()}),
                 "caveats": list(certificate.caveats),
             },
             "justification": [one.model_dump(mode="json") for one in certificate.assumptions],

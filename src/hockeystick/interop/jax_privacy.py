@@ -26,7 +26,11 @@ from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 from hockeystick.interop.described import kind_of, read, read_count, read_number
 from hockeystick.interop.dp_events import from_dp_event
 from hockeystick.mechanism import Mechanism
+from hockeystick.noise.generators import GENERATORS
 from hockeystick.samplers import BallsInBins, BMinSep, CyclicPoisson, Poisson, Sampler
+
+WIDE = ("jax-float32", "jax-float64")
+"""Generators that are taken for Gaussian, but for their ends."""
 
 
 def from_jax_privacy(described: Any) -> Mechanism:
@@ -36,7 +40,10 @@ def from_jax_privacy(described: Any) -> Mechanism:
     >>> from_jax_privacy(config | {"type": "BandMFExecutionPlanConfig"}).sigma
     1.5
 
-    Raises: UnsupportedError, in one sentence, when a plan's sampler is not the one that its event accounts for, for
+    The noise is JAX's: pass :func:`generator_from_jax_privacy` of the configuration to :func:`hockeystick.certify`.
+
+    Raises: UnsupportedError, in one sentence, for noise in a type of 16 bits, whose numbers are far from Gaussian (128
+        different ones in bfloat16), when a plan's sampler is not the one that its event accounts for, for
         more than one band (a plan does not say its strategy), substitution of examples and unknown classes;
         InvalidInputError for values that a mechanism does not allow.
     """
@@ -48,6 +55,25 @@ def from_jax_privacy(described: Any) -> Mechanism:
     raise UnsupportedError(
         f"Only a DPExecutionPlan and a BandMFExecutionPlanConfig can be converted. Got {shortened(kind)} instead."
     )
+
+
+def generator_from_jax_privacy(config: Any) -> str:
+    """The generator of the noise of a ``BandMFExecutionPlanConfig``: a key of ``hockeystick.noise.GENERATORS``.
+
+    >>> generator_from_jax_privacy({"type": "BandMFExecutionPlanConfig", "dtype": "bfloat16"})
+    'jax-bfloat16'
+
+    Raises: UnsupportedError for what does not say its type, as a ``DPExecutionPlan``, and for types that are not known.
+    """
+    if kind_of(config) != "BandMFExecutionPlanConfig":
+        raise UnsupportedError(f"Only a BandMFExecutionPlanConfig says its dtype. Got {shortened(kind_of(config))}.")
+    dtype = read(config, "dtype", "float32")
+    name = f"jax-{getattr(dtype, '__name__', None) or getattr(dtype, 'name', None) or dtype}"
+    if name not in GENERATORS:
+        raise UnsupportedError(
+            f"The 'dtype' field must be a type of JAX's noise that is known. Got {shortened(dtype)}."
+        )
+    return name
 
 
 def sampler_from_jax_privacy(described: Any, *, num_examples: int | None = None) -> Sampler:
@@ -119,6 +145,12 @@ def to_jax_privacy(mechanism: Mechanism) -> dict[str, Any]:
 
 
 def _from_config(config: Any) -> Mechanism:
+    generator = generator_from_jax_privacy(config)
+    if generator not in WIDE:
+        raise UnsupportedError(
+            f"Noise of the generator {generator!r} is too far from Gaussian to be converted; use dtype = float32, or "
+            f"noise of hockeystick."
+        )
     bands = np.size(read(config, "strategy"))
     if bands != 1:
         raise UnsupportedError(

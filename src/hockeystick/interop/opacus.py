@@ -46,6 +46,9 @@ def from_opacus(
     Assumptions: every batch that the loader drew was used in one step, whether it had examples or not, and no step used
     two; the coins were float32 numbers on a CPU, torch's default. ``docs/reference/conversions.md`` lists what else.
 
+    A history does not say whose noise was added: pass the name, such as ``torch-cpu-float32``, to
+    :func:`hockeystick.certify` as its ``generator``.
+
     Args:
         history: the list ``accountant.history``, the accountant, or its ``state_dict()``.
         poisson_sampling: whether the loader drew batches by Poisson sampling, as given to ``make_private``. With False

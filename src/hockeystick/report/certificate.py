@@ -8,6 +8,7 @@ from hockeystick.certificate import (
     Methods,
     certificate_text,
     exact,
+    generator_text,
     interval_text,
     number,
 )
@@ -136,6 +137,7 @@ def _run(certificate: Certificate, hidden: set[str]) -> tuple[Row, ...]:
         Row("rates", often),
         Row("strategy", f"{mechanism.strategy.kind}{options}, sensitivity {certificate.sensitivity:g}"),
         Row("noise", f"standard deviation {size}; {noise.over_sensitivity:.6g} when divided by the sensitivity"),
+        *(() if certificate.generator is None else (Row("generator", generator_text(certificate.generator)),)),
     )
 
 

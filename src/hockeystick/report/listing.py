@@ -1,9 +1,10 @@
-"""Listings of strategies, samplers, accountants, and of which accountant supports which combination."""
+"""Listings of strategies, samplers, accountants, generators, and of which accountant supports which combination."""
 
 from collections.abc import Callable
 from inspect import getdoc
 
 from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT
+from hockeystick.noise.generators import GENERATORS
 from hockeystick.pairs.registry import PAIRS, pair_types
 from hockeystick.samplers import SAMPLERS
 from hockeystick.strategies import STRATEGIES
@@ -45,6 +46,13 @@ def _support() -> list[dict[str, str]]:
     return rows
 
 
+def _generators() -> list[dict[str, str]]:
+    return [
+        {"name": one.name, "summary": f"from {one.lowest:.4f} to {one.highest:.4f}: {one.established}"}
+        for one in GENERATORS.values()
+    ]
+
+
 def _first_line(thing: type) -> str:
     return (getdoc(thing) or "").split("\n")[0].replace("``", "")
 
@@ -54,4 +62,5 @@ _TOPICS: dict[str, Callable[[], list[dict[str, str]]]] = {
     "samplers": _samplers,
     "accountants": _accountants,
     "support": _support,
+    "generators": _generators,
 }

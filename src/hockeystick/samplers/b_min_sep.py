@@ -95,6 +95,17 @@ class BMinSep(TruncatedSampler):
         return -(-self.steps // self.min_sep)
 
     @property
+    def mean_participations(self) -> float:
+        """The long-run number, which a cold start only exceeds, after truncation.
+
+        At a step of a cold start the rate is some u <= q. What is kept is concave in u, so it is at least u / q times
+        what is kept at q.
+        """
+        if self.warm_start:
+            return super().mean_participations
+        return self.steps * self.rate * self._kept(self.participation_prob) / self.participation_prob
+
+    @property
     def rate_when_available(self) -> float:
         """That of an example that has waited long enough."""
         return self.participation_prob

@@ -49,6 +49,16 @@ class BatchSampler(Spec):
         """The most batches of the run that one example can be in."""
 
     @property
+    def mean_participations(self) -> float:
+        """The mean number of batches that an example is in, or less; of the example that is in the most of them."""
+        return self.steps * self.rate
+
+    @property
+    def independent_rate(self) -> float | None:
+        """The chance of one example at every step, or less, where its steps are independent of one another; or None."""
+        return None
+
+    @property
     def rate_when_available(self) -> float | None:
         """The chance of one example at the steps where it may take part, if it may not at all of them; or None."""
         return None

@@ -58,6 +58,11 @@ class Deterministic(FixedSizeSampler):
         return self.batch_size
 
     @property
+    def mean_participations(self) -> float:
+        """One in each epoch, of an example that is not left out."""
+        return float(self.epochs)
+
+    @property
     def batches_are_public(self) -> bool:
         """Yes: they follow from the order of the examples."""
         return True

@@ -107,6 +107,12 @@ class MultiAttribution(BatchSampler):
         return -(-self.steps // self.min_sep)
 
     @property
+    def mean_participations(self) -> float:
+        """Of the only example of a user, or less: after a warm-up it may have to wait at first."""
+        waits = self.min_sep - 1 if self.exclusion == "participating" and self.warm_up_steps else 0
+        return max(self.steps - waits, 0) * self.rate
+
+    @property
     def rate_when_available(self) -> float:
         """That of an example that has waited long enough."""
         return self.participation_prob

@@ -51,6 +51,11 @@ class Poisson(TruncatedSampler):
         return self.steps
 
     @property
+    def independent_rate(self) -> float:
+        """The rate after truncation: every step flips its coins, and cuts its batch, afresh."""
+        return self._kept(self.sampling_prob)
+
+    @property
     def requirement(self) -> str:
         """One sentence: what the run has to do."""
         draw = (

@@ -10,6 +10,9 @@ from hockeystick.samplers.base import Batch, BatchSampler, check_declared
 from hockeystick.spec import Count, Probability
 from hockeystick.types import Adjacency
 
+ROUNDING = 1e-9
+"""More than the relative rounding of the distribution function of a binomial number."""
+
 
 class TruncatedSampler(BatchSampler):
     """A sampler whose examples are independent, unless batches are cut to ``truncated_batch_size`` of them.
@@ -30,6 +33,25 @@ class TruncatedSampler(BatchSampler):
     def rate(self) -> float:
         """The long-run rate, before truncation."""
         return self.sampling_prob
+
+    @property
+    def mean_participations(self) -> float:
+        """As many as are left after truncation."""
+        return self.steps * self._kept(self.sampling_prob)
+
+    def _kept(self, rate: float) -> float:
+        """The chance of one example at one step after truncation, or less, where K ~ Bin(N, rate) examples are drawn.
+
+        All examples are alike, so it is ``E[min(K, B)] / N``, and ``E[K; K <= B] = N rate P(Bin(N - 1, rate) < B)``.
+        """
+        cap, size = self.truncated_batch_size, self.num_examples
+        if cap is None or size is None:
+            return rate
+        from scipy.stats import binom
+
+        whole = rate * binom.cdf(cap - 1, size - 1, rate)
+        cut = cap / size * binom.sf(cap, size, rate)
+        return float(whole + cut) * (1.0 - ROUNDING)
 
     @model_validator(mode="after")
     def _truncation_is_described(self) -> Self:

@@ -117,6 +117,15 @@ class RunRecord(Spec):
         return self
 
     @model_validator(mode="after")
+    def _certificate_is_about_this_noise(self) -> Self:
+        if self.certificate is not None and self.certificate.generator is not None:
+            raise InvalidInputError(
+                f"The 'certificate' field must be about hockeystick's own noise, which the run added. Got one about "
+                f"that of {self.certificate.generator.name!r} instead"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _certificate_is_about_this_run(self) -> Self:
         certified = self.mechanism if self.certificate is None else self.certificate.mechanism
         if certified == self.mechanism:

@@ -32,6 +32,10 @@ class BandedMatrix(StrategyMatrix):
     def bands(self) -> int:
         return int(self.band.shape[1])
 
+    @property
+    def diagonal_entries(self) -> Array:
+        return self.band[:, 0]
+
     def columns(self, which: Indices) -> Array:
         found = np.zeros((self.steps, which.size))
         rows = which[:, None] + np.arange(self.bands)[None, :]

@@ -100,6 +100,15 @@ class StrategyMatrix(ABC):
         return norms
 
     @property
+    def diagonal_entries(self) -> Array:
+        """The entries C[t, t] of a square matrix, shape (steps,). O(rows * steps) time unless overridden."""
+        entries = np.empty(self.steps)
+        for first in range(0, self.steps, BLOCK):
+            which = np.arange(first, min(first + BLOCK, self.steps))
+            entries[which] = self.columns(which)[which, which - first]
+        return entries
+
+    @property
     def max_column_norm(self) -> float:
         """Largest l2 norm of a column: the sensitivity of one participation, in clipping norms."""
         return float(self.column_norms.max())

@@ -30,6 +30,10 @@ class ToeplitzMatrix(StrategyMatrix):
     def bands(self) -> int:
         return int(self.coefficients.size)
 
+    @property
+    def diagonal_entries(self) -> Array:
+        return np.broadcast_to(self.toeplitz_column[:1], self.steps)
+
     @cached_property
     def toeplitz_column(self) -> Array:
         return np.concatenate([self.coefficients, np.zeros(self.steps - self.bands)])

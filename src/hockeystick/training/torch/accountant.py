@@ -15,9 +15,11 @@ from opacus.data_loader import DPDataLoader
 from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping, DPPerLayerOptimizer
 
 from hockeystick.certificate import Interval
+from hockeystick.certification.description import check_floor
 from hockeystick.certification.issue import certify
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.mechanism import Mechanism
+from hockeystick.noise.generators import GENERATORS, floor
 from hockeystick.samplers import Poisson
 from hockeystick.training.torch.guards import WIDE, parts_of
 from hockeystick.training.torch.norms import float32_excess
@@ -30,6 +32,8 @@ COINS = (torch.float32, torch.float64)
 OPTIMIZERS = (DPOptimizer, DPPerLayerOptimizer, DPOptimizerFastGradientClipping)
 """Optimizers of Opacus for one process that release the noisy sum alone. The one for adaptive clipping also divides a
 count by the size of the batch, which is secret; those for several processes add up batches that may share examples."""
+BOX_MULLER_FROM = 16
+"""Numbers of a tensor from which torch makes normal numbers in the tensor's own type, on a CPU."""
 
 
 class Accountant(IAccountant):
@@ -53,6 +57,8 @@ class Accountant(IAccountant):
         self.history: list[tuple[float, float, int]] = []
         self.excess = 1.0
         """How many clipping norms a clipped gradient may have had, of the steps that a hook counted."""
+        self.generators: set[str] = set()
+        """Whose normal numbers the noise of the steps was made of, as far as the optimizer's steps show it."""
 
     def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
         """Count one step."""
@@ -68,7 +74,8 @@ class Accountant(IAccountant):
     def get_epsilon(self, delta: float, **options: Any) -> float:
         """A certified upper bound on epsilon; ``options`` are those of :func:`hockeystick.certify`.
 
-        Raises: UnsupportedError when the noise multiplier or the rate changed during the run.
+        Raises: CannotCertifyError when the ends of the noise that was seen refute the delta; UnsupportedError when the
+        noise multiplier or the rate changed during the run.
         """
         if not self.history:
             return 0.0
@@ -87,8 +94,13 @@ class Accountant(IAccountant):
                 steps = max(steps, ceil(epochs / rate * (1 - 1e-12)))
             excess = max(excess, _length_to_come(caller.f_back))
         sampler = Poisson(sampling_prob=min(rate + COIN, 1.0), steps=steps)
-        mechanism = Mechanism(sampler=sampler, noise_multiplier=noise_multiplier / excess)
-        epsilon = certify(mechanism, delta=delta, **options).epsilon
+        sure = Mechanism(sampler=sampler, noise_multiplier=noise_multiplier / excess)
+        run = Mechanism(sampler=sampler, noise_multiplier=noise_multiplier)
+        worst = max(sorted(self.generators), key=lambda name: floor(run, name), default=None)
+        generator = options.pop("generator", worst)
+        if generator is not None:
+            check_floor(run, generator, delta)
+        epsilon = certify(sure, delta=delta, **options).epsilon
         return epsilon.upper if isinstance(epsilon, Interval) else epsilon
 
     def get_optimizer_hook_fn(self, sample_rate: float) -> Callable[[Any], None]:
@@ -130,15 +142,17 @@ class Accountant(IAccountant):
                     "than once; the 'hockeystick' accountant needs a step for each batch."
                 )
             self.excess = max(self.excess, clipped_length(optimizer))
+            self.generators |= generators_of(optimizer)
             self.step(noise_multiplier=optimizer.noise_multiplier, sample_rate=sampler.sample_rate)
 
         _check_coins()
         return counted
 
     def state_dict(self, destination: Any = None) -> Any:
-        """Opacus' state, with how long clipped gradients may have been."""
+        """Opacus' state, with how long clipped gradients may have been, and the generators that were seen."""
         state = super().state_dict(destination)
         state["excess"] = self.excess
+        state["generators"] = sorted(self.generators)
         return state
 
     def load_state_dict(self, state_dict: Any) -> None:
@@ -147,6 +161,7 @@ class Accountant(IAccountant):
             raise InvalidInputError("The 'excess' entry of the accountant's state must be a number of at least 1.")
         super().load_state_dict(state_dict)
         self.excess = float(state_dict["excess"])
+        self.generators = set(state_dict.get("generators", ()))
 
     def __len__(self) -> int:
         return sum(steps for _, _, steps in self.history)
@@ -198,6 +213,26 @@ def _length_to_come(frame: FrameType | None) -> float:
 def _length(parameters: Sequence[torch.Tensor], norms: Sequence[float]) -> float:
     longest = max((parameter.numel() for parameter in parameters), default=0)
     return float32_excess(longest, len(parameters), min(norms))
+
+
+def generators_of(optimizer: Any) -> set[str]:
+    """The generators of ``hockeystick.noise.GENERATORS`` that an optimizer of Opacus adds noise of; none where unsure.
+
+    Only optimizers that clip all parameters together: of others, no coordinate moves by a whole clipping norm.
+    """
+    if type(optimizer) not in (DPOptimizer, DPOptimizerFastGradientClipping):
+        return set()
+    names = set()
+    for parameter in optimizer.params:
+        device, dtype = parameter.device.type, str(parameter.dtype).removeprefix("torch.")
+        if optimizer.secure_mode:  # noise in the default type, whatever that of the parameters
+            dtype = str(torch.get_default_dtype()).removeprefix("torch.")
+            names.add(f"opacus-secure-{device}" if dtype == "float32" else "")
+        elif device == "cpu" and parameter.numel() < BOX_MULLER_FROM:
+            names.add("torch-cpu-small" if dtype == "float32" else "")
+        else:
+            names.add(f"torch-{device}-{dtype}")
+    return names & GENERATORS.keys()
 
 
 register_accountant(NAME, Accountant, force=True)
