@@ -168,14 +168,15 @@ def _calibrated(
     monte_carlo: MonteCarlo | None,
 ) -> Certificate:
     """The certificate of the least noise, whoever draws it."""
-    assert question.delta is not None
+    delta = question.delta
+    assert delta is not None
     if monte_carlo is None:
         return _Search(mechanism, question, epsilon, method, deadline, policy).certificate()
     # The last candidate is accepted without a test, so it has to meet what the tested ones have to meet.
-    target = Question(delta=verification_target(question.delta, monte_carlo.failure_probability))
+    target = Question(delta=verification_target(delta, monte_carlo.failure_probability))
     share, less = deadline.part(DETERMINISTIC_SHARE), replace(policy, work=DETERMINISTIC_SHARE * policy.work)
     last = _Search(mechanism, target, epsilon, None if method == METHOD else method, share, less).certificate()
-    return verified_release(last, epsilon, question.delta, monte_carlo, deadline, policy)
+    return verified_release(last, epsilon, delta, monte_carlo, deadline, policy)
 
 
 def check_target(epsilon: float) -> None:

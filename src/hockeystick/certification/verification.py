@@ -34,7 +34,7 @@ from hockeystick.types import Side
 
 DEFAULT_BUDGET = 600.0
 """Seconds that the verification of a stranger's certificate may take unless said otherwise."""
-COMPUTED = ("without_amplification", "numbers", "sensitivity", "rates", "noise", "generator")
+COMPUTED = ("generator", "without_amplification", "numbers", "sensitivity", "rates", "noise")
 """Numbers beside the bounds, which another machine may find with other last digits."""
 ROUNDED = PORTABLE / 2.0
 """How far those may differ, relatively: less than upper bounds are moved by when they are issued, so they still are
