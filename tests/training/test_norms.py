@@ -7,16 +7,17 @@ import numpy as np
 import pytest
 
 import hockeystick as hs
+from hockeystick.errors import InvalidInputError, UnsupportedError
+from hockeystick.training.adaptive import clipped
 
-torch = pytest.importorskip("torch")
-opacus = pytest.importorskip("opacus")
+pytest.importorskip("opacus")
 
-from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
+import opacus
+import torch
+from torch.utils.data import DataLoader, TensorDataset
 
-from hockeystick.errors import InvalidInputError, UnsupportedError  # noqa: E402
-from hockeystick.training.adaptive import clipped  # noqa: E402
-from hockeystick.training.torch import ghost, guards, norms  # noqa: E402
-from hockeystick.training.torch.accountant import clipped_length  # noqa: E402
+from hockeystick.training.torch import ghost, guards, norms
+from hockeystick.training.torch.accountant import clipped_length
 
 MANY = 40_000_000
 MODES = ["flat", "per_layer", "functorch", "ghost"]

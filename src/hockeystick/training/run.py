@@ -327,15 +327,8 @@ class Run:
         if certificate is not None and certificate.mechanism != self._mechanism.pinned():
             check_early_stop(certificate, self.executed(), stopped_without_looking)
         checked = ["steps_in_order", "one_noise_row_a_step", "number_of_examples", *self._promises.names, *also_checked]
-        asserted = [
-            "clipping",
-            "norms",
-            "noise_is_added",
-            "public_normaliser",
-            "same_data",
-            "secrecy",
-            "random_numbers",
-        ]
+        asserted = ["clipping", "norms", "noise_is_added", "public_normaliser"]
+        asserted += ["same_data", "secrecy", "random_numbers"]
         (checked if self._by_examples else asserted).append("examples_of_the_batch")
         if not self._by_examples:
             asserted.append("batches_in_step")

@@ -110,7 +110,7 @@ class Accountant(IAccountant):
 
         Raises: UnsupportedError unless the loader draws Poisson batches, in one process, and the optimizer releases
             nothing but noisy sums; the hook, for steps that use several batches, for coins of another type, and for
-            gradients whose norms Opacus computes with an error that nothing bounds: see :func:`clipped_length`.
+            ghost clipping and types narrower than float32, in which nothing bounds the error of Opacus' norms.
         """
         caller = sys._getframe(1).f_locals
         loader: Any = caller.get("data_loader")

@@ -30,9 +30,11 @@ from opacus.grad_sample.gsm_base import AbstractGradSampleModule
 from opacus.utils.module_utils import trainable_parameters
 
 from hockeystick.errors import InvalidInputError, UnsupportedError
-from hockeystick.training.torch.norms import PIECE, clip_factors, squared_norms
+from hockeystick.training.torch.norms import clip_factors, squared_norms
 from hockeystick.training.torch.shards import local
 
+PIECE = 1 << 20
+"""Numbers in float64 that are in memory at a time, as far as one example allows."""
 DOUBLE = 2.0**-53
 Norms = dict[Any, torch.Tensor]
 

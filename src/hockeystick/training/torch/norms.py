@@ -26,8 +26,10 @@ import torch
 
 from hockeystick.errors import InvalidInputError
 
-PIECE = 1 << 20
-"""Numbers that are widened at a time."""
+PIECE = 1 << 17
+"""Numbers that are widened at a time, on the CPU: what stays in its caches."""
+LARGE = 1 << 22
+"""The same on other devices, where every call costs."""
 FEW = 1 << 12
 """Up to so many numbers an example, products of all examples are made before they are summed."""
 SMALLEST = 2.0**-100
@@ -132,6 +134,6 @@ def _wide(piece: torch.Tensor) -> torch.Tensor:
 
 def _pieces(flat: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
     """Neighbouring columns, with the number of the first of them."""
-    width = max(1, PIECE // max(1, len(flat)))
+    width = max(1, (PIECE if flat.device.type == "cpu" else LARGE) // max(1, len(flat)))
     for start in range(0, flat.shape[1], width):
         yield start, flat[:, start : start + width]
