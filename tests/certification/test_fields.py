@@ -121,7 +121,12 @@ def changed(content: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[
 
 
 def weaker(path: tuple[Any, ...], value: Any, other: Any) -> bool:
-    """Whether a change only makes the interval wider, which is a true claim too."""
+    """Whether a change only makes the interval wider or an attacker's gain larger, which are true claims too.
+
+    The regret says how well mu describes the profile, and is stated with 1e-5 to spare.
+    """
+    if path[0] == "numbers" and value is not None and other is not None:
+        return other > value or (path[-1] == "gdp_regret" and other > value - 1e-6)
     if path[0] not in ("epsilon", "delta") or value is None or other is None:
         return False
     return (path[-1] == "upper" and other > value) or (path[-1] == "lower" and other < value)
@@ -179,20 +184,42 @@ def test_every_field_has_a_value_somewhere(certificates: dict[str, Certificate])
 
 @pytest.mark.parametrize("field", [*AttackNumbers.model_fields, "without_amplification"])
 def test_numbers_beside_the_bounds_are_upper_bounds_too(certificates: dict[str, Certificate], field: str) -> None:
-    """The other last digits of another machine verify; what is below the bound, by however little, does not."""
-    certificate = certificates["deterministic"]
+    """The other last digits of another machine verify; what is below the bound, by however little, does not.
+
+    Attackers may be said to gain more than they do: that is a bound too.
+    """
+    certificate, attacks = certificates["deterministic"], field in AttackNumbers.model_fields
 
     def moved(by: float) -> Certificate:
         content = certificate.content()
-        inside = content["numbers"] if field in AttackNumbers.model_fields else content
-        inside[field] *= 1.0 + by
+        inside = content["numbers"] if attacks else content
+        inside[field] = inside[field] - 1.01e-6 if field == "gdp_regret" and by < -1e-7 else inside[field] * (1.0 + by)
         return Certificate.parse_json(json.dumps(content)).sealed()
 
     for small in (-3e-8, 3e-8):
         verify(moved(small))
-    for large in (-1.01e-7, 1e-6):
-        with pytest.raises(VerificationError, match="numbers" if field in AttackNumbers.model_fields else field):
+    for large in (-1.01e-7,) if attacks else (-1.01e-7, 1e-6):
+        with pytest.raises(VerificationError, match="numbers" if attacks else field):
             verify(moved(large))
+
+
+def test_a_larger_mu_needs_the_regret_of_that_mu(certificates: dict[str, Certificate]) -> None:
+    """Else a mu that describes the run badly could pass for one that describes it well."""
+    content = certificates["deterministic"].content()
+    content["numbers"]["gdp_mu"] *= 2.0
+    with pytest.raises(VerificationError, match="numbers"):
+        verify(Certificate.parse_json(json.dumps(content)).sealed())
+    content["numbers"]["gdp_regret"] = 1.0
+    verify(Certificate.parse_json(json.dumps(content)).sealed())
+
+
+def test_no_mu_is_a_claim_that_says_nothing(certificates: dict[str, Certificate]) -> None:
+    content = certificates["deterministic"].content()
+    content["numbers"] |= {"gdp_mu": None, "gdp_regret": None}
+    verify(Certificate.parse_json(json.dumps(content)).sealed())
+    content["numbers"]["gdp_regret"] = 0.5
+    with pytest.raises(VerificationError, match="numbers"):
+        verify(Certificate.parse_json(json.dumps(content)).sealed())
 
 
 def test_numbers_beside_the_bounds_are_issued_with_room_for_the_rounding_of_another_machine(

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hockeystick as hs
-from hockeystick.certification.profiles import _chords, _Envelope, _extended_chords
+from hockeystick.certification.chords import chords, extended_chords
+from hockeystick.certification.profiles import _Envelope
 from hockeystick.curve import POINT_TOLERANCE, curve
 from hockeystick.errors import InvalidInputError
 from hockeystick.pairs.registry import dominating_pair
@@ -113,7 +114,7 @@ def test_interpolation_stays_on_its_side_of_any_profile(masses, places, epsilons
         knots = [0.0, 1.0]
     exact = [truth(knot) for knot in knots]
     above, below = [(1.0 + loose) * value for value in exact], [(1.0 - loose) * value for value in exact]
-    upper, lower = _chords(knots, above), _extended_chords(knots, below, above)
+    upper, lower = chords(knots, above), extended_chords(knots, below, above)
     for epsilon in (*epsilons, *knots):
         assert lower(epsilon) <= truth(epsilon) + 1e-15
         assert upper(epsilon) >= truth(epsilon) - 1e-15
@@ -126,7 +127,7 @@ def test_extended_chords_are_closer_than_steps() -> None:
     for count in (17, 33):
         knots = np.linspace(0.0, 2.0, count).tolist()
         values = [bound.delta(knot) for knot in knots]
-        lower = _extended_chords(knots, values, values)
+        lower = extended_chords(knots, values, values)
         middle = 0.5 * (knots[4 * (count // 16)] + knots[4 * (count // 16) + 1])
         losses.append(bound.delta(middle) - lower(middle))
     assert losses[0] > 3.0 * losses[1] > 0.0

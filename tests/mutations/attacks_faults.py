@@ -77,14 +77,14 @@ FAULTS = [
         PROFILES + "::test_an_envelope_is_the_tightest_of_its_bounds_at_every_epsilon_and_direction",
     ),
     (
-        "certification/profiles.py",
+        "certification/chords.py",
         "value = lower[near] + (lower[near] - upper[far]) * times",
         "value = lower[near] + (upper[near] - lower[far]) * times",
         "extended chords from the wrong sides",
         PROFILES + "::test_interpolation_stays_on_its_side_of_any_profile",
     ),
     (
-        "certification/profiles.py",
+        "certification/chords.py",
         "share = expm1(epsilon - knots[left]) / expm1(knots[right] - knots[left])",
         "share = (epsilon - knots[left]) / (knots[right] - knots[left])",
         "chords in epsilon, in which delta is not convex",

@@ -1,6 +1,5 @@
 """What an attacker can gain, from a bound on the privacy profile."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from math import exp, isfinite
 
@@ -8,28 +7,34 @@ import numpy as np
 
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.attacks.gaussian import covering_mu, gaussian_profile
-from hockeystick.bounds import Bound, Profile, Question
+from hockeystick.bounds import Bound, Profile, Question, best_of
 from hockeystick.certificate import AttackNumbers
+from hockeystick.certification.chords import tabulated
+from hockeystick.certification.schedule import Outcome
 from hockeystick.errors import UnsupportedError
-from hockeystick.laws.law import UNIT_ROUNDOFF
+from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.laws.profile import MAX_EPSILON
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Kind, Side
 
 FALSE_POSITIVE_RATES = {"tpr_at_fpr_0_1": 0.1, "tpr_at_fpr_0_01": 0.01, "tpr_at_fpr_0_001": 0.001}
-EPSILONS = tuple(0.02 * 1.1**place for place in range(64))
-"""Where the profile is read for the rates, up to 8.1; every one of them gives a bound."""
+EPSILONS = tuple(0.02 * 1.1 ** (place / 3.0) for place in range(192))
+"""Where the profile is read for the rates, up to 8.6; every one of them gives a bound."""
 ROUNDING = 1e-14
-"""More than the rounding of a few operations on numbers of at most 1, or on at most 4,000 times 0.1, relatively."""
+"""More than the rounding of a few operations on numbers of at most 1, or on at most 5,600 times 0.1, relatively."""
 POINTS = 129
 """Epsilons at which the profile is read for mu, evenly from 0 to where it falls to the certified delta."""
 LARGEST_UNEXPLAINED = 0.1
 """Above it no mu is stated: so much of delta is no remainder."""
 REGRET_ROUNDING = 1e-5
 """Added to the regret, a difference of two numbers whose last digits depend on the machine."""
-CHEAP = 0.5
-"""Standard seconds: the own profile of a costlier method is not computed for these numbers."""
+KNOTS = 17
+"""Epsilons at which a profile that is slow to evaluate is read; the bound between them is their chords."""
+SMALL_DELTA = 1e-4
+"""The knots go at least to where the profile is this small."""
+MOST_REACH = 100.0
+"""But to no larger epsilon than this."""
 
 
 def attack_numbers(bound: Bound, delta: float) -> AttackNumbers:
@@ -46,8 +51,8 @@ def attack_numbers(bound: Bound, delta: float) -> AttackNumbers:
     >>> import hockeystick as hs
     >>> run = hs.Mechanism(sampler=hs.Deterministic(bins=10), noise_multiplier=1.0)
     >>> bound = hs.bound(run, "gaussian")
-    >>> found = attack_numbers(bound, 1e-5)
-    >>> round(found.advantage, 4), round(found.gdp_mu, 2)
+    >>> numbers = attack_numbers(bound, 1e-5)
+    >>> round(numbers.advantage, 4), round(numbers.gdp_mu, 2)
     (0.3829, 1.0)
     """
     advantage = bound.delta(0.0)
@@ -69,23 +74,42 @@ def attack_numbers(bound: Bound, delta: float) -> AttackNumbers:
 
 
 def _gaussian_dp(bound: Bound, delta: float) -> tuple[float | None, float | None]:
-    """The mu of Gaussian DP that covers an upper bound but for ``delta``, and its regret.
+    """The mu of Gaussian DP that covers an upper bound except for ``delta``, and its regret."""
+    samples = _samples(bound, delta)
+    if samples is None:
+        return None, None
+    epsilons, deltas = samples
+    mu = 0.0
+    if deltas[0] > delta:  # else nothing is left to cover
+        mu = float(covering_mu(epsilons, np.append(deltas[:-1], min(deltas[-1], delta)), delta)[1].max())
+        mu = mu * (1.0 + 1e-9) + 1e-13
+    return (mu, _regret(epsilons, deltas, mu)) if isfinite(mu) else (None, None)
 
-    Where the bound has fallen to ``delta``, nothing is left to cover.
+
+def _samples(bound: Bound, delta: float) -> tuple[Array, Array] | None:
+    """The epsilons from 0 to where an upper bound falls to ``delta``, and the bound there; None where no mu is stated.
+
+    Returns: two arrays of shape (POINTS,).
     """
     reach = bound.epsilon(delta) if 0.0 < delta <= LARGEST_UNEXPLAINED else float("inf")
     if reach > MAX_EPSILON:
-        return None, None
+        return None
     epsilons = np.linspace(0.0, max(reach, 1e-6), POINTS)
-    deltas = np.array([bound.delta(float(at)) for at in epsilons])
-    if deltas[0] <= delta:
-        return 0.0, 0.0
-    deltas[-1] = min(deltas[-1], delta)
-    mu = float(covering_mu(epsilons, deltas, delta)[1].max()) * (1.0 + 1e-9) + 1e-13
-    if not isfinite(mu):
-        return None, None
+    return epsilons, np.array([bound.delta(float(at)) for at in epsilons])
+
+
+def _regret(epsilons: Array, deltas: Array, mu: float) -> float:
+    """What this mu loses of a profile that has these deltas at these epsilons, moved up."""
+    if mu == 0.0:
+        return 0.0
     lost = (gaussian_profile(mu, epsilons) - deltas) / (1.0 + np.exp(epsilons))
-    return mu, min(max(float(lost.max()), 0.0) + REGRET_ROUNDING, 1.0)
+    return min(max(float(lost.max()), 0.0) + REGRET_ROUNDING, 1.0)
+
+
+def regret_of(bound: Bound, delta: float, mu: float) -> float | None:
+    """The regret of this mu, as :func:`attack_numbers` states it of its own mu; None where no mu is stated."""
+    samples = _samples(bound, delta)
+    return None if samples is None else _regret(*samples, mu)
 
 
 def implied_delta(epsilon: float, delta: float, at: float) -> float:
@@ -103,48 +127,69 @@ def implied_delta(epsilon: float, delta: float, at: float) -> float:
     return min(delta + (1.0 - delta) * share * (1.0 + 32.0 * UNIT_ROUNDOFF) + 8.0 * UNIT_ROUNDOFF, 1.0)
 
 
-def guaranteed(
-    pair: DominatingPair,
-    question: Question,
-    method: str,
-    upper: float,
-    settings: Settings,
-) -> Bound:
-    """The upper bound on the whole profile that a certificate has at hand.
+def implied_bound(pair: DominatingPair, question: Question, method: str, upper: float, settings: Settings) -> Bound:
+    """The smaller of what a certified pair of numbers implies and the unamplified Gaussian, at every epsilon.
 
-    The best of three at every epsilon: what the certified pair of numbers implies, the unamplified Gaussian, and the
-    profile of the certifying method where that is cheap. Costs are formulas, so it is the same on every machine. The
-    bound has the confidence of the certified pair of numbers.
+    It has the confidence of the certified pair of numbers.
 
     Args:
+        method: that certified them.
         upper: the certified epsilon, or delta, that answers the question.
     """
     epsilon, delta = question.claimed(upper)
 
-    def implied(at: float) -> float:
+    def at_least(at: float) -> float:
         return implied_delta(epsilon, delta, at)
 
-    found: list[dict[Direction, Profile]] = [dict.fromkeys(Direction, implied)]
-    plain = Settings(settings.resolution, effort=settings.effort)  # no deadline, on which the numbers would depend
-    for name in dict.fromkeys(("gaussian", method)):
-        one = ACCOUNTANTS[name]
-        if one.kind is not Kind.DETERMINISTIC or one.why_not(pair, Side.UPPER) is not None or one.seconds(pair) > CHEAP:
-            continue
-        try:
-            known = one.bound(pair, Side.UPPER, plain)
-        except UnsupportedError:
-            continue
-        found.append({direction: _paying(known, profile) for direction, profile in known.profiles.items()})
-    profiles = {direction: _least([one[direction] for one in found]) for direction in Direction}
-    kind = ACCOUNTANTS[method].kind
-    return Bound(method, Side.UPPER, kind, settings.confidence(kind), "docs/theory/certificates.md", profiles)
+    kind, gaussian = ACCOUNTANTS[method].kind, ACCOUNTANTS["gaussian"]
+    profiles: dict[Direction, Profile] = dict.fromkeys(Direction, at_least)
+    bound = Bound(method, Side.UPPER, kind, settings.confidence(kind), "docs/theory/certificates.md", profiles)
+    if gaussian.why_not(pair, Side.UPPER) is not None:
+        return bound
+    return tighter(bound, gaussian.bound(pair, Side.UPPER, Settings(settings.resolution)))
+
+
+def tighter(bound: Bound, other: Bound) -> Bound:
+    """At every epsilon the smaller of two upper bounds; the first one says what is claimed and may have no slack."""
+    profiles = {
+        direction: best_of(min, bound.profiles[direction], _paying(other, profile))
+        for direction, profile in other.profiles.items()
+    }
+    return replace(bound, profiles=profiles)
+
+
+def whole_profile(
+    pair: DominatingPair, question: Question, end: Outcome, upper: float, settings: Settings
+) -> Bound | None:
+    """The upper bound on the whole profile by the method that certified, with its slack; None where it has none.
+
+    Monte Carlo has none: the failure probability of a certificate is that of one epsilon at one delta, and covers no
+    curve. A profile that is slow to evaluate is read at ``KNOTS`` epsilons, between which its chords are a bound.
+
+    Args:
+        end: what the method said, which holds its bound.
+        upper: the certified epsilon, or delta.
+        settings: those of the certificate; their question is left out, with which a bound may be good there alone.
+
+    Raises: BudgetExceededError when the deadline passes, MemoryError.
+    """
+    accountant = ACCOUNTANTS[end.method]
+    if accountant.kind is Kind.MONTE_CARLO:
+        return None
+    if not accountant.plans_effort:
+        return end.bound
+    deadline = settings.deadline
+    try:
+        bound = accountant.bound(pair, Side.UPPER, Settings(settings.resolution, deadline, effort=settings.effort))
+    except UnsupportedError:
+        return None
+    epsilon, delta = question.claimed(upper)
+    reach = epsilon if delta <= SMALL_DELTA else bound.epsilon(SMALL_DELTA)
+    reach = min(max(reach, 1e-3), MOST_REACH)
+    return tabulated(bound, bound, [reach * (knot / (KNOTS - 1.0)) for knot in range(KNOTS)], deadline)
 
 
 def _paying(bound: Bound, profile: Profile) -> Profile:
     """A profile of a bound with the slack of the bound in it."""
     alone = replace(bound, profiles=dict.fromkeys(Direction, profile))
     return lambda at: alone.delta(at)
-
-
-def _least(profiles: Sequence[Profile]) -> Profile:
-    return lambda at: min(profile(at) for profile in profiles)

@@ -15,7 +15,7 @@ from hockeystick.certificate import (
     Origin,
     Statements,
 )
-from hockeystick.certification.attack import attack_numbers, guaranteed
+from hockeystick.certification.attack import attack_numbers, implied_bound, tighter, whole_profile
 from hockeystick.certification.description import check_floor, described, drawn_by, origin
 from hockeystick.certification.schedule import (
     Outcome,
@@ -189,7 +189,8 @@ def certificate_of(
     cut_off = tuple(
         CutOff(method=one.method, side=one.side, seconds=one.needs) for one in outcomes if one.needs is not None
     )
-    return stated(mechanism, pair, question, interval, (upper, lower), settings, origin(accuracy, cut_off))
+    numbers = _numbers(pair, question, upper, interval.upper, settings)
+    return stated(mechanism, pair, question, interval, (upper, lower), numbers, settings, origin(accuracy, cut_off))
 
 
 def stated(
@@ -198,6 +199,7 @@ def stated(
     question: Question,
     interval: Interval,
     ends: tuple[Outcome, Outcome | None],
+    numbers: AttackNumbers,
     settings: Settings,
     made: Origin,
     statements: Statements | None = None,
@@ -206,11 +208,11 @@ def stated(
 
     Args:
         ends: the outcomes that the two ends of the interval rest on.
+        numbers: what attackers gain at most.
         made: how the certificate was made.
     """
     upper, lower = ends
     sampled = next((end for end in ends if end is not None and end.kind is Kind.MONTE_CARLO), None)
-    bound = guaranteed(pair, question, upper.method, interval.upper, settings)
     return described(
         statements or Statements(),
         mechanism=mechanism,
@@ -221,10 +223,25 @@ def stated(
         confidence=1.0 if sampled is None else sampled.confidence,
         monte_carlo=None if sampled is None else sampled.claim,
         without_amplification=_without_amplification(pair, question, settings),
-        numbers=_portable(attack_numbers(bound, question.claimed(interval.upper)[1])),
+        numbers=numbers,
         generator=None,
         origin=made,
     )
+
+
+def _numbers(pair: DominatingPair, question: Question, end: Outcome, upper: float, settings: Settings) -> AttackNumbers:
+    """What attackers gain at most, by the profile of the method that certified.
+
+    Where there is no time or memory for that profile, and under Monte Carlo, from the certified pair of numbers.
+    """
+    bound, delta = implied_bound(pair, question, end.method, upper, settings), question.claimed(upper)[1]
+    try:
+        whole = whole_profile(pair, question, end, upper, settings)
+        if whole is not None:
+            return portable(attack_numbers(tighter(bound, whole), delta))
+    except (BudgetExceededError, MemoryError):
+        pass
+    return portable(attack_numbers(bound, delta))
 
 
 def _without_amplification(pair: DominatingPair, question: Question, settings: Settings) -> float | None:
@@ -237,7 +254,7 @@ def _without_amplification(pair: DominatingPair, question: Question, settings: S
     return None if value == float("inf") else min(value * (1.0 + PORTABLE), loosest)
 
 
-def _portable(numbers: AttackNumbers) -> AttackNumbers:
+def portable(numbers: AttackNumbers) -> AttackNumbers:
     """The same, each moved up as every bound is."""
     moved = {name: value * (1.0 + PORTABLE) for name, value in numbers if value is not None}
     return numbers.model_copy(

@@ -1,13 +1,13 @@
 """The whole privacy profile of a mechanism from both sides: the best accountant at every epsilon."""
 
-from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from math import exp, expm1, inf
+from dataclasses import dataclass, field
+from math import inf
 
 from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT
 from hockeystick.bounds import Bound, Profile
+from hockeystick.certification.chords import tabulated
 from hockeystick.certification.issue import prepared
 from hockeystick.certification.schedule import CHEAP, DELTA_NODES, RUNS, planned
 from hockeystick.deadline import Deadline
@@ -27,8 +27,6 @@ LEVELS = 4
 KNOTS, FEWER_KNOTS = 65, 17
 """Epsilons at which a profile that is slow to evaluate is tabulated; fewer where it is very slow."""
 SMALLEST_DELTA = 1e-10
-BELOW = 1e-14
-"""More than the rounding of a convex combination of two numbers, relative to the larger one."""
 
 
 def profile(
@@ -83,7 +81,7 @@ def profile(
             if one.plans_effort:
                 upper = envelopes[Side.UPPER].bound()
                 knots = _knots(upper, smallest_delta, KNOTS if cost <= policy.heavy else FEWER_KNOTS)
-                bound = _tabulated(bound, upper, knots, deadline)
+                bound = tabulated(bound, upper, knots, deadline)
         except (BudgetExceededError, UnsupportedError, MemoryError):
             continue
         envelope.bounds.append(bound)
@@ -147,57 +145,3 @@ def _knots(upper: Bound, smallest_delta: float, count: int) -> list[float]:
     """Epsilons from 0 to where the bound so far reaches the smallest delta."""
     reach = min(max(upper.epsilon(smallest_delta), 1e-3), 100.0)
     return [reach * (k / (count - 1.0)) for k in range(count)]
-
-
-def _tabulated(bound: Bound, upper: Bound, knots: Sequence[float], deadline: Deadline) -> Bound:
-    """A bound on the same side that evaluates each direction's profile at the knots alone, now."""
-    profiles = {}
-    for direction, slow in bound.profiles.items():
-        values = []
-        for knot in knots:
-            deadline.tick()
-            values.append(slow(knot))
-        if bound.side is Side.UPPER:
-            profiles[direction] = _chords(knots, values)
-        else:
-            profiles[direction] = _extended_chords(knots, values, [upper.profiles[direction](knot) for knot in knots])
-    return replace(bound, profiles=profiles)
-
-
-def _chords(knots: Sequence[float], values: Sequence[float]) -> Profile:
-    """An upper bound between the knots, as the truth is convex in e^epsilon, and beyond the last, as it falls."""
-
-    def profile(epsilon: float) -> float:
-        right = bisect_right(knots, epsilon)
-        if right == len(knots):
-            return values[-1]
-        left = right - 1
-        share = expm1(epsilon - knots[left]) / expm1(knots[right] - knots[left])
-        return (1.0 - share) * values[left] + share * values[right] + BELOW * max(values[left], values[right])
-
-    return profile
-
-
-def _extended_chords(knots: Sequence[float], lower: Sequence[float], upper: Sequence[float]) -> Profile:
-    """A lower bound between the knots: that of the next one, or a chord of the neighbouring cell, extended.
-
-    A convex function is at least the extension of its chords. A chord from the upper bound at its far end to
-    the lower bound at its near end, extended beyond the near end, is at most the extension of the true chord.
-    """
-
-    def extended(near: int, far: int, epsilon: float) -> float:
-        if not 0 <= far < len(knots):
-            return 0.0
-        times = expm1(epsilon - knots[near]) / expm1(knots[near] - knots[far]) * exp(knots[near] - knots[far])
-        value = lower[near] + (lower[near] - upper[far]) * times
-        return value - BELOW * (1.0 + times) * (lower[near] + upper[far])
-
-    def profile(epsilon: float) -> float:
-        right = bisect_right(knots, epsilon)
-        if right == len(knots):
-            return lower[-1] if epsilon == knots[-1] else 0.0
-        if epsilon == knots[right - 1]:
-            return lower[right - 1]
-        return max(lower[right], extended(right - 1, right - 2, epsilon), extended(right, right + 1, epsilon))
-
-    return profile

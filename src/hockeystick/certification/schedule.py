@@ -1,7 +1,7 @@
 """Which accountants run, in which order, and how far: the work is planned, the deadline only cuts off."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import frexp, sqrt
 from time import monotonic
@@ -48,6 +48,7 @@ class Outcome:
         status: "ok", or why there is no value.
         claim: for Monte Carlo, the samples that the value rests on.
         needs: where the plan or the deadline had no time for it, about how many seconds it takes on an idle machine.
+        bound: from which the value was read; None where there is no value, and where no certificate is issued.
     """
 
     method: str
@@ -59,6 +60,7 @@ class Outcome:
     status: str
     claim: Any = None
     needs: float | None = None
+    bound: Bound | None = field(default=None, repr=False, compare=False)
 
 
 def run_accountants(
@@ -133,7 +135,9 @@ def run_accountants(
         together = [other for other in sides if (one, other) in tasks] if one.joint_analyses else [side]
         ready = [other for other in together if one.why_not(pair, other) is None]
         outcomes += _run(one, pair, ready if side in ready else [side], settings, answer, work)
-        if not run_all:
+        if run_all:
+            outcomes = [replace(outcome, bound=None) for outcome in outcomes]  # all of them together would take memory
+        else:
             work = max(work - cost(one, side), 0.0)
     return outcomes
 
@@ -195,6 +199,7 @@ def _run(
     values: dict[Side, float | None] = dict.fromkeys(sides)
     past = f"{CUT_OFF}: the deadline passed; it takes about {cost:.2g} s"
     status, claim, needs = "ok", None, None
+    bounds: Mapping[Side, Bound] = {}
     reason = next((reason for side in sides if (reason := one.why_not(pair, side)) is not None), None)
     if reason is not None:
         status = f"{NOT_APPLICABLE}{reason}"
@@ -217,12 +222,16 @@ def _run(
     outcome = Outcome(
         one.name, Side.UPPER, one.kind, settings.confidence(one.kind), None, seconds, status, claim, needs
     )
-    return [_with_value(replace(outcome, side=side), value, settings) for side, value in values.items()]
+    return [
+        _with_value(replace(outcome, side=side, bound=None if value is None else bounds[side]), value, settings)
+        for side, value in values.items()
+    ]
 
 
 def _with_value(outcome: Outcome, value: float | None, settings: Settings) -> Outcome:
     if value != float("inf"):
         return replace(outcome, value=value)
+    outcome = replace(outcome, bound=None)
     if outcome.kind is Kind.MONTE_CARLO and settings.deadline.remaining() <= 0.0:
         needs = min(settings.work, DEFAULT_WORK)  # infinite where only the deadline ends the sampling
         return replace(outcome, status=f"{CUT_OFF}: the deadline passed", needs=needs)

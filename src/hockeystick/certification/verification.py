@@ -10,9 +10,17 @@ from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.monte_carlo import as_claimed
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.bounds import Bound, Question
-from hockeystick.certificate import NOT_RECOMPUTED, Certificate, CertificateBase
+from hockeystick.certificate import NOT_RECOMPUTED, AttackNumbers, Certificate, CertificateBase
+from hockeystick.certification.attack import (
+    REGRET_ROUNDING,
+    attack_numbers,
+    implied_bound,
+    regret_of,
+    tighter,
+    whole_profile,
+)
 from hockeystick.certification.description import drawn_by, origin
-from hockeystick.certification.issue import PORTABLE, prepared, stated
+from hockeystick.certification.issue import PORTABLE, portable, prepared, stated
 from hockeystick.certification.schedule import Outcome
 from hockeystick.deadline import Deadline
 from hockeystick.errors import (
@@ -34,6 +42,7 @@ from hockeystick.types import Side
 
 DEFAULT_BUDGET = 600.0
 """Seconds that the verification of a stranger's certificate may take unless said otherwise."""
+NO_TIME = "The time budget is over before the certificate is recomputed; allow more seconds."
 COMPUTED = ("generator", "without_amplification", "numbers", "sensitivity", "rates", "noise")
 """Numbers beside the bounds, which another machine may find with other last digits."""
 ROUNDED = PORTABLE / 2.0
@@ -54,8 +63,9 @@ def verify(
     The claim is tested at the claimed numbers, without any tolerance. Monte Carlo bounds are derived again from the
     stored ``evidence``, some chunks of which are drawn again from their seeds; without evidence all of them are drawn
     again, by ``executor``. Every other field has to be what follows from these numbers and the mechanism, except for
-    ``statements``, which are the user's and only have to suit the mechanism, and ``origin``, which tells how the
-    certificate was made. Certificates of format 1 verify too.
+    ``numbers``, which may be larger, as larger upper bounds are true too; ``statements``, which are the user's and only
+    have to suit the mechanism; and ``origin``, which tells how the certificate was made. Certificates of format 1
+    verify too.
 
     Args:
         deadline: progress, and the seconds allowed; ten minutes unless said otherwise.
@@ -82,7 +92,8 @@ def verify(
         raise VerificationError("The 'method.lower' field must name a method exactly where there is a lower bound.")
     if certificate.method.lower is not None and claimed.lower is not None:
         lower = _confirmed(certificate.method.lower, accountants, pair, Side.LOWER, settings, claimed.lower)
-    again = _restated(certificate, pair, (upper, lower), settings)
+    numbers = _checked_numbers(certificate, pair, upper, settings)
+    again = _restated(certificate, pair, (upper, lower), numbers, settings)
     for name in _claims(certificate):
         claims, found = (_plain(getattr(one, name)) for one in (certificate, again))
         if not _same(claims, found, ROUNDED if name in COMPUTED else 0.0):
@@ -92,8 +103,64 @@ def verify(
     return certificate
 
 
+def _checked_numbers(
+    certificate: CertificateBase, pair: DominatingPair, end: Outcome, settings: Settings
+) -> AttackNumbers:
+    """What attackers gain at most: as the certificate states it, where that follows from its bounds.
+
+    Stated numbers may be larger than those that are derived here. Certificates that state what follows from epsilon and
+    delta alone are accepted without computing a profile. Format 1 states no numbers, and gets those.
+
+    Raises: VerificationError where a stated number is too small, BudgetExceededError when the deadline passes.
+    """
+    question, upper = certificate.question, certificate.bounds.upper
+    delta, bound = question.claimed(upper)[1], implied_bound(pair, question, end.method, upper, settings)
+    derived = portable(attack_numbers(bound, delta))
+    if not isinstance(certificate, Certificate):
+        return derived
+    stated = certificate.numbers
+    if _covers(stated, derived, bound, delta):
+        return stated
+    try:
+        whole = whole_profile(pair, question, end, upper, settings)
+        if whole is not None:
+            bound = tighter(bound, whole)
+            derived = portable(attack_numbers(bound, delta))
+            if _covers(stated, derived, bound, delta):
+                return stated
+    except BudgetExceededError:
+        raise BudgetExceededError(NO_TIME) from None
+    except MemoryError:
+        raise VerificationError("The 'numbers' field needs more memory than there is to be recomputed.") from None
+    raise VerificationError(
+        f"The 'numbers' field claims {shortened(_plain(stated))}, but recomputed it is {shortened(_plain(derived))}."
+    )
+
+
+def _covers(stated: AttackNumbers, derived: AttackNumbers, bound: Bound, delta: float) -> bool:
+    """Whether no stated number is below the derived one, up to the rounding of another machine.
+
+    The regret is that of the stated mu, and a tenth of what was added to it may be missing. A certificate may leave out
+    both mu and its regret.
+    """
+    least = dict(derived)
+    if stated.gdp_mu is not None and derived.gdp_mu is not None:
+        regret = regret_of(bound, delta, stated.gdp_mu / (1.0 + PORTABLE))
+        least["gdp_regret"] = None if regret is None else max(regret - 0.1 * REGRET_ROUNDING, 0.0)
+    if stated.gdp_mu is None and stated.gdp_regret is None:
+        least |= {"gdp_mu": None, "gdp_regret": None}
+    return all(
+        (value is None) == (least[name] is None) and (value is None or value >= least[name] * (1.0 - ROUNDED))
+        for name, value in stated
+    )
+
+
 def _restated(
-    certificate: CertificateBase, pair: DominatingPair, ends: tuple[Outcome, Outcome | None], settings: Settings
+    certificate: CertificateBase,
+    pair: DominatingPair,
+    ends: tuple[Outcome, Outcome | None],
+    numbers: AttackNumbers,
+    settings: Settings,
 ) -> Certificate:
     """The certificate of the present format that states the same interval, after the user's own statements."""
     present = certificate if isinstance(certificate, Certificate) else None
@@ -104,6 +171,7 @@ def _restated(
             certificate.question,
             certificate.bounds,
             ends,
+            numbers,
             settings,
             origin(certificate.accuracy, ()) if present is None else present.origin,
             None if present is None else present.statements,
@@ -182,14 +250,13 @@ def _confirmed(
         try:
             bound = one.bound(pair, side, settings)
             if _holds(bound, question, claimed):
-                return Outcome(name, side, one.kind, settings.confidence(one.kind), claimed, 0.0, "ok", bound.claim)
+                confidence = settings.confidence(one.kind)
+                return Outcome(name, side, one.kind, confidence, claimed, 0.0, "ok", bound.claim, bound=bound)
             what = f"'{'epsilon' if question.delta is not None else 'delta'}.{side.value}'"
             found = question.answer(bound, near=claimed)
             raise VerificationError(f"The {what} field claims {claimed!r}, but the recomputed bound is {found!r}.")
         except BudgetExceededError:
-            raise BudgetExceededError(
-                "The time budget is over before the certificate is recomputed; allow more seconds."
-            ) from None
+            raise BudgetExceededError(NO_TIME) from None
         except UnsupportedError as error:
             reason = str(error)
         except MemoryError:

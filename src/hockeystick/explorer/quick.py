@@ -9,7 +9,7 @@ the deadline comes first, the unamplified Gaussian remains.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import count
 from typing import Any
@@ -249,7 +249,7 @@ class _Look:
         (found,) = run_named(one, pair, (side,), self.settings, self.question.answer)
         if found.needs is not None:
             raise BudgetExceededError(f"The method {name!r} takes longer than a quick answer may.")
-        return found
+        return replace(found, bound=None)  # many are kept
 
     def outcomes(self, noise: float, methods: Sequence[str], side: Side) -> list[Outcome]:
         """What these accountants say on a side until the deadline passes."""

@@ -1,16 +1,22 @@
 """Entries for OpenDP's registry of deployments, from certificates.
 
-The fields are those of the registry as of 2026. What a certificate does not know is null: an entry is a draft, which
-whoever deploys completes. What should not be published is left out.
+The layout is that of the registry in July 2026. An entry is a draft: what a certificate does not know, but the registry
+requires, says so, and whoever deploys completes it. What should not be published is left out.
 """
 
 import json
+import re
 from typing import Any
 
 from hockeystick.certificate import Certificate, CertificateBase, Interval
 from hockeystick.errors import UnsupportedError
+from hockeystick.report.certificate import document
 
-_UNKNOWN_PRODUCT = ("data_curators", "intended_use", "type", "region", "sector", "description")
+UNKNOWN = "To be completed."
+UNKNOWN_DATE = "9999-12-31"
+"""The registry requires a date. This one is valid and cannot be mistaken for a publication date."""
+_FILLED = 2
+"""The tier of the registry whose fields a certificate fills: the numbers, the unit and the kind of release."""
 
 
 def registry_entry(certificate: CertificateBase) -> dict[str, Any]:
@@ -20,61 +26,68 @@ def registry_entry(certificate: CertificateBase) -> dict[str, Any]:
 
     >>> import hockeystick as hs
     >>> run = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.01, steps=100), noise_multiplier=1.0)
-    >>> registry_entry(hs.certify(run, delta=1e-5))["privacy_loss"]["privacy_unit"]
+    >>> registry_entry(hs.certify(run, delta=1e-5))["deployment"]["privacy_loss"]["privacy_unit"]
     'example'
     """
     if not isinstance(certificate, Certificate):
         raise UnsupportedError("A certificate of format 1 has no registry entry; certify its mechanism again.")
-    said, numbers = certificate.statements, _parameters(certificate)
+    said, steps = certificate.statements, certificate.rates.steps
+    rows = {section.heading: section.rows for section in document(certificate, public=True).sections}
     relations = [certificate.adjacency, *certificate.also_holds_for]
-    return {
-        "product": {
-            "name": said.label,
-            **dict.fromkeys(_UNKNOWN_PRODUCT),
-            "publication_date": said.date,
+    tuning = {} if said.tuning is None else {"preprocessing_and_hyperparameter_tuning": said.tuning}
+    deployment = {
+        "basic": {
+            "name": said.label or UNKNOWN,
+            "data_curators": [UNKNOWN],
+            "intended_use": UNKNOWN,
+            "data_product_type": "Machine learning model",
+            "data_product_region": UNKNOWN,
+            "description": UNKNOWN,
+            "publication_date": said.date or UNKNOWN_DATE,
         },
-        "dp_flavor": {
-            "name": "approximate differential privacy",
-            "input_metric": f"{certificate.neighbours} Relations: {', '.join(relations)}.",
-            "bound_on_input_distance": 1,
-            "output_measure": "hockey-stick divergence",
-            "bound_on_output_distance": numbers,
-            "data_domain": None,
-            "unprotected_quantities": list(certificate.not_covered),
+        "dp_variant": {
+            "variant_name": "Approximate DP",
+            "unprotected_quantities": " ".join(certificate.not_covered),
         },
         "privacy_loss": {
             "privacy_unit": certificate.unit,
-            "description": certificate.sentence,
-            "parameters": numbers | {"confidence": certificate.confidence},
+            "privacy_unit_details": f"{certificate.neighbours} Relations: {', '.join(relations)}.",
+            "privacy_parameters": _parameters(certificate),
+            "privacy_parameters_details": f"{certificate.sentence} Confidence {certificate.confidence!r}.",
         },
-        "model": {
-            "name": "central",
-            "actors": [one.model_dump() for one in certificate.actors],
-            "release_type": certificate.released,
-            "data_source_type": "static",
-            "access_type": "non-interactive",
+        "deployment_model": {
+            "model_name": "Central",
+            "actors": " ".join(
+                f"{one.who.capitalize()} ({'trusted' if one.trusted else 'not trusted'}) sees {one.sees}."
+                for one in certificate.actors
+            ),
+            "release_type": "Many releases" if steps > 1 else "One release",
+            "release_type_details": certificate.released,
+            "data_source_type": "Static",
+            "access_type": "Non-interactive",
         },
         "accounting": {
             "post_processing": certificate.prefixes,
             "composition": f"Upper bound by {certificate.method.upper} ({'; '.join(certificate.references)}), over "
-            f"{certificate.rates.steps} steps.",
+            f"{steps} {'steps' if steps > 1 else 'step'}.",
         },
         "implementation": {
-            "pre_processing": said.tuning,
-            "mechanisms": {
-                "strategy": certificate.mechanism.strategy.model_dump(mode="json", exclude={"path"}),
-                "sampler": certificate.mechanism.sampler.model_dump(mode="json"),
-                "noise_multiplier": certificate.mechanism.sigma,
-                **({} if certificate.generator is None else {"noise_generator": certificate.generator.model_dump()}),
-                "caveats": list(certificate.caveats),
-            },
-            "justification": [one.model_dump(mode="json") for one in certificate.assumptions],
+            **tuning,
+            "mechanisms": " ".join(f"{row.name.capitalize()}: {row.text}." for row in rows["what was run"]),
+            "justification": " ".join(f"[{row.name}] {row.text}" for row in rows["the claim holds if"]),
         },
-        "resources": {
-            "recompute": certificate.recompute,
-            "certificate_sha256": certificate.digest,
-            "issued_by": f"hockeystick {certificate.hockeystick_version}",
+        "administrative": {
+            "sources": f"Certificate with SHA-256 {certificate.digest}; recompute it with '{certificate.recompute}'.",
+            "notes": f"A draft by hockeystick {certificate.hockeystick_version}. Complete what says {UNKNOWN!r}"
+            f"{'' if said.date else f', and the publication date instead of {UNKNOWN_DATE}'}.",
+            "registry_authors": [UNKNOWN],
         },
+    }
+    return {
+        "url_slug": _slug(said.label) or f"run-{certificate.digest[:12]}",
+        "status": "Draft",
+        "tier": _FILLED,
+        "deployment": deployment,
     }
 
 
@@ -83,17 +96,28 @@ def registry_yaml(certificate: CertificateBase) -> str:
     return "\n".join(_block(registry_entry(certificate))) + "\n"
 
 
+def _slug(label: str | None) -> str:
+    """The letters and digits of a label, with hyphens between its words.
+
+    >>> _slug("MNIST, run 7")
+    'mnist-run-7'
+    """
+    return re.sub("[^a-z0-9]+", "-", (label or "").lower()).strip("-")
+
+
 def _block(value: dict[str, Any] | list[Any]) -> list[str]:
     """Lines of YAML for what is not empty."""
     marked = (
-        [(f"{name}:", one) for name, one in value.items()] if isinstance(value, dict) else [("-", one) for one in value]
+        [(f"{name}:", inside) for name, inside in value.items()]
+        if isinstance(value, dict)
+        else [("-", inside) for inside in value]
     )
     lines = []
-    for mark, one in marked:
-        if isinstance(one, dict | list) and one:
-            lines += [mark, *(f"  {line}" for line in _block(one))]
+    for mark, inside in marked:
+        if isinstance(inside, dict | list) and inside:
+            lines += [mark, *(f"  {line}" for line in _block(inside))]
         else:
-            lines.append(f"{mark} {_scalar(one)}")
+            lines.append(f"{mark} {_scalar(inside)}")
     return lines
 
 
