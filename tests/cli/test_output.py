@@ -131,7 +131,9 @@ def test_a_failed_calibration_keeps_the_old_certificate(cli: Any) -> None:
 def test_calibrate_text_names_the_noise(cli: Any) -> None:
     result = cli("calibrate", "plan.toml", "--method", "gaussian")
     sigma = Certificate.load("plan.certificate.json").mechanism.sigma
-    assert result.out.startswith(f"noise_multiplier = {sigma!r} for epsilon = 2.0, delta = 1e-05\n")
+    assert result.out.endswith(f"noise_multiplier = {sigma!r} for epsilon = 2.0, delta = 1e-05\n")
+    assert "the run must" not in result.out
+    assert cli("calibrate", "plan.toml", "--method", "gaussian", "--verbose").out.count("the run must") == 1
 
 
 @pytest.mark.parametrize("name", ["x.png", "x.PNG", "x.svg", "x.pdf"])

@@ -216,6 +216,7 @@ class _Search:
         self.coarse = Settings(coarse, deadline, effort=COARSE_EFFORT * self.fine.effort)
         self.best: tuple[float, Sequence[Outcome], Settings] | None = None
         self.cut: list[Outcome] = []
+        self.last: tuple[float, Sequence[Outcome], Settings] | None = None
 
     def certificate(self) -> Certificate:
         """The certificate of the answer, or of the best so far when the deadline passes."""
@@ -228,8 +229,9 @@ class _Search:
         if final is None or not self._meets(final):  # certify may skip a heavy method where a cheap one nearly suffices
             assert self.best is not None  # the Gaussian has passed
             noise, outcomes, settings = self.best
-            final = self._issued(noise, [*outcomes, *self.cut], settings)
-        return final
+            return self._issued(noise, [*outcomes, *self.cut], settings)
+        assert self.last is not None  # the search ends with what was asked last
+        return self._issued(*self.last)
 
     def smallest(self, methods: Sequence[str] | None, settings: Settings, start: float, width: float) -> float:
         """The smallest noise multiplier that passes with these methods, to a relative ``width``."""
@@ -312,11 +314,14 @@ class _Search:
 
     def _final(self, noise: float) -> Certificate:
         """What certify says at its defaults."""
-        return self._issued(noise, self.run(noise, self.methods, self.full, (Side.UPPER, Side.LOWER)), self.full)
+        self.last = noise, self.run(noise, self.methods, self.full, (Side.UPPER, Side.LOWER)), self.full
+        return self._issued(*self.last, whole=False)
 
-    def _issued(self, noise: float, outcomes: Sequence[Outcome], settings: Settings) -> Certificate:
+    def _issued(
+        self, noise: float, outcomes: Sequence[Outcome], settings: Settings, *, whole: bool = True
+    ) -> Certificate:
         found = self.mechanism.with_noise(noise)
-        return certificate_of(found, dominating_pair(found), self.question, outcomes, settings)
+        return certificate_of(found, dominating_pair(found), self.question, outcomes, settings, whole=whole)
 
     def _affordable(self, noise: float) -> list[str]:
         """The default accountants that the planned work allows to run again and again."""

@@ -9,8 +9,12 @@ if TYPE_CHECKING:
     from hockeystick.certificate.base import CertificateBase
 
 
-def certificate_text(certificate: "CertificateBase") -> str:
-    """A certificate as a reader wants it: the claim first, then what it rests on."""
+def certificate_text(certificate: "CertificateBase", *, requirements: bool = True) -> str:
+    """A certificate as a reader wants it: the claim first, then what it rests on.
+
+    Args:
+        requirements: list what the run must do.
+    """
     mechanism = certificate.mechanism
     bounds = certificate.bounds
     lines = []
@@ -33,9 +37,9 @@ def certificate_text(certificate: "CertificateBase") -> str:
         f"  method            upper bound by {certificate.method.upper}{lower_method}",
         f"  kind              {kind_text(certificate)}",
         f"  adjacency         {certificate.adjacency.value}{also}",
-        "  the run must",
-        *(f"    - {requirement}" for requirement in certificate.requirements),
     ]
+    if requirements:
+        lines += ["  the run must", *(f"    - {requirement}" for requirement in certificate.requirements)]
     if certificate.cut_off:
         left = ", ".join(f"{one.method} ({one.side.value}, about {one.seconds:.2g} s)" for one in certificate.cut_off)
         lines.append(f"  no time for       {left}; more seconds may give a better bound")

@@ -166,8 +166,13 @@ def certificate_of(
     question: Question,
     outcomes: Sequence[Outcome],
     settings: Settings,
+    *,
+    whole: bool = True,
 ) -> Certificate:
     """The certificate that states the best of these outcomes, each moved to its loose side by ``PORTABLE``.
+
+    Args:
+        whole: read the attack numbers off the whole profile, which takes seconds for some methods.
 
     Raises: BudgetExceededError or CannotCertifyError when there is no upper bound among them.
     """
@@ -189,7 +194,7 @@ def certificate_of(
     cut_off = tuple(
         CutOff(method=one.method, side=one.side, seconds=one.needs) for one in outcomes if one.needs is not None
     )
-    numbers = _numbers(pair, question, upper, interval.upper, settings)
+    numbers = _numbers(pair, question, upper, interval.upper, settings, whole=whole)
     return stated(mechanism, pair, question, interval, (upper, lower), numbers, settings, origin(accuracy, cut_off))
 
 
@@ -229,16 +234,18 @@ def stated(
     )
 
 
-def _numbers(pair: DominatingPair, question: Question, end: Outcome, upper: float, settings: Settings) -> AttackNumbers:
-    """What attackers gain at most, by the profile of the method that certified.
+def _numbers(
+    pair: DominatingPair, question: Question, end: Outcome, upper: float, settings: Settings, *, whole: bool
+) -> AttackNumbers:
+    """What attackers gain at most, by the profile of the method that certified, where the whole of it is wanted.
 
     Where there is no time or memory for that profile, and under Monte Carlo, from the certified pair of numbers.
     """
     bound, delta = implied_bound(pair, question, end.method, upper, settings), question.claimed(upper)[1]
     try:
-        whole = whole_profile(pair, question, end, upper, settings)
-        if whole is not None:
-            return portable(attack_numbers(tighter(bound, whole), delta))
+        profile = whole_profile(pair, question, end, upper, settings) if whole else None
+        if profile is not None:
+            return portable(attack_numbers(tighter(bound, profile), delta))
     except (BudgetExceededError, MemoryError):
         pass
     return portable(attack_numbers(bound, delta))

@@ -25,12 +25,13 @@ def command(
     out: Annotated[
         str | None, typer.Option("--out", help="Certificate file; PLAN.certificate.json by default.")
     ] = None,
+    verbose: common.VerboseOption = False,
     json: common.JsonOption = False,
 ) -> None:
     """Find the smallest noise multiplier certified for the plan's target, and write the certificate."""
     from hockeystick.bounds import Question
     from hockeystick.calibration.search import calibrate_and_certify, check_target
-    from hockeystick.certificate import Statements
+    from hockeystick.certificate import Statements, certificate_text
     from hockeystick.certification.description import state
     from hockeystick.plan import Plan
 
@@ -61,9 +62,6 @@ def command(
     if budget is not None and certificate.cut_off:
         common.say("the budget ended the search; a larger one may find less noise, and so may an idle machine")
     with common.saving(certificate, path):
-        if not json:  # the answer does not wait for hints
-            common.emit(f"noise_multiplier = {certificate.mechanism.sigma!r} for epsilon = {target!r}, delta = {at!r}")
-            common.emit(str(certificate))
         better = common.hints_of(
             certificate, epsilon=target, sampling=monte_carlo is not None, method=method, budget=budget
         )
@@ -72,5 +70,7 @@ def command(
             common.emit_json(common.claim_json(certificate, deadline.elapsed()) | target_json)
         else:
             common.say_hints(better)
+            common.emit(certificate_text(certificate, requirements=verbose))
     if not json:
         common.emit(f"certificate written to {path}")
+        common.emit(f"noise_multiplier = {certificate.mechanism.sigma!r} for epsilon = {target!r}, delta = {at!r}")

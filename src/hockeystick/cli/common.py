@@ -61,6 +61,9 @@ GeneratorOption = Annotated[
     ),
 ]
 OutOption = Annotated[str | None, typer.Option("--out", help="Write the certificate here.")]
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", help="Also print what the run must do; 'show' prints it of a certificate.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 MOST_PARAMETERS = 1e15
@@ -208,13 +211,14 @@ def certify_and_report(
     sampling: "AbstractContextManager[MonteCarlo | None]",
     out: str | None,
     json: bool,
+    verbose: bool,
     plan: str,
     num_examples: int,
     generator: str | None,
 ) -> None:
     """The common part of ``epsilon`` and ``delta``; the certificate states the plan's number of examples."""
     from hockeystick.bounds import Question
-    from hockeystick.certificate import Statements
+    from hockeystick.certificate import Statements, certificate_text
     from hockeystick.certification.description import state
     from hockeystick.certification.issue import certify
 
@@ -237,13 +241,12 @@ def certify_and_report(
         certificate = state(certificate, Statements(num_examples=num_examples))
     say_of_sampling(certificate, allowed=monte_carlo is not None)
     with saving(certificate, out):
-        if not json:  # the answer does not wait for hints
-            emit(str(certificate))
         better = hints_of(certificate, sampling=monte_carlo is not None, method=method, budget=budget)
         if json:
             emit_json(claim_json(certificate, deadline.elapsed()) | {"hints": better})
         else:
             say_hints(better)
+            emit(certificate_text(certificate, requirements=verbose))
 
 
 def check_output(out: str, *read: str | None, option: str = "--out") -> None:
@@ -285,6 +288,13 @@ def is_addendum(path: str) -> bool:
     from hockeystick.audit.annex import is_addendum
 
     return is_addendum(path)
+
+
+def is_record(path: str) -> bool:
+    """Whether a file is the record of a run."""
+    from hockeystick.training.record import is_record
+
+    return is_record(path)
 
 
 @contextmanager

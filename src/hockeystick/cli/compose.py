@@ -66,9 +66,7 @@ def asked_for(delta: str | None, epsilon: str | None, known: list[float]) -> "Qu
 
     if delta is None and epsilon is None:
         if len(set(known)) != 1:
-            raise InvalidInputError(
-                "The '--delta' or '--epsilon' option is missing, and the files do not give one delta between them."
-            )
+            raise InvalidInputError("The files use different deltas; pass --delta or --epsilon.")
         return Question(delta=known[0])
     return Question(
         delta=None if delta is None else common.number("--delta", delta),

@@ -18,6 +18,7 @@ def command(
     workers: sampling.WorkersOption = None,
     generator: common.GeneratorOption = None,
     out: common.OutOption = None,
+    verbose: common.VerboseOption = False,
     json: common.JsonOption = False,
 ) -> None:
     """Certify delta for a plan with a noise multiplier."""
@@ -32,6 +33,7 @@ def command(
         sampling=sampling.monte_carlo_options(allow, failure_probability, seed, evidence, backend, address, workers),
         out=out,
         json=json,
+        verbose=verbose,
         plan=plan,
         num_examples=loaded.data.num_examples,
         generator=generator,

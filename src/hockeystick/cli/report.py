@@ -10,6 +10,9 @@ from hockeystick.cli import common, sampling
 from hockeystick.errors import InvalidInputError, shortened
 
 if TYPE_CHECKING:
+    from hockeystick.certificate import AnyCertificate
+    from hockeystick.composition.composition import Composition
+    from hockeystick.composition.tuning import Tuning
     from hockeystick.report.html.page import Page
     from hockeystick.samples import Ledger
 
@@ -21,7 +24,7 @@ def command(
         str,
         typer.Argument(
             metavar="FILE",
-            help="Certificate, addendum, or what 'compose', 'tune', 'sweep' or 'compare --json' wrote.",
+            help="Certificate, record of a run, addendum, or what compose, tune, sweep or 'compare --json' wrote.",
             show_default=False,
         ),
     ],
@@ -74,8 +77,8 @@ def command(
         page = comparison_page(Comparison.parse_json(content, f"comparison {shortened(subject)}"), Path(subject).name)
     else:
         raise InvalidInputError(
-            f"The file {shortened(subject)} must be a certificate, an addendum, or what 'compose', 'tune', 'sweep' or "
-            f"'compare --json' wrote."
+            f"The file {shortened(subject)} must be a certificate, a record of a run, an addendum, or what 'compose', "
+            f"'tune', 'sweep' or 'compare --json' wrote."
         )
     write_atomically(path, page.html())
     if json:
@@ -95,11 +98,18 @@ def _claim_page(
     from hockeystick.recomputed import recomputed, recomputed_together
     from hockeystick.report.html.certificate import certificate_page
     from hockeystick.report.html.derived import page_of_claim, page_of_format_1
+    from hockeystick.training import RunRecord
 
     addenda = [Addendum.load(name) for name in names]
     if common.is_addendum(subject):
         addenda.insert(0, Addendum.load(subject))
-    claim = addenda[0].certificate if len(addenda) > len(names) else load_claim(subject)
+    record = RunRecord.load(subject) if common.is_record(subject) else None
+    if record is not None and record.certificate is None:
+        raise InvalidInputError(f"The record {shortened(subject)} has no certificate to report about.")
+    if record is not None and record.certificate is not None:
+        claim: AnyCertificate | Composition | Tuning = record.certificate
+    else:
+        claim = addenda[0].certificate if len(addenda) > len(names) else load_claim(subject)
     for name, one in zip(names, addenda[len(addenda) - len(names) :], strict=True):
         if one.certificate.digest != claim.digest:
             raise InvalidInputError(f"The addendum {shortened(name)} is about another certificate.")
@@ -123,7 +133,7 @@ def _claim_page(
     if isinstance(claim, CertificateOfFormat1):
         return page_of_format_1(claim, found), summary
     refuted = any(one.refuted for one in addenda)
-    return certificate_page(claim, found, addenda, public=public), summary | {"refuted": refuted}
+    return certificate_page(claim, found, addenda, public=public, record=record), summary | {"refuted": refuted}
 
 
 def _summary(unverified: str | None, left_out: Sequence[str]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ SUBJECT = Annotated[
     str,
     typer.Argument(
         metavar="FILE",
-        help="Plan file (TOML or JSON), certificate, or what 'compose', 'tune' or 'audit' wrote.",
+        help="Plan file (TOML or JSON), certificate, record of a run, or what 'compose', 'tune' or 'audit' wrote.",
         show_default=False,
     ),
 ]
@@ -38,6 +38,8 @@ def command(
 ) -> None:
     """Show what follows from a plan (batches, rate, steps, sensitivity) and what to ask next, or a certificate.
 
+    The record of a run is shown with its certificate, and says which assumptions the run checked.
+
     Nothing in a certificate is recomputed; verify does that.
     """
     chosen = [name for name, given in (("--markdown", markdown), ("--registry", registry), ("--json", json)) if given]
@@ -47,8 +49,12 @@ def command(
     if _is_claim(subject):
         if count is not None:
             raise InvalidInputError(f"The option --parameters is for plans. Got {shortened(subject)} instead.")
-        show_it = _show_addendum if common.is_addendum(subject) else _show_claim
-        show_it(subject, *chosen)
+        if common.is_addendum(subject):
+            _show_addendum(subject, *chosen)
+        elif common.is_record(subject):
+            _show_record(subject, *chosen)
+        else:
+            _show_claim(subject, *chosen)
     elif markdown or registry:
         raise InvalidInputError(
             f"The option {chosen[0]} is for certificates. Got {shortened(subject)}, a plan, instead."
@@ -90,6 +96,27 @@ def _show_addendum(path: str, form: str = "") -> None:
         common.emit_json({"kind": "addendum", "addendum": found.model_dump(mode="json")})
     else:
         common.emit(str(found))
+
+
+def _show_record(path: str, form: str = "") -> None:
+    from hockeystick.interop.deployments_registry import registry_yaml
+    from hockeystick.report.certificate import markdown, shown
+    from hockeystick.training import RunRecord
+
+    record = RunRecord.load(path)
+    if form == "--json":
+        common.emit_json({"kind": "run", "record": record.model_dump(mode="json")})
+    elif record.certificate is None:
+        if form:
+            raise InvalidInputError(
+                f"The option {form} is for certificates. Got {shortened(path)}, a record without one, instead."
+            )
+        common.emit(str(record))
+    elif form == "--registry":
+        common.emit(registry_yaml(record.certificate).rstrip("\n"))
+    else:
+        write = markdown if form == "--markdown" else shown
+        common.emit(write(record.certificate, record))
 
 
 def _show_claim(path: str, form: str = "") -> None:

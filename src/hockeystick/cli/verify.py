@@ -1,17 +1,21 @@
 """hockeystick verify: recompute a certificate, or derive an addendum to one again."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hockeystick.cli import common, sampling
+from hockeystick.errors import VerificationError, shortened
 
 if TYPE_CHECKING:
     from hockeystick.certificate import CertificateBase
+    from hockeystick.training import RunRecord
 
 
 def command(
-    certificate: Annotated[str, typer.Argument(metavar="CERTIFICATE", help="Certificate file.", show_default=False)],
+    certificate: Annotated[
+        str, typer.Argument(metavar="CERTIFICATE", help="Certificate, or the record of a run.", show_default=False)
+    ],
     budget: common.VerifyBudgetOption = "600",
     evidence: Annotated[
         str | None,
@@ -29,17 +33,26 @@ def command(
 ) -> None:
     """Recompute the bounds of a certificate and compare; exit code 1 if they do not follow.
 
-    For an addendum it also derives the verdicts of its audits, from their seeds.
+    For an addendum it also derives the verdicts of its audits, from their seeds. Of the record of a run it recomputes
+    the certificate; what the run checked cannot be checked again.
     """
     if common.is_addendum(certificate):
         _verify_addendum(certificate, budget, json)
         return
-    from hockeystick.certificate import CertificateBase, interval_text
+    from hockeystick.certificate import CertificateBase, certificate_text, interval_text
     from hockeystick.cli.compose import derived_json
     from hockeystick.composition.files import load_claim
     from hockeystick.composition.verification import verify
+    from hockeystick.report.certificate import run_rows
 
-    loaded = load_claim(certificate)
+    record = None
+    if common.is_record(certificate):
+        from hockeystick.training import RunRecord
+
+        record = RunRecord.load(certificate)
+        if record.certificate is None:
+            raise VerificationError(f"The record {shortened(certificate)} has no certificate that could be verified.")
+    loaded = load_claim(certificate) if record is None or record.certificate is None else record.certificate
     claimed = common.with_matrix(loaded, matrix) if isinstance(loaded, CertificateBase) else loaded
     for one in () if isinstance(loaded, CertificateBase) else loaded.certificates:
         common.with_matrix(one, None)  # refuses certificates of matrices in files
@@ -52,15 +65,42 @@ def command(
         common.working("verifying", budget, mechanism, methods) as deadline,
     ):
         found = verify(claimed, deadline=deadline, evidence=store, executor=executor)
+    of_run = {} if record is None else of_assumptions(record)
     if json:
         seconds = deadline.elapsed()
         numbers = (
             common.claim_json(found, seconds) if isinstance(found, CertificateBase) else derived_json(found, seconds)
         )
-        common.emit_json({"verified": True} | numbers)
+        run = {} if record is None else {"run": run_json(record)}
+        common.emit_json({"verified": True} | numbers | run)
     else:
-        common.emit(str(claimed))
+        if isinstance(claimed, CertificateBase):
+            common.emit(certificate_text(claimed, requirements=False))
+        else:
+            common.emit(str(claimed))
+        if record is not None:
+            common.emit("  the run")
+            for row in run_rows(record):
+                common.emit(f"    {row.name:12}  {row.text}")
+            for name, (words, _) in of_run.items():
+                common.emit(f"    {name:12}  {words}")
         common.emit(f"verified: recomputed {interval_text(found.bounds)}")
+
+
+def of_assumptions(record: "RunRecord") -> dict[str, tuple[str, str]]:
+    """What the record knows of the assumptions of its certificate, by name."""
+    assumptions = () if record.certificate is None else record.certificate.assumptions
+    known = {assumption.name: record.about(assumption.name) for assumption in assumptions}
+    return {name: said for name, said in known.items() if said is not None}
+
+
+def run_json(record: "RunRecord") -> dict[str, Any]:
+    """What the record says of the run and of every assumption of its certificate."""
+    return {
+        "steps": record.steps,
+        "planned_steps": record.mechanism.sampler.steps,
+        "assumptions": {name: words for name, (words, _) in of_assumptions(record).items()},
+    }
 
 
 def _methods(certificate: "CertificateBase") -> set[str]:

@@ -1,5 +1,7 @@
 """A certificate as a reader wants it: the claim, who is protected from whom, what was run, and what it rests on."""
 
+from typing import TYPE_CHECKING
+
 from hockeystick.certificate import (
     AttackNumbers,
     Certificate,
@@ -15,33 +17,42 @@ from hockeystick.certificate import (
 from hockeystick.laws.profile import MAX_EPSILON
 from hockeystick.monte_carlo.claim import MonteCarloClaim, Statement
 from hockeystick.report.document import Document, Row, Section
+from hockeystick.types import Adjacency
+
+if TYPE_CHECKING:
+    from hockeystick.training import RunRecord
 
 _SIZES = {"num_examples": "examples", "clipping_norm": "clipping norm", "normaliser": "normaliser"}
 
 
-def shown(certificate: CertificateBase) -> str:
+def shown(certificate: CertificateBase, record: "RunRecord | None" = None) -> str:
     """The certificate as text for a terminal, in fewer than 40 lines of 120 columns unless the user states much.
+
+    With the record of its run it says what the run checked, in some more lines.
 
     >>> import hockeystick as hs
     >>> run = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.01, steps=100), noise_multiplier=1.0)
     >>> print(shown(hs.certify(run, delta=1e-5)).splitlines()[0])
     All 100 training steps together are (0.718133, 1e-05)-differentially private for one example.
     """
-    return document(certificate).text() if isinstance(certificate, Certificate) else certificate_text(certificate)
+    if not isinstance(certificate, Certificate):
+        return certificate_text(certificate)
+    return document(certificate, record=record).text()
 
 
-def markdown(certificate: CertificateBase) -> str:
+def markdown(certificate: CertificateBase, record: "RunRecord | None" = None) -> str:
     """The certificate as Markdown for a paper; without what should not be published."""
     if isinstance(certificate, Certificate):
-        return document(certificate, public=True).markdown()
+        return document(certificate, public=True, record=record).markdown()
     return f"```text\n{certificate_text(certificate)}\n```"
 
 
-def document(certificate: Certificate, *, public: bool = False) -> Document:
+def document(certificate: Certificate, *, public: bool = False, record: "RunRecord | None" = None) -> Document:
     """What a certificate says, as plain data.
 
     Args:
         public: leave out the fields that should not be published.
+        record: of the run that the certificate covers.
     """
     hidden = {one.field for one in certificate.keep_private} if public else set()
     return Document(
@@ -50,7 +61,8 @@ def document(certificate: Certificate, *, public: bool = False) -> Document:
             Section("claim", _claim(certificate)),
             Section("protection", _protection(certificate)),
             Section("what was run", _run(certificate, hidden)),
-            Section("the claim holds if", _assumptions(certificate)),
+            Section("the claim holds if", _assumptions(certificate, record)),
+            Section("the run", () if record is None else run_rows(record, public=public)),
             Section(
                 "not checked: what the user states, and how this was made",
                 _statements(certificate, hidden) + _origin(certificate, public=public),
@@ -71,6 +83,8 @@ def _claim(certificate: Certificate) -> tuple[Row, ...]:
     gain = certificate.numbers
     rates = ", ".join(number(rate) for rate in (gain.tpr_at_fpr_0_1, gain.tpr_at_fpr_0_01, gain.tpr_at_fpr_0_001))
     attacks = f"TPR at FPR 0.1, 0.01, 0.001 at most {rates}; advantage at most {number(gain.advantage)}"
+    if sampled is not None:
+        attacks += ". These numbers are computed from epsilon and delta alone, so they are looser than the curve's."
     without = f"above {MAX_EPSILON:g}" if alone is None else number(alone)
     return (
         Row(name, f"{interval_text(certificate.bounds)}, at {other} {exact(given)}; unamplified {without}"),
@@ -83,8 +97,8 @@ def _claim(certificate: Certificate) -> tuple[Row, ...]:
 
 def _gaussian_dp(gain: AttackNumbers) -> str:
     if gain.gdp_mu is None or gain.gdp_regret is None:
-        return "no mu is stated: delta is 0 or above 0.1, or epsilon is infinite"
-    return f"mu at most {number(gain.gdp_mu)}, not counting delta; regret {number(gain.gdp_regret)}"
+        return "No mu is stated, because delta is 0 or above 0.1, or because no finite epsilon reaches it."
+    return f"The run is {number(gain.gdp_mu)}-GDP up to delta (regret {number(gain.gdp_regret)})."
 
 
 def _chance(claim: MonteCarloClaim, method: Methods) -> str:
@@ -141,12 +155,37 @@ def _run(certificate: Certificate, hidden: set[str]) -> tuple[Row, ...]:
     )
 
 
-def _assumptions(certificate: Certificate) -> tuple[Row, ...]:
+def _assumptions(certificate: Certificate, record: "RunRecord | None") -> tuple[Row, ...]:
     rows = []
-    for one in certificate.assumptions:
-        evidence = "" if one.evidence is None else f" [{one.evidence}]"
-        rows.append(Row(one.status.value, f"{one.text}{evidence}"))
-    return (*rows, *(Row("caveat", one) for one in certificate.caveats))
+    for assumption in certificate.assumptions:
+        status, evidence = assumption.status.value, assumption.evidence
+        of_run = None if record is None else record.about(assumption.name)
+        if of_run is not None:
+            status, evidence = of_run[0], f"{of_run[1]}{'' if evidence is None else f' Stated: {evidence}'}"
+        rows.append(Row(status, assumption.text if evidence is None else f"{assumption.text} [{evidence}]"))
+    return (*rows, *(Row("caveat", caveat) for caveat in certificate.caveats))
+
+
+def run_rows(record: "RunRecord", *, public: bool = False) -> tuple[Row, ...]:
+    """What the record of a run says beside its checks.
+
+    Args:
+        public: leave out the number of examples where neighbours differ in it.
+    """
+    covered = record.certificate
+    differs = covered is not None and Adjacency.ADD_REMOVE in (covered.adjacency, *covered.also_holds_for)
+    size = "" if public and differs else f" on {record.num_examples} examples"
+    taken = f"{record.steps} of {record.mechanism.sampler.steps} planned steps{size}"
+    noise = "added by another process" if record.noise is None else f"generator {record.noise}, in {record.noise_dtype}"
+    rows = [
+        Row("steps", f"{taken}; {record.refused_steps} more were asked for and refused"),
+        Row("resumed", f"{record.resumed} time(s) from a saved state"),
+        Row("noise", noise),
+        Row("commitment", f"to the batches: {record.commitment}"),
+        Row("recorded by", f"hockeystick {record.hockeystick_version} (SHA-256 {record.digest})"),
+        Row("caveat", "A record is the word of the program that trained. Verification cannot repeat its checks."),
+    ]
+    return tuple(rows)
 
 
 def _statements(certificate: Certificate, hidden: set[str]) -> tuple[Row, ...]:

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from hockeystick.certificate import Certificate
 from hockeystick.errors import InvalidInputError, VerificationError, shortened
-from hockeystick.files import read_small_file, write_atomically
+from hockeystick.files import json_object, read_small_file, write_atomically
 from hockeystick.mechanism import Mechanism
 from hockeystick.spec import Count, Spec
 
@@ -50,6 +50,32 @@ MEANINGS = {
     "batches_in_step": "Every batch that was handed out was used at its own step.",
 }
 """What a promise means, in a sentence. Nothing else may be said in a record, so that no text can pretend to be one."""
+
+
+SAMPLING = (
+    "distinct_examples",
+    "truncated_batch_size",
+    "min_separation",
+    "one_group_an_example",
+    "participations_an_epoch",
+    "batch_size",
+    "fixed_batches",
+    "one_bin_an_example",
+)
+"""What samplers promise about their batches; a record names those of its own sampler."""
+ABOUT = {
+    "batches": (
+        *("steps_in_order", "number_of_examples", "examples_of_the_batch", "batches_in_step"),
+        *SAMPLING,
+        *("same_data", "repeated_steps_repeat"),
+    ),
+    "noise": ("one_noise_row_a_step", "noise_is_added", "clipping", "clipping_norm", "random_numbers"),
+    "normaliser": ("public_normaliser",),
+    "secrecy": ("secrecy",),
+}
+"""The promises that an assumption of a certificate comes down to, by its name."""
+BEYOND = ("same_data", "random_numbers", "repeated_steps_repeat")
+"""What no run can check. It is named beside what was checked."""
 
 
 class Status(StrEnum):
@@ -159,6 +185,23 @@ class RunRecord(Spec):
         """The promises that are taken on trust."""
         return self._names(Status.ASSERTED)
 
+    def about(self, assumption: str) -> tuple[str, str] | None:
+        """What the record knows of an assumption of its certificate: in a few words, and in sentences.
+
+        "checked by the run" where the run checked all that a run can, "partly checked by the run", or "on trust". None
+        for an assumption that no promise is about, such as who has which data.
+        """
+        promises = [one for one in self.checks if one.name in ABOUT.get(assumption, ())]
+        if not promises:
+            return None
+        checked = [MEANINGS[one.name] for one in promises if one.status is Status.CHECKED]
+        unseen = [one for one in promises if one.status is not Status.CHECKED]
+        if not checked:
+            return "on trust", " ".join(MEANINGS[one.name] for one in unseen)
+        words = "checked by the run" if all(one.name in BEYOND for one in unseen) else "partly checked by the run"
+        trusted = "".join(f" On trust: {MEANINGS[one.name]}" for one in unseen)
+        return words, f"{' '.join(checked)}{trusted}".strip()
+
     def _names(self, status: Status) -> tuple[str, ...]:
         return tuple(one.name for one in self.checks if one.status is status)
 
@@ -202,3 +245,9 @@ class RunRecord(Spec):
             lines += [f"  {status.value}"] * bool(names) + [f"    - {MEANINGS[name]}" for name in names]
         lines.append(f"  commitment  {self.commitment}")
         return "\n".join([*lines, *([] if self.certificate is None else [str(self.certificate)])])
+
+
+def is_record(path: str | Path) -> bool:
+    """Whether a file says that it is the record of a run."""
+    content = read_small_file(path, f"file {shortened(str(path))}", 1 << 26)
+    return json_object(content).get("format") == RunRecord.model_fields["format"].default

@@ -15,6 +15,7 @@ from hockeystick.report.curves import TITLES
 from hockeystick.report.html.common import band, between, methods_plot
 from hockeystick.report.html.comparison import BoundOfMethod, methods_rows
 from hockeystick.report.html.page import Notice, Page, Plot, Plots, Table
+from hockeystick.training import RunRecord
 
 RESTS_ON = "the claim holds if"
 
@@ -25,6 +26,7 @@ def certificate_page(
     addenda: Sequence[Addendum] = (),
     *,
     public: bool = False,
+    record: RunRecord | None = None,
 ) -> Page:
     """The page of a certificate.
 
@@ -32,9 +34,10 @@ def certificate_page(
         found: what was computed again from it.
         addenda: about this certificate.
         public: leave out the fields that should not be published.
+        record: of the run that the certificate covers.
     """
-    said = {section.heading: section for section in document(certificate, public=public).sections}
-    claim, protection, run, rests_on, rest = said.values()
+    said = {section.heading: section for section in document(certificate, public=public, record=record).sections}
+    claim, protection, run, rests_on, of_run, rest = said.values()
     assert rests_on.heading == RESTS_ON
     return Page(
         kind="Certificate",
@@ -44,8 +47,9 @@ def certificate_page(
             claim,
             plots(certificate, found),
             attackers(found),
-            _assumptions(certificate, addenda),
+            _assumptions(certificate, addenda, record),
             _audits(addenda),
+            of_run,
             protection,
             run,
             rest,
@@ -139,7 +143,8 @@ def _trade_off(found: Recomputed) -> Plot:
     curve = found.curve.trade_off
     spec = {
         "title": "trade-off curve",
-        "description": "At the points in the table no attack gets below the lower end; one gets down to the upper.",
+        "description": "Every attack has at least the error rate in the left column. "
+        "Some attack achieves the one on the right.",
         "x": {"label": "type I error (false positives)", "domain": [0, 1]},
         "y": {"label": "type II error (missed)", "domain": [0, 1]},
         "series": [
@@ -173,23 +178,37 @@ def attackers(found: Recomputed) -> Table:
     """What the curve says in single numbers."""
     numbers = {} if found.curve is None else found.curve.numbers
     rows = [(TITLES.get(name, name), *between(*ends)) for name, ends in numbers.items() if name != "epsilon"]
-    note = "Computed again from the whole curve; the claim says less, as its numbers follow from one of its points."
+    note = (
+        "These numbers are computed from the deterministic bounds on the whole curve. Here mu leaves 1e-10 of delta "
+        "unexplained; the mu of the claim leaves the certified delta unexplained."
+    )
     return Table("what an attacker gains", note, ("number", "at least", "at most"), rows)
 
 
-def _assumptions(certificate: Certificate, addenda: Sequence[Addendum]) -> Table:
+def _assumptions(certificate: Certificate, addenda: Sequence[Addendum], record: RunRecord | None) -> Table:
     rows = []
-    for place, one in enumerate(certificate.assumptions):
-        evidence = "" if one.evidence is None else f" ({one.evidence})"
-        audited = "; ".join(_verdict(addendum.checks[place]) for addendum in addenda)
-        rows.append((one.name, one.text, f"{one.status.value}{evidence}", audited))
-    rows += [("caveat", one, "", "") for one in certificate.caveats]
-    columns = ("assumption", "what it says", "certificate", "audits")
+    for place, assumption in enumerate(certificate.assumptions):
+        evidence = "" if assumption.evidence is None else f" ({assumption.evidence})"
+        of_run = None if record is None else record.about(assumption.name)
+        cells = [assumption.name, assumption.text]
+        if record is not None:
+            cells.append("" if of_run is None else f"{of_run[0]}. {of_run[1]}")
+        cells.append("" if of_run is not None and not evidence else f"{assumption.status.value}{evidence}")
+        if addenda:
+            cells.append("; ".join(_verdict(addendum.checks[place]) for addendum in addenda))
+        rows.append(cells)
+    columns = [
+        "assumption",
+        "what it says",
+        *(["run"] if record else []),
+        "certificate",
+        *(["audits"] if addenda else []),
+    ]
+    rows += [["caveat", caveat, *[""] * (len(columns) - 2)] for caveat in certificate.caveats]
+    note = "No audit was given; 'hockeystick audit --certificate' tests the batches and the noise."
     if addenda:
         note = "An assumption that an audit passed is not proved: the audit found nothing against it."
-        return Table(RESTS_ON, note, columns, rows, wordy=True)
-    note = "No audit was given; 'hockeystick audit --certificate' tests the batches and the noise."
-    return Table(RESTS_ON, note, columns[:-1], [row[:-1] for row in rows], wordy=True)
+    return Table(RESTS_ON, note, columns, rows, wordy=True)
 
 
 def _verdict(check: Check) -> str:
