@@ -81,8 +81,7 @@ def _gaussian_dp(bound: Bound, delta: float) -> tuple[float | None, float | None
     epsilons, deltas = samples
     mu = 0.0
     if deltas[0] > delta:  # else nothing is left to cover
-        mu = float(covering_mu(epsilons, np.append(deltas[:-1], min(deltas[-1], delta)), delta)[1].max())
-        mu = mu * (1.0 + 1e-9) + 1e-13
+        mu = float(covering_mu(epsilons, deltas, delta)[1].max()) * (1.0 + 1e-9) + 1e-13
     return (mu, _regret(epsilons, deltas, mu)) if isfinite(mu) else (None, None)
 
 
@@ -95,7 +94,10 @@ def _samples(bound: Bound, delta: float) -> tuple[Array, Array] | None:
     if reach > MAX_EPSILON:
         return None
     epsilons = np.linspace(0.0, max(reach, 1e-6), POINTS)
-    return epsilons, np.array([bound.delta(float(at)) for at in epsilons])
+    deltas = np.array([bound.delta(float(at)) for at in epsilons])
+    if deltas[0] > delta:
+        deltas[-1] = min(deltas[-1], delta)  # as it is at the end, but for rounding
+    return epsilons, deltas
 
 
 def _regret(epsilons: Array, deltas: Array, mu: float) -> float:

@@ -83,13 +83,12 @@ def _claim(certificate: Certificate) -> tuple[Row, ...]:
     gain = certificate.numbers
     rates = ", ".join(number(rate) for rate in (gain.tpr_at_fpr_0_1, gain.tpr_at_fpr_0_01, gain.tpr_at_fpr_0_001))
     attacks = f"TPR at FPR 0.1, 0.01, 0.001 at most {rates}; advantage at most {number(gain.advantage)}"
-    if sampled is not None:
-        attacks += ". These numbers are computed from epsilon and delta alone, so they are looser than the curve's."
+    note = "" if sampled is None else " These rows follow from epsilon and delta alone."  # looser than the curve
     without = f"above {MAX_EPSILON:g}" if alone is None else number(alone)
     return (
         Row(name, f"{interval_text(certificate.bounds)}, at {other} {exact(given)}; unamplified {without}"),
         Row("attacks", attacks),
-        Row("Gaussian DP", _gaussian_dp(gain)),
+        Row("Gaussian DP", _gaussian_dp(gain) + note),
         Row("method", f"{methods}; {certainty}"),
         Row("recompute", f"{certificate.recompute} (SHA-256 {certificate.digest})"),
     )
