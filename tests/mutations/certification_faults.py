@@ -71,8 +71,8 @@ FAULTS = [
     ),
     (
         "certification/verification.py",
-        '"numbers", "sensitivity", "rates", "noise")',
-        '"numbers", "sensitivity", "rates", "noise", "confidence")',
+        '"sensitivity", "rates", "noise")',
+        '"sensitivity", "rates", "noise", "confidence")',
         "a sampled certificate may say that it is certain",
         FIELDS,
     ),
@@ -316,6 +316,13 @@ FAULTS = [
         "1.0 - exp(-at) * max(1.0 - false, 0.0) - known",
         "true positive rates subtract delta",
         f"{ATTACK}::test_the_rates_of_the_gaussian",
+    ),
+    (
+        "certification/verification.py",
+        "value >= least[name] * (1.0 - ROUNDED)",
+        "value >= least[name] * 0.5",
+        "numbers of attackers may be half of what they are",
+        FIELDS,
     ),
     (
         "certification/issue.py",

@@ -250,4 +250,4 @@ class RunRecord(Spec):
 def is_record(path: str | Path) -> bool:
     """Whether a file says that it is the record of a run."""
     content = read_small_file(path, f"file {shortened(str(path))}", 1 << 26)
-    return json_object(content).get("format") == RunRecord.model_fields["format"].default
+    return bool(json_object(content).get("format") == RunRecord.model_fields["format"].default)
