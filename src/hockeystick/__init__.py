@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hockeystick import noise as noise
     from hockeystick import training as training
     from hockeystick.bounds import Bound, Question
+    from hockeystick.calibration.opacus import get_noise_multiplier
     from hockeystick.calibration.search import calibrate, calibrate_and_certify
     from hockeystick.certificate import Certificate, Interval
     from hockeystick.certification.building_blocks import (
@@ -127,6 +128,7 @@ _HOMES = {
     "certify": "certification.issue",
     "compare": "certification.issue",
     "compose": "composition.compose",
+    "get_noise_multiplier": "calibration.opacus",
     "group_privacy_fixed": "certification.building_blocks",
     "group_privacy_poisson": "certification.building_blocks",
     "last_iterate": "certification.building_blocks",
@@ -206,6 +208,7 @@ __all__ = [
     "certify",
     "compare",
     "compose",
+    "get_noise_multiplier",
     "group_privacy_fixed",
     "group_privacy_poisson",
     "last_iterate",

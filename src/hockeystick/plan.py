@@ -176,6 +176,26 @@ class Plan(UnitOwner):
         )
 
 
+def split(plan: Plan | Mechanism, name: str = "mechanism") -> tuple[Mechanism, Target]:
+    """The mechanism and the target of a plan; of a mechanism itself and no target.
+
+    >>> import hockeystick as hs
+    >>> split(hs.Mechanism(sampler=hs.Deterministic(bins=10)))[1]
+    Target(epsilon=None, delta=None)
+
+    Args:
+        plan: a Plan or a Mechanism.
+        name: of the argument, for the error.
+
+    Raises: InvalidInputError for anything else.
+    """
+    if isinstance(plan, Plan):
+        return plan.mechanism(), plan.target
+    if not isinstance(plan, Mechanism):
+        raise InvalidInputError(f"The {name!r} argument must be a Mechanism or a Plan. Got {shortened(plan)} instead.")
+    return plan, Target()
+
+
 _OTHER_FILES = {
     "format": "is a certificate, not a plan; 'hockeystick show' and 'hockeystick verify' read it",
     "phase": "has several runs, in [[phase]] tables; 'hockeystick compose' bounds them together",

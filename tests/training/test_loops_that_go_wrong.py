@@ -114,20 +114,32 @@ def test_other_optimizers_on_other_gradients_are_fine(made):
     assert not one.engine.record().violations
 
 
-def test_a_scaler_that_skips_a_step_is_caught(made, device):
-    """Whether it does depends on the data: a gradient that is not finite leaves a batch out."""
+@pytest.mark.parametrize("value", [1.0, float("nan")])
+def test_a_scaler_of_the_loss_is_refused(value, made, device):
+    """Norms would be 65,536 times as long, and whether a step is left out would depend on the data."""
     one = made()
-    one.loader.dataset.tensors[0][7] = float("nan")
+    one.loader.dataset.tensors[0][7] = value
     scaler = torch.amp.GradScaler(device)
+    before = one.weights()
+    x, y = next(iter(one.loader))
+    one.optimizer.zero_grad()
+    scaler.scale(one.criterion(one.model(x), y)).backward()
+    with pytest.raises(InvalidInputError, match=r"GradScaler multiplies the loss before .* is clipped"):
+        scaler.step(one.optimizer)
+    assert np.array_equal(before, one.weights())
+    assert one.engine.run.step == 0
 
-    def loop():
-        for x, y in one.loader:
-            one.optimizer.zero_grad()
-            scaler.scale(one.criterion(one.model(x), y)).backward()
-            scaler.step(one.optimizer)
-            scaler.update()
 
-    ends(one, "batches_in_step", loop)
+def test_a_scaler_that_is_switched_off_is_fine(made, device):
+    one, plain = made(), made()
+    scaler = torch.amp.GradScaler(device, enabled=False)
+    for x, y in one.loader:
+        one.optimizer.zero_grad()
+        scaler.scale(one.criterion(one.model(x), y)).backward()
+        scaler.step(one.optimizer)
+        scaler.update()
+    plain.epoch()
+    assert np.array_equal(one.weights(), plain.weights())
 
 
 @both
@@ -140,7 +152,9 @@ def test_an_example_that_is_not_finite_is_caught(mode, value, made):
     def loop():
         one.epoch(on_step=lambda: before.append(one.weights()))
 
-    ends(one, "clipping", loop)
+    ends(one, "finite_gradients", loop)
+    with pytest.raises(ViolationError, match="finite_gradients"):
+        one.engine.get_epsilon(1e-5)
     assert np.isfinite(one.weights()).all()
     assert np.array_equal(before[-1], one.weights())
 

@@ -30,6 +30,7 @@ from hockeystick.mechanism import Mechanism
 from hockeystick.monte_carlo.release import verification_target
 from hockeystick.noise.generators import floor, known
 from hockeystick.pairs.registry import dominating_pair
+from hockeystick.plan import Plan, Target, split
 from hockeystick.settings import MonteCarlo, SearchPolicy, Settings
 from hockeystick.spec import LARGEST_NOISE
 from hockeystick.types import Kind, Side
@@ -52,10 +53,10 @@ METHOD_GOAL = 5e-3
 
 
 def calibrate(
-    mechanism: Mechanism,
+    mechanism: Mechanism | Plan,
     *,
-    epsilon: float,
-    delta: float,
+    epsilon: float | None = None,
+    delta: float | None = None,
     method: str | None = None,
     budget: float | None = None,
     deadline: Deadline | None = None,
@@ -70,8 +71,8 @@ def calibrate(
     noise multiplier that ``mechanism`` may have.
 
     Args:
-        mechanism: strategy and sampler.
-        epsilon, delta: the target, epsilon > 0 and delta in (0, 1).
+        mechanism: strategy and sampler; or a plan.
+        epsilon, delta: the target, epsilon > 0 and delta in (0, 1); by default those of the plan.
         method: the accountant to trust; by default the best one near the solution.
         budget: seconds, not counting the one-time compilation of the kernels: how much work to plan, and the deadline.
             None plans about a minute of work and sets no deadline.
@@ -81,8 +82,8 @@ def calibrate(
         generator: whose normal numbers the noise will be made of, as for :func:`certify`: the answer has as much noise
             as it takes for them not to refute the target.
 
-    Raises: CannotCertifyError when no noise multiplier up to 1e6 is certified; BudgetExceededError when the deadline
-        passes while the strategy matrix is optimised.
+    Raises: InvalidInputError without a target; CannotCertifyError when no noise multiplier up to 1e6 is certified;
+        BudgetExceededError when the deadline passes while the strategy matrix is optimised.
 
     >>> import hockeystick as hs
     >>> run = hs.calibrate(hs.Mechanism(sampler=hs.Deterministic(bins=10)), epsilon=2.0, delta=1e-5)
@@ -102,10 +103,10 @@ def calibrate(
 
 
 def calibrate_and_certify(
-    mechanism: Mechanism,
+    mechanism: Mechanism | Plan,
     *,
-    epsilon: float,
-    delta: float,
+    epsilon: float | None = None,
+    delta: float | None = None,
     method: str | None = None,
     budget: float | None = None,
     deadline: Deadline | None = None,
@@ -116,6 +117,8 @@ def calibrate_and_certify(
 
     What the deadline cut off is in ``certificate.cut_off``, with the seconds that it would have needed.
     """
+    mechanism, wanted = split(mechanism)
+    epsilon, delta = _given("epsilon", epsilon, wanted), _given("delta", delta, wanted)
     check_target(epsilon)
     question = Question(delta=delta)
     if method is not None:
@@ -177,6 +180,14 @@ def _calibrated(
     share, less = deadline.part(DETERMINISTIC_SHARE), replace(policy, work=DETERMINISTIC_SHARE * policy.work)
     last = _Search(mechanism, target, epsilon, None if method == METHOD else method, share, less).certificate()
     return verified_release(last, epsilon, delta, monte_carlo, deadline, policy)
+
+
+def _given(name: str, value: float | None, target: Target) -> float:
+    """An argument, or what the target has in its place; raises InvalidInputError where it has nothing."""
+    chosen: float | None = getattr(target, name) if value is None else value
+    if chosen is None:
+        raise InvalidInputError(f"The {name!r} argument has to be given, or a plan whose [target] has it.")
+    return chosen
 
 
 def check_target(epsilon: float) -> None:

@@ -31,6 +31,7 @@ from hockeystick.errors import BudgetExceededError
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.registry import dominating_pair
+from hockeystick.plan import Plan, Target, split
 from hockeystick.settings import DEFAULT_EFFORT, MonteCarlo, SearchPolicy, Settings
 from hockeystick.types import Kind, Side
 
@@ -39,8 +40,10 @@ PORTABLE = 1e-7
 of another machine changes, so that a certificate verifies there without any tolerance."""
 
 
-def bound(mechanism: Mechanism, method: str, *, side: Side = Side.UPPER, settings: Settings | None = None) -> Bound:
-    """One accountant's bound on the whole profile of a mechanism.
+def bound(
+    mechanism: Mechanism | Plan, method: str, *, side: Side = Side.UPPER, settings: Settings | None = None
+) -> Bound:
+    """One accountant's bound on the whole profile of a mechanism, or of a plan's.
 
     Raises: InvalidInputError for an unknown method, UnsupportedError where its proof does not cover the mechanism.
 
@@ -49,11 +52,11 @@ def bound(mechanism: Mechanism, method: str, *, side: Side = Side.UPPER, setting
     >>> 1.9 < hs.bound(run, "gaussian").epsilon(1e-5) < 2.0
     True
     """
-    return accountant(method).bound(dominating_pair(mechanism), side, settings)
+    return accountant(method).bound(dominating_pair(split(mechanism)[0]), side, settings)
 
 
 def certify(
-    mechanism: Mechanism,
+    mechanism: Mechanism | Plan,
     *,
     delta: float | None = None,
     epsilon: float | None = None,
@@ -71,8 +74,9 @@ def certify(
     machine nor its load. What a deadline cuts off is named in ``certificate.cut_off``.
 
     Args:
-        mechanism: with its noise multiplier.
-        delta, epsilon: exactly one of them.
+        mechanism: with its noise multiplier; or a plan with one.
+        delta, epsilon: exactly one of them; or none of them for a plan with a target, which is certified at its delta,
+            or at its epsilon where that is all it has.
         method: use this accountant alone for the upper bound (lower bounds come from all that apply and are cheap);
             the Gaussian stands in for it when the deadline cuts it off.
         budget: seconds, not counting the one-time compilation of the kernels (but for those of Monte Carlo): how much
@@ -92,12 +96,20 @@ def certify(
     >>> hs.certify(run, delta=1e-5).method.upper
     'direct'
     """
-    question, methods = Question(delta=delta, epsilon=epsilon), None if method is None else [accountant(method).name]
+    mechanism, target = split(mechanism)
+    question, methods = _asked(target, delta, epsilon), None if method is None else [accountant(method).name]
     policy, deadline = planned(mechanism, budget, deadline)
     if generator is not None and question.delta is not None:  # before anything else is computed
         check_floor(prepared(mechanism, deadline), generator, question.delta)
     certificate = certify_with(mechanism, question, deadline, methods, monte_carlo, policy)
     return certificate if generator is None else drawn_by(certificate, generator)
+
+
+def _asked(target: Target, delta: float | None, epsilon: float | None) -> Question:
+    """What the arguments ask, or the target where they ask nothing."""
+    if delta is None and epsilon is None:
+        delta, epsilon = target.delta, target.epsilon if target.delta is None else None
+    return Question(delta=delta, epsilon=epsilon)
 
 
 def certify_with(
@@ -135,7 +147,7 @@ def prepared(mechanism: Mechanism, deadline: Deadline) -> Mechanism:
 
 
 def compare(
-    mechanism: Mechanism,
+    mechanism: Mechanism | Plan,
     *,
     delta: float | None = None,
     epsilon: float | None = None,
@@ -152,7 +164,8 @@ def compare(
     >>> sorted({outcome.method for outcome in hs.compare(run, delta=1e-5) if outcome.status == "ok"})[:2]
     ['direct', 'gaussian']
     """
-    question = Question(delta=delta, epsilon=epsilon)
+    mechanism, target = split(mechanism)
+    question = _asked(target, delta, epsilon)
     policy, deadline = planned(mechanism, budget, deadline)
     warm_up(mechanism)  # no method's seconds include a compilation
     pair = dominating_pair(prepared(mechanism, deadline))

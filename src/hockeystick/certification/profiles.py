@@ -16,6 +16,7 @@ from hockeystick.laws.grid import Resolution
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.registry import dominating_pair
+from hockeystick.plan import Plan, split
 from hockeystick.settings import Settings
 from hockeystick.spec import real_number
 from hockeystick.types import Direction, Kind, Side
@@ -30,7 +31,7 @@ SMALLEST_DELTA = 1e-10
 
 
 def profile(
-    mechanism: Mechanism,
+    mechanism: Mechanism | Plan,
     *,
     smallest_delta: float = SMALLEST_DELTA,
     budget: float | None = None,
@@ -43,7 +44,7 @@ def profile(
     which both bounds are interpolated on their side, as delta is convex in e^epsilon.
 
     Args:
-        mechanism: with its noise multiplier.
+        mechanism: with its noise multiplier; or a plan with one.
         smallest_delta: deltas well below this may be bounded loosely; from 1e-30 to 0.5.
         budget: seconds: how much work to plan, and the deadline; None plans about a minute and sets no deadline.
         deadline: progress and deadline of the caller, in place of the budget's.
@@ -59,6 +60,7 @@ def profile(
     >>> bool(both[hs.Side.LOWER].delta(0.5) <= both[hs.Side.UPPER].delta(0.5) <= 1.01 * both[hs.Side.LOWER].delta(0.5))
     True
     """
+    mechanism = split(mechanism)[0]
     smallest_delta = real_number("smallest_delta", smallest_delta)
     if not 1e-30 <= smallest_delta <= 0.5:
         raise InvalidInputError(

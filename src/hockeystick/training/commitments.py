@@ -6,6 +6,7 @@ import hmac
 import numpy as np
 
 from hockeystick.errors import InvalidInputError
+from hockeystick.mechanism import Mechanism
 from hockeystick.samplers.base import Batch
 
 KEY_BYTES = 32
@@ -46,3 +47,9 @@ class CommitmentChain:
         link.update(step.to_bytes(8, "little"))
         link.update(np.ascontiguousarray(batch, dtype="<i8").tobytes())
         self.head = link.digest()
+
+
+def context(mechanism: Mechanism, num_examples: int) -> bytes:
+    """Identifies the mechanism, a strategy by its matrix, and the size of the dataset."""
+    about = mechanism.model_dump_json(exclude={"strategy"})
+    return f"{about} {mechanism.matrix.digest} {num_examples}".encode()

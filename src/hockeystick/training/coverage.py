@@ -6,6 +6,7 @@ from hockeystick.certificate import Certificate
 from hockeystick.errors import InvalidInputError
 from hockeystick.mechanism import Mechanism
 from hockeystick.samplers import Sampler
+from hockeystick.strategies import Identity
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 
 
@@ -27,6 +28,8 @@ def of_first_steps(planned: Mechanism, sampler: Sampler) -> Mechanism | None:
         )
     except InvalidInputError:  # there are more bands than steps, say
         return None
+    if isinstance(planned.strategy, Identity):  # independent noise, whatever the number of steps
+        return shorter
     whole, first = planned.matrix, shorter.matrix
     if not isinstance(whole, ToeplitzMatrix) or not isinstance(first, ToeplitzMatrix):
         return None

@@ -1,39 +1,74 @@
-"""What the engines of all frameworks share: a plan, its run, and the certificate of what was run."""
+"""What the engines of all frameworks share: a plan, its noise, its run, and the certificate of what was run."""
 
+import sys
+import warnings
 from typing import Any
 
+from hockeystick.calibration.search import calibrate_and_certify
 from hockeystick.certificate import Certificate
 from hockeystick.certification.issue import certify
+from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError, ViolationError
 from hockeystick.mechanism import Mechanism
-from hockeystick.plan import Plan
+from hockeystick.plan import Plan, Target
 from hockeystick.training.record import RunRecord
 from hockeystick.training.run import Run
+from hockeystick.training.spent import Spending, Spent, rounded_up
 
 
 class Engine:
-    """A plan or a mechanism with a noise multiplier, and the one run of it that an engine makes.
+    """A plan or a mechanism, and the one run of it that an engine makes.
+
+    Args:
+        plan: with a noise multiplier, or a plan with a target, for which it is calibrated when the run is made; None
+            where what the run is made of says the plan.
 
     Attributes:
-        mechanism: what is run.
-        delta: the plan's target; None of a mechanism.
+        delta: of the target; None where there is none.
+        has_end: whether the number of steps is planned; without an end, certificates are about the executed steps.
 
-    Raises: InvalidInputError for what is neither a Plan nor a Mechanism, and for one without noise multiplier.
+    Raises: InvalidInputError for what is neither a Plan nor a Mechanism.
     """
 
-    def __init__(self, plan: Plan | Mechanism) -> None:
-        if not isinstance(plan, Plan | Mechanism):
+    def __init__(self, plan: Plan | Mechanism | None) -> None:
+        if plan is not None and not isinstance(plan, Plan | Mechanism):
             raise InvalidInputError(
                 f"The 'plan' argument must be a Plan or a Mechanism. Got an object of type {type(plan).__name__!r}."
             )
-        self.mechanism = plan.mechanism() if isinstance(plan, Plan) else plan
-        _ = self.mechanism.sigma  # a plan without noise is refused here
-        self.delta = plan.target.delta if isinstance(plan, Plan) else None
-        self._num_examples: int | None = (
-            plan.data.num_examples if isinstance(plan, Plan) else getattr(self.mechanism.sampler, "num_examples", None)
-        )
+        self._plan = plan
+        self._mechanism: Mechanism | None = None
+        self._target = Target()
+        self._num_examples: int | None = None
+        self._epochs: float | None = None
+        self._batch_size: float | None = None
+        if plan is not None:
+            self._adopt(plan)
+        self.has_end = True
         self._run: Run | None = None
         self._certificates: dict[tuple[Mechanism, float], Certificate] = {}
+        self._spending: dict[float, Spending] = {}
+
+    def _adopt(self, plan: Plan | Mechanism) -> None:
+        """Take what a plan says."""
+        if isinstance(plan, Mechanism):
+            self._mechanism = plan
+            self._num_examples = getattr(plan.sampler, "num_examples", None)
+            return
+        self._mechanism, self._target = plan.mechanism(), plan.target
+        self._num_examples, self._epochs = plan.data.num_examples, plan.data.epochs
+        self._batch_size = plan.data.expected_batch
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """What is run; raises InvalidInputError without a plan, before ``make_private``."""
+        if self._mechanism is None:
+            raise InvalidInputError("There is no plan yet; call make_private first, which makes it from the loader.")
+        return self._mechanism
+
+    @property
+    def delta(self) -> float | None:
+        """The target's; None where there is none."""
+        return self._target.delta
 
     @property
     def also_checked(self) -> tuple[str, ...]:
@@ -47,13 +82,58 @@ class Engine:
             raise InvalidInputError("There is no run yet; call make_private first.")
         return self._run
 
+    def _settle(self, noise_multiplier: float | None = None, target: Target | None = None) -> None:
+        """Give the mechanism its noise: its own, the one that is given, or the smallest that is certified for a target.
+
+        Raises: InvalidInputError where two of these disagree, or there is none of them.
+        """
+        given = self.mechanism.noise_multiplier
+        if target is not None:
+            for name in ("epsilon", "delta"):
+                planned, asked = getattr(self._target, name), getattr(target, name)
+                if planned not in (None, asked):
+                    raise InvalidInputError(
+                        f"The 'target_{name}' argument must be the plan's, {planned!r}. Got {asked!r} instead."
+                    )
+            if given is not None:
+                raise InvalidInputError(
+                    f"The plan has noise_multiplier = {given!r} already, and a target epsilon needs a noise of its "
+                    "own; leave it out of the plan, or call make_private."
+                )
+            self._target = target
+        if noise_multiplier is not None and given is None:
+            if self._target.epsilon is not None:
+                raise InvalidInputError(
+                    "The 'noise_multiplier' argument must be left out, as it follows from the target epsilon = "
+                    f"{self._target.epsilon!r}. Got {noise_multiplier!r} instead."
+                )
+            self._mechanism = self.mechanism.with_noise(noise_multiplier)
+        elif noise_multiplier is not None and noise_multiplier != given:
+            raise InvalidInputError(
+                f"The 'noise_multiplier' argument must be the plan's, {given!r}, or be left out. "
+                f"Got {noise_multiplier!r} instead."
+            )
+        if self.mechanism.noise_multiplier is None and None not in (self._target.epsilon, self._target.delta):
+            self._mechanism = self._calibrated()
+        _ = self.mechanism.sigma  # a plan without noise is refused here
+
+    def _calibrated(self) -> Mechanism:
+        """The mechanism with the smallest noise that is certified for the target; says how it goes on, on stderr."""
+        epsilon, delta = self._target.epsilon, self._target.delta
+        deadline = Deadline(on_report=lambda line: say(f"{deadline.elapsed():.0f} s: {line}"))
+        say(f"calibrating the noise for epsilon = {epsilon!r} at delta = {delta!r}")
+        found = calibrate_and_certify(self.mechanism, epsilon=epsilon, delta=delta, deadline=deadline)
+        say(f"noise_multiplier = {found.mechanism.sigma!r}, in {deadline.elapsed():.1f} s")
+        return found.mechanism
+
     def certificate(self, delta: float | None = None, *, executed: bool = False, **options: Any) -> Certificate:
         """The certificate of the run, as :func:`hockeystick.certify` gives it for the plan's mechanism.
 
-        It covers the whole plan, and every early stop that is decided from what was released. Computed once per delta.
+        It covers the whole plan, and every early stop that is decided from what was released. A run without an end has
+        that of the executed steps. Computed once per delta.
 
         Args:
-            delta: the plan's target by default.
+            delta: the target's by default.
             executed: certify the executed steps alone, where they are a mechanism by themselves: only for a number of
                 steps that depends on nothing private, and has not been chosen by looking at the training.
             options: of :func:`hockeystick.certify`.
@@ -64,15 +144,14 @@ class Engine:
         chosen = self.delta if delta is None else delta
         if chosen is None:
             raise InvalidInputError("The 'delta' argument has to be given, as the plan has no target delta.")
-        if self._run is not None and self._run.record().violations:
-            raise ViolationError(
-                f"The run broke the promise {self._run.record().violations[0]!r}, so no certificate covers it."
-            )
-        mechanism = self.run.executed() if executed else self.mechanism
+        self._refuse_after_violation()
+        mechanism = self.run.executed() if executed or not self.has_end else self.mechanism
         if mechanism is None:
             raise InvalidInputError(
                 "The executed steps are not a mechanism by themselves; leave out executed=True for the plan's "
                 "certificate, which covers them."
+                if self.has_end
+                else "There is no certificate before the first step, as nothing was released."
             )
         if options:
             return certify(mechanism, delta=chosen, **options)
@@ -80,8 +159,53 @@ class Engine:
             self._certificates[mechanism, chosen] = certify(mechanism, delta=chosen)
         return self._certificates[mechanism, chosen]
 
+    def _refuse_after_violation(self) -> None:
+        if self._run is not None and self._run.record().violations:
+            raise ViolationError(
+                f"The run broke the promise {self._run.record().violations[0]!r}, so no certificate covers it."
+            )
+
+    def spent(self, delta: float | None = None) -> Spent:
+        """The epsilon of the steps so far, and whose it is; quick after the first call, so that every step can log it.
+
+        As with ``certificate(executed=True)`` it holds for a number of steps that was not chosen by looking at the
+        training. See :class:`hockeystick.training.spent.Spending`.
+
+        Args:
+            delta: the target's by default.
+
+        Raises: InvalidInputError without a delta or a run, ViolationError after a broken promise.
+        """
+        chosen = self.delta if delta is None else delta
+        if chosen is None:
+            raise InvalidInputError("The 'delta' argument has to be given, as the plan has no target delta.")
+        self._refuse_after_violation()
+        if chosen not in self._spending:
+            self._spending[chosen] = Spending(self.run, chosen, has_end=self.has_end)
+        return self._spending[chosen].after(self.run)
+
+    def get_epsilon(self, delta: float) -> float:
+        """The epsilon of :meth:`spent`; warns once where that is the epsilon of more steps than were taken."""
+        spent = self.spent(delta)
+        if spent.steps > rounded_up(self.run.step) and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"get_epsilon returns the epsilon of {spent.whose}, which cover the {self.run.step} so far: those "
+                "have none of their own, or one that takes long to certify.",
+                stacklevel=2,
+            )
+        return spent.epsilon
+
+    _warned = False
+
     def record(self, certificate: Certificate | None = None, *, stopped_without_looking: bool = False) -> RunRecord:
         """The record of the run; see :meth:`hockeystick.training.Run.record`."""
         return self.run.record(
             certificate, stopped_without_looking=stopped_without_looking, also_checked=self.also_checked
         )
+
+
+def say(line: str) -> None:
+    """One line of progress."""
+    sys.stderr.write(f"hockeystick: {line}\n")
+    sys.stderr.flush()

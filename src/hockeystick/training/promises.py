@@ -4,6 +4,7 @@ A scheme is registered by one line in ``PROMISES``.
 """
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
@@ -62,9 +63,15 @@ class Promises:
         return float(self.sampler.rate * self.num_examples)
 
     @property
+    def epoch_length(self) -> Fraction:
+        """The steps after which as many examples are expected to have been used as there are: at least 1."""
+        exact = Fraction(self.num_examples / self.expected_batch_size).limit_denominator(10**6)
+        return max(Fraction(1), exact)  # a fraction of small numbers, and not what a rate was rounded to
+
+    @property
     def steps_per_epoch(self) -> int:
-        """Steps after which about as many examples were used as there are."""
-        return max(1, min(int(self.sampler.steps), round(self.num_examples / self.expected_batch_size)))
+        """The same in whole steps, and no more than there are."""
+        return min(int(self.sampler.steps), round(self.epoch_length))
 
     def prefix(self, steps: int) -> Sampler | None:
         """The sampler whose runs are the first ``steps`` steps of this one's, or None where no sampler's are."""
@@ -174,9 +181,9 @@ class EpochPromises(Promises):
         return self.participations * self.included / float(self.sampler.bins)
 
     @property
-    def steps_per_epoch(self) -> int:
+    def epoch_length(self) -> Fraction:
         """The steps of one epoch of the scheme."""
-        return int(self.sampler.bins)
+        return Fraction(int(self.sampler.bins))
 
     def prefix(self, steps: int) -> Sampler | None:
         """The same scheme with fewer epochs, after whole ones."""

@@ -40,6 +40,9 @@ MEANINGS = {
         "The noise multiplier and the set of trained parameters stayed the same, and so did the clipping norm, or it "
         "followed its rule from what was released."
     ),
+    "finite_gradients": (
+        "The gradients of all examples were finite numbers; a NaN in the data or in the loss makes one that is not."
+    ),
     "noise_is_added": "The noise of every step was added to the sum of the clipped gradients of its batch.",
     "public_normaliser": "Noisy sums were divided by a number that does not depend on the batches.",
     "same_data": "An index meant the same example in every step.",

@@ -4,6 +4,7 @@ import hashlib
 import math
 from collections import deque
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 from pathlib import Path
 from threading import Lock
 from typing import Any, NoReturn, Self
@@ -21,7 +22,7 @@ from hockeystick.noise.rows import MAX_BYTES, Rows
 from hockeystick.noise.solver import Reals
 from hockeystick.samplers import Attribution
 from hockeystick.samplers.base import Batch
-from hockeystick.training.commitments import KEY_BYTES, CommitmentChain
+from hockeystick.training.commitments import KEY_BYTES, CommitmentChain, context
 from hockeystick.training.coverage import check_early_stop, of_first_steps
 from hockeystick.training.promises import BrokenPromiseError, promises_of
 from hockeystick.training.record import Check, RunRecord, Status
@@ -133,7 +134,7 @@ class Run:
         self._num_examples = int(num_examples)
         self._drawn: deque[Batch] = deque()
         self._promises = promises_of(mechanism.sampler, self._num_examples, attribution)
-        self._chain = CommitmentChain(key, _context(mechanism, self._num_examples))
+        self._chain = CommitmentChain(key, context(mechanism, self._num_examples))
         self._noise = None
         self._step = 0
         self._told = 0
@@ -184,6 +185,11 @@ class Run:
     def steps_per_epoch(self) -> int:
         """The steps in which about as many examples are used as there are."""
         return self._promises.steps_per_epoch
+
+    @property
+    def epoch_length(self) -> Fraction:
+        """The same as a fraction, where a rate makes an epoch end within a step."""
+        return self._promises.epoch_length
 
     @property
     def dtype(self) -> np.dtype[Any] | None:
@@ -301,9 +307,11 @@ class Run:
         that looks only at what was released, as the first steps are a function of all of them. This mechanism's covers
         only a stop that was decided without looking at the data or at anything that was trained on them.
         """
-        if not self._step:
-            return None
-        sampler = self._promises.prefix(self._step)
+        return self.first(self._step)
+
+    def first(self, steps: int) -> Mechanism | None:
+        """The mechanism of the first ``steps`` steps of the plan, where they are one by themselves."""
+        sampler = self._promises.prefix(steps) if steps else None
         return None if sampler is None else of_first_steps(self._mechanism, sampler)
 
     def record(
@@ -364,7 +372,7 @@ class Run:
         """
         state = {
             "format": FORMAT,
-            "about": hashlib.sha256(_context(self._mechanism, self._num_examples)).hexdigest(),
+            "about": hashlib.sha256(context(self._mechanism, self._num_examples)).hexdigest(),
             "num_examples": self._num_examples,
             "step": self._step,
             "entropy": self._entropy.copy(),
@@ -404,7 +412,7 @@ class Run:
                 f"The state belongs to a run on {int(state['num_examples'])} examples; this one has "
                 f"{self._num_examples}."
             )
-        if str(state["about"]) != hashlib.sha256(_context(self._mechanism, self._num_examples)).hexdigest():
+        if str(state["about"]) != hashlib.sha256(context(self._mechanism, self._num_examples)).hexdigest():
             raise InvalidInputError("The state belongs to a run of another mechanism; resume with the same plan.")
         if self._noise is not None and "noise_format" not in state:
             raise InvalidInputError("The state has no noise, as one saved by another rank; this run needs the noise.")
@@ -489,9 +497,3 @@ def fresh_generator() -> np.random.Generator:
 def _words(rng: np.random.Generator) -> Words:
     """256 bits."""
     return rng.integers(0, 2**64 - 1, size=4, dtype=np.uint64, endpoint=True)
-
-
-def _context(mechanism: Mechanism, num_examples: int) -> bytes:
-    """Identifies the mechanism, a strategy by its matrix, and the size of the dataset."""
-    about = mechanism.model_dump_json(exclude={"strategy"})
-    return f"{about} {mechanism.matrix.digest} {num_examples}".encode()

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Mapping
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -192,6 +193,8 @@ class Trainer(transformers.Trainer):
             wrap_model=False,  # hooks alone, so that the model is still one of transformers
             **self._gradients,
         )
+        # transformers counts epochs of one length
+        loader.batch_sampler.epoch_length = Fraction(self.engine.run.steps_per_epoch)
         self._criterion = criterion[0] if criterion else None
         optimizer._is_accelerate_prepared = True  # a wrapper of accelerate would save and load the run for its devices
         optimizer.step_was_skipped = False

@@ -95,6 +95,7 @@ class ExecutionPlanConfig(Engine):
         rows: Rows | None = None,
     ) -> None:
         super().__init__(plan)
+        self._settle()
         self.l2_clip_norm = positive("l2_clip_norm", l2_clip_norm)
         run = Run(
             self.mechanism,

@@ -209,6 +209,8 @@ class _Rows:
         number = examples if isinstance(examples, int) else len(examples)
         if counted is not None and counted != number:
             run.violated("number_of_examples")
+        if run.remaining and not np.isfinite(float(length)):
+            run.violated("finite_gradients")
         if run.remaining and not float(length) <= number * (1.0 + SLACK):
             run.violated("clipping")
         row: Any = run.noise(examples, copy=copy)

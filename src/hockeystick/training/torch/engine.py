@@ -1,7 +1,7 @@
 """Opacus' privacy engine for a plan: its batches, its noise, and the certificate of what was run."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,17 +15,22 @@ from torch import distributed
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
-from hockeystick.certificate import Interval
+from hockeystick.calibration.opacus import check_accountant
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.files import replacing
 from hockeystick.mechanism import Mechanism
 from hockeystick.noise.rows import MAX_BYTES, Rows
-from hockeystick.plan import Plan
+from hockeystick.plan import Plan, Target
 from hockeystick.samplers import Attribution
+from hockeystick.samplers.base import MAX_STEPS
+from hockeystick.strategies import Identity, Strategy
+from hockeystick.strategies.base import StrategySpec
 from hockeystick.training.engine import Engine
+from hockeystick.training.promises import promises_of
 from hockeystick.training.run import Run, fresh_generator
 from hockeystick.training.torch.adaptive import check_clipping, noisy_parameters
 from hockeystick.training.torch.adaptive_clipping import check_adaptive_clipping
+from hockeystick.training.torch.collation import CollateWithEmpty
 from hockeystick.training.torch.ghost import ghost_model
 from hockeystick.training.torch.guards import (
     GhostCriterion,
@@ -36,12 +41,21 @@ from hockeystick.training.torch.guards import (
     check_parameters,
     in_our_words,
 )
-from hockeystick.training.torch.loader import BatchSampler, check_dataset, loader_of
+from hockeystick.training.torch.loader import (
+    BatchSampler,
+    Drawn,
+    batches_of_epoch,
+    check_batch_size,
+    check_dataset,
+    drawn_by,
+    loader_of,
+    warn_instead,
+)
 from hockeystick.training.torch.noise import size_of
 from hockeystick.training.torch.optimizer import on_run
 from hockeystick.training.torch.shards import part_of
 
-CHECKED = ("noise_is_added", "public_normaliser", "clipping_norm", "batches_in_step", "norms")
+CHECKED = ("noise_is_added", "public_normaliser", "clipping_norm", "finite_gradients", "batches_in_step", "norms")
 """What the loader and the optimizer check, or do."""
 WRAPPED = (torch.nn.parallel.DistributedDataParallel, DifferentiallyPrivateDistributedDataParallel)
 """What makes Opacus take its optimizers for several processes, also where there is one."""
@@ -72,6 +86,11 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
     >>> engine.certificate(delta=1e-5).epsilon.upper < 6.0
     True
 
+    Without a plan, ``make_private`` makes one of the loader, as Opacus does: Poisson batches at the rate of one over
+    its length, and as many steps as are taken; certificates are about the executed steps. ``epochs`` plans the steps,
+    and other samplers and strategies need it. A plan with a target and no noise is calibrated once, in
+    ``make_private``.
+
     The loader gives the batches of the plan's sampler, empty ones included. The optimizer is the class that Opacus has
     for the clipping and the gradient mode that are asked for (flat, per layer, ghost, distributed), with rows of
     ``C^{-1} z`` for its noise and the plan's expected batch size for its divisor. ``BatchMemoryManager`` works as with
@@ -79,20 +98,29 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
     was saved with it continues with the same batches and noise.
 
     Args:
-        plan: a Plan or a Mechanism with a noise multiplier.
+        plan: a Plan or a Mechanism; None for one that follows from the loader.
+        sampler: without a plan, the kind of sampler, or a plan's ``[sampler]`` table; "poisson" by default.
+        strategy: without a plan, the matrix C; independent noise by default.
+        epochs: without a plan, passes over the data; None for a run without an end.
+        accountant: for calls that are written for Opacus; epsilon is hockeystick's, whatever it says.
         rng: seeds batches and noise; None for a fresh seed of the operating system.
         secure_mode: take the noise from AES-256 under a key of the operating system, in one process.
         dtype: of the noise, ``numpy.float32`` or ``numpy.float64``, whatever the type of the parameters.
         attribution: of the examples to users, where the sampler has users.
         max_bytes, rows: as for :func:`hockeystick.noise.stream`, which says where the noise keeps its rows.
 
-    Raises: InvalidInputError for what is neither a Plan nor a Mechanism, and for one without noise multiplier.
+    Raises: InvalidInputError for what is neither a Plan nor a Mechanism, for one beside what makes another, and for an
+    accountant that Opacus has not.
     """
 
     def __init__(
         self,
-        plan: Plan | Mechanism,
+        plan: Plan | Mechanism | None = None,
         *,
+        sampler: str | Mapping[str, Any] | None = None,
+        strategy: Strategy | None = None,
+        epochs: float | None = None,
+        accountant: str | None = None,
         rng: np.random.Generator | None = None,
         secure_mode: bool = False,
         dtype: Any = np.float32,
@@ -101,6 +129,12 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         rows: Rows | None = None,
     ) -> None:
         super().__init__(plan)
+        check_accountant(accountant)
+        asked = {"sampler": sampler, "strategy": strategy, "epochs": epochs}
+        for name, value in asked.items():
+            if plan is not None and value is not None:
+                raise InvalidInputError(f"The {name!r} argument must be left out, as the plan says it.")
+        self._asked = {name: value for name, value in asked.items() if value is not None}
         self._options = {"rng": rng, "secure": secure_mode, "dtype": dtype, "attribution": attribution}
         self._options |= {"max_bytes": max_bytes, "rows": rows}
         self.accountant = _Accounting(self)
@@ -128,34 +162,28 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
 
         Args:
             module, optimizer, max_grad_norm, clipping, grad_sample_mode, batch_first, options: as Opacus has them.
-            data_loader: gives the dataset, the collation and the workers; it may say no batches but the plan's.
-            noise_multiplier: the plan's, if it is given at all.
-            poisson_sampling, rand_on_empty, noise_generator: for calls that are written for Opacus; they may only have
-                the values that leave batches and noise to the plan.
+            data_loader: gives the dataset, the collation and the workers. Where it shuffles, shares out or drops, the
+                plan's batches take the place of that, and a warning says so.
+            noise_multiplier: the plan's, or for a plan that has neither noise nor target.
+            poisson_sampling: for calls that are written for Opacus; a warning says what is drawn in its place.
+            rand_on_empty, noise_generator: for calls that are written for Opacus; must be left out.
 
         Raises: InvalidInputError for a second call, for a dataset without length or of another size than the plan's,
-        a loader with batches of its own, an optimizer without parameters, without some that are trained or with some
-        of another module, a clipping norm that is not positive and finite, a criterion that divides by more than the
-        number of examples, and another noise multiplier; UnsupportedError for adaptive clipping in other modes than
-        hooks and ghost, in several processes or with an adaptive optimiser, expanded weights, a module of
-        ``fully_shard`` without ``grad_sample_mode="ghost_fsdp"``, ghost clipping by layers, secure noise in several
-        processes, complex parameters, frozen layers that mix the examples of a batch, adaptive optimisers
-        where per-sample gradients are not what they need, and models that Opacus cannot handle.
+        a loader with batches of another law or size, no noise and no target, an optimizer without parameters, without
+        some that are trained or with some of another module, a clipping norm that is not positive and finite, a
+        criterion that divides by more than the number of examples, and another noise multiplier; UnsupportedError for
+        adaptive clipping in other modes than hooks and ghost, in several processes or with an adaptive optimiser,
+        expanded weights, a module of ``fully_shard`` without ``grad_sample_mode="ghost_fsdp"``, ghost clipping by
+        layers, secure noise in several processes, complex parameters, frozen layers that mix the examples of a batch,
+        adaptive optimisers where per-sample gradients are not what they need, and models that Opacus cannot handle.
         """
         if self._run is not None:
             raise InvalidInputError("This engine has a run already; a second make_private needs an engine of its own.")
-        if noise_multiplier is not None and noise_multiplier != self.mechanism.sigma:
+        if rand_on_empty or noise_generator is not None:
             raise InvalidInputError(
-                f"The 'noise_multiplier' argument must be the plan's, {self.mechanism.sigma!r}, or be left out. "
-                f"Got {noise_multiplier!r} instead."
+                "The 'rand_on_empty' and 'noise_generator' arguments must be left out; batches without examples stay "
+                "empty, and the engine's rng seeds batches and noise."
             )
-        if not poisson_sampling or rand_on_empty or noise_generator is not None:
-            raise InvalidInputError(
-                "The 'poisson_sampling', 'rand_on_empty' and 'noise_generator' arguments must be left out; the plan "
-                "says how batches are formed, and the engine's rng seeds them."
-            )
-        if clipping == "adaptive":
-            check_adaptive_clipping(options, self.mechanism.sigma, module, optimizer, grad_sample_mode)
         if (grad_sample_mode == "ghost_fsdp") != isinstance(module, FSDPModule):
             raise UnsupportedError(
                 "A module of fully_shard needs grad_sample_mode='ghost_fsdp', the one mode that Opacus has for it, and "
@@ -176,29 +204,83 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
             check_criterion(options["criterion"], options.get("loss_reduction", "mean"), grad_sample_mode)
         check_modules(module)
         check_clipping(optimizer, clipping, grad_sample_mode, distributed=_is_distributed(module))
-        size = check_dataset(data_loader, self._num_examples)
-        ranks = distributed.get_world_size() if _is_distributed(module) else 1
-        self._names = {parameter: name for name, parameter in module.named_parameters()}
-        run = self._new_run(size, noisy_parameters(optimizer, trained, clipping), ranks)
-        rank = distributed.get_rank() if ranks > 1 else 0
-        batches = BatchSampler(run, rank=rank, world_size=ranks)
-        self._loader = loader_of(run, data_loader, batches, batch_first=batch_first)
         try:
-            made = super().make_private(
-                module=module,
-                optimizer=optimizer,
-                data_loader=data_loader,
-                noise_multiplier=self.mechanism.sigma,
-                max_grad_norm=max_grad_norm,
-                clipping=clipping,
-                grad_sample_mode=grad_sample_mode,
-                batch_first=batch_first,
-                **options,
-            )
+            self.validate(module=module, optimizer=None, data_loader=None)
         except UnsupportedModuleError as error:
             raise in_our_words(error) from error
+        drawn, collate = self._describe(data_loader), CollateWithEmpty(data_loader)
+        size = len(data_loader.dataset)
+        ranks = distributed.get_world_size() if _is_distributed(module) else 1
+        rank = distributed.get_rank() if ranks > 1 else 0
+        promises = promises_of(self.mechanism.sampler, size, self._options["attribution"])
+        if self._plan is not None:
+            check_batch_size(promises, drawn.batch_size, self._batch_size, ranks)
+        self._calibrates, self._ranks = rank == 0, ranks
+        self._settle(noise_multiplier, self._asked_target)  # may take long, so all that can be wrong comes before
+        if clipping == "adaptive":
+            check_adaptive_clipping(options, self.mechanism.sigma, module, optimizer, grad_sample_mode)
+        if rank == 0:
+            warn_instead(promises, [*drawn.instead, *["poisson_sampling=False"] * (not poisson_sampling)], stacklevel=3)
+        self._names = {parameter: name for name, parameter in module.named_parameters()}
+        run = self._new_run(size, noisy_parameters(optimizer, trained, clipping), ranks)
+        batches = BatchSampler(run, rank=rank, world_size=ranks, epochs=self._epochs)
+        self._loader = loader_of(data_loader, batches, collate)
+        made = super().make_private(
+            module=module,
+            optimizer=optimizer,
+            data_loader=data_loader,
+            noise_multiplier=self.mechanism.sigma,
+            max_grad_norm=max_grad_norm,
+            clipping=clipping,
+            grad_sample_mode=grad_sample_mode,
+            batch_first=batch_first,
+            **options,
+        )
         made[1].attach(run, batches, made[0], self._names)
         self._run, self._optimizer = run, made[1]
+        return made
+
+    _asked_target: Target | None = None
+
+    def _describe(self, loader: Any) -> Drawn:
+        """What a loader draws; with the plan that is given, or the one that the loader makes."""
+        if self._plan is not None:
+            self._adopt(self._plan)  # anew, where an earlier call was refused
+        size = check_dataset(loader, self._num_examples if self._plan is not None else None)
+        drawn = drawn_by(loader)
+        if self._plan is None:
+            self._plan_for(loader, size)
+        return drawn
+
+    def _plan_for(self, loader: Any, num_examples: int) -> None:
+        """Make the plan that a loader and the engine's arguments are; raises InvalidInputError where they make none.
+
+        Without epochs the plan has more steps than anybody takes, all of them alike.
+        """
+        sampler, strategy = self._asked.get("sampler", "poisson"), self._asked.get("strategy", Identity())
+        epochs = self._asked.get("epochs")
+        options = dict(sampler) if isinstance(sampler, Mapping) else {"kind": sampler}
+        if not isinstance(strategy, StrategySpec):
+            raise InvalidInputError(
+                f"The 'strategy' argument must be a strategy. Got an object of type {type(strategy).__name__!r}."
+            )
+        self.has_end = epochs is not None
+        if not self.has_end and (options != {"kind": "poisson"} or not isinstance(strategy, Identity)):
+            raise InvalidInputError(
+                "The 'epochs' argument has to be given for another sampler than Poisson's, and for correlated noise; "
+                "only independent steps that are all alike can go on without an end."
+            )
+        length = {"epochs": epochs} if self.has_end else {"steps": MAX_STEPS}
+        data = {"num_examples": num_examples, "batches_per_epoch": batches_of_epoch(loader), **length}
+        plan = Plan.parse({"data": data, "sampler": options})
+        self._adopt(plan.model_copy(update={"strategy": strategy}))
+
+    def _calibrated(self) -> Mechanism:
+        """In the first of several processes, for all of them."""
+        found = [super()._calibrated() if self._calibrates else None]
+        if self._ranks > 1:
+            distributed.broadcast_object_list(found)
+        made: Mechanism = found[0]  # type: ignore[assignment]
         return made
 
     def _new_run(self, num_examples: int, trained: list[Any], ranks: int) -> Run:
@@ -264,12 +346,47 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         del options
         return GhostCriterion(module, optimizer, criterion, loss_reduction)
 
-    def make_private_with_epsilon(self, **options: Any) -> Any:
-        """Refuses: calibrate the plan first, by ``hockeystick.calibrate``, so that the noise is certified."""
-        raise InvalidInputError(
-            f"make_private_with_epsilon is not for a plan with noise_multiplier = {self.mechanism.sigma!r}; calibrate "
-            "the plan by hockeystick.calibrate, and call make_private."
-        )
+    def make_private_with_epsilon(
+        self, *, target_epsilon: float, target_delta: float, epochs: float | None = None, **options: Any
+    ) -> Any:
+        """:meth:`make_private` with the smallest noise that is certified for a target, which is calibrated once.
+
+        Args:
+            target_epsilon, target_delta: epsilon > 0 and delta in (0, 1); the plan's, where it has a target.
+            epochs: passes over the data; the plan's, if they are given beside one.
+            options: of :meth:`make_private`.
+
+        Raises: as :meth:`make_private`; InvalidInputError for a plan with a noise multiplier of its own, for another
+        target or another number of epochs than the plan's, and without epochs where there is no plan.
+        """
+        target = Target.parse({"epsilon": target_epsilon, "delta": target_delta})
+        if self._plan is not None:
+            self._check_epochs(epochs, options.get("data_loader"))
+        elif epochs is None and "epochs" not in self._asked:
+            raise InvalidInputError("The 'epochs' argument has to be given, as there is no plan.")
+        elif epochs is not None and self._asked.setdefault("epochs", epochs) != epochs:
+            raise InvalidInputError(
+                f"The 'epochs' argument must be the engine's, {self._asked['epochs']!r}. Got {epochs!r} instead."
+            )
+        self._asked_target = target
+        try:
+            return self.make_private(**options)
+        finally:
+            self._asked_target = None
+
+    def _check_epochs(self, epochs: float | None, loader: Any) -> None:
+        if epochs is None:
+            return
+        planned = self._epochs
+        if planned is None:
+            size = check_dataset(loader, self._num_examples)
+            promised = promises_of(self.mechanism.sampler, size, self._options["attribution"])
+            near = abs(epochs * promised.epoch_length - self.mechanism.sampler.steps) < 1
+            planned = epochs if near else float(self.mechanism.sampler.steps / promised.epoch_length)
+        if epochs != planned:
+            raise InvalidInputError(
+                f"The 'epochs' argument must be the plan's, {planned:g}, or be left out. Got {epochs!r} instead."
+            )
 
     @property
     def also_checked(self) -> tuple[str, ...]:
@@ -325,12 +442,12 @@ class _Accounting(IAccountant):
         return lambda _: None
 
     def get_epsilon(self, delta: float, **options: Any) -> float:
-        """The upper end of the certificate of the whole plan, which covers the steps so far."""
-        epsilon = self.engine.certificate(delta, **options).epsilon
-        return epsilon.upper if isinstance(epsilon, Interval) else epsilon
+        """What the steps so far have spent, as the engine says it; options of Opacus' accountants change nothing."""
+        del options
+        return self.engine.get_epsilon(delta)
 
     def __len__(self) -> int:
-        return self.engine.run.step
+        return 0 if self.engine._run is None else self.engine.run.step
 
     @classmethod
     def mechanism(cls) -> str:

@@ -147,10 +147,18 @@ def parts_of(samples: Any) -> list[Any]:
     return samples if isinstance(samples, list) else [samples]
 
 
-def is_too_long(sums: Iterable[torch.Tensor], examples: Any, clip_norm: float) -> bool:
-    """Whether sums of gradients are more than those of these examples, or of so many, can be; or not finite."""
+def fault_of(sums: Iterable[torch.Tensor], examples: Any, clip_norm: float) -> str | None:
+    """The promise that sums of gradients break which are not finite, or more than those of these examples can be.
+
+    Args:
+        examples: their indices, or only how many they are.
+        clip_norm: the most that each of them contributes.
+    """
     number = np.size(examples) if np.ndim(examples) else examples
-    return not total_norm(sums) <= number * clip_norm * (1.0 + SLACK)
+    length = total_norm(sums)
+    if not math.isfinite(length):
+        return "finite_gradients"
+    return "clipping" if length > number * clip_norm * (1.0 + SLACK) else None
 
 
 def clipped_sums(parameters: Sequence[Any], max_grad_norm: Any) -> list[torch.Tensor]:

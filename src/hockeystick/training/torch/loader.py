@@ -1,21 +1,29 @@
 """The batches of a run as torch loads them."""
 
-from collections.abc import Callable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator
+from fractions import Fraction
 from itertools import islice
-from typing import Any
+from math import ceil, floor
+from typing import Any, NamedTuple
 
 import torch
-from torch.utils.data import DataLoader, IterableDataset, Sampler, SequentialSampler
+from opacus.data_loader import DPDataLoader
+from torch.utils.data import BatchSampler as TorchBatchSampler
+from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, RandomSampler, Sampler, SequentialSampler
 
 from hockeystick.errors import InvalidInputError
+from hockeystick.training.promises import Promises
 from hockeystick.training.run import Run
+from hockeystick.training.torch.collation import CollateWithEmpty
 
 
 class BatchSampler(Sampler[list[int]]):
     """The batches of a run as lists of indices, empty ones included: a ``batch_sampler`` for a DataLoader.
 
-    One pass goes from the next step to the end of its epoch of ``run.steps_per_epoch`` steps, or to the last step.
-    Batches that were read ahead and not used come again in the next pass.
+    One pass goes from the next step to the end of its epoch. Where the steps of an epoch are no whole number, passes
+    differ by one step, so that as many passes as there are epochs take exactly the planned steps. Batches that were
+    read ahead and not used come again in the next pass.
 
     >>> import hockeystick as hs
     >>> mechanism = hs.Mechanism(sampler=hs.Deterministic(bins=2, epochs=2), noise_multiplier=1.0)
@@ -30,12 +38,15 @@ class BatchSampler(Sampler[list[int]]):
     Args:
         run: takes the steps elsewhere.
         rank, world_size: of this process, in a distributed run: it gets every ``world_size``-th example of a batch.
+        epochs: of the plan, where it says a number of them.
 
     Raises: InvalidInputError when a pass begins after the last planned step.
     """
 
-    def __init__(self, run: Run, *, rank: int = 0, world_size: int = 1) -> None:
+    def __init__(self, run: Run, *, rank: int = 0, world_size: int = 1, epochs: float | None = None) -> None:
         self.run = run
+        self.epoch_length = epoch_length(run, epochs)
+        """The steps of an epoch, a fraction."""
         self.rank = rank
         self.world_size = world_size
         self.delivered: int | None = None
@@ -48,8 +59,13 @@ class BatchSampler(Sampler[list[int]]):
         """Is called when a pass begins."""
 
     def __len__(self) -> int:
-        """The steps of a whole epoch."""
-        return self.run.steps_per_epoch
+        """The steps of the whole epoch that the next step is in."""
+        epoch = min(self.run.step, self.run.steps - 1) // self.epoch_length
+        return self._end(epoch) - (self._end(epoch - 1) if epoch else 0)
+
+    def _end(self, epoch: int) -> int:
+        """The number of steps at the end of an epoch, from 0: the smallest that is at least its share of all."""
+        return min(self.run.steps, ceil((epoch + 1) * self.epoch_length))
 
     def __iter__(self) -> Iterator[list[int]]:
         """The batches of this process, to the end of the epoch."""
@@ -59,7 +75,7 @@ class BatchSampler(Sampler[list[int]]):
             )
         self.delivered = self.drawn = None
         self.begin()
-        left = len(self) - self.run.step % len(self)
+        left = self._end(self.run.step // self.epoch_length) - self.run.step
         for step, batch in enumerate(islice(self.run.batches(), left), start=self.run.step):
             self.drawn = step
             yield batch[self.rank :: self.world_size].tolist()
@@ -76,14 +92,72 @@ class RunLoader(DataLoader[Any]):
             yield batch
 
 
-def loader_of(run: Run, given: DataLoader[Any], batches: BatchSampler, *, batch_first: bool) -> RunLoader:
+def epoch_length(run: Run, epochs: float | None = None) -> Fraction:
+    """The steps of an epoch, such that all planned steps are the asked epochs, or those that they nearly are.
+
+    >>> import hockeystick as hs
+    >>> mechanism = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.28, steps=36), noise_multiplier=1.0)
+    >>> epoch_length(hs.training.Run(mechanism, num_examples=1000, shape=1))  # 3.57 as it is drawn
+    Fraction(18, 5)
+
+    Args:
+        epochs: of the plan, where it says a number of them.
+    """
+    drawn = run.epoch_length
+    if epochs is None:
+        whole = round(run.steps / drawn)
+        return Fraction(run.steps, whole) if whole and abs(whole * drawn - run.steps) < 1 else drawn
+    return max(Fraction(1), run.steps / Fraction(epochs))
+
+
+def batches_of_epoch(given: DataLoader[Any]) -> int:
+    """How many batches a loader makes of its data: one over the rate at which Opacus draws in its place."""
+    return round(1.0 / given.sample_rate) if isinstance(given, DPDataLoader) else len(given)
+
+
+class Drawn(NamedTuple):
+    """How a user's loader would have formed its batches.
+
+    Attributes:
+        batch_size: of the loader; None where it has none.
+        instead: in words, what the run's batches take the place of; empty where nobody has to be told.
+    """
+
+    batch_size: int | None
+    instead: list[str]
+
+
+def drawn_by(given: DataLoader[Any]) -> Drawn:
+    """What a loader draws; raises InvalidInputError for batches of another law than any that a run can stand in for."""
+    if isinstance(given, RunLoader):  # of another run
+        return Drawn(None, [])
+    if isinstance(given, DPDataLoader):
+        return Drawn(None, ["the loader's own Poisson batches"])
+    sampler, size, drop_last = given.sampler, given.batch_size, given.drop_last
+    if size is None and type(given.batch_sampler) is TorchBatchSampler:
+        cut = given.batch_sampler
+        sampler, size, drop_last = cut.sampler, cut.batch_size, cut.drop_last
+    instead = []
+    if type(sampler) is RandomSampler and len(sampler) == len(given.dataset):
+        instead.append("replacement=True" if sampler.replacement else "shuffle=True")
+    elif isinstance(sampler, DistributedSampler) and sampler.dataset is given.dataset:
+        instead.append("the DistributedSampler")
+    elif type(sampler) is not SequentialSampler or size is None:
+        what = given.batch_sampler if size is None else sampler
+        raise InvalidInputError(
+            "The 'data_loader' argument must have no sampler or batch_sampler that draws some examples more often than "
+            f"others, as the plan's sampler forms the batches. Got one of type {type(what).__name__!r}."
+        )
+    return Drawn(size, [*instead, *(["drop_last=True"] * bool(drop_last))])
+
+
+def loader_of(given: DataLoader[Any], batches: BatchSampler, collate: CollateWithEmpty) -> RunLoader:
     """The user's loader with the run's batches in place of its own."""
-    check_loader(given, run)
     batches.reads_ahead = given.num_workers > 0
     return RunLoader(
         dataset=given.dataset,
         batch_sampler=batches,
-        collate_fn=CollateWithEmpty(given, batch_first),
+        collate_fn=collate,
         num_workers=given.num_workers,
         pin_memory=given.pin_memory,
         timeout=given.timeout,
@@ -96,24 +170,38 @@ def loader_of(run: Run, given: DataLoader[Any], batches: BatchSampler, *, batch_
     )
 
 
-def check_loader(given: DataLoader[Any], run: Run) -> None:
-    """Raise InvalidInputError, naming what to change, unless a plan's batches can take the place of the loader's."""
-    check_dataset(given, run.num_examples)
-    expected = round(run.expected_batch_size)
-    if type(given.sampler) is not SequentialSampler or given.batch_size is None:
-        raise InvalidInputError(
-            "The 'data_loader' argument must have no sampler, batch_sampler or shuffle=True of its own; the plan's "
-            "sampler forms the batches."
-        )
-    if given.drop_last:
-        raise InvalidInputError(
-            "The 'data_loader' argument must not have drop_last=True; every batch of the plan counts."
-        )
-    if given.batch_size not in (1, expected):
-        raise InvalidInputError(
-            f"The 'data_loader' argument must have batch_size = {expected}, which the plan expects, or none. "
-            f"Got {given.batch_size} instead."
-        )
+def check_batch_size(promises: Promises, given: int | None, planned: float | None, world_size: int) -> None:
+    """Raise InvalidInputError unless a loader's batch size is the plan's, or makes as many batches as the plan has.
+
+    Args:
+        promises: of the plan's sampler.
+        given: of the loader; None or 1 where it says nothing.
+        planned: what the plan says, where that is not what its sampler then draws on average.
+        world_size: the processes, which may have been given their shares.
+    """
+    expected = promises.expected_batch_size if planned is None else planned
+    sizes = {nearby(size) for size in (promises.expected_batch_size, expected) for nearby in (floor, ceil)}
+    bins = getattr(promises.sampler, "bins", None)
+    if given in sizes | {size // world_size for size in sizes} | {1, None}:
+        return
+    if given is not None and bins in (promises.num_examples // given, ceil(promises.num_examples / given)):
+        return
+    raise InvalidInputError(
+        f"The 'data_loader' argument must have batch_size = {round(expected)}, which the plan expects, or none. "
+        f"Got {given} instead."
+    )
+
+
+def warn_instead(promises: Promises, instead: list[str], *, stacklevel: int) -> None:
+    """Say in one line what is drawn in place of what a script asked for; nothing where it asked for nothing."""
+    if not instead:
+        return
+    sampler = promises.sampler
+    warnings.warn(
+        f"In place of {' and '.join(instead)} the run draws {sampler.kind.replace('_', ' ')} batches of "
+        f"{promises.expected_batch_size:g} examples on average, {float(promises.epoch_length):g} to an epoch.",
+        stacklevel=stacklevel,
+    )
 
 
 def check_dataset(given: DataLoader[Any], num_examples: int | None) -> int:
@@ -135,38 +223,3 @@ def size_of_dataset(dataset: Any, num_examples: int | None, name: str) -> int:
     if not size:
         raise InvalidInputError(f"{name} must have at least one example. Got none.")
     return size
-
-
-class CollateWithEmpty:
-    """The user's ``collate_fn``, and for a batch without examples what it gives for one example, cut to none.
-
-    The structure is learned once, in the main process, so that all workers know it, whatever batch they see first.
-    """
-
-    def __init__(self, given: DataLoader[Any], batch_first: bool) -> None:
-        self.collate = given.collate_fn
-        self.dimension = 0 if batch_first else 1
-        self.empty = without_examples(self.collate([given.dataset[0]]), self.dimension)
-
-    def __call__(self, examples: list[Any]) -> Any:
-        """The batch of these examples."""
-        return self.collate(examples) if examples else without_examples(self.empty, self.dimension)
-
-
-def without_examples(batch: Any, dimension: int) -> Any:
-    """The same structure without examples; raises InvalidInputError for what has no such form."""
-    if isinstance(batch, torch.Tensor):
-        kept = dimension if batch.dim() > dimension else 0
-        return batch.narrow(kept, 0, 0).clone() if batch.dim() else batch.new_empty(0)
-    if isinstance(batch, Mapping):
-        parts = {name: without_examples(part, dimension) for name, part in batch.items()}
-        return parts if type(batch) is dict else type(batch)(parts)  # type: ignore[call-arg]
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(without_examples(part, dimension) for part in batch))
-    if isinstance(batch, list | tuple):
-        parts_in_order = [without_examples(part, dimension) for part in batch if not isinstance(part, str | bytes)]
-        return type(batch)(parts_in_order)
-    raise InvalidInputError(
-        "The 'collate_fn' of the data loader must give tensors, mappings, lists or tuples, as there are batches "
-        f"without examples. Got an object of type {type(batch).__name__!r} instead."
-    )

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.mechanism import Mechanism
 from hockeystick.training.run import Run
-from hockeystick.training.torch.guards import WIDE, is_too_long
+from hockeystick.training.torch.guards import WIDE, fault_of
 
 
 class Noise:
@@ -101,8 +101,9 @@ class Noise:
                 f"Sums of gradients in {narrow[0]} are rounded by more than the noise covers; sum in float32, and add "
                 "the noise that next gives."
             )
-        if is_too_long((parameter.grad for parameter in self.parameters), examples, clip_norm):
-            self.run.violated("clipping")
+        fault = fault_of((parameter.grad for parameter in self.parameters), examples, clip_norm)
+        if fault is not None:
+            self.run.violated(fault)
         rows = self.borrow(examples)
         for parameter, row in zip(self.parameters, rows or [], strict=False):
             parameter.grad = noisy(parameter.grad, row, clip_norm).to(parameter.dtype)

@@ -19,9 +19,9 @@ from hockeystick.training.torch.guards import (
     add_no_examples,
     add_to_sum,
     clipped_sums,
+    fault_of,
     fingerprint,
     give,
-    is_too_long,
     is_used,
     parts_of,
     watch_other_steps,
@@ -88,6 +88,14 @@ class OnRun:
     def norm_of_noise(self) -> Any:
         """What the noise is multiplied by: the most that an example contributes."""
         return self.max_grad_norm
+
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
+        """Asked by scalers of losses alone, of torch's and others', before they step."""
+        raise InvalidInputError(
+            "A GradScaler multiplies the loss before the gradient of each example is clipped, so that all of them are "
+            "clipped to a norm that is as many times too small; train in float32 or bfloat16 and without a scaler."
+        )
 
     def _settings(self) -> tuple[Any, ...]:
         norm = self.model.max_grad_norm if self.ghost else self.max_grad_norm
@@ -213,8 +221,11 @@ class OnRun:
         if self.batches.world_size == 1 and not self.sharded:  # of several processes, gradients may be means already
             factors = (self.max_grad_norm / norms).clamp(max=1.0)
             longest = [float((factors * p._norm_sample.to(factors)).sum()) for p in self.trained]
+            lengths = [total_norm([p.grad]) for p in self.trained]
+            if not all(map(math.isfinite, lengths)):
+                self.run.violated("finite_gradients")
             slack = SLACK * self.max_grad_norm * number
-            if not all(total_norm([p.grad]) <= most + slack for p, most in zip(self.trained, longest, strict=True)):
+            if not all(length <= most + slack for length, most in zip(lengths, longest, strict=True)):
                 self.run.violated("clipping")
         for parameter in self.trained:
             parameter._norm_sample = None
@@ -246,8 +257,9 @@ class OnRun:
         for total in totals:
             _check_processed_flag(total)
         examples = self._examples_of_all_ranks()
-        if is_too_long(self._sums_of_all_ranks(totals), examples, self.norm_of_noise):
-            self.run.violated("clipping")
+        fault = fault_of(self._sums_of_all_ranks(totals), examples, self.norm_of_noise)
+        if fault is not None:
+            self.run.violated(fault)
         rows = self.noise.borrow(examples)
         # The mean over the processes is added up from shards, each with all of its noise, or from copies, one with it.
         scale = self.norm_of_noise / (self.batches.world_size if self.sharded else 1)
