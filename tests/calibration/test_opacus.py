@@ -26,7 +26,7 @@ def test_it_is_the_calibrated_noise():
     ("sample_rate", "epochs", "steps"), [(1 / 93, 10, 930), (1 / 99, 1, 99), (0.28, 10, 36), (0.9, 0.1, 1)]
 )
 def test_steps_are_rounded_up(sample_rate, epochs, steps, monkeypatch):
-    """Opacus makes 929, 98 and 35 of the first three, and none of the last."""
+    """Where ``int(epochs / sample_rate)`` has one step fewer, or none."""
     seen = []
 
     def calibrate(mechanism, **_):

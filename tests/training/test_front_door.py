@@ -65,8 +65,8 @@ def passes(run, epochs):
 @pytest.mark.parametrize(("examples", "batch"), SIZES)
 def test_the_batch_size_of_the_plan_is_that_of_the_loader(examples, batch, kind):
     plan = plan_of(examples, batch, 2, kind, noise_multiplier=1.0)
-    sizes: tuple[dict[str, int], ...] = ({"batch_size": batch}, {})
-    for loader in sizes:
+    said: dict[str, int] = {"batch_size": batch}
+    for loader in (said, {"batch_size": 1}):
         made = private(hs.torch.PrivacyEngine(plan), examples, loader=loader)
         assert made[2].batch_sampler.run.steps == plan.numbers().steps
     engine = hs.torch.PrivacyEngine(plan.mechanism())  # which does not say the batch size

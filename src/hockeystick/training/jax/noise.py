@@ -209,10 +209,8 @@ class _Rows:
         number = examples if isinstance(examples, int) else len(examples)
         if counted is not None and counted != number:
             run.violated("number_of_examples")
-        if run.remaining and not np.isfinite(float(length)):
-            run.violated("finite_gradients")
         if run.remaining and not float(length) <= number * (1.0 + SLACK):
-            run.violated("clipping")
+            run.violated("clipping" if np.isfinite(float(length)) else "finite_gradients")
         row: Any = run.noise(examples, copy=copy)
         ends = np.cumsum([int(np.prod(shape)) for shape in shapes])[:-1]
         return [part.reshape(shape) for part, shape in zip(np.split(row, ends), shapes, strict=True)]

@@ -156,9 +156,9 @@ def fault_of(sums: Iterable[torch.Tensor], examples: Any, clip_norm: float) -> s
     """
     number = np.size(examples) if np.ndim(examples) else examples
     length = total_norm(sums)
-    if not math.isfinite(length):
-        return "finite_gradients"
-    return "clipping" if length > number * clip_norm * (1.0 + SLACK) else None
+    if not length <= number * clip_norm * (1.0 + SLACK):
+        return "clipping" if math.isfinite(length) else "finite_gradients"
+    return None
 
 
 def clipped_sums(parameters: Sequence[Any], max_grad_norm: Any) -> list[torch.Tensor]:
