@@ -65,9 +65,8 @@ def passes(run, epochs):
 @pytest.mark.parametrize(("examples", "batch"), SIZES)
 def test_the_batch_size_of_the_plan_is_that_of_the_loader(examples, batch, kind):
     plan = plan_of(examples, batch, 2, kind, noise_multiplier=1.0)
-    said: dict[str, int] = {"batch_size": batch}
-    for loader in (said, {"batch_size": 1}):
-        made = private(hs.torch.PrivacyEngine(plan), examples, loader=loader)
+    for size in (batch, 1):
+        made = private(hs.torch.PrivacyEngine(plan), examples, loader={"batch_size": size})
         assert made[2].batch_sampler.run.steps == plan.numbers().steps
     engine = hs.torch.PrivacyEngine(plan.mechanism())  # which does not say the batch size
     private(engine, examples, loader={"batch_size": batch})
@@ -104,7 +103,7 @@ def test_other_ways_to_draw_are_replaced_and_one_line_says_so(loader, said):
 
 
 def test_plain_loaders_are_replaced_without_a_word():
-    for loader in ({}, lambda data: {"batch_sampler": BatchSampler(SequentialSampler(data), 3, False)}):
+    for loader in ({"batch_size": 3}, lambda data: {"batch_sampler": BatchSampler(SequentialSampler(data), 3, False)}):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             made = private(hs.torch.PrivacyEngine(plan_of(60, 3, 1, noise_multiplier=1.0)), loader=loader)

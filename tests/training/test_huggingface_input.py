@@ -279,3 +279,15 @@ def test_a_layer_that_all_examples_share_is_refused_with_clipping_by_layers(trai
     with pytest.raises(InvalidInputError, match=r"'shared.weight' has gradients of 1 examples"):
         made.epoch()
     assert np.array_equal(made.weights(), before)
+
+
+def test_the_batch_size_of_the_plan_needs_no_second_part():
+    """Balls in bins draw 65.2 examples on average where the plan states 64."""
+    from types import SimpleNamespace
+
+    from hockeystick.training.huggingface.arguments import check_batch_size
+
+    given = SimpleNamespace(per_device_train_batch_size=64, gradient_accumulation_steps=1)
+    check_batch_size(given, 1_500 / 23, 64)
+    with pytest.raises(InvalidInputError, match="'gradient_accumulation_steps' training argument must be 2"):
+        check_batch_size(given, 1_500 / 23)

@@ -70,14 +70,20 @@ def checked_arguments(given: Any) -> Any:
     return arguments
 
 
-def check_batch_size(given: Any, expected: float) -> None:
-    """Raise InvalidInputError unless the physical batches that a step is expected to need are those that are given."""
-    largest = given.per_device_train_batch_size
-    needed = math.ceil(round(expected) / largest)
-    if given.gradient_accumulation_steps != needed:
+def check_batch_size(given: Any, expected: float, planned: float | None = None) -> None:
+    """Raise InvalidInputError unless the physical batches that a step is expected to need are those that are given.
+
+    Args:
+        given: the training arguments.
+        expected: the batch size on average.
+        planned: what the plan says, where that is not what its sampler then draws on average.
+    """
+    largest, stated = given.per_device_train_batch_size, planned or expected
+    needed = math.ceil(round(stated) / largest)
+    if given.gradient_accumulation_steps not in (needed, math.ceil(round(expected) / largest)):
         raise InvalidInputError(
             f"The 'gradient_accumulation_steps' training argument must be {needed}, as batches of the plan have about "
-            f"{round(expected)} examples and 'per_device_train_batch_size' is {largest}. "
+            f"{round(stated)} examples and 'per_device_train_batch_size' is {largest}. "
             f"Got {given.gradient_accumulation_steps} instead."
         )
 

@@ -204,7 +204,7 @@ class Trainer(transformers.Trainer):
     def _check_lengths(self) -> None:
         sampler = self.engine.mechanism.sampler
         promised = promises_of(sampler, len(self.train_dataset), self._attribution)
-        check_batch_size(self.given, promised.expected_batch_size)
+        check_batch_size(self.given, promised.expected_batch_size, self.engine._batch_size)
         check_steps(self.given, sampler.steps, promised.steps_per_epoch)
 
     def _plain_loader(self) -> DataLoader[Any]:
