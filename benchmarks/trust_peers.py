@@ -1,9 +1,9 @@
 """``python -m benchmarks.trust_peers``: from which delta the bounds of other libraries cannot be trusted.
 
-The run is STEPS full batches with noise multiplier sqrt(STEPS), together a Gaussian mechanism with mu = 1, whose epsilon is
-known to fifty digits. Each library is asked for its bounds at every delta of DELTAS; the table names the largest delta at
-which an upper bound is below the exact epsilon, or a lower bound above it, and both numbers there. Libraries that are not
-installed are left out.
+The run is STEPS full batches with noise multiplier sqrt(STEPS), together a Gaussian mechanism with mu = 1, whose
+epsilon is known to fifty digits. Each library is asked for its bounds at every delta of DELTAS. The table names the
+largest delta at which an upper bound is below the exact epsilon, or a lower bound above it, and both numbers there.
+Libraries that are not installed are left out; name some to run these alone.
 """
 
 import logging
@@ -99,7 +99,7 @@ PEERS = {
 
 
 def failure(ask: Callable[[float], Bounds], side: int) -> str:
-    """A phrase with the largest delta at which the bound on one side (0 lower, 1 upper) is on the wrong side of the truth."""
+    """A phrase with the largest delta at which a bound (side 0 lower, 1 upper) is on the wrong side of the truth."""
     answered = False
     for delta in DELTAS:
         try:
