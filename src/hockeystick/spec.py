@@ -16,6 +16,7 @@ from pydantic import (
 )
 
 from hockeystick.errors import InvalidInputError, shortened
+from hockeystick.misspelt import clauses
 
 Count = Annotated[int, Field(ge=1, le=10**9)]
 """A number of examples, steps, bins or epochs."""
@@ -43,7 +44,7 @@ class Spec(BaseModel):
         try:
             super().__init__(**plain(values))
         except ValidationError as error:
-            raise InvalidInputError(one_sentence(error, values)) from None
+            raise InvalidInputError(one_sentence(error, values, model=type(self))) from None
 
     # Without this mark pydantic would call this constructor for nested fields too, and wrap our error in its own.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
@@ -54,7 +55,7 @@ class Spec(BaseModel):
         try:
             return cls.model_validate(plain(values))
         except ValidationError as error:
-            raise InvalidInputError(one_sentence(error, values)) from None
+            raise InvalidInputError(one_sentence(error, values, model=cls)) from None
 
     @classmethod
     def parse_json(cls, document: str | bytes, name: str = "document") -> Self:
@@ -63,7 +64,7 @@ class Spec(BaseModel):
         try:
             return cls.model_validate_json(text)  # strict in the way of JSON: arrays are tuples, names are enum members
         except ValidationError as error:
-            raise InvalidInputError(one_sentence(error, values, name)) from None
+            raise InvalidInputError(one_sentence(error, values, name, cls)) from None
 
 
 class Extended(Spec):
@@ -127,15 +128,23 @@ def real_number(name: str, value: object) -> float:
         return math.inf if number > 0 else -math.inf
 
 
-def one_sentence(error: ValidationError, values: object, name: str = "input") -> str:
-    """Say the first problem of a validation error in one sentence: field, value, what is allowed.
+def one_sentence(
+    error: ValidationError, values: object, name: str = "input", model: type[BaseModel] | None = None
+) -> str:
+    """Say what is wrong in one sentence: all names that are not known, or else the first problem.
+
+    A misspelt name is often why another field is missing, so names come first.
 
     Args:
         values: the data that were validated, to tell the names of fields from those that pydantic gives to members
             of unions.
         name: what to call the data as a whole.
+        model: what the data were to describe.
     """
     problems = [(_field(problem, values), problem) for problem in error.errors(include_url=False)]
+    if names := clauses(model, problems):
+        text = "; ".join(names)
+        return f"{text[0].upper()}{text[1:]}."
     first = problems[0][0]
     # Of the members of a union that were tried, the one that got furthest is the one that was meant.
     where, problem = max((one for one in problems if f"{one[0]}.".startswith(f"{first}.")), key=_how_far)

@@ -80,12 +80,18 @@ class Cli:
         return Result(stopped.value.code, out, err, set(os.listdir()) - before)
 
     def refuses(self, *arguments: str, says: Sequence[str] = (), code: int = 2) -> str:
-        """The command says one sentence with these parts, prints and writes nothing; returns the sentence."""
+        """The command says one sentence with these parts and writes nothing; returns the sentence.
+
+        It prints nothing either, but for the same sentence in an object where ``--json`` is asked for.
+        """
         result = self(*arguments)
         assert result.code == code, (result.err, result.out)
-        assert result.out == ""
         assert result.created == set()
         sentence = result.complaint
+        if "--json" in arguments:
+            assert json.loads(result.out) == {"error": sentence, "exit_code": code}
+        else:
+            assert result.out == ""
         assert sentence.endswith(".")
         for part in says:
             assert part in sentence, f"{part!r} is not in: {sentence}"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -145,7 +146,7 @@ def test_noise_multiplier_given_twice(cli: Any) -> None:
 def test_a_table_has_to_be_a_table(cli: Any, table: str, form: str, shown: str) -> None:
     cli.write_plan()
     text = Path("plan.toml").read_text()
-    Path("plan.toml").write_text(f"{table} = {form}\n" + text.replace(f"[{table}]", f"[x{table}]"))
+    Path("plan.toml").write_text(f"{table} = {form}\n" + re.sub(rf"\[{table}\]\n([^[\n].*\n)+", "", text))
     cli.refuses("epsilon", "plan.toml", says=(f"'{table}'", "table", f"Got {shown}"))
 
 
@@ -153,6 +154,8 @@ def test_a_table_has_to_be_a_table(cli: Any, table: str, form: str, shown: str) 
 def test_missing_tables(cli: Any, table: str) -> None:
     text = Path("plan.toml").read_text()
     Path("plan.toml").write_text(text.replace(f"[{table}]", f"[x{table}]"))
+    cli.refuses("epsilon", "plan.toml", says=(f"'x{table}' field is not known here (did you mean '{table}'?)",))
+    Path("plan.toml").write_text(re.sub(rf"\[{table}\]\n([^[\n].*\n)+", "", text))
     cli.refuses("epsilon", "plan.toml", says=(f"'{table}'", "missing"))
 
 

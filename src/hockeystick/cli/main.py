@@ -1,6 +1,8 @@
 """The ``hockeystick`` command: registers the commands, and turns errors into one sentence and an exit code."""
 
+import json
 import sys
+from contextlib import suppress
 from typing import Annotated, Any, NoReturn, cast
 
 import typer
@@ -76,10 +78,12 @@ _UsageError: type[typer.BadParameter] = cast(Any, typer.BadParameter.__mro__[1])
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line.
 
-    Exit codes: 0 done, 1 not certified or not verified, 2 bad input, 70 internal error, 130 interrupted.
+    Exit codes: 0 done, 1 not certified or not verified, 2 bad input, 70 internal error, 130 interrupted. With
+    ``--json`` a failure is one JSON object on stdout too, with the sentence as ``error`` and the ``exit_code``.
     """
+    words = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    as_json = "--json" in words
     try:
-        words = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
         code = app(args=words, prog_name="hockeystick", standalone_mode=False)
     except (Exception, KeyboardInterrupt) as error:
         if isinstance(error, typer.Exit):
@@ -87,9 +91,9 @@ def main(arguments: list[str] | None = None) -> None:
         elif _interrupted(error):
             code = INTERRUPTED
         else:
-            _fail(*_complaint(error))
+            _fail(*_complaint(error), as_json=as_json)
     if code == INTERRUPTED:  # some versions of typer return it
-        _fail(INTERRUPTED_MESSAGE, INTERRUPTED)
+        _fail(INTERRUPTED_MESSAGE, INTERRUPTED, as_json=as_json)
     raise SystemExit(code if isinstance(code, int) else 0)
 
 
@@ -129,6 +133,10 @@ def _internal(error: BaseException) -> str:
     return " ".join(f"Internal error{place}, please report it: {type(error).__name__}: {error}".split())
 
 
-def _fail(message: str, code: int) -> NoReturn:
+def _fail(message: str, code: int, *, as_json: bool) -> NoReturn:
+    if as_json:
+        with suppress(OSError):  # nobody reads it any more, or the disk is full: the sentence below is left
+            sys.stdout.write(json.dumps({"error": message, "exit_code": code}) + "\n")
+            sys.stdout.flush()
     sys.stderr.write(f"{message}\n")  # in one piece: a timer may print a line of progress meanwhile
     raise SystemExit(code) from None

@@ -1,0 +1,117 @@
+"""Names in a description that nobody knows, each with the known name that it resembles."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, get_args
+
+from pydantic import BaseModel
+
+from hockeystick.errors import shortened
+
+OTHER_WORDS = {
+    "batch": "batch_size",
+    "dataset_size": "num_examples",
+    "n": "num_examples",
+    "noise": "noise_multiplier",
+    "q": "sampling_prob",
+    "rate": "sampling_prob",
+    "sample_rate": "sampling_prob",
+    "sample_size": "num_examples",
+    "sampling_rate": "sampling_prob",
+    "sigma": "noise_multiplier",
+}
+"""What other libraries and papers call our fields, where the spelling is too far away to be recognised."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that a misspelt one resembles, or means in other libraries; None where there is none."""
+    names = sorted(known)
+    if OTHER_WORDS.get(name.lower()) in names:
+        return OTHER_WORDS[name.lower()]
+    return next(iter(get_close_matches(name.lower(), names, n=1)), None)
+
+
+def not_known(where: str, known: Iterable[str]) -> str:
+    """A clause about a field that is not known, such as "the 'data.num_exampels' field is not known here (did ...)"."""
+    names = sorted(known)
+    meant = nearest(where.rpartition(".")[2], names)
+    if meant is not None:
+        hint = f" (did you mean {meant!r}?)"
+    else:
+        hint = f" (the fields are {', '.join(map(repr, names))})" if names else ""
+    return f"the {where!r} field is not known here{hint}"
+
+
+def clauses(model: type[BaseModel] | None, problems: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
+    """What is wrong with names, in the order of the description: unknown fields, and kinds that do not exist.
+
+    Args:
+        model: the description that was validated; None where it is not known, and nothing is said then.
+        problems: pydantic's problems, each with the dotted name of its field.
+    """
+    said = []
+    for where, problem in problems:
+        if problem["type"] == "extra_forbidden":
+            owner = None if model is None else _owner(model, problem["loc"])
+            if owner is not None:
+                said.append(not_known(where, field_names(owner)))
+        elif problem["type"] == "union_tag_invalid" and model is not None:
+            said += _of_a_wrong_kind(where, problem, _members(model, problem["loc"]))
+    return list(dict.fromkeys(said))
+
+
+def field_names(model: type[BaseModel]) -> list[str]:
+    """The names that a description has for its fields."""
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _of_a_wrong_kind(where: str, problem: Mapping[str, Any], members: Mapping[str, type[BaseModel]]) -> list[str]:
+    """That the kind is not known, and the unknown fields beside it, if it is clear which kind was meant."""
+    values = problem["input"]
+    kind = values["kind"] if isinstance(values, Mapping) else None
+    meant = nearest(kind, members) if isinstance(kind, str) else None
+    dot = f"{where}." if where else ""
+    hint = "" if meant is None else f" (did you mean {meant!r}?)"
+    allowed = f"the '{dot}kind' field must be one of {problem['ctx']['expected_tags']}"
+    said = [f"{allowed}. Got {shortened(kind)} instead{hint}"]
+    if meant is not None:
+        names = field_names(members[meant])
+        said += [not_known(f"{dot}{name}", names) for name in values if name not in names]
+    return said
+
+
+def _owner(model: type[BaseModel], path: Sequence[str | int]) -> type[BaseModel] | None:
+    """The description that has no field of the last name; None inside of a union that is not told apart by kind."""
+    here: dict[str, type[BaseModel]] = {"": model}
+    for part in path[:-1]:
+        if isinstance(part, int):
+            continue
+        if part in here:
+            here = {"": here[part]}
+        elif len(here) == 1:
+            here = _models_of(next(iter(here.values())), part)
+        else:
+            return None
+    return next(iter(here.values())) if len(here) == 1 else None
+
+
+def _members(model: type[BaseModel], path: Sequence[str | int]) -> dict[str, type[BaseModel]]:
+    """The descriptions of a union that is told apart by kind, at a path."""
+    owner = _owner(model, path) if path else None
+    return {} if owner is None else _models_of(owner, str(path[-1]))
+
+
+def _models_of(model: type[BaseModel], name: str) -> dict[str, type[BaseModel]]:
+    """The descriptions that a field may hold, by their kinds."""
+    field = next((field for own, field in model.model_fields.items() if name in (own, field.alias)), None)
+    models = [] if field is None else _in_annotation(field.annotation)
+    if len(models) == 1:
+        return {"": models[0]}
+    return {str(one.model_fields["kind"].default): one for one in models if "kind" in one.model_fields}
+
+
+def _in_annotation(annotation: Any) -> list[type[BaseModel]]:
+    """The descriptions that an annotation names, however deep."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for part in get_args(annotation) for model in _in_annotation(part)]

@@ -1,0 +1,75 @@
+"""Misspelt names come first in a message, all of them, each with the name that was meant."""
+
+import pytest
+
+import hockeystick as hs
+from hockeystick.errors import InvalidInputError
+from hockeystick.misspelt import OTHER_WORDS, nearest
+from hockeystick.samplers import SAMPLER_OPTIONS, SAMPLERS
+from hockeystick.strategies import STRATEGIES
+
+DATA = {"num_examples": 100, "batch_size": 10, "epochs": 1}
+
+
+def complaint(values, parse=hs.Plan.parse):
+    with pytest.raises(InvalidInputError) as raised:
+        parse(values)
+    return str(raised.value)
+
+
+def test_all_names_are_in_one_message_before_what_is_missing():
+    said = complaint(
+        {
+            "data": {"num_exampels": 100, "batch_size": 10, "epochs": 1},
+            "sampler": {"kind": "possion", "truncated_batchsize": 20},
+            "targt": {"epsilon": 2.0},
+        }
+    )
+    assert said.startswith("The 'data.num_exampels' field is not known here (did you mean 'num_examples'?); the ")
+    assert "Got 'possion' instead (did you mean 'poisson'?); the 'sampler.truncated_batchsize' field is not" in said
+    assert "'targt' field is not known here (did you mean 'target'?)" in said
+    assert "missing" not in said
+    assert said.endswith(".")
+
+
+def test_the_words_of_other_libraries():
+    with pytest.raises(
+        InvalidInputError, match=r"^The 'rate' field is not known here \(did you mean 'sampling_prob'\?"
+    ):
+        hs.Poisson(rate=0.01, steps=3)
+    assert complaint({"data": DATA, "sampler": {"kind": "poisson"}, "sigma": 1.0}) == (
+        "The 'sigma' field is not known here (did you mean 'noise_multiplier'?)."
+    )
+    known = {name for model in SAMPLERS.values() for name in model.model_fields} | set(hs.Plan.model_fields) | set(DATA)
+    assert set(OTHER_WORDS.values()) <= known
+    assert not set(OTHER_WORDS) & known
+
+
+def test_a_name_that_resembles_nothing_is_answered_by_the_fields():
+    said = complaint({"data": DATA, "sampler": {"kind": "balls_in_bins", "xyzzy": 1}})
+    assert said == "The 'sampler.xyzzy' field is not known here (the fields are 'kind')."
+    assert nearest("xyzzy", DATA) is None
+
+
+@pytest.mark.parametrize("kind", SAMPLER_OPTIONS)
+def test_every_sampler_of_a_plan(kind):
+    """A letter that is missing from the kind, and one from a field of that kind."""
+    fields = [name for name in SAMPLER_OPTIONS[kind].model_fields if name != "kind"]
+    misspelt = {name[:-1]: 1 for name in fields[:1]}
+    said = complaint({"data": DATA, "sampler": {"kind": kind[:-1], **misspelt}})
+    assert f"(did you mean {kind!r}?)" in said
+    for name in fields[:1]:
+        assert f"the 'sampler.{name[:-1]}' field is not known here (did you mean {name!r}?)" in said
+
+
+@pytest.mark.parametrize("kind", STRATEGIES)
+def test_every_strategy_of_a_mechanism(kind):
+    sampler = {"kind": "deterministic", "bins": 3}
+    said = complaint({"sampler": sampler, "strategy": {"kind": kind[:-1]}}, hs.Mechanism.parse)
+    assert "the 'strategy.kind' field must be one of" in said.replace("The", "the", 1)
+    assert f"(did you mean {kind!r}?)" in said
+
+
+def test_a_value_that_is_wrong_is_still_named_where_all_names_are_known():
+    said = complaint({"data": DATA | {"num_examples": "100"}, "sampler": {"kind": "poisson"}})
+    assert said == "The 'data.num_examples' field must be a whole number. Got '100' instead."
