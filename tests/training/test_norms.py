@@ -73,7 +73,7 @@ def test_rows_that_are_not_finite_stay_so():
     for row in (0, 1):
         total = norms.scaled_sum(rows[row : row + 1], factors[row : row + 1])
         assert not torch.isfinite(total).all()
-        assert guards.is_too_long([total], 1, 1.0)
+        assert guards.fault_of([total], 1, 1.0) == "finite_gradients"
     with pytest.raises(InvalidInputError, match="at least"):
         norms.clip_factors(torch.ones(1).double(), 2.0**-101, 2, torch.float32)
 
@@ -194,8 +194,8 @@ def test_opacus_clips_long_rows_too_little():
     """A control on what is guarded against: more than a percent, at equal numbers."""
     row = torch.full((1, MANY), 0.01)
     assert float(row.norm(2, dim=-1)) < 0.99 * exact(row)
-    assert guards.is_too_long([row * (1.012 / exact(row))], 1, 1.0)
-    assert not guards.is_too_long([row * (1.008 / exact(row))], 1, 1.0)
+    assert guards.fault_of([row * (1.012 / exact(row))], 1, 1.0) == "clipping"
+    assert guards.fault_of([row * (1.008 / exact(row))], 1, 1.0) is None
 
 
 @pytest.mark.parametrize("kind", ["equal", "normal"])

@@ -50,6 +50,8 @@ def squared_norms(rows: torch.Tensor) -> torch.Tensor:
         rows: of any floating type, shape (examples, ...).
     """
     flat = _flat(rows)
+    if flat.device.type == "cuda":  # widens number by number, and adds in float64
+        return torch.linalg.vector_norm(flat, dim=1, dtype=torch.float64).square()
     squares = [torch.linalg.vector_norm(_wide(piece), dim=1).square() for _, piece in _pieces(flat)]
     if len(squares) == 1:
         return squares[0]
