@@ -162,8 +162,8 @@ FAULTS = [
     ),
     (
         "training/torch/accountant.py",
-        'ceil(caller.f_locals["epochs"] / rate',
-        'int(caller.f_locals["epochs"] / rate',
+        "ceil(epochs / rate",
+        "int(epochs / rate",
         "a calibration is for one step fewer than the run takes",
         f"{ACCOUNTANT}::test_calibrations_are_for_every_step_that_is_taken",
     ),
