@@ -4,7 +4,7 @@ import os
 import sys
 from contextlib import suppress
 
-from hockeystick.cli import INTERRUPTED, INTERRUPTED_MESSAGE
+from hockeystick.cli import INTERRUPTED, INTERRUPTED_MESSAGE, say_failure
 
 
 def main() -> None:
@@ -17,7 +17,7 @@ def main() -> None:
         code = _run()
     except KeyboardInterrupt:
         code = INTERRUPTED
-        sys.stderr.write(f"{INTERRUPTED_MESSAGE}\n")
+        say_failure(INTERRUPTED_MESSAGE, code, as_json="--json" in sys.argv)
     if code == INTERRUPTED:
         with suppress(BaseException):
             _give_back()

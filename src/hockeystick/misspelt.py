@@ -22,6 +22,11 @@ OTHER_WORDS = {
 }
 """What other libraries and papers call our fields, where the spelling is too far away to be recognised."""
 
+MOST = 5
+"""Clauses in a message."""
+LONGEST = 8
+"""Names of fields in a clause."""
+
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that a misspelt one resembles, or means in other libraries; None where there is none."""
@@ -38,7 +43,7 @@ def not_known(where: str, known: Iterable[str]) -> str:
     if meant is not None:
         hint = f" (did you mean {meant!r}?)"
     else:
-        hint = f" (the fields are {', '.join(map(repr, names))})" if names else ""
+        hint = f" (the fields are {', '.join(map(repr, names))})" if 0 < len(names) <= LONGEST else ""
     return f"the {where!r} field is not known here{hint}"
 
 
@@ -49,6 +54,8 @@ def clauses(model: type[BaseModel] | None, problems: Sequence[tuple[str, Mapping
         model: the description that was validated; None where it is not known, and nothing is said then.
         problems: pydantic's problems, each with the dotted name of its field.
     """
+    if any(where == "format" for where, _ in problems):
+        return []  # another kind of document, whose fields are others
     said = []
     for where, problem in problems:
         if problem["type"] == "extra_forbidden":
@@ -57,7 +64,8 @@ def clauses(model: type[BaseModel] | None, problems: Sequence[tuple[str, Mapping
                 said.append(not_known(where, field_names(owner)))
         elif problem["type"] == "union_tag_invalid" and model is not None:
             said += _of_a_wrong_kind(where, problem, _members(model, problem["loc"]))
-    return list(dict.fromkeys(said))
+    said = list(dict.fromkeys(said))
+    return said if len(said) <= MOST else [*said[:MOST], f"and {len(said) - MOST} more fields are not known here"]
 
 
 def field_names(model: type[BaseModel]) -> list[str]:

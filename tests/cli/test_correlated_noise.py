@@ -240,7 +240,7 @@ def test_tampered_claims_do_not_verify(cli: Any, claim: str) -> None:
         ({"mechanism.noise_multiplier": 3.9}, "epsilon.upper"),
         ({"mechanism.strategy": {"kind": "identity"}}, "gives no"),
         ({"assumptions": []}, "assumptions"),
-        ({"mechanism.strategy.bands": 2, "epsilon.lower": 0.0}, "sensitivity"),
+        ({"mechanism.strategy.bands": 2, "epsilon.lower": 0.0}, "numbers"),
         ({"sensitivity": 1.0}, "sensitivity"),
         ({"epsilon.upper": 0.999 * upper}, "epsilon.upper"),
         ({"method.upper": "direct"}, "direct"),
@@ -322,6 +322,6 @@ def test_an_interrupted_optimisation_leaves_nothing(
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=120)
     lines = [line for line in err.splitlines() if not line.startswith("hockeystick: ")]
-    assert (process.returncode, out) == (130, "")
     assert lines == ["Interrupted; no file was left half written."]
+    assert (process.returncode, json.loads(out)) == (130, {"error": lines[0], "exit_code": 130})
     assert sorted(os.listdir(tmp_path)) == before

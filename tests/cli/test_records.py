@@ -25,7 +25,7 @@ def record_of(certificate, *also_checked: str) -> RunRecord:
     return run.record(certificate, also_checked=also_checked)
 
 
-WHOLE = ("noise_is_added", "clipping", "clipping_norm")
+WHOLE = ("noise_is_added", "clipping", "norms", "clipping_norm", "finite_gradients")
 
 
 def test_what_the_run_checked_is_shown_in_place_of_unchecked(cli, certificate) -> None:

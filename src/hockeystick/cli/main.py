@@ -1,8 +1,6 @@
 """The ``hockeystick`` command: registers the commands, and turns errors into one sentence and an exit code."""
 
-import json
 import sys
-from contextlib import suppress
 from typing import Annotated, Any, NoReturn, cast
 
 import typer
@@ -26,6 +24,7 @@ from hockeystick.cli import (
     recommend,
     report,
     reproduce,
+    say_failure,
     show,
     state,
     sweep,
@@ -134,9 +133,5 @@ def _internal(error: BaseException) -> str:
 
 
 def _fail(message: str, code: int, *, as_json: bool) -> NoReturn:
-    if as_json:
-        with suppress(OSError):  # nobody reads it any more, or the disk is full: the sentence below is left
-            sys.stdout.write(json.dumps({"error": message, "exit_code": code}) + "\n")
-            sys.stdout.flush()
-    sys.stderr.write(f"{message}\n")  # in one piece: a timer may print a line of progress meanwhile
+    say_failure(message, code, as_json=as_json)
     raise SystemExit(code) from None

@@ -72,7 +72,10 @@ ABOUT = {
         *SAMPLING,
         *("same_data", "repeated_steps_repeat"),
     ),
-    "noise": ("one_noise_row_a_step", "noise_is_added", "clipping", "clipping_norm", "random_numbers"),
+    "noise": (
+        *("one_noise_row_a_step", "noise_is_added", "clipping", "norms", "clipping_norm", "finite_gradients"),
+        "random_numbers",
+    ),
     "normaliser": ("public_normaliser",),
     "secrecy": ("secrecy",),
 }
