@@ -94,7 +94,7 @@ def offline(name: str, each: int) -> dict[str, Any]:
     errors = {}
     with calibrations(asked, results=calibrations_of(name)) as calibrating:
         for choice in (one for ranked in best.values() for one in ranked[:each]):
-            certificate = calibrating.result(choice.candidate)
+            certificate = calibrating.certificate(choice.candidate)
             errors[choice.candidate.name] = choice.unit_error * certificate.mechanism.sigma / choice.expected_batch
             print(f"{name}: {choice.candidate.name} {errors[choice.candidate.name]:.6g}", flush=True)
     return {"candidates": len(search.choices), "errors": errors}

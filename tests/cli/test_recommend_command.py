@@ -8,11 +8,12 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 import hockeystick as hs
-from hockeystick.cli.recommend import _say
+from hockeystick.cli.recommend import Progress
 from hockeystick.sweep import read_records
 
 from .conftest import Cli
@@ -57,7 +58,7 @@ def test_progress_calls_no_smaller_noise_certified(cli: Cli, capsys: pytest.Capt
     found = hs.recommend(hs.Plan.load("plan.toml"), epsilon=2.0, delta=1e-5, budget=0.0)
     mechanism = hs.Mechanism(sampler=hs.Deterministic(bins=10), noise_multiplier=2.3456149)
     calibrated = replace(found.best, certificate=hs.certify(mechanism, delta=1e-5, method="gaussian"))
-    _say(replace(found, choices=(calibrated,)))
+    Progress(time.monotonic(), 1.0, table=False).answer(replace(found, choices=(calibrated,)))
     said = capsys.readouterr().err.split()
     assert said[-1] == "(certified)"
     assert float(said[-2]) >= 2.3456149
@@ -80,9 +81,9 @@ def test_bad_options_are_named(cli: Cli) -> None:
 
 
 def test_an_interruption_ends_the_workers_and_leaves_whole_results(cli: Cli) -> None:
-    """Ctrl-C reaches every process of the terminal's group, while two workers calibrate."""
-    cli.write_plan(SMALL | {"data.num_examples": "6000", "data.epochs": "5"})
-    options = ("--samplers", "balls_in_bins", "--workers", "2", "--results", "results.jsonl")
+    """Ctrl-C reaches every process of the terminal's group, while two workers calibrate; the best so far is written."""
+    cli.write_plan(SMALL | {"data.num_examples": "60000", "data.epochs": "5"})
+    options = ("--workers", "2", "--results", "results.jsonl", "--write", "best.toml")
     process = subprocess.Popen(
         [sys.executable, "-m", "hockeystick", "recommend", "plan.toml", *options],
         stdout=subprocess.PIPE,
@@ -91,14 +92,16 @@ def test_an_interruption_ends_the_workers_and_leaves_whole_results(cli: Cli) -> 
         start_new_session=True,
     )
     assert process.stderr is not None
-    while "best after" not in process.stderr.readline():
+    while not process.stderr.readline().endswith("(certified)\n"):
         assert process.poll() is None
     while len(members(process.pid)) < 3:
         assert process.poll() is None
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGINT)
     out, said = process.communicate(timeout=60)
-    assert (process.returncode, out) == (130, "")
+    assert process.returncode == 130
+    assert out.splitlines()[-1] == "plan written to best.toml"
+    assert "certified" in out
     assert said.splitlines()[-1] == "Interrupted; no file was left half written."
     assert "Traceback" not in said
     until = time.monotonic() + 20
@@ -107,6 +110,33 @@ def test_an_interruption_ends_the_workers_and_leaves_whole_results(cli: Cli) -> 
     assert members(process.pid) == []
     _, torn = read_records("results.jsonl", "results")
     assert torn == b""
+    best = hs.Plan.load("best.toml")
+    assert best.noise_multiplier is not None
+    assert best.target.epsilon is not None
+    assert hs.certify(best.mechanism(), delta=best.target.delta).bounds.upper <= best.target.epsilon
+
+
+def test_no_sampler_is_needed(cli: Cli) -> None:
+    Path("open.toml").write_text(
+        "[data]\nnum_examples = 1000\nbatch_size = 100\nepochs = 2\n[target]\nepsilon = 4.0\ndelta = 1e-5\n"
+    )
+    result = cli("recommend", "open.toml", "--budget", "0", "--write", "best.toml")
+    assert result.code == 0
+    assert "(the plan)" not in result.out
+    assert hs.Plan.load("best.toml").noise_multiplier is None
+
+
+def test_progress_is_said_while_nothing_else_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line in each period, whatever the calibrations do; here they sleep."""
+    progress = Progress(time.monotonic(), 60.0, table=False)
+    with progress.every_second(period=0.02):
+        time.sleep(0.5)
+    lines = capsys.readouterr().err.splitlines()
+    assert 5 <= len(lines) <= 25
+    assert all("s: estimating" in line for line in lines)
+    progress.budget, progress._said = 60.0, "some plan (certified)"
+    progress.best = cast("hs.Recommendation", object())
+    assert progress.line().endswith(" of 60 s: calibrating; so far some plan (certified)")
 
 
 def members(group: int) -> list[int]:

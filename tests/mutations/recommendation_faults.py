@@ -92,4 +92,11 @@ FAULTS = [
         "a kept certificate of another mechanism is taken for that of the candidate",
         f"{RECOMMENDED}::test_kept_certificates_are_of_the_candidate_and_its_target",
     ),
+    (
+        "recommendation/calibrations.py",
+        "                if whole:",
+        "                if True:",
+        "what a deadline cut off is kept as if it were calibrated to the end",
+        "tests/recommendation/test_budget.py::test_what_a_deadline_cut_is_not_kept_for_later",
+    ),
 ]

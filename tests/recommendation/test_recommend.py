@@ -162,7 +162,7 @@ def test_kept_certificates_are_of_the_candidate_and_its_target(steps, noise, del
         calibrations(asked, results=path) as calibrating,
         pytest.raises(VerificationError, match="is not of this candidate and target"),
     ):
-        calibrating.result(candidate)
+        calibrating.certificate(candidate)
 
 
 @pytest.mark.parametrize(("sampled", "share"), [(True, 1.0), (False, 0.5)])

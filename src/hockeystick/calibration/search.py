@@ -42,6 +42,8 @@ LOOSE_WIDTH = 1e-3
 """The same where every evaluation takes all the effort that certify has."""
 EVALUATIONS = 20.0
 """About how many times the chosen method is run; a heavy one that is too slow for that is not chosen."""
+SLOPE = 0.6
+"""About how many percent of noise go with one percent of epsilon; a guess from which brackets start."""
 QUICK = 0.6
 """Standard seconds; where others take longer, the methods below give a first answer before the search for the best."""
 HEAVY = 3.0
@@ -142,6 +144,53 @@ def calibrate_and_certify(
     return drawn_by(certificate, generator)
 
 
+def whole_certificate(mechanism: Mechanism, *, epsilon: float, delta: float, deadline: Deadline) -> Certificate:
+    """What :func:`calibrate_and_certify` returns, within a deadline that includes the compilation of kernels.
+
+    Raises: as :func:`calibrate`.
+    """
+    return _deterministic(mechanism, epsilon, delta, deadline).certificate()
+
+
+def rough_certificate(
+    mechanism: Mechanism, *, epsilon: float, delta: float, near: float, deadline: Deadline
+) -> Certificate:
+    """A certificate for at most the target, in a fraction of the time that :func:`calibrate_and_certify` takes.
+
+    Its noise multiplier was certified on coarse grids, and is usually within a percent of the smallest one. When the
+    deadline passes, it is the smallest that was certified so far, by the unamplified Gaussian at worst.
+
+    Args:
+        near: about where the noise multiplier is; affects speed, and which method is chosen.
+
+    Raises: as :func:`calibrate`.
+    """
+    return _deterministic(mechanism, epsilon, delta, deadline).rough(near)
+
+
+def refined_certificate(rough: Certificate, *, epsilon: float, delta: float, deadline: Deadline) -> Certificate:
+    """The certificate of the smallest noise multiplier that the method of a rough certificate certifies for a target.
+
+    The noise multiplier is that of :func:`calibrate`, to its width, unless another method has less on fine grids. There
+    is no search for the best lower bound, nor for the attack numbers of the whole profile, which may take longer than
+    all the rest. A deadline is kept as for :func:`rough_certificate`.
+
+    Args:
+        rough: a certificate for the same mechanism and target.
+
+    Raises: as :func:`calibrate`.
+    """
+    near = rough.mechanism.sigma * (rough.bounds.upper / epsilon) ** SLOPE
+    return _deterministic(rough.mechanism, epsilon, delta, deadline).refined(rough.method.upper, near)
+
+
+def _deterministic(mechanism: Mechanism, epsilon: float, delta: float, deadline: Deadline) -> "_Search":
+    """A search with the default plan that compiles nothing ahead, as a deadline of seconds leaves no time for that."""
+    check_target(epsilon)
+    question, policy = Question(delta=delta), SearchPolicy()
+    return _Search(prepared(mechanism, deadline), question, epsilon, None, deadline, policy)
+
+
 def _least_noise(mechanism: Mechanism, generator: str, delta: float) -> float:
     """The smallest noise multiplier from the mechanism's on, to ``WIDTH`` from above, whose floor is at most delta.
 
@@ -238,11 +287,40 @@ class _Search:
         except BudgetExceededError:
             final = None
         if final is None or not self._meets(final):  # certify may skip a heavy method where a cheap one nearly suffices
-            assert self.best is not None  # the Gaussian has passed
-            noise, outcomes, settings = self.best
-            return self._issued(noise, [*outcomes, *self.cut], settings)
+            return self._so_far()
         assert self.last is not None  # the search ends with what was asked last
         return self._issued(*self.last)
+
+    def rough(self, near: float) -> Certificate:
+        """The certificate of the least noise on coarse grids, or of the best so far when the deadline passes."""
+        near = min(near, self.smallest(["gaussian"], self.coarse, near, COARSE_WIDTH))
+        try:
+            affordable = self._affordable(near)
+            found = best(self.run(near, affordable, self.coarse, (Side.UPPER, Side.LOWER), METHOD_GOAL), Side.UPPER)
+            if found is not None and found.value is not None and found.method != "gaussian":
+                near *= (found.value / self.epsilon) ** SLOPE
+                self.smallest([found.method], self.coarse, near, COARSE_WIDTH)
+        except BudgetExceededError:
+            pass
+        return self._so_far(whole=False)
+
+    def refined(self, method: str, near: float) -> Certificate:
+        """The certificate of the least noise on fine grids by one method, or of the best so far."""
+        self.smallest(["gaussian"], self.coarse, near, COARSE_WIDTH)
+        try:
+            self.smallest([method], self.fine, near, WIDTH)
+            assert self.best is not None
+            noise, outcomes, settings = self.best
+            self.best = noise, [*outcomes, *self.run(noise, [method], self.fine, (Side.LOWER,))], settings
+        except BudgetExceededError:
+            pass
+        return self._so_far(whole=False)
+
+    def _so_far(self, *, whole: bool = True) -> Certificate:
+        """The certificate of the least noise that has passed."""
+        assert self.best is not None  # the Gaussian has passed
+        noise, outcomes, settings = self.best
+        return self._issued(noise, [*outcomes, *self.cut], settings, whole=whole)
 
     def smallest(self, methods: Sequence[str] | None, settings: Settings, start: float, width: float) -> float:
         """The smallest noise multiplier that passes with these methods, to a relative ``width``."""

@@ -1,13 +1,17 @@
 """hockeystick recommend: which strategy, sampler and bands to use for a plan."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Event, Thread
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from hockeystick.cli import common, sampling
+from hockeystick.cli import common, interruption, sampling
 from hockeystick.errors import InvalidInputError, shortened
+from hockeystick.report.document import visible
 
 if TYPE_CHECKING:
     from hockeystick.execution.base import ChunkExecutor
@@ -17,6 +21,8 @@ if TYPE_CHECKING:
 
 NOWHERE = (None, None, None)
 PLACES = ("--backend", "--address", "--workers")
+LEAST_SECONDS = 1e-9
+"""What is left of a budget that was over before the estimates began."""
 UNITS = {"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 
 
@@ -50,7 +56,7 @@ def command(
         typer.Option(
             "--budget",
             metavar="SECONDS",
-            help="Start no calibration after so many seconds: 300 by default, 0 for none.",
+            help="Seconds in all: 300 by default, 0 for the estimates alone.",
         ),
     ] = None,
     allow: sampling.AllowOption = None,
@@ -72,15 +78,16 @@ def command(
     json: common.JsonOption = False,
 ) -> None:
     """Recommend the mechanism with the least predicted error of the weights, for the data and the target of a plan."""
-    from hockeystick.plan import Plan
-    from hockeystick.recommendation.recommend import REFINE_SECONDS, recommend
+    began = monotonic()
+    from hockeystick.recommendation.open_plan import OpenPlan
+    from hockeystick.recommendation.recommend import BUDGET, recommend
     from hockeystick.report.recommendation import plot_recommendation, recommendation_json, recommendation_table
 
-    loaded = Plan.load(plan)
+    loaded = OpenPlan.load(plan)
     target, at = common.wanted_epsilon(loaded, epsilon), common.wanted_delta(loaded, delta)
     workload = _workload(momentum, schedule, weight_decay, measure)
     limits = _limits(samplers, memory, parameters, dtype, allow is not None)
-    seconds = REFINE_SECONDS if budget is None else _seconds(budget)
+    seconds = BUDGET if budget is None else _seconds(budget)
     for option, path in (("--results", results), ("--write", write)):
         if path is not None:
             common.check_output(path, plan, option=option)
@@ -93,32 +100,51 @@ def command(
     if seconds == 0.0 and allow is None and given is not None:
         raise InvalidInputError(f"The {given!r} option needs a '--budget' above 0: estimates are made here.")
     sampled = sampling.monte_carlo_options(allow, failure_probability, seed, evidence, *(places if allow else NOWHERE))
-    slow = common.say_if_slow("estimating; kernels are compiled the first time on this machine")
-    with sampled as monte_carlo, _calibrators(seconds > 0.0 and allow is None, *places) as executor, slow:
-        found = recommend(
-            loaded,
-            epsilon=target,
-            delta=at,
-            workload=workload,
-            limits=limits,
-            budget=seconds,
-            monte_carlo=monte_carlo,
-            executor=executor,
-            results=results,
-            on_answer=_say,
-        )
-    if json:
-        common.emit_json(recommendation_json(found))
-    else:
-        common.emit(recommendation_table(found))
-    if plot is not None:
-        plot_recommendation(found, plot)
-    if write is not None:
+    progress = Progress(began, seconds, table=not json)
+
+    def hand_over(found: "Recommendation") -> None:
+        if json:
+            common.emit_json(recommendation_json(found))
+        else:
+            common.emit(recommendation_table(found))
+
+    def save(found: "Recommendation") -> None:
+        if write is None:
+            return
         from hockeystick.files import write_atomically
 
         write_atomically(write, found.plan.file_text(json=write.lower().endswith(".json")))
         if not json:
             common.emit(f"plan written to {write}" + ("" if found.best.certified else ", without a noise multiplier"))
+
+    try:
+        with (
+            progress.every_second(),
+            sampled as monte_carlo,
+            _calibrators(seconds > 0.0 and allow is None, *places) as executor,
+        ):
+            found = recommend(
+                loaded,
+                epsilon=target,
+                delta=at,
+                workload=workload,
+                limits=limits,
+                budget=seconds and max(seconds - (monotonic() - began), LEAST_SECONDS),
+                monte_carlo=monte_carlo,
+                executor=executor,
+                results=results,
+                on_answer=progress.answer,
+            )
+    except BaseException:  # an interruption may come as another error; see the module
+        if interruption.seen() and progress.best is not None:
+            if not json:
+                hand_over(progress.best)
+            save(progress.best)
+        raise
+    hand_over(found)
+    if plot is not None:
+        plot_recommendation(found, plot)
+    save(found)
 
 
 @contextmanager
@@ -139,14 +165,59 @@ def _calibrators(
         yield executor
 
 
-def _say(found: "Recommendation") -> None:
-    """Progress on stderr: the first answer, and what each calibration changed."""
-    from hockeystick.certificate import number
+class Progress:
+    """What stderr says: the table of estimates, what each calibration changed, and a line every second.
 
-    best = found.best
-    status = "certified" if best.certified else "estimated"
-    text = f"best after {found.seconds[1]:.1f} s: {best.candidate.name}, noise multiplier "
-    common.say(f"{text}{number(best.noise_multiplier)} ({status})")
+    Args:
+        began: when the command was begun, by the monotonic clock.
+        budget: its seconds in all.
+        table: whether the first answers are printed as tables.
+    """
+
+    def __init__(self, began: float, budget: float, *, table: bool) -> None:
+        self.began, self.budget, self.table = began, budget, table
+        self.best: Recommendation | None = None
+        self._said = ""
+
+    def answer(self, found: "Recommendation") -> None:
+        """Report an answer, and keep it to be handed over when the command is stopped."""
+        self.best = found
+        if self.table and not found.best.certified:
+            from hockeystick.report.recommendation import recommendation_table
+
+            sys.stderr.write(visible(recommendation_table(found)) + "\n")
+        from hockeystick.certificate import number
+
+        status, choice = "certified" if found.best.certified else "estimated", found.best
+        text = f"{choice.candidate.name}, noise multiplier {number(choice.noise_multiplier)} ({status})"
+        if text != self._said:
+            common.say(f"best after {monotonic() - self.began:.1f} s: {text}")
+        self._said = text
+
+    def line(self) -> str:
+        """Where the command is."""
+        seconds = monotonic() - self.began
+        if self.best is None:
+            return f"{seconds:.0f} s: estimating; kernels are compiled the first time on this machine"
+        what = "calibrating" if self.budget else "estimating"
+        return f"{seconds:.0f} of {self.budget:g} s: {what}; so far {self._said}"
+
+    @contextmanager
+    def every_second(self, period: float = 1.0) -> Iterator[None]:
+        """Say where the command is, every so many seconds."""
+        done = Event()
+
+        def repeat() -> None:
+            while not done.wait(period):
+                common.say(self.line())
+
+        thread = Thread(target=repeat, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
 
 
 def _workload(momentum: str | None, schedule: str, weight_decay: str | None, measure: str) -> "Workload":

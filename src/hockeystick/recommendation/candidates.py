@@ -190,9 +190,9 @@ def families(plan: Plan, limits: Limits) -> list[Family]:
     return found
 
 
-def singles(plan: Plan, limits: Limits) -> list[Candidate]:
-    """Candidates without a grid: the user's own plan, and independent noise."""
-    found = [Candidate(plan.model_copy(update=WITHOUT_NOISE), own=True)]
+def singles(plan: Plan, limits: Limits, own: bool = True) -> list[Candidate]:
+    """Candidates without a grid: the user's own plan, unless its sampler is open, and independent noise."""
+    found = [Candidate(plan.model_copy(update=WITHOUT_NOISE), own=True)] if own else []
     samplers: list[tuple[SamplerOptions, Data | None]] = []
     if "poisson" in limits.samplers:
         samplers.append((PoissonOptions(), None))
@@ -205,8 +205,8 @@ def singles(plan: Plan, limits: Limits) -> list[Candidate]:
     if "deterministic" in limits.samplers and limits.samplers == ("deterministic",):
         samplers.append((DeterministicOptions(), None))
     made = (candidate(plan, Identity(), sampler, data) for sampler, data in samplers)
-    own = found[0].plan
-    return found + [one for one in made if one is not None and one.plan != own]
+    known = [one.plan for one in found]
+    return found + [one for one in made if one is not None and one.plan not in known]
 
 
 def normalised(plan: Plan, limits: Limits, bands: int) -> Candidate | None:

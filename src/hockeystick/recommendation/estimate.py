@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from math import sqrt
+from functools import lru_cache, partial
+from math import log, log2, sqrt
 
 import numpy as np
 
@@ -94,16 +94,38 @@ def colliding_bins(gram: Array, epsilon: float, delta: float) -> float:
     largest, bins_in_all = float(gram.max()), len(gram)
     gram = gram[:: -(-bins_in_all // MOST_ROWS)]
 
-    def epsilon_at(noise: float) -> float:
+    def needed(noise: float) -> float:
+        """Noise of the orthogonal bins that collide as often at this noise, over the noise itself."""
         scaled = gram / noise**2
         peak = largest / noise**2
         # 1 / bins = chance of a collision, so that (1 / bins) (e^peak - 1) = E exp(G / sigma^2) - 1.
         chance = float(np.mean(np.exp(scaled - peak)) - np.exp(-peak)) / -float(np.expm1(-peak))
-        bins = int(np.clip(round(1.0 / chance), 1, bins_in_all))
-        pair = AveragedSteps(noise_multiplier=noise / sqrt(largest), bins=bins)
-        return _epsilon(pair, LAW, delta)
+        bins = float(np.clip(1.0 / chance, 1, bins_in_all))
+        return _of_orthogonal(bins, bins_in_all, epsilon, delta) * sqrt(largest) / noise
 
-    return _smallest(epsilon_at, epsilon, sqrt(largest))
+    return smallest_passing(needed, 1.0, sqrt(largest), WIDTH)[1]
+
+
+def _of_orthogonal(bins: float, most: int, epsilon: float, delta: float) -> float:
+    """The noise multiplier of random allocation over so many bins of norm 1, between powers of two by a straight line.
+
+    The line is in logarithms of both, so that all candidates share the few laws at its ends.
+    """
+    below = 1 << int(log2(bins))
+    above = min(2 * below, most)
+    noise = _of_bins(below, epsilon, delta)
+    if bins <= below or above == below:
+        return noise
+    share = log(bins / below) / log(above / below)
+    return float(noise ** (1.0 - share) * _of_bins(above, epsilon, delta) ** share)
+
+
+@lru_cache(maxsize=256)
+def _of_bins(bins: int, epsilon: float, delta: float) -> float:
+    """By the law of random allocation over orthogonal bins of norm 1; half of the bins need a little more."""
+    start = _of_bins(bins // 2, epsilon, delta) if bins > 1 else 1.0
+    pair = partial(AveragedSteps, bins=bins)
+    return _smallest(lambda noise: _epsilon(pair(noise_multiplier=noise), LAW, delta), epsilon, start)
 
 
 @lru_cache(maxsize=256)

@@ -6,7 +6,10 @@ from hockeystick.errors import HockeystickError
 from hockeystick.recommendation.candidates import TYPES, Candidate
 from hockeystick.recommendation.estimate import estimate
 from hockeystick.recommendation.search import Choice, Search
-from hockeystick.strategies import Identity
+from hockeystick.strategies import ColumnNormalizedBanded, Identity
+
+SOON_OPTIMISED = 100_000
+"""Steps times squared bands up to which a matrix without structure is optimised in less than a second."""
 
 
 def explanation(search: Search, ranked: Sequence[Choice]) -> Iterator[str]:
@@ -91,20 +94,7 @@ def _memory(search: Search, best: Choice) -> Iterator[str]:
         size = f", {best.rows * limits.parameters * TYPES[limits.dtype] / 1e9:.3g} GB in {limits.dtype}"
     yield f"The best keeps {best.rows} rows of noise of the model's size between steps{size}.{''.join(frontier)}"
     if limits.memory is not None and any("fit in the memory" in reason for reason in search.refused.values()):
-        from hockeystick.recommendation.candidates import Limits
-        from hockeystick.recommendation.search import of_plan
-
-        wider = Search(
-            of_plan(
-                search.asked.plan,
-                epsilon=search.asked.epsilon,
-                delta=search.asked.delta,
-                workload=search.asked.workload,
-                limits=Limits(samplers=limits.samplers, monte_carlo=limits.monte_carlo),
-            )
-        )
-        wider.draft()
-        free = wider.ranked()[0]
+        free = search.without_memory_limit
         if free.error < least:
             yield (
                 f"With memory for {free.rows} rows, {free.candidate.name} would have {_percent(free.error / least)} "
@@ -115,6 +105,9 @@ def _memory(search: Search, best: Choice) -> Iterator[str]:
 def _epochs(search: Search, best: Choice) -> Iterator[str]:
     """The same candidate for twice as many steps: the error against the distance that training covers."""
     plan = best.candidate.plan
+    strategy = plan.strategy
+    if isinstance(strategy, ColumnNormalizedBanded) and plan.numbers().steps * strategy.bands**2 > SOON_OPTIMISED:
+        return  # the answer would wait for a matrix that nobody asked for
     data = plan.data.model_copy(
         update={
             "epochs": None if plan.data.epochs is None else 2 * plan.data.epochs,

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import monotonic
 
 from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError
@@ -17,8 +16,10 @@ from hockeystick.recommendation.search import CALIBRATIONS, Asked, Choice, Searc
 from hockeystick.recommendation.workload import Workload
 from hockeystick.settings import MonteCarlo
 
-REFINE_SECONDS = 300.0
-"""Seconds for the refinement, by default."""
+BUDGET = 300.0
+"""Seconds in all, by default."""
+EARLY_SECONDS = 1.0
+"""Where the estimates take longer than this, those that are there are a first answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +62,7 @@ def recommend(
     delta: float | None = None,
     workload: Workload | None = None,
     limits: Limits | None = None,
-    budget: float = REFINE_SECONDS,
+    budget: float = BUDGET,
     calibrations: int = CALIBRATIONS,
     monte_carlo: MonteCarlo | None = None,
     executor: ChunkExecutor | None = None,
@@ -74,19 +75,20 @@ def recommend(
     every noise multiplier with a certificate is certified.
 
     Args:
-        plan: data and target; its strategy and sampler are one candidate.
+        plan: data and target; its strategy and sampler are one candidate, unless an OpenPlan leaves the sampler open.
         epsilon, delta: the target, in place of the plan's.
         workload: the optimiser whose error counts; by default the mean error of prefix sums.
         limits: memory of the noise, and what the loader can do.
-        budget: seconds for the refinement; 0 for the first answer alone.
-        calibrations: candidates that are calibrated at most.
+        budget: seconds in all, kept to a tenth; 0 for the estimates alone, which take seconds.
+        calibrations: candidates that are calibrated at most, not counting a quick one for the first certified answer.
         monte_carlo: allows Monte Carlo bounds, and b-min-sep sampling. Its failure probability, a part of delta, is
             that of all candidates together, as what the samples say decides which one is recommended.
         executor: workers that calibrate candidates side by side (``hockeystick.execution.executor``); by default, and
             with ``monte_carlo``, whose samples are spread instead, one candidate follows the other. The number of
             workers has no influence on the answer, except where the budget ends the refinement.
         results: file that keeps certificates, to go on from; it may have those of other targets and limits too.
-        on_answer: called with the first answer, and after every calibration.
+        on_answer: called with the estimates, and after every calibration; where all estimates take longer than a
+            second, first with those of that second.
 
     Raises: InvalidInputError for a plan without a target, or a failure probability that is not below delta;
         CannotCertifyError where nothing can be run; VerificationError for results that were altered.
@@ -101,35 +103,40 @@ def recommend(
     >>> hs.recommend(plan, limits=limits, budget=0).best.candidate.name
     'identity, random_allocation'
     """
-    started = monotonic()
+    deadline = Deadline(budget)
     limits = limits or Limits(monte_carlo=monte_carlo is not None)
     asked = of_plan(plan, epsilon=epsilon, delta=delta, workload=workload, limits=limits)
     sampled, delta = (None, asked.delta) if monte_carlo is None else shared(monte_carlo, asked)
-    search = Search(asked)
-    search.draft()
-    first = monotonic() - started
+    search, first, answers = Search(asked), [0.0], []
 
-    def answer() -> Recommendation:
+    def answer(*, whole: bool = True) -> Recommendation:
         ranked = sorted(search.ranked(), key=lambda one: not one.certified)
-        return Recommendation(
+        found = Recommendation(
             asked=asked,
             choices=tuple(ranked),
-            reasons=tuple(explanation(search, ranked)),
-            seconds=(first, monotonic() - started),
+            reasons=tuple(explanation(search, ranked)) if whole else (),
+            seconds=(first[0] or deadline.elapsed(), deadline.elapsed()),
         )
+        answers.append(found)
+        if on_answer is not None:
+            on_answer(found)
+        return found
 
+    def early() -> None:
+        if not answers and deadline.elapsed() > EARLY_SECONDS:
+            answer(whole=False)
+
+    search.draft(early)
+    first[0] = deadline.elapsed()
     found = answer()
-    if on_answer is not None:
-        on_answer(found)
     if budget <= 0.0:
         return found
-    deadline = Deadline(budget)
-    with calibrations_of(asked, delta=delta, monte_carlo=sampled, spread=executor, results=results) as calibrating:
+    with calibrations_of(
+        asked, delta=delta, monte_carlo=sampled, spread=executor, results=results, deadline=deadline
+    ) as calibrating:
         for _ in search.refine(calibrating, deadline=deadline, most=calibrations):
             found = answer()
-            if on_answer is not None:
-                on_answer(found)
-    return answer()
+    return replace(found, seconds=(first[0], deadline.elapsed()))
 
 
 def shared(monte_carlo: MonteCarlo, asked: Asked) -> tuple[MonteCarlo, float]:

@@ -1,7 +1,9 @@
 """The search for the least error: estimates on coarse grids first, then calibrations of what may be the best."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import inf
 from typing import Protocol
 
@@ -9,10 +11,17 @@ from hockeystick.bounds import Question
 from hockeystick.calibration.search import check_target
 from hockeystick.certificate import Certificate
 from hockeystick.deadline import Deadline
-from hockeystick.errors import CannotCertifyError, InvalidInputError, OptimisationError, UnsupportedError
+from hockeystick.errors import (
+    BudgetExceededError,
+    CannotCertifyError,
+    InvalidInputError,
+    OptimisationError,
+    UnsupportedError,
+)
 from hockeystick.plan import Plan, Target
 from hockeystick.recommendation.candidates import Candidate, Family, Limits, families, normalised, singles
 from hockeystick.recommendation.estimate import Estimate, estimate
+from hockeystick.recommendation.open_plan import OpenPlan
 from hockeystick.recommendation.workload import Workload
 from hockeystick.strategies import BandedToeplitz
 
@@ -20,6 +29,10 @@ CALIBRATIONS = 8
 """Candidates that are calibrated at most, by default."""
 LEARNED = 0.25
 """What is left of the room of an estimate once another candidate of its kind was calibrated."""
+EXACT = 0.02
+"""Room of an estimate by the law itself, or by a closed form; calibrations of such candidates take a second or so."""
+ROUGH = 0.01
+"""How much a whole calibration may take off the noise of a rough one, relative to it."""
 _OF_A_CANDIDATE = (CannotCertifyError, InvalidInputError, OptimisationError, UnsupportedError)
 
 
@@ -34,6 +47,7 @@ class Choice:
         expected_batch: of the run.
         rows: rows of noise kept between steps.
         certificate: of the calibrated noise multiplier; None where it is only estimated.
+        rough: whether the certified noise multiplier may be larger than that of a whole calibration.
     """
 
     candidate: Candidate
@@ -42,6 +56,7 @@ class Choice:
     expected_batch: float
     rows: int
     certificate: Certificate | None = None
+    rough: bool = False
 
     @property
     def certified(self) -> bool:
@@ -57,6 +72,11 @@ class Choice:
     def error(self) -> float:
         """The predicted error of a coordinate of the weights, in learning rates times clipping norms."""
         return self.unit_error * self.noise_multiplier / self.expected_batch
+
+    @property
+    def estimated_error(self) -> float:
+        """The same for the estimated noise multiplier."""
+        return self.unit_error * self.estimate.noise_multiplier / self.expected_batch
 
     @property
     def plan(self) -> Plan:
@@ -75,6 +95,7 @@ class Asked:
         epsilon, delta: the target.
         workload: whose error is predicted.
         limits: what the run can afford.
+        own: whether the plan names a sampler, and so is a candidate itself.
     """
 
     plan: Plan
@@ -82,6 +103,7 @@ class Asked:
     delta: float
     workload: Workload
     limits: Limits
+    own: bool = True
 
     def __post_init__(self) -> None:
         check_target(self.epsilon)
@@ -89,26 +111,44 @@ class Asked:
 
 
 class Calibrating(Protocol):
-    """Calibrations that run side by side."""
+    """Calibrations that run side by side. A candidate has a rough one, a whole one, or one after the other."""
 
     @property
     def full(self) -> bool:
         """Whether all workers have something to do."""
 
-    def begun(self, candidate: Candidate) -> bool:
+    @property
+    def running(self) -> bool:
+        """Whether some calibration runs."""
+
+    @property
+    def late(self) -> bool:
+        """Whether nothing is waited for any more."""
+
+    @property
+    def roughly(self) -> bool:
+        """Whether rough calibrations are of use."""
+
+    def begun(self, candidate: Candidate, rough: bool) -> bool:
         """Whether a calibration runs or is done."""
 
-    def done(self, candidate: Candidate) -> bool:
+    def done(self, candidate: Candidate, rough: bool) -> bool:
         """Whether the result is there."""
 
-    def begin(self, candidate: Candidate) -> None:
-        """Start a calibration, unless it has begun."""
+    def begin(self, candidate: Candidate, near: float | None, rough: Certificate | None) -> None:
+        """Start a calibration, unless it has begun: a rough one if ``near`` is given."""
+
+    def calibrate_here(self, candidate: Candidate, near: float) -> None:
+        """Make a rough calibration before this returns."""
+
+    def kept(self, candidate: Candidate) -> Certificate | None:
+        """What an earlier search has found for a candidate."""
 
     def wait(self) -> None:
-        """Return when a calibration that runs is done."""
+        """Return when a calibration that runs is done, or late."""
 
-    def result(self, candidate: Candidate) -> Certificate:
-        """The certificate; raises what the calibration raised."""
+    def result(self, candidate: Candidate, rough: bool) -> tuple[Certificate, bool]:
+        """The certificate, and whether no deadline cut the calibration; raises what the calibration raised."""
 
 
 class Search:
@@ -119,14 +159,32 @@ class Search:
         self.choices: dict[Plan, Choice] = {}
         self.refused: dict[Plan, str] = {}
         self._ends: list[tuple[Family, tuple[int, ...]]] = []
+        self._each: Callable[[], None] = lambda: None
+        self._most = CALIBRATIONS
+        self._tried: set[Plan] = set()
+        self._taken: set[tuple[Plan, bool]] = set()
+        self._over = False
 
     def ranked(self) -> list[Choice]:
         """All choices, the least error first."""
         return sorted(self.choices.values(), key=lambda one: one.error)
 
-    def draft(self) -> None:
-        """Estimates on the coarse grids: seconds."""
-        for one in singles(self.asked.plan, self.asked.limits):
+    @cached_property
+    def without_memory_limit(self) -> Choice:
+        """What would be estimated to be the best if the rows of noise could take any memory."""
+        limits = replace(self.asked.limits, memory=None, parameters=None)
+        wider = Search(replace(self.asked, limits=limits))
+        wider.draft()
+        return wider.ranked()[0]
+
+    def draft(self, each: Callable[[], None] = lambda: None) -> None:
+        """Estimates on the coarse grids: seconds.
+
+        Args:
+            each: called after every estimate.
+        """
+        self._each = each
+        for one in singles(self.asked.plan, self.asked.limits, self.asked.own):
             self.error(one)
         for family in families(self.asked.plan, self.asked.limits):
             end = self._climb(family, family.start, 2)
@@ -137,50 +195,104 @@ class Search:
             raise CannotCertifyError(f"There is no mechanism to recommend within these limits: {reason}")
 
     def refine(self, calibrating: "Calibrating", *, deadline: Deadline, most: int = CALIBRATIONS) -> Iterator[Choice]:
-        """Look around the best estimates, then calibrate what may be the best; yields every calibrated choice.
+        """Calibrate what may be the best, and look around the best estimates; yields every calibrated choice.
+
+        The best of those with a quick calibration comes first. Where calibrations are long, a rough one decides
+        whether a candidate may be the best, and only then a whole one follows.
 
         Choices are made as if one calibration followed the other, whatever the number of workers; free workers begin
-        what would be chosen if those that run came out as expected. The deadline decides whether another calibration
-        begins.
+        what would be chosen if those that run came out as expected. When the deadline passes, calibrations end with
+        what they have certified, and no other begins.
 
         Args:
-            most: candidates that are calibrated at most.
+            most: candidates that are calibrated at most, not counting the quick one.
         """
+        self._most = most
+        if deadline.remaining() > 0.0:
+            yield from self._quick(calibrating)
+        with suppress(BudgetExceededError), deadline.covering():
+            self._look_around(deadline)
+        while (chosen := self._next()) is not None:
+            job = chosen.candidate, self._is_rough(chosen, calibrating)
+            while not calibrating.done(*job):
+                if deadline.remaining() <= 0.0:
+                    yield from self._last(calibrating)
+                    return
+                self._begin(calibrating)
+                if not calibrating.done(*job):
+                    calibrating.wait()
+            self._tried.add(chosen.candidate.plan)
+            yield from self._take(calibrating, *job)
+            if self._over:
+                yield from self._last(calibrating)
+                return
+
+    def _look_around(self, deadline: Deadline) -> None:
+        """Estimates on the fine grids, and of a matrix that takes seconds to optimise; raises when time is over."""
         for family, end in self._ends:
+            deadline.tick()
             self._climb(family, end, 1)
-        best = self.ranked()[0]
+        best = min(self.choices.values(), key=lambda one: one.estimated_error)
         if isinstance(best.candidate.plan.strategy, BandedToeplitz):
             one = normalised(self.asked.plan, self.asked.limits, best.candidate.plan.strategy.bands)
             if one is not None:
                 self.error(one)
-        for left in range(most, 0, -1):
-            chosen = self._next()
-            if chosen is None:
-                return
-            while not calibrating.done(chosen.candidate):
-                if deadline.elapsed() < deadline.seconds:
-                    self._begin(calibrating, left)
-                elif not calibrating.begun(chosen.candidate):
-                    return
-                if not calibrating.done(chosen.candidate):
-                    calibrating.wait()
-            try:
-                certificate = calibrating.result(chosen.candidate)
-            except _OF_A_CANDIDATE as error:
-                self.refused[chosen.candidate.plan] = str(error)
-                del self.choices[chosen.candidate.plan]
-                continue
-            self.choices[chosen.candidate.plan] = replace(chosen, certificate=certificate)
-            yield self.choices[chosen.candidate.plan]
 
-    def _begin(self, calibrating: "Calibrating", left: int) -> None:
+    def _quick(self, calibrating: "Calibrating") -> Iterator[Choice]:
+        """A rough calibration of the best of the candidates for which it takes less than a second."""
+        quick = [one for one in self.choices.values() if one.estimate.room <= EXACT]
+        if quick and calibrating.roughly:
+            choice = min(quick, key=lambda one: one.error)
+            calibrating.calibrate_here(choice.candidate, choice.estimate.noise_multiplier)
+            yield from self._take(calibrating, choice.candidate, True)
+
+    def _last(self, calibrating: "Calibrating") -> Iterator[Choice]:
+        """What the calibrations that run when the deadline passes have certified."""
+        while calibrating.running and not calibrating.late:
+            calibrating.wait()
+        for plan, choice in list(self.choices.items()):
+            if choice.certified and not choice.rough:
+                continue
+            for rough in (True, False):
+                new = plan in self.choices and (plan, rough) not in self._taken
+                if new and calibrating.done(choice.candidate, rough):
+                    yield from self._take(calibrating, choice.candidate, rough)
+
+    def _take(self, calibrating: "Calibrating", candidate: Candidate, rough: bool) -> Iterator[Choice]:
+        """The choice with the result of a calibration; nothing where there is none, or one with less noise before."""
+        plan = candidate.plan
+        self._taken.add((plan, rough))
+        try:
+            certificate, whole = calibrating.result(candidate, rough)
+        except BudgetExceededError:
+            self._over = True
+            return
+        except _OF_A_CANDIDATE as error:
+            self.refused[plan] = str(error)
+            del self.choices[plan]
+            return
+        self._over |= not whole
+        before = self.choices[plan]
+        if not (before.certified and before.noise_multiplier < certificate.mechanism.sigma):
+            before = replace(before, certificate=certificate)
+        self.choices[plan] = replace(before, rough=rough or not whole)
+        yield self.choices[plan]
+
+    def _is_rough(self, choice: Choice, calibrating: "Calibrating") -> bool:
+        """Whether the next calibration of a choice is a rough one."""
+        if choice.certified or choice.estimate.room <= EXACT or not calibrating.roughly:
+            return False
+        return calibrating.kept(choice.candidate) is None
+
+    def _begin(self, calibrating: "Calibrating") -> None:
         """Begin the next calibration, and as many of those after it as there are free workers."""
         assumed: dict[Plan, float] = {}
-        while len(assumed) < left and not (assumed and calibrating.full):
+        while not (assumed and calibrating.full):
             one = self._next(assumed)
             if one is None:
                 return
-            calibrating.begin(one.candidate)
+            near = one.estimate.noise_multiplier if self._is_rough(one, calibrating) else None
+            calibrating.begin(one.candidate, near, one.certificate if one.estimate.room > EXACT else None)
             ratios = self._ratios(one, assumed) or [1.0]
             assumed[one.candidate.plan] = one.estimate.noise_multiplier * sum(ratios) / len(ratios)
 
@@ -188,7 +300,7 @@ class Search:
         """The estimated error of a candidate, which becomes a choice; infinite where it cannot be run."""
         plan = candidate.plan
         if plan in self.choices:
-            return self.choices[plan].error
+            return self.choices[plan].estimated_error
         if plan in self.refused:
             return inf
         try:
@@ -208,6 +320,7 @@ class Search:
             rows=candidate.rows(),
         )
         self.choices[plan] = choice
+        self._each()
         return choice.error
 
     def _climb(self, family: Family, start: tuple[int, ...], step: int) -> tuple[int, ...] | None:
@@ -244,11 +357,18 @@ class Search:
 
         def hoped(one: Choice) -> tuple[float, float]:
             """Its error as learned from those of its kind, and the least that it may be."""
+            if one.certified:
+                return one.error, one.error * (1.0 - ROUGH)
             ratios = self._ratios(one, assumed)
             likely = one.error * (sum(ratios) / len(ratios) if ratios else 1.0)
             return likely, likely * (1.0 - one.estimate.room * (LEARNED if ratios else 1.0))
 
-        left = [one for one in self.choices.values() if not one.certified and one.candidate.plan not in assumed]
+        tried = self._tried | set(assumed)
+        left = [
+            one
+            for plan, one in self.choices.items()
+            if (one.rough or not one.certified) and plan not in assumed and (plan in tried or len(tried) < self._most)
+        ]
         return min((one for one in left if hoped(one)[1] < best), key=lambda one: hoped(one)[0], default=None)
 
     def _known(self, assumed: Mapping[Plan, float]) -> list[tuple[Choice, float]]:
@@ -282,10 +402,13 @@ def of_plan(
     for name, value in values.items():
         if value is None:
             raise InvalidInputError(f"The 'target.{name}' field is missing; give it in the plan or with --{name}.")
+    own = not isinstance(plan, OpenPlan) or plan.names_sampler
+    closed = plan.closed() if isinstance(plan, OpenPlan) else plan
     return Asked(
-        plan=plan.model_copy(update={"target": Target(**values)}),
+        plan=closed.model_copy(update={"target": Target(**values)}),
         epsilon=float(values["epsilon"] or 0.0),
         delta=float(values["delta"] or 0.0),
         workload=workload or Workload(),
         limits=limits or Limits(),
+        own=own,
     )

@@ -96,6 +96,7 @@ def _choice_json(found: Recommendation, one: Choice) -> dict[str, Any]:
         "rows": one.rows,
         "noise_multiplier": one.noise_multiplier,
         "status": ESTIMATE if certificate is None else CERTIFIED,
+        "rough": one.rough,
         "estimate": {"noise_multiplier": one.estimate.noise_multiplier, "how": one.estimate.how},
         "delta": None if certificate is None else certificate.delta,
         "epsilon": None
@@ -109,7 +110,8 @@ def _status(one: Choice, delta: float) -> str:
     if one.certificate is None:
         return f"{ESTIMATE} ({one.estimate.how})"
     at = one.certificate.question.claimed(one.certificate.bounds.upper)[1]
-    return CERTIFIED if at == delta else f"{CERTIFIED} (bounds at delta = {number(at)})"
+    status = f"{CERTIFIED}, roughly calibrated" if one.rough else CERTIFIED
+    return status if at == delta else f"{status} (bounds at delta = {number(at)})"
 
 
 def _kind(one: Choice) -> str:
