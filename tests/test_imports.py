@@ -65,13 +65,13 @@ def test_unknown_names_are_attribute_errors() -> None:
 
 @pytest.mark.skipif(find_spec("opacus") is not None, reason="it is there")
 def test_the_part_for_torch_says_what_it_needs() -> None:
-    with pytest.raises(ImportError, match=r"pip install 'hockeystick\[torch\]'"):
+    with pytest.raises(ImportError, match=r"pip install '\.\[torch\]'"):
         _ = hockeystick.torch
 
 
 @pytest.mark.skipif(find_spec("jax_privacy") is not None, reason="it is there")
 def test_the_part_for_jax_says_what_it_needs() -> None:
-    with pytest.raises(ImportError, match=r"pip install 'hockeystick\[jax\]'"):
+    with pytest.raises(ImportError, match=r"pip install '\.\[jax\]'"):
         _ = hockeystick.jax
 
 

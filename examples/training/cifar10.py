@@ -3,7 +3,7 @@
     python examples/training/cifar10.py --data cifar-10-batches-bin --epsilon 8 --out cifar10
 
 ``--data`` names the folder; cifar_data.py says which forms it may have. ``--plan`` takes another plan, as for CINIC-10,
-which has 90,000 pictures. Needs ``pip install 'hockeystick[examples]'``. On two cores an epoch of CIFAR-10 takes
+which has 90,000 pictures. Needs ``pip install '.[examples]'``. On two cores an epoch of CIFAR-10 takes
 minutes: this is for larger machines.
 
 A certificate is about one model. Whoever publishes several of them, or the plot, owes the privacy of all together.

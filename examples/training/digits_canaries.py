@@ -5,7 +5,7 @@
 
 500 canaries join the 1,500 digits, and a secret fair coin includes each of them. The white box plants gradients, and
 looks for them in the noisy sums that the optimizer releases. The black box plants images of noise with random labels,
-and looks at the model's loss on them before and after the run. Needs ``pip install 'hockeystick[examples]'``; takes
+and looks at the model's loss on them before and after the run. Needs ``pip install '.[examples]'``; takes
 about a minute.
 
 The certificate is about 2,000 examples, because all canaries count. The model is for the audit alone: canaries harm it.

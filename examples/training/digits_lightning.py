@@ -4,7 +4,7 @@
 
 The module gets its model and its optimizer from the engine, and ``fit`` its loader; Lightning's loop stays as it is. A
 checkpoint of Lightning holds the run, so that a training that was killed continues with the same batches and noise.
-Needs ``pip install 'hockeystick[examples,lightning]'``; takes some seconds.
+Needs ``pip install '.[examples,lightning]'``; takes some seconds.
 """
 
 import argparse

@@ -4,7 +4,7 @@
 
 For every epsilon it calibrates the noise, trains, and writes a certificate and a record of the run; at the end it plots
 the accuracy by epsilon and lets ``hockeystick verify`` check the last certificate. Needs
-``pip install 'hockeystick[examples]'``; takes about a minute.
+``pip install '.[examples]'``; takes about a minute.
 
 A certificate is about one model. Whoever publishes several of them, or the plot, owes the privacy of all together.
 """

@@ -9,7 +9,7 @@ and is divided by the *expected* number of clients. So neighbouring data sets di
 The server averages, or with ``--server scaled`` it is Adam that scales updates before they are clipped. All of it is
 numpy, through ``hs.training.Run``, which draws the clients, gives the noise and checks every round.
 
-Needs ``pip install 'hockeystick[plot]' scikit-learn``; takes some seconds for each epsilon.
+Needs ``pip install '.[plot]' scikit-learn``; takes some seconds for each epsilon.
 """
 
 import argparse

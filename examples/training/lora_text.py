@@ -5,7 +5,7 @@
 Nothing is downloaded, as the text comes with Python. The reference of the language stands for public text, on which a
 model of 100,000 parameters learns letters and words. Docstrings of the standard library stand for private text, one
 docstring an example; adapters are trained on 3,500 of them with the Trainer of hockeystick, and all else is frozen.
-Needs ``pip install 'hockeystick[huggingface]'``; takes about a minute and a half.
+Needs ``pip install '.[huggingface]'``; takes about a minute and a half.
 """
 
 import argparse

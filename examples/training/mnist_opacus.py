@@ -5,7 +5,7 @@
 Fetches the digits into the folder ``--cache`` once, trains for every epsilon, and leaves certificates, records of the
 runs and a plot of the accuracy by epsilon; the last certificate is verified. ``--optimizer`` chooses SGD, Adam, Adam
 that scales before clipping, or Adam with second moments of their own; the certificate is the same for all of them.
-Needs ``pip install 'hockeystick[examples]'``; takes under a minute for each epsilon on two cores.
+Needs ``pip install '.[examples]'``; takes under a minute for each epsilon on two cores.
 
 A certificate is about one model. Whoever publishes several of them, or the plot, owes the privacy of all together.
 """

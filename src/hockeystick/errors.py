@@ -57,6 +57,15 @@ class BudgetExceededError(HockeystickError):
     exit_code = 1
 
 
+def install(extra: str) -> str:
+    """How to get an extra, as the end of a message: from a clone, as no index has a release.
+
+    >>> print(install("torch"))
+    run pip install '.[torch]' in your clone of hockeystick
+    """
+    return f"run pip install '.[{extra}]' in your clone of hockeystick"
+
+
 def shortened(value: object) -> str:
     """A value as it goes into a message: on one line, of at most 60 characters."""
     try:

@@ -223,7 +223,7 @@ def test_bad_input_is_one_sentence(arguments, says):
 @pytest.mark.parametrize(("backend", "module"), [("dask", "distributed"), ("ray", "ray")])
 def test_a_package_that_is_not_installed_names_its_extra(monkeypatch, backend, module):
     monkeypatch.setattr("hockeystick.execution.registry.find_spec", lambda name: None if name == module else 1)
-    with pytest.raises(InvalidInputError, match=rf"pip install 'hockeystick\[{backend}\]'"):
+    with pytest.raises(InvalidInputError, match=rf"pip install '\.\[{backend}\]' in your clone"):
         executor(backend, address="tcp://127.0.0.1:1")
 
 

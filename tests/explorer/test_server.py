@@ -16,6 +16,7 @@ pytest.importorskip("uvicorn")
 
 from benchmarks.explorer import ask_random, serving
 from hockeystick.cli.main import main
+from hockeystick.errors import install
 from hockeystick.explorer.page import PAGES
 from hockeystick.plan import Plan
 
@@ -153,7 +154,7 @@ def test_without_the_extra_one_sentence():
     code = "import sys; sys.modules['uvicorn'] = None\nfrom hockeystick.cli.main import main\nmain(['explore'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
-    assert done.stderr == "The explorer needs starlette and uvicorn; install hockeystick with the 'explore' extra.\n"
+    assert done.stderr == f"The explorer needs starlette and uvicorn; {install('explore')}.\n"
 
 
 def _get(server, path: str) -> tuple[int, bytes]:

@@ -310,7 +310,7 @@ def test_seeding_moves_the_generator_on():
 
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers", None)
-    with pytest.raises(InvalidInputError, match=r"pip install 'hockeystick\[secure\]'"):
+    with pytest.raises(InvalidInputError, match=r"pip install '\.\[secure\]'"):
         KeyedSource.from_operating_system()
 
 

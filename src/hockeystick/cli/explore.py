@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from hockeystick.cli import common
-from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
+from hockeystick.errors import InvalidInputError, UnsupportedError, install, shortened
 
 EXAMPLE: dict[str, Any] = {
     "data": {"num_examples": 50_000, "batch_size": 500.0, "epochs": 20.0},
@@ -43,9 +43,7 @@ def command(
     try:
         from hockeystick.explorer.server import serve
     except ImportError:
-        raise UnsupportedError(
-            "The explorer needs starlette and uvicorn; install hockeystick with the 'explore' extra."
-        ) from None
+        raise UnsupportedError(f"The explorer needs starlette and uvicorn; {install('explore')}.") from None
 
     def announce(address: str) -> None:
         common.emit(address)

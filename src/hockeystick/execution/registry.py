@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from importlib.util import find_spec
 
-from hockeystick.errors import InvalidInputError, shortened
+from hockeystick.errors import InvalidInputError, install, shortened
 from hockeystick.execution.base import ChunkExecutor
 
 MAX_WORKERS = 1 << 14
@@ -68,5 +68,5 @@ def executor(backend: str = "local", workers: int | None = None, address: str | 
 def _needs(extra: str, module: str) -> None:
     if find_spec(module) is None:
         raise InvalidInputError(
-            f"The backend {extra!r} needs a package that is not installed; pip install 'hockeystick[{extra}]'."
+            f"The backend {extra!r} needs the package {module!r}, which is not installed; {install(extra)}."
         )

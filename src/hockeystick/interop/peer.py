@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Any
 
-from hockeystick.errors import UnsupportedError
+from hockeystick.errors import UnsupportedError, install
 
 
 def load(module: str) -> Any:
@@ -17,6 +17,4 @@ def load(module: str) -> Any:
         library = module.partition(".")[0]
         if (error.name or "").partition(".")[0] != library:
             raise
-        raise UnsupportedError(
-            f"The library {library!r} is not installed; install it with: pip install 'hockeystick[interop]'."
-        ) from None
+        raise UnsupportedError(f"The library {library!r} is not installed; {install('interop')}.") from None

@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hockeystick.errors import InvalidInputError
+from hockeystick.errors import InvalidInputError, install
 from hockeystick.noise.chacha import TILE, Words, chacha_tile
 
 Reals = NDArray[np.floating[Any]]
@@ -164,7 +164,7 @@ class KeyedSource(NormalSource):
             from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
         except ImportError:
             raise InvalidInputError(
-                "Secure noise needs the 'cryptography' package: pip install 'hockeystick[secure]'."
+                f"Secure noise needs the package 'cryptography', which is not installed; {install('secure')}."
             ) from None
         self._key = key
 

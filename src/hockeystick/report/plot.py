@@ -9,7 +9,7 @@ from typing import Any
 
 from hockeystick.certificate import number
 from hockeystick.certification.schedule import Outcome
-from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
+from hockeystick.errors import InvalidInputError, UnsupportedError, install, shortened
 from hockeystick.files import check_writable, write_atomically
 from hockeystick.report.table import in_order
 from hockeystick.types import Side
@@ -29,7 +29,7 @@ def new_figure(**options: Any) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise UnsupportedError("Plots need matplotlib; install hockeystick with the 'plot' extra.") from None
+        raise UnsupportedError(f"Plots need matplotlib, which is not installed; {install('plot')}.") from None
     return Figure(layout="constrained", **options)
 
 

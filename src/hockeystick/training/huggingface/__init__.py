@@ -1,7 +1,9 @@
-"""Hugging Face's Trainer, on the batches and the noise of a plan. Needs ``pip install 'hockeystick[huggingface]'``.
+"""Hugging Face's Trainer, on the batches and the noise of a plan. Needs the extra ``huggingface``.
 
 :class:`Trainer` takes the place of ``transformers.Trainer``; adapters of peft work as they are.
 """
+
+from hockeystick.errors import install
 
 try:
     import accelerate as _accelerate  # noqa: F401
@@ -10,8 +12,7 @@ try:
     import transformers as _transformers  # noqa: F401
 except ImportError as error:
     raise ImportError(
-        "hockeystick.huggingface needs torch, opacus, transformers and accelerate: "
-        f"pip install 'hockeystick[huggingface]' ({error})."
+        f"hockeystick.huggingface needs torch, opacus, transformers and accelerate ({error}); {install('huggingface')}."
     ) from error
 
 from hockeystick.training.huggingface.trainer import Trainer

@@ -1,17 +1,17 @@
-"""Training with JAX and JAX Privacy that is what its certificate says. Needs ``pip install 'hockeystick[jax]'``.
+"""Training with JAX and JAX Privacy that is what its certificate says. Needs the extra ``jax``.
 
 :class:`ExecutionPlanConfig` makes JAX Privacy's execution plan of a plan. :class:`Noise` and :class:`BatchSampler` are
 its parts, for training loops without JAX Privacy's; :class:`Accountant` answers for its ``dp_event``.
 """
+
+from hockeystick.errors import install
 
 try:
     import jax as _jax  # noqa: F401
     import jax_privacy as _jax_privacy  # noqa: F401
     import optax as _optax  # noqa: F401
 except ImportError as error:
-    raise ImportError(
-        f"hockeystick.jax needs jax, optax and jax-privacy: pip install 'hockeystick[jax]' ({error})."
-    ) from error
+    raise ImportError(f"hockeystick.jax needs jax, optax and jax-privacy ({error}); {install('jax')}.") from error
 
 from hockeystick.training.jax.accountant import Accountant, MechanismDpEvent
 from hockeystick.training.jax.batches import BatchSampler

@@ -1,4 +1,4 @@
-"""Training with PyTorch and Opacus that is what its certificate says. Needs ``pip install 'hockeystick[torch]'``.
+"""Training with PyTorch and Opacus that is what its certificate says. Needs the extra ``torch``.
 
 :class:`PrivacyEngine` takes the place of Opacus' own. :class:`Noise` and :class:`BatchSampler` are its parts, for
 training loops without Opacus, and :class:`OnDevice` puts the rows of the noise on a GPU. :class:`ScaledAdam` and
@@ -6,13 +6,13 @@ training loops without Opacus, and :class:`OnDevice` puts the rows of the noise 
 ``"hockeystick"`` with Opacus.
 """
 
+from hockeystick.errors import install
+
 try:
     import opacus as _opacus  # noqa: F401
     import torch as _torch  # noqa: F401
 except ImportError as error:
-    raise ImportError(
-        f"hockeystick.torch needs torch and opacus: pip install 'hockeystick[torch]' ({error})."
-    ) from error
+    raise ImportError(f"hockeystick.torch needs torch and opacus ({error}); {install('torch')}.") from error
 
 from hockeystick.training.torch.accountant import Accountant
 from hockeystick.training.torch.adaptive import IndependentAdam, ScaledAdam
