@@ -169,7 +169,7 @@ class Engine:
         """The epsilon of the steps so far, and whose it is; quick after the first call, so that every step can log it.
 
         As with ``certificate(executed=True)`` it holds for a number of steps that was not chosen by looking at the
-        training. See :class:`hockeystick.training.spent.Spending`.
+        training. ``hockeystick.training.spent.Spending`` says how.
 
         Args:
             delta: the target's by default.
