@@ -47,6 +47,8 @@ with mock(autodoc_mock_imports):
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"hockeystick {version}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_sidebars: dict[str, list[str]] = {
     name: [] for name in ("index", "tutorial", "glossary", "contributing", "changes")

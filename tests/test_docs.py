@@ -30,6 +30,7 @@ TUTORIAL = ROOT / "docs" / "tutorial.md"
 RUNNING = [ROOT / "README.md", *sorted(one for one in (ROOT / "docs" / "how-to").glob("*.md") if one.stem != "index")]
 PLANS = sorted((ROOT / "examples" / "plans").glob("*.toml"))
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"].keys()
+LONGEST_LINE = 114
 LONG_PLAN = "papers-b-min-sep-multi-attribution"
 """Its calibration takes a quarter of a minute."""
 
@@ -50,8 +51,12 @@ def run_command(command: str) -> tuple[int, str, str]:
 
 
 def run_commands(example: Example) -> None:
-    """Run the lines that start with a dollar sign; what is shown below them is printed, ``...`` for lines left out."""
-    commands = [part.splitlines() for part in ("\n" + example.parsed).split("\n$ ")[1:]]
+    """Run the lines that start with a dollar sign; what is shown below them is printed, ``...`` for lines left out.
+
+    A backslash at the end of a line continues it.
+    """
+    text = re.sub(r" \\\n +", " ", example.parsed)
+    commands = [part.splitlines() for part in ("\n" + text).split("\n$ ")[1:]]
     for command, *shown in commands:
         code, out, err = run_command(command)
         assert code == 0, f"{command}\n{out}{err}"
@@ -120,6 +125,23 @@ def test_blocks_are_of_a_kind_that_runs_or_is_meant_to_be_read(page):
             assert re.search(r"pip install|git clone|--address|pre-commit", source), f"{page.name}: {source}"
     outside = re.sub(r"^( *)```.*?^\1```$", "", text, flags=re.DOTALL | re.MULTILINE)
     assert not re.findall(r"^ {4,}(?:hockeystick|import|from) .*$", outside, re.MULTILINE), "use a fenced block"
+
+
+def test_lines_of_code_fit_on_the_site():
+    """At 1,300 pixels, where ``docs/_static/site.css`` leaves room for LONGEST_LINE characters.
+
+    Indentation of a list is no part of a line, but takes as much room. A formula is indented by four.
+    """
+    pages = [*PAGES, *(ROOT / "papers").glob("*/README.md"), *(ROOT / "experiments").glob("**/README.md")]
+    long = []
+    for page in pages:
+        text = page.read_text()
+        blocks = [block[2] for block in re.finditer(r"^( *)```.*?\n(.*?)^\1```", text, re.DOTALL | re.MULTILINE)]
+        outside = re.sub(r"^( *)```.*?^\1```$", "", text, flags=re.DOTALL | re.MULTILINE)
+        formulas = re.findall(r"(?<=\n\n)(?:    +\S.*\n)+(?=\n)", outside) if "theory" in page.parts else []
+        lines = "".join(blocks).splitlines() + [line[4:] for block in formulas for line in block.splitlines()]
+        long += [(page.name, line) for line in lines if len(line) > LONGEST_LINE]
+    assert long == []
 
 
 def load_script(name):

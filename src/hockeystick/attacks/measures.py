@@ -134,7 +134,7 @@ def reconstruction_success(bound: Bound, baseline: float | Numbers, *, tolerance
 
     >>> import hockeystick as hs
     >>> run = hs.Mechanism(sampler=hs.Deterministic(bins=10), noise_multiplier=1.0)
-    >>> round(hs.attacks.reconstruction_success(hs.bound(run, "gaussian"), 0.1), 4)  # one of ten equally likely records
+    >>> round(hs.attacks.reconstruction_success(hs.bound(run, "gaussian"), 0.1), 4)  # one of ten records
     0.3891
     """
     return _largest_success(bound, "baseline", baseline, tolerance)

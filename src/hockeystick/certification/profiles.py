@@ -57,7 +57,8 @@ def profile(
     >>> import hockeystick as hs
     >>> run = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.01, steps=100), noise_multiplier=1.0)
     >>> both = hs.profile(run)
-    >>> bool(both[hs.Side.LOWER].delta(0.5) <= both[hs.Side.UPPER].delta(0.5) <= 1.01 * both[hs.Side.LOWER].delta(0.5))
+    >>> lower, upper = both[hs.Side.LOWER].delta(0.5), both[hs.Side.UPPER].delta(0.5)
+    >>> bool(lower <= upper <= 1.01 * lower)
     True
     """
     mechanism = split(mechanism)[0]

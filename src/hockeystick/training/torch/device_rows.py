@@ -22,7 +22,9 @@ class OnDevice(Rows):
 
     >>> import hockeystick as hs
     >>> mechanism = hs.Mechanism(
-    ...     strategy=hs.BandedSquareRoot(bands=3), sampler=hs.Poisson(sampling_prob=0.1, steps=5), noise_multiplier=1.0
+    ...     strategy=hs.BandedSquareRoot(bands=3),
+    ...     sampler=hs.Poisson(sampling_prob=0.1, steps=5),
+    ...     noise_multiplier=1.0,
     ... )
     >>> here, there = (
     ...     hs.training.Run(mechanism, num_examples=9, shape=4, rng=np.random.default_rng(0), rows=rows)
