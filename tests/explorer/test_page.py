@@ -125,8 +125,88 @@ def test_an_impossible_plan_gets_one_sentence(page):
     number.clear()
     number.send_keys("-3")
     page.until(lambda: page.answers == ["No answer"])
-    assert "'data.batch_size' field must be at least" in page.find(".card .note").text
+    said = page.find(".card .note").text
+    assert said.startswith("“batch (expected)” must be at least")
+    page.until(lambda: said in page.find("#status").get_attribute("textContent"))
     assert all("status of 422" in one for one in page.complaints())  # Chromium logs the refusals
+
+
+def test_an_error_stands_beside_its_field(page):
+    """The sentence belongs to the input for those who cannot see it too, and leaves with the error."""
+    number = page.find("input[data-field=batch_size]")
+    number.clear()
+    number.send_keys("60000")
+    page.until(lambda: page.answers == ["No answer"])
+    (problem,) = page.all(".problem")
+    assert problem.text == (
+        "“batch (expected)” must be at most examples = 50000. Got 60000 instead; “batch (expected)” = 50000 would do."
+    )
+    assert number.get_attribute("aria-invalid") == "true"
+    assert number.get_attribute("aria-describedby") == problem.get_attribute("id")
+    assert problem.find_element("xpath", "..").find_elements("css selector", "input")[1] == number
+    number.clear()
+    number.send_keys("600")
+    page.until(lambda: page.answers and page.answers != ["No answer"])
+    assert page.all(".problem") == page.all("[aria-invalid]") == page.all("[aria-describedby]") == []
+    assert all("status of 422" in one for one in page.complaints())
+
+
+def test_an_error_of_one_mechanism_stands_in_it(server, browser):
+    """The second has batches that must be whole; what is wrong with it is not shown in the first."""
+    page = Page(
+        browser,
+        server[1],
+        FRAGMENT + "&2.sampler.kind=b_min_sep&2.sampler.min_sep=200&2.strategy.kind=identity",
+    )
+    page.until(lambda: len(page.answers) == 2 and page.answers[1] == "No answer")
+    (problem,) = page.all("#mechanisms > fieldset:nth-child(2) .problem")
+    assert problem.text.startswith("“steps between participations” must be at most")
+    assert len(page.all(".problem")) == 1
+    assert page.answers[0].startswith("epsilon at most")
+
+
+def test_the_length_of_a_run_is_given_in_epochs_or_steps(page):
+    """Batches of a hundredth of the data: two epochs are 200 steps, and have the same answer."""
+    from selenium.webdriver.support.select import Select
+
+    page.until(lambda: page.all("#curves figure"))
+    before = page.answers
+    Select(page.find("[data-field=length]")).select_by_value("steps")
+    assert page.find("input[data-field=steps]").get_attribute("value") == "200"
+    page.until(lambda: "data.steps=200" in page.fragment)
+    assert "epochs" not in page.fragment
+    page.until(lambda: page.answers == before)
+    number = page.find("input[data-field=steps]")
+    number.clear()
+    number.send_keys("150")
+    page.until(lambda: "150 steps" in page.find(".card .note").text)
+    Select(page.find("[data-field=length]")).select_by_value("epochs")
+    assert page.find("input[data-field=epochs]").get_attribute("value") == "2"
+
+
+def test_where_clients_are_protected_the_page_speaks_of_rounds(page):
+    """The plan stays what it was, and so does the answer: a client is an example in other words."""
+    from selenium.webdriver.support.select import Select
+
+    page.until(lambda: page.all("#curves figure"))
+    before = page.answers
+    Select(page.find("#unit select")).select_by_value("client")
+    Select(page.find("[data-field=length]")).select_by_value("steps")
+    labels = [one.text for one in page.all("#shared label")]
+    assert labels[:4] == ["clients", "clients per round (expected)", "rounds", "length of the run in"]
+    page.until(lambda: "200 rounds with 500 clients on average." in page.find(".card .note").text)
+    assert page.answers == before
+    page.until(lambda: "clients=true" in page.fragment)
+    assert "unit." not in page.fragment
+    page.browser.refresh()
+    page.until(lambda: page.answers and page.settled(page.answers[0]))
+    assert Select(page.find("#unit select")).first_selected_option.get_attribute("value") == "client"
+    number = page.find("input[data-field=batch_size]")
+    number.clear()
+    number.send_keys("60000")
+    page.until(lambda: page.all(".problem"))
+    assert page.find(".problem").text.startswith("“clients per round (expected)” must be at most clients = 50000.")
+    assert all("status of 422" in one for one in page.complaints())
 
 
 def test_the_unit_is_part_of_the_plan(page):
@@ -227,17 +307,29 @@ def test_without_the_token_the_page_says_so(server, browser):
     page.until(lambda: "token is missing" in page.find("#status").text)
 
 
+def violations(browser, axe):
+    """What axe-core calls serious or critical."""
+    browser.execute_script(axe)
+    found = browser.execute_async_script("axe.run().then(arguments[arguments.length - 1])")
+    return [
+        (one["id"], one["nodes"][0]["html"]) for one in found["violations"] if one["impact"] in ("serious", "critical")
+    ]
+
+
+def test_an_error_is_accessible(server, browser, axe):
+    browser.set_window_size(380, 900)
+    page = Page(browser, server[1], FRAGMENT.replace("batch_size=500", "batch_size=60000"))
+    page.until(lambda: page.all(".problem"))
+    assert violations(browser, axe) == []
+    assert browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
+
+
 @pytest.mark.parametrize("width", [380, 800, 1280])
 def test_accessible_at_three_widths(server, browser, axe, width):
     """No serious or critical violation of axe-core, and nothing wider than the window."""
     browser.set_window_size(width, 900)
     page = Page(browser, server[1], FRAGMENT + "&2.sampler.kind=random_allocation&2.strategy.kind=identity")
     page.until(lambda: len(page.all("#curves .series")) == 2)
-    browser.execute_script(axe)
-    found = browser.execute_async_script("axe.run().then(arguments[arguments.length - 1])")
-    serious = [
-        (one["id"], one["nodes"][0]["html"]) for one in found["violations"] if one["impact"] in ("serious", "critical")
-    ]
-    assert serious == []
+    assert violations(browser, axe) == []
     assert browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
     assert page.complaints() == []

@@ -18,6 +18,7 @@ PAGES: dict[str, tuple[Callable[[], str], str]] = {
     "/explorer.js": (partial(text, "explorer.js"), "text/javascript"),
     "/address.js": (partial(text, "address.js"), "text/javascript"),
     "/controls.js": (partial(text, "controls.js"), "text/javascript"),
+    "/complaints.js": (partial(text, "complaints.js"), "text/javascript"),
     "/explorer.css": (partial(text, "explorer.css"), "text/css"),
     "/plots.js": (plots, "text/javascript"),
     "/style.css": (style, "text/css"),

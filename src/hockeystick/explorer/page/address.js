@@ -18,7 +18,8 @@
       const place = /^[2-4]$/.test(parts[0]) ? Number(parts.shift()) - 1 : 0;
       const [table, field] = parts;
       const value = read(text);
-      if (name === "ask" && (text === "epsilon" || text === "noise_multiplier")) state.ask = text;
+      if (name === "clients") state.clients = value === true || undefined;
+      else if (name === "ask" && (text === "epsilon" || text === "noise_multiplier")) state.ask = text;
       else if (name === "noise_multiplier" && typeof value === "number") state.noise_multiplier = value;
       else if (parts.length !== 2 || !FIELD.test(field)) continue;
       else if (TABLES.includes(table) && place === 0) (state[table] ??= {})[field] = value;
@@ -37,6 +38,7 @@
     };
     for (const table of TABLES) add(table, state[table]);
     if (state.noise_multiplier !== undefined) found.set("noise_multiplier", state.noise_multiplier);
+    if (state.clients) found.set("clients", true);
     state.mechanisms.forEach((one, k) => OWN.forEach((table) => add(k ? `${k + 1}.${table}` : table, one[table])));
     return found.toString();
   }

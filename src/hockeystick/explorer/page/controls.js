@@ -20,8 +20,27 @@
     groups: { label: "groups", low: 1, high: 1000, start: 4, ...WHOLE },
     examples_per_user: { label: "examples per user", low: 1, high: 100, start: 2, ...WHOLE },
   };
+  /** Other labels where a client is an example and its update a gradient. */
+  const OF_CLIENTS = {
+    num_examples: "clients",
+    batch_size: "clients per round (expected)",
+    batches_per_epoch: "rounds per pass over the clients",
+    epochs: "passes over the clients",
+    steps: "rounds",
+    min_sep: "rounds between participations",
+    examples_per_user: "clients per user",
+  };
   const words = (name) => name.replaceAll("_", " ");
   let made = 0;
+  let clients = false;
+
+  /** Speak of clients and rounds from now on, or of examples and steps. */
+  function speak(state) {
+    clients = state.clients === true;
+  }
+
+  /** What the page calls a field. */
+  const label = (name) => (clients && OF_CLIENTS[name]) || (RANGES[name]?.label ?? words(name));
 
   function element(name, attributes = {}, ...content) {
     const node = document.createElement(name);
@@ -54,13 +73,12 @@
     return best;
   }
 
-  /** A slider and a number for one field of a table; `changed` is called after every change. */
-  function slider(table, name, changed) {
-    const range = RANGES[name] ?? { label: words(name), low: 1, high: 1e6, whole: true };
-    const steps = ladder(range);
+  /** A slider and a number for one field of a table named `where`; `changed` is called after every change. */
+  function slider(where, table, name, changed) {
+    const steps = ladder(RANGES[name] ?? { low: 1, high: 1e6, whole: true });
     const key = `control-${++made}`;
-    const move = element("input", { type: "range", min: 0, max: steps.length - 1, step: 1, "aria-label": `${range.label}, slider` });
-    const number = element("input", { type: "number", step: "any", id: key, "data-field": name });
+    const move = element("input", { type: "range", min: 0, max: steps.length - 1, step: 1, "aria-label": `${label(name)}, slider` });
+    const number = element("input", { type: "number", step: "any", id: key, "data-table": where, "data-field": name });
     const show = () => {
       move.value = table[name] > 0 ? nearest(steps, table[name]) : 0;
       move.setAttribute("aria-valuetext", String(table[name]));
@@ -79,62 +97,95 @@
     });
     number.value = table[name];
     show();
-    return element("div", { class: "row" }, element("label", { for: key }, range.label), move, number);
+    return element("div", { class: "row" }, element("label", { for: key }, label(name)), move, number);
   }
 
-  /** A list of choices; `texts` says those in other words. */
-  function choice(label, options, value, changed, texts = {}) {
+  /** A list of choices for the field `name` of a table; `texts` says those in other words. */
+  function choice(title, [where, name], options, value, changed, texts = {}) {
     const key = `control-${++made}`;
-    const select = element("select", { id: key, class: "wide" });
+    const select = element("select", { id: key, class: "wide", "data-table": where, "data-field": name });
     for (const one of options)
       select.append(element("option", { value: one, selected: one === value }, texts[one] ?? words(one)));
     select.addEventListener("change", () => changed(select.value));
-    return element("div", { class: "row" }, element("label", { for: key }, label), select);
+    return element("div", { class: "row" }, element("label", { for: key }, title), select);
   }
 
   /** The control of one option of a sampler or a strategy. */
-  function option(table, field, changed) {
+  function option(where, table, field, changed) {
     const set = (value) => {
       if (value === "") delete table[field.name];
       else table[field.name] = value;
       changed();
     };
-    const label = RANGES[field.name]?.label ?? words(field.name);
+    const title = label(field.name);
+    const place = [where, field.name];
     if (field.required) {
       table[field.name] ??= RANGES[field.name]?.start ?? 1;
-      return slider(table, field.name, changed);
+      return slider(where, table, field.name, changed);
     }
     const value = table[field.name] ?? field.default ?? "";
-    if (field.choices) return choice(label, field.default === null ? ["", ...field.choices] : field.choices, value, set);
-    if (field.type === "boolean") return choice(label, ["true", "false"], String(value), (text) => set(text === "true"));
+    if (field.choices) return choice(title, place, field.default === null ? ["", ...field.choices] : field.choices, value, set);
+    if (field.type === "boolean")
+      return choice(title, place, ["true", "false"], String(value), (text) => set(text === "true"));
     const key = `control-${++made}`;
-    const number = element("input", { type: "number", step: "any", id: key, class: "wide", value });
+    const number = element("input", { type: "number", step: "any", id: key, class: "wide", value, "data-table": where, "data-field": field.name });
     number.addEventListener("input", () => set(number.value === "" ? "" : Number(number.value)));
-    return element("div", { class: "row" }, element("label", { for: key }, `${label} (optional)`), number);
+    return element("div", { class: "row" }, element("label", { for: key }, `${title} (optional)`), number);
   }
 
   /** The fields that all mechanisms share. */
   function shared(container, state, changed) {
-    const rows = Object.keys(state.data).map((name) => slider(state.data, name, changed));
+    const rows = Object.keys(state.data).map((name) => slider("data", state.data, name, changed));
+    if (!("epochs" in state.data && "steps" in state.data)) rows.push(length(container, state, changed));
     state.target.delta ??= 1e-5;
     if (state.ask === "epsilon") {
       state.noise_multiplier ??= 1;
-      rows.push(slider(state, "noise_multiplier", changed));
+      rows.push(slider("", state, "noise_multiplier", changed));
     } else {
       state.target.epsilon ??= 2;
-      rows.push(slider(state.target, "epsilon", changed));
+      rows.push(slider("target", state.target, "epsilon", changed));
     }
-    container.replaceChildren(...rows, slider(state.target, "delta", changed));
+    container.replaceChildren(...rows, slider("target", state.target, "delta", changed));
   }
 
-  const UNITS = { example: "one example", user: "one user, with all examples" };
+  /** Whether the length of the run is given in epochs or in steps; a change keeps the length, rounded. */
+  function length(container, state, changed) {
+    const { data } = state;
+    const [now, other] = "steps" in data ? ["steps", "epochs"] : ["epochs", "steps"];
+    const texts = { epochs: label("epochs"), steps: label("steps") };
+    return choice("length of the run in", ["page", "length"], ["epochs", "steps"], now, () => {
+      const rate = data.sampling_prob ?? (data.batches_per_epoch ? 1 / data.batches_per_epoch : data.batch_size / data.num_examples);
+      const value = other === "steps" ? data.epochs / rate : data.steps * rate;
+      delete data[now];
+      data[other] = Math.max(1, Math.round(value));
+      shared(container, state, changed);
+      container.querySelector("[data-field=length]").focus();
+      changed();
+    }, texts);
+  }
+
+  const UNITS = {
+    example: "one example",
+    client: "one client, with all its data",
+    user: "one user, with all examples",
+  };
   const NEIGHBOURS = { zero_out: "without it (zero gradients)", replace: "with any other in its place" };
 
-  /** Whose data are protected, and from what; the usual unit is left out of the plan. */
-  function unit(container, state, changed) {
+  /**
+   * Whose data are protected, and from what; the usual unit is left out of the plan. A client is an example of the
+   * plan, in other words; `renamed` is called when they change.
+   */
+  function unit(container, state, changed, renamed) {
     function draw(focus) {
       const own = state.unit ?? {};
       const { kind = "example", neighbours = "zero_out" } = own;
+      const protect = (who) => {
+        if (who === "client") state.clients = true;
+        else delete state.clients;
+        speak(state);
+        renamed();
+        set({ kind: who === "client" ? "example" : who }, 0);
+      };
       const set = (values, place) => {
         const next = { ...own, ...values };
         if (next.kind !== "user") delete next.examples_per_user;
@@ -145,9 +196,16 @@
         changed();
       };
       container.replaceChildren(
-        choice("who is protected", Object.keys(UNITS), kind, (one) => set({ kind: one }, 0), UNITS),
-        ...(kind === "user" ? [slider(own, "examples_per_user", changed)] : []),
-        choice("neighbouring data set", Object.keys(NEIGHBOURS), neighbours, (one) => set({ neighbours: one }, 1), NEIGHBOURS),
+        choice("who is protected", ["unit", "kind"], Object.keys(UNITS), state.clients ? "client" : kind, protect, UNITS),
+        ...(kind === "user" ? [slider("unit", own, "examples_per_user", changed)] : []),
+        choice(
+          "neighbouring data set",
+          ["unit", "neighbours"],
+          Object.keys(NEIGHBOURS),
+          neighbours,
+          (one) => set({ neighbours: one }, 1),
+          NEIGHBOURS,
+        ),
       );
       if (focus !== undefined) container.querySelectorAll("select")[focus].focus();
     }
@@ -169,19 +227,19 @@
       };
       box.replaceChildren(
         element("legend", {}, title),
-        choice("sampler", Object.keys(choices.samplers), one.sampler.kind, (kind) => {
+        choice("sampler", ["sampler", "kind"], Object.keys(choices.samplers), one.sampler.kind, (kind) => {
           one.sampler = { kind };
           if (!choices.samplers[kind].strategies.includes(one.strategy.kind)) one.strategy = { kind: "identity" };
           again(0);
         }),
-        ...(sampler?.fields ?? []).map((field) => option(one.sampler, field, changed)),
-        choice("noise strategy", sampler?.strategies ?? [], one.strategy.kind, (kind) => {
+        ...(sampler?.fields ?? []).map((field) => option("sampler", one.sampler, field, changed)),
+        choice("noise strategy", ["strategy", "kind"], sampler?.strategies ?? [], one.strategy.kind, (kind) => {
           const { bands } = one.strategy;
           const banded = choices.strategies[kind].fields.some((field) => field.name === "bands");
           one.strategy = banded && bands !== undefined ? { kind, bands } : { kind };
           again(1);
         }),
-        ...(strategy?.fields ?? []).map((field) => option(one.strategy, field, changed)),
+        ...(strategy?.fields ?? []).map((field) => option("strategy", one.strategy, field, changed)),
       );
       if (removed) box.append(element("button", { type: "button", onclick: removed }, `Remove ${title.toLowerCase()}`));
       if (focus !== undefined) box.querySelectorAll("select.wide")[focus === 0 ? 0 : 1 + selects(sampler)].focus();
@@ -193,5 +251,5 @@
   const selects = (sampler) =>
     (sampler?.fields ?? []).filter((field) => !field.required && (field.choices || field.type === "boolean")).length;
 
-  root.controls = { element, shared, unit, mechanism, words };
+  root.controls = { element, label, mechanism, shared, speak, unit, words };
 })(globalThis);

@@ -1,7 +1,8 @@
 // The page: asks the server while the form changes, shows the answers, and fetches certificates.
 "use strict";
 (function () {
-  const { element, shared, unit, mechanism, words } = globalThis.controls;
+  const { element, mechanism, shared, speak, unit, words } = globalThis.controls;
+  const { complaints } = globalThis;
   const { number, plot } = globalThis.hockeystick;
   const { address } = globalThis;
   const SETTLED = 60, // milliseconds without a change before a question, an address, and a longer question
@@ -118,9 +119,11 @@
       this.answer.classList.remove("old", "error");
       this.found = found.status === 200 ? found : null;
       this.details = null;
+      this.complaint = found.status === 422 ? found.error : null;
+      complain();
       if (found.status !== 200) {
         this.answer.textContent = "No answer";
-        this.note.textContent = found.error;
+        this.note.textContent = complaints.inWords(found.error);
         this.note.classList.add("error");
       } else if (!found.answer) {
         this.say(found.complete === false ? "This takes longer than a quick answer may; Certify computes it." : "");
@@ -134,11 +137,17 @@
         this.answer.textContent = state.ask === "epsilon" ? bound : `${noise} is enough`;
         this.say(
           `${state.ask === "epsilon" ? "" : `${bound}, `}${least}, by ${method.upper}. ` +
-            `${found.steps} steps, batches of ${number(found.expected_batch)} on average.` +
+            (state.clients
+              ? `${found.steps} rounds with ${number(found.expected_batch)} clients on average.`
+              : `${found.steps} steps, batches of ${number(found.expected_batch)} on average.`) +
             (found.complete ? "" : " With more time it may be smaller."),
         );
       }
       compare();
+    }
+
+    get summary() {
+      return `${this.name}: ${this.answer.textContent}${this.complaint ? `, ${this.note.textContent}` : ""}`;
     }
 
     say(text) {
@@ -192,7 +201,7 @@
 
     failed(reason) {
       this.settle();
-      this.certified.replaceChildren(element("p", {}, reason));
+      this.certified.replaceChildren(element("p", {}, complaints.inWords(reason)));
     }
 
     done(result) {
@@ -284,8 +293,15 @@
     if (markOld()) return;
     compare.said = setTimeout(() => {
       find("status").classList.add("summary"); // until then it is the place of errors
-      find("status").textContent = cards.map((card) => `${card.name}: ${card.answer.textContent}`).join("; ");
+      find("status").textContent = cards.map((card) => card.summary).join("; ");
     }, STILL);
+  }
+
+  /** What is wrong with the plans, beside the fields of the form. */
+  function complain() {
+    const boxes = find("mechanisms").children;
+    const refused = cards.filter((card) => card.complaint);
+    complaints.show(refused.map((card) => ({ sentence: card.complaint, box: boxes[card.index] })));
   }
 
   /** Whether an answer is still that of an earlier plan; the table and the curves are marked then. */
@@ -321,8 +337,12 @@
 
   function draw() {
     for (const input of document.querySelectorAll("input[name=ask]")) input.checked = input.value === state.ask;
+    speak(state);
     shared(find("shared"), state, changed);
-    unit(find("unit"), state, changed);
+    unit(find("unit"), state, changed, () => {
+      shared(find("shared"), state, changed);
+      drawMechanisms();
+    });
     drawMechanisms();
     for (const card of cards) {
       card.asking?.abort();
