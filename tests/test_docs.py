@@ -141,6 +141,9 @@ def test_lines_of_code_fit_on_the_site():
         formulas = re.findall(r"(?<=\n\n)(?:    +\S.*\n)+(?=\n)", outside) if "theory" in page.parts else []
         lines = "".join(blocks).splitlines() + [line[4:] for block in formulas for line in block.splitlines()]
         long += [(page.name, line) for line in lines if len(line) > LONGEST_LINE]
+    for path in (ROOT / "src").rglob("*.py"):  # descriptions of functions are indented by the width of four characters
+        examples = re.findall(r"^ *((?:>>>|\.\.\.) .*)", path.read_text(), re.MULTILINE)
+        long += [(path.name, line) for line in examples if len(line) > LONGEST_LINE - 4]
     assert long == []
 
 

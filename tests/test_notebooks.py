@@ -25,9 +25,12 @@ def run_notebook(path: Path) -> dict[str, object]:
     namespace: dict[str, object] = {"__name__": "__main__"}
     for number, source in enumerate(cells(path, "code"), 1):
         name, tree = f"{path.name}, code cell {number}", ast.parse(source)
-        last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
-        exec(compile(tree, name, "exec"), namespace)
-        if last is not None:
+        last = tree.body[-1]
+        if not isinstance(last, ast.Expr):
+            exec(compile(tree, name, "exec"), namespace)
+        else:
+            tree.body.pop()
+            exec(compile(tree, name, "exec"), namespace)
             shown = eval(compile(ast.Expression(last.value), name, "eval"), namespace)
             assert shown._repr_html_() if hasattr(shown, "_repr_html_") else repr(shown)
     return namespace
@@ -48,7 +51,7 @@ def test_a_notebook_runs(path, tmp_path, monkeypatch, capsys):
     assert list(tmp_path.glob("*.certificate.json"))
     if path.stem == "read-a-certificate":
         assert isinstance(namespace["refusal"], VerificationError)
-    if path.stem == "calibrate":  # what it trains is near what the labels were made of
+    if path.stem == "calibrate":  # near what the labels were made of: the noise of a weight has a deviation below .05
         np.testing.assert_allclose(np.asarray(namespace["weights"]), np.arange(5.0), atol=0.5)
 
 

@@ -135,8 +135,11 @@
 
   /** The fields that all mechanisms share. */
   function shared(container, state, changed) {
-    const rows = Object.keys(state.data).map((name) => slider("data", state.data, name, changed));
-    if (!("epochs" in state.data && "steps" in state.data)) rows.push(length(container, state, changed));
+    const chosen = Object.keys(state.data).filter((name) => name === "epochs" || name === "steps");
+    const rows = Object.keys(state.data).flatMap((name) => [
+      ...(chosen.length === 1 && chosen[0] === name ? [length(container, state, changed)] : []), // both given have to agree
+      slider("data", state.data, name, changed),
+    ]);
     state.target.delta ??= 1e-5;
     if (state.ask === "epsilon") {
       state.noise_multiplier ??= 1;
