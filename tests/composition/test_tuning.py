@@ -185,8 +185,29 @@ def test_a_claim_verifies_and_an_altered_one_does_not(trial, tmp_path):
         hs.verify(fewer)
     with pytest.raises(VerificationError, match="digest"):
         hs.verify(claim.model_copy(update={"delta": 1e-4}))
-    assert "the best of a geometric number of trials of mean 10" in str(claim)
-    assert "not how many there were" in str(claim)
+    said = str(claim)
+    assert "the best of a geometric number of trials of mean 10" in said
+    assert "draw the number of trials from a geometric distribution with mean 10, and keep it secret" in said
+    assert "not how many there were" in said
+
+
+@pytest.mark.parametrize(("distribution", "drawn"), [("poisson", True), ("geometric", True), ("fixed", False)])
+def test_claims_in_the_words_of_early_versions_verify(trial, distribution, drawn):
+    """A claim that says the same in other words was written by an early version; one that leaves a word out was not."""
+    claim = hs.tuning(trial, trials=10, distribution=distribution, delta=1e-5)
+    first = f"Draw the number of trials first, from a {distribution} number of trials of mean 10, in secret.".replace(
+        "a poisson", "a Poisson"
+    )
+    scores = (
+        "Compute the score of a trial from what its run releases and from data of nobody that the claim protects, and "
+        "choose at random among equal scores."
+    )
+    before = (*claim.requirements[:3], *([first] if drawn else []), scores, claim.requirements[-1])
+    assert len(before) == len(claim.requirements)
+    hs.verify(claim.model_copy(update={"requirements": before}).sealed())
+    without_scores = claim.model_copy(update={"requirements": (*before[:-2], before[-1])}).sealed()
+    with pytest.raises(VerificationError, match="'requirements'"):
+        hs.verify(without_scores)
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ class DerivedClaim(Spec):
         """Kind, adjacency and requirements, as the last lines of a text."""
         kind = self.kind.value
         if self.failure_probability is not None:
-            kind += f"; fails with probability at most {self.failure_probability:g}, that of its certificates together"
+            kind += f"; fails with probability at most {self.failure_probability:g}, the sum over its certificates"
         also = "".join(f", also {adjacency.value}" for adjacency in self.also_holds_for)
         return [
             f"  kind              {kind}",

@@ -62,6 +62,11 @@ class PoissonTrials(Spec):
     mean: Annotated[float, Field(gt=0.0, le=1e4)]
 
     @property
+    def law(self) -> str:
+        """The distribution of the number, in words."""
+        return f"a Poisson distribution with mean {self.mean:g}"
+
+    @property
     def none(self) -> float:
         """The probability that no trial is made, rounded up."""
         return exp(-self.mean) * ROUNDED_UP
@@ -100,6 +105,11 @@ class NegativeBinomialTrials(Spec):
         return negative_binomial_mean(self.shape, self.gamma) * ROUNDED_UP
 
     @property
+    def law(self) -> str:
+        """The distribution of the number, in words."""
+        return f"a {self._name} distribution with mean {self.mean:.6g}"
+
+    @property
     def none(self) -> float:
         """The probability that no trial is made: 0, as the law is truncated."""
         return 0.0
@@ -120,9 +130,12 @@ class NegativeBinomialTrials(Spec):
             count += 1
         return count
 
+    @property
+    def _name(self) -> str:
+        return {0.0: "logarithmic", 1.0: "geometric"}.get(self.shape, f"negative binomial (shape {self.shape:g})")
+
     def __str__(self) -> str:
-        name = {0.0: "logarithmic", 1.0: "geometric"}.get(self.shape, f"negative binomial (shape {self.shape:g})")
-        return f"a {name} number of trials of mean {self.mean:.6g}"
+        return f"a {self._name} number of trials of mean {self.mean:.6g}"
 
 
 Trials = Annotated[FixedTrials | PoissonTrials | NegativeBinomialTrials, Field(discriminator="kind")]

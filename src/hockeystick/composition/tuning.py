@@ -23,13 +23,18 @@ from hockeystick.types import Direction, Kind, Side
 
 ALONE = "Release the output of the best trial alone: not the other trials, not their scores, not how many there were."
 SCORES = (
-    "Compute the score of a trial from what its run releases and from data of nobody that the claim protects, and "
+    "Compute the score of a trial from what its run releases and from data that contains no protected person, and "
     "choose at random among equal scores."
 )
 SETTINGS = (
     "Draw the settings of every trial (learning rate, model, ...) independently from one distribution that is fixed "
     "beforehand, and run the certified mechanism with each."
 )
+SCORES_BEFORE = (
+    "Compute the score of a trial from what its run releases and from data of nobody that the claim protects, and "
+    "choose at random among equal scores."
+)
+"""The same requirement in the words of early versions, whose claims still verify."""
 REFERENCE = "docs/theory/composition.md; Papernot and Steinke 2022; Liu and Talwar 2019"
 
 
@@ -126,6 +131,8 @@ def recomputed(claim: Tuning, deadline: Deadline) -> tuple[Tuning, dict[Side, fl
     question, accuracy = claim.question, claim.accuracy
     answers = _answers(claim.certificates[0], claim.trials, question, accuracy, deadline)
     again = _claim(claim.certificates, claim.trials, question, accuracy, answers)
+    if claim.requirements == _requirements_before(claim.trials):
+        again = again.model_copy(update={"requirements": claim.requirements})
     return again, {Side.UPPER: answers[0], Side.LOWER: answers[1]}
 
 
@@ -182,7 +189,6 @@ def _claim(
 ) -> Tuning:
     upper, lower, methods = answers
     interval = interval_of(upper, lower, question, "the best of these trials")
-    drawn = () if isinstance(trials, FixedTrials) else (f"Draw the number of trials first, from {trials}, in secret.",)
     return Tuning(
         hockeystick_version=__version__,
         certificates=certificates,
@@ -190,7 +196,22 @@ def _claim(
         methods=(methods,),
         epsilon=interval if question.epsilon is None else question.epsilon,
         delta=interval if question.delta is None else question.delta,
-        requirements=(OWN, FRESH, ALONE, *drawn, SCORES, SETTINGS),
+        requirements=_requirements(trials),
         accuracy=accuracy,
         **shared_facts(certificates),
     ).sealed()
+
+
+def _requirements(trials: FixedTrials | PoissonTrials | NegativeBinomialTrials) -> tuple[str, ...]:
+    if isinstance(trials, FixedTrials):
+        return (OWN, FRESH, ALONE, SCORES, SETTINGS)
+    drawn = f"Before the search starts, draw the number of trials from {trials.law}, and keep it secret."
+    return (OWN, FRESH, ALONE, drawn, SCORES, SETTINGS)
+
+
+def _requirements_before(trials: FixedTrials | PoissonTrials | NegativeBinomialTrials) -> tuple[str, ...]:
+    """The requirements in the words of early versions."""
+    if isinstance(trials, FixedTrials):
+        return (OWN, FRESH, ALONE, SCORES_BEFORE, SETTINGS)
+    drawn = f"Draw the number of trials first, from {trials}, in secret."
+    return (OWN, FRESH, ALONE, drawn, SCORES_BEFORE, SETTINGS)
