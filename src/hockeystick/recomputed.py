@@ -25,7 +25,7 @@ TARGETS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 REACH = 5.0
 """Noise multipliers are found for those targets that are within this factor of the certificate's epsilon."""
 SHARE = 0.5
-"""Of the time that is left, for the curves, and of what is left then, for the methods."""
+"""Share of the remaining time that the curves may take, and then the methods."""
 STEPS = (0.1, 10.0, 0.01, 100.0, 1e-3, 1e3, 1e-4, 1e4)
 """A claim about several runs is asked at its delta times these, in this order."""
 FEWEST, MOST = 1e-30, 0.5
@@ -190,7 +190,7 @@ def _unverified(
     try:
         verify(claim, deadline=deadline, evidence=evidence)
     except BudgetExceededError:
-        return "Not verified here, for lack of time: a larger --budget or 'hockeystick verify' does it."
+        return "Not verified here, because there was no time: give a larger --budget, or run 'hockeystick verify'."
     return None
 
 

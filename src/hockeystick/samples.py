@@ -29,7 +29,7 @@ REFUTED = 1e-6
 ROOM, TINY = 1e-8, 1e-290
 """Relative and absolute room for the rounding of the sums of a chunk."""
 SEED_BITS = 64
-"""Of a fresh seed."""
+"""Random bits of a fresh seed."""
 
 Seed = Annotated[int, Field(ge=0, lt=1 << 128)]
 

@@ -50,8 +50,9 @@ def test_the_released_mechanism_has_less_noise_and_a_certificate_that_verifies()
     assert found.method.lower == "monte_carlo"
     assert found.bounds.gap is not None
     assert found.bounds.gap < 0.05
-    assert "a verification error of 1e-09 is part of delta, and the lower bound fails with probability at most" in str(
-        found
+    said = str(found)
+    assert (
+        "delta includes the probability 1e-09 that the random test errs; the lower bound fails with probability" in said
     )
     assert verify(found).bounds == found.bounds
     # What was verified, at a delta that is smaller by the failure probability of the test.

@@ -145,6 +145,6 @@ def test_a_delta_above_one_over_the_examples_is_pointed_out(examples: int | None
     found = hints(certificate, Asked())
     assert len(found) == said
     if said:
-        assert found[0].startswith("delta = 1e-05 is above 1/101000, the chance")
+        assert found[0].startswith("delta = 1e-05 is above 1/101000, which allows")
         assert found[0].count(".") == 1
     assert not hints(state(certify(run, epsilon=1.0), Statements(num_examples=examples)), Asked())

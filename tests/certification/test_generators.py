@@ -61,7 +61,7 @@ def test_it_names_the_generator_and_the_floor(certificate: Certificate, tmp_path
     assert Certificate.load(tmp_path / "certificate.json") == certificate
     for text in (str(certificate), shown(certificate), markdown(certificate)):
         assert "jax-float32" in text
-        assert "floating point is not covered" in text
+        assert "rounding is not covered" in text
     assert any("jax-float32" in said for said in certificate.not_covered)
     assert hs.state(certificate, hs.Statements(label="a run")).generator == generator
     assert recomputed(certificate).curve is None

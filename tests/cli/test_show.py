@@ -18,9 +18,9 @@ def test_the_numbers_of_a_plan(cli) -> None:
     assert "expected batch  256.4102564 (the plan asks for 256)\n" in shown
     assert "sampling rate   0.0042735 (1 in 234)\n" in shown
     assert "steps           3510 (15 epochs of 234)\n" in shown
-    assert "participations  15 of one example, always\n" in shown
+    assert "participations  exactly 15 per example\n" in shown
     assert "whole run       sensitivity 3.87298 if the batches were known\n" in shown  # sqrt(15)
-    assert "noise           noise_multiplier 1.0 clipping norms, 1 sensitivities\n" in shown
+    assert "noise           noise_multiplier 1.0 clipping norms; over the sensitivity 1\n" in shown
     found = cli("show", "plan.toml", "--json").json
     assert (found["bins"], found["epochs"], found["steps"]) == (234, 15, 3510)
     assert found["expected_batch"] == pytest.approx(60_000 / 234)
@@ -157,16 +157,16 @@ def test_memory_and_time_of_the_noise(cli, monkeypatch) -> None:
     assert (found["parameters"], found["measured"]) == (10**6, (1 << 16) // 160)
     assert 0.0 < found["seconds"] < 60.0
     shown = cli("show", "plan.toml", "--parameters", "1e6").out
-    assert "noise of 1,000,000 parameters\n  in memory       160 MB in float32, 320 MB in float64" in shown
-    assert "measured here on 409 of them with" in shown
-    assert "nothing, but 1755.5 times as many random numbers" in shown
+    assert "noise of 1,000,000 parameters\n  in memory       160 MB in float32 or 320 MB in float64" in shown
+    assert "measured here for 409 of them, with" in shown
+    assert "no memory, but 1755.5 times as many random numbers" in shown
     assert "noise_cost" not in cli("show", "plan.toml", "--json").json
 
 
 def test_one_parameter_is_measured_itself(cli) -> None:
     cli.write_plan({"strategy.kind": '"banded_inverse_square_root"', "strategy.bands": "4"})
     shown = cli("show", "plan.toml", "--parameters", "1").out
-    assert "in float32 from memory, measured here with" in shown
+    assert "in float32 from memory, measured here, with" in shown
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1.5", "many", "inf", "nan", "1e16"])

@@ -174,7 +174,7 @@ def test_the_numbers_are_those_of_closed_forms() -> None:
         run = Mechanism(sampler=Deterministic(bins=10, epochs=epochs), noise_multiplier=sigma)
         said, mu = rows(certify(run, delta=1e-5)), sqrt(epochs) / sigma
         exact = epsilon_of_gaussian(mu, 1e-5)
-        for before in ("at most ", "unamplified "):
+        for before in ("at most ", "without amplification "):
             printed = float(said["epsilon"].split(before)[1].split()[0].rstrip(",)"))
             assert exact <= printed <= exact * (1.0 + 2e-5)
         printed = float(said["Gaussian DP"].split()[3].removesuffix("-GDP"))
@@ -239,7 +239,7 @@ def test_what_a_sampled_claim_says_of_its_samples() -> None:
     released = claim.model_copy(update={"statement": Statement.ESTIMATE_VERIFY_RELEASE})
     said = rows(state(certificate.model_copy(update={"monte_carlo": released}), Statements()))
     assert "counting the random test that accepted this noise, which errs with probability 1e-06" in said["title"]
-    assert "delta counts an error of the test of 1e-06" in said["method"]
+    assert "delta includes the probability 1e-06 that the random test errs" in said["method"]
     assert {"The seeds", "Draw the"} <= set(said)
     assert not {"The seeds", "Draw the"} & set(rows(kinds()["poisson"]))
     assert isinstance(released, MonteCarloClaim)

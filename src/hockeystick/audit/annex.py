@@ -59,7 +59,7 @@ LOOKED_AT = {
     "sampler": "the batches of hockeystick, drawn from the seed",
     "noise": "the noise of hockeystick, drawn from the seed",
     "mechanism": "batches and noise of hockeystick on worst-case examples, drawn from the seed",
-    "canaries": "one run with canaries; the seed is of their coins, the scores are as its auditor states them",
+    "canaries": "one run with canaries; the seed draws their coins, and the scores are what the auditor states",
 }
 
 
@@ -245,7 +245,7 @@ class Addendum(Spec):
             by = f" ({', '.join(check.by)})" if check.by else ""
             known = check.outcome.value.replace("_", " ") + by
             lines.append(f"  {known:32}  {check.assumption}: {_one_line(check.text)}")
-        lines.append("  What passed is not proved: the audits below looked at this much and found nothing.")
+        lines.append("  An assumption that passed is not proved: the audits below found nothing against it.")
         for one in self.evidence:
             lines += [f"  evidence: {LOOKED_AT[one.audit]} (seed {one.seed})"]
             lines += [f"    {line}" for line in str(one.verdict).splitlines()]

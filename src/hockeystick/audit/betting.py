@@ -22,7 +22,7 @@ ANYWHERE: Array = np.array([-2.0, -1.0, -0.5, -0.25, -0.1, 0.0, 0.1, 0.25, 0.4, 
 """Losses at which other events begin, in units of the upper end: the losses of other code have another law. With less
 noise than claimed the best event begins a little below the upper end."""
 FRACTIONS: Array = np.array([1 / 128, 1 / 32, 1 / 8, 1 / 4, 1 / 2, 0.95])
-"""Of the largest bet that never loses everything."""
+"""Shares of the largest bet that never loses everything."""
 
 
 class Bets:

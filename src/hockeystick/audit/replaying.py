@@ -191,7 +191,7 @@ def _finding(name: str, broken: bool, says: str) -> Finding:
 
 
 def _difference(one: Step, two: Step) -> Array:
-    """Of the sums before they were divided."""
+    """The difference of two sums, before they were divided."""
     return one.released * one.normaliser - two.released * two.normaliser
 
 

@@ -26,7 +26,7 @@ AT_A_TIME = 1 << 21
 MOST_TREE_STEPS = 2048
 """The noise of a longer tree needs a matrix of all pairs of steps."""
 REPEAT_COORDINATES = 64
-"""Of a row, to tell whether it repeats another: a repeat of so many numbers is unmistakable."""
+"""Numbers of a row that tell whether it repeats another row: a repeat of so many numbers is unmistakable."""
 REPEAT_SPREAD = 0.1
 """A repeated number is expected within this many standard deviations."""
 _SIZES = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)

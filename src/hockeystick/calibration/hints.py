@@ -82,7 +82,8 @@ def _of_sampling(certificate: CertificateBase, asked: Asked) -> str | None:
         near = estimated_noise(certificate.mechanism, asked.epsilon, certificate.delta, Deadline(_seconds(asked)))
     except HockeystickError:
         return f"{start}."
-    return f"{start}: a noise multiplier of about {near:.2g} may do, by a look at few samples, which tends to be low."
+    rough = "an estimate from few samples that tends to be too low"
+    return f"{start}: a noise multiplier of about {near:.2g} may be enough, {rough}."
 
 
 _UNAMPLIFIED = {
@@ -137,7 +138,9 @@ def _of_time(certificate: CertificateBase, asked: Asked) -> str | None:
     allowed = DEFAULT_WORK if asked.budget is None else asked.budget
     seconds = ceil(allowed + sum(one.seconds for one in certificate.cut_off))
     names = ", ".join(dict.fromkeys(one.method for one in certificate.cut_off))
-    return f"--budget {seconds} or more may have time for what was left out or cut off ({names}) and improve the bound."
+    return (
+        f"--budget {seconds} or more may leave time for what was left out or cut off ({names}), and improve the bound."
+    )
 
 
 def _of_delta(certificate: CertificateBase) -> str | None:
@@ -147,8 +150,8 @@ def _of_delta(certificate: CertificateBase) -> str | None:
     if examples is None or not isinstance(delta, float) or delta * examples <= 1.0:
         return None
     return (
-        f"delta = {delta:g} is above 1/{examples}, the chance of each example when one of them is drawn at random and "
-        f"published; choose a delta well below that."
+        f"delta = {delta:g} is above 1/{examples}, which allows publishing an example drawn at random; choose a delta "
+        f"well below that."
     )
 
 

@@ -31,8 +31,8 @@ def certificate_text(certificate: "CertificateBase", *, requirements: bool = Tru
     if mechanism.unit.kind == "user":
         lines.append(f"  unit              {mechanism.unit.described}")
     lines += [
-        f"  noise multiplier  {exact(mechanism.sigma)} clipping norms (not divided by the sensitivity "
-        f"{certificate.sensitivity:g} of {mechanism.strategy.kind})",
+        f"  noise multiplier  {exact(mechanism.sigma)} clipping norms, not divided by the sensitivity of "
+        f"{mechanism.strategy.kind} ({certificate.sensitivity:g})",
         *([] if certificate.generator is None else [f"  generator         {generator_text(certificate.generator)}"]),
         f"  method            upper bound by {certificate.method.upper}{lower_method}",
         f"  kind              {kind_text(certificate)}",
@@ -50,7 +50,7 @@ def generator_text(generator: ForeignNoise) -> str:
     """Whose numbers the noise is made of, and what that says of delta."""
     return (
         f"{generator.name}, whose numbers end at {number(generator.lowest, up=False)} and {number(generator.highest)}: "
-        f"delta is at least {number(generator.floor, up=False)} at every epsilon; floating point is not covered"
+        f"delta is at least {number(generator.floor, up=False)} at every epsilon; rounding is not covered"
     )
 
 
@@ -60,10 +60,11 @@ def kind_text(certificate: "CertificateBase") -> str:
     if claim is None:
         return certificate.kind.value
     if claim.statement is Statement.ESTIMATE_VERIFY_RELEASE:
-        text = f"{certificate.kind.value}; a verification error of {claim.failure_probability:g} is part of delta"
+        chance = f"{claim.failure_probability:g}"
+        text = f"{certificate.kind.value}; delta includes the probability {chance} that the random test errs"
         if certificate.method.lower != certificate.method.upper:
             return text
-        return f"{text}, and the lower bound fails with probability at most {claim.failure_probability:g}"
+        return f"{text}; the lower bound fails with probability at most {chance}"
     return f"{certificate.kind.value}; fails with probability at most {claim.failure_probability:g}"
 
 

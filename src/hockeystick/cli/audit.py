@@ -28,15 +28,20 @@ def command(
     noise_multiplier: common.NoiseOption = None,
     delta: common.DeltaOption = None,
     part: Annotated[
-        list[str] | None, typer.Option("--part", help="Only 'sampler', 'noise' or 'mechanism'; may be repeated.")
+        list[str] | None,
+        typer.Option("--part", help="Run only this part: 'sampler', 'noise' or 'mechanism'. May be repeated."),
     ] = None,
     samples: Annotated[
         str | None,
-        typer.Option("--samples", metavar="NUMBER", help=f"Largest number of output pairs to draw; {SAMPLES}."),
+        typer.Option(
+            "--samples", metavar="NUMBER", help=f"Largest number of output pairs to draw; by default {SAMPLES}."
+        ),
     ] = None,
     level: Annotated[
         str | None,
-        typer.Option("--level", metavar="NUMBER", help=f"False-alarm probability, of all parts together; {LEVEL}."),
+        typer.Option(
+            "--level", metavar="NUMBER", help=f"False-alarm probability of all parts together; by default {LEVEL}."
+        ),
     ] = None,
     seed: Annotated[
         str | None, typer.Option("--seed", metavar="NUMBER", help="Seed of the runs; by default a fresh one.")
@@ -46,7 +51,7 @@ def command(
         typer.Option(
             "--replay",
             metavar="SCRIPT",
-            help="Replay the training loop of this Python file instead; only a plan, its noise and --seed go with it.",
+            help="Replay the training loop of this Python file. It goes with PLAN, --noise-multiplier and --seed only.",
         ),
     ] = None,
     rows: Annotated[
@@ -54,25 +59,29 @@ def command(
         typer.Option(
             "--rows",
             metavar="FILE",
-            help="Audit the noise in this .npy file, shape (steps, numbers), in clipping norms; only PLAN, its noise "
-            "and --level go with it.",
+            help="Audit the noise in this .npy file, of shape (steps, numbers), in clipping norms. It goes with PLAN, "
+            "--noise-multiplier and --level only.",
         ),
     ] = None,
     certificate: Annotated[
         str | None,
-        typer.Option("--certificate", metavar="FILE", help="Audit this certificate; PLAN is then optional."),
+        typer.Option("--certificate", metavar="FILE", help="Audit this certificate; PLAN may then be left out."),
     ] = None,
     canaries: Annotated[
         str | None,
         typer.Option("--canaries", metavar="FILE", help="Also audit the run with these canaries (Canaries.record)."),
     ] = None,
     out: Annotated[
-        str | None, typer.Option("--out", help="Write what was found here, as an addendum to the certificate.")
+        str | None, typer.Option("--out", help="Write the verdicts to this file, as an addendum to the certificate.")
     ] = None,
     budget: common.BudgetOption = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Test the sampler, the noise and the certificate of a plan by running them; exit code 1 if one fails."""
+    """Test the sampler, the noise and the certificate of a plan.
+
+    The batches and the noise are drawn, and compared with what is claimed. With --replay or --rows, your own loop or
+    your own noise is tested instead. The exit code is 1 if the audit finds evidence against the claim.
+    """
     from hockeystick.audit.parts import audit_part
     from hockeystick.certification.issue import certify
     from hockeystick.plan import Plan

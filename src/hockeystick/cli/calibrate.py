@@ -28,7 +28,10 @@ def command(
     verbose: common.VerboseOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Find the smallest noise multiplier certified for the plan's target, and write the certificate."""
+    """Find the smallest noise multiplier for a plan's target.
+
+    The answer is certified, and the certificate is written to a file.
+    """
     from hockeystick.bounds import Question
     from hockeystick.calibration.search import calibrate_and_certify, check_target
     from hockeystick.certificate import Statements, certificate_text

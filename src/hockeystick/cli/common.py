@@ -47,22 +47,24 @@ BudgetOption = Annotated[
 ]
 MatrixOption = Annotated[
     str | None,
-    typer.Option("--matrix", metavar="FILE", help="Matrix that a certificate of a custom strategy is about."),
+    typer.Option(
+        "--matrix", metavar="FILE", help="The file of the strategy matrix, if the certificate has kind = 'custom'."
+    ),
 ]
 VerifyBudgetOption = Annotated[
-    str, typer.Option("--budget", metavar="SECONDS", help="Seconds allowed, one-time compilation not counted.")
+    str, typer.Option("--budget", metavar="SECONDS", help="Time limit in seconds. One-time compilation does not count.")
 ]
 GeneratorOption = Annotated[
     str | None,
     typer.Option(
         "--generator",
         metavar="NAME",
-        help="Whose normal numbers the noise is made of, if not hockeystick's (see 'hockeystick list generators').",
+        help="Generator of the noise, if it is not hockeystick's own (see 'hockeystick list generators').",
     ),
 ]
 OutOption = Annotated[str | None, typer.Option("--out", help="Write the certificate here.")]
 VerboseOption = Annotated[
-    bool, typer.Option("--verbose", help="Also print what the run must do; 'show' prints it of a certificate.")
+    bool, typer.Option("--verbose", help="Also print what the run must do, as 'show CERTIFICATE' does.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 DeltaOption = Annotated[
     str | None,
-    typer.Option("--delta", metavar="NUMBER", help="Bound epsilon at this delta; by default the one that was given."),
+    typer.Option(
+        "--delta", metavar="NUMBER", help="Bound epsilon at this delta; by default at the delta that the input gives."
+    ),
 ]
 EpsilonOption = Annotated[
     str | None, typer.Option("--epsilon", metavar="NUMBER", help="Bound delta at this epsilon instead.")
@@ -29,7 +31,7 @@ def command(
         list[str],
         typer.Argument(
             metavar="FILE...",
-            help="Certificates (.json) and plans (.toml), also with [[phase]] tables; repeat a file for each run.",
+            help="Certificates (.json) and plans (.toml, also with [[phase]] tables). Name a file once for each run.",
             show_default=False,
         ),
     ],
@@ -40,14 +42,17 @@ def command(
         typer.Option(
             "--data",
             metavar="RELATION",
-            help="same; disjoint; or sets of runs, e.g. 1+2,3: an example is in the runs of one set at most.",
+            help="same, disjoint, or sets of runs such as 1+2,3: no example is in runs of two sets.",
         ),
     ] = "same",
     budget: common.BudgetOption = None,
     out: OutOption = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Bound the privacy of several runs together: certificates, or the phases of a plan."""
+    """Bound the privacy of several runs together.
+
+    The runs are given by their certificates, by plans, or as the phases of one plan.
+    """
     from hockeystick.composition.compose import compose
 
     runs, known = _runs(files)

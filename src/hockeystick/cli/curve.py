@@ -19,22 +19,28 @@ def command(
     plan: common.PlanPath,
     epsilon: Annotated[
         str | None,
-        typer.Option("--epsilon", metavar="NUMBERS", help="Calibrate for each of these epsilons, as in 1,2,4,8."),
+        typer.Option("--epsilon", metavar="NUMBERS", help="Calibrate for each of these epsilons, such as 1,2,4,8."),
     ] = None,
     noise_multiplier: Annotated[
         str | None,
-        typer.Option("--noise-multiplier", metavar="NUMBERS", help="Noise multipliers, as in 0.8,1,1.2."),
+        typer.Option("--noise-multiplier", metavar="NUMBERS", help="Noise multipliers, such as 0.8,1,1.2."),
     ] = None,
     delta: common.DeltaOption = None,
     budget: Annotated[
-        str | None, typer.Option("--budget", metavar="SECONDS", help="Seconds allowed for each calibration and curve.")
+        str | None,
+        typer.Option(
+            "--budget", metavar="SECONDS", help="Time limit in seconds for each calibration and for each curve."
+        ),
     ] = None,
     out: Annotated[
         str | None, typer.Option("--out", help="Write the curves here (.csv, .json, .png, .pdf or .svg).")
     ] = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Bound the whole privacy profile and the power of attackers, for one or several noise multipliers."""
+    """Bound the whole privacy profile, and what attackers gain.
+
+    It does so for the plan's noise multiplier, for several noise multipliers, or for several targets.
+    """
     from hockeystick.bounds import Question
     from hockeystick.curve import curve
     from hockeystick.plan import Plan

@@ -11,9 +11,10 @@ if TYPE_CHECKING:
 
 
 def command(json: common.JsonOption = False) -> None:
-    """Check this installation: versions, extras, cores, the kernels' cache, and bounds that are known.
+    """Check this installation.
 
-    Exit code 1 if a bound is wrong or something that is always needed is missing.
+    It looks at versions, extras, cores and the cache of the kernels, and computes bounds whose values are known. The
+    exit code is 1 if a bound is wrong or something that is always needed is missing.
     """
     with common.say_if_slow("compiling kernels and certifying known mechanisms"):
         from hockeystick.doctor import examine

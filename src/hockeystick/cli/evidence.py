@@ -72,7 +72,10 @@ def merge(
     sources: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="Stores to merge.", show_default=False)],
     json: common.JsonOption = False,
 ) -> None:
-    """Merge the chunks of other stores into a store: all of them, or none if two stores contradict each other."""
+    """Merge the chunks of other stores into a store.
+
+    If two stores contradict each other, nothing is merged.
+    """
     from hockeystick.evidence import EvidenceStore
 
     for source in sources:  # before a target is made
@@ -103,7 +106,10 @@ def verify(
     matrix: common.MatrixOption = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Check every page and every digest of a store; with a certificate or a plan, redraw chunks and compare."""
+    """Check every page and every digest of a store.
+
+    With a certificate or a plan it also draws some chunks again and compares.
+    """
     from hockeystick.certificate import Certificate
     from hockeystick.evidence import EvidenceStore
     from hockeystick.plan import Plan
@@ -152,7 +158,10 @@ def prune(
     ] = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Drop whole runs: those that none of the given certificates names, or those with the given keys."""
+    """Drop whole runs from a store.
+
+    It drops the runs that no given certificate names, or the runs with the given keys.
+    """
     from hockeystick.certificate import Certificate
     from hockeystick.evidence import EvidenceStore
 

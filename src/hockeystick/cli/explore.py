@@ -22,9 +22,10 @@ def command(
     ] = None,
     port: Annotated[str, typer.Option("--port", metavar="NUMBER", help="Port on 127.0.0.1; 0 for a free one.")] = "0",
 ) -> None:
-    """Explore plans in a browser: sliders, quick bounds, up to four mechanisms side by side, certificates.
+    """Explore plans in a browser, with sliders and quick bounds.
 
-    Prints an address with a token, for the browser on this machine. Ctrl-C stops the server.
+    The page shows up to four mechanisms side by side, and issues certificates. The command prints an address with a
+    token, for the browser on this machine. Ctrl-C stops the server.
     """
     from hockeystick.plan import Plan
 

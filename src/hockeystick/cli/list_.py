@@ -14,7 +14,10 @@ def command(
     topic: Annotated[str, typer.Argument(metavar=f"{{{','.join(TOPICS)}}}", help="What to list.", show_default=False)],
     json: common.JsonOption = False,
 ) -> None:
-    """List strategies, samplers, accountants, generators of other libraries, or which accountant supports what."""
+    """List strategies, samplers, accountants or generators.
+
+    'support' lists which accountant supports which sampler and strategy; 'generators' are those of other libraries.
+    """
     if topic not in TOPICS:
         raise InvalidInputError(f"The topic must be one of {', '.join(TOPICS)}. Got {shortened(topic)} instead.")
     from hockeystick.report.listing import listing

@@ -24,32 +24,38 @@ def command(
         str,
         typer.Argument(
             metavar="FILE",
-            help="Certificate, record of a run, addendum, or what compose, tune, sweep or 'compare --json' wrote.",
+            help="Certificate, record of a run, addendum, or a file by compose, tune, sweep or 'compare --json'.",
             show_default=False,
         ),
     ],
     addendum: Annotated[
         list[str] | None,
-        typer.Option("--addendum", metavar="FILE", help="What an audit found about the certificate; may be repeated."),
+        typer.Option(
+            "--addendum", metavar="FILE", help="Addendum that an audit of the certificate wrote; may be repeated."
+        ),
     ] = None,
     public: Annotated[
         bool, typer.Option("--public", help="Leave out what the certificate says should not be published.")
     ] = False,
     budget: Annotated[
-        str, typer.Option("--budget", metavar="SECONDS", help="Seconds for everything that is computed again.")
+        str,
+        typer.Option(
+            "--budget", metavar="SECONDS", help="Time limit in seconds for everything that is computed again."
+        ),
     ] = "60",
     evidence: Annotated[
         str | None,
-        typer.Option("--evidence", metavar="FILE", help="Derive Monte Carlo bounds again from this store."),
+        typer.Option("--evidence", metavar="FILE", help="Verify Monte Carlo bounds from the samples in this store."),
     ] = None,
     matrix: common.MatrixOption = None,
     out: Annotated[str | None, typer.Option("--out", help="Report file; FILE.html by default.")] = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Write a report as one HTML file that makes no request to any network.
+    """Write a report as one HTML file.
 
-    It verifies a claim. For one run it adds curves, other methods and other noise multipliers; for several runs,
-    epsilon at other deltas. Sweeps and comparisons are shown as their files are.
+    The file makes no request to any network. A claim is verified first. The report of one run adds curves, other
+    methods and other noise multipliers; the report of several runs adds epsilon at other deltas. For sweeps and
+    comparisons, nothing is computed again.
     """
     from hockeystick.files import json_object, read_small_file, write_atomically
     from hockeystick.sweep import HEADER

@@ -8,14 +8,17 @@ from hockeystick.cli import common
 
 
 def command(
-    paper: Annotated[str | None, typer.Argument(help="Key of the paper, or 'all'; lists papers if omitted.")] = None,
-    figure: Annotated[str | None, typer.Argument(help="One figure or table; all of them if omitted.")] = None,
+    paper: Annotated[
+        str | None, typer.Argument(help="Key of the paper, or 'all'. Without it the papers are listed.")
+    ] = None,
+    figure: Annotated[str | None, typer.Argument(help="One figure or table; by default all of them.")] = None,
     out: Annotated[str, typer.Option("--out", help="Directory for PNG and CSV files.")] = "reproduced",
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer points and smaller cases; takes minutes.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Compute fewer points and smaller cases, in minutes.")] = False,
 ) -> None:
-    """Recompute a paper's figures (PNG and CSV) and printed numbers (table with verdicts).
+    """Recompute the figures and printed numbers of a paper.
 
-    A run that was interrupted continues where it stopped.
+    Figures are written as PNG and CSV. A table compares the printed numbers with ours. A run that was interrupted
+    continues where it stopped.
     """
     from hockeystick.reproduction.papers import available, check, reproduce
 

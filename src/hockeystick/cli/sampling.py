@@ -31,11 +31,14 @@ FailureOption = Annotated[
     ),
 ]
 SeedOption = Annotated[
-    str | None, typer.Option("--seed", metavar="NUMBER", help="Seed of the samples; from the system by default.")
+    str | None,
+    typer.Option("--seed", metavar="NUMBER", help="Seed of the samples; by default a fresh one from the system."),
 ]
 EvidenceOption = Annotated[
     str | None,
-    typer.Option("--evidence", metavar="FILE", help="Store the samples' statistics here, to resume, merge and verify."),
+    typer.Option(
+        "--evidence", metavar="FILE", help="Keep the samples' statistics in this file, to resume, merge and verify."
+    ),
 ]
 BackendOption = Annotated[
     str | None,

@@ -20,27 +20,29 @@ SUBJECT = Annotated[
 def command(
     subject: SUBJECT,
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="A certificate as Markdown, without what should not be published.")
+        bool, typer.Option("--markdown", help="Print a certificate as Markdown, without what should not be published.")
     ] = False,
     registry: Annotated[
-        bool, typer.Option("--registry", help="A certificate as a draft for OpenDP's registry of deployments, as YAML.")
+        bool,
+        typer.Option("--registry", help="Print a certificate as a YAML draft for OpenDP's registry of deployments."),
     ] = False,
     parameters: Annotated[
         str | None,
         typer.Option(
             "--parameters",
             metavar="N",
-            help="A plan: also memory and time of the noise for N parameters, the time measured here.",
+            help="For a plan: also print the memory and the time that the noise of N parameters takes on this machine.",
             show_default=False,
         ),
     ] = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Show what follows from a plan (batches, rate, steps, sensitivity) and what to ask next, or a certificate.
+    """Show what follows from a plan, or what a certificate says.
 
-    The record of a run is shown with its certificate, and says which assumptions the run checked.
+    For a plan it prints batches, rate, steps and sensitivity, and the commands that answer the next questions. For the
+    record of a run it prints the certificate, and says which assumptions the run checked.
 
-    Nothing in a certificate is recomputed; verify does that.
+    It recomputes nothing in a certificate; 'hockeystick verify' does that.
     """
     chosen = [name for name, given in (("--markdown", markdown), ("--registry", registry), ("--json", json)) if given]
     if len(chosen) > 1:

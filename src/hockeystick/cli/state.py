@@ -14,7 +14,10 @@ def command(
         str | None, typer.Option(metavar="TEXT", help="What the run is called, in one line.", show_default=False)
     ] = None,
     date: Annotated[
-        str | None, typer.Option(metavar="YYYY-MM-DD", help="There is no date unless you give one.", show_default=False)
+        str | None,
+        typer.Option(
+            metavar="YYYY-MM-DD", help="Date of the run; without this option there is none.", show_default=False
+        ),
     ] = None,
     num_examples: Annotated[
         str | None, typer.Option(metavar="NUMBER", help="Size of the data set.", show_default=False)
@@ -35,13 +38,18 @@ def command(
     ] = None,
     asserted: Annotated[
         list[str] | None,
-        typer.Option("--assert", metavar="NAME=EVIDENCE", help="An assumption that holds, and where that can be seen."),
+        typer.Option(
+            "--assert", metavar="NAME=EVIDENCE", help="An assumption that you assert, and the evidence for it."
+        ),
     ] = None,
     out: Annotated[
         str | None, typer.Option("--out", help="Write the certificate here; by default it replaces CERTIFICATE.")
     ] = None,
 ) -> None:
-    """Add what you state to a certificate: it is marked as yours. Verification checks that it suits the mechanism."""
+    """Add your own statements to a certificate.
+
+    They are marked as yours. Verification checks that they suit the mechanism, but not that they are true.
+    """
     from hockeystick.certificate import Certificate, Statements
     from hockeystick.certification.description import state
     from hockeystick.files import check_writable

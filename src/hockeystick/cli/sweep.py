@@ -23,7 +23,7 @@ def command(
     delta: common.DeltaOption = None,
     method: common.MethodOption = None,
     budget: Annotated[
-        str | None, typer.Option("--budget", metavar="SECONDS", help="Seconds allowed for each cell of the grid.")
+        str | None, typer.Option("--budget", metavar="SECONDS", help="Time limit in seconds for each cell of the grid.")
     ] = None,
     allow: sampling.AllowOption = None,
     failure_probability: sampling.FailureOption = None,
@@ -32,13 +32,18 @@ def command(
     backend: sampling.BackendOption = None,
     address: sampling.AddressOption = None,
     workers: sampling.WorkersOption = None,
-    retry: Annotated[bool, typer.Option("--retry", help="Retry cells that could not be certified.")] = False,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="Compute the cells again that could not be certified.")
+    ] = False,
     out: Annotated[
         str | None, typer.Option("--out", help="Results file, one line per cell; SWEEP.results.jsonl by default.")
     ] = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Certify every combination of a grid; cells already in the output file are not computed again."""
+    """Certify every combination of a grid.
+
+    Cells that the results file already has are not computed again.
+    """
     from hockeystick.settings import DEFAULT_FAILURE
     from hockeystick.sweep import Sweep, certifier, run_sweep
 

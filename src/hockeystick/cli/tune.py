@@ -15,11 +15,15 @@ def command(
         typer.Argument(metavar="FILE", help="Certificate (.json) or plan (.toml) of one trial.", show_default=False),
     ],
     trials: Annotated[
-        str, typer.Option("--trials", metavar="NUMBER", help="Number of trials; its mean where it is random.")
+        str, typer.Option("--trials", metavar="NUMBER", help="Number of trials; if the number is random, its mean.")
     ],
     distribution: Annotated[
         str,
-        typer.Option("--distribution", metavar="NAME", help="fixed, poisson, geometric or logarithmic."),
+        typer.Option(
+            "--distribution",
+            metavar="NAME",
+            help="How the number of trials is drawn: fixed, poisson, geometric or logarithmic.",
+        ),
     ] = "geometric",
     delta: DeltaOption = None,
     epsilon: EpsilonOption = None,
@@ -27,7 +31,10 @@ def command(
     out: OutOption = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Bound the privacy of a hyper-parameter search that releases its best trial alone."""
+    """Bound the privacy of a search that releases its best trial.
+
+    The claim covers the output of the best trial alone: not the other trials, not their scores, not their number.
+    """
     from hockeystick.certificate import AnyCertificate, Interval
     from hockeystick.composition.trials import trials_of
     from hockeystick.composition.tuning import tuning

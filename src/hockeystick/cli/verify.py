@@ -22,7 +22,7 @@ def command(
         typer.Option(
             "--evidence",
             metavar="FILE",
-            help="Check Monte Carlo bounds against this store, drawing enough chunks again.",
+            help="Check Monte Carlo bounds against this store; enough of its chunks are drawn again.",
         ),
     ] = None,
     backend: sampling.BackendOption = None,
@@ -31,10 +31,12 @@ def command(
     matrix: common.MatrixOption = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Recompute the bounds of a certificate and compare; exit code 1 if they do not follow.
+    """Recompute a certificate, and check that its claim follows.
 
-    For an addendum it also derives the verdicts of its audits, from their seeds. Of the record of a run it recomputes
-    the certificate; what the run checked cannot be checked again.
+    The exit code is 1 if the claim does not follow, or if the time is too short to tell.
+
+    For an addendum it also derives the verdicts of the audits again, from their seeds. For the record of a run it
+    recomputes the certificate, but cannot repeat the checks of the run.
     """
     if common.is_addendum(certificate):
         _verify_addendum(certificate, budget, json)
@@ -121,4 +123,4 @@ def _verify_addendum(path: str, budget: str, json: bool) -> None:
         common.emit_json({"verified": True, "refuted": found.refuted, "checks": checks})
     else:
         common.emit(str(found))
-        common.emit("verified: the certificate and every verdict follow again from what they say")
+        common.emit("verified: the certificate and every verdict were derived again")

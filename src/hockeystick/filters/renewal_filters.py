@@ -35,7 +35,7 @@ FINE, COARSE = 5.0, 1.5
 """Units of the sum for the standard deviation of what one row adds: no more are of use, and fewer are not."""
 SIZES = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 STRETCHES = (1, 2, 4, 8)
-"""Of plain rows: so many bound the transform together."""
+"""Numbers of plain rows that bound the transform together."""
 USUAL_FREQUENCIES = 80.0
 """At which the transform is not negligible, where examples wait for longer than they are seen."""
 NEGLIGIBLE = 1e-15

@@ -40,7 +40,7 @@ class RepeatedColumns(StrategyMatrix):
 
     @property
     def rows(self) -> int:
-        """Those of C."""
+        """The rows of C."""
         return self.base.rows
 
     @property
@@ -50,7 +50,7 @@ class RepeatedColumns(StrategyMatrix):
 
     @property
     def rounding(self) -> float:
-        """That of C, and of sums of k equal terms."""
+        """The rounding error of C, and of sums of k equal terms."""
         return self.base.rounding * (1.0 + self.copies)
 
     def columns(self, which: Indices) -> Array:
@@ -67,7 +67,7 @@ class RepeatedColumns(StrategyMatrix):
 
     @cached_property
     def column_norms(self) -> Array:
-        """Those of C, each k times."""
+        """The column norms of C, each k times."""
         return np.repeat(self.base.column_norms, self.copies)
 
     def bin_norms(self, bins: int) -> Array:

@@ -30,7 +30,7 @@ class WaitingCopies(DominatingPair):
 
     @property
     def why_not_from_below(self) -> str | None:
-        """That of a single example."""
+        """The reason that holds for a single example, or None."""
         return self.one.why_not_from_below
 
     @property

@@ -64,7 +64,7 @@ def document(certificate: Certificate, *, public: bool = False, record: "RunReco
             Section("the claim holds if", _assumptions(certificate, record)),
             Section("the run", () if record is None else run_rows(record, public=public)),
             Section(
-                "not checked: what the user states, and how this was made",
+                "not checked: what the user states, and how the certificate was made",
                 _statements(certificate, hidden) + _origin(certificate, public=public),
             ),
         ],
@@ -82,11 +82,11 @@ def _claim(certificate: Certificate) -> tuple[Row, ...]:
     alone = certificate.without_amplification
     gain = certificate.numbers
     rates = ", ".join(number(rate) for rate in (gain.tpr_at_fpr_0_1, gain.tpr_at_fpr_0_01, gain.tpr_at_fpr_0_001))
-    attacks = f"TPR at FPR 0.1, 0.01, 0.001 at most {rates}; advantage at most {number(gain.advantage)}"
-    note = "" if sampled is None else " These rows follow from epsilon and delta alone."  # looser than the curve
+    attacks = f"At FPR 0.1, 0.01, 0.001: TPR at most {rates}; advantage at most {number(gain.advantage)}"
+    note = "" if sampled is None else " Both rows follow from epsilon and delta alone."  # looser than the curve
     without = f"above {MAX_EPSILON:g}" if alone is None else number(alone)
     return (
-        Row(name, f"{interval_text(certificate.bounds)}, at {other} {exact(given)}; unamplified {without}"),
+        Row(name, f"{interval_text(certificate.bounds)}, at {other} {exact(given)}; without amplification {without}"),
         Row("attacks", attacks),
         Row("Gaussian DP", _gaussian_dp(gain) + note),
         Row("method", f"{methods}; {certainty}"),
@@ -101,12 +101,13 @@ def _gaussian_dp(gain: AttackNumbers) -> str:
 
 
 def _chance(claim: MonteCarloClaim, method: Methods) -> str:
-    errs = "may fail with probability"
+    chance = f"{claim.failure_probability:g}"
+    said = f"may fail with probability {chance}"
     if claim.statement is Statement.ESTIMATE_VERIFY_RELEASE:
-        errs = "delta counts an error of the test of"
+        said = f"delta includes the probability {chance} that the random test errs"
         if method.lower == method.upper:
-            errs = "delta counts an error of the test, and the lower bound may fail, with probability"
-    return f"{errs} {claim.failure_probability:g} ({claim.samples} samples)"
+            said += f"; the lower bound may fail with probability {chance}"
+    return f"{said} ({claim.samples} samples)"
 
 
 def _protection(certificate: Certificate) -> tuple[Row, ...]:
@@ -177,7 +178,7 @@ def run_rows(record: "RunRecord", *, public: bool = False) -> tuple[Row, ...]:
     taken = f"{record.steps} of {record.mechanism.sampler.steps} planned steps{size}"
     noise = "added by another process" if record.noise is None else f"generator {record.noise}, in {record.noise_dtype}"
     rows = [
-        Row("steps", f"{taken}; {record.refused_steps} more were asked for and refused"),
+        Row("steps", f"{taken}; {record.refused_steps} steps past the plan were refused"),
         Row("resumed", f"{record.resumed} time(s) from a saved state"),
         Row("noise", noise),
         Row("commitment", f"to the batches: {record.commitment}"),

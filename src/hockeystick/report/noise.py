@@ -11,17 +11,17 @@ UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
 def noise_text(cost: NoiseCost) -> str:
     """Memory for each place of the rows, and time, in lines."""
     single, double = (_size(cost.bytes[name]) for name in ("float32", "float64"))
-    measured = "" if cost.measured == cost.parameters else f" on {cost.measured:,} of them"
+    measured = "" if cost.measured == cost.parameters else f" for {cost.measured:,} of them"
     rows = [
         (
             "in memory",
-            f"{single} in float32, {double} in float64 between steps; 1/R of it in each of R processes that share it",
+            f"{single} in float32 or {double} in float64, kept between steps; each of R processes keeps 1/R of it",
         ),
         ("in a file", "the same, on disk"),
-        ("replayed", f"nothing, but {cost.replay_rows:.6g} times as many random numbers on average"),
+        ("replayed", f"no memory, but {cost.replay_rows:.6g} times as many random numbers on average"),
         (
             "time of a step",
-            f"{cost.seconds:.2g} s in float32 from memory, measured here{measured} with {cost.threads} thread(s)",
+            f"{cost.seconds:.2g} s in float32 from memory, measured here{measured}, with {cost.threads} thread(s)",
         ),
     ]
     return "\n".join([f"noise of {cost.parameters:,} parameters", *(f"  {name:<16}{value}" for name, value in rows)])

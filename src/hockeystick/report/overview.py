@@ -95,7 +95,7 @@ def overview_text(found: Overview) -> str:
         ("expected batch", _batch(numbers)),
         ("sampling rate", f"{numbers.rate:.6g} (1 in {1.0 / numbers.rate:.10g})"),
         ("steps", f"{numbers.steps}{_epochs(numbers)}"),
-        ("participations", f"{numbers.participations:.6g} of one example, {_how(numbers)}"),
+        ("participations", f"{_how(numbers)} {numbers.participations:.6g} per example"),
         ("strategy", f"{plan.strategy.kind}, sensitivity {found.sensitivity:.6g} (largest column norm)"),
     ]
     if plan.unit.kind == "user":
@@ -107,7 +107,10 @@ def overview_text(found: Overview) -> str:
     else:
         relative = found.noise_multiplier / found.sensitivity
         rows.append(
-            ("noise", f"noise_multiplier {found.noise_multiplier!r} clipping norms, {relative:.6g} sensitivities")
+            (
+                "noise",
+                f"noise_multiplier {found.noise_multiplier!r} clipping norms; over the sensitivity {relative:.6g}",
+            )
         )
     target = [f"{name} {value!r}" for name, value in plan.target.model_dump().items() if value is not None]
     rows.append(("target", ", ".join(target) if target else "not given"))
@@ -152,4 +155,4 @@ def _epochs(numbers: PlanNumbers) -> str:
 
 
 def _how(numbers: PlanNumbers) -> str:
-    return "always" if numbers.bins is not None and numbers.remainder != "drop" else "on average"
+    return "exactly" if numbers.bins is not None and numbers.remainder != "drop" else "on average"

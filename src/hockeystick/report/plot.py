@@ -16,7 +16,7 @@ from hockeystick.types import Side
 
 FORMATS = (".png", ".pdf", ".svg")
 COLOURS = ("tab:orange", "tab:blue")
-"""Of upper and of lower bounds."""
+"""The colours of upper and of lower bounds."""
 LOG_FROM = 10.0
 """Bounds that differ by this factor, or more, are drawn on a logarithmic axis."""
 

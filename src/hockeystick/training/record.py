@@ -19,14 +19,14 @@ Word = Annotated[str, Field(pattern="^[a-z0-9_]{1,40}$")]
 NonNegative = Annotated[int, Field(ge=0, le=10**12)]
 
 MEANINGS = {
-    "steps_in_order": "Every step was taken once, in order, from the first, and none past the plan.",
-    "one_noise_row_a_step": "Every step took the next row of noise, and one only, with an empty batch as with any.",
+    "steps_in_order": "Every step was taken once, in order, from the first; no step went past the plan.",
+    "one_noise_row_a_step": "Every step took exactly one row of noise, the next one, even if its batch was empty.",
     "number_of_examples": "The sum of every step had as many examples as the batch that was drawn for it.",
     "examples_of_the_batch": "The sum of every step was over the examples of the batch that was drawn for it.",
     "distinct_examples": "No batch had an example twice.",
     "truncated_batch_size": "No batch was larger than the largest size.",
     "min_separation": "Nobody took part twice within the minimum separation.",
-    "one_group_an_example": "Every example took part at the turns of one group alone.",
+    "one_group_an_example": "Every example took part only at the steps of one group.",
     "participations_an_epoch": "Every example took part as often in every epoch as the sampler says.",
     "batch_size": "All batches had the sizes that the sampler says.",
     "fixed_batches": "The batches were the fixed ones.",
@@ -47,7 +47,7 @@ MEANINGS = {
     "public_normaliser": "Noisy sums were divided by a number that does not depend on the batches.",
     "same_data": "An index meant the same example in every step.",
     "secrecy": "The state of the run, and which examples were in which batch, were kept secret.",
-    "random_numbers": "The generators behind the batches and the noise stand for ideal randomness.",
+    "random_numbers": "The generators of the batches and of the noise are as good as random.",
     "repeated_steps_repeat": "Steps that were made again after a resume had the same data, weights and code.",
     "stop_is_public": "The number of steps depends on neither the data nor anything that was trained on them.",
     "batches_in_step": "Every batch that was handed out was used at its own step.",

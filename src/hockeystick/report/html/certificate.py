@@ -13,7 +13,7 @@ from hockeystick.recomputed import Recomputed
 from hockeystick.report.certificate import document
 from hockeystick.report.curves import TITLES
 from hockeystick.report.html.common import band, between, methods_plot
-from hockeystick.report.html.comparison import BoundOfMethod, methods_rows
+from hockeystick.report.html.comparison import EXPLANATION, BoundOfMethod, methods_rows
 from hockeystick.report.html.page import Notice, Page, Plot, Plots, Table
 from hockeystick.training import RunRecord
 
@@ -77,8 +77,8 @@ def verdict(unverified: str | None) -> Notice:
 def plots(certificate: AnyCertificate, found: Recomputed) -> Plots:
     """The curves of one run, its noise at other epsilons, and its methods."""
     note = (
-        f"Computed again from the mechanism by hockeystick {__version__}; only the points called the claim are the "
-        "certificate's own. The truth lies between the ends of a band at each computed point; lines only join them."
+        f"hockeystick {__version__} computed these plots again from the mechanism. The points named 'the claim' are "
+        "what the certificate states. At each computed point the truth is within the band; lines only join the points."
     )
     return Plots("plots", note, _plots(certificate, found))
 
@@ -103,7 +103,7 @@ def _plots(certificate: AnyCertificate, found: Recomputed) -> list[Plot]:
             for one in found.outcomes
         ]
         _, delta = certificate.question.claimed(certificate.bounds.upper)
-        text = f"At delta = {delta:g}. A mark that points left is an upper bound, one that points right a lower bound."
+        text = f"All bounds are at delta = {delta:g}. {EXPLANATION}"
         drawn.append(Plot("intervals", methods_plot("epsilon by method", text, methods_rows(bounds))))
     return drawn
 
@@ -179,8 +179,8 @@ def attackers(found: Recomputed) -> Table:
     numbers = {} if found.curve is None else found.curve.numbers
     rows = [(TITLES.get(name, name), *between(*ends)) for name, ends in numbers.items() if name != "epsilon"]
     note = (
-        "These numbers are computed from the deterministic bounds on the whole curve. Here mu leaves 1e-10 of delta "
-        "unexplained; the mu of the claim leaves the certified delta unexplained."
+        "These numbers are computed from the deterministic bounds on the whole curve. The mu in this table covers the "
+        "run up to 1e-10 in delta. The mu of the claim covers it up to the certified delta."
     )
     return Table("what an attacker gains", note, ("number", "at least", "at most"), rows)
 
@@ -205,9 +205,9 @@ def _assumptions(certificate: Certificate, addenda: Sequence[Addendum], record: 
         *(["audits"] if addenda else []),
     ]
     rows += [["caveat", caveat, *[""] * (len(columns) - 2)] for caveat in certificate.caveats]
-    note = "No audit was given; 'hockeystick audit --certificate' tests the batches and the noise."
+    note = "This report has no audit. 'hockeystick audit --certificate FILE' tests the batches and the noise."
     if addenda:
-        note = "An assumption that an audit passed is not proved: the audit found nothing against it."
+        note = "An assumption that passed an audit is not proved: the audit found nothing against it."
     return Table(RESTS_ON, note, columns, rows, wordy=True)
 
 

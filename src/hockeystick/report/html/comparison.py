@@ -11,7 +11,7 @@ from hockeystick.report.html.page import Notice, Page, Plot, Plots, Table
 from hockeystick.spec import Spec
 from hockeystick.types import Kind, Side
 
-EXPLANATION = "A mark that points left is an upper bound, one that points right a lower bound."
+EXPLANATION = "A mark that points left is an upper bound; a mark that points right is a lower bound."
 
 
 class BoundOfMethod(Spec):

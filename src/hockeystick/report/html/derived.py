@@ -42,7 +42,9 @@ def page_of_format_1(certificate: CertificateOfFormat1, found: Recomputed) -> Pa
 def page_of_claim(claim: Composition | Tuning, found: RecomputedTogether) -> Page:
     """The page of a claim that follows from the certificates in it."""
     failure = claim.failure_probability
-    risk = "" if failure is None else f"; fails with probability at most {number(failure)}, that of its certificates"
+    risk = ""
+    if failure is not None:
+        risk = f"; fails with probability at most {number(failure)}, the sum over its certificates"
     about = Row("released" if isinstance(claim, Tuning) else "runs", claim.about)
     return Page(
         kind=claim.what.capitalize(),
@@ -87,7 +89,8 @@ def _plots(claim: Composition | Tuning, found: RecomputedTogether) -> list[Plot]
     if len(deltas) > 1:
         spec = {
             "title": "epsilon by delta",
-            "description": "Computed again from the certificates; only the point called the claim is the claim's own.",
+            "description": "The curve is computed again from the certificates. The point named 'the claim' is what the "
+            "file states.",
             "x": {"label": "delta", "scale": "log"},
             "y": {"label": "epsilon"},
             "series": [whole, band("the claim", [delta], [own.lower], [own.upper]) | {"points": True}],
@@ -99,7 +102,8 @@ def _plots(claim: Composition | Tuning, found: RecomputedTogether) -> list[Plot]
         lower = one.bounds.lower if isinstance(one.epsilon, Interval) else None
         rows.append(_interval(f"certificate {place}, at delta {number(at)}", lower, epsilon))
     title = "epsilon of the claim and of its certificates"
-    return [*drawn, Plot("intervals", methods_plot(title, "Each at the delta that it states.", rows))]
+    note = "Each epsilon is at the delta that its certificate or claim states."
+    return [*drawn, Plot("intervals", methods_plot(title, note, rows))]
 
 
 def _interval(name: str, lower: float | None, upper: float) -> dict[str, Any]:
@@ -116,7 +120,7 @@ def _certificates(claim: Composition | Tuning) -> Table:
         said = f"({number(epsilon)}, {number(delta)}), {kind_text(one)}"
         rows.append((f"{place + 1}", f"{copies}", described(one.mechanism), said, f"{enters}{below}"))
     columns = ("certificate", "runs", "mechanism", "claims by itself", "enters with the")
-    return Table("certificates", "The file of the claim contains them whole.", columns, rows, wordy=True)
+    return Table("certificates", "The file of the claim contains all of these certificates.", columns, rows, wordy=True)
 
 
 def _requirements(together: Sequence[str], of_each: Sequence[Sequence[str]]) -> Table:

@@ -128,7 +128,7 @@ class ProvedNorms:
 
     max_grad_norm: float
     backprop_types: set[torch.dtype]
-    """Of the gradients that norms were computed from in this backward pass."""
+    """Types of the gradients that norms were computed from in this backward pass."""
     hooks_enabled: bool
     trainable_parameters: list[Any]
     rearrange_grad_samples: Callable[..., tuple[Any, Any]]

@@ -228,7 +228,7 @@ def sample_norms(parameters: Sequence[Any]) -> torch.Tensor:
 
 
 def _squared_norms(parameter: Any) -> torch.Tensor:
-    """Of every example, over all backward passes."""
+    """The squared norms of every example, over all backward passes."""
     return torch.cat([squared_norms(part) for part in parts_of(parameter.grad_sample)])
 
 
