@@ -97,7 +97,7 @@ def test_a_composition_is_asked_at_other_deltas(certificate):
         assert interval.lower <= exactly.upper * 1.0001
         assert interval.upper >= exactly.lower
     none = recomputed_together(both, deadline=hs.Deadline(0.0))
-    assert "lack of time" in none.unverified
+    assert "there was no time" in none.unverified
     assert "bounds at delta 1e-09, " in none.left_out[0]
 
 

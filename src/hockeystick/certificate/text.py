@@ -31,8 +31,8 @@ def certificate_text(certificate: "CertificateBase", *, requirements: bool = Tru
     if mechanism.unit.kind == "user":
         lines.append(f"  unit              {mechanism.unit.described}")
     lines += [
-        f"  noise multiplier  {exact(mechanism.sigma)} clipping norms, not divided by the sensitivity of "
-        f"{mechanism.strategy.kind} ({certificate.sensitivity:g})",
+        f"  noise multiplier  {exact(mechanism.sigma)} clipping norms, not divided by the "
+        f"sensitivity {certificate.sensitivity:g} of the strategy ({mechanism.strategy.kind})",
         *([] if certificate.generator is None else [f"  generator         {generator_text(certificate.generator)}"]),
         f"  method            upper bound by {certificate.method.upper}{lower_method}",
         f"  kind              {kind_text(certificate)}",
