@@ -195,7 +195,7 @@ def test_where_clients_are_protected_the_page_speaks_of_rounds(page):
     labels = [one.text for one in page.all("#shared label")]
     assert labels[:4] == ["clients", "clients per round (expected)", "length of the run in", "rounds"]
     page.until(lambda: "200 rounds with 500 clients on average." in page.find(".card .note").text)
-    assert page.answers == before
+    page.until(lambda: page.answers == before)
     page.until(lambda: "clients=true" in page.fragment)
     assert "unit." not in page.fragment
     page.browser.refresh()
