@@ -58,7 +58,7 @@ def test_progress_calls_no_smaller_noise_certified(cli: Cli, capsys: pytest.Capt
     found = hs.recommend(hs.Plan.load("plan.toml"), epsilon=2.0, delta=1e-5, budget=0.0)
     mechanism = hs.Mechanism(sampler=hs.Deterministic(bins=10), noise_multiplier=2.3456149)
     calibrated = replace(found.best, certificate=hs.certify(mechanism, delta=1e-5, method="gaussian"))
-    Progress(time.monotonic(), 1.0, table=False).answer(replace(found, choices=(calibrated,)))
+    Progress(time.monotonic(), table=False).answer(replace(found, choices=(calibrated,)))
     said = capsys.readouterr().err.split()
     assert said[-1] == "(certified)"
     assert float(said[-2]) >= 2.3456149
@@ -128,8 +128,8 @@ def test_no_sampler_is_needed(cli: Cli) -> None:
 
 def test_progress_is_said_while_nothing_else_is(capsys: pytest.CaptureFixture[str]) -> None:
     """One line in each period, whatever the calibrations do; here they sleep."""
-    progress = Progress(time.monotonic(), 60.0, table=False)
-    with progress.every_second(period=0.02):
+    progress = Progress(time.monotonic(), table=False, period=0.02)
+    with progress.every_second():
         time.sleep(0.5)
     lines = capsys.readouterr().err.splitlines()
     assert 5 <= len(lines) <= 25

@@ -78,69 +78,70 @@ def command(
     json: common.JsonOption = False,
 ) -> None:
     """Recommend the mechanism with the least predicted error of the weights, for the data and the target of a plan."""
-    began = monotonic()
-    from hockeystick.recommendation.open_plan import OpenPlan
-    from hockeystick.recommendation.recommend import BUDGET, recommend
-    from hockeystick.report.recommendation import plot_recommendation, recommendation_json, recommendation_table
+    progress = Progress(monotonic(), table=not json)
+    with progress.every_second():  # from the imports on, which take seconds on a busy machine
+        from hockeystick.recommendation.open_plan import OpenPlan
+        from hockeystick.recommendation.recommend import BUDGET, recommend
+        from hockeystick.report.recommendation import plot_recommendation, recommendation_json, recommendation_table
 
-    loaded = OpenPlan.load(plan)
-    target, at = common.wanted_epsilon(loaded, epsilon), common.wanted_delta(loaded, delta)
-    workload = _workload(momentum, schedule, weight_decay, measure)
-    limits = _limits(samplers, memory, parameters, dtype, allow is not None)
-    seconds = BUDGET if budget is None else _seconds(budget)
-    for option, path in (("--results", results), ("--write", write)):
-        if path is not None:
-            common.check_output(path, plan, option=option)
-    if plot is not None:
-        from hockeystick.report.plot import check_plot_path
+        loaded = OpenPlan.load(plan)
+        target, at = common.wanted_epsilon(loaded, epsilon), common.wanted_delta(loaded, delta)
+        workload = _workload(momentum, schedule, weight_decay, measure)
+        limits = _limits(samplers, memory, parameters, dtype, allow is not None)
+        seconds = BUDGET if budget is None else _seconds(budget)
+        for option, path in (("--results", results), ("--write", write)):
+            if path is not None:
+                common.check_output(path, plan, option=option)
+        if plot is not None:
+            from hockeystick.report.plot import check_plot_path
 
-        check_plot_path(plot)
-    places = (backend, address, workers)
-    given = next((name for name, one in zip(PLACES, places, strict=True) if one is not None), None)
-    if seconds == 0.0 and allow is None and given is not None:
-        raise InvalidInputError(f"The {given!r} option needs a '--budget' above 0: estimates are made here.")
-    sampled = sampling.monte_carlo_options(allow, failure_probability, seed, evidence, *(places if allow else NOWHERE))
-    progress = Progress(began, seconds, table=not json)
+            check_plot_path(plot)
+        places = (backend, address, workers)
+        given = next((name for name, one in zip(PLACES, places, strict=True) if one is not None), None)
+        if seconds == 0.0 and allow is None and given is not None:
+            raise InvalidInputError(f"The {given!r} option needs a '--budget' above 0: estimates are made here.")
+        sampled = sampling.monte_carlo_options(
+            allow, failure_probability, seed, evidence, *(places if allow else NOWHERE)
+        )
+        progress.budget = seconds
 
-    def hand_over(found: "Recommendation") -> None:
-        if json:
-            common.emit_json(recommendation_json(found))
-        else:
-            common.emit(recommendation_table(found))
+        def hand_over(found: "Recommendation") -> None:
+            if json:
+                common.emit_json(recommendation_json(found))
+            else:
+                common.emit(recommendation_table(found))
 
-    def save(found: "Recommendation") -> None:
-        if write is None:
-            return
-        from hockeystick.files import write_atomically
+        def save(found: "Recommendation") -> None:
+            if write is None:
+                return
+            from hockeystick.files import write_atomically
 
-        write_atomically(write, found.plan.file_text(json=write.lower().endswith(".json")))
-        if not json:
-            common.emit(f"plan written to {write}" + ("" if found.best.certified else ", without a noise multiplier"))
-
-    try:
-        with (
-            progress.every_second(),
-            sampled as monte_carlo,
-            _calibrators(seconds > 0.0 and allow is None, *places) as executor,
-        ):
-            found = recommend(
-                loaded,
-                epsilon=target,
-                delta=at,
-                workload=workload,
-                limits=limits,
-                budget=seconds and max(seconds - (monotonic() - began), LEAST_SECONDS),
-                monte_carlo=monte_carlo,
-                executor=executor,
-                results=results,
-                on_answer=progress.answer,
-            )
-    except BaseException:  # an interruption may come as another error; see the module
-        if interruption.seen() and progress.best is not None:
+            write_atomically(write, found.plan.file_text(json=write.lower().endswith(".json")))
             if not json:
-                hand_over(progress.best)
-            save(progress.best)
-        raise
+                common.emit(
+                    f"plan written to {write}" + ("" if found.best.certified else ", without a noise multiplier")
+                )
+
+        try:
+            with sampled as monte_carlo, _calibrators(seconds > 0.0 and allow is None, *places) as executor:
+                found = recommend(
+                    loaded,
+                    epsilon=target,
+                    delta=at,
+                    workload=workload,
+                    limits=limits,
+                    budget=seconds and max(seconds - progress.elapsed(), LEAST_SECONDS),
+                    monte_carlo=monte_carlo,
+                    executor=executor,
+                    results=results,
+                    on_answer=progress.answer,
+                )
+        except BaseException:  # an interruption may come as another error; see the module
+            if interruption.seen() and progress.best is not None:
+                if not json:
+                    hand_over(progress.best)
+                save(progress.best)
+            raise
     hand_over(found)
     if plot is not None:
         plot_recommendation(found, plot)
@@ -170,19 +171,30 @@ class Progress:
 
     Args:
         began: when the command was begun, by the monotonic clock.
-        budget: its seconds in all.
-        table: whether the first answers are printed as tables.
+        table: whether the estimates are printed as tables: the first of them, and all.
+        period: seconds between the lines.
+
+    Attributes:
+        budget: seconds in all.
+        best: the last answer.
     """
 
-    def __init__(self, began: float, budget: float, *, table: bool) -> None:
-        self.began, self.budget, self.table = began, budget, table
+    def __init__(self, began: float, *, table: bool, period: float = 1.0) -> None:
+        self.began, self.table, self.period, self.budget = began, table, period, 0.0
         self.best: Recommendation | None = None
+        self._tables: set[bool] = set()
         self._said = ""
+
+    def elapsed(self) -> float:
+        """Seconds since the command was begun."""
+        return monotonic() - self.began
 
     def answer(self, found: "Recommendation") -> None:
         """Report an answer, and keep it to be handed over when the command is stopped."""
         self.best = found
-        if self.table and not found.best.certified:
+        whole = bool(found.reasons)
+        if self.table and whole not in self._tables:
+            self._tables |= {whole, False}
             from hockeystick.report.recommendation import recommendation_table
 
             sys.stderr.write(visible(recommendation_table(found)) + "\n")
@@ -191,33 +203,31 @@ class Progress:
         status, choice = "certified" if found.best.certified else "estimated", found.best
         text = f"{choice.candidate.name}, noise multiplier {number(choice.noise_multiplier)} ({status})"
         if text != self._said:
-            common.say(f"best after {monotonic() - self.began:.1f} s: {text}")
+            common.say(f"best after {self.elapsed():.1f} s: {text}")
         self._said = text
 
     def line(self) -> str:
         """Where the command is."""
-        seconds = monotonic() - self.began
+        seconds = self.elapsed()
         if self.best is None:
             return f"{seconds:.0f} s: estimating; kernels are compiled the first time on this machine"
         what = "calibrating" if self.budget else "estimating"
         return f"{seconds:.0f} of {self.budget:g} s: {what}; so far {self._said}"
 
     @contextmanager
-    def every_second(self, period: float = 1.0) -> Iterator[None]:
-        """Say where the command is, every so many seconds."""
+    def every_second(self) -> Iterator[None]:
+        """Say where the command is, once a period."""
         done = Event()
 
         def repeat() -> None:
-            while not done.wait(period):
+            while not done.wait(self.period):
                 common.say(self.line())
 
-        thread = Thread(target=repeat, daemon=True)
-        thread.start()
+        Thread(target=repeat, daemon=True).start()
         try:
             yield
         finally:
             done.set()
-            thread.join()
 
 
 def _workload(momentum: str | None, schedule: str, weight_decay: str | None, measure: str) -> "Workload":

@@ -87,8 +87,8 @@ def recommend(
             with ``monte_carlo``, whose samples are spread instead, one candidate follows the other. The number of
             workers has no influence on the answer, except where the budget ends the refinement.
         results: file that keeps certificates, to go on from; it may have those of other targets and limits too.
-        on_answer: called with the estimates, and after every calibration; where all estimates take longer than a
-            second, first with those of that second.
+        on_answer: called with the estimates, and after every calibration. Before all estimates are there, it is called
+            with the first of them, and answers have no reasons.
 
     Raises: InvalidInputError for a plan without a target, or a failure probability that is not below delta;
         CannotCertifyError where nothing can be run; VerificationError for results that were altered.
@@ -126,14 +126,21 @@ def recommend(
         if not answers and deadline.elapsed() > EARLY_SECONDS:
             answer(whole=False)
 
-    search.draft(early)
-    first[0] = deadline.elapsed()
-    found = answer()
     if budget <= 0.0:
-        return found
+        search.draft(early)
+        first[0] = deadline.elapsed()
+        return answer()
     with calibrations_of(
         asked, delta=delta, monte_carlo=sampled, spread=executor, results=results, deadline=deadline
     ) as calibrating:
+        search.begin()
+        if search.choices and deadline.remaining() > 0.0:
+            answer(whole=False)
+            for _ in search.quick(calibrating):
+                answer(whole=False)
+        search.draft()
+        first[0] = deadline.elapsed()
+        found = answer()
         for _ in search.refine(calibrating, deadline=deadline, most=calibrations):
             found = answer()
     return replace(found, seconds=(first[0], deadline.elapsed()))

@@ -177,15 +177,19 @@ class Search:
         wider.draft()
         return wider.ranked()[0]
 
+    def begin(self) -> None:
+        """Estimates of the candidates without a grid."""
+        for one in singles(self.asked.plan, self.asked.limits, self.asked.own):
+            self.error(one)
+
     def draft(self, each: Callable[[], None] = lambda: None) -> None:
         """Estimates on the coarse grids: seconds.
 
         Args:
             each: called after every estimate.
         """
+        self.begin()
         self._each = each
-        for one in singles(self.asked.plan, self.asked.limits, self.asked.own):
-            self.error(one)
         for family in families(self.asked.plan, self.asked.limits):
             end = self._climb(family, family.start, 2)
             if end is not None:
@@ -209,7 +213,7 @@ class Search:
         """
         self._most = most
         if deadline.remaining() > 0.0:
-            yield from self._quick(calibrating)
+            yield from self.quick(calibrating)
         with suppress(BudgetExceededError), deadline.covering():
             self._look_around(deadline)
         while (chosen := self._next()) is not None:
@@ -238,11 +242,13 @@ class Search:
             if one is not None:
                 self.error(one)
 
-    def _quick(self, calibrating: "Calibrating") -> Iterator[Choice]:
+    def quick(self, calibrating: "Calibrating") -> Iterator[Choice]:
         """A rough calibration of the best of the candidates for which it takes less than a second."""
         quick = [one for one in self.choices.values() if one.estimate.room <= EXACT]
         if quick and calibrating.roughly:
-            choice = min(quick, key=lambda one: one.error)
+            choice = min(quick, key=lambda one: one.estimated_error)
+            if (choice.candidate.plan, True) in self._taken:
+                return
             calibrating.calibrate_here(choice.candidate, choice.estimate.noise_multiplier)
             yield from self._take(calibrating, choice.candidate, True)
 
