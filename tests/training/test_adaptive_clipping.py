@@ -342,7 +342,7 @@ def test_arguments_outside_their_range_are_named(change, message, training):
     ids=str,
 )
 def test_what_adaptive_clipping_cannot_do_is_refused(options, training):
-    with pytest.raises(UnsupportedError, match="Adaptive clipping is for|IndependentAdam needs flat clipping"):
+    with pytest.raises(UnsupportedError, match=r"Adaptive clipping is for|IndependentAdam needs flat clipping"):
         training(mechanism_of(), **ADAPTIVE | options)
 
 
