@@ -391,7 +391,7 @@ def test_clipping_is_in_float32_whatever_the_types(clipping, narrow, made):
 def test_ghost_clipping_in_narrow_types_is_refused(made):
     one = made("ghost")
     x, y = next(iter(one.loader))
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.autocast(x.device.type, dtype=torch.bfloat16):
         loss = one.criterion(one.model(x), y)
     loss.backward()
     with pytest.raises(UnsupportedError, match=r"sums gradients in torch\.bfloat16"):
