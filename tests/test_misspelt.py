@@ -71,3 +71,10 @@ def test_every_strategy_of_a_mechanism(kind):
 def test_a_value_that_is_wrong_is_still_named_where_all_names_are_known():
     said = complaint({"data": DATA | {"num_examples": "100"}, "sampler": {"kind": "poisson"}})
     assert said == "The 'data.num_examples' field must be a whole number. Got '100' instead."
+
+
+@pytest.mark.parametrize("wrong", ["2", None, [2.0], True])
+def test_a_target_of_the_wrong_type_is_one_sentence(wrong):
+    run = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.01, steps=10))
+    with pytest.raises(InvalidInputError, match=r"^The 'epsilon' (field must be a number|argument has to be given)"):
+        hs.calibrate(run, epsilon=wrong, delta=1e-5)

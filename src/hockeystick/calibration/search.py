@@ -32,7 +32,7 @@ from hockeystick.noise.generators import floor, known
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.plan import Plan, Target, split
 from hockeystick.settings import MonteCarlo, SearchPolicy, Settings
-from hockeystick.spec import LARGEST_NOISE
+from hockeystick.spec import LARGEST_NOISE, real_number
 from hockeystick.types import Kind, Side
 
 WIDTH = 4e-4
@@ -240,8 +240,8 @@ def _given(name: str, value: float | None, target: Target) -> float:
 
 
 def check_target(epsilon: float) -> None:
-    """An epsilon that can be asked for."""
-    if not 0.0 < epsilon <= MAX_EPSILON:
+    """Raise InvalidInputError for an epsilon that cannot be asked for."""
+    if not 0.0 < real_number("epsilon", epsilon) <= MAX_EPSILON:
         raise InvalidInputError(
             f"The 'epsilon' field must be above 0 and at most {MAX_EPSILON:g}. Got {epsilon!r} instead."
         )
