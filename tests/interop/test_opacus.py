@@ -49,7 +49,8 @@ def history_of(data_loader, sigma, *, poisson_sampling=True, steps=None, name="r
             max_grad_norm=1.0,
             poisson_sampling=poisson_sampling,
         )
-    step = SimpleNamespace(noise_multiplier=sigma, accumulated_iterations=1)  # what its hook sees of an optimizer
+    shown = {"params": optimizer.params, "max_grad_norm": 1.0}  # what its hook sees of an optimizer
+    step = SimpleNamespace(noise_multiplier=sigma, accumulated_iterations=1, **shown)
     batches = 0
     for batch in loader.batch_sampler:
         assert isinstance(batch, list)
