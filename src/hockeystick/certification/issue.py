@@ -220,6 +220,7 @@ def stated(
     numbers: AttackNumbers,
     settings: Settings,
     made: Origin,
+    *,
     statements: Statements | None = None,
 ) -> Certificate:
     """The certificate that states this interval as it stands, with all that follows from it.

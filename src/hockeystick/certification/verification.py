@@ -174,7 +174,7 @@ def _restated(
             numbers,
             settings,
             origin(certificate.accuracy, ()) if present is None else present.origin,
-            None if present is None else present.statements,
+            statements=None if present is None else present.statements,
         )
         return again if certificate.generator is None else drawn_by(again, certificate.generator.name)
     except (InvalidInputError, CannotCertifyError) as error:
