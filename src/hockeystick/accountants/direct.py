@@ -10,8 +10,9 @@ side (docs/theory/laws.md). Cost: O(log(steps)) projections of O(nodes^2) each.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from math import log2, sqrt
 from typing import Any
 
@@ -19,14 +20,16 @@ import numpy as np
 
 from hockeystick.accountants import deletion
 from hockeystick.accountants.base import Accountant, Analysis, LawAnalysis
+from hockeystick.bounds import Profile
 from hockeystick.laws.comonotone import comonotone
+from hockeystick.laws.contours import profiles_of_steps
 from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import FAR, MAX_RATIO, ORDINARY, Law, Units, point_mass_at_one
 from hockeystick.laws.mixtures import any_mixture_law
 from hockeystick.laws.operations import average, compose, mix, power, thin, weighted
 from hockeystick.laws.opposed import opposed_law
-from hockeystick.laws.profile import law_profiles
+from hockeystick.laws.profile import law_delta, law_profiles
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.binomial_steps import binomial_step
@@ -37,7 +40,7 @@ from hockeystick.pairs.secret_groups import SecretGroups
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.pairs.truncated_steps import TruncatedSteps
 from hockeystick.settings import Settings
-from hockeystick.types import Side
+from hockeystick.types import Direction, Side
 from hockeystick.windows.orthogonal_columns import group_laws, norms_by_group
 
 CUT_SHARE = 1e-4
@@ -189,9 +192,33 @@ def _one(law_of: Callable[[Any, Side, Settings], Law]) -> LawAnalysis:
     return lambda pair, side, settings: [law_of(pair, side, settings)]
 
 
+def _steps_profiles(pair: IndependentSteps, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    """Contour integrals where they answer, and the law, which is made when it is first asked, where they do not."""
+
+    @cache
+    def law() -> Law:
+        return _steps_law(pair, side, settings)[0]
+
+    if pair.sampling_prob == 1.0:
+        return law_profiles(law())
+    settings.deadline.tick()
+    profiles = profiles_of_steps(pair.sampling_prob, pair.noise_multiplier, pair.steps)
+
+    def profile(epsilon: float, direction: Direction) -> float:
+        sides = profiles.sides(epsilon, direction)
+        if sides is None:
+            return law_delta(law(), epsilon, direction)
+        return sides.upper if side is Side.UPPER else sides.lower
+
+    return {direction: partial(profile, direction=direction) for direction in Direction}
+
+
 def _of(laws: LawAnalysis) -> Analysis:
     """The largest profile of any of the laws."""
     return lambda pair, side, settings: law_profiles(*laws(pair, side, settings))
+
+
+_steps_law = _single(independent_steps_law)
 
 
 def _group_laws(pair: SubsetMixture, side: Side, settings: Settings, units: Units) -> Sequence[Law]:
@@ -241,7 +268,7 @@ ACCOUNTANT = Accountant(
         "chua-2024, section 3"
     ),
     analyses={
-        IndependentSteps: _of(_single(independent_steps_law)),
+        IndependentSteps: _steps_profiles,
         AveragedSteps: _of(_single(averaged_steps_law)),
         MixtureSteps: _of(_one(mixture_steps_law)),
         PlacedCopies: _of(_one(placed_copies_law)),
@@ -251,7 +278,7 @@ ACCOUNTANT = Accountant(
         **deletion.analyses(_of(_subset_laws)),
     },
     laws={
-        IndependentSteps: _single(independent_steps_law),
+        IndependentSteps: _steps_law,
         AveragedSteps: _single(averaged_steps_law),
         MixtureSteps: _one(mixture_steps_law),
         SecretGroups: _single(secret_groups_law),

@@ -146,7 +146,11 @@ def _answers(
 ) -> Answers:
     nodes, smallest = accuracy.nodes_per_unit, accuracy.smallest_delta
     resolution = Resolution(nodes, smallest)
-    each = tuple(run_bounds(one, question, nodes, smallest, deadline) for one in certificates)
+    singles = {runs[group[0] - 1] for group in together if len(group) == 1}
+    each = tuple(
+        run_bounds(certificate, question, nodes, smallest, deadline, single=place in singles)
+        for place, certificate in enumerate(certificates)
+    )
     upper, lowers = 0.0, [one.alone[Side.LOWER] for one in each if Side.LOWER in one.alone]
     for counts in {frozenset(Counter(runs[run - 1] for run in group).items()) for group in together}:
         parts = sorted(counts)

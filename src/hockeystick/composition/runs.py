@@ -73,12 +73,13 @@ class RunBounds:
 
 
 def run_bounds(
-    certificate: AnyCertificate, question: Question, nodes: int, smallest: float, deadline: Deadline
+    certificate: AnyCertificate, question: Question, nodes: int, smallest: float, deadline: Deadline, *, single: bool
 ) -> RunBounds:
     """The laws of a certificate's mechanism, and what its own method answers for this run alone.
 
     Args:
         nodes, smallest: resolution of the laws.
+        single: whether some example takes part in this run alone, once.
 
     Of a deterministic certificate nothing but the mechanism and the names of its methods is used; of a Monte Carlo
     certificate the claimed numbers are, which hold with its confidence.
@@ -99,6 +100,8 @@ def run_bounds(
         laws, slack = one.laws_of(pair, Side.UPPER, settings), pair.slack
         if len(laws) == 1:
             upper, names, route = laws[0], (one.name,), Route.LAW
+            if single:
+                alone[Side.UPPER] = question.answer(one.bound(pair, Side.UPPER, settings))
         else:
             bounds = _upper_bounds(one, pair, settings)
             alone[Side.UPPER] = question.answer(bounds[0])
@@ -107,7 +110,7 @@ def run_bounds(
     lower, by = _lower_law(certificate, pair, settings)
     alone.update(_claimed_answers(certificate, question))
     named = certificate.method.lower
-    if named not in (None, by) and ACCOUNTANTS[named].kind is Kind.DETERMINISTIC:
+    if named is not None and (single or named != by) and ACCOUNTANTS[named].kind is Kind.DETERMINISTIC:
         alone[Side.LOWER] = question.answer(ACCOUNTANTS[named].bound(pair, Side.LOWER, settings))
     return RunBounds(upper, lower, slack, pair.slack, RunMethods(upper=names, route=route, lower=by), alone)
 

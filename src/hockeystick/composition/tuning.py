@@ -145,7 +145,7 @@ def _answers(
 ) -> tuple[float, float | None, RunMethods]:
     """Both ends, and how the certificate entered."""
     nodes, smallest = accuracy.nodes_per_unit, accuracy.smallest_delta
-    one = run_bounds(certificate, question, nodes, smallest, deadline)
+    one = run_bounds(certificate, question, nodes, smallest, deadline, single=False)
     deadline.tick()
     chosen = best_of(one.upper, trials.mean, trials.survival)
     bounds = [_bound(Side.UPPER, chosen.profiles(), trials.mean * one.slack)]

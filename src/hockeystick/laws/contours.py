@@ -1,0 +1,258 @@
+"""Both sides of the profile of many Poisson steps at once, by an integral over a vertical line.
+
+With ``S = L_1 + ... + L_n`` the sum of the logarithms of independent likelihood ratios and ``M(s) = E X^s``,
+
+    delta(eps) = e^(eps) / (2 pi) int M(c + it)^n e^(-(c + it) eps) / (s (s - 1)) dt       remove, c > 1
+    delta(eps) = 1 / (2 pi) int M(c + it)^n e^((c + it) eps) / (s (s - 1)) dt              add,    c < 0
+
+The trapezoidal rule for such an integral adds to the value only other values of the same non-negative function, far
+away, so it errs upwards and by an amount that moments bound. Truncation of the line and every rounding are charged.
+Proofs: docs/theory/contours.md. Cost: O(frequencies * nodes) for each line, O(frequencies) for each epsilon after it;
+a line serves all epsilons within some standard deviations of S around the epsilon for which it was chosen.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil, exp, expm1, inf, isfinite, log, pi
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hockeystick.laws.law import UNIT_ROUNDOFF, Array
+from hockeystick.laws.poisson_moments import ERROR_OF_LOGS, LARGEST_ORDER, PoissonMoments, relative_error_of_power
+from hockeystick.types import Direction
+
+SHARE = 1e-7
+"""Share of the expected value that other values of the function, and what is cut off the line, may each amount to."""
+LEAST_NOISE, LEAST_RATE = 0.125, 1e-12
+"""Smaller noise and rates are left to the laws: the slopes of the ratio, and ratios, could leave the range of doubles."""
+MOST_WORK = 3e7
+"""Frequencies times nodes of a line; runs that need more are left to the laws."""
+MOST_FREQUENCIES = 200_000
+CLOSE = 1e-5
+"""A line that was made for another epsilon answers where its sides are this close, relative to the upper side."""
+USEFUL = 1e-3
+"""A line that was made for an epsilon answers where its sides are this close."""
+NEAR_ORDERS, FAR_ORDERS = 24.0, 300.0
+"""Orders are sought up to the first of these times the noise multiplier; where that is too small, up to the second."""
+NEGLIGIBLE = 1e-6
+"""A direction whose delta is below this share of the other direction's is bounded by its moments alone."""
+
+
+class Sides(NamedTuple):
+    """A lower and an upper bound on delta."""
+
+    lower: float
+    upper: float
+
+
+class Orders(NamedTuple):
+    """Real orders a of moments, and ``log M(a)^steps`` at each: both of shape (n,)."""
+
+    orders: Array
+    log_sizes: Array
+
+
+class Distant(NamedTuple):
+    """A bound ``e^(height - rate y)`` on the values that the trapezoidal rule adds at distance y on one side."""
+
+    height: float
+    rate: float
+
+    def total(self, x: float, window: float) -> float:
+        """The sum of the bounds at ``x + window``, ``x + 2 window``, ..."""
+        first = self.height - self.rate * (x + window)
+        if first > 700.0 or self.rate * window < 1e-3:
+            return inf
+        return exp(first) / -expm1(-self.rate * window)
+
+
+@dataclass(frozen=True, eq=False)
+class Contour:
+    """One line ``Re s = order`` for one direction, ready to be asked for many epsilons.
+
+    Attributes:
+        log_size, size_error: log M(order)^steps, and the relative error of its exponential.
+        frequencies: shape (n,), the imaginary parts of s.
+        terms: shape (n,), complex, of the sum relative to M(order)^steps, without the factor of epsilon.
+        error, error_of_angles: bounds on the error of the sum: always, and for each unit of epsilon.
+        before, after, window: bounds on the values that the trapezoidal rule adds, and their distance.
+    """
+
+    direction: Direction
+    order: float
+    log_size: float
+    size_error: float
+    frequencies: Array
+    terms: NDArray[np.complex128]
+    error: float
+    error_of_angles: float
+    before: Distant
+    after: Distant
+    window: float
+
+    def sides(self, epsilon: float) -> Sides:
+        """Both bounds on delta at this epsilon; ``(0, 1)`` where the numbers do not fit doubles."""
+        x, extra = (epsilon, epsilon) if self.direction is Direction.REMOVE else (-epsilon, 0.0)
+        log_factor = self.log_size - self.order * x + extra
+        if log_factor > 700.0:
+            return Sides(0.0, 1.0)
+        angles = self.frequencies * x
+        # e^(-i t x) times a term has the real part cos(t x) Re + sin(t x) Im.
+        value = float(np.cos(angles) @ self.terms.real + np.sin(angles) @ self.terms.imag)
+        error = self.error + self.error_of_angles * abs(x)
+        distant = 1.01 * (self.before.total(-x, self.window) + self.after.total(x, self.window))
+        exponents = abs(self.log_size) + abs(self.order * x) + extra
+        relative = self.size_error + UNIT_ROUNDOFF * (8.0 * exponents + 16.0)
+        factor = exp(log_factor)
+        upper = factor * (value + error) * (1.0 + relative)
+        lower = factor * (value - error - distant) * (1.0 - relative)
+        return Sides(min(max(lower, 0.0), 1.0), min(max(upper, 0.0), 1.0))
+
+
+class Profiles:
+    """The profile of ``steps`` steps from both sides, by lines that are made when they are needed.
+
+    >>> profiles = Profiles(PoissonMoments(0.01, 1.0), 2000)
+    >>> lower, upper = profiles.sides(2.0, Direction.REMOVE)
+    >>> upper / lower - 1.0 < 1e-5
+    True
+    """
+
+    def __init__(self, moments: PoissonMoments, steps: int) -> None:
+        self.moments, self.steps = moments, float(steps)
+        self._orders: dict[tuple[Direction, float], Orders] = {}
+        self._contours: dict[Direction, list[Contour]] = {Direction.REMOVE: [], Direction.ADD: []}
+        self._refused: set[tuple[Direction, float]] = set()
+
+    def sides(self, epsilon: float, direction: Direction) -> Sides | None:
+        """Both bounds on delta, or None where no line is good enough there."""
+        if self.moments.noise_multiplier < LEAST_NOISE or not LEAST_RATE <= self.moments.sampling_prob < 1.0:
+            return None
+        for contour in self._contours[direction]:
+            sides = contour.sides(epsilon)
+            if _are_close(sides, CLOSE):
+                return sides
+        if direction is Direction.ADD:
+            other, bound = self.sides(epsilon, Direction.REMOVE), self._by_moments(epsilon, direction)
+            if other is not None and bound < NEGLIGIBLE * other.lower:
+                return Sides(0.0, bound)
+        order, known = self._saddle(epsilon, direction)
+        if (direction, order) in self._refused:
+            return None
+        made = self._contour(order, epsilon, direction, known)
+        if made is not None and _are_close(sides := made.sides(epsilon), USEFUL):
+            self._contours[direction].insert(0, made)
+            return sides
+        self._refused.add((direction, order))
+        return None
+
+    def _known(self, direction: Direction, reach: float) -> Orders:
+        if (direction, reach) not in self._orders:
+            distances = np.geomspace(3e-3, min(reach / self.moments.mu, LARGEST_ORDER), 160)
+            orders = 1.0 + distances if direction is Direction.REMOVE else -distances
+            self._orders[direction, reach] = Orders(orders, self.steps * self.moments.log_moments(orders))
+        return self._orders[direction, reach]
+
+    def _saddle(self, epsilon: float, direction: Direction) -> tuple[float, Orders]:
+        """The order at which the integrand is smallest on the real line, and the orders among which it was sought."""
+        x = epsilon if direction is Direction.REMOVE else -epsilon
+        for reach in (NEAR_ORDERS, FAR_ORDERS):
+            known = self._known(direction, reach)
+            heights = known.log_sizes - known.orders * x - np.log(known.orders * (known.orders - 1.0))
+            smallest = int(np.argmin(heights))
+            if smallest < heights.size - 4:
+                break
+        return float(known.orders[smallest]), known
+
+    def _by_moments(self, epsilon: float, direction: Direction) -> float:
+        """An upper bound on delta from the moments at the known orders."""
+        orders, log_sizes = self._known(direction, NEAR_ORDERS)
+        x, extra = (epsilon, epsilon) if direction is Direction.REMOVE else (-epsilon, 0.0)
+        least = float(np.min(log_sizes + self.steps * ERROR_OF_LOGS + _log_peaks(orders) - orders * x))
+        return exp(min(least + extra + 1e-9, 0.0))
+
+    def _contour(self, order: float, epsilon: float, direction: Direction, known: Orders) -> Contour | None:
+        """The line through ``order``, good enough around ``epsilon``; None where it would take too much work."""
+        steps, x = self.steps, epsilon if direction is Direction.REMOVE else -epsilon
+        pace = 0.02 * min(abs(order), abs(order - 1.0))
+        logs = steps * self.moments.log_moments(order + pace * np.array([-1.0, 0.0, 1.0]))
+        variance = max(float(logs[0] - 2.0 * logs[1] + logs[2]), 0.0) / pace**2
+        # The value that the saddle point suggests, relative to M(c)^n; a poor guess makes poor bounds, no wrong ones.
+        expected = -log(abs(order * (order - 1.0))) - 0.5 * log(2.0 * pi * (variance + min(order**2, 1.0)))
+        target = expected + log(SHARE)
+        before, after, window = self._distant_values(order, float(logs[1]), x, target, known)
+        last = self.moments.settled_frequency(order, steps, target)
+        if not (isfinite(window) and last * window < 2.0 * pi * MOST_FREQUENCIES):
+            return None
+        step = 2.0 * pi / window
+        count = ceil(last / step) + 1
+        if count * self.moments.size(order, count * step) > MOST_WORK:
+            return None
+        line = self.moments.line(order, step, count)
+        frequencies = step * np.arange(count, dtype=np.float64)
+        s = order + 1j * frequencies
+        weights = np.full(count, step / pi)
+        weights[0] *= 0.5
+        shares = weights / np.abs(s * (s - 1.0))
+        log_ratios = np.log(line.ratios)
+        powers = np.exp(steps * log_ratios)
+        largest = np.exp(np.minimum((steps - 1.0) * np.log(np.abs(line.ratios) + line.errors), 700.0))
+        rounding = UNIT_ROUNDOFF * (4.0 * steps * (1.0 + np.abs(log_ratios)) + 2.0 * count + 96.0)
+        sizes = shares * np.abs(powers)
+        errors = shares * steps * line.errors * largest + sizes * rounding
+        cut_off = exp(target) / (pi * last)
+        return Contour(
+            direction=direction,
+            order=order,
+            log_size=steps * line.log_moment,
+            size_error=relative_error_of_power(steps, line.log_error + 2.0 * UNIT_ROUNDOFF),
+            frequencies=frequencies,
+            terms=np.asarray(weights * powers / (s * (s - 1.0)), dtype=np.complex128),
+            error=1.01 * float(errors.sum()) + cut_off,
+            error_of_angles=4.0 * UNIT_ROUNDOFF * float(sizes @ frequencies),
+            before=before,
+            after=after,
+            window=window,
+        )
+
+    def _distant_values(
+        self, order: float, log_size: float, x: float, target: float, known: Orders
+    ) -> tuple[Distant, Distant, float]:
+        """Bounds on the values before and after x that the trapezoidal rule adds, and a window that makes them small.
+
+        They are relative to M(order)^steps.
+        """
+        sign = 1.0 if order > 1.0 else -1.0
+        log_size -= self.steps * ERROR_OF_LOGS
+        # The value at y is at most e^((c - 1) y) for remove, and e^(c y) for add.
+        plain = Distant(-log_size, order - 1.0 if order > 1.0 else -order)
+        usable = sign * (known.orders - order) > 1e-6 * abs(order)
+        if not usable.any():
+            return plain, plain, inf
+        rates = np.abs(known.orders - order)[usable]
+        heights = (known.log_sizes + self.steps * ERROR_OF_LOGS + _log_peaks(known.orders))[usable] - log_size
+        windows = (heights - sign * rates * x - target) / rates
+        best = int(np.argmin(windows))
+        by_moment = Distant(float(heights[best]), float(rates[best]))
+        window = max(float(windows[best]), (plain.height + sign * plain.rate * x - target) / plain.rate, 1.0)
+        return (plain, by_moment, window) if order > 1.0 else (by_moment, plain, window)
+
+
+@lru_cache(maxsize=64)
+def profiles_of_steps(sampling_prob: float, noise_multiplier: float, steps: int) -> Profiles:
+    """The profiles of Poisson steps, which both sides and neighbouring questions share."""
+    return Profiles(PoissonMoments(sampling_prob, noise_multiplier), steps)
+
+
+def _log_peaks(orders: Array) -> Array:
+    """The log of the least B with ``(e^u - 1)_+ <= B e^(a u)`` for a > 1, or ``(1 - e^u)_+ <= B e^(a u)`` for a < 0."""
+    farther, nearer = np.abs(orders), np.abs(orders - 1.0)
+    larger, smaller = np.maximum(farther, nearer), np.minimum(farther, nearer)
+    logs: Array = smaller * np.log(smaller) - larger * np.log(larger)
+    return logs
+
+
+def _are_close(sides: Sides, share: float) -> bool:
+    return sides.lower > 0.0 and sides.upper - sides.lower <= share * sides.upper

@@ -1,0 +1,196 @@
+"""Moments of the likelihood ratio of a Poisson-subsampled Gaussian step, of complex order, with proved errors.
+
+For one step ``X = 1 - q + q exp(mu z - mu^2 / 2)`` with ``z ~ N(0, 1)`` under Q and ``mu = 1 / sigma``. The moment of
+order s is ``M(s) = E X^s``, an entire function where q < 1. Everything here is relative to a real ``c``: the measure of
+z with density ``phi(z) X(z)^c / M(c)`` is called tilted, and on the line ``s = c + it`` the ratio ``M(s) / M(c)`` is
+the characteristic function of ``L = log X`` under it. Proofs: docs/theory/contours.md.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil, cos, exp, expm1, log, pi, sqrt
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hockeystick.laws.law import UNIT_ROUNDOFF, Array
+
+REACH = 10.0
+"""Standard deviations beyond every maximum of the tilted density; what lies farther is charged."""
+QUADRATURE = 42.0
+"""The trapezoidal rule errs by at most about e^-QUADRATURE of M(c)."""
+BLOCK = 32
+"""Frequencies for which powers of one rotation are used before the angles are computed afresh."""
+CELL = 1.0 / 64.0
+"""Width, in z, of the cells by which the decay of characteristic functions is bounded."""
+OCTAVE = 1.4
+"""Ratio of the frequencies between which one partition in slabs is used."""
+LARGEST_ORDER = 1e4
+ERROR_OF_LOGS = 1e-10
+"""Far above the error of logarithms of moments of real orders up to LARGEST_ORDER in size, and up to 300 sigma."""
+ROUNDING_OF_CELLS = 1e-9
+"""Far above the relative rounding error of a sum over cells."""
+
+
+class Line(NamedTuple):
+    """Moments on the line ``c + i j step``, j = 0, 1, ...
+
+    Attributes:
+        log_moment: log M(c).
+        log_error: bound on its error.
+        ratios: complex, ``M(c + i j step) / M(c)``.
+        errors: bounds on the errors of the ratios.
+    """
+
+    log_moment: float
+    log_error: float
+    ratios: NDArray[np.complex128]
+    errors: Array
+
+
+@dataclass(frozen=True)
+class PoissonMoments:
+    """``M(s) = E X^s`` of one step at rate ``sampling_prob`` in (0, 1) with this noise multiplier."""
+
+    sampling_prob: float
+    noise_multiplier: float
+
+    @cached_property
+    def mu(self) -> float:
+        """The mean of z under the component of P in which the example takes part."""
+        return 1.0 / self.noise_multiplier
+
+    def log_ratios(self, z: Array) -> tuple[Array, Array, Array]:
+        """``L = log X``, ``w = L' / mu`` in (0, 1), and a bound on the rounding error of L, at each z."""
+        rate, exponent = self.sampling_prob, self.mu * z - 0.5 * self.mu**2
+        near = np.minimum(exponent, 30.0)
+        far = np.maximum(exponent, 30.0)
+        logs = np.where(
+            exponent < 30.0,
+            np.log1p(rate * np.expm1(near)),
+            log(rate) + far + np.log1p((1.0 - rate) / rate * np.exp(-far)),
+        )
+        weights = np.minimum(rate * np.exp(exponent - logs), 1.0)
+        errors = 8.0 * UNIT_ROUNDOFF * (np.abs(logs) + weights * (np.abs(self.mu * z) + self.mu**2 + 2.0))
+        return logs, weights, errors
+
+    def ends(self, c: float) -> tuple[float, float]:
+        """Where nodes end: beyond, the tilted densities of z and of L fall at a rate of at least REACH, and 10 - mu."""
+        low = REACH + self.mu + max(-c - 1.0, 0.0) * self.mu
+        return -low, REACH + max(c + 1.0, 0.0) * self.mu
+
+    def log_moments(self, orders: Array) -> Array:
+        """log M at real orders, by the trapezoidal rule with a coarse step: shape (n,), within ERROR_OF_LOGS."""
+        low, high = min(self.ends(float(orders.min()))[0], -REACH), self.ends(float(orders.max()))[1]
+        z = np.linspace(low, high, ceil((high - low) / min(0.12, 0.12 / self.mu)) + 2)
+        exponents = np.multiply.outer(orders, self.log_ratios(z)[0]) - 0.5 * z * z
+        top = exponents.max(axis=1)
+        sums = np.exp(exponents - top[:, None]).sum(axis=1)
+        logs: Array = top + np.log(sums * ((z[1] - z[0]) / sqrt(2.0 * pi)))
+        return logs
+
+    def spacing(self, c: float, frequency: float) -> float:
+        """The step of the trapezoidal rule that is good up to this frequency.
+
+        On the line ``Im z = d < pi / mu`` the integrand is at most ``e^(d^2 / 2 + |t| mu d)`` times that on the real
+        line, and ``cos(mu d)^c`` times more where c < 0.
+        """
+        turn = 2.0 * pi / self.mu
+        steps = []
+        for share in (0.1, 0.2, 0.3, 0.4, 0.47):
+            d = min(share * turn / (1.0 if c >= 0.0 else 2.0), sqrt(2.0 * QUADRATURE))
+            excess = QUADRATURE + 0.5 * d * d + (max(-c, 0.0) * -log(cos(self.mu * d)) if c < 0.0 else 0.0)
+            steps.append(2.0 * pi / (frequency * self.mu + excess / d))
+        return max(steps)
+
+    def size(self, c: float, frequency: float) -> float:
+        """How many nodes a line up to this frequency takes."""
+        low, high = self.ends(c)
+        return (high - low) / self.spacing(c, frequency)
+
+    def line(self, c: float, step: float, count: int) -> Line:
+        """The moments at ``count`` frequencies 0, step, 2 step, ... O(count * nodes) time in matrix products."""
+        low, high = self.ends(c)
+        spacing = self.spacing(c, (count - 1) * step)
+        nodes = ceil((high - low) / spacing) + 1
+        z = low + spacing * np.arange(nodes, dtype=np.float64)
+        logs, _, log_errors = self.log_ratios(z)
+        exponents = c * logs - 0.5 * z * z
+        top = float(exponents.max())
+        masses = np.exp(exponents - top)
+        total = float(masses.sum())
+        # Beyond the ends the density falls from node to node by at least this factor.
+        fall = exp(-spacing * (REACH - 1.0))
+        left_out = float(masses[0] + masses[-1]) * fall / (1.0 - fall) / total
+        of_masses = UNIT_ROUNDOFF * (2.0 * z * z + 4.0 * np.abs(c * logs) + 8.0) + abs(c) * log_errors
+        of_angles = log_errors + 4.0 * UNIT_ROUNDOFF * np.abs(logs)
+        always = (
+            float(masses @ of_masses) / total + left_out + 4.0 * exp(-QUADRATURE) + (2 * nodes + 64) * UNIT_ROUNDOFF
+        )
+        per_frequency = float(masses @ of_angles) / total
+        blocks = ceil(count / BLOCK)
+        within = np.exp(1j * np.multiply.outer(step * np.arange(BLOCK), logs))
+        starts = np.exp(1j * np.multiply.outer(step * BLOCK * np.arange(blocks), logs)) * masses
+        ratios = (starts @ within.T).ravel()[:count] / total
+        errors = 2.02 * (always + per_frequency * step * np.arange(count, dtype=np.float64)) + 8.0 * UNIT_ROUNDOFF
+        log_moment = top + log(total * spacing / sqrt(2.0 * pi))
+        log_error = 1.01 * always + UNIT_ROUNDOFF * (8.0 + 4.0 * abs(log_moment) + 4.0 * abs(top))
+        return Line(log_moment, log_error, ratios, errors)
+
+    def settled_frequency(self, c: float, steps: float, log_size: float) -> float:
+        """A frequency T such that ``|M(c + it) / M(c)|^steps <= e^log_size`` for every ``t >= T``.
+
+        High frequencies: L has a density under the tilted measure with at most two maxima, so the ratio is at most its
+        total variation over t. Below: the range of z is cut in slabs on which ``t L`` moves by at most pi. With masses
+        p_i and variances v_i of L on them, ``1 - |ratio| >= (2 t^2 / pi^2) sum_i p_i v_i``; and the part of the density
+        above any place, of mass p, gives ``1 - |ratio| >= p - (its total variation) / t``. Masses and variances are
+        bounded from below cell by cell. Infinite where no such frequency is proved.
+        """
+        low, high = self.ends(c)
+        edges = np.arange(low, high + CELL, CELL)
+        middles = 0.5 * (edges[1:] + edges[:-1])
+        at_edges, weight_at_edges, _ = self.log_ratios(edges)
+        logs, _, _ = self.log_ratios(middles)
+        slopes = np.abs(middles) + CELL + abs(c) * self.mu * weight_at_edges[1:]
+        exponents = c * logs - 0.5 * middles * middles
+        change = 0.5 * CELL * slopes
+        top = exponents.max()
+        total = exp(float(self.log_moments(np.array([c]))[0]) - top) * sqrt(2.0 * pi) / CELL
+        masses = np.exp(exponents - top) / total
+        least, most = masses * np.exp(-change) * (1.0 - 1e-5), masses * np.exp(change) * (1.0 + 1e-5)
+        densities = most / (CELL * self.mu * np.maximum(weight_at_edges[:-1], 1e-300))  # the mass underflows first
+        # Of the density of L and of its part above any place.
+        variations = (4.0 if c > -1.0 else 2.0) * np.maximum.accumulate(densities[::-1])[::-1]
+        variations *= 1.0 + ROUNDING_OF_CELLS
+        above = np.cumsum(least[::-1])[::-1]
+        settled = float(variations[0]) * exp(min(-log_size / steps, 700.0))
+        if not np.isfinite(settled):
+            return float("inf")
+        places = logs - logs[int(np.argmax(masses))]
+        halves = 0.5 * np.diff(at_edges)
+        first = at_edges[0]
+        while True:
+            frequency = settled / OCTAVE
+            length = pi / settled
+            slab = np.floor((at_edges - first) / length)
+            inside = slab[:-1] == slab[1:]
+            if not inside.any():
+                return settled
+            starts = np.flatnonzero(np.diff(slab[:-1][inside], prepend=-1.0))
+            p = np.add.reduceat(least[inside], starts)
+            means = np.add.reduceat(least[inside] * places[inside], starts) / np.maximum(p, 1e-300)
+            spread = places[inside] - np.repeat(means, np.diff(np.append(starts, int(inside.sum()))))
+            deviations = np.sqrt(np.add.reduceat(least[inside] * spread**2, starts) / np.maximum(p, 1e-300))
+            deviations = np.maximum(deviations - np.maximum.reduceat(halves[inside], starts), 0.0)
+            whole = np.add.reduceat(most[inside], starts)
+            drop = 2.0 * (frequency / pi) ** 2 * float(np.sum(p**2 / np.maximum(whole, 1e-300) * deviations**2))
+            drop = max(drop, float(np.max(above - variations / frequency)))
+            if steps * drop * (1.0 - ROUNDING_OF_CELLS) < -log_size:
+                return settled
+            settled = frequency
+
+
+def relative_error_of_power(steps: float, log_error: float) -> float:
+    """The relative error of ``M(c)^steps`` for an error of log M(c)."""
+    return expm1(min(steps * log_error, 700.0))

@@ -1,0 +1,231 @@
+"""Contour integrals for Poisson steps, against thirty-digit moments, a plain sum of the same integral and the laws."""
+
+from math import exp, log
+
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from law_oracles import contour_delta
+
+from hockeystick.laws import contours
+from hockeystick.laws.contours import Distant, Profiles
+from hockeystick.laws.discretise import gaussian_law
+from hockeystick.laws.grid import Resolution
+from hockeystick.laws.operations import power, thin
+from hockeystick.laws.poisson_moments import PoissonMoments
+from hockeystick.laws.profile import law_delta
+from hockeystick.types import Direction, Side
+
+RUNS = [(0.01, 1.0, 2000), (0.1, 1.5, 100), (1e-3, 0.6, 20000), (0.3, 4.0, 60), (0.02, 25.0, 5000)]
+"""Rate, noise multiplier, steps."""
+
+
+def exact_moment(moments: PoissonMoments, order: complex) -> mp.mpc:
+    """E X^order in thirty digits."""
+    rate, mu = mp.mpf(moments.sampling_prob), 1 / mp.mpf(moments.noise_multiplier)
+    order = mp.mpc(order)
+    reach = abs(float(order.real)) * float(mu) + 11
+
+    def integrand(z: mp.mpf) -> mp.mpc:
+        return mp.npdf(z) * mp.exp(order * mp.log1p(rate * mp.expm1(mu * z - mu * mu / 2)))
+
+    nodes = int(8 * reach * (1 + abs(float(order.imag)) * float(mu) / 20))  # the trapezoidal rule, exponentially good
+    step = 2 * reach / nodes
+    return step * mp.fsum(integrand(-reach + step * k) for k in range(nodes + 1))
+
+
+@pytest.mark.parametrize(("rate", "sigma"), [(0.01, 1.0), (0.2, 0.7), (1e-4, 2.0)])
+@pytest.mark.parametrize("order", [4.0, 1.05, -3.0, -0.1])
+def test_moments_are_as_near_as_they_say(rate: float, sigma: float, order: float) -> None:
+    """At three frequencies of a line; the errors that are charged stay below 1e-11."""
+    moments = PoissonMoments(rate, sigma)
+    line = moments.line(order, 1.7, 40)
+    with mp.workdps(30):
+        exact = exact_moment(moments, order)
+        assert abs(line.log_moment - mp.log(exact.real)) <= line.log_error
+        assert abs(moments.log_moments(np.array([order]))[0] - mp.log(exact.real)) <= 1e-11
+        for j in (0, 7, 39):
+            ratio = exact_moment(moments, order + 1.7j * j) / exact
+            assert abs(mp.mpc(line.ratios[j]) - ratio) <= line.errors[j]
+    assert line.log_error < 1e-11
+    assert line.errors.max() < 1e-11
+
+
+@pytest.mark.parametrize(("rate", "sigma", "steps"), [*RUNS, (1e-4, 0.5, 100_000), (0.05, 2.0, 12)])
+@pytest.mark.parametrize("order", [6.0, 1.2, -2.0])
+def test_beyond_the_settled_frequency_the_integrand_is_small(
+    rate: float, sigma: float, steps: int, order: float
+) -> None:
+    """|M(c + it) / M(c)|^steps from that frequency to twenty times it, and not an eighth of it before."""
+    moments = PoissonMoments(rate, sigma)
+    settled = moments.settled_frequency(order, steps, -20.0)
+    frequencies = settled * np.geomspace(1.0, 20.0, 40)
+    z = np.linspace(*moments.ends(order), 100_001)
+    logs = moments.log_ratios(z)[0]
+    weights = np.exp(order * logs - 0.5 * z * z - (order * logs - 0.5 * z * z).max())
+    weights /= weights.sum()
+    sizes = np.array([abs(weights @ np.exp(1j * t * logs)) for t in frequencies])
+    assert (steps * np.log(sizes) <= -20.0).all()
+    assert steps * log(abs(weights @ np.exp(1j * (settled / 8.0) * logs))) > -20.0, "the bound is needlessly far out"
+
+
+@pytest.mark.parametrize(("rate", "sigma", "steps"), RUNS)
+def test_both_sides_hold_another_sum_between_them(rate: float, sigma: float, steps: int) -> None:
+    """The same integral with four times the nodes and frequencies, and no bound on what is left out."""
+    profiles = Profiles(PoissonMoments(rate, sigma), steps)
+    middle = profiles_epsilon(profiles, 1e-6)
+    for epsilon in (0.5 * middle, middle):
+        for direction in Direction:
+            sides = profiles.sides(epsilon, direction)
+            assert sides is not None
+            exact = slow_delta(rate, sigma, steps, epsilon, direction)
+            assert sides.lower <= exact <= sides.upper
+            if sides.lower > 0.0:
+                assert sides.lower >= exact * (1 - 1e-5)
+                assert sides.upper <= exact * (1 + 1e-5)
+            else:  # the other direction decides
+                assert sides.upper <= 1e-6 * slow_delta(rate, sigma, steps, epsilon, Direction.REMOVE)
+
+
+def profiles_epsilon(profiles: Profiles, delta: float) -> float:
+    """About the epsilon of this delta, by bisection."""
+    low, high = 0.0, 50.0
+    for _ in range(40):
+        middle = 0.5 * (low + high)
+        sides = profiles.sides(middle, Direction.REMOVE)  # None where delta is smaller than any line can tell
+        low, high = (middle, high) if sides is not None and sides.upper > delta else (low, middle)
+    return high
+
+
+def slow_delta(rate: float, sigma: float, steps: int, epsilon: float, direction: Direction) -> float:
+    """The profile by a plain sum, dense and far beyond where it matters, with moments on 12,000 nodes."""
+    mu = 1.0 / sigma
+    z = np.linspace(-15.0, 45.0, 12_001)
+    logs = np.log1p(rate * np.expm1(np.minimum(mu * z - 0.5 * mu * mu, 500.0)))
+    best = None
+    for distance in np.geomspace(0.02, 40.0, 60):
+        order = 1.0 + distance if direction is Direction.REMOVE else -distance
+        exponents = order * logs - 0.5 * z * z
+        log_moment = float(exponents.max() + log(np.exp(exponents - exponents.max()).sum()))
+        log_moment += log(1.0 / 200.0 / np.sqrt(2.0 * np.pi))
+        x = epsilon if direction is Direction.REMOVE else -epsilon
+        height = steps * log_moment - order * x - log(abs(order * (order - 1.0)))
+        if best is None or height < best[0]:
+            best = (height, order, log_moment, x)
+    assert best is not None
+    _, order, log_moment, x = best
+    weights = np.exp(order * logs - 0.5 * z * z - (order * logs - 0.5 * z * z).max())
+    weights /= weights.sum()
+    mean = float(weights @ logs)
+    spread = float(weights @ (logs - mean) ** 2) ** 0.5 * steps**0.5
+    pace = 2.0 * np.pi / (40.0 * max(spread, 1.0 / abs(order - (direction is Direction.REMOVE))) + 10.0)
+    total = 0.0
+    for k in range(400_000):
+        t = k * pace
+        s = complex(order, t)
+        ratio = complex(weights @ np.exp(1j * t * logs))
+        total += (0.5 if k == 0 else 1.0) * (ratio**steps * np.exp(-1j * t * x) / (s * (s - 1.0))).real
+        if abs(ratio) ** steps < 1e-17 and k > 20:
+            break
+    factor = steps * log_moment - order * x + (epsilon if direction is Direction.REMOVE else 0.0)
+    return total * pace / np.pi * exp(factor)
+
+
+@pytest.mark.parametrize("share", [0.3, 1e-2, 1e-4])
+@pytest.mark.parametrize(("rate", "sigma", "steps"), RUNS)
+def test_poor_lines_are_still_bounds(
+    rate: float, sigma: float, steps: int, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lines so short and so coarse that truncation and distant values matter; each must be charged in full."""
+    good = Profiles(PoissonMoments(rate, sigma), steps)
+    epsilons = np.linspace(0.3, 1.5, 9) * profiles_epsilon(good, 1e-5)
+    exact = {(at, direction): good.sides(at, direction) for at in epsilons for direction in Direction}
+    monkeypatch.setattr(contours, "SHARE", share)
+    monkeypatch.setattr(contours, "USEFUL", 1.0)
+    monkeypatch.setattr(contours, "CLOSE", -1.0)
+    poor = Profiles(PoissonMoments(rate, sigma), steps)
+    for (epsilon, direction), fine in exact.items():
+        rough = poor.sides(epsilon, direction)
+        if fine is not None and rough is not None:
+            assert rough.lower <= fine.upper
+            assert rough.upper >= fine.lower
+
+
+@pytest.mark.parametrize(("rate", "sigma", "steps"), RUNS)
+def test_what_is_cut_off_the_line_is_charged(
+    rate: float, sigma: float, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lines that end where the integrand is just as small as it has to be; windows are too wide for distant values."""
+
+    def barely(moments: PoissonMoments, order: float, steps: float, log_size: float) -> float:
+        z = np.linspace(*moments.ends(order), 4001)
+        logs = moments.log_ratios(z)[0]
+        weights = np.exp(order * logs - 0.5 * z * z - (order * logs - 0.5 * z * z).max())
+        low, high = 1e-3, 1e6
+        for _ in range(60):
+            middle = (low * high) ** 0.5
+            size = abs(weights @ np.exp(1j * middle * logs)) / weights.sum()
+            low, high = (middle, high) if steps * log(max(size, 1e-300)) > log_size else (low, middle)
+        return high
+
+    def wide(self: Profiles, *arguments: object) -> object:
+        *_, window = distant_values(self, *arguments)
+        return Distant(0.0, 1.0), Distant(0.0, 1.0), 4.0 * window
+
+    good, distant_values = Profiles(PoissonMoments(rate, sigma), steps), Profiles._distant_values
+    epsilons = np.linspace(0.5, 1.2, 15) * profiles_epsilon(good, 1e-5)
+    exact = {at: good.sides(at, Direction.REMOVE) for at in epsilons}
+    monkeypatch.setattr(contours, "SHARE", 0.5)
+    monkeypatch.setattr(contours, "USEFUL", 1.0)
+    monkeypatch.setattr(contours, "CLOSE", -1.0)
+    monkeypatch.setattr(Distant, "total", lambda bound, x, window: 0.0)
+    monkeypatch.setattr(Profiles, "_distant_values", wide)
+    monkeypatch.setattr(PoissonMoments, "settled_frequency", barely)
+    poor = Profiles(PoissonMoments(rate, sigma), steps)
+    for epsilon, fine in exact.items():
+        rough = poor.sides(epsilon, Direction.REMOVE)
+        if fine is not None and rough is not None:
+            assert rough.lower <= fine.upper
+            assert rough.upper >= fine.lower
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(
+    rate=st.floats(-4.0, -0.7).map(lambda power: 10.0**power),
+    steps=st.floats(1.0, 5.0).map(lambda power: int(10.0**power)),
+    sigma=st.floats(0.5, 20.0),
+    epsilon=st.floats(0.05, 8.0),
+)
+@pytest.mark.slow
+def test_the_laws_are_around_the_contours(rate: float, steps: int, sigma: float, epsilon: float) -> None:
+    resolution = Resolution(24, 1e-12)
+    profiles = Profiles(PoissonMoments(rate, sigma), steps)
+    laws = {side: power(thin(gaussian_law(sigma, 1.0, side, resolution), rate), steps, resolution) for side in Side}
+    for direction in Direction:
+        sides = profiles.sides(epsilon, direction)
+        if sides is None:
+            continue
+        assert law_delta(laws[Side.LOWER], epsilon, direction) <= sides.upper
+        assert law_delta(laws[Side.UPPER], epsilon, direction) >= sides.lower
+
+
+@pytest.mark.parametrize("epsilon", [300.0, 550.0, 690.0])
+def test_far_epsilons(epsilon: float) -> None:
+    sides = Profiles(PoissonMoments(0.1, 0.12), 30).sides(epsilon, Direction.REMOVE)
+    if sides is not None:
+        exact = contour_delta(0.1, 30, 0.12, epsilon)
+        assert sides.lower <= exact * (1 + 1e-6)
+        assert sides.upper >= exact * (1 - 1e-6)
+
+
+def test_runs_that_are_nearly_always_without_the_example_are_left_to_the_laws() -> None:
+    assert Profiles(PoissonMoments(1e-4, 0.5), 10).sides(1.0, Direction.REMOVE) is None
+
+
+def test_one_line_serves_neighbouring_epsilons() -> None:
+    profiles = Profiles(PoissonMoments(0.01, 1.0), 2000)
+    for epsilon in np.linspace(2.0, 3.0, 20):
+        assert profiles.sides(epsilon, Direction.REMOVE) is not None
+    assert len(profiles._contours[Direction.REMOVE]) <= 3
