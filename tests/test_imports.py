@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -50,6 +51,90 @@ def test_a_plan_needs_no_compiler_and_no_plots() -> None:
 
 def test_certify_needs_no_plots_and_no_optional_packages() -> None:
     assert not loaded("import hockeystick; hockeystick.certify") & {"matplotlib", "torch", "jax", "dp_accounting"}
+
+
+PLAN = """
+noise_multiplier = 1.0
+data = {num_examples = 60000, batch_size = 600, epochs = 2}
+sampler = {kind = "poisson"}
+target = {epsilon = 2.0, delta = 1e-5}
+"""
+CERTIFICATES = Path(__file__).parents[1] / "experiments" / "choquette-choo-2024-figure-3" / "certificates"
+ENGINES = ("filters", "moments", "monte_carlo", "posteriors", "sequences", "windows")
+WORDS = {"monte_carlo", "monte_carlo.claim", "monte_carlo.families", "monte_carlo.release"}
+"""What plans and certificates say of sampling, and the table of families: they load no numerics."""
+
+
+def modules_after(statements: str, folder: Path) -> set[str]:
+    """The engines of ours and the numerical packages that a fresh Python has loaded after some statements."""
+    code = f"{statements}\nimport sys\nprint('LOADED', *sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True, cwd=folder
+    )
+    names = {name.removeprefix("hockeystick.") for name in done.stdout.splitlines()[-1].split()[1:]}
+    numerics = {name for name in names if name.split(".")[0] in ("numba", "scipy", "joblib")}
+    engines = {name for name in names - WORDS if name.split(".")[0] in ENGINES}
+    return engines | {".".join(name.split(".")[:2]) for name in numerics}
+
+
+def command(folder: Path, *words: str) -> set[str]:
+    """What a command has loaded when it ends."""
+    (folder / "plan.toml").write_text(PLAN)
+    (folder / "refused.toml").write_text(PLAN.replace("600,", "600000,"))
+    statements = f"from hockeystick.cli.main import main\ntry: main({list(words)!r})\nexcept SystemExit: pass"
+    return modules_after(statements, folder)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("list", "accountants"),
+        ("list", "samplers"),
+        ("list", "support"),
+        ("list", "generators"),
+        ("show", "plan.toml"),
+        ("show", str(CERTIFICATES / "poisson-16-mmcc.json")),
+        ("show", str(CERTIFICATES / "poisson-16-mmcc.json"), "--markdown"),
+        ("epsilon", "refused.toml"),
+        ("calibrate", "refused.toml"),
+        ("recommend", "--help"),
+    ],
+    ids=" ".join,
+)
+def test_commands_that_compute_nothing_load_no_engine(words: tuple[str, ...], tmp_path: Path) -> None:
+    assert command(tmp_path, *words) == set()
+
+
+@pytest.mark.parametrize("name", ["Mechanism", "Plan", "Certificate"])
+def test_descriptions_load_no_engine(name: str, tmp_path: Path) -> None:
+    assert modules_after(f"import hockeystick; hockeystick.{name}", tmp_path) == set()
+
+
+def test_accountants_are_described_without_their_engines(tmp_path: Path) -> None:
+    assert modules_after("import hockeystick; hockeystick.certify, hockeystick.calibrate", tmp_path) == set()
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        'kind = "poisson"',
+        'kind = "random_allocation"',
+        'kind = "balls_in_bins"',
+        'kind = "cyclic_poisson", groups = 4',
+        'kind = "deterministic"',
+    ],
+)
+def test_epsilon_of_independent_noise_loads_laws_alone(sampler: str, tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text(PLAN.replace('kind = "poisson"', sampler))
+    seen = command(tmp_path, "epsilon", "own.toml")
+    assert {"numba", "scipy.special"} <= seen, "it computes"
+    assert not [name for name in seen if name.startswith(ENGINES)]
+    assert not seen & {"scipy.signal", "scipy.stats", "scipy.optimize", "scipy.interpolate", "scipy.sparse", "joblib"}
+
+
+def test_a_method_loads_its_engine(tmp_path: Path) -> None:
+    """The counts above are about modules that exist, and that something loads."""
+    assert "moments.log_moments" in command(tmp_path, "epsilon", "plan.toml", "--method", "renyi")
 
 
 @pytest.mark.parametrize("name", hockeystick.__all__)

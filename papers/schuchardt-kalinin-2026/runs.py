@@ -288,7 +288,7 @@ def titled(run: Run, column: str, *, method: str, side: hs.Side = UPPER) -> Curv
 def paper_epsilon(run: hs.Mechanism, output: Output) -> float:
     """epsilon by conditional composition with the paper's allocation of failure probability, which proves nothing."""
     settings = hs.Settings(hs.Resolution(PLOT_NODES, DELTA), output.deadline)
-    profiles = conditional_profiles(dominating_pair(run), settings, allocation=budget.Allocation.PAPER)
+    profiles = conditional_profiles(dominating_pair(run), settings, as_published=True)
     found = smallest_epsilon(lambda epsilon: max(one(epsilon) for one in profiles.values()), DELTA, UPPER)
     return found if np.isfinite(found) else nan
 

@@ -11,6 +11,9 @@ from typing import Any, BinaryIO
 
 from hockeystick.errors import InvalidInputError, shortened
 
+MAX_CLAIM_BYTES = 1 << 26
+"""Certificates of Monte Carlo bounds name thousands of runs."""
+
 
 def read_small_file(path: str | Path, name: str, most: int) -> bytes:
     """The content of an ordinary file of at most ``most`` bytes; ``name`` is what errors call it.

@@ -18,9 +18,9 @@ from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Array, point_mass_at_one
 from hockeystick.laws.operations import compose
 from hockeystick.laws.profile import law_delta
+from hockeystick.moments import geometric_mean
 from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.posteriors.bins import budget, hazards, kernels
-from hockeystick.posteriors.bins.budget import Allocation
 from hockeystick.posteriors.bins.dominating_steps import composed_law
 from hockeystick.posteriors.bins.levels import LevelledMeans, levelled_means
 from hockeystick.settings import Settings
@@ -322,7 +322,7 @@ def test_what_is_spent_is_charged(direction: Direction, monkeypatch: pytest.Monk
     """A law that reveals nothing outside of the event leaves the event: the bound is its probability, and no less."""
     monkeypatch.setattr(conditional_composition, "_best_budgets", lambda *_: dict.fromkeys(Direction, 1e-3))
     monkeypatch.setattr(conditional_composition, "_composed", lambda *_: point_mass_at_one(Side.UPPER))
-    monkeypatch.setattr(conditional_composition, "geometric_mean_profile", lambda *_: lambda epsilon: 1.0)
+    monkeypatch.setattr(geometric_mean, "geometric_mean_profile", lambda *_: lambda epsilon: 1.0)
     profile = conditional_profiles(square_root_pair(2, 4, 2, 1.0), COARSE)[direction]
     for epsilon in (0.0, 0.5, 3.0):
         assert 1e-3 <= profile(epsilon) <= 1e-3 * (1.0 + 1e-12) + 1e-12
@@ -355,7 +355,7 @@ def test_one_epoch_is_amplified() -> None:
 def test_the_accountant_uses_the_union_bound() -> None:
     pair = square_root_pair(1, 20, 3, 2.0)
     certified = conditional_profiles(pair, COARSE)
-    paper = conditional_profiles(pair, COARSE, allocation=Allocation.PAPER)
+    paper = conditional_profiles(pair, COARSE, as_published=True)
     accountant = conditional_composition.ACCOUNTANT.bound(pair, Side.UPPER, COARSE).profiles
     for epsilon in EPSILONS:
         for direction in Direction:

@@ -114,6 +114,6 @@ def test_where_a_ring_bounds_nothing_the_next_moving_average_does(monkeypatch: p
         tried.append(chain.ring)
         return averages_profiles(chain, *rest)
 
-    monkeypatch.setattr("hockeystick.accountants.moving_average.averages_profiles", recorded)
+    monkeypatch.setattr("hockeystick.sequences.moving_averages_transform.averages_profiles", recorded)
     assert ACCOUNTANT.bound(run, Side.LOWER, SETTINGS).epsilon(1e-4) > 0.0
     assert tried == [True, False]

@@ -172,7 +172,7 @@ def test_entries_whose_squares_overflow_are_refused() -> None:
 def test_too_many_entries_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     fresh = DenseMatrix(np.tril(np.ones((12, 12))))  # what is known of a matrix is kept
     pair = SubsetMixture(noise_multiplier=1.0, matrix=fresh, groups=3, sampling_prob=0.1)
-    monkeypatch.setattr("hockeystick.accountants.split_noise.MOST_ENTRIES", 20)
+    monkeypatch.setattr(column_entries, "MOST_ENTRIES", 40)  # a group has at most 30, the three have 78
     with pytest.raises(UnsupportedError, match="non-zero entries of C"):
         ACCOUNTANT.bound(pair, Side.UPPER, WORK)
     monkeypatch.setattr(column_entries, "MOST_SCANNED", 100)

@@ -11,7 +11,8 @@ import pytest
 import hockeystick as hs
 from hockeystick import noise
 from hockeystick.audit import annex, parts
-from hockeystick.audit.annex import FORMAT, Addendum, Outcome, _sealed, addendum, is_addendum, json_schema
+from hockeystick.audit.addendum_format import FORMAT, is_addendum
+from hockeystick.audit.annex import Addendum, Outcome, _sealed, addendum, json_schema
 from hockeystick.errors import BudgetExceededError, InvalidInputError, VerificationError
 
 MECHANISM = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.2, steps=5), noise_multiplier=1.0)

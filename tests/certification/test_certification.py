@@ -227,7 +227,7 @@ def test_memory_that_is_too_small_leaves_the_other_methods(monkeypatch: pytest.M
     def too_large(*arguments: Any) -> Any:
         raise MemoryError
 
-    monkeypatch.setattr("hockeystick.accountants.direct.gaussian_law", too_large)
+    monkeypatch.setattr("hockeystick.laws.discretise.gaussian_law", too_large)
     assert certify(mechanism(RandomAllocation(bins=20)), delta=1e-5).method.upper != "direct"
 
 

@@ -58,7 +58,7 @@ def family(cli: Any, monkeypatch: pytest.MonkeyPatch) -> Family:
         make=lambda pair, kind, **values: kind(**values),
         fingerprint=lambda pair: (pair.noise_multiplier,),
     )
-    monkeypatch.setitem(families.FAMILIES, kind, made)
+    monkeypatch.setitem(families.FAMILIES, kind, lambda: made)
     return made
 
 

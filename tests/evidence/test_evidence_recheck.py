@@ -169,7 +169,7 @@ def test_from_a_pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with EvidenceStore.open(tmp_path / "x.sqlite") as store:
         with pytest.raises(UnsupportedError, match="ToyPair"):
             redraw(store, pair, [run], 1, np.random.default_rng(0))
-        monkeypatch.setitem(families.FAMILIES, ToyPair, family)
+        monkeypatch.setitem(families.FAMILIES, ToyPair, lambda: family)
         store.add(run, run_chunk(TOY, run, 0))
         (found,) = redraw(store, pair, [run], 1, np.random.default_rng(0))
         assert found.streams == (0,)

@@ -34,7 +34,8 @@ from hockeystick.monte_carlo.histories.limited_histories import BLOCKS, TAILS, L
 from hockeystick.monte_carlo.histories.one_sided import OTHER_SHARE, TILTED_SHARE, rates
 from hockeystick.monte_carlo.renewal.family import FAMILY
 from hockeystick.monte_carlo.renewal.wide import WideLinked, trees_of, wide_columns
-from hockeystick.pairs.renewal_mixture import RenewalMixture, availability
+from hockeystick.pairs.renewal_kernels import availability
+from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.strategies.matrix.tree import TreeMatrix
 from hockeystick.types import Direction, Side
 

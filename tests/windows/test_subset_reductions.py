@@ -166,7 +166,7 @@ def test_norms_are_rounded_to_their_side_from_exact_squares(side: Side, monkeypa
         given.append(norms)
         return real(norms, *rest)
 
-    monkeypatch.setattr(direct, "group_laws", seen)
+    monkeypatch.setattr(orthogonal_columns, "group_laws", seen)
     rng = np.random.default_rng(41)
     for _ in range(10):
         band = rng.random((6, 3)) + 0.1

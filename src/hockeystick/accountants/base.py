@@ -1,7 +1,8 @@
 """What every accountant looks like: one algorithm in one file, the same exports.
 
 An accountant's module ends with ``ACCOUNTANT = Accountant(...)``; its analyses map a type of pair to a function from
-the pair to one profile for each direction. ``docs/how-to/add-an-accountant.md`` has a skeleton and a checklist.
+the pair to one profile for each direction. All modules are imported to choose among them, so their functions import
+the engines that they call. ``docs/how-to/add-an-accountant.md`` has a skeleton and a checklist.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -10,6 +10,7 @@ outcomes left out. Cost: some ten seconds, by the choice of the lattice.
 
 from collections.abc import Mapping, Sequence
 from math import exp, log
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,13 +19,15 @@ from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.low_noise_bins import bins_refusal
 from hockeystick.bounds import Profile
 from hockeystick.errors import UnsupportedError
-from hockeystick.filters.bin_filters import Shifts, fitted, lattice_for, ring_shifts, sum_laws
 from hockeystick.laws.law import SMALLEST, Law, lower_law
 from hockeystick.laws.profile import law_delta, law_profiles, smallest_epsilon
 from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.pairs.fresh_bins import FreshBins
 from hockeystick.settings import DEFAULT_EFFORT, Settings
 from hockeystick.types import Direction, Side
+
+if TYPE_CHECKING:
+    from hockeystick.filters.bin_filters import Shifts
 
 MOST_ENTRIES = 40_000
 """Bins times bands."""
@@ -44,8 +47,10 @@ ABOVE = 1.4
 """Ratios are followed up to so many times e^epsilon."""
 
 
-def _law_up_to(shifts: Shifts, ratio: float, work: float, sums: int, settings: Settings) -> Law:
+def _law_up_to(shifts: "Shifts", ratio: float, work: float, sums: int, settings: Settings) -> Law:
     """The law of the sum, ratios above ``ratio`` taken as one."""
+    from hockeystick.filters.bin_filters import fitted, lattice_for, sum_laws
+
     summaries, spacing = fitted(shifts, work, sums)
     lattice = lattice_for(shifts, spacing, ratio, sums)
     delta = settings.resolution.smallest_delta
@@ -58,6 +63,8 @@ def _law_up_to(shifts: Shifts, ratio: float, work: float, sums: int, settings: S
 
 
 def _law(pair: BinMixture, settings: Settings) -> Law:
+    from hockeystick.filters.bin_filters import ring_shifts
+
     shifts = ring_shifts(pair.means() / pair.noise_multiplier, pair.matrix.bands, 2.0 * pair.rounding)
     if not 0.0 < max(float(shifts.own.max()), float(shifts.again.max(initial=0.0))) <= LARGEST_SHIFT:
         raise UnsupportedError("The noise is too low: the cells of a row are for shifts of a few standard deviations.")

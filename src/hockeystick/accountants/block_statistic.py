@@ -9,6 +9,7 @@ Proof: docs/theory/separated-windows.md, "From below". Errs downward: a function
 """
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,12 +18,14 @@ from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.separated_windows import RAREST
 from hockeystick.bounds import Profile
 from hockeystick.errors import UnsupportedError
-from hockeystick.filters.block_statistics import CELLS_PER_DEVIATION, Blocks, blocks_of, sum_laws
 from hockeystick.laws.law import Array, Law, lower_law
 from hockeystick.laws.profile import law_profiles
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
+
+if TYPE_CHECKING:
+    from hockeystick.filters.block_statistics import Blocks
 
 MOST_COST = 4e9
 LARGEST_SHIFT = 20.0
@@ -41,8 +44,10 @@ def _sizes(pair: RenewalMixture) -> list[int]:
     return [size for size in SIZES if size <= most]
 
 
-def best_blocks(pair: RenewalMixture) -> Blocks:
+def best_blocks(pair: RenewalMixture) -> "Blocks":
     """The blocks that tell most, of those that do not take too long; raises UnsupportedError where there are none."""
+    from hockeystick.filters.block_statistics import CELLS_PER_DEVIATION, blocks_of
+
     column = _column(pair)
     assert column is not None  # refused otherwise
     steps, sigma, prob = pair.matrix.steps, pair.noise_multiplier, pair.participation_prob
@@ -60,6 +65,8 @@ def best_blocks(pair: RenewalMixture) -> Blocks:
 
 
 def _law(pair: RenewalMixture, settings: Settings) -> Law:
+    from hockeystick.filters.block_statistics import sum_laws
+
     settings.deadline.tick()
     blocks = best_blocks(pair)
     without, taking_part, error = sum_laws(

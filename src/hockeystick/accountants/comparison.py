@@ -21,12 +21,10 @@ import numpy as np
 from hockeystick.accountants import fresh_bins
 from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile, best_of
-from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Array, Law
 from hockeystick.laws.operations import Tick, average, compose, mix, weighted
 from hockeystick.laws.profile import law_delta, law_profiles, smallest_epsilon
-from hockeystick.moments.geometric_mean import geometric_mean_profile
 from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.pairs.fresh_bins import FreshBins
 from hockeystick.settings import Settings
@@ -63,6 +61,7 @@ def ultrametric_law(
 
     Cost: O(sum over levels of log(blocks in a block)) projections.
     """
+    from hockeystick.laws.discretise import gaussian_law
 
     def block(level: int, size: int) -> Law:
         """The law of one block, without what it shares with the blocks around it."""
@@ -160,6 +159,8 @@ def comparison_laws(pair: BinMixture, side: Side, settings: Settings) -> list[La
 
 def comparison_profiles(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
     """Both directions of the pair's profile, on the asked side; the add direction also by the geometric mean."""
+    from hockeystick.moments.geometric_mean import geometric_mean_profile
+
     found = [law_profiles(law) for law in comparison_laws(pair, side, settings)]
     parts = {direction: [one[direction] for one in found] for direction in Direction}
     if side is Side.UPPER:

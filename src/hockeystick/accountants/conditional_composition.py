@@ -12,6 +12,7 @@ appendices D to F. Cost: see :func:`hockeystick.posteriors.bins.hazards.tail_bou
 
 from collections.abc import Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,17 +22,14 @@ from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Array, Law
 from hockeystick.laws.profile import law_delta, smallest_epsilon
-from hockeystick.moments.geometric_mean import geometric_mean_profile
 from hockeystick.pairs.bin_mixture import BinMixture
-from hockeystick.posteriors.bins import budget
-from hockeystick.posteriors.bins.budget import Allocation
-from hockeystick.posteriors.bins.dominating_steps import composed_law
-from hockeystick.posteriors.bins.hazards import TEMPERATURES, tail_bounds
-from hockeystick.posteriors.bins.kernels import Indices
-from hockeystick.posteriors.bins.levels import LevelledMeans, levelled_means, most_bounded
 from hockeystick.settings import Settings
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.types import Direction, Side
+
+if TYPE_CHECKING:
+    from hockeystick.posteriors.bins.kernels import Indices
+    from hockeystick.posteriors.bins.levels import LevelledMeans
 
 SEARCH_ROWS = 192
 SEARCH_NODES = 20
@@ -42,19 +40,23 @@ MAX_ENTRIES = 20_000_000
 
 
 def conditional_profiles(
-    pair: BinMixture, settings: Settings, *, allocation: Allocation = Allocation.UNION
+    pair: BinMixture, settings: Settings, *, as_published: bool = False
 ) -> Mapping[Direction, Profile]:
     """Upper bounds on both directions of the pair's profile.
 
-    Formal guarantee: with ``Allocation.UNION`` at least the true profile at every epsilon. ``Allocation.PAPER``
-    redraws the figures of schuchardt-kalinin-2026 and proves nothing: its union of events can be more likely than
-    what it adds for it; delta_E is then half of ``smallest_delta``, as there.
+    Formal guarantee: at least the true profile at every epsilon. ``as_published`` redraws the figures of
+    schuchardt-kalinin-2026 and proves nothing: its union of events can be more likely than what it adds for it;
+    delta_E is then half of ``smallest_delta``, as there.
 
     Raises: BudgetExceededError when the time of ``settings.deadline`` runs out.
     """
+    from hockeystick.moments.geometric_mean import geometric_mean_profile
+    from hockeystick.posteriors.bins import budget
+    from hockeystick.posteriors.bins.levels import levelled_means
+
     means = pair.means()
     levelled = levelled_means(means, pair.rounding)
-    if allocation is Allocation.PAPER:
+    if as_published:
         spent = dict.fromkeys(Direction, 0.5 * settings.resolution.smallest_delta)
         shares = budget.paper_shares(pair.matrix.rows, pair.bins, pair.epochs)
     else:
@@ -65,19 +67,21 @@ def conditional_profiles(
     tails = _tails(pair, levelled, rows, tries, shares, settings)
     profiles: dict[Direction, Profile] = {}
     for direction, bounds in tails.items():
-        one = budget.largest_of_each_epoch(pair.bins, bounds[0]) if allocation is Allocation.PAPER else bounds[0]
+        one = budget.largest_of_each_epoch(pair.bins, bounds[0]) if as_published else bounds[0]
         law = _composed(pair, levelled, one, 1, BLOCKS, settings)
         profiles[direction] = _profile(law, direction, spent[direction])
-    if allocation is Allocation.UNION:
+    if not as_published:
         geometric = geometric_mean_profile(pair.gram, pair.rounding, pair.noise_multiplier)
         profiles[Direction.ADD] = best_of(min, profiles[Direction.ADD], geometric)
     return profiles
 
 
 def _best_budgets(
-    pair: BinMixture, levelled: LevelledMeans, shares: Array, settings: Settings
+    pair: BinMixture, levelled: "LevelledMeans", shares: Array, settings: Settings
 ) -> dict[Direction, float]:
     """delta_E for each direction: the candidate with the smallest epsilon when some rows stand for all."""
+    from hockeystick.posteriors.bins import budget
+
     delta = settings.resolution.smallest_delta
     coarse = Settings(Resolution(SEARCH_NODES, delta), settings.deadline)
     copies = 1
@@ -99,19 +103,23 @@ def _best_budgets(
 
 def _tails(
     pair: BinMixture,
-    levelled: LevelledMeans,
-    rows: Indices,
+    levelled: "LevelledMeans",
+    rows: "Indices",
     tries: Mapping[Direction, Array],
     shares: Array,
     settings: Settings,
 ) -> dict[Direction, Array]:
+    from hockeystick.posteriors.bins.hazards import tail_bounds
+
     tick = settings.deadline.tick
     return tail_bounds(pair.means(), pair.noise_multiplier, pair.rounding, levelled, rows, tries, shares, tick)
 
 
 def _composed(
-    pair: BinMixture, levelled: LevelledMeans, tails: Array, copies: int, blocks: int, settings: Settings
+    pair: BinMixture, levelled: "LevelledMeans", tails: Array, copies: int, blocks: int, settings: Settings
 ) -> Law:
+    from hockeystick.posteriors.bins.dominating_steps import composed_law
+
     noise, tick = pair.noise_multiplier, settings.deadline.tick
     return composed_law(levelled.values, tails, copies, noise, blocks, settings.resolution, tick)
 
@@ -128,6 +136,9 @@ def _analyse(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direct
 
 
 def _cost(pair: BinMixture) -> float:
+    from hockeystick.posteriors.bins.hazards import TEMPERATURES
+    from hockeystick.posteriors.bins.levels import most_bounded
+
     rows, bins = pair.matrix.rows, pair.bins
     bounded = min(pair.matrix.bands, bins, most_bounded(rows, bins))
     products = rows * bounded * (len(TEMPERATURES) + 2) * bins

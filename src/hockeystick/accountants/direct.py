@@ -23,12 +23,9 @@ from hockeystick.accountants.base import Accountant, Analysis, LawAnalysis
 from hockeystick.bounds import Profile
 from hockeystick.laws.comonotone import comonotone
 from hockeystick.laws.contours import profiles_of_steps
-from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import FAR, MAX_RATIO, ORDINARY, Law, Units, point_mass_at_one
-from hockeystick.laws.mixtures import any_mixture_law
 from hockeystick.laws.operations import average, compose, mix, power, thin, weighted
-from hockeystick.laws.opposed import opposed_law
 from hockeystick.laws.profile import law_delta, law_profiles
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.base import DominatingPair
@@ -41,7 +38,6 @@ from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.pairs.truncated_steps import TruncatedSteps
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
-from hockeystick.windows.orthogonal_columns import group_laws, norms_by_group
 
 CUT_SHARE = 1e-4
 """Of the smallest delta; where ordinary units cut off more, laws are kept in far ones."""
@@ -51,6 +47,8 @@ LOOK = 8
 
 def independent_steps_law(pair: IndependentSteps, side: Side, settings: Settings, units: Units = ORDINARY) -> Law:
     """The law of Poisson-subsampled steps (chua-2024, section 3)."""
+    from hockeystick.laws.discretise import gaussian_law
+
     step = thin(gaussian_law(pair.noise_multiplier, 1.0, side, settings.resolution, units), pair.sampling_prob)
     return power(step, pair.steps, settings.resolution, tick=settings.deadline.tick)
 
@@ -68,6 +66,8 @@ def law_of_blocks(pair: AveragedSteps, of_block: Callable[[int], Law], settings:
 
 def averaged_steps_law(pair: AveragedSteps, side: Side, settings: Settings, units: Units) -> Law:
     """The law of random allocation; for k-of-t a bound on the asked side, exact for k = 1."""
+    from hockeystick.laws.discretise import gaussian_law
+
     resolution, tick = settings.resolution, settings.deadline.tick
     step = gaussian_law(pair.visit_noise, 1.0, side, resolution, units)
     if side is Side.LOWER:
@@ -77,6 +77,8 @@ def averaged_steps_law(pair: AveragedSteps, side: Side, settings: Settings, unit
 
 def secret_groups_law(pair: SecretGroups, side: Side, settings: Settings, units: Units) -> Law:
     """The law of cyclic Poisson sampling with secret groups: the mean over the groups of their compositions."""
+    from hockeystick.laws.discretise import gaussian_law
+
     resolution, tick = settings.resolution, settings.deadline.tick
     step = thin(gaussian_law(pair.noise_multiplier, 1.0, side, resolution, units), pair.sampling_prob)
     opportunities, longer = divmod(pair.steps, pair.groups)
@@ -104,6 +106,8 @@ def truncated_steps_law(pair: TruncatedSteps, side: Side, settings: Settings) ->
 
     From above, crowded steps are revealed; from below, the others have no gradients.
     """
+    from hockeystick.laws.opposed import opposed_law
+
     resolution, tick, found = settings.resolution, settings.deadline.tick, pair.crowding
     if side is Side.LOWER:
         step = _step_law(found.attained, pair.noise_multiplier, side, resolution)
@@ -123,6 +127,8 @@ def placed_copies_law(pair: PlacedCopies, side: Side, settings: Settings) -> Law
     Given which of them share a bin, the bins are cut at random in blocks, one for each bin that is used, and the cut is
     revealed. The patterns are hidden: the ratios given each of them are added up as if they were large together.
     """
+    from hockeystick.laws.discretise import gaussian_law
+
     resolution, tick = settings.resolution, settings.deadline.tick
     blocks: dict[tuple[int, int], Law] = {}
 
@@ -152,6 +158,8 @@ def placed_copies_law(pair: PlacedCopies, side: Side, settings: Settings) -> Law
 
 
 def _step_law(step: MixtureStep, noise_multiplier: float, side: Side, resolution: Resolution) -> Law:
+    from hockeystick.laws.mixtures import any_mixture_law
+
     return any_mixture_law(
         np.array(step.probabilities),
         np.array(step.sensitivities),
@@ -223,6 +231,8 @@ _steps_law = _single(independent_steps_law)
 
 def _group_laws(pair: SubsetMixture, side: Side, settings: Settings, units: Units) -> Sequence[Law]:
     """One law for each group of steps; only where no column of a group overlaps another."""
+    from hockeystick.windows.orthogonal_columns import group_laws, norms_by_group
+
     error = pair.sensitivity_error if side is Side.UPPER else -pair.sensitivity_error
     norms = norms_by_group(pair.matrix, pair.groups) * (1.0 + error)
     resolution, deadline = settings.resolution, settings.deadline

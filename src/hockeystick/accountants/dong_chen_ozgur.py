@@ -9,17 +9,19 @@ Proof, and a comparison with splitting into blocks: docs/theory/allocation.md. R
 """
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
-from hockeystick.moments.log_moments import LogMoments, enough_orders, moment_profile, sparse_orders
-from hockeystick.moments.real_orders import log_negative_moments
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
+
+if TYPE_CHECKING:
+    from hockeystick.moments.log_moments import LogMoments
 
 ORDERS = (64, 512, 4096)
 NEGATIVE_ORDERS = (64, 512, 4096)
@@ -30,7 +32,7 @@ LARGEST_OVERLAP = 2000
 """Above so many values of H, a binomial bound of its exponential moments is used."""
 
 
-def balanced_moments(noise_multiplier: float, bins: int, participations: int, orders: Array) -> LogMoments:
+def balanced_moments(noise_multiplier: float, bins: int, participations: int, orders: Array) -> "LogMoments":
     """Upper bounds of the remove direction's ``log M_a`` for one k-of-t allocation: the star bound above.
 
     Formal guarantee: never too small. Sums have non-negative terms and their rounding is bounded and added. With more
@@ -44,6 +46,8 @@ def balanced_moments(noise_multiplier: float, bins: int, participations: int, or
 
     Cost: O(min(k, t-k) * orders).
     """
+    from hockeystick.moments.log_moments import LogMoments
+
     rates = 0.5 * orders * noise_multiplier**-2
     values = np.array([log_overlap_moment(bins, participations, float(rate)) for rate in rates])
     return LogMoments(orders, (orders - 1.0) * values * (1.0 + 4 * UNIT_ROUNDOFF))
@@ -87,7 +91,7 @@ def _log_overlap_mass(bins: int, width: int) -> Array:
     return none + np.concatenate([[0.0], np.cumsum(ratios)])
 
 
-def of_blocks(pair: AveragedSteps, of_block: Callable[[int], LogMoments]) -> LogMoments:
+def of_blocks(pair: AveragedSteps, of_block: "Callable[[int], LogMoments]") -> "LogMoments":
     """Moments of the whole pair from those of one block of each size."""
     size, longer = divmod(pair.bins, pair.participations)
     epoch = of_block(size).times(pair.participations - longer)
@@ -96,8 +100,10 @@ def of_blocks(pair: AveragedSteps, of_block: Callable[[int], LogMoments]) -> Log
     return epoch.times(pair.epochs)
 
 
-def block_add_moments(pair: AveragedSteps, settings: Settings) -> LogMoments:
+def block_add_moments(pair: AveragedSteps, settings: Settings) -> "LogMoments":
     """Upper bounds of the add direction's moments: blocks, each visited once, and moments of negative order."""
+    from hockeystick.moments.log_moments import LogMoments, enough_orders, sparse_orders
+    from hockeystick.moments.real_orders import log_negative_moments
 
     def moments(orders: Array) -> LogMoments:
         settings.deadline.tick()
@@ -112,6 +118,8 @@ def block_add_moments(pair: AveragedSteps, settings: Settings) -> LogMoments:
 
 
 def _averaged(pair: AveragedSteps, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    from hockeystick.moments.log_moments import LogMoments, enough_orders, moment_profile, sparse_orders
+
     def compute(top: int) -> LogMoments:
         settings.deadline.tick()
         epoch = balanced_moments(pair.visit_noise, pair.bins, pair.participations, sparse_orders(top))

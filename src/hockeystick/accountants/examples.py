@@ -6,7 +6,6 @@ from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.pairs.fresh_bins import FreshBins
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.pairs.subset_mixture import SubsetMixture
-from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 
 
@@ -28,12 +27,16 @@ def fresh_bins() -> FreshBins:
 
 def bins(bands: int = 3) -> BinMixture:
     """Nine bins, one epoch, columns that differ."""
+    from hockeystick.strategies.matrix.banded import BandedMatrix
+
     matrix = BandedMatrix(np.linspace(1.0, 2.0, 9 * bands).reshape(9, bands))
     return BinMixture(noise_multiplier=3.0, matrix=matrix, bins=9)
 
 
 def low_noise_bins(noise_multiplier: float = 0.8) -> BinMixture:
     """Twelve bins, one epoch, two bands."""
+    from hockeystick.strategies.matrix.banded import BandedMatrix
+
     band = np.tile([1.0, 0.2], (12, 1))
     band[-1, 1] = 0.0
     return BinMixture(noise_multiplier=noise_multiplier, matrix=BandedMatrix(band), bins=12)

@@ -27,7 +27,6 @@ from hockeystick.strategies.matrix.band import band_of
 from hockeystick.strategies.matrix.causal_factor import causal_factor
 from hockeystick.strategies.matrix.dense import DenseMatrix
 from hockeystick.types import Direction, Side
-from hockeystick.windows.dominating_chain import gram_band
 
 LawsOfBins = Callable[[BinMixture, Side, Settings], Sequence[Law]]
 
@@ -55,6 +54,8 @@ def diagonals(matrix: StrategyMatrix, width: int) -> Array:
 
     The width is at least the bands. Each entry is within :func:`rounding_of`.
     """
+    from hockeystick.windows.dominating_chain import gram_band
+
     if matrix.rows == matrix.steps:
         return gram_band(band_of(matrix), width)
     columns = matrix.materialize()

@@ -8,10 +8,10 @@ Proof: docs/theory/fresh-bins.md. Errs upward in both directions, for any C >= 0
 """
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from scipy.linalg import LinAlgError
 
 from hockeystick.accountants import examples
 from hockeystick.accountants.base import Accountant
@@ -27,8 +27,9 @@ from hockeystick.pairs.fresh_bins import FreshBins
 from hockeystick.settings import Settings
 from hockeystick.strategies import StrategyMatrix
 from hockeystick.types import Direction, Side
-from hockeystick.windows.chains import window_law
-from hockeystick.windows.dominating_chain import Chain, dominating_chain, long_enough
+
+if TYPE_CHECKING:
+    from hockeystick.windows.dominating_chain import Chain
 
 FITTED_BINS = 96
 """Epochs to which shapes are fitted; in longer ones the middle is repeated."""
@@ -51,8 +52,11 @@ def coins(bins: int) -> Array:
     return 1.0 / np.arange(bins, 0.0, -1.0)
 
 
-def chains(pair: FreshBins, deadline: Deadline) -> list[Chain]:
+def chains(pair: FreshBins, deadline: Deadline) -> "list[Chain]":
     """Chains that dominate the columns of C, each fitted to another level of noise."""
+
+    from hockeystick.windows.dominating_chain import dominating_chain, long_enough
+
     known = _KNOWN.setdefault(pair.matrix, {})
     if pair.bins not in known:
         band = diagonals(pair.matrix, max(pair.matrix.bands, pair.bins))
@@ -62,13 +66,15 @@ def chains(pair: FreshBins, deadline: Deadline) -> list[Chain]:
         try:
             shapes = [dominating_chain(few, fitted, longest * noise, coins(fitted), 0.0, deadline) for noise in NOISES]
             known[pair.bins] = [long_enough(_stretched(shape, pair.bins), band, rounding) for shape in shapes]
-        except LinAlgError:
+        except np.linalg.LinAlgError:
             raise UnsupportedError("No chain of columns dominates the strategy matrix within its rounding.") from None
     return known[pair.bins]
 
 
-def _stretched(chain: Chain, size: int) -> Chain:
+def _stretched(chain: "Chain", size: int) -> "Chain":
     """The chain with its middle repeated."""
+    from hockeystick.windows.dominating_chain import Chain
+
     half = chain.scales.size // 2
     first, last = chain.scales[:half], chain.scales[half:]
     middle = np.full(size - chain.scales.size, float(chain.scales[max(half - 1, 0) : half + 1].max()))
@@ -77,6 +83,8 @@ def _stretched(chain: Chain, size: int) -> Chain:
 
 def _law(pair: FreshBins, settings: Settings) -> Law:
     """The law of all epochs; raises UnsupportedError where the noise is too low."""
+    from hockeystick.windows.chains import window_law
+
     resolution, deadline, hazards = settings.resolution, settings.deadline, coins(pair.bins)
     sigma = pair.noise_multiplier
     chain = min(chains(pair, deadline), key=lambda one: one.second_moment(sigma, hazards))

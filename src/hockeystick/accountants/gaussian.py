@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 
 from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile
-from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.law import Law
 from hockeystick.pairs.base import DominatingPair
@@ -34,6 +33,8 @@ def _analyse(pair: DominatingPair, side: Side, settings: Settings) -> Mapping[Di
 
 
 def _laws(pair: DominatingPair, side: Side, settings: Settings) -> Sequence[Law]:
+    from hockeystick.laws.discretise import gaussian_law
+
     return [gaussian_law(pair.noise_multiplier, _sensitivity(pair, side), side, settings.resolution)]
 
 

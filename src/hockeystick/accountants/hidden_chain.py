@@ -13,7 +13,7 @@ Proof: docs/theory/hidden-chains.md. Errs on the asked side, adaptive gradients 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import exp, log
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from hockeystick.accountants import examples
 from hockeystick.accountants.base import Accountant
@@ -23,13 +23,11 @@ from hockeystick.errors import UnsupportedError
 from hockeystick.laws.law import UNIT_ROUNDOFF, Law
 from hockeystick.laws.profile import law_profiles
 from hockeystick.pairs.bin_mixture import BinMixture
-from hockeystick.sequences.comparable_chain import comparable_chain, loss_of, opened_ring
-from hockeystick.sequences.coordinate_chain import Chain
-from hockeystick.sequences.coordinate_fits import coordinate_chain
-from hockeystick.sequences.hidden_chain import HiddenChain, hidden_chain_law, work_of
-from hockeystick.sequences.hidden_chain_transform import chain_profiles, transform_work
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
+
+if TYPE_CHECKING:
+    from hockeystick.sequences.coordinate_chain import Chain
 
 MOST_LOSS = {Side.UPPER: 0.2, Side.LOWER: 0.1}
 """Of epsilon, as estimated: other methods are better than chains that lose more; from below bin filters are."""
@@ -46,9 +44,13 @@ BEYOND = 40.0
 
 
 def _chain(
-    pair: BinMixture, side: Side, settings: Settings, work: Callable[[Chain, float], float], independent: bool
-) -> tuple[Chain, float]:
+    pair: BinMixture, side: Side, settings: Settings, work: "Callable[[Chain, float], float]", independent: bool
+) -> "tuple[Chain, float]":
     """A comparable chain whose ``work``, given an estimate of epsilon, is within the effort; and the estimate."""
+    from hockeystick.sequences.comparable_chain import comparable_chain, loss_of, opened_ring
+    from hockeystick.sequences.coordinate_chain import Chain
+    from hockeystick.sequences.coordinate_fits import coordinate_chain
+
     deadline, covariance = settings.deadline, covariance_of(pair)
     error = pair.rounding + 8.0 * UNIT_ROUNDOFF
     found = sensitivity_of(covariance, settings)
@@ -89,6 +91,9 @@ def _chain(
 
 
 def _law(pair: BinMixture, side: Side, settings: Settings) -> Law:
+    from hockeystick.sequences.coordinate_chain import Chain
+    from hockeystick.sequences.hidden_chain import HiddenChain, hidden_chain_law, work_of
+
     delta = settings.resolution.smallest_delta
 
     def work(chain: Chain, epsilon: float) -> float:
@@ -106,6 +111,9 @@ def _laws(pair: BinMixture, side: Side, settings: Settings) -> Sequence[Law]:
 
 
 def _analyse(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    from hockeystick.sequences.coordinate_chain import Chain
+    from hockeystick.sequences.hidden_chain_transform import chain_profiles, transform_work
+
     delta, question = settings.resolution.smallest_delta, settings.question
     if delta < SMALLEST_TRANSFORMED:
         return law_profiles(_law(pair, side, settings))

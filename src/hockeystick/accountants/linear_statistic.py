@@ -14,16 +14,13 @@ of the participations that there can be, and the square of that for every furthe
 """
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.stats import binom
 
 from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile
-from hockeystick.filters.renewal_sums import renewal_sum
-from hockeystick.laws.lattice import lattice_law
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array, Law
-from hockeystick.laws.mixtures import LatticeMasses, coarsen
 from hockeystick.laws.profile import law_profiles
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.pairs.subset_mixture import SubsetMixture
@@ -31,8 +28,9 @@ from hockeystick.pairs.waiting_copies import WaitingCopies
 from hockeystick.settings import Settings
 from hockeystick.strategies.matrix.base import Indices
 from hockeystick.types import Direction, Side
-from hockeystick.windows.column_entries import Entries, entries_of, why_too_many
-from hockeystick.windows.windows import MOST_STEPS, best_windows, in_windows, window_law, window_sizes
+
+if TYPE_CHECKING:
+    from hockeystick.windows.column_entries import Entries
 
 PARTS = 64
 """A step of the lattice, of the longest shift, on which shifts are rounded down under b-min-sep sampling."""
@@ -50,12 +48,14 @@ def steps_in_play(pair: SubsetMixture) -> Indices:
     return pair.group_steps(int(np.argmax(np.bincount(group_of_step, weights=pair.matrix.column_norms**2))))
 
 
-def statistic_shifts(entries: Entries, size: int) -> Array:
+def statistic_shifts(entries: "Entries", size: int) -> Array:
     """``a_j`` of each window of ``size`` steps, rounded down; shape (windows, size), rows sorted, largest first."""
+    from hockeystick.windows.windows import in_windows
+
     return in_windows(_shifts(entries, size), size)
 
 
-def _shifts(entries: Entries, size: int) -> Array:
+def _shifts(entries: "Entries", size: int) -> Array:
     """``a_j`` of every step in play, for windows of ``size`` steps, rounded down."""
     steps = entries.entries.shape[1]
     window = entries.first // size
@@ -68,6 +68,9 @@ def _shifts(entries: Entries, size: int) -> Array:
 
 
 def _laws(pair: SubsetMixture, side: Side, settings: Settings) -> list[Law]:
+    from hockeystick.windows.column_entries import entries_of
+    from hockeystick.windows.windows import best_windows, window_law, window_sizes
+
     entries = entries_of(pair.matrix, steps_in_play(pair), settings.deadline)
     sizes = window_sizes(entries.entries.shape[1], entries.overlap)
     candidates = [statistic_shifts(entries, size) for size in sizes]
@@ -78,6 +81,13 @@ def _laws(pair: SubsetMixture, side: Side, settings: Settings) -> list[Law]:
 
 def _of_renewals(pair: RenewalMixture | WaitingCopies, side: Side, settings: Settings) -> list[Law]:
     """One law for each of some numbers of first steps, whose statistic is the only one that is kept."""
+    from scipy.stats import binom
+
+    from hockeystick.filters.renewal_sums import renewal_sum
+    from hockeystick.laws.lattice import lattice_law
+    from hockeystick.laws.mixtures import LatticeMasses, coarsen
+    from hockeystick.windows.column_entries import entries_of
+
     one, copies = _copies(pair)
     entries = entries_of(pair.matrix, np.arange(pair.matrix.steps), settings.deadline)
     examples, prob = one.examples_per_user, one.participation_prob
@@ -129,6 +139,8 @@ def _analyse_renewals(
 
 
 def _refusal(pair: SubsetMixture | RenewalMixture | WaitingCopies, side: Side) -> str | None:
+    from hockeystick.windows.column_entries import why_too_many
+
     if isinstance(pair, SubsetMixture):
         return why_too_many(pair.matrix, steps_in_play(pair).size)
     one, copies = _copies(pair)
@@ -145,6 +157,8 @@ def _analyse(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Dir
 
 def _cost(pair: SubsetMixture | RenewalMixture | WaitingCopies) -> float:
     """Seconds for the coarse laws, and for the law of the largest sum."""
+    from hockeystick.windows.windows import MOST_STEPS
+
     return 0.3 + 1e-6 * pair.matrix.steps + 5e-8 * min(pair.matrix.steps, MOST_STEPS) ** 2
 
 

@@ -1,12 +1,16 @@
 """What the accountants of bins at low noise share: how many bins they take, and which covariances matter."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.law import Array
 from hockeystick.pairs.bin_mixture import BinMixture
-from hockeystick.sequences.comparable_chain import Sensitivity, sensitivity
 from hockeystick.settings import Settings
+
+if TYPE_CHECKING:
+    from hockeystick.sequences.comparable_chain import Sensitivity
 
 FEWEST_BINS, MOST_BINS = 12, 1024
 LARGEST_VARIANCE = 30.0
@@ -28,8 +32,10 @@ def covariance_of(pair: BinMixture) -> Array:
     return covariance
 
 
-def sensitivity_of(covariance: Array, settings: Settings) -> Sensitivity:
+def sensitivity_of(covariance: Array, settings: Settings) -> "Sensitivity":
     """An estimate of epsilon, and how much each covariance matters to it; a guide, no bound rests on it."""
+    from hockeystick.sequences.comparable_chain import sensitivity
+
     try:
         return sensitivity(covariance, settings.resolution.smallest_delta, settings.deadline)
     except np.linalg.LinAlgError:

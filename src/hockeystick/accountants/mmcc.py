@@ -15,8 +15,6 @@ import numpy as np
 from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile
 from hockeystick.pairs.subset_mixture import SubsetMixture
-from hockeystick.posteriors.participations.engine import blocks_profiles, planned_laws, worst_profiles
-from hockeystick.posteriors.participations.rows import described, different, products, too_large
 from hockeystick.settings import Settings
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.types import Direction, Side
@@ -26,6 +24,9 @@ def worst_of_groups(
     pair: SubsetMixture, groups: Sequence[int | None], settings: Settings
 ) -> Mapping[Direction, Profile]:
     """The largest bound of any of these groups; None stands for all steps, by single rows."""
+    from hockeystick.posteriors.participations.engine import blocks_profiles, planned_laws, worst_profiles
+    from hockeystick.posteriors.participations.rows import described, different
+
     sensitivity = pair.full_sensitivity * (1.0 + pair.sensitivity_error)
     blocks = different([described(pair.matrix, pair.groups, one, settings.deadline.tick) for one in groups])
     laws = planned_laws(settings.effort, len(blocks))
@@ -36,12 +37,16 @@ def worst_of_groups(
 
 
 def _refusal(pair: SubsetMixture, side: Side) -> str | None:
+    from hockeystick.posteriors.participations.rows import too_large
+
     if pair.groups > 1:
         return "it is for Poisson sampling; generalized_mmcc is for groups that take turns"
     return too_large(pair.matrix, 1)
 
 
 def _cost(pair: SubsetMixture) -> float:
+    from hockeystick.posteriors.participations.rows import products
+
     return 0.5 + 0.15 * min(pair.matrix.rows, 60) + 1.5e-9 * products(pair.matrix, 1)
 
 

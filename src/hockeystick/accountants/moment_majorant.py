@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import isfinite
+from typing import TYPE_CHECKING
 
 from hockeystick.accountants import examples
 from hockeystick.accountants.base import Accountant
@@ -20,18 +21,12 @@ from hockeystick.deadline import Deadline
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.law import UNIT_ROUNDOFF
 from hockeystick.laws.profile import MAX_EPSILON, smallest_epsilon
-from hockeystick.moments.common_factor import without_common
-from hockeystick.moments.exact import ExactGram, ExactMoments
-from hockeystick.moments.exact_gram import circulant, lifted, proved_gram, residue_classes
-from hockeystick.moments.floor import floor_of
-from hockeystick.moments.majorant.majorant import majorant_profile
-from hockeystick.moments.majorant.ranges import strip_profile
-from hockeystick.moments.recheck import recheck, recheck_cost
-from hockeystick.moments.ring import ring_cost, ring_moments
-from hockeystick.moments.strips import strip_cost, strip_edges, strip_moments
 from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
+
+if TYPE_CHECKING:
+    from hockeystick.moments.exact import ExactGram, ExactMoments
 
 HIGHEST_DEGREE = 12
 LOWEST_DEGREE = 2
@@ -72,28 +67,37 @@ class Relaxation:
     prepare: Callable[[Deadline], Profiles]
 
 
-def moments_cost(gram: ExactGram, degree: int) -> float:
+def moments_cost(gram: "ExactGram", degree: int) -> float:
     """Rough seconds of :func:`exact_moments`."""
+    from hockeystick.moments.recheck import recheck_cost
+    from hockeystick.moments.ring import ring_cost
+
     return ring_cost(gram, degree) + recheck_cost(gram, degree)
 
 
-def exact_moments(gram: ExactGram, degree: int, deadline: Deadline) -> ExactMoments:
+def exact_moments(gram: "ExactGram", degree: int, deadline: Deadline) -> "ExactMoments":
     """Moments of the mixture without its common factor, computed twice: with 30 digits and, to check, in doubles.
 
     Raises: UnsupportedError where the two disagree, or where the moments leave the range of doubles.
     """
+    from hockeystick.moments.common_factor import without_common
+    from hockeystick.moments.recheck import recheck
+    from hockeystick.moments.ring import ring_moments
+
     moments = ring_moments(gram, degree, deadline=deadline)
     recheck(gram, moments, deadline=deadline)
     return without_common(moments, gram)
 
 
-def relaxations(gram: ExactGram, side: Side, delta: float, effort: float) -> Iterator[Relaxation]:
+def relaxations(gram: "ExactGram", side: Side, delta: float, effort: float) -> Iterator[Relaxation]:
     """The pair itself, with few moments, with many, and on strips; then for upper bounds larger ones.
 
     They are the pair with its few small bins lifted, which has a larger common factor, and coarser ones of higher
     orders: the circulant envelope, where it is close, and classes of bins. Lower envelopes lose too much, and classes
     are a relaxation, of which a lower bound says nothing.
     """
+    from hockeystick.moments.exact_gram import circulant, lifted, residue_classes
+
     best = 0
     for share in (FIRST_SHARE, WHOLE_SHARE):
         found = _affordable(share * effort, [(1.0, gram)])
@@ -123,15 +127,18 @@ def relaxations(gram: ExactGram, side: Side, delta: float, effort: float) -> Ite
             yield replace(found, whole=False)
 
 
-def _affordable(seconds: float, parts: Sequence[tuple[float, ExactGram]]) -> Relaxation | None:
+def _affordable(seconds: float, parts: "Sequence[tuple[float, ExactGram]]") -> Relaxation | None:
     for degree in range(HIGHEST_DEGREE, LOWEST_DEGREE - 1, -1):
         if sum(moments_cost(gram, degree) for _, gram in parts) <= seconds:
             return Relaxation(True, degree, partial(_mixed, parts, degree))
     return None
 
 
-def _mixed(parts: Sequence[tuple[float, ExactGram]], degree: int, deadline: Deadline) -> Profiles:
+def _mixed(parts: "Sequence[tuple[float, ExactGram]]", degree: int, deadline: Deadline) -> Profiles:
     """The weighted sums of the profiles of all parts, rounded to the side."""
+    from hockeystick.moments.floor import floor_of
+    from hockeystick.moments.majorant.majorant import majorant_profile
+
     known = [(weight, gram.variance, exact_moments(gram, degree, deadline), floor_of(gram)) for weight, gram in parts]
     degrees = range(LOWEST_DEGREE, degree + 1)
     rounding = 4 * len(parts) * UNIT_ROUNDOFF
@@ -150,7 +157,9 @@ def _mixed(parts: Sequence[tuple[float, ExactGram]], degree: int, deadline: Dead
     return profiles
 
 
-def _affordable_strips(gram: ExactGram, delta: float, seconds: float) -> Relaxation | None:
+def _affordable_strips(gram: "ExactGram", delta: float, seconds: float) -> Relaxation | None:
+    from hockeystick.moments.strips import strip_cost
+
     if float(gram.entries.mean()) <= STRIPS_FROM * gram.common:  # what all bins follow is split off already
         return None
     for degree in range(HIGHEST_STRIP_DEGREE, LOWEST_STRIP_DEGREE - 1, -1):
@@ -159,7 +168,10 @@ def _affordable_strips(gram: ExactGram, delta: float, seconds: float) -> Relaxat
     return None
 
 
-def _on_strips(gram: ExactGram, degree: int, delta: float, deadline: Deadline) -> Profiles:
+def _on_strips(gram: "ExactGram", degree: int, delta: float, deadline: Deadline) -> Profiles:
+    from hockeystick.moments.majorant.ranges import strip_profile
+    from hockeystick.moments.strips import strip_edges, strip_moments
+
     edges = strip_edges(gram, OUTSIDE_STRIPS * delta, STRIPS)
     moments = strip_moments(gram, degree, edges, deadline=deadline)
     degrees = range(LOWEST_DEGREE, degree + 1)
@@ -190,6 +202,8 @@ class _Best:
 
 
 def _profiles(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    from hockeystick.moments.exact_gram import proved_gram
+
     delta, deadline = settings.resolution.smallest_delta, settings.deadline
     gram = proved_gram(pair.gram, pair.rounding, pair.noise_multiplier, side)
     remove, add = _Best(side, delta), _Best(side, delta)

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import ndtri
 
 from hockeystick.accountants import examples
 from hockeystick.accountants.base import Accountant
@@ -22,16 +22,12 @@ from hockeystick.deadline import Deadline
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.laws.profile import smallest_epsilon
-from hockeystick.moments.cells import cell_cost, cell_moments, standard_edges, whole_moments
-from hockeystick.moments.exact import ExactGram
-from hockeystick.moments.exact_gram import circulant, proved_gram, residue_classes
-from hockeystick.moments.majorant.hockey_stick import LARGEST_EPSILON, SplitHockeyStick
-from hockeystick.moments.majorant.majorant import profile_from
-from hockeystick.moments.majorant.ranges import NEGLIGIBLE_ON_CELLS, cells_delta
-from hockeystick.moments.recheck import recheck, recheck_cost
 from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
+
+if TYPE_CHECKING:
+    from hockeystick.moments.exact import ExactGram
 
 DEGREES = (4, 6, 8, 10, 12)
 """Highest orders that are considered."""
@@ -59,19 +55,23 @@ class Mixture:
         degree: highest order of the moments.
     """
 
-    parts: Sequence[tuple[float, ExactGram]]
+    parts: "Sequence[tuple[float, ExactGram]]"
     degree: int
 
 
-def cell_edges(gram: ExactGram, delta: float) -> Array:
+def cell_edges(gram: "ExactGram", delta: float) -> Array:
     """Where cells end: wide ones in the bulk, narrow ones around the quantile of ``delta``, none far outside."""
+    from scipy.special import ndtri
+
+    from hockeystick.moments.cells import standard_edges
+
     outer, inner = -float(ndtri(0.5 * OUTSIDE * delta)), -float(ndtri(delta)) - FINE_BELOW
     fine = np.linspace(inner, outer, ceil((outer - inner) / CELL_WIDTH) + 1)
     bulk = np.array([-1.0, 1.0])
     return standard_edges(gram, np.concatenate([[-outer], bulk[bulk < inner - CELL_WIDTH], fine]))
 
 
-def mixtures(gram: ExactGram, side: Side, delta: float, effort: float) -> Iterator[Mixture]:
+def mixtures(gram: "ExactGram", side: Side, delta: float, effort: float) -> Iterator[Mixture]:
     """The matrix itself, its circulant envelope and, for upper bounds, classes modulo m, each with its highest order.
 
     Coarser ones only as long as they reach a higher order at what they may cost.
@@ -87,8 +87,10 @@ def mixtures(gram: ExactGram, side: Side, delta: float, effort: float) -> Iterat
             yield Mixture(parts, best)
 
 
-def _candidates(gram: ExactGram, side: Side) -> Iterator[Sequence[tuple[float, ExactGram]]]:
+def _candidates(gram: "ExactGram", side: Side) -> "Iterator[Sequence[tuple[float, ExactGram]]]":
     """Mixtures of mixtures that bound the one of ``gram``, the finest first."""
+    from hockeystick.moments.exact_gram import circulant, residue_classes
+
     yield [(1.0, gram)]
     envelope = circulant(gram, side)
     if envelope is not None:
@@ -104,7 +106,10 @@ def _candidates(gram: ExactGram, side: Side) -> Iterator[Sequence[tuple[float, E
                 yield kept
 
 
-def _moments_cost(parts: Sequence[tuple[float, ExactGram]], degree: int, cells: int) -> float:
+def _moments_cost(parts: "Sequence[tuple[float, ExactGram]]", degree: int, cells: int) -> float:
+    from hockeystick.moments.cells import cell_cost
+    from hockeystick.moments.recheck import recheck_cost
+
     return sum(cell_cost(gram, degree, cells) + recheck_cost(gram, degree + 1) for _, gram in parts)
 
 
@@ -113,6 +118,12 @@ def mixture_profile(mixture: Mixture, side: Side, delta: float, deadline: Deadli
 
     The moments of all cells together are those of the whole mixture and are checked against a second computation.
     """
+    from hockeystick.moments.cells import cell_moments, whole_moments
+    from hockeystick.moments.majorant.hockey_stick import SplitHockeyStick
+    from hockeystick.moments.majorant.majorant import profile_from
+    from hockeystick.moments.majorant.ranges import NEGLIGIBLE_ON_CELLS, cells_delta
+    from hockeystick.moments.recheck import recheck
+
     parts = []
     for weight, gram in mixture.parts:
         cells = cell_moments(gram, mixture.degree, cell_edges(gram, delta), deadline=deadline)
@@ -135,6 +146,8 @@ def mixture_profile(mixture: Mixture, side: Side, delta: float, deadline: Deadli
 
 
 def _profiles(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    from hockeystick.moments.exact_gram import proved_gram
+
     delta, deadline = settings.resolution.smallest_delta, settings.deadline
     gram = proved_gram(pair.gram, pair.rounding, pair.noise_multiplier, side)
     found = [mixture_profile(one, side, delta, deadline) for one in mixtures(gram, side, delta, settings.effort)]
@@ -148,6 +161,8 @@ def _profiles(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direc
 
 def _best(profiles: Sequence[Profile], delta: float, side: Side) -> Profile:
     """The profile with the best epsilon at ``delta``; each is looked at once where the best so far ends."""
+    from hockeystick.moments.majorant.hockey_stick import LARGEST_EPSILON
+
     best = profiles[0]
     for profile in profiles[1:]:
         epsilon = min(smallest_epsilon(best, delta, side, tolerance=SELECTION), LARGEST_EPSILON)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from hockeystick.accountants import direct, fresh_epochs, participation_windows, separated_windows, split_noise
 from hockeystick.accountants.base import Accountant, Profiles
@@ -16,17 +17,16 @@ from hockeystick.bounds import Profile, Question, best_of
 from hockeystick.deadline import Deadline
 from hockeystick.errors import UnsupportedError, VerificationError
 from hockeystick.monte_carlo.claim import MonteCarloClaim, Statement
-from hockeystick.monte_carlo.estimation import CostlyBound, Estimation
 from hockeystick.monte_carlo.families import FAMILIES, family_of, has_family
-from hockeystick.monte_carlo.runs import fingerprint
-from hockeystick.monte_carlo.verification import rederived
-from hockeystick.monte_carlo.whole_curve import CurveEstimation
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.users import Users
 from hockeystick.pairs.worst_of import WorstOf
 from hockeystick.samples import Executor, Ledger
 from hockeystick.settings import MonteCarlo, Settings
 from hockeystick.types import Direction, Kind, Side
+
+if TYPE_CHECKING:
+    from hockeystick.monte_carlo.estimation import CostlyBound, Estimation
 
 ADD_FROM = (direct.ACCOUNTANT, split_noise.ACCOUNTANT, separated_windows.ACCOUNTANT)
 COSTLY_FROM = (participation_windows.ACCOUNTANT, fresh_epochs.ACCOUNTANT)
@@ -42,11 +42,13 @@ def known_upper(pair: DominatingPair, settings: Settings) -> dict[Direction, Pro
     return {Direction.ADD: best_of(min, *parts)} if parts else {}
 
 
-def costly_upper(pair: DominatingPair) -> CostlyBound | None:
+def costly_upper(pair: DominatingPair) -> "CostlyBound | None":
     """Upper bounds of add that take some ten seconds and more, where there are no separated windows.
 
     Those of windows of participations, and of epochs that are made independent.
     """
+    from hockeystick.monte_carlo.estimation import CostlyBound
+
     if separated_windows.ACCOUNTANT.why_not(pair, Side.UPPER) is None:
         return None
     for one in COSTLY_FROM:
@@ -63,6 +65,9 @@ def _add_of(one: Accountant, pair: DominatingPair, deadline: Deadline) -> Profil
 
 def _sampled(pair: DominatingPair, sides: Sequence[Side], settings: Settings) -> tuple[Mapping[Side, Profiles], object]:
     """One estimation for each member of the pair, with equal shares of the time and work that are left."""
+    from hockeystick.monte_carlo.estimation import Estimation
+    from hockeystick.monte_carlo.whole_curve import CurveEstimation
+
     options, question = settings.monte_carlo, settings.question
     assert options is not None  # Accountant.bounds has checked it
     estimations, members = [], pair.members
@@ -97,7 +102,7 @@ def _sampled(pair: DominatingPair, sides: Sequence[Side], settings: Settings) ->
     return _analysed(estimations, sides)
 
 
-def _analysed(estimations: Sequence[Estimation], sides: Sequence[Side]) -> tuple[Mapping[Side, Profiles], object]:
+def _analysed(estimations: "Sequence[Estimation]", sides: Sequence[Side]) -> tuple[Mapping[Side, Profiles], object]:
     """Upper bounds cover all members, and only the one with the largest delta can fail; lower ones are the last's."""
     found: dict[Side, Profiles] = {}
     for side in sides:
@@ -113,7 +118,7 @@ def _analysed(estimations: Sequence[Estimation], sides: Sequence[Side]) -> tuple
     return found, claims[0].model_copy(update={"runs": runs})
 
 
-def resting_on(estimations: Sequence[Estimation], pair: DominatingPair) -> Accountant:
+def resting_on(estimations: "Sequence[Estimation]", pair: DominatingPair) -> Accountant:
     """The accountant that says of this pair what these estimations, one for each member, have found."""
     analyses = {type(pair): lambda pair, sides, settings: _analysed(estimations, sides)}
     return replace(ACCOUNTANT, joint_analyses=analyses, cost=lambda pair: 0.0)  # sampled already: no deadline matters
@@ -126,6 +131,9 @@ def as_claimed(
 
     Raises: VerificationError naming what does not follow.
     """
+    from hockeystick.monte_carlo.runs import fingerprint
+    from hockeystick.monte_carlo.verification import rederived
+
     options = MonteCarlo(failure_probability=claim.failure_probability, executor=executor)
     assert settings.question is not None
     subjects = {fingerprint(family_of(one), one): one for one in pair.members}

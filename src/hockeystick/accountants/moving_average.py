@@ -9,6 +9,7 @@ Proof: docs/theory/moving-averages.md. Errs on the asked side, adaptive gradient
 """
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from hockeystick.accountants import examples
 from hockeystick.accountants.base import Accountant
@@ -17,14 +18,11 @@ from hockeystick.bounds import Profile
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.law import UNIT_ROUNDOFF
 from hockeystick.pairs.bin_mixture import BinMixture
-from hockeystick.sequences.banded_fits import MOST_BANDS, bands_of, fits
-from hockeystick.sequences.comparable_chain import opened_ring
-from hockeystick.sequences.local_fits import MOST_SHARED_BANDS, local_fit
-from hockeystick.sequences.moving_averages import MovingAverages
-from hockeystick.sequences.moving_averages_transform import averages_profiles
-from hockeystick.sequences.moving_averages_work import loss_of, transform_work
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
+
+if TYPE_CHECKING:
+    from hockeystick.sequences.moving_averages import MovingAverages
 
 MOST_LOSS = 0.1
 """Of epsilon, as estimated: other methods are better than moving averages that lose more."""
@@ -37,8 +35,14 @@ SMALLEST_DELTA = 1e-7
 """Smaller ones are below what the rounding of transforms allows."""
 
 
-def _chains(pair: BinMixture, side: Side, settings: Settings) -> Iterator[tuple[MovingAverages, float]]:
+def _chains(pair: BinMixture, side: Side, settings: Settings) -> "Iterator[tuple[MovingAverages, float]]":
     """Moving averages whose work is within the effort, with an epsilon to serve; those that lose least come first."""
+    from hockeystick.sequences.banded_fits import MOST_BANDS, bands_of, fits
+    from hockeystick.sequences.comparable_chain import opened_ring
+    from hockeystick.sequences.local_fits import MOST_SHARED_BANDS, local_fit
+    from hockeystick.sequences.moving_averages import MovingAverages
+    from hockeystick.sequences.moving_averages_work import loss_of, transform_work
+
     delta, deadline = settings.resolution.smallest_delta, settings.deadline
     if delta < SMALLEST_DELTA:
         raise UnsupportedError(f"This method is for deltas of at least {SMALLEST_DELTA:g}.")
@@ -75,6 +79,8 @@ def _chains(pair: BinMixture, side: Side, settings: Settings) -> Iterator[tuple[
 
 
 def _analyse(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    from hockeystick.sequences.moving_averages_transform import averages_profiles
+
     delta, alone = settings.resolution.smallest_delta, settings.question is not None
     for chain, epsilon in _chains(pair, side, settings):
         found = averages_profiles(chain, side, delta, epsilon, alone, settings.deadline)
@@ -89,12 +95,16 @@ def _bands(pair: BinMixture) -> int:
 
 
 def _refusal(pair: BinMixture, side: Side) -> str | None:
+    from hockeystick.sequences.local_fits import MOST_SHARED_BANDS
+
     if (reason := bins_refusal(pair)) is not None:
         return reason
     return f"it is for at most {MOST_SHARED_BANDS} bands" if _bands(pair) > MOST_SHARED_BANDS else None
 
 
 def _cost(pair: BinMixture) -> float:
+    from hockeystick.sequences.banded_fits import MOST_BANDS
+
     return 2.0 + 0.01 * pair.bins if _bands(pair) <= MOST_BANDS else 2.0 * pair.bins
 
 

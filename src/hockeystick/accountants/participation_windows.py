@@ -11,11 +11,10 @@ Proof: docs/theory/poisson-windows.md. Errs upward in both directions, for any C
 
 from collections.abc import Mapping, Sequence
 from math import log2
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from scipy.linalg import LinAlgError
-from scipy.sparse import csr_matrix
 
 from hockeystick.accountants import deletion, examples
 from hockeystick.accountants.base import Accountant
@@ -28,9 +27,9 @@ from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.settings import Settings
 from hockeystick.strategies import StrategyMatrix
 from hockeystick.types import Direction, Side
-from hockeystick.windows.column_entries import entries_of, why_too_many
-from hockeystick.windows.dominating_windows import Windows, dominating_windows
-from hockeystick.windows.participation_chains import longest_window, window_law
+
+if TYPE_CHECKING:
+    from hockeystick.windows.dominating_windows import Windows
 
 SIZES = (16, 64, 256)
 """Steps of a window; the best of them is taken."""
@@ -48,11 +47,17 @@ _KNOWN: "WeakKeyDictionary[StrategyMatrix, dict[tuple[int, float, int], list[Win
 """Shapes are for noises a factor 2 apart, so that searches need few; by groups, chance and the noise's octave."""
 
 
-def windows_above(pair: SubsetMixture, settings: Settings) -> list[Windows]:
+def windows_above(pair: SubsetMixture, settings: Settings) -> "list[Windows]":
     """Windows of each size whose columns reveal at least as much as those of C, for about the noise of the pair.
 
     Raises: UnsupportedError when the entries of C are too many, or their rounding is in the way.
     """
+    from scipy.sparse import csr_matrix
+
+    from hockeystick.windows.column_entries import entries_of
+    from hockeystick.windows.dominating_windows import dominating_windows
+    from hockeystick.windows.participation_chains import longest_window
+
     prob, matrix, deadline = pair.sampling_prob, pair.matrix, settings.deadline
     octave = round(log2(pair.noise_multiplier))
     known = _KNOWN.setdefault(matrix, {})
@@ -71,7 +76,7 @@ def windows_above(pair: SubsetMixture, settings: Settings) -> list[Windows]:
             known[pair.groups, prob, octave] = [
                 dominating_windows(gram, size, 2.0**octave, prob, entries.error, deadline) for size in sizes
             ]
-        except LinAlgError:
+        except np.linalg.LinAlgError:
             raise UnsupportedError("No chain of columns dominates the strategy matrix within its rounding.") from None
     return known[pair.groups, prob, octave]
 
@@ -85,6 +90,8 @@ def _laws(pair: SubsetMixture, side: Side, settings: Settings) -> Sequence[Law]:
 
 def _law(pair: SubsetMixture, settings: Settings) -> Law:
     """The law of all windows; raises UnsupportedError where the noise is too low."""
+    from hockeystick.windows.participation_chains import window_law
+
     sigma, prob = pair.noise_multiplier, pair.sampling_prob
     resolution, deadline = settings.resolution, settings.deadline
     windows = min(windows_above(pair, settings), key=lambda one: one.second_moment(sigma, prob))
@@ -123,6 +130,8 @@ def _bandwidth(pair: SubsetMixture) -> int:
 
 
 def _refusal(pair: SubsetMixture, side: Side) -> str | None:
+    from hockeystick.windows.column_entries import why_too_many
+
     if pair.groups_in_play > 1 and pair.matrix.toeplitz_column is None:
         return "the groups of a strategy that is not Toeplitz have different windows"
     if not RAREST <= pair.sampling_prob <= 1.0 - 1e-2:

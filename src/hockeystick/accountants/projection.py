@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from math import log, sqrt
 
 import numpy as np
-from scipy.special import ndtr
 
 from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile
@@ -48,6 +47,8 @@ def _interval_masses(z: Array, shift: float) -> Array:
 
     Short intervals by quadrature of the density, long ones by ndtr in the nearer tail: no cancellation in either.
     """
+    from scipy.special import ndtr
+
     x = z - shift
     left, right = x[:-1], x[1:]
     half = 0.5 * np.diff(z)

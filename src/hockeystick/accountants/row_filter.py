@@ -15,6 +15,7 @@ some hundred times the histories of the last rows, seconds for b-min-sep, and up
 
 from collections.abc import Mapping, Sequence
 from math import inf
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,16 +23,6 @@ from hockeystick.accountants import examples
 from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile
 from hockeystick.errors import UnsupportedError
-from hockeystick.filters import renewal_filters
-from hockeystick.filters.row_filters import (
-    Histories,
-    count_histories,
-    filter_for,
-    histories_of,
-    sum_laws,
-    tracked,
-    work_of,
-)
 from hockeystick.laws.law import SMALLEST, Law, lower_law
 from hockeystick.laws.profile import law_profiles
 from hockeystick.pairs.renewal_mixture import RenewalMixture
@@ -39,6 +30,9 @@ from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.pairs.waiting_copies import WaitingCopies
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
+
+if TYPE_CHECKING:
+    from hockeystick.filters.row_filters import Histories
 
 FINE, COARSE = 5.0, 1.5
 """Units of the sum for the standard deviation of what one row adds: no more are of use, and fewer are not."""
@@ -57,7 +51,9 @@ LARGEST_ERROR = 1e-3
 """Relative, of the laws of b-min-sep."""
 
 
-def _histories(pair: SubsetMixture) -> Histories:
+def _histories(pair: SubsetMixture) -> "Histories":
+    from hockeystick.filters.row_filters import histories_of, tracked
+
     column = pair.matrix.toeplitz_column
     assert column is not None  # refused otherwise
     bands = pair.matrix.bands
@@ -66,16 +62,22 @@ def _histories(pair: SubsetMixture) -> Histories:
 
 def _per_deviation(pair: SubsetMixture) -> float:
     """Units of the sum for its standard deviation, as the work allows."""
+    from hockeystick.filters.row_filters import work_of
+
     steps = pair.matrix.steps
     work = work_of(_number(pair), SIZE, steps)
     return min(FINE * float(np.sqrt(steps)), MOST_WORK / work)
 
 
 def _number(pair: SubsetMixture) -> int:
+    from hockeystick.filters.row_filters import count_histories, tracked
+
     return count_histories(pair.matrix.bands, tracked(pair.matrix.bands, pair.sampling_prob))
 
 
 def _law(pair: SubsetMixture, settings: Settings) -> Law:
+    from hockeystick.filters.row_filters import filter_for, sum_laws, work_of
+
     settings.deadline.tick()
     histories, prob, steps = _histories(pair), pair.sampling_prob, pair.matrix.steps
     if histories.one > LARGEST_SHIFT:
@@ -106,6 +108,8 @@ def _analyse(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Dir
 def _analyse_renewal(
     pair: RenewalMixture | WaitingCopies, side: Side, settings: Settings
 ) -> Mapping[Direction, Profile]:
+    from hockeystick.filters import renewal_filters
+
     one, copies = _waiting(pair)
     column, steps, prob, min_sep = one.matrix.toeplitz_column, one.matrix.steps, one.participation_prob, one.min_sep
     assert column is not None  # refused otherwise
@@ -160,6 +164,8 @@ def _renewal_refusal(pair: RenewalMixture | WaitingCopies) -> str | None:
 
 
 def _renewal_work(pair: RenewalMixture | WaitingCopies) -> float:
+    from hockeystick.filters import renewal_filters
+
     one, copies = _waiting(pair)
     if copies not in MOST_RENEWAL_WORK:
         return inf
@@ -168,6 +174,8 @@ def _renewal_work(pair: RenewalMixture | WaitingCopies) -> float:
 
 
 def _refusal(pair: SubsetMixture | RenewalMixture | WaitingCopies, side: Side) -> str | None:
+    from hockeystick.filters.row_filters import tracked
+
     if isinstance(pair, RenewalMixture | WaitingCopies):
         return _renewal_refusal(pair)
     if pair.groups_in_play > 1:
@@ -185,6 +193,8 @@ def _refusal(pair: SubsetMixture | RenewalMixture | WaitingCopies, side: Side) -
 
 def _cost(pair: SubsetMixture | RenewalMixture | WaitingCopies) -> float:
     """Seconds for the law of the sum."""
+    from hockeystick.filters.row_filters import work_of
+
     if isinstance(pair, RenewalMixture | WaitingCopies):
         return 0.2 + _renewal_work(pair) / RENEWAL_SPEED
     return 0.5 + work_of(_number(pair), SIZE * _per_deviation(pair), pair.matrix.steps) / SPEED

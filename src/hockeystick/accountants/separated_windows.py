@@ -11,10 +11,11 @@ Proof: docs/theory/separated-windows.md. Errs upward in both directions, warm or
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import starmap
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from scipy.linalg import LinAlgError
 
 from hockeystick.accountants import examples
 from hockeystick.accountants.base import Accountant
@@ -32,9 +33,10 @@ from hockeystick.strategies import StrategyMatrix
 from hockeystick.strategies.matrix.band import band_of
 from hockeystick.strategies.matrix.base import Array
 from hockeystick.types import Direction, Side
-from hockeystick.windows.chains import window_law
-from hockeystick.windows.dominating_chain import Chain, dominating_chain, fitted_columns, gram_band
-from hockeystick.windows.linked_windows import Detail, Start, linked_law
+
+if TYPE_CHECKING:
+    from hockeystick.windows.dominating_chain import Chain
+    from hockeystick.windows.linked_windows import Detail
 
 LONGEST = 64
 """Steps of a window: more would gain little, and take time in proportion."""
@@ -47,11 +49,11 @@ RAREST = 1e-15
 NOISES = (0.7, 1.4, 4.0)
 """Levels of noise for which a shape is fitted, over the longest column; at every noise the best of them is taken."""
 DETAILS = (
-    Detail(8, (0.0, 0.2, 0.4, 0.55, 0.7, 0.85, 1.0)),
-    Detail(4, (0.0, 0.35, 0.65, 0.85, 1.0)),
-    Detail(3, (0.0, 0.5, 0.8, 1.0)),
+    (8, (0.0, 0.2, 0.4, 0.55, 0.7, 0.85, 1.0)),
+    (4, (0.0, 0.35, 0.65, 0.85, 1.0)),
+    (3, (0.0, 0.5, 0.8, 1.0)),
 )
-"""How windows are linked; the first is taken that costs at most ``MOST_SECONDS``."""
+"""How windows are linked: knots and shares. The first is taken that costs at most ``MOST_SECONDS``."""
 MOST_SECONDS = 2.6
 """Standard seconds for the law of windows that are linked."""
 SMALLEST_DELTA = 1e-12
@@ -76,8 +78,10 @@ def _bandwidth(pair: Renewal) -> int:
     return max(min(pair.matrix.bands, pair.matrix.steps), window_size(pair))
 
 
-def chains(pair: Renewal, deadline: Deadline) -> list[Chain]:
+def chains(pair: Renewal, deadline: Deadline) -> "list[Chain]":
     """Chains that dominate the columns of C, each fitted to another level of noise."""
+    from hockeystick.windows.dominating_chain import dominating_chain, gram_band
+
     size, prob, matrix = window_size(pair), pair.participation_prob, pair.matrix
     known = _KNOWN.setdefault(matrix, {})
     if (size, prob) not in known:
@@ -88,7 +92,7 @@ def chains(pair: Renewal, deadline: Deadline) -> list[Chain]:
             known[size, prob] = [
                 dominating_chain(gram, size, longest * noise, prob, rounding, deadline) for noise in NOISES
             ]
-        except LinAlgError:
+        except np.linalg.LinAlgError:
             raise UnsupportedError("No chain of columns dominates the strategy matrix within its rounding.") from None
     return known[size, prob]
 
@@ -102,6 +106,9 @@ def _laws(pair: RenewalMixture, side: Side, settings: Settings) -> Sequence[Law]
 
 def _found(pair: Renewal, settings: Settings) -> list[Law]:
     """Laws of all windows, each of which is a bound; raises UnsupportedError where the noise is too low."""
+    from hockeystick.windows.chains import window_law
+    from hockeystick.windows.linked_windows import Start, linked_law
+
     sigma, prob, size, steps = pair.noise_multiplier, pair.participation_prob, window_size(pair), pair.matrix.steps
     resolution, deadline = settings.resolution, settings.deadline
     chain = min(chains(pair, deadline), key=lambda one: one.second_moment(sigma, prob))
@@ -126,18 +133,20 @@ def _found(pair: Renewal, settings: Settings) -> list[Law]:
     return [law, linked_law(scales, chain.correlation, prob, start, windows, law, detail, resolution, deadline)]
 
 
-def _detail(pair: Renewal) -> Detail | None:
+def _detail(pair: Renewal) -> "Detail | None":
     """How windows are linked: they have b steps, or there is but one."""
+    from hockeystick.windows.linked_windows import Detail
+
     size = window_size(pair)
     absent = size * np.log1p(-pair.participation_prob)  # the logarithm of the chance to take no part
     if size < min(pair.min_sep, pair.matrix.steps) or -np.expm1(absent) < LEAST_SHARE:
         return None
     if absent < np.log(LEAST_ABSENT if size < pair.matrix.steps else SMALLEST_ABSENT):
         return None
-    return next((one for one in DETAILS if _seconds(pair, one) <= MOST_SECONDS), None)
+    return next((one for one in starmap(Detail, DETAILS) if _seconds(pair, one) <= MOST_SECONDS), None)
 
 
-def _seconds(pair: Renewal, detail: Detail) -> float:
+def _seconds(pair: Renewal, detail: "Detail") -> float:
     """Standard seconds for the law of windows that are linked."""
     size, laws = window_size(pair), detail.knots * len(detail.shares)
     return 0.05 + (8e-4 * size + 1.7e-5 * pair.matrix.steps) * laws
@@ -163,6 +172,8 @@ def _refusal(pair: Renewal, side: Side) -> str | None:
 
 def _cost(pair: Renewal) -> float:
     """Seconds for the shapes, for the law of a window, and for that of windows that are linked."""
+    from hockeystick.windows.dominating_chain import fitted_columns
+
     steps, bandwidth, size = pair.matrix.steps, _bandwidth(pair), window_size(pair)
     fitted = fitted_columns(steps, bandwidth, size)
     detail = _detail(pair)

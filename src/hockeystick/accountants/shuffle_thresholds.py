@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from math import exp, log, log1p, sqrt
 
 import numpy as np
-from scipy.special import log_ndtr
 
 from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile
@@ -42,6 +41,8 @@ MAX_MASS_ERROR = 1e-10
 
 def _log_cdf(z: Array, shift: float, pair: Shuffled) -> Array:
     """log F_shift at ``C = sigma z``: never positive, accurate relative to itself (see ``_rounding``)."""
+    from scipy.special import log_ndtr
+
     shifted, plain = log_ndtr(z - shift / pair.noise_multiplier), log_ndtr(z)
     if isinstance(pair, ShuffledBatches):
         value: Array = (pair.bins - 1) * plain + shifted

@@ -11,6 +11,7 @@ laws are upper laws. Cost: O(non-zero entries) and one product mixture for each 
 """
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -26,8 +27,9 @@ from hockeystick.settings import Settings
 from hockeystick.strategies import StrategyMatrix
 from hockeystick.strategies.matrix.base import Indices
 from hockeystick.types import Direction, Side
-from hockeystick.windows.column_entries import MOST_ENTRIES, Entries, entries_of, too_many, why_too_many
-from hockeystick.windows.windows import MOST_STEPS, best_windows, in_windows, window_law, window_sizes
+
+if TYPE_CHECKING:
+    from hockeystick.windows.column_entries import Entries
 
 _KNOWN: "WeakKeyDictionary[StrategyMatrix, dict[int, list[Array]]]" = WeakKeyDictionary()
 """Shifts do not depend on the noise, the rate or delta, so searches over those need them once; by number of groups."""
@@ -41,11 +43,13 @@ def groups_in_play(pair: SubsetMixture) -> list[Indices]:
     return [pair.group_steps(group) for group in range(groups)]
 
 
-def split_shifts(entries: Entries, size: int) -> Array:
+def split_shifts(entries: "Entries", size: int) -> Array:
     """Lengths of the columns of each window of ``size`` steps, rounded up; shape (windows, size), largest first.
 
     O(non-zero entries). Raises UnsupportedError for entries whose squares overflow.
     """
+    from hockeystick.windows.windows import in_windows
+
     by_row = entries.entries.tocsr()
     by_row.sort_indices()
     row = np.repeat(np.arange(by_row.shape[0]), np.diff(by_row.indptr))
@@ -72,6 +76,8 @@ def worst_windows(groups: list[Array]) -> Array:
 
 
 def _laws(pair: SubsetMixture, side: Side, settings: Settings) -> list[Law]:
+    from hockeystick.windows.windows import best_windows, window_law
+
     candidates = _candidates(pair, settings)
     prob, sigma = pair.sampling_prob, pair.noise_multiplier
     chosen = best_windows(candidates, prob, sigma, side, settings.asked_epsilon, settings.resolution, settings.deadline)
@@ -84,6 +90,9 @@ def _analyse(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Dir
 
 def _candidates(pair: SubsetMixture, settings: Settings) -> list[Array]:
     """The windows of all candidate sizes, those of all groups together; raises UnsupportedError for lack of memory."""
+    from hockeystick.windows.column_entries import MOST_ENTRIES, Entries, entries_of, too_many
+    from hockeystick.windows.windows import window_sizes
+
     known = _KNOWN.setdefault(pair.matrix, {})
     if pair.groups not in known:
         groups, count = list[Entries](), 0
@@ -102,8 +111,16 @@ def _candidates(pair: SubsetMixture, settings: Settings) -> list[Array]:
 
 def _cost(pair: SubsetMixture) -> float:
     """Seconds for the coarse laws of windows of all sizes."""
+    from hockeystick.windows.windows import MOST_STEPS
+
     steps = pair.matrix.steps
     return 0.5 + 5e-7 * steps * min(pair.matrix.bands, steps) + 5e-8 * min(steps, MOST_STEPS) ** 2
+
+
+def _refusal(pair: SubsetMixture, side: Side) -> str | None:
+    from hockeystick.windows.column_entries import why_too_many
+
+    return why_too_many(pair.matrix, pair.matrix.steps)
 
 
 ACCOUNTANT = Accountant(
@@ -114,7 +131,7 @@ ACCOUNTANT = Accountant(
     reference="docs/theory/subsets/reductions.md",
     analyses={SubsetMixture: _analyse, **deletion.analyses(_analyse)},
     laws={SubsetMixture: _laws, **deletion.laws(_laws)},
-    refusal=deletion.refusal(lambda pair, side: why_too_many(pair.matrix, pair.matrix.steps)),
+    refusal=deletion.refusal(_refusal),
     cost=deletion.cost(_cost),
     no_better_than=("direct",),
 )

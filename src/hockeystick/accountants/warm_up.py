@@ -4,7 +4,6 @@ from collections.abc import Collection
 from functools import cache
 
 from hockeystick.accountants.registry import ACCOUNTANTS
-from hockeystick.laws.warm_up import compile_kernels
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.registry import pair_types, registered
 
@@ -29,6 +28,8 @@ def warm_up(mechanism: Mechanism | None = None, methods: Collection[str] | None 
 
 @cache
 def _warm_up_laws() -> None:
+    from hockeystick.laws.warm_up import compile_kernels
+
     compile_kernels()
 
 

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from math import exp
 
 import numpy as np
-from scipy.special import log_ndtr, ndtri
 
 from hockeystick.attacks.samples import SampledProfile
 from hockeystick.bounds import Bound
@@ -120,6 +119,8 @@ def _far_enough(falling: Callable[[Array], Array]) -> float:
 
 def gaussian_profile(mu: float | Array, epsilon: Array) -> Array:
     """delta of N(mu, 1) against N(0, 1) at these epsilons, mu > 0 elementwise or 0; rounded, of no side."""
+    from scipy.special import log_ndtr
+
     mu = np.maximum(mu, 1e-300)
     with np.errstate(over="ignore", invalid="ignore"):
         log_a, log_b = log_ndtr(0.5 * mu - epsilon / mu), log_ndtr(-0.5 * mu - epsilon / mu)
@@ -150,6 +151,8 @@ def covering_mu(epsilons: Array, deltas: Array, unexplained: float) -> tuple[Arr
 
     Returns: two arrays of one length, below n. Each mu errs upward.
     """
+    from scipy.special import ndtri
+
     corners = _lower_hull(np.exp(epsilons), deltas)
     epsilon, delta = epsilons[corners], deltas[corners]
     ratio = np.exp(epsilon)

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from hockeystick._version import __version__
+from hockeystick.audit.addendum_format import FORMAT
 from hockeystick.audit.canary_scores import CanaryScores, Seed
 from hockeystick.audit.parts import PARTS, audit_part
 from hockeystick.audit.sampling import check_level
@@ -22,11 +23,10 @@ from hockeystick.certification.verification import DEFAULT_BUDGET
 from hockeystick.certification.verification import verify as verify_certificate
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, HockeystickError, InvalidInputError, VerificationError, shortened
-from hockeystick.files import json_object, read_small_file, write_atomically
+from hockeystick.files import read_small_file, write_atomically
 from hockeystick.notebook import preformatted
 from hockeystick.spec import Count, Spec, identified
 
-FORMAT = "hockeystick-addendum/1"
 MOST_BYTES = 1 << 24
 ROUNDED = 1e-6
 """How far evidence may differ, relatively, when another machine derives it again."""
@@ -322,11 +322,6 @@ def addendum(
         verdict = canaries.verdict(certificate, level=share)
         evidence.append(Evidence(audit="canaries", seed=canaries.seed, level=share, canaries=canaries, verdict=verdict))
     return _sealed(certificate, tuple(evidence))
-
-
-def is_addendum(path: str | Path) -> bool:
-    """Whether a file says that it is an addendum."""
-    return json_object(read_small_file(path, f"file {shortened(str(path))}", 1 << 26)).get("format") == FORMAT
 
 
 def json_schema() -> dict[str, Any]:

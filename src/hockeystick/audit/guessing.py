@@ -11,7 +11,6 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, gammaln, log_ndtr, ndtr, xlog1py, xlogy
-from scipy.stats import beta, binom
 
 from hockeystick.attacks.gaussian import gaussian_profile
 from hockeystick.laws.gaussian import gaussian_delta
@@ -70,11 +69,15 @@ class Guesses:
     @cached_property
     def _exceeded(self) -> Array:
         """Lower ends of intervals for the chance to exceed the largest statistic that was not guessed."""
+        from scipy.stats import beta
+
         ends = beta.ppf(QUANTILES[:-1], self.guessed + 1, self.canaries - self.guessed)
         return np.concatenate([[0.0], ends])
 
     def _tails(self, epsilons: Array) -> tuple[Array, Array]:
         """For each epsilon the chance of so many right guesses under pure DP, and what it rises by for each delta."""
+        from scipy.stats import binom
+
         probs = expit(epsilons)
         tails = np.asarray(binom.sf(self.right - 1, self.guessed, probs))
         slots = np.array([_mean_of_largest(self.guessed, float(prob)) for prob in probs])
@@ -82,6 +85,8 @@ class Guesses:
 
     def _independent(self, epsilon: float, delta: float) -> float:
         """A number of coins, binomial, are seen; the other guesses are right with chance ``e^eps / (1 + e^eps)``."""
+        from scipy.stats import binom
+
         most = min(self.guessed, int(binom.isf(1e-13, self.canaries, delta)) + 1)
         seen = np.arange(most + 1)
         tails = binom.sf(self.right - seen - 1, self.guessed - seen, expit(epsilon))
@@ -94,6 +99,8 @@ class Guesses:
         Of that statistic, the chance u to be exceeded by one canary is a Beta variable. Above it guesses are right
         independently with a probability that falls in u, and is read at the lower end of every interval of u.
         """
+        from scipy.stats import binom
+
         if self.guessed == self.canaries:
             return float(binom.sf(self.right - 1, self.guessed, ndtr(0.5 * mu)))
         probs = _right_above(mu, self._exceeded)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hockeystick.errors import UnsupportedError
 from hockeystick.mechanism import Mechanism
 from hockeystick.monte_carlo.bins import kernels as bins
-from hockeystick.monte_carlo.families import FAMILIES
+from hockeystick.monte_carlo.families import FAMILIES, family_of
 from hockeystick.monte_carlo.renewal import kernels as renewal
 from hockeystick.monte_carlo.renewal.family import recursion
 from hockeystick.monte_carlo.subsets import kernels as subsets
@@ -108,7 +108,7 @@ def ratio_of(mechanism: Mechanism) -> Ratio:
     elif isinstance(pair, RenewalMixture) and not pair.banded:
         why = "its columns reach beyond the separation, where the likelihood ratio is not known exactly"
     elif type(pair) in FAMILIES and not isinstance(pair, AveragedSteps):
-        why = FAMILIES[type(pair)].refusal(pair, Side.LOWER)
+        why = family_of(pair).refusal(pair, Side.LOWER)
     if make is None or why is not None:
         raise UnsupportedError(f"The pair {_named(pair)} of this mechanism cannot be audited: {why}.")
     return make(mechanism, pair)

@@ -11,6 +11,7 @@
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from hockeystick.accountants.monte_carlo import known_upper, resting_on
 from hockeystick.accountants.registry import ACCOUNTANTS
@@ -22,7 +23,6 @@ from hockeystick.certification.schedule import Outcome, best, run_accountants, r
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, CannotCertifyError
 from hockeystick.mechanism import Mechanism
-from hockeystick.monte_carlo.acceptance import MOST_CANDIDATES, Acceptance, LowerBound
 from hockeystick.monte_carlo.claim import Statement
 from hockeystick.monte_carlo.release import scan, verification_target
 from hockeystick.pairs.base import DominatingPair
@@ -30,6 +30,9 @@ from hockeystick.pairs.registry import dominating_pair
 from hockeystick.settings import MonteCarlo, SearchPolicy, Settings
 from hockeystick.spec import LARGEST_NOISE, SMALLEST_NOISE
 from hockeystick.types import Side
+
+if TYPE_CHECKING:
+    from hockeystick.monte_carlo.acceptance import Acceptance
 
 GRID = (-0.015, -0.01, -0.006, -0.003, 0.0, 0.003, 0.006, 0.01, 0.015, 0.025, 0.04, 0.08, 0.16, 0.32, 0.64)
 """Candidates, relative to the estimate."""
@@ -64,6 +67,8 @@ def verified_release(
 
     Raises: InvalidInputError when q is not below delta.
     """
+    from hockeystick.monte_carlo.acceptance import MOST_CANDIDATES, Acceptance
+
     mechanism, most = last.mechanism, last.mechanism.sigma
     pair = dominating_pair(mechanism)
     if ACCOUNTANTS[METHOD].why_not(pair, Side.UPPER) is not None or pair.slack > 0.0:
@@ -121,6 +126,8 @@ def estimated_noise(mechanism: Mechanism, epsilon: float, delta: float, deadline
     Raises: BudgetExceededError when the deadline passes before there is one; CannotCertifyError when the pilots see no
         noise multiplier that is enough; UnsupportedError where the pair cannot be sampled.
     """
+    from hockeystick.monte_carlo.acceptance import Acceptance
+
     question, options = Question(epsilon=epsilon), MonteCarlo(seed=PILOT_SEED)
 
     def ratio(noise_multiplier: float) -> float:
@@ -147,7 +154,7 @@ def _of_the_last(last: Certificate, delta: float, deadline: Deadline, policy: Se
 def _certificate(
     mechanism: Mechanism,
     delta: float,
-    tests: Sequence[Acceptance],
+    tests: "Sequence[Acceptance]",
     options: MonteCarlo,
     deadline: Deadline,
     policy: SearchPolicy,
@@ -170,13 +177,15 @@ def _certificate(
 
 def _bound_below(
     pair: DominatingPair,
-    test: Acceptance,
+    test: "Acceptance",
     question: Question,
     options: MonteCarlo,
     deadline: Deadline,
     policy: SearchPolicy,
 ) -> bool:
     """Add samples for a lower bound to the test of the pair's last member, which is the one that attains the pair."""
+    from hockeystick.monte_carlo.acceptance import LowerBound
+
     if ACCOUNTANTS[METHOD].why_not(pair, Side.LOWER) is not None:
         return False
     below = LowerBound(

@@ -61,14 +61,13 @@ def hints(certificate: CertificateBase, asked: Asked) -> list[str]:
 
 def _of_sampling(certificate: CertificateBase, asked: Asked) -> str | None:
     """Monte Carlo would close a gap and is not allowed."""
-    pair = dominating_pair(certificate.mechanism)
-    calibrating = asked.epsilon is not None
-    if asked.sampling or asked.method is not None or ACCOUNTANTS[METHOD].why_not(pair, Side.UPPER) is not None:
-        return None
-    if calibrating and pair.slack > 0.0:  # verification by sampling does not cover truncated batches
-        return None
     gap = certificate.bounds.gap
-    if gap is not None and gap <= WORTH_SAYING:
+    if asked.sampling or asked.method is not None or (gap is not None and gap <= WORTH_SAYING):
+        return None
+    pair = dominating_pair(certificate.mechanism)
+    if asked.epsilon is not None and pair.slack > 0.0:  # verification by sampling does not cover truncated batches
+        return None
+    if ACCOUNTANTS[METHOD].why_not(pair, Side.UPPER) is not None:
         return None
     if gap is not None and isinstance(certificate.epsilon, Interval):
         most = ceil(1000.0 * gap / (1.0 + gap)) / 10.0

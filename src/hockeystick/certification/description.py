@@ -4,7 +4,6 @@ import platform
 from typing import Any
 
 import numpy
-import scipy
 
 from hockeystick._version import __version__
 from hockeystick.accountants.registry import ACCOUNTANTS
@@ -159,6 +158,8 @@ def _at_least(numbers: AttackNumbers, lowest: float) -> AttackNumbers:
 
 def origin(accuracy: Accuracy, cut_off: tuple[CutOff, ...]) -> Origin:
     """How a certificate is made here and now."""
+    import scipy
+
     versions = {"python": platform.python_version(), "numpy": numpy.__version__, "scipy": scipy.__version__}
     return Origin(hockeystick_version=__version__, library_versions=versions, accuracy=accuracy, cut_off=cut_off)
 

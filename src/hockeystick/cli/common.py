@@ -287,7 +287,7 @@ def with_matrix(certificate: C, matrix: str | None) -> C:
 
 def is_addendum(path: str) -> bool:
     """Whether a file of a claim is an addendum to one."""
-    from hockeystick.audit.annex import is_addendum
+    from hockeystick.audit.addendum_format import is_addendum
 
     return is_addendum(path)
 

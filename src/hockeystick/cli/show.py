@@ -146,8 +146,7 @@ def _show_claim(path: str, form: str = "") -> None:
 
 def _is_claim(path: str) -> bool:
     """Whether a file is JSON that names a format, which plans do not."""
-    from hockeystick.composition.claims import MAX_CLAIM_BYTES
-    from hockeystick.files import json_object, read_small_file
+    from hockeystick.files import MAX_CLAIM_BYTES, json_object, read_small_file
 
     raw = read_small_file(path, f"file {shortened(path)}", MAX_CLAIM_BYTES)
     return "format" in json_object(raw)

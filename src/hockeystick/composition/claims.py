@@ -11,13 +11,10 @@ from hockeystick.bounds import Question
 from hockeystick.certificate import Accuracy, AnyCertificate, Interval, exact, interval_text, number
 from hockeystick.certificate.parts import Bounded
 from hockeystick.errors import InvalidInputError, VerificationError, shortened
-from hockeystick.files import read_small_file, write_atomically
+from hockeystick.files import MAX_CLAIM_BYTES, read_small_file, write_atomically
 from hockeystick.monte_carlo.claim import FailureProbability, Statement
 from hockeystick.spec import Spec
 from hockeystick.types import Adjacency, Kind
-
-MAX_CLAIM_BYTES = 1 << 26
-"""Certificates of Monte Carlo bounds name thousands of runs."""
 
 
 class DerivedClaim(Spec):

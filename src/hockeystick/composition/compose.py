@@ -18,7 +18,6 @@ from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Law
 from hockeystick.laws.profile import MAX_EPSILON, law_profiles
 from hockeystick.mechanism import Mechanism
-from hockeystick.posteriors.participations.engine import composed_powers
 from hockeystick.types import Adjacency, Kind, Side
 
 FRESH = "Draw the batches and the noise of every run afresh, independently of all other runs."
@@ -171,6 +170,8 @@ def _bound(
     laws: Sequence[tuple[Law, int]], slack: float, side: Side, resolution: Resolution, deadline: Deadline
 ) -> Bound:
     """The bound of runs that compose, each law with its number of copies."""
+    from hockeystick.posteriors.participations.engine import composed_powers
+
     law = composed_powers(laws, resolution, deadline.tick)
     return Bound(
         method="composition",

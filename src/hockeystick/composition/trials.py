@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
-from scipy.optimize import brentq
 
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.laws.law import Array
@@ -157,6 +156,8 @@ def trials_of(trials: float, distribution: str) -> FixedTrials | PoissonTrials |
 
     Raises: InvalidInputError for a name that is not known, or a number that does not suit it.
     """
+    from scipy.optimize import brentq
+
     mean = real_number("trials", trials)
     if distribution not in DISTRIBUTIONS:
         raise InvalidInputError(

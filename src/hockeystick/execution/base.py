@@ -5,12 +5,14 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from itertools import islice
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from joblib import Parallel
-
-from hockeystick.monte_carlo.proposals import Proposal
 from hockeystick.samples import Chunk, Run
+
+if TYPE_CHECKING:
+    from joblib import Parallel
+
+    from hockeystick.monte_carlo.proposals import Proposal
 
 LOOK_AHEAD = 32
 """Chunks per worker that are started at a time. joblib goes on computing while nobody takes the results, so this many
@@ -24,7 +26,7 @@ class ChunkExecutor(ABC):
     an exception in the consumer or by Ctrl-C, cancels pending work.
     """
 
-    def __call__(self, proposal: Proposal, run: Run, streams: Iterable[int]) -> Generator[Chunk, None, None]:
+    def __call__(self, proposal: "Proposal", run: Run, streams: Iterable[int]) -> Generator[Chunk, None, None]:
         """Yield the chunks of a run as they finish."""
         ahead = iter(streams)
         while block := list(dict.fromkeys(islice(ahead, LOOK_AHEAD * self.workers))):
@@ -36,7 +38,7 @@ class ChunkExecutor(ABC):
         """How many chunks can be computed at the same time."""
 
     @abstractmethod
-    def _compute(self, proposal: Proposal, run: Run, streams: Sequence[int]) -> Generator[Chunk, None, None]:
+    def _compute(self, proposal: "Proposal", run: Run, streams: Sequence[int]) -> Generator[Chunk, None, None]:
         """Yield the chunk of each of these distinct streams once; a ``finally`` clause cancels pending work."""
 
     @abstractmethod
@@ -61,7 +63,9 @@ class ChunkExecutor(ABC):
         self.close()
 
 
-def as_they_finish(parallel: Parallel, calls: Iterable[Any], stop: Callable[[], None]) -> Generator[Chunk, None, None]:
+def as_they_finish(
+    parallel: "Parallel", calls: Iterable[Any], stop: Callable[[], None]
+) -> Generator[Chunk, None, None]:
     """The chunks of joblib's unordered generator; ``stop`` ends what is still computed when nobody wants more."""
     results = parallel(calls)
     try:

@@ -5,14 +5,15 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from threadpoolctl import threadpool_limits
 
 from hockeystick.errors import HockeystickError
-from hockeystick.monte_carlo.proposals import Proposal
-from hockeystick.monte_carlo.runs import run_chunk
 from hockeystick.samples import KERNELS, Chunk, Run
+
+if TYPE_CHECKING:
+    from hockeystick.monte_carlo.proposals import Proposal
 
 
 class ExecutionError(HockeystickError):
@@ -28,11 +29,13 @@ class Task:
     run: Run
     stream: int
 
-    def __call__(self, proposal: Proposal, check: Callable[[], None] = lambda: None) -> Chunk:
+    def __call__(self, proposal: "Proposal", check: Callable[[], None] = lambda: None) -> Chunk:
         """Compute the chunk, with ``check`` before each block of samples.
 
         Raises: ExecutionError if this worker has another version of the kernels than the run.
         """
+        from hockeystick.monte_carlo.runs import run_chunk
+
         if self.run.kernels != KERNELS:
             raise ExecutionError(
                 f"The run needs version {self.run.kernels} of the sampling kernels, and a worker has version "

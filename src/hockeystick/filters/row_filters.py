@@ -18,7 +18,6 @@ from math import comb
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from scipy.stats import binom
 
 from hockeystick.filters.block_statistics import cell_masses
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
@@ -84,6 +83,8 @@ def tracked(bands: int, prob: float) -> int:
     >>> tracked(4, 0.01), tracked(8, 0.01), tracked(8, 0.0001), tracked(20, 0.01), tracked(40, 0.01)
     (2, 2, 1, 1, 0)
     """
+    from scipy.stats import binom
+
     last = max(bands - 1, 1)
     count, most = 1, 0
     for limit in range(1, last + 1):

@@ -2,8 +2,6 @@
 
 from math import exp, expm1, log
 
-from scipy.special import log_ndtr
-
 from hockeystick.types import Side
 
 ROUNDING = 1e-12
@@ -23,6 +21,8 @@ def gaussian_delta(noise_multiplier: float, sensitivity: float, epsilon: float, 
         epsilon: >= 0.
         side: UPPER is at least the exact value, LOWER at most.
     """
+    from scipy.special import log_ndtr
+
     if sensitivity == 0.0:
         return 0.0
     epsilon = float(epsilon)  # arithmetic with a single would be rounded like one

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from math import log, sqrt
 
 import numpy as np
-from scipy.special import ndtri, ndtri_exp
 
 from hockeystick.laws.law import FAR, ORDINARY, Array, Law, Units
 from hockeystick.types import Side
@@ -86,6 +85,8 @@ def gaussian_nodes(
 
     They reach into both tails, but not to where every component's ratio leaves the range that laws can hold.
     """
+    from scipy.special import ndtri
+
     reach = -float(ndtri(resolution.tail))
     low = max(-reach, 0.5 * smallest + log(units.smallest_ratio) / smallest)
     high = min(reach + largest, max(reach, 0.5 * largest + 1.5 * log(units.max_ratio) / largest))
@@ -155,6 +156,8 @@ def _equidistant_in_score(ratio: Array, mass: Array, nodes_per_unit: int, tail: 
 
 def _normal_quantiles(mass: Array) -> Array:
     """Standard-normal quantile of the mass below each atom, non-decreasing, accurate in both tails."""
+    from scipy.special import ndtri, ndtri_exp
+
     total = mass.sum()
     below = np.cumsum(mass) - 0.5 * mass
     above = np.cumsum(mass[::-1])[::-1] - 0.5 * mass

@@ -14,8 +14,6 @@ not be exact. Proof: docs/theory/units.md, "Chains".
 from collections.abc import Callable, Mapping, Sequence
 from math import exp, expm1, log1p, sqrt
 
-from scipy.special import ndtr
-
 from hockeystick.laws.profile import MAX_EPSILON
 from hockeystick.types import Direction
 
@@ -138,6 +136,8 @@ def _link(profiles: Mapping[Direction, Profile], link: Direction, epsilon: float
 
 def _gaussian_step(delta: float, epsilon: float) -> float:
     """``mu^2`` of the Gaussian with this value of its profile: the best step between the parts, were the link one."""
+    from scipy.special import ndtr
+
     low, high = 1e-6, 100.0
     for _ in range(40):
         middle = sqrt(low * high)

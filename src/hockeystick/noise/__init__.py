@@ -4,11 +4,30 @@
 those of other libraries, and :func:`floor` is the delta that no run with their noise goes below.
 """
 
-from hockeystick.noise.generators import GENERATORS, KnownGenerator, floor
-from hockeystick.noise.noise_stream import NoiseStream, stream
-from hockeystick.noise.registry import SOLVERS, streaming_solver
-from hockeystick.noise.rows import MappedFile, Memory, Replay, Rows
-from hockeystick.noise.solver import StreamingSolver
+from importlib import import_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hockeystick.noise.generators import GENERATORS, KnownGenerator, floor
+    from hockeystick.noise.noise_stream import NoiseStream, stream
+    from hockeystick.noise.registry import SOLVERS, streaming_solver
+    from hockeystick.noise.rows import MappedFile, Memory, Replay, Rows
+    from hockeystick.noise.solver import StreamingSolver
+
+_HOMES = {
+    "GENERATORS": "generators",
+    "KnownGenerator": "generators",
+    "MappedFile": "rows",
+    "Memory": "rows",
+    "NoiseStream": "noise_stream",
+    "Replay": "rows",
+    "Rows": "rows",
+    "SOLVERS": "registry",
+    "StreamingSolver": "solver",
+    "floor": "generators",
+    "stream": "noise_stream",
+    "streaming_solver": "registry",
+}
 
 __all__ = [
     "GENERATORS",
@@ -24,3 +43,11 @@ __all__ = [
     "stream",
     "streaming_solver",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'hockeystick.noise' has no attribute {name!r}")
+    value = getattr(import_module(f"hockeystick.noise.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

@@ -10,12 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, erfc, expm1, log, log1p, pi, sqrt
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hockeystick.errors import InvalidInputError, shortened
-from hockeystick.mechanism import Mechanism
+
+if TYPE_CHECKING:
+    from hockeystick.mechanism import Mechanism
 
 Chance = Callable[[float], float]
 """At least the chance of a number above t, as a function of t that falls."""
@@ -67,7 +70,7 @@ class KnownGenerator:
         return max(over, under) * SAFE
 
 
-def floor(mechanism: Mechanism, generator: str) -> float:
+def floor(mechanism: "Mechanism", generator: str) -> float:
     """A lower bound on delta, at every epsilon, of a mechanism whose z comes from this generator.
 
     The example moves one coordinate of z by C_tt clipping norms at every step t that it is in; the bound is the chance
@@ -95,7 +98,7 @@ def floor(mechanism: Mechanism, generator: str) -> float:
     return sampler.mean_participations / most * -expm1(most * log1p(-chance)) * SAFE
 
 
-def floor_of_known_batches(mechanism: Mechanism, generator: str) -> float:
+def floor_of_known_batches(mechanism: "Mechanism", generator: str) -> float:
     """The same bound for an adversary who knows the batches, and an example that is in as many as one can be."""
     return -expm1(mechanism.sampler.most_participations * log1p(-_chance(mechanism, known(generator)))) * SAFE
 
@@ -109,7 +112,7 @@ def known(name: str) -> KnownGenerator:
     return GENERATORS[name]
 
 
-def _chance(mechanism: Mechanism, generator: KnownGenerator) -> float:
+def _chance(mechanism: "Mechanism", generator: KnownGenerator) -> float:
     """At least the chance that one participation leaves the interval."""
     matrix = mechanism.matrix
     if matrix.rows != matrix.steps:

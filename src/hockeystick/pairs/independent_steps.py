@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-from scipy.special import betainc
-
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.base import DominatingPair, require
 from hockeystick.samplers import Deterministic, Poisson
@@ -57,6 +55,8 @@ def from_poisson(mechanism: Mechanism) -> IndependentSteps:
     slack = 0.0
     cap, size = sampler.truncated_batch_size, sampler.num_examples
     if cap is not None and size is not None and cap < size:
+        from scipy.special import betainc
+
         tail = float(betainc(cap + 1, size - cap, sampler.sampling_prob))  # Pr[Binomial(size, q) > cap]
         slack = min(max(sampler.steps * tail * (1.0 + BINOMIAL_TAIL_ROUNDING), SMALLEST_SLACK), 1.0)
     return IndependentSteps(

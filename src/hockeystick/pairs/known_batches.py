@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.base import DominatingPair, require
 from hockeystick.samplers import Deterministic
-from hockeystick.strategies.sensitivity import fixed_epochs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +49,8 @@ class RevealedBatches(KnownBatches):
 
 def from_deterministic(mechanism: Mechanism) -> KnownBatches:
     """Fixed batches: batch i of every epoch holds the same examples."""
+    from hockeystick.strategies.sensitivity import fixed_epochs
+
     sampler = require(mechanism.sampler, Deterministic)
     matrix = mechanism.matrix
     return KnownBatches(

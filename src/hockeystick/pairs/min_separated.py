@@ -8,7 +8,6 @@ from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.pairs.truncated_renewal import TruncatedRenewal
 from hockeystick.pairs.worst_of import WorstOf
 from hockeystick.samplers import BMinSep, MultiAttribution
-from hockeystick.strategies.sensitivity import min_separation
 
 
 def from_b_min_sep(mechanism: Mechanism) -> RenewalMixture | TruncatedRenewal:
@@ -59,6 +58,8 @@ def from_multi_attribution(mechanism: Mechanism) -> RenewalMixture | WorstOf | R
 
     Raises: UnsupportedError for q = 1.
     """
+    from hockeystick.strategies.sensitivity import min_separation
+
     sampler = require(mechanism.sampler, MultiAttribution)
     sigma, matrix, min_sep, most = mechanism.sigma, mechanism.matrix, sampler.min_sep, sampler.examples_per_user
     if sampler.exclusion == "example":

@@ -4,13 +4,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numba import njit
 
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.strategies import StrategyMatrix
 from hockeystick.strategies.matrix.band import band_of
 from hockeystick.strategies.matrix.base import BLOCK, Array
-from hockeystick.strategies.sensitivity import min_separation
 
 MAX_ENTRIES = 1 << 26
 """The columns of more than this many entries would take more than half a gigabyte."""
@@ -97,6 +95,8 @@ class RenewalMixture(DominatingPair):
 
         ``E x_t = k_u q a_t`` and ``E x_t^2 = (k_u q (1 - q) + (k_u q)^2) a_t`` for these a_t.
         """
+        from hockeystick.pairs.renewal_kernels import availability
+
         return availability(self.matrix.steps, self.min_sep, self.hit_prob, self.first_available)
 
     @property
@@ -111,16 +111,20 @@ class RenewalMixture(DominatingPair):
 @lru_cache(maxsize=8)
 def largest_norm(matrix: StrategyMatrix, min_sep: int) -> float:
     """The longest sum of columns that are min_sep apart, from above; kept for the next noise multiplier."""
+    from hockeystick.strategies.sensitivity import min_separation
+
     return min_separation(matrix, min_sep).value
 
 
 @lru_cache(maxsize=4)
 def _overlaps(matrix: StrategyMatrix, min_sep: int) -> Array:
+    from hockeystick.pairs.renewal_kernels import best_of_toeplitz
+
     found = np.zeros(matrix.steps)
     if matrix.bands > min_sep:
         column = matrix.toeplitz_column
         if column is not None:
-            _best_of_toeplitz(column, min_sep, found)
+            best_of_toeplitz(column, min_sep, found)
         else:
             _best_of_all(matrix, min_sep, found)
         # Sums of products of non-negative entries: fewer than 2 n additions, each entry within the matrix's rounding.
@@ -131,6 +135,8 @@ def _overlaps(matrix: StrategyMatrix, min_sep: int) -> Array:
 
 def _best_of_all(matrix: StrategyMatrix, min_sep: int, found: Array) -> None:
     """Inner products of blocks of columns with those after them, by matrix products."""
+    from hockeystick.pairs.renewal_kernels import best_after
+
     for first in range(0, matrix.steps, BLOCK):
         which = np.arange(first, min(first + BLOCK, matrix.steps))
         columns = matrix.columns(which)
@@ -139,28 +145,7 @@ def _best_of_all(matrix: StrategyMatrix, min_sep: int, found: Array) -> None:
             other = np.arange(start, min(start + BLOCK, matrix.steps))
             products[:, other] = columns.T @ matrix.columns(other)
         for row, i in enumerate(which):
-            found[i] = _best_after(products[row], int(i) + min_sep, min_sep)
-
-
-@njit(cache=True)
-def _best_of_toeplitz(column: Array, min_sep: int, found: Array) -> None:
-    """``<c_i, c_{i+l}>`` gains one term, ``column[n-1-i-l] column[n-1-i]``, when i falls by one. O(n^2)."""
-    n = column.size
-    products = np.zeros(n)  # by the lag l; only the lags below n - i are of columns that exist
-    for i in range(n - 1, -1, -1):
-        length = n - i
-        for lag in range(length):
-            products[lag] += column[length - 1 - lag] * column[length - 1]
-        found[i] = _best_after(products[:length], min_sep, min_sep)
-
-
-@njit(cache=True)
-def _best_after(products: Array, first: int, min_sep: int) -> float:
-    """``max sum_{j in S} products[j]`` over sets S of places from ``first`` on, min_sep apart. O(places)."""
-    best = np.zeros(max(products.size - first, 0) + min_sep + 1)
-    for j in range(products.size - 1, first - 1, -1):
-        best[j - first] = max(best[j - first + 1], products[j] + best[j - first + min_sep])
-    return float(best[0])
+            found[i] = best_after(products[row], int(i) + min_sep, min_sep)
 
 
 def first_available(min_sep: int, hit: float, warm_start: bool) -> Array:
@@ -170,17 +155,3 @@ def first_available(min_sep: int, hit: float, warm_start: bool) -> Array:
     weights = np.full(min_sep, hit)
     weights[0] = 1.0
     return weights / (1.0 + (min_sep - 1) * hit)
-
-
-@njit(cache=True)
-def availability(steps: int, min_sep: int, hit: float, first: Array) -> Array:
-    """``a_t = (1 - hit) a_{t-1} + hit a_{t-b} + P(first available at t)``: no subtraction, five roundings a step."""
-    found = np.zeros(steps)
-    for t in range(steps):
-        value = first[t] if t < first.size else 0.0
-        if t >= 1:
-            value += (1.0 - hit) * found[t - 1]
-        if t >= min_sep:
-            value += hit * found[t - min_sep]
-        found[t] = value
-    return found

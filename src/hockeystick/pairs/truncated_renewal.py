@@ -4,11 +4,10 @@ from dataclasses import dataclass
 from math import exp, inf, log, log1p
 
 import numpy as np
-from scipy.stats import binom
 
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.independent_steps import BINOMIAL_TAIL_ROUNDING, SMALLEST_SLACK
-from hockeystick.pairs.renewal_mixture import RenewalMixture, availability, first_available, largest_norm
+from hockeystick.pairs.renewal_mixture import RenewalMixture, first_available, largest_norm
 from hockeystick.strategies import StrategyMatrix
 from hockeystick.strategies.matrix.band import band_of
 from hockeystick.strategies.matrix.base import Array
@@ -55,6 +54,8 @@ class TruncatedRenewal(DominatingPair):
     @property
     def availability(self) -> Array:
         """Probability that an example is available, at each step; shape (n,). Survival has no part in it."""
+        from hockeystick.pairs.renewal_kernels import availability
+
         first = first_available(self.min_sep, self.participation_prob, self.warm_start)
         return availability(self.matrix.steps, self.min_sep, self.participation_prob, first)
 
@@ -93,6 +94,8 @@ def cuts(pair: TruncatedRenewal) -> tuple[float, float]:
     added over the steps. And the expected number of full steps times ``q (1 - q)^-b``, the odds of a run that takes
     part at a step and waits against one that stays away for as long; infinite for q = 1.
     """
+    from scipy.stats import binom
+
     prob = pair.participation_prob
     taken = np.minimum(prob * pair.availability * (1.0 + BINOMIAL_TAIL_ROUNDING), 1.0)
     full = np.asarray(binom.sf(pair.truncated_batch_size - 1, pair.num_examples - 1, taken))

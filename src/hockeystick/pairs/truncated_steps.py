@@ -7,7 +7,6 @@ from math import sqrt
 import numpy as np
 
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
-from hockeystick.laws.opposed import LEAST_AT_REST
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs import independent_steps
 from hockeystick.pairs.base import DominatingPair, require
@@ -122,8 +121,11 @@ def truncated(mechanism: Mechanism, examples: int) -> TruncatedSteps | None:
     cap, size, q = sampler.truncated_batch_size, sampler.num_examples, sampler.sampling_prob
     if cap is None or size is None or cap >= size or examples > size:
         return None
-    if examples > 1 and (1.0 - q) ** examples < LEAST_AT_REST:
-        return None
+    if examples > 1:
+        from hockeystick.laws.opposed import LEAST_AT_REST
+
+        if (1.0 - q) ** examples < LEAST_AT_REST:
+            return None
     return TruncatedSteps(
         noise_multiplier=mechanism.sigma,
         sampling_prob=q,

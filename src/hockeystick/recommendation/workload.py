@@ -11,7 +11,6 @@ from math import cos, pi, sqrt
 from typing import Literal, get_args
 
 import numpy as np
-from scipy.signal import lfilter
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.strategies.error import momentum as momentum_workload
@@ -112,6 +111,8 @@ class Workload:
 
     def weights(self, gradients: Array) -> Array:
         """``-w_t`` after every step for gradients of shape (steps, d): A applied to them."""
+        from scipy.signal import lfilter
+
         rates = self.rates(len(gradients))[:, None]
         moves = rates * lfilter([1.0], [1.0, -self.momentum], gradients, axis=0)
         if not self.weight_decay:

@@ -3,12 +3,6 @@
 from collections.abc import Callable
 from inspect import getdoc
 
-from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT
-from hockeystick.noise.generators import GENERATORS
-from hockeystick.pairs.registry import PAIRS, pair_types
-from hockeystick.samplers import SAMPLERS
-from hockeystick.strategies import STRATEGIES
-
 
 def listing(topic: str) -> list[dict[str, str]]:
     """Rows with a name and a one-line summary for one of the topics of ``hockeystick list``."""
@@ -16,14 +10,20 @@ def listing(topic: str) -> list[dict[str, str]]:
 
 
 def _strategies() -> list[dict[str, str]]:
+    from hockeystick.strategies import STRATEGIES
+
     return [{"name": kind, "summary": _first_line(family)} for kind, family in STRATEGIES.items()]
 
 
 def _samplers() -> list[dict[str, str]]:
+    from hockeystick.samplers import SAMPLERS
+
     return [{"name": kind, "summary": _first_line(scheme)} for kind, scheme in SAMPLERS.items()]
 
 
 def _accountants() -> list[dict[str, str]]:
+    from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT
+
     return [
         {
             "name": one.name,
@@ -38,6 +38,9 @@ def _accountants() -> list[dict[str, str]]:
 
 
 def _support() -> list[dict[str, str]]:
+    from hockeystick.accountants.registry import ACCOUNTANTS
+    from hockeystick.pairs.registry import PAIRS, pair_types
+
     rows = []
     for strategy, sampler in PAIRS:
         kinds = pair_types(strategy, sampler)
@@ -47,6 +50,8 @@ def _support() -> list[dict[str, str]]:
 
 
 def _generators() -> list[dict[str, str]]:
+    from hockeystick.noise.generators import GENERATORS
+
     return [
         {"name": one.name, "summary": f"from {one.lowest:.4f} to {one.highest:.4f}: {one.established}"}
         for one in GENERATORS.values()

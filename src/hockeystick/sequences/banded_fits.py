@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linprog
 
 from hockeystick.deadline import Deadline
 from hockeystick.laws.law import Array
@@ -100,6 +99,8 @@ def fitted(typical: Array, white: float, weights: Array, side: Side) -> tuple[fl
 
     With at least this much white noise, and as little loss as a linear programme can reach.
     """
+    from scipy.optimize import linprog
+
     bands, sign = typical.size, 1.0 if side is Side.UPPER else -1.0
     if white > 0.0 and float(_symbol(typical).min()) > white:
         left = typical.copy()

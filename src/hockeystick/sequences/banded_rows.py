@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import LinAlgError, cholesky_banded
-from scipy.optimize import Bounds, minimize
 
 from hockeystick.deadline import Deadline
 from hockeystick.laws.law import Array
@@ -125,6 +124,8 @@ class Programme:
 
     def improved(self, begin: Rows, steps: int, deadline: Deadline) -> Rows:
         """After at most so many steps for each width."""
+        from scipy.optimize import Bounds, minimize
+
         own = begin.rows.size
 
         def rows_at(place: Array) -> Rows:

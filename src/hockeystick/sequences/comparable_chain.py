@@ -13,7 +13,6 @@ from itertools import product
 from typing import TypeVar
 
 import numpy as np
-from scipy.optimize import linprog
 
 from hockeystick.deadline import Deadline
 from hockeystick.laws.law import Array
@@ -279,6 +278,8 @@ def _fitted(
     """About what it loses, large changes counting as they do for the second moment, and the best chain with these poles
     that some linear programmes find, with gains of 1; and a semidefinite part of the difference as in ``shortfall``,
     none where the difference is to be dominated by its diagonal."""
+    from scipy.optimize import linprog
+
     lags, bins, sign = typical.size, weights.size, 1.0 if side is Side.UPPER else -1.0
     basis = _basis(poles, bins)
     if ring:

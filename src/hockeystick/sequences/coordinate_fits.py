@@ -12,7 +12,6 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from scipy.optimize import least_squares, linprog, minimize
 
 from hockeystick.deadline import Deadline
 from hockeystick.laws.law import Array
@@ -99,6 +98,8 @@ def coordinate_chain(
 
 
 def _least(function: Callable[[Array], float], start: Array, options: dict[str, Any]) -> Array:
+    from scipy.optimize import minimize
+
     search: Any = minimize  # its types know no dictionaries of options
     return np.asarray(search(function, start, method="Nelder-Mead", options=options).x, dtype=np.float64)
 
@@ -121,6 +122,8 @@ class Programme:
 
     def solved(self, poles: Array, rounds: int = ROUNDS) -> tuple[float, Array, Array] | None:
         """About the loss; white noise and the amounts of the three sequences; a semidefinite part of the difference."""
+        from scipy.optimize import linprog
+
         lags, bins, short = self.typical.size, self.weights.size, self.short
         basis = _sequences(poles, max(bins, SPECTRUM_LAGS))
         unknowns = np.vstack([np.eye(1, bins), basis[:, :bins]])
@@ -218,6 +221,8 @@ def _roomiest(step: Array, seen: Array, shown: Array) -> Array | None:
 
 def _basis(step: Array) -> tuple[Array, Array, Array] | None:
     """Coefficients and variances of draws, and the numbers as rows, for a state of unit covariance with this step."""
+    from scipy.optimize import least_squares
+
     n, rng = len(step), np.random.default_rng(SEED)
     best = None
 

@@ -10,7 +10,6 @@ from math import log1p, pi, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import chi2
 
 from hockeystick.deadline import Deadline
 from hockeystick.laws.law import Array
@@ -171,6 +170,8 @@ def windows_of(chain: MovingAverages, lost: float, deadline: Deadline) -> Window
 
 def _balls(chain: MovingAverages, lost: float) -> list[tuple[Array, float]]:
     """Centres and radii of balls that windows rarely leave: without a tilt, and where one bin tilts them."""
+    from scipy.stats import chi2
+
     d, groups = chain.depth, int(chain.groups[-1]) + 1
     plain = sqrt(float(chi2.isf(0.5 * lost / groups, d)))
     tilted = sqrt(float(chi2.isf(0.5 * lost / (2 * d - 1), d)))

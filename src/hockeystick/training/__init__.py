@@ -4,8 +4,31 @@
 ``hockeystick.huggingface`` behind the Trainer of transformers, ``hockeystick.jax`` puts runs behind JAX Privacy.
 """
 
-from hockeystick.training.adaptive import IndependentAdam, ScaledAdam, clipped, noise_variance
-from hockeystick.training.record import Check, RunRecord, Status
-from hockeystick.training.run import Run
+from importlib import import_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hockeystick.training.adaptive import IndependentAdam, ScaledAdam, clipped, noise_variance
+    from hockeystick.training.record import Check, RunRecord, Status
+    from hockeystick.training.run import Run
+
+_HOMES = {
+    "Check": "record",
+    "IndependentAdam": "adaptive",
+    "Run": "run",
+    "RunRecord": "record",
+    "ScaledAdam": "adaptive",
+    "Status": "record",
+    "clipped": "adaptive",
+    "noise_variance": "adaptive",
+}
 
 __all__ = ["Check", "IndependentAdam", "Run", "RunRecord", "ScaledAdam", "Status", "clipped", "noise_variance"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'hockeystick.training' has no attribute {name!r}")
+    value = getattr(import_module(f"hockeystick.training.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from hockeystick.certificate import Certificate
 from hockeystick.errors import InvalidInputError, VerificationError, shortened
-from hockeystick.files import json_object, read_small_file, write_atomically
+from hockeystick.files import MAX_CLAIM_BYTES, json_object, read_small_file, write_atomically
 from hockeystick.mechanism import Mechanism
 from hockeystick.spec import Count, Spec
 
@@ -255,5 +255,5 @@ class RunRecord(Spec):
 
 def is_record(path: str | Path) -> bool:
     """Whether a file says that it is the record of a run."""
-    content = read_small_file(path, f"file {shortened(str(path))}", 1 << 26)
+    content = read_small_file(path, f"file {shortened(str(path))}", MAX_CLAIM_BYTES)
     return bool(json_object(content).get("format") == RunRecord.model_fields["format"].default)

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.sparse import csc_matrix
 
 from hockeystick.deadline import Deadline
 from hockeystick.errors import UnsupportedError
@@ -12,6 +12,9 @@ from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.strategies import StrategyMatrix
 from hockeystick.strategies.matrix.band import band_of
 from hockeystick.strategies.matrix.base import BLOCK, Indices
+
+if TYPE_CHECKING:
+    from scipy.sparse import csc_matrix
 
 MOST_SCANNED = 400_000_000
 MOST_ENTRIES = 20_000_000
@@ -30,7 +33,7 @@ class Entries:
         error: proved relative error of a sum of products of two entries over rows, and of a norm of such sums.
     """
 
-    entries: csc_matrix
+    entries: "csc_matrix"
     first: Indices
     last: Indices
     sums: Array
@@ -47,6 +50,8 @@ def entries_of(matrix: StrategyMatrix, steps: Indices, deadline: Deadline) -> En
 
     Raises: UnsupportedError when there are more than ``MOST_ENTRIES`` non-zero entries.
     """
+    from scipy.sparse import csc_matrix
+
     found, count = [], 0
     for part in _parts(matrix, steps, deadline):
         count += part[0].size

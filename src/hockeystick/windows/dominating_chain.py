@@ -14,7 +14,6 @@ from math import log
 
 import numpy as np
 from scipy.linalg import LinAlgError, cholesky_banded
-from scipy.optimize import minimize
 
 from hockeystick.deadline import Deadline
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
@@ -87,6 +86,8 @@ def dominating_chain(
     Raises: LinAlgError when no multiple of the shape is large enough, which rounding alone can cause;
         BudgetExceededError when the deadline passes.
     """
+    from scipy.optimize import minimize
+
     few = gram[:, : fitted_columns(gram.shape[1], gram.shape[0], size)]
 
     def chain(shape: Array) -> Chain:
@@ -118,6 +119,8 @@ def _freed(chain: Chain, gram: Array, sigma: float, prob: float | Array, deadlin
     How much the columns have to be longer is about the largest eigenvalue of G relative to the chain's inner products,
     in a few windows; a soft maximum of the eigenvalues has a gradient.
     """
+    from scipy.optimize import minimize
+
     size, steps = chain.scales.size, gram.shape[1]
     windows = max(min(FREED_WINDOWS, steps // size), 1)
     products = np.zeros((windows * size, windows * size))

@@ -10,16 +10,17 @@ Proof: docs/theory/poisson-windows.md. Cost: some sixty eigenvalues, each tens o
 
 from dataclasses import dataclass
 from math import exp, log, log1p
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import LinAlgError, cholesky
-from scipy.optimize import minimize
-from scipy.sparse import csr_matrix
-from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from hockeystick.deadline import Deadline
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.windows.dominating_chain import Chain, is_positive
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 TRIED = 60
 """Shapes that are tried."""
@@ -60,7 +61,7 @@ class Windows:
 
 
 def dominating_windows(
-    gram: csr_matrix | Array, size: int, sigma: float, prob: float, rounding: float, deadline: Deadline
+    gram: "csr_matrix | Array", size: int, sigma: float, prob: float, rounding: float, deadline: Deadline
 ) -> Windows:
     """Windows of ``size`` steps whose columns reveal at least as much as those of C, good at this noise.
 
@@ -72,6 +73,8 @@ def dominating_windows(
     Raises: LinAlgError when no multiple of the shape is large enough, which rounding alone can cause;
         BudgetExceededError when the deadline passes.
     """
+    from scipy.optimize import minimize
+
     n = int(gram.shape[0])
     size = min(size, n)
     levels = _levels(np.asarray(gram @ np.ones(n)).ravel(), size)
@@ -122,8 +125,10 @@ def _score(products: Array, levels: Array, sigma: float, prob: float) -> float:
     return float(prob**2 * counts @ np.asarray(moments))
 
 
-def _largest(gram: csr_matrix | Array, chain: Chain, levels: Array) -> float:
+def _largest(gram: "csr_matrix | Array", chain: Chain, levels: Array) -> float:
     """About the largest eigenvalue of G relative to the chain's products at these levels."""
+    from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
+
     n, size = int(gram.shape[0]), chain.scales.size
     windows = levels.size
     inverse = np.linalg.inv(cholesky(chain.products, lower=True))
@@ -148,7 +153,7 @@ def _largest(gram: csr_matrix | Array, chain: Chain, levels: Array) -> float:
         return float("inf")
 
 
-def _band(gram: csr_matrix | Array, size: int) -> Array:
+def _band(gram: "csr_matrix | Array", size: int) -> Array:
     """``G[i + l, i]`` at ``[l, i]``, for as many diagonals as G or a window has."""
     n = int(gram.shape[0])
     if isinstance(gram, np.ndarray):

@@ -283,7 +283,7 @@ def test_budget_chooses_the_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
             costs.append(banded_cost(len(scaled), bandwidth - 1, largest, share))
         return banded_moments(scaled, bandwidth, largest, share=share, deadline=deadline)
 
-    monkeypatch.setattr("hockeystick.accountants.published.bin_renyi.banded_moments", recorded)
+    monkeypatch.setattr("hockeystick.moments.bands.banded_moments", recorded)
     short = remove_moments(pair, Settings(deadline=Deadline(seconds=2.0)))
     assert costs
     assert sum(costs) <= 1.0

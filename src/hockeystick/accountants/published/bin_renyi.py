@@ -10,6 +10,7 @@ from all of them: :mod:`..moments.order_programme`.
 """
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,12 +20,12 @@ from hockeystick.accountants.comparison import comparison_profiles
 from hockeystick.bounds import Profile
 from hockeystick.deadline import Deadline
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
-from hockeystick.moments.bands import banded_cost, banded_moments, dense_cost, dense_moments, ring_maxima, scaled_gram
-from hockeystick.moments.log_moments import LogMoments, enough_orders
-from hockeystick.moments.order_programme import programme_profile
 from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
+
+if TYPE_CHECKING:
+    from hockeystick.moments.log_moments import LogMoments
 
 BANDWIDTHS = (2, 3, 4, 5, 6, 8, 11, 16, 23, 32, 45, 64, 90, 128)
 DIAGONAL_ORDERS = (32, 128, 512)
@@ -36,12 +37,15 @@ NEARLY_CIRCULANT = 0.003
 """Relative difference of ``log M_2`` up to which the bins need no weights of their own."""
 
 
-def remove_moments(pair: BinMixture, settings: Settings) -> LogMoments:
+def remove_moments(pair: BinMixture, settings: Settings) -> "LogMoments":
     """Upper bounds of the remove direction's ``log M_a``, every order from the best reduction that the time allows.
 
     Formal guarantee: never too small; exact but for rounding at orders 2 to 4 where the matrix is small enough
     (hundreds of bins), and where the Gram matrix is banded on the ring within the bandwidths that were used.
     """
+    from hockeystick.moments.bands import banded_moments, ring_maxima, scaled_gram
+    from hockeystick.moments.log_moments import LogMoments, enough_orders
+
     smallest, deadline = settings.resolution.smallest_delta, settings.deadline
     scaled = scaled_gram(pair.gram, pair.rounding, pair.noise_multiplier)
     maxima = ring_maxima(scaled)
@@ -58,14 +62,18 @@ def remove_moments(pair: BinMixture, settings: Settings) -> LogMoments:
     return _convex(bounds)
 
 
-def _dense(scaled: Array, seconds: float, deadline: Deadline) -> Iterator[LogMoments]:
+def _dense(scaled: Array, seconds: float, deadline: Deadline) -> "Iterator[LogMoments]":
+    from hockeystick.moments.bands import dense_cost, dense_moments
+
     affordable = [a for a in (2, 3, 4) if dense_cost(scaled.shape[0], a) <= seconds]
     if affordable:
         yield dense_moments(scaled, affordable[-1], deadline=deadline)
 
 
-def _bands(scaled: Array, maxima: Array, seconds: float, deadline: Deadline) -> Iterator[LogMoments]:
+def _bands(scaled: Array, maxima: Array, seconds: float, deadline: Deadline) -> "Iterator[LogMoments]":
     """Moments for each bandwidth, with weights shared by all bins and, where that loses, with their own."""
+    from hockeystick.moments.bands import banded_cost, banded_moments, dense_moments
+
     bins = scaled.shape[0]
     widths = []
     for width in BANDWIDTHS:
@@ -85,8 +93,10 @@ def _bands(scaled: Array, maxima: Array, seconds: float, deadline: Deadline) -> 
                 yield banded_moments(scaled, width, affordable[-1], share=share, deadline=deadline)
 
 
-def _convex(bounds: list[LogMoments]) -> LogMoments:
+def _convex(bounds: "list[LogMoments]") -> "LogMoments":
     """The smallest bound of every integer order, then the lower convex hull with the point (1, 0), rounded up."""
+    from hockeystick.moments.log_moments import LogMoments
+
     orders = np.arange(2.0, max(float(each.orders[-1]) for each in bounds) + 1.0)
     lowest = np.full(orders.size, np.inf)
     for each in bounds:
@@ -107,6 +117,8 @@ def _above_chord(left: tuple[float, float], middle: tuple[float, float], right: 
 
 
 def _profiles(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    from hockeystick.moments.order_programme import programme_profile
+
     settings.deadline.tick()
     return {
         Direction.REMOVE: programme_profile(remove_moments(pair, settings)),

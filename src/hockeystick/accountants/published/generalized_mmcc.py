@@ -13,7 +13,6 @@ import numpy as np
 from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.mmcc import worst_of_groups
 from hockeystick.pairs.subset_mixture import SubsetMixture
-from hockeystick.posteriors.participations.rows import products, too_large
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.types import Side
 
@@ -24,12 +23,16 @@ def _analysed(pair: SubsetMixture) -> int:
 
 
 def _refusal(pair: SubsetMixture, side: Side) -> str | None:
+    from hockeystick.posteriors.participations.rows import too_large
+
     if pair.groups == 1:
         return "it is for groups that take turns; mmcc is for Poisson sampling"
     return too_large(pair.matrix, pair.groups)
 
 
 def _cost(pair: SubsetMixture) -> float:
+    from hockeystick.posteriors.participations.rows import products
+
     opportunities = -(-pair.matrix.steps // pair.groups)
     return 0.5 + _analysed(pair) * (0.5 + 0.1 * min(opportunities, 20) + 1.5e-9 * products(pair.matrix, pair.groups))
 

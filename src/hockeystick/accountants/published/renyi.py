@@ -9,21 +9,21 @@ docs/theory/allocation.md.
 """
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
-from scipy.special import gammaln
 
 from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.dong_chen_ozgur import block_add_moments, of_blocks
 from hockeystick.bounds import Profile
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
-from hockeystick.moments.log_moments import LogMoments, enough_orders, moment_profile, sparse_orders
-from hockeystick.moments.real_orders import log_averaged_moments, log_thinned_excess
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
+
+if TYPE_CHECKING:
+    from hockeystick.moments.log_moments import LogMoments
 
 POISSON_ORDERS = (64, 1024, 16384)
 AVERAGED_ORDERS = (32, 128, 512, 2048)
@@ -37,23 +37,7 @@ STEEPEST = 100.0
 """Real orders of random allocation end where log M_a grows faster than this: their grids would be long."""
 
 
-@njit(cache=True)
-def _thinned_excess(orders: Array, log_rate: float, log_rest: float, precision: float, log_factorial: Array) -> Array:
-    """log of ``sum_r C(a,r) (1-q)^(a-r) q^r (e^(g_r) - 1)`` for q < 1. O(sum of orders)."""
-    result = np.empty(orders.size)
-    for i in range(orders.size):
-        a = int(orders[i])
-        terms = np.empty(a - 1)
-        for r in range(2, a + 1):
-            growth = 0.5 * r * (r - 1.0) * precision
-            binomial = log_factorial[a] - log_factorial[r] - log_factorial[a - r]
-            terms[r - 2] = binomial + (a - r) * log_rest + r * log_rate + growth + np.log(-np.expm1(-growth))
-        top = terms.max()
-        result[i] = top + np.log(np.exp(terms - top).sum())
-    return result
-
-
-def thinned_moments(noise_multiplier: float, sampling_prob: float, orders: Array) -> LogMoments:
+def thinned_moments(noise_multiplier: float, sampling_prob: float, orders: Array) -> "LogMoments":
     """Moments of one Poisson-subsampled step, remove direction; an upper bound of the add direction's.
 
     Formal guarantee: exact but for rounding, which is bounded and added.
@@ -63,19 +47,27 @@ def thinned_moments(noise_multiplier: float, sampling_prob: float, orders: Array
         sampling_prob: q in (0, 1].
         orders: integers >= 2.
     """
+    from scipy.special import gammaln
+
+    from hockeystick.accountants.published.renyi_kernels import thinned_excess
+    from hockeystick.moments.log_moments import LogMoments
+
     precision = noise_multiplier**-2
     growth = 0.5 * orders * (orders - 1.0) * precision
     if sampling_prob == 1.0:
         return LogMoments(orders, growth * (1.0 + 8 * UNIT_ROUNDOFF))
     log_factorial = gammaln(np.arange(int(orders.max()) + 1) + 1.0)
     log_rate, log_rest = float(np.log(sampling_prob)), float(np.log1p(-sampling_prob))
-    log_excess = _thinned_excess(orders, log_rate, log_rest, precision, log_factorial)
+    log_excess = thinned_excess(orders, log_rate, log_rest, precision, log_factorial)
     size = 3.0 * log_factorial[-1] + orders * (abs(log_rate) + abs(log_rest)) + growth + abs(np.log(precision)) + 8.0
     return LogMoments(orders, _log_moment(log_excess, UNIT_ROUNDOFF * (orders + 16.0 * size)))
 
 
-def thinned_real_moments(noise_multiplier: float, sampling_prob: float) -> LogMoments:
+def thinned_real_moments(noise_multiplier: float, sampling_prob: float) -> "LogMoments":
     """Moments of one Poisson step at low real orders; none where they would be slow or have a closed form."""
+    from hockeystick.moments.log_moments import LogMoments
+    from hockeystick.moments.real_orders import log_thinned_excess
+
     if sampling_prob == 1.0 or noise_multiplier < SMALLEST_NOISE_FOR_REAL_ORDERS:
         return LogMoments(np.empty(0), np.empty(0))
     log_excess = log_thinned_excess(noise_multiplier, sampling_prob, REAL_ORDERS)
@@ -89,66 +81,7 @@ def _log_moment(log_excess: Array, rounding: Array) -> Array:
     return np.maximum(result, 1e-300)
 
 
-@njit(cache=True)
-def _recurrence(growth: Array, log_excess: Array, count: float, log_factorial: Array) -> Array:
-    """log of ``E X^n - 1``, X the mean of ``count`` copies, n = 0..N <= count + 1. O(N^2).
-
-    Miller's recurrence divided by its own value for growth 0, where every moment is 1: with the non-negative weights
-    ``w = (r (t+1) - n)/n C(n,r) t^-r``, which sum to 1, ``d_n = sum_r w (e^(g_r) (1 + d_(n-r)) - 1)``.
-    """
-    result = np.full(growth.size, -np.inf)
-    log_count = np.log(count)
-    terms = np.empty(growth.size)
-    for n in range(2, growth.size):
-        for r in range(1, n + 1):
-            share = (r * (count + 1.0) - n) / n
-            terms[r] = -np.inf
-            if share > 0.0:
-                weight = np.log(share) + log_factorial[n] - log_factorial[r] - log_factorial[n - r] - r * log_count
-                terms[r] = weight + _log_sum(log_excess[r], growth[r] + result[n - r])
-        result[n] = _log_total(terms[1 : n + 1])
-    return result
-
-
-@njit(cache=True)
-def _convolved(a: Array, na: float, b: Array, nb: float, log_factorial: Array) -> Array:
-    """log of ``E ((na A + nb B)/(na + nb))^n - 1`` from the logs a and b of ``E A^r - 1``, ``E B^r - 1``. O(N^2).
-
-    ``d_n = sum_r C(n,r) w^r (1-w)^(n-r) (a_r + b_(n-r) + a_r b_(n-r))`` with w = na/(na + nb).
-    """
-    result = np.full(a.size, -np.inf)
-    log_a, log_b = np.log(na / (na + nb)), np.log(nb / (na + nb))
-    terms = np.empty(a.size)
-    for n in range(2, a.size):
-        for r in range(n + 1):
-            weight = log_factorial[n] - log_factorial[r] - log_factorial[n - r] + r * log_a + (n - r) * log_b
-            terms[r] = weight + _log_sum(_log_sum(a[r], b[n - r]), a[r] + b[n - r])
-        result[n] = _log_total(terms[: n + 1])
-    return result
-
-
-@njit(cache=True)
-def _log_sum(a: float, b: float) -> float:
-    """log(e^a + e^b)."""
-    high, low = max(a, b), min(a, b)
-    if low == -np.inf:
-        return high
-    return float(high + np.log1p(np.exp(low - high)))
-
-
-@njit(cache=True)
-def _log_total(terms: Array) -> float:
-    """log of the sum of e^terms."""
-    top = terms.max()
-    if top == -np.inf:
-        return float(top)
-    total = 0.0
-    for term in terms:
-        total += np.exp(term - top)
-    return float(top + np.log(total))
-
-
-def averaged_moments(noise_multiplier: float, bins: int, largest: int) -> LogMoments:
+def averaged_moments(noise_multiplier: float, bins: int, largest: int) -> "LogMoments":
     """Moments of 1-of-``bins`` allocation, remove direction, of all integer orders from 2 to ``largest``.
 
     Formal guarantee: exact but for rounding, which is bounded and added.
@@ -158,6 +91,11 @@ def averaged_moments(noise_multiplier: float, bins: int, largest: int) -> LogMom
         bins: t >= 1, of any size.
         largest: highest order >= 2. Cost: 30 ns times its square, times 2 log2(t) when it exceeds t + 1.
     """
+    from scipy.special import gammaln
+
+    from hockeystick.accountants.published.renyi_kernels import recurrence
+    from hockeystick.moments.log_moments import LogMoments
+
     every = np.arange(largest + 1, dtype=np.float64)
     growth = 0.5 * every * (every - 1.0) * noise_multiplier**-2
     if bins == 1:
@@ -166,7 +104,7 @@ def averaged_moments(noise_multiplier: float, bins: int, largest: int) -> LogMom
     with np.errstate(divide="ignore"):
         log_excess = growth + np.log(-np.expm1(-growth))  # of one step; -inf at 0 and 1
     if largest <= bins + 1:
-        result = _recurrence(growth, log_excess, float(bins), log_factorial)
+        result = recurrence(growth, log_excess, float(bins), log_factorial)
         depth = every
     else:
         result = _powered(log_excess, bins, log_factorial)
@@ -186,8 +124,11 @@ def _real_orders(noise_multiplier: float, bins: int) -> Array:
     return REAL_ORDERS[(last > REAL_ORDERS) & (np.ceil(REAL_ORDERS) <= bins)]
 
 
-def averaged_real_moments(noise_multiplier: float, bins: int, orders: Array) -> LogMoments:
+def averaged_real_moments(noise_multiplier: float, bins: int, orders: Array) -> "LogMoments":
     """The moments of :func:`averaged_moments` at low orders that are not integers, never above the integers' chords."""
+    from hockeystick.moments.log_moments import LogMoments
+    from hockeystick.moments.real_orders import log_averaged_moments
+
     moments = averaged_moments(noise_multiplier, bins, int(np.ceil(orders.max())) + 1)
     values = np.concatenate([[0.0, 0.0], moments.values])
     real = log_averaged_moments(noise_multiplier, bins, orders, values)
@@ -196,16 +137,20 @@ def averaged_real_moments(noise_multiplier: float, bins: int, orders: Array) -> 
 
 def _powered(log_excess: Array, bins: int, log_factorial: Array) -> Array:
     """The mean of ``bins`` copies by repeated doubling."""
+    from hockeystick.accountants.published.renyi_kernels import convolved
+
     result, done = log_excess, 1
     for bit in bin(bins)[3:]:
-        result, done = _convolved(result, float(done), result, float(done), log_factorial), 2 * done
+        result, done = convolved(result, float(done), result, float(done), log_factorial), 2 * done
         if bit == "1":
-            result, done = _convolved(result, float(done), log_excess, 1.0, log_factorial), done + 1
+            result, done = convolved(result, float(done), log_excess, 1.0, log_factorial), done + 1
     return result
 
 
-def block_remove_moments(pair: AveragedSteps, settings: Settings) -> LogMoments:
+def block_remove_moments(pair: AveragedSteps, settings: Settings) -> "LogMoments":
     """Upper bounds of the remove direction's moments: blocks, each visited once; exact for one participation."""
+    from hockeystick.moments.log_moments import LogMoments, enough_orders
+
     sigma, shortest = pair.visit_noise, pair.bins // pair.participations
 
     def compute(top: int) -> LogMoments:
@@ -222,6 +167,8 @@ def block_remove_moments(pair: AveragedSteps, settings: Settings) -> LogMoments:
 
 
 def _independent(pair: IndependentSteps, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    from hockeystick.moments.log_moments import LogMoments, enough_orders, moment_profile, sparse_orders
+
     settings.deadline.tick()
     real = thinned_real_moments(pair.noise_multiplier, pair.sampling_prob)
 
@@ -235,6 +182,8 @@ def _independent(pair: IndependentSteps, side: Side, settings: Settings) -> Mapp
 
 
 def _averaged(pair: AveragedSteps, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    from hockeystick.moments.log_moments import moment_profile
+
     return {
         Direction.REMOVE: moment_profile(block_remove_moments(pair, settings)),
         Direction.ADD: moment_profile(block_add_moments(pair, settings)),

@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from math import exp, expm1, log, log1p, sqrt
 
 import numpy as np
-from scipy.special import ndtri
 
 from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile
@@ -79,6 +78,8 @@ def unevenness(noise_multiplier: float, top: int, slots: int, failure: float) ->
         slots: at least the number of places.
         failure: at most 1/2.
     """
+    from scipy.special import ndtri
+
     reach = MOST_MOVED * sqrt(top) / noise_multiplier
     widest, mean = -float(ndtri(failure / slots)), -float(ndtri(failure))
     return (reach * (widest + mean) + 2.0 * reach * reach) * (1.0 + ROUNDING)

@@ -22,7 +22,7 @@ from hockeystick.monte_carlo.histories.one_sided import HISTORIES, TILTED_SHARE,
 from hockeystick.monte_carlo.memo import remembered
 from hockeystick.monte_carlo.proposals import Array
 from hockeystick.monte_carlo.weight_bounds import bounded_exp
-from hockeystick.pairs.renewal_mixture import availability
+from hockeystick.pairs.renewal_kernels import availability
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 
 ORDERS = range(2, 41)

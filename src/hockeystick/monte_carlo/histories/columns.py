@@ -15,7 +15,8 @@ import numpy as np
 from hockeystick.monte_carlo.histories.chances import binomial
 from hockeystick.monte_carlo.proposals import Array
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
-from hockeystick.pairs.renewal_mixture import availability, first_available
+from hockeystick.pairs.renewal_kernels import availability
+from hockeystick.pairs.renewal_mixture import first_available
 from hockeystick.strategies import StrategyMatrix
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 from hockeystick.strategies.matrix.causal_factor import causal_factor

@@ -11,7 +11,6 @@ from math import exp, expm1, log, log1p, sqrt
 from typing import Any
 
 import numpy as np
-from scipy.stats import binom
 
 from hockeystick.bounds import SMALLEST_UPPER, Profile
 from hockeystick.laws.gaussian import gaussian_delta
@@ -88,6 +87,8 @@ class NaiveRenewal(Naive):
 
 def recursion(pair: RenewalMixture, direction: Direction) -> Recursion:
     """The recursion that gives X, or for overlapping columns a bound on it that is safe in this direction."""
+    from scipy.stats import binom
+
     sigma, users, prob = pair.noise_multiplier, pair.examples_per_user, pair.participation_prob
     column = pair.matrix.toeplitz_column
     if column is None:

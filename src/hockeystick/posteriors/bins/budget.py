@@ -1,7 +1,5 @@
 """Shares of the failure probability, and how much of it to spend."""
 
-from enum import StrEnum
-
 import numpy as np
 
 from hockeystick.laws.law import Array
@@ -9,15 +7,6 @@ from hockeystick.posteriors.bins.levels import LevelledMeans
 
 CANDIDATES = (0.01, 0.03, 0.1, 0.25, 0.5, 0.8)
 """Shares of delta that may be spent on failures; the best is kept."""
-
-
-class Allocation(StrEnum):
-    """How the failure probability is shared out."""
-
-    UNION = "union"
-    """By a union bound over all bins that need a bound in any row: certified."""
-    PAPER = "paper"
-    """schuchardt-kalinin-2026, appendix E: within an epoch only the largest of the rows' bounds. NOT certified."""
 
 
 def union_shares(means: Array, levelled: LevelledMeans) -> Array:

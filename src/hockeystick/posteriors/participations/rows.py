@@ -10,16 +10,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import pairwise
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from scipy.sparse import csc_matrix, csr_matrix, hstack
 
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.posteriors.participations import tail_kernels
 from hockeystick.posteriors.participations.tail_kernels import Indices
 from hockeystick.posteriors.participations.tails import Blocks
 from hockeystick.strategies.matrix.base import BLOCK, StrategyMatrix
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 SMALLEST_ENTRY = 1e-140
 """Positive entries below this are raised to it, so that no product underflows; the profile grows with every entry."""
@@ -120,8 +123,10 @@ def _described(matrix: StrategyMatrix, groups: int, group: int | None, tick: Cal
     )
 
 
-def _compressed(matrix: StrategyMatrix, which: Indices, tick: Callable[[], None]) -> csr_matrix:
+def _compressed(matrix: StrategyMatrix, which: Indices, tick: Callable[[], None]) -> "csr_matrix":
     """The columns ``which`` of C by rows, sorted within a row."""
+    from scipy.sparse import csc_matrix, csr_matrix, hstack
+
     parts = []
     for first in range(0, which.size, BLOCK):
         tick()
@@ -132,7 +137,7 @@ def _compressed(matrix: StrategyMatrix, which: Indices, tick: Callable[[], None]
     return entries
 
 
-def _first_rows(entries: csr_matrix) -> Indices:
+def _first_rows(entries: "csr_matrix") -> Indices:
     """The first rows of the blocks, one at the first row of each column, and the end of the last block."""
     by_column = entries.tocsc()
     by_column.sort_indices()

@@ -4,7 +4,6 @@ from functools import cached_property
 
 import numpy as np
 from numba import njit
-from scipy.signal import lfilter
 
 from hockeystick.strategies.matrix.base import Array, Indices, StrategyMatrix
 
@@ -71,6 +70,8 @@ class BandedMatrix(StrategyMatrix):
         Entries of A^{-1} below 1e-12 of the largest are taken for zero. With more than steps / 4 diagonals the general
         method runs.
         """
+        from scipy.signal import lfilter
+
         taps: Array = lfilter([1.0], workload, np.eye(1, self.steps)[0])
         used = int(np.flatnonzero(np.abs(taps) > NEGLIGIBLE * np.abs(taps).max())[-1]) + 1
         if used + self.bands > self.steps // 4:

@@ -3,7 +3,6 @@
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from hockeystick.strategies.matrix.base import Array, Indices, StrategyMatrix
 
@@ -36,4 +35,6 @@ class DenseMatrix(StrategyMatrix):
 
     def solve(self, z: Array) -> Array:
         """Forward substitution. O(steps^2 * d)."""
+        from scipy.linalg import solve_triangular
+
         return solve_triangular(self.entries, z, lower=True, check_finite=False)

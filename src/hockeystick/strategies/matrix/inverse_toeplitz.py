@@ -3,7 +3,6 @@
 from functools import cached_property
 
 import numpy as np
-from scipy.signal import lfilter
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF, Array
@@ -32,6 +31,8 @@ class InverseToeplitzMatrix(ToeplitzMatrix):
     defined_by = ("inverse_coefficients",)
 
     def __init__(self, inverse_coefficients: Array, steps: int) -> None:
+        from scipy.signal import lfilter
+
         self.inverse_coefficients: Array = np.ascontiguousarray(inverse_coefficients, dtype=np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
             column = lfilter([1.0], self.inverse_coefficients, np.eye(1, steps)[0])
@@ -51,6 +52,8 @@ class InverseToeplitzMatrix(ToeplitzMatrix):
         super().__init__(np.trim_zeros(column, "b"), steps)
 
     def _majorant(self, column: Array) -> Array:
+        from scipy.signal import lfilter
+
         if (self.inverse_coefficients[1:] <= 0.0).all():
             return column
         signed = np.concatenate([self.inverse_coefficients[:1], -np.abs(self.inverse_coefficients[1:])])
@@ -68,4 +71,6 @@ class InverseToeplitzMatrix(ToeplitzMatrix):
 
     def solve(self, z: Array) -> Array:
         """``C^{-1} z`` by the short filter. O(steps * p * d)."""
+        from scipy.signal import lfilter
+
         return lfilter(self.inverse_coefficients, [1.0], z, axis=0)

@@ -4,7 +4,6 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from scipy.signal import lfilter, oaconvolve
 
 from hockeystick.strategies.matrix.base import Array, Indices, StrategyMatrix
 
@@ -45,6 +44,8 @@ class ToeplitzMatrix(StrategyMatrix):
 
     def dot(self, x: Array) -> Array:
         """``C x``. O(steps * p * d), or O(steps log steps * d) for long filters (then rounded like an FFT)."""
+        from scipy.signal import lfilter, oaconvolve
+
         if self.bands <= DIRECT:
             return lfilter(self.coefficients, [1.0], x, axis=0)
         shape = (self.bands,) + (1,) * (x.ndim - 1)
@@ -52,6 +53,8 @@ class ToeplitzMatrix(StrategyMatrix):
 
     def solve(self, z: Array) -> Array:
         """``C^{-1} z`` by forward substitution. O(steps * p * d)."""
+        from scipy.signal import lfilter
+
         return lfilter([1.0], self.coefficients, z, axis=0)
 
     @cached_property

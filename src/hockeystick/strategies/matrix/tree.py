@@ -1,11 +1,14 @@
 """Binary trees over the steps: a row for every node, released when its last leaf is."""
 
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from hockeystick.strategies.matrix.base import Array, Indices, StrategyMatrix
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 
 class TreeMatrix(StrategyMatrix):
@@ -79,8 +82,10 @@ class TreeMatrix(StrategyMatrix):
         """Square roots of the number of nodes above each step."""
         return np.sqrt(np.bincount(self._nodes_above(np.arange(self.steps))[0], minlength=self.steps))
 
-    def _visits(self, bins: int) -> csr_matrix:
+    def _visits(self, bins: int) -> "csr_matrix":
         """How many steps of each bin are leaves below each node, sparse, shape (rows, bins): the means."""
+        from scipy.sparse import csr_matrix
+
         columns, rows = self._nodes_above(np.arange(self.steps))
         return csr_matrix((np.ones(rows.size), (rows, columns % bins)), shape=(self.rows, bins))
 

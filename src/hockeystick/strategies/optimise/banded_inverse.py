@@ -1,7 +1,6 @@
 """The Toeplitz matrix with a banded inverse that has the smallest error of prefix sums."""
 
 import numpy as np
-from scipy.signal import lfilter
 
 from hockeystick.errors import OptimisationError
 from hockeystick.strategies.banded_inverse_square_root import inverse_square_root_coefficients
@@ -27,6 +26,8 @@ def optimal_inverse_coefficients(steps: int, bands: int, min_sep: int | None) ->
     multi-epoch differentially private SGD" (BandInvMF).
     Cost: tens to hundreds of gradients of O(steps * bands).
     """
+    from scipy.signal import lfilter
+
     distance = steps if min_sep is None else min_sep
     square_root = inverse_square_root_coefficients(bands)
     start = -square_root[1:] / square_root.sum()
@@ -57,6 +58,8 @@ def log_error(inverse: Array, steps: int, min_sep: int) -> tuple[float, Array]:
     Sensitivity: ``|f|^2`` with ``f_t = c_t + f_{t-b}``, c the coefficients of ``1 / m(x)``. From ``M c = e_0``,
     ``M dc = -dM c``: with h solving ``M^T h = d|f|^2/dc``, ``d|f|^2/dm_j = -sum_t h_t c_{t-j}``. O(steps * bands).
     """
+    from scipy.signal import lfilter
+
     bands = inverse.size
     times = np.arange(steps, 0.0, -1.0) / steps
     noise = np.cumsum(np.concatenate([inverse, np.zeros(steps - bands)]))

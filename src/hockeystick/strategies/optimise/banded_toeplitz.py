@@ -1,7 +1,6 @@
 """The banded Toeplitz matrix with the smallest error of prefix sums."""
 
 import numpy as np
-from scipy.signal import lfilter
 
 from hockeystick.errors import OptimisationError
 from hockeystick.strategies.banded_square_root import square_root_coefficients
@@ -39,6 +38,8 @@ def log_error(coefficients: Array, steps: int) -> tuple[float, Array]:
     error is ``E = sum_s (n - s) w_s^2 / n``. From ``C w = 1``, ``C dw = -dC w``: with h solving ``C^T h = dE/dw`` (the
     same filter, backwards), ``dE/dc_j = -sum_s h_s w_{s-j}``. O(steps * bands).
     """
+    from scipy.signal import lfilter
+
     times = np.arange(steps, 0.0, -1.0) / steps
     noise = lfilter([1.0], coefficients, np.ones(steps))
     error = float(times @ noise**2)

@@ -2,7 +2,6 @@
 
 import numpy as np
 from numba import njit
-from scipy.optimize import minimize
 
 from hockeystick.deadline import tick
 from hockeystick.errors import OptimisationError
@@ -71,6 +70,7 @@ def _start(steps: int, buffers: int, first: float) -> Array:
 
 def _minimum(start: Array, weights: Array, separation: int) -> tuple[Array, float] | None:
     """A local minimum and the logarithm of the loss there: L-BFGS, then Newton steps for the last digits."""
+    from scipy.optimize import minimize
 
     def objective(point: Array) -> tuple[float, Array]:
         tick()

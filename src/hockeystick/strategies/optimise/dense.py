@@ -6,7 +6,6 @@ import numpy as np
 from scipy.linalg import eigh_tridiagonal
 from scipy.linalg.blas import dtrmm
 from scipy.linalg.lapack import dtrtri
-from scipy.optimize import Bounds, minimize
 
 from hockeystick.deadline import tick
 from hockeystick.errors import OptimisationError
@@ -110,6 +109,8 @@ def optimal_matrix_for_epochs(steps: int, epochs: int) -> Array:
     Raises: OptimisationError when no stationary point is found.
     Cost: about 4 steps gradients of O(steps^3), and as many again for the last digits.
     """
+    from scipy.optimize import Bounds, minimize
+
     subject = f"a dense matrix for {epochs} epochs in {steps} steps"
     failed = OptimisationError(f"The optimisation of {subject} did not converge; fewer steps make the problem easier.")
     rows, columns = np.tril_indices(steps)

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import Bounds, minimize
 
 from hockeystick.deadline import tick
 from hockeystick.errors import OptimisationError
@@ -41,6 +40,8 @@ def minimise(function: Objective, start: Array, subject: str, *, non_negative: b
     Raises: OptimisationError when the values are not finite or the steps do not become short.
     Cost: L-BFGS takes a few times the square root of the condition number of gradients, a Newton step about half that.
     """
+    from scipy.optimize import Bounds, minimize
+
     if start.size == 0:
         return start
 
