@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
+from threading import RLock
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
@@ -31,6 +32,9 @@ NoiseMultiplier = Annotated[float, Field(ge=SMALLEST_NOISE, le=LARGEST_NOISE)]
 """Standard deviation of the noise in units of the clipping norm."""
 
 
+_BUILDING = RLock()
+
+
 class Spec(BaseModel):
     """A frozen, keyword-only description that validates once, at the boundary.
 
@@ -38,7 +42,14 @@ class Spec(BaseModel):
     what is allowed. Unknown keys, wrong types, NaN and infinities are refused.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, validate_default=True)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        validate_default=True,
+        defer_build=True,  # most commands read a few of the descriptions, and building the others takes a while
+    )
 
     def __init__(self, **values: Any) -> None:
         try:
@@ -48,6 +59,12 @@ class Spec(BaseModel):
 
     # Without this mark pydantic would call this constructor for nested fields too, and wrap our error in its own.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    @classmethod
+    def model_rebuild(cls, *, _parent_namespace_depth: int = 2, **options: Any) -> bool | None:
+        """Build what was deferred, in one thread at a time; older versions of pydantic have no lock of their own."""
+        with _BUILDING:
+            return super().model_rebuild(_parent_namespace_depth=_parent_namespace_depth + 1, **options)
 
     @classmethod
     def parse(cls, values: object) -> Self:
