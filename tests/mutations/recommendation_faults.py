@@ -10,8 +10,8 @@ ESTIMATED = "tests/recommendation/test_estimate.py"
 FAULTS = [
     (
         "recommendation/workload.py",
-        "moves = rates * lfilter([1.0], [1.0, -self.momentum], gradients, axis=0)",
-        "moves = lfilter([1.0], [1.0, -self.momentum], rates * gradients, axis=0)",
+        "moves = rates * toeplitz_solve([1.0, -self.momentum], gradients)",
+        "moves = toeplitz_solve([1.0, -self.momentum], rates * gradients)",
         "the learning rate of an old step is applied to its part of the velocity",
         WORKLOADS,
     ),

@@ -111,10 +111,10 @@ class Workload:
 
     def weights(self, gradients: Array) -> Array:
         """``-w_t`` after every step for gradients of shape (steps, d): A applied to them."""
-        from scipy.signal import lfilter
+        from hockeystick.strategies.matrix.substitution import toeplitz_solve
 
         rates = self.rates(len(gradients))[:, None]
-        moves = rates * lfilter([1.0], [1.0, -self.momentum], gradients, axis=0)
+        moves = rates * toeplitz_solve([1.0, -self.momentum], gradients)
         if not self.weight_decay:
             return np.cumsum(moves, axis=0)
         weights, weight = np.empty_like(moves), np.zeros(moves.shape[1])

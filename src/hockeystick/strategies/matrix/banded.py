@@ -70,9 +70,9 @@ class BandedMatrix(StrategyMatrix):
         Entries of A^{-1} below 1e-12 of the largest are taken for zero. With more than steps / 4 diagonals the general
         method runs.
         """
-        from scipy.signal import lfilter
+        from hockeystick.strategies.matrix.substitution import toeplitz_solve
 
-        taps: Array = lfilter([1.0], workload, np.eye(1, self.steps)[0])
+        taps = toeplitz_solve(workload, np.eye(1, self.steps)[0])
         used = int(np.flatnonzero(np.abs(taps) > NEGLIGIBLE * np.abs(taps).max())[-1]) + 1
         if used + self.bands > self.steps // 4:
             return super().query_errors(workload)

@@ -6,7 +6,7 @@ import numpy as np
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF, Array
-from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
+from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix, convolved
 
 MOST_ROUNDING = 1e-6
 """Largest relative error of an entry; bounds that are raised by it have to stay close to what they bound."""
@@ -31,11 +31,11 @@ class InverseToeplitzMatrix(ToeplitzMatrix):
     defined_by = ("inverse_coefficients",)
 
     def __init__(self, inverse_coefficients: Array, steps: int) -> None:
-        from scipy.signal import lfilter
+        from hockeystick.strategies.matrix.substitution import toeplitz_solve
 
         self.inverse_coefficients: Array = np.ascontiguousarray(inverse_coefficients, dtype=np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
-            column = lfilter([1.0], self.inverse_coefficients, np.eye(1, steps)[0])
+            column = toeplitz_solve(self.inverse_coefficients, np.eye(1, steps)[0])
         if not np.isfinite(column).all():
             raise InvalidInputError(
                 f"The 'inverse_coefficients' parameter must make a matrix of finite numbers; entry "
@@ -52,13 +52,13 @@ class InverseToeplitzMatrix(ToeplitzMatrix):
         super().__init__(np.trim_zeros(column, "b"), steps)
 
     def _majorant(self, column: Array) -> Array:
-        from scipy.signal import lfilter
+        from hockeystick.strategies.matrix.substitution import toeplitz_solve
 
         if (self.inverse_coefficients[1:] <= 0.0).all():
             return column
         signed = np.concatenate([self.inverse_coefficients[:1], -np.abs(self.inverse_coefficients[1:])])
         with np.errstate(over="ignore", invalid="ignore"):
-            majorant: Array = lfilter([1.0], signed, np.eye(1, column.size)[0])
+            majorant = toeplitz_solve(signed, np.eye(1, column.size)[0])
         return np.where(np.isfinite(majorant), majorant, np.inf)
 
     @cached_property
@@ -71,6 +71,4 @@ class InverseToeplitzMatrix(ToeplitzMatrix):
 
     def solve(self, z: Array) -> Array:
         """``C^{-1} z`` by the short filter. O(steps * p * d)."""
-        from scipy.signal import lfilter
-
-        return lfilter(self.inverse_coefficients, [1.0], z, axis=0)
+        return convolved(self.inverse_coefficients, z)

@@ -11,6 +11,12 @@ DIRECT = 64
 """Filters up to this long are applied term by term, longer ones by fast convolution."""
 
 
+def convolved(coefficients: Array, x: Array) -> Array:
+    """``sum_j coefficients[j] x[t - j]`` for each column of x, of shape (n, ...), term by term."""
+    whole: Array = np.apply_along_axis(lambda column: np.convolve(coefficients, column), 0, x)
+    return whole[: len(x)]
+
+
 class ToeplitzMatrix(StrategyMatrix):
     """``C[t, i] = coefficients[t - i]`` for ``0 <= t - i < p``, and zero elsewhere.
 
@@ -44,18 +50,18 @@ class ToeplitzMatrix(StrategyMatrix):
 
     def dot(self, x: Array) -> Array:
         """``C x``. O(steps * p * d), or O(steps log steps * d) for long filters (then rounded like an FFT)."""
-        from scipy.signal import lfilter, oaconvolve
-
         if self.bands <= DIRECT:
-            return lfilter(self.coefficients, [1.0], x, axis=0)
+            return convolved(self.coefficients, x)
+        from scipy.signal import oaconvolve
+
         shape = (self.bands,) + (1,) * (x.ndim - 1)
         return oaconvolve(x, self.coefficients.reshape(shape), axes=0)[: self.steps]
 
     def solve(self, z: Array) -> Array:
         """``C^{-1} z`` by forward substitution. O(steps * p * d)."""
-        from scipy.signal import lfilter
+        from hockeystick.strategies.matrix.substitution import toeplitz_solve
 
-        return lfilter([1.0], self.coefficients, z, axis=0)
+        return toeplitz_solve(self.coefficients, z)
 
     @cached_property
     def column_norms(self) -> Array:

@@ -5,6 +5,7 @@ import numpy as np
 from hockeystick.errors import OptimisationError
 from hockeystick.strategies.banded_inverse_square_root import inverse_square_root_coefficients
 from hockeystick.strategies.matrix.base import Array
+from hockeystick.strategies.matrix.substitution import toeplitz_solve
 from hockeystick.strategies.optimise.minimise import minimise
 from hockeystick.strategies.sensitivity import spaced_steps_are_worst
 
@@ -26,8 +27,6 @@ def optimal_inverse_coefficients(steps: int, bands: int, min_sep: int | None) ->
     multi-epoch differentially private SGD" (BandInvMF).
     Cost: tens to hundreds of gradients of O(steps * bands).
     """
-    from scipy.signal import lfilter
-
     distance = steps if min_sep is None else min_sep
     square_root = inverse_square_root_coefficients(bands)
     start = -square_root[1:] / square_root.sum()
@@ -42,7 +41,7 @@ def optimal_inverse_coefficients(steps: int, bands: int, min_sep: int | None) ->
 
     subject = f"a Toeplitz matrix whose inverse has {bands} bands for {steps} steps"
     found = coefficients(minimise(objective, start, subject, non_negative=True))
-    column = lfilter([1.0], found, np.eye(1, steps)[0])
+    column = toeplitz_solve(found, np.eye(1, steps)[0])
     if not spaced_steps_are_worst(column, distance):
         raise OptimisationError(
             f"The optimum of {subject} may have a larger sensitivity than the optimiser took for min_sep {distance}; "
@@ -58,18 +57,16 @@ def log_error(inverse: Array, steps: int, min_sep: int) -> tuple[float, Array]:
     Sensitivity: ``|f|^2`` with ``f_t = c_t + f_{t-b}``, c the coefficients of ``1 / m(x)``. From ``M c = e_0``,
     ``M dc = -dM c``: with h solving ``M^T h = d|f|^2/dc``, ``d|f|^2/dm_j = -sum_t h_t c_{t-j}``. O(steps * bands).
     """
-    from scipy.signal import lfilter
-
     bands = inverse.size
     times = np.arange(steps, 0.0, -1.0) / steps
     noise = np.cumsum(np.concatenate([inverse, np.zeros(steps - bands)]))
     error = float(times @ noise**2)
     of_error = np.cumsum((2.0 * times * noise)[::-1])[::-1][:bands]
 
-    column = lfilter([1.0], inverse, np.eye(1, steps)[0])
+    column = toeplitz_solve(inverse, np.eye(1, steps)[0])
     profile = _sums_at_distance(column, min_sep)
     squared = float(profile @ profile)
-    adjoint = lfilter([1.0], inverse, _sums_at_distance(2.0 * profile[::-1], min_sep))[::-1]
+    adjoint = toeplitz_solve(inverse, _sums_at_distance(2.0 * profile[::-1], min_sep))[::-1]
     of_squared = -np.array([adjoint[j:] @ column[: steps - j] for j in range(bands)])
     return float(np.log(error * squared)), of_error / error + of_squared / squared
 

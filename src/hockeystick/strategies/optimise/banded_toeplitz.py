@@ -5,6 +5,7 @@ import numpy as np
 from hockeystick.errors import OptimisationError
 from hockeystick.strategies.banded_square_root import square_root_coefficients
 from hockeystick.strategies.matrix.base import Array
+from hockeystick.strategies.matrix.substitution import toeplitz_solve
 from hockeystick.strategies.optimise.minimise import minimise
 
 
@@ -38,12 +39,10 @@ def log_error(coefficients: Array, steps: int) -> tuple[float, Array]:
     error is ``E = sum_s (n - s) w_s^2 / n``. From ``C w = 1``, ``C dw = -dC w``: with h solving ``C^T h = dE/dw`` (the
     same filter, backwards), ``dE/dc_j = -sum_s h_s w_{s-j}``. O(steps * bands).
     """
-    from scipy.signal import lfilter
-
     times = np.arange(steps, 0.0, -1.0) / steps
-    noise = lfilter([1.0], coefficients, np.ones(steps))
+    noise = toeplitz_solve(coefficients, np.ones(steps))
     error = float(times @ noise**2)
-    adjoint = lfilter([1.0], coefficients, (2.0 * times * noise)[::-1])[::-1]
+    adjoint = toeplitz_solve(coefficients, (2.0 * times * noise)[::-1])[::-1]
     slope = -np.array([adjoint[j:] @ noise[: steps - j] for j in range(coefficients.size)])
     squared = float(coefficients @ coefficients)
     return float(np.log(error * squared)), slope / error + 2.0 * coefficients / squared
