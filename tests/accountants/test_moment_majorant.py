@@ -12,6 +12,7 @@ from hockeystick.accountants.moment_majorant import ACCOUNTANT, WHOLE_SHARE, exa
 from hockeystick.deadline import Deadline
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.grid import Resolution
+from hockeystick.moments import exact_gram
 from hockeystick.moments.exact import ExactGram
 from hockeystick.moments.exact_gram import proved_gram
 from hockeystick.pairs.bin_mixture import BinMixture
@@ -128,7 +129,7 @@ def test_the_gram_matrix_is_rounded_to_the_side_of_the_bound(
         seen.append(arguments)
         raise UnsupportedError("enough")
 
-    monkeypatch.setattr(module, "proved_gram", recorded)
+    monkeypatch.setattr(exact_gram, "proved_gram", recorded)
     with pytest.raises(UnsupportedError, match="enough"):
         module.ACCOUNTANT.bound(pair, side)
     assert seen == [(pair.gram, pair.rounding, pair.noise_multiplier, side)]

@@ -154,7 +154,7 @@ def test_every_member_has_to_accept_in_time_and_to_pay_for_what_the_test_may_err
     answers: list[bool | None], released: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = "hockeystick.calibration.estimate_verify_release"
-    monkeypatch.setattr(f"{module}.Acceptance", Scripted)
+    monkeypatch.setattr("hockeystick.monte_carlo.acceptance.Acceptance", Scripted)
     monkeypatch.setattr(f"{module}._certificate", lambda mechanism, *others: mechanism)
     monkeypatch.setattr(f"{module}._of_the_last", lambda last, *others: last.mechanism)
     monkeypatch.setattr(Scripted, "goals", [])
