@@ -2,7 +2,7 @@
 
 Figures 1 to 7 and every printed number about them, as certified bounds: deterministic batches (closed form), Poisson
 batches (direct laws from both sides, and Renyi accounting), shuffled batches (a lower bound). Theorem 4.2 and
-Conjecture 4.3 on a grid, substitution by group privacy, Algorithm 1 as a loop.
+Conjectures 3.2 and 4.3 on grids, substitution by group privacy, Algorithm 1 as a loop.
 """
 
 from collections.abc import Sequence
@@ -17,6 +17,7 @@ from hockeystick.reproduction.curves import Axes, Curve, Series, judge, precise,
 from hockeystick.reproduction.papers import Check, Output
 
 from .ablq import loop_checks
+from .conjecture import CASES, conjecture
 from .crossing import FEW, GRID, crossings, far_delta, theorem_checks
 from .runs import LOWER, UPPER, deterministic, poisson, shuffle
 
@@ -354,10 +355,12 @@ FIGURES = {
     "crossings": theorem,
     "substitution": substitution,
     "ablq": loop,
+    "conjecture": conjecture,
     "numbers": numbers,
 }
 QUICK = {
     **{name: partial(FIGURES[name], points=8) for name in (*(f"figure-{i}" for i in range(1, 8)), "substitution")},
     "crossings": partial(theorem, grid=FEW),
     "ablq": partial(loop, runs=1_000),
+    "conjecture": partial(conjecture, cases=CASES[2:3]),
 }

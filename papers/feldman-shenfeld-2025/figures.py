@@ -1,4 +1,4 @@
-"""Figures that the paper has no room for: other randomisers, and the orders behind the flat part of Figure 1."""
+"""Other randomisers, and the orders behind the flat part of Figure 1 and behind Figure 3."""
 
 from collections.abc import Sequence
 from math import isfinite
@@ -92,6 +92,14 @@ def order_epsilons(sigma: float, steps: int, delta: float) -> np.ndarray:
     pair = AveragedSteps(noise_multiplier=sigma, bins=steps)
     add = block_add_moments(pair, hs.Settings(hs.Resolution(48, delta)))
     return np.maximum(*(epsilons_of_orders(orders, _at(moments, orders), delta) for moments in (remove, add)))
+
+
+def integer_deltas(sigma: float, steps: int, epsilon: float) -> float:
+    """delta from the best of the orders 2 to 60: Theorem 4.6 and Lemma 2.4, for remove alone, as in the paper."""
+    orders = np.arange(2.0, LARGEST_ORDER + 1.0)
+    moments = _at(averaged_moments(sigma, steps, LARGEST_ORDER), orders)
+    logs = moments - (orders - 1.0) * epsilon - np.log(orders - 1.0) + orders * np.log1p(-1.0 / orders)
+    return float(np.exp(min(logs.min(), 0.0)))
 
 
 def _at(moments: LogMoments, orders: np.ndarray) -> np.ndarray:

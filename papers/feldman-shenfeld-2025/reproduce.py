@@ -22,7 +22,8 @@ from hockeystick.bounds import Question
 from hockeystick.reproduction.curves import Axes, Curve, judge, precise, publish, sweep
 from hockeystick.reproduction.papers import Check, Output
 
-from .figures import orders_figure, randomisers_figure
+from .asymptotics import asymptotics
+from .figures import integer_deltas, orders_figure, randomisers_figure
 from .statements import corollary_checks, lemma_checks
 
 UPPER, LOWER = hs.Side.UPPER, hs.Side.LOWER
@@ -61,6 +62,7 @@ STYLES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "analytic_upper": ("allocation: analytic", "analytic", {"color": "#e69f00", "linestyle": "--", "linewidth": 2.0}),
     "decomposition_upper": ("allocation: decomposition", "decomposition", {"color": "#cc79a7", "linewidth": 2.5}),
     "renyi_upper": ("allocation: Rényi", "renyi", {"color": "#009e73"}),
+    "renyi_2_to_60_upper": ("allocation: Rényi, orders 2 to 60", "renyi", {"color": "#009e73", "linestyle": "--"}),
     "dong_chen_ozgur_upper": ("allocation: Dong, Chen, Ozgur", "dong_chen_ozgur", {"color": "#d55e00"}),
     "shuffle_clones_upper": ("shuffle, batches of one: clones", "shuffle_clones", {"color": "#d55e00"}),
     "direct_upper": ("allocation: direct, upper", "direct", {"color": "#0072b2", "linewidth": 1.2}),
@@ -147,13 +149,14 @@ def steps_figure(output: Output, points: int = 16) -> None:
     }
     columns = ["local_upper", "poisson_direct_upper", "poisson_renyi_upper", "decomposition_upper"]
     columns += ["renyi_upper", "direct_upper", "direct_lower"]
-    series = sweep(
-        curves(runs, columns), whole_numbers(2, 10**6, points), Question(epsilon=epsilon), output, smallest_delta=1e-9
-    )
+    places = whole_numbers(2, 10**6, points)
+    series = sweep(curves(runs, columns), places, Question(epsilon=epsilon), output, smallest_delta=1e-9)
+    (integers,) = curves(runs, ["renyi_2_to_60_upper"])
+    of_integers = [integer_deltas(sigma, int(steps), epsilon) for steps in places]
     publish(
         output,
         "figure-3",
-        series,
+        replace(series, values={**series.values, integers: of_integers}),
         Axes(
             places="steps",
             x="steps t",
@@ -360,17 +363,24 @@ def epochs_checks(output: Output) -> list[Check]:
     ]
 
 
+COMPARED = (10, 100, 1000, 4_500, 5_500, 11_000, 13_000)
+"""Steps at which Figure 3's curves are compared: before and after they cross, by the paper's orders and by all."""
+
+
 def steps_checks(output: Output) -> list[Check]:
-    """Figure 3: Renyi for allocation is below the truth for Poisson, in the range of the figure."""
+    """Figure 3: up to which t Renyi for allocation is below the truth for Poisson, by all orders and by the paper's."""
+    of_poisson = {steps: precise(poisson(0.3, steps), "direct", output, LOWER).delta(10.0) for steps in COMPARED}
 
-    def check(steps: int) -> Check:
-        exact = precise(poisson(0.3, steps), "direct", output, LOWER).delta(10.0)
-        renyi = precise(allocation(0.3, steps), "renyi", output).delta(10.0)
-        return judge(
-            f"delta(10), sigma=0.3, t={steps}: allocation by Renyi, below Poisson", "<", repr(exact), upper=renyi
-        )
+    def check(steps: int, orders: str, delta: float) -> Check:
+        what = f"delta(10), sigma=0.3, t={steps}: allocation by Renyi, {orders}, below Poisson"
+        why = "the curves cross at a smaller t"
+        return judge(what, "<", repr(of_poisson[steps]), upper=delta, why=why)
 
-    return [check(steps) for steps in (10, 100, 1000, 10_000)]
+    of_all = {steps: precise(allocation(0.3, steps), "renyi", output).delta(10.0) for steps in of_poisson}
+    return [
+        *(check(steps, "all orders", delta) for steps, delta in of_all.items()),
+        *(check(steps, "orders 2 to 60", integer_deltas(0.3, steps, 10.0)) for steps in of_poisson),
+    ]
 
 
 def participations_checks(output: Output) -> list[Check]:
@@ -415,5 +425,6 @@ FIGURES = {
     "figure-4": participations_figure,
     "randomisers": randomisers_figure,
     "orders": orders_figure,
+    "asymptotics": asymptotics,
     "numbers": numbers,
 }

@@ -1,7 +1,7 @@
 """The claims on running time and memory of Algorithm 1: O(b p a^(2p)) time, O(a^p + b p) memory, timed.
 
 Exponents are slopes of least-squares lines through logarithms. One band is timed with our compiled recursion, which for
-one band is the paper's; two bands and the memory with Algorithm 1 as printed.
+one band is the paper's; two bands and the memory with the loop of Algorithm 1, repaired.
 """
 
 import time

@@ -1,8 +1,11 @@
-"""The Renyi accountant of section 3 as printed: one integer order for both directions (Algorithm 3), Theorem 3.1.
+"""The Renyi accountant of section 3: one integer order for both directions (Algorithm 3), Theorem 3.1.
 
 Our ``bin_renyi`` uses all moments together and another bound for add, so it says nothing about how the paper's curves
-lie. "As printed" here means: equation (5), by Algorithm 1 with the repairs of docs/theory/bins-moments.md, without
-which it does not compute (5); Lemma 3.4; the larger of the two divergences *at the same order*; Theorem 3.1.
+lie. "As printed" means: Lemma 3.4, the larger of the two divergences *at the same order*, Theorem 3.1, and the sum of
+equation (5). Algorithm 1 itself cannot be run as printed, not even for one band; three repairs are needed
+(docs/theory/bins-moments.md): line 28 adds Delta to the new state's old weight instead of the incoming one's, lines 37
+and 38 list the interaction across the seam as another summand instead of adding it to the exponent, and the last term
+of (5) has the wrong sign.
 """
 
 from itertools import combinations, product
@@ -18,8 +21,9 @@ Array = NDArray[np.float64]
 def algorithm_1(scaled: Array, bandwidth: int, largest: int) -> Array:
     """``log E X^a`` of the remove direction for a = 2..largest: exact for a cyclically banded Gram matrix, else above.
 
-    As printed, a pass for every prefix of ``bandwidth - 1`` counts: O(b largest^(2 bandwidth)) time, so for one band or
-    tiny cases. One pass serves all orders.
+    With the three repairs of the module's docstring. Like the paper's loop it makes a pass for every prefix of
+    ``bandwidth - 1`` counts: O(b largest^(2 bandwidth)) time, so it is for one band or tiny cases. One pass serves all
+    orders.
 
     Args:
         scaled: ``G / sigma^2``, shape (b, b), with b > 2 (bandwidth - 1).

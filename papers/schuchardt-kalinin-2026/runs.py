@@ -130,7 +130,7 @@ STYLES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "best_upper": ("between the best deterministic bounds", {"color": BAND, "linewidth": 3.0, "zorder": 1}),
     "best_lower": ("between the best deterministic bounds", {"color": BAND, "linewidth": 3.0, "zorder": 1}),
-    PRINTED: ("Rényi as printed, one order for both directions", {"color": "#009e73", "ls": ":"}),
+    PRINTED: ("the paper's Rényi, one order for both directions", {"color": "#009e73", "ls": ":"}),
     NOT_CERTIFIED: ("conditional composition, the paper's allocation (not certified)", {"color": "#d55e00", "ls": ":"}),
 }
 """Legend and line of the known columns; others are drawn as they come."""

@@ -89,6 +89,10 @@ class SearchPolicy:
         return share if self.work > DEFAULT_WORK else min(share, DEFAULT_EFFORT)
 
 
+BROAD_DELTAS = (1e-5, 1e-8, 1e-14)
+"""Where a whole profile should be good as well. Each costs accountants that spend a failure probability another law."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """How one accountant works. Nothing here can make a bound wrong, only loose or slow.
@@ -120,6 +124,17 @@ class Settings:
     def asked_epsilon(self) -> float | None:
         """The epsilon whose delta is asked for, or None."""
         return None if self.question is None else self.question.epsilon
+
+    @property
+    def spending_deltas(self) -> tuple[float, ...]:
+        """The deltas for which failure probabilities are chosen.
+
+        One number that is asked for has one. A whole profile has broader ones too: what is spent at a tiny delta costs
+        much at a usual one.
+        """
+        smallest = self.resolution.smallest_delta
+        broad = () if self.question is not None else BROAD_DELTAS
+        return (smallest, *(delta for delta in broad if delta > 100.0 * smallest))
 
     def confidence(self, kind: Kind) -> float:
         """The confidence of a bound of this kind."""

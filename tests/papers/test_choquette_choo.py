@@ -51,7 +51,7 @@ def table(path: Path) -> list[dict[str, float]]:
 def test_figures_are_listed() -> None:
     assert available()[PAPER] == [
         *("figure-2", "figure-3", "figure-4", "figure-8"),
-        *("algorithm-4", "limit", "numbers"),
+        *("algorithm-4", "limit", "theorem-5-2", "numbers"),
     ]
 
 
@@ -314,3 +314,26 @@ def test_table_has_every_group(figures: Any, output: Output, monkeypatch: pytest
         whats = [row["what"] for row in csv.DictReader(file)]
     for start in ("F.5", "figure-2", "figure-8", "App. E", "figure-4", "figure-3", "section 4", "limit"):
         assert any(what.startswith(start) for what in whats)
+
+
+# --- Theorem 5.2 ------------------------------------------------------------------------------------------------------
+
+
+def test_constants_of_the_shuffled_tree(figures: Any, output: Output) -> None:
+    """Without amplification the constant is that of one Gaussian of sensitivity sqrt(levels)."""
+    figures["theorem-5-2"](output, exponents=(4, 12))
+    assert (output.directory / "theorem-5-2.png").stat().st_size > 10_000
+    rows = table(output.directory / "theorem-5-2.csv")
+    scale = np.sqrt(np.log(1e6) * np.log(np.log(1e6)))
+    for row, levels in zip(rows, (5, 13), strict=True):
+        epsilon, shift = row["sigma100_gaussian_upper"] * scale / 100.0, np.sqrt(levels) / 100.0
+        delta = norm.cdf(shift / 2 - epsilon / shift) - exp(epsilon) * norm.cdf(-shift / 2 - epsilon / shift)
+        assert delta == pytest.approx(1e-6, rel=1e-3)
+    assert rows[1]["sigma1000_shuffled_tree_upper"] < rows[1]["sigma1000_gaussian_upper"]
+    with (output.directory / "theorem-5-2-verdicts.csv").open() as file:
+        verdicts = {row["what"]: row["verdict"] for row in csv.DictReader(file)}
+    own = [verdict for what, verdict in verdicts.items() if "own outputs" in what]
+    other = [verdict for what, verdict in verdicts.items() if "other run" in what]
+    assert len(own) == len(other) == 3
+    assert all("refuted" in verdict for verdict in own)
+    assert set(other) == {"confirmed"}

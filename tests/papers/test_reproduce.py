@@ -116,7 +116,9 @@ def test_statements_about_k_participations_come_out(tmp_path: Path) -> None:
     assert not many.holds
     assert many_at_order_two.holds
     below_poisson = module["steps_checks"](Output(tmp_path, Deadline()))
-    assert all(check.holds for check in below_poisson)
+    of_all, of_integers = below_poisson[:7], below_poisson[7:]
+    assert [check.holds for check in of_all] == [True] * 6 + [False]  # at 13,000 steps
+    assert [check.holds for check in of_integers] == [True] * 4 + [False] * 3  # from 5,500 steps on
 
 
 def test_printed_decomposition_is_about_the_worse_direction(tmp_path: Path) -> None:

@@ -3,14 +3,16 @@
     delta(eps) <= H(composition of the rows' mixtures) + delta_E,
 
 where fixed weights dominate the posterior over the bins but for an event of probability delta_E, under P for remove and
-under Q for add. delta_E is chosen at ``settings.resolution.smallest_delta`` by a coarse look at some of the rows; any
-choice is valid. The add direction is the smaller of this and the geometric-mean bound.
+under Q for add. delta_E is chosen at each of ``settings.spending_deltas`` by a coarse look at some of the rows; any
+choice is valid, and at every epsilon the best of them is taken. The add direction is the smaller of this and the
+geometric-mean bound.
 
 Proof: docs/theory/conditional-composition.md, with what it corrects in schuchardt-kalinin-2026, section 4 and
 appendices D to F. Cost: see :func:`hockeystick.posteriors.bins.hazards.tail_bounds`.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -56,27 +58,42 @@ def conditional_profiles(
 
     means = pair.means()
     levelled = levelled_means(means, pair.rounding)
+<<<<<<< HEAD
     if as_published:
         spent = dict.fromkeys(Direction, 0.5 * settings.resolution.smallest_delta)
+=======
+    if allocation is Allocation.PAPER:
+        spent = dict.fromkeys(Direction, np.array([0.5 * settings.resolution.smallest_delta]))
+>>>>>>> 066f0c43 (A whole profile is as good at a usual delta as the answer for that delta alone)
         shares = budget.paper_shares(pair.matrix.rows, pair.bins, pair.epochs)
     else:
         shares = budget.union_shares(means, levelled)
         spent = _best_budgets(pair, levelled, shares, settings)
     rows = np.arange(pair.matrix.rows)
-    tries = {direction: np.array([one]) for direction, one in spent.items()}
-    tails = _tails(pair, levelled, rows, tries, shares, settings)
+    tails = _tails(pair, levelled, rows, spent, shares, settings)
     profiles: dict[Direction, Profile] = {}
     for direction, bounds in tails.items():
+<<<<<<< HEAD
         one = budget.largest_of_each_epoch(pair.bins, bounds[0]) if as_published else bounds[0]
         law = _composed(pair, levelled, one, 1, BLOCKS, settings)
         profiles[direction] = _profile(law, direction, spent[direction])
     if not as_published:
+=======
+        choices = []
+        for delta, failure, tail in zip(settings.spending_deltas, spent[direction].tolist(), bounds, strict=False):
+            tail = budget.largest_of_each_epoch(pair.bins, tail) if allocation is Allocation.PAPER else tail
+            own = replace(settings, resolution=replace(settings.resolution, smallest_delta=delta))
+            choices.append(_profile(_composed(pair, levelled, tail, 1, BLOCKS, own), direction, failure))
+        profiles[direction] = best_of(min, *choices)
+    if allocation is Allocation.UNION:
+>>>>>>> 066f0c43 (A whole profile is as good at a usual delta as the answer for that delta alone)
         geometric = geometric_mean_profile(pair.gram, pair.rounding, pair.noise_multiplier)
         profiles[Direction.ADD] = best_of(min, profiles[Direction.ADD], geometric)
     return profiles
 
 
 def _best_budgets(
+<<<<<<< HEAD
     pair: BinMixture, levelled: "LevelledMeans", shares: Array, settings: Settings
 ) -> dict[Direction, float]:
     """delta_E for each direction: the candidate with the smallest epsilon when some rows stand for all."""
@@ -84,20 +101,32 @@ def _best_budgets(
 
     delta = settings.resolution.smallest_delta
     coarse = Settings(Resolution(SEARCH_NODES, delta), settings.deadline)
+=======
+    pair: BinMixture, levelled: LevelledMeans, shares: Array, settings: Settings
+) -> dict[Direction, Array]:
+    """delta_E for each direction and each of ``settings.spending_deltas``, shape (deltas,).
+
+    It is the candidate with the smallest epsilon at this delta when some rows stand for all.
+    """
+    deltas = settings.spending_deltas
+>>>>>>> 066f0c43 (A whole profile is as good at a usual delta as the answer for that delta alone)
     copies = 1
     while pair.matrix.rows > SEARCH_ROWS * copies:
         copies *= 2
     # The last row of every run of `copies`: odd offsets would miss the end, where the posterior is widest.
     rows = np.arange(copies - 1, pair.matrix.rows, copies)
-    candidates = delta * np.array(budget.CANDIDATES)
-    tails = _tails(pair, levelled, rows, dict.fromkeys(Direction, candidates), shares, settings)
-    best: dict[Direction, float] = {}
+    candidates = np.multiply.outer(deltas, budget.CANDIDATES)
+    tails = _tails(pair, levelled, rows, dict.fromkeys(Direction, candidates.ravel()), shares, settings)
+    best: dict[Direction, Array] = {}
     for direction, bounds in tails.items():
-        epsilons = []
-        for spent, one in zip(candidates, bounds, strict=True):
-            law = _composed(pair, levelled, one, copies, SEARCH_BLOCKS, coarse)
-            epsilons.append(smallest_epsilon(_profile(law, direction, spent), delta, Side.UPPER, tolerance=1e-4))
-        best[direction] = float(candidates[int(np.argmin(epsilons))])
+        epsilons = np.empty(candidates.shape)
+        for place, tail in zip(np.ndindex(candidates.shape), bounds, strict=True):
+            delta = deltas[place[0]]
+            coarse = Settings(Resolution(SEARCH_NODES, delta), settings.deadline)
+            law = _composed(pair, levelled, tail, copies, SEARCH_BLOCKS, coarse)
+            profile = _profile(law, direction, float(candidates[place]))
+            epsilons[place] = smallest_epsilon(profile, delta, Side.UPPER, tolerance=1e-4)
+        best[direction] = candidates[np.arange(len(deltas)), epsilons.argmin(axis=1)]
     return best
 
 

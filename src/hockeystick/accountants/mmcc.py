@@ -29,10 +29,14 @@ def worst_of_groups(
 
     sensitivity = pair.full_sensitivity * (1.0 + pair.sensitivity_error)
     blocks = different([described(pair.matrix, pair.groups, one, settings.deadline.tick) for one in groups])
-    laws = planned_laws(settings.effort, len(blocks))
+    deltas = settings.spending_deltas
+    laws = planned_laws(settings.effort, len(blocks) * len(deltas))
     sigma, prob, resolution = pair.noise_multiplier, pair.sampling_prob, settings.resolution
     return worst_profiles(
-        [blocks_profiles(one, sigma, prob, sensitivity, laws, resolution, settings.deadline) for one in blocks]
+        [
+            blocks_profiles(group, sigma, prob, sensitivity, laws, deltas, resolution, settings.deadline)
+            for group in blocks
+        ]
     )
 
 

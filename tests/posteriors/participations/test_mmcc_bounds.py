@@ -10,7 +10,7 @@ from mmcc_oracle import true_profile
 from hockeystick.accountants.direct import ACCOUNTANT as DIRECT
 from hockeystick.accountants.mmcc import ACCOUNTANT as MMCC
 from hockeystick.accountants.published.generalized_mmcc import ACCOUNTANT as GENERALIZED
-from hockeystick.bounds import Bound
+from hockeystick.bounds import Bound, Question
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError
 from hockeystick.laws.discretise import gaussian_law
@@ -248,13 +248,41 @@ def test_add_ends_where_the_empty_set_ends_it() -> None:
     assert profile(end * 0.5) == pytest.approx(1.0 - exp(-0.5 * end), rel=0.05)
 
 
+@pytest.mark.parametrize(
+    "matrix", [ToeplitzMatrix(np.array([1.0, 0.5, 0.25]), 12), DenseMatrix(np.tril(np.ones((5, 5))))]
+)
+def test_one_group_retrieves_mmcc(matrix: ToeplitzMatrix | DenseMatrix) -> None:
+    """choquette-choo-2024, Appendix D: for b = 1 blocks are rows, whose description is made in another way here."""
+    pair = SubsetMixture(noise_multiplier=4.0, matrix=matrix, sampling_prob=0.2)
+    retrieved = GENERALIZED.analyses[SubsetMixture](pair, Side.UPPER, FINE)
+    ours = poisson(matrix, 4.0, 0.2, FINE)
+    for direction in Direction:
+        for epsilon in EPSILONS:
+            assert retrieved[direction](epsilon) == pytest.approx(ours.profiles[direction](epsilon), rel=1e-9)
+    several = cyclic(matrix, 2, 4.0, 0.2, FINE)
+    assert several.delta(1.0) < 0.9 * ours.delta(1.0)
+
+
+def test_a_whole_profile_is_as_good_as_one_delta() -> None:
+    """What is spent for the smallest delta alone costs more at a usual one."""
+    pair = SubsetMixture(noise_multiplier=12.0, matrix=TreeMatrix(16, 16), sampling_prob=1.0 / 16.0)
+
+    def bound(smallest: float, question: Question | None) -> Bound:
+        return MMCC.bound(pair, Side.UPPER, Settings(Resolution(16, smallest), question=question))
+
+    whole = bound(1e-30, None)
+    for delta in (1e-5, 1e-8):
+        assert whole.epsilon(delta) <= 1.002 * bound(delta, Question(delta=delta)).epsilon(delta)
+    assert bound(1e-30, Question(delta=1e-30)).epsilon(1e-5) > 1.2 * whole.epsilon(1e-5)
+
+
 @pytest.mark.parametrize("direction", Direction)
 def test_what_is_spent_is_charged(direction: Direction, monkeypatch: pytest.MonkeyPatch) -> None:
     """A law that reveals nothing outside of the event leaves the event: the bound is its probability, and no less."""
     blocks = described(ToeplitzMatrix(np.array([1.0, 0.5]), 8), 1, None, nothing)
     monkeypatch.setattr(engine, "best_spending", lambda *_: 1e-3)
     monkeypatch.setattr(engine, "composed_law", lambda *_: point_mass_at_one(Side.UPPER))
-    found = engine.blocks_profiles(blocks, 0.1, 0.9, 10.0, 8, COARSE.resolution, Deadline())
+    found = engine.blocks_profiles(blocks, 0.1, 0.9, 10.0, 8, (1e-3,), COARSE.resolution, Deadline())
     for epsilon in (0.0, 0.5, 3.0):
         assert 1e-3 <= found[direction](epsilon) <= 1e-3 * (1.0 + 1e-12) + 1e-12
 

@@ -3,18 +3,19 @@
     delta(eps) <= delta_1 + H(composition of the blocks' mixtures),
 
 with the failure probability delta_1 under P for remove and under Q for add, chosen by a coarse look at some of the
-blocks; any choice is valid. Where no block is informed by earlier ones nothing is spent, and the result is exact up to
-discretisation.
+blocks for each delta at which the bound should be good; any choice is valid. Where no block is informed by earlier ones
+nothing is spent, and the result is exact up to discretisation.
 
 Proof: docs/theory/subsets/mmcc.md.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import expm1, log1p
 
 import numpy as np
 
-from hockeystick.bounds import Profile
+from hockeystick.bounds import Profile, best_of
 from hockeystick.deadline import Deadline
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.grid import Resolution
@@ -48,6 +49,7 @@ def blocks_profiles(
     prob: float,
     sensitivity: float,
     laws: int,
+    deltas: Sequence[float],
     resolution: Resolution,
     deadline: Deadline,
 ) -> Mapping[Direction, Profile]:
@@ -56,17 +58,24 @@ def blocks_profiles(
     Args:
         prob: chance of each participation.
         sensitivity: at least the norm of the sum of all columns: what an adversary who knows the batches can see.
-        laws: about how many different laws to compose for each direction.
+        laws: about how many different laws to compose for each direction and delta.
+        deltas: where the profiles should be good; each has a failure probability of its own.
 
-    Each profile is the smallest of three bounds: the composition and what is spent; the Gaussian that knows the
+    Each profile is the smallest of these bounds: the compositions and what is spent; the Gaussian that knows the
     batches; and for add ``1 - e^eps (1-p)^n``, because the empty set has that probability.
     """
     profiles: dict[Direction, Profile] = {}
+    absent = float(blocks.steps * log1p(-prob)) if prob < 1.0 else -np.inf
     for direction in Direction:
-        spent = best_spending(blocks, noise_multiplier, prob, direction, resolution.smallest_delta, deadline.tick)
-        law = composed_law(blocks, noise_multiplier, prob, spent, direction, laws, resolution, deadline.tick)
-        absent = blocks.steps * log1p(-prob) if prob < 1.0 else -np.inf
-        profiles[direction] = _profile(law, direction, spent, noise_multiplier, sensitivity, float(absent))
+        choices = []
+        for delta in deltas:
+            spent = best_spending(blocks, noise_multiplier, prob, direction, delta, deadline.tick)
+            own = replace(resolution, smallest_delta=delta)
+            law = composed_law(blocks, noise_multiplier, prob, spent, direction, laws, own, deadline.tick)
+            choices.append(_profile(law, direction, spent, noise_multiplier, sensitivity, absent))
+            if spent == 0.0:  # no event, so that the law of the smallest delta is the best one
+                break
+        profiles[direction] = best_of(min, *choices)
     return profiles
 
 
