@@ -86,7 +86,7 @@ def tree_figure(output: Output, exponents: Sequence[int] = EXPONENTS) -> None:
         places="log2_n",
         x=r"$\log_2 n$",
         y=r"$\varepsilon\sigma / \sqrt{\ln(1/\delta)\ln\ln(1/\delta)}$",
-        title=f"shuffled binary tree, gradients fixed beforehand, delta = {DELTA:g}",
+        title=f"one shuffled binary tree, delta = {DELTA:g}",
         log="",
     )
     publish_panels(output, "theorem-5-2", {"": (Series(list(map(float, exponents)), values), axes)}, columns=1)

@@ -129,8 +129,8 @@ def test_the_largest_of_exact_quantiles_is_no_quantile_of_the_largest(direction:
     """The same with simulated quantiles, so that no slack of a bound hides it: C = I, b = 50, k = 2, sigma = 1.5.
 
     Every row of the second epoch passes the largest of their 0.998-quantiles with probability about 0.002 or less,
-    some row with probability near 0.068 (50,000 paths). At 10,000 paths a lower confidence bound above 0.03 needs 400
-    failures, eleven standard deviations below what is expected.
+    some row with probability near 0.09 (800,000 paths; 0.053 at 10,000, whose largest quantile is too large). At 10,000
+    paths a lower confidence bound above 0.03 needs 400 failures, five standard deviations below what is expected.
     """
 
     def weights_of_the_next_bin(seed: int) -> Array:

@@ -480,23 +480,3 @@ def test_small_noise_holds_and_large_noise_needs_a_secret_group(figures: Any) ->
     assert not any(check.holds for check in limits.first_order_checks())
     assert sorted(ratios, reverse=True) == ratios
     assert max(ratios) < 1.0
-
-
-@pytest.mark.parametrize(("min_sep", "rate", "steps"), [(1, 0.1, 20), (3, 0.2, 40), (5, 0.19, 7)])
-def test_variance_is_that_of_the_whole_law_of_the_count(figures: Any, min_sep: int, rate: float, steps: int) -> None:
-    """The joint law of the count and of the steps that an example still waits, from the stationary start."""
-    prob = rate / (1.0 - rate * (min_sep - 1))
-    law = np.zeros((min_sep, steps + 1))
-    law[:, 0] = rate
-    law[0, 0] = rate / prob
-    for _ in range(steps):
-        moved = np.zeros_like(law)
-        moved[:-1] = law[1:]
-        moved[0] += (1.0 - prob) * law[0]
-        moved[min_sep - 1, 1:] += prob * law[0, :-1]
-        law = moved
-    counts, chances = np.arange(steps + 1), law.sum(axis=0)
-    mean = counts @ chances
-    assert mean == pytest.approx(rate * steps)
-    found = module("limits").count_variance(min_sep, rate, steps)
-    assert found == pytest.approx(counts**2 @ chances - mean**2, rel=1e-9)
