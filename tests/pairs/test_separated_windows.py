@@ -110,6 +110,19 @@ def test_samples_do_not_contradict_it() -> None:
         assert 0.0 < below <= above < 10.0 * below
 
 
+def test_a_whole_profile_is_as_good_as_one_delta() -> None:
+    """Windows are linked for a whole profile, too: where they are not, this pair has a tenth more epsilon at 1e-5."""
+    assert METHOD.example is not None
+    pair = METHOD.example()
+
+    def epsilon(smallest: float, question: hs.Question | None) -> float:
+        return METHOD.bound(pair, Side.UPPER, hs.Settings(hs.Resolution(24, smallest), question=question)).epsilon(1e-5)
+
+    asked = epsilon(1e-5, hs.Question(delta=1e-5))
+    assert epsilon(1e-30, None) <= 1.005 * asked
+    assert epsilon(1e-30, hs.Question(delta=1e-30)) > 1.05 * asked
+
+
 def test_what_it_is_not_for() -> None:
     sampler = hs.BMinSep(min_sep=4, sampling_prob=0.05, steps=20)
     plain = hs.Mechanism(sampler=sampler, noise_multiplier=1.0)

@@ -58,13 +58,8 @@ def conditional_profiles(
 
     means = pair.means()
     levelled = levelled_means(means, pair.rounding)
-<<<<<<< HEAD
     if as_published:
-        spent = dict.fromkeys(Direction, 0.5 * settings.resolution.smallest_delta)
-=======
-    if allocation is Allocation.PAPER:
         spent = dict.fromkeys(Direction, np.array([0.5 * settings.resolution.smallest_delta]))
->>>>>>> 066f0c43 (A whole profile is as good at a usual delta as the answer for that delta alone)
         shares = budget.paper_shares(pair.matrix.rows, pair.bins, pair.epochs)
     else:
         shares = budget.union_shares(means, levelled)
@@ -73,43 +68,28 @@ def conditional_profiles(
     tails = _tails(pair, levelled, rows, spent, shares, settings)
     profiles: dict[Direction, Profile] = {}
     for direction, bounds in tails.items():
-<<<<<<< HEAD
-        one = budget.largest_of_each_epoch(pair.bins, bounds[0]) if as_published else bounds[0]
-        law = _composed(pair, levelled, one, 1, BLOCKS, settings)
-        profiles[direction] = _profile(law, direction, spent[direction])
-    if not as_published:
-=======
         choices = []
         for delta, failure, tail in zip(settings.spending_deltas, spent[direction].tolist(), bounds, strict=False):
-            tail = budget.largest_of_each_epoch(pair.bins, tail) if allocation is Allocation.PAPER else tail
+            tail = budget.largest_of_each_epoch(pair.bins, tail) if as_published else tail
             own = replace(settings, resolution=replace(settings.resolution, smallest_delta=delta))
             choices.append(_profile(_composed(pair, levelled, tail, 1, BLOCKS, own), direction, failure))
         profiles[direction] = best_of(min, *choices)
-    if allocation is Allocation.UNION:
->>>>>>> 066f0c43 (A whole profile is as good at a usual delta as the answer for that delta alone)
+    if not as_published:
         geometric = geometric_mean_profile(pair.gram, pair.rounding, pair.noise_multiplier)
         profiles[Direction.ADD] = best_of(min, profiles[Direction.ADD], geometric)
     return profiles
 
 
 def _best_budgets(
-<<<<<<< HEAD
     pair: BinMixture, levelled: "LevelledMeans", shares: Array, settings: Settings
-) -> dict[Direction, float]:
-    """delta_E for each direction: the candidate with the smallest epsilon when some rows stand for all."""
-    from hockeystick.posteriors.bins import budget
-
-    delta = settings.resolution.smallest_delta
-    coarse = Settings(Resolution(SEARCH_NODES, delta), settings.deadline)
-=======
-    pair: BinMixture, levelled: LevelledMeans, shares: Array, settings: Settings
 ) -> dict[Direction, Array]:
     """delta_E for each direction and each of ``settings.spending_deltas``, shape (deltas,).
 
     It is the candidate with the smallest epsilon at this delta when some rows stand for all.
     """
+    from hockeystick.posteriors.bins import budget
+
     deltas = settings.spending_deltas
->>>>>>> 066f0c43 (A whole profile is as good at a usual delta as the answer for that delta alone)
     copies = 1
     while pair.matrix.rows > SEARCH_ROWS * copies:
         copies *= 2

@@ -11,6 +11,7 @@ Proof: docs/theory/separated-windows.md. Errs upward in both directions, warm or
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import starmap
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -57,7 +58,7 @@ DETAILS = (
 MOST_SECONDS = 2.6
 """Standard seconds for the law of windows that are linked."""
 SMALLEST_DELTA = 1e-12
-"""For smaller ones windows are not linked: their grids would be too long."""
+"""Windows are not linked for smaller ones: their grids would be too long. Whole profiles are linked for this one."""
 LEAST_SHARE = 0.03
 """Of a window: with a smaller chance of a participation in b steps there is next to nothing to link."""
 LEAST_ABSENT = 1e-3
@@ -126,8 +127,10 @@ def _found(pair: Renewal, settings: Settings) -> list[Law]:
     if rest:
         law = compose(law, of_last(rest), resolution, tick=deadline.tick)
     detail = _detail(pair)
-    if detail is None or resolution.smallest_delta < SMALLEST_DELTA:
+    too_small = resolution.smallest_delta < SMALLEST_DELTA
+    if detail is None or (too_small and settings.question is not None):
         return [law]
+    resolution = replace(resolution, smallest_delta=max(resolution.smallest_delta, SMALLEST_DELTA))
     windows = -(-steps // size) - 1
     start = Start(steps - windows * size, pair.min_sep if pair.warm_start else None)
     return [law, linked_law(scales, chain.correlation, prob, start, windows, law, detail, resolution, deadline)]
