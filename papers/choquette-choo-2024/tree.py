@@ -32,7 +32,7 @@ def shuffled(sigma: float, exponent: float) -> hs.Mechanism:
 def constants(sigma: float, exponents: Sequence[int], output: Output) -> dict[str, list[float]]:
     """``epsilon sigma / SCALE`` by both accountants."""
     return {
-        method: [epsilon_of(shuffled(sigma, one), method, UPPER, output) * sigma / SCALE for one in exponents]
+        method: [epsilon_of(shuffled(sigma, exponent), method, UPPER, output) * sigma / SCALE for exponent in exponents]
         for method in ("shuffled_tree", "gaussian")
     }
 
@@ -62,7 +62,7 @@ def tree_figure(output: Output, exponents: Sequence[int] = EXPONENTS) -> None:
     values: dict[Curve, list[float]] = {}
     checks = []
     for sigma, colour in COLOURS.items():
-        found = constants(sigma, exponents, output)
+        by_method = constants(sigma, exponents, output)
         for method, label, style in (
             ("shuffled_tree", "shuffled", {"marker": "."}),
             ("gaussian", "no amplification", {"linestyle": "--", "linewidth": 0.8}),
@@ -74,12 +74,12 @@ def tree_figure(output: Output, exponents: Sequence[int] = EXPONENTS) -> None:
                 method=method,
                 style={"color": colour, **style},
             )
-            values[line] = found[method]
-        ours, alone = (values[-1] / values[0] for values in found.values())
+            values[line] = by_method[method]
+        ours, alone = (values[-1] / values[0] for values in by_method.values())
         lengths = f"from n=2^{exponents[0]} to 2^{exponents[-1]}"
         what = f"Theorem 5.2: growth of the constant {lengths} / without amplification, sigma={sigma:g}"
         checks.append(Check(what, "<", 1.0, ours / alone, ours < alone, f"{ours:.3g} and {alone:.3g}"))
-        largest = max(found["shuffled_tree"])
+        largest = max(by_method["shuffled_tree"])
         checks.append(Check(f"Theorem 5.2: largest constant, sigma={sigma:g}", "<=", 3.0, largest, largest <= 3.0))
     checks += loss_checks()
     axes = Axes(

@@ -124,11 +124,11 @@ def variance_checks() -> list[Check]:
         what = f"variance of the participations over that of cyclic Poisson, b = {min_sep}, |D|/B = {length}"
         checks.append(Check(what, "~", printed, found, abs(found / printed - 1.0) < 0.02, f"at n = {steps}"))
     printed = STEPS * (1.0 / LENGTH) * (1.0 - FAR / LENGTH) * (1.0 - (FAR - 1.0) / LENGTH)
-    found = count_variance(FAR, 1.0 / LENGTH, STEPS)
+    variance = count_variance(FAR, 1.0 / LENGTH, STEPS)
     where = f"n = {STEPS}, b = {FAR}, |D|/B = {LENGTH}"
     what = f"variance of the participations at the paper's {where}, by section 4's formula"
     note = "the formula is that of long runs; this one has some five participations"
-    return [*checks, Check(what, "~", printed, found, abs(found / printed - 1.0) < 0.02, note)]
+    return [*checks, Check(what, "~", printed, variance, abs(variance / printed - 1.0) < 0.02, note)]
 
 
 def first_order_checks(bands: Sequence[int] = (2, 8, 32), steps: int = 1024) -> list[Check]:

@@ -129,8 +129,8 @@ class Settings:
     def spending_deltas(self) -> tuple[float, ...]:
         """The deltas for which failure probabilities are chosen.
 
-        One number that is asked for has one. A whole profile has broader ones too: what is spent at a tiny delta costs
-        much at a usual one.
+        It is the smallest delta alone where a single number is asked for. A whole profile has larger ones too, as what
+        is spent at a tiny delta costs much at a usual delta.
         """
         smallest = self.resolution.smallest_delta
         broad = () if self.question is not None else BROAD_DELTAS

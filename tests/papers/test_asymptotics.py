@@ -71,16 +71,16 @@ def test_the_second_part_of_corollary_3_12_holds_where_its_proof_does_not(
 
 def test_constants_of_the_refuted_statements_grow(asymptotics: ModuleType) -> None:
     """The lower bound on epsilon against the Gaussian's own delta, and the growth like sqrt(t) / ln t."""
-    found = [asymptotics.corollary_constant(16 * 10**power, 1e-5) for power in (7, 9, 11)]
-    assert 5.0 < found[1] / found[0] < 10.0
-    assert 5.0 < found[2] / found[1] < 10.0
+    needed = [asymptotics.corollary_constant(16 * 10**power, 1e-5) for power in (7, 9, 11)]
+    assert 5.0 < needed[1] / needed[0] < 10.0
+    assert 5.0 < needed[2] / needed[1] < 10.0
     shift = 3.0
     epsilon = shift**2 / 2
     delta = norm.cdf(shift / 2 - epsilon / shift) - exp(epsilon) * norm.cdf(-shift / 2 - epsilon / shift)
     assert delta >= 0.5 - 1.0 / (shift * sqrt(2.0 * np.pi))
     # Doubling c1 halves the shift, so that a quarter of epsilon is left against half of the claim.
     doubled = asymptotics.corollary_constant(16 * 10**7, 1e-5, first=2.0)
-    assert doubled == pytest.approx(found[0] / 2.0, rel=1e-9)
+    assert doubled == pytest.approx(needed[0] / 2.0, rel=1e-9)
 
 
 def test_lemma_3_13_needs_its_further_premise(asymptotics: ModuleType, output: Output) -> None:

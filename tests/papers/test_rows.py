@@ -14,11 +14,11 @@ VERDICTS = {"reproduced", "proved", "corrected", "quoted", "refuted", "open"}
 
 def labels(kind: str, *numbers: str) -> list[str]:
     """The kind, then each of the numbers; ``1-4`` stands for 1, 2, 3 and 4."""
-    found = []
+    named = []
     for number in numbers:
         first, _, last = number.partition("-")
-        found += [f"{kind} {one}" for one in (range(int(first), int(last) + 1) if last else (number,))]
-    return found
+        named += [f"{kind} {each}" for each in (range(int(first), int(last) + 1) if last else (number,))]
+    return named
 
 
 ELEMENTS = {
