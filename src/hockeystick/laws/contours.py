@@ -26,7 +26,7 @@ from hockeystick.types import Direction
 SHARE = 1e-7
 """Share of the expected value that other values of the function, and what is cut off the line, may each amount to."""
 LEAST_NOISE, LEAST_RATE = 0.125, 1e-12
-"""Smaller noise and rates are left to the laws: the slopes of the ratio, and ratios, could leave the range of doubles."""
+"""Smaller noise and rates are left to the laws: the ratio and its slope could leave the range of doubles."""
 MOST_WORK = 3e7
 """Frequencies times nodes of a line; runs that need more are left to the laws."""
 MOST_FREQUENCIES = 200_000
