@@ -132,6 +132,12 @@ def test_epsilon_of_independent_noise_loads_laws_alone(sampler: str, tmp_path: P
     assert not seen & {"scipy.signal", "scipy.stats", "scipy.optimize", "scipy.interpolate", "scipy.sparse", "joblib"}
 
 
+@pytest.mark.parametrize("family", ["BandedSquareRoot", "BandedInverseSquareRoot"])
+def test_strategies_solve_without_the_signals_of_scipy(family: str, tmp_path: Path) -> None:
+    statements = f"import hockeystick, numpy; hockeystick.{family}(bands=4).matrix(9).solve(numpy.ones(9))"
+    assert not modules_after(statements, tmp_path) & {"scipy.signal", "scipy.stats", "scipy.optimize"}
+
+
 def test_a_method_loads_its_engine(tmp_path: Path) -> None:
     """The counts above are about modules that exist, and that something loads."""
     assert "moments.log_moments" in command(tmp_path, "epsilon", "plan.toml", "--method", "renyi")

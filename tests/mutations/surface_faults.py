@@ -315,5 +315,19 @@ FAULTS = [
         "repetitions of repetitions are lost",
         "tests/interop/test_dp_events.py",
     ),
+    (
+        "strategies/matrix/substitution.py",
+        "ahead[last] = nothing - x * taps[last + 1]",
+        "ahead[last] = nothing",
+        "the last diagonal of a Toeplitz matrix is left out of its solutions",
+        "tests/strategies/test_substitution.py",
+    ),
+    (
+        "monte_carlo/families.py",
+        'RenewalMixture: _of("renewal.family")',
+        'RenewalMixture: _of("renewal.truncated")',
+        "pairs are sampled by the family of others",
+        "tests/monte_carlo/test_families.py",
+    ),
 ]
 """(path, old text, new text, what the fault does, tests); the old text stands in the file once."""
