@@ -88,6 +88,14 @@ class Question:
         return (upper if self.epsilon is None else self.epsilon, upper if self.delta is None else self.delta)
 
 
+def check_target(epsilon: float) -> None:
+    """Raise InvalidInputError for an epsilon that no noise can be asked for."""
+    if not 0.0 < real_number("epsilon", epsilon) <= MAX_EPSILON:
+        raise InvalidInputError(
+            f"The 'epsilon' field must be above 0 and at most {MAX_EPSILON:g}. Got {epsilon!r} instead."
+        )
+
+
 @dataclass(frozen=True)
 class Bound:
     """One side of a privacy profile delta(epsilon), for both directions together.

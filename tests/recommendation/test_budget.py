@@ -1,5 +1,7 @@
 """The budget of a recommendation: kept on any machine, with something certified early and at every interruption."""
 
+import subprocess
+import sys
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import hockeystick as hs
 from hockeystick.calibration.search import rough_certificate
 from hockeystick.errors import BudgetExceededError, InvalidInputError
 from hockeystick.execution import executor
+from hockeystick.monte_carlo.release import release_delta
 from hockeystick.recommendation import calibrations as calibrations_module
 from hockeystick.recommendation.calibrations import Calibration, calibrations
 from hockeystick.recommendation.open_plan import OpenPlan
@@ -90,9 +93,45 @@ def test_the_first_certified_answer_comes_before_any_long_calibration(clock: Clo
     answers: list[hs.Recommendation] = []
     hs.recommend(BINS, limits=LIMITS, budget=60.0, on_answer=answers.append)
     first = next(found for found in answers if found.best.certified)
-    assert first.best.estimate.how.startswith("law")
+    assert first.best.estimate.how.startswith("moments")
     assert len([one for one in first.choices if one.certified]) == 1
     assert first.seconds[1] == 20.0
+
+
+def test_the_first_answer_waits_for_no_engine() -> None:
+    """Imports of engines and accountants take longer than all estimates of the first answer."""
+    code = (
+        "import sys, hockeystick as hs;"
+        "plan = hs.Plan.load(sys.argv[1]);"
+        "stop = lambda found: sys.exit(' '.join([found.best.candidate.name, *sys.modules]));"
+        "hs.recommend(plan, budget=9.0, on_answer=stop)"
+    )
+    path = Path(__file__).parents[2] / "examples" / "plans" / "mnist-poisson.toml"
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False)
+    name, *modules = done.stderr.split()
+    assert name.startswith("banded_"), done.stderr
+    heavy = ("hockeystick.accountants", "hockeystick.certification", "hockeystick.moments", "hockeystick.sequences")
+    assert [module for module in modules if module.startswith(heavy)] == []
+
+
+def test_with_samples_too_the_first_certified_plan_takes_none(slow: list[float]) -> None:
+    """Its bound is certified for what the samples of the others leave of delta."""
+    target = hs.MonteCarlo(failure_probability=1e-6)
+    answers: list[hs.Recommendation] = []
+
+    def stop(found: hs.Recommendation) -> None:
+        answers.append(found)
+        if found.best.certified:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        hs.recommend(BINS, limits=LIMITS, budget=60.0, monte_carlo=target, on_answer=stop)
+    certificate = answers[-1].best.certificate
+    assert certificate is not None
+    assert certificate.monte_carlo is None
+    epsilon, delta = certificate.question.claimed(certificate.bounds.upper)
+    assert epsilon <= 4.0
+    assert release_delta(delta, 1e-6) <= 1e-5
 
 
 def test_an_interruption_leaves_the_best_so_far(slow: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,6 +230,6 @@ def test_all_estimates_that_take_long_are_preceded_by_the_first_of_them(
     monkeypatch.setattr(Search, "error", late)
     answers: list[hs.Recommendation] = []
     hs.recommend(BINS, limits=LIMITS, budget=0.0, on_answer=answers.append)
-    assert [bool(found.reasons) for found in answers] == [False, True]
+    assert [bool(found.reasons) for found in answers] == [False, False, True]
     assert answers[0].seconds[1] <= 1.5
-    assert 0 < len(answers[0].choices) < len(answers[1].choices)
+    assert 0 < len(answers[0].choices) < len(answers[1].choices) < len(answers[2].choices)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import sqrt
 
 from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT, accountant
-from hockeystick.bounds import Question
+from hockeystick.bounds import Question, check_target
 from hockeystick.bracketing import smallest_passing
 from hockeystick.calibration.estimate_verify_release import METHOD, verified_release
 from hockeystick.certificate import Certificate
@@ -25,14 +25,13 @@ from hockeystick.certification.schedule import (
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, InvalidInputError
 from hockeystick.laws.grid import Resolution
-from hockeystick.laws.profile import MAX_EPSILON
 from hockeystick.mechanism import Mechanism
 from hockeystick.monte_carlo.release import verification_target
 from hockeystick.noise.generators import floor, known
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.plan import Plan, Target, split
 from hockeystick.settings import MonteCarlo, SearchPolicy, Settings
-from hockeystick.spec import LARGEST_NOISE, real_number
+from hockeystick.spec import LARGEST_NOISE
 from hockeystick.types import Kind, Side
 
 WIDTH = 4e-4
@@ -237,14 +236,6 @@ def _given(name: str, value: float | None, target: Target) -> float:
     if chosen is None:
         raise InvalidInputError(f"The {name!r} argument has to be given, or a plan whose [target] has it.")
     return chosen
-
-
-def check_target(epsilon: float) -> None:
-    """Raise InvalidInputError for an epsilon that cannot be asked for."""
-    if not 0.0 < real_number("epsilon", epsilon) <= MAX_EPSILON:
-        raise InvalidInputError(
-            f"The 'epsilon' field must be above 0 and at most {MAX_EPSILON:g}. Got {epsilon!r} instead."
-        )
 
 
 class _Search:

@@ -32,8 +32,8 @@ def command(
 
     The answer is certified, and the certificate is written to a file.
     """
-    from hockeystick.bounds import Question
-    from hockeystick.calibration.search import calibrate_and_certify, check_target
+    from hockeystick.bounds import Question, check_target
+    from hockeystick.calibration.search import calibrate_and_certify
     from hockeystick.certificate import Statements, certificate_text
     from hockeystick.certification.description import state
     from hockeystick.plan import Plan

@@ -1,8 +1,8 @@
 """hockeystick recommend: which strategy, sampler and bands to use for a plan."""
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from threading import Event, Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, cast
@@ -82,7 +82,7 @@ def command(
     with progress.every_second():  # from the imports on, which take seconds on a busy machine
         from hockeystick.recommendation.open_plan import OpenPlan
         from hockeystick.recommendation.recommend import BUDGET, recommend
-        from hockeystick.report.recommendation import plot_recommendation, recommendation_json, recommendation_table
+        from hockeystick.report.recommendation import recommendation_json, recommendation_table
 
         loaded = OpenPlan.load(plan)
         target, at = common.wanted_epsilon(loaded, epsilon), common.wanted_delta(loaded, delta)
@@ -123,7 +123,7 @@ def command(
                 )
 
         try:
-            with sampled as monte_carlo, _calibrators(seconds > 0.0 and allow is None, *places) as executor:
+            with sampled as monte_carlo, _calibrators(allow is None, *places) as executor:
                 found = recommend(
                     loaded,
                     epsilon=target,
@@ -144,6 +144,8 @@ def command(
             raise
     hand_over(found)
     if plot is not None:
+        from hockeystick.report.recommendation import plot_recommendation
+
         plot_recommendation(found, plot)
     save(found)
 
@@ -151,19 +153,32 @@ def command(
 @contextmanager
 def _calibrators(
     wanted: bool, backend: str | None, address: str | None, workers: str | None
-) -> Iterator["ChunkExecutor | None"]:
-    """Workers for the calibrations; all cores by default, as far as there are candidates for them."""
+) -> Iterator["Callable[[], ChunkExecutor] | None"]:
+    """Makes the workers for the calibrations; all cores by default, as far as there are candidates for them.
+
+    Those that an option names are made before anything is computed, so that what is wrong with them is said at once.
+    """
     if not wanted:
         yield None
         return
-    from joblib import cpu_count
+    with ExitStack() as stack:
 
-    from hockeystick.recommendation.search import CALIBRATIONS
+        def workers_of(count: str | None) -> "ChunkExecutor":
+            return stack.enter_context(sampling.chosen_executor(backend, address, count))
 
-    if workers is None and backend in (None, "local"):
-        workers = str(min(cpu_count(), CALIBRATIONS))
-    with sampling.chosen_executor(backend, address, workers) as executor:
-        yield executor
+        def on_all_cores() -> "ChunkExecutor":
+            from joblib import cpu_count
+
+            from hockeystick.recommendation.search import CALIBRATIONS
+
+            return workers_of(str(min(cpu_count(), CALIBRATIONS)))
+
+        if workers is None and backend is None and address is None:
+            yield on_all_cores
+            return
+        local = workers is None and backend in (None, "local")
+        chosen = on_all_cores() if local else workers_of(workers)
+        yield lambda: chosen
 
 
 class Progress:

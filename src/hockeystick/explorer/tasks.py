@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from hockeystick.accountants.warm_up import warm_up
-from hockeystick.calibration.search import calibrate_and_certify, check_target
+from hockeystick.bounds import check_target
+from hockeystick.calibration.search import calibrate_and_certify
 from hockeystick.certificate import Certificate, Statements
 from hockeystick.certification.description import state
 from hockeystick.certification.issue import certify

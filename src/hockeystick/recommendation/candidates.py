@@ -6,10 +6,8 @@ from itertools import product
 
 import numpy as np
 
-from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
-from hockeystick.noise.registry import streaming_solver
-from hockeystick.noise.solver import bytes_of
-from hockeystick.pairs.registry import check_registered
+from hockeystick.errors import InvalidInputError, shortened
+from hockeystick.noise.solver import block_for, bytes_of, ring_rows
 from hockeystick.plan import MechanismOptions, Plan
 from hockeystick.samplers import (
     BallsInBinsOptions,
@@ -29,7 +27,6 @@ from hockeystick.strategies import (
     ColumnNormalizedBanded,
     Identity,
     Strategy,
-    StrategyMatrix,
 )
 
 Make = Callable[[tuple[int, ...]], "tuple[Strategy, SamplerOptions]"]
@@ -46,6 +43,10 @@ WITHOUT_NOISE = {"noise_multiplier": None, "mechanism_options": MechanismOptions
 MOST_OPTIMISED = 4_000_000
 """Steps times squared bands up to which a matrix without structure is optimised, in about ten seconds."""
 TYPES = {"float32": 4, "float64": 8}
+BANDED = (BandedSquareRoot, BandedToeplitz, ColumnNormalizedBanded)
+"""The last rows of the noise are kept, and a block of steps (hockeystick.noise.recent_rows)."""
+BANDED_INVERSES = (BandedInverse, BandedInverseFractionalRoot)
+"""The last rows of white noise are kept, and two blocks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,16 +103,26 @@ class Candidate:
         """Strategy and sampler in a few words."""
         return f"{_words(self.plan.strategy)}, {_words(self.plan.sampler)}"
 
-    def rows(self) -> int:
-        """How many numbers of noise are kept between steps for each parameter; builds the matrix."""
-        if isinstance(self.plan.strategy, Identity):
-            return 0
-        return bytes_of(streaming_solver(self.matrix, size=1, dtype=np.float64).layout, 1) // TYPES["float64"]
-
     @property
-    def matrix(self) -> StrategyMatrix:
-        """C for the steps of the plan."""
-        return self.plan.mechanism().matrix
+    def optimised(self) -> bool:
+        """Whether an optimiser makes the matrix, which may take seconds."""
+        return self.plan.strategy.optimised
+
+    def rows(self) -> int:
+        """How many numbers of noise are kept between steps for each parameter.
+
+        Builds the matrix of a strategy that only a user's plan names.
+        """
+        strategy = self.plan.strategy
+        if isinstance(strategy, Identity):
+            return 0
+        if isinstance(strategy, BANDED + BANDED_INVERSES):
+            block = block_for(strategy.bands - 1)
+            return ring_rows(strategy.bands - 1, block) + block * isinstance(strategy, BANDED_INVERSES)
+        from hockeystick.noise.registry import streaming_solver
+
+        solver = streaming_solver(self.plan.mechanism().matrix, size=1, dtype=np.float64)
+        return bytes_of(solver.layout, 1) // TYPES["float64"]
 
     def fits(self, limits: Limits) -> bool:
         """Whether the rows of noise fit in the memory; the user's own plan and independent noise always do."""
@@ -128,11 +139,29 @@ class Family:
         make: the strategy and the sampler at a point.
         shape: how many values each axis of the grid has.
         start: where a search begins.
+        guide: a family on the same grid, in whose optimum the search begins instead, and which has a closed form where
+            this one is optimised.
     """
 
-    def __init__(self, plan: Plan, make: Make, shape: tuple[int, ...], start: tuple[int, ...]) -> None:
-        self.plan, self.make, self.shape = plan, make, shape
-        self.start = tuple(min(value, size - 1) // 2 * 2 for value, size in zip(start, shape, strict=True))
+    def __init__(
+        self,
+        plan: Plan,
+        make: Make,
+        shape: tuple[int, ...],
+        start: tuple[int, ...],
+        guide: "Family | None" = None,
+    ) -> None:
+        self.plan, self.make, self.shape, self.guide = plan, make, shape, guide
+        self.start = self.coarse(start)
+
+    @property
+    def optimised(self) -> bool:
+        """Whether an optimiser makes the matrices."""
+        return self.make(self.start)[0].optimised
+
+    def coarse(self, point: tuple[int, ...]) -> tuple[int, ...]:
+        """The nearest point of the coarse grid below."""
+        return tuple(min(value, size - 1) // 2 * 2 for value, size in zip(point, self.shape, strict=True))
 
     def at(self, point: tuple[int, ...]) -> Candidate | None:
         """The candidate at a point of the grid; None outside, or where the data do not suit it."""
@@ -150,8 +179,8 @@ def candidate(plan: Plan, strategy: Strategy, sampler: SamplerOptions, data: Dat
     """The plan with this strategy and sampler; None where the data do not suit them."""
     changed = Plan(data=data or plan.data, strategy=strategy, sampler=sampler, target=plan.target, unit=plan.unit)
     try:
-        check_registered(changed.mechanism())
-    except (InvalidInputError, UnsupportedError):
+        changed.mechanism()
+    except InvalidInputError:
         return None
     return Candidate(changed)
 
@@ -159,13 +188,12 @@ def candidate(plan: Plan, strategy: Strategy, sampler: SamplerOptions, data: Dat
 def families(plan: Plan, limits: Limits) -> list[Family]:
     """The families that the loader can run and that are the best for some plan (docs/reference/recommend.md)."""
     period = int(1 / plan.data.rate)  # steps between two visits of an example, on average
-    found: list[Family] = []
-    if "cyclic_poisson" in limits.samplers:
-        bands = [one for one in BANDS if one <= period]
-        found.append(_bands(plan, bands, lambda p: (BandedToeplitz(bands=p), CyclicPoissonOptions(groups=p))))
-    if "b_min_sep" in limits.samplers and limits.monte_carlo:
-        bands = [one for one in BANDS if one <= period]
-        found.append(_bands(plan, bands, lambda p: (BandedToeplitz(bands=p), BMinSepOptions(min_sep=p))))
+    bands = [count for count in BANDS if count <= period]
+    kinds: list[Family] = []
+    if bands and "cyclic_poisson" in limits.samplers:
+        kinds += _guided(plan, bands, lambda p: CyclicPoissonOptions(groups=p))
+    if bands and "b_min_sep" in limits.samplers and limits.monte_carlo:
+        kinds += _guided(plan, bands, lambda p: BMinSepOptions(min_sep=p))
     replayed: SamplerOptions | None = None
     if "balls_in_bins" in limits.samplers:
         replayed = BallsInBinsOptions()
@@ -173,10 +201,9 @@ def families(plan: Plan, limits: Limits) -> list[Family]:
         replayed = DeterministicOptions()
     if replayed is not None and candidate(plan, Identity(), replayed) is not None:
         sampler, bins = replayed, plan.data.bins(replayed.kind)
-        bands = list(BANDS)
-        found += [
-            _bands(plan, bands, lambda p: (BandedSquareRoot(bands=p), sampler)),
-            _bands(plan, bands[:INVERSE_BANDS], lambda p: (BandedInverse(bands=p, min_sep=bins), sampler)),
+        kinds += [
+            _bands(plan, BANDS, lambda p: (BandedSquareRoot(bands=p), sampler)),
+            _bands(plan, BANDS[:INVERSE_BANDS], lambda p: (BandedInverse(bands=p, min_sep=bins), sampler)),
             Family(
                 plan,
                 lambda point: (
@@ -187,7 +214,7 @@ def families(plan: Plan, limits: Limits) -> list[Family]:
                 (BANDS.index(16), EXPONENTS.index(0.6)),
             ),
         ]
-    return found
+    return kinds
 
 
 def singles(plan: Plan, limits: Limits, own: bool = True) -> list[Candidate]:
@@ -227,8 +254,19 @@ def every(plan: Plan, limits: Limits) -> Iterator[Candidate]:
             yield one
 
 
-def _bands(plan: Plan, bands: Sequence[int], make: Callable[[int], tuple[Strategy, SamplerOptions]]) -> Family:
-    return Family(plan, lambda point: make(bands[point[0]]), (len(bands),), (BANDS.index(8),))
+def _bands(
+    plan: Plan,
+    bands: Sequence[int],
+    make: Callable[[int], tuple[Strategy, SamplerOptions]],
+    guide: Family | None = None,
+) -> Family:
+    return Family(plan, lambda point: make(bands[point[0]]), (len(bands),), (BANDS.index(8),), guide)
+
+
+def _guided(plan: Plan, bands: Sequence[int], sampler: Callable[[int], SamplerOptions]) -> list[Family]:
+    """The square root, and the optimised matrix, which is near it in error, with as many bands as groups."""
+    square_root = _bands(plan, bands, lambda p: (BandedSquareRoot(bands=p), sampler(p)))
+    return [square_root, _bands(plan, bands, lambda p: (BandedToeplitz(bands=p), sampler(p)), square_root)]
 
 
 def _visits(plan: Plan) -> list[tuple[SamplerOptions, Data | None]]:

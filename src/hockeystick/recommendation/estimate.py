@@ -1,31 +1,18 @@
-"""Noise multipliers in a tenth of a second: closed forms and laws of simpler mechanisms. Estimates, never claims."""
+"""Noise multipliers in some hundredths of a second, from simpler mechanisms. Estimates, never claims."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
 from math import log, log2, sqrt
 
 import numpy as np
 
-from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.bracketing import smallest_passing
-from hockeystick.certification.schedule import COARSE_NODES
-from hockeystick.errors import UnsupportedError
-from hockeystick.laws.grid import Resolution
 from hockeystick.mechanism import Mechanism, Unit
-from hockeystick.pairs.averaged_steps import AveragedSteps
-from hockeystick.pairs.base import DominatingPair
-from hockeystick.pairs.registry import dominating_pair
-from hockeystick.samplers import BallsInBins, BMinSep, CyclicPoisson
-from hockeystick.settings import Settings
+from hockeystick.recommendation.moments import WIDTH, allocation_noise, poisson_noise
+from hockeystick.recommendation.sketches import sketch
+from hockeystick.samplers import BallsInBins, BMinSep, CyclicPoisson, Deterministic, Poisson, RandomAllocation
 from hockeystick.strategies import Identity
-from hockeystick.strategies.matrix.base import Array
-from hockeystick.types import Side
+from hockeystick.strategies.matrix.base import Array, StrategyMatrix
 
-LAW, UNAMPLIFIED = "direct", "gaussian"
-"""Accountants that take no more than a tenth of a second on coarse grids."""
-WIDTH = 5e-3
-"""Relative width of the bracket of an estimate."""
 MOST_BINS = 4096
 """For more bins, the Gram matrix of their means takes seconds."""
 MOST_ROWS = 256
@@ -50,39 +37,65 @@ class Estimate:
 def estimate(mechanism: Mechanism, epsilon: float, delta: float) -> Estimate:
     """About the smallest noise multiplier that is certified for (epsilon, delta); promises no side.
 
-    * Independent steps, and cyclic Poisson sampling with at least as many groups as bands: the law itself, on a coarse
-      grid, for the largest column norm.
+    * Poisson sampling of independent steps, and cyclic Poisson sampling with at least as many groups as bands: moments
+      of the likelihood ratio, for the largest column norm.
+    * Random allocation: the same, of a mean of ratios.
     * Balls-in-bins: random allocation of as many orthogonal bins as collide as often as these, where two bins collide
       in the second moment of the likelihood ratio, ``E_ij exp(G_ij / sigma^2)``.
     * b-min-sep: cyclic Poisson sampling with min_sep groups.
     * Anything else: the Gaussian mechanism without amplification.
 
-    Raises: UnsupportedError, CannotCertifyError as a calibration does.
+    Raises: UnsupportedError for a combination that nobody has analysed; CannotCertifyError as a calibration does.
     """
-    sampler = mechanism.sampler
+    sampler, plain = mechanism.sampler, isinstance(mechanism.strategy, Identity)
+    if mechanism.unit != Unit():
+        return _unamplified(mechanism, epsilon, delta)
     if isinstance(sampler, BMinSep):
         prob = min(sampler.rate * sampler.min_sep, 1.0)
         groups = CyclicPoisson(groups=sampler.min_sep, sampling_prob=prob, steps=sampler.steps)
         alike = estimate(mechanism.model_copy(update={"sampler": groups}), epsilon, delta)
         return Estimate(alike.noise_multiplier, 0.3, "cyclic Poisson sampling with min_sep groups")
-    plain = isinstance(mechanism.strategy, Identity)
-    if mechanism.unit == Unit() and (plain or (isinstance(sampler, CyclicPoisson) and _apart(mechanism, sampler))):
-        found = mechanism.matrix.max_column_norm * _of_law(Mechanism(sampler=sampler), epsilon, delta)
-        return Estimate(found, 0.02, "law of independent steps" if plain else "law of cyclic Poisson sampling")
-    unamplified = _smallest(
-        lambda noise: _epsilon(dominating_pair(mechanism.with_noise(noise)), UNAMPLIFIED, delta), epsilon
-    )
-    if isinstance(sampler, BallsInBins) and sampler.bins <= MOST_BINS and mechanism.unit == Unit():
-        found = colliding_bins(mechanism.matrix.bin_gram(sampler.bins), epsilon, delta)
-        if found < unamplified:
-            return Estimate(found, 0.25, "random allocation with as many collisions")
-    room = 0.005 if sampler.batches_are_public else 0.6
-    return Estimate(unamplified, room, "Gaussian mechanism without amplification")
+    if plain and isinstance(sampler, Poisson) and sampler.truncated_batch_size is None:
+        noise = poisson_noise(sampler.sampling_prob, sampler.steps, epsilon, delta)
+        return Estimate(noise, 0.02, "moments of Poisson sampling")
+    if plain and isinstance(sampler, RandomAllocation):
+        blocks = max(sampler.bins // sampler.participations, 1)
+        noise = allocation_noise(blocks, sampler.epochs * sampler.participations, epsilon, delta)
+        return Estimate(noise, 0.1, "moments of random allocation")
+    if isinstance(sampler, CyclicPoisson) and not sampler.groups_are_secret:
+        matrix = sketch(mechanism)
+        if matrix.bands <= sampler.groups:  # the columns of one example's steps do not overlap
+            opportunities = -(-sampler.steps // sampler.groups)
+            noise = matrix.max_column_norm * poisson_noise(sampler.sampling_prob, opportunities, epsilon, delta)
+            return Estimate(noise, 0.02, "moments of cyclic Poisson sampling")
+    if isinstance(sampler, BallsInBins):
+        return _of_bins(sketch(mechanism), sampler.bins, epsilon, delta)
+    if isinstance(sampler, Deterministic):
+        noise = _gaussian(float(sketch(mechanism).bin_norms(sampler.bins).max()), epsilon, delta)
+        return Estimate(noise, 0.005, "Gaussian mechanism")
+    return _unamplified(mechanism, epsilon, delta)
 
 
-def _apart(mechanism: Mechanism, sampler: CyclicPoisson) -> bool:
-    """Whether the columns of one example's steps do not overlap."""
-    return mechanism.matrix.bands <= sampler.groups
+def _of_bins(matrix: StrategyMatrix, bins: int, epsilon: float, delta: float) -> Estimate:
+    unamplified = _gaussian(float(matrix.bin_norms(bins).max()), epsilon, delta)
+    if bins <= MOST_BINS:
+        noise = colliding_bins(matrix.bin_gram(bins), epsilon, delta)
+        if noise < unamplified:
+            return Estimate(noise, 0.25, "random allocation with as many collisions")
+    return Estimate(unamplified, 0.6, "Gaussian mechanism without amplification")
+
+
+def _unamplified(mechanism: Mechanism, epsilon: float, delta: float) -> Estimate:
+    """For what the closed forms do not know; the pairs take a while to import."""
+    from hockeystick.pairs.registry import dominating_pair
+
+    pair = dominating_pair(mechanism.with_noise(1.0))
+    room = 0.005 if pair.batches_are_public else 0.6
+    return Estimate(_gaussian(pair.full_sensitivity, epsilon, delta), room, "Gaussian mechanism without amplification")
+
+
+def _gaussian(sensitivity: float, epsilon: float, delta: float) -> float:
+    return sensitivity * poisson_noise(1.0, 1, epsilon, delta)
 
 
 def colliding_bins(gram: Array, epsilon: float, delta: float) -> float:
@@ -109,38 +122,12 @@ def colliding_bins(gram: Array, epsilon: float, delta: float) -> float:
 def _of_orthogonal(bins: float, most: int, epsilon: float, delta: float) -> float:
     """The noise multiplier of random allocation over so many bins of norm 1, between powers of two by a straight line.
 
-    The line is in logarithms of both, so that all candidates share the few laws at its ends.
+    The line is in logarithms of both, so that all candidates share the few moments at its ends.
     """
     below = 1 << int(log2(bins))
     above = min(2 * below, most)
-    noise = _of_bins(below, epsilon, delta)
+    noise = allocation_noise(below, 1, epsilon, delta)
     if bins <= below or above == below:
         return noise
     share = log(bins / below) / log(above / below)
-    return float(noise ** (1.0 - share) * _of_bins(above, epsilon, delta) ** share)
-
-
-@lru_cache(maxsize=256)
-def _of_bins(bins: int, epsilon: float, delta: float) -> float:
-    """By the law of random allocation over orthogonal bins of norm 1; half of the bins need a little more."""
-    start = _of_bins(bins // 2, epsilon, delta) if bins > 1 else 1.0
-    pair = partial(AveragedSteps, bins=bins)
-    return _smallest(lambda noise: _epsilon(pair(noise_multiplier=noise), LAW, delta), epsilon, start)
-
-
-@lru_cache(maxsize=256)
-def _of_law(mechanism: Mechanism, epsilon: float, delta: float) -> float:
-    """By the law of independent noise; strategies that share a sampler share the answer."""
-    return _smallest(lambda noise: _epsilon(dominating_pair(mechanism.with_noise(noise)), LAW, delta), epsilon)
-
-
-def _smallest(epsilon_at: Callable[[float], float], epsilon: float, start: float = 1.0) -> float:
-    return smallest_passing(epsilon_at, epsilon, start, WIDTH)[1]
-
-
-def _epsilon(pair: DominatingPair, method: str, delta: float) -> float:
-    one = ACCOUNTANTS[method]
-    reason = one.why_not(pair, Side.UPPER)
-    if reason is not None:
-        raise UnsupportedError(f"The method {method!r} does not apply here: {reason}.")
-    return one.bound(pair, Side.UPPER, Settings(Resolution(COARSE_NODES, delta))).epsilon(delta)
+    return float(noise ** (1.0 - share) * allocation_noise(above, 1, epsilon, delta) ** share)

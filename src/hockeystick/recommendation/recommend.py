@@ -1,20 +1,23 @@
 """recommend: which strategy, sampler and bands give the least error for a plan's target."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hockeystick.deadline import Deadline
-from hockeystick.errors import InvalidInputError
-from hockeystick.execution.base import ChunkExecutor
+from hockeystick.errors import BudgetExceededError, InvalidInputError
 from hockeystick.monte_carlo.release import verification_target
 from hockeystick.plan import Plan
-from hockeystick.recommendation.calibrations import calibrations as calibrations_of
 from hockeystick.recommendation.candidates import Limits, every
 from hockeystick.recommendation.explain import explanation
 from hockeystick.recommendation.search import CALIBRATIONS, Asked, Choice, Search, of_plan
 from hockeystick.recommendation.workload import Workload
 from hockeystick.settings import MonteCarlo
+
+if TYPE_CHECKING:
+    from hockeystick.execution.base import ChunkExecutor
 
 BUDGET = 300.0
 """Seconds in all, by default."""
@@ -65,7 +68,7 @@ def recommend(
     budget: float = BUDGET,
     calibrations: int = CALIBRATIONS,
     monte_carlo: MonteCarlo | None = None,
-    executor: ChunkExecutor | None = None,
+    executor: "ChunkExecutor | Callable[[], ChunkExecutor] | None" = None,
     results: str | Path | None = None,
     on_answer: Callable[[Recommendation], None] | None = None,
 ) -> Recommendation:
@@ -84,8 +87,9 @@ def recommend(
         monte_carlo: allows Monte Carlo bounds, and b-min-sep sampling. Its failure probability, a part of delta, is
             that of all candidates together, as what the samples say decides which one is recommended.
         executor: workers that calibrate candidates side by side (``hockeystick.execution.executor``); by default, and
-            with ``monte_carlo``, whose samples are spread instead, one candidate follows the other. The number of
-            workers has no influence on the answer, except where the budget ends the refinement.
+            with ``monte_carlo``, whose samples are spread instead, one candidate follows the other. May be a function
+            that makes them, which is called after the first answer. The number of workers has no influence on the
+            answer, except where the budget ends the refinement.
         results: file that keeps certificates, to go on from; it may have those of other targets and limits too.
         on_answer: called with the estimates, and after every calibration. Before all estimates are there, it is called
             with the first of them, and answers have no reasons.
@@ -126,19 +130,31 @@ def recommend(
         if not answers and deadline.elapsed() > EARLY_SECONDS:
             answer(whole=False)
 
+    search.begin(early)
+    if search.choices and (budget <= 0.0 or deadline.remaining() > 0.0):
+        answer(whole=False)
     if budget <= 0.0:
-        search.draft(early)
+        search.draft()
         first[0] = deadline.elapsed()
         return answer()
+    # From here on, kernels are needed: their imports alone take longer than all that was done so far.
+    from hockeystick.execution.base import ChunkExecutor
+    from hockeystick.recommendation.calibrations import calibrations as calibrations_of
+
+    workers = executor if executor is None or isinstance(executor, ChunkExecutor) else executor()
     with calibrations_of(
-        asked, delta=delta, monte_carlo=sampled, spread=executor, results=results, deadline=deadline
+        asked,
+        delta=delta,
+        monte_carlo=sampled,
+        spread=workers,
+        results=results,
+        deadline=deadline,
     ) as calibrating:
-        search.begin()
         if search.choices and deadline.remaining() > 0.0:
-            answer(whole=False)
             for _ in search.quick(calibrating):
                 answer(whole=False)
-        search.draft()
+        with suppress(BudgetExceededError), deadline.covering():
+            search.draft()
         first[0] = deadline.elapsed()
         found = answer()
         for _ in search.refine(calibrating, deadline=deadline, most=calibrations):

@@ -5,11 +5,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from hockeystick.bounds import Question
-from hockeystick.calibration.search import check_target
-from hockeystick.certificate import Certificate
+from hockeystick.bounds import Question, check_target
 from hockeystick.deadline import Deadline
 from hockeystick.errors import (
     BudgetExceededError,
@@ -22,15 +20,19 @@ from hockeystick.plan import Plan, Target
 from hockeystick.recommendation.candidates import Candidate, Family, Limits, families, normalised, singles
 from hockeystick.recommendation.estimate import Estimate, estimate
 from hockeystick.recommendation.open_plan import OpenPlan
+from hockeystick.recommendation.sketches import sketch
 from hockeystick.recommendation.workload import Workload
 from hockeystick.strategies import BandedToeplitz
+
+if TYPE_CHECKING:
+    from hockeystick.certificate import Certificate
 
 CALIBRATIONS = 8
 """Candidates that are calibrated at most, by default."""
 LEARNED = 0.25
 """What is left of the room of an estimate once another candidate of its kind was calibrated."""
-EXACT = 0.02
-"""Room of an estimate by the law itself, or by a closed form; calibrations of such candidates take a second or so."""
+EXACT = 0.1
+"""Room of the estimates of laws and closed forms; calibrations of such candidates take a second or so."""
 ROUGH = 0.01
 """How much a whole calibration may take off the noise of a rough one, relative to it."""
 _OF_A_CANDIDATE = (CannotCertifyError, InvalidInputError, OptimisationError, UnsupportedError)
@@ -55,7 +57,7 @@ class Choice:
     unit_error: float
     expected_batch: float
     rows: int
-    certificate: Certificate | None = None
+    certificate: "Certificate | None" = None
     rough: bool = False
 
     @property
@@ -135,19 +137,19 @@ class Calibrating(Protocol):
     def done(self, candidate: Candidate, rough: bool) -> bool:
         """Whether the result is there."""
 
-    def begin(self, candidate: Candidate, near: float | None, rough: Certificate | None) -> None:
+    def begin(self, candidate: Candidate, near: float | None, rough: "Certificate | None") -> None:
         """Start a calibration, unless it has begun: a rough one if ``near`` is given."""
 
     def calibrate_here(self, candidate: Candidate, near: float) -> None:
         """Make a rough calibration before this returns."""
 
-    def kept(self, candidate: Candidate) -> Certificate | None:
+    def kept(self, candidate: Candidate) -> "Certificate | None":
         """What an earlier search has found for a candidate."""
 
     def wait(self) -> None:
         """Return when a calibration that runs is done, or late."""
 
-    def result(self, candidate: Candidate, rough: bool) -> tuple[Certificate, bool]:
+    def result(self, candidate: Candidate, rough: bool) -> "tuple[Certificate, bool]":
         """The certificate, and whether no deadline cut the calibration; raises what the calibration raised."""
 
 
@@ -158,7 +160,7 @@ class Search:
         self.asked = asked
         self.choices: dict[Plan, Choice] = {}
         self.refused: dict[Plan, str] = {}
-        self._ends: list[tuple[Family, tuple[int, ...]]] = []
+        self._ends: dict[Family, tuple[int, ...] | None] = {}
         self._each: Callable[[], None] = lambda: None
         self._most = CALIBRATIONS
         self._tried: set[Plan] = set()
@@ -177,26 +179,44 @@ class Search:
         wider.draft()
         return wider.ranked()[0]
 
-    def begin(self) -> None:
-        """Estimates of the candidates without a grid."""
-        for one in singles(self.asked.plan, self.asked.limits, self.asked.own):
-            self.error(one)
+    @cached_property
+    def _families(self) -> list[Family]:
+        return families(self.asked.plan, self.asked.limits)
 
-    def draft(self, each: Callable[[], None] = lambda: None) -> None:
-        """Estimates on the coarse grids: seconds.
+    def begin(self, each: Callable[[], None] = lambda: None) -> None:
+        """Estimates of what needs no optimiser, on coarse grids: less than a second.
 
         Args:
             each: called after every estimate.
         """
-        self.begin()
         self._each = each
-        for family in families(self.asked.plan, self.asked.limits):
-            end = self._climb(family, family.start, 2)
-            if end is not None:
-                self._ends.append((family, end))
+        self._estimate(optimised=False)
+
+    def draft(self, each: Callable[[], None] = lambda: None) -> None:
+        """The same, and estimates of optimised strategies: seconds.
+
+        Args:
+            each: as for :meth:`begin`.
+
+        Raises: CannotCertifyError where nothing can be run; BudgetExceededError when the covering deadline passes.
+        """
+        self._each = each
+        for optimised in (False, True):
+            self._estimate(optimised=optimised)
         if not self.choices:
             reason = next(iter(self.refused.values()), "no sampler suits the data")
             raise CannotCertifyError(f"There is no mechanism to recommend within these limits: {reason}")
+
+    def _estimate(self, *, optimised: bool) -> None:
+        """Estimate the candidates that an optimiser has to make, or the others, where that was not done before."""
+        for candidate in singles(self.asked.plan, self.asked.limits, self.asked.own):
+            if candidate.optimised == optimised:
+                self.error(candidate)
+        for family in self._families:
+            if family in self._ends or family.optimised != optimised:
+                continue
+            guide = self._ends.get(family.guide) if family.guide is not None else None
+            self._ends[family] = self._climb(family, family.start if guide is None else family.coarse(guide), 2)
 
     def refine(self, calibrating: "Calibrating", *, deadline: Deadline, most: int = CALIBRATIONS) -> Iterator[Choice]:
         """Calibrate what may be the best, and look around the best estimates; yields every calibrated choice.
@@ -233,9 +253,10 @@ class Search:
 
     def _look_around(self, deadline: Deadline) -> None:
         """Estimates on the fine grids, and of a matrix that takes seconds to optimise; raises when time is over."""
-        for family, end in self._ends:
+        for family, end in self._ends.items():
             deadline.tick()
-            self._climb(family, end, 1)
+            if end is not None:
+                self._climb(family, end, 1)
         best = min(self.choices.values(), key=lambda one: one.estimated_error)
         if isinstance(best.candidate.plan.strategy, BandedToeplitz):
             one = normalised(self.asked.plan, self.asked.limits, best.candidate.plan.strategy.bands)
@@ -243,9 +264,9 @@ class Search:
                 self.error(one)
 
     def quick(self, calibrating: "Calibrating") -> Iterator[Choice]:
-        """A rough calibration of the best of the candidates for which it takes less than a second."""
+        """A rough calibration, without samples, of the best of the candidates for which it takes about a second."""
         quick = [one for one in self.choices.values() if one.estimate.room <= EXACT]
-        if quick and calibrating.roughly:
+        if quick:
             choice = min(quick, key=lambda one: one.estimated_error)
             if (choice.candidate.plan, True) in self._taken:
                 return
@@ -313,14 +334,14 @@ class Search:
             if not candidate.fits(self.asked.limits):
                 raise InvalidInputError("The rows of noise do not fit in the memory.")
             mechanism = plan.mechanism()
-            found = estimate(mechanism, self.asked.epsilon, self.asked.delta)
-            unit_error = self.asked.workload.unit_error(mechanism.matrix)
+            estimated = estimate(mechanism, self.asked.epsilon, self.asked.delta)
+            unit_error = self.asked.workload.unit_error(sketch(mechanism))
         except _OF_A_CANDIDATE as problem:
             self.refused[plan] = str(problem)
             return inf
         choice = Choice(
             candidate=candidate,
-            estimate=found,
+            estimate=estimated,
             unit_error=unit_error,
             expected_batch=plan.numbers().expected_batch,
             rows=candidate.rows(),

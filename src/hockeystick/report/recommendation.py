@@ -8,7 +8,6 @@ from hockeystick.recommendation.explain import error_interval
 from hockeystick.recommendation.recommend import Recommendation
 from hockeystick.recommendation.search import Choice
 from hockeystick.report.document import aligned
-from hockeystick.report.plot import new_figure, save_figure
 
 ROWS = 12
 """Choices that a table shows."""
@@ -60,6 +59,8 @@ def recommendation_json(found: Recommendation) -> dict[str, Any]:
 
 def plot_recommendation(found: Recommendation, path: str | Path) -> None:
     """Error against rows of noise, one mark for each choice; calibrated ones are filled."""
+    from hockeystick.report.plot import new_figure, save_figure  # a table needs none of what a plot imports
+
     figure = new_figure(figsize=(7, 4.5))
     axes = figure.subplots()
     kinds = sorted({_kind(one) for one in found.choices})
