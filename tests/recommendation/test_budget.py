@@ -14,6 +14,7 @@ from hockeystick.execution import executor
 from hockeystick.monte_carlo.release import release_delta
 from hockeystick.recommendation import calibrations as calibrations_module
 from hockeystick.recommendation.calibrations import Calibration, calibrations
+from hockeystick.recommendation.explain import explanation
 from hockeystick.recommendation.open_plan import OpenPlan
 from hockeystick.recommendation.search import Search, of_plan
 
@@ -110,7 +111,7 @@ def test_the_first_answer_waits_for_no_engine() -> None:
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False)
     name, *modules = done.stderr.split()
     assert name.startswith("banded_"), done.stderr
-    heavy = ("hockeystick.accountants", "hockeystick.certification", "hockeystick.moments", "hockeystick.sequences")
+    heavy = ("hockeystick.accountants", "hockeystick.certification", "hockeystick.moments", "numba", "scipy")
     assert [module for module in modules if module.startswith(heavy)] == []
 
 
@@ -132,6 +133,25 @@ def test_with_samples_too_the_first_certified_plan_takes_none(slow: list[float])
     epsilon, delta = certificate.question.claimed(certificate.bounds.upper)
     assert epsilon <= 4.0
     assert release_delta(delta, 1e-6) <= 1e-5
+
+
+def test_no_matrix_is_optimised_where_there_is_no_time_for_it(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, slow: list[float]
+) -> None:
+    """Where the first plan took more than a third of the budget, what remains is for calibrations."""
+    limits = hs.Limits(samplers=("cyclic_poisson",))
+    for budget, wanted in ((50.0, set()), (100.0, {"banded_toeplitz"})):
+        found = hs.recommend(BINS, limits=limits, budget=budget)
+        kinds = {choice.candidate.plan.strategy.kind for choice in found.choices}
+        assert kinds & {"banded_toeplitz"} == wanted
+
+
+def test_what_would_take_longer_than_the_budget_is_left_out_of_the_reasons(slow: list[float]) -> None:
+    search = Search(of_plan(BINS, limits=hs.Limits(samplers=("cyclic_poisson",))))
+    search.draft()
+    ranked = [choice for choice in search.ranked() if choice.candidate.optimised]
+    assert any("Twice as many steps" in reason for reason in explanation(search, ranked))
+    assert not any("Twice as many steps" in reason for reason in explanation(search, ranked, hurried=True))
 
 
 def test_an_interruption_leaves_the_best_so_far(slow: list[float], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from hockeystick.recommendation.sketches import Sketch, sketch
 from hockeystick.recommendation.workload import Workload
 
 STRATEGIES = [
+    hs.Identity(),
     hs.BandedSquareRoot(bands=1),
     hs.BandedSquareRoot(bands=5),
     hs.BandedInverseFractionalRoot(bands=1, exponent=0.5),

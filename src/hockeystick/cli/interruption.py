@@ -8,21 +8,30 @@ import atexit
 import os
 import signal
 import sys
+from time import monotonic
 
 SOON = 0.02
 """Seconds until an interruption that was swallowed is repeated."""
 
+_began: float | None = None
 _seen = False
 _exit_code: int | None = None
 
 
 def start() -> None:
-    """Remember interruptions from now on, unless the parent process had them ignored."""
+    """Remember interruptions from now on, unless the parent process had them ignored; and when that was."""
+    global _began
+    _began = monotonic()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
         sys.unraisablehook = _repeat
         # Exit handlers run in reverse order: after this one, Python would restore the signal's default action.
         atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
+
+
+def began() -> float:
+    """When this process was started for a command, by the monotonic clock; now, where it was not."""
+    return monotonic() if _began is None else _began
 
 
 def finish(code: int) -> None:

@@ -23,6 +23,10 @@ NOWHERE = (None, None, None)
 PLACES = ("--backend", "--address", "--workers")
 LEAST_SECONDS = 1e-9
 """What is left of a budget that was over before the estimates began."""
+LEFT = 0.03
+"""Share of the budget that is left for printing, writing and ending the process."""
+PERIOD = 0.8
+"""Seconds between two lines of progress, so that they are less than one apart on a busy machine too."""
 UNITS = {"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 
 
@@ -78,7 +82,7 @@ def command(
     json: common.JsonOption = False,
 ) -> None:
     """Recommend the mechanism with the least predicted error of the weights, for the data and the target of a plan."""
-    progress = Progress(monotonic(), table=not json)
+    progress = Progress(interruption.began(), table=not json)
     with progress.every_second():  # from the imports on, which take seconds on a busy machine
         from hockeystick.recommendation.open_plan import OpenPlan
         from hockeystick.recommendation.recommend import BUDGET, recommend
@@ -130,7 +134,7 @@ def command(
                     delta=at,
                     workload=workload,
                     limits=limits,
-                    budget=seconds and max(seconds - progress.elapsed(), LEAST_SECONDS),
+                    budget=seconds and max((1.0 - LEFT) * seconds - progress.elapsed(), LEAST_SECONDS),
                     monte_carlo=monte_carlo,
                     executor=executor,
                     results=results,
@@ -182,7 +186,7 @@ def _calibrators(
 
 
 class Progress:
-    """What stderr says: the table of estimates, what each calibration changed, and a line every second.
+    """What stderr says: the table of estimates, what each calibration changed, and a line at least every second.
 
     Args:
         began: when the command was begun, by the monotonic clock.
@@ -194,7 +198,7 @@ class Progress:
         best: the last answer.
     """
 
-    def __init__(self, began: float, *, table: bool, period: float = 1.0) -> None:
+    def __init__(self, began: float, *, table: bool, period: float = PERIOD) -> None:
         self.began, self.table, self.period, self.budget = began, table, period, 0.0
         self.best: Recommendation | None = None
         self._tables: set[bool] = set()
@@ -225,9 +229,9 @@ class Progress:
         """Where the command is."""
         seconds = self.elapsed()
         if self.best is None:
-            return f"{seconds:.0f} s: estimating; kernels are compiled the first time on this machine"
+            return f"{seconds:.1f} s: estimating; kernels are compiled the first time on this machine"
         what = "calibrating" if self.budget else "estimating"
-        return f"{seconds:.0f} of {self.budget:g} s: {what}; so far {self._said}"
+        return f"{seconds:.1f} of {self.budget:g} s: {what}; so far {self._said}"
 
     @contextmanager
     def every_second(self) -> Iterator[None]:

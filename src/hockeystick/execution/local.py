@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing import resource_tracker
 from queue import Empty
+from threading import current_thread, main_thread
 from typing import Any
 
 from joblib import Parallel, cpu_count, delayed
@@ -78,10 +79,22 @@ def _result(done: "Future[Any]") -> Any:
 
 @contextmanager
 def _without_interruptions() -> Iterator[None]:
-    """For starting processes, which inherit it: Ctrl-C is for this process, which ends them."""
+    """For starting processes, which inherit it: Ctrl-C is for this process, which ends them.
+
+    An interruption that comes meanwhile, and may be handled by any thread, is repeated at the end: it would leave
+    processes behind that were half started.
+    """
     resource_tracker.ensure_running()  # started later, by loky, it would let interruptions in again
+    came: list[int] = []
+    handler = None
+    if current_thread() is main_thread():
+        handler = signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)  # what was pending comes here
+        if handler is not None:
+            signal.signal(signal.SIGINT, handler)
+        if came:
+            signal.raise_signal(signal.SIGINT)

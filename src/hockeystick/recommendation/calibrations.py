@@ -102,6 +102,11 @@ class Calibrations:
         return len(self._running) >= self._spread.workers
 
     @property
+    def beside(self) -> bool:
+        """Whether there are workers beside this process; a single one makes its calibrations here."""
+        return self._spread.workers > 1
+
+    @property
     def late(self) -> bool:
         """Whether the budget is over, so that no calibration is waited for any more."""
         return self.deadline.remaining() <= 0.0

@@ -12,13 +12,18 @@ SOON_OPTIMISED = 100_000
 """Steps times squared bands up to which a matrix without structure is optimised in less than a second."""
 
 
-def explanation(search: Search, ranked: Sequence[Choice]) -> Iterator[str]:
-    """Sentences about the first of these choices; numbers of other choices may be estimates and then say so."""
+def explanation(search: Search, ranked: Sequence[Choice], *, hurried: bool = False) -> Iterator[str]:
+    """Sentences about the first of these choices; numbers of other choices may be estimates and then say so.
+
+    Args:
+        hurried: leaves out what would wait for an optimiser.
+    """
     best = ranked[0]
     yield from _why(best, ranked)
     yield from _runner_up(best, ranked)
     yield from _memory(search, best)
-    yield from _epochs(search, best)
+    if not (hurried and best.candidate.optimised):
+        yield from _epochs(search, best)
 
 
 def error_interval(search_epsilon: float, delta: float, choice: Choice) -> tuple[float, float] | None:

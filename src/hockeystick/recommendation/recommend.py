@@ -118,7 +118,7 @@ def recommend(
         found = Recommendation(
             asked=asked,
             choices=tuple(ranked),
-            reasons=tuple(explanation(search, ranked)) if whole else (),
+            reasons=tuple(explanation(search, ranked, hurried=0.0 < budget < deadline.elapsed())) if whole else (),
             seconds=(first[0] or deadline.elapsed(), deadline.elapsed()),
         )
         answers.append(found)
@@ -153,8 +153,11 @@ def recommend(
         if search.choices and deadline.remaining() > 0.0:
             for _ in search.quick(calibrating):
                 answer(whole=False)
-        with suppress(BudgetExceededError), deadline.covering():
-            search.draft()
+        search.begin_beside(calibrating, deadline)
+        # Optimisers and their imports take about as long as all of this did, and longer beside workers.
+        if deadline.remaining() > 2.0 * deadline.elapsed() or not search.choices:
+            with suppress(BudgetExceededError), deadline.covering():
+                search.draft()
         first[0] = deadline.elapsed()
         found = answer()
         for _ in search.refine(calibrating, deadline=deadline, most=calibrations):

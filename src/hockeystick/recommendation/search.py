@@ -120,6 +120,10 @@ class Calibrating(Protocol):
         """Whether all workers have something to do."""
 
     @property
+    def beside(self) -> bool:
+        """Whether calibrations run beside this process, so that it can go on meanwhile."""
+
+    @property
     def running(self) -> bool:
         """Whether some calibration runs."""
 
@@ -236,7 +240,7 @@ class Search:
             yield from self.quick(calibrating)
         with suppress(BudgetExceededError), deadline.covering():
             self._look_around(deadline)
-        while (chosen := self._next()) is not None:
+        while (chosen := self._next() or self._last_resort(deadline)) is not None:
             job = chosen.candidate, self._is_rough(chosen, calibrating)
             while not calibrating.done(*job):
                 if deadline.remaining() <= 0.0:
@@ -251,17 +255,31 @@ class Search:
                 yield from self._last(calibrating)
                 return
 
+    def begin_beside(self, calibrating: "Calibrating", deadline: Deadline) -> None:
+        """Begin calibrations on workers, of what is the best so far, while this process goes on to estimate."""
+        if calibrating.beside and deadline.remaining() > 0.0:
+            with suppress(BudgetExceededError), deadline.covering():
+                self._look_around(deadline)
+            self._begin(calibrating)
+
     def _look_around(self, deadline: Deadline) -> None:
-        """Estimates on the fine grids, and of a matrix that takes seconds to optimise; raises when time is over."""
+        """Estimates on the fine grids; raises when time is over."""
         for family, end in self._ends.items():
             deadline.tick()
             if end is not None:
                 self._climb(family, end, 1)
-        best = min(self.choices.values(), key=lambda one: one.estimated_error)
-        if isinstance(best.candidate.plan.strategy, BandedToeplitz):
-            one = normalised(self.asked.plan, self.asked.limits, best.candidate.plan.strategy.bands)
-            if one is not None:
-                self.error(one)
+
+    def _last_resort(self, deadline: Deadline) -> Choice | None:
+        """What to calibrate where no other choice may be the best: a matrix that takes seconds to optimise."""
+        best = min(self.choices.values(), key=lambda one: one.error)
+        if not isinstance(best.candidate.plan.strategy, BandedToeplitz):
+            return None
+        candidate = normalised(self.asked.plan, self.asked.limits, best.candidate.plan.strategy.bands)
+        if candidate is None or candidate.plan in self.choices:
+            return None
+        with suppress(BudgetExceededError), deadline.covering():
+            self.error(candidate)
+        return self._next()
 
     def quick(self, calibrating: "Calibrating") -> Iterator[Choice]:
         """A rough calibration, without samples, of the best of the candidates for which it takes about a second."""

@@ -5,7 +5,7 @@ from functools import lru_cache
 import numpy as np
 
 from hockeystick.mechanism import Mechanism
-from hockeystick.strategies import BandedInverseFractionalRoot, BandedSquareRoot
+from hockeystick.strategies import BandedInverseFractionalRoot, BandedSquareRoot, Identity
 from hockeystick.strategies.banded_inverse_fractional_root import fractional_root_coefficients
 from hockeystick.strategies.banded_square_root import square_root_coefficients
 from hockeystick.strategies.base import StrategySpec
@@ -38,7 +38,7 @@ def sketch(mechanism: Mechanism) -> StrategyMatrix:
     Raises: InvalidInputError when there is no such matrix; OptimisationError where an optimiser fails.
     """
     strategy, steps = mechanism.strategy, mechanism.sampler.steps
-    if isinstance(strategy, BandedSquareRoot | BandedInverseFractionalRoot):
+    if isinstance(strategy, Identity | BandedSquareRoot | BandedInverseFractionalRoot):
         strategy.check_all(steps)
         return _sketched(strategy, steps)
     return mechanism.matrix
@@ -46,6 +46,8 @@ def sketch(mechanism: Mechanism) -> StrategyMatrix:
 
 @lru_cache(maxsize=16)
 def _sketched(strategy: StrategySpec, steps: int) -> Sketch:
+    if isinstance(strategy, Identity):
+        return Sketch(np.ones(1), np.ones(1), steps)
     if isinstance(strategy, BandedSquareRoot):
         column = square_root_coefficients(strategy.bands)
         return Sketch(column, _reciprocal(column, steps), steps)
