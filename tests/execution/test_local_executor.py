@@ -3,6 +3,7 @@
 import _thread
 import itertools
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ from threadpoolctl import threadpool_info
 from hockeystick.errors import InvalidInputError
 from hockeystick.execution import executor
 from hockeystick.execution.base import LOOK_AHEAD
+from hockeystick.execution.local import _without_interruptions
 from hockeystick.execution.work import ExecutionError, one_blas_thread
 from hockeystick.monte_carlo.runs import in_this_process
 from hockeystick.samples import KERNELS
@@ -258,3 +260,25 @@ def test_abandoned_calls_end_with_their_processes() -> None:
         assert all(job.done() for job in jobs)
         assert time.monotonic() - started < 100
         assert spread.submit(os.getpid).result(60) != os.getpid()  # new processes
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["this thread", "another thread"])
+def test_an_interruption_while_processes_start_comes_when_they_have(elsewhere: bool) -> None:
+    """A thread that does not block interruptions may get it, and Python would still raise it in this one."""
+    ready, done, events = threading.Event(), threading.Event(), []
+
+    def interrupt() -> None:
+        ready.wait()
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        done.set()
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt), _without_interruptions():  # noqa: PT012
+        if elsewhere:
+            ready.set()
+            done.wait()
+        else:
+            signal.raise_signal(signal.SIGINT)
+        events.append("started")
+    assert events == ["started"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

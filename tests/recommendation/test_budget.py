@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import Future
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import hockeystick as hs
 from hockeystick.calibration.search import rough_certificate
 from hockeystick.errors import BudgetExceededError, InvalidInputError
 from hockeystick.execution import executor
+from hockeystick.execution.work import settle
 from hockeystick.monte_carlo.release import release_delta
 from hockeystick.recommendation import calibrations as calibrations_module
 from hockeystick.recommendation.calibrations import Calibration, calibrations
@@ -152,6 +155,46 @@ def test_what_would_take_longer_than_the_budget_is_left_out_of_the_reasons(slow:
     ranked = [choice for choice in search.ranked() if choice.candidate.optimised]
     assert any("Twice as many steps" in reason for reason in explanation(search, ranked))
     assert not any("Twice as many steps" in reason for reason in explanation(search, ranked, hurried=True))
+
+
+def test_a_single_worker_reports_every_calibration_before_the_next(slow: list[float]) -> None:
+    begun: list[int] = []
+    hs.recommend(BINS, limits=LIMITS, budget=600.0, on_answer=lambda found: begun.append(len(slow)))
+    assert begun[-1] > 2
+    assert all(later - earlier <= 1 for earlier, later in pairwise(begun))
+
+
+class Beside:
+    """Two workers whose calibrations are done at once."""
+
+    workers = 2
+
+    def __init__(self, events: list[str]) -> None:
+        self.events = events
+
+    def submit(self, call: Callable[[], object]) -> "Future[object]":
+        self.events.append("calibration")
+        job: Future[object] = Future()
+        settle(job, call)
+        return job
+
+    def abandon(self) -> None:
+        """There is nothing to end."""
+
+
+def test_workers_begin_before_matrices_are_optimised(slow: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+    draft = Search.draft
+
+    def drafted(self: Search) -> None:
+        events.append("draft")
+        draft(self)
+
+    monkeypatch.setattr(Search, "draft", drafted)
+    found = hs.recommend(BINS, limits=LIMITS, budget=600.0, executor=lambda: Beside(events))  # type: ignore[arg-type,return-value]
+    assert events[0] == "calibration"
+    assert "draft" in events
+    assert found.best.certified
 
 
 def test_an_interruption_leaves_the_best_so_far(slow: list[float], monkeypatch: pytest.MonkeyPatch) -> None:

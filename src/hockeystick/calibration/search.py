@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import sqrt
+from math import inf, sqrt
 
 from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT, accountant
 from hockeystick.bounds import Question, check_target
@@ -49,6 +49,8 @@ HEAVY = 3.0
 """Standard seconds; a lighter method is tried however little work may be planned."""
 DETERMINISTIC_SHARE = 0.25
 """Of work and time, for the deterministic calibration that verification by sampling starts from."""
+APPROACHES = 4
+"""Evaluations that may come close to a solution that is about known, before a bracket is put around it."""
 METHOD_GOAL = 5e-3
 """Relative gap on coarse grids at which the search for the best method stops."""
 
@@ -168,11 +170,11 @@ def rough_certificate(
 
 
 def refined_certificate(rough: Certificate, *, epsilon: float, delta: float, deadline: Deadline) -> Certificate:
-    """The certificate of the smallest noise multiplier that the method of a rough certificate certifies for a target.
+    """A certificate of about the smallest noise multiplier that the method of a rough certificate certifies.
 
-    The noise multiplier is that of :func:`calibrate`, to its width, unless another method has less on fine grids. There
-    is no search for the best lower bound, nor for the attack numbers of the whole profile, which may take longer than
-    all the rest. A deadline is kept as for :func:`rough_certificate`.
+    The noise multiplier is that of :func:`calibrate`, to about twice its width, unless another method has less on fine
+    grids. There is no search for the best lower bound, nor for the attack numbers of the whole profile, which may take
+    longer than all the rest. A deadline is kept as for :func:`rough_certificate`.
 
     Args:
         rough: a certificate for the same mechanism and target.
@@ -299,13 +301,29 @@ class _Search:
         """The certificate of the least noise on fine grids by one method, or of the best so far."""
         self.smallest(["gaussian"], self.coarse, near, COARSE_WIDTH)
         try:
-            self.smallest([method], self.fine, near, WIDTH)
+            self._approach(method, near)
             assert self.best is not None
             noise, outcomes, settings = self.best
             self.best = noise, [*outcomes, *self.run(noise, [method], self.fine, (Side.LOWER,))], settings
         except BudgetExceededError:
             pass
         return self._so_far(whole=False)
+
+    def _approach(self, method: str, noise: float) -> None:
+        """Evaluate on fine grids until a noise multiplier passes that is within ``WIDTH`` of where it would just pass.
+
+        That place is extrapolated by ``SLOPE``, which is enough close to it: each evaluation takes seconds, and a
+        bracket would need one more to fail.
+        """
+        for _ in range(APPROACHES):
+            value = self.upper(noise, [method], self.fine)
+            if not 0.0 < value < inf:
+                break
+            just = noise * (value / self.epsilon) ** SLOPE
+            if value <= self.epsilon and noise <= just * (1.0 + 0.5 * WIDTH):
+                return
+            noise = just * (1.0 + 0.25 * WIDTH)
+        self.smallest([method], self.fine, noise, WIDTH)
 
     def _so_far(self, *, whole: bool = True) -> Certificate:
         """The certificate of the least noise that has passed."""
@@ -323,7 +341,7 @@ class _Search:
         both = methods is None  # as certify, which stops when the two sides meet
         sides = (Side.UPPER, Side.LOWER) if both else (Side.UPPER,)
         found = best(self.run(noise, methods, settings, sides), Side.UPPER)
-        return float("inf") if found is None or found.value is None else found.value
+        return inf if found is None or found.value is None else found.value
 
     def run(
         self, noise: float, methods: Sequence[str] | None, settings: Settings, sides: Sequence[Side], goal: float = 0.0

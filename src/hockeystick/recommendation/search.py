@@ -330,9 +330,9 @@ class Search:
         return calibrating.kept(choice.candidate) is None
 
     def _begin(self, calibrating: "Calibrating") -> None:
-        """Begin the next calibration, and as many of those after it as there are free workers."""
+        """Begin the next calibration, and as many of those after it as there are free workers beside this process."""
         assumed: dict[Plan, float] = {}
-        while not (assumed and calibrating.full):
+        while not assumed or (calibrating.beside and not calibrating.full):
             one = self._next(assumed)
             if one is None:
                 return
