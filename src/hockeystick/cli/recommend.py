@@ -239,8 +239,10 @@ class Progress:
         done = Event()
 
         def repeat() -> None:
-            while not done.wait(self.period):
+            wait = max(self.period - self.elapsed(), 0.0)  # a busy machine may take longer than that to get here
+            while not done.wait(wait):
                 common.say(self.line())
+                wait = self.period
 
         Thread(target=repeat, daemon=True).start()
         try:
