@@ -248,6 +248,19 @@ def test_time_that_a_worker_takes_to_start_counts(clock: Clock) -> None:
     assert certificate.bounds.upper <= 4.0
 
 
+@pytest.mark.parametrize("allowed", [None, hs.MonteCarlo(failure_probability=1e-7)], ids=["deterministic", "sampled"])
+def test_kernels_are_not_compiled_outside_the_budget(
+    allowed: hs.MonteCarlo | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compiled(*arguments) -> None:
+        raise AssertionError("Everything would be compiled, whatever the deadline.")
+
+    monkeypatch.setattr("hockeystick.certification.schedule.warm_up", compiled)
+    mechanism = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.05, steps=20))
+    certificate, _, _ = Calibration(mechanism, 4.0, 1e-5, allowed, seconds=60.0)()
+    assert certificate.bounds.upper <= 4.0
+
+
 def test_what_a_deadline_cut_is_not_kept_for_later(slow: list[float], tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     hs.recommend(BINS, limits=LIMITS, budget=60.0, results=path)

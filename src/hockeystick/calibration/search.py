@@ -145,12 +145,19 @@ def calibrate_and_certify(
     return drawn_by(certificate, generator)
 
 
-def whole_certificate(mechanism: Mechanism, *, epsilon: float, delta: float, deadline: Deadline) -> Certificate:
+def whole_certificate(
+    mechanism: Mechanism, *, epsilon: float, delta: float, deadline: Deadline, monte_carlo: MonteCarlo | None = None
+) -> Certificate:
     """What :func:`calibrate_and_certify` returns, within a deadline that includes the compilation of kernels.
+
+    Args:
+        monte_carlo: as for :func:`calibrate`; with a failure probability below delta.
 
     Raises: as :func:`calibrate`.
     """
-    return _deterministic(mechanism, epsilon, delta, deadline).certificate()
+    check_target(epsilon)
+    question, policy = Question(delta=delta), SearchPolicy()
+    return _calibrated(prepared(mechanism, deadline), question, epsilon, None, deadline, policy, monte_carlo)
 
 
 def rough_certificate(

@@ -11,7 +11,6 @@ from pathlib import Path
 from time import time
 
 from hockeystick.calibration.search import (
-    calibrate_and_certify,
     refined_certificate,
     rough_certificate,
     whole_certificate,
@@ -70,9 +69,7 @@ class Calibration:
             return rough_certificate(self.mechanism, epsilon=epsilon, delta=delta, near=self.near, deadline=deadline)
         if self.rough is not None:
             return refined_certificate(self.rough, epsilon=epsilon, delta=delta, deadline=deadline)
-        if self.monte_carlo is None:
-            return whole_certificate(self.mechanism, epsilon=epsilon, delta=delta, deadline=deadline)
-        return calibrate_and_certify(
+        return whole_certificate(
             self.mechanism, epsilon=epsilon, delta=delta, deadline=deadline, monte_carlo=self.monte_carlo
         )
 
