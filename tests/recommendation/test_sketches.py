@@ -5,7 +5,7 @@ import pytest
 
 import hockeystick as hs
 from hockeystick.recommendation.candidates import BANDED, BANDED_INVERSES, Candidate
-from hockeystick.recommendation.sketches import Sketch, sketch
+from hockeystick.recommendation.sketches import Sketch, gram_rows, sketch
 from hockeystick.recommendation.workload import Workload
 
 STRATEGIES = [
@@ -29,6 +29,14 @@ def test_a_sketch_is_the_matrix(strategy) -> None:
     assert drawn.max_column_norm == pytest.approx(matrix.max_column_norm, rel=1e-9)
     for workload in WORKLOADS:
         np.testing.assert_allclose(workload.unit_errors(drawn), workload.unit_errors(matrix), rtol=1e-8)
+
+
+@pytest.mark.parametrize("strategy", [hs.BandedSquareRoot(bands=5), hs.ColumnNormalizedBanded(bands=3)], ids=str)
+def test_rows_of_a_gram_matrix_are_its_rows(strategy) -> None:
+    mechanism = hs.Mechanism(strategy=strategy, sampler=hs.BallsInBins(bins=32, epochs=3))
+    rows, whole = gram_rows(sketch(mechanism), 32), mechanism.matrix.bin_gram(32)
+    np.testing.assert_allclose(rows, whole[:: 32 // len(rows)], atol=1e-9)
+    assert rows.max() == pytest.approx(whole.max(), rel=1e-9)
 
 
 def test_a_strategy_without_a_closed_form_is_not_sketched() -> None:

@@ -53,6 +53,18 @@ def test_a_tree_has_more_rows_than_steps() -> None:
     np.testing.assert_allclose(found, (rows**2).sum(axis=1), rtol=1e-10)
 
 
+@pytest.mark.parametrize("measure", ["mean", "max"])
+@pytest.mark.parametrize("schedule", ["cosine", "linear", "step"])
+@pytest.mark.parametrize(("momentum", "decay"), [(0.0, 0.0), (0.9, 0.01)])
+def test_errors_of_spread_steps_stand_for_all(schedule, measure, momentum, decay) -> None:
+    """Few of many steps, against the exact errors of all; the matrix has noise that is taken back within few steps."""
+    workload = Workload(momentum=momentum, schedule=schedule, weight_decay=decay, measure=measure)
+    matrix = BandedSquareRoot(bands=20).matrix(400)
+    errors = workload.unit_errors(matrix)
+    exact = (errors.max() if measure == "max" else errors.mean()) ** 0.5
+    assert workload.unit_error(matrix) == pytest.approx(exact, rel=5e-3)
+
+
 def test_blocks_of_columns_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     matrix, workload = BandedSquareRoot(bands=3).matrix(STEPS), Workload(momentum=0.3, schedule="cosine")
     whole = workload.unit_errors(matrix)

@@ -8,7 +8,7 @@ import numpy as np
 from hockeystick.bracketing import smallest_passing
 from hockeystick.mechanism import Mechanism, Unit
 from hockeystick.recommendation.moments import WIDTH, allocation_noise, poisson_noise
-from hockeystick.recommendation.sketches import sketch
+from hockeystick.recommendation.sketches import gram_rows, sketch
 from hockeystick.samplers import BallsInBins, BMinSep, CyclicPoisson, Deterministic, Poisson, RandomAllocation
 from hockeystick.strategies import Identity
 from hockeystick.strategies.matrix.base import Array, StrategyMatrix
@@ -79,7 +79,7 @@ def estimate(mechanism: Mechanism, epsilon: float, delta: float) -> Estimate:
 def _of_bins(matrix: StrategyMatrix, bins: int, epsilon: float, delta: float) -> Estimate:
     unamplified = _gaussian(float(matrix.bin_norms(bins).max()), epsilon, delta)
     if bins <= MOST_BINS:
-        noise = colliding_bins(matrix.bin_gram(bins), epsilon, delta)
+        noise = colliding_bins(gram_rows(matrix, bins), epsilon, delta)
         if noise < unamplified:
             return Estimate(noise, 0.25, "random allocation with as many collisions")
     return Estimate(unamplified, 0.6, "Gaussian mechanism without amplification")
@@ -102,10 +102,11 @@ def colliding_bins(gram: Array, epsilon: float, delta: float) -> float:
     """The noise multiplier of random allocation over orthogonal bins that collide as often as these.
 
     Args:
-        gram: inner products of the means of the bins, shape (bins, bins).
+        gram: inner products of the means of the bins, shape (bins, bins); or evenly spread rows of it, with the largest
+            entry.
     """
-    largest, bins_in_all = float(gram.max()), len(gram)
-    gram = gram[:: -(-bins_in_all // MOST_ROWS)]
+    largest, bins_in_all = float(gram.max()), gram.shape[1]
+    gram = gram[:: -(-len(gram) // MOST_ROWS)]
 
     def needed(noise: float) -> float:
         """Noise of the orthogonal bins that collide as often at this noise, over the noise itself."""

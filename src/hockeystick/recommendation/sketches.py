@@ -12,6 +12,11 @@ from hockeystick.strategies.base import StrategySpec
 from hockeystick.strategies.matrix.base import Array, StrategyMatrix
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 
+GRAM_ROWS = 16
+"""Rows of a Gram matrix of bins that are computed, for few steps."""
+GRAM_WORK = 250_000
+"""Rows times steps, beyond which there are fewer rows, as ends of the run matter less; at least two."""
+
 
 class Sketch(ToeplitzMatrix):
     """A Toeplitz matrix whose inverse is known too.
@@ -42,6 +47,32 @@ def sketch(mechanism: Mechanism) -> StrategyMatrix:
         strategy.check_all(steps)
         return _sketched(strategy, steps)
     return mechanism.matrix
+
+
+def gram_rows(matrix: StrategyMatrix, bins: int) -> Array:
+    """Evenly spread rows of the inner products of the means of bins, the first among them, shape (rows, bins)."""
+    if not isinstance(matrix, ToeplitzMatrix):
+        return matrix.bin_gram(bins)
+    count = min(max(min(GRAM_ROWS, GRAM_WORK // matrix.steps), 2), bins)
+    profile = matrix.bin_profile(bins)
+    means = np.zeros((count, matrix.steps))
+    for row, first in enumerate(bins * np.arange(count) // count):
+        means[row, first:] = profile[: matrix.steps - first]
+    size = 1 << (2 * matrix.steps - 1).bit_length()
+    products = np.fft.rfft(means, size) * np.fft.rfft(profile, size).conj()
+    gram: Array = np.fft.irfft(products, size)[:, :bins]
+    return gram
+
+
+def spread_queries(matrix: ToeplitzMatrix, rows: Array) -> Array:
+    """Squared l2 norms of ``a C^{-1}`` for rows a, shape (m, steps); returns shape (m,). O(m steps log steps)."""
+    first = np.zeros(matrix.steps)
+    first[0] = 1.0
+    size = 1 << (2 * matrix.steps - 1).bit_length()
+    products = np.fft.rfft(rows, size) * np.fft.rfft(matrix.solve(first), size).conj()
+    queries = np.fft.irfft(products, size)[:, : matrix.steps]
+    errors: Array = np.einsum("ti,ti->t", queries, queries)
+    return errors
 
 
 @lru_cache(maxsize=16)

@@ -7,15 +7,19 @@ multiplier over the expected batch.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from math import cos, pi, sqrt
 from typing import Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hockeystick.errors import InvalidInputError
+from hockeystick.recommendation.sketches import spread_queries
 from hockeystick.strategies.error import momentum as momentum_workload
 from hockeystick.strategies.error import prefix_sums
 from hockeystick.strategies.matrix.base import BLOCK, Array, StrategyMatrix
+from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 
 Schedule = Literal["constant", "cosine", "linear", "step"]
 Measure = Literal["mean", "max"]
@@ -23,6 +27,8 @@ MOST_SCHEDULED_STEPS = 20_000
 """For more steps, the rows of ``A C^{-1}`` take minutes where A is not Toeplitz."""
 STEP_FACTOR = 0.1
 """A step schedule multiplies the learning rate by this after a half and after three quarters of the steps."""
+SPREAD = 65
+"""Evenly spread steps whose errors stand for all of them, where A is not Toeplitz."""
 
 _FACTORS: dict[str, Callable[[float], float]] = {
     "constant": lambda done: 1.0,
@@ -80,9 +86,27 @@ class Workload:
         return np.array([_FACTORS[self.schedule](step / steps) for step in range(steps)])
 
     def unit_error(self, matrix: StrategyMatrix) -> float:
-        """The error by the measure, at noise multiplier 1: root mean squared or largest over the steps."""
-        errors = self.unit_errors(matrix)
-        return sqrt(float(errors.max() if self.measure == "max" else errors.mean()))
+        """The error by the measure, at noise multiplier 1: root mean squared or largest over the steps.
+
+        With a schedule and a Toeplitz matrix, it is that of evenly spread steps, to some tenths of a percent.
+
+        Raises: as :meth:`unit_errors`.
+        """
+        if self.schedule == "constant" or matrix.steps <= SPREAD or not isinstance(matrix, ToeplitzMatrix):
+            errors = self.unit_errors(matrix)
+            return sqrt(float(errors.max() if self.measure == "max" else errors.mean()))
+        self._check_length(matrix.steps)
+        errors = spread_queries(matrix, _spread_rows(self, matrix.steps))
+        if self.measure == "max":
+            return sqrt(float(errors.max()))
+        return sqrt(float(np.interp(np.arange(matrix.steps), _spread(self, matrix.steps), errors).mean()))
+
+    def _check_length(self, steps: int) -> None:
+        if steps > MOST_SCHEDULED_STEPS:
+            raise InvalidInputError(
+                f"The 'schedule' field must be 'constant' for more than {MOST_SCHEDULED_STEPS} steps. "
+                f"Got {self.schedule!r} for {steps} steps instead."
+            )
 
     def unit_errors(self, matrix: StrategyMatrix) -> Array:
         """Squared l2 norms of the rows of ``A C^{-1}``, shape (steps,): squared errors at noise multiplier 1.
@@ -95,12 +119,8 @@ class Workload:
         if self.schedule == "constant":
             if not self.momentum and not self.weight_decay:
                 return matrix.query_errors(prefix_sums(steps))
-            return matrix.query_errors(momentum_workload(steps, self.momentum, self.weight_decay))
-        if steps > MOST_SCHEDULED_STEPS:
-            raise InvalidInputError(
-                f"The 'schedule' field must be 'constant' for more than {MOST_SCHEDULED_STEPS} steps. "
-                f"Got {self.schedule!r} for {steps} steps instead."
-            )
+            return matrix.query_errors(_momentum(steps, self.momentum, self.weight_decay))
+        self._check_length(steps)
         errors = np.zeros(steps)
         for first in range(0, matrix.rows, BLOCK):
             unit = np.zeros((matrix.rows, min(BLOCK, matrix.rows - first)))
@@ -122,3 +142,34 @@ class Workload:
             weight = keep * weight + moves[step]
             weights[step] = weight
         return weights
+
+
+@lru_cache(maxsize=8)
+def _momentum(steps: int, momentum: float, weight_decay: float) -> Array:
+    return momentum_workload(steps, momentum, weight_decay)
+
+
+@lru_cache(maxsize=4)
+def _spread(workload: Workload, steps: int) -> NDArray[np.int64]:
+    """Steps that stand for all of them: evenly spread ones, and both sides of a fall of the learning rate."""
+    rates = workload.rates(steps)
+    falls = np.flatnonzero(rates[1:] < 0.5 * rates[:-1])
+    even = np.rint(np.linspace(0.0, steps - 1.0, SPREAD)).astype(np.int64)
+    return np.unique(np.concatenate([even, falls, falls + 1]))
+
+
+@lru_cache(maxsize=4)
+def _spread_rows(workload: Workload, steps: int) -> Array:
+    """Rows of A for the steps of :func:`_spread`, shape (m, steps).
+
+    Backwards from step t, ``A[t, u] = r_u d_u + momentum A[t, u + 1]``, where ``d_u`` is what decay leaves at step t of
+    a move at step u.
+    """
+    which, rates = _spread(workload, steps), workload.rates(steps)
+    rows, row, left = np.zeros((which.size, steps)), np.zeros(which.size), np.ones(which.size)
+    for step in range(steps - 1, -1, -1):
+        begun = which >= step
+        row = np.where(begun, rates[step] * left + workload.momentum * row, 0.0)
+        left = np.where(begun, left * (1.0 - workload.weight_decay * rates[step]), 1.0)
+        rows[:, step] = row
+    return rows
