@@ -25,7 +25,7 @@ LEAST_SECONDS = 1e-9
 """What is left of a budget that was over before the estimates began."""
 LEFT = 0.03
 """Share of the budget that is left for printing, writing and ending the process."""
-PERIOD = 0.8
+PERIOD = 0.6
 """Seconds between two lines of progress, so that they are less than one apart on a busy machine too."""
 UNITS = {"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 
