@@ -148,12 +148,12 @@ def _allocation_moments(noise: float, bins: int, orders: int) -> Array:
     return logarithms
 
 
-def _multiplied(one: Array, other: Array) -> Array:
+def _multiplied(left: Array, right: Array) -> Array:
     """The coefficients of a product of power series, cut to their length, all as logarithms."""
-    size = one.size
+    size = left.size
     terms = np.full((size, size), -np.inf)
     for place in range(size):
-        terms[place, place:] = one[place] + other[: size - place]
+        terms[place, place:] = left[place] + right[: size - place]
     peaks: Array = terms.max(axis=0)
     peaks += np.log(np.exp(terms - peaks).sum(axis=0))
     return peaks

@@ -89,19 +89,19 @@ def _sketched(strategy: StrategySpec, steps: int) -> Sketch:
 
 def _reciprocal(series: Array, count: int) -> Array:
     """The first ``count`` coefficients of one over a power series, by Newton steps that double their number."""
-    found = np.array([1.0 / series[0]])
-    while found.size < count:
-        size = min(2 * found.size, count)
-        rest = -_product(series[:size], found, size)
+    reciprocal = np.array([1.0 / series[0]])
+    while reciprocal.size < count:
+        size = min(2 * reciprocal.size, count)
+        rest = -_product(series[:size], reciprocal, size)
         rest[0] += 2.0
-        found = _product(found, rest, size)
-    return found
+        reciprocal = _product(reciprocal, rest, size)
+    return reciprocal
 
 
-def _product(one: Array, other: Array, count: int) -> Array:
+def _product(left: Array, right: Array, count: int) -> Array:
     """The first ``count`` coefficients of a product of power series along the first axis."""
-    size = 1 << (one.shape[0] + other.shape[0] - 2).bit_length()
-    transformed = np.fft.rfft(one, size, axis=0) * np.fft.rfft(other, size, axis=0)
+    size = 1 << (left.shape[0] + right.shape[0] - 2).bit_length()
+    transformed = np.fft.rfft(left, size, axis=0) * np.fft.rfft(right, size, axis=0)
     product: Array = np.fft.irfft(transformed, size, axis=0)[:count]
     missing = count - product.shape[0]
     return np.concatenate([product, np.zeros((missing, *product.shape[1:]))]) if missing > 0 else product
