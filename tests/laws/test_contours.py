@@ -228,4 +228,4 @@ def test_one_line_serves_neighbouring_epsilons() -> None:
     profiles = Profiles(PoissonMoments(0.01, 1.0), 2000)
     for epsilon in np.linspace(2.0, 3.0, 20):
         assert profiles.sides(epsilon, Direction.REMOVE) is not None
-    assert len(profiles._contours[Direction.REMOVE]) <= 3
+    assert len(profiles._contours) <= 3
