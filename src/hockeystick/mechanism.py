@@ -1,13 +1,17 @@
 """Mechanism: strategy + sampler + noise multiplier. Frozen, public information only; knows nothing of accountants."""
 
+import json
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal, Self
 
+import numpy as np
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.samplers import Sampler
 from hockeystick.spec import Count, NoiseMultiplier, Spec
-from hockeystick.strategies import Identity, Strategy, StrategyMatrix
+from hockeystick.strategies import Identity, Strategy, StrategyMatrix, companion
 
 
 class Unit(Spec):
@@ -124,5 +128,59 @@ class Mechanism(UnitOwner):
         )
 
     def pinned(self) -> "Mechanism":
-        """The same mechanism, with files named by their digests."""
-        return self.model_copy(update={"strategy": self.strategy.pinned()})
+        """The same mechanism with all that determines it: the digests of files, and the numbers of an optimised C.
+
+        >>> import hockeystick as hs
+        >>> run = Mechanism(strategy=hs.BandedToeplitz(bands=2), sampler=hs.Deterministic(bins=8))
+        >>> len(run.pinned().strategy.held.coefficients)
+        2
+        """
+        return self.model_copy(update={"strategy": self.strategy.pinned_for(self.sampler.steps)})
+
+    def write_companion(self, claim: str | Path) -> None:
+        """Write the file of C, where its numbers do not fit into a claim, into the folder of the claim.
+
+        Raises: InvalidInputError when the place cannot be written.
+        """
+        digest = self.strategy.companion
+        if digest is not None:
+            companion.write_beside(claim, digest, self.matrix.table)
+
+    def look_for_companion(self, claim: str | Path) -> None:
+        """Look for the file of C in the folder of a claim about this mechanism; it is read when C is needed."""
+        if self.strategy.companion is not None:
+            companion.look_beside(claim, self.strategy.companion)
+
+    def held_state(self) -> dict[str, Any]:
+        """The strategy and the numbers of an optimised C, as text and an array; nothing for any other strategy."""
+        if not self.strategy.optimised:
+            return {}
+        pinned = self.pinned()
+        table = np.zeros(0) if pinned.strategy.companion is None else pinned.matrix.table
+        return {"strategy": pinned.strategy.model_dump_json(), "table": table}
+
+    def with_held_state(self, state: Mapping[str, Any]) -> "Mechanism":
+        """The same mechanism, with the C of :meth:`held_state` where it leaves C to an optimiser.
+
+        So a state resumes with the matrix that it was saved with, whatever the optimiser finds on this machine.
+
+        Raises: KeyError for a state without these entries; InvalidInputError for a strategy that cannot be read.
+        """
+        if not self.strategy.optimised or self.strategy.unheld() != self.strategy:
+            return self
+        content = self.model_dump(mode="json") | {"strategy": json.loads(str(state["strategy"]))}
+        held = Mechanism.parse_json(json.dumps(content), "strategy of the state")
+        if not held.is_of(self):
+            return self
+        if held.strategy.companion is not None:
+            companion.keep(held.strategy.companion, np.array(state["table"], dtype=np.float64))
+        return held
+
+    def is_of(self, planned: "Mechanism") -> bool:
+        """Whether this pinned mechanism is the planned one.
+
+        Where the plan leaves C to an optimiser, the optimum of any machine is the planned one.
+        """
+        strategy = planned.strategy.pinned()
+        mine = self.strategy if strategy.unheld() != strategy else self.strategy.unheld()
+        return self.model_copy(update={"strategy": mine}) == planned.model_copy(update={"strategy": strategy})

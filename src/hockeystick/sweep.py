@@ -166,7 +166,9 @@ class Results:
             os.truncate(self._path, self._path.stat().st_size - len(torn))
 
     def add(self, record: Record) -> None:
-        """Keep a record; it is on the disk when this returns."""
+        """Keep a record, and the file of its matrix, if it needs one, beside it; on the disk when this returns."""
+        if record.certificate is not None:
+            record.certificate.mechanism.write_companion(self._path)
         self._append((record.model_dump_json() + "\n").encode())
         self.records[record.cell] = record
 
@@ -202,6 +204,8 @@ def read_records(path: str | Path, name: str) -> tuple[list[Record], bytes]:
             raise InvalidInputError(f"The {name} has a line that is no record: {error}") from None
         if record.certificate is not None and record.certificate.digest != record.certificate.content_digest():
             raise VerificationError(f"The {name} was altered: the certificate of {_text(record.fields)}.")
+        if record.certificate is not None:
+            record.certificate.mechanism.look_for_companion(path)
         records.append(record)
     return records, torn
 
@@ -282,7 +286,7 @@ def _check_answer(cell: Cell, record: Record | None, out: str | Path) -> None:
     certificate = None if record is None else record.certificate
     if certificate is None:
         return
-    if (certificate.mechanism, certificate.question) != (cell.plan.mechanism().pinned(), cell.question):
+    if not certificate.mechanism.is_of(cell.plan.mechanism()) or certificate.question != cell.question:
         raise VerificationError(
             f"The output path {shortened(os.fspath(out))} was altered: the certificate of {_text(cell.fields)} is not "
             f"of this cell."

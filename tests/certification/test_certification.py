@@ -242,21 +242,11 @@ def test_an_interruption_passes_through() -> None:
 # Verification
 
 
-def test_an_optimum_that_another_machine_finds_differently_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The certificate is about one matrix: one that differs by 1e-9 is another one, and so are its bounds."""
-    from hockeystick.strategies import base
-    from hockeystick.strategies.optimise import banded_toeplitz
-
+def test_only_optimised_matrices_have_a_digest() -> None:
     run = Mechanism(strategy=BandedToeplitz(bands=3), sampler=BallsInBins(bins=5), noise_multiplier=2.0)
     certificate = certify(run, delta=1e-5, method="gaussian")
     assert certificate.strategy_digest == run.matrix.digest
     assert verify(certificate) == certificate
-    found = banded_toeplitz.optimal_coefficients(5, 3)
-    monkeypatch.setattr(banded_toeplitz, "optimal_coefficients", lambda steps, bands: found * (1 + 1e-9))
-    base._built.cache_clear()
-    with pytest.raises(VerificationError, match="'strategy_digest' field is of another matrix"):
-        verify(certificate)
-    base._built.cache_clear()
     closed_form = Mechanism(strategy=BandedSquareRoot(bands=3), sampler=BallsInBins(bins=5), noise_multiplier=2.0)
     assert certify(closed_form, delta=1e-5, method="gaussian").strategy_digest is None
 

@@ -33,6 +33,7 @@ from hockeystick import (
 )
 from hockeystick.certificate import NOT_RECOMPUTED, AttackNumbers, Status
 from hockeystick.errors import InvalidInputError, VerificationError
+from hockeystick.report.certificate import OF_CLAIM, shown
 
 SAID = Statements(
     label="run 7",
@@ -182,7 +183,7 @@ def test_every_field_has_a_value_somewhere(certificates: dict[str, Certificate])
     assert statuses == set(Status)
 
 
-@pytest.mark.parametrize("field", [*AttackNumbers.model_fields, "without_amplification"])
+@pytest.mark.parametrize("field", [*sorted(set(AttackNumbers.model_fields) - {"basis"}), "without_amplification"])
 def test_numbers_beside_the_bounds_are_upper_bounds_too(certificates: dict[str, Certificate], field: str) -> None:
     """The other last digits of another machine verify; what is below the bound, by however little, does not.
 
@@ -201,6 +202,22 @@ def test_numbers_beside_the_bounds_are_upper_bounds_too(certificates: dict[str, 
     for large in (-1.01e-7,) if attacks else (-1.01e-7, 1e-6):
         with pytest.raises(VerificationError, match="numbers" if attacks else field):
             verify(moved(large))
+
+
+def test_the_numbers_say_what_they_are_computed_from(certificates: dict[str, Certificate]) -> None:
+    """No curve is covered by the failure probability of a sampled certificate; one that says so is refused.
+
+    The numbers of the whole profile do not follow from epsilon and delta.
+    """
+    assert certificates["sampled"].numbers.basis == "claim"
+    assert certificates["stated"].numbers.basis == "profile"
+    for name in ("sampled", "stated"):
+        assert (OF_CLAIM in " ".join(shown(certificates[name]).split())) == (name == "sampled")
+    for name, other, says in (("sampled", "profile", r"numbers\.basis"), ("stated", "claim", "'numbers' field claims")):
+        content = certificates[name].content()
+        content["numbers"]["basis"] = other
+        with pytest.raises(VerificationError, match=says):
+            verify(Certificate.parse_json(json.dumps(content)).sealed())
 
 
 def test_a_larger_mu_needs_the_regret_of_that_mu(certificates: dict[str, Certificate]) -> None:

@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
-from hockeystick import Certificate, Statements, certify, state, verify
-from hockeystick.certificate import CertificateOfFormat1
+from hockeystick import BandedToeplitz, Certificate, Deterministic, Mechanism, Statements, certify, state, verify
+from hockeystick.certificate import FORMAT_2, CertificateOfFormat1
+from hockeystick.certification import wording
 from hockeystick.errors import InvalidInputError, VerificationError
 from hockeystick.report.certificate import markdown, shown
+from hockeystick.strategies import base
+from hockeystick.strategies.optimise import banded_toeplitz
 from hockeystick.types import Kind
 
 FOLDER = Path(__file__).parent / "certificates-0.1.0"
@@ -75,7 +78,56 @@ def test_its_mechanism_gets_a_certificate_of_the_present_format() -> None:
     issued = state(certify(former.mechanism, delta=1e-5), Statements(label="again"))
     assert isinstance(issued, Certificate)
     assert issued.bounds == former.bounds
-    assert issued.requirements == former.requirements
+    assert len(issued.requirements) == len(former.requirements)
+    reworded = set(issued.requirements) ^ set(former.requirements)
+    assert all("Divide by a number" in requirement and "fixed" in requirement for requirement in reworded)
+    assert len(reworded) == 2
+
+
+FOLDER_2 = Path(__file__).parent / "certificates-format-2"
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER_2.glob("*.json")), ids=lambda path: path.stem)
+def test_a_certificate_of_format_2_verifies_with_its_own_words(path: Path, tmp_path: Path) -> None:
+    """Files that were issued before format 3 began, and are never written again."""
+    loaded = Certificate.load(path)
+    assert loaded.format == FORMAT_2
+    if not loaded.mechanism.strategy.optimised:
+        assert verify(loaded) is loaded
+    loaded.save(tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_text() == path.read_text()
+    if loaded.mechanism.strategy.optimised:
+        return
+    for field, words in {
+        "prefixes": wording.prefixes(loaded.mechanism),
+        "not_covered": wording.not_covered(loaded.statements, None),
+    }.items():
+        content = loaded.content() | {field: words}
+        with pytest.raises(VerificationError, match=field):
+            verify(Certificate.parse_json(json.dumps(content)).sealed())
+
+
+def test_a_certificate_of_format_2_is_about_what_the_optimiser_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It holds no matrix, so that one that differs by 1e-9 is another one, and so are its bounds."""
+    optimal = banded_toeplitz.optimal_coefficients
+    base._built.cache_clear()
+    monkeypatch.setattr(banded_toeplitz, "optimal_coefficients", lambda *sizes: optimal(*sizes) * (1.0 + 1e-9))
+    base._built.cache_clear()
+    with pytest.raises(VerificationError, match="certificates before format 3 do not hold the matrix"):
+        verify(Certificate.load(FOLDER_2 / "optimised.json"))
+    base._built.cache_clear()
+
+
+def test_the_fields_of_format_3_are_refused_in_format_2() -> None:
+    run = Mechanism(strategy=BandedToeplitz(bands=2), sampler=Deterministic(bins=4), noise_multiplier=2.0)
+    content = certify(run, delta=1e-5).content()
+    with pytest.raises(InvalidInputError, match=r"'mechanism\.strategy\.held' field must be given from format 3 on"):
+        Certificate.parse_json(json.dumps(content | {"format": FORMAT_2}))
+    with pytest.raises(InvalidInputError, match=r"'mechanism\.strategy\.held' field must be given from format 3 on"):
+        Certificate.parse_json(json.dumps(content | {"mechanism": run.model_dump(mode="json")}))
+    plain = certify(Mechanism(sampler=Deterministic(bins=4), noise_multiplier=2.0), delta=1e-5).content()
+    with pytest.raises(InvalidInputError, match=r"'numbers\.basis' field must be given with format"):
+        Certificate.parse_json(json.dumps(plain | {"format": FORMAT_2}))
 
 
 def test_an_unknown_format_is_named(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from hockeystick.mechanism import Mechanism
 from hockeystick.noise import NoiseStream, stream
 from hockeystick.noise.normals import SeededSource
 from hockeystick.samplers import BallsInBins
-from hockeystick.strategies import BandedSquareRoot, Custom, Identity
+from hockeystick.strategies import BandedInverse, BandedSquareRoot, BandedToeplitz, Custom, Dense, Identity, base
+from hockeystick.strategies.optimise import banded_inverse, banded_toeplitz, dense
 
 SIGMA = 1.7
 
@@ -303,5 +304,46 @@ def test_states_that_do_not_fit_are_refused():
     ):
         with pytest.raises(InvalidInputError):
             NoiseStream.from_state(mechanism(bands=9), state | wrong)
-    with pytest.raises(InvalidInputError, match=r"must be 3\. Got 2 instead; finish the run with the release"):
+    with pytest.raises(InvalidInputError, match=r"must be 4\. Got 2 instead; finish the run with the release"):
         NoiseStream.from_state(mechanism(bands=9), state | {"format": 2})
+
+
+@pytest.fixture
+def fresh_optima():
+    """No optimum of another test is known here, and none of this test's later."""
+    base._built.cache_clear()
+    yield
+    base._built.cache_clear()
+
+
+@pytest.mark.usefixtures("fresh_optima")
+@pytest.mark.parametrize("strategy", [BandedToeplitz(bands=3), BandedInverse(bands=3), Dense()], ids=lambda it: it.kind)
+def test_a_state_resumes_where_the_optimiser_finds_other_digits(strategy, monkeypatch):
+    """With the matrix of the state, bit for bit, and its mechanism refuses the state of that machine's own matrix."""
+    run = mechanism(strategy=strategy)
+    noise = stream(run, 3, rng=rng())
+    noise.next()
+    state, rest = through_a_file(noise.state()), list(noise)
+    base._built.cache_clear()
+    for module, name in (
+        (banded_toeplitz, "optimal_coefficients"),
+        (banded_inverse, "optimal_inverse_coefficients"),
+        (dense, "optimal_matrix"),
+    ):
+        optimiser = getattr(module, name)
+
+        def an_ulp_off(*arguments, _optimiser=optimiser):
+            numbers = _optimiser(*arguments)
+            return np.where(numbers != 0.0, np.nextafter(numbers, 0.0), 0.0)
+
+        monkeypatch.setattr(module, name, an_ulp_off)
+    here = mechanism(strategy=strategy)
+    assert here.matrix.digest != str(state["matrix"])
+    resumed = NoiseStream.from_state(here, state)
+    assert all(np.array_equal(row, other) for row, other in zip(resumed, rest, strict=True))
+    with pytest.raises(InvalidInputError, match="another matrix"):
+        NoiseStream.from_state(here.pinned(), state)
+    for name in ("strategy", "table"):
+        if name == "strategy" or strategy.kind == "dense":
+            with pytest.raises(InvalidInputError, match=f"'{name}' entry of a noise state is missing"):
+                NoiseStream.from_state(here, {key: value for key, value in state.items() if key != name})

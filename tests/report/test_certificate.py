@@ -183,7 +183,7 @@ def test_the_numbers_are_those_of_closed_forms() -> None:
         assert advantage <= float(said["attacks"].split("advantage at most ")[1]) <= advantage * (1.0 + 2e-5)
         assert f"All {10 * epochs} training steps" in said["title"]
         assert f"in at most {epochs} of the {10 * epochs} steps" in said["rates"]
-        assert f"every prefix of the {10 * epochs} steps" in said["prefixes"]
+        assert f"stop after any of the {10 * epochs} steps" in said["prefixes"]
 
 
 def test_the_claim_covers_every_prefix() -> None:

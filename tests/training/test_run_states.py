@@ -11,6 +11,8 @@ from small_runs import OTHER, finished, mechanism_of, run_of, same
 import hockeystick as hs
 from hockeystick import noise
 from hockeystick.errors import InvalidInputError
+from hockeystick.strategies import base
+from hockeystick.strategies.optimise import banded_toeplitz, dense
 from hockeystick.training import Run
 
 
@@ -112,3 +114,34 @@ def test_copies_are_refused(act):
         with pytest.raises(InvalidInputError, match="cannot be copied or pickled"):
             act(one)
     assert run.noise(next(run.batches())).shape == (3,)
+
+
+@pytest.fixture
+def fresh_optima():
+    """No optimum of another test is known here, and none of this test's later."""
+    base._built.cache_clear()
+    yield
+    base._built.cache_clear()
+
+
+@pytest.mark.usefixtures("fresh_optima")
+@pytest.mark.parametrize("shape", [3, None])
+@pytest.mark.parametrize("strategy", [hs.BandedToeplitz(bands=3), hs.Dense()], ids=lambda it: it.kind)
+def test_a_run_resumes_where_the_optimiser_finds_other_digits(strategy, shape, tmp_path, monkeypatch):
+    """Its matrix, and so its record, are those of the saved run."""
+    mechanism = mechanism_of(hs.Poisson(sampling_prob=0.1, steps=12), strategy)
+    run = Run(mechanism, num_examples=24, shape=shape, rng=np.random.default_rng(0))
+    run.noise(next(run.batches()))
+    run.save(tmp_path / "state.npz")
+    certificate, rest = hs.certify(mechanism, delta=1e-5, method="gaussian"), finished(run)
+    base._built.cache_clear()
+    for module, name in ((banded_toeplitz, "optimal_coefficients"), (dense, "optimal_matrix")):
+        optimiser = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *sizes, _optimiser=optimiser: _optimiser(*sizes) * (1.0 - 1e-15))
+    resumed = Run.resume(tmp_path / "state.npz", mechanism, num_examples=24, shape=shape)
+    assert resumed.step == 1
+    for (batch, row), (other, other_row) in zip(finished(resumed), rest, strict=True):
+        assert np.array_equal(batch, other)
+        assert (row is None and other_row is None) or np.array_equal(row, other_row)
+    assert resumed.mechanism.matrix.digest == certificate.strategy_digest != mechanism.matrix.digest
+    assert resumed.record(certificate).certificate == certificate

@@ -178,7 +178,8 @@ class Addendum(Spec):
         return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     def save(self, path: str | Path) -> None:
-        """Write the addendum as JSON, whole or not at all."""
+        """Write the addendum as JSON, whole or not at all, and the file of its matrix, if it needs one, beside it."""
+        self.certificate.mechanism.write_companion(path)
         write_atomically(path, self.model_dump_json(indent=2) + "\n")
 
     @classmethod
@@ -190,6 +191,7 @@ class Addendum(Spec):
         name = f"addendum {shortened(str(path))}"
         found = cls.parse_json(read_small_file(path, name, MOST_BYTES), name)
         found._check_digests()
+        found.certificate.mechanism.look_for_companion(path)
         return found
 
     def _check_digests(self) -> None:

@@ -19,6 +19,9 @@ from hockeystick.notebook import preformatted
 from hockeystick.spec import Spec
 from hockeystick.types import Adjacency, Kind
 
+FORMATS_WITHOUT_MATRICES = ("hockeystick-certificate/1", "hockeystick-certificate/2")
+"""Their certificates of optimised strategies hold a digest alone, which only the machine that issued them may find."""
+
 
 class CertificateBase(Spec):
     """The part of a claim that is recomputed by accountants, and the seal.
@@ -72,6 +75,16 @@ class CertificateBase(Spec):
             raise InvalidInputError("The 'mechanism.noise_multiplier' field is missing and has to be given")
         return self
 
+    @model_validator(mode="after")
+    def _holds_matrices_since_format_3(self) -> Self:
+        strategy = self.mechanism.strategy
+        if strategy.optimised and (strategy.unheld() == strategy) != (self.format in FORMATS_WITHOUT_MATRICES):
+            raise InvalidInputError(
+                f"The 'mechanism.strategy.held' field must be given from format 3 on, and not before. "
+                f"Got format = {self.format!r} instead"
+            )
+        return self
+
     @property
     def bounds(self) -> Interval:
         """The interval that was computed."""
@@ -106,7 +119,8 @@ class CertificateBase(Spec):
         return hashlib.sha256(json.dumps(self.hashed(), sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     def save(self, path: str | Path) -> None:
-        """Write the certificate as JSON, whole or not at all."""
+        """Write the certificate as JSON, whole or not at all, and beside it the file of its matrix, if it needs one."""
+        self.mechanism.write_companion(path)
         write_atomically(path, self.file_text())
 
     def file_text(self) -> str:

@@ -1,4 +1,4 @@
-"""The certificate, formats 2 and 3: the third is the second with the name of a generator."""
+"""The certificate, formats 2 and 3: the third holds the numbers of optimised matrices, and other words."""
 
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -28,7 +28,7 @@ from hockeystick.spec import Extended, identified, parsed_object
 
 FORMAT_2: Literal["hockeystick-certificate/2"] = "hockeystick-certificate/2"
 FORMAT: Literal["hockeystick-certificate/3"] = "hockeystick-certificate/3"
-"""The newest format; a certificate that names no generator is written in format 2."""
+"""The format of new certificates. No certificate of format 2 is issued any more, but all of them are read."""
 MAX_CERTIFICATE_BYTES = 1 << 20
 NOT_RECOMPUTED = ("statements", "origin")
 """The fields that are no claims: what the user says, and how the certificate was made."""
@@ -47,18 +47,18 @@ class Certificate(Extended, CertificateBase):
         sentence: the claim in plain words.
         gap: ``upper / lower - 1``; None without a positive lower bound.
         without_amplification: the same bound for an adversary who knows all batches; None where it is not finite.
-        numbers: what an attacker can gain at most.
+        numbers: what an attacker can gain at most, and what that is computed from.
         unit: whose data the claim protects.
         adjacency: zero-out, always; ``also_holds_for`` names others for which the same numbers are proved, and
             ``neighbours`` defines them in words.
         released, prefixes: what the adversary may see, in words.
         not_covered: what the claim is not about.
         actors: the trust model.
-        mechanism: what has to be run, noise multiplier included.
+        mechanism: what has to be run, noise multiplier included. Where an optimiser found the strategy matrix, its
+            numbers are in ``strategy.held`` (format 3), or the digest of a file with them.
         rates, noise: what follows from it.
         sensitivity: largest column norm of the strategy matrix.
-        strategy_digest: SHA-256 of that matrix where an optimiser found it, as another machine may find other last
-            digits.
+        strategy_digest: SHA-256 of that matrix where an optimiser found it.
         generator: whose normal numbers the noise is made of, where that is not hockeystick; in format 3 alone.
         method, references: the accountants that gave the two ends, and where their proofs are.
         kind, confidence: deterministic bounds hold with certainty (confidence 1).
@@ -74,7 +74,7 @@ class Certificate(Extended, CertificateBase):
 
     LATER: ClassVar[frozenset[str]] = frozenset({"generator"})
 
-    format: Literal["hockeystick-certificate/2", "hockeystick-certificate/3"] = "hockeystick-certificate/2"
+    format: Literal["hockeystick-certificate/2", "hockeystick-certificate/3"] = "hockeystick-certificate/3"
     sentence: str
     gap: Bounded | None
     without_amplification: Bounded | None
@@ -96,10 +96,14 @@ class Certificate(Extended, CertificateBase):
     origin: Origin
 
     @model_validator(mode="after")
-    def _names_a_generator_in_format_3(self) -> Self:
-        if (self.format == FORMAT) != (self.generator is not None):
+    def _has_the_fields_of_its_format(self) -> Self:
+        if self.format == FORMAT_2 and self.generator is not None:
             raise InvalidInputError(
-                f"The 'generator' field must be given with format = {FORMAT!r}, and only then. "
+                f"The 'generator' field belongs to format = {FORMAT!r}. Got {self.format!r} instead"
+            )
+        if (self.format == FORMAT) != (self.numbers.basis is not None):
+            raise InvalidInputError(
+                f"The 'numbers.basis' field must be given with format = {FORMAT!r}, and only then. "
                 f"Got format = {self.format!r} instead"
             )
         return self
@@ -143,6 +147,7 @@ class Certificate(Extended, CertificateBase):
         certificate: Certificate | CertificateOfFormat1 = kind.parse_json(document, name)
         if certificate.digest != certificate.content_digest():
             raise VerificationError(f"The {name} was altered: its digest does not match its content.")
+        certificate.mechanism.look_for_companion(path)
         return certificate
 
 
@@ -193,6 +198,12 @@ def json_schema() -> dict[str, Any]:
     for name, field in schema["properties"].items():
         field["x-checked"] = "stated" if name in NOT_RECOMPUTED else "recomputed by verify"
     schema["if"] = {"properties": {"format": {"const": FORMAT}}}
-    schema["then"] = {"required": ["generator"]}
-    schema["else"] = {"properties": {"generator": False}}
+    schema["then"] = {"properties": {"numbers": {"required": ["basis"]}}}
+    schema["else"] = {
+        "properties": {
+            "generator": False,
+            "numbers": {"properties": {"basis": False}},
+            "mechanism": {"properties": {"strategy": {"properties": {"held": False}}}},
+        }
+    }
     return identified(schema, FORMAT)

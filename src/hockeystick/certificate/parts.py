@@ -2,12 +2,12 @@
 
 from datetime import date
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from hockeystick.errors import InvalidInputError, shortened
-from hockeystick.spec import Count, Spec
+from hockeystick.spec import Count, Extended, Spec
 from hockeystick.types import Side
 
 Bounded = Annotated[float, Field(ge=0.0)]
@@ -73,7 +73,7 @@ class CutOff(Spec):
     seconds: Bounded
 
 
-class AttackNumbers(Spec):
+class AttackNumbers(Extended):
     """Upper bounds on what an attacker can gain who has to tell two neighbouring data sets apart.
 
     Attributes:
@@ -86,7 +86,12 @@ class AttackNumbers(Spec):
             no epsilon below 700 reaches it.
         gdp_regret: what mu loses of the certificate's own profile, in both error rates of a test: an attacker looks
             stronger by at most so much, at the epsilons where the profile was read. None where mu is.
+        basis: what they are computed from: "profile", the whole privacy profile of the method that certified, or
+            "claim", the certified epsilon and delta and the Gaussian for known batches alone, which are looser. None in
+            certificates of format 2, which do not say it.
     """
+
+    LATER: ClassVar[frozenset[str]] = frozenset({"basis"})
 
     advantage: AttackRate
     bayes_success: AttackRate
@@ -95,6 +100,7 @@ class AttackNumbers(Spec):
     tpr_at_fpr_0_001: AttackRate
     gdp_mu: Bounded | None
     gdp_regret: AttackRate | None
+    basis: Literal["profile", "claim"] | None = None
 
 
 class Rates(Spec):

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from math import exp, isfinite
+from typing import Any
 
 import numpy as np
 
@@ -57,7 +58,7 @@ def attack_numbers(bound: Bound, delta: float) -> AttackNumbers:
     """
     advantage = bound.delta(0.0)
     deltas = [(at, bound.delta(at)) for at in EPSILONS]
-    rates = {}
+    rates: dict[str, Any] = {}
     for name, false in FALSE_POSITIVE_RATES.items():
         most = [advantage + false]
         for at, known in deltas:

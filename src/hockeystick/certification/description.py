@@ -9,7 +9,6 @@ from hockeystick._version import __version__
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.certificate import (
     FORMAT,
-    FORMAT_2,
     Accuracy,
     AttackNumbers,
     Certificate,
@@ -21,7 +20,7 @@ from hockeystick.certificate import (
     Statements,
     number,
 )
-from hockeystick.certification import wording
+from hockeystick.certification import former_wording, wording
 from hockeystick.certification.attack import FALSE_POSITIVE_RATES
 from hockeystick.certification.rates import rates
 from hockeystick.errors import CannotCertifyError
@@ -30,6 +29,7 @@ from hockeystick.noise.generators import floor, floor_of_known_batches, known
 from hockeystick.types import Adjacency
 
 NUMBERS = (
+    "format",
     "mechanism",
     "epsilon",
     "delta",
@@ -58,11 +58,11 @@ def described(statements: Statements, **numbers: Any) -> Certificate:
     others = sampler.holds_for if adjacency is Adjacency.ZERO_OUT else ()
     also = tuple(other for other in others if other is not Adjacency.ZERO_OUT)
     relations = (adjacency, *also)
+    of_format = wording if numbers["format"] == FORMAT else former_wording
     if statements.num_examples is not None:
         sampler.check_num_examples(statements.num_examples)
     return Certificate(
         **numbers,
-        format=FORMAT_2 if generator is None else FORMAT,
         sentence=wording.sentence(mechanism, epsilon, delta, claim),
         gap=(epsilon if isinstance(epsilon, Interval) else delta).gap,
         unit=wording.unit_of(mechanism),
@@ -70,8 +70,8 @@ def described(statements: Statements, **numbers: Any) -> Certificate:
         also_holds_for=also,
         neighbours=wording.neighbours(mechanism, relations),
         released=wording.released(mechanism),
-        prefixes=wording.prefixes(mechanism),
-        not_covered=wording.not_covered(statements, generator),
+        prefixes=of_format.prefixes(mechanism),
+        not_covered=of_format.not_covered(statements, generator),
         actors=wording.actors(mechanism),
         rates=rates(sampler, statements.num_examples),
         noise=_noise(mechanism, sensitivity, statements),
@@ -82,10 +82,10 @@ def described(statements: Statements, **numbers: Any) -> Certificate:
             *mechanism.unit.references,
             *(() if generator is None else ("docs/theory/generators.md",)),
         ),
-        assumptions=wording.assumptions(mechanism, method, claim, statements),
-        caveats=wording.caveats(claim),
-        recompute=wording.recompute(mechanism),
-        keep_private=wording.keep_private(mechanism, relations, statements),
+        assumptions=of_format.assumptions(mechanism, method, claim, statements),
+        caveats=of_format.caveats(claim),
+        recompute=of_format.recompute(mechanism),
+        keep_private=of_format.keep_private(mechanism, relations, statements),
         statements=statements,
     ).sealed()
 

@@ -6,6 +6,7 @@ from hockeystick.accountants.registry import ACCOUNTANTS, accountant
 from hockeystick.accountants.warm_up import warm_up
 from hockeystick.bounds import Bound, Question
 from hockeystick.certificate import (
+    FORMAT,
     Accuracy,
     AttackNumbers,
     Certificate,
@@ -222,6 +223,7 @@ def stated(
     made: Origin,
     *,
     statements: Statements | None = None,
+    form: str = FORMAT,
 ) -> Certificate:
     """The certificate that states this interval as it stands, with all that follows from it.
 
@@ -229,11 +231,13 @@ def stated(
         ends: the outcomes that the two ends of the interval rest on.
         numbers: what attackers gain at most.
         made: how the certificate was made.
+        form: the format whose fields and words it has.
     """
     upper, lower = ends
     sampled = next((end for end in ends if end is not None and end.kind is Kind.MONTE_CARLO), None)
     return described(
         statements or Statements(),
+        format=form,
         mechanism=mechanism,
         epsilon=interval if question.epsilon is None else question.epsilon,
         delta=interval if question.delta is None else question.delta,
@@ -253,16 +257,17 @@ def _numbers(
 ) -> AttackNumbers:
     """What attackers gain at most, by the profile of the method that certified, where the whole of it is wanted.
 
-    Where there is no time or memory for that profile, and under Monte Carlo, from the certified pair of numbers.
+    Where there is no time or memory for that profile, and under Monte Carlo, from the certified pair of numbers. The
+    numbers say which of the two it is.
     """
     bound, delta = implied_bound(pair, question, end.method, upper, settings), question.claimed(upper)[1]
     try:
         profile = whole_profile(pair, question, end, upper, settings) if whole else None
         if profile is not None:
-            return portable(attack_numbers(tighter(bound, profile), delta))
+            return portable(attack_numbers(tighter(bound, profile), delta)).model_copy(update={"basis": "profile"})
     except (BudgetExceededError, MemoryError):
         pass
-    return portable(attack_numbers(bound, delta))
+    return portable(attack_numbers(bound, delta)).model_copy(update={"basis": "claim"})
 
 
 def _without_amplification(pair: DominatingPair, question: Question, settings: Settings) -> float | None:
@@ -277,7 +282,7 @@ def _without_amplification(pair: DominatingPair, question: Question, settings: S
 
 def portable(numbers: AttackNumbers) -> AttackNumbers:
     """The same, each moved up as every bound is."""
-    moved = {name: value * (1.0 + PORTABLE) for name, value in numbers if value is not None}
+    moved = {name: value * (1.0 + PORTABLE) for name, value in numbers if isinstance(value, float)}
     return numbers.model_copy(
         update={name: value if name == "gdp_mu" else min(value, 1.0) for name, value in moved.items()}
     )

@@ -10,7 +10,8 @@ from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.monte_carlo import as_claimed
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.bounds import Bound, Question
-from hockeystick.certificate import NOT_RECOMPUTED, AttackNumbers, Certificate, CertificateBase
+from hockeystick.certificate import FORMAT_2, NOT_RECOMPUTED, AttackNumbers, Certificate, CertificateBase
+from hockeystick.certificate.base import FORMATS_WITHOUT_MATRICES
 from hockeystick.certification.attack import (
     REGRET_ROUNDING,
     attack_numbers,
@@ -109,7 +110,8 @@ def _checked_numbers(
     """What attackers gain at most: as the certificate states it, where that follows from its bounds.
 
     Stated numbers may be larger than those that are derived here. Certificates that state what follows from epsilon and
-    delta alone are accepted without computing a profile. Format 1 states no numbers, and gets those.
+    delta alone are accepted without computing a profile, and one of format 3 has to say which of the two its numbers
+    are. Format 1 states no numbers, and gets those that follow from epsilon and delta.
 
     Raises: VerificationError where a stated number is too small, BudgetExceededError when the deadline passes.
     """
@@ -119,10 +121,15 @@ def _checked_numbers(
     if not isinstance(certificate, Certificate):
         return derived
     stated = certificate.numbers
-    if _covers(stated, derived, bound, delta):
+    if stated.basis != "profile" and _covers(stated, derived, bound, delta):
         return stated
     try:
-        whole = whole_profile(pair, question, end, upper, settings)
+        whole = None if stated.basis == "claim" else whole_profile(pair, question, end, upper, settings)
+        if whole is None and stated.basis == "profile":
+            raise VerificationError(
+                f"The 'numbers.basis' field claims 'profile', but the method {end.method!r} gives no bound on a whole "
+                f"profile."
+            )
         if whole is not None:
             bound = tighter(bound, whole)
             derived = portable(attack_numbers(bound, delta))
@@ -152,6 +159,7 @@ def _covers(stated: AttackNumbers, derived: AttackNumbers, bound: Bound, delta: 
     return all(
         (value is None) == (least[name] is None) and (value is None or value >= least[name] * (1.0 - ROUNDED))
         for name, value in stated
+        if name != "basis"
     )
 
 
@@ -162,7 +170,7 @@ def _restated(
     numbers: AttackNumbers,
     settings: Settings,
 ) -> Certificate:
-    """The certificate of the present format that states the same interval, after the user's own statements."""
+    """The certificate that states the same interval, after the user's own statements; in format 2 for one of 1."""
     present = certificate if isinstance(certificate, Certificate) else None
     try:
         again = stated(
@@ -175,6 +183,7 @@ def _restated(
             settings,
             origin(certificate.accuracy, ()) if present is None else present.origin,
             statements=None if present is None else present.statements,
+            form=FORMAT_2 if present is None else present.format,
         )
         return again if certificate.generator is None else drawn_by(again, certificate.generator.name)
     except (InvalidInputError, CannotCertifyError) as error:
@@ -209,8 +218,9 @@ def _same(claimed: object, found: object, tolerance: float) -> bool:
 
 def _pair_of(certificate: CertificateBase, deadline: Deadline) -> DominatingPair:
     try:
-        if prepared(certificate.mechanism, deadline) != certificate.mechanism:
+        if certificate.mechanism.strategy.pinned() != certificate.mechanism.strategy:
             raise VerificationError("The 'mechanism.strategy' field does not say the digest of the file that it names.")
+        prepared(certificate.mechanism, deadline)
         _check_optimum(certificate)
         return dominating_pair(certificate.mechanism)
     except (InvalidInputError, UnsupportedError) as error:
@@ -220,14 +230,19 @@ def _pair_of(certificate: CertificateBase, deadline: Deadline) -> DominatingPair
 
 
 def _check_optimum(certificate: CertificateBase) -> None:
-    """The bounds are about one matrix, so an optimiser has to find it again to the last digit."""
+    """The bounds are about one matrix: that of the held numbers, or, in former formats, of the optimiser's result."""
     mechanism, digest = certificate.mechanism, certificate.strategy_digest
-    if digest is not None and mechanism.strategy.optimised and mechanism.matrix.digest != digest:
+    if digest is None or not mechanism.strategy.optimised or mechanism.matrix.digest == digest:
+        return
+    if certificate.format in FORMATS_WITHOUT_MATRICES:
         raise VerificationError(
             f"The 'strategy_digest' field is of another matrix than the one that the optimiser of "
-            f"{mechanism.strategy.kind!r} finds on this machine; verify it where it was issued, or have it issued for "
-            f"the matrix itself, as a 'custom' strategy."
+            f"{mechanism.strategy.kind!r} finds on this machine, and certificates before format 3 do not hold the "
+            f"matrix; verify it where it was issued, or issue it again."
         )
+    raise VerificationError(
+        "The 'strategy_digest' field is of another matrix than the 'mechanism.strategy.held' field."
+    )
 
 
 def _confirmed(

@@ -1,6 +1,11 @@
-"""The words of a certificate: every sentence follows from the mechanism, the bounds and what the user states."""
+"""The words of a certificate: every sentence follows from the mechanism, the bounds and what the user states.
+
+They belong to the format of certificates: ``verify`` compares them, as a sentence that says more than the numbers is a
+forgery. Other words need another format, and the former ones stay known, in ``former_wording.py``.
+"""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.certificate import (
@@ -18,11 +23,27 @@ from hockeystick.certificate import (
 from hockeystick.errors import InvalidInputError
 from hockeystick.mechanism import Mechanism
 from hockeystick.monte_carlo.claim import MonteCarloClaim, Statement
+from hockeystick.strategies.companion import file_name
 from hockeystick.types import Adjacency
 
-NORMALISER = "Divide by a number fixed beforehand, such as the expected batch size, not by the size of the batch drawn."
 SECRECY = "Keep the draws of batches and noise secret, and use them for this run only."
-ONE_SEED = "Draw the seed of the samples once: one that was chosen among several proves nothing."
+
+
+class Texts(NamedTuple):
+    """Sentences among the assumptions that formats word differently."""
+
+    normaliser: str
+    one_seed: str
+    limited_gradients: str
+
+
+TEXTS = Texts(
+    normaliser=(
+        "Divide by a number fixed before the run, such as the expected batch size, not by the drawn batch's size."
+    ),
+    one_seed="Draw the seed of the accounting samples once: a seed that was chosen among several proves nothing.",
+    limited_gradients="the gradients that the assumptions describe",
+)
 
 _RELATIONS = {
     Adjacency.ZERO_OUT: "has zero gradient and keeps its place (zero_out)",
@@ -79,8 +100,8 @@ def prefixes(mechanism: Mechanism) -> str:
     """The claim about runs that stop early."""
     steps = mechanism.sampler.steps
     return (
-        f"The same numbers cover every prefix of the {f'{steps} steps' if steps > 1 else 'one step'}, even if the "
-        f"outputs decide when to stop."
+        f"The guarantee covers runs that stop after any of the {f'{steps} steps' if steps > 1 else 'one step'}, even "
+        f"if the outputs decide when."
     )
 
 
@@ -91,14 +112,15 @@ def not_covered(statements: Statements, generator: ForeignNoise | None) -> tuple
     said = (
         "Losses, metrics, sizes of batches and anything else computed from the data.",
         f"Hyper-parameters tuned on the data{tuning}.",
-        f"Other releases from the data{others}, whose privacy loss adds to this one.",
+        f"Other releases from the same data{others}, whose privacy loss adds to the loss of this run.",
     )
     if generator is None:
         return said
     return (
         *said,
-        f"Floating point: the bounds are those of Gaussian noise. Of the generator {generator.name} only the ends were "
-        f"held against the claim, and what is missing between them costs privacy too.",
+        f"Floating-point noise: the bounds are for Gaussian noise. Only the smallest and the largest number of the "
+        f"generator {generator.name} were checked against the claim; numbers between them that the generator never "
+        f"draws cost privacy too.",
     )
 
 
@@ -115,7 +137,11 @@ def actors(mechanism: Mechanism) -> tuple[Actor, ...]:
 
 
 def assumptions(
-    mechanism: Mechanism, method: Methods, claim: MonteCarloClaim | None, statements: Statements
+    mechanism: Mechanism,
+    method: Methods,
+    claim: MonteCarloClaim | None,
+    statements: Statements,
+    texts: Texts = TEXTS,
 ) -> tuple[Assumption, ...]:
     """What the claim rests on, and what is known of it.
 
@@ -125,12 +151,12 @@ def assumptions(
     asked = {
         "batches": mechanism.sampler.requirement,
         "noise": mechanism.strategy.noise_requirement(mechanism.sigma),
-        "normaliser": NORMALISER,
+        "normaliser": texts.normaliser,
         "secrecy": SECRECY,
     }
     asked |= {} if mechanism.unit.requirement is None else {"unit": mechanism.unit.requirement}
     asked |= {f"{name}_only": assumed for name in used if (assumed := ACCOUNTANTS[name].assumes) is not None}
-    asked |= {} if claim is None else {"one_seed": ONE_SEED}
+    asked |= {} if claim is None else {"one_seed": texts.one_seed}
     for name in statements.asserted:
         if name not in asked:
             raise InvalidInputError(f"The 'asserted' field must name one of {', '.join(asked)}. Got {name!r} instead.")
@@ -148,7 +174,7 @@ def assumptions(
     ]
     strategy, sampler = mechanism.strategy.kind, mechanism.sampler.kind
     limited = any(ACCOUNTANTS[name].assumes is not None for name in used)
-    gradients = "gradients of that kind only" if limited else "adaptive gradients"
+    gradients = texts.limited_gradients if limited else "adaptive gradients"
     proved = Assumption(
         name="theorem",
         text=f"The bounds are proved for {gradients}, strategy {strategy} and sampler {sampler}.",
@@ -171,7 +197,7 @@ def caveats(claim: MonteCarloClaim | None) -> tuple[str, ...]:
     )
     if claim is None:
         return said
-    seeds = "The seeds here are of accounting samples and may be published; those of batches and noise must not be."
+    seeds = "The seeds here are of accounting samples and may be published; keep the seeds of batches and noise secret."
     return (*said, seeds)
 
 
@@ -182,11 +208,13 @@ def keep_private(mechanism: Mechanism, relations: Sequence[Adjacency], statement
         why = "the size of the data differs between neighbours"
         found += [Private(field=name, why=why) for name in ("statements.num_examples", "rates.expected_batch_size")]
     if getattr(mechanism.strategy, "path", None) is not None:
-        found.append(Private(field="mechanism.strategy.path", why="it is a path on the machine of whoever trains"))
+        found.append(Private(field="mechanism.strategy.path", why="the path belongs to the machine that trains"))
     return tuple(found)
 
 
 def recompute(mechanism: Mechanism) -> str:
     """The command that derives the claim again."""
     matrix = " --matrix FILE" if getattr(mechanism.strategy, "path", None) is not None else ""
+    if mechanism.strategy.companion is not None:
+        matrix = f" --matrix {file_name(mechanism.strategy.companion)}"
     return f"hockeystick verify CERTIFICATE{matrix}"

@@ -88,7 +88,9 @@ class DerivedClaim(Spec):
             raise VerificationError(f"The {self.what} was altered: its digest does not match its content.")
 
     def save(self, path: str | Path) -> None:
-        """Write the claim as JSON, whole or not at all."""
+        """Write the claim as JSON, whole or not at all, and the files of matrices, where it needs some, beside it."""
+        for certificate in self.certificates:
+            certificate.mechanism.write_companion(path)
         write_atomically(path, self.model_dump_json(indent=2) + "\n")
 
     @classmethod
@@ -100,6 +102,8 @@ class DerivedClaim(Spec):
         name = f"{cls.what} {shortened(str(path))}"
         claim = cls.parse_json(read_small_file(path, name, MAX_CLAIM_BYTES), name)
         claim.check_digests()
+        for certificate in claim.certificates:
+            certificate.mechanism.look_for_companion(path)
         return claim
 
     def headline(self) -> list[str]:

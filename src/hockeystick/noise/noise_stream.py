@@ -17,7 +17,7 @@ from hockeystick.noise.rows import MAX_BYTES, Memory, Rows
 from hockeystick.noise.solver import Allocate, Reals, StreamingSolver
 
 DTYPES: dict[str, type[np.float32] | type[np.float64]] = {"float32": np.float32, "float64": np.float64}
-FORMAT = 3
+FORMAT = 4
 """Version of the layout of states."""
 Part = Sequence[tuple[int, int]] | None
 """Ranges of the flat numbers of a shape; None for all of them."""
@@ -43,6 +43,7 @@ class NoiseStream:
         self._sigma = mechanism.sigma
         self._matrix = mechanism.matrix
         self._fingerprint = _fingerprint(mechanism)
+        self._held = mechanism.held_state
         self._whole = shape
         self._width = math.prod(shape)
         self._given_part = part
@@ -166,6 +167,7 @@ class NoiseStream:
             "step": self._step,
             "source": self._source.kind,
         }
+        own |= self._held()
         return own | _with_prefix("source", self._source.state()) | _with_prefix("solver", self._rows.state())
 
     @classmethod
@@ -180,13 +182,15 @@ class NoiseStream:
             max_bytes, rows: as for :func:`stream`; not necessarily those of before. To keep rows that were not in
                 the state costs the noise of all steps so far.
 
-        Raises: InvalidInputError for a state of another mechanism, for a matrix that differs in any bit (an optimised
-        strategy may, on another machine or release: store the matrix itself, as a custom strategy, where that matters),
-        and for a state that is incomplete or inconsistent.
+        Where the mechanism leaves its matrix to an optimiser, the state's matrix is taken, which another machine or
+        release may not find to the last digit.
+
+        Raises: InvalidInputError for a state of another mechanism, for a matrix that differs in any bit, and for a
+        state that is incomplete or inconsistent.
         """
         try:
-            _check(mechanism, state)
-            source = SOURCES[str(state["source"])].from_state(_without_prefix("source", state))
+            mechanism = _checked(mechanism, state)
+            source = SOURCES[str(state["source"])].from_state(without_prefix("source", state))
             shape = _checked_shape(tuple(int(length) for length in np.asarray(state["shape"])))
             part = [(int(start), int(stop)) for start, stop in np.asarray(state["part"])] or None
             place = Memory(max_bytes) if rows is None else rows
@@ -194,7 +198,7 @@ class NoiseStream:
             resumed._step = int(state["step"])
             if not 0 <= resumed._step <= resumed.steps:
                 raise InvalidInputError(f"The 'step' entry of a noise state must be from 0 to {resumed.steps}.")
-            resumed._rows.restore(resumed._step, resumed._fill, _without_prefix("solver", state))
+            resumed._rows.restore(resumed._step, resumed._fill, without_prefix("solver", state))
         except KeyError as error:
             raise InvalidInputError(f"The {error.args[0]!r} entry of a noise state is missing or not known.") from None
         except (TypeError, ValueError) as error:
@@ -289,8 +293,8 @@ def _checked_dtype(dtype: Any) -> str:
     return name
 
 
-def _check(mechanism: Mechanism, state: Mapping[str, Any]) -> None:
-    """Refuse a state in another format, of another mechanism or of another matrix."""
+def _checked(mechanism: Mechanism, state: Mapping[str, Any]) -> Mechanism:
+    """The mechanism with the state's matrix; refuses a state in another format, or of another mechanism or matrix."""
     if int(state["format"]) != FORMAT:
         raise InvalidInputError(
             f"The 'format' entry of a noise state must be {FORMAT}. Got {int(state['format'])} instead; finish the "
@@ -298,11 +302,13 @@ def _check(mechanism: Mechanism, state: Mapping[str, Any]) -> None:
         )
     if str(state["mechanism"]) != _fingerprint(mechanism):
         raise InvalidInputError("The noise state belongs to another mechanism; resume with the one it was taken with.")
+    mechanism = mechanism.with_held_state(state)
     if str(state["matrix"]) != mechanism.matrix.digest:
         raise InvalidInputError(
-            "The noise state belongs to another matrix C than the mechanism's strategy gives here; resume with the one "
-            "that it was taken with (an optimised strategy may differ on another machine or release)."
+            "The noise state belongs to another matrix C than the mechanism's strategy gives here; resume with the "
+            "strategy that it was taken with."
         )
+    return mechanism
 
 
 def _fingerprint(mechanism: Mechanism) -> str:
@@ -314,6 +320,7 @@ def _with_prefix(name: str, state: Mapping[str, Any]) -> dict[str, Any]:
     return {f"{name}_{key}": value for key, value in state.items()}
 
 
-def _without_prefix(name: str, state: Mapping[str, Any]) -> dict[str, Any]:
+def without_prefix(name: str, state: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of a state whose names begin with this one, without it."""
     start = f"{name}_"
     return {key.removeprefix(start): state[key] for key in state if key.startswith(start)}

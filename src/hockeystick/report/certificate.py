@@ -15,8 +15,10 @@ from hockeystick.certificate import (
     number,
 )
 from hockeystick.laws.profile import MAX_EPSILON
+from hockeystick.mechanism import Mechanism
 from hockeystick.monte_carlo.claim import MonteCarloClaim, Statement
 from hockeystick.report.document import Document, Row, Section
+from hockeystick.strategies.companion import file_name
 from hockeystick.types import Adjacency
 
 if TYPE_CHECKING:
@@ -71,6 +73,10 @@ def document(certificate: Certificate, *, public: bool = False, record: "RunReco
     )
 
 
+OF_CLAIM = "Both rows follow from epsilon and delta alone."
+"""The curve says more, where there is one."""
+
+
 def _claim(certificate: Certificate) -> tuple[Row, ...]:
     asks_epsilon = isinstance(certificate.epsilon, Interval)
     given = certificate.delta if asks_epsilon else certificate.epsilon
@@ -83,7 +89,8 @@ def _claim(certificate: Certificate) -> tuple[Row, ...]:
     gain = certificate.numbers
     rates = ", ".join(number(rate) for rate in (gain.tpr_at_fpr_0_1, gain.tpr_at_fpr_0_01, gain.tpr_at_fpr_0_001))
     attacks = f"At FPR 0.1, 0.01, 0.001: TPR at most {rates}; advantage at most {number(gain.advantage)}"
-    note = "" if sampled is None else " Both rows follow from epsilon and delta alone."  # looser than the curve
+    alone_stated = sampled is not None if gain.basis is None else gain.basis == "claim"
+    note = f" {OF_CLAIM}" if alone_stated else ""
     without = f"above {MAX_EPSILON:g}" if alone is None else number(alone)
     return (
         Row(name, f"{interval_text(certificate.bounds)}, at {other} {exact(given)}; without amplification {without}"),
@@ -142,17 +149,26 @@ def _run(certificate: Certificate, hidden: set[str]) -> tuple[Row, ...]:
         size += f" = {noise.standard_deviation:.12g} on sums"
     if noise.standard_deviation_of_mean is not None:
         size += f", {noise.standard_deviation_of_mean:.12g} on means"
-    strategy = mechanism.strategy.model_dump(exclude={"kind"}, exclude_none=True)
+    strategy = mechanism.strategy.model_dump(exclude={"kind", "held"}, exclude_none=True)
     options = "".join(
         f", {name} {exact(value)}" for name, value in strategy.items() if f"mechanism.strategy.{name}" not in hidden
     )
+    scale = f"sensitivity {certificate.sensitivity:g}{_held(mechanism)}"
     return (
         Row("sampler", f"{mechanism.sampler.kind}: {sampler}"),
         Row("rates", often),
-        Row("strategy", f"{mechanism.strategy.kind}{options}, sensitivity {certificate.sensitivity:g}"),
+        Row("strategy", f"{mechanism.strategy.kind}{options}, {scale}"),
         Row("noise", f"standard deviation {size}; {noise.over_sensitivity:.6g} when divided by the sensitivity"),
         *(() if certificate.generator is None else (Row("generator", generator_text(certificate.generator)),)),
     )
+
+
+def _held(mechanism: Mechanism) -> str:
+    """Where the numbers of an optimised matrix are."""
+    digest = mechanism.strategy.companion
+    if digest is not None:
+        return f"; its matrix is in the file {file_name(digest)}"
+    return "" if mechanism.strategy.unheld() == mechanism.strategy else "; its coefficients are in the certificate"
 
 
 def _assumptions(certificate: Certificate, record: "RunRecord | None") -> tuple[Row, ...]:

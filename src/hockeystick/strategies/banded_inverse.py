@@ -1,13 +1,15 @@
 """BandInvMF: Toeplitz with a banded inverse, optimised for prefix sums."""
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from hockeystick.spec import Count
 from hockeystick.strategies.base import BandedSpec
-from hockeystick.strategies.matrix.base import StrategyMatrix
+from hockeystick.strategies.matrix.base import Array, StrategyMatrix
+from hockeystick.strategies.optimised import OptimisedSpec, non_negative, of_shape
 
 
-class BandedInverse(BandedSpec):
+class BandedInverse(OptimisedSpec, BandedSpec):
     """BandInvMF: C is Toeplitz and its inverse, which makes the noise, has ``bands`` diagonals.
 
     It minimises the mean squared error of prefix sums times the squared sensitivity among the inverses with no
@@ -26,11 +28,20 @@ class BandedInverse(BandedSpec):
     multi-epoch differentially private SGD".
     """
 
-    optimised: ClassVar[bool] = True
+    holds: ClassVar[tuple[str, ...]] = ("inverse_coefficients",)
+    table: ClassVar[str | None] = "inverse_coefficients"
     kind: Literal["banded_inverse"] = "banded_inverse"
     min_sep: Count | None = None
 
-    def build(self, steps: int) -> StrategyMatrix:
+    def rebuilt(self, numbers: Mapping[str, Array], steps: int) -> StrategyMatrix:
+        """The matrix whose inverse has these coefficients, at its own scale. Refused where C may be negative."""
+        from hockeystick.strategies.matrix.inverse_toeplitz import InverseToeplitzMatrix
+
+        coefficients = of_shape(numbers["inverse_coefficients"], (self.bands,), "inverse coefficients")
+        non_negative(coefficients[:1], coefficients[:1], "inverse coefficients")
+        return InverseToeplitzMatrix(coefficients, steps)
+
+    def optimum(self, steps: int) -> StrategyMatrix:
         """A full Toeplitz matrix with ``bands`` coefficients in its inverse, by L-BFGS: some O(100 steps * bands)."""
         from hockeystick.strategies.matrix.inverse_toeplitz import InverseToeplitzMatrix
         from hockeystick.strategies.optimise.banded_inverse import optimal_inverse_coefficients

@@ -1,12 +1,14 @@
 """Banded Toeplitz, optimised for prefix sums."""
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from hockeystick.strategies.base import BandedSpec
-from hockeystick.strategies.matrix.base import StrategyMatrix
+from hockeystick.strategies.matrix.base import Array, StrategyMatrix
+from hockeystick.strategies.optimised import OptimisedSpec, non_negative, of_shape
 
 
-class BandedToeplitz(BandedSpec):
+class BandedToeplitz(OptimisedSpec, BandedSpec):
     """The Toeplitz matrix with ``bands`` diagonals that minimises mean squared error times squared sensitivity.
 
     The error is that of the prefix sums of ``C^{-1} z``; the sensitivity is that of one participation, or of several
@@ -23,10 +25,19 @@ class BandedToeplitz(BandedSpec):
     private machine learning".
     """
 
-    optimised: ClassVar[bool] = True
+    holds: ClassVar[tuple[str, ...]] = ("coefficients",)
+    table: ClassVar[str | None] = "coefficients"
     kind: Literal["banded_toeplitz"] = "banded_toeplitz"
 
-    def build(self, steps: int) -> StrategyMatrix:
+    def rebuilt(self, numbers: Mapping[str, Array], steps: int) -> StrategyMatrix:
+        """Toeplitz with these coefficients, at their own scale."""
+        from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
+
+        coefficients = of_shape(numbers["coefficients"], (self.bands,), "coefficients")
+        non_negative(coefficients, coefficients[:1], "coefficients")
+        return ToeplitzMatrix(coefficients, steps)
+
+    def optimum(self, steps: int) -> StrategyMatrix:
         """Toeplitz with ``bands`` coefficients, by L-BFGS: tens of O(steps * bands)."""
         from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
         from hockeystick.strategies.optimise.banded_toeplitz import optimal_coefficients

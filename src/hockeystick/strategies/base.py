@@ -50,6 +50,19 @@ class StrategySpec(Spec):
         """The same strategy with everything that determines it: a file is identified by its digest."""
         return self
 
+    def pinned_for(self, steps: int) -> Self:
+        """:meth:`pinned`, also with the numbers of a matrix that an optimiser finds for this many steps."""
+        return self.pinned()
+
+    @property
+    def companion(self) -> str | None:
+        """The digest of the matrix, where its numbers are in a file beside the claim; None for any other strategy."""
+        return None
+
+    def unheld(self) -> Self:
+        """The same strategy without the numbers of a matrix that an optimiser found."""
+        return self
+
     def read_from(self, path: str | None) -> Self:
         """The same strategy with its file at ``path``: for a certificate from elsewhere, whose own path is not opened.
 

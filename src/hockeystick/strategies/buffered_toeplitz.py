@@ -1,5 +1,6 @@
 """BLT: a Toeplitz matrix whose noise needs a few buffers, however many steps there are."""
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -7,14 +8,14 @@ from pydantic import Field
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.spec import Count
-from hockeystick.strategies.base import StrategySpec
-from hockeystick.strategies.matrix.base import StrategyMatrix
+from hockeystick.strategies.matrix.base import Array, StrategyMatrix
+from hockeystick.strategies.optimised import OptimisedSpec, non_negative, of_shape
 
 Buffers = Annotated[int, Field(ge=1, le=10)]
 """Ten buffers reach the error of the best Toeplitz matrix to six digits."""
 
 
-class BufferedToeplitz(StrategySpec):
+class BufferedToeplitz(OptimisedSpec):
     """BLT: optimised for prefix sums; noise needs ``buffers`` vectors of state. Maximum column norm 1.
 
     >>> round(BufferedToeplitz(buffers=1).matrix(8).max_column_norm, 3)
@@ -33,7 +34,7 @@ class BufferedToeplitz(StrategySpec):
     practice", for several participations.
     """
 
-    optimised: ClassVar[bool] = True
+    holds: ClassVar[tuple[str, ...]] = ("scales", "decays", "diagonal")
     kind: Literal["buffered_toeplitz"] = "buffered_toeplitz"
     buffers: Buffers
     objective: Literal["max", "mean"] = "max"
@@ -45,7 +46,19 @@ class BufferedToeplitz(StrategySpec):
                 f"The 'strategy.buffers' field must be at most the {steps} steps. Got {self.buffers} instead."
             )
 
-    def build(self, steps: int) -> StrategyMatrix:
+    def rebuilt(self, numbers: Mapping[str, Array], steps: int) -> StrategyMatrix:
+        """The matrix with these buffers, at its own scale."""
+        from hockeystick.strategies.matrix.buffered import BufferedToeplitzMatrix
+
+        scales = of_shape(numbers["scales"], (self.buffers,), "scales")
+        decays = of_shape(numbers["decays"], (self.buffers,), "decays")
+        diagonal = of_shape(numbers["diagonal"], (), "a diagonal")
+        non_negative(scales, diagonal, "scales")
+        if not ((decays >= 0.0) & (decays <= 1.0)).all():
+            raise InvalidInputError("The 'strategy.held' field must have decays from 0 to 1.")
+        return BufferedToeplitzMatrix(scales, decays, steps, diagonal=float(diagonal))
+
+    def optimum(self, steps: int) -> StrategyMatrix:
         """The optimised matrix. Raises OptimisationError when the optimiser fails."""
         from hockeystick.strategies.matrix.buffered import BufferedToeplitzMatrix, buffered_column
         from hockeystick.strategies.optimise.buffered import optimal_buffers

@@ -1,12 +1,17 @@
 """BandMF: banded with columns of norm 1, optimised for prefix sums."""
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
+import numpy as np
+
+from hockeystick.errors import InvalidInputError
 from hockeystick.strategies.base import BandedSpec
-from hockeystick.strategies.matrix.base import StrategyMatrix
+from hockeystick.strategies.matrix.base import Array, StrategyMatrix
+from hockeystick.strategies.optimised import OptimisedSpec, non_negative, of_shape
 
 
-class ColumnNormalizedBanded(BandedSpec):
+class ColumnNormalizedBanded(OptimisedSpec, BandedSpec):
     """BandMF: the least mean squared error among matrices with ``bands`` diagonals and columns of norm 1.
 
     The error is that of the prefix sums of ``C^{-1} z``. Every column has norm 1, so the sensitivity is 1 for one
@@ -22,10 +27,20 @@ class ColumnNormalizedBanded(BandedSpec):
     private machine learning".
     """
 
-    optimised: ClassVar[bool] = True
+    table: ClassVar[str | None] = "band"
     kind: Literal["column_normalized_banded"] = "column_normalized_banded"
 
-    def build(self, steps: int) -> StrategyMatrix:
+    def rebuilt(self, numbers: Mapping[str, Array], steps: int) -> StrategyMatrix:
+        """The matrix with these diagonals, at its own scale."""
+        from hockeystick.strategies.matrix.banded import BandedMatrix
+
+        band = of_shape(numbers["band"], (steps, self.bands), "diagonals")
+        non_negative(band, band[:, 0], "diagonals")
+        if band[np.arange(steps)[:, None] + np.arange(self.bands)[None, :] >= steps].any():
+            raise InvalidInputError("The 'strategy.held' field must have diagonals that are zero past the last row.")
+        return BandedMatrix(band)
+
+    def optimum(self, steps: int) -> StrategyMatrix:
         """By L-BFGS: hundreds of O(steps * bands^2) time, O(steps * bands) memory."""
         from hockeystick.strategies.matrix.banded import BandedMatrix
         from hockeystick.strategies.optimise.column_normalized import optimal_columns

@@ -1,13 +1,14 @@
 """The optimal matrix for prefix sums, without any structure."""
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.spec import Count
-from hockeystick.strategies.base import StrategySpec
-from hockeystick.strategies.matrix.base import StrategyMatrix
+from hockeystick.strategies.matrix.base import Array, StrategyMatrix
+from hockeystick.strategies.optimised import OptimisedSpec, non_negative, of_shape
 
 MOST_STEPS = 2048
 """For one epoch; takes well under a minute on an idle core."""
@@ -15,7 +16,7 @@ MOST_STEPS_OF_EPOCHS = 256
 """For several epochs; takes well under a minute on an idle core."""
 
 
-class Dense(StrategySpec):
+class Dense(OptimisedSpec):
     """Optimised without any structure for the mean squared error of prefix sums, up to 2048 steps.
 
     One epoch: the optimum, proved by a dual bound; all columns have norm 1. Several epochs, with participations
@@ -33,7 +34,7 @@ class Dense(StrategySpec):
     matrix factorization mechanisms for private machine learning".
     """
 
-    optimised: ClassVar[bool] = True
+    table: ClassVar[str | None] = "entries"
     kind: Literal["dense"] = "dense"
     epochs: Count = 1
 
@@ -50,7 +51,17 @@ class Dense(StrategySpec):
                 f"{self.epochs}. Got {steps} steps instead."
             )
 
-    def build(self, steps: int) -> StrategyMatrix:
+    def rebuilt(self, numbers: Mapping[str, Array], steps: int) -> StrategyMatrix:
+        """The matrix with these entries, at its own scale."""
+        from hockeystick.strategies.matrix.dense import DenseMatrix
+
+        entries = of_shape(numbers["entries"], (steps, steps), "entries")
+        non_negative(entries, entries.diagonal(), "entries")
+        if np.triu(entries, 1).any():
+            raise InvalidInputError("The 'strategy.held' field must have entries that are zero above the diagonal.")
+        return DenseMatrix(entries)
+
+    def optimum(self, steps: int) -> StrategyMatrix:
         """The optimised matrix. Raises OptimisationError when the optimiser fails."""
         from hockeystick.strategies.matrix.dense import DenseMatrix
         from hockeystick.strategies.optimise.dense import optimal_matrix, optimal_matrix_for_epochs

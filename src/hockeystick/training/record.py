@@ -221,7 +221,8 @@ class RunRecord(Spec):
         return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     def save(self, path: str | Path) -> None:
-        """Write the record as JSON, whole or not at all."""
+        """Write the record as JSON, whole or not at all, and the file of its matrix, if it needs one, beside it."""
+        self.mechanism.write_companion(path)
         write_atomically(path, self.model_dump_json(indent=2) + "\n")
 
     @classmethod
@@ -235,6 +236,8 @@ class RunRecord(Spec):
         inner = record.certificate
         if record.digest != record.content_digest() or (inner is not None and inner.digest != inner.content_digest()):
             raise VerificationError(f"The {name} was altered: its digest does not match its content.")
+        for described in (record, *(() if inner is None else (inner,))):
+            described.mechanism.look_for_companion(path)
         return record
 
     def __str__(self) -> str:

@@ -17,7 +17,7 @@ from hockeystick.certificate import Certificate
 from hockeystick.errors import InvalidInputError, ViolationError, shortened
 from hockeystick.mechanism import Mechanism
 from hockeystick.noise import NoiseStream, stream
-from hockeystick.noise.noise_stream import Part
+from hockeystick.noise.noise_stream import Part, without_prefix
 from hockeystick.noise.rows import MAX_BYTES, Rows
 from hockeystick.noise.solver import Reals
 from hockeystick.samplers import Attribution
@@ -28,7 +28,7 @@ from hockeystick.training.promises import BrokenPromiseError, promises_of
 from hockeystick.training.record import Check, RunRecord, Status
 from hockeystick.training.state_file import load_arrays, save_arrays
 
-FORMAT = 1
+FORMAT = 2
 """Version of the layout of states."""
 Words = NDArray[np.uint64]
 
@@ -383,7 +383,7 @@ class Run:
             "resumed": self._resumed,
             "violation": self._violations[0].name if self._violations else "",
         }
-        noise = {} if self._noise is None else self._noise.state()
+        noise = self._mechanism.held_state() if self._noise is None else self._noise.state()
         return state | {f"noise_{name}": value for name, value in noise.items()}
 
     def load_state_dict(self, state: Mapping[str, Any], *, max_bytes: int = MAX_BYTES) -> None:
@@ -412,14 +412,15 @@ class Run:
                 f"The state belongs to a run on {int(state['num_examples'])} examples; this one has "
                 f"{self._num_examples}."
             )
-        if str(state["about"]) != hashlib.sha256(context(self._mechanism, self._num_examples)).hexdigest():
+        entries = without_prefix("noise", state)
+        mechanism = self._mechanism.with_held_state(entries)
+        if str(state["about"]) != hashlib.sha256(context(mechanism, self._num_examples)).hexdigest():
             raise InvalidInputError("The state belongs to a run of another mechanism; resume with the same plan.")
-        if self._noise is not None and "noise_format" not in state:
+        if self._noise is not None and "format" not in entries:
             raise InvalidInputError("The state has no noise, as one saved by another rank; this run needs the noise.")
         noise = None
         if self._noise is not None:
-            entries = {name.removeprefix("noise_"): state[name] for name in state if name.startswith("noise_")}
-            noise = NoiseStream.from_state(self._mechanism, entries, max_bytes=max_bytes, rows=self._rows)
+            noise = NoiseStream.from_state(mechanism, entries, max_bytes=max_bytes, rows=self._rows)
             if (noise.shape, noise.dtype, noise.step) != (self._noise.shape, self._noise.dtype, int(state["step"])):
                 raise InvalidInputError(
                     f"The state must have noise of shape {self._noise.shape} and type {self._noise.dtype} for its "
@@ -432,13 +433,8 @@ class Run:
                 )
         again = object.__new__(type(self))
         again._rows = self._rows
-        again._start(
-            self._mechanism,
-            self._num_examples,
-            self._attribution,
-            np.asarray(state["entropy"], dtype=np.uint64),
-            np.asarray(state["key"], dtype=np.uint8).tobytes(),
-        )
+        entropy, key = np.asarray(state["entropy"], dtype=np.uint64), np.asarray(state["key"], dtype=np.uint8).tobytes()
+        again._start(mechanism, self._num_examples, self._attribution, entropy, key)
         again._repeat(int(state["step"]), np.asarray(state["head"], dtype=np.uint8).tobytes())
         again._noise = noise
         again._by_examples = bool(int(state["by_examples"]))

@@ -8,6 +8,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from hockeystick.errors import UnsupportedError
+
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
@@ -42,6 +44,17 @@ class StrategyMatrix(ABC):
             content.update(f" {name} {numbers.shape} ".encode())
             content.update(numbers.tobytes())
         return content.hexdigest()
+
+    @property
+    def table(self) -> Array:
+        """The one array that, with the number of steps, determines every entry.
+
+        Raises: UnsupportedError for a structure that several arrays determine.
+        """
+        if len(self.defined_by) != 1:
+            raise UnsupportedError(f"No single array determines a {type(self).__name__}.")
+        table: Array = getattr(self, self.defined_by[0])
+        return table
 
     @property
     def rows(self) -> int:

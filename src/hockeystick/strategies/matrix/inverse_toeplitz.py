@@ -23,8 +23,9 @@ class InverseToeplitzMatrix(ToeplitzMatrix):
 
     Raises: InvalidInputError when an entry of C is negative, too large for a double, or not certainly non-negative.
 
-    Rounding: the recurrence takes at most p + 2 roundings in each of up to n steps. With non-positive coefficients
-    after the first one all its terms are non-negative and relative errors only add up. Otherwise they are relative to
+    Rounding: the same numbers give the same column, bit for bit, on every machine (:func:`power_series`). The
+    recurrence takes at most p + 2 roundings in each of up to n steps. With non-positive coefficients after the first
+    one all its terms are non-negative and relative errors only add up. Otherwise they are relative to
     the series of the coefficients with these signs, a majorant of C.
     """
 
