@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from hockeystick.errors import InvalidInputError
+from hockeystick.mechanism import Mechanism
 from hockeystick.spec import Spec
 from hockeystick.types import Direction, Side
 
@@ -156,6 +157,9 @@ class Ledger(Protocol):
     def seed(self, chosen: int | None = None) -> int:
         """The seed to draw with: ``chosen``, else the first one of this ledger, else a fresh one. Kept durably."""
 
+    def pinned(self, mechanism: Mechanism) -> Mechanism:
+        """The mechanism with the matrix that this ledger's chunks are about, or will be. Kept durably."""
+
 
 class MemoryLedger:
     """Keeps the statistics of chunks, without their cells, in memory."""
@@ -188,6 +192,10 @@ class MemoryLedger:
         if self._seed is None:
             self._seed = fresh_seed() if chosen is None else chosen
         return self._seed if chosen is None else chosen
+
+    def pinned(self, mechanism: Mechanism) -> Mechanism:
+        """The mechanism with the matrix that is found here."""
+        return mechanism.pinned()
 
 
 Executor = Callable[[Any, Run, Iterable[int]], Generator[Chunk]]

@@ -134,7 +134,7 @@ def calibrate_and_certify(
     if generator is not None:
         known(generator)  # refuses unknown names too
     policy, deadline = planned(mechanism, budget, deadline)
-    mechanism = prepared(mechanism, deadline)
+    mechanism = prepared(mechanism, deadline, monte_carlo)
     certificate = _calibrated(mechanism, question, epsilon, method, deadline, policy, monte_carlo)
     if generator is None:
         return certificate

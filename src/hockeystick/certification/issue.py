@@ -122,7 +122,7 @@ def certify_with(
     policy: SearchPolicy,
 ) -> Certificate:
     """:func:`certify` with the accountants that are allowed for upper bounds; None for the default ones."""
-    mechanism = prepared(mechanism, deadline)
+    mechanism = prepared(mechanism, deadline, monte_carlo)
     pair = dominating_pair(mechanism)
     settings = settings_for(question, pair, deadline, monte_carlo, policy)
     outcomes = run_accountants(pair, question, settings, policy=policy, methods=methods)
@@ -133,11 +133,15 @@ def certify_with(
     return certificate_of(mechanism, pair, question, outcomes, settings)
 
 
-def prepared(mechanism: Mechanism, deadline: Deadline) -> Mechanism:
-    """The mechanism with its files pinned and its strategy matrix found, which may take time and ticks the deadline."""
+def prepared(mechanism: Mechanism, deadline: Deadline, monte_carlo: MonteCarlo | None = None) -> Mechanism:
+    """The mechanism with its files pinned and its strategy matrix found, which may take time and ticks the deadline.
+
+    Args:
+        monte_carlo: whose ledger may be about a matrix that another machine found.
+    """
     with deadline.covering():
         try:
-            mechanism = mechanism.pinned()
+            mechanism = mechanism.pinned() if monte_carlo is None else monte_carlo.ledger.pinned(mechanism)
             mechanism.matrix.max_column_norm  # noqa: B018
         except BudgetExceededError:
             raise BudgetExceededError(
@@ -169,7 +173,7 @@ def compare(
     question = _asked(target, delta, epsilon)
     policy, deadline = planned(mechanism, budget, deadline)
     warm_up(mechanism)  # no method's seconds include a compilation
-    pair = dominating_pair(prepared(mechanism, deadline))
+    pair = dominating_pair(prepared(mechanism, deadline, monte_carlo))
     settings = settings_for(question, pair, deadline, monte_carlo, policy)
     return run_accountants(pair, question, settings, policy=policy, run_all=True)
 
@@ -208,7 +212,7 @@ def certificate_of(
     cut_off = tuple(
         CutOff(method=one.method, side=one.side, seconds=one.needs) for one in outcomes if one.needs is not None
     )
-    numbers = _numbers(pair, question, upper, interval.upper, settings, whole=whole)
+    numbers = attack_numbers_of(pair, question, upper, interval.upper, settings, whole=whole)
     return stated(mechanism, pair, question, interval, (upper, lower), numbers, settings, origin(accuracy, cut_off))
 
 
@@ -252,8 +256,8 @@ def stated(
     )
 
 
-def _numbers(
-    pair: DominatingPair, question: Question, end: Outcome, upper: float, settings: Settings, *, whole: bool
+def attack_numbers_of(
+    pair: DominatingPair, question: Question, end: Outcome, upper: float, settings: Settings, *, whole: bool = True
 ) -> AttackNumbers:
     """What attackers gain at most, by the profile of the method that certified, where the whole of it is wanted.
 

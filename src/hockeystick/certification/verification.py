@@ -10,7 +10,7 @@ from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.monte_carlo import as_claimed
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.bounds import Bound, Question
-from hockeystick.certificate import FORMAT_2, NOT_RECOMPUTED, AttackNumbers, Certificate, CertificateBase
+from hockeystick.certificate import FORMAT, FORMAT_2, NOT_RECOMPUTED, AttackNumbers, Certificate, CertificateBase
 from hockeystick.certificate.base import FORMATS_WITHOUT_MATRICES
 from hockeystick.certification.attack import (
     REGRET_ROUNDING,
@@ -21,7 +21,7 @@ from hockeystick.certification.attack import (
     whole_profile,
 )
 from hockeystick.certification.description import drawn_by, origin
-from hockeystick.certification.issue import PORTABLE, portable, prepared, stated
+from hockeystick.certification.issue import PORTABLE, attack_numbers_of, portable, prepared, stated
 from hockeystick.certification.schedule import Outcome
 from hockeystick.deadline import Deadline
 from hockeystick.errors import (
@@ -75,10 +75,53 @@ def verify(
     Raises: VerificationError, naming what does not follow, when a recomputed bound does not confirm a claimed one, or
         any other field differs; BudgetExceededError when the deadline passes before the verdict.
     """
+    pair, upper, lower, settings = _recomputed(certificate, deadline, evidence, executor)
+    numbers = _checked_numbers(certificate, pair, upper, settings)
+    again = _restated(certificate, pair, (upper, lower), numbers, settings)
+    for name in _claims(certificate):
+        claims, found = (_plain(getattr(one, name)) for one in (certificate, again))
+        if not _same(claims, found, ROUNDED if name in COMPUTED else 0.0):
+            raise VerificationError(
+                f"The {name!r} field claims {shortened(claims)}, but recomputed it is {shortened(found)}."
+            )
+    return certificate
+
+
+def issued_again(
+    certificate: CertificateBase,
+    *,
+    deadline: Deadline | None = None,
+    evidence: Ledger | None = None,
+    executor: Executor = in_this_process,
+) -> Certificate:
+    """The same interval as a certificate of the present format, for the matrix that is found here if it holds none.
+
+    Its bounds are confirmed as by :func:`verify`; all that follows from them is derived anew. The statements are kept.
+
+    Raises: as :func:`verify`, where the stated interval is not confirmed.
+    """
+    pair, upper, lower, settings = _recomputed(certificate, deadline, evidence, executor, any_optimum=True)
+    numbers = attack_numbers_of(pair, certificate.question, upper, certificate.bounds.upper, settings)
+    return _restated(certificate, pair, (upper, lower), numbers, settings, form=FORMAT)
+
+
+def _recomputed(
+    certificate: CertificateBase,
+    deadline: Deadline | None,
+    evidence: Ledger | None,
+    executor: Executor,
+    *,
+    any_optimum: bool = False,
+) -> tuple[DominatingPair, Outcome, Outcome | None, Settings]:
+    """The pair of a certificate, the two ends of its interval, confirmed, and the settings of the recomputation.
+
+    Args:
+        any_optimum: where it holds no matrix, take what the optimiser finds, whatever its digest.
+    """
     if certificate.digest != certificate.content_digest():
         raise VerificationError("The certificate was altered: its digest does not match its content.")
     deadline = deadline or Deadline(DEFAULT_BUDGET)
-    pair = _pair_of(certificate, deadline)
+    pair = _pair_of(certificate, deadline, any_optimum=any_optimum)
     accuracy, question = certificate.accuracy, certificate.question
     resolution = Resolution(accuracy.nodes_per_unit, accuracy.smallest_delta)
     settings = Settings(resolution, deadline, question, effort=accuracy.effort or DEFAULT_EFFORT)
@@ -93,15 +136,7 @@ def verify(
         raise VerificationError("The 'method.lower' field must name a method exactly where there is a lower bound.")
     if certificate.method.lower is not None and claimed.lower is not None:
         lower = _confirmed(certificate.method.lower, accountants, pair, Side.LOWER, settings, claimed.lower)
-    numbers = _checked_numbers(certificate, pair, upper, settings)
-    again = _restated(certificate, pair, (upper, lower), numbers, settings)
-    for name in _claims(certificate):
-        claims, found = (_plain(getattr(one, name)) for one in (certificate, again))
-        if not _same(claims, found, ROUNDED if name in COMPUTED else 0.0):
-            raise VerificationError(
-                f"The {name!r} field claims {shortened(claims)}, but recomputed it is {shortened(found)}."
-            )
-    return certificate
+    return pair, upper, lower, settings
 
 
 def _checked_numbers(
@@ -169,21 +204,26 @@ def _restated(
     ends: tuple[Outcome, Outcome | None],
     numbers: AttackNumbers,
     settings: Settings,
+    form: str | None = None,
 ) -> Certificate:
-    """The certificate that states the same interval, after the user's own statements; in format 2 for one of 1."""
+    """The certificate that states the same interval, after the user's own statements; in format 2 for one of 1.
+
+    Args:
+        form: another format, which holds matrices.
+    """
     present = certificate if isinstance(certificate, Certificate) else None
     try:
         again = stated(
-            certificate.mechanism,
+            certificate.mechanism if form is None else certificate.mechanism.pinned(),
             pair,
             certificate.question,
             certificate.bounds,
             ends,
             numbers,
             settings,
-            origin(certificate.accuracy, ()) if present is None else present.origin,
+            origin(certificate.accuracy, certificate.cut_off) if form or present is None else present.origin,
             statements=None if present is None else present.statements,
-            form=FORMAT_2 if present is None else present.format,
+            form=form or (FORMAT_2 if present is None else present.format),
         )
         return again if certificate.generator is None else drawn_by(again, certificate.generator.name)
     except (InvalidInputError, CannotCertifyError) as error:
@@ -216,12 +256,13 @@ def _same(claimed: object, found: object, tolerance: float) -> bool:
     return claimed == found
 
 
-def _pair_of(certificate: CertificateBase, deadline: Deadline) -> DominatingPair:
+def _pair_of(certificate: CertificateBase, deadline: Deadline, *, any_optimum: bool) -> DominatingPair:
     try:
         if certificate.mechanism.strategy.pinned() != certificate.mechanism.strategy:
             raise VerificationError("The 'mechanism.strategy' field does not say the digest of the file that it names.")
         prepared(certificate.mechanism, deadline)
-        _check_optimum(certificate)
+        if not any_optimum:
+            _check_optimum(certificate)
         return dominating_pair(certificate.mechanism)
     except (InvalidInputError, UnsupportedError) as error:
         raise VerificationError(str(error)) from None

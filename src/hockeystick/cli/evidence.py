@@ -130,6 +130,7 @@ def verify(
         health = store.check()
         redrawn = None
         if mechanism is not None:
+            mechanism = store.pinned(mechanism)
             redrawn = _redraw(store, mechanism, claimed, how_many, deadline)
     if json:
         content = {"intact": True, "runs": health.runs, "chunks": health.chunks, "gaps": health.gaps}

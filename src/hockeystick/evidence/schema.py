@@ -3,6 +3,7 @@
 import sqlite3
 
 from hockeystick.errors import EvidenceError, InvalidInputError
+from hockeystick.evidence.matrices import TABLE
 
 APPLICATION = 0x686F636B
 """``PRAGMA application_id`` of a store: "hock"."""
@@ -34,6 +35,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             created_at TEXT NOT NULL
         )""",
     ),
+    (TABLE,),
 )
 """The statements that lead from each schema version to the next; version 0 is an empty file."""
 

@@ -14,7 +14,7 @@ from typing import Self
 
 from hockeystick._version import __version__
 from hockeystick.errors import EvidenceError, InvalidInputError
-from hockeystick.evidence import schema
+from hockeystick.evidence import matrices, schema
 from hockeystick.evidence.rows import (
     COLUMNS,
     Row,
@@ -26,7 +26,9 @@ from hockeystick.evidence.rows import (
     short,
 )
 from hockeystick.files import check_writable
+from hockeystick.mechanism import Mechanism
 from hockeystick.samples import Chunk, Ledger, Run, fresh_seed, misfit
+from hockeystick.strategies import StrategySpec
 
 PATIENCE = 30.0
 """Seconds that one program waits while another writes."""
@@ -166,6 +168,38 @@ class EvidenceStore(Ledger):
                     self._keep_seed((str(kept), _now()))
         return kept if chosen is None else chosen
 
+    def pinned(self, mechanism: Mechanism) -> Mechanism:
+        """The mechanism with its matrix: the one that this store is about, where an optimiser is to find it.
+
+        That is the oldest one that the store has for the strategy and the steps; if it has none, the optimiser's, which
+        is kept. So a store that is continued on another machine goes on with the same matrix, and its chunks with it.
+        """
+        strategy = mechanism.strategy
+        if not strategy.optimised or strategy.unheld() != strategy:
+            return mechanism.pinned()
+        kept = self._kept_matrix(mechanism)
+        if kept is None:
+            pinned = mechanism.pinned()
+            if self._read_only:
+                return pinned
+            with self._transaction():
+                kept = self._kept_matrix(mechanism)  # another program may have been faster
+                if kept is None:
+                    matrices.keep(self._connection, matrices.row_of(pinned, _now()))
+                    return pinned
+        return kept
+
+    def _kept_matrix(self, mechanism: Mechanism) -> Mechanism | None:
+        with _our_words(self._name):
+            row = matrices.oldest(self._connection, mechanism)
+        return None if row is None else mechanism.model_copy(update={"strategy": self._strategy(row)})
+
+    def _strategy(self, row: matrices.Row) -> StrategySpec:
+        try:
+            return matrices.strategy_of(row)
+        except ValueError as error:
+            raise EvidenceError(f"A matrix of the {self._name} is damaged: {error}.") from None
+
     def _oldest_seed(self) -> int | None:
         with _our_words(self._name):
             row = self._connection.execute("SELECT seed FROM seeds ORDER BY created_at, seed LIMIT 1").fetchone()
@@ -205,7 +239,8 @@ class EvidenceStore(Ledger):
     def merge(self, *others: str | Path) -> int:
         """Add the chunks of other stores, all of them or, after an error, none: the union of sets.
 
-        Merging is idempotent, and the order does not matter. Descriptions and seeds merge too: the oldest counts.
+        Merging is idempotent, and the order does not matter. Descriptions, seeds and matrices merge too: the oldest
+        counts.
         Memory does not depend on their sizes.
 
         Returns: the number of new chunks.
@@ -219,6 +254,9 @@ class EvidenceStore(Ledger):
                 with EvidenceStore.open(path, read_only=True) as other:
                     for described in other._connection.execute("SELECT seed, created_at FROM seeds").fetchall():
                         self._keep_seed(described)
+                    for row in matrices.all_rows(other._connection):
+                        other._strategy(row)
+                        matrices.keep(self._connection, row)
                     for one in other.runs():
                         self._keep_run((one.key, one.content, one.label, one.created_at, one.code_version))
                         run = _known(one)
@@ -248,6 +286,8 @@ class EvidenceStore(Ledger):
     def check(self) -> Health:
         """Check every page of the file, the digest of every row, and that samples can have every chunk's statistics.
 
+        Matrices are built again, to compare their digests.
+
         Raises: EvidenceError naming the first damage.
         """
         with _our_words(self._name):
@@ -256,6 +296,9 @@ class EvidenceStore(Ledger):
         if said != "ok" or orphan is not None:
             why = "there are chunks without a run" if said == "ok" else " ".join(str(said).split()).rstrip(".")
             raise EvidenceError(f"The {self._name} is damaged: {why}.")
+        with _our_words(self._name):
+            for row in matrices.all_rows(self._connection):
+                self._strategy(row)
         counted = 0
         summaries = self.runs()
         for summary in summaries:
