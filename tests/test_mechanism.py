@@ -3,9 +3,19 @@
 import pytest
 from pydantic import ValidationError
 
-from hockeystick import BallsInBins, Deterministic, Identity, Mechanism, Poisson, RandomAllocation, Shuffle
+from hockeystick import (
+    BallsInBins,
+    BandedToeplitz,
+    Deterministic,
+    Identity,
+    Mechanism,
+    Poisson,
+    RandomAllocation,
+    Shuffle,
+)
 from hockeystick.errors import InvalidInputError
 from hockeystick.samplers import SAMPLERS, Sampler
+from hockeystick.strategies.optimised import Held
 
 EXAMPLES: tuple[Sampler, ...] = (
     Deterministic(bins=4, epochs=2),
@@ -94,3 +104,24 @@ def test_a_billion_steps_take_no_memory_without_correlation() -> None:
     """The sensitivity that a certificate prints is a number of C, not of an array with a number for every step."""
     sampler = Poisson(sampling_prob=1e-6, steps=10**9)
     assert Mechanism(sampler=sampler, noise_multiplier=1.0).matrix.max_column_norm == 1.0
+
+
+def test_a_plan_with_numbers_is_about_them() -> None:
+    """A plan that leaves the matrix to an optimiser is that of any optimum; one that holds a matrix, of this alone."""
+    sampler = Deterministic(bins=4)
+    planned = Mechanism(strategy=BandedToeplitz(bands=2), sampler=sampler, noise_multiplier=1.0)
+    held, other = (
+        planned.model_copy(
+            update={"strategy": BandedToeplitz(bands=2, held=Held(coefficients=numbers))},
+        )
+        for numbers in ((0.9, 0.3), (0.9, 0.31))
+    )
+    assert planned.pinned().is_of(planned)
+    assert held.is_of(planned)
+    assert held.is_of(held)
+    assert not held.is_of(other)
+    assert not planned.is_of(held)
+    assert not held.is_of(planned.with_noise(2.0))
+    assert planned.with_held_state(other.held_state()) == other
+    assert held.with_held_state(other.held_state()) == held
+    assert other.strategy.unheld() == planned.strategy

@@ -11,7 +11,73 @@ FORMATS = "tests/certification/test_formats.py"
 ATTACK = "tests/certification/test_attack.py"
 SAMPLED = "tests/monte_carlo/test_verification.py"
 
+HELD = "tests/certification/test_held_matrices.py"
+
 FAULTS = [
+    # Matrices that certificates hold.
+    (
+        "strategies/optimised.py",
+        "        if self.held is None:\n            return self.optimum(steps)\n",
+        "        if self.held is None or self.held.digest is None:\n            return self.optimum(steps)\n",
+        "the optimiser's matrix stands for the one that is held",
+        f"{HELD}::test_the_sensitivity_is_that_of_the_held_matrix",
+    ),
+    (
+        "strategies/optimised.py",
+        "            matrix = self.rebuilt({self.table: table}, steps)\n            if matrix.digest != digest:",
+        "            matrix = self.rebuilt({self.table: table}, steps)\n            if matrix is None:",
+        "a file with another matrix is taken for the one that is named",
+        f"{HELD}::test_a_matrix_in_a_file_is_found_beside_the_certificate_or_given",
+    ),
+    (
+        "strategies/optimised.py",
+        "        matrix = self.unheld().matrix(steps)\n        if matrix.digest != digest:",
+        "        matrix = self.unheld().matrix(steps)\n        if matrix is None:",
+        "the optimum of this machine is taken for the matrix whose file is missing",
+        f"{HELD}::test_a_matrix_in_a_file_is_found_beside_the_certificate_or_given",
+    ),
+    (
+        "strategies/optimised.py",
+        "    if (numbers < 0.0).any():",
+        "    if False:",
+        "a held matrix may have negative entries, which no bound is about",
+        HELD,
+    ),
+    (
+        "strategies/dense.py",
+        "if np.triu(entries, 1).any():",
+        "if False:",
+        "a held matrix may look into the future",
+        f"{HELD}::test_a_file_of_no_such_matrix_is_refused",
+    ),
+    (
+        "mechanism.py",
+        "mine = self.strategy if strategy.unheld() != strategy else self.strategy.unheld()",
+        "mine = self.strategy.unheld()",
+        "a state of another held matrix resumes",
+        "tests/test_mechanism.py::test_a_plan_with_numbers_is_about_them",
+    ),
+    (
+        "certification/verification.py",
+        'whole = None if stated.basis == "claim" else whole_profile(pair, question, end, upper, settings)',
+        "whole = whole_profile(pair, question, end, upper, settings)",
+        "numbers of the whole profile are said to follow from epsilon and delta",
+        f"{FIELDS}::test_the_numbers_say_what_they_are_computed_from",
+    ),
+    (
+        "certification/description.py",
+        'wording if numbers["format"] == FORMAT else former_wording',
+        "wording",
+        "certificates of former formats are held against the present words",
+        f"{FORMATS}::test_a_certificate_of_format_2_verifies_with_its_own_words",
+    ),
+    (
+        "evidence/matrices.py",
+        "ORDER BY created_at, digest LIMIT 1",
+        "ORDER BY created_at DESC, digest LIMIT 1",
+        "a later matrix than the one that the samples are about is used",
+        "tests/evidence/test_evidence_matrices.py::test_the_oldest_matrix_of_merged_stores_counts",
+    ),
     # Verification.
     (
         "certification/verification.py",

@@ -104,7 +104,7 @@ FAULTS = [
     ),
     (
         "certificate/certificate.py",
-        "if (self.format == FORMAT) != (self.generator is not None):",
+        "if self.format == FORMAT_2 and self.generator is not None:",
         "if False:",
         "a generator may hide in a certificate of format 2",
         CLAIMS,

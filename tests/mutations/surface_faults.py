@@ -275,7 +275,7 @@ FAULTS = [
     (S + "sweep.py", "if torn:", "if False:", "the next line is appended to a torn one", "tests/test_sweep.py"),
     (
         S + "sweep.py",
-        "if (certificate.mechanism, certificate.question) != (cell.plan.mechanism().pinned(), cell.question):",
+        "if not certificate.mechanism.is_of(cell.plan.mechanism()) or certificate.question != cell.question:",
         "if certificate.question != cell.question:",
         "a certificate about less noise is taken for that of a cell",
         "tests/test_sweep.py::test_a_certificate_that_was_moved_to_another_cell_is_refused",

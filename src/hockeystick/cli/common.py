@@ -48,7 +48,10 @@ BudgetOption = Annotated[
 MatrixOption = Annotated[
     str | None,
     typer.Option(
-        "--matrix", metavar="FILE", help="The file of the strategy matrix, if the certificate has kind = 'custom'."
+        "--matrix",
+        metavar="FILE",
+        help="The file of the strategy matrix, if the certificate names one. A file 'matrix-....npy' that lies beside "
+        "the certificate is found without this option.",
     ),
 ]
 VerifyBudgetOption = Annotated[

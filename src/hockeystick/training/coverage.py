@@ -40,7 +40,10 @@ def of_first_steps(planned: Mechanism, sampler: Sampler) -> Mechanism | None:
 def check_early_stop(certificate: Certificate, executed: Mechanism | None, stopped_without_looking: bool) -> None:
     """Raise InvalidInputError for a certificate of another mechanism than the executed one, or without that word."""
     if executed is None or certificate.mechanism != executed.pinned():
-        raise InvalidInputError("The 'certificate' argument must be about this run's mechanism; it is about another.")
+        raise InvalidInputError(
+            "The 'certificate' argument must be about this run's mechanism; it is about another (with an optimised "
+            "strategy, start a run on another machine from certificate.mechanism, which holds the matrix)."
+        )
     if not stopped_without_looking:
         raise InvalidInputError(
             "The 'certificate' argument is about the executed steps alone, which holds only where the number of "
