@@ -25,8 +25,8 @@ MARGIN = 1e-6
 def fingerprint(family: Family, pair: DominatingPair) -> str:
     """SHA-256 over the type of the pair, its noise and what else determines it, every bit of its arrays included.
 
-    So evidence is about the matrix of the machine that drew it: where an optimiser or a matrix product rounds
-    differently elsewhere, the pair is another one there.
+    The same matrix has the same fingerprint on every machine: a family gives numbers that follow from the matrix by
+    arithmetic that rounds in the same way everywhere, or the digest of the matrix.
     """
     digest = hashlib.sha256(f"{type(pair).__name__} {pair.noise_multiplier!r}".encode())
     for part in family.fingerprint(pair):

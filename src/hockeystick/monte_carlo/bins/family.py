@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -75,11 +76,19 @@ def _too_many(bins: int, most: int) -> str | None:
     return None if bins <= most else f"it needs tables of all pairs of more than {most} bins"
 
 
+def fingerprint(pair: BinMixture) -> Sequence[Any]:
+    """Bins and Gram matrix: different matrices may share it. Where a library multiplies, the matrix stands for it."""
+    matrix = pair.matrix
+    if type(matrix).bin_gram is StrategyMatrix.bin_gram and matrix.tree_sizes is None:  # of trees, sums of integers
+        return (pair.bins, np.frombuffer(bytes.fromhex(matrix.digest), dtype=np.uint8))
+    return (pair.bins, pair.gram)
+
+
 FAMILY = Family(
     pair=BinMixture,
     kinds=(NaiveBins, Balls, AgainstMean),
     propose=lambda pair, direction, epsilon: propose_proposals(bin_space(pair), direction, epsilon),
-    fingerprint=lambda pair: (pair.bins, pair.gram),
+    fingerprint=fingerprint,
     known_upper=_known_upper,
     refusal=lambda pair, side: _too_many(pair.bins, MOST_BINS),
     make=lambda pair, kind, **values: kind(space=bin_space(pair), **values),
