@@ -93,7 +93,7 @@ def certificates(experiment: Experiment, name: str, target: float) -> list[hs.Ce
                 print(f"{path.name}: {error}", file=sys.stderr, flush=True)
                 continue
         kept = hs.Certificate.load(path)
-        if kept.mechanism != experiment.plan(name).mechanism(kept.mechanism.sigma):
+        if not kept.mechanism.is_of(experiment.plan(name).mechanism(kept.mechanism.sigma)):
             sys.exit(f"{path} is not about the plan {name!r} as it is now; delete it, and the plan's rows in runs.csv.")
         found.append(kept)
     if not found:

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 import hockeystick as hs
-from experiments import arxiv, insteval, mails, report, tasks, train
+from experiments import arxiv, insteval, issue, mails, report, tasks, train
 from experiments.models import clipped_sum, judged, rate_at, train_linear, train_network
 from experiments.task import Task
 
 ROOT = Path(__file__).resolve().parents[2] / "experiments"
 FOLDERS = sorted(path.parent for path in ROOT.glob("*/experiment.toml"))
+FORMER = ROOT.parent / "tests" / "certification" / "certificates-format-2" / "tree.json"
 TRAINED = [folder for folder in FOLDERS if (folder / "runs.csv").exists()]
 MOMENTUM = {"model": "linear", "optimizer": "momentum", "momentum": 0.95, "clip_norm": 1.0}
 ADAM = {"model": "linear", "optimizer": "scaled_adam", "clip_norm": 1.0}
@@ -242,3 +243,32 @@ def test_rows_have_the_columns_that_are_documented(tmp_path) -> None:
     train.append(tmp_path / "runs.csv", [row])
     with (tmp_path / "runs.csv").open() as file:
         assert list(csv.DictReader(file)) == [row, row]
+
+
+@pytest.mark.parametrize("confirmed", [True, False])
+def test_certificates_are_issued_again_and_the_rows_follow(confirmed: bool, tmp_path, monkeypatch, capsys) -> None:
+    """A former certificate keeps its interval if that is confirmed, and else is certified anew at its noise."""
+    former = hs.Certificate.load(FORMER)
+    if not confirmed:
+        content = json.loads(FORMER.read_text())
+        content["epsilon"] |= {"upper": former.epsilon.upper * 0.999, "lower": None}
+        content |= {"method": content["method"] | {"lower": None}, "gap": None, "digest": ""}
+        former = hs.Certificate.parse_json(json.dumps(content)).sealed()
+    path = tmp_path / "certificates" / "fixed-4.json"
+    path.parent.mkdir()
+    former.save(path)
+    row = dict.fromkeys(train.COLUMNS, "1") | {"certificate": former.digest, "epsilon_upper": "1", "epsilon_lower": "1"}
+    train.append(tmp_path / "runs.csv", [row, row | {"certificate": "another"}])
+    monkeypatch.setattr("sys.argv", ["issue.py", str(path)])
+    with pytest.raises(SystemExit) as ended:
+        issue.main()
+    assert not ended.value.code
+    assert f"fixed-4.json: {'confirmed' if confirmed else 'certified anew'}, 1 rows" in capsys.readouterr().out
+    issued = hs.Certificate.load(path)
+    assert (former.format, issued.format) == ("hockeystick-certificate/2", "hockeystick-certificate/3")
+    assert hs.verify(issued).mechanism == former.mechanism
+    assert (issued.bounds == former.bounds) == confirmed
+    mine, other = train.rows_of(tmp_path / "runs.csv")
+    assert mine["certificate"] == issued.digest
+    assert mine["epsilon_upper"] == repr(issued.bounds.upper)
+    assert (other["certificate"], other["epsilon_upper"]) == ("another", "1")
