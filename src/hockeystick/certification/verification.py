@@ -65,8 +65,10 @@ def verify(
     stored ``evidence``, some chunks of which are drawn again from their seeds; without evidence all of them are drawn
     again, by ``executor``. Every other field has to be what follows from these numbers and the mechanism, except for
     ``numbers``, which may be larger, as larger upper bounds are true too; ``statements``, which are the user's and only
-    have to suit the mechanism; and ``origin``, which tells how the certificate was made. Certificates of format 1
-    verify too.
+    have to suit the mechanism; and ``origin``, which tells how the certificate was made.
+
+    Certificates of formats 1 and 2 verify too; those about an optimised strategy do where the optimiser finds the same
+    matrix, which they do not hold.
 
     Args:
         deadline: progress, and the seconds allowed; ten minutes unless said otherwise.
