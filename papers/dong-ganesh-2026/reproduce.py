@@ -153,6 +153,6 @@ QUICK = {
     "production": partial(production, work=1.0, calibrated=False),
     "scaling": scaling,
     "bounding": partial(bounding, users=2_000, examples=1_500, steps=20),
-    "learning-noise": partial(learning_noise, epsilons=(2.0,), bands=(2, 16), papers=(2.0,), budget=5.0),
+    "learning-noise": partial(learning_noise, epsilons=(2.0,), bands=(2, 16), papers=(2.0,), budget=5.0, sampled=False),
     "limits": partial(limits, count=2),
 }

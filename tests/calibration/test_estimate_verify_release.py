@@ -22,16 +22,18 @@ from hockeystick import (
     calibrate,
     certify,
 )
-from hockeystick.calibration.estimate_verify_release import verified_release
+from hockeystick.calibration.estimate_verify_release import AIM, TEST_SHARE, Release, verified_release
 from hockeystick.calibration.search import calibrate_and_certify
 from hockeystick.certification.verification import verify
 from hockeystick.errors import BudgetExceededError, InvalidInputError
-from hockeystick.monte_carlo.acceptance import MOST_CANDIDATES, Acceptance
+from hockeystick.monte_carlo.acceptance import CANDIDATE_SHARES, Acceptance
 from hockeystick.monte_carlo.claim import Statement
+from hockeystick.monte_carlo.estimation import Aim
 from hockeystick.monte_carlo.release import release_delta
 from hockeystick.monte_carlo.statistics import failure_spent
+from hockeystick.pairs.base import DominatingPair
 from hockeystick.samples import MemoryLedger
-from hockeystick.types import Side
+from hockeystick.types import Direction, Side
 
 CORRELATED = Mechanism(strategy=BandedSquareRoot(bands=3), sampler=BallsInBins(bins=8, epochs=2))
 EPSILON, DELTA = 1.0, 1e-4
@@ -58,13 +60,13 @@ def test_the_released_mechanism_has_less_noise_and_a_certificate_that_verifies()
     # What was verified, at a delta that is smaller by the failure probability of the test.
     (remove, *_) = [one.run for one in claim.runs]
     assert all(node.epsilon < EPSILON for node in remove.nodes)
-    # Half of the failure probability is for tests; the other half covers a lower bound for every candidate.
+    # Half of the failure probability is for tests, the other half for lower bounds; each candidate has a share of both.
     runs = [one.run for one in claim.runs]
-    assert failure_spent(runs) <= claim.failure_probability
     below = [run for run in runs if any(node.side is Side.LOWER for node in run.nodes)]
     assert below
-    assert failure_spent(below) * MOST_CANDIDATES <= 0.5 * claim.failure_probability * (1.0 + 1e-12)
-    assert failure_spent([run for run in runs if run not in below]) <= 0.5 * claim.failure_probability * (1.0 + 1e-12)
+    most = 0.5 * claim.failure_probability * max(CANDIDATE_SHARES) * (1.0 + 1e-12)
+    assert failure_spent(below) <= most
+    assert failure_spent([run for run in runs if run not in below]) <= most
     # An independent look at the same mechanism, with a failure probability of its own.
     look = certify(found.mechanism, epsilon=EPSILON, method="monte_carlo", monte_carlo=MonteCarlo(seed=2, ratio=0.04))
     assert look.bounds.lower is not None
@@ -108,62 +110,130 @@ def test_release_adds_up() -> None:
     assert release_delta(0.25, 0.5) == pytest.approx(1.0 - 0.75 * 0.5, rel=1e-12)
 
 
-def test_the_last_candidate_meets_what_the_tested_ones_have_to_meet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is released without a test, so a certificate for delta itself would leave out what the tests may err."""
-    seen: list[float] = []
+@pytest.mark.parametrize("tested", [True, False])
+def test_what_is_released_without_a_test_pays_for_those_that_were_made(
+    tested: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A certificate for delta itself would leave out what the tests may err, and is right where there is none."""
 
     def looked_at(
-        last: Certificate, epsilon: float, delta: float, options: MonteCarlo, deadline: Deadline, policy: SearchPolicy
-    ) -> Certificate:
-        assert isinstance(last.delta, float)
-        seen.append(release_delta(last.delta, options.failure_probability))
-        return last
+        last: Certificate,
+        epsilon: float,
+        delta: float,
+        options: MonteCarlo,
+        deadline: Deadline,
+        policy: SearchPolicy,
+        methods: list[str],
+    ) -> Release:
+        return Release(tested=tested)
 
     monkeypatch.setattr("hockeystick.calibration.search.verified_release", looked_at)
     options = MonteCarlo(failure_probability=0.5 * DELTA)
-    calibrate_and_certify(CORRELATED, epsilon=EPSILON, delta=DELTA, method="gaussian", monte_carlo=options)
-    assert seen[0] <= DELTA
+    target = {"epsilon": EPSILON, "delta": DELTA, "method": "gaussian"}
+    found = calibrate_and_certify(CORRELATED, **target, monte_carlo=options)
+    without = calibrate_and_certify(CORRELATED, **target)
+    assert found.delta == DELTA
+    if not tested:
+        assert found.mechanism == without.mechanism
+        return
+    bound = certify(found.mechanism, epsilon=EPSILON, method="gaussian").bounds.upper
+    assert release_delta(bound, options.failure_probability) <= DELTA * (1.0 + 1e-6)
+    assert found.mechanism.sigma > without.mechanism.sigma
 
 
 class Scripted:
     """A test that is not drawn: one member accepts, all others do not get done in time or refuse."""
 
-    goals: ClassVar[list[float]] = []
+    made: ClassVar[list["Scripted"]] = []
     answers: ClassVar[list[bool | None]] = []
+    needed: ClassVar[float] = 1.0
 
-    def __init__(self, *arguments: object, goal: float, **options: object) -> None:
-        self.goal = goal
-        self.place = len(self.goals)
-        self.goals.append(goal)
+    def __init__(self, pair: DominatingPair, *others: object, goal: float, share: float = 1.0, **more: object) -> None:
+        self.pair, self.goal, self.share, self.spent = pair, goal, share, 0.0
+        self.asked = False
+        self.answer = self.answers[len(self.made) % len(self.answers)]
+        self.made.append(self)
+        falling = (2.0 / pair.noise_multiplier) ** 10  # half of the goal at 2.14
+        self.directions = [Aim(Direction.REMOVE, EPSILON, goal * falling, 6.0, [], goal, effective=1e12)]
 
     def estimate(self) -> float:
-        return self.goal
+        return self.directions[0].delta
+
+    def seconds(self, times: float) -> float:
+        return self.needed
+
+    def look_longer(self) -> None:
+        pass
 
     def accepts(self) -> bool:
-        answer = self.answers[self.place % len(self.answers)]
-        if answer is None:
+        self.asked = True
+        if self.answer is None:
             raise BudgetExceededError("The time budget is over.")
-        return answer
+        return self.answer
 
 
 TWO_MEMBERS = Mechanism(sampler=MultiAttribution(min_sep=2, sampling_prob=0.1, steps=6, examples_per_user=2))
+
+
+def scripted(
+    monkeypatch: pytest.MonkeyPatch, answers: list[bool | None], needed: float, policy: SearchPolicy | None = None
+) -> tuple[Release, Certificate]:
+    """A release by scripted tests, and the certificate of what is known without them."""
+    module = "hockeystick.calibration.estimate_verify_release"
+    last = certify(TWO_MEMBERS.with_noise(3.0), delta=DELTA, method="gaussian")
+    monkeypatch.setattr("hockeystick.monte_carlo.acceptance.Acceptance", Scripted)
+    monkeypatch.setattr(f"{module}._released", lambda *others: Release(certificate=last, tested=True))
+    monkeypatch.setattr(Scripted, "made", [])
+    monkeypatch.setattr(Scripted, "answers", answers)
+    monkeypatch.setattr(Scripted, "needed", needed)
+    options = MonteCarlo(failure_probability=0.5 * DELTA)
+    return verified_release(last, EPSILON, DELTA, options, Deadline(), policy or SearchPolicy()), last
 
 
 @pytest.mark.parametrize(("answers", "released"), [([True, True], True), ([True, False], False), ([True, None], False)])
 def test_every_member_has_to_accept_in_time_and_to_pay_for_what_the_test_may_err(
     answers: list[bool | None], released: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    found, _ = scripted(monkeypatch, answers, 1.0)
+    assert (found.certificate is not None) is released
+    assert found.tested
+    assert all(release_delta(test.goal, 0.5 * DELTA) <= DELTA for test in Scripted.made)
+
+
+def test_candidates_that_are_tested_share_the_failure_probability_and_have_more_and_more_noise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scripted(monkeypatch, [False, False], 1.0)
+    shares = {test.pair.noise_multiplier: test.share for test in Scripted.made if test.asked}
+    assert len(shares) == len(CANDIDATE_SHARES)
+    assert sum(shares.values()) <= 1.0
+    assert list(shares) == sorted(shares)
+
+
+def test_where_no_test_fits_into_the_planned_work_none_is_made_and_the_answer_says_what_would_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And with that budget one is made."""
+    found, _ = scripted(monkeypatch, [True, True], 600.0)
+    assert found.certificate is None
+    assert not found.tested
+    assert not any(test.asked for test in Scripted.made)
+    assert found.budget == pytest.approx(2.0 * 600.0 / AIM / TEST_SHARE)  # two members
+    again, _ = scripted(
+        monkeypatch, [True, True], 600.0, SearchPolicy(work=1.001 * found.budget, sampling=float("inf"))
+    )
+    assert again.certificate is not None
+
+
+def test_what_would_not_lower_the_noise_is_not_tested(monkeypatch: pytest.MonkeyPatch) -> None:
     module = "hockeystick.calibration.estimate_verify_release"
+    last = certify(TWO_MEMBERS.with_noise(2.0), delta=DELTA, method="gaussian")
     monkeypatch.setattr("hockeystick.monte_carlo.acceptance.Acceptance", Scripted)
-    monkeypatch.setattr(f"{module}._certificate", lambda mechanism, *others: mechanism)
-    monkeypatch.setattr(f"{module}._of_the_last", lambda last, *others: last.mechanism)
-    monkeypatch.setattr(Scripted, "goals", [])
-    monkeypatch.setattr(Scripted, "answers", answers)
-    last = certify(TWO_MEMBERS.with_noise(3.0), delta=DELTA, method="gaussian")
+    monkeypatch.setattr(Scripted, "made", [])
+    monkeypatch.setattr(Scripted, "answers", [True])
     options = MonteCarlo(failure_probability=0.5 * DELTA)
-    found = verified_release(last, EPSILON, DELTA, options, Deadline(), SearchPolicy())
-    assert (found != last.mechanism) is released
-    assert all(release_delta(goal, 0.5 * DELTA) <= DELTA for goal in Scripted.goals)
+    assert verified_release(last, EPSILON, DELTA, options, Deadline(), SearchPolicy()) == Release()
+    assert not any(test.asked for test in Scripted.made)
 
 
 class _Ticks(Deadline):

@@ -8,14 +8,19 @@ from scipy.stats import binom
 Array = NDArray[np.float64]
 
 
-def participations(steps: int, min_sep: int, prob: float, warm: bool, examples: int = 1) -> tuple[Array, Array]:
+def participations(
+    steps: int, min_sep: int, prob: float, warm: bool, examples: int = 1, before: float | None = None
+) -> tuple[Array, Array]:
     """Probabilities, shape (m,), and participation counts, shape (m, steps), of all vectors that can occur.
+
+    Before a warm start the chance to take part was ``before``, by default ``prob`` too.
 
     The state is the number of steps until the examples are available again; it is followed forwards from 0 when
     cold, from the stationary distribution of its transition matrix when warm. Equal vectors are merged.
     """
     found: dict[tuple[int, ...], float] = {}
-    for state, weight in enumerate(stationary(min_sep, prob, examples) if warm else np.eye(min_sep)[0]):
+    start = stationary(min_sep, prob if before is None else before, examples) if warm else np.eye(min_sep)[0]
+    for state, weight in enumerate(start):
         if weight > 0.0:
             _follow(found, (), state, float(weight), steps, min_sep, prob, examples)
     vectors = sorted(found)

@@ -7,6 +7,7 @@ from math import exp, inf, log, log1p, sqrt
 
 import numpy as np
 import pytest
+from renewal_oracle import participations
 from renewal_proposal_laws import (
     Maker,
     copies_law,
@@ -26,10 +27,10 @@ from scipy.special import logsumexp
 from hockeystick.errors import InvalidInputError
 from hockeystick.monte_carlo.proposals import Proposal
 from hockeystick.monte_carlo.renewal.family import FAMILY
+from hockeystick.monte_carlo.renewal.means import MeanProposal, ThinnedProposal
 from hockeystick.monte_carlo.renewal.proposal_tables import Table, state_count, weigh_moves
 from hockeystick.monte_carlo.renewal.proposals import (
     CopiesProposal,
-    MeanProposal,
     OrderProposal,
     propose,
 )
@@ -286,22 +287,37 @@ def test_recursions_with_and_without_logarithms_agree(scale: float) -> None:
     assert np.all(np.isfinite(log_x))
 
 
+@pytest.mark.parametrize("thinning", [1.0, 0.6])
 @pytest.mark.parametrize("warm", [False, True])
-def test_the_mean_proposal_is_unbiased_and_bounded(warm: bool) -> None:
+def test_the_mean_proposal_is_unbiased_and_bounded(warm: bool, thinning: float) -> None:
     """Integrated in two dimensions: the shifted normal's own density times the weights, and Y against M."""
     pair = pair_of(2, 2, 2, 0.4, warm, 1.1, 14)
     outputs, density = lattice(2, 13.0, 300)
     weights, vectors = exact_law(pair)
     log_x = log_ratio_of(pair, outputs, (weights, vectors))
-    mean = (weights @ vectors) @ pair.matrix.materialize().T / pair.noise_multiplier
+    rarer, same = participations(2, 2, 0.4 * thinning, warm, before=0.4)
+    np.testing.assert_array_equal(same, vectors)
+    means = vectors @ pair.matrix.materialize().T / pair.noise_multiplier
+    mean = rarer @ means
+    # The relative entropy of the coins, by the chain rule. Merging what leads to the same vector can only lower it.
+    rate = 0.4 * thinning
+    coin = rate * log(rate / 0.4) + (1.0 - rate) * log((1.0 - rate) / 0.6)
+    entropy = coin * float((rarer @ vectors).sum()) / rate
+    merged = float(rarer @ np.log(rarer / weights))
+    assert merged <= entropy + 1e-12
+    assert warm or merged == pytest.approx(entropy, abs=1e-12)
     for beta, epsilon in ((0.5, 0.05), (2.0, 0.2)):
-        proposal = FAMILY.build(pair, Direction.ADD, MeanProposal.name, {"beta": beta})
+        if thinning == 1.0:
+            proposal = FAMILY.build(pair, Direction.ADD, MeanProposal.name, {"beta": beta})
+        else:
+            proposal = FAMILY.build(pair, Direction.ADD, ThinnedProposal.name, {"beta": beta, "thinning": thinning})
         log_weight = beta * outputs @ mean + 0.5 * beta**2 * mean @ mean
         value = np.exp(log_weight) * -np.expm1(np.minimum(epsilon + log_x, 0.0))
         assert value.max() <= proposal.weight_bound(epsilon)
-        # Jensen's inequality is all that is between M and the largest value.
-        energy = weights @ ((vectors @ pair.matrix.materialize().T / pair.noise_multiplier) ** 2).sum(axis=1)
-        jensen = np.exp(log_weight) * -np.expm1(np.minimum(epsilon + outputs @ mean - 0.5 * energy, 0.0))
+        # Jensen's inequality, under the law of rarer participations, is all that is between M and the largest value.
+        least = outputs @ mean - 0.5 * rarer @ (means**2).sum(axis=1) - entropy
+        assert np.all(least <= log_x + 1e-12)
+        jensen = np.exp(log_weight) * -np.expm1(np.minimum(epsilon + least, 0.0))
         assert proposal.weight_bound(epsilon) == pytest.approx(jensen.max(), rel=1e-3)
         drawn = np.exp(-0.5 * ((outputs + beta * mean) ** 2).sum(axis=1)) / (2 * np.pi)
         cell = density[0] / (np.exp(-0.5 * (outputs[0] ** 2).sum()) / (2 * np.pi))

@@ -339,7 +339,7 @@ FAULTS = [
         "Question(delta=verification_target(delta, monte_carlo.failure_probability))",
         "Question(delta=delta)",
         "the last candidate of a verified release leaves out what the tests may err",
-        f"{RELEASED}::test_the_last_candidate_meets_what_the_tested_ones_have_to_meet",
+        f"{RELEASED}::test_what_is_released_without_a_test_pays_for_those_that_were_made",
     ),
     (
         "calibration/estimate_verify_release.py",
@@ -357,10 +357,31 @@ FAULTS = [
     ),
     (
         "calibration/estimate_verify_release.py",
-        "refused\n            return False",
-        "refused\n            return True",
+        "refused\n            break",
+        "refused\n            return Release(certificate=last, tested=True)",
         "a test that the deadline cuts off accepts",
         f"{RELEASED}::test_every_member_has_to_accept_in_time_and_to_pay_for_what_the_test_may_err",
+    ),
+    (
+        "calibration/estimate_verify_release.py",
+        "known_upper=known, share=share",
+        "known_upper=known, share=1.0",
+        "each of several candidates may err with the whole failure probability",
+        f"{RELEASED}::test_candidates_that_are_tested_share_the_failure_probability_and_have_more_and_more_noise",
+    ),
+    (
+        "calibration/search.py",
+        "    if release.tested:\n",
+        "    if False:\n",
+        "what is released after tests that refused leaves out what they may have erred",
+        f"{RELEASED}::test_what_is_released_without_a_test_pays_for_those_that_were_made",
+    ),
+    (
+        "monte_carlo/estimation.py",
+        "return self.share * self.upper_share",
+        "return self.upper_share",
+        "a test ignores its share of the failure probability",
+        f"{RELEASED}::test_the_released_mechanism_has_less_noise_and_a_certificate_that_verifies",
     ),
     (
         "calibration/estimate_verify_release.py",

@@ -1,16 +1,20 @@
 """Calibration by estimate-verify-release: Monte Carlo verification that is itself part of the guarantee.
 
-1. Estimate: pilots, thrown away, find roughly the noise multiplier at which delta is met.
-2. Candidates: a few noise multipliers around it, in increasing order, and last one that is certified without sampling.
-   More noise is post-processing, so each candidate's guarantees hold for all after it.
-3. Verify: from the noisiest down, each candidate has to show by an upper bound that its delta at epsilon is at most
-   delta', with a test that wrongly accepts with probability at most q; the first refusal ends the scan.
-4. Bound the last one accepted from below, by further samples that pay for the choice among the candidates.
-5. Release it. All of it together is (epsilon, delta' + q (1 - delta'))-DP, and delta' is chosen so
-   that this is the delta that was asked for (docs/theory/monte-carlo/release.md).
+1. Estimate: pilots, thrown away, find roughly the noise multiplier at which delta is met, and what a test would take
+   at others: the closer delta is to the target, the more samples tell them apart.
+2. Candidates: the least noise whose test fits into the planned work, and two with more noise, should it be refused.
+   Where no test fits, nothing is sampled, and the answer says what it would have taken.
+3. Verify: in that order, a candidate has to show by an upper bound that its delta at epsilon is at most delta'. All
+   tests together accept what they should refuse with probability at most q / 2. The first one accepted is released;
+   where there is none, what is certified without sampling.
+4. Bound it from below, by further samples that pay for the choice among the candidates.
+5. All of it together is (epsilon, delta' + q (1 - delta'))-DP, and delta' is chosen so that this is the delta that was
+   asked for (docs/theory/monte-carlo/release.md).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import exp, inf, log, sqrt
 from typing import TYPE_CHECKING
 
 from hockeystick.accountants.monte_carlo import known_upper, resting_on
@@ -18,106 +22,234 @@ from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.bounds import Question
 from hockeystick.bracketing import smallest_passing
 from hockeystick.certificate import Certificate
-from hockeystick.certification.issue import PORTABLE, certificate_of, certify_with
-from hockeystick.certification.schedule import Outcome, best, run_accountants, run_named, settings_for
+from hockeystick.certification.issue import PORTABLE, certificate_of
+from hockeystick.certification.schedule import (
+    COARSE_EFFORT,
+    COARSE_NODES,
+    RUNS,
+    best,
+    run_accountants,
+    run_named,
+    settings_for,
+)
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, CannotCertifyError
+from hockeystick.laws.grid import Resolution
 from hockeystick.mechanism import Mechanism
 from hockeystick.monte_carlo.claim import Statement
-from hockeystick.monte_carlo.release import scan, verification_target
+from hockeystick.monte_carlo.release import verification_target
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.settings import MonteCarlo, SearchPolicy, Settings
-from hockeystick.spec import LARGEST_NOISE, SMALLEST_NOISE
+from hockeystick.spec import LARGEST_NOISE
 from hockeystick.types import Side
 
 if TYPE_CHECKING:
     from hockeystick.monte_carlo.acceptance import Acceptance
+    from hockeystick.monte_carlo.estimation import Aim
 
-GRID = (-0.015, -0.01, -0.006, -0.003, 0.0, 0.003, 0.006, 0.01, 0.015, 0.025, 0.04, 0.08, 0.16, 0.32, 0.64)
-"""Candidates, relative to the estimate."""
-ESTIMATE_WIDTH = 1e-2
+PARTS = (0.98, 0.96, 0.93, 0.9, 0.86, 0.81, 0.75, 0.68, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01)
+"""Of the target, for what delta may be at a candidate: the smaller the easier to tell, and the more noise."""
+SAFE = 2.0
+"""Standard errors of a pilot by which a candidate's delta is below the target."""
+WIDER = 3.0
+"""The next candidate is as many times as far below the target, in logarithms."""
+LEAST_GAIN = 2e-3
+"""Relative; what would not lower the noise by this is not sampled."""
+SEARCH_WIDTH = 0.1
 """Relative width of the bracket of the estimate."""
+SETTLED, LOOKS = 3e-3, 3
+"""Pilots look again, so often at most, while less noise by more than this part may be in reach of the planned work."""
+AIM = 0.85
+"""Of the work for a test, for where they look next: the next pilots may say that it takes a little more."""
+ABOVE = 1.02
+"""Pilots look first at this multiple of where delta is met."""
 INSIDE = PORTABLE + 1e-8
 """The tests are made at an epsilon that is smaller by this fraction, more than reading it back and issuing it lose."""
-GENTLE, STRIDE = 0.125, 2.0
+GENTLE, STRIDE = 0.05, 3.0
 """delta falls about with a high power of the noise, and pilots may see nothing of it: no step is larger than this."""
-TEST_SHARE = 0.25
-"""Of the sampling that is planned, for each test of a candidate; most are refused or accepted long before."""
+GENTLEST = 0.5
+"""delta falls at least with this power of the noise."""
+TEST_SHARE, RETRY_SHARE, BELOW_SHARE = 0.5, 0.2, 0.15
+"""Of the planned work: for the first test, for what it may take beyond that and the next ones, for the lower bound."""
 ROUGH_WIDTH = 0.2
-"""The same where only the order of magnitude matters."""
+"""Relative width of the bracket where only the order of magnitude matters."""
 PILOT_SEED = 0
 """Of samples that are looked at for a hint alone."""
 METHOD = "monte_carlo"
-SCAN_SHARE = 0.8
-"""Of the budget that is left, for estimate and tests; the rest is for the certificate's lower bound."""
 LOWER_GOAL = 2e-2
 """Relative two-sided gap above which deterministic lower bounds are tried too."""
+COARSE_GOAL = 0.1
+"""By more than this, relatively, no coarse grid loosens a bound that is worth another search."""
+SCAN_SHARE = 0.8
+"""Of the budget that is left, for estimate and tests; the rest is for the certificate's lower bound."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """What verification by sampling came to.
+
+    Attributes:
+        certificate: of the candidate that was accepted; None where there is none.
+        certain: whether that candidate may be certified without sampling too, so that less noise may be.
+        tested: whether there was a test. If so, delta pays for what it may err, whatever is released.
+        budget: where no test fits into the planned work: a budget, in seconds, into which one would.
+    """
+
+    certificate: Certificate | None = None
+    certain: bool = False
+    tested: bool = False
+    budget: float | None = None
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """One noise multiplier, with a test for each member of its pair: all have to accept, and only the worst can err."""
+
+    noise: float
+    slope: float
+    """``-d log delta / d log noise``, about."""
+    tests: "Sequence[Acceptance]"
+
+    @property
+    def worst(self) -> "Aim | None":
+        """The member and direction with the largest delta, by pilots; None where nothing has to be sampled."""
+        aims = [aim for test in self.tests for aim in test.directions]
+        return max(aims, key=lambda aim: aim.delta, default=None)
+
+    @property
+    def part(self) -> float:
+        """The part of the target that delta is, by pilots."""
+        return 0.0 if self.worst is None else self.worst.delta / self.worst.goal
+
+    @property
+    def sure(self) -> float:
+        """The largest part of the target that pilots can tell from all of it."""
+        effective = 0.0 if self.worst is None else self.worst.effective
+        return exp(-SAFE / sqrt(effective)) if effective > 0.0 else 0.0
+
+    def seconds(self, times: float = 1.0) -> float:
+        """Standard seconds that the tests will probably take, where delta is so many times what it is here."""
+        return sum(test.seconds(times) for test in self.tests)
+
+    def noise_at(self, part: float) -> float:
+        """About the noise multiplier at which delta is this part of the target."""
+        return float(self.noise * (self.part / part) ** (1.0 / self.slope))
+
+    def accepted(self, work: float) -> bool:
+        """Whether all tests accept, each with an equal share of this work."""
+        for test in self.tests:
+            test.work = work / len(self.tests)
+        return all(test.accepts() for test in self.tests)
+
+    @property
+    def spent(self) -> float:
+        """Standard seconds of sampling so far."""
+        return sum(test.spent for test in self.tests)
 
 
 def verified_release(
-    last: Certificate, epsilon: float, delta: float, options: MonteCarlo, deadline: Deadline, policy: SearchPolicy
-) -> Certificate:
-    """The certificate of the least noisy candidate that sampling accepts.
+    last: Certificate,
+    epsilon: float,
+    delta: float,
+    options: MonteCarlo,
+    deadline: Deadline,
+    policy: SearchPolicy,
+    methods: Sequence[str] | None = None,
+) -> Release:
+    """The certificate of the least noisy candidate that sampling accepts in the planned work, if that is a gain.
+
+    Nothing is sampled where the pair cannot be, and where truncation moves delta by an amount that grows with epsilon.
 
     Args:
-        last: deterministic certificate, for epsilon and delta', of the last candidate. It is what is released where
-            there is no way to sample the pair, and where truncation moves delta by an amount that grows with epsilon.
+        last: deterministic certificate for epsilon; only less noise than it has is worth a test.
         options: ``failure_probability`` is q.
+        methods: the accountants that may certify without sampling; None for the default ones.
 
     Raises: InvalidInputError when q is not below delta.
     """
-    from hockeystick.monte_carlo.acceptance import MOST_CANDIDATES, Acceptance
+    from hockeystick.monte_carlo.acceptance import CANDIDATE_SHARES
 
-    mechanism, most = last.mechanism, last.mechanism.sigma
+    goal = verification_target(delta, options.failure_probability)
+    mechanism, most = last.mechanism, last.mechanism.sigma * (1.0 - LEAST_GAIN)
     pair = dominating_pair(mechanism)
     if ACCOUNTANTS[METHOD].why_not(pair, Side.UPPER) is not None or pair.slack > 0.0:
-        return _of_the_last(last, delta, deadline, policy)
-    goal = verification_target(delta, options.failure_probability)
+        return Release()
     question = Question(epsilon=epsilon * (1.0 - INSIDE))
-    scanning = deadline.part(SCAN_SHARE)
-    tested: dict[float, list[Acceptance]] = {}
+    scanning, work = deadline.part(SCAN_SHARE), min(policy.sampling, policy.work)
 
-    def tests(noise_multiplier: float) -> list[Acceptance]:
-        """One for each member of the pair: all have to accept, and only the worst one can err."""
-        pair = dominating_pair(mechanism.with_noise(min(noise_multiplier, LARGEST_NOISE)))
-        statement = Statement.ESTIMATE_VERIFY_RELEASE
-        return [
-            Acceptance(
-                one,
-                question,
-                options,
-                scanning,
-                statement,
-                known_upper=known_upper(one, Settings(deadline=scanning)),
-                work=TEST_SHARE * policy.sampling,
-                goal=goal,
-            )
-            for one in pair.members
-        ]
-
-    def estimate(noise_multiplier: float) -> float:
-        return _gentle(max(test.estimate() for test in tests(noise_multiplier)) / goal)
+    def trial(noise: float, share: float = CANDIDATE_SHARES[0]) -> _Trial:
+        members = dominating_pair(mechanism.with_noise(noise)).members
+        return _Trial(noise, slope, [_test(member, question, options, scanning, goal, share) for member in members])
 
     try:
-        _, near = smallest_passing(estimate, 1.0, most, ESTIMATE_WIDTH)
+        near, slope = _near(mechanism, question, goal, options, scanning, last.mechanism.sigma, SEARCH_WIDTH)
+        first, needed = _planned(trial, min(ABOVE * near, most), most, TEST_SHARE * work)
     except (CannotCertifyError, BudgetExceededError):  # pilots of a hopeless mechanism, or no time for them
-        return _of_the_last(last, delta, deadline, policy)
-    noises = [near * (1.0 + step) for step in GRID]
-    candidates = [noise for noise in noises if SMALLEST_NOISE <= noise < most] + [most]
-    assert len(candidates) <= MOST_CANDIDATES
-
-    def accepts(which: int) -> bool:
+        return Release()
+    if first is None:
+        return Release(budget=None if needed is None else needed / TEST_SHARE)
+    # Fixed before the first test. Each has a share of the failure probability: whichever is released, and in whatever
+    # order they are tested, one that is not private is accepted with probability at most the sum of the shares.
+    part = min(first.part, PARTS[0])
+    wider = [first.noise_at(part ** (WIDER**place)) for place in range(1, len(CANDIDATE_SHARES))]
+    left = (TEST_SHARE + RETRY_SHARE) * work
+    for noise, share in zip((first.noise, *wider), CANDIDATE_SHARES, strict=True):
+        if noise > most:
+            break
         try:
-            tested[candidates[which]] = tests(candidates[which])
-            return all(test.accepts() for test in tested[candidates[which]])
+            candidate = first if share == CANDIDATE_SHARES[0] else trial(noise, share)
+            if candidate.accepted(left):
+                released = mechanism.with_noise(noise)
+                return _released(released, delta, candidate.tests, options, deadline, policy, methods)
         except BudgetExceededError:  # what is not shown in time is refused
-            return False
+            break
+        left -= candidate.spent
+    return Release(tested=True)
 
-    chosen = candidates[scan(len(candidates), accepts)]
-    if chosen == most:
-        return _of_the_last(last, delta, deadline, policy)
-    return _certificate(mechanism.with_noise(chosen), delta, tested[chosen], options, deadline, policy)
+
+def _test(
+    member: DominatingPair, question: Question, options: MonteCarlo, deadline: Deadline, goal: float, share: float
+) -> "Acceptance":
+    from hockeystick.monte_carlo.acceptance import Acceptance
+
+    known, statement = known_upper(member, Settings(deadline=deadline)), Statement.ESTIMATE_VERIFY_RELEASE
+    return Acceptance(member, question, options, deadline, statement, known_upper=known, share=share, goal=goal)
+
+
+def _planned(
+    trial: Callable[[float], _Trial], near: float, most: float, work: float
+) -> tuple[_Trial | None, float | None]:
+    """The first candidate: the least noise that pilots are sure of and whose test probably takes no more than ``work``.
+
+    None where that is no less noise than ``most``, and then the least work of a test that would be a gain, if any is.
+
+    Args:
+        near: where pilots look first.
+        work: standard seconds.
+    """
+    best, before = None, None
+    for _ in range(LOOKS):
+        here = trial(near)
+        if before is not None and (here.noise - before.noise) * (before.part - here.part) > 0.0:
+            slope = log(before.part / here.part) / log(here.noise / before.noise)
+            here = replace(here, slope=max(slope, GENTLEST))
+        before = here
+        if here.part == 0.0:  # pilots see nothing, or nothing is left to sample
+            return None, None
+        if here.part <= 1.0 and here.seconds(here.sure / here.part) <= work:  # pilots limit the noise, not samples
+            for test in here.tests:
+                test.look_longer()
+        if here.part <= here.sure and here.seconds() <= work and (best is None or here.noise < best.noise):
+            best = here
+        sure = [part for part in PARTS if part <= here.sure and here.noise_at(part) <= most]
+        needed = {part: here.seconds(part / here.part) for part in sure}
+        near = next((here.noise_at(part) for part in sure if needed[part] <= AIM * work), inf)
+        if best is not None and near >= best.noise * (1.0 - SETTLED):
+            return best, None
+        if near > most:
+            return None, min(needed.values()) / AIM if needed else None
+    return best or trial(near), None
 
 
 def estimated_noise(mechanism: Mechanism, epsilon: float, delta: float, deadline: Deadline) -> float:
@@ -126,40 +258,47 @@ def estimated_noise(mechanism: Mechanism, epsilon: float, delta: float, deadline
     Raises: BudgetExceededError when the deadline passes before there is one; CannotCertifyError when the pilots see no
         noise multiplier that is enough; UnsupportedError where the pair cannot be sampled.
     """
+    options = MonteCarlo(seed=PILOT_SEED)
+    return _near(mechanism, Question(epsilon=epsilon), delta, options, deadline, 1.0, ROUGH_WIDTH)[0]
+
+
+def _near(
+    mechanism: Mechanism,
+    question: Question,
+    goal: float,
+    options: MonteCarlo,
+    deadline: Deadline,
+    start: float,
+    width: float,
+) -> tuple[float, float]:
+    """About the noise multiplier at which delta is the goal, and ``-d log delta / d log noise`` there."""
     from hockeystick.monte_carlo.acceptance import Acceptance
 
-    question, options = Question(epsilon=epsilon), MonteCarlo(seed=PILOT_SEED)
+    ratios: dict[float, float] = {}
 
     def ratio(noise_multiplier: float) -> float:
         pair = dominating_pair(mechanism.with_noise(min(noise_multiplier, LARGEST_NOISE)))
-        looks = (Acceptance(one, question, options, deadline, goal=delta) for one in pair.members)
-        return _gentle(max(look.estimate() for look in looks) / delta)
+        looks = (Acceptance(member, question, options, deadline, goal=goal) for member in pair.members)
+        ratios[noise_multiplier] = max(look.estimate() for look in looks) / goal
+        return float(min(max(ratios[noise_multiplier] ** GENTLE, 1.0 / STRIDE), STRIDE))
 
-    return smallest_passing(ratio, 1.0, 1.0, ROUGH_WIDTH)[1]
-
-
-def _gentle(ratio: float) -> float:
-    return min(max(float(ratio**GENTLE), 1.0 / STRIDE), STRIDE)
-
-
-def _of_the_last(last: Certificate, delta: float, deadline: Deadline, policy: SearchPolicy) -> Certificate:
-    """The same deterministic bound, stated for the delta that was asked for.
-
-    Where that is looser, because less work may be planned, the one for the smaller delta stands: it says more.
-    """
-    found = certify_with(last.mechanism, Question(delta=delta), deadline, [last.method.upper], None, policy)
-    return found if found.bounds.upper <= last.bounds.upper else last
+    fails, passes = smallest_passing(ratio, 1.0, start, width)
+    if not 0.0 < ratios.get(passes, 0.0) < ratios.get(fails, 0.0):
+        return passes, GENTLEST
+    slope = max(log(ratios[fails] / ratios[passes]) / log(passes / fails), GENTLEST)
+    return float(passes * ratios[passes] ** (1.0 / slope)), slope
 
 
-def _certificate(
+def _released(
     mechanism: Mechanism,
     delta: float,
     tests: "Sequence[Acceptance]",
     options: MonteCarlo,
     deadline: Deadline,
     policy: SearchPolicy,
-) -> Certificate:
-    """The certificate that rests on accepted tests, and on more samples for the lower bound."""
+    methods: Sequence[str] | None,
+) -> Release:
+    """What rests on accepted tests, and on more samples for the lower bound, beside what is known without them."""
     question = Question(delta=delta)
     pair = dominating_pair(mechanism)
     settings = settings_for(question, pair, deadline, options, policy)
@@ -168,11 +307,23 @@ def _certificate(
         if _bound_below(pair, tests[-1], question, options, deadline, policy)
         else (Side.UPPER,)
     )
-    outcomes = run_named(resting_on(tests, pair), pair, sides, settings, question.answer)
-    if not _close(outcomes):
+    sampled = run_named(resting_on(tests, pair), pair, sides, settings, question.answer)
+    released, lowest = best(sampled, Side.UPPER), best(sampled, Side.LOWER)
+    assert released is not None  # the tests have accepted
+    assert released.value is not None
+    coarse = Settings(Resolution(COARSE_NODES, delta), deadline, effort=COARSE_EFFORT * policy.effort(RUNS))
+    certain = run_accountants(pair, question, coarse, policy=policy, methods=methods, sides=(Side.UPPER,))
+    other = best(certain, Side.UPPER)
+    below = []
+    if lowest is None or not lowest.value or released.value > lowest.value * (1.0 + LOWER_GOAL):
         lower = settings_for(question, pair, deadline, policy=policy)
-        outcomes = outcomes + run_accountants(pair, question, lower, policy=policy, sides=(Side.LOWER,))
-    return certificate_of(mechanism, pair, question, outcomes, settings)
+        below = run_accountants(pair, question, lower, policy=policy, sides=(Side.LOWER,))
+    # An upper bound without samples is none for what the tests may err beside it, and so no part of the certificate.
+    return Release(
+        certificate=certificate_of(mechanism, pair, question, [*sampled, *below], settings),
+        certain=other is not None and other.value is not None and other.value <= released.value * (1.0 + COARSE_GOAL),
+        tested=True,
+    )
 
 
 def _bound_below(
@@ -195,15 +346,9 @@ def _bound_below(
         deadline,
         Statement.ESTIMATE_VERIFY_RELEASE,
         known_upper=test.known_upper,
-        work=TEST_SHARE * policy.sampling,
+        work=BELOW_SHARE * policy.sampling,
+        share=test.share,
     )
     below.sample()
     test.tallies += below.tallies
-    return any(one.chunks for one in below.tallies)
-
-
-def _close(outcomes: Sequence[Outcome]) -> bool:
-    upper, lower = best(outcomes, Side.UPPER), best(outcomes, Side.LOWER)
-    if upper is None or lower is None or not upper.value or not lower.value:
-        return False
-    return upper.value <= lower.value * (1.0 + LOWER_GOAL)
+    return any(tally.chunks for tally in below.tallies)

@@ -8,9 +8,9 @@ from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT, accountant
 from hockeystick.bounds import Question, check_target
 from hockeystick.bracketing import smallest_passing
 from hockeystick.calibration.estimate_verify_release import METHOD, verified_release
-from hockeystick.certificate import Certificate
+from hockeystick.certificate import Certificate, CutOff
 from hockeystick.certification.description import check_floor, drawn_by
-from hockeystick.certification.issue import PORTABLE, certificate_of, certify, prepared
+from hockeystick.certification.issue import PORTABLE, certificate_of, certify, certify_with, prepared
 from hockeystick.certification.schedule import (
     COARSE_EFFORT,
     COARSE_NODES,
@@ -230,13 +230,44 @@ def _calibrated(
     """The certificate of the least noise, whoever draws it."""
     delta = question.delta
     assert delta is not None
+    own = None if monte_carlo is not None and method == METHOD else method
+    exact = _Search(mechanism, question, epsilon, own, deadline, policy)
     if monte_carlo is None:
-        return _Search(mechanism, question, epsilon, method, deadline, policy).certificate()
-    # The last candidate is accepted without a test, so it has to meet what the tested ones have to meet.
-    target = Question(delta=verification_target(delta, monte_carlo.failure_probability))
+        return exact.certificate()
     share, less = deadline.part(DETERMINISTIC_SHARE), replace(policy, work=DETERMINISTIC_SHARE * policy.work)
-    last = _Search(mechanism, target, epsilon, None if method == METHOD else method, share, less).certificate()
-    return verified_release(last, epsilon, delta, monte_carlo, deadline, policy)
+    # Where a test is made it may err, and what is released in its place has to meet what the tested ones have to meet.
+    target = Question(delta=verification_target(delta, monte_carlo.failure_probability))
+    last = _Search(mechanism, target, epsilon, own, share, less).rough(1.0)
+    release = verified_release(last, epsilon, delta, monte_carlo, deadline, policy, exact.methods)
+    verified = release.certificate
+    if verified is not None and not release.certain:
+        return verified
+    if release.tested:
+        exact = _Search(mechanism, target, epsilon, own, deadline, policy)
+    certain = exact.certificate()
+    if verified is not None and verified.mechanism.sigma < certain.mechanism.sigma:
+        return verified
+    if last.mechanism.sigma < certain.mechanism.sigma:  # the deadline passed
+        certain = last
+    if certain.delta != delta:
+        certain = _restated(certain, question, deadline, policy)
+    return certain if release.budget is None else _would_take(certain, release.budget - policy.work)
+
+
+def _restated(last: Certificate, question: Question, deadline: Deadline, policy: SearchPolicy) -> Certificate:
+    """The same deterministic bound, for the delta that was asked for.
+
+    Where that is looser, because less work may be planned, the certificate for the smaller delta stands: it says more.
+    """
+    restated = certify_with(last.mechanism, question, deadline, [last.method.upper], None, policy)
+    return restated if restated.bounds.upper <= last.bounds.upper else last
+
+
+def _would_take(certificate: Certificate, seconds: float) -> Certificate:
+    """The certificate with Monte Carlo among what there was no time for."""
+    left = CutOff(method=METHOD, side=Side.UPPER, seconds=max(seconds, 0.0))
+    origin = certificate.origin.model_copy(update={"cut_off": (*certificate.cut_off, left)})
+    return certificate.model_copy(update={"origin": origin}).sealed()
 
 
 def _given(name: str, value: float | None, target: Target) -> float:
@@ -295,7 +326,7 @@ class _Search:
         """The certificate of the least noise on coarse grids, or of the best so far when the deadline passes."""
         near = min(near, self.smallest(["gaussian"], self.coarse, near, COARSE_WIDTH))
         try:
-            affordable = self._affordable(near)
+            affordable = self.methods or self._affordable(near)
             found = best(self.run(near, affordable, self.coarse, (Side.UPPER, Side.LOWER), METHOD_GOAL), Side.UPPER)
             if found is not None and found.value is not None and found.method != "gaussian":
                 near *= (found.value / self.epsilon) ** SLOPE

@@ -314,7 +314,14 @@ def saving(certificate: "CertificateBase", path: str | None) -> Iterator[None]:
 
 def say_of_sampling(certificate: "CertificateBase", *, allowed: bool) -> None:
     """Report on stderr when sampling was allowed and did not improve the bounds."""
-    if allowed and certificate.monte_carlo is None:
+    if not allowed or certificate.monte_carlo is not None:
+        return
+    needed = [left.seconds for left in certificate.cut_off if left.method == "monte_carlo"]
+    if needed:
+        say(
+            f"samples that give a better bound take about {max(needed):.2g} s more work; these bounds are deterministic"
+        )
+    else:
         say("Monte Carlo was allowed and gave no better bound; these bounds are deterministic")
 
 

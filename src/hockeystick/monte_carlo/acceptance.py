@@ -2,17 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from math import inf
 from typing import ClassVar
 
 from hockeystick.errors import BudgetExceededError
 from hockeystick.monte_carlo.estimation import ATTEMPT_SHARES, Aim, Estimation
+from hockeystick.monte_carlo.pilots import Pilot
 from hockeystick.monte_carlo.statistics import Tally, profiles_of
-from hockeystick.types import Side
+from hockeystick.types import Direction, Side
 
 HALF = 0.5
 """The share of the failure probability for the tests; the other one is for lower bounds."""
-MOST_CANDIDATES = 16
-"""Candidates that may be released; each pays for a lower bound of its own, as the samples choose among them."""
+CANDIDATE_SHARES = ATTEMPT_SHARES
+"""Of that half, for the test of each candidate, and of the other one for its lower bound: samples choose among them."""
+LONGER = 10
+"""Size of a pilot for an estimate that limits the noise, in pilots."""
 ENOUGH = 0.5
 """An attempt is given up if its mean is above the goal after this part of its samples."""
 
@@ -21,8 +26,8 @@ ENOUGH = 0.5
 class Acceptance(Estimation):
     """An estimation that asks only whether delta, at the question's epsilon, is at most ``goal``.
 
-    One attempt for each direction, and half of the failure probability goes to the upper bounds: what is not
-    (epsilon, goal)-private is accepted with at most that probability (only the direction that violates it can fail).
+    One attempt for each direction, with a share of half of the failure probability: what is not (epsilon,
+    goal)-private is accepted with at most that probability (only the direction that violates it can fail).
     """
 
     goal: float = 0.0
@@ -30,17 +35,37 @@ class Acceptance(Estimation):
     shares: ClassVar[Sequence[float]] = (1.0,)
     upper_share: ClassVar[float] = HALF
 
-    def accepts(self) -> bool:
-        """Draw until the upper bounds of both directions reach the goal, or are unlikely to."""
+    @cached_property
+    def directions(self) -> list[Aim]:
+        """What has to be sampled: the directions that are not known to be below the goal, by pilots."""
         epsilon = self.question.epsilon
         assert epsilon is not None
         self.learn_known()
-        for aim in self.aims():
-            known = self.known.get(aim.direction)
-            if known is None or known(epsilon) > self.goal:
-                self.pursue(replace(aim, goal=self.goal), (Side.UPPER,), self.deadline, self.work)
-        bounds = profiles_of(self.tallies, self.known, Side.UPPER)
-        return max(profile(epsilon) for profile in bounds.values()) <= self.goal
+        known = {direction: profile(epsilon) for direction, profile in self.known.items()}
+        return [self._aimed(direction) for direction in Direction if not known.get(direction, inf) <= self.goal]
+
+    def _aimed(self, direction: Direction) -> Aim:
+        assert self.question.epsilon is not None
+        aim = self.aim_at(direction, self.question.epsilon)
+        return _seen(replace(aim, goal=self.goal), clearest(aim))
+
+    def look_longer(self) -> None:
+        """Estimate the larger delta again, by a pilot of several times the size."""
+        place = max(range(len(self.directions)), key=lambda place: self.directions[place].delta)
+        aim = self.directions[place]
+        self.directions[place] = _seen(aim, self.pilots.draw(clearest(aim).proposal, "longer", LONGER))
+
+    def seconds(self, times: float = 1.0) -> float:
+        """Standard seconds that the test will probably take, were delta so many times what the pilots say."""
+        return sum(self._seconds(replace(aim, delta=times * aim.delta)) for aim in self.directions)
+
+    def accepts(self) -> bool:
+        """Draw until the upper bound of each direction in turn reaches the goal, or is unlikely to."""
+        for aim in self.directions:
+            self.pursue(aim, (Side.UPPER,), self.deadline, self.work)
+            if not profiles_of(self.tallies, self.known, Side.UPPER)[aim.direction](aim.epsilon) <= self.goal:
+                return False
+        return True
 
     def verdict(self, aim: Aim, result: Tally, planned: float) -> bool | None:
         """Accepted by the upper bound, or given up by the mean."""
@@ -51,6 +76,16 @@ class Acceptance(Estimation):
         return False if given_up else None
 
 
+def _seen(aim: Aim, pilot: Pilot) -> Aim:
+    return replace(aim, delta=pilot.mean(aim.epsilon), effective=pilot.effective(aim.epsilon))
+
+
+def clearest(aim: Aim) -> Pilot:
+    """The pilot that tells delta best, of those that have not missed what another one saw."""
+    pilots = [choice.pilot for choice in aim.choices if choice.samples < inf] or [aim.choices[0].pilot]
+    return max(pilots, key=lambda pilot: pilot.effective(aim.epsilon))
+
+
 @dataclass
 class LowerBound(Estimation):
     """A lower bound on the profile of the candidate that was chosen.
@@ -59,7 +94,7 @@ class LowerBound(Estimation):
     has a share of the failure probability (docs/theory/monte-carlo/release.md).
     """
 
-    shares: ClassVar[Sequence[float]] = tuple(share / MOST_CANDIDATES for share in ATTEMPT_SHARES)
+    shares: ClassVar[Sequence[float]] = ATTEMPT_SHARES
     upper_share: ClassVar[float] = HALF
 
     def sample(self, sides: Sequence[Side] = (Side.LOWER,)) -> None:

@@ -87,6 +87,7 @@ class Aim:
     """Where a direction's samples have to be good, and what the proposals would cost there.
 
     ``goal`` is the delta that an upper bound has to come below to settle the matter; 0 where there is none.
+    ``effective`` is the effective number of samples behind ``delta``, where somebody asks.
     """
 
     direction: Direction
@@ -95,6 +96,7 @@ class Aim:
     steepness: float
     choices: Sequence[Choice]
     goal: float = 0.0
+    effective: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,8 @@ class Estimation:
     """Standard seconds of sampling that are left; an attempt ends when they are used up, whatever the clock says."""
     spent: float = 0.0
     """Standard seconds of sampling so far."""
+    share: float = 1.0
+    """Of the failure probability, where the samples choose which of several estimations is used."""
 
     shares: ClassVar[Sequence[float]] = ATTEMPT_SHARES
     upper_share: ClassVar[float] = 0.5
@@ -161,7 +165,8 @@ class Estimation:
         """An estimate, not a bound, of the remove direction's delta at the question's epsilon, by pilots alone."""
         assert self.question.epsilon is not None
         epsilon = self.question.epsilon
-        proposals = self.family.propose(self.pair, Direction.REMOVE, epsilon)[:ESTIMATING]
+        first = self.family.quick(self.pair, Direction.REMOVE, epsilon)
+        proposals = [first] if first else self.family.propose(self.pair, Direction.REMOVE, epsilon)[:ESTIMATING]
         return max(
             self.pilots.draw(proposal, f"estimate {place}").mean(epsilon) for place, proposal in enumerate(proposals)
         )
@@ -325,7 +330,7 @@ class Estimation:
 
     def failure(self, attempt: int) -> float:
         """The failure probability of one node of one side."""
-        return self.upper_share * self.options.failure_probability * self.shares[attempt] / len(FRACTIONS)
+        return self.share * self.upper_share * self.options.failure_probability * self.shares[attempt] / len(FRACTIONS)
 
     def pursue(self, aim: Aim, sides: Sequence[Side], deadline: Deadline, work: float) -> None:
         """Attempts at one direction until one succeeds, or this work is done."""
@@ -350,7 +355,8 @@ class Estimation:
 
     def plan(self, aim: Aim, choice: Choice) -> float:
         """How many samples an attempt will probably need: to be tight, or only to tell delta from the goal."""
-        if aim.goal <= 0.0:
+        missed = choice.samples == inf and any(other.samples < inf for other in aim.choices)
+        if aim.goal <= 0.0 or missed:
             return choice.samples
         distance = min(max((1.0 - aim.delta / aim.goal) / SPARE, NARROWEST), WIDEST)
         values = choice.pilot.values(aim.epsilon) / aim.goal

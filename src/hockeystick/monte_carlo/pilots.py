@@ -22,7 +22,7 @@ from hockeystick.types import Side
 PILOT_SECONDS = 0.3
 """Seconds of one pilot, by the proposal's own rough cost."""
 PILOT_SAMPLES = (512, 16384)
-CANDIDATES = 6
+CANDIDATES = 7
 """At most this many proposals are compared; the naive one comes last."""
 SETTLED = 0.02
 """The search for an epsilon ends when it moves by less than this, relatively."""
@@ -97,10 +97,10 @@ class Pilots:
     seed: int
     deadline: Deadline
 
-    def draw(self, proposal: Proposal, purpose: str) -> Pilot:
-        """A pilot of the size that PILOT_SECONDS allow."""
+    def draw(self, proposal: Proposal, purpose: str, times: int = 1) -> Pilot:
+        """A pilot of so many times the size that PILOT_SECONDS allow."""
         fewest, most = PILOT_SAMPLES
-        size = int(min(max(PILOT_SECONDS / proposal.cost, fewest), most))
+        size = times * int(min(max(PILOT_SECONDS / proposal.cost, fewest), most))
         log_weights, losses = np.empty(size), np.empty(size)
         rng = generator(self.seed, f"pilot {proposal.direction.value} {purpose}")
         proposal.draw(rng, log_weights, losses)

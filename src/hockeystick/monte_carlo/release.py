@@ -1,38 +1,15 @@
 """Estimate, verify, release: which mechanism to run, and what the choice costs.
 
 Verification is a random test, and the mechanism that runs is chosen by its outcome. The whole of it - test, choose,
-run - satisfies (epsilon, delta' + q (1 - delta')) when each candidate that is not (epsilon, delta')-private is accepted
-with probability at most q. Unlike a confidence statement this is a guarantee about the released output itself.
+run - satisfies (epsilon, delta' + q (1 - delta')) when candidates that are not (epsilon, delta')-private are accepted
+with probabilities whose sum is at most q. Unlike a confidence statement this is a guarantee about the released output
+itself.
 
 Proof, and what it needs: docs/theory/monte-carlo/release.md (dong-ganesh-2026-b-min-sep, Theorem A.1, without its
 assumption that the tests are independent).
 """
 
-from collections.abc import Callable
-
 from hockeystick.errors import InvalidInputError
-
-
-def scan(candidates: int, accepts: Callable[[int], bool]) -> int:
-    """The candidate to run: the least noisy one such that it and all noisier ones were accepted.
-
-    Candidates are numbered from 0 in the order of increasing noise: each one's guarantees hold for all later ones too.
-    They and their number are fixed before the first test. The last one is taken as certified without sampling; the
-    tests go down from the one before it and end at the first refusal.
-
-    Args:
-        candidates: how many, at least 1.
-        accepts: tests one candidate; called at most once for each. It has to refuse, with probability at least 1 - q,
-            what is not (epsilon, delta')-private. Tests may share samples.
-
-    Raises: InvalidInputError when there is no candidate.
-    """
-    if candidates < 1:
-        raise InvalidInputError(f"The 'candidates' argument must be at least 1. Got {candidates!r} instead.")
-    chosen = candidates - 1
-    while chosen > 0 and accepts(chosen - 1):
-        chosen -= 1
-    return chosen
 
 
 def release_delta(delta_prime: float, q: float) -> float:
@@ -40,7 +17,7 @@ def release_delta(delta_prime: float, q: float) -> float:
 
     Args:
         delta_prime: the delta that was verified, in [0, 1].
-        q: bound on the probability with which a test accepts what it should refuse, in [0, 1].
+        q: bound on the probability with which tests accept what they should refuse, in [0, 1].
     """
     _check("delta_prime", delta_prime)
     _check("q", q)

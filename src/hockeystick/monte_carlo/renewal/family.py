@@ -199,8 +199,9 @@ def propose(pair: RenewalMixture, direction: Direction, epsilon: float) -> Seque
 
 
 def quick(pair: RenewalMixture, direction: Direction, epsilon: float) -> Proposal | None:
-    """The first proposal where the columns of one example overlap."""
-    return wide.first_proposal(pair, direction, epsilon) if wide.why_not_wide(pair) is None else None
+    """The first proposal where the columns of one example overlap, and one with the smallest table elsewhere."""
+    found = wide.first_proposal if wide.why_not_wide(pair) is None else renewal_proposals.quick
+    return found(pair, direction, epsilon)
 
 
 def fingerprint(pair: RenewalMixture) -> Sequence[Any]:

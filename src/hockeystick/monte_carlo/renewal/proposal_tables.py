@@ -1,10 +1,10 @@
 """Moments of a renewal mixture's likelihood ratio: several copies of the participations, followed together."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import sha256
-from itertools import combinations_with_replacement
-from math import comb, factorial, log, log1p, prod
+from itertools import chain, combinations_with_replacement
+from math import comb, factorial, log, log1p
 from typing import NamedTuple
 
 import numpy as np
@@ -127,8 +127,8 @@ class Copies(NamedTuple):
     @classmethod
     def of(cls, order: int, separation: int) -> "Copies":
         """O(states * order^2)."""
-        index = _states(order, separation)
-        states = list(index)
+        states = list(combinations_with_replacement(range(separation), order - 1))
+        index = {state: number for number, state in enumerate(states)}
         available = np.array([1 + state.count(0) for state in states])
         jumps, targets = np.zeros((2, len(states), order + 1), np.int64)
         lags = np.full((len(states), order - 1), -1)
@@ -185,7 +185,7 @@ class Table(NamedTuple):
     @classmethod
     def of(cls, renewal: Renewal, order: int, separation: int) -> "Table":
         """O(n states order) time, O(n states) memory; max(p, 1) <= separation <= min_sep."""
-        copies = Copies.of(order, separation)
+        copies = _copies(order, separation)
         log_skip, log_takes = log1p(-renewal.prob), renewal.log_takes(separation)
         # Upwards by the rounding of the columns and of their inner products, so that Z_a is not too small.
         lagged = renewal.lagged() * (1.0 + (2 * renewal.bands + 16) * UNIT_ROUNDOFF)
@@ -217,19 +217,32 @@ class Table(NamedTuple):
         )
 
 
-def _states(order: int, separation: int) -> dict[tuple[int, ...], int]:
-    """All states with their numbers."""
-    return {state: i for i, state in enumerate(combinations_with_replacement(range(separation), order - 1))}
+@lru_cache(maxsize=4)
+def _copies(order: int, separation: int) -> Copies:
+    """The moves, which are the same for every noise multiplier."""
+    return Copies.of(order, separation)
 
 
 def _joint_starts(log_starts: Array, order: int, separation: int) -> tuple[Indices, Indices, Array]:
     """First step, state then and log-weight of every multiset of a first availabilities, one for each copy."""
-    index = _states(order, separation)
-    joint = list(combinations_with_replacement(range(log_starts.size), order))
-    steps = np.array([first[0] for first in joint])
-    states = np.array([index[tuple(step - first[0] for step in first[1:])] for first in joint])
-    orders = [factorial(order) // prod(factorial(first.count(step)) for step in set(first)) for first in joint]
-    return steps, states, log_starts[np.array(joint)].sum(axis=1) + np.log(np.array(orders, dtype=float))
+    joint = _multisets(log_starts.size, order)
+    first = joint[:, 0]
+    # States are numbered in lexicographic order, in which their digits to the base of the separation grow too.
+    digits = separation ** np.arange(order - 2, -1, -1)
+    states = np.searchsorted(_multisets(separation, order - 1) @ digits, (joint[:, 1:] - first[:, None]) @ digits)
+    # a! / prod of the factorials of how often each step occurs: the k-th time that it does divides by k.
+    orders, times = np.full(first.size, float(factorial(order))), np.ones(first.size)
+    for place in range(1, order):
+        times = np.where(joint[:, place] == joint[:, place - 1], times + 1.0, 1.0)
+        orders /= times
+    return first, states, log_starts[joint].sum(axis=1) + np.log(orders)
+
+
+def _multisets(kinds: int, size: int) -> Indices:
+    """All multisets of numbers below ``kinds``, each in ascending order, in lexicographic order; shape (m, size)."""
+    count = comb(kinds + size - 1, size)
+    numbers = chain.from_iterable(combinations_with_replacement(range(kinds), size))
+    return np.fromiter(numbers, dtype=np.int64, count=count * size).reshape(count, size)
 
 
 @njit(cache=True, nogil=True)

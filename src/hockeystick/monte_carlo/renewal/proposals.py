@@ -3,64 +3,53 @@
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from math import comb, lgamma, log, log1p
-from typing import ClassVar, NamedTuple
+from math import comb, inf, lgamma, log, log1p
+from typing import ClassVar
 
 import numpy as np
 
 from hockeystick.monte_carlo.proposals import Array, Proposal, rounded
+from hockeystick.monte_carlo.renewal.densities import (
+    ENTRY_SECONDS,
+    FARTHEST,
+    ORDERS,
+    STEP_SECONDS,
+    Hits,
+    covered,
+    density_of,
+    loss_error_of,
+    renewal_of,
+)
+from hockeystick.monte_carlo.renewal.means import MeanProposal, ThinnedProposal, propose_means
 from hockeystick.monte_carlo.renewal.proposal_kernels import (
     LARGEST_EXPONENT,
     LARGEST_SPREAD,
     Density,
-    Recursion,
-    draw_shifted,
     draw_tilted,
+    sum_log_renewals,
 )
 from hockeystick.monte_carlo.renewal.proposal_tables import Renewal, Table, state_count
-from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL, exp_or_inf
+from hockeystick.monte_carlo.weight_bounds import exp_or_inf
 from hockeystick.pairs.renewal_mixture import RenewalMixture
-from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF, StrategyMatrix
 from hockeystick.types import Direction
 
-ORDERS = range(2, 13)
-MAX_ENTRIES = 1 << 23
+MAX_ENTRIES = 1 << 24
 """Doubles in the table of a proposal."""
 MAX_STATES = 20_000
-MAX_STARTS = 200_000
+MAX_STARTS = 600_000
 SHARES = (1.0, 0.6)
 """Weights of the order-a proposal in the mixtures that are proposed."""
-FARTHEST = 4.0
-"""The largest shift of a chain."""
 MOST_BUSY = 0.8
 """The largest fraction of the steps that participations of a chain block."""
-MAX_BETA = 1e3
-BETAS = np.concatenate([np.arange(0.25, 4.0, 0.25), np.arange(4.0, 16.0, 1.0), np.arange(16.0, 129.0, 8.0)])
-STEP_SECONDS = 1.7e-8
-ENTRY_SECONDS = 1e-9
-"""Rough costs of a step, and of an entry of C, in one sample."""
-MOVE_SECONDS = 1.2e-8
-"""And of a term of a move of the copies, made at every step at which one of them is blocked."""
-NEAR = 0.3
-"""Weight of the order-a proposal beside a chain of many copies."""
+MOVE_SECONDS, FAR_MOVE_SECONDS, FAR_ENTRIES = 1.2e-8, 4e-8, 1 << 21
+"""Rough cost of a term of a move of the copies, made at every step at which one of them is blocked; and the same for a
+table of more doubles than the caches hold."""
+NEAR, SMALL_M = 0.3, 0.7
+"""Weights of the order-a proposal beside a chain of many copies: for a small variance, and for a small M."""
 MAX_REACH = 96
 MAX_CAP = 3
 NEARER = (1.0, 0.8, 1.25)
 """Numbers of copies that are worth a pilot, in proportion to the one that should be best."""
-
-
-class Hits(NamedTuple):
-    """The participations of a chain.
-
-    Attributes:
-        rate: the chance to take part when available, in (0, 1).
-        shifts: positive multiples of 1/2, shape (kinds,).
-        shares: their probabilities.
-    """
-
-    rate: float
-    shifts: Array
-    shares: Array
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -100,7 +89,7 @@ class TiltedProposal(Proposal):
         possible = self.order in ORDERS and self.pair.columns.shape[1] <= self.separation <= self.pair.min_sep
         return (
             0.0 < self.share <= 1.0
-            and _covered(self.pair)
+            and covered(self.pair)
             and possible
             and _small(self.pair, self.order, self.separation)
             and _weights_fit(self.pair, self.separation)
@@ -112,14 +101,15 @@ class TiltedProposal(Proposal):
         recursions = 1.0 + 0.4 * (self.share < 1.0) + 0.2 * (self.separation < self.pair.min_sep)
         blocked = (self.separation - 1) * self.pair.participation_prob
         busy = 1.0 - (1.0 + blocked) ** -self.order
-        moves = MOVE_SECONDS * self.share * (self.order + 1.0) * busy
+        far = state_count(self.order, self.separation) * self.pair.matrix.steps > FAR_ENTRIES
+        moves = (FAR_MOVE_SECONDS if far else MOVE_SECONDS) * self.share * (self.order + 1.0) * busy
         products = ENTRY_SECONDS * self.pair.columns.shape[1]
         return float(self.pair.matrix.steps * (STEP_SECONDS * recursions + moves + products))
 
     @property
     def loss_error(self) -> float:
         """Of a + 1 recursions' logs, and of log Z_a."""
-        return (self.order + 1) * _loss_error(self.pair, self.gap) + self.table.error
+        return (self.order + 1) * loss_error_of(self.pair, self.gap) + self.table.error
 
     def weight_bound(self, epsilon: float) -> float:
         rounding = 1e-13 * self.order * (1.0 + epsilon)
@@ -132,12 +122,12 @@ class TiltedProposal(Proposal):
     @cached_property
     def density(self) -> Density:
         """What kernels evaluate."""
-        return _density(self.pair, self.separation, self.gap, self.chain)
+        return density_of(self.pair, self.separation, self.gap, self.chain)
 
     @property
     def table(self) -> Table:
         """What kernels draw R_a from."""
-        return _table(_renewal(self.pair), self.order, self.separation)
+        return _table(renewal_of(self.pair), self.order, self.separation)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -205,57 +195,7 @@ class CopiesProposal(TiltedProposal):
         return Hits(rate, np.arange(1.0, self.cap + 1.0), weights / weights.sum())
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class MeanProposal(Proposal):
-    """``N(-beta C E[x], sigma^2 I)``, in the direction add.
-
-    With ``A = E |C x|^2 / sigma^2`` and ``g = |C E[x]|^2 / sigma^2``, ``Y <= M =
-    e^(-beta (epsilon - A/2) + beta^2 g / 2) beta^beta / (beta + 1)^(beta + 1)``.
-
-    Attributes:
-        pair: what is sampled.
-        beta: at least 0.
-    """
-
-    name: ClassVar[str] = "renewal_mean"
-    chosen: ClassVar[tuple[str, ...]] = ("beta",)
-    directions: ClassVar[tuple[Direction, ...]] = (Direction.ADD,)
-
-    pair: RenewalMixture
-    beta: float
-
-    @property
-    def proved(self) -> bool:
-        return _covered(self.pair) and 0.0 < self.beta <= MAX_BETA
-
-    @property
-    def cost(self) -> float:
-        """Normals and one exponential for each step, and the inner products."""
-        return float(self.pair.matrix.steps * (STEP_SECONDS + ENTRY_SECONDS * self.pair.columns.shape[1]))
-
-    @property
-    def loss_error(self) -> float:
-        """Of the recursion, and of the weight's inner product."""
-        return (2.0 + self.beta) * _loss_error(self.pair, self.pair.min_sep)
-
-    def weight_bound(self, epsilon: float) -> float:
-        """The closed form, rounded up."""
-        _, square, energy = _renewal(self.pair).mean
-        beta = self.beta
-        log_largest = -beta * (epsilon - 0.5 * energy) + 0.5 * beta**2 * square
-        log_largest += beta * log(beta) - (beta + 1.0) * log1p(beta) + 1e-12 * (1.0 + beta * (epsilon + energy))
-        return exp_or_inf(log_largest + 1e-12 * beta**2 * square)
-
-    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        """O(n p) a sample."""
-        draw_shifted(rng, log_weights, losses, self.density, _renewal(self.pair).mean[0], self.beta)
-
-    @cached_property
-    def density(self) -> Density:
-        return _density(self.pair, self.pair.min_sep, self.pair.min_sep, Hits(0.5, np.ones(1), np.ones(1)))
-
-
-KINDS = (OrderProposal, CopiesProposal, MeanProposal)
+KINDS = (OrderProposal, CopiesProposal, MeanProposal, ThinnedProposal)
 
 
 def propose(pair: RenewalMixture, direction: Direction, epsilon: float) -> list[Proposal]:
@@ -263,14 +203,10 @@ def propose(pair: RenewalMixture, direction: Direction, epsilon: float) -> list[
 
     Seconds on the first call for a pair, which makes the tables of the orders that are compared.
     """
-    if not _covered(pair):
+    if not covered(pair):
         return []
     if direction is Direction.ADD:
-        proposals: list[Proposal] = [MeanProposal(direction=direction, pair=pair, beta=float(beta)) for beta in BETAS]
-        return sorted(
-            (proposal for proposal in proposals if proposal.weight_bound(epsilon) < 1.0),
-            key=lambda t: t.weight_bound(epsilon),
-        )[:2]
+        return propose_means(pair, epsilon)
     orders = _orders(pair, epsilon)
     if not orders:
         return []
@@ -279,13 +215,22 @@ def propose(pair: RenewalMixture, direction: Direction, epsilon: float) -> list[
     found: list[Proposal] = []
     if reach < MAX_REACH:
         reaches = dict.fromkeys(max(first, round(part * reach)) for part in NEARER)
-        found.extend(_copies_proposal(pair, first, more) for more in reaches)
+        found.extend(_copies_proposal(pair, first, more, NEAR) for more in reaches)
+        found.append(_copies_proposal(pair, first, max(first, reach), SMALL_M))
     found.extend(_order_proposal(pair, first, share, epsilon, hits) for share in SHARES)
     found.extend(_order_proposal(pair, order, SHARES[-1], epsilon, hits) for order in others[:1])
     return [proposal for proposal in found if proposal.weight_bound(epsilon) < 1.0]
 
 
-def _copies_proposal(pair: RenewalMixture, order: int, reach: int) -> CopiesProposal:
+def quick(pair: RenewalMixture, direction: Direction, epsilon: float) -> Proposal | None:
+    """The chain of many copies beside the smallest table; None where it is not proved, or sees too little."""
+    reach = _reach(pair, epsilon) if direction is Direction.REMOVE and covered(pair) else MAX_REACH
+    if reach >= MAX_REACH or _separation(pair, ORDERS[0]) is None:
+        return None
+    return _copies_proposal(pair, ORDERS[0], max(ORDERS[0], reach), NEAR)
+
+
+def _copies_proposal(pair: RenewalMixture, order: int, reach: int, share: float) -> CopiesProposal:
     separation = _separation(pair, order)
     assert separation is not None
     return CopiesProposal(
@@ -293,7 +238,7 @@ def _copies_proposal(pair: RenewalMixture, order: int, reach: int) -> CopiesProp
         pair=pair,
         order=order,
         separation=separation,
-        share=NEAR,
+        share=share,
         reach=min(reach, MAX_REACH),
         cap=MAX_CAP,
     )
@@ -315,7 +260,7 @@ def _copies(pair: RenewalMixture, reach: int, cap: int, excess: float = 0.0) -> 
     ``binom(reach, j) r^j``, r the long-run rate, times ``e^(j (j-1) k / 2) - excess`` for what they share, k the
     longest column's square, times a factor for each copy beyond the first that may be some steps off.
     """
-    renewal = _renewal(pair)
+    renewal = renewal_of(pair)
     rate = pair.participation_prob / (1.0 + (pair.min_sep - 1) * pair.participation_prob)
     lagged = np.expm1(np.minimum(renewal.lagged().max(axis=0), LARGEST_EXPONENT))
     nearby = 1.0 + 2.0 * float(lagged[1:].sum()) / max(float(lagged[0]), 1e-300)
@@ -325,21 +270,33 @@ def _copies(pair: RenewalMixture, reach: int, cap: int, excess: float = 0.0) -> 
     return np.asarray(chances * (np.exp(exponents) - excess))
 
 
-def _covered(pair: RenewalMixture) -> bool:
-    return pair.banded and pair.too_large is None and pair.examples_per_user == 1
-
-
 def _orders(pair: RenewalMixture, epsilon: float) -> list[int]:
-    """Orders for which there is a table, by M; the search ends when M grows twice."""
+    """Orders that are worth a table, by M; the search ends when M grows twice, or certainly would."""
     bounds: dict[int, float] = {}
     for order in ORDERS:
         separation = _separation(pair, order)
         if separation is None:
             break
-        bounds[order] = _log_moment(_renewal(pair), order, separation) + _log_factor(order, epsilon)
+        if _least_log_moment(pair, order, separation) + _log_factor(order, epsilon) > min(bounds.values(), default=inf):
+            break
+        bounds[order] = _log_moment(renewal_of(pair), order, separation) + _log_factor(order, epsilon)
         if order >= ORDERS[0] + 2 and bounds[order] > bounds[order - 1] > bounds[order - 2]:
             break
     return sorted(bounds, key=lambda order: bounds[order])
+
+
+def _least_log_moment(pair: RenewalMixture, order: int, separation: int) -> float:
+    """At most log Z_a, without a table: ``(E_Q Xt)^a``, or the terms in which all copies take part together. O(n)."""
+    renewal = renewal_of(pair)
+    log_takes, log_starts = renewal.log_takes(separation), renewal.log_starts(separation)
+    values = np.empty(renewal.steps + separation + 1)
+
+    def log_sum(copies: int, shared: Array) -> float:
+        weights, log_skip = copies * log_takes + shared, copies * log1p(-pair.participation_prob)
+        return float(sum_log_renewals(weights, log_skip, separation, np.exp(copies * log_starts), values))
+
+    together = 0.5 * order * (order - 1) * renewal.squares
+    return max(order * log_sum(1, np.zeros_like(together)), log_sum(order, together))
 
 
 def _separation(pair: RenewalMixture, order: int) -> int | None:
@@ -367,7 +324,7 @@ def _order_proposal(pair: RenewalMixture, order: int, share: float, epsilon: flo
     """Mixed with a chain of about so many far hits, and as many others as there are under P."""
     separation = _separation(pair, order)
     assert separation is not None
-    others = float(_renewal(pair).chances.sum())
+    others = float(renewal_of(pair).chances.sum())
     density = min((hits + others) / pair.matrix.steps, MOST_BUSY / pair.min_sep)
     return OrderProposal(
         direction=Direction.REMOVE,
@@ -383,13 +340,13 @@ def _order_proposal(pair: RenewalMixture, order: int, share: float, epsilon: flo
 
 def _shift(pair: RenewalMixture, epsilon: float, hits: int) -> float:
     """The shift at which each of so many participations multiplies X by ``e^(epsilon / hits)``."""
-    return 0.5 + (epsilon / hits - log(pair.participation_prob)) / float(_renewal(pair).squares.max())
+    return 0.5 + (epsilon / hits - log(pair.participation_prob)) / float(renewal_of(pair).squares.max())
 
 
 def _hits(pair: RenewalMixture, epsilon: float) -> int:
     """The number of participations by which X most probably gets to ``e^epsilon`` under P."""
-    expected = float(_renewal(pair).chances.sum())
-    square = float(_renewal(pair).squares.max())
+    expected = float(renewal_of(pair).chances.sum())
+    square = float(renewal_of(pair).squares.max())
 
     def log_chance(hits: int) -> float:
         excess = max(0.0, _shift(pair, epsilon, hits) - 1.0)
@@ -403,20 +360,6 @@ def _log_factor(order: int, epsilon: float) -> float:
     return (order - 1) * (log(order - 1) - epsilon) - order * log(order)
 
 
-def _renewal(pair: RenewalMixture) -> Renewal:
-    return _renewal_of(pair.matrix, pair.noise_multiplier, pair.min_sep, pair.participation_prob, pair.warm_start)
-
-
-@lru_cache(maxsize=8)
-def _renewal_of(matrix: StrategyMatrix, sigma: float, min_sep: int, prob: float, warm: bool) -> Renewal:
-    """By fields, as two different pairs can compare equal."""
-    pair = RenewalMixture(
-        noise_multiplier=sigma, matrix=matrix, min_sep=min_sep, participation_prob=prob, warm_start=warm
-    )
-    chances = prob * pair.availability
-    return Renewal(columns=pair.columns / sigma, min_sep=min_sep, prob=prob, warm=warm, chances=chances)
-
-
 @lru_cache(maxsize=3)
 def _table(renewal: Renewal, order: int, separation: int) -> Table:
     return Table.of(renewal, order, separation)
@@ -425,44 +368,3 @@ def _table(renewal: Renewal, order: int, separation: int) -> Table:
 @lru_cache(maxsize=256)
 def _log_moment(renewal: Renewal, order: int, separation: int) -> float:
     return _table(renewal, order, separation).log_moment
-
-
-def _density(pair: RenewalMixture, separation: int, gap: int, chain: Hits) -> Density:
-    """What kernels need of X, of Xt and of a chain whose participations are at least ``gap`` steps apart."""
-    renewal, (rate, shifts, shares) = _renewal(pair), chain
-    steps, halves = renewal.steps, 0.5 * renewal.squares
-    polynomial = np.zeros((int(2.0 * shifts.max()) + 1, steps))
-    for shift, share in zip(shifts, shares, strict=True):
-        polynomial[int(2.0 * shift)] += share * np.exp(-(shift**2) * halves)
-    boosted = (log1p(-rate), gap, np.full(steps, rate), np.full(steps, log(rate)), np.ones(1))
-    spread = -min(gap * log1p(-rate), pair.min_sep * log1p(-pair.participation_prob))
-    gentle = spread <= LARGEST_SPREAD and float(shifts.max() ** 2 * halves.max()) <= LARGEST_EXPONENT
-    return (
-        np.ascontiguousarray(renewal.columns.T),
-        halves,
-        _recursion(renewal, pair.min_sep),
-        _recursion(renewal, separation),
-        boosted,
-        (rate, shifts, shares),
-        polynomial,
-        np.exp(-halves),
-        gentle,
-    )
-
-
-def _recursion(renewal: Renewal, separation: int) -> Recursion:
-    logs = renewal.log_takes(separation)
-    return log1p(-renewal.prob), separation, np.exp(logs), logs, np.exp(renewal.log_starts(separation))
-
-
-def _loss_error(pair: RenewalMixture, gap: int) -> float:
-    """Rounding error of log X: n steps of a recursion, whose value sums no more than this for each participation.
-
-    Also that of the log-density of a chain whose participations are ``gap`` steps apart.
-    """
-    renewal = _renewal(pair)
-    shared = 2.0 * float(renewal.lagged().sum(axis=1).max())
-    drawn = FARTHEST_NORMAL * float(renewal.columns.sum(axis=1).max())
-    largest = LARGEST_SPREAD + FARTHEST * (max(ORDERS) * shared + drawn)
-    participations = -(-renewal.steps // gap)
-    return 8.0 * UNIT_ROUNDOFF * largest * participations * (renewal.steps + renewal.bands)
