@@ -13,8 +13,8 @@
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from math import exp, inf, log, sqrt
+from dataclasses import dataclass
+from math import exp, log, sqrt
 from typing import TYPE_CHECKING
 
 from hockeystick.accountants.monte_carlo import known_upper, resting_on
@@ -41,7 +41,7 @@ from hockeystick.monte_carlo.release import verification_target
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.settings import MonteCarlo, SearchPolicy, Settings
-from hockeystick.spec import LARGEST_NOISE
+from hockeystick.spec import LARGEST_NOISE, SMALLEST_NOISE
 from hockeystick.types import Side
 
 if TYPE_CHECKING:
@@ -62,14 +62,16 @@ SETTLED, LOOKS = 3e-3, 3
 """Pilots look again, so often at most, while less noise by more than this part may be in reach of the planned work."""
 AIM = 0.85
 """Of the work for a test, for where they look next: the next pilots may say that it takes a little more."""
+STEP = 1.03
+"""The largest step to where they look next, as the largest weights fall with the noise too."""
 ABOVE = 1.02
 """Pilots look first at this multiple of where delta is met."""
 INSIDE = PORTABLE + 1e-8
 """The tests are made at an epsilon that is smaller by this fraction, more than reading it back and issuing it lose."""
 GENTLE, STRIDE = 0.05, 3.0
 """delta falls about with a high power of the noise, and pilots may see nothing of it: no step is larger than this."""
-GENTLEST = 0.5
-"""delta falls at least with this power of the noise."""
+GENTLEST, USUAL_SLOPE = 0.5, 10.0
+"""delta falls at least with this power of the noise; and the one that is taken where pilots see too little of it."""
 TEST_SHARE, RETRY_SHARE, BELOW_SHARE = 0.5, 0.2, 0.15
 """Of the planned work: for the first test, for what it may take beyond that and the next ones, for the lower bound."""
 ROUGH_WIDTH = 0.2
@@ -179,6 +181,7 @@ def verified_release(
     scanning, work = deadline.part(SCAN_SHARE), min(policy.sampling, policy.work)
 
     def trial(noise: float, share: float = CANDIDATE_SHARES[0]) -> _Trial:
+        noise = min(max(noise, SMALLEST_NOISE), LARGEST_NOISE)
         members = dominating_pair(mechanism.with_noise(noise)).members
         return _Trial(noise, slope, [_test(member, question, options, scanning, goal, share) for member in members])
 
@@ -228,28 +231,47 @@ def _planned(
         near: where pilots look first.
         work: standard seconds.
     """
-    best, before = None, None
+    best: _Trial | None = None
+    low: _Trial | None = None
+    needed: list[float] = []
     for _ in range(LOOKS):
         here = trial(near)
-        if before is not None and (here.noise - before.noise) * (before.part - here.part) > 0.0:
-            slope = log(before.part / here.part) / log(here.noise / before.noise)
-            here = replace(here, slope=max(slope, GENTLEST))
-        before = here
         if here.part == 0.0:  # pilots see nothing, or nothing is left to sample
             return None, None
         if here.part <= 1.0 and here.seconds(here.sure / here.part) <= work:  # pilots limit the noise, not samples
             for test in here.tests:
                 test.look_longer()
-        if here.part <= here.sure and here.seconds() <= work and (best is None or here.noise < best.noise):
+        if here.part <= here.sure and here.seconds() <= work:
             best = here
-        sure = [part for part in PARTS if part <= here.sure and here.noise_at(part) <= most]
-        needed = {part: here.seconds(part / here.part) for part in sure}
-        near = next((here.noise_at(part) for part in sure if needed[part] <= AIM * work), inf)
+        else:
+            low = here
+        near = _next(low, best, most, AIM * work)
         if best is not None and near >= best.noise * (1.0 - SETTLED):
             return best, None
+        needed += [
+            here.seconds(part / here.part) for part in PARTS if part <= here.sure and here.noise_at(part) <= most
+        ]
         if near > most:
-            return None, min(needed.values()) / AIM if needed else None
-    return best or trial(near), None
+            break
+    return best, min(needed) / AIM if needed else None
+
+
+def _next(low: _Trial | None, best: _Trial | None, most: float, work: float) -> float:
+    """Where pilots look next: between what is out of reach and what is not, or else by how delta falls."""
+    here = low or best
+    assert here is not None
+    fits = [part for part in PARTS if part <= here.sure and here.seconds(part / here.part) <= work]
+    model = here.noise_at(fits[0]) if fits else sqrt(here.noise * most)
+    if low is None:
+        return max(model, here.noise / STEP)
+    if best is None:
+        return min(model, here.noise * STEP) if fits else model
+    if low.seconds() <= work:  # pilots could not tell its delta from the target
+        return min(low.noise_at(low.sure), best.noise)
+    if low.seconds() <= best.seconds():
+        return best.noise
+    share = log(low.seconds() / work) / log(low.seconds() / best.seconds())
+    return float(low.noise * (best.noise / low.noise) ** min(share, 1.0))
 
 
 def estimated_noise(mechanism: Mechanism, epsilon: float, delta: float, deadline: Deadline) -> float:
@@ -284,7 +306,7 @@ def _near(
 
     fails, passes = smallest_passing(ratio, 1.0, start, width)
     if not 0.0 < ratios.get(passes, 0.0) < ratios.get(fails, 0.0):
-        return passes, GENTLEST
+        return passes, USUAL_SLOPE
     slope = max(log(ratios[fails] / ratios[passes]) / log(passes / fails), GENTLEST)
     return float(passes * ratios[passes] ** (1.0 / slope)), slope
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from hockeystick.errors import BudgetExceededError
 from hockeystick.monte_carlo.estimation import ATTEMPT_SHARES, Aim, Estimation
+from hockeystick.monte_carlo.pilots import ENOUGH as SEEN
 from hockeystick.monte_carlo.pilots import Pilot
 from hockeystick.monte_carlo.statistics import Tally, profiles_of
 from hockeystick.types import Direction, Side
@@ -81,9 +82,13 @@ def _seen(aim: Aim, pilot: Pilot) -> Aim:
 
 
 def clearest(aim: Aim) -> Pilot:
-    """The pilot that tells delta best, of those that have not missed what another one saw."""
-    pilots = [choice.pilot for choice in aim.choices if choice.samples < inf] or [aim.choices[0].pilot]
-    return max(pilots, key=lambda pilot: pilot.effective(aim.epsilon))
+    """The pilot that tells delta best; where none has seen enough of it, that of the proposal with the smallest M."""
+    pilots = [choice.pilot for choice in aim.choices]
+    kept = [pilot for pilot in pilots if not pilot.missed(aim.epsilon, pilots)]
+    best = max(kept, key=lambda pilot: pilot.effective(aim.epsilon))
+    if best.effective(aim.epsilon) >= SEEN:
+        return best
+    return min(kept, key=lambda pilot: pilot.proposal.weight_bound(aim.epsilon))
 
 
 @dataclass

@@ -23,6 +23,7 @@ from hockeystick.errors import BudgetExceededError
 from hockeystick.monte_carlo.claim import MonteCarloClaim, RunClaim, Statement
 from hockeystick.monte_carlo.confidence import bet_from_pilot, samples_needed
 from hockeystick.monte_carlo.families import family_of
+from hockeystick.monte_carlo.pilots import ENOUGH as SEEN
 from hockeystick.monte_carlo.pilots import (
     Choice,
     Pilot,
@@ -166,10 +167,11 @@ class Estimation:
         assert self.question.epsilon is not None
         epsilon = self.question.epsilon
         first = self.family.quick(self.pair, Direction.REMOVE, epsilon)
-        proposals = [first] if first else self.family.propose(self.pair, Direction.REMOVE, epsilon)[:ESTIMATING]
-        return max(
-            self.pilots.draw(proposal, f"estimate {place}").mean(epsilon) for place, proposal in enumerate(proposals)
-        )
+        pilots = [] if first is None else [self.pilots.draw(first, "estimate first")]
+        if not pilots or pilots[0].effective(epsilon) < SEEN:
+            proposals = self.family.propose(self.pair, Direction.REMOVE, epsilon)[:ESTIMATING]
+            pilots += [self.pilots.draw(each, f"estimate {place}") for place, each in enumerate(proposals)]
+        return max(pilot.mean(epsilon) for pilot in pilots)
 
     def sample(self, sides: Sequence[Side] = tuple(Side)) -> None:
         """Draw what the question needs; stops early, with the bounds so far, when time runs out.
@@ -355,8 +357,7 @@ class Estimation:
 
     def plan(self, aim: Aim, choice: Choice) -> float:
         """How many samples an attempt will probably need: to be tight, or only to tell delta from the goal."""
-        missed = choice.samples == inf and any(other.samples < inf for other in aim.choices)
-        if aim.goal <= 0.0 or missed:
+        if aim.goal <= 0.0 or choice.pilot.missed(aim.epsilon, [other.pilot for other in aim.choices]):
             return choice.samples
         distance = min(max((1.0 - aim.delta / aim.goal) / SPARE, NARROWEST), WIDEST)
         values = choice.pilot.values(aim.epsilon) / aim.goal

@@ -65,6 +65,11 @@ class Pilot:
         effective = self.effective(epsilon)
         return self.losses.size / effective if effective > 0.0 else inf
 
+    def missed(self, epsilon: float, others: Sequence["Pilot"]) -> bool:
+        """Whether another pilot has certainly seen a part that matters and is not in this one."""
+        best = max((other.mean(epsilon) for other in others if other.effective(epsilon) >= ENOUGH), default=0.0)
+        return self.mean(epsilon) < DISAGREEMENT * best
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -155,7 +160,7 @@ def rank(proposals: Sequence[Proposal], epsilon: float, width: float, failure: f
     for pilot in drawn:
         mean = max(pilot.mean(epsilon), best)
         variance = pilot.relative_variance(epsilon)
-        if mean <= 0.0 or variance == inf or pilot.mean(epsilon) < DISAGREEMENT * best:
+        if mean <= 0.0 or variance == inf or pilot.missed(epsilon, drawn):
             choices.append(Choice(pilot, inf))
             continue
         over = max(pilot.proposal.weight_bound(epsilon) / mean, 1.0)  # a pilot may overshoot
