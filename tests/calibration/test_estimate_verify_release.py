@@ -226,7 +226,6 @@ def test_where_no_test_fits_into_the_planned_work_none_is_made_and_the_answer_sa
 
 
 def test_what_would_not_lower_the_noise_is_not_tested(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = "hockeystick.calibration.estimate_verify_release"
     last = certify(TWO_MEMBERS.with_noise(2.0), delta=DELTA, method="gaussian")
     monkeypatch.setattr("hockeystick.monte_carlo.acceptance.Acceptance", Scripted)
     monkeypatch.setattr(Scripted, "made", [])

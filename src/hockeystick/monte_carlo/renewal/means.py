@@ -20,7 +20,8 @@ from hockeystick.monte_carlo.renewal.densities import (
 from hockeystick.monte_carlo.renewal.proposal_kernels import Density, draw_shifted
 from hockeystick.monte_carlo.renewal.proposal_tables import Renewal
 from hockeystick.monte_carlo.weight_bounds import exp_or_inf
-from hockeystick.pairs.renewal_mixture import RenewalMixture, availability, first_available
+from hockeystick.pairs.renewal_kernels import availability
+from hockeystick.pairs.renewal_mixture import RenewalMixture, first_available
 from hockeystick.types import Direction
 
 MAX_BETA = 1e3
