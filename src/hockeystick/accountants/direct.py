@@ -6,7 +6,8 @@ k-of-t allocation is bounded from above by splitting the steps at random into k 
 is a composition again: see :mod:`hockeystick.windows.orthogonal_columns`.
 
 Upper laws are spreads of the true likelihood ratio and lower laws contractions, so both directions err on the asked
-side (docs/theory/laws.md). Cost: O(log(steps)) projections of O(nodes^2) each.
+side (docs/theory/laws.md). Cost: O(log(steps)) projections of O(nodes^2) each. Equal Poisson steps are bounded by
+contour integrals where those answer (docs/theory/contours.md), in milliseconds and without a grid.
 """
 
 from collections import Counter
@@ -272,9 +273,12 @@ ACCOUNTANT = Accountant(
     name="direct",
     summary="likelihood-ratio laws, near exact for Poisson, 1-of-t allocation and columns that do not overlap",
     sides=(Side.UPPER, Side.LOWER),
-    errs="to the asked side: upper laws are mean-preserving spreads of the likelihood ratio, lower laws contractions",
+    errs=(
+        "to the asked side: upper laws are mean-preserving spreads of the likelihood ratio, lower laws contractions; "
+        "integrals charge their truncation, their step and every rounding"
+    ),
     reference=(
-        "docs/theory/laws.md and subsets/reductions.md; feldman-shenfeld-2025, Lemmas 3.1, 3.11 and 4.2; "
+        "docs/theory/laws.md, contours.md and subsets/reductions.md; feldman-shenfeld-2025, Lemmas 3.1, 3.11 and 4.2; "
         "chua-2024, section 3"
     ),
     analyses={

@@ -27,15 +27,13 @@ SHARE = 1e-7
 """Share of the expected value that other values of the function, and what is cut off the line, may each amount to."""
 LEAST_NOISE, LEAST_RATE = 0.125, 1e-12
 """Smaller noise and rates are left to the laws: the ratio and its slope could leave the range of doubles."""
-MOST_WORK = 3e7
+MOST_WORK = 1e7
 """Frequencies times nodes of a line; runs that need more are left to the laws."""
 MOST_FREQUENCIES = 200_000
-CLOSE = 1e-5
-"""A line that was made for another epsilon answers where its sides are this close, relative to the upper side."""
 USEFUL = 1e-3
-"""A line that was made for an epsilon answers where its sides are this close."""
-NEIGHBOURS = 10
-"""Lines of so many neighbouring orders are asked before a line is made; orders are 6 percent apart."""
+"""A line answers where its sides are this close, relative to the upper side."""
+ORDERS = 100
+"""Orders of lines. Which line answers an epsilon depends on epsilon alone, and not on what was asked before."""
 NEAR_ORDERS, FAR_ORDERS = 24.0, 300.0
 """Orders are sought up to the first of these times the noise multiplier; where that is too small, up to the second."""
 NEGLIGIBLE = 1e-6
@@ -102,7 +100,7 @@ class Contour:
             return Sides(0.0, 1.0)
         angles = self.frequencies * x
         # e^(-i t x) times a term has the real part cos(t x) Re + sin(t x) Im.
-        value = float(np.cos(angles) @ self.terms.real + np.sin(angles) @ self.terms.imag)
+        value = float(np.sum(np.cos(angles) * self.terms.real + np.sin(angles) * self.terms.imag))
         error = self.error + self.error_of_angles * abs(x)
         distant = 1.01 * (self.before.total(-x, self.window) + self.after.total(x, self.window))
         exponents = abs(self.log_size) + abs(self.order * x) + extra
@@ -131,32 +129,28 @@ class Profiles:
         """Both bounds on delta, or None where no line is good enough there."""
         if self.moments.noise_multiplier < LEAST_NOISE or not LEAST_RATE <= self.moments.sampling_prob < 1.0:
             return None
-        place, known = self._saddle(epsilon, direction)
-        for order in known.orders[max(place - NEIGHBOURS, 0) : place + NEIGHBOURS + 1].tolist():
-            contour = self._contours.get((direction, order))
-            if contour is not None and _are_close(sides := contour.sides(epsilon), CLOSE):
-                return sides
         if direction is Direction.ADD:
             other, bound = self.sides(epsilon, Direction.REMOVE), self._by_moments(epsilon, direction)
             if other is not None and bound < NEGLIGIBLE * other.lower:
                 return Sides(0.0, bound)
-        order = float(known.orders[place])
+        order, known = self._saddle(epsilon, direction)
         if (direction, order) not in self._contours:
-            self._contours[direction, order] = self._contour(order, epsilon, direction, known)
+            self._contours[direction, order] = self._contour(order, direction, known)
         contour = self._contours[direction, order]
-        if contour is not None and _are_close(sides := contour.sides(epsilon), USEFUL):
-            return sides
-        return None
+        if contour is None:
+            return None
+        sides = contour.sides(epsilon)
+        return sides if sides.lower > 0.0 and sides.upper - sides.lower <= USEFUL * sides.upper else None
 
     def _known(self, direction: Direction, reach: float) -> Orders:
         if (direction, reach) not in self._orders:
-            distances = np.geomspace(3e-3, min(reach / self.moments.mu, LARGEST_ORDER), 160)
+            distances = np.geomspace(3e-3, min(reach / self.moments.mu, LARGEST_ORDER), ORDERS)
             orders = 1.0 + distances if direction is Direction.REMOVE else -distances
             self._orders[direction, reach] = Orders(orders, self.steps * self.moments.log_moments(orders))
         return self._orders[direction, reach]
 
-    def _saddle(self, epsilon: float, direction: Direction) -> tuple[int, Orders]:
-        """The place of the order at which the integrand is smallest on the real line, among these orders."""
+    def _saddle(self, epsilon: float, direction: Direction) -> tuple[float, Orders]:
+        """The order at which the integrand is smallest on the real line, and the orders among which it was sought."""
         x = epsilon if direction is Direction.REMOVE else -epsilon
         for reach in (NEAR_ORDERS, FAR_ORDERS):
             known = self._known(direction, reach)
@@ -164,7 +158,7 @@ class Profiles:
             smallest = int(np.argmin(heights))
             if smallest < heights.size - 4:
                 break
-        return smallest, known
+        return float(known.orders[smallest]), known
 
     def _by_moments(self, epsilon: float, direction: Direction) -> float:
         """An upper bound on delta from the moments at the known orders."""
@@ -173,12 +167,13 @@ class Profiles:
         least = float(np.min(log_sizes + self.steps * ERROR_OF_LOGS + _log_peaks(orders) - orders * x))
         return exp(min(least + extra + 1e-9, 0.0))
 
-    def _contour(self, order: float, epsilon: float, direction: Direction, known: Orders) -> Contour | None:
-        """The line through ``order``, good enough around ``epsilon``; None where it would take too much work."""
-        steps, x = self.steps, epsilon if direction is Direction.REMOVE else -epsilon
+    def _contour(self, order: float, direction: Direction, known: Orders) -> Contour | None:
+        """The line through ``order``, good where that is the saddle; None where it would take too much work."""
+        steps = self.steps
         pace = 0.02 * min(abs(order), abs(order - 1.0))
         logs = steps * self.moments.log_moments(order + pace * np.array([-1.0, 0.0, 1.0]))
         variance = max(float(logs[0] - 2.0 * logs[1] + logs[2]), 0.0) / pace**2
+        x = float(logs[2] - logs[0]) / (2.0 * pace) - 1.0 / order - 1.0 / (order - 1.0)
         # The value that the saddle point suggests, relative to M(c)^n; a poor guess makes poor bounds, no wrong ones.
         expected = -log(abs(order * (order - 1.0))) - 0.5 * log(2.0 * pi * (variance + min(order**2, 1.0)))
         target = expected + log(SHARE)
@@ -211,7 +206,7 @@ class Profiles:
             frequencies=frequencies,
             terms=np.asarray(weights * powers / (s * (s - 1.0)), dtype=np.complex128),
             error=1.01 * float(errors.sum()) + cut_off,
-            error_of_angles=4.0 * UNIT_ROUNDOFF * float(sizes @ frequencies),
+            error_of_angles=4.0 * UNIT_ROUNDOFF * float(np.sum(sizes * frequencies)),
             before=before,
             after=after,
             window=window,
@@ -252,7 +247,3 @@ def _log_peaks(orders: Array) -> Array:
     larger, smaller = np.maximum(farther, nearer), np.minimum(farther, nearer)
     logs: Array = smaller * np.log(smaller) - larger * np.log(larger)
     return logs
-
-
-def _are_close(sides: Sides, share: float) -> bool:
-    return sides.lower > 0.0 and sides.upper - sides.lower <= share * sides.upper
