@@ -138,7 +138,7 @@ def test_the_certificate_says_what_it_rests_on() -> None:
     assert claim.statement is Statement.CONFIDENCE
     assert failure_spent([one.run for one in claim.runs]) <= claim.failure_probability
     assert "fails with probability at most 1e-09" in str(found)
-    assert any("seed of the samples once" in requirement for requirement in found.requirements)
+    assert any("seed of the accounting samples once" in requirement for requirement in found.requirements)
     assert not any("seed" in requirement for requirement in certify(SMALL, epsilon=1.0).requirements)
     again = Certificate.parse_json(found.model_dump_json())
     assert again == found

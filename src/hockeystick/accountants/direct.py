@@ -278,7 +278,7 @@ ACCOUNTANT = Accountant(
         "integrals charge their truncation, their step and every rounding"
     ),
     reference=(
-        "docs/theory/laws.md, contours.md and subsets/reductions.md; feldman-shenfeld-2025, Lemmas 3.1, 3.11 and 4.2; "
+        "docs/theory/laws.md and subsets/reductions.md; feldman-shenfeld-2025, Lemmas 3.1, 3.11 and 4.2; "
         "chua-2024, section 3"
     ),
     analyses={

@@ -29,7 +29,7 @@ def choices() -> dict[str, Any]:
 
 
 def _fields(spec: type[Spec]) -> list[dict[str, Any]]:
-    """Name, type and choices of every field but ``kind``, and whether it has to be given."""
+    """Name, type and choices of every field but ``kind`` and tables, and whether it has to be given."""
     schema = spec.model_json_schema()
     found = []
     for name, field in schema["properties"].items():
@@ -37,6 +37,8 @@ def _fields(spec: type[Spec]) -> list[dict[str, Any]]:
             continue
         options = [one for one in field.get("anyOf", [field]) if one.get("type") != "null"]
         one = options[0] if options else field
+        if "$ref" in one:  # a table of numbers, such as those of a matrix that a certificate holds: nothing to type
+            continue
         found.append(
             {
                 "name": name,
