@@ -126,7 +126,10 @@ class PoissonMoments:
         of_masses = UNIT_ROUNDOFF * (2.0 * z * z + 4.0 * np.abs(c * logs) + 8.0) + abs(c) * log_errors
         of_angles = log_errors + 4.0 * UNIT_ROUNDOFF * np.abs(logs)
         always = (
-            float(np.sum(masses * of_masses)) / total + left_out + 4.0 * exp(-QUADRATURE) + (2 * nodes + 64) * UNIT_ROUNDOFF
+            float(np.sum(masses * of_masses)) / total
+            + left_out
+            + 4.0 * exp(-QUADRATURE)
+            + (2 * nodes + 64) * UNIT_ROUNDOFF
         )
         per_frequency = float(np.sum(masses * of_angles)) / total
         blocks = ceil(count / BLOCK)

@@ -1,0 +1,80 @@
+"""One-line faults in contour integrals and their moments, each of which some test must notice.
+
+An entry is (path, old text, new text, reason, tests); the old text occurs once in the file.
+"""
+
+_CONTOURS, _MOMENTS = "src/hockeystick/laws/contours.py", "src/hockeystick/laws/poisson_moments.py"
+_TESTS = "tests/laws/test_contours.py"
+
+FAULTS = [
+    (
+        _CONTOURS,
+        "lower = factor * (value - error - distant)",
+        "lower = factor * (value - error)",
+        "what the trapezoidal rule adds is taken for the value",
+        _TESTS,
+    ),
+    (
+        _CONTOURS,
+        "self.before.total(-x, self.window) + ",
+        "",
+        "what the trapezoidal rule adds from before is forgotten",
+        _TESTS,
+    ),
+    (
+        _CONTOURS,
+        " + self.after.total(x, self.window))",
+        ")",
+        "what the trapezoidal rule adds from after is forgotten",
+        _TESTS,
+    ),
+    (
+        _CONTOURS,
+        "error=1.01 * float(errors.sum()) + cut_off,",
+        "error=1.01 * float(errors.sum()),",
+        "what is cut off the line is forgotten",
+        _TESTS,
+    ),
+    (
+        _CONTOURS,
+        "upper = factor * (value + error)",
+        "upper = factor * (value - error)",
+        "an upper side is below the sum by its error",
+        _TESTS,
+    ),
+    (
+        _CONTOURS,
+        "self._contours[direction, order] = self._contour(order, direction, known)",
+        "self._contours[direction, order] = self._contour(order + 1e-3 * len(self._contours), direction, known)",
+        "a line depends on what was asked before",
+        _TESTS,
+    ),
+    (
+        _MOMENTS,
+        "drop = 2.0 * (frequency / pi) ** 2",
+        "drop = 8.0 * (frequency / pi) ** 2",
+        "slabs lower the size of the integrand four times too much",
+        _TESTS,
+    ),
+    (
+        _MOMENTS,
+        "length = pi / settled",
+        "length = 16.0 * pi / settled",
+        "slabs on which the angle turns around",
+        _TESTS,
+    ),
+    (
+        _MOMENTS,
+        "variations = (4.0 if c > -1.0 else 2.0) *",
+        "variations = 0.1 *",
+        "the total variation of a density is below its largest value",
+        _TESTS,
+    ),
+    (
+        _MOMENTS,
+        "excess = QUADRATURE + 0.5 * d * d",
+        "excess = 3.0 + 0.5 * d * d",
+        "nodes too far apart for the trapezoidal rule",
+        _TESTS,
+    ),
+]
