@@ -127,7 +127,8 @@ def test_accountants_are_described_without_their_engines(tmp_path: Path) -> None
 def test_epsilon_of_independent_noise_loads_laws_alone(sampler: str, tmp_path: Path) -> None:
     (tmp_path / "own.toml").write_text(PLAN.replace('kind = "poisson"', sampler))
     seen = command(tmp_path, "epsilon", "own.toml")
-    assert {"numba", "scipy.special"} <= seen, "it computes"
+    assert "scipy.special" in seen, "it computes"
+    assert "numba" in seen or "poisson" in sampler, "laws need kernels; contour integrals do not"
     assert not [name for name in seen if name.startswith(ENGINES)]
     assert not seen & {"scipy.signal", "scipy.stats", "scipy.optimize", "scipy.interpolate", "scipy.sparse", "joblib"}
 

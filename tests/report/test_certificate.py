@@ -250,7 +250,8 @@ def test_what_a_method_assumes_is_said() -> None:
     said = rows(certify(run, delta=1e-6, method="shuffled_tree"))
     assert "must not depend on anything that the run releases" in said["Fix what"]
     assert said["The bounds"].startswith(
-        "The bounds are proved for gradients of that kind only, strategy binary_tree and sampler shuffle"
+        "The bounds are proved for the gradients that the assumptions describe, strategy binary_tree and sampler "
+        "shuffle"
     )
 
 

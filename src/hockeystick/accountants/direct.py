@@ -23,7 +23,7 @@ from hockeystick.accountants import deletion
 from hockeystick.accountants.base import Accountant, Analysis, LawAnalysis
 from hockeystick.bounds import Profile
 from hockeystick.laws.comonotone import comonotone
-from hockeystick.laws.contours import profiles_of_steps
+from hockeystick.laws.contours import Sides, profiles_of_steps
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import FAR, MAX_RATIO, ORDINARY, Law, Units, point_mass_at_one
 from hockeystick.laws.operations import average, compose, mix, power, thin, weighted
@@ -42,6 +42,8 @@ from hockeystick.types import Direction, Side
 
 CUT_SHARE = 1e-4
 """Of the smallest delta; where ordinary units cut off more, laws are kept in far ones."""
+FAR_BELOW = 1e-3
+"""Deltas below this share of the smallest that matters are bounded roughly, by moments, where no contour answers."""
 LOOK = 8
 """Nodes for each unit of score of the law that is looked at to see what ordinary units cut off."""
 
@@ -216,7 +218,10 @@ def _steps_profiles(pair: IndependentSteps, side: Side, settings: Settings) -> M
     def profile(epsilon: float, direction: Direction) -> float:
         sides = profiles.sides(epsilon, direction)
         if sides is None:
-            return law_delta(law(), epsilon, direction)
+            rough = profiles.by_moments(epsilon, direction)
+            if rough >= FAR_BELOW * settings.resolution.smallest_delta:
+                return law_delta(law(), epsilon, direction)
+            sides = Sides(0.0, rough)
         return sides.upper if side is Side.UPPER else sides.lower
 
     return {direction: partial(profile, direction=direction) for direction in Direction}

@@ -130,7 +130,7 @@ class Profiles:
         if self.moments.noise_multiplier < LEAST_NOISE or not LEAST_RATE <= self.moments.sampling_prob < 1.0:
             return None
         if direction is Direction.ADD:
-            other, bound = self.sides(epsilon, Direction.REMOVE), self._by_moments(epsilon, direction)
+            other, bound = self.sides(epsilon, Direction.REMOVE), self.by_moments(epsilon, direction)
             if other is not None and bound < NEGLIGIBLE * other.lower:
                 return Sides(0.0, bound)
         order, known = self._saddle(epsilon, direction)
@@ -160,7 +160,7 @@ class Profiles:
                 break
         return float(known.orders[smallest]), known
 
-    def _by_moments(self, epsilon: float, direction: Direction) -> float:
+    def by_moments(self, epsilon: float, direction: Direction) -> float:
         """An upper bound on delta from the moments at the known orders."""
         orders, log_sizes = self._known(direction, NEAR_ORDERS)
         x, extra = (epsilon, epsilon) if direction is Direction.REMOVE else (-epsilon, 0.0)

@@ -35,7 +35,7 @@ def shown(certificate: CertificateBase, record: "RunRecord | None" = None) -> st
     >>> import hockeystick as hs
     >>> run = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.01, steps=100), noise_multiplier=1.0)
     >>> print(shown(hs.certify(run, delta=1e-5)).splitlines()[0])
-    All 100 training steps together are (0.718133, 1e-05)-differentially private for one example.
+    All 100 training steps together are (0.718036, 1e-05)-differentially private for one example.
     """
     if not isinstance(certificate, Certificate):
         return certificate_text(certificate)
