@@ -16,6 +16,7 @@ from hockeystick.accountants import direct, gaussian
 from hockeystick.bounds import Bound
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.law import Law
+from hockeystick.laws.profile import law_profiles
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.pairs.subset_mixture import SubsetMixture
@@ -35,12 +36,16 @@ def bound(pair: DominatingPair, side: Side, work: Settings = WORK) -> Bound:
 
 
 def assert_equal_bounds(one: DominatingPair, other: DominatingPair) -> None:
+    """The same laws; what is bounded without a law, by a contour integral, is between their sides."""
     for side in Side:
-        ours, theirs = bound(one, side), bound(other, side)
+        ours, theirs = bound(one, side), law_profiles(*direct.ACCOUNTANT.laws_of(other, side, WORK))
         for direction in Direction:
             for epsilon in EPSILONS:
-                expected = theirs.profiles[direction](epsilon)
+                expected = theirs[direction](epsilon)
                 assert ours.profiles[direction](epsilon) == pytest.approx(expected, rel=1e-9, abs=1e-14)
+        for epsilon in EPSILONS:
+            known, value = bound(other, side).delta(epsilon), ours.delta(epsilon)
+            assert known <= value + 1e-14 if side is Side.UPPER else known >= value - 1e-14
 
 
 def diagonal(values: Sequence[float]) -> BandedMatrix:
