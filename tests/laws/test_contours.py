@@ -222,6 +222,25 @@ def test_runs_that_are_nearly_always_without_the_example_are_left_to_the_laws() 
     assert Profiles(PoissonMoments(1e-4, 0.5), 10).sides(1.0, Direction.REMOVE) is None
 
 
+@pytest.mark.parametrize(("rate", "sigma"), [(0.51, 1.0), (0.9999, 1.0), (0.01, 0.12), (1e-13, 1.0)])
+def test_what_doubles_cannot_hold_is_left_to_the_laws(rate: float, sigma: float) -> None:
+    assert Profiles(PoissonMoments(rate, sigma), 1000).sides(1.0, Direction.REMOVE) is None
+
+
+@pytest.mark.parametrize("rate", [0.5, 0.3, 1e-3])
+@pytest.mark.parametrize("sigma", [0.2, 1.0, 30.0])
+def test_logarithms_of_ratios_err_by_less_than_they_say(rate: float, sigma: float) -> None:
+    z = np.concatenate([np.linspace(-30.0, 30.0, 400), np.geomspace(1e-9, 1.0, 50)])
+    logs, slopes, errors = PoissonMoments(rate, sigma).log_ratios(z)
+    with mp.workdps(40):
+        mu = 1 / mp.mpf(sigma)
+        for place, log_ratio, slope, error in zip(z.tolist(), logs, slopes, errors, strict=True):
+            grown = mp.mpf(rate) * mp.exp(mu * place - mu * mu / 2)
+            ratio = 1 - mp.mpf(rate) + grown
+            assert abs(mp.mpf(float(log_ratio)) - mp.log(ratio)) <= float(error)
+            assert abs(float(slope) - grown / ratio) <= 1e-9 * grown / ratio
+
+
 def test_an_answer_does_not_depend_on_what_was_asked_before() -> None:
     """Else a certificate would not have the same bytes in every process."""
     epsilons = np.linspace(0.2, 4.0, 30).tolist()

@@ -25,8 +25,9 @@ from hockeystick.types import Direction
 
 SHARE = 1e-7
 """Share of the expected value that other values of the function, and what is cut off the line, may each amount to."""
-LEAST_NOISE, LEAST_RATE = 0.125, 1e-12
-"""Smaller noise and rates are left to the laws: the ratio and its slope could leave the range of doubles."""
+LEAST_NOISE, LEAST_RATE, MOST_RATE = 0.125, 1e-12, 0.5
+"""Less noise and smaller rates are left to the laws, as ratios and slopes could leave the range of doubles, and so are
+larger rates, whose smallest ratios lose digits."""
 MOST_WORK = 1e7
 """Frequencies times nodes of a line; runs that need more are left to the laws."""
 MOST_FREQUENCIES = 200_000
@@ -127,7 +128,8 @@ class Profiles:
 
     def sides(self, epsilon: float, direction: Direction) -> Sides | None:
         """Both bounds on delta, or None where no line is good enough there."""
-        if self.moments.noise_multiplier < LEAST_NOISE or not LEAST_RATE <= self.moments.sampling_prob < 1.0:
+        rate = self.moments.sampling_prob
+        if self.moments.noise_multiplier < LEAST_NOISE or not LEAST_RATE <= rate <= MOST_RATE:
             return None
         if direction is Direction.ADD:
             other, bound = self.sides(epsilon, Direction.REMOVE), self.by_moments(epsilon, direction)

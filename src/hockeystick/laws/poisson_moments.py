@@ -51,7 +51,7 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class PoissonMoments:
-    """``M(s) = E X^s`` of one step at rate ``sampling_prob`` in (0, 1) with this noise multiplier."""
+    """``M(s) = E X^s`` of one step at rate ``sampling_prob`` in (0, 1/2] with this noise multiplier."""
 
     sampling_prob: float
     noise_multiplier: float
@@ -62,7 +62,10 @@ class PoissonMoments:
         return 1.0 / self.noise_multiplier
 
     def log_ratios(self, z: Array) -> tuple[Array, Array, Array]:
-        """``L = log X``, ``w = L' / mu`` in (0, 1), and a bound on the rounding error of L, at each z."""
+        """``L = log X``, ``w = L' / mu`` in (0, 1), and a bound on the rounding error of L, at each z.
+
+        With rates of at most a half, ``X - 1`` is at least -1/2, so its rounding changes L by at most twice its size.
+        """
         rate, exponent = self.sampling_prob, self.mu * z - 0.5 * self.mu**2
         near = np.minimum(exponent, 30.0)
         far = np.maximum(exponent, 30.0)
@@ -115,15 +118,19 @@ class PoissonMoments:
         spacing = self.spacing(c, (count - 1) * step)
         nodes = ceil((high - low) / spacing) + 1
         z = low + spacing * np.arange(nodes, dtype=np.float64)
-        logs, _, log_errors = self.log_ratios(z)
+        logs, slopes, log_errors = self.log_ratios(z)
         exponents = c * logs - 0.5 * z * z
         top = float(exponents.max())
+        # The nodes themselves are rounded, while the rule is about equidistant ones.
+        of_nodes = 2.0 * UNIT_ROUNDOFF * (np.abs(z) - low)
+        log_errors = log_errors + self.mu * slopes * of_nodes
         masses = np.exp(exponents - top)
         total = float(masses.sum())
         # Beyond the ends the density falls from node to node by at least this factor.
         fall = exp(-spacing * (REACH - 1.0))
         left_out = float(masses[0] + masses[-1]) * fall / (1.0 - fall) / total
         of_masses = UNIT_ROUNDOFF * (2.0 * z * z + 4.0 * np.abs(c * logs) + 8.0) + abs(c) * log_errors
+        of_masses += np.abs(z) * of_nodes
         of_angles = log_errors + 4.0 * UNIT_ROUNDOFF * np.abs(logs)
         always = (
             float(np.sum(masses * of_masses)) / total
