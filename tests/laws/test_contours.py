@@ -1,5 +1,6 @@
 """Contour integrals for Poisson steps, against thirty-digit moments, a plain sum of the same integral and the laws."""
 
+import tracemalloc
 from math import exp, log
 
 import mpmath as mp
@@ -211,11 +212,24 @@ def test_the_laws_are_around_the_contours(rate: float, steps: int, sigma: float,
 
 @pytest.mark.parametrize("epsilon", [300.0, 550.0, 690.0])
 def test_far_epsilons(epsilon: float) -> None:
-    sides = Profiles(PoissonMoments(0.1, 0.12), 30).sides(epsilon, Direction.REMOVE)
-    if sides is not None:
-        exact = contour_delta(0.1, 30, 0.12, epsilon)
-        assert sides.lower <= exact * (1 + 1e-6)
-        assert sides.upper >= exact * (1 - 1e-6)
+    sides = Profiles(PoissonMoments(0.5, 0.25), 100).sides(epsilon, Direction.REMOVE)
+    exact = contour_delta(0.5, 100, 0.25, epsilon)
+    assert sides is not None
+    assert exact * (1 - 1e-6) <= sides.upper
+    assert sides.lower <= exact * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("sigma", [1e-9, 1e-3, 0.125, 1.0, 1e3, 1e9])
+@pytest.mark.parametrize("rate", [1e-12, 0.5, 0.999])
+def test_no_noise_takes_much_memory(sigma: float, rate: float) -> None:
+    tracemalloc.start()
+    profiles = Profiles(PoissonMoments(rate, sigma), 10)
+    for direction in Direction:
+        profiles.sides(1.0, direction)
+        profiles.by_moments(1.0, direction)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.5e8
 
 
 def test_runs_that_are_nearly_always_without_the_example_are_left_to_the_laws() -> None:

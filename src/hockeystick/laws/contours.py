@@ -126,10 +126,14 @@ class Profiles:
         self._orders: dict[tuple[Direction, float], Orders] = {}
         self._contours: dict[tuple[Direction, float], Contour | None] = {}
 
+    @property
+    def in_reach(self) -> bool:
+        """Whether the noise is large enough for moments of many orders on a short grid."""
+        return self.moments.noise_multiplier >= LEAST_NOISE
+
     def sides(self, epsilon: float, direction: Direction) -> Sides | None:
         """Both bounds on delta, or None where no line is good enough there."""
-        rate = self.moments.sampling_prob
-        if self.moments.noise_multiplier < LEAST_NOISE or not LEAST_RATE <= rate <= MOST_RATE:
+        if not (self.in_reach and LEAST_RATE <= self.moments.sampling_prob <= MOST_RATE):
             return None
         if direction is Direction.ADD:
             other, bound = self.sides(epsilon, Direction.REMOVE), self.by_moments(epsilon, direction)
@@ -163,7 +167,9 @@ class Profiles:
         return float(known.orders[smallest]), known
 
     def by_moments(self, epsilon: float, direction: Direction) -> float:
-        """An upper bound on delta from the moments at the known orders."""
+        """An upper bound on delta from the moments at the known orders; 1 where the noise is out of reach."""
+        if not self.in_reach:
+            return 1.0
         orders, log_sizes = self._known(direction, NEAR_ORDERS)
         x, extra = (epsilon, epsilon) if direction is Direction.REMOVE else (-epsilon, 0.0)
         least = float(np.min(log_sizes + self.steps * ERROR_OF_LOGS + _log_peaks(orders) - orders * x))
