@@ -6,8 +6,9 @@ k-of-t allocation is bounded from above by splitting the steps at random into k 
 is a composition again: see :mod:`hockeystick.windows.orthogonal_columns`.
 
 Upper laws are spreads of the true likelihood ratio and lower laws contractions, so both directions err on the asked
-side (docs/theory/laws.md). Cost: O(log(steps)) projections of O(nodes^2) each. Equal Poisson steps are bounded by
-contour integrals where those answer (docs/theory/contours.md), in milliseconds and without a grid.
+side (docs/theory/laws.md). Cost: O(log(steps)) projections of O(nodes^2) each. Equal Poisson steps, and
+epochs with one visit of each example, are bounded by contour integrals and transforms where those answer
+(docs/theory/contours.md), in milliseconds.
 """
 
 from collections import Counter
@@ -22,6 +23,7 @@ import numpy as np
 from hockeystick.accountants import deletion
 from hockeystick.accountants.base import Accountant, Analysis, LawAnalysis
 from hockeystick.bounds import Profile
+from hockeystick.laws.allocated_epochs import allocated_epochs
 from hockeystick.laws.comonotone import comonotone
 from hockeystick.laws.contours import Sides, profiles_of_steps
 from hockeystick.laws.grid import Resolution
@@ -227,12 +229,34 @@ def _steps_profiles(pair: IndependentSteps, side: Side, settings: Settings) -> M
     return {direction: partial(profile, direction=direction) for direction in Direction}
 
 
+def _epochs_profiles(pair: AveragedSteps, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    """Epochs of one visit among many bins by transforms where these are close, and the law, as above, elsewhere."""
+
+    @cache
+    def law() -> Law:
+        return _epochs_law(pair, side, settings)[0]
+
+    if pair.participations > 1 or pair.batches_are_public:
+        return law_profiles(law())
+    settings.deadline.tick()
+    epochs = allocated_epochs(pair.visit_noise, pair.bins, pair.epochs, settings.resolution.smallest_delta)
+
+    def profile(epsilon: float, direction: Direction) -> float:
+        sides = epochs.sides(epsilon, direction)
+        if sides is None:
+            return law_delta(law(), epsilon, direction)
+        return sides.upper if side is Side.UPPER else sides.lower
+
+    return {direction: partial(profile, direction=direction) for direction in Direction}
+
+
 def _of(laws: LawAnalysis) -> Analysis:
     """The largest profile of any of the laws."""
     return lambda pair, side, settings: law_profiles(*laws(pair, side, settings))
 
 
 _steps_law = _single(independent_steps_law)
+_epochs_law = _single(averaged_steps_law)
 
 
 def _group_laws(pair: SubsetMixture, side: Side, settings: Settings, units: Units) -> Sequence[Law]:
@@ -288,7 +312,7 @@ ACCOUNTANT = Accountant(
     ),
     analyses={
         IndependentSteps: _steps_profiles,
-        AveragedSteps: _of(_single(averaged_steps_law)),
+        AveragedSteps: _epochs_profiles,
         MixtureSteps: _of(_one(mixture_steps_law)),
         PlacedCopies: _of(_one(placed_copies_law)),
         SecretGroups: _of(_single(secret_groups_law)),
@@ -298,7 +322,7 @@ ACCOUNTANT = Accountant(
     },
     laws={
         IndependentSteps: _steps_law,
-        AveragedSteps: _single(averaged_steps_law),
+        AveragedSteps: _epochs_law,
         MixtureSteps: _one(mixture_steps_law),
         SecretGroups: _single(secret_groups_law),
         SubsetMixture: _single_laws,

@@ -172,7 +172,7 @@ class Profiles:
             return 1.0
         orders, log_sizes = self._known(direction, NEAR_ORDERS)
         x, extra = (epsilon, epsilon) if direction is Direction.REMOVE else (-epsilon, 0.0)
-        least = float(np.min(log_sizes + self.steps * ERROR_OF_LOGS + _log_peaks(orders) - orders * x))
+        least = float(np.min(log_sizes + self.steps * ERROR_OF_LOGS + log_peaks(orders) - orders * x))
         return exp(min(least + extra + 1e-9, 0.0))
 
     def _contour(self, order: float, direction: Direction, known: Orders) -> Contour | None:
@@ -235,7 +235,7 @@ class Profiles:
         if not usable.any():
             return plain, plain, inf
         rates = np.abs(known.orders - order)[usable]
-        heights = (known.log_sizes + self.steps * ERROR_OF_LOGS + _log_peaks(known.orders))[usable] - log_size
+        heights = (known.log_sizes + self.steps * ERROR_OF_LOGS + log_peaks(known.orders))[usable] - log_size
         windows = (heights - sign * rates * x - target) / rates
         best = int(np.argmin(windows))
         by_moment = Distant(float(heights[best]), float(rates[best]))
@@ -249,7 +249,7 @@ def profiles_of_steps(sampling_prob: float, noise_multiplier: float, steps: int)
     return Profiles(PoissonMoments(sampling_prob, noise_multiplier), steps)
 
 
-def _log_peaks(orders: Array) -> Array:
+def log_peaks(orders: Array) -> Array:
     """The log of the least B with ``(e^u - 1)_+ <= B e^(a u)`` for a > 1, or ``(1 - e^u)_+ <= B e^(a u)`` for a < 0."""
     farther, nearer = np.abs(orders), np.abs(orders - 1.0)
     larger, smaller = np.maximum(farther, nearer), np.minimum(farther, nearer)

@@ -1,0 +1,106 @@
+"""Both sides of the profile of many epochs of random allocation, or of one whose bins are replayed.
+
+One epoch is asked for its profile on a lattice (:mod:`.mean_of_ratios`), and the epochs are composed by one transform
+(:mod:`.tilted_powers`). Cost: some thousands of places and frequencies, whatever the numbers of steps and epochs are.
+"""
+
+from functools import cached_property, lru_cache
+from math import ceil, expm1, floor, log, log1p, sqrt
+
+import numpy as np
+
+from hockeystick.laws.contours import Sides
+from hockeystick.laws.law import Array
+from hockeystick.laws.mean_of_ratios import LOWEST, MeanOfRatios
+from hockeystick.laws.tilted_powers import Powers, lattice_laws
+from hockeystick.types import Direction
+
+CELLS = 80.0
+"""Places of the lattice for each standard deviation of the logarithm of one epoch's ratio."""
+TAIL = 1e-6
+"""Of the smallest delta that matters: beyond places where all epochs together have less, ratios count as infinite."""
+USEFUL = 1e-2
+"""Sides are told apart by the laws where they are farther apart, relative to the upper side."""
+NEGLIGIBLE = 1e-2
+"""Nor does it matter, relative to the smallest delta that matters, what is below this."""
+TOGETHER = 256
+"""Places that are asked at once."""
+FEWEST = 2
+"""Places on either side of 1, without which there is no law."""
+OCTAVES = 12
+"""Places up to 2^11, and down to the lowest of a line, are asked; farther ones count as infinite, or as 0."""
+
+
+class AllocatedEpochs:
+    """The profile of ``epochs`` independent epochs, each of which hides one visit among ``bins`` steps.
+
+    Args:
+        noise_multiplier: of one visit, all replays of its batch together.
+        smallest_delta: the smallest that matters; affects tightness only.
+    """
+
+    def __init__(self, noise_multiplier: float, bins: int, epochs: int, smallest_delta: float) -> None:
+        self.one, self.epochs, self.smallest = MeanOfRatios(noise_multiplier, bins), epochs, smallest_delta
+        self._asked: dict[tuple[float, Direction], Sides | None] = {}
+
+    def sides(self, epsilon: float, direction: Direction) -> Sides | None:
+        """Both bounds on delta, or None where they are not close enough to be useful."""
+        if (epsilon, direction) not in self._asked:
+            self._asked[epsilon, direction] = self._useful(epsilon, direction)
+        return self._asked[epsilon, direction]
+
+    def _useful(self, epsilon: float, direction: Direction) -> Sides | None:
+        sides = self._sides(epsilon, direction) if self.one.in_reach else None
+        if sides is None or sides.upper - sides.lower > max(USEFUL * sides.upper, NEGLIGIBLE * self.smallest):
+            return None
+        return sides
+
+    def _sides(self, epsilon: float, direction: Direction) -> Sides | None:
+        if self.epochs == 1:
+            return self.one.sides(epsilon, direction)
+        if self._powers is None:
+            return None
+        lower, upper = (power.delta(epsilon, direction) for power in self._powers)
+        return None if lower is None or upper is None else Sides(lower, upper)
+
+    @cached_property
+    def _powers(self) -> tuple[Powers, Powers] | None:
+        """A lower and an upper law of one epoch, composed; None where too little is known of it."""
+        spread = sqrt(log1p(expm1(self.one.mu**2) / self.one.bins))
+        spacing = spread / CELLS
+        above, below = self._known(spacing, upwards=True), self._known(spacing, upwards=False)
+        if min(len(above[0]), len(below[0])) < FEWEST:
+            return None
+        first = -len(below[0])
+        lower, upper = (np.concatenate([down[::-1], up]) for down, up in zip(below, above, strict=True))
+        laws = lattice_laws(spacing, first, lower, upper)
+        return None if laws is None else (Powers(laws[0], self.epochs), Powers(laws[1], self.epochs))
+
+    def _known(self, spacing: float, upwards: bool) -> tuple[Array, Array]:
+        """Bounds on o at the places from 1 on upwards, or below 1 on downwards, as far as they tell something."""
+        octave, lowers, uppers = log(2.0) / spacing, [np.zeros(0)], [np.zeros(0)]
+        for number in range(OCTAVES):
+            # The places of one line: above 2^(number - 1) and up to 2^number; or the same downwards.
+            if upwards:
+                indices = np.arange(floor((number - 1) * octave) + 1 if number else 0, floor(number * octave) + 1)
+            else:
+                indices = -np.arange(max(ceil(number * octave), 1), ceil((number + 1) * octave))
+            edge = 2.0 ** (number if upwards else -number)
+            line = self.one.line(edge) if edge >= LOWEST else None
+            if line is None:
+                break
+            for part in np.array_split(indices, ceil(len(indices) / TOGETHER)):
+                lower, upper = line.out_of_the_money(np.exp(spacing * part))
+                vague = np.flatnonzero((lower <= 0.5 * upper) | (upper <= TAIL * self.smallest / self.epochs))
+                end = len(upper) if vague.size == 0 else int(vague[0]) + 1
+                lowers.append(lower[:end])
+                uppers.append(upper[:end])
+                if end < len(upper):
+                    return np.concatenate(lowers), np.concatenate(uppers)
+        return np.concatenate(lowers), np.concatenate(uppers)
+
+
+@lru_cache(maxsize=64)
+def allocated_epochs(noise_multiplier: float, bins: int, epochs: int, smallest_delta: float) -> AllocatedEpochs:
+    """The profile of these epochs, which both sides and neighbouring questions share."""
+    return AllocatedEpochs(noise_multiplier, bins, epochs, smallest_delta)

@@ -1,0 +1,245 @@
+"""Both sides of the profile of one epoch of random allocation, by an inverse Laplace transform.
+
+An example that is in one of t steps, uniformly at random and hidden, has the likelihood ratio
+``X = (Y_1 + ... + Y_t) / t`` with independent ``Y = exp(mu z - mu^2 / 2)``, ``z ~ N(0, 1)`` under Q and
+``mu = 1 / sigma``. With ``Lambda(v) = E e^(-v Y)`` and a > 0,
+
+    p(x) = E (x - X)_+ = (1 / 2 pi) int Lambda(s / t)^t e^(s x) / s^2 dw,   s = a + iw.
+
+The trapezoidal rule of step ``2 pi / W`` adds ``e^(-a W m) p(x + m W)``, m = 1, 2, ..., and nothing else, as p vanishes
+where x is not positive. All of that is known but for what one has out of the money,
+
+    o(x) = p(x) - (x - 1)_+,   delta(eps) = o(e^eps)  remove,   delta(eps) = e^eps o(e^-eps)  add,
+
+which is between 0 and 1. Proofs: docs/theory/contours.md, "Random allocation". Cost: O(frequencies * nodes) for a line,
+which serves all places x within a factor of 2; O(frequencies) for each place. There are about ``x / deviation(X)`` tens
+of frequencies.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil, e, exp, expm1, log, log2, pi, sin, sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hockeystick.laws.contours import Sides
+from hockeystick.laws.law import UNIT_ROUNDOFF, Array
+from hockeystick.types import Direction
+
+LEAST_NOISE, MOST_NOISE, MOST_BINS = 0.3, 50.0, 10**6
+"""Of one visit. With less noise a line would take too many nodes; with more, or more bins, rounding is too large."""
+TURN = 0.6
+"""Angle by which Y is turned in the complex plane, at most pi / 4, so that e^(-v Y) falls on all lines."""
+REACH = 9.0
+"""Standard deviations beyond which nodes are left out, and charged."""
+QUADRATURE = 42.0
+"""The trapezoidal rule over z errs by at most 2 e^-QUADRATURE."""
+BLOCK = 32
+"""Frequencies for which powers of one rotation are used before the angles are computed afresh; also nodes of a sum."""
+DAMPING = 26.0
+"""a W: what the rule adds is at most about e^-DAMPING."""
+WINDOW = 8.0
+"""Least ratio of W and a place x."""
+COMMON_RATE, FEW_BINS = DAMPING / WINDOW, 60
+"""Lines of places from 1 on have at most this rate, and share the frequency where they end, unless bins are few."""
+SMALLEST_POWER = -32.0
+"""Logarithm of |Lambda(s / t)|^t where frequencies end."""
+MOST_WORK = 2e7
+"""Frequencies times nodes of a line; what needs more is left to the laws."""
+LOWEST = 2.0**-7
+"""Smaller places are not asked: from there on, p(x) / x at the lowest is the upper bound of the add direction."""
+RATIO = 1.06
+"""Of neighbouring frequencies between which the size of Lambda is bounded."""
+
+
+@dataclass(frozen=True, eq=False)
+class LaplaceLine:
+    """The line ``Re s = rate``, ready to be asked for many places.
+
+    Attributes:
+        rate, step, window: a, the distance of the frequencies, and W.
+        terms: shape (n,), complex: of the sum, but for the factor ``e^(s (x - 1))``.
+        error, error_of_angles: bounds on the error of the sum of the terms, without the size of that factor: always,
+            and for each unit of ``|x - 1|``.
+    """
+
+    rate: float
+    step: float
+    window: float
+    terms: NDArray[np.complex128]
+    error: float
+    error_of_angles: float
+
+    def out_of_the_money(self, places: Array) -> tuple[Array, Array]:
+        """Lower and upper bounds on o at places of shape (k,), each from ``window / 16`` to ``window / 8``.
+
+        O(k frequencies) time.
+        """
+        shifts = places - 1.0
+        blocks = self.terms.reshape(-1, BLOCK)
+        within = np.exp(1j * np.multiply.outer(shifts, self.step * np.arange(BLOCK)))
+        starts = np.exp(1j * np.multiply.outer(shifts, self.step * BLOCK * np.arange(len(blocks))))
+        sums = np.einsum("kr,br->kb", within, blocks)  # no BLAS: its bits depend on threads
+        factors = np.exp(self.rate * shifts)
+        values = factors * np.einsum("kb,kb->k", starts, sums).real
+        copies = np.arange(1.0, 24.0)  # later ones are smaller than doubles can be
+        known = np.maximum(places[:, None] - 1.0 + self.window * copies, 0.0) @ np.exp(-DAMPING * copies)
+        known += np.maximum(shifts, 0.0)
+        errors = factors * (self.error + self.error_of_angles * np.abs(shifts)) * (1.0 + 1e-9)
+        errors += 64.0 * UNIT_ROUNDOFF * known
+        upper = values - known + errors
+        lower = values - known - errors - 1.01 * exp(-DAMPING)
+        return np.clip(lower, 0.0, 1.0), np.clip(upper, 0.0, 1.0)
+
+
+class MeanOfRatios:
+    """The mean of the ratios of ``bins`` steps, of which one has the example.
+
+    >>> one_epoch = MeanOfRatios(1.0, 100)
+    >>> lower, upper = one_epoch.sides(0.5, Direction.REMOVE)
+    >>> upper / lower - 1.0 < 1e-6
+    True
+    """
+
+    def __init__(self, noise_multiplier: float, bins: int) -> None:
+        self.mu, self.bins = 1.0 / noise_multiplier, bins
+        self.in_reach = LEAST_NOISE <= noise_multiplier <= MOST_NOISE and 2 <= bins <= MOST_BINS
+        self._lines: dict[int, LaplaceLine | None] = {}
+
+    def sides(self, epsilon: float, direction: Direction) -> Sides | None:
+        """Both bounds on delta, or None where no line takes little enough work."""
+        exact = exp(epsilon) if direction is Direction.REMOVE else exp(-epsilon)
+        place = max(exact, LOWEST)
+        line = self.line(place)
+        if line is None:
+            return None
+        lower, upper = line.out_of_the_money(np.array([place]))
+        factor = 1.0 if direction is Direction.REMOVE else 1.0 / place
+        # A place is off by a few roundings of its exponent, and o changes by at most as much as the place.
+        moved = factor * place * 4.0 * UNIT_ROUNDOFF * (1.0 + epsilon)
+        return Sides(
+            max(factor * float(lower[0]) * (1.0 - 1e-14) - moved, 0.0) if place == exact else 0.0,
+            min(factor * float(upper[0]) * (1.0 + 1e-14) + moved, 1.0),
+        )
+
+    def line(self, place: float) -> LaplaceLine | None:
+        """The line for a place > 0, which serves all places from one power of 2 to the next; None if none is good."""
+        octave = ceil(log2(place)) if self.in_reach else 0
+        if octave not in self._lines:
+            self._lines[octave] = self._line(WINDOW * 2.0**octave) if self.in_reach else None
+        return self._lines[octave]
+
+    @cached_property
+    def turn(self) -> float:
+        return min(TURN, 1.2 * self.mu)
+
+    @cached_property
+    def nodes(self) -> Array:
+        """Where the rule over z is evaluated: exact multiples of a step of few bits, up to REACH."""
+        height = self.turn / self.mu
+        step = 2.0 * pi * height / (QUADRATURE + 2.0 * height**2)
+        step = int(step * 2**20) / 2**20
+        chunks = ceil((2.0 * REACH / step + 2.0) / BLOCK)
+        nodes: Array = step * (np.arange(chunks * BLOCK, dtype=np.float64) - chunks * BLOCK // 2)
+        return nodes
+
+    @cached_property
+    def ratios(self) -> NDArray[np.complex128]:
+        """Y at the nodes, turned."""
+        turned: NDArray[np.complex128] = np.exp(self.mu * self.nodes - 0.5 * self.mu**2 - 1j * self.turn)
+        return turned
+
+    @cached_property
+    def weights(self) -> NDArray[np.complex128]:
+        """The density of z on the line through which Y is turned, times the step of the nodes."""
+        height, z = self.turn / self.mu, self.nodes
+        step = float(z[1] - z[0])
+        exponents = 0.5 * (height - z) * (height + z) + 1j * height * z
+        return np.asarray(step / sqrt(2.0 * pi) * np.exp(exponents), dtype=np.complex128)
+
+    @cached_property
+    def error(self) -> float:
+        """Bounds the error of every value of Lambda: of the rule, of what it leaves out, and of rounding."""
+        height, z = self.turn / self.mu, np.abs(self.nodes)
+        sizes = np.abs(self.weights)
+        step = float(self.nodes[1] - self.nodes[0])
+        left_out = float(sizes[0] + sizes[-1]) / -expm1(-step * REACH)
+        # |w| e^(-Re w) is at most 1 / (e sin(turn)) for every exponent w that occurs.
+        slope = 1.0 / (e * sin(self.turn))
+        of_weights = z**2 + height**2 + 2.0 * height * z + 16.0
+        of_exponents = 4.0 * slope * (self.mu * z + self.mu**2 + self.turn + 12.0)
+        rounding = float(np.sum(sizes * (of_weights + of_exponents + 24.0)))
+        rounding += 3.0 * (BLOCK + len(z) / BLOCK + 16.0) * float(sizes.sum())
+        return 2.0 * exp(-QUADRATURE) + left_out + UNIT_ROUNDOFF * rounding * 1.01
+
+    def laplace(self, starts: NDArray[Any], steps: Array) -> NDArray[np.complex128]:
+        """``Lambda(v)`` for ``v = starts[a] + i steps[b]``, all with arguments from 0 to pi / 2: shape (a, b)."""
+        of_starts = np.exp(-np.multiply.outer(starts, self.ratios)) * self.weights
+        of_steps = np.exp(-1j * np.multiply.outer(steps, self.ratios))
+        chunks = (-1, len(self.nodes) // BLOCK, BLOCK)
+        # Partial sums of BLOCK nodes keep the rounding of the whole small; no BLAS, whose bits depend on threads.
+        parts = np.zeros((len(starts), len(steps)), dtype=np.complex128)
+        for a, b in zip(
+            np.moveaxis(of_starts.reshape(chunks), 1, 0), np.moveaxis(of_steps.reshape(chunks), 1, 0), strict=True
+        ):
+            parts += np.einsum("an,bn->ab", a, b)
+        return parts
+
+    def _line(self, window: float) -> LaplaceLine | None:
+        """The line whose rule has copies at this distance; None where it would take too much work."""
+        rate, step, bins = DAMPING / window, 2.0 * pi / window, float(self.bins)
+        common = rate <= COMMON_RATE and bins >= FEW_BINS
+        last = self._commonly_settled if common else self._settled(rate)
+        if last * len(self.nodes) > MOST_WORK * step:
+            return None
+        count = BLOCK * ceil(last / step / BLOCK + 1.0)
+        frequencies = step * np.arange(count, dtype=np.float64)
+        starts = (rate + 1j * frequencies[::BLOCK]) / bins
+        values = self.laplace(starts, frequencies[:BLOCK] / bins).ravel()
+        sizes = np.abs(values)
+        logs = np.log(np.where(sizes > 1e-300, values, 1e-300))
+        s = rate + 1j * frequencies
+        # A whole number of bins makes the branch of the logarithm indifferent.
+        powers = np.exp(bins * logs + s)
+        shares = np.full(count, 2.0 / window) / np.abs(s) ** 2
+        shares[0] *= 0.5
+        largest = np.exp((bins - 1.0) * np.log(np.minimum(sizes + self.error, 1.0)) + rate)
+        rounding = UNIT_ROUNDOFF * (8.0 * bins * (1.0 + np.abs(logs)) + 8.0 * np.abs(s) + BLOCK + count / BLOCK + 96.0)
+        of_terms = shares * np.abs(powers)
+        errors = shares * bins * self.error * largest + of_terms * rounding
+        cut_off = exp(rate + SMALLEST_POWER) * 2.0 / (window * step * (frequencies[-1]))
+        return LaplaceLine(
+            rate=rate,
+            step=step,
+            window=window,
+            terms=np.asarray(shares * powers * (np.abs(s) / s) ** 2, dtype=np.complex128),
+            error=1.01 * float(errors.sum()) + cut_off,
+            error_of_angles=8.0 * UNIT_ROUNDOFF * float(np.sum(of_terms * np.abs(s))),
+        )
+
+    @cached_property
+    def _commonly_settled(self) -> float:
+        """One frequency for all rates up to ``COMMON_RATE``: without ``Re v``, Lambda(v) changes by at most as much."""
+        return self._settled(0.0, COMMON_RATE / self.bins)
+
+    def _settled(self, rate: float, off: float = 0.0) -> float:
+        """A frequency T such that ``(|Lambda((rate + iw) / t)| + off)^t <= e^SMALLEST_POWER`` for every ``w >= T``.
+
+        Far out: the density of Y times ``e^(-rate y / t)`` has one maximum, so the size is at most twice the largest
+        density of Y over the frequency. Before: between neighbouring values of Lambda it is at most the larger of them
+        and what their straight line can be off by, from its second derivative.
+        """
+        bins, height = float(self.bins), self.turn / self.mu
+        most = exp(SMALLEST_POWER / bins) - off
+        second_moment = exp(self.mu**2)
+        far = 2.0 * second_moment / (self.mu * sqrt(2.0 * pi)) / most * (1.0 + 1e-9)
+        near = sqrt(2.0 * (1.0 - most) / second_moment)
+        places = np.geomspace(near, far, ceil(log(far / near) / log(RATIO)) + 2)
+        sizes = np.abs(self.laplace(rate / bins + 1j * places, np.zeros(1))[:, 0]) + self.error
+        # |Y^2 e^(-vY)| is at most (2 / (e sin(turn)) / |v|)^2 where Y is turned, and at most Y^2 where it is not.
+        turned = exp(0.5 * height**2) * (2.0 / (e * sin(self.turn)) / places[:-1]) ** 2
+        between = np.maximum(sizes[:-1], sizes[1:]) + np.diff(places) ** 2 / 8.0 * np.minimum(turned, second_moment)
+        above = np.flatnonzero(between * (1.0 + 1e-9) > most)
+        return bins * (near if above.size == 0 else float(places[above[-1] + 1]))

@@ -1,0 +1,254 @@
+"""Random allocation by transforms, against inversions in sixty digits, convolutions, and the laws."""
+
+import tracemalloc
+from math import exp, expm1, log, log1p, sqrt
+
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hockeystick.laws import allocated_epochs as epochs_of
+from hockeystick.laws import mean_of_ratios, tilted_powers
+from hockeystick.laws.allocated_epochs import AllocatedEpochs
+from hockeystick.laws.discretise import gaussian_law
+from hockeystick.laws.grid import Resolution
+from hockeystick.laws.mean_of_ratios import MeanOfRatios
+from hockeystick.laws.operations import average, power
+from hockeystick.laws.profile import law_delta
+from hockeystick.laws.tilted_powers import LatticeLaw, Powers, lattice_laws
+from hockeystick.types import Direction, Side
+
+
+def exact_call(mu: mp.mpf, k: mp.mpf) -> mp.mpf:
+    """E (Y - k)_+ of one log-normal ratio of mean 1."""
+    if k <= 0:
+        return 1 - k
+    return mp.ncdf(mu / 2 - mp.log(k) / mu) - k * mp.ncdf(-mu / 2 - mp.log(k) / mu)
+
+
+def laplace_transform(sigma: float, v: mp.mpf | mp.mpc, turn: float) -> mp.mpf | mp.mpc:
+    """E e^(-vY) by a plain sum over equidistant places on another path than the library's."""
+    mu, step = 1 / mp.mpf(sigma), mp.mpf(1) / 12
+    places = [k * step - (1j * mp.mpf(turn) / mu if turn else 0) for k in range(-140, 141)]
+    return step * mp.fsum(mp.exp(-z * z / 2 - v * mp.exp(mu * z - mu * mu / 2)) for z in places) / mp.sqrt(2 * mp.pi)
+
+
+@pytest.mark.parametrize(
+    ("direction", "epsilon"), [(Direction.REMOVE, 0.0), (Direction.REMOVE, 0.7), (Direction.ADD, 0.7)]
+)
+def test_one_epoch_is_between_the_sides(direction: Direction, epsilon: float) -> None:
+    """Gaver and Stehfest's inversion uses real arguments alone, and is good to about 1e-7 for so few bins."""
+    sigma, bins = 1.0, 5
+    sides = MeanOfRatios(sigma, bins).sides(epsilon, direction)
+    with mp.workdps(45):
+        x = mp.exp(mp.mpf(epsilon) * (1 if direction is Direction.REMOVE else -1))
+        put = mp.invertlaplace(
+            lambda s: laplace_transform(sigma, s / bins, 0.0) ** bins / s**2, x, method="stehfest", degree=28
+        )
+        exact = put + 1 - x if direction is Direction.REMOVE else put / x
+    assert sides is not None
+    assert sides.upper - sides.lower <= 1e-9
+    assert abs(sides.upper - exact) <= 1e-5 * exact
+
+
+@pytest.mark.parametrize(("name", "value"), [("DAMPING", 3.0), ("SMALLEST_POWER", -7.0), ("WINDOW", 2.5)])
+@pytest.mark.parametrize("bins", [30, 100])
+def test_poor_lines_hold_what_good_ones_find(
+    name: str, value: float, bins: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So what a line leaves out, and what its rule adds, are charged where they can be seen."""
+    cases = [(epsilon, direction) for epsilon in np.linspace(0.0, 1.0, 21) for direction in Direction]
+    good = MeanOfRatios(1.0, bins)
+    known = [good.sides(float(epsilon), direction) for epsilon, direction in cases]
+    monkeypatch.setattr(mean_of_ratios, name, value)
+    poor, apart = MeanOfRatios(1.0, bins), 0.0
+    for (epsilon, direction), best in zip(cases, known, strict=True):
+        sides = poor.sides(float(epsilon), direction)
+        assert sides is not None
+        assert best is not None
+        assert sides.lower <= best.upper
+        assert sides.upper >= best.lower
+        apart = max(apart, sides.upper - sides.lower)
+    assert name == "WINDOW" or apart > 1e-4
+
+
+@pytest.mark.parametrize(("sigma", "bins"), [(0.5, 30), (1.0, 100), (2.0, 1000), (10.0, 10)])
+def test_lambda_errs_by_less_than_it_says(sigma: float, bins: int) -> None:
+    one = MeanOfRatios(sigma, bins)
+    starts, steps = np.array([0.01 + 0.0j, 0.3 + 0.05j]), np.array([0.0, 0.4, 1.5])
+    values = one.laplace(starts, steps)
+    with mp.workdps(30):
+        for start, row in zip(starts.tolist(), values, strict=True):
+            for step, value in zip(steps.tolist(), row, strict=True):
+                exact = laplace_transform(sigma, mp.mpc(start) + 1j * mp.mpf(step), 0.8)
+                assert abs(mp.mpc(complex(value)) - exact) <= one.error
+
+
+@pytest.mark.parametrize(("sigma", "bins"), [(0.5, 3), (0.5, 100), (1.0, 20), (1.0, 10_000), (5.0, 50)])
+@pytest.mark.parametrize("rate", [0.0, 3.0])
+def test_lambda_is_small_from_where_the_line_ends(sigma: float, bins: int, rate: float) -> None:
+    one = MeanOfRatios(sigma, bins)
+    last = one._settled(rate)
+    frequencies = last * np.concatenate([np.linspace(1.0, 3.0, 500), np.geomspace(3.0, 300.0, 200)])
+    sizes = np.abs(one.laplace((rate + 1j * frequencies) / bins, np.zeros(1))[:, 0])
+    assert np.all(bins * np.log(sizes + one.error) <= -32.0 + 1e-6 + bins * 2.0 * one.error / sizes.clip(1e-300))
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    sigma=st.floats(0.45, 6.0),
+    bins=st.integers(4, 3000),
+    epochs=st.integers(1, 60),
+    share=st.floats(0.0, 4.0),
+    direction=st.sampled_from(list(Direction)),
+)
+def test_the_laws_agree(sigma: float, bins: int, epochs: int, share: float, direction: Direction) -> None:
+    epsilon = share * sqrt(epochs * log1p(expm1(sigma**-2) / bins))
+    sides = AllocatedEpochs(sigma, bins, epochs, 1e-6).sides(epsilon, direction)
+    if sides is None:
+        return
+    resolution = Resolution(8, 1e-6)
+    lower, upper = (
+        law_delta(
+            power(average(gaussian_law(sigma, 1.0, side, resolution), bins, resolution), epochs, resolution),
+            epsilon,
+            direction,
+        )
+        for side in (Side.LOWER, Side.UPPER)
+    )
+    assert sides.lower <= upper
+    assert sides.upper >= lower
+
+
+def test_transforms_answer_common_runs() -> None:
+    """Without this, the comparison with the laws could compare nothing."""
+    for sigma, bins, epochs in [(1.0, 100, 20), (0.8, 100, 50), (2.0, 1000, 1000), (1.0, 10_000, 100), (0.7, 1000, 20)]:
+        law = AllocatedEpochs(sigma, bins, epochs, 1e-5)
+        deviation = sqrt(epochs * log1p(expm1(sigma**-2) / bins))
+        for epsilon in (0.5 * deviation, 2.0 * deviation):
+            for direction in Direction:
+                sides = law.sides(epsilon, direction)
+                assert sides is not None
+                assert sides.upper - sides.lower <= 5e-3 * sides.upper
+
+
+@pytest.mark.parametrize("sigma", [1e-3, 0.3, 1.0, 50.0, 1e6])
+@pytest.mark.parametrize("bins", [2, 50, 10**6, 10**9])
+@pytest.mark.parametrize("epochs", [1, 3, 10**6])
+def test_any_size_ends_without_much_memory(sigma: float, bins: int, epochs: int) -> None:
+    tracemalloc.start()
+    law = AllocatedEpochs(sigma, bins, epochs, 1e-10)
+    for epsilon in (0.0, 1e-6, 1.0, 30.0, 700.0):
+        for direction in Direction:
+            sides = law.sides(epsilon, direction)
+            assert sides is None or 0.0 <= sides.lower <= sides.upper <= 1.0
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4e8
+
+
+def call_of(law: LatticeLaw, k: float) -> float:
+    places = np.exp(law.spacing * (law.first + np.arange(len(law.masses))))
+    return float(law.masses @ np.maximum(places - k, 0.0)) + law.p_inf
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-9, 1e-6])
+def test_lattice_laws_are_a_spread_and_a_contraction(noise: float) -> None:
+    """Of a log-normal ratio, whose bounds are as wide as ``noise`` and vary at random within it (seed 5)."""
+    mu, spacing, first = mp.mpf("0.3"), 0.02, -80
+    rng = np.random.default_rng(5)
+    places = np.exp(spacing * np.arange(first, 100))
+    exact = np.array([float(exact_call(mu, mp.mpf(k)) - max(1 - mp.mpf(k), 0)) for k in places])
+    lower, upper = exact - noise * rng.random(exact.size), exact + noise * rng.random(exact.size)
+    laws = lattice_laws(spacing, first, lower, upper)
+    assert laws is not None
+    contraction, spread = laws
+    for k in [*np.exp(np.linspace(-1.7, 2.1, 301)), 1.0, 0.98, 1.02]:
+        truth = float(exact_call(mu, mp.mpf(float(k))))
+        assert call_of(contraction, float(k)) <= truth * (1 + 1e-13)
+        assert call_of(spread, float(k)) >= truth * (1 - 1e-13)
+    for law in laws:
+        places_of_law = np.exp(spacing * (first + np.arange(len(law.masses))))
+        assert law.masses.sum() + law.at_zero == pytest.approx(1.0, abs=1e-9)
+        assert law.masses @ places_of_law + law.p_inf == pytest.approx(1.0, abs=1e-9)
+    # Of the second order in the spacing, but for what the width of the bounds adds.
+    gap = call_of(spread, 1.0) - call_of(contraction, 1.0)
+    assert gap <= 0.5 * spacing**2 / 0.3 + 4.0 * noise
+
+
+@pytest.mark.parametrize("side", list(Side))
+@pytest.mark.parametrize("direction", list(Direction))
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_powers_of_a_small_law_are_its_convolutions(side: Side, direction: Direction, count: int) -> None:
+    spacing, first = 0.05, -30
+    places = np.exp(spacing * np.arange(first, first + 70))
+    masses = np.random.default_rng(7).random(70) * np.exp(-0.5 * (np.arange(70) - 28.0) ** 2 / 90.0)
+    masses /= float(masses @ places)
+    law = LatticeLaw(side, spacing, first, masses, 0.0, 0.0)
+    whole = np.array([1.0])
+    for _ in range(count):
+        whole = np.convolve(whole, masses)
+    sums = np.exp(spacing * (count * first + np.arange(len(whole))))
+    for epsilon in [0.0, 0.1, 0.25, 0.6]:
+        ratio = exp(epsilon)
+        gains = np.maximum(sums - ratio, 0.0) if direction is Direction.REMOVE else np.maximum(1.0 - ratio * sums, 0.0)
+        exact, value = float(whole @ gains), Powers(law, count).delta(epsilon, direction)
+        assert value is not None
+        if side is Side.UPPER:
+            assert exact * (1 - 1e-12) <= value <= exact * (1 + 1e-7)
+        else:
+            assert exact * (1 - 1e-7) <= value <= exact * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("direction", list(Direction))
+def test_short_windows_are_charged(direction: Direction, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes around from beyond a window that leaves out a fifth of the mass."""
+    monkeypatch.setattr(tilted_powers, "OUTSIDE", 0.2)
+    rng, apart = np.random.default_rng(11), 0.0
+    for _ in range(20):
+        masses = rng.random(40)
+        spacing, first = 0.05, -20
+        masses /= float(masses @ np.exp(spacing * np.arange(first, first + 40)))
+        whole = np.convolve(masses, masses)
+        sums = np.exp(spacing * (2 * first + np.arange(len(whole))))
+        for epsilon in np.linspace(0.0, 1.0, 9):
+            ratio = exp(float(epsilon))
+            remove = direction is Direction.REMOVE
+            exact = float(whole @ (np.maximum(sums - ratio, 0.0) if remove else np.maximum(1.0 - ratio * sums, 0.0)))
+            lower, upper = (
+                Powers(LatticeLaw(side, spacing, first, masses, 0.0, 0.0), 2).delta(float(epsilon), direction)
+                for side in (Side.LOWER, Side.UPPER)
+            )
+            if lower is not None and upper is not None:
+                assert lower <= exact * (1 + 1e-12) <= upper * (1 + 1e-11)
+                apart = max(apart, upper - exact)
+    assert apart > 1e-4
+
+
+def test_what_has_no_ratio_is_charged_in_every_epoch() -> None:
+    law = LatticeLaw(Side.UPPER, 0.25, -1, np.array([0.5, 0.1, 0.4]), 1e-3, 2e-3)
+    plain = LatticeLaw(Side.UPPER, 0.25, -1, np.array([0.5, 0.1, 0.4]), 0.0, 0.0)
+    for direction, charge in ((Direction.REMOVE, 2e-3), (Direction.ADD, 1e-3)):
+        with_it, without = (Powers(one, 5).delta(0.3, direction) for one in (law, plain))
+        assert with_it is not None
+        assert without is not None
+        assert with_it - without >= 5 * charge
+
+
+def test_answers_depend_on_the_question_alone() -> None:
+    asked = [0.0, 0.3, 1.7, 0.9]
+    together = AllocatedEpochs(1.0, 100, 20, 1e-5)
+    in_turn = [together.sides(epsilon, Direction.REMOVE) for epsilon in asked]
+    assert in_turn == [AllocatedEpochs(1.0, 100, 20, 1e-5).sides(epsilon, Direction.REMOVE) for epsilon in asked]
+
+
+def test_a_finer_lattice_is_closer(monkeypatch: pytest.MonkeyPatch) -> None:
+    gaps = []
+    for cells in (20.0, 80.0):
+        monkeypatch.setattr(epochs_of, "CELLS", cells)
+        sides = AllocatedEpochs(1.0, 100, 20, 1e-5)._sides(2.0, Direction.REMOVE)
+        assert sides is not None
+        gaps.append(log(sides.upper / sides.lower))
+    assert gaps[1] <= gaps[0] / 6.0

@@ -1,0 +1,80 @@
+"""One-line faults in the transforms of random allocation, each of which some test must notice.
+
+An entry is (path, old text, new text, reason, tests); the old text occurs once in the file.
+"""
+
+_MEAN, _POWERS = "src/hockeystick/laws/mean_of_ratios.py", "src/hockeystick/laws/tilted_powers.py"
+_EPOCHS, _TESTS = "src/hockeystick/laws/allocated_epochs.py", "tests/laws/test_allocated_epochs.py"
+
+FAULTS = [
+    (
+        _MEAN,
+        "lower = values - known - errors - 1.01 * exp(-DAMPING)",
+        "lower = values - known - errors",
+        "what the rule adds out of the money is taken for the value",
+        _TESTS,
+    ),
+    (
+        _MEAN,
+        "error=1.01 * float(errors.sum()) + cut_off,",
+        "error=1.01 * float(errors.sum()),",
+        "what is cut off the line is forgotten",
+        _TESTS,
+    ),
+    (
+        _MEAN,
+        "known += np.maximum(shifts, 0.0)",
+        "known *= 1.0",
+        "a put is taken for what is out of the money",
+        _TESTS,
+    ),
+    (
+        _MEAN,
+        "most = exp(SMALLEST_POWER / bins) - off",
+        "most = exp(0.8 * SMALLEST_POWER / bins) - off",
+        "lines end too early",
+        _TESTS,
+    ),
+    (
+        _MEAN,
+        "shares = np.full(count, 2.0 / window)",
+        "shares = np.full(count, 1.9999 / window)",
+        "frequencies count a little less than twice",
+        _TESTS,
+    ),
+    (
+        _POWERS,
+        "sag = widths * kinks[:-1]",
+        "sag = 0.1 * widths * kinks[:-1]",
+        "chords of a contraction are above the profile between two places",
+        _TESTS,
+    ),
+    (
+        _POWERS,
+        "return factor * (value - error - OUTSIDE * self.largest)",
+        "return factor * (value - error)",
+        "what comes around from beyond the window is taken for the value",
+        _TESTS,
+    ),
+    (
+        _POWERS,
+        "value += 1.001 * self.count * (self.law.p_inf",
+        "value += (self.law.p_inf",
+        "infinite ratios are charged once for all epochs",
+        _TESTS,
+    ),
+    (
+        _POWERS,
+        "tilted = np.roll(np.fft.irfft(powers, length), -start)",
+        "tilted = np.roll(np.fft.irfft(powers, length), 1 - start)",
+        "sums are one place too high",
+        _TESTS,
+    ),
+    (
+        _EPOCHS,
+        "self._asked[epsilon, direction] = self._useful(epsilon, direction)",
+        "self._asked[epsilon, direction] = self._useful(epsilon + 1e-3 * len(self._asked), direction)",
+        "an answer depends on what was asked before",
+        _TESTS,
+    ),
+]
