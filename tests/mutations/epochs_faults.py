@@ -9,7 +9,7 @@ _EPOCHS, _TESTS = "src/hockeystick/laws/allocated_epochs.py", "tests/laws/test_a
 FAULTS = [
     (
         _MEAN,
-        "lower = values - known - errors - 1.01 * exp(-DAMPING)",
+        "lower = values - known - errors - 1.0 / expm1(DAMPING)",
         "lower = values - known - errors",
         "what the rule adds out of the money is taken for the value",
         _TESTS,

@@ -90,7 +90,7 @@ class LaplaceLine:
         errors = factors * (self.error + self.error_of_angles * np.abs(shifts)) * (1.0 + 1e-9)
         errors += 64.0 * UNIT_ROUNDOFF * known
         upper = values - known + errors
-        lower = values - known - errors - 1.01 * exp(-DAMPING)
+        lower = values - known - errors - 1.0 / expm1(DAMPING)
         return np.clip(lower, 0.0, 1.0), np.clip(upper, 0.0, 1.0)
 
 

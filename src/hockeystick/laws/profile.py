@@ -14,6 +14,8 @@ from hockeystick.types import Direction, Side
 MAX_EPSILON = LARGEST_EPSILON
 NEARBY = 1.1
 """Factor by which the expected epsilon is trusted."""
+COMMON = 1.0
+"""Where a search begins that expects nothing."""
 SMALLEST_EPSILON = 1e-300
 SMALLEST_RATIO = 1e-12
 """Relative to delta; the search for an epsilon treats smaller values alike, because only the sign matters there."""
@@ -93,7 +95,7 @@ def smallest_epsilon(
 
     if near is not None and not SMALLEST_EPSILON < near < 0.5 * MAX_EPSILON:
         near = None
-    low, high = (0.0, 1e-3) if near is None else (near / NEARBY, near * NEARBY)
+    low, high = (0.0, COMMON) if near is None else (near / NEARBY, near * NEARBY)
     at_low = at_high = excess(low)
     if at_low > 0.0:
         at_high = excess(high)

@@ -239,7 +239,9 @@ class Tilted:
         spacing = float(places[1] - places[0])
         # The gain rises and falls: a sum is at most the integral over the spacing and the largest value.
         self.error = error * (1.0 / (spacing * abs(order * (order - 1.0))) + self.largest) * (1.0 + 1e-6)
-        self.rounding = UNIT_ROUNDOFF * (places.size + 8.0 * abs(order) * float(np.abs(u).max()) + 64.0)
+        self.rounding = UNIT_ROUNDOFF * (
+            places.size + 8.0 * abs(order) * float(np.abs(u).max()) + 4.0 * LARGEST_EXPONENT
+        )
 
     def delta(self, epsilon: float, side: Side) -> float | None:
         """The bound on this side; None where its numbers do not fit doubles."""
