@@ -20,6 +20,7 @@ from torch.utils.data import (
     DistributedSampler,
     RandomSampler,
     SequentialSampler,
+    SubsetRandomSampler,
     TensorDataset,
 )
 
@@ -95,10 +96,12 @@ def test_fixed_batches_have_the_size_that_the_plan_states():
 )
 def test_other_ways_to_draw_are_replaced_and_one_line_says_so(loader, said):
     plan = plan_of(60, 3, 2, "balls_in_bins", noise_multiplier=1.0)
-    with pytest.warns(UserWarning, match=f"In place of {said} the run draws balls in bins batches of 3 ") as caught:
+    with pytest.warns(UserWarning, match=f"In place of {said}, the run draws balls-in-bins batches of 3 ") as caught:
         made = private(hs.torch.PrivacyEngine(plan), loader=loader)
     ours = [str(one.message) for one in caught if "In place of" in str(one.message)]
-    assert ours == [f"In place of {said} the run draws balls in bins batches of 3 examples on average, 20 to an epoch."]
+    assert ours == [
+        f"In place of {said}, the run draws balls-in-bins batches of 3 examples on average, 20 to an epoch."
+    ]
     assert len(made[2]) == 20
 
 
@@ -111,8 +114,29 @@ def test_plain_loaders_are_replaced_without_a_word():
         assert not [one for one in caught if "In place of" in str(one.message)]
 
 
+def test_the_epoch_of_the_warning_is_that_of_the_plan():
+    """Batches that are cut below the expected size do not make the epoch longer."""
+    sampler = {"kind": "poisson", "truncated_batch_size": 5}
+    plan = hs.Plan.parse(
+        {"data": {"num_examples": 60, "batch_size": 6, "epochs": 2}, "sampler": sampler} | {"noise_multiplier": 1.0}
+    )
+    with pytest.warns(UserWarning, match="In place of shuffle=True, the run draws Poisson .*, 10 to an epoch"):
+        made = private(hs.torch.PrivacyEngine(plan), loader={"batch_size": 6, "shuffle": True})
+    assert len(made[2]) == 10
+
+
+def test_loaders_that_cannot_be_replaced_are_refused_for_what_they_do():
+    loaders = {
+        "'SubsetRandomSampler'; .* torch.utils.data.Subset": {"sampler": SubsetRandomSampler(range(30))},
+        "must have a batch_size, .* Got batch_size = None": {"batch_size": None},
+    }
+    for message, loader in loaders.items():
+        with pytest.raises(InvalidInputError, match=message):
+            private(hs.torch.PrivacyEngine(), loader=loader, noise_multiplier=1.0)
+
+
 def test_batches_are_poisson_where_a_script_asks_for_none():
-    with pytest.warns(UserWarning, match="In place of poisson_sampling=False the run draws poisson batches of 3 "):
+    with pytest.warns(UserWarning, match="In place of poisson_sampling=False, the run draws Poisson batches of 3 "):
         private(hs.torch.PrivacyEngine(), loader={"batch_size": 3}, noise_multiplier=1.0, poisson_sampling=False)
 
 
@@ -235,7 +259,7 @@ def test_noise_is_the_plan_s_or_the_argument_s_or_missing():
 def test_without_a_plan_the_run_has_no_end():
     """Poisson batches at one over the length of the loader, as Opacus draws them, and epsilon of what was executed."""
     engine = hs.torch.PrivacyEngine()
-    with pytest.warns(UserWarning, match=r"In place of drop_last=True the run draws poisson batches"):
+    with pytest.warns(UserWarning, match=r"In place of drop_last=True, the run draws Poisson batches"):
         made = private(engine, 93, loader={"batch_size": 2, "drop_last": True}, noise_multiplier=1.2)
     assert (len(made[2]), engine.run.expected_batch_size) == (46, pytest.approx(93 / 46))
     assert engine.get_epsilon(1e-5) == 0.0

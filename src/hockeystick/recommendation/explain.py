@@ -55,9 +55,8 @@ def _why(best: Choice, ranked: Sequence[Choice]) -> Iterator[str]:
         return
     yield (
         f"The best has {_percent(best.error / plain.error)} error than independent noise ({plain.candidate.name})"
-        f"{_about(plain)}: its noise is {best.noise_multiplier / plain.noise_multiplier:.3g} times as large, but "
-        f"later steps take back most of the noise, and the error at noise multiplier 1 is "
-        f"{plain.unit_error / best.unit_error:.3g} times smaller."
+        f"{_about(plain)}. It needs {best.noise_multiplier / plain.noise_multiplier:.3g} times the noise per step, but "
+        f"later steps cancel most of it."
     )
 
 
@@ -75,7 +74,7 @@ def _runner_up(best: Choice, ranked: Sequence[Choice]) -> Iterator[str]:
     if other:
         second = min(other, key=lambda one: one.error)
         yield (
-            f"The runner-up of another kind ({second.candidate.name}) has {_percent(second.error / best.error)} error"
+            f"The best choice of another kind ({second.candidate.name}) has {_percent(second.error / best.error)} error"
             f"{_about(second)}."
         )
 

@@ -72,7 +72,7 @@ def curves_table(curves: Sequence[Curve], *, delta: float) -> str:
 
 
 TITLES = {
-    "mu": "mu of Gaussian DP",
+    "mu": "mu of GDP, up to 1e-10",
     "regret": "regret of that mu",
     "tpr_at_fpr_0.1": "true positives at fpr 0.1",
     "tpr_at_fpr_0.01": "true positives at fpr 0.01",

@@ -219,11 +219,11 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         self._settle(noise_multiplier, self._asked_target)  # may take long, so all that can be wrong comes before
         if clipping == "adaptive":
             check_adaptive_clipping(options, self.mechanism.sigma, module, optimizer, grad_sample_mode)
-        if rank == 0:
-            warn_instead(promises, [*drawn.instead, *["poisson_sampling=False"] * (not poisson_sampling)], stacklevel=3)
         self._names = {parameter: name for name, parameter in module.named_parameters()}
         run = self._new_run(size, noisy_parameters(optimizer, trained, clipping), ranks)
         batches = BatchSampler(run, rank=rank, world_size=ranks, epochs=self._epochs)
+        if rank == 0:
+            warn_instead(batches, [*drawn.instead, *["poisson_sampling=False"] * (not poisson_sampling)], stacklevel=3)
         self._loader = loader_of(data_loader, batches, collate)
         made = super().make_private(
             module=module,

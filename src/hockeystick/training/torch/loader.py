@@ -144,9 +144,15 @@ def drawn_by(given: DataLoader[Any]) -> Drawn:
         instead.append("the DistributedSampler")
     elif type(sampler) is not SequentialSampler or size is None:
         what = given.batch_sampler if size is None else sampler
+        if what is None:
+            raise InvalidInputError(
+                "The 'data_loader' argument must have a batch_size, or a BatchSampler of torch, as the run makes batches. "
+                "Got batch_size = None, with which a loader gives single examples."
+            )
         raise InvalidInputError(
-            "The 'data_loader' argument must have no sampler or batch_sampler that draws some examples more often than "
-            f"others, as the plan's sampler forms the batches. Got one of type {type(what).__name__!r}."
+            "The 'data_loader' argument must have no sampler or batch_sampler of its own, which may leave examples out "
+            "or draw some more often than others; the plan's sampler forms the batches. Got one of type "
+            f"{type(what).__name__!r}; to train on a part of the data, make it a torch.utils.data.Subset."
         )
     return Drawn(size, [*instead, *(["drop_last=True"] * bool(drop_last))])
 
@@ -192,14 +198,27 @@ def check_batch_size(promises: Promises, given: int | None, planned: float | Non
     )
 
 
-def warn_instead(promises: Promises, instead: list[str], *, stacklevel: int) -> None:
+BATCHES = {
+    "shuffle": "shuffled batches",
+    "poisson": "Poisson batches",
+    "cyclic_poisson": "cyclic Poisson batches",
+    "random_allocation": "random-allocation batches",
+    "balls_in_bins": "balls-in-bins batches",
+    "b_min_sep": "b-min-sep batches",
+    "multi_attribution": "multi-attribution batches",
+}
+"""Batches of a sampler in words; those that are not here have the sampler's name."""
+
+
+def warn_instead(batches: BatchSampler, instead: list[str], *, stacklevel: int) -> None:
     """Say in one line what is drawn in place of what a script asked for; nothing where it asked for nothing."""
     if not instead:
         return
-    sampler = promises.sampler
+    run = batches.run
+    kind = run.mechanism.sampler.kind
     warnings.warn(
-        f"In place of {' and '.join(instead)} the run draws {sampler.kind.replace('_', ' ')} batches of "
-        f"{promises.expected_batch_size:g} examples on average, {float(promises.epoch_length):g} to an epoch.",
+        f"In place of {' and '.join(instead)}, the run draws {BATCHES.get(kind, f'{kind} batches')} of "
+        f"{run.expected_batch_size:g} examples on average, {float(batches.epoch_length):g} to an epoch.",
         stacklevel=stacklevel,
     )
 
