@@ -29,7 +29,8 @@ WHOLE = ("noise_is_added", "clipping", "norms", "clipping_norm", "finite_gradien
 
 
 def test_what_the_run_checked_is_shown_in_place_of_unchecked(cli, certificate) -> None:
-    record_of(certificate, *WHOLE).save("run.json")
+    record = record_of(certificate, *WHOLE)
+    record.save("run.json")
     shown = cli("show", "run.json").out
     assert shown.startswith("All 6 training steps together are (")
     assert "unchecked" not in shown
@@ -40,7 +41,10 @@ def test_what_the_run_checked_is_shown_in_place_of_unchecked(cli, certificate) -
     assert "checked by the run" not in cli("show", "certificate.json").out
     assert "checked by the run" in cli("show", "run.json", "--markdown").out
     assert "50 examples" not in cli("show", "run.json", "--markdown").out  # neighbours differ in their number
-    assert cli("show", "run.json", "--registry").out == registry_yaml(certificate)
+    entry = cli("show", "run.json", "--registry").out
+    assert entry == registry_yaml(certificate, record)
+    assert entry.count("[checked by the run]") == 2
+    assert "[unchecked]" not in entry
     assert cli("show", "run.json", "--json").json["record"]["steps"] == 4
 
 

@@ -115,7 +115,7 @@ def _show_record(path: str, form: str = "") -> None:
             )
         common.emit(str(record))
     elif form == "--registry":
-        common.emit(registry_yaml(record.certificate).rstrip("\n"))
+        common.emit(registry_yaml(record.certificate, record).rstrip("\n"))
     else:
         write = markdown if form == "--markdown" else shown
         common.emit(write(record.certificate, record))

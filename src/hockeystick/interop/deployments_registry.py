@@ -6,11 +6,14 @@ requires, says so, and whoever deploys completes it. What should not be publishe
 
 import json
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hockeystick.certificate import Certificate, CertificateBase, Interval
 from hockeystick.errors import UnsupportedError
 from hockeystick.report.certificate import document
+
+if TYPE_CHECKING:
+    from hockeystick.training import RunRecord
 
 UNKNOWN = "To be completed."
 UNKNOWN_DATE = "9999-12-31"
@@ -19,8 +22,10 @@ _FILLED = 2
 """The tier of the registry whose fields a certificate fills: the numbers, the unit and the kind of release."""
 
 
-def registry_entry(certificate: CertificateBase) -> dict[str, Any]:
+def registry_entry(certificate: CertificateBase, record: "RunRecord | None" = None) -> dict[str, Any]:
     """The entry as plain data; epsilon and delta are the certified upper ends.
+
+    With the record of its run, the justification says which assumptions the run checked.
 
     Raises: UnsupportedError for a certificate of format 1, which does not say enough.
 
@@ -32,7 +37,7 @@ def registry_entry(certificate: CertificateBase) -> dict[str, Any]:
     if not isinstance(certificate, Certificate):
         raise UnsupportedError("A certificate of format 1 has no registry entry; certify its mechanism again.")
     said, steps = certificate.statements, certificate.rates.steps
-    rows = {section.heading: section.rows for section in document(certificate, public=True).sections}
+    rows = {section.heading: section.rows for section in document(certificate, public=True, record=record).sections}
     relations = [certificate.adjacency, *certificate.also_holds_for]
     tuning = {} if said.tuning is None else {"preprocessing_and_hyperparameter_tuning": said.tuning}
     deployment = {
@@ -91,9 +96,9 @@ def registry_entry(certificate: CertificateBase) -> dict[str, Any]:
     }
 
 
-def registry_yaml(certificate: CertificateBase) -> str:
+def registry_yaml(certificate: CertificateBase, record: "RunRecord | None" = None) -> str:
     """The entry as a YAML document; raises as :func:`registry_entry` does."""
-    return "\n".join(_block(registry_entry(certificate))) + "\n"
+    return "\n".join(_block(registry_entry(certificate, record))) + "\n"
 
 
 def _slug(label: str | None) -> str:

@@ -146,8 +146,8 @@ def drawn_by(given: DataLoader[Any]) -> Drawn:
         what = given.batch_sampler if size is None else sampler
         if what is None:
             raise InvalidInputError(
-                "The 'data_loader' argument must have a batch_size, or a BatchSampler of torch, as the run makes batches. "
-                "Got batch_size = None, with which a loader gives single examples."
+                "The 'data_loader' argument must have a batch_size, or a BatchSampler of torch, as a run makes "
+                "batches. Got batch_size = None, with which a loader gives single examples."
             )
         raise InvalidInputError(
             "The 'data_loader' argument must have no sampler or batch_sampler of its own, which may leave examples out "
