@@ -104,6 +104,39 @@ def test_two_poisson_runs_agree_with_dp_accounting():
     assert found.upper == pytest.approx(theirs, rel=2e-3)
 
 
+@pytest.mark.parametrize("cap", [None, 80])
+def test_contours_say_what_laws_say(monkeypatch, cap):
+    """Poisson runs of several kinds, one of them twice; where batches are cut, the slack of every copy is charged."""
+    options = {} if cap is None else {"truncated_batch_size": cap, "num_examples": 1000}
+    sampler = hs.Poisson(sampling_prob=0.03, steps=20, **options)
+    runs = [hs.certify(hs.Mechanism(sampler=sampler, noise_multiplier=sigma), delta=DELTA) for sigma in (0.9, 1.3)]
+    runs = [runs[0], runs[1], runs[0]]
+    found = hs.compose(runs, delta=DELTA).epsilon
+    monkeypatch.setattr("hockeystick.composition.compose._contours", lambda runs: None)
+    laws = hs.compose(runs, delta=DELTA).epsilon
+    assert laws.lower <= found.lower <= found.upper <= laws.upper
+    assert cap is not None or found.upper - found.lower <= 0.01 * (laws.upper - laws.lower)
+
+
+def test_a_thousand_phases_need_no_law(monkeypatch, one):
+    """Their laws would take minutes; contours of a hundred different steps have as many moments for each frequency."""
+
+    def law(*arguments):
+        raise AssertionError("a law was made")
+
+    monkeypatch.setattr("hockeystick.posteriors.participations.engine.composed_powers", law)
+    runs = [
+        one.model_copy(update={"mechanism": one.mechanism.with_noise(sigma)}).sealed()
+        for sigma in np.geomspace(3.0, 6.0, 100).tolist()
+    ]
+    claim = hs.compose(runs * 10, delta=DELTA)
+    assert claim.epsilon.upper - claim.epsilon.lower <= 1e-5 * claim.epsilon.upper
+    assert len(claim.runs) == 1000
+    # Poisson steps are at least as private with more noise: all at the least and at the most noise are on either side
+    least, most = (hs.compose([run] * 1000, delta=DELTA).epsilon for run in (runs[0], runs[-1]))
+    assert most.upper < claim.epsilon.lower < claim.epsilon.upper < least.lower
+
+
 def random_run(rng):
     """A run of one or two outputs, whose ratio a grid can hold: kind, parameters, mechanism."""
     kind = ["poisson", "allocation", "one"][rng.integers(3)]

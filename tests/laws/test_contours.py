@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from law_oracles import contour_delta
+from law_oracles import contour_delta, exact_moment
 
 from hockeystick.laws import contours
 from hockeystick.laws.contours import Distant, Profiles
@@ -21,20 +21,6 @@ from hockeystick.types import Direction, Side
 
 RUNS = [(0.01, 1.0, 2000), (0.1, 1.5, 100), (1e-3, 0.6, 20000), (0.3, 4.0, 60), (0.02, 25.0, 5000)]
 """Rate, noise multiplier, steps."""
-
-
-def exact_moment(moments: PoissonMoments, order: complex) -> mp.mpc:
-    """E X^order in thirty digits."""
-    rate, mu = mp.mpf(moments.sampling_prob), 1 / mp.mpf(moments.noise_multiplier)
-    order = mp.mpc(order)
-    reach = abs(float(order.real)) * float(mu) + 11
-
-    def integrand(z: mp.mpf) -> mp.mpc:
-        return mp.npdf(z) * mp.exp(order * mp.log1p(rate * mp.expm1(mu * z - mu * mu / 2)))
-
-    nodes = int(8 * reach * (1 + abs(float(order.imag)) * float(mu) / 20))  # the trapezoidal rule, exponentially good
-    step = 2 * reach / nodes
-    return step * mp.fsum(integrand(-reach + step * k) for k in range(nodes + 1))
 
 
 @pytest.mark.parametrize(("rate", "sigma"), [(0.01, 1.0), (0.2, 0.7), (1e-4, 2.0)])

@@ -10,10 +10,17 @@ TUNED = "tests/composition/test_tuning.py"
 FAULTS = [
     (
         "composition/compose.py",
-        "laws = [(each[place].upper, count) for place, count in parts]",
-        "laws = [(each[place].upper, 1) for place, count in parts]",
+        "composed_powers([(law, count) for law, count in laws if law is not None]",
+        "composed_powers([(law, 1) for law, count in laws if law is not None]",
         "a run that was repeated counts once",
         f"{COMPOSED}::test_public_batches_compose_to_one_gaussian",
+    ),
+    (
+        "composition/compose.py",
+        "parts[bounds.steps.moments] += bounds.steps.steps * count",
+        "parts[bounds.steps.moments] += bounds.steps.steps",
+        "Poisson runs that were repeated count once",
+        f"{COMPOSED}::test_contours_say_what_laws_say",
     ),
     (
         "composition/compose.py",

@@ -5,6 +5,7 @@ An entry is (path, old text, new text, reason, tests); the old text occurs once 
 
 _CONTOURS, _MOMENTS = "src/hockeystick/laws/contours.py", "src/hockeystick/laws/poisson_moments.py"
 _TESTS = "tests/laws/test_contours.py"
+_PRODUCT, _OF_PRODUCTS = "src/hockeystick/laws/product_moments.py", "tests/laws/test_product_moments.py"
 
 FAULTS = [
     (
@@ -51,15 +52,15 @@ FAULTS = [
     ),
     (
         _MOMENTS,
-        "drop = 2.0 * (frequency / pi) ** 2",
-        "drop = 8.0 * (frequency / pi) ** 2",
+        "by_slabs = 2.0 * (frequency / pi) ** 2",
+        "by_slabs = 8.0 * (frequency / pi) ** 2",
         "slabs lower the size of the integrand four times too much",
         _TESTS,
     ),
     (
         _MOMENTS,
-        "length = pi / settled",
-        "length = 16.0 * pi / settled",
+        "(pi / settled)",
+        "(16.0 * pi / settled)",
         "slabs on which the angle turns around",
         _TESTS,
     ),
@@ -76,5 +77,40 @@ FAULTS = [
         "excess = 3.0 + 0.5 * d * d",
         "nodes too far apart for the trapezoidal rule",
         _TESTS,
+    ),
+    (
+        _PRODUCT,
+        "log_moment += share * line.log_moment",
+        "log_moment += line.log_moment / len(self.parts)",
+        "different steps count alike, however many there are of each",
+        _OF_PRODUCTS,
+    ),
+    (
+        _PRODUCT,
+        "changes += share * np.where(vague, 0.0, relative",
+        "changes += 1e-4 * share * np.where(vague, 0.0, relative",
+        "errors of the factors are lost in their product",
+        _OF_PRODUCTS,
+    ),
+    (
+        _PRODUCT,
+        "errors = np.where(lost, np.exp(most",
+        "errors = np.where(lost, 1e-3 * np.exp(most",
+        "a product with a factor that may be zero is taken for one that is",
+        _OF_PRODUCTS,
+    ),
+    (
+        _PRODUCT,
+        "np.min((weighted - log_size) / weights)",
+        "np.min((weighted - 0.3 * log_size) / weights)",
+        "a line of different steps begins before their total variations suffice",
+        _OF_PRODUCTS,
+    ),
+    (
+        _PRODUCT,
+        "float(np.log1p(-min(by_slabs, 1.0 - 1e-9)))",
+        "4.0 * float(np.log1p(-min(by_slabs, 1.0 - 1e-9)))",
+        "slabs of different steps lower the size of the integrand too much",
+        _OF_PRODUCTS,
     ),
 ]

@@ -25,7 +25,7 @@ from hockeystick.accountants.base import Accountant, Analysis, LawAnalysis
 from hockeystick.bounds import Profile
 from hockeystick.laws.allocated_epochs import allocated_epochs
 from hockeystick.laws.comonotone import comonotone
-from hockeystick.laws.contours import Sides, profiles_of_steps
+from hockeystick.laws.contours import Profiles, Sides, profiles_of_steps
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import FAR, MAX_RATIO, ORDINARY, Law, Units, point_mass_at_one
 from hockeystick.laws.operations import average, compose, mix, power, thin, weighted
@@ -216,12 +216,19 @@ def _steps_profiles(pair: IndependentSteps, side: Side, settings: Settings) -> M
         return law_profiles(law())
     settings.deadline.tick()
     profiles = profiles_of_steps(pair.sampling_prob, pair.noise_multiplier, pair.steps)
+    return by_contours(profiles, law, side, settings.resolution.smallest_delta)
+
+
+def by_contours(
+    profiles: Profiles, law: Callable[[], Law], side: Side, smallest_delta: float
+) -> Mapping[Direction, Profile]:
+    """Profiles by contour integrals, and by a law of the same side and steps where these do not answer."""
 
     def profile(epsilon: float, direction: Direction) -> float:
         sides = profiles.sides(epsilon, direction)
         if sides is None:
             rough = profiles.by_moments(epsilon, direction)
-            if rough >= FAR_BELOW * settings.resolution.smallest_delta:
+            if rough >= FAR_BELOW * smallest_delta:
                 return law_delta(law(), epsilon, direction)
             sides = Sides(0.0, rough)
         return sides.upper if side is Side.UPPER else sides.lower

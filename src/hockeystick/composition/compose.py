@@ -3,8 +3,10 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from hockeystick._version import __version__
+from hockeystick.accountants.direct import by_contours
 from hockeystick.bounds import Bound, Question
 from hockeystick.certificate import Accuracy, AnyCertificate, Certificate, CertificateOfFormat1, Interval
 from hockeystick.certification.issue import PORTABLE, certify
@@ -14,8 +16,11 @@ from hockeystick.composition.composition import Composition, check_together
 from hockeystick.composition.runs import RunBounds, run_bounds
 from hockeystick.deadline import Deadline
 from hockeystick.errors import CannotCertifyError, InvalidInputError, shortened
+from hockeystick.laws.contours import Profiles
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Law
+from hockeystick.laws.poisson_moments import PoissonMoments
+from hockeystick.laws.product_moments import Part, ProductMoments, near_by_moments
 from hockeystick.laws.profile import MAX_EPSILON, law_profiles
 from hockeystick.mechanism import Mechanism
 from hockeystick.types import Adjacency, Kind, Side
@@ -34,6 +39,8 @@ PARTS_OF_USERS = (
 PARTS_STAY = "Let whatever comes in the place of an example, or of a user's examples, be in the same part."
 REFERENCE = "docs/theory/composition.md; Zhu, Dong and Wang 2022, Theorem 10; Doroshenko et al. 2022"
 COARSE_NODES = 24
+FEW_ORDERS = 30
+"""Orders of the contours of a composition, each of which costs a line for every different step."""
 USUAL_DELTA = 1e-6
 """Where a mechanism without a certificate is certified when delta at an epsilon is asked for."""
 Together = str | Sequence[Sequence[int]]
@@ -153,33 +160,58 @@ def _answers(
     upper, lowers = 0.0, [one.alone[Side.LOWER] for one in each if Side.LOWER in one.alone]
     for counts in {frozenset(Counter(runs[run - 1] for run in group).items()) for group in together}:
         parts = sorted(counts)
-        laws = [(each[place].upper, count) for place, count in parts]
-        slack = sum(each[place].slack * count for place, count in parts)
-        found = question.answer(_bound(laws, slack, Side.UPPER, resolution, deadline))
+        used = [(each[place], count) for place, count in parts]
+        contours = _contours(used)
+        near = None if contours is None else near_by_moments(contours, smallest)
+        slack = sum(bounds.slack * count for bounds, count in used)
+        found = question.answer(_bound(used, slack, Side.UPPER, resolution, deadline, contours), near)
         if sum(count for _, count in parts) == 1:
             found = min(found, each[parts[0][0]].alone.get(Side.UPPER, found))
         upper = max(upper, found)
-        known = [(law, count) for place, count in parts if (law := each[place].lower) is not None]
+        known = [(bounds, count) for bounds, count in used if bounds.make_lower is not None]
         if known:
-            slack = sum(each[place].lower_slack * count for place, count in parts if each[place].lower is not None)
-            lowers.append(question.answer(_bound(known, slack, Side.LOWER, resolution, deadline)))
+            slack = sum(bounds.lower_slack * count for bounds, count in known)
+            lowers.append(question.answer(_bound(known, slack, Side.LOWER, resolution, deadline, contours), near))
     return Answers(upper, max(lowers, default=None), each)
 
 
+def _contours(runs: Sequence[tuple[RunBounds, int]]) -> Profiles | None:
+    """Contours for all steps of runs together, each with its number of copies, where all are Poisson steps."""
+    parts: Counter[PoissonMoments] = Counter()
+    for bounds, count in runs:
+        if bounds.steps is None:
+            return None
+        parts[bounds.steps.moments] += bounds.steps.steps * count
+    moments = ProductMoments([Part(*part) for part in parts.items()])
+    return Profiles(moments, moments.steps, FEW_ORDERS)
+
+
 def _bound(
-    laws: Sequence[tuple[Law, int]], slack: float, side: Side, resolution: Resolution, deadline: Deadline
+    runs: Sequence[tuple[RunBounds, int]],
+    slack: float,
+    side: Side,
+    resolution: Resolution,
+    deadline: Deadline,
+    contours: Profiles | None,
 ) -> Bound:
-    """The bound of runs that compose, each law with its number of copies."""
+    """The bound of runs that compose, each with its number of copies, by contours where there are some."""
     from hockeystick.posteriors.participations.engine import composed_powers
 
-    law = composed_powers(laws, resolution, deadline.tick)
+    @cache
+    def law() -> Law:
+        laws = [(bounds.upper if side is Side.UPPER else bounds.lower, count) for bounds, count in runs]
+        return composed_powers([(law, count) for law, count in laws if law is not None], resolution, deadline.tick)
+
+    deadline.tick()
     return Bound(
         method="composition",
         side=side,
         kind=Kind.DETERMINISTIC,
         confidence=1.0,
         reference=REFERENCE,
-        profiles=law_profiles(law),
+        profiles=dict(
+            law_profiles(law()) if contours is None else by_contours(contours, law, side, resolution.smallest_delta)
+        ),
         slack=slack,
     )
 

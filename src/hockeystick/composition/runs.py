@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
+from functools import cached_property, partial
 
 from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT
@@ -15,9 +15,12 @@ from hockeystick.deadline import Deadline
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Law
+from hockeystick.laws.poisson_moments import PoissonMoments
+from hockeystick.laws.product_moments import Part
 from hockeystick.laws.profile import law_delta, smallest_epsilon
 from hockeystick.monte_carlo.claim import Statement
 from hockeystick.pairs.base import DominatingPair
+from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.settings import DEFAULT_EFFORT, Settings
 from hockeystick.spec import Spec
@@ -57,19 +60,31 @@ class RunBounds:
     """The bounds of one run.
 
     Attributes:
-        upper: dominates the run's pair.
-        lower: is dominated by it; None where no accountant has such a law.
+        make_upper: makes a law that dominates the run's pair.
+        make_lower: makes one that is dominated by it; None where no accountant has such a law.
+        steps: the Poisson steps that the run consists of, where contours are for them.
         slack: total-variation distance between the run and what the laws bound.
         lower_slack: the same for the lower law.
         alone: for each side, the answer of the certificate's own method if this were the only run.
     """
 
-    upper: Law
-    lower: Law | None
+    make_upper: Callable[[], Law]
+    make_lower: Callable[[], Law] | None
+    steps: Part | None
     slack: float
     lower_slack: float
     methods: RunMethods
     alone: dict[Side, float]
+
+    @cached_property
+    def upper(self) -> Law:
+        """The law that dominates the run's pair."""
+        return self.make_upper()
+
+    @cached_property
+    def lower(self) -> Law | None:
+        """The law that the run's pair dominates, if there is one."""
+        return None if self.make_lower is None else self.make_lower()
 
 
 def run_bounds(
@@ -91,15 +106,17 @@ def run_bounds(
     settings = Settings(Resolution(nodes, smallest), deadline, question, effort=effort)
     alone: dict[Side, float] = {}
     names: tuple[str, ...]
+    upper: Law | None
+    steps = _poisson_steps(certificate, pair)
     one = ACCOUNTANTS[certificate.method.upper]
     if one.kind is Kind.MONTE_CARLO:
         profiles, place = _claimed_profiles(certificate, pair, settings), _claimed_point(certificate, Side.UPPER)[0]
         upper = law_from_profiles(profiles, smallest, tick=deadline.tick, drop=place)
         names, route, slack = (one.name, "gaussian"), Route.CLAIM, 0.0
     else:
-        laws, slack = one.laws_of(pair, Side.UPPER, settings), pair.slack
-        if len(laws) == 1:
-            upper, names, route = laws[0], (one.name,), Route.LAW
+        laws, slack = () if steps is not None else one.laws_of(pair, Side.UPPER, settings), pair.slack
+        if steps is not None or len(laws) == 1:
+            upper, names, route = laws[0] if laws else None, (one.name,), Route.LAW
             if single:
                 alone[Side.UPPER] = question.answer(one.bound(pair, Side.UPPER, settings))
         else:
@@ -107,12 +124,35 @@ def run_bounds(
             alone[Side.UPPER] = question.answer(bounds[0])
             upper = law_from_profiles(_least(bounds), smallest, tick=deadline.tick)
             names, route = tuple(bound.method for bound in bounds), Route.PROFILE
-    lower, by = _lower_law(certificate, pair, settings)
+    lower, by = (None, certificate.method.lower) if steps is not None else _lower_law(certificate, pair, settings)
     alone.update(_claimed_answers(certificate, question))
     named = certificate.method.lower
     if named is not None and (single or named != by) and ACCOUNTANTS[named].kind is Kind.DETERMINISTIC:
         alone[Side.LOWER] = question.answer(ACCOUNTANTS[named].bound(pair, Side.LOWER, settings))
-    return RunBounds(upper, lower, slack, pair.slack, RunMethods(upper=names, route=route, lower=by), alone)
+    methods = RunMethods(upper=names, route=route, lower=by)
+    if steps is None:
+        makers = [None if law is None else partial(_made, law) for law in (upper, lower)]
+    else:  # contours may do without laws
+        makers = [partial(_law_of_steps, one, pair, side, settings) for side in (Side.UPPER, Side.LOWER)]
+    assert makers[0] is not None
+    return RunBounds(makers[0], makers[1], steps, slack, pair.slack, methods, alone)
+
+
+def _poisson_steps(certificate: AnyCertificate, pair: DominatingPair) -> Part | None:
+    """The Poisson steps of a run whose bounds on both sides are those of its independent steps, if contours may do."""
+    if not isinstance(pair, IndependentSteps) or {certificate.method.upper, certificate.method.lower} != {"direct"}:
+        return None
+    part = Part(PoissonMoments(pair.sampling_prob, pair.noise_multiplier), pair.steps)
+    return part if part.in_reach else None
+
+
+def _made(law: Law) -> Law:
+    return law
+
+
+def _law_of_steps(accountant: Accountant, pair: DominatingPair, side: Side, settings: Settings) -> Law:
+    (law,) = accountant.laws_of(pair, side, settings)
+    return law
 
 
 def _upper_bounds(one: Accountant, pair: DominatingPair, settings: Settings) -> list[Bound]:

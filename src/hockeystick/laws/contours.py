@@ -20,7 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
-from hockeystick.laws.poisson_moments import ERROR_OF_LOGS, LARGEST_ORDER, PoissonMoments, relative_error_of_power
+from hockeystick.laws.poisson_moments import (
+    ERROR_OF_LOGS,
+    LARGEST_ORDER,
+    Moments,
+    PoissonMoments,
+    relative_error_of_power,
+)
 from hockeystick.types import Direction
 
 SHARE = 1e-7
@@ -121,8 +127,8 @@ class Profiles:
     True
     """
 
-    def __init__(self, moments: PoissonMoments, steps: int) -> None:
-        self.moments, self.steps = moments, float(steps)
+    def __init__(self, moments: Moments, steps: int, orders: int = ORDERS) -> None:
+        self.moments, self.steps, self.count = moments, float(steps), orders
         self._orders: dict[tuple[Direction, float], Orders] = {}
         self._contours: dict[tuple[Direction, float], Contour | None] = {}
 
@@ -150,7 +156,7 @@ class Profiles:
 
     def _known(self, direction: Direction, reach: float) -> Orders:
         if (direction, reach) not in self._orders:
-            distances = np.geomspace(3e-3, min(reach / self.moments.mu, LARGEST_ORDER), ORDERS)
+            distances = np.geomspace(3e-3, min(reach / self.moments.mu, LARGEST_ORDER), self.count)
             orders = 1.0 + distances if direction is Direction.REMOVE else -distances
             self._orders[direction, reach] = Orders(orders, self.steps * self.moments.log_moments(orders))
         return self._orders[direction, reach]

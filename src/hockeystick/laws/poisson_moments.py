@@ -9,7 +9,7 @@ the characteristic function of ``L = log X`` under it. Proofs: docs/theory/conto
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, cos, exp, expm1, log, pi, sqrt
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,21 @@ class Line(NamedTuple):
     log_error: float
     ratios: NDArray[np.complex128]
     errors: Array
+
+
+class Moments(Protocol):
+    """What contours need to know of the moments of a step; see :class:`PoissonMoments`."""
+
+    @property
+    def sampling_prob(self) -> float: ...
+    @property
+    def noise_multiplier(self) -> float: ...
+    @property
+    def mu(self) -> float: ...
+    def log_moments(self, orders: Array) -> Array: ...
+    def size(self, c: float, frequency: float) -> float: ...
+    def line(self, c: float, step: float, count: int) -> Line: ...
+    def settled_frequency(self, c: float, steps: float, log_size: float) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -148,15 +163,8 @@ class PoissonMoments:
         log_error = 1.01 * always + UNIT_ROUNDOFF * (8.0 + 4.0 * abs(log_moment) + 4.0 * abs(top))
         return Line(log_moment, log_error, ratios, errors)
 
-    def settled_frequency(self, c: float, steps: float, log_size: float) -> float:
-        """A frequency T such that ``|M(c + it) / M(c)|^steps <= e^log_size`` for every ``t >= T``.
-
-        High frequencies: L has a density under the tilted measure with at most two maxima, so the ratio is at most its
-        total variation over t. Below: the range of z is cut in slabs on which ``t L`` moves by at most pi. With masses
-        p_i and variances v_i of L on them, ``1 - |ratio| >= (2 t^2 / pi^2) sum_i p_i v_i``; and the part of the density
-        above any place, of mass p, gives ``1 - |ratio| >= p - (its total variation) / t``. Masses and variances are
-        bounded from below cell by cell. Infinite where no such frequency is proved.
-        """
+    def cells(self, c: float) -> "Cells":
+        """The tilted measure of z on cells of width CELL between the ends of the nodes, bounded on both sides."""
         low, high = self.ends(c)
         edges = np.arange(low, high + CELL, CELL)
         middles = 0.5 * (edges[1:] + edges[:-1])
@@ -174,31 +182,64 @@ class PoissonMoments:
         variations = (4.0 if c > -1.0 else 2.0) * np.maximum.accumulate(densities[::-1])[::-1]
         variations *= 1.0 + ROUNDING_OF_CELLS
         above = np.cumsum(least[::-1])[::-1]
-        settled = float(variations[0]) * exp(min(-log_size / steps, 700.0))
+        return Cells(least, most, above, variations, logs - logs[int(np.argmax(masses))], at_edges)
+
+    def settled_frequency(self, c: float, steps: float, log_size: float) -> float:
+        """A frequency T such that ``|M(c + it) / M(c)|^steps <= e^log_size`` for every ``t >= T``.
+
+        High frequencies: L has a density under the tilted measure with at most two maxima, so the ratio is at most its
+        total variation over t. Below: the range of z is cut in slabs on which ``t L`` moves by at most pi. With masses
+        p_i and variances v_i of L on them, ``1 - |ratio| >= (2 t^2 / pi^2) sum_i p_i v_i``; and the part of the density
+        above any place, of mass p, gives ``1 - |ratio| >= p - (its total variation) / t``. Masses and variances are
+        bounded from below cell by cell. Infinite where no such frequency is proved.
+        """
+        cells = self.cells(c)
+        settled = float(cells.variations[0]) * exp(min(-log_size / steps, 700.0))
         if not np.isfinite(settled):
             return float("inf")
-        places = logs - logs[int(np.argmax(masses))]
-        halves = 0.5 * np.diff(at_edges)
-        first = at_edges[0]
         while True:
             frequency = settled / OCTAVE
-            length = pi / settled
-            slab = np.floor((at_edges - first) / length)
-            inside = slab[:-1] == slab[1:]
-            if not inside.any():
-                return settled
-            starts = np.flatnonzero(np.diff(slab[:-1][inside], prepend=-1.0))
-            p = np.add.reduceat(least[inside], starts)
-            means = np.add.reduceat(least[inside] * places[inside], starts) / np.maximum(p, 1e-300)
-            spread = places[inside] - np.repeat(means, np.diff(np.append(starts, int(inside.sum()))))
-            deviations = np.sqrt(np.add.reduceat(least[inside] * spread**2, starts) / np.maximum(p, 1e-300))
-            deviations = np.maximum(deviations - np.maximum.reduceat(halves[inside], starts), 0.0)
-            whole = np.add.reduceat(most[inside], starts)
-            drop = 2.0 * (frequency / pi) ** 2 * float(np.sum(p**2 / np.maximum(whole, 1e-300) * deviations**2))
-            drop = max(drop, float(np.max(above - variations / frequency)))
-            if steps * drop * (1.0 - ROUNDING_OF_CELLS) < -log_size:
+            if steps * cells.drop(frequency, settled) < -log_size:
                 return settled
             settled = frequency
+
+
+class Cells(NamedTuple):
+    """The tilted measure of z, cell by cell; arrays of shape (n,) but for the last, which has one entry more.
+
+    Attributes:
+        least, most: bounds on the masses.
+        above: at most the mass of a cell and of all above it.
+        variations: at least the total variation of the density of L on a cell and above.
+        places: L in the middle of the cells, relative to where the mass is.
+        at_edges: L at the edges of the cells.
+    """
+
+    least: Array
+    most: Array
+    above: Array
+    variations: Array
+    places: Array
+    at_edges: Array
+
+    def drop(self, frequency: float, settled: float) -> float:
+        """At most ``1 - |M(c + it) / M(c)|`` for every t between two frequencies."""
+        least, places = self.least, self.places
+        slab = np.floor((self.at_edges - self.at_edges[0]) / (pi / settled))
+        inside = slab[:-1] == slab[1:]
+        if not inside.any():
+            return 0.0
+        halves = 0.5 * np.diff(self.at_edges)
+        starts = np.flatnonzero(np.diff(slab[:-1][inside], prepend=-1.0))
+        p = np.add.reduceat(least[inside], starts)
+        means = np.add.reduceat(least[inside] * places[inside], starts) / np.maximum(p, 1e-300)
+        spread = places[inside] - np.repeat(means, np.diff(np.append(starts, int(inside.sum()))))
+        deviations = np.sqrt(np.add.reduceat(least[inside] * spread**2, starts) / np.maximum(p, 1e-300))
+        deviations = np.maximum(deviations - np.maximum.reduceat(halves[inside], starts), 0.0)
+        whole = np.add.reduceat(self.most[inside], starts)
+        by_slabs = 2.0 * (frequency / pi) ** 2 * float(np.sum(p**2 / np.maximum(whole, 1e-300) * deviations**2))
+        by_variation = float(np.max(self.above - self.variations / frequency))
+        return max(by_slabs, by_variation, 0.0) * (1.0 - ROUNDING_OF_CELLS)
 
 
 def relative_error_of_power(steps: float, log_error: float) -> float:
