@@ -12,7 +12,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from joblib import Parallel, delayed
 
+import hockeystick as hs
 from hockeystick.errors import InvalidInputError
 from hockeystick.execution import executor
 from hockeystick.execution.base import ChunkExecutor
@@ -117,6 +119,26 @@ def test_calls_are_made_by_workers_and_can_be_abandoned(cluster):
     cluster.abandon()
     assert all(job.cancelled() for job in jobs[2:])
     assert cluster.submit(os.getpid).result(PATIENCE) != os.getpid()
+
+
+CELLS = [
+    hs.Mechanism(sampler=sampler, noise_multiplier=sigma)
+    for sigma in (0.9, 1.7)
+    for sampler in (
+        hs.Poisson(sampling_prob=0.02, steps=60),
+        hs.RandomAllocation(bins=20, epochs=2),
+        hs.Deterministic(bins=5, epochs=4),
+    )
+]
+
+
+def test_plans_have_the_same_certificates_to_the_byte_wherever_they_are_certified(cluster: ChunkExecutor) -> None:
+    """By this process, by processes of joblib, and by the workers of clusters: cells of a grid may go anywhere."""
+    calls = [partial(hs.certify, cell, delta=1e-6) for cell in CELLS]
+    here = [call().model_dump_json() for call in calls]
+    there = [job.result(PATIENCE).model_dump_json() for job in [cluster.submit(call) for call in calls]]
+    beside = [found.model_dump_json() for found in Parallel(n_jobs=2)(delayed(call)() for call in calls)]
+    assert here == there == beside
 
 
 def test_kernels_of_another_version_are_refused(proposals, cluster):
