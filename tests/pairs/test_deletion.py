@@ -15,6 +15,7 @@ import hockeystick as hs
 from hockeystick import Direction, Side
 from hockeystick.accountants import deletion
 from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.errors import UnsupportedError
 from hockeystick.mechanism import Unit
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.pairs.renewal_mixture import RenewalMixture
@@ -179,6 +180,26 @@ def test_what_a_cap_costs() -> None:
     add = [chance + min(exp(epsilon) * chance, expected) for epsilon in EPSILONS]
     assert add[0] < chance + expected < exp(EPSILONS[-1]) * chance
     assert np.allclose(upper(pair), np.minimum(upper(plain) + np.array([remove, add]), 1.0), rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["split_noise", "separated_windows", "participation_windows"])
+def test_a_delta_that_cuts_alone_exceed_is_refused_at_once(name: str) -> None:
+    """No epsilon meets it, as removing an example costs twice the chance of a cut; larger deltas have one."""
+    sampler = hs.BMinSep(min_sep=4, sampling_prob=0.05, steps=24, truncated_batch_size=45, num_examples=500)
+    run = hs.Mechanism(strategy=hs.BandedSquareRoot(bands=2), sampler=sampler, noise_multiplier=4.0)
+    pair = dominating_pair(run)
+    assert isinstance(pair, TruncatedRenewal)
+    least = 2.0 * cuts(pair)[0]
+    for factor, refused in ((0.99, True), (3.0, False)):
+        question = hs.Question(delta=factor * least)
+        settings = hs.Settings(hs.Resolution(16, factor * least), question=question)
+        if refused:
+            with pytest.raises(UnsupportedError, match="in a batch that is cut"):
+                hs.bound(run, name, settings=settings)
+            whole = hs.bound(run, name, settings=hs.Settings(hs.Resolution(16, factor * least)))
+            assert whole.epsilon(factor * least) == float("inf")
+        else:
+            assert hs.bound(run, name, settings=settings).epsilon(factor * least) < float("inf")
 
 
 def test_an_example_that_never_skips_a_step_is_charged_the_union() -> None:

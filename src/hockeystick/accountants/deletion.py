@@ -13,6 +13,7 @@ from math import exp
 from typing import Any
 
 from hockeystick.bounds import Profile
+from hockeystick.errors import UnsupportedError
 from hockeystick.laws.law import Law
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.pairs.repeated_columns import RepeatedSubsets, repeated
@@ -76,12 +77,31 @@ def with_cuts(profiles: Profiles, pair: Renewal) -> Profiles:
     return {direction: covering(profile, again[direction]) for direction, profile in profiles.items()}
 
 
+def check_cuts(pair: Renewal, settings: Settings) -> None:
+    """Refuse to look for an epsilon where cut batches alone cost more than the delta that is asked for.
+
+    Removing an example costs twice the chance of a cut at every epsilon (:func:`with_cuts`).
+
+    Raises: UnsupportedError.
+    """
+    delta = None if settings.question is None else settings.question.delta
+    if delta is None or not isinstance(pair, TruncatedRenewal):
+        return
+    chance = cuts(pair)[0]
+    if 2.0 * chance > delta:
+        raise UnsupportedError(
+            f"Twice the chance that the example is in a batch that is cut, {2.0 * chance:.3g}, is above delta = "
+            f"{delta:g}."
+        )
+
+
 def analyses(of_subsets: Callable[[SubsetMixture, Side, Settings], Profiles]) -> dict[type, Any]:
     """The analyses of b-min-sep that an upper analysis of subsets of steps gives, by type of pair."""
 
     def analyse(pair: Renewal | WorstOf, side: Side, settings: Settings) -> Profiles:
         most = with_most_examples(pair)
         assert most is not None  # refused otherwise
+        check_cuts(most, settings)
         return with_cuts(of_subsets(poisson_above(most), side, settings), most)
 
     return dict.fromkeys((RenewalMixture, TruncatedRenewal, WorstOf), analyse)

@@ -20,7 +20,7 @@ import numpy as np
 
 from hockeystick.accountants import examples
 from hockeystick.accountants.base import Accountant
-from hockeystick.accountants.deletion import Renewal, with_cuts
+from hockeystick.accountants.deletion import Renewal, check_cuts, with_cuts
 from hockeystick.bounds import Profile
 from hockeystick.deadline import Deadline
 from hockeystick.errors import UnsupportedError
@@ -156,6 +156,7 @@ def _seconds(pair: Renewal, detail: "Detail") -> float:
 
 
 def _analyse(pair: Renewal, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+    check_cuts(pair, settings)
     return with_cuts(law_profiles(*_found(pair, settings), choose=min), pair)
 
 
