@@ -7,11 +7,14 @@ the orders that the effort allows. Each is a bound by itself, and the best at th
 Proofs: ``docs/theory/moment-majorants/``.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from hockeystick.accountants import examples
 from hockeystick.accountants.base import Accountant
@@ -48,6 +51,9 @@ SETTLED = 0.99
 """Higher orders are not worth their time where a relaxation's own lower delta is this much of the upper one."""
 
 
+_KNOWN: "deque[tuple[ExactGram, int, ExactMoments]]" = deque(maxlen=8)
+"""Gram matrices, degrees and their moments."""
+
 Profiles = Callable[[Direction, Side], Profile]
 """A relaxation's profiles, once its moments are computed."""
 
@@ -78,15 +84,27 @@ def moments_cost(gram: "ExactGram", degree: int) -> float:
 def exact_moments(gram: "ExactGram", degree: int, deadline: Deadline) -> "ExactMoments":
     """Moments of the mixture without its common factor, computed twice: with 30 digits and, to check, in doubles.
 
+    The last few are kept: the whole profile of a mechanism needs those that its epsilon at one delta needed.
+
     Raises: UnsupportedError where the two disagree, or where the moments leave the range of doubles.
     """
+    for other, highest, known in tuple(_KNOWN):
+        if highest == degree and _same(other, gram):
+            return known
     from hockeystick.moments.common_factor import without_common
     from hockeystick.moments.recheck import recheck
     from hockeystick.moments.ring import ring_moments
 
     moments = ring_moments(gram, degree, deadline=deadline)
     recheck(gram, moments, deadline=deadline)
-    return without_common(moments, gram)
+    found = without_common(moments, gram)
+    _KNOWN.append((gram, degree, found))
+    return found
+
+
+def _same(gram: "ExactGram", other: "ExactGram") -> bool:
+    """Whether two Gram matrices are the same, entry by entry."""
+    return (gram.scale, gram.common) == (other.scale, other.common) and np.array_equal(gram.entries, other.entries)
 
 
 def relaxations(gram: "ExactGram", side: Side, delta: float, effort: float) -> Iterator[Relaxation]:
