@@ -1,10 +1,17 @@
 """Where a falling function passes a target, between two ends that were both evaluated."""
 
-from collections.abc import Callable
-from math import exp, log
+from collections.abc import Callable, Mapping
+from math import exp, inf, log, sqrt
 
 from hockeystick.errors import CannotCertifyError
 from hockeystick.spec import LARGEST_NOISE, SMALLEST_NOISE
+
+APPROACHES = 8
+"""Evaluations that may come close to a crossing before a bracket is put around it."""
+TOO_CLOSE = 1e-4
+"""Relative distance of two noise multipliers between which a secant says nothing."""
+LEAST_SLOPE, MOST_SLOPE = 0.3, 30.0
+"""Of a secant that is believed, in logarithms of both."""
 
 
 def smallest_passing(
@@ -48,6 +55,70 @@ def smallest_passing(
         f_low = miss(low)
     low, high = close_bracket(miss, (low, f_low), (high, f_high), width)
     return exp(low), exp(high)
+
+
+def nearly_smallest_passing(
+    epsilon_at: Callable[[float], float],
+    target: float,
+    start: float,
+    width: float,
+    slope: float,
+    seen: Mapping[float, float],
+) -> float:
+    """A noise multiplier with ``epsilon_at <= target``, about within ``width`` of the smallest, in few evaluations.
+
+    For functions that take seconds: where :func:`smallest_passing` evaluates both ends of its bracket, this one stops
+    at the first evaluation that passes so little below the target that a secant puts the crossing within ``width``.
+    What is returned was evaluated. Where secants do not come close in ``APPROACHES`` evaluations, or the function is
+    0, a bracket is put around the crossing.
+
+    Args:
+        slope: about by how many percent ``epsilon_at`` falls where the noise grows by one.
+        seen: values of ``epsilon_at`` that are known already, by noise multiplier; they give better secants.
+
+    Raises: as :func:`smallest_passing`.
+    """
+    values = {noise: value for noise, value in seen.items() if value > 0.0}
+    noise = start
+    for _ in range(APPROACHES):
+        noise = min(max(noise, SMALLEST_NOISE), LARGEST_NOISE)
+        value = epsilon_at(noise)
+        if value <= 0.0:
+            break
+        values[noise] = value
+        low = max((other for other, value in values.items() if value > target), default=0.0)
+        high = min((other for other, value in values.items() if value <= target), default=inf)
+        if value == inf:  # nothing is proved for so little noise
+            noise = sqrt(noise * high) if high < inf else 2.0 * noise
+            continue
+        others = [other for other in values if abs(log(other / noise)) > TOO_CLOSE and values[other] < inf]
+        if others:
+            slope = steepness(values, noise, min(others, key=lambda other: abs(log(other / noise)))) or slope
+        above = log(target / value) / slope  # how far this noise is above the crossing, by the secant
+        if value <= target and above <= 0.75 * width:
+            return noise
+        noise *= exp(0.375 * width - above)
+        if not low < noise < high:  # the function is no straight line, or does not fall
+            if low == 0.0 or high == inf or low > high:
+                break
+            noise = sqrt(low * high)
+    return smallest_passing(epsilon_at, target, noise, width)[1]
+
+
+def steepness(values: Mapping[float, float], first: float, second: float) -> float | None:
+    """By how many percent a function falls where its argument grows by one; None where two values make no sense.
+
+    >>> steepness({1.0: 8.0, 2.0: 2.0}, 1.0, 2.0)
+    2.0
+
+    Args:
+        values: of the function, by argument; only positive and finite ones make sense.
+    """
+    before, after = values[first], values[second]
+    if not (0.0 < before < inf and 0.0 < after < inf and first != second):
+        return None
+    slope = log(before / after) / log(second / first)
+    return slope if LEAST_SLOPE <= slope <= MOST_SLOPE else None
 
 
 def close_bracket(

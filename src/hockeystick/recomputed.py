@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import log
 
-from hockeystick.calibration.search import EVALUATIONS, calibrate_and_certify
+from hockeystick.calibration.noise_search import EVALUATIONS
+from hockeystick.calibration.search import calibrate_and_certify
 from hockeystick.certificate import AnyCertificate, Interval
 from hockeystick.certification.issue import PORTABLE, compare
 from hockeystick.certification.schedule import Outcome, best

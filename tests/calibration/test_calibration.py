@@ -1,6 +1,6 @@
 """calibrate: the smallest noise multiplier that is certified for a target."""
 
-from math import exp
+from math import exp, inf, log
 from typing import Any
 
 import pytest
@@ -27,16 +27,21 @@ from hockeystick import (
     calibrate,
     certify,
 )
-from hockeystick.bracketing import smallest_passing
-from hockeystick.calibration import search
+from hockeystick.accountants.base import Accountant
+from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.bounds import Question
+from hockeystick.bracketing import nearly_smallest_passing, smallest_passing
+from hockeystick.calibration import noise_search
 from hockeystick.calibration.search import calibrate_and_certify
-from hockeystick.certification.schedule import EPSILON_NODES
+from hockeystick.certification.schedule import EPSILON_NODES, run_accountants, settings_for
 from hockeystick.certification.verification import verify
 from hockeystick.errors import BudgetExceededError, CannotCertifyError, InvalidInputError, UnsupportedError
 from hockeystick.laws.grid import Resolution
+from hockeystick.pairs.registry import dominating_pair
 from hockeystick.samplers import Sampler
-from hockeystick.settings import Settings
+from hockeystick.settings import SearchPolicy, Settings
 from hockeystick.spec import LARGEST_NOISE, SMALLEST_NOISE
+from hockeystick.types import Side
 
 SAMPLERS: tuple[Sampler, ...] = (
     Deterministic(bins=7, epochs=3),
@@ -70,12 +75,12 @@ def test_what_calibrate_returns_is_certified_again_at_the_defaults(bins: int, ep
 
 def test_a_final_bound_above_the_target_is_not_released(monkeypatch: pytest.MonkeyPatch) -> None:
     """certify may skip the method that the search used; the best that passed is released then."""
-    real = search._Search._final
+    real = noise_search.NoiseSearch._final
 
-    def looser(self: search._Search, noise: float) -> Any:
+    def looser(self: noise_search.NoiseSearch, noise: float) -> Any:
         return real(self, 0.98 * noise)
 
-    monkeypatch.setattr(search._Search, "_final", looser)
+    monkeypatch.setattr(noise_search.NoiseSearch, "_final", looser)
     found = calibrate_and_certify(Mechanism(sampler=SAMPLERS[2]), epsilon=1.0, delta=1e-5)
     assert found.bounds.upper <= 1.0
     assert verify(found) == found
@@ -91,7 +96,7 @@ def test_a_chosen_method_is_the_one_that_certifies(method: str) -> None:
 
 def test_the_margin_covers_what_issuing_gives_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search that ends at the root itself, and not 0.04 percent above it, still keeps the promise."""
-    monkeypatch.setattr("hockeystick.calibration.search.WIDTH", 1e-11)
+    monkeypatch.setattr("hockeystick.calibration.noise_search.WIDTH", 1e-11)
     certificate = calibrate_and_certify(Mechanism(sampler=SAMPLERS[0]), epsilon=2.0, delta=1e-5)
     assert 2.0 * (1 - 1e-6) <= certificate.bounds.upper <= 2.0
 
@@ -250,3 +255,66 @@ def test_the_search_brackets_the_root_on_the_safe_side(
     assert epsilon_at(passes) <= 2.0
     assert fails <= passes <= fails * 1.00041
     assert epsilon_at(fails) > 2.0
+
+
+@settings(derandomize=True, deadline=None)
+@given(
+    root=st.floats(0.05, 1e4),
+    off=st.floats(0.05, 20.0),
+    steepness=st.floats(0.4, 12.0),
+    bend=st.floats(-0.1, 0.1),
+    hole=st.sampled_from([0.0, 0.5, 0.999]),
+)
+def test_few_evaluations_end_just_above_the_root(
+    root: float, off: float, steepness: float, bend: float, hole: float
+) -> None:
+    """Also for functions that bend, and that are infinite for too little noise."""
+    asked: list[float] = []
+
+    def epsilon_at(noise: float) -> float:
+        asked.append(noise)
+        x = log(noise / root)
+        return inf if noise < hole * root else 2.0 * exp(-x * (steepness + bend * min(max(x, -1.0), 1.0)))
+
+    found = nearly_smallest_passing(epsilon_at, 2.0, off * root, 4e-4, 1.0 / 0.6, {})
+    assert found in asked
+    assert epsilon_at(found) <= 2.0
+    assert root <= found * (1.0 + 1e-12)
+    assert found <= root * (1.0 + 2e-3)  # where the first place is taken at its word, it is off by less than that
+    if hole == 0.0 and bend == 0.0:
+        assert len(set(asked)) <= 5
+
+
+def test_what_is_known_makes_a_secant() -> None:
+    asked: list[float] = []
+
+    def epsilon_at(noise: float) -> float:
+        asked.append(noise)
+        return 2.0 * (3.0 / noise) ** 4.0
+
+    found = nearly_smallest_passing(epsilon_at, 2.0, 3.2, 4e-4, 1.0, {3.4: epsilon_at(3.4)})
+    assert 3.0 <= found <= 3.0 * (1.0 + 4e-4)
+    assert len(asked) == 3, "3.4, 3.2 and the place that both say"
+
+
+def test_bounds_that_are_known_are_not_computed_again_and_looser_methods_not_at_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """certify says the same of bounds that a search had before."""
+    run = Mechanism(sampler=Poisson(sampling_prob=0.1, steps=30), noise_multiplier=1.5)
+    pair, question, policy = dominating_pair(run), Question(delta=1e-5), SearchPolicy()
+    full = settings_for(question, pair, Deadline(), policy=policy)
+    outcomes = run_accountants(pair, question, full, policy=policy)
+    alone = run_accountants(pair, question, full, policy=policy, methods=["direct"], sides=(Side.UPPER,), near=1.0)
+
+    def refuse(self: Accountant, pair: Any, sides: Any, settings: Any) -> Any:
+        raise AssertionError(f"{self.name} runs again")
+
+    monkeypatch.setattr(Accountant, "bounds", refuse)
+    again = run_accountants(pair, question, full, policy=policy, known=[*alone, *outcomes])
+    assert [(one.method, one.side, one.value) for one in again] == [
+        (one.method, one.side, one.value) for one in outcomes
+    ]
+    with pytest.raises(AssertionError, match="runs again"):
+        run_accountants(pair, question, full, policy=policy, known=alone)
+    assert run_accountants(pair, question, full, policy=policy, sides=(Side.UPPER,), looser=ACCOUNTANTS) == []

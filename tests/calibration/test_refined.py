@@ -3,7 +3,8 @@
 import pytest
 
 import hockeystick as hs
-from hockeystick.calibration.search import WIDTH, refined_certificate, rough_certificate
+from hockeystick.calibration.noise_search import WIDTH
+from hockeystick.calibration.search import refined_certificate, rough_certificate
 from hockeystick.deadline import Deadline
 
 EPSILON, DELTA = 3.0, 1e-5

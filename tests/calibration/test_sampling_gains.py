@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 import hockeystick as hs
-from hockeystick.calibration.search import WIDTH, _would_take, calibrate_and_certify
+from hockeystick.calibration.noise_search import WIDTH
+from hockeystick.calibration.search import _would_take, calibrate_and_certify
 from hockeystick.certification.verification import verify
 
 PLANS = sorted((Path(__file__).parents[2] / "examples" / "plans").glob("*.toml"))

@@ -1,6 +1,6 @@
 """Which accountants run, in which order, and how far: the work is planned, the deadline only cuts off."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import frexp, sqrt
@@ -73,6 +73,8 @@ def run_accountants(
     run_all: bool = False,
     sides: Sequence[Side] = (Side.UPPER, Side.LOWER),
     near: float | None = None,
+    known: Collection[Outcome] = (),
+    looser: Collection[str] = (),
 ) -> list[Outcome]:
     """Run the accountants that analyse this type of pair: light ones first, then heavy ones in the order of their costs
     to a factor of two; of those alike, the ones with both sides before others, then the cheapest.
@@ -87,6 +89,9 @@ def run_accountants(
         run_all: run every accountant, published methods too, whatever the gap (as ``compare`` does).
         sides: which sides are wanted.
         near: an epsilon that the caller expects; affects speed only.
+        known: outcomes for this pair, with these settings, whose bounds are not computed again.
+        looser: accountants that the caller knows to be looser here than others that are allowed: they give no upper
+            bound, but use up their share of the planned work.
     """
     allowed = [one for one in ACCOUNTANTS.values() if one.kind in settings.kinds and one.assumes is None]
     if methods is not None:
@@ -120,6 +125,7 @@ def run_accountants(
     ]
     outcomes: list[Outcome] = []
     work = policy.work
+    bounds = {(outcome.method, outcome.side): outcome.bound for outcome in known if outcome.bound is not None}
     for one, side in sorted(tasks, key=lambda task: place(*task)):
         if not run_all:
             if _gap_within(outcomes, policy.gap_goal) and not zero_is_cheap(one, side):
@@ -131,10 +137,13 @@ def run_accountants(
                 continue
         if (one.name, side) in {(outcome.method, outcome.side) for outcome in outcomes}:
             continue
+        if side is Side.UPPER and one.name in looser:
+            work = max(work - cost(one, side), 0.0)
+            continue
         answer = partial(question.answer, near=_expected(outcomes) or near)
         together = [other for other in sides if (one, other) in tasks] if one.joint_analyses else [side]
         ready = [other for other in together if one.why_not(pair, other) is None]
-        outcomes += _run(one, pair, ready if side in ready else [side], settings, answer, work)
+        outcomes += _run(one, pair, ready if side in ready else [side], settings, answer, work, bounds)
         if run_all:
             outcomes = [replace(outcome, bound=None) for outcome in outcomes]  # all of them together would take memory
         else:
@@ -192,8 +201,9 @@ def _run(
     settings: Settings,
     answer: Callable[[Bound], float],
     work: float,
+    known: Mapping[tuple[str, Side], Bound] | None = None,
 ) -> list[Outcome]:
-    """The outcomes of one accountant on sides that it bounds together."""
+    """The outcomes of one accountant on sides that it bounds together, by the bounds that are known where there are."""
     started = monotonic()
     cost = next((one.seconds(pair) for side in sides if one.why_not(pair, side) is None), 0.0)
     values: dict[Side, float | None] = dict.fromkeys(sides)
@@ -209,7 +219,9 @@ def _run(
         status, needs = past, cost
     else:
         try:
-            bounds = one.bounds(pair, sides, settings)
+            bounds = {side: found for side in sides if (found := (known or {}).get((one.name, side))) is not None}
+            if len(bounds) < len(sides):
+                bounds = one.bounds(pair, sides, settings)
             values.update({side: answer(found) for side, found in bounds.items()})
             claim = next((found.claim for found in bounds.values()), None)
         except BudgetExceededError:

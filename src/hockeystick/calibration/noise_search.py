@@ -1,0 +1,315 @@
+"""The search for the smallest certified noise multiplier: cheap looks first, few runs of the best method last.
+
+Looks on coarse grids find the method that is best near the solution, and about where that is. Then secants lead from
+run to run of that method, with the settings of ``certify``; its last bound is a part of the certificate, and methods
+that were far looser are left out of it. Whatever is returned was certified: that the search is short makes nothing
+unsound, and a noise multiplier at worst larger than it might be.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from math import exp, inf, log
+
+from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT
+from hockeystick.bounds import Question
+from hockeystick.bracketing import nearly_smallest_passing, smallest_passing, steepness
+from hockeystick.certificate import Certificate
+from hockeystick.certification.issue import PORTABLE, certificate_of
+from hockeystick.certification.schedule import (
+    COARSE_EFFORT,
+    COARSE_NODES,
+    CUT_OFF,
+    Outcome,
+    best,
+    chosen_accountants,
+    run_accountants,
+    settings_for,
+)
+from hockeystick.deadline import Deadline
+from hockeystick.errors import BudgetExceededError
+from hockeystick.laws.grid import Resolution
+from hockeystick.mechanism import Mechanism
+from hockeystick.pairs.registry import dominating_pair
+from hockeystick.settings import SearchPolicy, Settings
+from hockeystick.spec import LARGEST_NOISE
+from hockeystick.types import Kind, Side
+
+WIDTH = 4e-4
+"""Relative width of the final bracket: the answer is within this of the smallest certified noise multiplier."""
+COARSE_WIDTH = 5e-3
+LOOK_WIDTH, FIRST_WIDTH = 2e-2, 0.5
+"""The same where another search follows, and for a first answer."""
+EVALUATIONS = 20.0
+"""About how many times a quick calibration runs the chosen method."""
+LOOKS = 7.0
+"""A method is looked at where the planned work allows so many runs of it."""
+SLOPE = 0.6
+"""About how many percent of noise go with one percent of epsilon; a guess from which brackets start."""
+QUICK = 0.6
+"""Standard seconds; where others take longer, the methods below give a first answer before the search for the best."""
+HEAVY = 3.0
+"""Standard seconds; a lighter method is tried however little work may be planned."""
+METHOD_GOAL = 5e-3
+"""Relative gap on coarse grids at which the search for the best method stops."""
+FAR = 0.3
+"""Logarithm of the distance from the target at which methods are looked at once more, closer to it."""
+LIGHT, SLOW = 0.25, 4.5
+"""Standard seconds from which a method may be left out at the end, and from which it is slow."""
+LOOSER, SLOW_LOOSER = 1.3, 1.01
+"""Methods, and slow ones, that come to more times the least epsilon on coarse grids are left out at the end."""
+NEXT_TO_NOTHING = 1e-2
+"""Standard seconds of accountants that bound from below alone and are run all the same when methods are looked at."""
+
+
+class NoiseSearch:
+    """The search for the smallest certified noise multiplier; it remembers the best that is certified so far.
+
+    Args:
+        epsilon: the target; the search aims below it by what issuing a certificate gives away.
+        method: the accountant to use; None to find the best.
+    """
+
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        question: Question,
+        epsilon: float,
+        method: str | None,
+        deadline: Deadline,
+        policy: SearchPolicy,
+    ) -> None:
+        assert question.delta is not None
+        self.mechanism, self.question, self.epsilon = mechanism, question, epsilon * (1.0 - 2.0 * PORTABLE)
+        self.methods, self.policy = None if method is None else [method], policy
+        pair = dominating_pair(mechanism.with_noise(1.0))
+        self.full = settings_for(question, pair, deadline, policy=policy)
+        if self.methods:
+            chosen_accountants(self.methods, dominating_pair(mechanism.with_noise(LARGEST_NOISE)), self.full)
+        self.fine = replace(self.full, effort=policy.effort(EVALUATIONS))
+        coarse = Resolution(COARSE_NODES, question.delta)
+        self.coarse = Settings(coarse, deadline, question, effort=COARSE_EFFORT * self.fine.effort)
+        self.best: tuple[float, Sequence[Outcome], Settings] | None = None
+        self.cut: list[Outcome] = []
+        self.last: tuple[float, Sequence[Outcome], Settings] | None = None
+        self.known: dict[float, list[Outcome]] = {}
+        """What was said with the settings of certify, by noise multiplier."""
+        self.seen: dict[tuple[str, float, Resolution], dict[float, float]] = {}
+        """What each method came to, by noise multiplier."""
+        self.slope = 1.0 / SLOPE
+        self.looser: frozenset[str] = frozenset()
+
+    def certificate(self) -> Certificate:
+        """The certificate of the answer, or of the best so far when the deadline passes."""
+        answer = self.smallest(["gaussian"], self.coarse, 1.0, COARSE_WIDTH)
+        try:
+            final = self._searched(self._first_answer(answer))
+        except BudgetExceededError:
+            final = None
+        if final is None or not self._meets(final):  # certify may skip a heavy method where a cheap one nearly suffices
+            return self._so_far()
+        assert self.last is not None  # the search ends with what was asked last
+        return self._issued(*self.last)
+
+    def rough(self, near: float) -> Certificate:
+        """The certificate of the least noise on coarse grids, or of the best so far when the deadline passes."""
+        near = min(near, self.smallest(["gaussian"], self.coarse, near, COARSE_WIDTH))
+        try:
+            affordable = self.methods or self._affordable(near)
+            found = best(self.run(near, affordable, self.coarse, (Side.UPPER, Side.LOWER), METHOD_GOAL), Side.UPPER)
+            if found is not None and found.value is not None and found.method != "gaussian":
+                near *= (found.value / self.epsilon) ** SLOPE
+                self.smallest([found.method], self.coarse, near, COARSE_WIDTH)
+        except BudgetExceededError:
+            pass
+        return self._so_far(whole=False)
+
+    def refined(self, method: str, near: float) -> Certificate:
+        """The certificate of the least noise on fine grids by one method, or of the best so far."""
+        self.smallest(["gaussian"], self.coarse, near, COARSE_WIDTH)
+        try:
+            self.approach(method, self.fine, near, WIDTH)
+            assert self.best is not None
+            noise, outcomes, settings = self.best
+            self.best = noise, [*outcomes, *self.run(noise, [method], self.fine, (Side.LOWER,))], settings
+        except BudgetExceededError:
+            pass
+        return self._so_far(whole=False)
+
+    def approach(self, method: str, settings: Settings, start: float, width: float) -> float:
+        """About the smallest noise multiplier that passes with a method, in few evaluations; it has passed."""
+        seen = self._values(method, settings)
+        answer = nearly_smallest_passing(
+            lambda noise: self.upper(noise, [method], settings), self.epsilon, start, width, self.slope, seen
+        )
+        places = sorted(seen, key=lambda noise: abs(log(noise / answer)))[:2]
+        if len(places) == 2:
+            self.slope = steepness(seen, *places) or self.slope
+        return answer
+
+    def _values(self, method: str, settings: Settings) -> dict[float, float]:
+        """The epsilons of a method with these settings that are known, by noise multiplier."""
+        return self.seen.setdefault((method, settings.effort, settings.resolution), {})
+
+    def _so_far(self, *, whole: bool = True) -> Certificate:
+        """The certificate of the least noise that has passed."""
+        assert self.best is not None  # the Gaussian has passed
+        noise, outcomes, settings = self.best
+        return self._issued(noise, [*outcomes, *self.cut], settings, whole=whole)
+
+    def smallest(self, methods: Sequence[str] | None, settings: Settings, start: float, width: float) -> float:
+        """The smallest noise multiplier that passes with these methods, to a relative ``width``."""
+        _, passes = smallest_passing(lambda noise: self.upper(noise, methods, settings), self.epsilon, start, width)
+        return passes
+
+    def upper(self, noise: float, methods: Sequence[str] | None, settings: Settings) -> float:
+        """The certified epsilon; raises BudgetExceededError when the deadline cuts a method off."""
+        both = methods is None  # as certify, which stops when the two sides meet
+        sides = (Side.UPPER, Side.LOWER) if both else (Side.UPPER,)
+        found = best(self.run(noise, methods, settings, sides), Side.UPPER)
+        return inf if found is None or found.value is None else found.value
+
+    def run(
+        self, noise: float, methods: Sequence[str] | None, settings: Settings, sides: Sequence[Side], goal: float = 0.0
+    ) -> list[Outcome]:
+        """The outcomes at a noise multiplier; those that pass with the least noise are remembered."""
+        pair = dominating_pair(self.mechanism.with_noise(noise))
+        if methods is not None:  # some of them need more noise than others
+            methods = [name for name in methods if ACCOUNTANTS[name].why_not(pair, Side.UPPER) is None]
+        policy = replace(self.policy, gap_goal=goal, heavy=NEXT_TO_NOTHING) if goal else self.policy
+        whole = settings is self.full and methods == self.methods and len(sides) > 1
+        outcomes = run_accountants(
+            pair,
+            self.question,
+            settings,
+            policy=policy,
+            methods=methods,
+            sides=sides,
+            near=None if whole else self.epsilon,  # at its defaults, exactly as certify does
+            known=self.known.get(noise, ()) if settings is self.full else (),
+            looser=self.looser if whole else (),
+        )
+        if settings is self.full:
+            self.known.setdefault(noise, []).extend(outcomes)
+        for outcome in outcomes:
+            if outcome.side is Side.UPPER and outcome.value is not None:
+                self._values(outcome.method, settings)[noise] = outcome.value
+        found = best(outcomes, Side.UPPER)
+        passes = found is not None and found.value is not None and found.value <= self.epsilon
+        if passes and (self.best is None or noise <= self.best[0]):
+            self.best = noise, outcomes, settings
+        self.cut = [
+            replace(outcome, needs=EVALUATIONS * outcome.needs)
+            for outcome in outcomes
+            if outcome.needs is not None and outcome.status.startswith(CUT_OFF)
+        ]
+        if self.cut and methods != ["gaussian"]:
+            raise BudgetExceededError("The deadline passed during the calibration.")
+        return outcomes
+
+    def _first_answer(self, start: float) -> float:
+        """Remember and report what the methods that compile and run quickly certify, and where that is."""
+        affordable = self._affordable(start)
+        pair = dominating_pair(self.mechanism.with_noise(start))
+        quick = [name for name in affordable if ACCOUNTANTS[name].seconds(pair) <= QUICK]
+        if self.methods is None and {"gaussian"} < set(quick) < set(affordable):
+            upper = partial(self.upper, methods=quick, settings=self.coarse)
+            start = min(start, nearly_smallest_passing(upper, self.epsilon, start, FIRST_WIDTH, self.slope, {}))
+            self._report()
+        return start
+
+    def _report(self) -> None:
+        """Report the smallest noise multiplier that is certified so far."""
+        assert self.best is not None  # the Gaussian has passed
+        noise, outcomes, _ = self.best
+        found = best(outcomes, Side.UPPER)
+        assert found is not None
+        self.full.deadline.report(
+            f"noise_multiplier = {noise!r} is certified so far ({found.method}); looking for less"
+        )
+
+    def _searched(self, start: float) -> Certificate | None:
+        chosen, near = self._best_method(start)
+        for _ in range(2):
+            if chosen != "gaussian" or self.methods:
+                self._report()
+            answer = self.approach(chosen, self.full, near, WIDTH)
+            final = self._final(answer)
+            if self._meets(final) and final.bounds.upper >= self.epsilon * (1.0 - METHOD_GOAL):
+                return final
+            near, chosen = answer, final.method.upper  # certify found a better one, or one that is almost as good
+        answer = self.smallest(self.methods, self.full, answer, WIDTH)
+        return self._final(answer)
+
+    def _meets(self, certificate: Certificate) -> bool:
+        """Whether what the certificate states is at most the target that was asked for."""
+        return certificate.bounds.upper <= self.epsilon * (1.0 + 2.0 * PORTABLE)
+
+    def _final(self, noise: float) -> Certificate:
+        """What certify says at its defaults."""
+        self.last = noise, self.run(noise, self.methods, self.full, (Side.UPPER, Side.LOWER)), self.full
+        return self._issued(*self.last, whole=False)
+
+    def _issued(
+        self, noise: float, outcomes: Sequence[Outcome], settings: Settings, *, whole: bool = True
+    ) -> Certificate:
+        found = self.mechanism.with_noise(noise)
+        return certificate_of(found, dominating_pair(found), self.question, outcomes, settings, whole=whole)
+
+    def _affordable(self, noise: float) -> list[str]:
+        """The default accountants that the planned work allows to run again and again."""
+        pair = dominating_pair(self.mechanism.with_noise(noise))
+        longest = max(HEAVY, self.policy.work / LOOKS)
+        return [
+            name
+            for name in DEFAULT
+            if (one := ACCOUNTANTS[name]).kind is Kind.DETERMINISTIC
+            and one.why_not(pair, Side.UPPER) is None
+            and one.seconds(pair) <= longest
+        ]
+
+    def _best_method(self, start: float) -> tuple[str, float]:
+        """The accountant with the smallest upper bound near the solution, and about where that is.
+
+        Looks on coarse grids, from where the noise is enough down; those that are far looser are remembered.
+        """
+        allowed = self.methods or self._affordable(start)
+        if len(allowed) == 1:
+            return allowed[0], start
+        outcomes = self.run(start, allowed, self.coarse, (Side.UPPER, Side.LOWER), METHOD_GOAL)
+        chosen = best(outcomes, Side.UPPER)
+        if chosen is None or not chosen.value:
+            return "gaussian", start
+        name, off = chosen.method, log(chosen.value / self.epsilon)
+        noise = start * exp(off / self.slope)
+        self._remember_looser(outcomes, chosen.value, start)
+        if name != "gaussian" and (abs(off) > FAR or ACCOUNTANTS[name].plans_effort):
+            noise = self.approach(name, self.coarse, noise, LOOK_WIDTH)
+        rivals = [outcome.method for outcome in outcomes if self._is_rival(outcome, chosen)]
+        values = {rival: self.upper(noise, [rival], self._effort_for(rival, outcomes)) for rival in rivals}
+        closest = min(values, key=values.__getitem__, default=name)
+        if values and values[closest] < self.epsilon:
+            name, noise = closest, noise * (values[closest] / self.epsilon) ** (1.0 / self.slope)
+        return name, noise
+
+    def _is_rival(self, outcome: Outcome, chosen: Outcome) -> bool:
+        """Whether another method than the chosen one may be the best closer to the solution, or with more effort."""
+        if outcome.side is not Side.UPPER or outcome.method in ("gaussian", chosen.method, *self.looser):
+            return False
+        return outcome.value is not None or ACCOUNTANTS[outcome.method].plans_effort
+
+    def _effort_for(self, method: str, outcomes: Sequence[Outcome]) -> Settings:
+        """Settings of a second look: coarse ones, unless they were too little for any bound."""
+        known = {outcome.method for outcome in outcomes if outcome.side is Side.UPPER and outcome.value is not None}
+        return self.coarse if method in known else self.full
+
+    def _remember_looser(self, outcomes: Sequence[Outcome], least: float, noise: float) -> None:
+        """Which of these upper bounds are so much above the least one that certify would not state them."""
+        pair = dominating_pair(self.mechanism.with_noise(noise))
+        for outcome in outcomes:
+            accountant = ACCOUNTANTS[outcome.method]
+            seconds = accountant.seconds(pair) if accountant.why_not(pair, Side.UPPER) is None else 0.0
+            most = (LOOSER if seconds <= SLOW else SLOW_LOOSER) * least
+            loose = not accountant.plans_effort if outcome.value is None else outcome.value > most
+            if outcome.side is Side.UPPER and loose and seconds > LIGHT:
+                self.looser |= {outcome.method}
