@@ -12,7 +12,7 @@ from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import point_mass_at_one
 from hockeystick.laws.operations import compose, power, thin
-from hockeystick.laws.poisson_moments import PoissonMoments
+from hockeystick.laws.poisson_moments import Line, PoissonMoments
 from hockeystick.laws.product_moments import Part, ProductMoments, near_by_moments
 from hockeystick.laws.profile import law_delta, smallest_epsilon
 from hockeystick.types import Direction, Side
@@ -45,6 +45,24 @@ def test_the_power_of_the_mean_is_the_product_of_the_moments(order: float) -> No
     assert line.errors.max() < 1e-11
 
 
+class Off(PoissonMoments):
+    """Moments whose ratios are off by as much as they say."""
+
+    def line(self, c: float, step: float, count: int) -> Line:
+        line = super().line(c, step, count)
+        off = 1e-6 * np.arange(count)
+        return line._replace(ratios=line.ratios * (1.0 + 1j * off), errors=line.errors + off * np.abs(line.ratios))
+
+
+def test_errors_of_the_factors_are_charged_to_the_product() -> None:
+    parts = [Part(PoissonMoments(0.01, 1.0), 30), Part(PoissonMoments(0.05, 2.0), 10)]
+    exact = ProductMoments(parts).line(2.5, 0.9, 12)
+    off = ProductMoments([parts[0], Part(Off(0.05, 2.0), 10)]).line(2.5, 0.9, 12)
+    distances = np.abs(off.ratios - exact.ratios)
+    assert (distances <= off.errors + exact.errors).all()
+    assert (off.errors[1:] <= 1.5 * distances[1:]).all()
+
+
 def test_where_a_factor_may_be_zero_the_mean_may_be_as_large_as_the_others_let_it() -> None:
     """Far out the ratio of the step with the higher rate is below its error; that of the other one is not."""
     mean = product(((0.5, 6.0, 3), (0.01, 1.0, 5)))
@@ -61,13 +79,14 @@ def test_where_a_factor_may_be_zero_the_mean_may_be_as_large_as_the_others_let_i
             assert size <= abs(mp.mpc(line.ratios[j])) + mp.mpf(line.errors[j])
 
 
-@pytest.mark.parametrize("phases", [PHASES, SCHEDULE, ((0.3, 4.0, 60), (1e-4, 0.5, 1))])
+@pytest.mark.parametrize("phases", [PHASES, SCHEDULE, ((0.3, 4.0, 60), (1e-4, 0.5, 1)), ((0.3, 4.0, 2), (0.2, 3.0, 1))])
 @pytest.mark.parametrize("order", [6.0, 1.2, -2.0])
 def test_beyond_the_settled_frequency_the_integrand_is_small(
     phases: tuple[tuple[float, float, int], ...], order: float
 ) -> None:
     mean = product(phases)
-    settled = mean.settled_frequency(order, mean.steps, -20.0)
+    size = -20.0 if mean.steps > 3 else -5.0
+    settled = mean.settled_frequency(order, mean.steps, size)
     logs = np.zeros(20)
     frequencies = settled * np.append(np.geomspace(1.0, 20.0, 19), 1.0 / 8.0)
     for moments, steps in mean.parts:
@@ -76,8 +95,8 @@ def test_beyond_the_settled_frequency_the_integrand_is_small(
         weights = np.exp(order * losses - 0.5 * z * z - (order * losses - 0.5 * z * z).max())
         weights /= weights.sum()
         logs += [steps * log(abs(weights @ np.exp(1j * t * losses))) for t in frequencies]
-    assert (logs[:-1] <= -20.0).all()
-    assert logs[-1] > -20.0, "the bound is needlessly far out"
+    assert (logs[:-1] <= size).all()
+    assert mean.steps <= 3 or logs[-1] > size, "the bound is needlessly far out"
 
 
 def test_equal_steps_in_several_parts_are_those_steps() -> None:

@@ -102,7 +102,7 @@ FAULTS = [
     (
         _PRODUCT,
         "np.min((weighted - log_size) / weights)",
-        "np.min((weighted - 0.3 * log_size) / weights)",
+        "np.min((weighted + log_size) / weights)",
         "a line of different steps begins before their total variations suffice",
         _OF_PRODUCTS,
     ),

@@ -54,8 +54,8 @@ METHOD_GOAL = 5e-3
 """Relative gap on coarse grids at which the search for the best method stops."""
 FAR = 0.3
 """Logarithm of the distance from the target at which methods are looked at once more, closer to it."""
-LIGHT, SLOW = 0.25, 4.5
-"""Standard seconds from which a method may be left out at the end, and from which it is slow."""
+LIGHT, SLOW = 0.25, 0.1
+"""From so many standard seconds a method may be left out at the end, and from this share of the work it is slow."""
 LOOSER, SLOW_LOOSER = 1.3, 1.01
 """Methods, and slow ones, that come to more times the least epsilon on coarse grids are left out at the end."""
 NEXT_TO_NOTHING = 1e-2
@@ -309,7 +309,7 @@ class NoiseSearch:
         for outcome in outcomes:
             accountant = ACCOUNTANTS[outcome.method]
             seconds = accountant.seconds(pair) if accountant.why_not(pair, Side.UPPER) is None else 0.0
-            most = (LOOSER if seconds <= SLOW else SLOW_LOOSER) * least
+            most = (LOOSER if seconds <= SLOW * self.policy.work else SLOW_LOOSER) * least
             loose = not accountant.plans_effort if outcome.value is None else outcome.value > most
             if outcome.side is Side.UPPER and loose and seconds > LIGHT:
                 self.looser |= {outcome.method}
