@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from hockeystick.deadline import Deadline
-from hockeystick.errors import BudgetExceededError
+from hockeystick.errors import BudgetExceededError, UnsupportedError
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Array, Law
 from hockeystick.laws.operations import power
@@ -199,3 +199,10 @@ def test_longest_windows_and_deadlines() -> None:
     deadline = Deadline(1e-9)
     with pytest.raises(BudgetExceededError):
         window_law(np.ones(20), 0.5, 0.1, COARSE, deadline)
+
+
+@pytest.mark.parametrize("correlation", [0.8, 0.9])
+def test_ratios_beyond_the_range_of_doubles_are_refused_before_they_are_no_numbers(correlation: float) -> None:
+    """Means would weigh what is infinite with a chance that has underflowed to 0."""
+    with np.errstate(all="raise", under="ignore"), pytest.raises(UnsupportedError, match="range of doubles"):
+        window_law(np.full(40, 5.9), correlation, 1e-4, Resolution(4, 1e-8), Deadline())

@@ -113,9 +113,12 @@ def _backwards(
             absent, beyond = _averaged(masses, infinite, grid + floor, states, spacing, centres, innovation, reach)
             centres = correlation * (states - variance * scales[step])
             present, far = _averaged(masses, infinite, grid + floor, states, spacing, centres, innovation, reach)
-        ratios = prob * np.exp(scales[step] * states - 0.5 * variance * scales[step] ** 2)
-        masses, excess = large_together(grid, absent, present, 1.0 - prob, ratios, floor)
-        infinite = (1.0 - prob) * beyond + ratios * far + excess
+        with np.errstate(over="ignore", invalid="ignore"):
+            ratios = prob * np.exp(scales[step] * states - 0.5 * variance * scales[step] ** 2)
+            masses, excess = large_together(grid, absent, present, 1.0 - prob, ratios, floor)
+            infinite = (1.0 - prob) * beyond + ratios * far + excess
+        if not np.isfinite(infinite).all():  # the next mean would weigh what is infinite with 0 and know nothing
+            raise UnsupportedError("The noise is too low: a chain of columns has ratios beyond the range of doubles.")
         floor *= 1.0 - prob
         reach = float(scales[step]) + correlation * reach
     mass, last = _averaged(masses, infinite, grid + floor, states, spacing, np.zeros(1), variance, reach)
