@@ -26,7 +26,8 @@ class MonteCarlo:
         seed: of all pilots and streams; by default the ledger's, which draws one from the system when it is first
             asked. A guarantee is about a seed that was drawn once: do not try several and keep the one you like.
         ledger: keeps the chunks, so that a run can be resumed, shared and verified.
-        executor: computes chunks; None for one after the other, in this process.
+        executor: computes chunks; None for one after the other, in this process. Pilots are drawn on its threads, if it
+            has some in this process.
     """
 
     failure_probability: float = DEFAULT_FAILURE
@@ -50,6 +51,11 @@ class MonteCarlo:
             raise InvalidInputError(f"The 'ratio' field must be from 0.0001 to 100. Got {self.ratio!r} instead.")
         if self.seed is not None and not 0 <= self.seed < 1 << 128:
             raise InvalidInputError(f"The 'seed' field must be from 0 to 2^128 - 1. Got {self.seed!r} instead.")
+
+    @property
+    def threads(self) -> int:
+        """How many pilots may be drawn at a time."""
+        return int(getattr(self.executor, "threads", 1))
 
 
 DEFAULT_WORK = 60.0

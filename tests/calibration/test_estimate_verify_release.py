@@ -3,7 +3,7 @@
 Monte Carlo tests err with probability 1e-9 at most; seeds are fixed.
 """
 
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import pytest
 
@@ -11,6 +11,7 @@ from hockeystick import (
     BallsInBins,
     BandedSquareRoot,
     BinaryTree,
+    BMinSep,
     Certificate,
     Deadline,
     Kind,
@@ -22,17 +23,30 @@ from hockeystick import (
     calibrate,
     certify,
 )
-from hockeystick.calibration.estimate_verify_release import AIM, TEST_SHARE, Release, verified_release
+from hockeystick.accountants.monte_carlo import known_upper
+from hockeystick.bounds import Profile, Question
+from hockeystick.calibration.estimate_verify_release import (
+    AIM,
+    BLIND_STEP,
+    TEST_SHARE,
+    Release,
+    _planned,
+    _Trial,
+    verified_release,
+)
 from hockeystick.calibration.search import calibrate_and_certify
 from hockeystick.certification.verification import verify
 from hockeystick.errors import BudgetExceededError, InvalidInputError
+from hockeystick.execution import executor
 from hockeystick.monte_carlo.acceptance import CANDIDATE_SHARES, Acceptance
 from hockeystick.monte_carlo.claim import Statement
 from hockeystick.monte_carlo.estimation import Aim
 from hockeystick.monte_carlo.release import release_delta
 from hockeystick.monte_carlo.statistics import failure_spent
 from hockeystick.pairs.base import DominatingPair
+from hockeystick.pairs.registry import dominating_pair
 from hockeystick.samples import MemoryLedger
+from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
 
 CORRELATED = Mechanism(strategy=BandedSquareRoot(bands=3), sampler=BallsInBins(bins=8, epochs=2))
@@ -124,7 +138,9 @@ def test_what_is_released_without_a_test_pays_for_those_that_were_made(
         deadline: Deadline,
         policy: SearchPolicy,
         methods: list[str],
+        start: float,
     ) -> Release:
+        assert start <= last.mechanism.sigma
         return Release(tested=tested)
 
     monkeypatch.setattr("hockeystick.calibration.search.verified_release", looked_at)
@@ -147,6 +163,8 @@ class Scripted:
     made: ClassVar[list["Scripted"]] = []
     answers: ClassVar[list[bool | None]] = []
     needed: ClassVar[float] = 1.0
+    options: ClassVar[MonteCarlo] = MonteCarlo()
+    known_upper: ClassVar[dict[Direction, Profile]] = {}
 
     def __init__(self, pair: DominatingPair, *others: object, goal: float, share: float = 1.0, **more: object) -> None:
         self.pair, self.goal, self.share, self.spent = pair, goal, share, 0.0
@@ -233,6 +251,57 @@ def test_what_would_not_lower_the_noise_is_not_tested(monkeypatch: pytest.Monkey
     options = MonteCarlo(failure_probability=0.5 * DELTA)
     assert verified_release(last, EPSILON, DELTA, options, Deadline(), SearchPolicy()) == Release()
     assert not any(test.asked for test in Scripted.made)
+
+
+def _look(noise: float, part: float, needed: float) -> _Trial:
+    """What pilots say about one noise multiplier."""
+    test = cast(Acceptance, Scripted(dominating_pair(TWO_MEMBERS.with_noise(noise)), goal=1e-4))
+    test.directions = [Aim(Direction.REMOVE, EPSILON, 1e-4 * part, 6.0, [], 1e-4, effective=1e4)]
+    test.seconds = lambda times=1.0: needed  # type: ignore[method-assign]
+    return _Trial(noise, 20.0, [test])
+
+
+def test_pilots_that_see_no_test_that_fits_go_on_near_by_and_keep_what_they_have_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However far the noise is that is certified without samples: far above the answer pilots see nothing."""
+    monkeypatch.setattr(Scripted, "made", [])
+    monkeypatch.setattr(Scripted, "answers", [True])
+    looked: list[float] = []
+
+    def trial(noise: float) -> _Trial:
+        looked.append(noise)
+        return _look(noise, 0.6 if noise < 1.05 else 0.1 if noise < 1.2 else 0.0, 99.0 if noise < 1.05 else 1.0)
+
+    first, _ = _planned(trial, 1.0, most=50.0, work=30.0)
+    assert first is not None
+    assert looked[:2] == [1.0, pytest.approx(BLIND_STEP)]
+    blind, _ = _planned(lambda noise: _look(noise, 0.6 if noise > 1.0 else 0.0, 1.0), 1.01, most=50.0, work=30.0)
+    assert blind is not None
+
+
+def test_threads_change_no_certificate() -> None:
+    """Pilots and the comparison with deterministic bounds, one after the other and side by side."""
+    target = {"epsilon": EPSILON, "delta": DELTA, "method": "gaussian"}
+    alone = calibrate_and_certify(CORRELATED, **target, monte_carlo=MonteCarlo(seed=3))
+    with executor(workers=2) as threads:
+        options = MonteCarlo(seed=3, executor=threads)
+        assert options.threads == 2
+        assert calibrate_and_certify(CORRELATED, **target, monte_carlo=options) == alone
+
+
+def test_bounds_that_come_after_the_pilots_spare_the_same_directions() -> None:
+    pair = dominating_pair(Mechanism(sampler=BMinSep(min_sep=4, sampling_prob=0.1, steps=20), noise_multiplier=2.0))
+    known = known_upper(pair, Settings())
+    for goal, spared in ((0.5, True), (1e-9, False)):
+        before = Acceptance(
+            pair, Question(epsilon=EPSILON), MonteCarlo(seed=1), Deadline(), known_upper=known, goal=goal
+        )
+        after = Acceptance(pair, Question(epsilon=EPSILON), MonteCarlo(seed=1), Deadline(), goal=goal)
+        _ = after.directions
+        after.spare(known)
+        assert [aim.direction for aim in after.directions] == [aim.direction for aim in before.directions]
+        assert (Direction.ADD not in [aim.direction for aim in after.directions]) is spared
 
 
 class _Ticks(Deadline):

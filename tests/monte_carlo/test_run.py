@@ -171,6 +171,23 @@ def test_a_run_leaves_room_for_the_rounding_of_what_is_drawn() -> None:
             check_run(run_of(rough, (tight,)), rough)
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+def test_pilots_are_the_same_side_by_side(threads: int) -> None:
+    ticks: list[int] = []
+    pilots = Pilots(7, Deadline(on_tick=ticks.append), threads)
+    proposals = [GaussianProposal(shift=1.0, centre=centre) for centre in (0.5, 1.0, 2.0, 3.0)]
+    drawn = pilots.draw_each([(proposal, f"place {place}") for place, proposal in enumerate(proposals)])
+    assert len(ticks) == len(proposals)
+    for place, (proposal, pilot) in enumerate(zip(proposals, drawn, strict=True)):
+        alone = Pilots(7, Deadline()).draw(proposal, f"place {place}")
+        assert pilot.proposal is proposal
+        assert np.array_equal(pilot.losses, alone.losses)
+        assert pilot.mean(1.0) == float(alone.values(1.0).mean())
+        assert pilot.effective(1.0) == float(alone.values(1.0).sum()) ** 2 / float(
+            alone.values(1.0) @ alone.values(1.0)
+        )
+
+
 def test_mean_is_the_profile() -> None:
     # The standard error of the mean is known from M: at most sqrt(M delta / N). Six of them: once in 10^9.
     for proposal in (GaussianProposal(shift=0.5, centre=0.5), GaussianProposal(shift=0.5, centre=3.0)):

@@ -378,8 +378,8 @@ FAULTS = [
     ),
     (
         "calibration/estimate_verify_release.py",
-        "known_upper=known, share=share",
-        "known_upper=known, share=1.0",
+        "share=share, goal=goal)\n\n\ndef _compare",
+        "share=1.0, goal=goal)\n\n\ndef _compare",
         "each of several candidates may err with the whole failure probability",
         f"{RELEASED}::test_candidates_that_are_tested_share_the_failure_probability_and_have_more_and_more_noise",
     ),

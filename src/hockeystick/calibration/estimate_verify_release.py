@@ -13,6 +13,7 @@
 """
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from math import exp, log, sqrt
 from typing import TYPE_CHECKING
@@ -58,21 +59,25 @@ LEAST_GAIN = 2e-3
 """Relative; what would not lower the noise by this is not sampled."""
 SEARCH_WIDTH = 0.1
 """Relative width of the bracket of the estimate."""
-SETTLED, LOOKS = 3e-3, 3
+SETTLED, LOOKS = 5e-3, 3
 """Pilots look again, so often at most, while less noise by more than this part may be in reach of the planned work."""
-AIM = 0.85
+AIM = 0.75
 """Of the work for a test, for where they look next: the next pilots may say that it takes a little more."""
 STEP = 1.03
-"""The largest step to where they look next, as the largest weights fall with the noise too."""
+"""The largest step to where they look next: how delta falls is known about here alone."""
+BLIND_STEP = 1.1
+"""The same where no part of the target is known to fit into the planned work."""
 ABOVE = 1.02
 """Pilots look first at this multiple of where delta is met."""
+FAR = 10.0
+"""Deterministic bounds on the add direction that are so many times the goal are not computed for the next look."""
 INSIDE = PORTABLE + 1e-8
 """The tests are made at an epsilon that is smaller by this fraction, more than reading it back and issuing it lose."""
 GENTLE, STRIDE = 0.05, 3.0
 """delta falls about with a high power of the noise, and pilots may see nothing of it: no step is larger than this."""
 GENTLEST, USUAL_SLOPE = 0.5, 10.0
 """delta falls at least with this power of the noise; and the one that is taken where pilots see too little of it."""
-TEST_SHARE, RETRY_SHARE, BELOW_SHARE = 0.5, 0.2, 0.15
+TEST_SHARE, RETRY_SHARE, BELOW_SHARE = 0.5, 0.2, 0.12
 """Of the planned work: for the first test, for what it may take beyond that and the next ones, for the lower bound."""
 ROUGH_WIDTH = 0.2
 """Relative width of the bracket where only the order of magnitude matters."""
@@ -81,9 +86,9 @@ PILOT_SEED = 0
 METHOD = "monte_carlo"
 LOWER_GOAL = 2e-2
 """Relative two-sided gap above which deterministic lower bounds are tried too."""
-CHECK_SHARE = 0.25
+CHECK_SHARE = 0.15
 """Of the work of deterministic accountants, to see whether one of them certifies what samples have verified."""
-COARSE_GOAL = 0.1
+COARSE_GOAL = 0.05
 """By more than this, relatively, no coarse grid loosens a bound that is worth another search."""
 SCAN_SHARE = 0.8
 """Of the budget that is left, for estimate and tests; the rest is for the certificate's lower bound."""
@@ -160,6 +165,7 @@ def verified_release(
     deadline: Deadline,
     policy: SearchPolicy,
     methods: Sequence[str] | None = None,
+    start: float | None = None,
 ) -> Release:
     """The certificate of the least noisy candidate that sampling accepts in the planned work, if that is a gain.
 
@@ -169,6 +175,7 @@ def verified_release(
         last: deterministic certificate for epsilon; only less noise than it has is worth a test.
         options: ``failure_probability`` is q.
         methods: the accountants that may certify without sampling; None for the default ones.
+        start: the noise multiplier where pilots look first. They see more at too little noise than at too much.
 
     Raises: InvalidInputError when q is not below delta.
     """
@@ -182,13 +189,23 @@ def verified_release(
     question = Question(epsilon=epsilon * (1.0 - INSIDE))
     scanning, work = deadline.part(SCAN_SHARE), min(policy.sampling, policy.work)
 
+    unhelpful: set[int] = set()
+
     def trial(noise: float, share: float = CANDIDATE_SHARES[0]) -> _Trial:
         noise = min(max(noise, SMALLEST_NOISE), LARGEST_NOISE)
-        members = dominating_pair(mechanism.with_noise(noise)).members
-        return _Trial(noise, slope, [_test(member, question, options, scanning, goal, share) for member in members])
+        tests = []
+        for place, member in enumerate(dominating_pair(mechanism.with_noise(noise)).members):
+            test = _test(member, question, options, scanning, goal=goal, share=share)
+            # They only spare samples. Looks and candidates are close to each other, as are their bounds.
+            if place not in unhelpful:
+                _compare(test, scanning)
+            if any(profile(epsilon) > FAR * goal for profile in test.known_upper.values()):
+                unhelpful.add(place)
+            tests.append(test)
+        return _Trial(noise, slope, tests)
 
     try:
-        near, slope = _near(mechanism, question, goal, options, scanning, last.mechanism.sigma, SEARCH_WIDTH)
+        near, slope = _near(mechanism, question, goal, options, scanning, start or last.mechanism.sigma, SEARCH_WIDTH)
         first, needed = _planned(trial, min(ABOVE * near, most), most, TEST_SHARE * work)
     except (CannotCertifyError, BudgetExceededError):  # pilots of a hopeless mechanism, or no time for them
         return Release()
@@ -214,12 +231,23 @@ def verified_release(
 
 
 def _test(
-    member: DominatingPair, question: Question, options: MonteCarlo, deadline: Deadline, goal: float, share: float
+    member: DominatingPair, question: Question, options: MonteCarlo, deadline: Deadline, *, goal: float, share: float
 ) -> "Acceptance":
     from hockeystick.monte_carlo.acceptance import Acceptance
 
-    known, statement = known_upper(member, Settings(deadline=deadline)), Statement.ESTIMATE_VERIFY_RELEASE
-    return Acceptance(member, question, options, deadline, statement, known_upper=known, share=share, goal=goal)
+    return Acceptance(member, question, options, deadline, Statement.ESTIMATE_VERIFY_RELEASE, share=share, goal=goal)
+
+
+def _compare(test: "Acceptance", deadline: Deadline) -> None:
+    """Let deterministic bounds spare directions; where there are threads, they are computed while pilots are drawn."""
+    settings = Settings(deadline=deadline)
+    if test.options.threads == 1:
+        test.known_upper = known_upper(test.pair, settings)
+        return
+    with ThreadPoolExecutor(1) as pool:
+        known = pool.submit(known_upper, test.pair, settings)
+        _ = test.directions
+        test.spare(known.result())
 
 
 def _planned(
@@ -239,7 +267,7 @@ def _planned(
     for _ in range(LOOKS):
         here = trial(near)
         if here.part == 0.0:  # pilots see nothing, or nothing is left to sample
-            return None, None
+            return best, None
         if here.part <= 1.0 and here.seconds(here.sure / here.part) <= work:  # pilots limit the noise, not samples
             for test in here.tests:
                 test.look_longer()
@@ -263,7 +291,7 @@ def _next(low: _Trial | None, best: _Trial | None, most: float, work: float) -> 
     here = low or best
     assert here is not None
     fits = [part for part in PARTS if part <= here.sure and here.seconds(part / here.part) <= work]
-    model = here.noise_at(fits[0]) if fits else sqrt(here.noise * most)
+    model = here.noise_at(fits[0]) if fits else min(sqrt(here.noise * most), here.noise * BLIND_STEP)
     if low is None:
         return max(model, here.noise / STEP)
     if best is None:

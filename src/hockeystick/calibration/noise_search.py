@@ -91,6 +91,8 @@ class NoiseSearch:
         self.coarse = Settings(coarse, deadline, question, effort=COARSE_EFFORT * self.fine.effort)
         self.best: tuple[float, Sequence[Outcome], Settings] | None = None
         self.cut: list[Outcome] = []
+        self.from_below: float | None = None
+        """About the noise multiplier at which lower bounds are at the target, where a first look has found some."""
         self.last: tuple[float, Sequence[Outcome], Settings] | None = None
         self.known: dict[float, list[Outcome]] = {}
         """What was said with the settings of certify, by noise multiplier."""
@@ -116,7 +118,10 @@ class NoiseSearch:
         near = min(near, self.smallest(["gaussian"], self.coarse, near, COARSE_WIDTH))
         try:
             affordable = self.methods or self._affordable(near)
-            found = best(self.run(near, affordable, self.coarse, (Side.UPPER, Side.LOWER), METHOD_GOAL), Side.UPPER)
+            outcomes = self.run(near, affordable, self.coarse, (Side.UPPER, Side.LOWER), METHOD_GOAL)
+            found, lowest = best(outcomes, Side.UPPER), best(outcomes, Side.LOWER)
+            if lowest is not None and lowest.value:
+                self.from_below = near * (lowest.value / self.epsilon) ** SLOPE
             if found is not None and found.value is not None and found.method != "gaussian":
                 near *= (found.value / self.epsilon) ** SLOPE
                 self.smallest([found.method], self.coarse, near, COARSE_WIDTH)

@@ -207,8 +207,10 @@ def _calibrated(
     share, less = deadline.part(DETERMINISTIC_SHARE), replace(policy, work=DETERMINISTIC_SHARE * policy.work)
     # Where a test is made it may err, and what is released in its place has to meet what the tested ones have to meet.
     target = Question(delta=verification_target(delta, monte_carlo.failure_probability))
-    last = NoiseSearch(mechanism, target, epsilon, own, share, less).rough(1.0)
-    release = verified_release(last, epsilon, delta, monte_carlo, deadline, policy, exact.methods)
+    look = NoiseSearch(mechanism, target, epsilon, own, share, less)
+    last = look.rough(1.0)
+    near = min(look.from_below or last.mechanism.sigma, last.mechanism.sigma)
+    release = verified_release(last, epsilon, delta, monte_carlo, deadline, policy, exact.methods, near)
     verified = release.certificate
     if verified is not None and not release.certain:
         return verified

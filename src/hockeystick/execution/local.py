@@ -37,6 +37,11 @@ class LocalExecutor(ChunkExecutor):
     def workers(self) -> int:
         return self._workers
 
+    @property
+    def threads(self) -> int:
+        """Threads of this process for what is drawn beside the chunks."""
+        return self._workers
+
     def _compute(self, proposal: Proposal, run: Run, streams: Sequence[int]) -> Generator[Chunk, None, None]:
         wanted = Stop()
 

@@ -1,11 +1,11 @@
 """The samples of estimate-verify-release: the test of a candidate, and a lower bound for the one that is released."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import inf
 from typing import ClassVar
 
+from hockeystick.bounds import Profile
 from hockeystick.errors import BudgetExceededError
 from hockeystick.monte_carlo.estimation import ATTEMPT_SHARES, Aim, Estimation
 from hockeystick.monte_carlo.pilots import ENOUGH as SEEN
@@ -39,11 +39,19 @@ class Acceptance(Estimation):
     @cached_property
     def directions(self) -> list[Aim]:
         """What has to be sampled: the directions that are not known to be below the goal, by pilots."""
-        epsilon = self.question.epsilon
-        assert epsilon is not None
         self.learn_known()
-        known = {direction: profile(epsilon) for direction, profile in self.known.items()}
-        return [self._aimed(direction) for direction in Direction if not known.get(direction, inf) <= self.goal]
+        return [self._aimed(direction) for direction in Direction if not self._is_known(direction)]
+
+    def _is_known(self, direction: Direction) -> bool:
+        """Whether a deterministic bound is below the goal."""
+        assert self.question.epsilon is not None
+        return direction in self.known and self.known[direction](self.question.epsilon) <= self.goal
+
+    def spare(self, known_upper: Mapping[Direction, Profile]) -> None:
+        """Take deterministic upper bounds that were not there before: directions that they show need no samples."""
+        self.known_upper = known_upper
+        self.learn_known()
+        self.directions = [aim for aim in self.directions if not self._is_known(aim.direction)]
 
     def _aimed(self, direction: Direction) -> Aim:
         assert self.question.epsilon is not None
@@ -57,8 +65,12 @@ class Acceptance(Estimation):
         self.directions[place] = _seen(aim, self.pilots.draw(clearest(aim).proposal, "longer", LONGER))
 
     def seconds(self, times: float = 1.0) -> float:
-        """Standard seconds that the test will probably take, were delta so many times what the pilots say."""
-        return sum(self._seconds(replace(aim, delta=times * aim.delta)) for aim in self.directions)
+        """Standard seconds that the test will probably take, were delta so many times what the pilots say.
+
+        Weights and their largest value are taken to be as many times theirs, as both fall with the noise: a smaller
+        goal says the same.
+        """
+        return sum(self._seconds(replace(aim, goal=aim.goal / times)) for aim in self.directions)
 
     def accepts(self) -> bool:
         """Draw until the upper bound of each direction in turn reaches the goal, or is unlikely to."""

@@ -144,7 +144,7 @@ class Estimation:
         self.family: Family = family_of(self.pair)
         self.subject = fingerprint(self.family, self.pair)
         self.seed = self.options.ledger.seed(self.options.seed)
-        self.pilots = Pilots(self.seed, self.deadline)
+        self.pilots = Pilots(self.seed, self.deadline, self.options.threads)
 
     def profiles(self, side: Side) -> dict[Direction, Profile]:
         """The bounds of this side; where the failure probability is part of delta, it is in them."""
@@ -170,7 +170,7 @@ class Estimation:
         pilots = [] if first is None else [self.pilots.draw(first, "estimate first")]
         if not pilots or pilots[0].effective(epsilon) < SEEN:
             proposals = self.family.propose(self.pair, Direction.REMOVE, epsilon)[:ESTIMATING]
-            pilots += [self.pilots.draw(each, f"estimate {place}") for place, each in enumerate(proposals)]
+            pilots += self.pilots.draw_each([(each, f"estimate {place}") for place, each in enumerate(proposals)])
         return max(pilot.mean(epsilon) for pilot in pilots)
 
     def sample(self, sides: Sequence[Side] = tuple(Side)) -> None:
@@ -360,9 +360,9 @@ class Estimation:
         if aim.goal <= 0.0 or choice.pilot.missed(aim.epsilon, [other.pilot for other in aim.choices]):
             return choice.samples
         distance = min(max((1.0 - aim.delta / aim.goal) / SPARE, NARROWEST), WIDEST)
-        values = choice.pilot.values(aim.epsilon) / aim.goal
+        variance = choice.pilot.sums(aim.epsilon)[1] / choice.pilot.losses.size / aim.goal**2
         over = max(choice.proposal.weight_bound(aim.epsilon) / aim.goal, 1.0)
-        needed = float(samples_needed(float(values @ values) / values.size, over, distance, self.failure(0)))
+        needed = float(samples_needed(variance, over, distance, self.failure(0)))
         return min(needed, choice.samples)
 
     def _freeze(self, aim: Aim, choice: Choice, planned: float, sides: Sequence[Side], failure: float) -> Run:

@@ -5,7 +5,8 @@ stored, or cut off by a deadline changes none of them: a resumed estimation make
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from math import inf, log
 
 import numpy as np
@@ -44,6 +45,8 @@ class Pilot:
     proposal: Proposal
     log_weights: Array
     losses: Array
+    _sums: dict[float, tuple[float, float]] = field(default_factory=dict, init=False, repr=False)
+    """Sums of the values at an epsilon and of their squares, as plans ask for them again and again."""
 
     def values(self, epsilon: float) -> Array:
         """Y(epsilon) of every sample, shape (samples,)."""
@@ -52,13 +55,19 @@ class Pilot:
 
     def mean(self, epsilon: float) -> float:
         """Estimate of delta(epsilon)."""
-        return float(self.values(epsilon).mean())
+        return self.sums(epsilon)[0] / self.losses.size
+
+    def sums(self, epsilon: float) -> tuple[float, float]:
+        """The sum of all values at epsilon, and of their squares."""
+        if epsilon not in self._sums:
+            values = self.values(epsilon)
+            self._sums[epsilon] = float(values.sum()), float(values @ values)
+        return self._sums[epsilon]
 
     def effective(self, epsilon: float) -> float:
         """The effective number of samples: as many equal values would have the same relative error."""
-        values = self.values(epsilon)
-        squares = float(values @ values)
-        return float(values.sum()) ** 2 / squares if squares > 0.0 else 0.0
+        total, squares = self.sums(epsilon)
+        return total**2 / squares if squares > 0.0 else 0.0
 
     def relative_variance(self, epsilon: float) -> float:
         """``E Y^2 / (E Y)^2``, at least 1; infinite when no sample counts."""
@@ -97,19 +106,38 @@ class Pilots:
     Attributes:
         seed: of the runs that the pilots are for.
         deadline: ticks after each pilot.
+        threads: how many pilots are drawn at a time, which changes none of them.
     """
 
     seed: int
     deadline: Deadline
+    threads: int = 1
 
     def draw(self, proposal: Proposal, purpose: str, times: int = 1) -> Pilot:
         """A pilot of so many times the size that PILOT_SECONDS allow."""
+        pilot = self._drawn(proposal, purpose, times)
+        self.deadline.tick()
+        return pilot
+
+    def draw_each(self, wanted: Sequence[tuple[Proposal, str]]) -> list[Pilot]:
+        """The pilot of each proposal and purpose."""
+        if self.threads == 1:
+            return [self.draw(proposal, purpose) for proposal, purpose in wanted]
+        pool, drawn = ThreadPoolExecutor(self.threads), []
+        try:
+            for pilot in pool.map(lambda proposal_and_purpose: self._drawn(*proposal_and_purpose), wanted):
+                self.deadline.tick()
+                drawn.append(pilot)
+        finally:
+            pool.shutdown(cancel_futures=True)
+        return drawn
+
+    def _drawn(self, proposal: Proposal, purpose: str, times: int = 1) -> Pilot:
         fewest, most = PILOT_SAMPLES
         size = times * int(min(max(PILOT_SECONDS / proposal.cost, fewest), most))
         log_weights, losses = np.empty(size), np.empty(size)
         rng = generator(self.seed, f"pilot {proposal.direction.value} {purpose}")
         proposal.draw(rng, log_weights, losses)
-        self.deadline.tick()
         lost = np.isnan(log_weights) | np.isnan(losses)
         return Pilot(proposal, np.where(lost, -inf, log_weights), np.where(lost, -inf, losses))
 
@@ -150,11 +178,10 @@ def rank(proposals: Sequence[Proposal], epsilon: float, width: float, failure: f
     candidates = list(proposals[:CANDIDATES])
     if proposals[-1] not in candidates:
         candidates.append(proposals[-1])
-    drawn = [
-        pilots.draw(proposal, f"rank {place}")
-        for place, proposal in enumerate(candidates)
-        if proposal.weight_bound(epsilon) < inf
+    wanted = [
+        (proposal, f"rank {place}") for place, proposal in enumerate(candidates) if proposal.weight_bound(epsilon) < inf
     ]
+    drawn = pilots.draw_each(wanted)
     best = max((pilot.mean(epsilon) for pilot in drawn if pilot.effective(epsilon) >= ENOUGH), default=0.0)
     choices = []
     for pilot in drawn:
