@@ -1,6 +1,7 @@
 """verify: does a certificate follow from what it says?"""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import isclose
 from typing import TypeVar
 
@@ -9,7 +10,7 @@ from pydantic_core import to_jsonable_python
 from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.monte_carlo import as_claimed
 from hockeystick.accountants.registry import ACCOUNTANTS
-from hockeystick.bounds import Bound, Question
+from hockeystick.bounds import Bound, Profile, Question
 from hockeystick.certificate import FORMAT, FORMAT_2, NOT_RECOMPUTED, AttackNumbers, Certificate, CertificateBase
 from hockeystick.certificate.base import FORMATS_WITHOUT_MATRICES
 from hockeystick.certification.attack import (
@@ -168,9 +169,9 @@ def _checked_numbers(
                 f"profile."
             )
         if whole is not None:
-            bound = tighter(bound, whole)
+            implied, bound = bound, tighter(bound, whole)
             derived = portable(attack_numbers(bound, delta))
-            if _covers(stated, derived, bound, delta):
+            if _covers(stated, derived, bound, delta, implied):
                 return stated
     except BudgetExceededError:
         raise BudgetExceededError(NO_TIME) from None
@@ -181,15 +182,24 @@ def _checked_numbers(
     )
 
 
-def _covers(stated: AttackNumbers, derived: AttackNumbers, bound: Bound, delta: float) -> bool:
+def _covers(
+    stated: AttackNumbers, derived: AttackNumbers, bound: Bound, delta: float, implied: Bound | None = None
+) -> bool:
     """Whether no stated number is below the derived one, up to the rounding of another machine.
 
     The regret is that of the stated mu, and a tenth of what was added to it may be missing. A certificate may leave out
     both mu and its regret.
+
+    Args:
+        implied: the bound that needs no profile, for numbers that may be those of a profile which was looser than
+            ``bound``. Their regret is about that profile: see :func:`_loosest`.
     """
     least = dict(derived)
     if stated.gdp_mu is not None and derived.gdp_mu is not None:
-        regret = regret_of(bound, delta, stated.gdp_mu / (1.0 + PORTABLE))
+        mu = stated.gdp_mu / (1.0 + PORTABLE)
+        regret = regret_of(bound, delta, mu)
+        if implied is not None and regret is not None and _looser(stated, derived):
+            regret = min(regret, regret_of(_loosest(implied, stated.advantage), delta, mu) or regret)
         least["gdp_regret"] = None if regret is None else max(regret - 0.1 * REGRET_ROUNDING, 0.0)
     if stated.gdp_mu is None and stated.gdp_regret is None:
         least |= {"gdp_mu": None, "gdp_regret": None}
@@ -198,6 +208,28 @@ def _covers(stated: AttackNumbers, derived: AttackNumbers, bound: Bound, delta: 
         for name, value in stated
         if name != "basis"
     )
+
+
+def _looser(stated: AttackNumbers, derived: AttackNumbers) -> bool:
+    """Whether a stated upper bound is above the derived one by more than the rounding of another machine."""
+    return any(
+        value is not None and value > getattr(derived, name) * (1.0 + ROUNDED)
+        for name, value in stated
+        if name not in ("basis", "gdp_regret")
+    )
+
+
+def _loosest(implied: Bound, advantage: float) -> Bound:
+    """The largest profile that a certificate with this advantage can have rested on: no regret of its own is smaller.
+
+    A profile falls from the advantage at epsilon 0, and where it is above what the certified pair of numbers implies,
+    the certificate takes what they imply.
+    """
+
+    def capped(profile: Profile) -> Profile:
+        return lambda epsilon: min(profile(epsilon), advantage)
+
+    return replace(implied, profiles={direction: capped(profile) for direction, profile in implied.profiles.items()})
 
 
 def _restated(
