@@ -146,6 +146,11 @@ class Mechanism(UnitOwner):
         if digest is not None:
             companion.write_beside(claim, digest, self.matrix.table)
 
+    def companion_file(self) -> tuple[str, bytes] | None:
+        """Name and content of the file of C, where its numbers do not fit into a claim; None elsewhere."""
+        digest = self.strategy.companion
+        return None if digest is None else (companion.file_name(digest), companion.content_of(self.matrix.table))
+
     def look_for_companion(self, claim: str | Path) -> None:
         """Look for the file of C in the folder of a claim about this mechanism; it is read when C is needed."""
         if self.strategy.companion is not None:

@@ -10,6 +10,7 @@ pytest.importorskip("selenium")
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
+from hockeystick.certificate import Certificate
 from hockeystick.cli.main import main
 from hockeystick.plan import Plan
 
@@ -279,6 +280,20 @@ def test_plan_and_certificate_are_downloaded_and_verify(page, tmp_path, capsys):
         assert ended.value.code == 0
     assert "verified" in capsys.readouterr().out
     assert path.read_text() == Path(tmp_path / "own.json").read_text()
+
+
+def test_the_matrix_of_a_certificate_is_downloaded(server, browser, tmp_path):
+    browser.get(f"{server[1]}#{FRAGMENT.replace('kind=identity', 'kind=column_normalized_banded&strategy.bands=2', 1)}")
+    page = Page.__new__(Page)
+    page.browser = browser
+    page.until(lambda: page.all(".card"))
+    page.button("Certify").click()
+    page.until(lambda: page.find(".certified").text.startswith("Certified"))
+    page.button("Download certificate").click()
+    page.button("Download its matrix").click()
+    path = tmp_path / "plan.certificate.json"
+    (matrix,) = page.until(lambda: path.exists() and list(tmp_path.glob("matrix-*.npy")))
+    assert Certificate.load(path).mechanism.companion_file() == (matrix.name, matrix.read_bytes())
 
 
 def test_a_certificate_is_cancelled(server, browser):

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from base64 import b64decode
 from contextlib import closing
 from http.client import HTTPConnection
 
@@ -70,6 +71,25 @@ def test_certificates_are_those_of_the_command_line(server, tmp_path, ask, comma
         main([command, str(path), "--out", str(out), "--json"])
     assert ended.value.code == 0
     assert out.read_text() == found["result"]["file"]
+    assert found["result"]["matrix"] is None
+
+
+def test_a_certificate_comes_with_the_file_of_its_matrix(server, tmp_path):
+    """Where the matrix is too large for a certificate: both in one folder verify where no optimiser may run."""
+    strategy = {"kind": "column_normalized_banded", "bands": 2}
+    plan = PLAN | {"strategy": strategy, "noise_multiplier": 2.0}
+    result = server[0].certificate({"plan": plan, "ask": "epsilon"})["result"]
+    path = tmp_path / "plan.certificate.json"
+    path.write_text(result["file"])
+    (tmp_path / result["matrix"]["name"]).write_bytes(b64decode(result["matrix"]["base64"]))
+    alone = (
+        "import sys; from hockeystick.strategies import ColumnNormalizedBanded as C; C.optimum = None;"
+        "import hockeystick as hs; hs.verify(hs.Certificate.load(sys.argv[1])); print('verified')"
+    )
+    command = [sys.executable, "-c", alone, str(path)]
+    assert "verified" in subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    (tmp_path / result["matrix"]["name"]).unlink()
+    assert "verified" not in subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
 def test_a_certificate_can_be_cancelled(server):

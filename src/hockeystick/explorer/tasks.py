@@ -1,5 +1,6 @@
 """What the explorer's workers compute, from plain data to plain data: quick answers, curves, certificates."""
 
+from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
 
@@ -100,8 +101,8 @@ def certificate(request: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
 
 
 def certificate_json(found: Certificate) -> dict[str, Any]:
-    """What the page shows of a certificate, and the text of its file."""
-    content = found.model_dump(mode="json")
+    """What the page shows of a certificate, the text of its file, and the file of its matrix, where there is one."""
+    content, matrix = found.model_dump(mode="json"), found.mechanism.companion_file()
     return {
         "noise_multiplier": found.mechanism.sigma,
         "epsilon": content["epsilon"],
@@ -109,6 +110,7 @@ def certificate_json(found: Certificate) -> dict[str, Any]:
         "method": content["method"],
         "sentence": found.sentence,
         "file": found.file_text(),
+        "matrix": None if matrix is None else {"name": matrix[0], "base64": b64encode(matrix[1]).decode("ascii")},
     }
 
 

@@ -52,11 +52,16 @@ def write_beside(claim: str | Path, digest: str, table: Array) -> None:
 
     Raises: InvalidInputError when the place cannot be written.
     """
+    path = Path(claim).parent / file_name(digest)
+    write_atomically(path, content_of(table))
+    remember(digest, path)
+
+
+def content_of(table: Array) -> bytes:
+    """The bytes of the file."""
     stream = io.BytesIO()
     npy.write_array(stream, np.ascontiguousarray(table, dtype="<f8"), allow_pickle=False)
-    path = Path(claim).parent / file_name(digest)
-    write_atomically(path, stream.getvalue())
-    remember(digest, path)
+    return stream.getvalue()
 
 
 def table_of(digest: str) -> Array | None:

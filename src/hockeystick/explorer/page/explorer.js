@@ -213,14 +213,24 @@
         { type: "button", onclick: () => download("plan.certificate.json", result.file, "application/json") },
         "Download certificate",
       );
+      const matrix = result.matrix === null ? [] : [this.matrixOf(result.matrix)];
       this.certified.replaceChildren(
         element("p", { class: "answer" }, `Certified: noise multiplier ${number(result.noise_multiplier, "upper")}`),
         element("p", {}, `epsilon at most ${number(epsilon.upper, "upper")}${least}, by ${method.upper}`),
         element("p", { class: "note" }, result.sentence),
         save,
+        ...matrix,
       );
       save.focus();
       find("status").textContent = `${this.name}: certified.`;
+    }
+
+    /** Offers the file of the matrix, which has to lie beside the certificate to verify it. */
+    matrixOf({ name, base64 }) {
+      const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+      const save = () => download(name, bytes, "application/octet-stream");
+      const why = `${name} holds the matrix of this certificate; keep it in the same folder.`;
+      return element("p", { class: "note" }, element("button", { type: "button", onclick: save }, "Download its matrix"), ` ${why}`);
     }
 
     settle() {
@@ -238,8 +248,8 @@
     }
   }
 
-  function download(name, text, type) {
-    const link = element("a", { href: URL.createObjectURL(new Blob([text], { type })), download: name });
+  function download(name, content, type) {
+    const link = element("a", { href: URL.createObjectURL(new Blob([content], { type })), download: name });
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);
   }
