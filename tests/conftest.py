@@ -1,7 +1,9 @@
-"""What all tests share: which of them are slow, and how Ctrl-C reaches them."""
+"""What all tests share: which of them are slow, how much memory they may take, and how Ctrl-C reaches them."""
 
+import gc
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
@@ -35,8 +37,46 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+if sys.platform == "linux":
+    import resource
+
+    LARGEST_PROCESS = 8 << 30
+    """Bytes that a process of the tests may ask for; more is a MemoryError of the test that asks, not a killed run."""
+    LARGEST_PEAK = 4 << 30
+    """Bytes that a process of the tests may have in memory; a third of it are the imported frameworks."""
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    if most == resource.RLIM_INFINITY or most > LARGEST_PROCESS:
+        resource.setrlimit(resource.RLIMIT_DATA, (LARGEST_PROCESS, most))
+
+    PEAK = pytest.StashKey[int]()
+    """The largest memory of the process so far."""
+
+    @pytest.fixture(autouse=True)
+    def memory(request: pytest.FixtureRequest) -> Iterator[None]:
+        """Fail the test in which the process, the fixtures of the test included, first has more than ``LARGEST_PEAK``.
+
+        Two such processes would end a small machine, and the run with it.
+        """
+        yield
+        before = request.config.stash.get(PEAK, LARGEST_PEAK)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+        if peak > before:
+            request.config.stash[PEAK] = peak
+            pytest.fail(f"The process had {peak / 2**30:.1f} GiB in memory; {LARGEST_PEAK / 2**30:.0f} are allowed.")
+
+
 COLLECTED = pytest.StashKey[frozenset[str]]()
 """The identifiers of all tests that were found, before ``-m`` selects."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Import and collect without looking for garbage among a million objects that stay: a third of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
