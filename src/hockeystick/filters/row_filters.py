@@ -12,6 +12,7 @@ Proof: docs/theory/poisson-windows.md, "From below". Sums and products of non-ne
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 from math import comb
 
@@ -75,6 +76,7 @@ class Filter:
     size: int
 
 
+@lru_cache
 def tracked(bands: int, prob: float) -> int:
     """How many participations of the last ``bands - 1`` steps are tracked; 0 where even one makes too many histories.
 

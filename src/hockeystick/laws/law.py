@@ -11,7 +11,8 @@ is a lower bound on both. See docs/theory/laws.md.
 """
 
 from dataclasses import dataclass, replace
-from math import inf
+from functools import cached_property
+from math import inf, isfinite
 from typing import NamedTuple
 
 import numpy as np
@@ -116,6 +117,11 @@ class Law:
     @property
     def size(self) -> int:
         return int(self.support.size)
+
+    @cached_property
+    def is_finite(self) -> bool:
+        """Whether nothing has overflowed; read once for every value of a profile, so it is kept."""
+        return isfinite(float(self.mass.sum()) + float(self.support.max()) + self.p_inf)
 
     def mean(self) -> float:
         """P-mass of the law, the part at infinity included: 1 up to ``mass_error + place_error``."""

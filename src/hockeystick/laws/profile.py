@@ -32,8 +32,7 @@ def law_delta(law: Law, epsilon: float, direction: Direction) -> float:
     upper = law.side is Side.UPPER
     moved = law.place_error + 8 * UNIT_ROUNDOFF
     slack = law.mass_error + moved + (law.size + 8) * UNIT_ROUNDOFF
-    numbers = np.isfinite(float(law.mass.sum()) + float(law.support.max()) + law.p_inf)
-    if not (slack < 1.0 and numbers):  # rounding or an overflow has eaten the bound: only the trivial one is left
+    if not (slack < 1.0 and law.is_finite):  # rounding or an overflow has eaten the bound: only the trivial one is left
         return 1.0 if upper else 0.0
     # Ratios this small, or this large, may have lost digits to underflow.
     if not upper and epsilon > log(law.units.max_ratio):
@@ -41,12 +40,12 @@ def law_delta(law: Law, epsilon: float, direction: Direction) -> float:
     threshold = float(np.exp(min(epsilon, MAX_EPSILON)))
     threshold = threshold * (1.0 - moved) if upper else threshold / (1.0 - moved)
     if direction is Direction.REMOVE:
-        first = int(np.searchsorted(law.support, threshold, side="right"))
+        first = int(law.support.searchsorted(threshold, side="right"))
         value = float(law.mass[first:] @ (law.support[first:] - threshold)) / law.units.scale
         # Of P-mass that is only known to be above the horizon, a lower law counts the least (x - threshold) / x.
         value += law.p_inf if upper else law.p_inf * max(1.0 - threshold / law.horizon, 0.0)
     else:
-        last = int(np.searchsorted(law.support, 1.0 / threshold, side="left"))
+        last = int(law.support.searchsorted(1.0 / threshold, side="left"))
         value = float(law.mass[:last] @ (1.0 - threshold * law.support[:last])) / law.units.scale
     if not upper and value < law.units.smallest_lower:
         return 0.0
