@@ -79,6 +79,14 @@ def test_reading_stops_at_the_limit(tmp_path: Path) -> None:
         read_small_file(tmp_path / "a", "plan", 4)
 
 
+@pytest.mark.parametrize("path", [None, 0, 5, b"plan.toml", 1.5])
+def test_what_is_no_path_is_refused_and_no_open_file_is_read(path: object) -> None:
+    with pytest.raises(
+        InvalidInputError, match=r"^The plan must be named by text or a path\. Got an object of type '\w+'\.$"
+    ):
+        read_small_file(path, "plan", 10)  # type: ignore[arg-type]
+
+
 def test_pipes_and_devices_are_refused_without_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "link").symlink_to("fifo")

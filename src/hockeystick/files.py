@@ -31,8 +31,13 @@ def read_small_file(path: str | Path, name: str, most: int) -> bytes:
 def opened(path: str | Path, name: str) -> Iterator[BinaryIO]:
     """An ordinary file, open for reading. Pipes and devices are not even opened: that could block, or have an effect.
 
-    Raises: InvalidInputError in one sentence when it cannot be read or is not an ordinary file.
+    Raises: InvalidInputError in one sentence when it cannot be read or is not an ordinary file, or when ``path`` is
+    neither text nor a path: a number would be taken for a file that is open already.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise InvalidInputError(
+            f"The {name} must be named by text or a path. Got an object of type {type(path).__name__!r}."
+        )
     try:
         _check_ordinary(os.stat(path), name)
         with open(path, "rb", opener=_open_without_blocking) as stream:

@@ -44,11 +44,15 @@ def test_steps_are_rounded_up(sample_rate, epochs, steps, monkeypatch):
         ({}, "Exactly one of 'epochs' and 'steps'"),
         ({"epochs": 1, "steps": 10}, "Exactly one of 'epochs' and 'steps'"),
         ({"epochs": 0}, "'epochs' field must be positive"),
-        ({"epochs": 1, "sample_rate": 1.5}, "'sample_rate' field above 0 and at most 1"),
-        ({"steps": 1, "sample_rate": 1.5}, "sampling_prob"),
+        ({"epochs": 1, "sample_rate": 1.5}, "'sample_rate' field must be above 0 and at most 1"),
+        ({"steps": 1, "sample_rate": 1.5}, "'sample_rate' field must be above 0 and at most 1"),
+        ({"steps": 1, "sample_rate": "0.1"}, "'sample_rate' field must be a number"),
+        ({"steps": 1, "target_epsilon": "3"}, "'target_epsilon' field must be a number"),
+        ({"steps": 1, "target_epsilon": 701.0}, "'target_epsilon' field must be above 0 and at most 700"),
+        ({"steps": 1, "target_delta": 1.0}, "'target_delta' field must be from 1e-30 to below 1"),
         ({"steps": 1, "accountant": "moments"}, "'accountant' argument must be"),
         ({"steps": 1, "epsilon_tolerance": 0.0}, "'epsilon_tolerance' field must be above 0"),
-        ({"steps": 1, "target_epsilon": -1.0}, "'epsilon' field must be above 0"),
+        ({"steps": 1, "target_epsilon": -1.0}, "'target_epsilon' field must be above 0"),
     ],
 )
 def test_bad_arguments_are_named(changed, message):

@@ -8,7 +8,7 @@ from hockeystick.calibration.search import calibrate
 from hockeystick.errors import InvalidInputError
 from hockeystick.mechanism import Mechanism
 from hockeystick.samplers import Poisson
-from hockeystick.spec import real_number
+from hockeystick.spec import LARGEST_EPSILON, real_number
 
 OURS = "hockeystick"
 THEIRS = ("rdp", "gdp", "prv")
@@ -46,17 +46,24 @@ def get_noise_multiplier(
         raise InvalidInputError("Exactly one of 'epochs' and 'steps' must be given.")
     if not real_number("epsilon_tolerance", epsilon_tolerance) > 0.0:
         raise InvalidInputError(f"The 'epsilon_tolerance' field must be above 0. Got {epsilon_tolerance!r} instead.")
+    rate, epsilon = real_number("sample_rate", sample_rate), real_number("target_epsilon", target_epsilon)
+    delta = real_number("target_delta", target_delta)
+    if not 0.0 < rate <= 1.0:
+        raise InvalidInputError(f"The 'sample_rate' field must be above 0 and at most 1. Got {rate!r} instead.")
+    if not 0.0 < epsilon <= LARGEST_EPSILON:
+        raise InvalidInputError(
+            f"The 'target_epsilon' field must be above 0 and at most {LARGEST_EPSILON:g}. Got {epsilon!r} instead."
+        )
+    if not 1e-30 <= delta < 1.0:
+        raise InvalidInputError(f"The 'target_delta' field must be from 1e-30 to below 1. Got {delta!r} instead.")
     if steps is None:
-        passes, rate = real_number("epochs", epochs), real_number("sample_rate", sample_rate)
-        if not 0.0 < passes < float("inf") or not 0.0 < rate <= 1.0:
-            raise InvalidInputError(
-                "The 'epochs' field must be positive and the 'sample_rate' field above 0 and at most 1. "
-                f"Got {epochs!r} and {sample_rate!r} instead."
-            )
+        passes = real_number("epochs", epochs)
+        if not 0.0 < passes < float("inf"):
+            raise InvalidInputError(f"The 'epochs' field must be positive. Got {epochs!r} instead.")
         # A rate such as 1 / 93 is not quite what it was rounded from; a step more costs less than one too few.
         steps = max(1, ceil(Fraction(passes / rate).limit_denominator(10**4)))
-    sampler = Poisson.parse({"sampling_prob": sample_rate, "steps": steps})
-    return calibrate(Mechanism(sampler=sampler), epsilon=target_epsilon, delta=target_delta).sigma
+    sampler = Poisson.parse({"sampling_prob": rate, "steps": steps})
+    return calibrate(Mechanism(sampler=sampler), epsilon=epsilon, delta=delta).sigma
 
 
 def check_accountant(name: str | None) -> None:
