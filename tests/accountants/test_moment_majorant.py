@@ -68,14 +68,13 @@ def test_the_two_sides_meet_and_agree_with_the_comparison(bands: int, bins: int,
 
 
 def test_more_effort_reaches_higher_orders_and_never_loosens() -> None:
-    pair = pair_of(12, 60, 2, 2.0)
+    pair, efforts = pair_of(8, 40, 2, 2.0), (0.01, 0.2, 2.0)
     gram = raised(pair)
     degrees = [
-        max(one.degree for one in relaxations(gram, Side.LOWER, 1e-5, effort) if one.whole)
-        for effort in (0.01, 0.3, 5.0)
+        max(one.degree for one in relaxations(gram, Side.LOWER, 1e-5, effort) if one.whole) for effort in efforts
     ]
     assert degrees[0] < degrees[-1]
-    bounds = [epsilon_of(pair, Side.UPPER, 1e-5, effort) for effort in (0.01, 0.3, 5.0)]
+    bounds = [epsilon_of(pair, Side.UPPER, 1e-5, effort) for effort in efforts]
     assert bounds[0] >= bounds[1] * (1 - 1e-6) >= bounds[2] * (1 - 2e-6)
 
 

@@ -34,10 +34,12 @@ def outputs(sampler: Shuffle, gradients: tuple[float, ...]) -> Means:
     )
 
 
-def density(means: Means, epochs: int, sigma: float, grid: np.ndarray) -> np.ndarray:
+@lru_cache(maxsize=16)
+def density(sampler: Shuffle, gradients: tuple[float, ...], sigma: float, reach: float, width: float) -> np.ndarray:
     """The density of all outputs on a grid of each, by products over the epochs."""
+    means, grid = outputs(sampler, gradients), np.arange(-reach, reach, width)
     whole: dict[tuple[float, ...], float] = {}
-    for parts in product(means.items(), repeat=epochs):
+    for parts in product(means.items(), repeat=sampler.epochs):
         mean = sum((part[0] for part in parts), ())
         whole[mean] = whole.get(mean, 0.0) + float(np.prod([part[1] for part in parts]))
     total = sum(whole.values())
@@ -58,10 +60,7 @@ def true_deltas(
 ) -> tuple[float, ...]:
     """delta at EPSILONS for one pair of datasets, the example's gradient against a ghost's."""
     reach = 8.0 * sigma + len(others) + 1.0
-    grid = np.arange(-reach, reach, step * sigma)
-    first, second = (
-        density(outputs(sampler, (gradient, *others)), sampler.epochs, sigma, grid) for gradient in (own, 0.0)
-    )
+    first, second = (density(sampler, (gradient, *others), sigma, reach, step * sigma) for gradient in (own, 0.0))
     if direction is Direction.ADD:
         first, second = second, first
     cell = (step * sigma) ** first.ndim

@@ -152,11 +152,11 @@ def gaussian_epsilon(mu, delta):
 
 
 def test_the_bound_exceeds_the_truth_no_more_often_than_its_level():
-    """A Gaussian of sensitivity 1, with looks after every 200 of 1,000 pairs: 300 audits at level 0.1.
+    """A Gaussian of sensitivity 1, with looks after every 200 of 1,000 pairs: 100 audits at level 0.1.
 
-    Of a bound that keeps its level more than 48 fail with probability below 1e-3 (binomial tail, asserted).
+    Of a bound that keeps its level more than 20 fail with probability below 1e-3 (binomial tail, asserted).
     """
-    level, audits, allowed = 0.1, 300, 48
+    level, audits, allowed = 0.1, 100, 20
     assert binom.sf(allowed, audits, level) < 1e-3
     epsilon = gaussian_epsilon(1.0, 0.02)
     rng = np.random.default_rng(11)
@@ -342,11 +342,11 @@ def test_the_statistic_of_cut_poisson_batches_is_that_of_examples_that_are_drawn
 
 
 def test_bets_on_means_keep_their_level_when_all_examples_of_a_run_are_the_same():
-    """300 audits at level 0.1 of runs whose 50 examples have one loss: more than 48 fail with probability below 1e-3.
+    """100 audits at level 0.1 of runs whose 50 examples have one loss: more than 20 fail with probability below 1e-3.
 
     Bets on one example after another would take them for independent evidence, and do not keep it.
     """
-    level, audits, allowed = 0.1, 300, 48
+    level, audits, allowed = 0.1, 100, 20
     assert binom.sf(allowed, audits, level) < 1e-3
     epsilon = gaussian_epsilon(1.0, 0.02)
     rng = np.random.default_rng(17)
@@ -436,10 +436,13 @@ def test_mechanisms_without_a_likelihood_ratio_are_refused_by_name(name, refused
         ({"examples": 0}, "examples"),
         ({"level": 1.0}, "level"),
         ({"source": lambda examples, rng: [([], np.zeros(examples))]}, "runs of 4 steps"),
-        ({"certificate": hs.certify(CASES["poisson"][0], delta=0.1, method="gaussian"), "delta": None}, "another one"),
-        ({"certificate": hs.certify(SMALL, epsilon=1.0, method="gaussian"), "delta": None}, "at a delta"),
+        ({"certificate": (CASES["poisson"][0], {"delta": 0.1}), "delta": None}, "another one"),
+        ({"certificate": (SMALL, {"epsilon": 1.0}), "delta": None}, "at a delta"),
     ],
 )
 def test_bad_input_is_named(arguments, says):
+    if "certificate" in arguments:
+        claimed, question = arguments["certificate"]
+        arguments = arguments | {"certificate": hs.certify(claimed, **question, method="gaussian")}
     with pytest.raises(InvalidInputError, match=says):
         hs.audit.mechanism(SMALL, **({"delta": 0.01, "rng": np.random.default_rng(0)} | arguments))

@@ -65,7 +65,7 @@ def test_profiles_are_as_good_as_certify(name: str) -> None:
 def test_a_users_profile_leaves_out_no_accountant_that_certify_uses() -> None:
     """What is at least as tight for one example need not be for several: split_noise beats direct here."""
     unit = hs.Unit(kind="user", examples_per_user=8)
-    run = hs.Mechanism(sampler=hs.BMinSep(min_sep=2, sampling_prob=0.01, steps=100), noise_multiplier=2.0, unit=unit)
+    run = hs.Mechanism(sampler=hs.BMinSep(min_sep=2, sampling_prob=0.01, steps=30), noise_multiplier=2.0, unit=unit)
     certified = hs.certify(run, delta=1e-5)
     assert certified.method.upper == "split_noise"
     assert hs.profile(run)[Side.UPPER].epsilon(1e-5) <= 1.002 * certified.bounds.upper

@@ -10,6 +10,10 @@ import hockeystick as hs
 PLANS = Path(__file__).resolve().parents[2] / "examples" / "plans"
 
 MNIST = {"data.num_examples": "60000", "data.batch_size": "256", "data.epochs": "15"}
+FEW = {"data.num_examples": "400"}
+"""20 bins, for what is certified or calibrated."""
+LONG = "cifar10-banded-matrix-factorization"
+"""Its matrix is optimised for many seconds."""
 
 
 def test_the_numbers_of_a_plan(cli) -> None:
@@ -45,7 +49,7 @@ def test_what_becomes_of_the_rest_is_shown(cli, remainder: str, says: str) -> No
 @pytest.mark.parametrize("missing", [(), ("target.epsilon", "target.delta"), ("mechanism.noise_multiplier",)])
 def test_the_commands_run_as_they_are_printed(cli, missing: tuple[str, ...]) -> None:
     name = "a plan.toml"
-    cli.write_plan(dict.fromkeys(missing), name=name)
+    cli.write_plan(FEW | dict.fromkeys(missing), name=name)
     found = cli("show", name, "--json").json
     shown = cli("show", name).out
     asked = [one["command"] for one in found["commands"]]
@@ -76,8 +80,15 @@ def test_correlated_noise_has_a_sensitivity_and_what_is_not_analysed_is_said(cli
     assert cli("show", "plan.toml", "--json").json["commands"] == []
 
 
-@pytest.mark.parametrize("plan", sorted(PLANS.glob("*.toml")), ids=lambda plan: plan.stem)
+@pytest.mark.parametrize(
+    "plan",
+    [
+        pytest.param(plan, id=plan.stem, marks=pytest.mark.weekly if plan.stem == LONG else ())
+        for plan in sorted(PLANS.glob("*.toml"))
+    ],
+)
 def test_shipped_plans_are_shown(cli, plan: Path) -> None:
+    """The one that takes long weekly."""
     done = cli("show", str(plan))
     assert done.code == 0
     assert len(done.out.splitlines()) < 20
@@ -102,14 +113,14 @@ def test_bad_input_is_refused_as_everywhere(cli) -> None:
 
 
 def test_hints_are_a_list_in_json_and_lines_on_stderr(cli) -> None:
-    cli.write_plan({"sampler.kind": '"deterministic"'})
+    cli.write_plan(FEW | {"sampler.kind": '"deterministic"'})
     for command in (("epsilon", "plan.toml"), ("calibrate", "plan.toml")):
         (hint,) = cli(*command, "--json").json["hints"]
         assert "sampler.kind = 'random_allocation'" in hint
         done = cli(*command)
         assert f"hockeystick: hint: {hint}\n" in done.err
         assert "hint" not in done.out
-    cli.write_plan()
+    cli.write_plan(FEW)
     assert cli("epsilon", "plan.toml", "--json").json["hints"] == []
     assert "hint" not in cli("epsilon", "plan.toml").err
 
@@ -137,7 +148,7 @@ def test_a_certificate_is_no_plan(cli) -> None:
 def test_the_unit_is_shown_where_it_is_a_user(cli) -> None:
     cli.write_plan()
     assert "unit " not in cli("show", "plan.toml").out
-    cli.write_plan({"unit.kind": '"user"', "unit.examples_per_user": "3"})
+    cli.write_plan(FEW | {"unit.kind": '"user"', "unit.examples_per_user": "3"})
     assert "unit            user with at most 3 example(s)\n" in cli("show", "plan.toml").out
     assert cli("show", "plan.toml", "--json").json["unit"]["examples_per_user"] == 3
     assert "unit              user with at most 3 example(s)\n" in cli("epsilon", "plan.toml").out
