@@ -202,29 +202,81 @@ def test_powers_of_a_small_law_are_its_convolutions(side: Side, direction: Direc
             assert exact * (1 - 1e-7) <= value <= exact * (1 + 1e-12)
 
 
+@pytest.mark.parametrize("outside", [0.2, 1e-2])
 @pytest.mark.parametrize("direction", list(Direction))
-def test_short_windows_are_charged(direction: Direction, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What comes around from beyond a window that leaves out a fifth of the mass."""
-    monkeypatch.setattr(tilted_powers, "OUTSIDE", 0.2)
-    rng, apart = np.random.default_rng(11), 0.0
-    for _ in range(20):
-        masses = rng.random(40)
-        spacing, first = 0.05, -20
-        masses /= float(masses @ np.exp(spacing * np.arange(first, first + 40)))
-        whole = np.convolve(masses, masses)
-        sums = np.exp(spacing * (2 * first + np.arange(len(whole))))
-        for epsilon in np.linspace(0.0, 1.0, 9):
-            ratio = exp(float(epsilon))
-            remove = direction is Direction.REMOVE
-            exact = float(whole @ (np.maximum(sums - ratio, 0.0) if remove else np.maximum(1.0 - ratio * sums, 0.0)))
-            lower, upper = (
-                Powers(LatticeLaw(side, spacing, first, masses, 0.0, 0.0), 2).delta(float(epsilon), direction)
-                for side in (Side.LOWER, Side.UPPER)
-            )
-            if lower is not None and upper is not None:
-                assert lower <= exact * (1 + 1e-12) <= upper * (1 + 1e-11)
-                apart = max(apart, upper - exact)
+def test_short_windows_are_charged(direction: Direction, outside: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes around from beyond a window, and what it is missed for, with laws of a Gaussian's shape."""
+    monkeypatch.setattr(tilted_powers, "OUTSIDE", outside)
+    remove, apart, above_or_below = direction is Direction.REMOVE, 0.0, 0
+    for mu in (1.0, 2.0, 4.0):
+        for places in np.linspace(15.0, 60.0, 20):
+            spacing = mu / float(places)
+            first, last = int((-mu * mu / 2 - 9 * mu) / spacing), int((mu * mu / 2 + 9 * mu) / spacing)
+            logs = spacing * np.arange(first, last)
+            masses = np.exp(-0.5 * ((logs + mu * mu / 2) / mu) ** 2)
+            masses /= masses.sum()
+            for epsilon in (0.0, 0.3, 1.0):
+                gains = np.exp(logs) - exp(epsilon) if remove else 1.0 - np.exp(epsilon + logs)
+                exact = float(masses @ np.maximum(gains, 0.0))
+                lower, upper = (
+                    Powers(LatticeLaw(side, spacing, first, masses, 0.0, 0.0), 1).delta(epsilon, direction)
+                    for side in (Side.LOWER, Side.UPPER)
+                )
+                if lower is not None and upper is not None:
+                    assert lower <= exact * (1 + 1e-12)
+                    assert upper >= exact * (1 - 1e-12)
+                    apart, above_or_below = max(apart, upper - exact), above_or_below + 1
+    assert above_or_below > 30
     assert apart > 1e-4
+
+
+def test_places_at_the_threshold_take_nothing_away() -> None:
+    """Much mass a little below the threshold, and little above it, on either side of the rounding of places."""
+    spacing, at, beyond = 0.01, 300, 320
+    masses = np.zeros(2 * at + 31)
+    masses[0], masses[2 * at], masses[at + beyond] = 0.999, 0.9 * exp(-3.0), 1e-5 * exp(-3.2)
+    for epsilon in (3.0 - 4e-12, 3.0, 3.0 + 1.5e-12, 3.0 + 4e-12):
+        gain = masses[at + beyond] * (exp(3.2) - exp(epsilon)) + masses[2 * at] * max(exp(3.0) - exp(epsilon), 0.0)
+        lower, upper = (
+            Powers(LatticeLaw(side, spacing, -at, masses, 0.0, 0.0), 1).delta(epsilon, Direction.REMOVE)
+            for side in (Side.LOWER, Side.UPPER)
+        )
+        assert lower is not None
+        assert upper is not None
+        assert lower <= gain * (1 + 1e-12)
+        assert upper >= gain * (1 - 1e-12)
+
+
+@settings(max_examples=150, deadline=None)
+@given(seed=st.integers(0, 10**6), spacing=st.floats(0.004, 0.2), width=st.sampled_from([0.0, 1e-9, 1e-3]))
+def test_lattice_laws_of_a_few_atoms(seed: int, spacing: float, width: float) -> None:
+    """Kinks between two places, and places where nothing is out of the money."""
+    rng = np.random.default_rng(seed)
+    below, above = int(rng.integers(5, 40)), int(rng.integers(5, 40))
+    logs = spacing * np.arange(-below, above)
+    atoms = np.exp(rng.uniform(0.9 * logs[0], 0.9 * logs[-1], int(rng.integers(2, 8))))
+    shares = rng.dirichlet(np.ones(atoms.size))
+    atoms /= float(shares @ atoms)
+    places = np.exp(logs)
+    if not places[0] <= atoms.min() <= atoms.max() <= places[-1]:
+        return
+
+    def out_of_the_money(at: np.ndarray) -> np.ndarray:
+        puts, calls = np.maximum(at[:, None] - atoms, 0.0) @ shares, np.maximum(atoms - at[:, None], 0.0) @ shares
+        return np.where(at < 1.0, puts, calls)
+
+    exact = out_of_the_money(places)
+    laws = lattice_laws(spacing, -below, exact * (1.0 - width), exact * (1.0 + width))
+    if laws is None:
+        return
+    at = np.exp(np.linspace(logs[0], logs[-1], 500))
+    truth = out_of_the_money(at)
+    for law in laws:
+        ends = law.side is Side.UPPER
+        puts = np.maximum(at[:, None] - places, 0.0) @ law.masses + law.at_zero * at
+        calls = np.maximum(places - at[:, None], 0.0) @ law.masses + law.p_inf
+        values = np.where(at < 1.0, puts, calls)
+        assert np.all(values >= truth - 1e-12) if ends else np.all(values <= truth + 1e-12)
 
 
 def test_what_has_no_ratio_is_charged_in_every_epoch() -> None:

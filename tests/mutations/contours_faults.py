@@ -10,8 +10,8 @@ _PRODUCT, _OF_PRODUCTS = "src/hockeystick/laws/product_moments.py", "tests/laws/
 FAULTS = [
     (
         _CONTOURS,
-        "lower = factor * (value - error - distant)",
-        "lower = factor * (value - error)",
+        "lower = factor * max(value - error - distant, 0.0)",
+        "lower = factor * max(value - error, 0.0)",
         "what the trapezoidal rule adds is taken for the value",
         _TESTS,
     ),

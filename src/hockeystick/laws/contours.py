@@ -114,7 +114,7 @@ class Contour:
         relative = self.size_error + UNIT_ROUNDOFF * (8.0 * exponents + 16.0)
         factor = exp(log_factor)
         upper = factor * (value + error) * (1.0 + relative)
-        lower = factor * (value - error - distant) * (1.0 - relative)
+        lower = factor * max(value - error - distant, 0.0) * max(1.0 - relative, 0.0)
         return Sides(min(max(lower, 0.0), 1.0), min(max(upper, 0.0), 1.0))
 
 

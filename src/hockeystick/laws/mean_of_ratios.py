@@ -169,7 +169,8 @@ class MeanOfRatios:
         # |w| e^(-Re w) is at most 1 / (e sin(turn)) for every exponent w that occurs.
         slope = 1.0 / (e * sin(self.turn))
         of_weights = z**2 + height**2 + 2.0 * height * z + 16.0
-        of_exponents = 4.0 * slope * (self.mu * z + self.mu**2 + self.turn + 12.0)
+        # Sigma of a visit may be two roundings off itself.
+        of_exponents = 8.0 * slope * (self.mu * z + self.mu**2 + self.turn + 12.0)
         rounding = float(np.sum(sizes * (of_weights + of_exponents + 24.0)))
         rounding += 3.0 * (BLOCK + len(z) / BLOCK + 16.0) * float(sizes.sum())
         return 2.0 * exp(-QUADRATURE) + left_out + UNIT_ROUNDOFF * rounding * 1.01

@@ -27,7 +27,7 @@ CELL = 1.0 / 64.0
 OCTAVE = 1.4
 """Ratio of the frequencies between which one partition in slabs is used."""
 LARGEST_ORDER = 1e4
-ERROR_OF_LOGS = 1e-10
+ERROR_OF_LOGS = 1e-9
 """Far above the error of logarithms of moments of real orders up to LARGEST_ORDER in size, and up to 300 sigma."""
 ROUNDING_OF_CELLS = 1e-9
 """Far above the relative rounding error of a sum over cells."""
@@ -182,7 +182,7 @@ class PoissonMoments:
         variations = (4.0 if c > -1.0 else 2.0) * np.maximum.accumulate(densities[::-1])[::-1]
         variations *= 1.0 + ROUNDING_OF_CELLS
         above = np.cumsum(least[::-1])[::-1]
-        return Cells(least, most, above, variations, logs - logs[int(np.argmax(masses))], at_edges)
+        return Cells(least, most, above, variations, logs - logs[int(np.argmax(masses))], at_edges, at_edges[1:] - logs)
 
     def settled_frequency(self, c: float, steps: float, log_size: float) -> float:
         """A frequency T such that ``|M(c + it) / M(c)|^steps <= e^log_size`` for every ``t >= T``.
@@ -205,7 +205,7 @@ class PoissonMoments:
 
 
 class Cells(NamedTuple):
-    """The tilted measure of z, cell by cell; arrays of shape (n,) but for the last, which has one entry more.
+    """The tilted measure of z, cell by cell; arrays of shape (n,), and (n + 1,) at the edges.
 
     Attributes:
         least, most: bounds on the masses.
@@ -213,6 +213,7 @@ class Cells(NamedTuple):
         variations: at least the total variation of the density of L on a cell and above.
         places: L in the middle of the cells, relative to where the mass is.
         at_edges: L at the edges of the cells.
+        halves: from the middle to the upper edge, the longer part, as L is convex.
     """
 
     least: Array
@@ -221,6 +222,7 @@ class Cells(NamedTuple):
     variations: Array
     places: Array
     at_edges: Array
+    halves: Array
 
     def drop(self, frequency: float, settled: float) -> float:
         """At most ``1 - |M(c + it) / M(c)|`` for every t between two frequencies."""
@@ -229,13 +231,12 @@ class Cells(NamedTuple):
         inside = slab[:-1] == slab[1:]
         if not inside.any():
             return 0.0
-        halves = 0.5 * np.diff(self.at_edges)
         starts = np.flatnonzero(np.diff(slab[:-1][inside], prepend=-1.0))
         p = np.add.reduceat(least[inside], starts)
         means = np.add.reduceat(least[inside] * places[inside], starts) / np.maximum(p, 1e-300)
         spread = places[inside] - np.repeat(means, np.diff(np.append(starts, int(inside.sum()))))
         deviations = np.sqrt(np.add.reduceat(least[inside] * spread**2, starts) / np.maximum(p, 1e-300))
-        deviations = np.maximum(deviations - np.maximum.reduceat(halves[inside], starts), 0.0)
+        deviations = np.maximum(deviations - np.maximum.reduceat(self.halves[inside], starts), 0.0)
         whole = np.add.reduceat(self.most[inside], starts)
         by_slabs = 2.0 * (frequency / pi) ** 2 * float(np.sum(p**2 / np.maximum(whole, 1e-300) * deviations**2))
         by_variation = float(np.max(self.above - self.variations / frequency))

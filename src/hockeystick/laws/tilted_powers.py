@@ -4,7 +4,7 @@ Bounds on ``o(x) = E (x - X)_+ - (x - 1)_+`` at the places ``e^(i h)`` give two 
 upper bound are the profile of a spread of X, and chords that lie below a lower bound between the places too are that of
 a contraction. Logarithms of n independent copies of either add up on the lattice, exactly, so their law, tilted by
 ``e^(order S)``, is the n-th power of one Fourier transform. The transform is periodic: what comes around from beyond
-the window is not negative and, for the lower side, is bounded by moments. Rounding is charged.
+the window is bounded by moments. Rounding is charged.
 Proofs: docs/theory/contours.md, "Many epochs". Cost: O(window log(window)) for each order, O(window) for each epsilon.
 """
 
@@ -25,8 +25,10 @@ OUTSIDE = 1e-9
 LONGEST = 2**18
 """Places of a window; what needs more is left to the laws."""
 OF_TRANSFORMS = 10.0
-"""Units of roundoff, for each doubling of the length, that a transform may be off by relative to its size (Higham 2002,
-Theorem 24.2, has 6.7)."""
+"""Units of roundoff, for each doubling of the length, that a transform may be off by relative to its size.
+
+Higham (2002, Theorem 24.2) proves 6.7 for the textbook's radix 2; that the library's is as good is an assumption.
+"""
 PACE = 1.25
 """Ratio of neighbouring distances of orders. Which order answers an epsilon depends on epsilon alone."""
 FIRST_DISTANCE, ORDERS = 0.05, 52
@@ -76,8 +78,12 @@ def lattice_laws(spacing: float, first: int, lower: Array, upper: Array) -> tupl
     kinks = np.maximum(_masses(places, middle, below), 0.0) + 2.0 * noise
     # A convex function is above its chord less this, by its slopes on both sides of the two places.
     sag = widths * kinks[:-1] * kinks[1:] / np.maximum(kinks[:-1] + kinks[1:], 1e-300) * (1.0 + 1e-9)
-    lower = np.maximum(lower - np.maximum(np.append(sag, 0.0), np.insert(sag, 0, 0.0)), 0.0)
-    lower[[0, -1]] = 0.0
+    lower = lower - np.maximum(np.append(sag, 0.0), np.insert(sag, 0, 0.0))
+    # Nothing is claimed at both ends of a chord that would start below 0: raised to 0, it could be above the function.
+    unknown = lower < 0.0
+    unknown[[0, -1]] = True
+    unknown[1:-1] |= (lower < 0.0)[:-2] | (lower < 0.0)[2:]
+    lower = np.where(unknown, 0.0, lower)
     inner = _hull(places, lower, below)
     outer = _hull(np.append(0.0, places), np.append(0.0, upper), np.append(True, below))
     if inner is None or outer is None or not inner.any():
@@ -128,6 +134,8 @@ class Powers:
         self._logs: Array = np.asarray(law.spacing * self._index, dtype=np.float64)
         self._masses: Array = law.masses[used]
         self._log_masses: Array = np.log(self._masses)
+        mass, mean = float(self._masses.sum()) + law.at_zero, float(self._masses @ np.exp(self._logs)) + law.p_inf
+        self._charge = self.count * exp((self.count - 1.0) * log(max(mass, mean, 1.0))) * (1.0 + 1e-6)
         self._log_moments: dict[float, float] = {}
         self._known: dict[float, Tilted | None] = {}
 
@@ -138,7 +146,7 @@ class Powers:
         if value is None:
             return None
         # An infinite ratio in one copy, or one of 0, in any of them.
-        value += 1.001 * self.count * (self.law.p_inf if direction is Direction.REMOVE else self.law.at_zero)
+        value += self._charge * (self.law.p_inf if direction is Direction.REMOVE else self.law.at_zero)
         return min(max(value, 0.0), 1.0)
 
     def log_moment(self, order: float) -> float:
@@ -251,8 +259,8 @@ class Tilted:
         off = self.middle - x
         if (abs(self.order) + 1.0) * abs(off) > LARGEST_EXPONENT:
             return None
-        # Places that are about at the threshold gain nothing much, and count for an upper bound.
-        shift = -2.0 * MOVED * (1.0 + epsilon) if upper else 2.0 * MOVED * (1.0 + epsilon)
+        # Whatever may gain something counts for an upper bound, and nothing that would count as a loss.
+        shift = -0.5 * MOVED if upper else 2.0 * MOVED
         if remove:
             count = self.places.size - int(np.searchsorted(self.places, x + shift))
         else:
@@ -260,8 +268,11 @@ class Tilted:
         with_place = float(self.with_place[count]) * exp((1.0 - self.order) * off)
         alone = float(self.alone[count]) * exp(-self.order * off)
         value = with_place - threshold * alone if remove else alone - threshold * with_place
-        error = self.error + self.rounding * (with_place + alone)
-        factor = exp(min(self.log_size - self.order * x + extra, 700.0))
+        # Beyond the window is what the upper side lacks, and what came around to the lower one.
+        error = self.error + self.rounding * (with_place + alone) + OUTSIDE * self.largest
+        height = self.log_size - self.order * x + extra
+        if height > LARGEST_EXPONENT or self.size_error > 0.5:
+            return None
         if upper:
-            return factor * (value + error) * (1.0 + self.size_error)
-        return factor * (value - error - OUTSIDE * self.largest) * (1.0 - self.size_error)
+            return exp(height) * (value + error) * (1.0 + self.size_error)
+        return exp(height) * max(value - error, 0.0) * (1.0 - self.size_error)
