@@ -230,8 +230,12 @@ def test_short_windows_are_charged(direction: Direction, outside: float, monkeyp
     assert apart > 1e-4
 
 
-def test_places_at_the_threshold_take_nothing_away() -> None:
-    """Much mass a little below the threshold, and little above it, on either side of the rounding of places."""
+def test_places_at_the_threshold_take_nothing_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Much mass a little below the threshold, and little above it, on either side of the rounding of places.
+
+    What is charged for the outside of the window would hide it.
+    """
+    monkeypatch.setattr(tilted_powers, "OUTSIDE", 1e-15)
     spacing, at, beyond = 0.01, 300, 320
     masses = np.zeros(2 * at + 31)
     masses[0], masses[2 * at], masses[at + beyond] = 0.999, 0.9 * exp(-3.0), 1e-5 * exp(-3.2)
