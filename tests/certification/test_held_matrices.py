@@ -168,6 +168,30 @@ def test_a_certificate_verifies_with_another_kernel_of_the_blas(name: str, tmp_p
         assert done.stdout.strip() in ("True", "False")
 
 
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+STORED = (
+    "dong-ganesh-2026-figure-4/certificates/cyclic-bands-4-1-direct.json",
+    "dong-ganesh-2026-figure-4/certificates/cyclic-bands-16-8-direct.json",
+    "dong-ganesh-2026-figure-4/certificates/bins-bands-16-2-moment_majorant.json",
+    "dong-ganesh-2026-figure-4/certificates/min-sep-30-bands-16-2-monte_carlo.json",
+    "dong-ganesh-2026-figure-5/certificates/unamplified-2-gaussian.json",
+    "dong-ganesh-2026-figure-5/certificates/by-example-2-separated_windows.json",
+)
+
+
+@pytest.mark.weekly
+@pytest.mark.parametrize("kernel", ["Nehalem", "Haswell"])
+@pytest.mark.parametrize("name", STORED)
+def test_stored_certificates_of_optimised_strategies_verify_with_other_kernels_of_the_blas(
+    name: str, kernel: str
+) -> None:
+    command = [sys.executable, "-m", "hockeystick", "verify", str(EXPERIMENTS / name)]
+    environment = os.environ | {"OPENBLAS_CORETYPE": kernel}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "verified: recomputed" in done.stdout
+
+
 def edited(certificate: Certificate, change: Callable[[dict[str, Any]], object]) -> Certificate:
     """The sealed certificate with another content."""
     content = certificate.content()

@@ -78,9 +78,9 @@ def test_a_mu_that_describes_no_profile_with_the_stated_numbers_needs_its_regret
         verify(stating(numbers, gdp_regret=0.0))
 
 
-def test_without_a_looser_number_the_regret_is_that_of_the_present_profile() -> None:
-    numbers = present()[0].numbers
-    assert numbers.gdp_regret is not None
-    verify(stating(numbers, gdp_regret=numbers.gdp_regret - 0.9 * 0.1 * REGRET_ROUNDING))
-    with pytest.raises(VerificationError, match="numbers"):
-        verify(stating(numbers, gdp_regret=numbers.gdp_regret - 1.1 * 0.1 * REGRET_ROUNDING))
+def test_a_regret_below_that_of_the_stated_mu_and_advantage_is_refused() -> None:
+    for numbers in (present()[0].numbers, former()):
+        assert numbers.gdp_regret is not None
+        verify(stating(numbers, gdp_regret=numbers.gdp_regret - 0.9 * 0.1 * REGRET_ROUNDING))
+        with pytest.raises(VerificationError, match="numbers"):
+            verify(stating(numbers, gdp_regret=numbers.gdp_regret - 1.2 * 0.1 * REGRET_ROUNDING))

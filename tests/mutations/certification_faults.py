@@ -406,13 +406,6 @@ FAULTS = [
     ),
     (
         "certification/verification.py",
-        "and _looser(stated, derived):",
-        "and True:",
-        "a regret may be below that of the profile on which the certificate rests",
-        "tests/certification/test_older_numbers.py",
-    ),
-    (
-        "certification/verification.py",
         "min(profile(epsilon), advantage)",
         "1.0",
         "numbers of an older certificate need no regret",

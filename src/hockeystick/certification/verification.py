@@ -191,14 +191,14 @@ def _covers(
     both mu and its regret.
 
     Args:
-        implied: the bound that needs no profile, for numbers that may be those of a profile which was looser than
+        implied: the bound that needs no profile, where the numbers may be those of a profile which was looser than
             ``bound``. Their regret is about that profile: see :func:`_loosest`.
     """
     least = dict(derived)
     if stated.gdp_mu is not None and derived.gdp_mu is not None:
         mu = stated.gdp_mu / (1.0 + PORTABLE)
         regret = regret_of(bound, delta, mu)
-        if implied is not None and regret is not None and _looser(stated, derived):
+        if implied is not None and regret is not None:
             regret = min(regret, regret_of(_loosest(implied, stated.advantage), delta, mu) or regret)
         least["gdp_regret"] = None if regret is None else max(regret - 0.1 * REGRET_ROUNDING, 0.0)
     if stated.gdp_mu is None and stated.gdp_regret is None:
@@ -207,15 +207,6 @@ def _covers(
         (value is None) == (least[name] is None) and (value is None or value >= least[name] * (1.0 - ROUNDED))
         for name, value in stated
         if name != "basis"
-    )
-
-
-def _looser(stated: AttackNumbers, derived: AttackNumbers) -> bool:
-    """Whether a stated upper bound is above the derived one by more than the rounding of another machine."""
-    return any(
-        value is not None and value > getattr(derived, name) * (1.0 + ROUNDED)
-        for name, value in stated
-        if name not in ("basis", "gdp_regret")
     )
 
 
