@@ -27,7 +27,7 @@ from hockeystick.accountants.monte_carlo import known_upper
 from hockeystick.bounds import Profile, Question
 from hockeystick.calibration.estimate_verify_release import (
     AIM,
-    BLIND_STEP,
+    STEP,
     TEST_SHARE,
     Release,
     _planned,
@@ -275,7 +275,7 @@ def test_pilots_that_see_no_test_that_fits_go_on_near_by_and_keep_what_they_have
 
     first, _ = _planned(trial, 1.0, most=50.0, work=30.0)
     assert first is not None
-    assert looked[:2] == [1.0, pytest.approx(BLIND_STEP)]
+    assert looked[:2] == [1.0, pytest.approx(STEP)]
     blind, _ = _planned(lambda noise: _look(noise, 0.6 if noise > 1.0 else 0.0, 1.0), 1.01, most=50.0, work=30.0)
     assert blind is not None
 

@@ -63,10 +63,8 @@ SETTLED, LOOKS = 5e-3, 3
 """Pilots look again, so often at most, while less noise by more than this part may be in reach of the planned work."""
 AIM = 0.75
 """Of the work for a test, for where they look next: the next pilots may say that it takes a little more."""
-STEP = 1.03
+STEP = 1.1
 """The largest step to where they look next: how delta falls is known about here alone."""
-BLIND_STEP = 1.1
-"""The same where no part of the target is known to fit into the planned work."""
 ABOVE = 1.02
 """Pilots look first at this multiple of where delta is met."""
 FAR = 10.0
@@ -255,7 +253,8 @@ def _planned(
 ) -> tuple[_Trial | None, float | None]:
     """The first candidate: the least noise that pilots are sure of and whose test probably takes no more than ``work``.
 
-    None where that is no less noise than ``most``, and then the least work of a test that would be a gain, if any is.
+    None where that is no less noise than ``most``, and then the least work of a test where pilots looked, if any test
+    would be a gain.
 
     Args:
         near: where pilots look first.
@@ -278,9 +277,8 @@ def _planned(
         near = _next(low, best, most, AIM * work)
         if best is not None and near >= best.noise * (1.0 - SETTLED):
             return best, None
-        needed += [
-            here.seconds(part / here.part) for part in PARTS if part <= here.sure and here.noise_at(part) <= most
-        ]
+        if any(part <= here.sure and here.noise_at(part) <= most for part in PARTS):
+            needed.append(here.seconds())  # where nobody looked, it would be no more than a guess
         if near > most:
             break
     return best, min(needed) / AIM if needed else None
@@ -291,7 +289,7 @@ def _next(low: _Trial | None, best: _Trial | None, most: float, work: float) -> 
     here = low or best
     assert here is not None
     fits = [part for part in PARTS if part <= here.sure and here.seconds(part / here.part) <= work]
-    model = here.noise_at(fits[0]) if fits else min(sqrt(here.noise * most), here.noise * BLIND_STEP)
+    model = here.noise_at(fits[0]) if fits else min(sqrt(here.noise * most), here.noise * STEP)
     if low is None:
         return max(model, here.noise / STEP)
     if best is None:
