@@ -42,7 +42,7 @@ if sys.platform == "linux":
 
     LARGEST_PROCESS = 8 << 30
     """Bytes that a process of the tests may ask for; more is a MemoryError of the test that asks, not a killed run."""
-    LARGEST_PEAK = 4 << 30
+    LARGEST_PEAK = 6 << 30
     """Bytes that a process of the tests may have in memory; a third of it are the imported frameworks."""
     _, most = resource.getrlimit(resource.RLIMIT_DATA)
     if most == resource.RLIM_INFINITY or most > LARGEST_PROCESS:

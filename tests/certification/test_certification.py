@@ -228,7 +228,7 @@ def test_memory_that_is_too_small_leaves_the_other_methods(monkeypatch: pytest.M
         raise MemoryError
 
     monkeypatch.setattr("hockeystick.laws.discretise.gaussian_law", too_large)
-    assert certify(mechanism(RandomAllocation(bins=20)), delta=1e-5).method.upper != "direct"
+    assert certify(mechanism(RandomAllocation(bins=20, participations=2)), delta=1e-5).method.upper != "direct"
 
 
 def test_an_interruption_passes_through() -> None:
@@ -292,7 +292,7 @@ def test_a_weaker_claim_verifies() -> None:
 
 @pytest.mark.parametrize("side", list(Side))
 def test_a_claim_that_is_stronger_by_a_millionth_fails_though_it_is_sealed_again(side: Side) -> None:
-    run = mechanism(RandomAllocation(bins=20))  # with a gap of more than a millionth
+    run = mechanism(RandomAllocation(bins=20, participations=2))  # with a gap of more than a millionth
     for certificate in (certify(run, delta=1e-5), certify(run, epsilon=0.7)):
         what, interval = ("epsilon" if certificate.delta == 1e-5 else "delta"), certificate.bounds
         assert interval.lower is not None

@@ -77,7 +77,9 @@ def test_its_mechanism_gets_a_certificate_of_the_present_format() -> None:
     former = Certificate.load(FOLDER / "shuffle.json")
     issued = state(certify(former.mechanism, delta=1e-5), Statements(label="again"))
     assert isinstance(issued, Certificate)
-    assert issued.bounds == former.bounds
+    # The search for an epsilon may begin elsewhere, and ends within a billionth.
+    assert issued.bounds.upper == pytest.approx(former.bounds.upper, rel=2e-9)
+    assert issued.bounds.lower == pytest.approx(former.bounds.lower, rel=2e-9)
     assert len(issued.requirements) == len(former.requirements)
     reworded = set(issued.requirements) ^ set(former.requirements)
     assert all("Divide by a number" in requirement and "fixed" in requirement for requirement in reworded)

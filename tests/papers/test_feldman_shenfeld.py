@@ -14,8 +14,10 @@ import pytest
 from scipy.integrate import quad
 
 import hockeystick as hs
+from hockeystick.accountants import direct
 from hockeystick.deadline import Deadline
-from hockeystick.laws.profile import law_delta
+from hockeystick.laws.profile import law_delta, law_profiles
+from hockeystick.pairs.registry import dominating_pair
 from hockeystick.reproduction.papers import Output, _figures, _folders
 
 PAPER, PACKAGE = "feldman-shenfeld-2025", "hockeystick_papers_feldman_shenfeld_2025"
@@ -135,7 +137,8 @@ def test_every_bound_is_above_the_direct_lower_one(randomisers: Any, steps: int)
 def test_gaussian_law_is_what_the_accountants_compute(randomisers: Any) -> None:
     run = hs.Mechanism(sampler=hs.RandomAllocation(bins=100), noise_multiplier=1.0)
     for side in hs.Side:
-        theirs = hs.bound(run, "direct", side=side, settings=hs.Settings(RESOLUTION)).epsilon(1e-6)
+        (law,) = direct.ACCOUNTANT.laws_of(dominating_pair(run), side, hs.Settings(RESOLUTION))
+        theirs = hs.Bound("direct", side, hs.Kind.DETERMINISTIC, 1.0, "", law_profiles(law)).epsilon(1e-6)
         ours = randomisers.epsilon_of(randomisers.direct(randomisers.Gaussian(1.0), 100, side, RESOLUTION), 1e-6)
         assert ours == pytest.approx(theirs, rel=1e-6)
     one, steps = randomisers.Gaussian(4.0), 3000

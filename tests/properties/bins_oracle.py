@@ -154,11 +154,11 @@ def _grid(axes: np.ndarray, shifted: bool) -> list[Rule]:
     for k in range(axes.shape[1]):
         furthest = float(np.abs(axes[:, k]).max())
         if furthest <= LITTLE:
-            fewest = 10 if axes.shape[1] <= MANY_AXES else 4
+            fewest = 10 if axes.shape[1] <= MANY_AXES else 8
             nodes, weights = np.polynomial.hermite_e.hermegauss(fewest + int(14.0 * furthest) + shifted)
             rules.append((nodes, weights / sqrt(2.0 * np.pi)))
         else:
-            step, end = min(0.8, 1.1 / float(np.linalg.norm(axes[:, k]))), TAIL + furthest
+            step, end = min(0.6, 1.1 / float(np.linalg.norm(axes[:, k]))), TAIL + furthest
             nodes = np.arange(-end, end + step, step) + shifted * step * SHIFTS[k % len(SHIFTS)]
             rules.append((nodes, np.exp(-0.5 * nodes**2) * step / sqrt(2.0 * np.pi)))
     return rules

@@ -67,7 +67,7 @@ def model_of():
         ({"loader": {"sampler": SubsetRandomSampler(range(30))}}, "no sampler .* 'SubsetRandomSampler'"),
         ({"loader": {"sampler": RandomSampler(range(60), num_samples=30)}}, "no sampler .* 'RandomSampler'"),
         ({"loader": {"batch_sampler": [[0, 1]]}}, "no sampler or batch_sampler .* 'list'"),
-        ({"loader": {"batch_size": None}}, "no sampler or batch_sampler"),
+        ({"loader": {"batch_size": None}}, "must have a batch_size, .* batch_size = None"),
         ({"loader": {"batch_size": 4}}, "must have batch_size = 3"),
         ({"loader": {"collate_fn": lambda examples: 3}}, "must give tensors"),
         ({"noise_multiplier": 1.0}, "must be the plan's, 2.0"),
