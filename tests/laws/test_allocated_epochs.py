@@ -76,24 +76,24 @@ def test_poor_lines_hold_what_good_ones_find(
 
 @pytest.mark.parametrize(("sigma", "bins"), [(0.5, 30), (1.0, 100), (2.0, 1000), (10.0, 10)])
 def test_lambda_errs_by_less_than_it_says(sigma: float, bins: int) -> None:
-    one = MeanOfRatios(sigma, bins)
+    epoch = MeanOfRatios(sigma, bins)
     starts, steps = np.array([0.01 + 0.0j, 0.3 + 0.05j]), np.array([0.0, 0.4, 1.5])
-    values = one.laplace(starts, steps)
+    values = epoch.laplace(starts, steps)
     with mp.workdps(30):
         for start, row in zip(starts.tolist(), values, strict=True):
             for step, value in zip(steps.tolist(), row, strict=True):
                 exact = laplace_transform(sigma, mp.mpc(start) + 1j * mp.mpf(step), 0.8)
-                assert abs(mp.mpc(complex(value)) - exact) <= one.error
+                assert abs(mp.mpc(complex(value)) - exact) <= epoch.error
 
 
 @pytest.mark.parametrize(("sigma", "bins"), [(0.5, 3), (0.5, 100), (1.0, 20), (1.0, 10_000), (5.0, 50)])
 @pytest.mark.parametrize("rate", [0.0, 3.0])
 def test_lambda_is_small_from_where_the_line_ends(sigma: float, bins: int, rate: float) -> None:
-    one = MeanOfRatios(sigma, bins)
-    last = one._settled(rate)
+    epoch = MeanOfRatios(sigma, bins)
+    last = epoch._settled(rate)
     frequencies = last * np.concatenate([np.linspace(1.0, 3.0, 500), np.geomspace(3.0, 300.0, 200)])
-    sizes = np.abs(one.laplace((rate + 1j * frequencies) / bins, np.zeros(1))[:, 0])
-    assert np.all(bins * np.log(sizes + one.error) <= -32.0 + 1e-6 + bins * 2.0 * one.error / sizes.clip(1e-300))
+    sizes = np.abs(epoch.laplace((rate + 1j * frequencies) / bins, np.zeros(1))[:, 0])
+    assert np.all(bins * np.log(sizes + epoch.error) <= -32.0 + 1e-6 + bins * 2.0 * epoch.error / sizes.clip(1e-300))
 
 
 @settings(max_examples=12, deadline=None)
@@ -287,7 +287,7 @@ def test_what_has_no_ratio_is_charged_in_every_epoch() -> None:
     law = LatticeLaw(Side.UPPER, 0.25, -1, np.array([0.5, 0.1, 0.4]), 1e-3, 2e-3)
     plain = LatticeLaw(Side.UPPER, 0.25, -1, np.array([0.5, 0.1, 0.4]), 0.0, 0.0)
     for direction, charge in ((Direction.REMOVE, 2e-3), (Direction.ADD, 1e-3)):
-        with_it, without = (Powers(one, 5).delta(0.3, direction) for one in (law, plain))
+        with_it, without = (Powers(either, 5).delta(0.3, direction) for either in (law, plain))
         assert with_it is not None
         assert without is not None
         assert with_it - without >= 5 * charge

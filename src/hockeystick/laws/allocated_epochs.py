@@ -40,7 +40,7 @@ class AllocatedEpochs:
     """
 
     def __init__(self, noise_multiplier: float, bins: int, epochs: int, smallest_delta: float) -> None:
-        self.one, self.epochs, self.smallest = MeanOfRatios(noise_multiplier, bins), epochs, smallest_delta
+        self.single, self.epochs, self.smallest = MeanOfRatios(noise_multiplier, bins), epochs, smallest_delta
         self._asked: dict[tuple[float, Direction], Sides | None] = {}
 
     def sides(self, epsilon: float, direction: Direction) -> Sides | None:
@@ -50,14 +50,14 @@ class AllocatedEpochs:
         return self._asked[epsilon, direction]
 
     def _useful(self, epsilon: float, direction: Direction) -> Sides | None:
-        sides = self._sides(epsilon, direction) if self.one.in_reach else None
+        sides = self._sides(epsilon, direction) if self.single.in_reach else None
         if sides is None or sides.upper - sides.lower > max(USEFUL * sides.upper, NEGLIGIBLE * self.smallest):
             return None
         return sides
 
     def _sides(self, epsilon: float, direction: Direction) -> Sides | None:
         if self.epochs == 1:
-            return self.one.sides(epsilon, direction)
+            return self.single.sides(epsilon, direction)
         if self._powers is None:
             return None
         lower, upper = (power.delta(epsilon, direction) for power in self._powers)
@@ -66,7 +66,7 @@ class AllocatedEpochs:
     @cached_property
     def _powers(self) -> tuple[Powers, Powers] | None:
         """A lower and an upper law of one epoch, composed; None where too little is known of it."""
-        spread = sqrt(log1p(expm1(self.one.mu**2) / self.one.bins))
+        spread = sqrt(log1p(expm1(self.single.mu**2) / self.single.bins))
         spacing = spread / CELLS
         above, below = self._known(spacing, upwards=True), self._known(spacing, upwards=False)
         if min(len(above[0]), len(below[0])) < FEWEST:
@@ -86,7 +86,7 @@ class AllocatedEpochs:
             else:
                 indices = -np.arange(max(ceil(number * octave), 1), ceil((number + 1) * octave))
             edge = 2.0 ** (number if upwards else -number)
-            line = self.one.line(edge) if edge >= LOWEST else None
+            line = self.single.line(edge) if edge >= LOWEST else None
             if line is None:
                 break
             for part in np.array_split(indices, ceil(len(indices) / TOGETHER)):

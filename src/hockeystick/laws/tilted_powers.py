@@ -108,7 +108,7 @@ def _hull(places: Array, values: Array, below: Flags) -> Array | None:
 
     None where it would leave out the place 1, at which puts and calls meet.
     """
-    one = int(np.flatnonzero(below)[-1])
+    meeting = int(np.flatnonzero(below)[-1])
     kept = np.arange(len(places))
     while True:
         masses = _masses(places[kept], values[kept], below[kept])
@@ -116,7 +116,7 @@ def _hull(places: Array, values: Array, below: Flags) -> Array | None:
         concave[[0, -1]] = False
         if not concave.any():
             break
-        if concave[np.searchsorted(kept, one)]:
+        if concave[np.searchsorted(kept, meeting)]:
             return None
         kept = kept[~concave]
     whole = np.zeros(len(places))
