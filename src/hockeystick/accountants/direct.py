@@ -6,9 +6,9 @@ k-of-t allocation is bounded from above by splitting the steps at random into k 
 is a composition again: see :mod:`hockeystick.windows.orthogonal_columns`.
 
 Upper laws are spreads of the true likelihood ratio and lower laws contractions, so both directions err on the asked
-side (docs/theory/laws.md). Cost: O(log(steps)) projections of O(nodes^2) each. Equal Poisson steps, and
-epochs with one visit of each example, are bounded by contour integrals and transforms where those answer
-(docs/theory/contours.md), in milliseconds.
+side (docs/theory/laws.md). Cost: O(log(steps)) projections of O(nodes^2) each. Equal Poisson steps, and epochs
+with one visit of each example, are bounded by contour integrals and transforms where those answer
+(docs/theory/contours.md), in tens of milliseconds.
 """
 
 from collections import Counter

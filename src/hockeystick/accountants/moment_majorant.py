@@ -97,9 +97,9 @@ def exact_moments(gram: "ExactGram", degree: int, deadline: Deadline) -> "ExactM
 
     moments = ring_moments(gram, degree, deadline=deadline)
     recheck(gram, moments, deadline=deadline)
-    found = without_common(moments, gram)
-    _KNOWN.append((gram, degree, found))
-    return found
+    reduced = without_common(moments, gram)
+    _KNOWN.append((gram, degree, reduced))
+    return reduced
 
 
 def _same(gram: "ExactGram", other: "ExactGram") -> bool:
