@@ -96,6 +96,23 @@ def test_a_final_bound_above_the_target_is_not_released(monkeypatch: pytest.Monk
     assert verify(found) == found
 
 
+def test_fine_grids_are_used_near_the_answer_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rare batches need 1,800 times less noise than public ones, where epsilon is 0 and leads nowhere."""
+    real, fine = noise_search.NoiseSearch.run, []
+
+    def watched(self: noise_search.NoiseSearch, noise: float, methods: Any, settings: Settings, *rest: Any) -> Any:
+        if settings is self.full and methods != ["gaussian"]:
+            fine.append(noise)
+        return real(self, noise, methods, settings, *rest)
+
+    monkeypatch.setattr(noise_search.NoiseSearch, "run", watched)
+    rare = Mechanism(sampler=Poisson(sampling_prob=2.9e-4, steps=2930))
+    answer = calibrate(rare, epsilon=0.12, delta=1e-5).sigma
+    assert len(fine) >= 2
+    assert max(fine) <= 1.03 * answer
+    assert min(fine) >= 0.97 * answer
+
+
 @pytest.mark.parametrize("method", ["gaussian", "direct"])
 def test_a_chosen_method_is_the_one_that_certifies(method: str) -> None:
     found = calibrate(Mechanism(sampler=SAMPLERS[2]), epsilon=1.0, delta=1e-5, method=method)

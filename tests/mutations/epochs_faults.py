@@ -5,8 +5,30 @@ An entry is (path, old text, new text, reason, tests); the old text occurs once 
 
 _MEAN, _POWERS = "src/hockeystick/laws/mean_of_ratios.py", "src/hockeystick/laws/tilted_powers.py"
 _EPOCHS, _TESTS = "src/hockeystick/laws/allocated_epochs.py", "tests/laws/test_allocated_epochs.py"
+_MOMENTS, _OF_MOMENTS = "src/hockeystick/laws/mean_moments.py", "tests/laws/test_mean_moments.py"
 
 FAULTS = [
+    (
+        _MOMENTS,
+        "(sizes + sizes**2 / self.bins)",
+        "(sizes**2 / self.bins)",
+        "the mean of a logarithm is forgotten in moments below 0",
+        _OF_MOMENTS,
+    ),
+    (
+        _MOMENTS,
+        "/ factorials / float(self.bins) ** orders",
+        "/ float(self.bins) ** orders",
+        "ways to choose the same step are counted wrongly",
+        _OF_MOMENTS,
+    ),
+    (
+        _MOMENTS,
+        "return exp(min(least + extra + MARGIN, 0.0))",
+        "return exp(min(least + MARGIN, 0.0))",
+        "a call far away is not paid in its own units",
+        _OF_MOMENTS,
+    ),
     (
         _MEAN,
         "lower = values - known - errors - 1.0 / expm1(DAMPING)",

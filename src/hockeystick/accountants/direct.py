@@ -223,11 +223,28 @@ def by_contours(
     profiles: Profiles, law: Callable[[], Law], side: Side, smallest_delta: float
 ) -> Mapping[Direction, Profile]:
     """Profiles by contour integrals, and by a law of the same side and steps where these do not answer."""
+    return _by_transforms(profiles.sides, profiles.by_moments, law, side, smallest_delta)
+
+
+def _by_transforms(
+    sides_at: Callable[[float, Direction], Sides | None],
+    moments_at: Callable[[float, Direction], float],
+    law: Callable[[], Law],
+    side: Side,
+    smallest_delta: float,
+) -> Mapping[Direction, Profile]:
+    """Profiles by transforms; where these do not answer, by moments if delta is far too small to matter, or by a law.
+
+    Args:
+        sides_at: both sides of delta, or None.
+        moments_at: an upper bound on delta.
+        law: of this side; made when it is first asked.
+    """
 
     def profile(epsilon: float, direction: Direction) -> float:
-        sides = profiles.sides(epsilon, direction)
+        sides = sides_at(epsilon, direction)
         if sides is None:
-            rough = profiles.by_moments(epsilon, direction)
+            rough = moments_at(epsilon, direction)
             if rough >= FAR_BELOW * smallest_delta:
                 return law_delta(law(), epsilon, direction)
             sides = Sides(0.0, rough)
@@ -246,15 +263,9 @@ def _epochs_profiles(pair: AveragedSteps, side: Side, settings: Settings) -> Map
     if pair.participations > 1 or pair.batches_are_public:
         return law_profiles(law())
     settings.deadline.tick()
-    epochs = allocated_epochs(pair.visit_noise, pair.bins, pair.epochs, settings.resolution.smallest_delta)
-
-    def profile(epsilon: float, direction: Direction) -> float:
-        sides = epochs.sides(epsilon, direction)
-        if sides is None:
-            return law_delta(law(), epsilon, direction)
-        return sides.upper if side is Side.UPPER else sides.lower
-
-    return {direction: partial(profile, direction=direction) for direction in Direction}
+    smallest = settings.resolution.smallest_delta
+    epochs = allocated_epochs(pair.visit_noise, pair.bins, pair.epochs, smallest)
+    return _by_transforms(epochs.sides, epochs.moments.delta, law, side, smallest)
 
 
 def _of(laws: LawAnalysis) -> Analysis:

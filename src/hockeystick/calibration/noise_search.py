@@ -7,7 +7,7 @@ unsound, and a noise multiplier at worst larger than it might be.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import exp, inf, log
 
@@ -23,6 +23,7 @@ from hockeystick.certification.schedule import (
     Outcome,
     best,
     chosen_accountants,
+    refuse_without_bound,
     run_accountants,
     settings_for,
 )
@@ -32,7 +33,7 @@ from hockeystick.laws.grid import Resolution
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.settings import SearchPolicy, Settings
-from hockeystick.spec import LARGEST_NOISE
+from hockeystick.spec import LARGEST_NOISE, SMALLEST_NOISE
 from hockeystick.types import Kind, Side
 
 WIDTH = 4e-4
@@ -52,6 +53,8 @@ HEAVY = 3.0
 """Standard seconds; a lighter method is tried however little work may be planned."""
 METHOD_GOAL = 5e-3
 """Relative gap on coarse grids at which the search for the best method stops."""
+QUIETER = 0.2
+"""Factor to less noise where there is so much that epsilon is 0."""
 FAR = 0.3
 """Logarithm of the distance from the target at which methods are looked at once more, closer to it."""
 LIGHT, SLOW = 0.25, 0.1
@@ -60,6 +63,23 @@ LOOSER, SLOW_LOOSER = 1.3, 1.01
 """Methods, and slow ones, that come to more times the least epsilon on coarse grids are left out at the end."""
 NEXT_TO_NOTHING = 1e-2
 """Standard seconds of accountants that bound from below alone and are run all the same when methods are looked at."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A noise multiplier, and what was said there with some settings."""
+
+    noise: float
+    outcomes: Sequence[Outcome]
+    settings: Settings
+
+    @property
+    def upper(self) -> Outcome:
+        """The least upper bound; raises BudgetExceededError or CannotCertifyError where there is none."""
+        found = best(self.outcomes, Side.UPPER)
+        if found is None or found.value is None:
+            refuse_without_bound(self.outcomes, f" at noise_multiplier = {self.noise:g}")
+        return found
 
 
 class NoiseSearch:
@@ -89,11 +109,10 @@ class NoiseSearch:
         self.fine = replace(self.full, effort=policy.effort(EVALUATIONS))
         coarse = Resolution(COARSE_NODES, question.delta)
         self.coarse = Settings(coarse, deadline, question, effort=COARSE_EFFORT * self.fine.effort)
-        self.best: tuple[float, Sequence[Outcome], Settings] | None = None
+        self.best: Answer | None = None
         self.cut: list[Outcome] = []
         self.from_below: float | None = None
         """About the noise multiplier at which lower bounds are at the target, where a first look has found some."""
-        self.last: tuple[float, Sequence[Outcome], Settings] | None = None
         self.known: dict[float, list[Outcome]] = {}
         """What was said with the settings of certify, by noise multiplier."""
         self.seen: dict[tuple[str, float, Resolution], dict[float, float]] = {}
@@ -102,7 +121,11 @@ class NoiseSearch:
         self.looser: frozenset[str] = frozenset()
 
     def certificate(self) -> Certificate:
-        """The certificate of the answer, or of the best so far when the deadline passes."""
+        """The certificate of :meth:`answer`."""
+        return self._issued(self.answer())
+
+    def answer(self) -> Answer:
+        """About the smallest noise multiplier that is certified, or the best so far when the deadline passes."""
         answer = self.smallest(["gaussian"], self.coarse, 1.0, COARSE_WIDTH)
         try:
             final = self._searched(self._first_answer(answer))
@@ -110,8 +133,7 @@ class NoiseSearch:
             final = None
         if final is None or not self._meets(final):  # certify may skip a heavy method where a cheap one nearly suffices
             return self._so_far()
-        assert self.last is not None  # the search ends with what was asked last
-        return self._issued(*self.last)
+        return final
 
     def rough(self, near: float) -> Certificate:
         """The certificate of the least noise on coarse grids, or of the best so far when the deadline passes."""
@@ -127,7 +149,7 @@ class NoiseSearch:
                 self.smallest([found.method], self.coarse, near, COARSE_WIDTH)
         except BudgetExceededError:
             pass
-        return self._so_far(whole=False)
+        return self._issued(self._so_far(), whole=False)
 
     def refined(self, method: str, near: float) -> Certificate:
         """The certificate of the least noise on fine grids by one method, or of the best so far."""
@@ -135,11 +157,11 @@ class NoiseSearch:
         try:
             self.approach(method, self.fine, near, WIDTH)
             assert self.best is not None
-            noise, outcomes, settings = self.best
-            self.best = noise, [*outcomes, *self.run(noise, [method], self.fine, (Side.LOWER,))], settings
+            below = self.run(self.best.noise, [method], self.fine, (Side.LOWER,))
+            self.best = replace(self.best, outcomes=[*self.best.outcomes, *below])
         except BudgetExceededError:
             pass
-        return self._so_far(whole=False)
+        return self._issued(self._so_far(), whole=False)
 
     def approach(self, method: str, settings: Settings, start: float, width: float) -> float:
         """About the smallest noise multiplier that passes with a method, in few evaluations; it has passed."""
@@ -156,11 +178,10 @@ class NoiseSearch:
         """The epsilons of a method with these settings that are known, by noise multiplier."""
         return self.seen.setdefault((method, settings.effort, settings.resolution), {})
 
-    def _so_far(self, *, whole: bool = True) -> Certificate:
-        """The certificate of the least noise that has passed."""
+    def _so_far(self) -> Answer:
+        """The least noise that has passed, with what the deadline cut off."""
         assert self.best is not None  # the Gaussian has passed
-        noise, outcomes, settings = self.best
-        return self._issued(noise, [*outcomes, *self.cut], settings, whole=whole)
+        return replace(self.best, outcomes=[*self.best.outcomes, *self.cut])
 
     def smallest(self, methods: Sequence[str] | None, settings: Settings, start: float, width: float) -> float:
         """The smallest noise multiplier that passes with these methods, to a relative ``width``."""
@@ -201,8 +222,8 @@ class NoiseSearch:
                 self._values(outcome.method, settings)[noise] = outcome.value
         found = best(outcomes, Side.UPPER)
         passes = found is not None and found.value is not None and found.value <= self.epsilon
-        if passes and (self.best is None or noise <= self.best[0]):
-            self.best = noise, outcomes, settings
+        if passes and (self.best is None or noise <= self.best.noise):
+            self.best = Answer(noise, outcomes, settings)
         self.cut = [
             replace(outcome, needs=EVALUATIONS * outcome.needs)
             for outcome in outcomes
@@ -226,40 +247,41 @@ class NoiseSearch:
     def _report(self) -> None:
         """Report the smallest noise multiplier that is certified so far."""
         assert self.best is not None  # the Gaussian has passed
-        noise, outcomes, _ = self.best
-        found = best(outcomes, Side.UPPER)
-        assert found is not None
         self.full.deadline.report(
-            f"noise_multiplier = {noise!r} is certified so far ({found.method}); looking for less"
+            f"noise_multiplier = {self.best.noise!r} is certified so far ({self.best.upper.method}); looking for less"
         )
 
-    def _searched(self, start: float) -> Certificate | None:
+    def _searched(self, start: float) -> Answer:
         chosen, near = self._best_method(start)
         for _ in range(2):
             if chosen != "gaussian" or self.methods:
                 self._report()
             answer = self.approach(chosen, self.full, near, WIDTH)
             final = self._final(answer)
-            if self._meets(final) and final.bounds.upper >= self.epsilon * (1.0 - METHOD_GOAL):
+            if self._meets(final) and self._stated(final) >= self.epsilon * (1.0 - METHOD_GOAL):
                 return final
-            near, chosen = answer, final.method.upper  # certify found a better one, or one that is almost as good
+            near, chosen = answer, final.upper.method  # certify found a better one, or one that is almost as good
         answer = self.smallest(self.methods, self.full, answer, WIDTH)
         return self._final(answer)
 
-    def _meets(self, certificate: Certificate) -> bool:
-        """Whether what the certificate states is at most the target that was asked for."""
-        return certificate.bounds.upper <= self.epsilon * (1.0 + 2.0 * PORTABLE)
+    def _stated(self, answer: Answer) -> float:
+        """The epsilon that a certificate of the answer states."""
+        assert answer.upper.value is not None
+        return answer.upper.value * (1.0 + PORTABLE)
 
-    def _final(self, noise: float) -> Certificate:
+    def _meets(self, answer: Answer) -> bool:
+        """Whether what a certificate of the answer states is at most the target that was asked for."""
+        return self._stated(answer) <= self.epsilon * (1.0 + 2.0 * PORTABLE)
+
+    def _final(self, noise: float) -> Answer:
         """What certify says at its defaults."""
-        self.last = noise, self.run(noise, self.methods, self.full, (Side.UPPER, Side.LOWER)), self.full
-        return self._issued(*self.last, whole=False)
+        return Answer(noise, self.run(noise, self.methods, self.full, (Side.UPPER, Side.LOWER)), self.full)
 
-    def _issued(
-        self, noise: float, outcomes: Sequence[Outcome], settings: Settings, *, whole: bool = True
-    ) -> Certificate:
-        found = self.mechanism.with_noise(noise)
-        return certificate_of(found, dominating_pair(found), self.question, outcomes, settings, whole=whole)
+    def _issued(self, answer: Answer, *, whole: bool = True) -> Certificate:
+        """The certificate of an answer, with attack numbers from the whole profile where that is wanted."""
+        found = self.mechanism.with_noise(answer.noise)
+        pair = dominating_pair(found)
+        return certificate_of(found, pair, self.question, answer.outcomes, answer.settings, whole=whole)
 
     def _affordable(self, noise: float) -> list[str]:
         """The default accountants that the planned work allows to run again and again."""
@@ -282,12 +304,16 @@ class NoiseSearch:
         if len(allowed) == 1:
             return allowed[0], start
         outcomes = self.run(start, allowed, self.coarse, (Side.UPPER, Side.LOWER), METHOD_GOAL)
-        chosen = best(outcomes, Side.UPPER)
+        chosen, noise = best(outcomes, Side.UPPER), start
+        while chosen is not None and chosen.value == 0.0 and noise > SMALLEST_NOISE:  # which does not say how far to go
+            noise = max(QUIETER * noise, SMALLEST_NOISE)
+            outcomes = self.run(noise, allowed, self.coarse, (Side.UPPER, Side.LOWER), METHOD_GOAL)
+            chosen = best(outcomes, Side.UPPER)
         if chosen is None or not chosen.value:
             return "gaussian", start
         name, off = chosen.method, log(chosen.value / self.epsilon)
-        noise = start * exp(off / self.slope)
-        self._remember_looser(outcomes, chosen.value, start)
+        self._remember_looser(outcomes, chosen.value, noise)
+        noise *= exp(off / self.slope)
         if name != "gaussian" and (abs(off) > FAR or ACCOUNTANTS[name].plans_effort):
             noise = self.approach(name, self.coarse, noise, LOOK_WIDTH)
         rivals = [outcome.method for outcome in outcomes if self._is_rival(outcome, chosen)]

@@ -1,6 +1,6 @@
 """calibrate: the smallest noise multiplier that is certified for a target."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import sqrt
 
 from hockeystick.accountants.registry import accountant
@@ -63,16 +63,10 @@ def calibrate(
     >>> hs.certify(run, delta=1e-5).epsilon.upper <= 2.0
     True
     """
-    return calibrate_and_certify(
-        mechanism,
-        epsilon=epsilon,
-        delta=delta,
-        method=method,
-        budget=budget,
-        deadline=deadline,
-        monte_carlo=monte_carlo,
-        generator=generator,
-    ).mechanism
+    task = _task(mechanism, epsilon, delta, method, budget, deadline, monte_carlo, generator)
+    if monte_carlo is None and generator is None:
+        return task.mechanism.with_noise(task.search().answer().noise)
+    return task.certificate().mechanism
 
 
 def calibrate_and_certify(
@@ -90,6 +84,55 @@ def calibrate_and_certify(
 
     What the deadline cut off is in ``certificate.cut_off``, with the seconds that it would have needed.
     """
+    return _task(mechanism, epsilon, delta, method, budget, deadline, monte_carlo, generator).certificate()
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A calibration whose arguments are checked and whose work is planned; the fields are those of ``calibrate``."""
+
+    mechanism: Mechanism
+    question: Question
+    epsilon: float
+    method: str | None
+    deadline: Deadline
+    policy: SearchPolicy
+    monte_carlo: MonteCarlo | None
+    generator: str | None
+    budget: float | None
+
+    def search(self) -> NoiseSearch:
+        """The search without samples."""
+        return NoiseSearch(self.mechanism, self.question, self.epsilon, self.method, self.deadline, self.policy)
+
+    def certificate(self) -> Certificate:
+        """The certificate of the least noise, whoever draws it."""
+        certificate = _calibrated(
+            self.mechanism, self.question, self.epsilon, self.method, self.deadline, self.policy, self.monte_carlo
+        )
+        if self.generator is None:
+            return certificate
+        assert self.question.delta is not None
+        found = certificate.mechanism
+        least = _least_noise(found, self.generator, self.question.delta)
+        if least > found.sigma:
+            louder = found.with_noise(least)
+            delta, method = self.question.delta, self.method
+            certificate = certify(louder, delta=delta, method=method, budget=self.budget, deadline=self.deadline)
+        return drawn_by(certificate, self.generator)
+
+
+def _task(
+    mechanism: Mechanism | Plan,
+    epsilon: float | None,
+    delta: float | None,
+    method: str | None,
+    budget: float | None,
+    deadline: Deadline | None,
+    monte_carlo: MonteCarlo | None,
+    generator: str | None,
+) -> _Task:
+    """Raises InvalidInputError for a target that is missing or out of range, and for unknown names."""
     mechanism, wanted = split(mechanism)
     epsilon, delta = _given("epsilon", epsilon, wanted), _given("delta", delta, wanted)
     check_target(epsilon)
@@ -105,14 +148,7 @@ def calibrate_and_certify(
         known(generator)  # refuses unknown names too
     policy, deadline = planned(mechanism, budget, deadline)
     mechanism = prepared(mechanism, deadline, monte_carlo)
-    certificate = _calibrated(mechanism, question, epsilon, method, deadline, policy, monte_carlo)
-    if generator is None:
-        return certificate
-    found = certificate.mechanism
-    least = _least_noise(found, generator, delta)
-    if least > found.sigma:
-        certificate = certify(found.with_noise(least), delta=delta, method=method, budget=budget, deadline=deadline)
-    return drawn_by(certificate, generator)
+    return _Task(mechanism, question, epsilon, method, deadline, policy, monte_carlo, generator, budget)
 
 
 def whole_certificate(

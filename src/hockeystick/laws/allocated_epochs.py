@@ -11,6 +11,7 @@ import numpy as np
 
 from hockeystick.laws.contours import Sides
 from hockeystick.laws.law import Array
+from hockeystick.laws.mean_moments import MeanMoments
 from hockeystick.laws.mean_of_ratios import LOWEST, MeanOfRatios
 from hockeystick.laws.tilted_powers import Powers, lattice_laws
 from hockeystick.types import Direction
@@ -41,6 +42,7 @@ class AllocatedEpochs:
 
     def __init__(self, noise_multiplier: float, bins: int, epochs: int, smallest_delta: float) -> None:
         self.single, self.epochs, self.smallest = MeanOfRatios(noise_multiplier, bins), epochs, smallest_delta
+        self.moments = MeanMoments(1.0 / noise_multiplier, bins, epochs)
         self._asked: dict[tuple[float, Direction], Sides | None] = {}
 
     def sides(self, epsilon: float, direction: Direction) -> Sides | None:
