@@ -12,7 +12,15 @@ from benchmarks.runner import Result, contestants_for, run, select
 from benchmarks.table import contradictions, settings, table
 from benchmarks.workloads import WORKLOADS
 
-DISTRIBUTIONS = ("hockeystick", "numpy", "PLD-accounting", "random-allocation", "dp-accounting", "prv-accountant")
+DISTRIBUTIONS = (
+    "hockeystick",
+    "numpy",
+    "PLD-accounting",
+    "random-allocation",
+    "dp-accounting",
+    "opake",
+    "prv-accountant",
+)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -51,7 +51,7 @@ _ALL = [
         name=OURS,
         package="hockeystick",
         module="ours",
-        kinds=("allocation", "poisson", "calibration", "sampling"),
+        kinds=("allocation", "poisson", "poisson calibration", "calibration", "sampling"),
         note="certify(mechanism), both sides; calibrate(mechanism)",
     ),
     Contestant(
@@ -84,9 +84,10 @@ _ALL = [
         name="dp-accounting PLD",
         package="dp_accounting",
         module="dp_accounting",
-        kinds=("poisson",),
+        kinds=("poisson", "poisson calibration"),
         options={"method": "pld"},
-        note="interval 1e-4, connect the dots; upper is its pessimistic estimate, lower its optimistic one",
+        note="interval 1e-4, connect the dots; upper is its pessimistic estimate, lower its optimistic one; "
+        "calibrate_dp_mechanism to .1 percent",
     ),
     Contestant(
         name="dp-accounting RDP",
@@ -95,6 +96,13 @@ _ALL = [
         kinds=("poisson",),
         options={"method": "rdp"},
         note="default orders",
+    ),
+    Contestant(
+        name="opake",
+        package="opake",
+        module="opake",
+        kinds=("poisson", "poisson calibration"),
+        note="defaults; calibrate with tolerance 1e-3, between noise multipliers .3 and 10",
     ),
     Contestant(
         name="prv-accountant",

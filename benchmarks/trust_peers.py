@@ -90,8 +90,17 @@ def pld_accounting(steps: int) -> Callable[[float], Bounds]:
     return bounds
 
 
+def opake(steps: int) -> Callable[[float], Bounds]:
+    """The upper bound of the Gaussian mechanism, composed, at the defaults."""
+    from opake.dpsgd.accounting import gaussian
+
+    run = gaussian(math.sqrt(steps)) * steps
+    return lambda delta: (None, float(run.epsilon_at(delta)))
+
+
 PEERS = {
     "dp-accounting": dp_accounting,
+    "opake": opake,
     "Opacus": opacus,
     "prv-accountant": prv_accountant,
     "PLD-accounting": pld_accounting,

@@ -8,7 +8,7 @@ class Workload:
     """One question to every contestant that can answer it.
 
     Attributes:
-        kind: "allocation", "poisson", "calibration" or "sampling"; decides who competes.
+        kind: "allocation", "poisson", "poisson calibration", "calibration" or "sampling"; decides who competes.
         asks: "epsilon", "delta", "noise multiplier" or "batches".
         noise_multiplier, steps: sigma and t, or T; steps are those of one epoch.
         participations, epochs: k of t, and fresh epochs; for calibration the bins are replayed in every epoch.
@@ -44,10 +44,11 @@ def allocation(name: str, sigma: float, steps: int, delta: float, participations
     )
 
 
-def poisson(sigma: float, steps: int, delta: float) -> Workload:
-    """epsilon of Poisson sampling, one participation on average."""
-    name = f"poisson sigma={sigma:g} T={steps} delta={delta:g}"
-    return Workload(name=name, kind="poisson", noise_multiplier=sigma, steps=steps, rate=1.0 / steps, delta=delta)
+def poisson(sigma: float, steps: int, delta: float, rate: float | None = None) -> Workload:
+    """epsilon of Poisson sampling; one participation on average where no rate is given."""
+    name = f"poisson sigma={sigma:g} T={steps} delta={delta:g}" + ("" if rate is None else f" q={rate:g}")
+    rate = 1.0 / steps if rate is None else rate
+    return Workload(name=name, kind="poisson", noise_multiplier=sigma, steps=steps, rate=rate, delta=delta)
 
 
 def sampling(scheme: str) -> Workload:
@@ -84,6 +85,17 @@ _ALL = [
     poisson(0.5, 10_000, 1e-6),
     poisson(1.3, 10_000, 1e-6),
     poisson(0.4, 100_000, 1e-6),
+    poisson(1.0, 2000, 1e-5, rate=0.01),
+    allocation("allocation sigma=1 t=100 x 20 epochs delta=1e-5", 1.0, 100, 1e-5, epochs=20),
+    Workload(
+        name="calibrate poisson q=0.01 T=2000 epsilon=2 delta=1e-5",
+        kind="poisson calibration",
+        asks="noise multiplier",
+        steps=2000,
+        rate=0.01,
+        delta=1e-5,
+        epsilon=2.0,
+    ),
     Workload(
         name="poisson sigma=1 T=1000 epsilon=1",
         kind="poisson",

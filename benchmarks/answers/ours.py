@@ -16,9 +16,14 @@ BUDGET = 100.0
 
 def answer(workload: Workload) -> Answer:
     """Certify, calibrate or draw."""
-    return {"allocation": _certify, "poisson": _certify, "calibration": _calibrate, "sampling": _draw}[workload.kind](
-        workload
-    )
+    answers: dict[str, Callable[[Workload], Answer]] = {
+        "allocation": _certify,
+        "poisson": _certify,
+        "poisson calibration": _calibrate_poisson,
+        "calibration": _calibrate,
+        "sampling": _draw,
+    }
+    return answers[workload.kind](workload)
 
 
 def _certify(workload: Workload) -> Answer:
@@ -48,6 +53,11 @@ def _calibrate(workload: Workload) -> Answer:
         upper=certificate.mechanism.sigma,
         note=f"where epsilon is certified in [{bounds.lower:.6g}, {bounds.upper:.6g}]",
     )
+
+
+def _calibrate_poisson(workload: Workload) -> Answer:
+    mechanism = hs.Mechanism(sampler=hs.Poisson(sampling_prob=workload.rate, steps=workload.steps))
+    return Answer(upper=hs.calibrate(mechanism, epsilon=workload.epsilon, delta=workload.delta).sigma)
 
 
 def _draw(workload: Workload) -> Answer:
