@@ -413,7 +413,7 @@ FAULTS = [
     ),
     (
         "certification/attack.py",
-        "most += [known + exp(at) * false, ",
+        "first, second = known + exp(at) * false, ",
         "most += [exp(at) * false, ",
         "true positive rates forget delta",
         f"{ATTACK}::test_the_rates_of_the_gaussian",

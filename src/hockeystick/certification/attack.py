@@ -57,13 +57,19 @@ def attack_numbers(bound: Bound, delta: float) -> AttackNumbers:
     (0.3829, 1.0)
     """
     advantage = bound.delta(0.0)
-    deltas = [(at, bound.delta(at)) for at in EPSILONS]
-    rates: dict[str, Any] = {}
-    for name, false in FALSE_POSITIVE_RATES.items():
-        most = [advantage + false]
-        for at, known in deltas:
-            most += [known + exp(at) * false, 1.0 - exp(-at) * max(1.0 - known - false, 0.0)]
-        rates[name] = min(min(most) * (1.0 + ROUNDING) + ROUNDING, 1.0)
+    least = {name: advantage + false for name, false in FALSE_POSITIVE_RATES.items()}
+    for at in EPSILONS:
+        known = None
+        for name, false in FALSE_POSITIVE_RATES.items():
+            # Both grow with epsilon: once neither is small enough with no delta at all, none that follows is.
+            if min(exp(at) * false, 1.0 - exp(-at) * (1.0 - false)) >= least[name]:
+                continue
+            known = bound.delta(at) if known is None else known
+            first, second = known + exp(at) * false, 1.0 - exp(-at) * max(1.0 - known - false, 0.0)
+            least[name] = min(least[name], first, second)
+        if known is None:
+            break
+    rates: dict[str, Any] = {name: min(most * (1.0 + ROUNDING) + ROUNDING, 1.0) for name, most in least.items()}
     mu, regret = _gaussian_dp(bound, delta)
     return AttackNumbers(
         advantage=advantage,

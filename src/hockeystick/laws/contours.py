@@ -131,7 +131,6 @@ class Profiles:
         self.moments, self.steps, self.count = moments, float(steps), orders
         self._orders: dict[tuple[Direction, float], Orders] = {}
         self._contours: dict[tuple[Direction, float], Contour | None] = {}
-        self._asked: dict[tuple[float, Direction], Sides | None] = {}
 
     @property
     def in_reach(self) -> bool:
@@ -140,11 +139,6 @@ class Profiles:
 
     def sides(self, epsilon: float, direction: Direction) -> Sides | None:
         """Both bounds on delta, or None where no line is good enough there."""
-        if (epsilon, direction) not in self._asked:
-            self._asked[epsilon, direction] = self._sides(epsilon, direction)
-        return self._asked[epsilon, direction]
-
-    def _sides(self, epsilon: float, direction: Direction) -> Sides | None:
         if not (self.in_reach and LEAST_RATE <= self.moments.sampling_prob <= MOST_RATE):
             return None
         if direction is Direction.ADD:
