@@ -132,8 +132,9 @@ class Bound:
     def __post_init__(self) -> None:
         if self.side is Side.UPPER and set(self.profiles) != set(Direction):
             raise InvalidInputError("An upper bound must cover both directions, remove and add.")
-        checked = {direction: partial(_at, profile, self.side) for direction, profile in self.profiles.items()}
-        object.__setattr__(self, "profiles", checked)
+        checked = {profile: partial(_at, profile, self.side) for profile in dict.fromkeys(self.profiles.values())}
+        profiles = {direction: checked[profile] for direction, profile in self.profiles.items()}
+        object.__setattr__(self, "profiles", profiles)
 
     def _repr_html_(self) -> str:
         """What notebooks show: what is claimed, and delta at some epsilons."""
@@ -159,7 +160,8 @@ class Bound:
     def _delta(self, epsilon: float) -> float:
         if not 0.0 <= epsilon <= MAX_EPSILON:
             raise InvalidInputError(f"The 'epsilon' field must be from 0 to {MAX_EPSILON:g}. Got {epsilon!r} instead.")
-        value = max(profile(epsilon) for profile in self.profiles.values())
+        distinct = dict.fromkeys(self.profiles.values())  # both directions may have the same
+        value = max(profile(epsilon) for profile in distinct)
         if self.slack:
             change = (1.0 + exp(epsilon)) * self.slack
             value += change if self.side is Side.UPPER else -change

@@ -1,6 +1,7 @@
 """What an attacker can gain, from a bound on the privacy profile."""
 
 from dataclasses import replace
+from functools import cache
 from math import exp, isfinite
 from typing import Any
 
@@ -159,9 +160,13 @@ def implied_bound(pair: DominatingPair, question: Question, method: str, upper: 
 
 
 def tighter(bound: Bound, other: Bound) -> Bound:
-    """At every epsilon the smaller of two upper bounds; the first one says what is claimed and may have no slack."""
+    """At every epsilon the smaller of two upper bounds; the first one says what is claimed and may have no slack.
+
+    The second one is read once at each epsilon: attack numbers and their regret are of the same epsilons.
+    """
+    paying = {profile: cache(_paying(other, profile)) for profile in dict.fromkeys(other.profiles.values())}
     profiles = {
-        direction: best_of(min, bound.profiles[direction], _paying(other, profile))
+        direction: best_of(min, bound.profiles[direction], paying[profile])
         for direction, profile in other.profiles.items()
     }
     return replace(bound, profiles=profiles)
