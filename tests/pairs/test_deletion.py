@@ -221,13 +221,13 @@ def test_several_examples_of_a_user_are_never_more_private() -> None:
     found = []
     for examples in (1, 2, 4):
         unit = Unit() if examples == 1 else Unit(kind="user", examples_per_user=examples)
-        cold = hs.BMinSep(min_sep=8, sampling_prob=0.02 / 1.14, steps=60, warm_start=False)
+        cold = hs.BMinSep(min_sep=4, sampling_prob=0.02, steps=16, warm_start=False)
         run = hs.Mechanism(sampler=cold, noise_multiplier=1.5, unit=unit)
         bound = hs.certify(run, delta=1e-5)
         sampler = hs.MultiAttribution(
-            min_sep=8,
+            min_sep=4,
             sampling_prob=cold.participation_prob,
-            steps=60,
+            steps=16,
             examples_per_user=examples,
             users_per_example=examples,
             exclusion="example",
