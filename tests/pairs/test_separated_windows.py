@@ -233,8 +233,8 @@ def test_a_step_of_two_examples_is_exact_from_below() -> None:
 @pytest.mark.parametrize(
     "sampler",
     [
-        hs.BMinSep(min_sep=8, sampling_prob=0.01, steps=80),
-        hs.MultiAttribution(min_sep=8, sampling_prob=0.01, steps=80, examples_per_user=2, exclusion="example"),
+        hs.BMinSep(min_sep=8, sampling_prob=0.01, steps=40),
+        hs.MultiAttribution(min_sep=8, sampling_prob=0.01, steps=40, examples_per_user=2, exclusion="example"),
     ],
 )
 def test_a_user_is_bounded_from_below_by_all_examples(sampler: Any) -> None:
@@ -246,7 +246,7 @@ def test_a_user_is_bounded_from_below_by_all_examples(sampler: Any) -> None:
     single = hs.certify(
         hs.Mechanism(
             strategy=strategy,
-            sampler=hs.BMinSep(min_sep=8, sampling_prob=0.01, steps=80),
+            sampler=hs.BMinSep(min_sep=8, sampling_prob=0.01, steps=40),
             noise_multiplier=3.0,
         ),
         delta=1e-5,

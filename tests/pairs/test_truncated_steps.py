@@ -224,7 +224,10 @@ def random_runs(count: int) -> list[Mechanism]:
     return runs
 
 
-@pytest.mark.parametrize("run", random_runs(8))
+@pytest.mark.parametrize(
+    "run",
+    [pytest.param(run, marks=pytest.mark.weekly if place > 3 else ()) for place, run in enumerate(random_runs(8))],
+)
 def test_never_above_dp_accounting(run: Mechanism) -> None:
     """Both are pessimistic; with twice the usual nodes our own rounding is below a ten-thousandth."""
     dp_accounting = pytest.importorskip("dp_accounting")

@@ -90,7 +90,7 @@ def main() -> None:
     copies = getattr(module, "COPIES", True)
     began = [time.monotonic()]
     train(again, *[] if copies else [lambda step: began.append(time.monotonic())])
-    longest = 6.0 / int(times) * (time.monotonic() - began[0]) if copies else began[-1] - began[1]
+    longest = 3.0 / int(times) * (time.monotonic() - began[0]) if copies else began[-1] - began[1]
     rng, killed = np.random.default_rng(0), 0
     for copy, moment in enumerate(rng.uniform(0.0, longest, int(times)), 1):
         if copies:  # on a busy machine all but the last may be killed before their first state
