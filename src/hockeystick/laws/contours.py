@@ -47,6 +47,10 @@ NEGLIGIBLE = 1e-6
 """A direction whose delta is below this share of the other direction's is bounded by its moments alone."""
 
 
+REMEMBERED = 1024
+"""Latest answers that are kept: both sides ask for the same epsilons, and add asks for remove each time."""
+
+
 class Sides(NamedTuple):
     """A lower and an upper bound on delta."""
 
@@ -131,6 +135,7 @@ class Profiles:
         self.moments, self.steps, self.count = moments, float(steps), orders
         self._orders: dict[tuple[Direction, float], Orders] = {}
         self._contours: dict[tuple[Direction, float], Contour | None] = {}
+        self._answers = lru_cache(REMEMBERED)(self._answer)
 
     @property
     def in_reach(self) -> bool:
@@ -139,6 +144,9 @@ class Profiles:
 
     def sides(self, epsilon: float, direction: Direction) -> Sides | None:
         """Both bounds on delta, or None where no line is good enough there."""
+        return self._answers(epsilon, direction)
+
+    def _answer(self, epsilon: float, direction: Direction) -> Sides | None:
         if not (self.in_reach and LEAST_RATE <= self.moments.sampling_prob <= MOST_RATE):
             return None
         if direction is Direction.ADD:
