@@ -141,8 +141,14 @@ def test_the_mean_field_is_the_ratio_where_columns_do_not_overlap() -> None:
         assert log_product(z, 3) == pytest.approx(exact, abs=1e-13)
 
 
-@pytest.mark.parametrize("pair", CASES)
-@pytest.mark.parametrize(("order", "decay"), [(2, 0.7), (2, 0.95), (3, 0.9)])
+@pytest.mark.parametrize(
+    ("order", "decay", "pair"),
+    [
+        pytest.param(*law, pair, marks=pytest.mark.weekly if (row + column) % 2 else ())
+        for row, law in enumerate([(2, 0.7), (2, 0.95), (3, 0.9)])
+        for column, pair in enumerate(CASES)
+    ],
+)
 def test_counts_are_kept_with_their_weight(pair: FreshBins, order: int, decay: float) -> None:
     """Each within 6.2 standard errors; the norm of the chain is no less than the sum of all weights."""
     own, rng, drawn = fresh_columns(pair, Side.UPPER), np.random.default_rng(5), 30_000
@@ -236,8 +242,14 @@ def test_moments_are_those_of_all_runs(pair: FreshBins) -> None:
     assert mean_square >= float(np.square(means).sum(axis=1).mean())
 
 
-@pytest.mark.parametrize("epsilon", [0.2, 1.0])
-@pytest.mark.parametrize("pair", [*CASES, *TREES])
+@pytest.mark.parametrize(
+    ("pair", "epsilon"),
+    [
+        pytest.param(pair, epsilon, marks=pytest.mark.weekly if (row + column) % 2 == 0 else ())
+        for row, pair in enumerate([*CASES, *TREES])
+        for column, epsilon in enumerate((0.2, 1.0))
+    ],
+)
 def test_each_side_stays_on_its_side_of_the_truth(pair: FreshBins, epsilon: float) -> None:
     """The truth from 200,000 runs and the sum over all runs, within 6.2 standard errors."""
     own, rng, samples = fresh_columns(pair, Side.UPPER), np.random.default_rng(9), 200_000
