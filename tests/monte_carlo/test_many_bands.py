@@ -384,7 +384,7 @@ def test_a_certificate_has_both_sides_and_can_be_verified() -> None:
 
 USER = hs.Mechanism(
     strategy=hs.BandedSquareRoot(bands=4),
-    sampler=hs.Poisson(sampling_prob=0.01, steps=200),
+    sampler=hs.Poisson(sampling_prob=0.01, steps=60),
     unit=hs.Unit(kind="user", examples_per_user=2),
     noise_multiplier=3.0,
 )
