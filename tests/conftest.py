@@ -71,11 +71,15 @@ COLLECTED = pytest.StashKey[frozenset[str]]()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Import and collect without looking for garbage among a million objects that stay: a third of the time."""
+    """Import and collect without looking for garbage among a million objects that stay: a third of the time.
+
+    Nor is it looked for among them later, in tests and at the end.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
+        gc.freeze()
         gc.enable()
 
 
