@@ -34,7 +34,7 @@ from hockeystick.calibration.estimate_verify_release import (
     _Trial,
     verified_release,
 )
-from hockeystick.calibration.search import calibrate_and_certify
+from hockeystick.calibration.search import SMALL_PART, calibrate_and_certify
 from hockeystick.certification.verification import verify
 from hockeystick.errors import BudgetExceededError, InvalidInputError
 from hockeystick.execution import executor
@@ -155,6 +155,21 @@ def test_what_is_released_without_a_test_pays_for_those_that_were_made(
     bound = certify(found.mechanism, epsilon=EPSILON, method="gaussian").bounds.upper
     assert release_delta(bound, options.failure_probability) <= DELTA * (1.0 + 1e-6)
     assert found.mechanism.sigma > without.mechanism.sigma
+
+
+@pytest.mark.parametrize(("part", "kept"), [(SMALL_PART, True), (0.5, False)])
+def test_the_noise_is_that_without_samples_where_its_bound_leaves_room_for_what_the_tests_may_err(
+    part: float, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search ends below its target, by more than a thousandth of delta costs and by less than half of it does."""
+    monkeypatch.setattr("hockeystick.calibration.search.verified_release", lambda *others: Release(tested=True))
+    monkeypatch.setattr("hockeystick.calibration.search.SMALL_PART", 1.0)
+    options = MonteCarlo(failure_probability=part * DELTA)
+    without = calibrate(CORRELATED, epsilon=EPSILON, delta=DELTA, method="gaussian")
+    found = calibrate(CORRELATED, epsilon=EPSILON, delta=DELTA, method="gaussian", monte_carlo=options)
+    assert (found == without) is kept
+    bound = certify(found, epsilon=EPSILON, method="gaussian").bounds.upper
+    assert release_delta(bound, options.failure_probability) <= DELTA * (1.0 + 1e-6)
 
 
 class Scripted:

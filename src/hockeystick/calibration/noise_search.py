@@ -81,6 +81,12 @@ class Answer:
             refuse_without_bound(self.outcomes, f" at noise_multiplier = {self.noise:g}")
         return found
 
+    @property
+    def stated(self) -> float:
+        """The epsilon that a certificate states."""
+        assert self.upper.value is not None
+        return self.upper.value * (1.0 + PORTABLE)
+
 
 class NoiseSearch:
     """The search for the smallest certified noise multiplier; it remembers the best that is certified so far.
@@ -110,6 +116,8 @@ class NoiseSearch:
         coarse = Resolution(COARSE_NODES, question.delta)
         self.coarse = Settings(coarse, deadline, question, effort=COARSE_EFFORT * self.fine.effort)
         self.best: Answer | None = None
+        self.certified: Answer | None = None
+        """What the last certificate is of."""
         self.cut: list[Outcome] = []
         self.from_below: float | None = None
         """About the noise multiplier at which lower bounds are at the target, where a first look has found some."""
@@ -122,7 +130,8 @@ class NoiseSearch:
 
     def certificate(self) -> Certificate:
         """The certificate of :meth:`answer`."""
-        return self._issued(self.answer())
+        self.certified = self.answer()
+        return self._issued(self.certified)
 
     def answer(self) -> Answer:
         """About the smallest noise multiplier that is certified, or the best so far when the deadline passes."""
@@ -131,9 +140,15 @@ class NoiseSearch:
             final = self._searched(self._first_answer(answer))
         except BudgetExceededError:
             final = None
-        if final is None or not self._meets(final):  # certify may skip a heavy method where a cheap one nearly suffices
-            return self._so_far()
+        if final is None or not self._meets(final.stated):
+            return self._so_far()  # certify may skip a heavy method where a cheap one nearly suffices
         return final
+
+    def answer_meets(self, question: Question) -> bool:
+        """Whether the bound behind the last certificate is at most the target for this question too."""
+        assert self.certified is not None
+        assert self.certified.upper.bound is not None
+        return self._meets(question.answer(self.certified.upper.bound) * (1.0 + PORTABLE))
 
     def rough(self, near: float) -> Certificate:
         """The certificate of the least noise on coarse grids, or of the best so far when the deadline passes."""
@@ -258,20 +273,15 @@ class NoiseSearch:
                 self._report()
             answer = self.approach(chosen, self.full, near, WIDTH)
             final = self._final(answer)
-            if self._meets(final) and self._stated(final) >= self.epsilon * (1.0 - METHOD_GOAL):
+            if self._meets(final.stated) and final.stated >= self.epsilon * (1.0 - METHOD_GOAL):
                 return final
             near, chosen = answer, final.upper.method  # certify found a better one, or one that is almost as good
         answer = self.smallest(self.methods, self.full, answer, WIDTH)
         return self._final(answer)
 
-    def _stated(self, answer: Answer) -> float:
-        """The epsilon that a certificate of the answer states."""
-        assert answer.upper.value is not None
-        return answer.upper.value * (1.0 + PORTABLE)
-
-    def _meets(self, answer: Answer) -> bool:
-        """Whether what a certificate of the answer states is at most the target that was asked for."""
-        return self._stated(answer) <= self.epsilon * (1.0 + 2.0 * PORTABLE)
+    def _meets(self, upper: float) -> bool:
+        """Whether what a certificate states is at most the target that was asked for."""
+        return upper <= self.epsilon * (1.0 + 2.0 * PORTABLE)
 
     def _final(self, noise: float) -> Answer:
         """What certify says at its defaults."""
