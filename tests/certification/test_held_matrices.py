@@ -168,6 +168,67 @@ def test_a_certificate_verifies_with_another_kernel_of_the_blas(name: str, tmp_p
         assert done.stdout.strip() in ("True", "False")
 
 
+ISSUED = """
+import sys
+from pathlib import Path
+from hockeystick import certify
+from test_held_matrices import of_all_families
+for place, mechanism in enumerate(of_all_families()):
+    certify(mechanism, delta=1e-5, method="gaussian").save(Path(sys.argv[1]) / f"{place}.json")
+"""
+VERIFIED = """
+import sys
+from pathlib import Path
+from pytest import MonkeyPatch
+from hockeystick import Certificate, verify
+from test_held_matrices import another_start, of_all_families
+another_start(MonkeyPatch())
+for place, mechanism in enumerate(of_all_families()):
+    loaded = verify(Certificate.load(Path(sys.argv[1]) / f"{place}.json"))
+    print(loaded.mechanism.is_of(mechanism), mechanism.matrix.digest != loaded.strategy_digest)
+"""
+
+
+def of_all_families() -> list[Mechanism]:
+    """Thirty mechanisms: every family of optimised strategies, at two sizes of its own and three numbers of epochs."""
+    found = []
+    for epochs in (2, 3, 4):
+        strategies = (
+            BandedToeplitz(bands=2),
+            BandedToeplitz(bands=4),
+            BandedInverse(bands=3),
+            BandedInverse(bands=3, min_sep=6),
+            BufferedToeplitz(buffers=1),
+            BufferedToeplitz(buffers=2),
+            ColumnNormalizedBanded(bands=2),
+            ColumnNormalizedBanded(bands=3),
+            Dense(),
+            Dense(epochs=epochs),
+        )
+        sampler = Deterministic(bins=6, epochs=epochs)
+        found += [Mechanism(strategy=strategy, sampler=sampler, noise_multiplier=2.0) for strategy in strategies]
+    return found
+
+
+@pytest.mark.weekly
+@pytest.mark.parametrize(("here", "there"), [("Haswell", "Nehalem"), ("Nehalem", "Haswell")])
+def test_certificates_of_every_family_verify_with_another_kernel_and_start(
+    here: str, there: str, tmp_path: Path
+) -> None:
+    """Thirty in each direction; from the other start the optimiser ends at other digits."""
+    lines: dict[str, list[str]] = {}
+    for kernel, script in ((here, ISSUED), (there, VERIFIED)):
+        paths = os.pathsep.join((str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")))
+        environment = os.environ | {"OPENBLAS_CORETYPE": kernel, "PYTHONPATH": paths}
+        command = [sys.executable, "-c", script, str(tmp_path)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        lines[script] = done.stdout.splitlines()
+    assert len(lines[VERIFIED]) == 30
+    assert all(line.startswith("True ") for line in lines[VERIFIED])
+    assert sum(line.endswith(" True") for line in lines[VERIFIED]) >= 20  # else this is no other machine
+
+
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 STORED = (
     "dong-ganesh-2026-figure-4/certificates/cyclic-bands-4-1-direct.json",
