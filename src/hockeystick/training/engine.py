@@ -1,19 +1,17 @@
 """What the engines of all frameworks share: a plan, its noise, its run, and the certificate of what was run."""
 
-import sys
 import warnings
 from typing import Any
 
 from hockeystick.calibration.search import calibrate_and_certify
 from hockeystick.certificate import Certificate
-from hockeystick.certification.issue import certify
-from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError, ViolationError
 from hockeystick.mechanism import Mechanism
 from hockeystick.plan import Plan, Target
+from hockeystick.training.progress import Progress, certify_shown
 from hockeystick.training.record import RunRecord
 from hockeystick.training.run import Run
-from hockeystick.training.spent import Spending, Spent, rounded_up
+from hockeystick.training.spent import Spending, Spent, rounded_up, whose
 
 
 class Engine:
@@ -47,6 +45,7 @@ class Engine:
         self._run: Run | None = None
         self._certificates: dict[tuple[Mechanism, float], Certificate] = {}
         self._spending: dict[float, Spending] = {}
+        self._leads = True  # of several processes, the one that calibrates and shows progress
 
     def _adopt(self, plan: Plan | Mechanism) -> None:
         """Take what a plan says."""
@@ -113,24 +112,28 @@ class Engine:
                 f"The 'noise_multiplier' argument must be the plan's, {given!r}, or be left out. "
                 f"Got {noise_multiplier!r} instead."
             )
-        if self.mechanism.noise_multiplier is None and None not in (self._target.epsilon, self._target.delta):
-            self._mechanism = self._calibrated()
+        epsilon, delta = self._target.epsilon, self._target.delta
+        if self.mechanism.noise_multiplier is None and epsilon is not None and delta is not None:
+            certificate = self._calibrated(epsilon, delta)
+            self._mechanism = certificate.mechanism
+            self._certificates[certificate.mechanism, delta] = certificate
         _ = self.mechanism.sigma  # a plan without noise is refused here
 
-    def _calibrated(self) -> Mechanism:
-        """The mechanism with the smallest noise that is certified for the target; says how it goes on, on stderr."""
-        epsilon, delta = self._target.epsilon, self._target.delta
-        deadline = Deadline(on_report=lambda line: say(f"{deadline.elapsed():.0f} s: {line}"))
-        say(f"calibrating the noise for epsilon = {epsilon!r} at delta = {delta!r}")
-        found = calibrate_and_certify(self.mechanism, epsilon=epsilon, delta=delta, deadline=deadline)
-        say(f"noise_multiplier = {found.mechanism.sigma!r}, in {deadline.elapsed():.1f} s")
-        return found.mechanism
+    def _calibrated(self, epsilon: float, delta: float) -> Certificate:
+        """For at most the target, of the mechanism with the smallest noise; says how it goes on, on stderr."""
+        with Progress(f"calibrating the noise for epsilon = {epsilon!r} at delta = {delta!r}") as progress:
+            progress.begin()
+            certificate = calibrate_and_certify(
+                self.mechanism, epsilon=epsilon, delta=delta, deadline=progress.deadline
+            )
+            progress.done(f"noise_multiplier = {certificate.mechanism.sigma!r}")
+        return certificate
 
     def certificate(self, delta: float | None = None, *, executed: bool = False, **options: Any) -> Certificate:
-        """The certificate of the run, as :func:`hockeystick.certify` gives it for the plan's mechanism.
+        """The certificate of the plan's mechanism, from its calibration or from :func:`hockeystick.certify`.
 
         It covers the whole plan, and every early stop that is decided from what was released. A run without an end has
-        that of the executed steps. Computed once per delta.
+        that of the executed steps. Computed once per delta; progress is shown on stderr where that takes long.
 
         Args:
             delta: the target's by default.
@@ -153,11 +156,16 @@ class Engine:
                 if self.has_end
                 else "There is no certificate before the first step, as nothing was released."
             )
+        steps = whose(self.run, mechanism.sampler.steps)
         if options:
-            return certify(mechanism, delta=chosen, **options)
-        if (mechanism, chosen) not in self._certificates:
-            self._certificates[mechanism, chosen] = certify(mechanism, delta=chosen)
-        return self._certificates[mechanism, chosen]
+            return certify_shown(mechanism, steps, shown=self._leads, delta=chosen, **options)
+        return self._certified(mechanism, chosen, steps)
+
+    def _certified(self, mechanism: Mechanism, delta: float, steps: str) -> Certificate:
+        """What is certified at one delta, once."""
+        if (mechanism, delta) not in self._certificates:
+            self._certificates[mechanism, delta] = certify_shown(mechanism, steps, shown=self._leads, delta=delta)
+        return self._certificates[mechanism, delta]
 
     def _refuse_after_violation(self) -> None:
         if self._run is not None and self._run.record().violations:
@@ -169,7 +177,8 @@ class Engine:
         """The epsilon of the steps so far, and whose it is; quick after the first call, so that every step can log it.
 
         As with ``certificate(executed=True)`` it holds for a number of steps that was not chosen by looking at the
-        training. ``hockeystick.training.spent.Spending`` says how.
+        training. ``hockeystick.training.spent.Spending`` says how. A first call that takes long shows its progress on
+        stderr, and whose epsilon it certifies.
 
         Args:
             delta: the target's by default.
@@ -181,7 +190,7 @@ class Engine:
             raise InvalidInputError("The 'delta' argument has to be given, as the plan has no target delta.")
         self._refuse_after_violation()
         if chosen not in self._spending:
-            self._spending[chosen] = Spending(self.run, chosen, has_end=self.has_end)
+            self._spending[chosen] = Spending(self.run, chosen, has_end=self.has_end, certified=self._certified)
         return self._spending[chosen].after(self.run)
 
     def get_epsilon(self, delta: float) -> float:
@@ -203,9 +212,3 @@ class Engine:
         return self.run.record(
             certificate, stopped_without_looking=stopped_without_looking, also_checked=self.also_checked
         )
-
-
-def say(line: str) -> None:
-    """One line of progress."""
-    sys.stderr.write(f"hockeystick: {line}\n")
-    sys.stderr.flush()

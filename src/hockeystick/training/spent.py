@@ -1,11 +1,12 @@
 """What a run has spent so far: a certified epsilon of the steps that it has taken, quick enough for every step."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.bounds import Bound
-from hockeystick.certification.issue import certify
+from hockeystick.certificate import Certificate
 from hockeystick.certification.schedule import EPSILON_NODES
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Law
@@ -17,6 +18,7 @@ from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.settings import Settings
+from hockeystick.training.progress import certify_shown
 from hockeystick.training.run import Run
 from hockeystick.types import Side
 
@@ -59,19 +61,29 @@ class Spending:
         run: which has the steps.
         delta: in (0, 1).
         has_end: whether the run's number of steps is planned.
+        certified: the certificate of a mechanism at a delta, for the steps that are named in words; by default it is
+            computed, and long work is shown on stderr.
     """
 
-    def __init__(self, run: Run, delta: float, *, has_end: bool) -> None:
+    def __init__(
+        self,
+        run: Run,
+        delta: float,
+        *,
+        has_end: bool,
+        certified: Callable[[Mechanism, float, str], Certificate] | None = None,
+    ) -> None:
         self.delta = delta
+        self.certified = _certified if certified is None else certified
         self.known: dict[int, float] = {}
         self.powers = Powers(delta)
         self.first = _unit(run)
-        if has_end and self.know(run.mechanism) <= QUICK and self.first is None:
+        if has_end and self.know(run, run.mechanism) <= QUICK and self.first is None:
             self._know_parts(run)
 
-    def know(self, mechanism: Mechanism) -> float:
+    def know(self, run: Run, mechanism: Mechanism) -> float:
         """Certify this mechanism, whose first steps are those of the run; returns what its method costs."""
-        certificate = certify(mechanism, delta=self.delta)
+        certificate = self.certified(mechanism, self.delta, whose(run, mechanism.sampler.steps))
         self.known[mechanism.sampler.steps] = certificate.bounds.upper
         return ACCOUNTANTS[certificate.method.upper].seconds(dominating_pair(mechanism))
 
@@ -80,7 +92,7 @@ class Spending:
         for part in range(1, PARTS):
             shorter = run.first(-(-part * run.steps // PARTS // epoch) * epoch)
             if shorter is not None and shorter.sampler.steps not in self.known:
-                self.know(shorter)
+                self.know(run, shorter)
 
     def after(self, run: Run) -> Spent:
         """What the steps so far have spent."""
@@ -92,7 +104,7 @@ class Spending:
             copies = rounded_up(-(-run.step // length))
             candidates.append((self._of_copies(pair, run, copies, length), copies * length))
         epsilon, steps = min(candidates)
-        return Spent(epsilon, steps, self._whose(run, steps))
+        return Spent(epsilon, steps, whose(run, steps))
 
     def _of_copies(self, pair: DominatingPair, run: Run, copies: int, length: int) -> float:
         field = REPEATED[type(pair)]
@@ -102,12 +114,18 @@ class Spending:
             slack = dominating_pair(run.mechanism if longer is None else longer).slack
         return self.powers.epsilon(replace(pair, **{field: 1}), copies, slack)
 
-    def _whose(self, run: Run, steps: int) -> str:
-        if steps == run.step:
-            return "the executed steps"
-        if steps == run.steps:
-            return f"all {steps} planned steps"
-        return f"the first {steps} steps"
+
+def whose(run: Run, steps: int) -> str:
+    """So many first steps of a run, in words."""
+    if steps == run.step:
+        return "the executed steps"
+    if steps == run.steps:
+        return f"all {steps} planned steps"
+    return f"the first {steps} steps"
+
+
+def _certified(mechanism: Mechanism, delta: float, whose: str) -> Certificate:
+    return certify_shown(mechanism, whose, delta=delta)
 
 
 class Powers:

@@ -6,9 +6,9 @@ import attr
 from dp_accounting import NeighboringRelation, PrivacyAccountant
 from dp_accounting.dp_event import DpEvent, NoOpDpEvent
 
-from hockeystick.certificate import Interval
-from hockeystick.certification.issue import certify
+from hockeystick.certificate import Certificate, Interval
 from hockeystick.mechanism import Mechanism
+from hockeystick.training.progress import certify_shown
 from hockeystick.types import Adjacency
 
 RELATIONS = {
@@ -82,13 +82,16 @@ class Accountant(PrivacyAccountant):
         """A certified upper bound on epsilon; ``options`` are those of :func:`hockeystick.certify`."""
         if self._mechanism is None:
             return 0.0
-        return _upper(certify(self._mechanism, delta=target_delta, **options).epsilon)
+        return _upper(self._certified(self._mechanism, delta=target_delta, **options).epsilon)
 
     def get_delta(self, target_epsilon: float, **options: Any) -> float:
         """A certified upper bound on delta; ``options`` are those of :func:`hockeystick.certify`."""
         if self._mechanism is None:
             return 0.0
-        return _upper(certify(self._mechanism, epsilon=target_epsilon, **options).delta)
+        return _upper(self._certified(self._mechanism, epsilon=target_epsilon, **options).delta)
+
+    def _certified(self, mechanism: Mechanism, **options: Any) -> Certificate:
+        return certify_shown(mechanism, f"all {mechanism.sampler.steps} planned steps", **options)
 
 
 def _upper(number: Interval | float) -> float:

@@ -95,12 +95,13 @@ class ExecutionPlanConfig(Engine):
         rows: Rows | None = None,
     ) -> None:
         super().__init__(plan)
-        self._settle()
         self.l2_clip_norm = positive("l2_clip_norm", l2_clip_norm)
+        size, shape = self._size(num_examples), size_of(params)
+        self._settle()  # may take long, so what can be wrong comes before
         run = Run(
             self.mechanism,
-            num_examples=self._size(num_examples),
-            shape=size_of(params),
+            num_examples=size,
+            shape=shape,
             rng=rng,
             secure=secure_mode,
             dtype=dtype,

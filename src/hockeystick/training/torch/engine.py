@@ -16,6 +16,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from hockeystick.calibration.opacus import check_accountant
+from hockeystick.certificate import Certificate
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.files import replacing
 from hockeystick.mechanism import Mechanism
@@ -215,7 +216,7 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         promises = promises_of(self.mechanism.sampler, size, self._options["attribution"])
         if self._plan is not None:
             check_batch_size(promises, drawn.batch_size, self._batch_size, ranks)
-        self._calibrates, self._ranks = rank == 0, ranks
+        self._leads, self._ranks = rank == 0, ranks
         self._settle(noise_multiplier, self._asked_target)  # may take long, so all that can be wrong comes before
         if clipping == "adaptive":
             check_adaptive_clipping(options, self.mechanism.sigma, module, optimizer, grad_sample_mode)
@@ -275,13 +276,13 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         plan = Plan.parse({"data": data, "sampler": options})
         self._adopt(plan.model_copy(update={"strategy": strategy}))
 
-    def _calibrated(self) -> Mechanism:
+    def _calibrated(self, epsilon: float, delta: float) -> Certificate:
         """In the first of several processes, for all of them."""
-        found = [super()._calibrated() if self._calibrates else None]
+        certificates = [super()._calibrated(epsilon, delta) if self._leads else None]
         if self._ranks > 1:
-            distributed.broadcast_object_list(found)
-        made: Mechanism = found[0]  # type: ignore[assignment]
-        return made
+            distributed.broadcast_object_list(certificates)
+        certificate: Certificate = certificates[0]  # type: ignore[assignment]
+        return certificate
 
     def _new_run(self, num_examples: int, trained: list[Any], ranks: int) -> Run:
         shape = size_of(trained)
