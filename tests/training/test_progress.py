@@ -133,8 +133,8 @@ def test_work_that_never_ticks_is_announced_by_a_timer(monkeypatch, capsys):
 
 
 def test_epsilons_of_parts_of_a_plan_name_the_part(at_once, capsys):
-    sampler = hs.RandomAllocation(bins=10, epochs=6, participations=2)
-    run = hs.training.Run(hs.Mechanism(sampler=sampler, noise_multiplier=2.0), num_examples=60, shape=None)
+    mechanism = hs.Mechanism(strategy=BANDED, sampler=hs.Deterministic(bins=10, epochs=6), noise_multiplier=3.0)
+    run = hs.training.Run(mechanism, num_examples=60, shape=None)
     run._step = 3
     Spending(run, 1e-5, has_end=True)
     told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("hockeystick: certifying")]
