@@ -119,7 +119,7 @@ def _chance(claim: MonteCarloClaim, method: Methods) -> str:
 
 def _protection(certificate: Certificate) -> tuple[Row, ...]:
     actors = [
-        Row("trusted" if one.trusted else "not trusted", f"{one.who} sees {one.sees}.") for one in certificate.actors
+        Row("trusted" if one.trusted else "not trusted", f"{one.who}: sees {one.sees}.") for one in certificate.actors
     ]
     return (
         Row("neighbours", certificate.neighbours),
@@ -158,7 +158,7 @@ def _run(certificate: Certificate, hidden: set[str]) -> tuple[Row, ...]:
         Row("sampler", f"{mechanism.sampler.kind}: {sampler}"),
         Row("rates", often),
         Row("strategy", f"{mechanism.strategy.kind}{options}, {scale}"),
-        Row("noise", f"standard deviation {size}; {noise.over_sensitivity:.6g} when divided by the sensitivity"),
+        Row("noise", f"standard deviation {size}; {noise.over_sensitivity:.6g} times the sensitivity"),
         *(() if certificate.generator is None else (Row("generator", generator_text(certificate.generator)),)),
     )
 
