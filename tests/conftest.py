@@ -10,6 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import hypothesis  # noqa: F401
 import pytest
 
 SLOW = frozenset((Path(__file__).parent / "slow.txt").read_text().splitlines())
@@ -73,7 +74,8 @@ COLLECTED = pytest.StashKey[frozenset[str]]()
 def pytest_collection() -> Iterator[None]:
     """Import and collect without looking for garbage among a million objects that stay: a third of the time.
 
-    Nor is it looked for among them later, in tests and at the end.
+    Nor is it looked for among them later, in tests and at the end. Hypothesis is imported before: its plugins look for
+    what refers to their generators, which does not find frozen objects.
     """
     gc.disable()
     try:
