@@ -1,12 +1,14 @@
 """Files are written whole or not at all, and never in the place of what is no file."""
 
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.files import check_writable, read_small_file, write_atomically
+from hockeystick.files import check_writable, parse_toml, read_small_file, write_atomically
+from hockeystick.plan import Plan
 
 
 def test_writes_text_and_bytes(tmp_path: Path) -> None:
@@ -99,3 +101,37 @@ def test_pipes_and_devices_are_refused_without_waiting(tmp_path: Path, monkeypat
     monkeypatch.setattr(os, "stat", lambda path: ordinary)
     with pytest.raises(InvalidInputError, match=r"not an ordinary file\.$"):
         read_small_file(tmp_path / "fifo", "plan", 10)
+
+
+@pytest.mark.parametrize("parts", [17, 600, 16_000])
+@pytest.mark.parametrize("form", ["{} = 1", "[{}]", "[[ {} ]]", "x = {{y = 1, {} = 1}}", "name = 'text'\n {}=1"])
+@pytest.mark.parametrize("part", ["a", '"b.c"', "'d'"])
+def test_long_dotted_keys_are_refused_before_they_are_read(parts: int, form: str, part: str) -> None:
+    """They take memory and time that grow with the square of their parts: a gigabyte for 32 kilobytes."""
+    tracemalloc.start()
+    with pytest.raises(InvalidInputError, match=r"^The plan must have at most 16 parts in a dotted key\.$"):
+        parse_toml(form.format(" . ".join([part] * parts)).encode(), "plan")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 24
+
+
+def test_text_with_dots_is_no_key() -> None:
+    text = "a." * 40
+    assert parse_toml(f"# {text}b = 1\nname = '{text}b = 1'\n".encode(), "plan") == {"name": f"{text}b = 1"}
+    key = ".".join(["a"] * 16)
+    assert parse_toml(f"{key} = 1".encode(), "plan")["a"]
+
+
+@pytest.mark.parametrize("depth", [41, 300, 3000])
+def test_what_is_nested_deeply_is_one_sentence(depth: int) -> None:
+    tables: dict[str, object] = {}
+    lists: list[object] = []
+    for _ in range(depth):
+        tables, lists = {"sampler": tables}, [lists]
+    for values in (tables, {"sampler": lists}):
+        with pytest.raises(InvalidInputError, match=r"at most 40 tables and lists inside of each other\.$"):
+            Plan.parse(values)
+    for text in ("x = " + "[" * depth + "]" * depth, "x = " + "{a = " * depth + "1" + "}" * depth):
+        with pytest.raises(InvalidInputError, match=r"inside of each other\.$|nested too deeply\.$"):
+            parse_toml(text.encode(), "plan")

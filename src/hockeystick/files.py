@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -13,6 +14,13 @@ from hockeystick.errors import InvalidInputError, shortened
 
 MAX_CLAIM_BYTES = 1 << 26
 """Certificates of Monte Carlo bounds name thousands of runs."""
+
+MOST_PARTS = 16
+"""Of a dotted key; no field of ours has half as many."""
+_PART = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
+_LONG_KEY = re.compile(
+    rf"(?:^|[\[{{,])[ \t]*{_PART}(?:[ \t]*\.[ \t]*{_PART}){{{MOST_PARTS},}}[ \t]*[\]=]", re.MULTILINE
+)
 
 
 def read_small_file(path: str | Path, name: str, most: int) -> bytes:
@@ -77,11 +85,22 @@ def json_object(content: bytes) -> dict[str, Any]:
 
 
 def parse_toml(content: bytes, name: str) -> dict[str, Any]:
-    """The tables of a TOML document; raises InvalidInputError in one sentence when it is not one."""
+    """The tables of a TOML document; raises InvalidInputError in one sentence when it is not one.
+
+    A dotted key takes memory and time that grow with the square of its parts, so long ones are refused before that.
+    """
     import tomllib
 
+    from hockeystick.spec import plain
+
     try:
-        return tomllib.loads(content.decode("utf-8-sig"))
+        text = content.decode("utf-8-sig")
+        if _LONG_KEY.search(text):
+            raise InvalidInputError(f"The {name} must have at most {MOST_PARTS} parts in a dotted key.")
+        values: dict[str, Any] = plain(tomllib.loads(text), name)
+        return values
+    except InvalidInputError:
+        raise
     except UnicodeDecodeError:
         raise InvalidInputError(f"The {name} must be UTF-8 text.") from None
     except RecursionError:

@@ -31,6 +31,8 @@ LARGEST_EPSILON = 700.0
 NoiseMultiplier = Annotated[float, Field(ge=SMALLEST_NOISE, le=LARGEST_NOISE)]
 """Standard deviation of the noise in units of the clipping norm."""
 
+DEEPEST = 40
+"""Tables and lists inside of each other; nothing that is read has half as many."""
 
 _BUILDING = RLock()
 
@@ -120,15 +122,23 @@ def parsed_object(document: str | bytes, name: str) -> dict[str, Any]:
     return values if isinstance(values, dict) else {}
 
 
-def plain(value: Any) -> Any:
+def plain(value: Any, name: str = "input", room: int = DEEPEST) -> Any:
     """The value with numpy's integers and floats, also inside of tables and lists, as Python's.
 
     Everything else stays as it is: numpy's booleans and arrays are not numbers here.
+
+    Args:
+        name: what errors call the whole.
+        room: how many tables and lists may be inside of each other.
+
+    Raises: InvalidInputError for more.
     """
-    if isinstance(value, Mapping):
-        return {name: plain(inner) for name, inner in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(plain(inner) for inner in value)
+    if isinstance(value, Mapping) or type(value) in (list, tuple):
+        if not room:
+            raise InvalidInputError(f"The {name} must have at most {DEEPEST} tables and lists inside of each other.")
+        if isinstance(value, Mapping):
+            return {key: plain(inner, name, room - 1) for key, inner in value.items()}
+        return type(value)(plain(inner, name, room - 1) for inner in value)
     if type(value).__module__ != "numpy":
         return value
     return int(value) if isinstance(value, Integral) else float(value) if isinstance(value, Real) else value

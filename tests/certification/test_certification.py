@@ -283,6 +283,13 @@ def test_certificates_for_delta_verify() -> None:
     assert verify(certificate) == certificate
 
 
+@pytest.mark.parametrize("delta", [0.0, 1e-31, 1.0])
+def test_a_delta_that_nobody_is_answered_about_does_not_verify(delta: float) -> None:
+    certificate = certify(Mechanism(sampler=Deterministic(bins=2), noise_multiplier=2.0), delta=1e-5)
+    with pytest.raises(VerificationError, match=r"'delta' field must be from 1e-30 to below 1\. Got"):
+        verify(certificate.model_copy(update={"delta": delta}).sealed())
+
+
 def test_a_weaker_claim_verifies() -> None:
     interval = certificates()[2].bounds
     upper = Interval(lower=interval.lower, upper=interval.upper * 1.1)

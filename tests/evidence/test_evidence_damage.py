@@ -2,6 +2,8 @@
 
 import random
 import sqlite3
+import tracemalloc
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -11,7 +13,7 @@ from evidence_toy import toy_chunk, toy_run
 
 from hockeystick.errors import EvidenceError, HockeystickError
 from hockeystick.evidence import EvidenceStore
-from hockeystick.evidence.rows import chunk_digest, chunk_row
+from hockeystick.evidence.rows import chunk_digest, chunk_row, read_chunk
 
 SIZE = 3000
 RUNS = {seed: toy_run(seed, SIZE) for seed in (1, 2)}
@@ -103,6 +105,22 @@ def test_flipped_bits_inside_of_chunks(good: bytes, damaged: Callable[[bytes], P
                     spoiled[good.index(blob) + chance.randrange(len(blob))] ^= 1 << chance.randrange(8)
                     silent += not read(damaged(bytes(spoiled)), fill=False)
                 assert silent <= (blob is cells)
+
+
+def test_a_row_is_inflated_as_far_as_its_run_has_samples() -> None:
+    """Four gigabytes of zeros fit into four megabytes, and a row says itself how many samples it has."""
+    seed, run = next(iter(RUNS.items()))
+    chunk = toy_chunk(seed, 0, SIZE)
+    row = list(chunk_row(run.key, chunk))
+    assert read_chunk(run.key, 0, row, run.chunk_size).samples == SIZE
+    inflated = zlib.compress(bytes(1 << 28), 9)
+    for samples in (SIZE + 1, 1 << 40, 0, -1):
+        tracemalloc.start()
+        with pytest.raises(ValueError, match="cannot be read"):
+            read_chunk(run.key, 0, [samples, *row[1:4], inflated, row[5]], run.chunk_size)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 1 << 24
 
 
 def test_truncation(good: bytes, damaged: Callable[[bytes], Path]) -> None:

@@ -344,9 +344,7 @@ def test_a_tree_over_a_thousand_steps_has_an_m_of_a_few_deltas() -> None:
 
 
 def test_a_certificate_has_both_sides_and_can_be_verified() -> None:
-    run = hs.Mechanism(
-        strategy=hs.BinaryTree(), sampler=hs.Poisson(sampling_prob=0.02, steps=40), noise_multiplier=8.0
-    )
+    run = hs.Mechanism(strategy=hs.BinaryTree(), sampler=hs.Poisson(sampling_prob=0.02, steps=40), noise_multiplier=8.0)
     options = hs.MonteCarlo(seed=1, failure_probability=1e-6, ratio=0.3)
     found = hs.certify(run, delta=1e-4, method="monte_carlo", monte_carlo=options)
     assert found.method.upper == "monte_carlo"

@@ -301,6 +301,8 @@ def test_states_that_do_not_fit_are_refused():
         {"solver_solved": 2, "solver_block_steps": 1},
         {"solver_solved": -1},
         {"solver_ring": np.zeros((2, 3), np.float32)},
+        {"solver_ring": np.where(state["solver_ring"] == state["solver_ring"].flat[4], np.nan, state["solver_ring"])},
+        {"solver_ring": np.where(state["solver_ring"] == state["solver_ring"].flat[4], np.inf, state["solver_ring"])},
     ):
         with pytest.raises(InvalidInputError):
             NoiseStream.from_state(mechanism(bands=9), state | wrong)

@@ -124,8 +124,11 @@ def _recomputed(
     if certificate.digest != certificate.content_digest():
         raise VerificationError("The certificate was altered: its digest does not match its content.")
     deadline = deadline or Deadline(DEFAULT_BUDGET)
+    try:
+        accuracy, question = certificate.accuracy, certificate.question
+    except InvalidInputError as error:  # a delta or an epsilon that nobody is answered about
+        raise VerificationError(str(error)) from None
     pair = _pair_of(certificate, deadline, any_optimum=any_optimum)
-    accuracy, question = certificate.accuracy, certificate.question
     resolution = Resolution(accuracy.nodes_per_unit, accuracy.smallest_delta)
     settings = Settings(resolution, deadline, question, effort=accuracy.effort or DEFAULT_EFFORT)
     accountants: Mapping[str, Accountant] = ACCOUNTANTS

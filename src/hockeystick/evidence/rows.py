@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hockeystick.errors import EvidenceError
-from hockeystick.samples import Chunk, Run
+from hockeystick.samples import LARGEST_CHUNK, Chunk, Run
 
 COLUMNS = "samples, sums, logs, largest, cells, digest"
 """The columns that :func:`chunk_row` writes and :func:`read_chunk` reads, in this order."""
@@ -49,13 +49,18 @@ def chunk_digest(key: str, chunk: Chunk) -> bytes:
     return digest.digest()
 
 
-def read_chunk(key: str, stream: int, row: Row) -> Chunk:
+def read_chunk(key: str, stream: int, row: Row, most: int = LARGEST_CHUNK) -> Chunk:
     """The chunk of a row, if it is what was stored.
+
+    Args:
+        most: samples that the chunks of its run have; a row that claims more is not even inflated.
 
     Raises: ValueError saying what is wrong, in half a sentence.
     """
     try:
         samples, sums, logs, largest, cells, digest = row
+        if not 1 <= samples <= most:
+            raise ValueError
         chunk = _chunk(stream, samples, sums, logs, largest, cells)
         intact = chunk_digest(key, chunk) == digest
     except (ValueError, TypeError, OverflowError, struct.error, zlib.error):  # flipped bits can be any of these

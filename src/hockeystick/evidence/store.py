@@ -27,7 +27,7 @@ from hockeystick.evidence.rows import (
 )
 from hockeystick.files import check_writable
 from hockeystick.mechanism import Mechanism
-from hockeystick.samples import Chunk, Ledger, Run, fresh_seed, misfit
+from hockeystick.samples import LARGEST_CHUNK, Chunk, Ledger, Run, fresh_seed, misfit
 from hockeystick.strategies import StrategySpec
 
 PATIENCE = 30.0
@@ -339,20 +339,20 @@ class EvidenceStore(Ledger):
 
     def _possible(self, run: Run | None, key: str, stream: int) -> Chunk | None:
         """A chunk that suits its run, where this version knows the run; None where there is no chunk."""
-        found = self._stored(key, stream)
+        found = self._stored(key, stream, LARGEST_CHUNK if run is None else run.chunk_size)
         reason = None if found is None or run is None else misfit(run, found)
         if reason is not None:
             raise EvidenceError(f"{self._where(key, stream)} is damaged: {reason}.")
         return found
 
-    def _stored(self, key: str, stream: int) -> Chunk | None:
-        """A chunk with its digest checked, or None if it is not stored."""
+    def _stored(self, key: str, stream: int, most: int = LARGEST_CHUNK) -> Chunk | None:
+        """A chunk of at most so many samples with its digest checked, or None if it is not stored."""
         with _our_words(self._name):
             row = self._connection.execute(
                 f"SELECT {COLUMNS} FROM chunks WHERE run = ? AND stream = ?", (key, stream)
             ).fetchone()
         try:
-            return None if row is None else read_chunk(key, stream, row)
+            return None if row is None else read_chunk(key, stream, row, most)
         except ValueError as error:
             raise EvidenceError(f"{self._where(key, stream)} is damaged: {error}.") from None
 
