@@ -22,7 +22,7 @@ from hockeystick.types import Direction, Kind, Side
 
 FALSE_POSITIVE_RATES = {"tpr_at_fpr_0_1": 0.1, "tpr_at_fpr_0_01": 0.01, "tpr_at_fpr_0_001": 0.001}
 EPSILONS = tuple(0.02 * 1.1 ** (place / 3.0) for place in range(192))
-"""Where the profile is read for the rates, up to 8.6; every one of them gives a bound."""
+"""Where the profile is read for the rates, up to 8.6 and as far as that helps; every one of them gives a bound."""
 ROUNDING = 1e-14
 """More than the rounding of a few operations on numbers of at most 1, or on at most 5,600 times 0.1, relatively."""
 POINTS = 129
@@ -60,16 +60,13 @@ def attack_numbers(bound: Bound, delta: float) -> AttackNumbers:
     advantage = bound.delta(0.0)
     least = {name: advantage + false for name, false in FALSE_POSITIVE_RATES.items()}
     for at in EPSILONS:
-        known = None
-        for name, false in FALSE_POSITIVE_RATES.items():
-            # Both grow with epsilon: once neither is small enough with no delta at all, none that follows is.
-            if min(exp(at) * false, 1.0 - exp(-at) * (1.0 - false)) >= least[name]:
-                continue
-            known = bound.delta(at) if known is None else known
-            first, second = known + exp(at) * false, 1.0 - exp(-at) * max(1.0 - known - false, 0.0)
-            least[name] = min(least[name], first, second)
-        if known is None:
+        # Both bounds at delta = 0, which grow with epsilon: no later epsilon helps where they are not below the least.
+        if all(min(exp(at) * r, 1.0 - exp(-at) * (1.0 - r)) >= least[name] for name, r in FALSE_POSITIVE_RATES.items()):
             break
+        known = bound.delta(at)
+        for name, false in FALSE_POSITIVE_RATES.items():
+            most = min(known + exp(at) * false, 1.0 - exp(-at) * max(1.0 - known - false, 0.0))
+            least[name] = min(least[name], most)
     rates: dict[str, Any] = {name: min(most * (1.0 + ROUNDING) + ROUNDING, 1.0) for name, most in least.items()}
     mu, regret = _gaussian_dp(bound, delta)
     return AttackNumbers(
