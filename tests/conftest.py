@@ -10,7 +10,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import hypothesis  # noqa: F401
 import pytest
 
 SLOW = frozenset((Path(__file__).parent / "slow.txt").read_text().splitlines())
@@ -72,16 +71,11 @@ COLLECTED = pytest.StashKey[frozenset[str]]()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Import and collect without looking for garbage among a million objects that stay: a third of the time.
-
-    Nor is it looked for among them later, in tests and at the end. Hypothesis is imported before: its plugins look for
-    what refers to their generators, which does not find frozen objects.
-    """
+    """Import and collect without looking for garbage among a million objects that stay: a third of the time."""
     gc.disable()
     try:
         return (yield)
     finally:
-        gc.freeze()
         gc.enable()
 
 
