@@ -86,11 +86,14 @@ def main() -> None:
     alone, again, often = (Path(folder) / name for name in ("alone", "again", "often"))
     for place in (alone, again, often):
         place.mkdir()
-    train(alone)  # here, so that all is compiled when the process is copied
+    saved: list[float] = []
+    train(alone, lambda step: saved.append(time.monotonic()))  # here, so that all is compiled when it is copied
+    longest = saved[-1] - saved[0]
     copies = getattr(module, "COPIES", True)
-    began = [time.monotonic()]
-    train(again, *[] if copies else [lambda step: began.append(time.monotonic())])
-    longest = 3.0 / int(times) * (time.monotonic() - began[0]) if copies else began[-1] - began[1]
+    if copies:
+        began = time.monotonic()
+        train(again)
+        longest = 3.0 / int(times) * (time.monotonic() - began)
     rng, killed = np.random.default_rng(0), 0
     for copy, moment in enumerate(rng.uniform(0.0, longest, int(times)), 1):
         if copies:  # on a busy machine all but the last may be killed before their first state

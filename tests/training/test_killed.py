@@ -33,9 +33,14 @@ def test_numpy(tmp_path):
     check_records(tmp_path)
 
 
-@pytest.mark.parametrize(("module", "times"), [("torch_training", 10), ("prefetching_training", 3)])
+@pytest.mark.parametrize(
+    ("module", "times"), [pytest.param("torch_training", 10, marks=pytest.mark.weekly), ("prefetching_training", 3)]
+)
 def test_torch(module, times, tmp_path):
-    """Bit-identical weights on a CPU, with dropout and momentum; a state has what was used, not what was read ahead."""
+    """Bit-identical weights on a CPU, with dropout and momentum; a state has what was used, not what was read ahead.
+
+    Weekly without workers that read ahead: that part of a state is tested elsewhere too.
+    """
     torch = pytest.importorskip("torch")
     pytest.importorskip("opacus")
     assert killed(module, tmp_path, times) == times
