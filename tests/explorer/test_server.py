@@ -123,8 +123,8 @@ def test_bad_questions_get_one_sentence(server, body, status, says):
 
 
 def test_random_plans(server):
-    """Thirty, some of them spoiled; a few cheap ones are compared with certify. benchmarks/explorer.py asks more."""
-    fates, _, ratios = ask_random(server[0], 30, seed=1, most_compared=3)
+    """Twenty, some of them spoiled; a few cheap ones are compared with certify. benchmarks/explorer.py asks more."""
+    fates, _, ratios = ask_random(server[0], 20, seed=1, most_compared=3)
     assert fates["answer"] > 4
     assert fates["refused"] > 4
     assert all(ratio >= 1.0 for ratio in ratios)

@@ -67,7 +67,7 @@ def random_chain(rng: np.random.Generator) -> HiddenChain:
 
 
 @pytest.mark.parametrize(
-    "part", [0, 1, 2, 8, *(pytest.param(one, marks=pytest.mark.weekly) for one in (3, 4, 5, 6, 7, 9))]
+    "part", [0, 2, 8, *(pytest.param(one, marks=pytest.mark.weekly) for one in (1, 3, 4, 5, 6, 7, 9))]
 )
 def test_random_chains_against_quadrature(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """303 chains, few of them in the first part and most of them weekly, both sides and both directions at five
