@@ -15,6 +15,7 @@ ADAPTIVE = "tests/training/test_adaptive.py"
 TORCH = "tests/training/test_torch_adaptive.py"
 CLIPPING = "tests/training/test_adaptive_clipping.py"
 NORMS = "tests/training/test_norms.py"
+PROGRESS = "tests/training/test_progress.py"
 TRAINER = "tests/training/test_huggingface.py"
 TRAINER_INPUT = "tests/training/test_huggingface_input.py"
 
@@ -417,6 +418,27 @@ FAULTS = [
         "if steps >= run.step - 9]",
         "epsilon so far is that of a part of the plan that ended before",
         "tests/training/test_spent.py",
+    ),
+    (
+        "training/engine.py",
+        "return self._certificates[mechanism, delta]",
+        "return next(iter(self._certificates.values()))",
+        "the certificate at one delta is given out for another",
+        f"{PROGRESS}::test_calibration_says_how_far_it_is_and_leaves_its_certificate",
+    ),
+    (
+        "training/engine.py",
+        "self._certificates[certificate.mechanism, delta] = certificate",
+        "pass",
+        "what the calibration certified is certified again, for minutes",
+        f"{PROGRESS}::test_calibration_says_how_far_it_is_and_leaves_its_certificate",
+    ),
+    (
+        "training/progress.py",
+        "if elapsed >= self._next:",
+        "if False:",
+        "long work is silent after its first line",
+        f"{PROGRESS}::test_the_first_epsilon_of_correlated_noise_says_whose_it_is",
     ),
     (
         "training/torch/loader.py",

@@ -85,6 +85,7 @@ def test_calibration_says_how_far_it_is_and_leaves_its_certificate(at_once, aske
     assert not capsys.readouterr().err
     certified = hs.certify(engine.mechanism, delta=1e-5).epsilon
     assert certified.lower <= epsilon == pytest.approx(certified.upper, rel=1e-6)
+    assert engine.certificate(1e-6).epsilon.lower > epsilon  # of another delta, which was not calibrated for
 
 
 def test_a_caller_s_deadline_or_budget_is_the_caller_s(at_once, capsys):
