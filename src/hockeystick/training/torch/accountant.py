@@ -16,11 +16,11 @@ from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping, DPPe
 
 from hockeystick.certificate import Interval
 from hockeystick.certification.description import check_floor
+from hockeystick.certification.issue import certify
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.mechanism import Mechanism
 from hockeystick.noise.generators import GENERATORS, floor
 from hockeystick.samplers import Poisson
-from hockeystick.training.progress import certify_shown
 from hockeystick.training.torch.guards import WIDE, parts_of
 from hockeystick.training.torch.norms import float32_excess
 
@@ -100,7 +100,7 @@ class Accountant(IAccountant):
         generator = options.pop("generator", worst)
         if generator is not None:
             check_floor(run, generator, delta)
-        epsilon = certify_shown(sure, f"{steps} steps", delta=delta, **options).epsilon
+        epsilon = certify(sure, delta=delta, **options).epsilon
         return epsilon.upper if isinstance(epsilon, Interval) else epsilon
 
     def get_optimizer_hook_fn(self, sample_rate: float) -> Callable[[Any], None]:
