@@ -141,3 +141,21 @@ def test_epsilons_of_parts_of_a_plan_name_the_part(at_once, capsys):
     told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("hockeystick: certifying")]
     assert told[0] == "hockeystick: certifying all 60 planned steps"
     assert "hockeystick: certifying the first 10 steps" in told
+
+
+def test_one_of_several_processes_tells(at_once, capsys):
+    engine = engine_of(hs.Mechanism(sampler=hs.RandomAllocation(bins=6, epochs=2), noise_multiplier=2.0), step=12)
+    engine._leads = False
+    assert engine.get_epsilon(1e-5) == engine.certificate(1e-5).epsilon.upper
+    assert engine.certificate(1e-5, method="direct").method.upper == "direct"
+    assert not capsys.readouterr().err
+
+
+def test_the_accountant_in_jax_says_it_too(at_once, capsys):
+    pytest.importorskip("jax_privacy")
+    accountant = hs.jax.Accountant().compose(hs.jax.MechanismDpEvent(IN_BINS))
+    for asked, bounded in ((accountant.get_epsilon, "epsilon"), (accountant.get_delta, "delta")):
+        upper = asked(0.01 if bounded == "epsilon" else 2.0)
+        lines = capsys.readouterr().err.splitlines()
+        assert lines[0] == "hockeystick: certifying all 12 planned steps"
+        assert lines[-1].startswith(f"hockeystick: {bounded} is at most {upper:.6g} for all 12 planned steps, in ")
