@@ -78,3 +78,14 @@ def test_a_target_of_the_wrong_type_is_one_sentence(wrong):
     run = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.01, steps=10))
     with pytest.raises(InvalidInputError, match=r"^The 'epsilon' (field must be a number|argument has to be given)"):
         hs.calibrate(run, epsilon=wrong, delta=1e-5)
+
+
+def test_names_beyond_the_first_few_are_named_too():
+    """Twenty of them at most: what is described may be another document, with thousands of fields."""
+    said = complaint({"data": DATA, "sampler": {"kind": "poisson"}, **{f"zz{place}": 1 for place in range(7)}})
+    assert all(f"'zz{place}'" in said for place in range(7))
+    assert said.count("field is not known here") == 5
+    assert said.endswith("; not known here either: 'zz5', 'zz6'.")
+    many = complaint({"data": DATA, "sampler": {"kind": "poisson"}, **{f"zz{place}": 1 for place in range(5_000)}})
+    assert many.endswith("'zz24' and 4975 others.")
+    assert len(many) < 2_000

@@ -23,7 +23,9 @@ OTHER_WORDS = {
 """What other libraries and papers call our fields, where the spelling is too far away to be recognised."""
 
 MOST = 5
-"""Clauses in a message."""
+"""Clauses in a message; fields after them are named without a clause of their own."""
+MOST_NAMED = 20
+"""Fields without a clause of their own that are named; a document of another kind may have thousands."""
 LONGEST = 8
 """Names of fields in a clause."""
 
@@ -56,16 +58,20 @@ def clauses(model: type[BaseModel] | None, problems: Sequence[tuple[str, Mapping
     """
     if any(where == "format" for where, _ in problems):
         return []  # another kind of document, whose fields are others
-    said = []
+    said: dict[str, str] = {}
     for where, problem in problems:
         if problem["type"] == "extra_forbidden":
             owner = None if model is None else _owner(model, problem["loc"])
             if owner is not None:
-                said.append(not_known(where, field_names(owner)))
+                said.setdefault(not_known(where, field_names(owner)), where)
         elif problem["type"] == "union_tag_invalid" and model is not None:
-            said += _of_a_wrong_kind(where, problem, _members(model, problem["loc"]))
-    said = list(dict.fromkeys(said))
-    return said if len(said) <= MOST else [*said[:MOST], f"and {len(said) - MOST} more fields are not known here"]
+            for clause, field in _of_a_wrong_kind(where, problem, _members(model, problem["loc"])).items():
+                said.setdefault(clause, field)
+    rest = list(map(repr, said.values()))[MOST:]
+    if not rest:
+        return list(said)
+    more = "" if len(rest) <= MOST_NAMED else f" and {len(rest) - MOST_NAMED} others"
+    return [*list(said)[:MOST], f"not known here either: {', '.join(rest[:MOST_NAMED])}{more}"]
 
 
 def field_names(model: type[BaseModel]) -> list[str]:
@@ -73,18 +79,21 @@ def field_names(model: type[BaseModel]) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
-def _of_a_wrong_kind(where: str, problem: Mapping[str, Any], members: Mapping[str, type[BaseModel]]) -> list[str]:
-    """That the kind is not known, and the unknown fields beside it, if it is clear which kind was meant."""
+def _of_a_wrong_kind(where: str, problem: Mapping[str, Any], members: Mapping[str, type[BaseModel]]) -> dict[str, str]:
+    """That the kind is not known, and the unknown fields beside it, if it is clear which kind was meant.
+
+    Clauses, each with its field.
+    """
     values = problem["input"]
     kind = values["kind"] if isinstance(values, Mapping) else None
     meant = nearest(kind, members) if isinstance(kind, str) else None
     dot = f"{where}." if where else ""
     hint = "" if meant is None else f" (did you mean {meant!r}?)"
     allowed = f"the '{dot}kind' field must be one of {problem['ctx']['expected_tags']}"
-    said = [f"{allowed}. Got {shortened(kind)} instead{hint}"]
+    said = {f"{allowed}. Got {shortened(kind)} instead{hint}": f"{dot}kind"}
     if meant is not None:
         names = field_names(members[meant])
-        said += [not_known(f"{dot}{name}", names) for name in values if name not in names]
+        said |= {not_known(f"{dot}{name}", names): f"{dot}{name}" for name in values if name not in names}
     return said
 
 
