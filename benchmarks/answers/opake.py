@@ -1,6 +1,5 @@
 """opake (Rust): one privacy loss distribution of Poisson sampling, and its own bisection."""
 
-from functools import partial
 from itertools import count
 from typing import Any
 

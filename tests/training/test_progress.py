@@ -53,7 +53,12 @@ def asked(monkeypatch):
     """What was certified outside of calibrations."""
     mechanisms = []
     certify_with = issue.certify_with
-    monkeypatch.setattr(issue, "certify_with", lambda *given: mechanisms.append(given[0]) or certify_with(*given))
+
+    def watched(mechanism, *rest):
+        mechanisms.append(mechanism)
+        return certify_with(mechanism, *rest)
+
+    monkeypatch.setattr(issue, "certify_with", watched)
     return mechanisms
 
 
@@ -89,7 +94,7 @@ def test_calibration_says_how_far_it_is_and_leaves_its_certificate(at_once, aske
 
 
 def test_a_caller_s_deadline_or_budget_is_the_caller_s(at_once, capsys):
-    ticks = []
+    ticks: list[int] = []
     deadline = hs.Deadline(on_tick=ticks.append)
     run = hs.Mechanism(sampler=hs.RandomAllocation(bins=6, epochs=2), noise_multiplier=2.0)
     by_them = certify_shown(run, "the steps", delta=1e-5, deadline=deadline)
@@ -117,7 +122,7 @@ def test_work_that_never_ticks_is_announced_by_a_timer(monkeypatch, capsys):
         def cancel(self):
             self.cancelled = True
 
-    timers = []
+    timers: list[Timed] = []
     monkeypatch.setattr(progress, "Timer", Timed)
     with Progress("compiling") as slow:
         timers[0].call()
