@@ -10,6 +10,7 @@ import pytest
 from hockeystick.errors import HockeystickError, InvalidInputError
 from hockeystick.mechanism import Mechanism
 from hockeystick.noise import NoiseStream, stream
+from hockeystick.noise.noise_stream import _seal
 from hockeystick.noise.normals import SeededSource
 from hockeystick.samplers import BallsInBins
 from hockeystick.strategies import BandedInverse, BandedSquareRoot, BandedToeplitz, Custom, Dense, Identity, base
@@ -306,8 +307,28 @@ def test_states_that_do_not_fit_are_refused():
     ):
         with pytest.raises(InvalidInputError):
             NoiseStream.from_state(mechanism(bands=9), state | wrong)
-    with pytest.raises(InvalidInputError, match=r"must be 4\. Got 2 instead; finish the run with the release"):
+        with pytest.raises(InvalidInputError, match=r"^(?!.*its seal)"):
+            NoiseStream.from_state(mechanism(bands=9), state | wrong | {"seal": _seal(state | wrong)})
+    with pytest.raises(InvalidInputError, match=r"must be 5\. Got 2 instead; finish the run with the release"):
         NoiseStream.from_state(mechanism(bands=9), state | {"format": 2})
+
+
+@pytest.mark.parametrize("kind", [dict, "npz"])
+def test_a_step_that_is_set_back_is_refused(kind, tmp_path):
+    """Within the block that is kept every step has a row, and two steps with the same noise have none together."""
+    whole = stream(mechanism(bands=9), 3, rng=rng())
+    states = []
+    for _ in range(4):
+        whole.next()
+        states.append(whole.state())
+    if kind == "npz":
+        for place, state in enumerate(states):
+            np.savez(tmp_path / f"{place}.npz", **state)
+        states = [dict(np.load(tmp_path / f"{place}.npz")) for place in range(4)]
+    np.testing.assert_array_equal(NoiseStream.from_state(mechanism(bands=9), states[-1]).next(), whole.next())
+    assert int(states[3]["solver_solved"]) == int(states[2]["solver_solved"])
+    with pytest.raises(InvalidInputError, match="was altered, or put together from two of them"):
+        NoiseStream.from_state(mechanism(bands=9), states[3] | {"step": states[2]["step"]})
 
 
 @pytest.fixture

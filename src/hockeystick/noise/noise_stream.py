@@ -17,7 +17,7 @@ from hockeystick.noise.rows import MAX_BYTES, Memory, Rows
 from hockeystick.noise.solver import Allocate, Reals, StreamingSolver
 
 DTYPES: dict[str, type[np.float32] | type[np.float64]] = {"float32": np.float32, "float64": np.float64}
-FORMAT = 4
+FORMAT = 5
 """Version of the layout of states."""
 Part = Sequence[tuple[int, int]] | None
 """Ranges of the flat numbers of a shape; None for all of them."""
@@ -168,7 +168,8 @@ class NoiseStream:
             "source": self._source.kind,
         }
         own |= self._held()
-        return own | _with_prefix("source", self._source.state()) | _with_prefix("solver", self._rows.state())
+        own |= _with_prefix("source", self._source.state()) | _with_prefix("solver", self._rows.state())
+        return own | {"seal": _seal(own)}
 
     @classmethod
     def from_state(
@@ -199,6 +200,10 @@ class NoiseStream:
             if not 0 <= resumed._step <= resumed.steps:
                 raise InvalidInputError(f"The 'step' entry of a noise state must be from 0 to {resumed.steps}.")
             resumed._rows.restore(resumed._step, resumed._fill, without_prefix("solver", state))
+            if str(state["seal"]) != _seal(state):
+                raise InvalidInputError(
+                    "The noise state was altered, or put together from two of them: its seal does not match it."
+                )
         except KeyError as error:
             raise InvalidInputError(f"The {error.args[0]!r} entry of a noise state is missing or not known.") from None
         except (TypeError, ValueError) as error:
@@ -309,6 +314,19 @@ def _checked(mechanism: Mechanism, state: Mapping[str, Any]) -> Mechanism:
             "strategy that it was taken with."
         )
     return mechanism
+
+
+def _seal(state: Mapping[str, Any]) -> str:
+    """SHA-256 over all that is counted or named in a state, its step above all; rows of noise are not looked through.
+
+    It is no defence against somebody who can write states, but two steps that have the same noise have none together.
+    """
+    digest = hashlib.sha256()
+    for name in sorted(state.keys() - {"seal"}):
+        value = np.asarray(state[name])
+        if value.dtype.kind != "f":
+            digest.update(f"{name}={value.tolist()!r};".encode())
+    return digest.hexdigest()
 
 
 def _fingerprint(mechanism: Mechanism) -> str:
