@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from xml.etree import ElementTree
 
-LIMIT = 0.3
+LIMIT = 0.1
 HERE = Path(__file__).parent
 
 
