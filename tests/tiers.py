@@ -3,8 +3,9 @@
 python -m pytest -m "slow or not slow" --junitxml=times.xml
 python tests/tiers.py times.xml
 
-A test that takes longer than ``LIMIT`` seconds is slow, but the fastest of a file is not. Where all parameters of a
-test are slow, its name stands for them.
+A test that takes longer than ``LIMIT`` seconds is slow, but the fastest of a file is not unless it takes longer than
+``LIMIT_OF_FASTEST``. Where all parameters of a test are slow, its name stands for them. Tests that share a fixture that
+takes long are marked where they stand, as the time of the fixture is that of the first of them.
 """
 
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 LIMIT = 0.1
+LIMIT_OF_FASTEST = 2.0
 HERE = Path(__file__).parent
 
 
@@ -31,7 +33,8 @@ def slow(seconds: Mapping[str, float]) -> list[str]:
     for test in seconds:
         families[test.split("[")[0]].append(test)
         files[test.split("::")[0]].append(test)
-    kept = {min(tests, key=lambda test: seconds[test]) for tests in files.values()}
+    fastest = {min(tests, key=lambda test: seconds[test]) for tests in files.values()}
+    kept = {test for test in fastest if seconds[test] <= LIMIT_OF_FASTEST}
     chosen = []
     for name, tests in families.items():
         over = [test for test in tests if seconds[test] > LIMIT and test not in kept]

@@ -17,7 +17,10 @@ from hockeystick.strategies import STRATEGIES
 from hockeystick.training import RunRecord
 
 SCRIPT = Path(__file__).parent / "ddp_training.py"
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
+pytestmark = [
+    pytest.mark.slow,  # all of them, as they wait for the same processes
+    pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning"),
+]
 
 
 @pytest.fixture(scope="module")
