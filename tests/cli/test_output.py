@@ -123,6 +123,17 @@ def test_certificates_are_written_whole_and_verify(cli: Any, command: str, extra
     assert "verified" in verified.out
 
 
+@pytest.mark.parametrize("command", ["epsilon", "delta"])
+def test_the_answer_comes_after_what_the_run_must_do(cli: Any, command: str) -> None:
+    brief = cli(command, "plan.toml", "--method", "gaussian", "--out", "cert.json").out
+    said = cli(command, "plan.toml", "--method", "gaussian", "--verbose").out
+    requirements = Certificate.load("cert.json").requirements
+    assert said.startswith("the run must\n")
+    assert said.endswith(brief)
+    assert requirements
+    assert all(said.count(requirement) == 1 for requirement in requirements)
+
+
 def test_a_failed_calibration_keeps_the_old_certificate(cli: Any) -> None:
     Path("plan.certificate.json").write_text("old")
     cli.write_plan({"sampler.kind": '"shuffle"'})

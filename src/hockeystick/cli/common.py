@@ -251,7 +251,9 @@ def certify_and_report(
             emit_json(claim_json(certificate, deadline.elapsed()) | {"hints": better})
         else:
             say_hints(better)
-            emit(certificate_text(certificate, requirements=verbose))
+            if verbose:  # before the answer, which is the last thing on the screen
+                emit("\n".join(["the run must", *(f"  - {requirement}" for requirement in certificate.requirements)]))
+            emit(certificate_text(certificate, requirements=False))
 
 
 def check_output(out: str, *read: str | None, option: str = "--out") -> None:
