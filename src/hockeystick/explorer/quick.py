@@ -186,7 +186,7 @@ def quick_profile(mechanism: Mechanism, method: str, delta: float, deadline: Dea
     epsilons, deltas = [], []
     for epsilon in np.linspace(0.0, farthest, POINTS):
         deadline.tick()
-        value = min(bound.delta(float(epsilon)) * (1.0 + ROOM), 1.0)
+        value = min(bound.delta(float(epsilon)) * (1.0 + ROOM), *deltas[-1:], 1.0)  # delta falls with epsilon
         epsilons.append(float(epsilon))
         deltas.append(value)
         if value < SMALLEST_SHOWN:

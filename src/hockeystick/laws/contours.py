@@ -39,7 +39,7 @@ MOST_WORK = 1e7
 MOST_FREQUENCIES = 200_000
 USEFUL = 1e-3
 """A line answers where its sides are this close, relative to the upper side."""
-ORDERS = 40
+ORDERS = 60
 """Orders of lines. Which line answers an epsilon depends on epsilon alone, and not on what was asked before."""
 NEAR_ORDERS, FAR_ORDERS = 24.0, 300.0
 """Orders are sought up to the first of these times the noise multiplier; where that is too small, up to the second."""
