@@ -52,14 +52,22 @@ def sampled(seed: int = 1, **options: Any) -> MonteCarlo:
     return MonteCarlo(**({"failure_probability": 1e-9, "ratio": 0.2, "seed": seed} | options))
 
 
-def settings_for(options: MonteCarlo, seconds: float = float("inf"), **question: float) -> Settings:
+def settings_for(
+    options: MonteCarlo, seconds: float = float("inf"), work: float = Settings.work, **question: float
+) -> Settings:
     """For one question, without the deterministic accountants."""
-    return Settings(deadline=Deadline(seconds), question=Question(**question), monte_carlo=options)
+    return Settings(deadline=Deadline(seconds), question=Question(**question), monte_carlo=options, work=work)
 
 
-def by_sampling(mechanism: Mechanism, options: MonteCarlo, seconds: float = float("inf"), **question: float) -> Any:
+def by_sampling(
+    mechanism: Mechanism,
+    options: MonteCarlo,
+    seconds: float = float("inf"),
+    work: float = Settings.work,
+    **question: float,
+) -> Any:
     """The two sides that Monte Carlo gives, and its claim."""
-    pair, settings = dominating_pair(mechanism), settings_for(options, seconds, **question)
+    pair, settings = dominating_pair(mechanism), settings_for(options, seconds, work, **question)
     found = METHOD.bounds(pair, tuple(Side), settings)
     lower, upper = (Question(**question).answer(found[side]) for side in (Side.LOWER, Side.UPPER))
     assert found[Side.LOWER].claim == found[Side.UPPER].claim
@@ -78,7 +86,7 @@ def test_epsilon_of_plain_bins_holds_the_exact_law(noise: float, delta: float) -
     mechanism = PLAIN.with_noise(noise)
     exact = certify(mechanism, delta=delta).bounds
     options = sampled(ratio=0.5)
-    lower, upper, _ = by_sampling(mechanism, options, seconds=2.0, delta=delta)
+    lower, upper, _ = by_sampling(mechanism, options, work=1.0, delta=delta)
     assert exact.lower is not None
     assert lower <= exact.upper
     assert upper >= exact.lower
