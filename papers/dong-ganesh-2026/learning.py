@@ -72,7 +72,7 @@ def rests_on(certificate: hs.Certificate) -> str:
     if certificate.monte_carlo is not None:
         return "certified by samples"
     needed = [left.seconds for left in certificate.cut_off if left.method == "monte_carlo"]
-    return f"certified; samples need a budget of {DEFAULT_WORK + max(needed):.0f} s" if needed else "certified"
+    return f"certified; samples need a budget of about {DEFAULT_WORK + max(needed):.0f} s" if needed else "certified"
 
 
 def runs(bands: Sequence[int]) -> list[tuple[str, hs.Mechanism, str | None]]:

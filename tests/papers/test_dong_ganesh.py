@@ -15,6 +15,7 @@ import pytest
 from scipy.stats import poisson
 
 import hockeystick as hs
+from hockeystick.calibration.search import _would_take
 from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.monte_carlo import pilots as pilot
@@ -429,6 +430,14 @@ def test_published_claim_for_shared_examples_never_reaches_a_certificate(
     assert check.ours > 1.5 * check.printed
     sensitivity = learning.PER_USER * np.sqrt(2.0)
     assert learning.gaussian_delta(4.0, sensitivity, check.ours, hs.Side.UPPER) == pytest.approx(2e-6, rel=1e-2)
+
+
+def test_noise_says_which_budget_samples_would_need(figures: Any) -> None:
+    """The default work of a minute, and what a test takes beyond it."""
+    learning = module("learning")
+    certificate = hs.certify(hs.Mechanism(sampler=hs.Deterministic(bins=10), noise_multiplier=2.0), delta=1e-5)
+    assert learning.rests_on(certificate) == "certified"
+    assert learning.rests_on(_would_take(certificate, 34.6)) == "certified; samples need a budget of about 95 s"
 
 
 # --- section 4 --------------------------------------------------------------------------------------------------------
