@@ -55,6 +55,13 @@ _ALL = [
         note="certify(mechanism), both sides; calibrate(mechanism)",
     ),
     Contestant(
+        name="hockeystick bounds",
+        package="hockeystick",
+        module="our_bounds",
+        kinds=("poisson",),
+        note="bound(mechanism, 'direct') from both sides: no certificate, no numbers about attackers",
+    ),
+    Contestant(
         name="PLD-accounting",
         package="PLD_accounting",
         module="pld_accounting",
