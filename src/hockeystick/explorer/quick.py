@@ -183,7 +183,8 @@ def quick_profile(mechanism: Mechanism, method: str, delta: float, deadline: Dea
     look = _Look(mechanism, delta, deadline)
     bound = ACCOUNTANTS[method].bound(dominating_pair(mechanism), Side.UPPER, look.settings)
     farthest = min(max(2.5 * bound.epsilon(delta), 0.1), MAX_EPSILON)
-    epsilons, deltas = [], []
+    epsilons: list[float] = []
+    deltas: list[float] = []
     for epsilon in np.linspace(0.0, farthest, POINTS):
         deadline.tick()
         value = min(bound.delta(float(epsilon)) * (1.0 + ROOM), *deltas[-1:], 1.0)  # delta falls with epsilon
