@@ -9,8 +9,7 @@ set -euo pipefail
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
 "$(command -v python3.13 || echo python3)" -m venv "$room/venv"
-"$room/venv/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: \
-  opake==0.16.1 torch==2.13.0 mpmath==1.3.0
+"$room/venv/bin/pip" install --quiet --disable-pip-version-check opake==0.16.1 torch==2.13.0 mpmath==1.3.0
 "$room/venv/bin/python" - <<'PYTHON'
 from importlib.metadata import version
 from math import sqrt

@@ -40,10 +40,13 @@ def test_a_quick_case_runs_in_its_own_process(tmp_path: Path, capsys: pytest.Cap
     file = tmp_path / "results.json"
     arguments = ["--only", "quick", "--contestant", "hockeystick", "--repeats", "1", "--json", str(file)]
     assert main(arguments) == 0
-    (result,) = json.loads(file.read_text())["results"]
-    assert result["status"] == "ok"
-    assert 0.0 < result["lower"] <= result["upper"] < 10.0
-    assert result["peak_mb"] >= result["baseline_mb"] > 0.0
+    results = json.loads(file.read_text())["results"]
+    assert [result["contestant"] for result in results] == ["hockeystick", "hockeystick bounds"]
+    for result in results:
+        assert result["status"] == "ok"
+        assert 0.0 < result["lower"] <= result["upper"] < 10.0
+        assert result["peak_mb"] >= result["baseline_mb"] > 0.0
+    assert max(result["lower"] for result in results) <= min(result["upper"] for result in results)
     assert "quick: poisson" in capsys.readouterr().out
 
 
