@@ -139,6 +139,41 @@ def test_poor_lines_are_still_bounds(
             assert rough.upper >= fine.lower
 
 
+@pytest.mark.parametrize(
+    ("rate", "sigma", "steps", "epsilon"), [(0.002, 1.0, 1000, 0.5), (0.002, 1.0, 2000, 1.0), (0.002, 2.0, 1000, 0.05)]
+)
+def test_a_line_nearer_to_the_pole_answers_where_that_of_the_saddle_is_too_long(
+    rate: float, sigma: float, steps: int, epsilon: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rare batches; against the laws of both sides, on grids four times as fine as usual."""
+    sides = Profiles(PoissonMoments(rate, sigma), steps).sides(epsilon, Direction.REMOVE)
+    resolution = Resolution(272, 1e-9)
+    laws = [
+        power(thin(gaussian_law(sigma, 1.0, side, resolution), rate), steps, resolution)
+        for side in (Side.LOWER, Side.UPPER)
+    ]
+    lower, upper = (law_delta(law, epsilon, Direction.REMOVE) for law in laws)
+    assert sides is not None
+    assert sides.lower <= upper
+    assert lower <= sides.upper
+    monkeypatch.setattr(contours, "RETREATS", 0)
+    assert Profiles(PoissonMoments(rate, sigma), steps).sides(epsilon, Direction.REMOVE) is None
+
+
+def test_what_no_line_answers_is_at_most_what_any_of_them_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Moments alone say 5e-10 where delta is 1e-19 or less; and poor lines, which say too much, are above good ones."""
+    rare = Profiles(PoissonMoments(7.5e-4, 3.6), 5272)
+    assert rare.sides(0.2, Direction.REMOVE) is None
+    assert rare.at_most(0.2, Direction.REMOVE) < 1e-17 < 1e-11 < rare.by_moments(0.2, Direction.REMOVE)
+    exact = rare.sides(0.07, Direction.REMOVE)
+    assert exact is not None
+    monkeypatch.setattr(contours, "SHARE", 0.3)
+    monkeypatch.setattr(contours, "USEFUL", 1e-9)
+    poor = Profiles(PoissonMoments(7.5e-4, 3.6), 5272)
+    assert poor.sides(0.07, Direction.REMOVE) is None
+    assert exact.upper <= poor.at_most(0.07, Direction.REMOVE) <= poor.by_moments(0.07, Direction.REMOVE)
+
+
 @pytest.mark.parametrize(("rate", "sigma", "steps"), RUNS)
 def test_what_is_cut_off_the_line_is_charged(
     rate: float, sigma: float, steps: int, monkeypatch: pytest.MonkeyPatch

@@ -10,6 +10,13 @@ _PRODUCT, _OF_PRODUCTS = "src/hockeystick/laws/product_moments.py", "tests/laws/
 FAULTS = [
     (
         _CONTOURS,
+        "*(sides.upper for sides in tried)",
+        "*(sides.lower for sides in tried)",
+        "where no line answers, a lower side is taken for the bound from above",
+        _TESTS,
+    ),
+    (
+        _CONTOURS,
         "lower = factor * max(value - error - distant, 0.0)",
         "lower = factor * max(value - error, 0.0)",
         "what the trapezoidal rule adds is taken for the value",

@@ -223,28 +223,28 @@ def by_contours(
     profiles: Profiles, law: Callable[[], Law], side: Side, smallest_delta: float
 ) -> Mapping[Direction, Profile]:
     """Profiles by contour integrals, and by a law of the same side and steps where these do not answer."""
-    return _by_transforms(profiles.sides, profiles.by_moments, law, side, smallest_delta)
+    return _by_transforms(profiles.sides, profiles.at_most, law, side, smallest_delta)
 
 
 def _by_transforms(
     sides_at: Callable[[float, Direction], Sides | None],
-    moments_at: Callable[[float, Direction], float],
+    most_at: Callable[[float, Direction], float],
     law: Callable[[], Law],
     side: Side,
     smallest_delta: float,
 ) -> Mapping[Direction, Profile]:
-    """Profiles by transforms; where these do not answer, by moments if delta is far too small to matter, or by a law.
+    """Profiles by transforms; where these do not answer, by a rough bound if delta is too small to matter, or by a law.
 
     Args:
         sides_at: both sides of delta, or None.
-        moments_at: an upper bound on delta.
+        most_at: an upper bound on delta.
         law: of this side; made when it is first asked.
     """
 
     def profile(epsilon: float, direction: Direction) -> float:
         sides = sides_at(epsilon, direction)
         if sides is None:
-            rough = moments_at(epsilon, direction)
+            rough = most_at(epsilon, direction)
             if rough >= FAR_BELOW * smallest_delta:
                 return law_delta(law(), epsilon, direction)
             sides = Sides(0.0, rough)

@@ -11,6 +11,7 @@ Proofs: docs/theory/contours.md. Cost: O(frequencies * nodes) for each line, O(f
 a line serves all epsilons within some standard deviations of S around the epsilon for which it was chosen.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, exp, expm1, inf, isfinite, log, pi
@@ -39,6 +40,8 @@ MOST_WORK = 1e7
 MOST_FREQUENCIES = 200_000
 USEFUL = 1e-3
 """A line answers where its sides are this close, relative to the upper side."""
+RETREATS = 4
+"""Lines beside that of the saddle that are tried, towards the pole, until one answers."""
 ORDERS = 60
 """Orders of lines. Which line answers an epsilon depends on epsilon alone, and not on what was asked before."""
 NEAR_ORDERS, FAR_ORDERS = 24.0, 300.0
@@ -142,25 +145,43 @@ class Profiles:
         """Whether the noise is large enough for moments of many orders on a short grid."""
         return self.moments.noise_multiplier >= LEAST_NOISE
 
+    @property
+    def _has_lines(self) -> bool:
+        return self.in_reach and LEAST_RATE <= self.moments.sampling_prob <= MOST_RATE
+
     def sides(self, epsilon: float, direction: Direction) -> Sides | None:
         """Both bounds on delta, or None where no line is good enough there."""
         return self._answers(epsilon, direction)
 
     def _answer(self, epsilon: float, direction: Direction) -> Sides | None:
-        if not (self.in_reach and LEAST_RATE <= self.moments.sampling_prob <= MOST_RATE):
+        if not self._has_lines:
             return None
         if direction is Direction.ADD:
             other, bound = self.sides(epsilon, Direction.REMOVE), self.by_moments(epsilon, direction)
             if other is not None and bound < NEGLIGIBLE * other.lower:
                 return Sides(0.0, bound)
-        order, known = self._saddle(epsilon, direction)
+        for sides in self._tried(epsilon, direction):
+            if sides.lower > 0.0 and sides.upper - sides.lower <= USEFUL * sides.upper:
+                return sides
+        return None
+
+    def at_most(self, epsilon: float, direction: Direction) -> float:
+        """An upper bound on delta where no line answers: the least of what they say, and of what moments say."""
+        tried = self._tried(epsilon, direction) if self._has_lines else ()
+        return min([self.by_moments(epsilon, direction), *(sides.upper for sides in tried)])
+
+    def _tried(self, epsilon: float, direction: Direction) -> Iterator[Sides]:
+        """What lines say, from the saddle towards the pole: those nearer to it find less, and may be far shorter."""
+        known, saddle = self._saddle(epsilon, direction)
+        for place in range(saddle, max(saddle - RETREATS, 0) - 1, -1):
+            contour = self._line(float(known.orders[place]), direction, known)
+            if contour is not None:
+                yield contour.sides(epsilon)
+
+    def _line(self, order: float, direction: Direction, known: Orders) -> Contour | None:
         if (direction, order) not in self._contours:
             self._contours[direction, order] = self._contour(order, direction, known)
-        contour = self._contours[direction, order]
-        if contour is None:
-            return None
-        sides = contour.sides(epsilon)
-        return sides if sides.lower > 0.0 and sides.upper - sides.lower <= USEFUL * sides.upper else None
+        return self._contours[direction, order]
 
     def _known(self, direction: Direction, reach: float) -> Orders:
         if (direction, reach) not in self._orders:
@@ -169,8 +190,8 @@ class Profiles:
             self._orders[direction, reach] = Orders(orders, self.steps * self.moments.log_moments(orders))
         return self._orders[direction, reach]
 
-    def _saddle(self, epsilon: float, direction: Direction) -> tuple[float, Orders]:
-        """The order at which the integrand is smallest on the real line, and the orders among which it was sought."""
+    def _saddle(self, epsilon: float, direction: Direction) -> tuple[Orders, int]:
+        """Known orders, and the place among them of the one at which the integrand is smallest on the real line."""
         x = epsilon if direction is Direction.REMOVE else -epsilon
         for reach in (NEAR_ORDERS, FAR_ORDERS):
             known = self._known(direction, reach)
@@ -178,7 +199,7 @@ class Profiles:
             smallest = int(np.argmin(heights))
             if smallest < heights.size - 4:
                 break
-        return float(known.orders[smallest]), known
+        return known, smallest
 
     def by_moments(self, epsilon: float, direction: Direction) -> float:
         """An upper bound on delta from the moments at the known orders; 1 where the noise is out of reach."""
