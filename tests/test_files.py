@@ -130,8 +130,8 @@ def test_what_is_nested_deeply_is_one_sentence(depth: int) -> None:
     for _ in range(depth):
         tables, lists = {"sampler": tables}, [lists]
     for values in (tables, {"sampler": lists}):
-        with pytest.raises(InvalidInputError, match=r"at most 40 tables and lists inside of each other\.$"):
+        with pytest.raises(InvalidInputError, match=r"must nest tables and lists at most 40 deep\.$"):
             Plan.parse(values)
     for text in ("x = " + "[" * depth + "]" * depth, "x = " + "{a = " * depth + "1" + "}" * depth):
-        with pytest.raises(InvalidInputError, match=r"inside of each other\.$|nested too deeply\.$"):
+        with pytest.raises(InvalidInputError, match=r"at most 40 deep\.$|nested too deeply\.$"):
             parse_toml(text.encode(), "plan")

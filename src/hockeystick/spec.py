@@ -32,7 +32,7 @@ NoiseMultiplier = Annotated[float, Field(ge=SMALLEST_NOISE, le=LARGEST_NOISE)]
 """Standard deviation of the noise in units of the clipping norm."""
 
 DEEPEST = 40
-"""Tables and lists inside of each other; nothing that is read has half as many."""
+"""How deep tables and lists may be nested; nothing that is read is half as deep."""
 
 _BUILDING = RLock()
 
@@ -129,13 +129,13 @@ def plain(value: Any, name: str = "input", room: int = DEEPEST) -> Any:
 
     Args:
         name: what errors call the whole.
-        room: how many tables and lists may be inside of each other.
+        room: how many levels of tables and lists are left.
 
-    Raises: InvalidInputError for more.
+    Raises: InvalidInputError where they are nested deeper.
     """
     if isinstance(value, Mapping) or type(value) in (list, tuple):
         if not room:
-            raise InvalidInputError(f"The {name} must have at most {DEEPEST} tables and lists inside of each other.")
+            raise InvalidInputError(f"The {name} must nest tables and lists at most {DEEPEST} deep.")
         if isinstance(value, Mapping):
             return {key: plain(inner, name, room - 1) for key, inner in value.items()}
         return type(value)(plain(inner, name, room - 1) for inner in value)
