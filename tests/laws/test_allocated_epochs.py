@@ -17,7 +17,7 @@ from hockeystick.laws.grid import Resolution
 from hockeystick.laws.mean_of_ratios import MeanOfRatios
 from hockeystick.laws.operations import average, power
 from hockeystick.laws.profile import law_delta
-from hockeystick.laws.tilted_powers import LatticeLaw, Powers, lattice_laws
+from hockeystick.laws.tilted_powers import LatticeLaw, Powers, contraction, lattice_laws, spread
 from hockeystick.types import Direction, Side
 
 
@@ -150,7 +150,7 @@ def test_any_size_ends_without_much_memory(sigma: float, bins: int, epochs: int)
 
 
 def call_of(law: LatticeLaw, k: float) -> float:
-    places = np.exp(law.spacing * (law.first + np.arange(len(law.masses))))
+    places = np.exp(law.offset + law.spacing * (law.first + np.arange(len(law.masses))))
     return float(law.masses @ np.maximum(places - k, 0.0)) + law.p_inf
 
 
@@ -178,19 +178,37 @@ def test_lattice_laws_are_a_spread_and_a_contraction(noise: float) -> None:
     assert gap <= 0.5 * spacing**2 / 0.3 + 4.0 * noise
 
 
+@pytest.mark.parametrize("offset", [-0.019, -0.01, 0.004, 0.0199])
+def test_places_may_lie_on_both_sides_of_one_without_it(offset: float) -> None:
+    """Then the kink of 1 belongs to its neighbours, to each as much as the other is near."""
+    mu, spacing, first = mp.mpf("0.3"), 0.02, -80
+    places = np.exp(offset + spacing * np.arange(first, 100))
+    exact = np.array([float(exact_call(mu, mp.mpf(k)) - max(1 - mp.mpf(k), 0)) for k in places])
+    laws = contraction(spacing, first, exact, exact, offset), spread(spacing, first, exact, exact, offset)
+    for law, sign in zip(laws, (1.0, -1.0), strict=True):
+        assert law is not None
+        for k in [*np.exp(np.linspace(-1.7, 2.1, 301)), 1.0, float(places[79]), float(places[80]), float(places[81])]:
+            assert sign * (call_of(law, float(k)) - float(exact_call(mu, mp.mpf(float(k))))) <= 1e-13
+        assert law.masses.sum() + law.at_zero == pytest.approx(1.0, abs=1e-9)
+        assert law.masses @ places + law.p_inf == pytest.approx(1.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("offset", [0.0, -0.013])
 @pytest.mark.parametrize("side", list(Side))
 @pytest.mark.parametrize("direction", list(Direction))
 @pytest.mark.parametrize("count", [1, 2, 7])
-def test_powers_of_a_small_law_are_its_convolutions(side: Side, direction: Direction, count: int) -> None:
+def test_powers_of_a_small_law_are_its_convolutions(
+    side: Side, direction: Direction, count: int, offset: float
+) -> None:
     spacing, first = 0.05, -30
-    places = np.exp(spacing * np.arange(first, first + 70))
+    places = np.exp(offset + spacing * np.arange(first, first + 70))
     masses = np.random.default_rng(7).random(70) * np.exp(-0.5 * (np.arange(70) - 28.0) ** 2 / 90.0)
     masses /= float(masses @ places)
-    law = LatticeLaw(side, spacing, first, masses, 0.0, 0.0)
+    law = LatticeLaw(side, spacing, first, masses, 0.0, 0.0, offset)
     whole = np.array([1.0])
     for _ in range(count):
         whole = np.convolve(whole, masses)
-    sums = np.exp(spacing * (count * first + np.arange(len(whole))))
+    sums = np.exp(count * offset + spacing * (count * first + np.arange(len(whole))))
     for epsilon in [0.0, 0.1, 0.25, 0.6]:
         ratio = exp(epsilon)
         gains = np.maximum(sums - ratio, 0.0) if direction is Direction.REMOVE else np.maximum(1.0 - ratio * sums, 0.0)

@@ -180,7 +180,7 @@ def test_what_is_cut_off_the_line_is_charged(
 ) -> None:
     """Lines that end where the integrand is just as small as it has to be; windows are too wide for distant values."""
 
-    def barely(moments: PoissonMoments, order: float, steps: float, log_size: float) -> float:
+    def barely(moments: PoissonMoments, order: float, steps: float, log_size: float, at_most: float) -> float:
         z = np.linspace(*moments.ends(order), 4001)
         logs = moments.log_ratios(z)[0]
         weights = np.exp(order * logs - 0.5 * z * z - (order * logs - 0.5 * z * z).max())

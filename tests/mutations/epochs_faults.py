@@ -5,6 +5,7 @@ An entry is (path, old text, new text, reason, tests); the old text occurs once 
 
 _MEAN, _POWERS = "src/hockeystick/laws/mean_of_ratios.py", "src/hockeystick/laws/tilted_powers.py"
 _EPOCHS, _TESTS = "src/hockeystick/laws/allocated_epochs.py", "tests/laws/test_allocated_epochs.py"
+_RARE, _OF_RARE = "src/hockeystick/laws/rare_steps.py", "tests/laws/test_rare_steps.py"
 _MOMENTS, _OF_MOMENTS = "src/hockeystick/laws/mean_moments.py", "tests/laws/test_mean_moments.py"
 
 FAULTS = [
@@ -112,5 +113,54 @@ FAULTS = [
         "self._asked[epsilon, direction] = self._useful(epsilon + 1e-3 * len(self._asked), direction)",
         "an answer depends on what was asked before",
         _TESTS,
+    ),
+    (
+        _POWERS,
+        "masses[last] += beyond",
+        "masses[last] += 1.0 - beyond",
+        "the kink of 1 is given to the farther place",
+        _TESTS,
+    ),
+    (
+        _POWERS,
+        "origin = count * float(self._logs[main])",
+        "origin = float(self._logs[main])",
+        "the most likely place counts once for all steps",
+        _TESTS,
+    ),
+    (
+        _POWERS,
+        "high = min(reach[1],",
+        "high = 0.5 * min(reach[1],",
+        "windows end before the mass does",
+        _TESTS,
+    ),
+    (
+        _POWERS,
+        "sag[0] = 0.0",
+        "sag[:9] = 0.0",
+        "a put that is curved between two places is taken for a straight one",
+        _OF_RARE,
+    ),
+    (
+        _RARE,
+        "/ (1.0 - beyond)) + ERROR_OF_MEANS",
+        "/ (1.0 - beyond)) - 0.2 * self.rate",
+        "the place of nearly all steps is below their mean",
+        _OF_RARE,
+    ),
+    (
+        _RARE,
+        "self.rate * np.where(puts, values * np.minimum(strikes, 1.0), 0.0)",
+        "self.rate * np.where(puts, values, 0.0)",
+        "puts are paid in the wrong units",
+        _OF_RARE,
+    ),
+    (
+        _RARE,
+        "epsilon > -self.steps * log1p(-self.rate)",
+        "epsilon > -0.5 * self.steps * log1p(-self.rate)",
+        "a delta of the add direction is 0 too early",
+        _OF_RARE,
     ),
 ]

@@ -30,6 +30,7 @@ from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import FAR, MAX_RATIO, ORDINARY, Law, Units, point_mass_at_one
 from hockeystick.laws.operations import average, compose, mix, power, thin, weighted
 from hockeystick.laws.profile import law_delta, law_profiles
+from hockeystick.laws.rare_steps import rare_steps
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.binomial_steps import binomial_step
@@ -216,7 +217,13 @@ def _steps_profiles(pair: IndependentSteps, side: Side, settings: Settings) -> M
         return law_profiles(law())
     settings.deadline.tick()
     profiles = profiles_of_steps(pair.sampling_prob, pair.noise_multiplier, pair.steps)
-    return by_contours(profiles, law, side, settings.resolution.smallest_delta)
+    smallest = settings.resolution.smallest_delta
+    rare = rare_steps(pair.sampling_prob, pair.noise_multiplier, pair.steps, smallest)
+
+    def sides_at(epsilon: float, direction: Direction) -> Sides | None:
+        return profiles.sides(epsilon, direction) or rare.sides(epsilon, direction)
+
+    return _by_transforms(sides_at, profiles.at_most, law, side, smallest)
 
 
 def by_contours(

@@ -24,6 +24,7 @@ from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.laws.poisson_moments import (
     ERROR_OF_LOGS,
     LARGEST_ORDER,
+    OCTAVE,
     Moments,
     PoissonMoments,
     relative_error_of_power,
@@ -221,13 +222,13 @@ class Profiles:
         expected = -log(abs(order * (order - 1.0))) - 0.5 * log(2.0 * pi * (variance + min(order**2, 1.0)))
         target = expected + log(SHARE)
         before, after, window = self._distant_values(order, float(logs[1]), x, target, known)
-        last = self.moments.settled_frequency(order, steps, target)
-        if not (isfinite(window) and last * window < 2.0 * pi * MOST_FREQUENCIES):
+        if not isfinite(window):
             return None
         step = 2.0 * pi / window
-        count = ceil(last / step) + 1
-        if count * self.moments.size(order, count * step) > MOST_WORK:
+        last = self.moments.settled_frequency(order, steps, target, self._farthest(order, step))
+        if not self._is_short(order, step, last):
             return None
+        count = ceil(last / step) + 1
         line = self.moments.line(order, step, count)
         frequencies = step * np.arange(count, dtype=np.float64)
         s = order + 1j * frequencies
@@ -254,6 +255,20 @@ class Profiles:
             after=after,
             window=window,
         )
+
+    def _is_short(self, order: float, step: float, last: float) -> bool:
+        """Whether a line up to this frequency takes no more work than it may."""
+        if not last < MOST_FREQUENCIES * step:
+            return False
+        count = ceil(last / step) + 1
+        return count * self.moments.size(order, count * step) <= MOST_WORK
+
+    def _farthest(self, order: float, step: float) -> float:
+        """A frequency beyond which every line is too long."""
+        farthest = MOST_FREQUENCIES * step
+        while farthest > step and not self._is_short(order, step, farthest / OCTAVE):
+            farthest /= OCTAVE
+        return farthest
 
     def _distant_values(
         self, order: float, log_size: float, x: float, target: float, known: Orders

@@ -1,7 +1,8 @@
 """Closed forms for one Gaussian against its shift: the profile of Balle and Wang (2018, Theorem 8)."""
 
-from math import exp, expm1, log
+import numpy as np
 
+from hockeystick.laws.law import Array
 from hockeystick.types import Side
 
 ROUNDING = 1e-12
@@ -21,19 +22,23 @@ def gaussian_delta(noise_multiplier: float, sensitivity: float, epsilon: float, 
         epsilon: >= 0.
         side: UPPER is at least the exact value, LOWER at most.
     """
-    from scipy.special import log_ndtr
-
     if sensitivity == 0.0:
         return 0.0
     epsilon = float(epsilon)  # arithmetic with a single would be rounded like one
-    mu = sensitivity / noise_multiplier
-    log_a = float(log_ndtr(0.5 * mu - epsilon / mu))
-    log_b = float(log_ndtr(-0.5 * mu - epsilon / mu))
-    magnitude = 1.0 + epsilon + abs(log_a) + abs(log_b) + (0.5 * mu + epsilon / mu) ** 2
+    return float(gaussian_deltas(sensitivity / noise_multiplier, np.array([epsilon]), side)[0])
+
+
+def gaussian_deltas(mu: float, epsilons: Array, side: Side) -> Array:
+    """As :func:`gaussian_delta`, for ``mu = sensitivity / sigma > 0`` and many epsilons: shape (n,)."""
+    from scipy.special import log_ndtr
+
+    log_a = log_ndtr(0.5 * mu - epsilons / mu)
+    log_b = log_ndtr(-0.5 * mu - epsilons / mu)
+    magnitude = 1.0 + epsilons + np.abs(log_a) + np.abs(log_b) + (0.5 * mu + epsilons / mu) ** 2
     rounding = ROUNDING * 1e-2 * magnitude
     sign = 1.0 if side is Side.UPPER else -1.0
-    gap = min(epsilon + log_b - log_a - sign * rounding, 0.0)
-    if gap == 0.0:
-        return 0.0
-    log_delta = log_a + log(-expm1(gap)) + sign * (rounding + ROUNDING)
-    return exp(min(log_delta, 0.0))
+    gap = np.minimum(epsilons + log_b - log_a - sign * rounding, 0.0)
+    with np.errstate(divide="ignore"):  # no gap at all is a delta of 0
+        log_deltas = log_a + np.log(-np.expm1(gap)) + sign * (rounding + ROUNDING)
+    deltas: Array = np.exp(np.minimum(log_deltas, 0.0))
+    return deltas

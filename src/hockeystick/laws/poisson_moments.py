@@ -8,7 +8,7 @@ the characteristic function of ``L = log X`` under it. Proofs: docs/theory/conto
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import ceil, cos, exp, expm1, log, pi, sqrt
+from math import ceil, cos, exp, expm1, inf, isfinite, log, pi, sqrt
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -61,7 +61,7 @@ class Moments(Protocol):
     def log_moments(self, orders: Array) -> Array: ...
     def size(self, c: float, frequency: float) -> float: ...
     def line(self, c: float, step: float, count: int) -> Line: ...
-    def settled_frequency(self, c: float, steps: float, log_size: float) -> float: ...
+    def settled_frequency(self, c: float, steps: float, log_size: float, at_most: float = ...) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -184,19 +184,21 @@ class PoissonMoments:
         above = np.cumsum(least[::-1])[::-1]
         return Cells(least, most, above, variations, logs - logs[int(np.argmax(masses))], at_edges, at_edges[1:] - logs)
 
-    def settled_frequency(self, c: float, steps: float, log_size: float) -> float:
+    def settled_frequency(self, c: float, steps: float, log_size: float, at_most: float = inf) -> float:
         """A frequency T such that ``|M(c + it) / M(c)|^steps <= e^log_size`` for every ``t >= T``.
 
         High frequencies: L has a density under the tilted measure with at most two maxima, so the ratio is at most its
         total variation over t. Below: the range of z is cut in slabs on which ``t L`` moves by at most pi. With masses
         p_i and variances v_i of L on them, ``1 - |ratio| >= (2 t^2 / pi^2) sum_i p_i v_i``; and the part of the density
         above any place, of mass p, gives ``1 - |ratio| >= p - (its total variation) / t``. Masses and variances are
-        bounded from below cell by cell. Infinite where no such frequency is proved.
+        bounded from below cell by cell. Infinite where no such frequency is proved, or none up to ``at_most``.
         """
         cells = self.cells(c)
         settled = float(cells.variations[0]) * exp(min(-log_size / steps, 700.0))
-        if not np.isfinite(settled):
-            return float("inf")
+        if not isfinite(settled):
+            return inf
+        if settled > at_most and steps * cells.drop(at_most / OCTAVE, at_most) < -log_size:
+            return inf
         while True:
             frequency = settled / OCTAVE
             if steps * cells.drop(frequency, settled) < -log_size:

@@ -99,7 +99,7 @@ class ProductMoments:
         log_error += rounding * abs(log_moment)
         return Line(log_moment, log_error * (1.0 + 1e-9), ratios, errors)
 
-    def settled_frequency(self, c: float, steps: float, log_size: float) -> float:
+    def settled_frequency(self, c: float, steps: float, log_size: float, at_most: float = inf) -> float:
         """A frequency T such that ``|M(c + it) / M(c)|^steps <= e^log_size`` for every ``t >= T``; infinite at worst.
 
         Each part has the bounds of :meth:`PoissonMoments.settled_frequency`, and their logarithms add up. Parts beyond

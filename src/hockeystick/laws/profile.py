@@ -14,8 +14,8 @@ from hockeystick.types import Direction, Side
 MAX_EPSILON = LARGEST_EPSILON
 NEARBY = 1.1
 """Factor by which the expected epsilon is trusted."""
-COMMON = 1.0
-"""Where a search begins that expects nothing."""
+COMMON, HALVINGS = 1.0, 4
+"""Where a search begins that expects nothing, and how often it halves that before it asks at 0."""
 SMALLEST_EPSILON = 1e-300
 SMALLEST_RATIO = 1e-12
 """Relative to delta; the search for an epsilon treats smaller values alike, because only the sign matters there."""
@@ -94,12 +94,17 @@ def smallest_epsilon(
 
     if near is not None and not SMALLEST_EPSILON < near < 0.5 * MAX_EPSILON:
         near = None
-    low, high = (0.0, COMMON) if near is None else (near / NEARBY, near * NEARBY)
+    low, high = (COMMON, COMMON) if near is None else (near / NEARBY, near * NEARBY)
     at_low = at_high = excess(low)
-    if at_low > 0.0:
+    if at_low > 0.0 and high > low:
         at_high = excess(high)
-    elif low > 0.0:
-        low, at_low, high = 0.0, excess(0.0), low
+    for _ in range(HALVINGS):  # near 0, some profiles are slow to evaluate
+        if at_low > 0.0:
+            break
+        low, high, at_high = 0.5 * low, low, at_low
+        at_low = excess(low)
+    if at_low <= 0.0:
+        low, high, at_high, at_low = 0.0, low, at_low, excess(0.0)
     if at_low <= 0.0:
         return 0.0
     while at_high > 0.0:

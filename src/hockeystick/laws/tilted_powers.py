@@ -10,6 +10,7 @@ Proofs: docs/theory/contours.md, "Many epochs". Cost: O(window log(window)) for 
 
 from dataclasses import dataclass
 from math import ceil, exp, expm1, inf, log
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,8 @@ PACE = 1.25
 """Ratio of neighbouring distances of orders. Which order answers an epsilon depends on epsilon alone."""
 FIRST_DISTANCE, ORDERS = 0.05, 52
 """The least distance of an order from 0 or from 1, and how many orders there are on either side."""
+RETREATS = 3
+"""Orders beside the best that are tried, towards the pole, until the window of one is short enough."""
 LARGEST_EXPONENT = 600.0
 """Of a tilt within its window; what needs more is left to the laws."""
 MOVED = 1e-12
@@ -41,7 +44,7 @@ MOVED = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class LatticeLaw:
-    """A law of X on the places ``e^(i spacing)``, i = first, first + 1, ...
+    """A law of X on the places ``e^(offset + i spacing)``, i = first, first + 1, ...
 
     Attributes:
         masses: shape (k,), Q-masses of the places, >= 0.
@@ -55,73 +58,140 @@ class LatticeLaw:
     masses: Array
     at_zero: float
     p_inf: float
+    offset: float = 0.0
+
+
+class Lattice(NamedTuple):
+    """Places, in ascending order, and which of them are at most 1.
+
+    Attributes:
+        lower, upper: shape (n,), bounds on o, with what the rounding of the places may take from them.
+        of_slopes: how far slopes between two places may be off, relatively.
+    """
+
+    places: Array
+    below: Flags
+    lower: Array
+    upper: Array
+    of_slopes: float
+
+
+def lattice(spacing: float, first: int, lower: Array, upper: Array, offset: float) -> Lattice:
+    """The places ``e^(offset + i spacing)``, i = first, ..., with these bounds on o, which are rounded outwards."""
+    logs = offset + spacing * (first + np.arange(len(upper), dtype=np.float64))
+    places, below = np.exp(logs), logs <= 0.0
+    # The slope of o is at most that of the chord towards 1, as puts and calls are convex, and at most 1.
+    steep, widths = np.ones(len(places)), np.diff(places)
+    rising, falling = below[1:], ~below[:-1]
+    steep[:-1][rising] = ((upper[1:] - lower[:-1]) / widths)[rising]
+    steep[1:][falling] = ((upper[:-1] - lower[1:]) / widths)[falling]
+    # Places are off by some roundings, and o changes by that times its slope. Slopes are off relatively.
+    off = 8.0 * UNIT_ROUNDOFF * (1.0 + np.abs(logs))
+    moved, of_slopes = off * places * np.minimum(steep, 1.0), 4.0 * float(off.max()) / spacing
+    upper, lower = (upper + moved) * (1.0 + of_slopes), (lower - moved) * (1.0 - of_slopes)
+    # o rises up to 1 and falls from there on.
+    upper[below] = np.minimum.accumulate(upper[below][::-1])[::-1]
+    upper[~below] = np.minimum.accumulate(upper[~below])
+    return Lattice(places, below, lower, upper, of_slopes)
 
 
 def lattice_laws(spacing: float, first: int, lower: Array, upper: Array) -> tuple[LatticeLaw, LatticeLaw] | None:
-    """A contraction and a spread of X from bounds on o at ``e^(i spacing)``, i = first, ..., of which one i is 0.
+    """A contraction and a spread of X from bounds on o at ``e^(i spacing)``, i = first, ..., on both sides of 1."""
+    laws = contraction(spacing, first, lower, upper), spread(spacing, first, lower, upper)
+    return None if laws[0] is None or laws[1] is None else (laws[0], laws[1])
 
-    The lower law has its mass between the first and the last place. The upper one has some at 0 and at infinity. None
-    where the bounds are so far apart that they tell nothing.
+
+def spread(spacing: float, first: int, lower: Array, upper: Array, offset: float = 0.0) -> LatticeLaw | None:
+    """An upper law from bounds on o at the places; it has some mass at 0 and at infinity."""
+    places, below, _, upper, of_slopes = lattice(spacing, first, lower, upper, offset)
+    outer = _hull(np.append(0.0, places), np.append(0.0, upper), np.append(True, below))
+    if outer is None:
+        return None
+    outer *= 1.0 + 4.0 * of_slopes
+    return LatticeLaw(Side.UPPER, spacing, first, outer[1:], float(outer[0]), float(upper[-1]), offset)
+
+
+def contraction(
+    spacing: float, first: int, lower: Array, upper: Array, offset: float = 0.0, *, straight: bool = False
+) -> LatticeLaw | None:
+    """A lower law from bounds on o at the places, between the first and the last of which it has its mass.
+
+    None where the bounds are so far apart that they tell nothing.
+
+    Args:
+        straight: whether the put is 0 at the first place and straight up to the second one.
     """
-    logs = spacing * (first + np.arange(len(upper), dtype=np.float64))
-    places = np.exp(logs)
-    below = logs <= 0.0
-    # Places are off by some roundings, and o changes by at most as much as its place. Slopes are off relatively.
-    off = 8.0 * UNIT_ROUNDOFF * (1.0 + np.abs(logs))
-    of_slopes = 4.0 * float(off.max()) / spacing
-    upper, lower = (upper + off * places) * (1.0 + of_slopes), (lower - off * places) * (1.0 - of_slopes)
-    upper[below] = np.minimum.accumulate(upper[below][::-1])[::-1]
-    upper[~below] = np.minimum.accumulate(upper[~below])
+    places, below, lower, upper, of_slopes = lattice(spacing, first, lower, upper, offset)
     widths, middle = np.diff(places), 0.5 * (upper + lower)
     noise = (upper - lower) / np.minimum(np.append(widths, inf), np.insert(widths, 0, inf))
     noise = np.maximum.reduce([noise, np.append(noise[1:], 0.0), np.insert(noise[:-1], 0, 0.0)])
     kinks = np.maximum(_masses(places, middle, below), 0.0) + 2.0 * noise
     # A convex function is above its chord less this, by its slopes on both sides of the two places.
     sag = widths * kinks[:-1] * kinks[1:] / np.maximum(kinks[:-1] + kinks[1:], 1e-300) * (1.0 + 1e-9)
+    if straight:
+        sag[0] = 0.0
     lower = lower - np.maximum(np.append(sag, 0.0), np.insert(sag, 0, 0.0))
+    if straight:
+        lower[0] = 0.0
     # Nothing is claimed at both ends of a chord that would start below 0: raised to 0, it could be above the function.
     unknown = lower < 0.0
     unknown[[0, -1]] = True
     unknown[1:-1] |= (lower < 0.0)[:-2] | (lower < 0.0)[2:]
     lower = np.where(unknown, 0.0, lower)
     inner = _hull(places, lower, below)
-    outer = _hull(np.append(0.0, places), np.append(0.0, upper), np.append(True, below))
-    if inner is None or outer is None or not inner.any():
+    if inner is None or not inner.any():
         return None
-    inner, outer = inner * (1.0 - 4.0 * of_slopes), outer * (1.0 + 4.0 * of_slopes)
-    return (
-        LatticeLaw(Side.LOWER, spacing, first, inner, 0.0, 0.0),
-        LatticeLaw(Side.UPPER, spacing, first, outer[1:], float(outer[0]), float(upper[-1])),
-    )
+    inner *= 1.0 - 4.0 * of_slopes
+    return LatticeLaw(Side.LOWER, spacing, first, inner, 0.0, 0.0, offset)
 
 
 def _masses(places: Array, values: Array, below: Flags) -> Array:
-    """Changes of slope at each place, where puts have the slope 0 before all of them, and calls after them."""
-    # The slope of a put is 1 more than that of a call.
+    """Changes of slope at each place, where puts have the slope 0 before all of them, and calls after them.
+
+    Puts up to 1, calls beyond: the slope of a put is 1 more than that of a call, on the part of a cell beyond 1.
+    """
     masses: Array = np.diff(np.concatenate([[0.0], np.diff(values) / np.diff(places), [0.0]]))
-    masses[np.flatnonzero(below)[-1]] += 1.0
+    last = int(np.flatnonzero(below)[-1])
+    beyond = (places[last + 1] - 1.0) / (places[last + 1] - places[last])
+    masses[last] += beyond
+    masses[last + 1] += 1.0 - beyond
     return masses
 
 
 def _hull(places: Array, values: Array, below: Flags) -> Array | None:
     """Changes of slope of the largest convex function that is nowhere above the points, which keeps both ends.
 
-    None where it would leave out the place 1, at which puts and calls meet.
+    None where one end is all that would be left on either side of 1.
     """
-    meeting = int(np.flatnonzero(below)[-1])
-    kept = np.arange(len(places))
+    kept = _without_ends(places, values, below)
     while True:
+        if not below[kept[0]] or below[kept[-1]]:
+            return None
         masses = _masses(places[kept], values[kept], below[kept])
         concave = masses < 0.0
         concave[[0, -1]] = False
         if not concave.any():
             break
-        if concave[np.searchsorted(kept, meeting)]:
-            return None
         kept = kept[~concave]
     whole = np.zeros(len(places))
     whole[kept] = np.maximum(masses, 0.0)
     return whole
+
+
+def _without_ends(places: Array, values: Array, below: Flags) -> NDArray[np.intp]:
+    """Indices of the points that are left once the first and the last edge of their hull are known.
+
+    These edges are long, as nothing may be claimed at the ends, and would take one round for each point.
+    """
+    kept = np.ones(len(places), dtype=np.bool_)
+    first, last = np.flatnonzero(below), np.flatnonzero(~below)
+    if first.size > 1:
+        slopes = (values[first[1:]] - values[0]) / (places[first[1:]] - places[0])
+        kept[1 : 1 + int(np.argmin(slopes))] = False
+    if last.size > 1:
+        slopes = (values[-1] - values[last[:-1]]) / (places[-1] - places[last[:-1]])
+        kept[last[0] + int(np.argmax(slopes)) + 1 : -1] = False
+    return np.flatnonzero(kept)
 
 
 class Powers:
@@ -131,7 +201,7 @@ class Powers:
         self.law, self.count = law, float(count)
         used = np.flatnonzero(law.masses)
         self._index = law.first + used
-        self._logs: Array = np.asarray(law.spacing * self._index, dtype=np.float64)
+        self._logs: Array = np.asarray(law.offset + law.spacing * self._index, dtype=np.float64)
         self._masses: Array = law.masses[used]
         self._log_masses: Array = np.log(self._masses)
         mass, mean = float(self._masses.sum()) + law.at_zero, float(self._masses @ np.exp(self._logs)) + law.p_inf
@@ -140,8 +210,11 @@ class Powers:
         self._known: dict[float, Tilted | None] = {}
 
     def delta(self, epsilon: float, direction: Direction) -> float | None:
-        """A bound on delta on the law's side; None where a window would be too long."""
-        tilted = self._tilted(self._order(epsilon, direction))
+        """A bound on delta on the law's side; None where windows would be too long."""
+        best = self._best(epsilon, direction)
+        # Nearer to the pole less of the tilted mass is where epsilon is, in a window that may be far shorter.
+        orders = (_order_at(direction, place) for place in range(best, max(best - RETREATS, 0) - 1, -1))
+        tilted = next(filter(None, map(self._tilted, orders)), None)
         value = None if tilted is None else tilted.delta(epsilon, self.law.side)
         if value is None:
             return None
@@ -155,15 +228,18 @@ class Powers:
         top = float(exponents.max())
         return top + log(float(np.exp(exponents - top).sum()))
 
-    def _order(self, epsilon: float, direction: Direction) -> float:
+    def order(self, epsilon: float, direction: Direction) -> float:
         """The order at which the moment bound of delta is smallest, among those of a fixed grid."""
+        return _order_at(direction, self._best(epsilon, direction))
+
+    def _best(self, epsilon: float, direction: Direction) -> int:
         x = epsilon if direction is Direction.REMOVE else -epsilon
         low, high = 0, ORDERS - 1
         while low < high:  # the bound is convex in the order
             middle = (low + high) // 2
             near, far = (self._height(direction, place, x) for place in (middle, middle + 1))
             low, high = (middle + 1, high) if far < near else (low, middle)
-        return _order_at(direction, low)
+        return low
 
     def _height(self, direction: Direction, place: int, x: float) -> float:
         order = _order_at(direction, place)
@@ -186,32 +262,44 @@ class Powers:
         reach = []
         for sign in (-1.0, 1.0):
             steps = [factor / deviation for factor in (2.0, 4.0, 6.0, 9.0)]
+            steps += [share * min(abs(order), abs(order - 1.0)) for share in (0.25, 0.5, 1.0, 2.0)]
             grown = [count * self.log_moment(order + sign * step) - log_size for step in steps]
             reach.append(min((size - log(0.25 * OUTSIDE)) / step for size, step in zip(grown, steps, strict=True)))
-        low, high = -reach[0], reach[1]
+        # No sum is below count times the least logarithm, nor above the largest one.
+        low = max(-reach[0], count * float(self._logs[0]) - spacing)
+        high = min(reach[1], count * float(self._logs[-1]) + spacing)
         length = 2 ** max(ceil(log((high - low) / spacing + 4.0, 2.0)), 6)
         if length > LONGEST or (abs(order) + 1.0) * length * spacing > 2.0 * LARGEST_EXPONENT:
             return None
         # The place of index r in the window stands for all that differ from it by a multiple of its length.
-        start = int((0.5 * (low + high)) / spacing) - length // 2
         weights = np.exp(order * self._logs + self._log_masses - log_size / count)
-        folded = np.bincount(self._index % length, weights, length)
-        transform = np.fft.rfft(folded)
+        # The largest weight, which may be nearly all, needs no transform when all indices are counted from its own.
+        main = int(np.argmax(weights))
+        origin = count * float(self._logs[main])
+        start = int((0.5 * (low + high) - origin) / spacing) - length // 2
+        others = weights.copy()
+        others[main] = 0.0
+        folded = np.bincount((self._index - self._index[main]) % length, others, length)
+        transform = weights[main] + np.fft.rfft(folded)
         sizes = np.abs(transform)
         powers = np.exp(count * np.log(np.where(sizes > 1e-300, transform, 1e-300)))
         tilted = np.roll(np.fft.irfft(powers, length), -start)
         of_transform = OF_TRANSFORMS * UNIT_ROUNDOFF * log(length, 2.0)
         of_weights = UNIT_ROUNDOFF * (4.0 * abs(order) * float(np.abs(self._logs).max()) + 4.0 * abs(log_size) + 64.0)
-        of_values = of_transform * (length * float(np.sum(folded**2))) ** 0.5 + of_weights
-        of_powers = count * of_values * np.exp((count - 1.0) * np.log(np.minimum(sizes + of_values, 1.0 + of_values)))
+        # A transform errs by so much of the Euclidean length of its values; of a power, by that times its derivative.
+        length_of_error = of_transform * float(np.sum(folded**2)) ** 0.5
+        of_values = length**0.5 * length_of_error + of_weights
+        steep = count * np.exp((count - 1.0) * np.log(np.minimum(sizes + of_values, 1.0 + of_values)))
+        of_powers = of_weights * steep
         of_powers += UNIT_ROUNDOFF * 8.0 * count * (1.0 + np.abs(np.log(np.maximum(sizes, 1e-300)))) * np.abs(powers)
         error = 2.0 * float(of_powers.sum()) / length
+        error += length_of_error * (2.0 * float(np.sum(steep**2)) / length) ** 0.5
         error += of_transform * (2.0 * float(np.sum(np.abs(powers) ** 2)) / length) ** 0.5
         return Tilted(
             order=order,
             log_size=log_size,
             size_error=expm1(count * (of_weights + len(self._logs) * UNIT_ROUNDOFF)),
-            places=spacing * (start + np.arange(length, dtype=np.float64)),
+            places=origin + spacing * (start + np.arange(length, dtype=np.float64)),
             masses=np.maximum(tilted, 0.0),
             error=error,
         )

@@ -1,0 +1,161 @@
+"""Both sides of the profile of many Poisson steps in which an example takes part about once, or less.
+
+One step has the ratio ``X = 1 - q + q Y``, ``Y = exp(mu z - mu^2 / 2)``, so its puts and calls are those of Y, in
+closed form, and :mod:`.tilted_powers` composes the steps. Nearly always X is next to 1. What is there has the mean
+``X_0``, which is one of the places, so that those factors of the product are their mean from below, and nearly so from
+above.
+Proofs: docs/theory/contours.md, "Rare steps". Cost: O(places log(places)) for each order, some 200,000 places.
+"""
+
+from functools import lru_cache
+from math import erfc, expm1, log1p, sqrt
+from typing import NamedTuple
+
+import numpy as np
+
+from hockeystick.laws.allocated_epochs import FEWEST, NEGLIGIBLE
+from hockeystick.laws.contours import LEAST_NOISE, LEAST_RATE, MOST_RATE, Sides
+from hockeystick.laws.gaussian import gaussian_deltas
+from hockeystick.laws.law import UNIT_ROUNDOFF, Array
+from hockeystick.laws.tilted_powers import LONGEST, Powers, contraction, spread
+from hockeystick.types import Direction, Side
+
+MOST_VISITS = 4.0
+"""Steps times rate; where an example takes part more often, contours answer."""
+LEVELS = ((4e-4, 2e-3), (1e-4, 5e-4))
+"""Spacings that are tried: the first number over the visits, and at most the second one.
+
+What the places of nearly all steps add to delta is proportional to spacing and visits.
+"""
+CELLS = 400.0
+"""At least so many places for each standard deviation of log Y."""
+TAIL = 1e-5
+"""Of the smallest delta that matters: beyond places where all steps together have less, ratios count as infinite."""
+USEFUL, LEAST_USEFUL, MOST_USEFUL = 2e-4, 3e-4, 2e-3
+"""Sides are close enough when they differ, relative to the upper one, by the first number times epsilon and the order,
+which is about as much of epsilon; but always by the second number, and never by more than the third."""
+ERROR_OF_MEANS = 1e-12
+"""Far above the rounding of X_0, relative."""
+TOGETHER = 8192
+"""Places that are asked at once."""
+
+
+class Start(NamedTuple):
+    """Where the lattice lies: ``log X_0``, the place of index 0, and the spacing."""
+
+    offset: float
+    spacing: float
+
+
+class RareSteps:
+    """The profile of ``steps`` Poisson steps.
+
+    Args:
+        smallest_delta: the smallest that matters; affects tightness only.
+    """
+
+    def __init__(self, sampling_prob: float, noise_multiplier: float, steps: int, smallest_delta: float) -> None:
+        self.rate, self.noise, self.steps, self.smallest = sampling_prob, noise_multiplier, steps, smallest_delta
+        self.mu = 1.0 / noise_multiplier
+        self._asked: dict[tuple[float, Direction], Sides | None] = {}
+        self._levels: dict[int, tuple[Powers, Powers] | None] = {}
+
+    def sides(self, epsilon: float, direction: Direction) -> Sides | None:
+        """Both bounds on delta, or None where they are not close enough to be useful."""
+        if (epsilon, direction) not in self._asked:
+            self._asked[epsilon, direction] = self._useful(epsilon, direction)
+        return self._asked[epsilon, direction]
+
+    @property
+    def in_reach(self) -> bool:
+        """Whether the steps are rare, and their ratios within the range of doubles."""
+        is_rare = self.rate * self.steps <= MOST_VISITS
+        return is_rare and self.noise >= LEAST_NOISE and LEAST_RATE <= self.rate <= MOST_RATE
+
+    def _useful(self, epsilon: float, direction: Direction) -> Sides | None:
+        if not self.in_reach:
+            return None
+        if direction is Direction.ADD and epsilon > -self.steps * log1p(-self.rate) * (1.0 + ERROR_OF_MEANS):
+            return Sides(0.0, 0.0)  # no product of ratios is below (1 - q)^steps
+        for level in range(len(LEVELS)):
+            powers = self._powers(level)
+            if powers is None:
+                return None
+            lower, upper = (power.delta(epsilon, direction) for power in powers)
+            if upper is None:
+                return None
+            lower = 0.0 if lower is None else lower
+            share = USEFUL * epsilon * abs(powers[1].order(epsilon, direction))
+            share = min(max(share, LEAST_USEFUL), MOST_USEFUL)
+            if upper - lower <= max(share * upper, NEGLIGIBLE * self.smallest):
+                return Sides(lower, upper)
+        return None
+
+    def _powers(self, level: int) -> tuple[Powers, Powers] | None:
+        """A lower and an upper law of one step, composed; None where too little is known of it."""
+        if level not in self._levels:
+            self._levels[level] = self._composed(*LEVELS[level])
+        return self._levels[level]
+
+    def _composed(self, shift: float, most: float) -> tuple[Powers, Powers] | None:
+        pace = min(shift / (self.rate * self.steps), most, self.mu / CELLS)
+        joined = pace > 0.5 * self.rate
+        offset, spacing = self._start(pace) if joined else (0.0, min(pace, 0.25 * self.rate))
+        first = -max(int((offset - log1p(-self.rate)) / spacing) + 2, 2)
+        bounds = None if offset > 0.0 else self._known(offset, spacing, first)
+        if (
+            bounds is None or len(bounds[0]) + first <= FEWEST
+        ):  # places do not tell the ratios apart, or not all of them
+            return None
+        lower, upper = bounds
+        from_below = -first if joined else 0
+        below = contraction(
+            spacing, first + from_below, lower[from_below:], upper[from_below:], offset, straight=joined
+        )
+        above = spread(spacing, first, lower, upper, offset)
+        return None if below is None or above is None else (Powers(below, self.steps), Powers(above, self.steps))
+
+    def _start(self, pace: float) -> Start:
+        """A lattice with the places ``X_0 = E[X | X < e^pace]``, rounded up, and ``e^pace``, which follows it."""
+        log_strike = log1p(expm1(pace) / self.rate)
+        call = self.rate * float(gaussian_deltas(self.mu, np.array([log_strike]), Side.LOWER)[0])
+        beyond = 0.5 * erfc((log_strike / self.mu + 0.5 * self.mu) * sqrt(0.5))
+        offset = log1p(-(call + expm1(pace) * beyond) / (1.0 - beyond)) + ERROR_OF_MEANS
+        return Start(offset, pace - offset)
+
+    def _known(self, offset: float, spacing: float, first: int) -> tuple[Array, Array] | None:
+        """Bounds on o at the places from ``first`` on, as far as it matters; None where that is too far."""
+        lowers: list[Array] = []
+        uppers: list[Array] = []
+        while len(lowers) * TOGETHER < LONGEST:
+            logs = offset + spacing * (first + np.arange(TOGETHER, dtype=np.float64))
+            lower, upper = self._out_of_the_money(logs)
+            vague = (logs > 0.0) & ((lower <= 0.5 * upper) | (upper <= TAIL * self.smallest / self.steps))
+            end = int(np.argmax(vague)) + 1 if vague.any() else TOGETHER
+            lowers.append(lower[:end])
+            uppers.append(upper[:end])
+            if end < TOGETHER:
+                break
+            first += TOGETHER
+        else:
+            return None
+        return np.concatenate(lowers), np.concatenate(uppers)
+
+    def _out_of_the_money(self, logs: Array) -> tuple[Array, Array]:
+        """Bounds on ``E (x - X)_+`` for places up to 1, and on ``E (X - x)_+`` beyond: q times those of Y."""
+        moved = np.expm1(logs) / self.rate  # the strike of Y, less 1
+        bounds = []
+        for side, sign in ((Side.LOWER, -1.0), (Side.UPPER, 1.0)):
+            # A put grows with its strike, which cancels where it is small.
+            strikes = np.where(logs <= 0.0, 1.0 + moved + sign * 8.0 * UNIT_ROUNDOFF, 1.0)
+            puts = strikes > 0.0
+            log_strikes = np.where(logs <= 0.0, -np.log(np.where(puts, strikes, 1.0)), np.log1p(np.maximum(moved, 0.0)))
+            values = gaussian_deltas(self.mu, np.maximum(log_strikes, 0.0), side)
+            bounds.append(self.rate * np.where(puts, values * np.minimum(strikes, 1.0), 0.0))
+        return bounds[0], bounds[1]
+
+
+@lru_cache(maxsize=64)
+def rare_steps(sampling_prob: float, noise_multiplier: float, steps: int, smallest_delta: float) -> RareSteps:
+    """The profile of these steps, which both sides and neighbouring questions share."""
+    return RareSteps(sampling_prob, noise_multiplier, steps, smallest_delta)
