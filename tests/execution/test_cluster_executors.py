@@ -15,6 +15,8 @@ import pytest
 from joblib import Parallel, delayed
 
 import hockeystick as hs
+from hockeystick.cli.common import emit
+from hockeystick.cli.sampling import chosen_executor
 from hockeystick.errors import InvalidInputError
 from hockeystick.execution import executor
 from hockeystick.execution.base import ChunkExecutor
@@ -71,7 +73,7 @@ def test_the_statistics_are_those_of_one_process_bit_for_bit(proposals, cluster)
 
 
 @pytest.mark.parametrize(("cluster", "kills"), [("dask", 2), ("ray", 1)], indirect=["cluster"])
-def test_killed_workers_lose_nothing_and_count_nothing_twice(proposals, cluster, tmp_path, capsys, kills):
+def test_killed_workers_lose_nothing_and_count_nothing_twice(proposals, cluster, tmp_path, kills):
     """Two at about the same time are all that Dask has: every copy of the proposal is lost with them."""
     lives = proposals.lives(tmp_path, kills)
     check_all(
@@ -81,8 +83,20 @@ def test_killed_workers_lose_nothing_and_count_nothing_twice(proposals, cluster,
         STREAMS,
     )
     assert os.listdir(tmp_path) == []
-    time.sleep(0.5)  # for what the clusters say about it, which must not go where results go
-    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("backend", ["dask", "ray"])
+def test_commands_keep_stdout_for_results_when_workers_are_killed(proposals, request, tmp_path, capsys, backend):
+    """Ray prints there that it has lost a worker."""
+    address = request.getfixturevalue("dask_address") if backend == "dask" else None
+    if backend == "ray":
+        request.getfixturevalue("ray_started")
+    deadly = proposals.DeadlyProposal(direction=REMOVE, ballast=proposals.ballast(), lives=proposals.lives(tmp_path, 1))
+    with chosen_executor(backend, address, None) as spread:
+        check_all(proposals, spread, deadly, STREAMS)
+        time.sleep(0.5)  # for what is said about it
+    emit("a result")
+    assert capsys.readouterr().out == "a result\n"
 
 
 def test_a_proposal_is_shipped_once_and_not_with_every_chunk(proposals, cluster):

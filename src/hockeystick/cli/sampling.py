@@ -1,7 +1,8 @@
 """The options of the commands that may use Monte Carlo bounds."""
 
+import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -79,12 +80,19 @@ def check_allowed(allow: str | None, others: Mapping[str, object]) -> bool:
     return True
 
 
-def chosen_executor(backend: str | None, address: str | None, workers: str | None) -> "ChunkExecutor":
-    """The executor that the options name; the caller closes it."""
+@contextmanager
+def chosen_executor(backend: str | None, address: str | None, workers: str | None) -> Iterator["ChunkExecutor"]:
+    """The executor that the options name, closed at the end.
+
+    Meanwhile nothing goes to stdout if it is Ray's, which says there that it has lost a worker (2.60; no option of
+    ``ray.init`` sends it elsewhere). Results are printed afterwards.
+    """
     from hockeystick.execution import executor
 
     count = None if workers is None else whole_number("--workers", workers, least=1)
-    return executor(backend or "local", workers=count, address=address)
+    quiet = redirect_stdout(sys.stderr) if backend == "ray" else nullcontext()
+    with quiet, executor(backend or "local", workers=count, address=address) as chosen:
+        yield chosen
 
 
 @contextmanager

@@ -14,7 +14,6 @@ from hockeystick.monte_carlo.proposals import Proposal
 
 ADDRESSES = Addresses("Ray cluster", "auto or ray://10.0.0.1:10001", ("", "ray"))
 LOCAL = "local"
-_PRINTER: Any = ray._private.worker
 
 
 class RayCluster(Cluster):
@@ -30,7 +29,6 @@ class RayCluster(Cluster):
         if self._ours:
             _connect(address or os.environ.get("RAY_ADDRESS") or LOCAL, workers)
         self._compute = ray.remote(compute).options(num_cpus=1, max_retries=3)  # for lost workers
-        self._print = _say_on_stderr() if self._ours else None
 
     def width(self) -> int:
         return max(1, int(ray.cluster_resources().get("CPU", 1)))
@@ -47,7 +45,6 @@ class RayCluster(Cluster):
     def close(self) -> None:
         if self._ours:
             ray.shutdown()
-            _PRINTER.print_to_stdstream = self._print
 
 
 def _connect(address: str, workers: int | None) -> None:
@@ -62,14 +59,3 @@ def _connect(address: str, workers: int | None) -> None:
         ray.init(address=address, **quiet)
     except (ConnectionError, RuntimeError, ValueError, TimeoutError):
         raise ADDRESSES.wrong(address) from None
-
-
-def _say_on_stderr() -> Any:
-    """Send Ray's messages about lost workers to stderr, as results go to stdout. Returns the function it replaces."""
-    before = _PRINTER.print_to_stdstream
-
-    def printed(data: dict[str, Any], **options: Any) -> None:
-        before(data | {"is_err": True}, **options)
-
-    _PRINTER.print_to_stdstream = printed
-    return before
