@@ -29,6 +29,8 @@ EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 NEAR, ATTEMPTS, SLOPE = 0.02, 6, -1.2
 """How far an upper bound may be from a cell's epsilon, how often it is tried, and about how log epsilon falls with log
 sigma."""
+LEAST_SHOWN = 1e-3
+"""Percent: the file has six digits of a bound."""
 HERE = Path(__file__).parent
 ANSWERS = HERE / "gaps.csv"
 PAGE = HERE.parent / "docs" / "reference" / "gaps.md"
@@ -130,7 +132,10 @@ class Answer:
         """The gap ``upper / lower - 1`` in percent, for a table."""
         if not self.noise_multiplier:
             return "none"
-        return f"{100 * (self.upper / self.lower - 1):.3g}" if self.lower > 0.0 else "one side"
+        if self.lower <= 0.0:
+            return "one side"
+        gap = 100.0 * (self.upper / self.lower - 1.0)
+        return f"{gap:.3g}" if gap >= LEAST_SHOWN else f"< {LEAST_SHOWN:g}"
 
 
 def mechanism(sampler: str, strategy: str, noise_multiplier: float | None = None) -> hs.Mechanism:

@@ -16,7 +16,7 @@ from joblib import Parallel, delayed
 
 import hockeystick as hs
 from hockeystick.cli.common import emit
-from hockeystick.cli.sampling import chosen_executor
+from hockeystick.cli.sampling import Places
 from hockeystick.errors import InvalidInputError
 from hockeystick.execution import executor
 from hockeystick.execution.base import ChunkExecutor
@@ -92,7 +92,7 @@ def test_commands_keep_stdout_for_results_when_workers_are_killed(proposals, req
     if backend == "ray":
         request.getfixturevalue("ray_started")
     deadly = proposals.DeadlyProposal(direction=REMOVE, ballast=proposals.ballast(), lives=proposals.lives(tmp_path, 1))
-    with chosen_executor(backend, address, None) as spread:
+    with Places(backend, address).executor() as spread:
         check_all(proposals, spread, deadly, STREAMS)
         time.sleep(0.5)  # for what is said about it
     emit("a result")

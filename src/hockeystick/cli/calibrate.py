@@ -6,21 +6,17 @@ from typing import Annotated
 import typer
 
 from hockeystick.cli import common, sampling
+from hockeystick.cli.grouped import grouped
 
 
+@grouped
 def command(
     plan: common.PlanPath,
     epsilon: common.EpsilonOption = None,
     delta: common.DeltaOption = None,
     method: common.MethodOption = None,
     budget: common.BudgetOption = None,
-    allow: sampling.AllowOption = None,
-    failure_probability: sampling.FailureOption = None,
-    seed: sampling.SeedOption = None,
-    evidence: sampling.EvidenceOption = None,
-    backend: sampling.BackendOption = None,
-    address: sampling.AddressOption = None,
-    workers: sampling.WorkersOption = None,
+    samples: sampling.SamplingOptions = sampling.NONE,
     generator: common.GeneratorOption = None,
     out: Annotated[
         str | None, typer.Option("--out", help="Certificate file; PLAN.certificate.json by default.")
@@ -48,8 +44,7 @@ def command(
     common.check_method(method)
     common.check_generator(generator)
     mechanism = loaded.mechanism()
-    options = sampling.monte_carlo_options(allow, failure_probability, seed, evidence, backend, address, workers)
-    with options as monte_carlo, common.working("calibrating", budget, mechanism) as deadline:
+    with samples.opened() as monte_carlo, common.working("calibrating", budget, mechanism) as deadline:
         certificate = calibrate_and_certify(
             mechanism,
             epsilon=target,

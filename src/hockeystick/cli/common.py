@@ -5,7 +5,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from hockeystick.deadline import Deadline
     from hockeystick.mechanism import Mechanism
     from hockeystick.plan import Plan
-    from hockeystick.settings import MonteCarlo
 
 C = TypeVar("C", bound="CertificateBase")
 PlanPath = Annotated[str, typer.Argument(metavar="PLAN", help="Plan file (TOML or JSON).", show_default=False)]
@@ -204,56 +203,6 @@ def working(
     deadline = Deadline(float("inf") if seconds is None else seconds)
     with _progress(task, deadline):
         yield deadline
-
-
-def certify_and_report(
-    mechanism: "Mechanism",
-    *,
-    delta: float | None = None,
-    epsilon: float | None = None,
-    method: str | None,
-    budget: str | None,
-    sampling: "AbstractContextManager[MonteCarlo | None]",
-    out: str | None,
-    json: bool,
-    verbose: bool,
-    plan: str,
-    num_examples: int,
-    generator: str | None,
-) -> None:
-    """The common part of ``epsilon`` and ``delta``; the certificate states the plan's number of examples."""
-    from hockeystick.bounds import Question
-    from hockeystick.certificate import Statements, certificate_text
-    from hockeystick.certification.description import state
-    from hockeystick.certification.issue import certify
-
-    Question(delta=delta, epsilon=epsilon)  # refuses bad input before anything is compiled
-    check_method(method)
-    check_generator(generator)
-    if out is not None:
-        check_output(out, plan)
-    with sampling as monte_carlo, working("certifying", budget, mechanism) as deadline:
-        certificate = certify(
-            mechanism,
-            delta=delta,
-            epsilon=epsilon,
-            method=method,
-            budget=budget_seconds(budget),
-            deadline=deadline,
-            monte_carlo=monte_carlo,
-            generator=generator,
-        )
-        certificate = state(certificate, Statements(num_examples=num_examples))
-    say_of_sampling(certificate, allowed=monte_carlo is not None)
-    with saving(certificate, out):
-        better = hints_of(certificate, sampling=monte_carlo is not None, method=method, budget=budget)
-        if json:
-            emit_json(claim_json(certificate, deadline.elapsed()) | {"hints": better})
-        else:
-            say_hints(better)
-            if verbose:  # before the answer, which is the last thing on the screen
-                emit("\n".join(["the run must", *(f"  - {requirement}" for requirement in certificate.requirements)]))
-            emit(certificate_text(certificate, requirements=False))
 
 
 def check_output(out: str, *read: str | None, option: str = "--out") -> None:

@@ -5,20 +5,16 @@ from typing import Annotated
 import typer
 
 from hockeystick.cli import common, sampling
+from hockeystick.cli.grouped import grouped
 
 
+@grouped
 def command(
     plan: common.PlanPath,
     noise_multiplier: common.NoiseOption = None,
     delta: common.DeltaOption = None,
     budget: common.BudgetOption = None,
-    allow: sampling.AllowOption = None,
-    failure_probability: sampling.FailureOption = None,
-    seed: sampling.SeedOption = None,
-    evidence: sampling.EvidenceOption = None,
-    backend: sampling.BackendOption = None,
-    address: sampling.AddressOption = None,
-    workers: sampling.WorkersOption = None,
+    samples: sampling.SamplingOptions = sampling.NONE,
     plot: Annotated[
         str | None, typer.Option("--plot", help="Draw all bounds into this file (.png, .pdf or .svg).")
     ] = None,
@@ -36,8 +32,7 @@ def command(
         from hockeystick.report.plot import check_plot_path
 
         check_plot_path(plot)
-    options = sampling.monte_carlo_options(allow, failure_probability, seed, evidence, backend, address, workers)
-    with options as monte_carlo, common.working("comparing", budget, mechanism) as deadline:
+    with samples.opened() as monte_carlo, common.working("comparing", budget, mechanism) as deadline:
         outcomes = compare(
             mechanism, delta=at, budget=common.budget_seconds(budget), deadline=deadline, monte_carlo=monte_carlo
         )

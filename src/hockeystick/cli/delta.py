@@ -1,40 +1,19 @@
 """hockeystick delta: certified bounds on delta at an epsilon."""
 
-from hockeystick.cli import common, sampling
+from hockeystick.cli import certifying, common
+from hockeystick.cli.grouped import grouped
 
 
+@grouped
 def command(
     plan: common.PlanPath,
     epsilon: common.EpsilonOption = None,
     noise_multiplier: common.NoiseOption = None,
-    method: common.MethodOption = None,
-    budget: common.BudgetOption = None,
-    allow: sampling.AllowOption = None,
-    failure_probability: sampling.FailureOption = None,
-    seed: sampling.SeedOption = None,
-    evidence: sampling.EvidenceOption = None,
-    backend: sampling.BackendOption = None,
-    address: sampling.AddressOption = None,
-    workers: sampling.WorkersOption = None,
-    generator: common.GeneratorOption = None,
-    out: common.OutOption = None,
-    verbose: common.VerboseOption = False,
-    json: common.JsonOption = False,
+    options: certifying.CertifyOptions = certifying.DEFAULTS,
 ) -> None:
     """Certify delta for a plan with a noise multiplier."""
     from hockeystick.plan import Plan
 
     loaded = Plan.load(plan)
-    common.certify_and_report(
-        common.mechanism_with_noise(loaded, noise_multiplier),
-        epsilon=common.wanted_epsilon(loaded, epsilon),
-        method=method,
-        budget=budget,
-        sampling=sampling.monte_carlo_options(allow, failure_probability, seed, evidence, backend, address, workers),
-        out=out,
-        json=json,
-        verbose=verbose,
-        plan=plan,
-        num_examples=loaded.data.num_examples,
-        generator=generator,
-    )
+    mechanism = common.mechanism_with_noise(loaded, noise_multiplier)
+    options.certify_and_report(mechanism, loaded, plan, epsilon=common.wanted_epsilon(loaded, epsilon))

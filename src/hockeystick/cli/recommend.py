@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import fields, replace
 from threading import Event, Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, cast
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from hockeystick.cli import common, interruption, sampling
+from hockeystick.cli.grouped import grouped
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.report.document import visible
 
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
     from hockeystick.recommendation.recommend import Recommendation
     from hockeystick.recommendation.workload import Measure, Schedule, Workload
 
-NOWHERE = (None, None, None)
-PLACES = ("--backend", "--address", "--workers")
 LEAST_SECONDS = 1e-9
 """What is left of a budget that was over before the estimates began."""
 LEFT = 0.03
@@ -30,6 +30,7 @@ PERIOD = 0.6
 UNITS = {"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 
 
+@grouped
 def command(
     plan: common.PlanPath,
     epsilon: common.EpsilonOption = None,
@@ -63,13 +64,7 @@ def command(
             help="Seconds in all: 300 by default, 0 for the estimates alone.",
         ),
     ] = None,
-    allow: sampling.AllowOption = None,
-    failure_probability: sampling.FailureOption = None,
-    seed: sampling.SeedOption = None,
-    evidence: sampling.EvidenceOption = None,
-    backend: sampling.BackendOption = None,
-    address: sampling.AddressOption = None,
-    workers: sampling.WorkersOption = None,
+    samples: sampling.SamplingOptions = sampling.NONE,
     results: Annotated[
         str | None, typer.Option("--results", metavar="FILE", help="Keep the calibrations in this file and reuse them.")
     ] = None,
@@ -91,7 +86,7 @@ def command(
         loaded = OpenPlan.load(plan)
         target, at = common.wanted_epsilon(loaded, epsilon), common.wanted_delta(loaded, delta)
         workload = _workload(momentum, schedule, weight_decay, measure)
-        limits = _limits(samplers, memory, parameters, dtype, allow is not None)
+        limits = _limits(samplers, memory, parameters, dtype, samples.allow is not None)
         seconds = BUDGET if budget is None else _seconds(budget)
         for option, path in (("--results", results), ("--write", write)):
             if path is not None:
@@ -100,13 +95,11 @@ def command(
             from hockeystick.report.plot import check_plot_path
 
             check_plot_path(plot)
-        places = (backend, address, workers)
-        given = next((name for name, one in zip(PLACES, places, strict=True) if one is not None), None)
-        if seconds == 0.0 and allow is None and given is not None:
-            raise InvalidInputError(f"The {given!r} option needs a '--budget' above 0: estimates are made here.")
-        sampled = sampling.monte_carlo_options(
-            allow, failure_probability, seed, evidence, *(places if allow else NOWHERE)
-        )
+        given = next((field.name for field in fields(samples.places) if getattr(samples, field.name) is not None), None)
+        if seconds == 0.0 and samples.allow is None and given is not None:
+            raise InvalidInputError(f"The '--{given}' option needs a '--budget' above 0: estimates are made here.")
+        # Without samples the workers are those of the calibrations.
+        sampled = samples if samples.allow else replace(samples, backend=None, address=None, workers=None)
         progress.budget = seconds
 
         def hand_over(found: "Recommendation") -> None:
@@ -127,7 +120,7 @@ def command(
                 )
 
         try:
-            with sampled as monte_carlo, _calibrators(allow is None, *places) as executor:
+            with sampled.opened() as monte_carlo, _calibrators(samples) as executor:
                 found = recommend(
                     loaded,
                     epsilon=target,
@@ -155,20 +148,19 @@ def command(
 
 
 @contextmanager
-def _calibrators(
-    wanted: bool, backend: str | None, address: str | None, workers: str | None
-) -> Iterator["Callable[[], ChunkExecutor] | None"]:
+def _calibrators(samples: sampling.SamplingOptions) -> Iterator["Callable[[], ChunkExecutor] | None"]:
     """Makes the workers for the calibrations; all cores by default, as far as there are candidates for them.
 
     Those that an option names are made before anything is computed, so that what is wrong with them is said at once.
     """
-    if not wanted:
+    if samples.allow is not None:
         yield None
         return
+    places = samples.places
     with ExitStack() as stack:
 
         def workers_of(count: str | None) -> "ChunkExecutor":
-            return stack.enter_context(sampling.chosen_executor(backend, address, count))
+            return stack.enter_context(replace(places, workers=count).executor())
 
         def on_all_cores() -> "ChunkExecutor":
             from joblib import cpu_count
@@ -177,11 +169,11 @@ def _calibrators(
 
             return workers_of(str(min(cpu_count(), CALIBRATIONS)))
 
-        if workers is None and backend is None and address is None:
+        if places == sampling.Places():
             yield on_all_cores
             return
-        local = workers is None and backend in (None, "local")
-        chosen = on_all_cores() if local else workers_of(workers)
+        local = places.workers is None and places.backend in (None, "local")
+        chosen = on_all_cores() if local else workers_of(places.workers)
         yield lambda: chosen
 
 

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stdout
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -80,43 +80,65 @@ def check_allowed(allow: str | None, others: Mapping[str, object]) -> bool:
     return True
 
 
-@contextmanager
-def chosen_executor(backend: str | None, address: str | None, workers: str | None) -> Iterator["ChunkExecutor"]:
-    """The executor that the options name, closed at the end.
+@dataclass(frozen=True)
+class Places:
+    """Where the work is done."""
 
-    Meanwhile nothing goes to stdout if it is Ray's, which says there that it has lost a worker (2.60; no option of
-    ``ray.init`` sends it elsewhere). Results are printed afterwards.
-    """
-    from hockeystick.execution import executor
+    backend: BackendOption = None
+    address: AddressOption = None
+    workers: WorkersOption = None
 
-    count = None if workers is None else whole_number("--workers", workers, least=1)
-    quiet = redirect_stdout(sys.stderr) if backend == "ray" else nullcontext()
-    with quiet, executor(backend or "local", workers=count, address=address) as chosen:
-        yield chosen
+    @contextmanager
+    def executor(self) -> Iterator["ChunkExecutor"]:
+        """The executor that the options name, closed at the end.
+
+        Meanwhile nothing goes to stdout if it is Ray's, which says there that it has lost a worker (2.60; no option of
+        ``ray.init`` sends it elsewhere). Results are printed afterwards.
+        """
+        from hockeystick.execution import executor
+
+        count = None if self.workers is None else whole_number("--workers", self.workers, least=1)
+        quiet = redirect_stdout(sys.stderr) if self.backend == "ray" else nullcontext()
+        with quiet, executor(self.backend or "local", workers=count, address=self.address) as chosen:
+            yield chosen
 
 
-@contextmanager
-def monte_carlo_options(
-    allow: str | None,
-    failure_probability: str | None,
-    seed: str | None,
-    evidence: str | None,
-    backend: str | None,
-    address: str | None,
-    workers: str | None,
-) -> Iterator["MonteCarlo | None"]:
-    """The options, with the evidence store open; None if Monte Carlo is not allowed."""
-    others = {"--failure-probability": failure_probability, "--seed": seed, "--evidence": evidence}
-    if not check_allowed(allow, others | {"--backend": backend, "--address": address, "--workers": workers}):
-        yield None
-        return
-    from hockeystick.settings import DEFAULT_FAILURE, MonteCarlo
+@dataclass(frozen=True)
+class SamplingOptions:
+    """Whether samples may be drawn, and how."""
 
-    failure = DEFAULT_FAILURE if failure_probability is None else number("--failure-probability", failure_probability)
-    start = None if seed is None else whole_number("--seed", seed)
-    options = MonteCarlo(failure_probability=failure, seed=start)  # refuses bad numbers before anything is opened
-    with chosen_executor(backend, address, workers) as draw, _ledger(evidence) as ledger:
-        yield replace(options, ledger=ledger, executor=draw)
+    allow: AllowOption = None
+    failure_probability: FailureOption = None
+    seed: SeedOption = None
+    evidence: EvidenceOption = None
+    backend: BackendOption = None
+    address: AddressOption = None
+    workers: WorkersOption = None
+
+    @property
+    def places(self) -> Places:
+        """Where the work is done."""
+        return Places(self.backend, self.address, self.workers)
+
+    @contextmanager
+    def opened(self) -> Iterator["MonteCarlo | None"]:
+        """The settings, with the evidence store open; None if Monte Carlo is not allowed."""
+        others = {f"--{field.name.replace('_', '-')}": getattr(self, field.name) for field in fields(self)[1:]}
+        if not check_allowed(self.allow, others):
+            yield None
+            return
+        from hockeystick.settings import DEFAULT_FAILURE, MonteCarlo
+
+        given = self.failure_probability
+        failure = DEFAULT_FAILURE if given is None else number("--failure-probability", given)
+        start = None if self.seed is None else whole_number("--seed", self.seed)
+        settings = MonteCarlo(failure_probability=failure, seed=start)  # refuses bad numbers before anything is opened
+        with self.places.executor() as draw, _ledger(self.evidence) as ledger:
+            yield replace(settings, ledger=ledger, executor=draw)
+
+
+HERE, NONE = Places(), SamplingOptions()
+"""On this machine, and without samples, unless options say otherwise."""
 
 
 @contextmanager

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hockeystick.cli import common, sampling
+from hockeystick.cli.grouped import grouped
 from hockeystick.report.document import aligned
 
 if TYPE_CHECKING:
     from hockeystick.sweep import Record
 
 
+@grouped
 def command(
     sweep: Annotated[
         str, typer.Argument(metavar="SWEEP", help="Plan file (TOML) with a [grid] table.", show_default=False)
@@ -25,13 +27,7 @@ def command(
     budget: Annotated[
         str | None, typer.Option("--budget", metavar="SECONDS", help="Time limit in seconds for each cell of the grid.")
     ] = None,
-    allow: sampling.AllowOption = None,
-    failure_probability: sampling.FailureOption = None,
-    seed: sampling.SeedOption = None,
-    evidence: sampling.EvidenceOption = None,
-    backend: sampling.BackendOption = None,
-    address: sampling.AddressOption = None,
-    workers: sampling.WorkersOption = None,
+    samples: sampling.SamplingOptions = sampling.NONE,
     retry: Annotated[
         bool, typer.Option("--retry", help="Compute the cells again that could not be certified.")
     ] = False,
@@ -51,14 +47,17 @@ def command(
     common.check_method(method)
     path = out if out is not None else Path(sweep).stem + ".results.jsonl"
     common.check_output(path, sweep)
-    failure = _given("--failure-probability", failure_probability)
+    failure = _given("--failure-probability", samples.failure_probability)
     cells = Sweep.load(sweep).cells(
         delta=_given("--delta", delta),
         epsilon=_given("--epsilon", epsilon),
-        settings={"method": method, "allow": allow, "failure_probability": failure or (allow and DEFAULT_FAILURE)},
+        settings={
+            "method": method,
+            "allow": samples.allow,
+            "failure_probability": failure or (samples.allow and DEFAULT_FAILURE),
+        },
     )
-    options = sampling.monte_carlo_options(allow, failure_probability, seed, evidence, backend, address, workers)
-    with options as monte_carlo, _progress(len(cells), seconds) as show:
+    with samples.opened() as monte_carlo, _progress(len(cells), seconds) as show:
         one = certifier(budget=seconds, method=method, monte_carlo=monte_carlo)
         records = run_sweep(cells, path, certify_cell=one, retry=retry, on_cell=show)
     if json:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hockeystick.cli import common, sampling
+from hockeystick.cli.grouped import grouped
 from hockeystick.errors import VerificationError, shortened
 
 if TYPE_CHECKING:
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from hockeystick.training import RunRecord
 
 
+@grouped
 def command(
     certificate: Annotated[
         str, typer.Argument(metavar="CERTIFICATE", help="Certificate, or the record of a run.", show_default=False)
@@ -25,9 +27,7 @@ def command(
             help="Check Monte Carlo bounds against this store; enough of its chunks are drawn again.",
         ),
     ] = None,
-    backend: sampling.BackendOption = None,
-    address: sampling.AddressOption = None,
-    workers: sampling.WorkersOption = None,
+    places: sampling.Places = sampling.HERE,
     matrix: common.MatrixOption = None,
     json: common.JsonOption = False,
 ) -> None:
@@ -62,7 +62,7 @@ def command(
     if isinstance(claimed, CertificateBase):
         mechanism, methods = claimed.mechanism, _methods(claimed)
     with (
-        sampling.chosen_executor(backend, address, workers) as executor,
+        places.executor() as executor,
         sampling.opened(evidence) as store,
         common.working("verifying", budget, mechanism, methods) as deadline,
     ):
