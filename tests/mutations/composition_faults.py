@@ -80,7 +80,21 @@ FAULTS = [
     ),
     (
         "composition/verification.py",
-        "verify_certificate(one, deadline=deadline, evidence=evidence, executor=executor)",
+        "before == after or not RETIRED.keys().isdisjoint((*before.upper, before.lower))",
+        "before != after or before.upper",
+        "how a run entered a claim may be anything",
+        "tests/certification/test_stand_ins.py::test_runs_compose_whose_certificates_name_a_retired_method",
+    ),
+    (
+        "composition/runs.py",
+        "own = replace(settings, resolution=resolution, question=certificate.question)",
+        "own, claimed = settings, float('inf')",
+        "runs of retired methods compose whatever they claim",
+        "tests/certification/test_stand_ins.py::test_runs_whose_claims_nothing_proves_do_not_compose",
+    ),
+    (
+        "composition/verification.py",
+        "found += stand_ins_of(one, deadline=deadline, evidence=evidence, executor=executor)",
         "one.content_digest()",
         "the certificates in a claim are not verified",
         f"{COMPOSED}::test_a_certificate_inside_has_to_verify_too",

@@ -33,6 +33,7 @@ from hockeystick.accountants.published import (
     renyi,
     shuffled_tree,
 )
+from hockeystick.accountants.retired import RETIRED
 from hockeystick.errors import InvalidInputError
 
 ACCOUNTANTS: dict[str, Accountant] = {
@@ -81,3 +82,13 @@ def accountant(name: str) -> Accountant:
     if name not in ACCOUNTANTS:
         raise InvalidInputError(f"The 'method' field must be one of {', '.join(ACCOUNTANTS)}. Got {name!r} instead.")
     return ACCOUNTANTS[name]
+
+
+def reference_of(name: str) -> str:
+    """Where the proof is of a method that a certificate names, retired ones included."""
+    return RETIRED[name].reference if name in RETIRED else ACCOUNTANTS[name].reference
+
+
+def assumed_by(name: str) -> str | None:
+    """What such a method assumes of the run beyond what its mechanism says; none that was retired assumed anything."""
+    return None if name in RETIRED else ACCOUNTANTS[name].assumes

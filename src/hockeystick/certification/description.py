@@ -6,7 +6,7 @@ from typing import Any
 import numpy
 
 from hockeystick._version import __version__
-from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.accountants.registry import reference_of
 from hockeystick.certificate import (
     FORMAT,
     Accuracy,
@@ -78,7 +78,7 @@ def described(statements: Statements, **numbers: Any) -> Certificate:
         sensitivity=sensitivity,
         strategy_digest=mechanism.matrix.digest if mechanism.strategy.optimised else None,
         references=(
-            *(ACCOUNTANTS[name].reference for name in wording.methods_used(method)),
+            *(reference_of(name) for name in wording.methods_used(method)),
             *mechanism.unit.references,
             *(() if generator is None else ("docs/theory/generators.md",)),
         ),

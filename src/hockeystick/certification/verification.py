@@ -1,7 +1,8 @@
 """verify: does a certificate follow from what it says?"""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from math import isclose
 from typing import TypeVar
 
@@ -10,7 +11,7 @@ from pydantic_core import to_jsonable_python
 from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.monte_carlo import as_claimed
 from hockeystick.accountants.registry import ACCOUNTANTS
-from hockeystick.bounds import Bound, Profile, Question
+from hockeystick.bounds import Bound, Profile
 from hockeystick.certificate import FORMAT, FORMAT_2, NOT_RECOMPUTED, AttackNumbers, Certificate, CertificateBase
 from hockeystick.certificate.base import FORMATS_WITHOUT_MATRICES
 from hockeystick.certification.attack import (
@@ -21,6 +22,7 @@ from hockeystick.certification.attack import (
     tighter,
     whole_profile,
 )
+from hockeystick.certification.confirmation import NO_TIME, StandIn, confirmed
 from hockeystick.certification.description import drawn_by, origin
 from hockeystick.certification.issue import PORTABLE, attack_numbers_of, portable, prepared, stated
 from hockeystick.certification.schedule import Outcome
@@ -34,7 +36,6 @@ from hockeystick.errors import (
     shortened,
 )
 from hockeystick.laws.grid import Resolution
-from hockeystick.laws.profile import MAX_EPSILON
 from hockeystick.monte_carlo.runs import in_this_process
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.registry import dominating_pair
@@ -44,7 +45,6 @@ from hockeystick.types import Side
 
 DEFAULT_BUDGET = 600.0
 """Seconds that the verification of a stranger's certificate may take unless said otherwise."""
-NO_TIME = "The time budget is over before the certificate is recomputed; allow more seconds."
 COMPUTED = ("generator", "without_amplification", "numbers", "sensitivity", "rates", "noise")
 """Numbers beside the bounds, which another machine may find with other last digits."""
 ROUNDED = PORTABLE / 2.0
@@ -68,6 +68,7 @@ def verify(
     ``numbers``, which may be larger, as larger upper bounds are true too; ``statements``, which are the user's and only
     have to suit the mechanism; and ``origin``, which tells how the certificate was made.
 
+    Where a certificate names a retired method, any deterministic one that proves the claim stands in for it.
     Certificates of formats 1 and 2 verify too; those about an optimised strategy do where the optimiser finds the same
     matrix, which they do not hold.
 
@@ -78,16 +79,32 @@ def verify(
     Raises: VerificationError, naming what does not follow, when a recomputed bound does not confirm a claimed one, or
         any other field differs; BudgetExceededError when the deadline passes before the verdict.
     """
-    pair, upper, lower, settings = _recomputed(certificate, deadline, evidence, executor)
-    numbers = _checked_numbers(certificate, pair, upper, settings)
-    again = _restated(certificate, pair, (upper, lower), numbers, settings)
+    stand_ins(certificate, deadline=deadline, evidence=evidence, executor=executor)
+    return certificate
+
+
+def stand_ins(
+    certificate: CertificateBase,
+    *,
+    deadline: Deadline | None = None,
+    evidence: Ledger | None = None,
+    executor: Executor = in_this_process,
+) -> tuple[StandIn, ...]:
+    """As :func:`verify`, but returns the methods that stood in for retired ones."""
+    pair, uppers, lower, settings = _recomputed(certificate, deadline, evidence, executor)
+    upper = next(uppers)
+    numbers = _checked_numbers(certificate, pair, upper, uppers, settings)
+    method = certificate.method
+    named = replace(upper, method=method.upper), lower and replace(lower, method=method.lower or lower.method)
+    again = _restated(certificate, pair, named, numbers, settings)
     for name in _claims(certificate):
         claims, found = (_plain(getattr(one, name)) for one in (certificate, again))
         if not _same(claims, found, ROUNDED if name in COMPUTED else 0.0):
             raise VerificationError(
                 f"The {name!r} field claims {shortened(claims)}, but recomputed it is {shortened(found)}."
             )
-    return certificate
+    both = zip(named, (upper, lower), strict=True)
+    return tuple(StandIn(by.side, end.method, by.method) for end, by in both if end and by and end.method != by.method)
 
 
 def issued_again(
@@ -103,7 +120,8 @@ def issued_again(
 
     Raises: as :func:`verify`, where the stated interval is not confirmed.
     """
-    pair, upper, lower, settings = _recomputed(certificate, deadline, evidence, executor, any_optimum=True)
+    pair, uppers, lower, settings = _recomputed(certificate, deadline, evidence, executor, any_optimum=True)
+    upper = next(uppers)
     numbers = attack_numbers_of(pair, certificate.question, upper, certificate.bounds.upper, settings)
     return _restated(certificate, pair, (upper, lower), numbers, settings, form=FORMAT)
 
@@ -115,8 +133,10 @@ def _recomputed(
     executor: Executor,
     *,
     any_optimum: bool = False,
-) -> tuple[DominatingPair, Outcome, Outcome | None, Settings]:
+) -> tuple[DominatingPair, Iterator[Outcome], Outcome | None, Settings]:
     """The pair of a certificate, the two ends of its interval, confirmed, and the settings of the recomputation.
+
+    The upper end comes as what each method that may confirm it says, of which there is one at least.
 
     Args:
         any_optimum: where it holds no matrix, take what the optimiser finds, whatever its digest.
@@ -136,17 +156,17 @@ def _recomputed(
         sampled, settings = as_claimed(pair, settings, certificate.monte_carlo, evidence, executor)
         accountants = {**ACCOUNTANTS, sampled.name: sampled}
     claimed = certificate.bounds
-    upper = _confirmed(certificate.method.upper, accountants, pair, Side.UPPER, settings, claimed.upper)
-    lower = None
+    uppers = confirmed(certificate.method.upper, accountants, pair, Side.UPPER, settings, claimed.upper)
+    upper, lower = next(uppers), None
     if (certificate.method.lower is None) != (claimed.lower is None):
         raise VerificationError("The 'method.lower' field must name a method exactly where there is a lower bound.")
     if certificate.method.lower is not None and claimed.lower is not None:
-        lower = _confirmed(certificate.method.lower, accountants, pair, Side.LOWER, settings, claimed.lower)
-    return pair, upper, lower, settings
+        lower = next(confirmed(certificate.method.lower, accountants, pair, Side.LOWER, settings, claimed.lower))
+    return pair, chain([upper], uppers), lower, settings
 
 
 def _checked_numbers(
-    certificate: CertificateBase, pair: DominatingPair, end: Outcome, settings: Settings
+    certificate: CertificateBase, pair: DominatingPair, end: Outcome, others: Iterable[Outcome], settings: Settings
 ) -> AttackNumbers:
     """What attackers gain at most: as the certificate states it, where that follows from its bounds.
 
@@ -154,28 +174,33 @@ def _checked_numbers(
     delta alone are accepted without computing a profile, and one of format 3 has to say which of the two its numbers
     are. Format 1 states no numbers, and gets those that follow from epsilon and delta.
 
+    Args:
+        end: what the method said that confirmed the upper end.
+        others: further methods that confirm it, whose profiles help where that of the first is too large.
+
     Raises: VerificationError where a stated number is too small, BudgetExceededError when the deadline passes.
     """
     question, upper = certificate.question, certificate.bounds.upper
-    delta, bound = question.claimed(upper)[1], implied_bound(pair, question, end.method, upper, settings)
-    derived = portable(attack_numbers(bound, delta))
+    delta, implied = question.claimed(upper)[1], implied_bound(pair, question, end.method, upper, settings)
+    bound, derived = implied, portable(attack_numbers(implied, delta))
     if not isinstance(certificate, Certificate):
         return derived
     stated = certificate.numbers
     if stated.basis != "profile" and _covers(stated, derived, bound, delta):
         return stated
     try:
-        whole = None if stated.basis == "claim" else whole_profile(pair, question, end, upper, settings)
-        if whole is None and stated.basis == "profile":
-            raise VerificationError(
-                f"The 'numbers.basis' field claims 'profile', but the method {end.method!r} gives no bound on a whole "
-                f"profile."
-            )
-        if whole is not None:
-            implied, bound = bound, tighter(bound, whole)
-            derived = portable(attack_numbers(bound, delta))
-            if _covers(stated, derived, bound, delta, implied):
-                return stated
+        for one in () if stated.basis == "claim" else chain([end], others):
+            whole = whole_profile(pair, question, one, upper, settings)
+            if whole is not None:
+                bound = tighter(bound, whole)
+                derived = portable(attack_numbers(bound, delta))
+                if _covers(stated, derived, bound, delta, implied):
+                    return stated
+            elif stated.basis == "profile":
+                raise VerificationError(
+                    f"The 'numbers.basis' field claims 'profile', but the method {one.method!r} gives no bound on a "
+                    f"whole profile."
+                )
     except BudgetExceededError:
         raise BudgetExceededError(NO_TIME) from None
     except MemoryError:
@@ -312,51 +337,3 @@ def _check_optimum(certificate: CertificateBase) -> None:
     raise VerificationError(
         "The 'strategy_digest' field is of another matrix than the 'mechanism.strategy.held' field."
     )
-
-
-def _confirmed(
-    name: str,
-    accountants: Mapping[str, Accountant],
-    pair: DominatingPair,
-    side: Side,
-    settings: Settings,
-    claimed: float,
-) -> Outcome:
-    """The claimed number as an outcome, if the bound that it rests on confirms it; no other method may stand in."""
-    if name not in accountants:
-        raise VerificationError(f"The 'method.{side.value}' field names a method that is not known: {name!r}.")
-    one, question = accountants[name], settings.question
-    assert question is not None
-    if one.kind not in settings.kinds:
-        raise VerificationError(f"The 'monte_carlo' field is missing, which the method {name!r} needs.")
-    reason = one.why_not(pair, side)
-    if reason is None:
-        try:
-            bound = one.bound(pair, side, settings)
-            if _holds(bound, question, claimed):
-                confidence = settings.confidence(one.kind)
-                return Outcome(name, side, one.kind, confidence, claimed, 0.0, "ok", bound.claim, bound=bound)
-            what = f"'{'epsilon' if question.delta is not None else 'delta'}.{side.value}'"
-            found = question.answer(bound, near=claimed)
-            raise VerificationError(f"The {what} field claims {claimed!r}, but the recomputed bound is {found!r}.")
-        except BudgetExceededError:
-            raise BudgetExceededError(NO_TIME) from None
-        except UnsupportedError as error:
-            reason = str(error)
-        except MemoryError:
-            reason = "it needs more memory than there is"
-    raise VerificationError(
-        f"The 'method.{side.value}' field names {name!r}, which gives no {side.value} bound here: {reason}."
-    )
-
-
-def _holds(bound: Bound, question: Question, claimed: float) -> bool:
-    """Whether the bound proves the claimed number, which is read as it stands."""
-    upper = bound.side is Side.UPPER
-    if question.epsilon is not None:
-        found = bound.delta(question.epsilon)
-        return found <= claimed if upper else found >= claimed
-    assert question.delta is not None
-    if upper:
-        return bound.delta(min(claimed, MAX_EPSILON)) <= question.delta
-    return claimed <= 0.0 or (claimed <= MAX_EPSILON and bound.delta(claimed) > question.delta)

@@ -7,7 +7,7 @@ forgery. Other words need another format, and the former ones stay known, in ``f
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.accountants.registry import assumed_by, reference_of
 from hockeystick.certificate import (
     Actor,
     Assumption,
@@ -155,7 +155,7 @@ def assumptions(
         "secrecy": SECRECY,
     }
     asked |= {} if mechanism.unit.requirement is None else {"unit": mechanism.unit.requirement}
-    asked |= {f"{name}_only": assumed for name in used if (assumed := ACCOUNTANTS[name].assumes) is not None}
+    asked |= {f"{name}_only": assumed for name in used if (assumed := assumed_by(name)) is not None}
     asked |= {} if claim is None else {"one_seed": texts.one_seed}
     for name in statements.asserted:
         if name not in asked:
@@ -173,13 +173,13 @@ def assumptions(
         for name, text in asked.items()
     ]
     strategy, sampler = mechanism.strategy.kind, mechanism.sampler.kind
-    limited = any(ACCOUNTANTS[name].assumes is not None for name in used)
+    limited = any(assumed_by(name) is not None for name in used)
     gradients = texts.limited_gradients if limited else "adaptive gradients"
     proved = Assumption(
         name="theorem",
         text=f"The bounds are proved for {gradients}, strategy {strategy} and sampler {sampler}.",
         status=Status.HOLDS,
-        evidence="; ".join(ACCOUNTANTS[name].reference for name in used),
+        evidence="; ".join(reference_of(name) for name in used),
     )
     return (*listed, proved)
 

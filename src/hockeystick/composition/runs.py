@@ -1,14 +1,16 @@
 """What one certified run brings into a composition: a law on either side, where it has one."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property, partial
 
 from hockeystick.accountants.base import Accountant
-from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT
+from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT, accountant
+from hockeystick.accountants.retired import RETIRED
 from hockeystick.bounds import Bound, Profile, Question
 from hockeystick.certificate import AnyCertificate, Interval
+from hockeystick.certification.confirmation import confirmed
 from hockeystick.certification.issue import prepared
 from hockeystick.composition.profile_law import law_from_profiles
 from hockeystick.deadline import Deadline
@@ -97,9 +99,11 @@ def run_bounds(
         single: whether some example takes part in this run alone, once.
 
     Of a deterministic certificate nothing but the mechanism and the names of its methods is used; of a Monte Carlo
-    certificate the claimed numbers are, which hold with its confidence.
+    certificate the claimed numbers are, which hold with its confidence. For a retired method the cheapest one stands in
+    that proves as much.
 
-    Raises: UnsupportedError when the methods that the certificate names give no bound here; BudgetExceededError.
+    Raises: UnsupportedError when the methods that the certificate names give no bound here; VerificationError when none
+        stands in for a retired one; BudgetExceededError.
     """
     pair = dominating_pair(prepared(certificate.mechanism, deadline))
     effort = certificate.accuracy.effort or DEFAULT_EFFORT
@@ -108,7 +112,8 @@ def run_bounds(
     names: tuple[str, ...]
     upper: Law | None
     steps = _poisson_steps(certificate, pair)
-    one = ACCOUNTANTS[certificate.method.upper]
+    one, below = _behind(certificate, pair, Side.UPPER, settings), _behind(certificate, pair, Side.LOWER, settings)
+    assert one is not None
     if one.kind is Kind.MONTE_CARLO:
         profiles, place = _claimed_profiles(certificate, pair, settings), _claimed_point(certificate, Side.UPPER)[0]
         upper = law_from_profiles(profiles, smallest, tick=deadline.tick, drop=place)
@@ -124,11 +129,10 @@ def run_bounds(
             alone[Side.UPPER] = question.answer(bounds[0])
             upper = law_from_profiles(_least(bounds), smallest, tick=deadline.tick)
             names, route = tuple(bound.method for bound in bounds), Route.PROFILE
-    lower, by = (None, certificate.method.lower) if steps is not None else _lower_law(certificate, pair, settings)
+    lower, by = (None, certificate.method.lower) if steps is not None else _lower_law(below, pair, settings)
     alone.update(_claimed_answers(certificate, question))
-    named = certificate.method.lower
-    if named is not None and (single or named != by) and ACCOUNTANTS[named].kind is Kind.DETERMINISTIC:
-        alone[Side.LOWER] = question.answer(ACCOUNTANTS[named].bound(pair, Side.LOWER, settings))
+    if below is not None and (single or below.name != by) and below.kind is Kind.DETERMINISTIC:
+        alone[Side.LOWER] = question.answer(below.bound(pair, Side.LOWER, settings))
     methods = RunMethods(upper=names, route=route, lower=by)
     if steps is None:
         makers = [None if law is None else partial(_made, law) for law in (upper, lower)]
@@ -136,6 +140,19 @@ def run_bounds(
         makers = [partial(_law_of_steps, one, pair, side, settings) for side in (Side.UPPER, Side.LOWER)]
     assert makers[0] is not None
     return RunBounds(makers[0], makers[1], steps, slack, pair.slack, methods, alone)
+
+
+def _behind(certificate: AnyCertificate, pair: DominatingPair, side: Side, settings: Settings) -> Accountant | None:
+    """The accountant of one end of a certificate, or the one that stands in for it; None where there is no end."""
+    method, bounds = certificate.method, certificate.bounds
+    name, claimed = (method.upper, bounds.upper) if side is Side.UPPER else (method.lower, bounds.lower)
+    if name is None or claimed is None:
+        return None
+    if name in RETIRED:
+        resolution = Resolution(certificate.accuracy.nodes_per_unit, certificate.accuracy.smallest_delta)
+        own = replace(settings, resolution=resolution, question=certificate.question)
+        name = next(confirmed(name, ACCOUNTANTS, pair, side, own, claimed)).method
+    return accountant(name)
 
 
 def _poisson_steps(certificate: AnyCertificate, pair: DominatingPair) -> Part | None:
@@ -209,13 +226,13 @@ def _claimed_answers(certificate: AnyCertificate, question: Question) -> dict[Si
     found: dict[Side, float] = {}
     of_epsilon = isinstance(certificate.epsilon, Interval)
     epsilon, delta = _claimed_point(certificate, Side.UPPER)
-    if ACCOUNTANTS[certificate.method.upper].kind is Kind.MONTE_CARLO:
+    if _samples(certificate.method.upper):
         if question.delta is not None and delta <= question.delta:
             found[Side.UPPER] = epsilon
         if question.epsilon is not None and epsilon <= question.epsilon:
             found[Side.UPPER] = delta
     epsilon, delta = _claimed_point(certificate, Side.LOWER)
-    if certificate.method.lower is not None and ACCOUNTANTS[certificate.method.lower].kind is Kind.MONTE_CARLO:
+    if _samples(certificate.method.lower):
         # A bound on epsilon says that delta is exceeded below it; one on delta that it is reached there.
         if question.delta is not None and (delta >= question.delta if of_epsilon else delta > question.delta):
             found[Side.LOWER] = epsilon
@@ -224,9 +241,13 @@ def _claimed_answers(certificate: AnyCertificate, question: Question) -> dict[Si
     return found
 
 
-def _lower_law(certificate: AnyCertificate, pair: DominatingPair, settings: Settings) -> tuple[Law | None, str | None]:
-    """The lower law of the certificate's method, or else of a cheap one, and its accountant."""
-    named = [ACCOUNTANTS[certificate.method.lower]] if certificate.method.lower is not None else []
+def _samples(name: str | None) -> bool:
+    return name is not None and name not in RETIRED and accountant(name).kind is Kind.MONTE_CARLO
+
+
+def _lower_law(by: Accountant | None, pair: DominatingPair, settings: Settings) -> tuple[Law | None, str | None]:
+    """The lower law of this accountant, or else of a cheap one, and whose it is."""
+    named = [] if by is None else [by]
     others = [one for one in ACCOUNTANTS.values() if one.assumes is None and one not in named and one.laws]
     for one in named + others:
         if one.analyses_some(pair) and (one in named or one.seconds(pair) <= CHEAP):

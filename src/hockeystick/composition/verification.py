@@ -1,16 +1,19 @@
 """verify: do a certificate, or a claim that follows from several, follow from what they say?"""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+from hockeystick.accountants.retired import RETIRED
 from hockeystick.bounds import Question
 from hockeystick.certificate import CertificateBase, Interval
+from hockeystick.certification.confirmation import StandIn
 from hockeystick.certification.verification import DEFAULT_BUDGET
-from hockeystick.certification.verification import verify as verify_certificate
+from hockeystick.certification.verification import stand_ins as stand_ins_of
 from hockeystick.composition.claims import DerivedClaim, check_comparable
 from hockeystick.composition.compose import accuracy_for
 from hockeystick.composition.compose import recomputed as recomputed_composition
 from hockeystick.composition.composition import Composition
+from hockeystick.composition.runs import RunMethods
 from hockeystick.composition.tuning import Tuning
 from hockeystick.composition.tuning import recomputed as recomputed_tuning
 from hockeystick.deadline import Deadline
@@ -42,7 +45,8 @@ def verify(
 
     The claimed numbers are tested as they stand, without any tolerance. Monte Carlo bounds are derived again from the
     stored ``evidence``, or from samples that are drawn again by ``executor``. ``hockeystick_version`` and ``cut_off``
-    tell how a claim was made and are not recomputed.
+    tell how a claim was made and are not recomputed. Where a certificate names a retired method, any deterministic one
+    that proves as much stands in for it.
 
     Args:
         deadline: progress, and the seconds allowed; ten minutes unless said otherwise.
@@ -53,6 +57,18 @@ def verify(
         bound does not confirm a claimed one, or any other field differs; BudgetExceededError when the deadline
         passes before the verdict.
     """
+    stand_ins(claim, deadline=deadline, evidence=evidence, executor=executor)
+    return claim
+
+
+def stand_ins(
+    claim: CertificateBase | Composition | Tuning,
+    *,
+    deadline: Deadline | None = None,
+    evidence: Ledger | None = None,
+    executor: Executor = in_this_process,
+) -> tuple[StandIn, ...]:
+    """As :func:`verify`, but returns the methods that stood in for retired ones."""
     if not isinstance(claim, CertificateBase | DerivedClaim):
         raise InvalidInputError(
             f"The 'claim' argument must be a certificate, a composition or a tuning claim. "
@@ -60,16 +76,16 @@ def verify(
         )
     deadline = deadline or Deadline(DEFAULT_BUDGET)
     if isinstance(claim, CertificateBase):
-        verify_certificate(claim, deadline=deadline, evidence=evidence, executor=executor)
-        return claim
+        return stand_ins_of(claim, deadline=deadline, evidence=evidence, executor=executor)
     claim.check_digests()
+    found: list[StandIn] = []
     for place, one in enumerate(claim.certificates):
         try:
-            verify_certificate(one, deadline=deadline, evidence=evidence, executor=executor)
+            found += stand_ins_of(one, deadline=deadline, evidence=evidence, executor=executor)
         except VerificationError as error:
             raise VerificationError(f"The 'certificates.{place}' field does not verify: {error}") from None
     check_derivation(claim, deadline)
-    return claim
+    return tuple(found)
 
 
 def check_derivation(claim: Composition | Tuning, deadline: Deadline) -> None:
@@ -126,6 +142,15 @@ def compare(claim: DerivedClaim, again: DerivedClaim, found: Mapping[Side, float
                 f"The '{what}.{side.value}' field claims {value!r}, but the recomputed bound is {found[side]!r}."
             )
     for name in type(claim).model_fields.keys() - NUMBERS:
-        if getattr(again, name) != getattr(claim, name):
+        claims, now = getattr(claim, name), getattr(again, name)
+        if claims != now and not (name == "methods" and _only_retired_differ(claims, now)):
             claims, now = (shortened(one.model_dump(mode="json")[name]) for one in (claim, again))
             raise VerificationError(f"The {name!r} field claims {claims}, but recomputed it is {now}.")
+
+
+def _only_retired_differ(claimed: Sequence[RunMethods], now: Sequence[RunMethods]) -> bool:
+    """Whether the runs entered by the same methods, but for those that named a retired one, for which others stand."""
+    return len(claimed) == len(now) and all(
+        before == after or not RETIRED.keys().isdisjoint((*before.upper, before.lower))
+        for before, after in zip(claimed, now, strict=True)
+    )
