@@ -1,6 +1,7 @@
 """Certificates that name a retired method: whatever proves as much stands in for it, and nothing else does."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from hockeystick.cli.main import main
 from hockeystick.errors import VerificationError
 from hockeystick.types import Side
 
+ROOT = Path(__file__).parents[2]
 DELTA = 1e-5
 RUN = hs.Mechanism(
     strategy=hs.BandedSquareRoot(bands=2), sampler=hs.Poisson(sampling_prob=0.1, steps=8), noise_multiplier=2.0
@@ -49,6 +51,34 @@ def ran(*words: str) -> Any:
     with pytest.raises(SystemExit) as done:
         main(list(words))
     return done.value.code
+
+
+def kept() -> list[Path]:
+    """The certificates of the repository that name a retired method."""
+    return [
+        path
+        for path in sorted(ROOT.glob("experiments/*/certificates/*.json"))
+        if not RETIRED.keys().isdisjoint(json.loads(path.read_text()).get("method", {}).values())
+    ]
+
+
+def test_the_page_on_compatibility_lists_the_retired_methods() -> None:
+    page = (ROOT / "docs" / "reference" / "compatibility.md").read_text()
+    rows = [f"| `{one.name}` | {one.since} | {one.summary} |" for one in RETIRED.values() if one.name != "gone"]
+    assert re.findall(r"^\| `\w+` \| \d.*$", page, re.MULTILINE) == rows
+
+
+def test_there_are_kept_certificates_that_name_a_retired_method() -> None:
+    assert len(kept()) >= 3
+
+
+@pytest.mark.parametrize("path", kept(), ids=lambda path: path.stem)
+def test_kept_certificates_verify_by_a_method_that_stands_in(path: Path) -> None:
+    certificate = hs.Certificate.load(path)
+    found = stand_ins(certificate)
+    assert {one.named for one in found} == set(certificate.method.model_dump().values()) & RETIRED.keys()
+    assert all(one.method in ACCOUNTANTS for one in found)
+    assert hs.verify(certificate) is certificate
 
 
 def test_a_true_claim_of_a_retired_method_verifies_on_both_sides(issued: hs.Certificate) -> None:

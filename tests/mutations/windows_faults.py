@@ -3,7 +3,6 @@
 An entry is (path, old text, new text, reason, tests); the old text occurs once in the file.
 """
 
-BLOCKS = "tests/filters/test_block_statistics.py"
 CHAINS = "tests/windows/test_chains.py"
 SUMS = "tests/filters/test_renewal_sums.py"
 ORTHOGONAL = "tests/windows/test_subset_reductions.py"
@@ -14,25 +13,11 @@ LINKED = "tests/windows/test_linked_windows.py"
 
 FAULTS = [
     (
-        "filters/block_statistics.py",
-        "        found[0] += first[step]\n",
-        "        found[0] += 0.0\n",
-        "a run in which the example is never available has no place in the law of a statistic",
-        BLOCKS,
-    ),
-    (
-        "filters/block_statistics.py",
-        "return without, taking_part, 2.0 * (2.0 * blocks.count * (error + moved) + sums)",
-        "return without, taking_part, 2.0 * sums",
-        "the rounding of the masses of cells is not charged",
-        BLOCKS,
-    ),
-    (
-        "filters/block_statistics.py",
-        "_add_convolution(moved, found, plain, one + 1, 1.0)",
-        "moved[:] = found",
-        "blocks before the example is available add nothing to the statistic",
-        BLOCKS,
+        "filters/cell_masses.py",
+        "float(NDTR_ERROR * np.max(shares)) + 4.0 * narrow",
+        "NDTR_ERROR + 4.0 * narrow",
+        "the rounding of the masses of cells in a tail is not charged",
+        "tests/filters/test_cell_masses.py",
     ),
     (
         "filters/renewal_filters.py",

@@ -2,7 +2,6 @@
 
 from hockeystick.accountants import (
     bin_filter,
-    block_statistic,
     comparison,
     conditional_composition,
     direct,
@@ -43,7 +42,6 @@ ACCOUNTANTS: dict[str, Accountant] = {
         direct,
         projection,
         linear_statistic,
-        block_statistic,
         row_filter,
         split_noise,
         participation_windows,

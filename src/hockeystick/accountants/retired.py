@@ -28,4 +28,15 @@ class Retired:
     reference: str
 
 
-RETIRED: dict[str, Retired] = {}
+RETIRED = {
+    method.name: method
+    for method in (
+        Retired(
+            name="block_statistic",
+            since="0.1.0",
+            summary="the sum of one curved function of every block of rows, for b-min-sep sampling",
+            sides=(Side.LOWER,),
+            reference="post-processing; proof in docs/theory/separated-windows.md",
+        ),
+    )
+}

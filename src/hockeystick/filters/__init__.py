@@ -1,1 +1,1 @@
-"""Engines of lower bounds: sums over rows, blocks or bins, each judged by a summary of those before."""
+"""Engines of lower bounds: sums over rows or bins, each judged by a summary of those before."""

@@ -21,7 +21,7 @@ import numpy as np
 
 from hockeystick.deadline import Deadline
 from hockeystick.filters.bin_filter_kernels import LONGEST, Moves, Places, advance, chances, following
-from hockeystick.filters.block_statistics import cell_masses
+from hockeystick.filters.cell_masses import cell_masses
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 
 BELOW, ABOVE = 2.0, 2.5

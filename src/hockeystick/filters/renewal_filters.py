@@ -18,7 +18,7 @@ import numpy as np
 
 from hockeystick.deadline import Deadline
 from hockeystick.filters import renewal_transforms
-from hockeystick.filters.block_statistics import cell_masses
+from hockeystick.filters.cell_masses import cell_masses
 from hockeystick.filters.renewal_transforms import Spectrum
 from hockeystick.filters.row_filters import Filter, Places
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array

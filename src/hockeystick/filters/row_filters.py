@@ -20,7 +20,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hockeystick.filters.block_statistics import cell_masses
+from hockeystick.filters.cell_masses import cell_masses
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 
 Places = NDArray[np.int64]
