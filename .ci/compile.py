@@ -4,7 +4,7 @@ from contextlib import suppress
 from itertools import product
 
 import hockeystick as hs
-from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.accountants.registry import ACCOUNTANTS, every_accountant
 from hockeystick.errors import HockeystickError
 from hockeystick.laws.warm_up import compile_kernels
 from hockeystick.pairs.registry import dominating_pair
@@ -21,7 +21,7 @@ SAMPLERS = (
     hs.Shuffle(batch_size=10, bins=8, epochs=3),
 )
 compile_kernels()
-for one in ACCOUNTANTS.values():
+for one in every_accountant().values():
     one.warm_up()
 sampling = ACCOUNTANTS["monte_carlo"]
 samples = hs.Settings(

@@ -23,7 +23,7 @@ from time import process_time
 import hockeystick as hs
 from benchmarks.answer_files import append, read
 from benchmarks.regime_noise import NOISE
-from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.accountants.registry import every_accountant
 from hockeystick.certification.schedule import settings_for
 from hockeystick.errors import UnsupportedError
 from hockeystick.pairs.registry import dominating_pair
@@ -242,7 +242,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kinds.add_argument("--sampled", action="store_true", help="allow Monte Carlo, for the seconds of --work")
     for side in hs.Side:
         text = f"compute only the {side} bound, by this method"
-        kinds.add_argument(f"--{side}", metavar="METHOD", choices=sorted(ACCOUNTANTS), help=text)
+        kinds.add_argument(f"--{side}", metavar="METHOD", choices=sorted(every_accountant()), help=text)
     parser.add_argument("--again", action="store_true", help="compute what the file has as well")
     parser.add_argument("--answers", type=Path, default=ANSWERS, metavar="FILE", help="the file of the answers")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.name} from the file and compute nothing")

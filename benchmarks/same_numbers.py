@@ -26,7 +26,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import hockeystick as hs
-from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.accountants.registry import every_accountant
 from hockeystick.pairs.registry import dominating_pair
 
 NODES = 68
@@ -191,7 +191,7 @@ def accountants_on(plan: Plan, sampled: hs.MonteCarlo | None) -> Iterator[tuple[
     pair = dominating_pair(plan.mechanism)
     resolution, question = hs.Resolution(NODES, plan.delta), hs.Question(delta=plan.delta)
     settings = hs.Settings(resolution=resolution, question=question, monte_carlo=sampled, effort=EFFORT)
-    for one in ACCOUNTANTS.values():
+    for one in every_accountant().values():
         if one.kind is not plan.kind or not one.covers(type(pair)):
             continue
         for side in one.sides:

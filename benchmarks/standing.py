@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 
 import hockeystick as hs
 from hockeystick.accountants.base import Accountant
-from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT
+from hockeystick.accountants.registry import DEFAULT, accountant, every_accountant
 from hockeystick.accountants.warm_up import warm_up
 from hockeystick.certification.schedule import EPSILON_NODES
 from hockeystick.errors import UnsupportedError
@@ -149,7 +149,7 @@ def measured(regime: Regime, sigma: float, delta: float) -> Iterator[Answer]:
     pair = dominating_pair(mechanism)
     resolution, question = hs.Resolution(EPSILON_NODES, delta), hs.Question(delta=delta)
     settings = hs.Settings(resolution=resolution, question=question, effort=EFFORT)
-    for one in ACCOUNTANTS.values():
+    for one in every_accountant().values():
         if one.kind is hs.Kind.DETERMINISTIC and hs.Side.UPPER in one.sides and one.covers(type(pair)):
             begun = process_time()
             epsilon, status = answered(one, pair, settings, delta)
@@ -217,7 +217,7 @@ def ratio(method: str, epsilons: dict[str, float]) -> float:
 
 def lost(answers: Iterable[Answer]) -> float:
     """At worst, how much larger the best epsilon of the default is than the best of all that assume nothing."""
-    cells = cells_of(one for one in answers if ACCOUNTANTS[one.method].assumes is None).values()
+    cells = cells_of(one for one in answers if accountant(one.method).assumes is None).values()
     return max(min(each[name] for name in DEFAULT if name in each) / min(each.values()) - 1.0 for each in cells)
 
 
@@ -232,7 +232,7 @@ def by_kind(answers: Iterable[Answer]) -> dict[str, list[Answer]]:
 def verdicts(answers: Iterable[Answer]) -> dict[str, str]:
     """By method: "default" where it is best somewhere or a first bound, else "published"."""
     tables = [row for each in by_kind(answers).values() for row in rows(each)]
-    best = {row.method for row in tables if row.wins and ACCOUNTANTS[row.method].assumes is None} | set(FIRST_BOUNDS)
+    best = {row.method for row in tables if row.wins and accountant(row.method).assumes is None} | set(FIRST_BOUNDS)
     return {row.method: "default" if row.method in best else "published" for row in tables}
 
 
@@ -268,10 +268,10 @@ def page(answers: Sequence[Answer]) -> str:
         left = sorted({f"`{one.method}` ({one.status})" for one in each if one.status.startswith("left out")})
         text += ["", f"Not run: {', '.join(left)}."] if left else []
     text += ["", "## Named only, as they assume something about the run", ""]
-    text += [f"* `{one.name}`: {one.assumes}" for one in ACCOUNTANTS.values() if one.assumes]
+    text += [f"* `{one.name}`: {one.assumes}" for one in every_accountant().values() if one.assumes]
     text += ["", "## In the default whether best or not", ""]
     text += [f"* `{name}`: {why}" for name, why in FIRST_BOUNDS.items()]
-    others = [f"`{name}`" for name in ACCOUNTANTS if name not in verdict]
+    others = [f"`{name}`" for name in every_accountant() if name not in verdict]
     text += ["", f"Not compared, as they give no deterministic upper bound: {', '.join(others)}."]
     wrapped = (
         line if line.startswith("|") else fill(line, 120, subsequent_indent="  " * line.startswith("*"))

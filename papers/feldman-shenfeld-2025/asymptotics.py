@@ -11,9 +11,9 @@ import numpy as np
 from scipy.stats import norm
 
 import hockeystick as hs
-from hockeystick.accountants.published.renyi import averaged_moments
 from hockeystick.reproduction.curves import judge, precise
 from hockeystick.reproduction.papers import Check, Output
+from hockeystick_papers.renyi import averaged_moments
 
 UPPER, LOWER = hs.Side.UPPER, hs.Side.LOWER
 EPSILONS = (0.0, 0.01, 0.05, 0.2)

@@ -7,11 +7,11 @@ import numpy as np
 
 import hockeystick as hs
 from hockeystick.accountants.dong_chen_ozgur import block_add_moments
-from hockeystick.accountants.published.renyi import averaged_moments
 from hockeystick.moments.log_moments import LogMoments
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.report.plot import new_figure
 from hockeystick.reproduction.papers import Output
+from hockeystick_papers.renyi import averaged_moments
 
 from .randomisers import METHODS, Laplace, RandomisedResponse, epsilons_of_orders
 

@@ -10,13 +10,13 @@ import numpy as np
 from hockeystick.laws.profile import smallest_epsilon
 from hockeystick.moments.bands import banded_cost, banded_moments, scaled_gram
 from hockeystick.pairs.registry import dominating_pair
-from hockeystick.posteriors.bins import budget
 from hockeystick.posteriors.bins.hazards import tail_bounds
 from hockeystick.posteriors.bins.levels import levelled_means
 from hockeystick.reproduction.curves import Axes, Curve, Series, publish, publish_panels
 from hockeystick.reproduction.papers import Check, Output
 from hockeystick.types import Direction
 
+from .allocation import largest_of_each_epoch, paper_shares
 from .printed_renyi import add_divergence, printed_epsilons
 from .runs import DELTA, STRATEGIES, UPPER, mechanism, paper_epsilon
 
@@ -144,13 +144,13 @@ def library_epsilon(run: Any, output: Output) -> float:
     means = pair.means()
     levelled = levelled_means(means, pair.rounding)
     rows = np.arange(pair.matrix.rows)
-    shares = budget.paper_shares(pair.matrix.rows, pair.bins, pair.epochs)
+    shares = paper_shares(pair.matrix.rows, pair.bins, pair.epochs)
     tries = dict.fromkeys(Direction, np.array([0.5 * DELTA]))
     tick, noise = output.deadline.tick, pair.noise_multiplier
     bounds = tail_bounds(means, noise, pair.rounding, levelled, rows, tries, shares, tick)
     found = []
     for direction, tails in bounds.items():
-        largest = budget.largest_of_each_epoch(pair.bins, tails[0])
+        largest = largest_of_each_epoch(pair.bins, tails[0])
         weights = largest - np.append(largest[:, 1:], np.zeros((rows.size, 1)), axis=1)
         distinct, copies = np.unique(weights, axis=0, return_counts=True)
 

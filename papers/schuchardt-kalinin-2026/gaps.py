@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 import hockeystick as hs
-from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.errors import VerificationError
 from hockeystick.reproduction.curves import Axes, Curve, Series, publish_panels
 from hockeystick.reproduction.papers import Output
 
 from .runs import (
+    ACCOUNTANTS,
     IN_GAPS,
     LOWER,
     STRATEGIES,

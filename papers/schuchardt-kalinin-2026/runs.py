@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 
 import hockeystick as hs
-from hockeystick.accountants.conditional_composition import conditional_profiles
-from hockeystick.accountants.published.bin_renyi import remove_moments
-from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.accountants.registry import every_accountant
 from hockeystick.bounds import Question
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, UnsupportedError
@@ -24,7 +22,9 @@ from hockeystick.posteriors.bins.levels import levelled_means
 from hockeystick.reproduction.curves import PLOT_NODES, Curve, Series
 from hockeystick.reproduction.papers import Output
 from hockeystick.settings import MonteCarlo
+from hockeystick_papers.bin_renyi import remove_moments
 
+from .allocation import profiles_as_published
 from .posterior import allocations, simulated_losses, top_posterior
 from .printed_renyi import add_divergence, algorithm_1, printed_epsilons
 
@@ -45,6 +45,7 @@ SAMPLING_SECONDS = 30.0
 
 EFFORT = 1.0
 """Of the accountants that plan theirs: a tenth of the usual one, so that a table takes minutes."""
+ACCOUNTANTS = every_accountant()
 IN_GAPS = ("moment_majorant_cells", "hidden_chain", "bin_filter")
 """Not in the paper, and half the work of a place: Figures 2 and 3, with 180 places, leave these accountants to the
 table of ``gaps``."""
@@ -288,7 +289,7 @@ def titled(run: Run, column: str, *, method: str, side: hs.Side = UPPER) -> Curv
 def paper_epsilon(run: hs.Mechanism, output: Output) -> float:
     """epsilon by conditional composition with the paper's allocation of failure probability, which proves nothing."""
     settings = hs.Settings(hs.Resolution(PLOT_NODES, DELTA), output.deadline)
-    profiles = conditional_profiles(dominating_pair(run), settings, as_published=True)
+    profiles = profiles_as_published(dominating_pair(run), settings)
     found = smallest_epsilon(lambda epsilon: max(one(epsilon) for one in profiles.values()), DELTA, UPPER)
     return found if np.isfinite(found) else nan
 

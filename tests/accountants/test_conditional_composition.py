@@ -120,7 +120,8 @@ def test_the_largest_bound_of_an_epoch_is_not_one_for_the_epoch(
     shares = np.full((100, 50), 1.0 / pair.epochs)
     shares[:50] /= 50
     levelled = levels_of(pair)
-    tails = budget.largest_of_each_epoch(pair.bins, all_tails(pair, levelled, direction, claimed, shares))
+    tails = all_tails(pair, levelled, direction, claimed, shares)
+    tails[50:] = tails[50:].max(axis=0)
     assert at_least(failures(pair, levelled, tails, direction, seed=1)) > factor * claimed
 
 
@@ -371,13 +372,11 @@ def test_one_epoch_is_amplified() -> None:
 def test_the_accountant_uses_the_union_bound() -> None:
     pair = square_root_pair(1, 20, 3, 2.0)
     certified = conditional_profiles(pair, COARSE)
-    paper = conditional_profiles(pair, COARSE, as_published=True)
     accountant = conditional_composition.ACCOUNTANT.bound(pair, Side.UPPER, COARSE).profiles
     for epsilon in EPSILONS:
         for direction in Direction:
             known = gaussian_delta(2.0, pair.full_sensitivity * (1.0 + pair.sensitivity_error), epsilon, Side.UPPER)
             assert accountant[direction](epsilon) == min(certified[direction](epsilon), known)
-        assert paper[Direction.REMOVE](epsilon) != certified[Direction.REMOVE](epsilon)
 
 
 def test_stops_when_the_time_is_over() -> None:

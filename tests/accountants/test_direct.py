@@ -5,7 +5,6 @@ import pytest
 
 from hockeystick import Direction, RandomAllocation, Resolution, Settings, Side
 from hockeystick.accountants import direct, gaussian
-from hockeystick.accountants.published import decomposition
 from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.law import point_mass_at_one
@@ -17,6 +16,7 @@ from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.pairs.known_batches import KnownBatches
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.samplers import Poisson
+from hockeystick_papers import decomposition
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 30.0, 250.0, 400.0, 600.0, 700.0])

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from hockeystick.accountants import direct, dong_chen_ozgur
 from hockeystick.accountants.dong_chen_ozgur import balanced_moments, log_overlap_moment
-from hockeystick.accountants.published import renyi
 from hockeystick.laws.grid import Resolution
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
+from hockeystick_papers import renyi
 
 COARSE = Settings(resolution=Resolution(nodes_per_unit=24))
 

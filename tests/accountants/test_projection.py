@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hockeystick.accountants import direct, gaussian, projection
-from hockeystick.accountants.published import analytic, decomposition
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.grid import Resolution
@@ -19,6 +18,7 @@ from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
+from hockeystick_papers import analytic, decomposition
 
 EPSILONS = (0.0, 0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
 

@@ -276,18 +276,18 @@ FAULTS = [
     ),
     # Published methods.
     (
-        "src/hockeystick/accountants/published/analytic.py",
+        "papers/hockeystick_papers/analytic.py",
         "law_delta(law, epsilon, direction) + slack * (1.0 + ROUNDING)",
         "law_delta(law, epsilon, direction)",
         "the bad event is not charged",
-        "tests/accountants/published/test_analytic.py",
+        "tests/papers/methods/test_analytic.py",
     ),
     (
-        "src/hockeystick/accountants/published/renyi.py",
+        "papers/hockeystick_papers/renyi.py",
         "np.logaddexp(0.0, log_excess + rounding)",
         "np.logaddexp(0.0, log_excess)",
         "the rounding of moments is dropped",
-        "tests/accountants/published/test_renyi.py::test_moments_of_poisson_steps_are_never_below_their_value_in_60_digits",
+        "tests/papers/methods/test_renyi.py::test_moments_of_poisson_steps_are_never_below_their_value_in_60_digits",
     ),
     (
         "src/hockeystick/accountants/dong_chen_ozgur.py",
@@ -304,11 +304,11 @@ FAULTS = [
         "tests/accountants/test_shuffle.py",
     ),
     (
-        "src/hockeystick/accountants/published/shuffled_tree.py",
+        "src/hockeystick/accountants/shuffled_tree.py",
         "bad.append(3.0 * failure)",
         "bad.append(failure)",
         "two of three bad events are not charged",
-        "tests/accountants/published/test_shuffled_tree.py",
+        "tests/accountants/test_shuffled_tree.py",
     ),
     # Pairs.
     (

@@ -123,14 +123,14 @@ FAULTS: list[tuple[str, str, str, str, str | tuple[str, ...]]] = [
         "return LogMoments(orders, np.maximum(values, 0.0) + 4 * UNIT_ROUNDOFF * (depth + size))",
         "return LogMoments(orders, np.maximum(values, 0.0))",
         "the rounding of banded moments is not charged",
-        "tests/accountants/published/test_bin_renyi.py::test_moments_are_never_below_those_in_many_digits",
+        "tests/papers/methods/test_bin_renyi.py::test_moments_are_never_below_those_in_many_digits",
     ),
     (
         f"{MOMENTS}/bands.py",
         "common = float(ring_maxima(scaled)[width:].max(initial=0.0))",
         "common = float(ring_maxima(scaled)[width + 1 :].max(initial=0.0))",
         "the first ring distance outside the band is forgotten",
-        "tests/accountants/published/test_bin_renyi.py::test_every_reduction_against_enumeration",
+        "tests/papers/methods/test_bin_renyi.py::test_every_reduction_against_enumeration",
     ),
     (
         f"{MOMENTS}/recheck.py",
@@ -154,11 +154,11 @@ FAULTS: list[tuple[str, str, str, str, str | tuple[str, ...]]] = [
         "tests/moments/test_geometric_mean.py::test_drift_and_variance_are_rounded_up",
     ),
     (
-        f"{MOMENTS}/order_programme.py",
+        "papers/hockeystick_papers/order_programme.py",
         "return min([one_order, *(max(bound, exp(SMALLEST_LOG_DELTA)) for bound in bounds)])",
         "return min([one_order, *(0.999 * max(bound, exp(SMALLEST_LOG_DELTA)) for bound in bounds)])",
         "the programme's bound is a thousandth too good",
-        "tests/moments/test_order_programme.py",
+        "tests/papers/methods/test_order_programme.py",
     ),
     (
         f"{MOMENTS}/majorant/proof.py",
@@ -238,10 +238,10 @@ FAULTS: list[tuple[str, str, str, str, str | tuple[str, ...]]] = [
         "tests/accountants/test_comparison.py::test_levels_stay_on_their_side",
     ),
     (
-        "src/hockeystick/accountants/published/bin_renyi.py",
+        "papers/hockeystick_papers/bin_renyi.py",
         "lowest[place] = np.minimum(lowest[place], each.values)",
         "lowest[place] = np.minimum(lowest[place], each.values) - 1e-6",
         "every order is a little below all of its bounds",
-        "tests/accountants/published/test_bin_renyi.py",
+        "tests/papers/methods/test_bin_renyi.py",
     ),
 ]

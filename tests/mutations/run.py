@@ -5,9 +5,10 @@
     python tests/mutations/run.py --missing           those that have no row in a table yet, or were changed since
     python tests/mutations/run.py --only sweep.py     those whose path or reason contains a text
 
-A file ``*_faults.py`` beside this script has a list ``FAULTS`` of tuples: path of the file (from ``src/hockeystick``),
-the text to replace, what replaces it, why this matters, and optionally the tests to run (one path, or several). Without
-it the tests that mirror the file's folder run. The default tier runs first, the slow tests only if it finds nothing.
+A file ``*_faults.py`` beside this script has a list ``FAULTS`` of tuples: path of the file (from ``src/hockeystick``,
+or from the root of the checkout where it begins with src/ or papers/), the text to replace, what replaces it, why this
+matters, and optionally the tests to run (one path, or several). Without it the tests that mirror the file's folder
+run. The default tier runs first, the slow tests only if it finds nothing.
 
 Beside it stands its table, ``*_faults.md``: the test that killed each fault. Every run writes it, a row at a time, and
 tries the test of the row first. At the end of a room the tests that noticed run once without any fault.
@@ -33,6 +34,7 @@ from time import monotonic
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 SOURCE = Path("src") / "hockeystick"
+TREES = (SOURCE, Path("papers") / "hockeystick_papers")
 TIERS = ("not slow", "slow")
 ALL = "slow or not slow"
 LIMIT = 900
@@ -66,7 +68,8 @@ class Fault:
     @property
     def key(self) -> tuple[str, str]:
         """What tells it from the other faults of its room, in one line."""
-        return str(self.path.relative_to(SOURCE)), self.reason.replace("\n", " ")
+        inside = self.path.relative_to(SOURCE) if self.path.is_relative_to(SOURCE) else self.path
+        return str(inside), self.reason.replace("\n", " ")
 
     @property
     def digest(self) -> str:
@@ -106,7 +109,7 @@ def faults(room: str) -> list[Fault]:
 
 
 def _fault(room: str, path: str, old: str, new: str, reason: str, tests: str | Sequence[str] | None = None) -> Fault:
-    place = Path(path) if path.startswith("src/") else SOURCE / path
+    place = Path(path) if path.startswith(("src/", "papers/")) else SOURCE / path
     chosen = default_tests(place) if tests is None else [tests] if isinstance(tests, str) else tests
     return Fault(room, place, old, new, reason, tuple(chosen))
 
@@ -181,7 +184,7 @@ def pytest(
 ) -> subprocess.CompletedProcess[str]:
     """Run tests of a checkout in one process; raises subprocess.TimeoutExpired after ``limit`` seconds."""
     environment = os.environ | {
-        "PYTHONPATH": str(root / "src"),
+        "PYTHONPATH": os.pathsep.join([str(root / "src"), str(root / "papers")]),
         "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_NUM_THREADS": "1",
     }
@@ -247,11 +250,11 @@ def planted(root: Path, fault: Fault) -> Iterator[None]:
 
 def _importers(root: Path, path: Path) -> list[Path]:
     """A file of the source and those that import it, directly or not."""
-    texts = {one.relative_to(root): one.read_text() for one in (root / SOURCE).rglob("*.py")}
+    texts = {one.relative_to(root): one.read_text() for tree in TREES for one in (root / tree).rglob("*.py")}
     found = [path]
     for one in found:
-        *packages, stem = one.relative_to(SOURCE).with_suffix("").parts
-        module = rf"{'.'.join(['hockeystick', *packages])}(?:\.| import .*\b){stem}\b"
+        _, *packages, stem = one.with_suffix("").parts
+        module = rf"{'.'.join(packages)}(?:\.| import .*\b){stem}\b"
         found += [other for other, text in texts.items() if other not in found and re.search(module, text)]
     return found
 

@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import norm
 
 import hockeystick as hs
-from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.accountants.registry import every_accountant
 from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError
 from hockeystick.reproduction.papers import Output, _figures, _folders
@@ -78,7 +78,7 @@ def test_printed_algorithms_lie_above_the_lower_bound_and_are_no_accountants(out
     assert printed <= 1.5 * runs.epsilon_of(run, "mmcc", hs.Side.UPPER, output)
     point = runs.cyclic(20.0, output, 8)
     assert point.lower <= point.printed < inf
-    assert not any("printed" in name or "algorithm" in name for name in ACCOUNTANTS)
+    assert not any("printed" in name or "algorithm" in name for name in every_accountant())
     with pytest.raises(InvalidInputError):
         hs.bound(run, "as printed")
 

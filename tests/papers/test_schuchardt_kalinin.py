@@ -15,7 +15,8 @@ import pytest
 from scipy.stats import binomtest, norm
 
 import hockeystick as hs
-from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.accountants.conditional_composition import conditional_profiles
+from hockeystick.accountants.registry import ACCOUNTANTS, every_accountant
 from hockeystick.deadline import Deadline
 from hockeystick.errors import VerificationError
 from hockeystick.pairs.registry import dominating_pair
@@ -51,6 +52,11 @@ def posterior(figures: Any) -> ModuleType:
 @pytest.fixture
 def statements(figures: Any) -> ModuleType:
     return sys.modules["hockeystick_papers_schuchardt_kalinin_2026.statements"]
+
+
+@pytest.fixture
+def allocation(figures: Any) -> ModuleType:
+    return sys.modules["hockeystick_papers_schuchardt_kalinin_2026.allocation"]
 
 
 @pytest.fixture
@@ -122,7 +128,7 @@ def test_noise_figure_holds_every_method_and_keeps_its_sides(
         pair = dominating_pair(runs.mechanism(runs.STRATEGIES[strategy], bins, epochs, 1.0))
         expected = {
             f"{one.name}_{side.value}"
-            for one in ACCOUNTANTS.values()
+            for one in every_accountant().values()
             for side in one.sides
             if one.name not in runs.IN_GAPS and one.why_not(pair, side) is None
         }
@@ -183,7 +189,7 @@ def test_best_bounds_ignore_what_is_missing(runs: ModuleType) -> None:
 def test_a_newly_registered_accountant_appears_by_itself(runs: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     run = runs.panel_run("figure-2", "d")
     before = [curve.column for curve in runs.registered_curves(run, 1.0)]
-    monkeypatch.setitem(ACCOUNTANTS, "another", replace(ACCOUNTANTS["comparison"], name="another"))
+    monkeypatch.setitem(runs.ACCOUNTANTS, "another", replace(ACCOUNTANTS["comparison"], name="another"))
     after = [curve.column for curve in runs.registered_curves(run, 1.0)]
     assert after == [*before, "another_upper", "another_lower"]
 
@@ -468,3 +474,21 @@ def test_swapped_panels_draw_the_places_upwards(output: Output) -> None:
         {"sigma": "2", "x_upper": ""},
     ]
     assert (output.directory / "both.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_rows_of_an_epoch_after_the_first_share_their_largest_bound(allocation: ModuleType) -> None:
+    tails = np.random.default_rng(7).random((6, 3))
+    found = allocation.largest_of_each_epoch(2, tails)
+    np.testing.assert_array_equal(found[:2], tails[:2])
+    for epoch in (2, 4):
+        np.testing.assert_array_equal(found[epoch : epoch + 2], np.tile(tails[epoch : epoch + 2].max(axis=0), (2, 1)))
+
+
+def test_the_published_allocation_is_not_the_accountants(runs: ModuleType, allocation: ModuleType) -> None:
+    pair, settings = (
+        dominating_pair(runs.mechanism(runs.STRATEGIES["DP-SGD"], 20, 3, 2.0)),
+        hs.Settings(hs.Resolution(24, 1e-4)),
+    )
+    paper = allocation.profiles_as_published(pair, settings)[hs.Direction.REMOVE]
+    ours = conditional_profiles(pair, settings)[hs.Direction.REMOVE]
+    assert all(paper(epsilon) != ours(epsilon) for epsilon in (0.0, 0.5, 1.0))

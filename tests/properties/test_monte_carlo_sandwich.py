@@ -16,7 +16,7 @@ from monte_carlo_oracle import Array, participations, truth
 from random_mechanisms import Case, random_case
 
 import hockeystick as hs
-from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.accountants.registry import ACCOUNTANTS, every_accountant
 from hockeystick.bounds import Bound
 from hockeystick.errors import BudgetExceededError, UnsupportedError
 from hockeystick.laws.grid import Resolution
@@ -59,7 +59,7 @@ def bounds_of(pair: DominatingPair, epsilon: float, seed: int, deadline: hs.Dead
     options = hs.MonteCarlo(seed=seed, ratio=1.0, failure_probability=FAILURE)
     sampled = Settings(deadline=deadline, question=hs.Question(epsilon=epsilon), monte_carlo=options)
     quick = Settings(resolution=Resolution(nodes_per_unit=20, smallest_delta=1e-8))
-    for one in ACCOUNTANTS.values():
+    for one in every_accountant().values():
         for side in one.sides:
             if one.why_not(pair, side) is None and one.name not in SLOW:
                 with suppress(BudgetExceededError, UnsupportedError):  # before any sample, or no moments

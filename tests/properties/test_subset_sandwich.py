@@ -14,7 +14,7 @@ from subset_oracle import Choices, adaptive_delta, cyclic_truth, exceedances, po
 
 import hockeystick as hs
 from hockeystick.accountants import direct
-from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.accountants.registry import every_accountant
 from hockeystick.laws.grid import Resolution
 from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.pairs.subset_mixture import SubsetMixture
@@ -33,7 +33,7 @@ GRID = np.array([0.0, 0.05, 0.2, 0.5, 1.0, 2.0])
 COVERING = {
     kind: [
         one
-        for one in ACCOUNTANTS.values()
+        for one in every_accountant().values()
         if one.covers(SubsetMixture) and one.kind is Kind.DETERMINISTIC and one.name != other
     ]
     for kind, other in (("SubsetMixture", "generalized_mmcc"), ("CyclicSubsets", "mmcc"))

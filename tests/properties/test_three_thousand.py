@@ -14,7 +14,7 @@ import pytest
 from monte_carlo_oracle import truth
 from random_mechanisms import Case, random_case
 
-from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.accountants.registry import every_accountant
 from hockeystick.bounds import Bound
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.grid import Resolution
@@ -43,7 +43,7 @@ RARELY = {"conditional_composition": 10, "moment_majorant": 10, "moment_majorant
 
 def bounds_of(case: Case, number: int) -> Iterator[Bound]:
     """Of every deterministic accountant and side that applies."""
-    for one in ACCOUNTANTS.values():
+    for one in every_accountant().values():
         if one.kind is not Kind.DETERMINISTIC or one.assumes is not None or number % RARELY.get(one.name, 1):
             continue
         for side in one.sides:

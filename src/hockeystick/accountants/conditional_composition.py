@@ -41,14 +41,10 @@ MAX_ENTRIES = 20_000_000
 """Most means of all bins in all rows, of which some copies are kept."""
 
 
-def conditional_profiles(
-    pair: BinMixture, settings: Settings, *, as_published: bool = False
-) -> Mapping[Direction, Profile]:
+def conditional_profiles(pair: BinMixture, settings: Settings) -> Mapping[Direction, Profile]:
     """Upper bounds on both directions of the pair's profile.
 
-    Formal guarantee: at least the true profile at every epsilon. ``as_published`` redraws the figures of
-    schuchardt-kalinin-2026 and proves nothing: its union of events can be more likely than what it adds for it;
-    delta_E is then half of ``smallest_delta``, as there.
+    Formal guarantee: at least the true profile at every epsilon.
 
     Raises: BudgetExceededError when the time of ``settings.deadline`` runs out.
     """
@@ -58,25 +54,19 @@ def conditional_profiles(
 
     means = pair.means()
     levelled = levelled_means(means, pair.rounding)
-    if as_published:
-        spent = dict.fromkeys(Direction, np.array([0.5 * settings.resolution.smallest_delta]))
-        shares = budget.paper_shares(pair.matrix.rows, pair.bins, pair.epochs)
-    else:
-        shares = budget.union_shares(means, levelled)
-        spent = _best_budgets(pair, levelled, shares, settings)
+    shares = budget.union_shares(means, levelled)
+    spent = _best_budgets(pair, levelled, shares, settings)
     rows = np.arange(pair.matrix.rows)
     tails = _tails(pair, levelled, rows, spent, shares, settings)
     profiles: dict[Direction, Profile] = {}
     for direction, bounds in tails.items():
         choices = []
         for delta, failure, tail in zip(settings.spending_deltas, spent[direction].tolist(), bounds, strict=False):
-            tail = budget.largest_of_each_epoch(pair.bins, tail) if as_published else tail
             own = replace(settings, resolution=replace(settings.resolution, smallest_delta=delta))
             choices.append(_profile(_composed(pair, levelled, tail, 1, BLOCKS, own), direction, failure))
         profiles[direction] = best_of(min, *choices)
-    if not as_published:
-        geometric = geometric_mean_profile(pair.gram, pair.rounding, pair.noise_multiplier)
-        profiles[Direction.ADD] = best_of(min, profiles[Direction.ADD], geometric)
+    geometric = geometric_mean_profile(pair.gram, pair.rounding, pair.noise_multiplier)
+    profiles[Direction.ADD] = best_of(min, profiles[Direction.ADD], geometric)
     return profiles
 
 

@@ -1,4 +1,6 @@
-"""All accountants: one line each."""
+"""All accountants of the library, one line each, and the one place that asks for those of the papers."""
+
+from functools import cache
 
 from hockeystick.accountants import (
     bin_filter,
@@ -21,19 +23,15 @@ from hockeystick.accountants import (
     separated_windows,
     shuffle_clones,
     shuffle_thresholds,
+    shuffled_tree,
     split_noise,
 )
 from hockeystick.accountants.base import Accountant
-from hockeystick.accountants.published import (
-    analytic,
-    bin_renyi,
-    decomposition,
-    generalized_mmcc,
-    renyi,
-    shuffled_tree,
-)
 from hockeystick.accountants.retired import RETIRED
-from hockeystick.errors import InvalidInputError
+from hockeystick.errors import InvalidInputError, UnsupportedError
+
+INSTALL_PAPERS = "run pip install . in your clone of hockeystick"
+"""How to get the methods of the papers."""
 
 ACCOUNTANTS: dict[str, Accountant] = {
     module.ACCOUNTANT.name: module.ACCOUNTANT
@@ -47,39 +45,59 @@ ACCOUNTANTS: dict[str, Accountant] = {
         participation_windows,
         separated_windows,
         fresh_epochs,
-        renyi,
         dong_chen_ozgur,
-        analytic,
-        decomposition,
         comparison,
         moment_majorant,
         moment_majorant_cells,
         hidden_chain,
         moving_average,
         bin_filter,
-        bin_renyi,
         conditional_composition,
         mmcc,
-        generalized_mmcc,
         shuffle_thresholds,
         shuffle_clones,
         shuffled_tree,
         monte_carlo,
     )
 }
-
-
-PUBLISHED = frozenset({"renyi", "analytic", "decomposition", "bin_renyi", "generalized_mmcc"})
-"""Published methods that are never the best (docs/reference/standing.md): run when named, and by compare."""
-DEFAULT = tuple(name for name, one in ACCOUNTANTS.items() if name not in PUBLISHED and one.assumes is None)
+DEFAULT = tuple(name for name, one in ACCOUNTANTS.items() if one.assumes is None)
 """What certify and calibrate run, ``monte_carlo`` only where it is allowed."""
+
+
+@cache
+def published() -> dict[str, Accountant]:
+    """Methods of the literature that are never the best here: run when they are named, and by compare.
+
+    Empty where the package that has them, which stands beside the papers, is not installed.
+    """
+    try:
+        from hockeystick_papers import ACCOUNTANTS as of_papers
+    except ModuleNotFoundError as error:
+        if error.name != "hockeystick_papers":
+            raise
+        return {}
+    return of_papers
+
+
+def every_accountant() -> dict[str, Accountant]:
+    """Those of the library and, where they are installed, of the papers."""
+    return ACCOUNTANTS | published()
 
 
 def accountant(name: str) -> Accountant:
     """The accountant of this name; raises InvalidInputError with the known names otherwise."""
-    if name not in ACCOUNTANTS:
-        raise InvalidInputError(f"The 'method' field must be one of {', '.join(ACCOUNTANTS)}. Got {name!r} instead.")
-    return ACCOUNTANTS[name]
+    if name in ACCOUNTANTS:
+        return ACCOUNTANTS[name]
+    known = every_accountant()
+    if name in known:
+        return known[name]
+    retired = RETIRED.get(name)
+    if retired is not None and retired.in_papers:
+        raise UnsupportedError(
+            f"The method {name!r} is in the package hockeystick_papers, which is not installed; {INSTALL_PAPERS}."
+        )
+    gone = "" if retired is None else f", which was retired in {retired.since},"
+    raise InvalidInputError(f"The 'method' field must be one of {', '.join(known)}. Got {name!r}{gone} instead.")
 
 
 def reference_of(name: str) -> str:

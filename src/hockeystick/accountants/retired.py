@@ -1,7 +1,7 @@
-"""Methods that certificates may name, and that this release does not have any more.
+"""Methods that certificates may name, and that this library does not have any more: some are gone, some in the papers.
 
-Whatever proves at least the claim stands in for them when a certificate is verified. They stay here for as long as
-certificates are read, with what those certificates say of them.
+Whatever proves at least the claim stands in for those that are not installed when a certificate is verified. They stay
+here for as long as certificates are read, with what those certificates say of them.
 """
 
 from dataclasses import dataclass
@@ -11,14 +11,15 @@ from hockeystick.types import Side
 
 @dataclass(frozen=True, kw_only=True)
 class Retired:
-    """A method that is gone.
+    """A method that certifies no more.
 
     Attributes:
         name: how certificates call it.
-        since: the version that had it no longer.
+        since: the first version whose library does not have it.
         summary: what it was.
         sides: the sides that it bounded.
         reference: what certificates say that its proof is.
+        in_papers: whether the package ``hockeystick_papers`` has it.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Retired:
     summary: str
     sides: tuple[Side, ...]
     reference: str
+    in_papers: bool = False
 
 
 RETIRED = {
@@ -37,6 +39,47 @@ RETIRED = {
             summary="the sum of one curved function of every block of rows, for b-min-sep sampling",
             sides=(Side.LOWER,),
             reference="post-processing; proof in docs/theory/separated-windows.md",
+        ),
+        Retired(
+            name="renyi",
+            since="0.1.0",
+            summary="Renyi divergences with exact moments, the classical moments accountant",
+            sides=(Side.UPPER,),
+            reference="Canonne, Kamath, Steinke 2020, Proposition 12; Mironov, Talwar, Zhang 2019; "
+            "feldman-shenfeld-2025, Theorem 4.6 and Lemma 3.11",
+            in_papers=True,
+        ),
+        Retired(
+            name="analytic",
+            since="0.1.0",
+            summary="random allocation as Poisson sampling at a slightly larger rate, plus a small delta",
+            sides=(Side.UPPER,),
+            reference="feldman-shenfeld-2025, Theorem 3.2 and Corollary 3.12; docs/theory/allocation.md",
+            in_papers=True,
+        ),
+        Retired(
+            name="decomposition",
+            since="0.1.0",
+            summary="random allocation as Poisson sampling given at least one visit",
+            sides=(Side.UPPER,),
+            reference="feldman-shenfeld-2025, Theorem 4.1 and Lemma 4.2; docs/theory/allocation.md",
+            in_papers=True,
+        ),
+        Retired(
+            name="bin_renyi",
+            since="0.1.0",
+            summary="moments of the bins' mixture, exact for banded matrices; covariance comparison for add",
+            sides=(Side.UPPER,),
+            reference="docs/theory/bins-moments.md; schuchardt-kalinin-2026, section 3",
+            in_papers=True,
+        ),
+        Retired(
+            name="generalized_mmcc",
+            since="0.1.0",
+            summary="mmcc by blocks of rows for cyclic Poisson sampling; exact where the bands fit into one round",
+            sides=(Side.UPPER,),
+            reference="docs/theory/subsets/mmcc.md; choquette-choo-2024, Theorem D.1 with a corrected budget",
+            in_papers=True,
         ),
     )
 }

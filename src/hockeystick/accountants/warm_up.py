@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from functools import cache
 
-from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.accountants.registry import ACCOUNTANTS, accountant
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.registry import pair_types, registered
 
@@ -15,14 +15,14 @@ def warm_up(mechanism: Mechanism | None = None, methods: Collection[str] | None 
 
     Args:
         mechanism: compile also what the accountants that cover it run on their own.
-        methods: of those accountants, the ones that will run; None for all.
+        methods: the accountants that will run; None for all of the library.
     """
     _warm_up_laws()
     key = None if mechanism is None else registered(mechanism.strategy.kind, mechanism.sampler.kind)
     if key is None:
         return
-    for name, one in ACCOUNTANTS.items():
-        if (methods is None or name in methods) and any(one.covers(kind) for kind in pair_types(*key)):
+    for name in ACCOUNTANTS if methods is None else methods:
+        if any(accountant(name).covers(kind) for kind in pair_types(*key)):
             _warm_up_one(name)
 
 
@@ -36,4 +36,4 @@ def _warm_up_laws() -> None:
 @cache
 def _warm_up_one(name: str) -> None:
     """Once in a process, however many mechanisms the accountant covers."""
-    ACCOUNTANTS[name].warm_up()
+    accountant(name).warm_up()

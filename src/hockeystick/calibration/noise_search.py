@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import exp, inf, log
 
-from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT
+from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT, accountant
 from hockeystick.bounds import Question
 from hockeystick.bracketing import nearly_smallest_passing, smallest_passing, steepness
 from hockeystick.certificate import Certificate
@@ -216,7 +216,7 @@ class NoiseSearch:
         """The outcomes at a noise multiplier; those that pass with the least noise are remembered."""
         pair = dominating_pair(self.mechanism.with_noise(noise))
         if methods is not None:  # some of them need more noise than others
-            methods = [name for name in methods if ACCOUNTANTS[name].why_not(pair, Side.UPPER) is None]
+            methods = [name for name in methods if accountant(name).why_not(pair, Side.UPPER) is None]
         policy = replace(self.policy, gap_goal=goal, heavy=NEXT_TO_NOTHING) if goal else self.policy
         whole = settings is self.full and methods == self.methods and len(sides) > 1
         outcomes = run_accountants(
@@ -252,7 +252,7 @@ class NoiseSearch:
         """Remember and report what the methods that compile and run quickly certify, and where that is."""
         affordable = self._affordable(start)
         pair = dominating_pair(self.mechanism.with_noise(start))
-        quick = [name for name in affordable if ACCOUNTANTS[name].seconds(pair) <= QUICK]
+        quick = [name for name in affordable if accountant(name).seconds(pair) <= QUICK]
         if self.methods is None and {"gaussian"} < set(quick) < set(affordable):
             upper = partial(self.upper, methods=quick, settings=self.coarse)
             start = min(start, nearly_smallest_passing(upper, self.epsilon, start, FIRST_WIDTH, self.slope, {}))
@@ -324,7 +324,7 @@ class NoiseSearch:
         name, off = chosen.method, log(chosen.value / self.epsilon)
         self._remember_looser(outcomes, chosen.value, noise)
         noise *= exp(off / self.slope)
-        if name != "gaussian" and (abs(off) > FAR or ACCOUNTANTS[name].plans_effort):
+        if name != "gaussian" and (abs(off) > FAR or accountant(name).plans_effort):
             noise = self.approach(name, self.coarse, noise, LOOK_WIDTH)
         rivals = [outcome.method for outcome in outcomes if self._is_rival(outcome, chosen)]
         values = {rival: self.upper(noise, [rival], self._effort_for(rival, outcomes)) for rival in rivals}
@@ -337,7 +337,7 @@ class NoiseSearch:
         """Whether another method than the chosen one may be the best closer to the solution, or with more effort."""
         if outcome.side is not Side.UPPER or outcome.method in ("gaussian", chosen.method, *self.looser):
             return False
-        return outcome.value is not None or ACCOUNTANTS[outcome.method].plans_effort
+        return outcome.value is not None or accountant(outcome.method).plans_effort
 
     def _effort_for(self, method: str, outcomes: Sequence[Outcome]) -> Settings:
         """Settings of a second look: coarse ones, unless they were too little for any bound."""
@@ -348,9 +348,9 @@ class NoiseSearch:
         """Which of these upper bounds are so much above the least one that certify would not state them."""
         pair = dominating_pair(self.mechanism.with_noise(noise))
         for outcome in outcomes:
-            accountant = ACCOUNTANTS[outcome.method]
-            seconds = accountant.seconds(pair) if accountant.why_not(pair, Side.UPPER) is None else 0.0
+            one = accountant(outcome.method)
+            seconds = one.seconds(pair) if one.why_not(pair, Side.UPPER) is None else 0.0
             most = (LOOSER if seconds <= SLOW * self.policy.work else SLOW_LOOSER) * least
-            loose = not accountant.plans_effort if outcome.value is None else outcome.value > most
+            loose = not one.plans_effort if outcome.value is None else outcome.value > most
             if outcome.side is Side.UPPER and loose and seconds > LIGHT:
                 self.looser |= {outcome.method}

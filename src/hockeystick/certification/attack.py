@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.accountants.registry import ACCOUNTANTS, accountant
 from hockeystick.attacks.gaussian import covering_mu, gaussian_profile
 from hockeystick.bounds import Bound, Profile, Question, best_of
 from hockeystick.certificate import AttackNumbers
@@ -148,7 +148,7 @@ def implied_bound(pair: DominatingPair, question: Question, method: str, upper: 
     def at_least(at: float) -> float:
         return implied_delta(epsilon, delta, at)
 
-    kind, gaussian = ACCOUNTANTS[method].kind, ACCOUNTANTS["gaussian"]
+    kind, gaussian = accountant(method).kind, ACCOUNTANTS["gaussian"]
     profiles: dict[Direction, Profile] = dict.fromkeys(Direction, at_least)
     bound = Bound(method, Side.UPPER, kind, settings.confidence(kind), "docs/theory/certificates.md", profiles)
     if gaussian.why_not(pair, Side.UPPER) is not None:
@@ -184,14 +184,14 @@ def whole_profile(
 
     Raises: BudgetExceededError when the deadline passes, MemoryError.
     """
-    accountant = ACCOUNTANTS[end.method]
-    if accountant.kind is Kind.MONTE_CARLO:
+    certifier = accountant(end.method)
+    if certifier.kind is Kind.MONTE_CARLO:
         return None
-    if not accountant.plans_effort:
+    if not certifier.plans_effort:
         return end.bound
     deadline = settings.deadline
     try:
-        bound = accountant.bound(pair, Side.UPPER, Settings(settings.resolution, deadline, effort=settings.effort))
+        bound = certifier.bound(pair, Side.UPPER, Settings(settings.resolution, deadline, effort=settings.effort))
     except UnsupportedError:
         return None
     epsilon, delta = question.claimed(upper)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from hockeystick.accountants.registry import ACCOUNTANTS, accountant
+from hockeystick.accountants.registry import ACCOUNTANTS, accountant, every_accountant
 from hockeystick.accountants.warm_up import warm_up
 from hockeystick.bounds import Bound, Question
 from hockeystick.certificate import (
@@ -172,7 +172,7 @@ def compare(
     mechanism, target = split(mechanism)
     question = _asked(target, delta, epsilon)
     policy, deadline = planned(mechanism, budget, deadline)
-    warm_up(mechanism)  # no method's seconds include a compilation
+    warm_up(mechanism, every_accountant())  # no method's seconds include a compilation
     pair = dominating_pair(prepared(mechanism, deadline, monte_carlo))
     settings = settings_for(question, pair, deadline, monte_carlo, policy)
     return run_accountants(pair, question, settings, policy=policy, run_all=True)
@@ -202,7 +202,7 @@ def certificate_of(
         upper=min(upper.value * (1.0 + PORTABLE), loosest),
         lower=None if lower is None or lower.value is None else lower.value * (1.0 - PORTABLE),
     )
-    plans = any(ACCOUNTANTS[one.method].plans_effort for one in (upper, lower) if one is not None)
+    plans = any(accountant(one.method).plans_effort for one in (upper, lower) if one is not None)
     resolution = settings.resolution
     accuracy = Accuracy(
         nodes_per_unit=resolution.nodes_per_unit,

@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Any, NoReturn
 
 from hockeystick.accountants.base import Accountant
-from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT, accountant
+from hockeystick.accountants.registry import ACCOUNTANTS, accountant, every_accountant
 from hockeystick.accountants.warm_up import warm_up
 from hockeystick.bounds import SMALLEST_UPPER, Bound, Question
 from hockeystick.deadline import Deadline
@@ -93,11 +93,13 @@ def run_accountants(
         looser: accountants that the caller knows to be looser here than others that are allowed: they give no upper
             bound, but use up their share of the planned work.
     """
-    allowed = [one for one in ACCOUNTANTS.values() if one.kind in settings.kinds and one.assumes is None]
+    accountants = every_accountant() if run_all else ACCOUNTANTS
+    allowed = [one for one in accountants.values() if one.kind in settings.kinds and one.assumes is None]
     if methods is not None:
         chosen = chosen_accountants(methods, pair, settings)
+        accountants = accountants | {one.name: one for one in chosen}
     else:
-        chosen = allowed if run_all else [one for one in allowed if one.name in DEFAULT]
+        chosen = allowed
 
     def cost(one: Accountant, side: Side) -> float:
         return one.seconds(pair) if one.why_not(pair, side) is None else 0.0
@@ -120,7 +122,7 @@ def run_accountants(
     tasks = [
         (one, side)
         for side in sides
-        for one in ACCOUNTANTS.values()
+        for one in accountants.values()
         if side in one.sides and one.analyses_some(pair) and wanted(one, side)
     ]
     outcomes: list[Outcome] = []

@@ -1,6 +1,6 @@
 """verify: does a certificate follow from what it says?"""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 from math import isclose
@@ -8,9 +8,8 @@ from typing import TypeVar
 
 from pydantic_core import to_jsonable_python
 
-from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.monte_carlo import as_claimed
-from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.accountants.registry import every_accountant
 from hockeystick.bounds import Bound, Profile
 from hockeystick.certificate import FORMAT, FORMAT_2, NOT_RECOMPUTED, AttackNumbers, Certificate, CertificateBase
 from hockeystick.certificate.base import FORMATS_WITHOUT_MATRICES
@@ -151,10 +150,10 @@ def _recomputed(
     pair = _pair_of(certificate, deadline, any_optimum=any_optimum)
     resolution = Resolution(accuracy.nodes_per_unit, accuracy.smallest_delta)
     settings = Settings(resolution, deadline, question, effort=accuracy.effort or DEFAULT_EFFORT)
-    accountants: Mapping[str, Accountant] = ACCOUNTANTS
+    accountants = every_accountant()
     if certificate.monte_carlo is not None:
         sampled, settings = as_claimed(pair, settings, certificate.monte_carlo, evidence, executor)
-        accountants = {**ACCOUNTANTS, sampled.name: sampled}
+        accountants[sampled.name] = sampled
     claimed = certificate.bounds
     uppers = confirmed(certificate.method.upper, accountants, pair, Side.UPPER, settings, claimed.upper)
     upper, lower = next(uppers), None

@@ -112,10 +112,10 @@ def run_json(record: "RunRecord") -> dict[str, Any]:
 
 def _methods(certificate: "CertificateBase") -> set[str] | None:
     """The accountants that verification runs; None where any may stand in for a retired one."""
-    from hockeystick.accountants.retired import RETIRED
+    from hockeystick.accountants.registry import every_accountant
 
     named = {name for name in (certificate.method.upper, certificate.method.lower) if name is not None}
-    return named if named.isdisjoint(RETIRED) else None
+    return named if named <= every_accountant().keys() else None
 
 
 def _verify_addendum(path: str, budget: str, json: bool) -> None:

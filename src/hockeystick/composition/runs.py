@@ -6,7 +6,7 @@ from enum import StrEnum
 from functools import cached_property, partial
 
 from hockeystick.accountants.base import Accountant
-from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT, accountant
+from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT, accountant, every_accountant
 from hockeystick.accountants.retired import RETIRED
 from hockeystick.bounds import Bound, Profile, Question
 from hockeystick.certificate import AnyCertificate, Interval
@@ -148,7 +148,7 @@ def _behind(certificate: AnyCertificate, pair: DominatingPair, side: Side, setti
     name, claimed = (method.upper, bounds.upper) if side is Side.UPPER else (method.lower, bounds.lower)
     if name is None or claimed is None:
         return None
-    if name in RETIRED:
+    if name in RETIRED and name not in every_accountant():
         resolution = Resolution(certificate.accuracy.nodes_per_unit, certificate.accuracy.smallest_delta)
         own = replace(settings, resolution=resolution, question=certificate.question)
         name = next(confirmed(name, ACCOUNTANTS, pair, side, own, claimed)).method

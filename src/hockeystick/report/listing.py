@@ -22,7 +22,7 @@ def _samplers() -> list[dict[str, str]]:
 
 
 def _accountants() -> list[dict[str, str]]:
-    from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT
+    from hockeystick.accountants.registry import DEFAULT, every_accountant
 
     return [
         {
@@ -33,18 +33,18 @@ def _accountants() -> list[dict[str, str]]:
             "errs": one.errs,
             "reference": one.reference,
         }
-        for one in ACCOUNTANTS.values()
+        for one in every_accountant().values()
     ]
 
 
 def _support() -> list[dict[str, str]]:
-    from hockeystick.accountants.registry import ACCOUNTANTS
+    from hockeystick.accountants.registry import every_accountant
     from hockeystick.pairs.registry import PAIRS, pair_types
 
     rows = []
     for strategy, sampler in PAIRS:
         kinds = pair_types(strategy, sampler)
-        names = [one.name for one in ACCOUNTANTS.values() if any(one.covers(kind) for kind in kinds)]
+        names = [one.name for one in every_accountant().values() if any(one.covers(kind) for kind in kinds)]
         rows.append({"name": f"{strategy} with {sampler}", "summary": ", ".join(names)})
     return rows
 

@@ -130,7 +130,7 @@ def reproduce(
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InvalidInputError(f"The output path {str(directory)!r} cannot be written: {error.strerror}.") from None
-    kept = Kept(directory / "kept.csv", code_of([Path(__file__).resolve().parents[1], folder]))
+    kept = Kept(directory / "kept.csv", code_of([Path(__file__).resolve().parents[1], *_methods(), folder]))
     for name in figures if figure is None else [figure]:
         yield f"{paper} {name}"
         yield from _part(name, figures[name], Output(directory, deadline, kept=kept))
@@ -170,6 +170,12 @@ def _folders() -> list[Path]:
         if root.is_dir():
             return sorted(path.parent for path in root.glob("*/reproduce.py"))
     return []
+
+
+def _methods() -> list[Path]:
+    """The package with the methods of the papers, where it is installed."""
+    spec = importlib.util.find_spec("hockeystick_papers")
+    return [] if spec is None or spec.origin is None else [Path(spec.origin).parent]
 
 
 def _figures(folder: Path, *, quick: bool = False) -> dict[str, Callable[[Output], None]]:

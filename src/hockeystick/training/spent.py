@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.accountants.registry import ACCOUNTANTS, accountant
 from hockeystick.bounds import Bound
 from hockeystick.certificate import Certificate
 from hockeystick.certification.schedule import EPSILON_NODES
@@ -85,7 +85,7 @@ class Spending:
         """Certify this mechanism, whose first steps are those of the run; returns what its method costs."""
         certificate = self.certified(mechanism, self.delta, whose(run, mechanism.sampler.steps))
         self.known[mechanism.sampler.steps] = certificate.bounds.upper
-        return ACCOUNTANTS[certificate.method.upper].seconds(dominating_pair(mechanism))
+        return accountant(certificate.method.upper).seconds(dominating_pair(mechanism))
 
     def _know_parts(self, run: Run) -> None:
         epoch = run.steps_per_epoch

@@ -9,7 +9,6 @@ from mmcc_oracle import true_profile
 
 from hockeystick.accountants.direct import ACCOUNTANT as DIRECT
 from hockeystick.accountants.mmcc import ACCOUNTANT as MMCC
-from hockeystick.accountants.published.generalized_mmcc import ACCOUNTANT as GENERALIZED
 from hockeystick.bounds import Bound, Question
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError
@@ -31,6 +30,7 @@ from hockeystick.strategies.matrix.dense import DenseMatrix
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.strategies.matrix.tree import TreeMatrix
 from hockeystick.types import Direction, Side
+from hockeystick_papers.generalized_mmcc import ACCOUNTANT as GENERALIZED
 
 COARSE = Settings(Resolution(24, 1e-2), effort=1.0)
 FINE = Settings(Resolution(72, 1e-4))

@@ -22,22 +22,3 @@ def union_shares(means: Array, levelled: LevelledMeans) -> Array:
     shares[levelled.index == levelled.index.min(axis=1, keepdims=True)] = 0.0
     total = float(shares.sum())
     return shares * ((1.0 - 1e-9) / total) if total > 0.0 else shares
-
-
-def paper_shares(rows: int, bins: int, epochs: int) -> Array:
-    """Shares of schuchardt-kalinin-2026, appendix E: they sum to more than 1 and prove nothing."""
-    shares = np.full((rows, bins), 1.0 / (epochs * max(bins - 1, 1)))
-    shares[:bins] /= bins
-    return shares
-
-
-def largest_of_each_epoch(bins: int, tails: Array) -> Array:
-    """The companion of :func:`paper_shares`: from the second epoch on, an epoch's rows share their largest tail.
-
-    Args:
-        tails: shape (rows, levels).
-    """
-    result = tails.copy()
-    for first in range(bins, tails.shape[0], bins):
-        result[first : first + bins] = tails[first : first + bins].max(axis=0)
-    return result

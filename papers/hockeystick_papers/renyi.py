@@ -4,7 +4,7 @@ Every number below is the *excess* ``d = M_a - 1`` of a moment, not the moment: 
 non-negative and ``log M_a = log(1 + d)`` has a small relative error even when it is 1e-15. Sums are in the log domain.
 With ``g_r = r (r-1) / (2 sigma^2)``, the r-th moment of one Gaussian step is ``e^(g_r)``.
 
-Random allocation, add, and k-of-t: :func:`.dong_chen_ozgur.block_add_moments` and its blocks. Formulas and proofs:
+Random allocation, add, and k-of-t: ``block_add_moments`` of ``dong_chen_ozgur``, and its blocks. Formulas and proofs:
 docs/theory/allocation.md.
 """
 
@@ -49,8 +49,8 @@ def thinned_moments(noise_multiplier: float, sampling_prob: float, orders: Array
     """
     from scipy.special import gammaln
 
-    from hockeystick.accountants.published.renyi_kernels import thinned_excess
     from hockeystick.moments.log_moments import LogMoments
+    from hockeystick_papers.renyi_kernels import thinned_excess
 
     precision = noise_multiplier**-2
     growth = 0.5 * orders * (orders - 1.0) * precision
@@ -93,8 +93,8 @@ def averaged_moments(noise_multiplier: float, bins: int, largest: int) -> "LogMo
     """
     from scipy.special import gammaln
 
-    from hockeystick.accountants.published.renyi_kernels import recurrence
     from hockeystick.moments.log_moments import LogMoments
+    from hockeystick_papers.renyi_kernels import recurrence
 
     every = np.arange(largest + 1, dtype=np.float64)
     growth = 0.5 * every * (every - 1.0) * noise_multiplier**-2
@@ -137,7 +137,7 @@ def averaged_real_moments(noise_multiplier: float, bins: int, orders: Array) -> 
 
 def _powered(log_excess: Array, bins: int, log_factorial: Array) -> Array:
     """The mean of ``bins`` copies by repeated doubling."""
-    from hockeystick.accountants.published.renyi_kernels import convolved
+    from hockeystick_papers.renyi_kernels import convolved
 
     result, done = log_excess, 1
     for bit in bin(bins)[3:]:

@@ -13,8 +13,7 @@ from scipy.integrate import quad
 from scipy.stats import binom, norm
 
 from hockeystick import Direction, Mechanism, Resolution, Side, calibrate, certify, compare, verify
-from hockeystick.accountants import comparison, direct, gaussian, shuffle_thresholds
-from hockeystick.accountants.published import shuffled_tree
+from hockeystick.accountants import comparison, direct, gaussian, shuffle_thresholds, shuffled_tree
 from hockeystick.errors import UnsupportedError, VerificationError
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.pairs.averaged_steps import AveragedSteps
@@ -26,7 +25,7 @@ from hockeystick.samplers import Shuffle
 from hockeystick.settings import Settings
 from hockeystick.strategies import BinaryTree
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "theory" / "subsets" / "shuffled-tree.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "theory" / "subsets" / "shuffled-tree.md"
 COARSE = Settings(Resolution(20, 1e-8))
 
 

@@ -7,8 +7,6 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from hockeystick.accountants.published import renyi
-from hockeystick.accountants.published.bin_renyi import ACCOUNTANT, _convex, remove_moments
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, InvalidInputError
 from hockeystick.laws.gaussian import gaussian_delta
@@ -28,6 +26,8 @@ from hockeystick.strategies.banded_square_root import BandedSquareRoot
 from hockeystick.strategies.identity import Identity
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 from hockeystick.types import Direction, Side
+from hockeystick_papers import renyi
+from hockeystick_papers.bin_renyi import ACCOUNTANT, _convex, remove_moments
 
 Array = np.ndarray
 LARGEST = 6

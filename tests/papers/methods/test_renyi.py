@@ -13,8 +13,6 @@ from scipy.special import gammaln
 
 from hockeystick.accountants import direct
 from hockeystick.accountants.dong_chen_ozgur import block_add_moments
-from hockeystick.accountants.published import renyi
-from hockeystick.accountants.published.renyi_kernels import recurrence
 from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Law
@@ -26,6 +24,8 @@ from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
+from hockeystick_papers import renyi
+from hockeystick_papers.renyi_kernels import recurrence
 
 COARSE = Settings(resolution=Resolution(nodes_per_unit=24))
 UPPER, LOWER = Side.UPPER, Side.LOWER

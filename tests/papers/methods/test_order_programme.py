@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from hockeystick.accountants.published.renyi import averaged_moments, thinned_moments, thinned_real_moments
 from hockeystick.laws.gaussian import gaussian_delta
-from hockeystick.moments import order_programme as moment_programme
 from hockeystick.moments.log_moments import LogMoments, moment_delta, sparse_orders
-from hockeystick.moments.order_programme import _candidates, _certified, _hull, _Polynomial, programme_profile
 from hockeystick.types import Side
+from hockeystick_papers import order_programme as moment_programme
+from hockeystick_papers.order_programme import _candidates, _certified, _hull, _Polynomial, programme_profile
+from hockeystick_papers.renyi import averaged_moments, thinned_moments, thinned_real_moments
 
 EPSILONS = [0.0, 1e-3, 0.1, 0.5, 2.0, 6.0]
 INTEGERS = np.arange(2.0, 9.0)

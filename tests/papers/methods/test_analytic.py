@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hockeystick.accountants import direct
-from hockeystick.accountants.published import analytic
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.grid import Resolution
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
+from hockeystick_papers import analytic
 
 EPSILONS = (0.0, 0.1, 0.5, 1.0, 2.0, 4.0)
 

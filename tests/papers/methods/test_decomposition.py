@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hockeystick.accountants import direct
-from hockeystick.accountants.published import decomposition
 from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.operations import unthin
@@ -19,6 +18,7 @@ from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
+from hockeystick_papers import decomposition
 
 EPSILONS = (0.0, 0.1, 0.5, 1.0, 2.0, 4.0)
 

@@ -1,12 +1,12 @@
 """Renyi accounting of balls-in-bins with correlated noise, without sampling.
 
-**Remove.** Upper bounds of ``log E_Q X^a`` from several reductions of the Gram matrix (:mod:`..moments.bands`): orders
+**Remove.** Upper bounds of ``log E_Q X^a`` from several reductions of the Gram matrix (``moments/bands.py``): orders
 2 to 4 of the whole matrix, and bands of growing width, each with the orders that its time allows (narrow bands reach
 high orders, wide ones lose less). All bound the same numbers, so every order takes the smallest. ``log M_a`` is convex
 in a and 0 at a = 1, so the lower convex hull of the bounds is a bound too, also at real orders. One profile is made
-from all of them: :mod:`..moments.order_programme`.
+from all of them: :mod:`.order_programme`.
 
-**Add.** The smaller of :mod:`.comparison` and :mod:`.geometric_mean`.
+**Add.** The smaller of ``comparison`` and the geometric mean of the ratios.
 """
 
 from collections.abc import Iterator, Mapping
@@ -117,7 +117,7 @@ def _above_chord(left: tuple[float, float], middle: tuple[float, float], right: 
 
 
 def _profiles(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
-    from hockeystick.moments.order_programme import programme_profile
+    from hockeystick_papers.order_programme import programme_profile
 
     settings.deadline.tick()
     return {
