@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent / "conformance"))
+"""For the declarations of the samplers and the examples of strategies."""
+
 SLOW = frozenset((Path(__file__).parent / "slow.txt").read_text().splitlines())
 """Tests, or whole families of parameters, that ``tests/tiers.py`` found to be slow."""
 

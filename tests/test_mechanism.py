@@ -2,6 +2,7 @@
 
 import pytest
 from pydantic import ValidationError
+from samplers import DECLARED
 
 from hockeystick import (
     BallsInBins,
@@ -79,16 +80,7 @@ def test_errors_of_nested_data_name_the_field() -> None:
 
 @pytest.mark.parametrize("kind", SAMPLERS)
 def test_unknown_fields_are_named_without_the_kind(kind: str) -> None:
-    fields = {
-        "bins": 2,
-        "sampling_prob": 0.5,
-        "steps": 1,
-        "batch_size": 1,
-        "min_sep": 2,
-        "examples_per_user": 1,
-        "groups": 1,
-    }
-    known = {name: value for name, value in fields.items() if name in SAMPLERS[kind].model_fields}
+    known = DECLARED[kind].cases[0][0].model_dump(exclude_defaults=True)
     for unknown in ("foo", kind):
         with pytest.raises(InvalidInputError, match=rf"^The 'sampler\.{unknown}' field is not known here"):
             Mechanism.parse({"sampler": {"kind": kind, unknown: 1} | known})

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from samplers import DECLARED
 
 from hockeystick import BallsInBins, Deterministic, Mechanism, Plan, Poisson, RandomAllocation, Shuffle
 from hockeystick.errors import InvalidInputError
@@ -43,9 +44,7 @@ def test_the_sampler_follows_from_the_data(kind: str, options: dict[str, Any], s
 
 @pytest.mark.parametrize("kind", SAMPLER_OPTIONS)
 def test_every_kind_has_a_plan(kind: str) -> None:
-    needed = {"min_sep": 2, "examples_per_user": 1, "groups": 2}
-    options = {name: value for name, value in needed.items() if name in SAMPLER_OPTIONS[kind].model_fields}
-    mechanism = Plan.parse(plan(kind, sampler={"kind": kind} | options)).mechanism()
+    mechanism = Plan.parse(plan(kind, sampler={"kind": kind} | DECLARED[kind].needed)).mechanism()
     assert mechanism.sampler.kind == kind
     assert mechanism.sampler.steps == 900
 

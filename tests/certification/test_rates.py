@@ -4,35 +4,15 @@ from math import ceil
 
 import numpy as np
 import pytest
+from sampler_laws import DATA
+from samplers import DECLARED
 
-from hockeystick import (
-    BallsInBins,
-    BMinSep,
-    CyclicPoisson,
-    Deterministic,
-    MultiAttribution,
-    Poisson,
-    RandomAllocation,
-    Shuffle,
-)
+from hockeystick import BMinSep, CyclicPoisson, MultiAttribution, Poisson
 from hockeystick.certification.rates import rates
-from hockeystick.samplers import SAMPLERS, Sampler
+from hockeystick.samplers import Sampler
 
-EXAMPLES = 1200
-RUNS: tuple[Sampler, ...] = (
-    Deterministic(bins=6, epochs=3),
-    Shuffle(batch_size=200, bins=6, epochs=3),
-    Poisson(sampling_prob=0.13, steps=20),
-    RandomAllocation(bins=9, participations=2, epochs=3),
-    BallsInBins(bins=7, epochs=4),
-    CyclicPoisson(groups=4, sampling_prob=0.3, steps=20),
-    BMinSep(min_sep=4, sampling_prob=0.2, steps=21),
-    MultiAttribution(min_sep=4, sampling_prob=0.15, steps=21, examples_per_user=1, warm_up_steps=3),
-)
-
-
-def test_every_sampler_has_rates() -> None:
-    assert {one.kind for one in RUNS} == set(SAMPLERS)
+EXAMPLES = DATA["num_examples"]
+RUNS: tuple[Sampler, ...] = tuple(declared.plans[0][1] for declared in DECLARED.values())
 
 
 @pytest.mark.parametrize("sampler", RUNS, ids=lambda one: one.kind)
@@ -51,19 +31,18 @@ def test_examples_take_part_as_often_as_the_certificate_says(sampler: Sampler) -
 
 
 def test_an_available_example() -> None:
-    assert [rates(one).rate_when_available for one in RUNS] == [
-        None,
-        None,
-        None,
-        None,
-        None,
-        0.3,
-        pytest.approx(0.2 / (1 - 3 * 0.2)),
-        0.15,
-    ]
-    assert rates(RUNS[2]).expected_batch_size is None
+    assert rates(Poisson(sampling_prob=0.13, steps=20)).rate_when_available is None
+    assert rates(CyclicPoisson(groups=4, sampling_prob=0.3, steps=20)).rate_when_available == 0.3
+    separated = rates(BMinSep(min_sep=4, sampling_prob=0.2, steps=21))
+    assert separated.rate_when_available == pytest.approx(0.2 / (1 - 3 * 0.2))
+    alone = MultiAttribution(min_sep=4, sampling_prob=0.15, steps=21, examples_per_user=1, warm_up_steps=3)
+    assert rates(alone).rate_when_available == 0.15
+
+
+def test_without_a_number_of_examples_there_is_no_batch_size() -> None:
+    assert rates(Poisson(sampling_prob=0.13, steps=20)).expected_batch_size is None
 
 
 def test_nobody_takes_part_more_often() -> None:
-    assert rates(RUNS[6]).most_participations == ceil(21 / 4)
-    assert rates(RUNS[5]).most_participations == 5
+    assert rates(BMinSep(min_sep=4, sampling_prob=0.2, steps=21)).most_participations == ceil(21 / 4)
+    assert rates(CyclicPoisson(groups=4, sampling_prob=0.3, steps=20)).most_participations == 5

@@ -7,7 +7,8 @@ from itertools import product
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from sampler_laws import LAWS, Law
+from sampler_laws import Law
+from samplers import DECLARED
 from scipy.stats import binom, norm
 
 from hockeystick.samplers import Attribution, BallsInBins, BMinSep, MultiAttribution, Poisson
@@ -23,24 +24,24 @@ def assert_same(one: Law, other: Law) -> None:
 @pytest.mark.parametrize("warm", [True, False])
 def test_no_separation_is_poisson(warm: bool) -> None:
     sampler = BMinSep(min_sep=1, sampling_prob=0.3, steps=3, warm_start=warm)
-    assert_same(LAWS["b_min_sep"](sampler, 3), LAWS["poisson"](Poisson(sampling_prob=0.3, steps=3), 3))
+    assert_same(DECLARED["b_min_sep"].law(sampler, 3), DECLARED["poisson"].law(Poisson(sampling_prob=0.3, steps=3), 3))
     fields = {"steps": 2, "truncated_batch_size": 1, "num_examples": 3, "sampling_prob": 0.3}
     cut = BMinSep(min_sep=1, warm_start=warm, **fields)
-    assert_same(LAWS["b_min_sep"](cut, 3), LAWS["poisson"](Poisson(**fields), 3))
+    assert_same(DECLARED["b_min_sep"].law(cut, 3), DECLARED["poisson"].law(Poisson(**fields), 3))
 
 
 def test_full_rate_is_balls_in_bins_when_warm_and_deterministic_when_cold() -> None:
     warm = BMinSep(min_sep=3, sampling_prob=1 / 3, steps=6)
-    assert_same(LAWS["b_min_sep"](warm, 3), LAWS["balls_in_bins"](BallsInBins(bins=3, epochs=2), 3))
+    assert_same(DECLARED["b_min_sep"].law(warm, 3), DECLARED["balls_in_bins"].law(BallsInBins(bins=3, epochs=2), 3))
     cold = BMinSep(min_sep=3, sampling_prob=1 / 3, steps=7, warm_start=False)
-    assert_same(LAWS["b_min_sep"](cold, 2), {((0, 3, 6), (0, 3, 6)): 1.0})
+    assert_same(DECLARED["b_min_sep"].law(cold, 2), {((0, 3, 6), (0, 3, 6)): 1.0})
 
 
 def test_exclusion_by_participating_examples_of_one_user_each_is_b_min_sep() -> None:
     q, b = 0.3, 3
     cold = BMinSep(min_sep=b, sampling_prob=q / (1 + (b - 1) * q), steps=4, warm_start=False)
     several = MultiAttribution(min_sep=b, sampling_prob=q, steps=4, examples_per_user=1, exclusion="participating")
-    assert_same(LAWS["multi_attribution"](several, 2), LAWS["b_min_sep"](cold, 2))
+    assert_same(DECLARED["multi_attribution"].law(several, 2), DECLARED["b_min_sep"].law(cold, 2))
 
 
 @pytest.mark.parametrize("min_sep", [2, 3])
@@ -65,7 +66,7 @@ def test_participations_of_a_user_renew_themselves_and_tell_others_nothing(
         exclusion="participating",
     )
     joint: dict[tuple[object, object], float] = defaultdict(float)
-    for run, chance in LAWS["multi_attribution"](sampler, graph.num_examples, graph).items():
+    for run, chance in DECLARED["multi_attribution"].law(sampler, graph.num_examples, graph).items():
         counts = tuple(sum(t in run[e] for e in own) for t in range(steps))
         joint[counts, tuple(run[e] for e in range(graph.num_examples) if e not in own)] += chance
     renewals: dict[tuple[int, ...], float] = defaultdict(float)
@@ -82,10 +83,10 @@ def test_participations_of_a_user_renew_themselves_and_tell_others_nothing(
 @pytest.mark.parametrize(("min_sep", "rate"), [(2, 0.1), (3, 0.2), (5, 0.19), (9, 1 / 9)])
 def test_the_warm_start_is_stationary(min_sep: int, rate: float) -> None:
     """Any window of a warm run has the law of its beginning, and each step has the rate."""
-    law = LAWS["b_min_sep"](BMinSep(min_sep=min_sep, sampling_prob=rate, steps=8), 1)
+    law = DECLARED["b_min_sep"].law(BMinSep(min_sep=min_sep, sampling_prob=rate, steps=8), 1)
     for step in range(8):
         assert math.isclose(sum(p for (steps,), p in law.items() if step in steps), rate, rel_tol=1e-12)
-    short = LAWS["b_min_sep"](BMinSep(min_sep=min_sep, sampling_prob=rate, steps=3), 1)
+    short = DECLARED["b_min_sep"].law(BMinSep(min_sep=min_sep, sampling_prob=rate, steps=3), 1)
     for first in range(6):
         window: Law = {}
         for (steps,), chance in law.items():

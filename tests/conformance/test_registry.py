@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import get_args
 
 import pytest
+from samplers import DECLARED
 from strategy_examples import EXAMPLES
 
 from hockeystick import Direction, Kind, Mechanism, Outcome, Resolution, Side
@@ -26,7 +27,6 @@ from hockeystick.samplers import (
     CyclicPoisson,
     Data,
     Deterministic,
-    MultiAttribution,
     Poisson,
     RandomAllocation,
     Sampler,
@@ -35,33 +35,8 @@ from hockeystick.samplers import (
 from hockeystick.settings import SearchPolicy, Settings
 from hockeystick.strategies import STRATEGIES, BandedSquareRoot, BinaryTree, StrategySpec
 
-PLAIN: tuple[tuple[Sampler, float], ...] = (
-    (Deterministic(bins=4, epochs=3), 1.3),
-    (Shuffle(batch_size=3, bins=1, epochs=2), 0.8),
-    (Shuffle(batch_size=2, bins=6), 0.7),
-    (Shuffle(batch_size=50, bins=20, epochs=3), 1.5),
-    (Shuffle(batch_size=1, bins=100_000), 3.0),
-    (Shuffle(batch_size=256, bins=234, epochs=15, remainder="drop", num_examples=60_000), 1.1),
-    (Shuffle(batch_size=60, bins=2, remainder="short", num_examples=100), 0.8),
-    (Poisson(sampling_prob=1.0, steps=2), 1.1),
-    (Poisson(sampling_prob=0.3, steps=3), 0.6),
-    (Poisson(sampling_prob=0.01, steps=300), 0.9),
-    (Poisson(sampling_prob=0.05, steps=20, truncated_batch_size=30, num_examples=200), 1.0),
-    (RandomAllocation(bins=1), 1.0),
-    (RandomAllocation(bins=3, participations=3), 1.7),
-    (RandomAllocation(bins=7, participations=3), 0.9),
-    (RandomAllocation(bins=100, epochs=2), 0.7),
-    (BallsInBins(bins=2), 0.5),
-    (BallsInBins(bins=50, epochs=4), 1.2),
-    (BMinSep(min_sep=4, sampling_prob=0.1, steps=12), 1.0),
-    (BMinSep(min_sep=2, sampling_prob=0.2, steps=30, warm_start=False), 2.0),
-    (BMinSep(min_sep=2, sampling_prob=0.2, steps=8, truncated_batch_size=6, num_examples=20), 2.0),
-    (MultiAttribution(min_sep=3, sampling_prob=0.05, steps=9, examples_per_user=1), 1.5),
-    (MultiAttribution(min_sep=3, sampling_prob=0.05, steps=9, examples_per_user=2), 3.0),
-    (MultiAttribution(min_sep=3, sampling_prob=0.05, steps=9, examples_per_user=2, users_per_example=2), 3.0),
-    (CyclicPoisson(groups=3, sampling_prob=0.3, steps=10), 1.0),
-)
-"""Small mechanisms over all samplers; a new kind needs a line here."""
+PLAIN = [of_one for declared in DECLARED.values() for of_one in declared.mechanisms]
+"""Small mechanisms over all samplers."""
 CORRELATED: tuple[tuple[StrategySpec, Sampler, float], ...] = (
     *((one, BallsInBins(bins=4, epochs=2), 1.5) for kind, one in EXAMPLES.items() if kind != "custom"),
     (EXAMPLES["custom"], BallsInBins(bins=2, epochs=4), 1.5),  # without any structure, four bins take a minute
@@ -80,12 +55,6 @@ CORRELATED: tuple[tuple[StrategySpec, Sampler, float], ...] = (
     (BinaryTree(), RandomAllocation(bins=3, epochs=2), 3.0),
     (BinaryTree(), Shuffle(batch_size=2, bins=8), 10.0),
 )
-OPTIONS: dict[str, dict[str, int]] = {
-    "b_min_sep": {"min_sep": 2},
-    "cyclic_poisson": {"groups": 2},
-    "multi_attribution": {"min_sep": 2, "examples_per_user": 1},
-}
-"""What a plan has to say beside the kind."""
 MECHANISMS = [
     *(Mechanism(sampler=sampler, noise_multiplier=noise) for sampler, noise in PLAIN),
     *(Mechanism(strategy=one, sampler=sampler, noise_multiplier=noise) for one, sampler, noise in CORRELATED),
@@ -123,7 +92,7 @@ def test_the_cases_cover_every_sampler() -> None:
 @pytest.mark.parametrize("strategy", EXAMPLES)
 @pytest.mark.parametrize("kind", SAMPLERS)
 def test_every_combination_has_a_pair_or_is_refused_by_name(kind: str, strategy: str) -> None:
-    options = SAMPLER_OPTIONS[kind](**OPTIONS.get(kind, {}))
+    options = SAMPLER_OPTIONS[kind](**DECLARED[kind].needed)
     sampler = options.sampler(Data(num_examples=8, batch_size=2, epochs=2))
     mechanism = Mechanism(strategy=EXAMPLES[strategy], sampler=sampler, noise_multiplier=1.0)
     key = registered(strategy, kind)

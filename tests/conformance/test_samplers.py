@@ -2,25 +2,27 @@
 
 The law of a whole run (which example takes part at which steps) is enumerated for small sizes by slow, obvious
 code, and compared with many drawn runs by a likelihood-ratio test. Planted wrong samplers show that the test rejects.
-A new kind needs an entry in ``LAWS``, ``CASES`` and ``PLANS``.
+A new kind needs its file in ``tests/conformance/samplers``.
 """
 
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
+from importlib import import_module
+from pkgutil import iter_modules
 
 import numpy as np
 import pytest
-from planted_faults import FAULTS, Batches, exclusion_by_batches
-from sampler_laws import LAWS, Law, Run, multi_attribution_law, runs_of_batches
+from sampler_laws import DATA, Batches, Law, Run, runs_of_batches
+from samplers import DECLARED
 from scipy.optimize import brentq
 
+import hockeystick.samplers
 from hockeystick.errors import InvalidInputError
 from hockeystick.samplers import (
     SAMPLER_OPTIONS,
     SAMPLERS,
     Attribution,
-    BallsInBins,
     BatchSampler,
     BMinSep,
     CyclicPoisson,
@@ -28,9 +30,9 @@ from hockeystick.samplers import (
     Deterministic,
     MultiAttribution,
     Poisson,
-    RandomAllocation,
     Sampler,
     SamplerOptions,
+    SchemeOptions,
     Shuffle,
 )
 from hockeystick.spec import Spec
@@ -42,65 +44,6 @@ FAULT_RUNS = 2_000
 """With so many, every planted fault is rejected; ``RUNS`` are twice as many."""
 
 
-CASES: dict[str, list[tuple[BatchSampler, int]]] = {
-    "deterministic": [
-        (Deterministic(bins=3, epochs=2), 6),
-        (Deterministic(bins=4), 4),
-        (Deterministic(bins=2, epochs=2, batch_size=2, remainder="drop", num_examples=5), 5),
-        (Deterministic(bins=3, batch_size=2, remainder="short", num_examples=5), 5),
-    ],
-    "shuffle": [
-        (Shuffle(batch_size=2, bins=2, epochs=2), 4),
-        (Shuffle(batch_size=1, bins=4), 4),
-        (Shuffle(batch_size=3, bins=2), 6),
-        (Shuffle(batch_size=2, bins=1, epochs=2, remainder="drop", num_examples=3), 3),
-        (Shuffle(batch_size=1, bins=2, remainder="drop", num_examples=4), 4),
-        (Shuffle(batch_size=2, bins=2, epochs=2, remainder="short", num_examples=3), 3),
-        (Shuffle(batch_size=3, bins=2, remainder="short", num_examples=4), 4),
-    ],
-    "poisson": [
-        (Poisson(sampling_prob=0.4, steps=3), 3),
-        (Poisson(sampling_prob=0.75, steps=2), 4),
-        (Poisson(sampling_prob=1.0, steps=2), 3),
-        (Poisson(sampling_prob=0.5, steps=2, truncated_batch_size=1, num_examples=3), 3),
-        (Poisson(sampling_prob=0.6, steps=1, truncated_batch_size=2, num_examples=5), 5),
-    ],
-    "random_allocation": [
-        (RandomAllocation(bins=5, participations=2), 2),
-        (RandomAllocation(bins=3, participations=2, epochs=2), 2),
-        (RandomAllocation(bins=6, participations=4), 2),
-        (RandomAllocation(bins=3, epochs=2), 2),
-        (RandomAllocation(bins=3, participations=3), 2),
-    ],
-    "balls_in_bins": [(BallsInBins(bins=3, epochs=2), 4), (BallsInBins(bins=5), 2)],
-    "b_min_sep": [
-        (BMinSep(min_sep=3, sampling_prob=0.2, steps=5), 2),
-        (BMinSep(min_sep=3, sampling_prob=0.2, steps=5, warm_start=False), 2),
-        (BMinSep(min_sep=2, sampling_prob=0.4, steps=4), 3),
-        (BMinSep(min_sep=3, sampling_prob=1 / 3, steps=4), 2),
-        (BMinSep(min_sep=3, sampling_prob=1 / 3, steps=4, warm_start=False), 2),
-        (BMinSep(min_sep=2, sampling_prob=0.35, steps=3, truncated_batch_size=1, num_examples=3), 3),
-        (BMinSep(min_sep=3, sampling_prob=0.3, steps=4, warm_start=False, truncated_batch_size=1, num_examples=2), 2),
-        (BMinSep(min_sep=2, sampling_prob=0.5, steps=2, truncated_batch_size=2, num_examples=4), 4),
-    ],
-    "cyclic_poisson": [
-        (CyclicPoisson(groups=2, sampling_prob=0.4, steps=5), 3),
-        (CyclicPoisson(groups=3, sampling_prob=0.7, steps=4), 4),
-        (CyclicPoisson(groups=3, sampling_prob=0.5, steps=2), 3),
-        (CyclicPoisson(groups=2, sampling_prob=1.0, steps=3), 4),
-        (CyclicPoisson(groups=2, sampling_prob=0.4, steps=4, partition="independent"), 3),
-        (CyclicPoisson(groups=3, sampling_prob=0.6, steps=5, partition="independent"), 2),
-        (CyclicPoisson(groups=2, sampling_prob=1.0, steps=4, partition="independent"), 3),
-        (CyclicPoisson(groups=4, sampling_prob=0.5, steps=2, partition="independent"), 2),
-    ],
-    "multi_attribution": [
-        (MultiAttribution(min_sep=2, sampling_prob=0.4, steps=3, examples_per_user=1), 2),
-        (MultiAttribution(min_sep=3, sampling_prob=0.3, steps=2, examples_per_user=1, warm_up_steps=1), 2),
-        (MultiAttribution(min_sep=1, sampling_prob=1.0, steps=2, examples_per_user=1), 3),
-        (MultiAttribution(min_sep=2, sampling_prob=0.4, steps=3, examples_per_user=1, exclusion="example"), 2),
-        (MultiAttribution(min_sep=3, sampling_prob=0.5, steps=3, examples_per_user=1, exclusion="participating"), 2),
-    ],
-}
 GRAPHS = {
     "one user": Attribution.from_pairs([0, 0], [0, 1]),
     "a path": Attribution.from_pairs([0, 0, 1, 1], [0, 1, 1, 2]),
@@ -117,7 +60,9 @@ ATTRIBUTED = [
 ]
 
 ALL_CASES = [
-    pytest.param(sampler, n, id=f"{kind}-{i}") for kind, c in CASES.items() for i, (sampler, n) in enumerate(c)
+    pytest.param(sampler, n, id=f"{kind}-{i}")
+    for kind, declared in DECLARED.items()
+    for i, (sampler, n) in enumerate(declared.cases)
 ]
 
 
@@ -159,15 +104,34 @@ def draw_runs(
 
 
 def test_every_registered_kind_is_checked() -> None:
-    assert set(LAWS) == set(CASES) == set(PLANS) == set(SAMPLERS) == set(SAMPLER_OPTIONS)
-    for kind, cases in CASES.items():
-        assert cases
-        assert all(type(sampler) is SAMPLERS[kind] for sampler, _ in cases)
+    for kind in SAMPLERS:
+        assert kind in DECLARED, f"Write tests/conformance/samplers/{kind}.py, with a DECLARATION of all its fields."
+    assert set(SAMPLER_OPTIONS) == set(SAMPLERS)
+    for kind, declared in DECLARED.items():
+        assert declared.cases
+        assert declared.wrong
+        assert declared.plans
+        assert declared.mechanisms
+        assert declared.runs
+        samplers = [*(case[0] for case in declared.cases), *(plan[1] for plan in declared.plans), *declared.runs]
+        assert all(type(sampler) is SAMPLERS[kind] for sampler in samplers)
+
+
+def test_every_scheme_is_registered() -> None:
+    """Nothing would test a scheme that has a file and is in no union."""
+    known = {*SAMPLERS.values(), *SAMPLER_OPTIONS.values()}
+    for found in iter_modules(hockeystick.samplers.__path__):
+        module = import_module(f"hockeystick.samplers.{found.name}")
+        for scheme in vars(module).values():
+            if isinstance(scheme, type) and issubclass(scheme, BatchSampler | SchemeOptions):
+                kind = scheme.model_fields.get("kind")
+                named = kind is not None and not kind.is_required()
+                assert not named or scheme in known, f"Add {scheme.__name__} to its union in samplers/__init__.py."
 
 
 @pytest.mark.parametrize(("sampler", "n"), ALL_CASES)
 def test_joint_distribution(sampler: BatchSampler, n: int) -> None:
-    law = LAWS[sampler.kind](sampler, n)
+    law = DECLARED[sampler.kind].law(sampler, n)
     assert_follows(draw_runs(lambda rng: sampler.batches(n, rng), n, RUNS), law)
 
 
@@ -175,7 +139,7 @@ def test_joint_distribution(sampler: BatchSampler, n: int) -> None:
 @pytest.mark.parametrize("sampler", ATTRIBUTED)
 def test_joint_distribution_of_attributed_examples(sampler: MultiAttribution, graph: Attribution) -> None:
     n = graph.num_examples
-    law = multi_attribution_law(sampler, n, graph)
+    law = DECLARED[sampler.kind].law(sampler, n, graph)
     assert_follows(draw_runs(lambda rng: sampler.batches(n, rng, attribution=graph), n, RUNS // 4), law)
 
 
@@ -200,7 +164,7 @@ def test_add_remove_is_claimed_only_for_independent_examples(sampler: BatchSampl
     assert Adjacency.ZERO_OUT in sampler.holds_for
     if Adjacency.ADD_REMOVE not in sampler.holds_for:
         return
-    law_of = LAWS[sampler.kind]
+    law_of = DECLARED[sampler.kind].law
     one, fewer = law_of(sampler, 1), law_of(sampler, n - 1)
     for run, probability in law_of(sampler, n).items():
         assert math.isclose(probability, fewer[run[:-1]] * one[run[-1:]], rel_tol=1e-9)
@@ -230,8 +194,8 @@ def test_requirement_is_one_sentence(sampler: BatchSampler, n: int) -> None:
 def test_the_rate_is_that_of_the_law() -> None:
     """Batches per example and step, on average; what the rate leaves out by its definition is left out here."""
     checked = set()
-    for kind, cases in CASES.items():
-        for sampler, n in cases:
+    for kind, declared in DECLARED.items():
+        for sampler, n in declared.cases:
             cut = getattr(sampler, "truncated_batch_size", None) is not None
             cold = getattr(sampler, "warm_start", True) is False
             groups = getattr(sampler, "groups", 1)
@@ -239,11 +203,11 @@ def test_the_rate_is_that_of_the_law() -> None:
             uneven = sampler.steps % groups or by_index
             if cut or cold or uneven or kind == "multi_attribution":
                 continue
-            law = LAWS[kind](sampler, n)
+            law = declared.law(sampler, n)
             mean = sum(chance * sum(len(steps) for steps in run) for run, chance in law.items())
             assert sampler.rate == pytest.approx(mean / (n * sampler.steps), rel=1e-9), sampler
             checked.add(kind)
-    assert checked == set(CASES) - {"multi_attribution"}
+    assert checked == set(DECLARED) - {"multi_attribution"}
 
 
 @pytest.mark.parametrize(("sampler", "n"), ALL_CASES)
@@ -280,57 +244,12 @@ class PlanPart(Spec):
     sampler: SamplerOptions
 
 
-SIZES = {"num_examples": 1200, "batch_size": 60, "epochs": 4}
-PLANS: dict[str, list[tuple[dict[str, object], BatchSampler]]] = {
-    "deterministic": [({}, Deterministic(bins=20, epochs=4))],
-    "shuffle": [({}, Shuffle(batch_size=60, bins=20, epochs=4))],
-    "poisson": [
-        ({}, Poisson(sampling_prob=0.05, steps=80)),
-        (
-            {"truncated_batch_size": 90},
-            Poisson(sampling_prob=0.05, steps=80, truncated_batch_size=90, num_examples=1200),
-        ),
-    ],
-    "random_allocation": [
-        ({}, RandomAllocation(bins=20, epochs=4)),
-        ({"participations": 3}, RandomAllocation(bins=20, participations=3, epochs=4)),
-    ],
-    "balls_in_bins": [({}, BallsInBins(bins=20, epochs=4))],
-    "b_min_sep": [
-        ({"min_sep": 20}, BMinSep(min_sep=20, sampling_prob=0.05, steps=80)),
-        (
-            {"min_sep": 4, "warm_start": False, "truncated_batch_size": 90},
-            BMinSep(
-                min_sep=4,
-                sampling_prob=0.05,
-                steps=80,
-                warm_start=False,
-                truncated_batch_size=90,
-                num_examples=1200,
-            ),
-        ),
-    ],
-    "cyclic_poisson": [
-        ({"groups": 4}, CyclicPoisson(groups=4, sampling_prob=0.2, steps=80)),
-        (
-            {"groups": 20, "partition": "independent"},
-            CyclicPoisson(groups=20, sampling_prob=1.0, steps=80, partition="independent"),
-        ),
-    ],
-    "multi_attribution": [
-        (
-            {"min_sep": 4, "examples_per_user": 1, "warm_up_steps": 3},
-            MultiAttribution(min_sep=4, sampling_prob=0.05, steps=80, examples_per_user=1, warm_up_steps=3),
-        ),
-    ],
-}
-
-
 @pytest.mark.parametrize(
-    ("kind", "options", "expected"), [(kind, o, sampler) for kind, plans in PLANS.items() for o, sampler in plans]
+    ("kind", "options", "expected"),
+    [(kind, *plan) for kind, declared in DECLARED.items() for plan in declared.plans],
 )
 def test_plan_options_make_the_sampler(kind: str, options: dict[str, object], expected: BatchSampler) -> None:
-    part = PlanPart.parse({"data": SIZES, "sampler": {"kind": kind, **options}})
+    part = PlanPart.parse({"data": DATA, "sampler": {"kind": kind, **options}})
     assert part.sampler.sampler(part.data) == expected
     assert len(list(expected.batches(part.data.num_examples, np.random.default_rng(0)))) == expected.steps
 
@@ -340,15 +259,12 @@ def test_plan_options_make_the_sampler(kind: str, options: dict[str, object], ex
 
 @pytest.mark.parametrize(
     ("fault", "pretended", "n"),
-    [
-        *FAULTS,
-        (exclusion_by_batches, CASES["multi_attribution"][0][0], 2),
-    ],
+    [pytest.param(*wrong, id=wrong[0].__name__) for declared in DECLARED.values() for wrong in declared.wrong],
 )
 def test_planted_fault_is_rejected(
     fault: Callable[[np.random.Generator], Batches], pretended: BatchSampler, n: int
 ) -> None:
-    law = LAWS[pretended.kind](pretended, n)
+    law = DECLARED[pretended.kind].law(pretended, n)
     drawn = draw_runs(fault, n, FAULT_RUNS)
     with pytest.raises(AssertionError):
         assert_follows(drawn, law)

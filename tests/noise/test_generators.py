@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from sampler_laws import RUN_EXAMPLES
+from samplers import DECLARED
 
 import hockeystick as hs
 from hockeystick.errors import InvalidInputError
@@ -231,7 +233,14 @@ SAMPLERS: list[Sampler] = [
     ),
     hs.MultiAttribution(min_sep=3, sampling_prob=0.3, steps=8, examples_per_user=1, exclusion="example"),
 ]
-SIZE, RUNS = 24, 1500
+SAMPLERS += [
+    sampler
+    for kind, declared in DECLARED.items()
+    if kind not in {sampler.kind for sampler in SAMPLERS}
+    for sampler in declared.runs
+]
+"""Of every kind that is not among them yet, the runs that it declares."""
+SIZE, RUNS = RUN_EXAMPLES, 1500
 
 
 def how_often(sampler: Sampler) -> NDArray[np.int64]:

@@ -1,11 +1,12 @@
 """Small runs for the tests of runs and of their states."""
 
 import numpy as np
+from sampler_laws import RUN_EXAMPLES
 
 import hockeystick as hs
 from hockeystick.training import Run
 
-EXAMPLES = 24
+EXAMPLES = RUN_EXAMPLES
 OTHER = hs.Poisson(sampling_prob=0.2, steps=12)
 
 

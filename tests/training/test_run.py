@@ -1,12 +1,12 @@
 """A run gives the mechanism's batches and noise, checks every promise, and resumes bit for bit."""
 
 import itertools
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from samplers import DECLARED
 from scipy.stats import chi2
 from small_runs import EXAMPLES, finished, mechanism_of, run_of, same
 
@@ -16,24 +16,7 @@ from hockeystick.samplers import SAMPLERS
 from hockeystick.training import Run
 from hockeystick.training.promises import PROMISES
 
-SAMPLERS_OF_ALL_KINDS = [
-    hs.Deterministic(bins=4, epochs=3),
-    hs.Shuffle(batch_size=6, bins=4, epochs=3),
-    hs.Poisson(sampling_prob=0.1, steps=12),
-    hs.Poisson(sampling_prob=0.5, steps=12, truncated_batch_size=10, num_examples=EXAMPLES),
-    hs.RandomAllocation(bins=4, epochs=3),
-    hs.RandomAllocation(bins=4, participations=2, epochs=3),
-    hs.BallsInBins(bins=4, epochs=3),
-    hs.BMinSep(min_sep=3, sampling_prob=0.2, steps=12),
-    hs.BMinSep(min_sep=3, sampling_prob=0.2, steps=12, warm_start=False),
-    hs.MultiAttribution(min_sep=3, sampling_prob=0.2, steps=12, examples_per_user=1),
-    hs.CyclicPoisson(groups=3, sampling_prob=0.5, steps=12),
-    hs.CyclicPoisson(groups=3, sampling_prob=0.5, steps=12, partition="independent"),
-    hs.Shuffle(batch_size=5, bins=4, epochs=3, remainder="drop", num_examples=EXAMPLES),
-    hs.Shuffle(batch_size=7, bins=4, epochs=3, remainder="short", num_examples=EXAMPLES),
-    hs.Deterministic(bins=4, epochs=3, batch_size=5, remainder="drop", num_examples=EXAMPLES),
-    hs.Deterministic(bins=4, epochs=3, batch_size=7, remainder="short", num_examples=EXAMPLES),
-]
+SAMPLERS_OF_ALL_KINDS = [sampler for declared in DECLARED.values() for sampler in declared.runs]
 all_kinds = pytest.mark.parametrize("sampler", SAMPLERS_OF_ALL_KINDS, ids=lambda one: f"{one.kind}-{one.steps}")
 
 
@@ -137,39 +120,7 @@ def test_the_noise_is_white_under_the_matrix(strategy):
     assert 5e-7 < chi2.cdf(statistic, steps * size) < 1.0 - 5e-7
 
 
-@dataclass(frozen=True)
-class Fault:
-    """Batches that a broken sampler could make, and the promise they break at which step."""
-
-    sampler: object
-    batches: list
-    promise: str
-    step: int
-
-
-B = EXAMPLES // 4
-BINS = [list(range(b * B, (b + 1) * B)) for b in range(4)]
-FAULTS = [
-    Fault(SAMPLERS_OF_ALL_KINDS[2], [[3], [5, 5]], "distinct_examples", 1),
-    Fault(SAMPLERS_OF_ALL_KINDS[2], [[3], [5, EXAMPLES]], "distinct_examples", 1),
-    Fault(SAMPLERS_OF_ALL_KINDS[3], [[], list(range(11))], "truncated_batch_size", 1),
-    Fault(SAMPLERS_OF_ALL_KINDS[7], [[3], [5], [3]], "min_separation", 2),
-    Fault(SAMPLERS_OF_ALL_KINDS[9], [[3], [5], [3]], "min_separation", 2),
-    Fault(SAMPLERS_OF_ALL_KINDS[10], [[0, 3], [1], [2, 4]], "one_group_an_example", 2),
-    Fault(SAMPLERS_OF_ALL_KINDS[11], [[4], [1], [2], [4], [4]], "one_group_an_example", 4),
-    Fault(SAMPLERS_OF_ALL_KINDS[0], [BINS[0], BINS[2]], "fixed_batches", 1),
-    Fault(SAMPLERS_OF_ALL_KINDS[1], [BINS[0], BINS[1][:-1]], "batch_size", 1),
-    Fault(SAMPLERS_OF_ALL_KINDS[1], [BINS[0], BINS[0]], "participations_an_epoch", 1),
-    Fault(SAMPLERS_OF_ALL_KINDS[4], [*BINS[:3], []], "participations_an_epoch", 3),
-    Fault(SAMPLERS_OF_ALL_KINDS[5], [BINS[0], BINS[0], BINS[0]], "participations_an_epoch", 2),
-    Fault(SAMPLERS_OF_ALL_KINDS[5], [*BINS[:3], BINS[3]], "participations_an_epoch", 3),
-    Fault(SAMPLERS_OF_ALL_KINDS[6], [*BINS, BINS[1]], "one_bin_an_example", 4),
-    Fault(SAMPLERS_OF_ALL_KINDS[12], [BINS[0]], "batch_size", 0),
-    Fault(SAMPLERS_OF_ALL_KINDS[12], [range(5), range(4, 9)], "participations_an_epoch", 1),
-    Fault(SAMPLERS_OF_ALL_KINDS[13], [range(7), range(7, 13)], "batch_size", 1),
-    Fault(SAMPLERS_OF_ALL_KINDS[15], [range(7), range(7, 14), range(14, 21), [21, 22]], "participations_an_epoch", 3),
-    Fault(SAMPLERS_OF_ALL_KINDS[14], [range(5), range(15, 20)], "fixed_batches", 1),
-]
+FAULTS = [fault for declared in DECLARED.values() for fault in declared.broken]
 
 
 def test_every_promise_has_a_fault():
@@ -267,7 +218,7 @@ def test_a_step_past_the_plan_is_refused_and_costs_nothing():
 def test_a_bad_place_for_the_noise_leaves_the_run_as_it_was():
     expected, run = (
         finished(run_of(hs.BMinSep(min_sep=3, sampling_prob=0.2, steps=12))),
-        run_of(SAMPLERS_OF_ALL_KINDS[7]),
+        run_of(DECLARED["b_min_sep"].runs[0]),
     )
     with pytest.raises(InvalidInputError, match="'out' parameter"):
         run.noise(next(run.batches()), out=np.empty(4, np.float32))
